@@ -1,0 +1,1 @@
+//! The workbench behind `credenza bench`.

@@ -1,0 +1,3 @@
+//! The `credenza` program.
+
+fn main() {}

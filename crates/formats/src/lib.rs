@@ -1,0 +1,1 @@
+//! Text dump formats of key-value stores, as streams of records.

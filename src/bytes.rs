@@ -1,0 +1,46 @@
+//! Bounded decoding of integers: past the end is `None`, never a panic.
+//!
+//! Our own formats are little-endian; [`be32`] and [`be64`] exist for mcdb files alone.
+
+/// The `N` bytes at `at`, if they are all there.
+#[inline]
+pub(crate) fn array<const N: usize>(data: &[u8], at: usize) -> Option<[u8; N]> {
+    data.get(at..)?.first_chunk::<N>().copied()
+}
+
+/// The little-endian `u16` at `at`.
+#[inline]
+pub(crate) fn le16(data: &[u8], at: usize) -> Option<u16> {
+    array(data, at).map(u16::from_le_bytes)
+}
+
+/// The little-endian `u32` at `at`.
+#[inline]
+pub(crate) fn le32(data: &[u8], at: usize) -> Option<u32> {
+    array(data, at).map(u32::from_le_bytes)
+}
+
+/// The little-endian `u64` at `at`.
+#[inline]
+pub(crate) fn le64(data: &[u8], at: usize) -> Option<u64> {
+    array(data, at).map(u64::from_le_bytes)
+}
+
+/// The big-endian `u32` at `at`: swapped from little-endian, the lint forbids the direct way.
+#[inline]
+pub(crate) fn be32(data: &[u8], at: usize) -> Option<u32> {
+    le32(data, at).map(u32::swap_bytes)
+}
+
+/// The big-endian `u64` at `at`.
+#[inline]
+pub(crate) fn be64(data: &[u8], at: usize) -> Option<u64> {
+    le64(data, at).map(u64::swap_bytes)
+}
+
+/// The slice of `len` bytes at `at`, if it is all there; neither may overflow.
+#[inline]
+pub(crate) fn slice(data: &[u8], at: u64, len: u64) -> Option<&[u8]> {
+    let end = at.checked_add(len)?;
+    data.get(usize::try_from(at).ok()?..usize::try_from(end).ok()?)
+}

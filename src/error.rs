@@ -1,0 +1,167 @@
+//! One error type for the whole library.
+//!
+//! A message says what was attempted, on which file, what was found, and what to do about it.
+//! The error is one pointer wide, so that `Result<Option<..>>` stays small on the lookup path.
+
+use std::path::{Path, PathBuf};
+use std::{fmt, io};
+
+/// The result of every fallible call of this library.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, on which file, and what to do.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    path: Option<PathBuf>,
+}
+
+/// The kinds of failure a caller may want to tell apart.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The operating system refused; `action` says what was attempted ("open", "write", ...).
+    Io {
+        /// What was attempted, as a verb.
+        action: &'static str,
+        /// The system's own error.
+        source: io::Error,
+    },
+    /// The file is not of the format it was opened as.
+    WrongFormat {
+        /// The format that was expected, in words.
+        expected: &'static str,
+        /// What was found instead, and what to do.
+        found: String,
+    },
+    /// The file is of this format, but a version or feature that this program cannot read.
+    Unsupported(String),
+    /// The file is damaged: at this byte offset something is not as it must be.
+    Corrupt {
+        /// Byte offset in the file of the damaged place.
+        offset: u64,
+        /// What is wrong there.
+        what: String,
+    },
+    /// A key, a value or a file is over a documented limit.
+    TooLarge {
+        /// What is too large: "key", "value", "file".
+        what: &'static str,
+        /// Its size in bytes.
+        size: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// Text input that does not follow its format; nothing was published.
+    Text {
+        /// The format's name.
+        format: &'static str,
+        /// Line, counted from 1.
+        line: u64,
+        /// Byte in the line, counted from 1.
+        column: u64,
+        /// What is wrong there.
+        what: String,
+    },
+    /// An argument or option makes no sense here; the text says which and why.
+    Invalid(String),
+}
+
+impl Error {
+    /// An error of this kind, not yet tied to a file.
+    pub fn new(kind: ErrorKind) -> Self {
+        Error(Box::new(Inner { kind, path: None }))
+    }
+
+    /// An operating system error met while doing `action`.
+    pub fn io(action: &'static str, source: io::Error) -> Self {
+        Self::new(ErrorKind::Io { action, source })
+    }
+
+    /// Damage at a byte offset.
+    #[cold]
+    pub fn corrupt(offset: u64, what: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Corrupt { offset, what: what.into() })
+    }
+
+    /// An argument that makes no sense.
+    pub fn invalid(what: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Invalid(what.into()))
+    }
+
+    /// The same error, naming the file it happened on (kept if one is named already).
+    #[must_use]
+    pub fn at(mut self, path: impl AsRef<Path>) -> Self {
+        self.0.path.get_or_insert_with(|| path.as_ref().to_owned());
+        self
+    }
+
+    /// What kind of failure this is.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0.kind
+    }
+
+    /// The file it happened on, if known.
+    pub fn path(&self) -> Option<&Path> {
+        self.0.path.as_deref()
+    }
+
+    /// Whether the file is damaged or of another format: its bytes are to blame, not the system.
+    pub fn is_bad_file(&self) -> bool {
+        use ErrorKind::{Corrupt, Unsupported, WrongFormat};
+        matches!(self.0.kind, Corrupt { .. } | WrongFormat { .. } | Unsupported(_))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.0.path {
+            write!(f, "{}: ", path.display())?;
+        }
+        match &self.0.kind {
+            ErrorKind::Io { action, source } => {
+                write!(f, "cannot {action}: {source}")?;
+                match source.kind() {
+                    io::ErrorKind::StorageFull => {
+                        f.write_str(" (free some space and run it again; nothing was changed)")
+                    }
+                    io::ErrorKind::PermissionDenied => {
+                        f.write_str(" (check the owner and mode of the file and of its folder)")
+                    }
+                    _ => Ok(()),
+                }
+            }
+            ErrorKind::WrongFormat { expected, found } => {
+                write!(f, "this is not {expected}: {found}")
+            }
+            ErrorKind::Unsupported(what) => f.write_str(what),
+            ErrorKind::Corrupt { offset, what } => write!(
+                f,
+                "damaged at byte {offset}: {what} (restore the file from a copy, or build it again)"
+            ),
+            ErrorKind::TooLarge { what, size, limit } => {
+                write!(f, "a {what} of {size} bytes is over the limit of {limit} bytes")
+            }
+            ErrorKind::Text { format, line, column, what } => {
+                write!(f, "{format} input, line {line}, column {column}: {what}")
+            }
+            ErrorKind::Invalid(what) => f.write_str(what),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error").field("kind", &self.0.kind).field("path", &self.0.path).finish()
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.0.kind {
+            ErrorKind::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Embedded key-value stores, each the fastest and safest of its class.
+//!
+//! This version has the constant engine: an immutable file, built once, published atomically,
+//! read by everyone; and reads the files of cdb, cdb64 and mcdb in place.
+
+pub mod capability;
+
+mod bytes;
+mod error;
+mod os;
+
+pub use capability::{Bytes, Get, Record, Scan};
+pub use error::{Error, ErrorKind, Result};
+pub use os::publish::Staged;
+pub use os::{Access, Advice, Residency};

@@ -1,0 +1,53 @@
+//! Opening files that may be anything, and reading and writing them at an offset.
+
+use crate::{Error, ErrorKind, Result};
+use std::fs::{File, Metadata, OpenOptions};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Which file this is, as long as it is held open: the kernel does not reuse the inode number of
+/// a file that somebody has open or mapped, so equality needs no clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    pub(crate) fn of(meta: &Metadata) -> Self {
+        FileId { device: meta.dev(), inode: meta.ino() }
+    }
+}
+
+/// Opens a regular file for reading; never blocks, not even on a FIFO.
+pub(crate) fn open_regular(path: &Path) -> Result<(File, Metadata)> {
+    let at = |action, e| Error::io(action, e).at(path);
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+        .open(path)
+        .map_err(|e| at("open", e))?;
+    let meta = file.metadata().map_err(|e| at("ask the size of", e))?;
+    let kind = meta.file_type();
+    let found = if kind.is_file() {
+        return Ok((file, meta));
+    } else if kind.is_dir() {
+        "it is a directory; name a file in it"
+    } else if kind.is_fifo() {
+        "it is a FIFO; a store must be a regular file (load reads from FIFOs)"
+    } else {
+        "it is a device or socket; a store must be a regular file"
+    };
+    Err(Error::new(ErrorKind::WrongFormat { expected: "a regular file", found: found.into() })
+        .at(path))
+}
+
+/// Fills `buf` from `offset`; the file having become shorter is damage, not an I/O error.
+pub(crate) fn read_exact_at(file: &File, buf: &mut [u8], offset: u64) -> Result<()> {
+    file.read_exact_at(buf, offset).map_err(|e| match e.kind() {
+        std::io::ErrorKind::UnexpectedEof => {
+            Error::corrupt(offset, "the file ends here, although its header says it is longer")
+        }
+        _ => Error::io("read", e),
+    })
+}

@@ -1,0 +1,182 @@
+//! Read-only memory: a mapped file, or a private copy of it in huge pages.
+//!
+//! Invariant: a [`Map`] never extends past the end the file had when it was mapped, so that
+//! reading it cannot raise SIGBUS unless somebody truncates the file in place. Files of this
+//! library are replaced by rename and never truncated; whoever cannot promise that opens with
+//! [`Access::Read`].
+//!
+//! Threads: a map is immutable and may be read by any number of threads.
+
+#![allow(unsafe_code)]
+
+use crate::{Error, Result};
+use memmap2::{Mmap, MmapMut, UncheckedAdvice};
+use std::fs::File;
+
+/// How a file is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Access {
+    /// Through a read-only memory map: no copies, the fastest. If another program truncates the
+    /// file in place, the next access to the lost part ends this process with SIGBUS; replacing
+    /// the file by rename, as every tool of this library does, is always safe.
+    #[default]
+    Map,
+    /// With `pread`, copying: a file truncated behind our back is an error and nothing worse.
+    Read,
+    /// Copied once into private memory backed by huge pages where the kernel grants them: as
+    /// fast as memory gets, independent of the file, and uses as much memory as the file is long.
+    Memory,
+}
+
+/// What to tell the kernel about coming accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Advice {
+    /// The kernel's default read-ahead.
+    Normal,
+    /// Single lookups in a file larger than memory: read one page for a fault, not its neighbours.
+    Random,
+    /// One pass from start to end.
+    Sequential,
+    /// The whole file is wanted soon: start reading it in the background.
+    WillNeed,
+    /// Not wanted any more: pages may be dropped; they are read again when touched.
+    DontNeed,
+}
+
+/// How much of a file is in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Residency {
+    /// Bytes in memory, counted in whole pages.
+    pub resident: u64,
+    /// Bytes of the whole map, counted in whole pages.
+    pub total: u64,
+}
+
+/// Read-only bytes of a whole file.
+#[derive(Debug)]
+pub(crate) enum Map {
+    File(Mmap),
+    Copy(MmapMut, usize),
+}
+
+impl Map {
+    /// Maps the first `len` bytes of `file`, which must not be shorter.
+    pub(crate) fn of_file(file: &File, len: u64) -> Result<Map> {
+        let len = to_usize(len)?;
+        // SAFETY: the map is read-only and not longer than the file. The bytes may change only if
+        // another program writes into the published file, which the documentation of `Access`
+        // forbids; every read of them is bounds-checked against the slice, so that even then
+        // decoding stays within the map.
+        let map = unsafe { memmap2::MmapOptions::new().len(len).map(file) };
+        map.map(Map::File).map_err(|e| Error::io("map", e))
+    }
+
+    /// Copies the first `len` bytes of `file` into huge pages, where the kernel grants them.
+    pub(crate) fn copy_of(file: &File, len: u64) -> Result<Map> {
+        const HUGE: usize = 2 << 20;
+        let len = to_usize(len)?;
+        let rounded = len.max(1).div_ceil(HUGE) * HUGE;
+        let mut map = MmapMut::map_anon(rounded).map_err(|e| Error::io("allocate memory", e))?;
+        #[cfg(target_os = "linux")]
+        // An older kernel without huge pages refuses: the copy is then merely slower.
+        let _ = map.advise(memmap2::Advice::HugePage);
+        let buf = map.get_mut(..len).unwrap_or_default();
+        super::file::read_exact_at(file, buf, 0)?;
+        Ok(Map::Copy(map, len))
+    }
+
+    /// The bytes.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Map::File(map) => map,
+            Map::Copy(map, len) => map.get(..*len).unwrap_or_default(),
+        }
+    }
+
+    /// Passes `advice` on; a private copy needs none.
+    pub(crate) fn advise(&self, advice: Advice) -> Result<()> {
+        let Map::File(map) = self else { return Ok(()) };
+        let done = match advice {
+            Advice::Normal => map.advise(memmap2::Advice::Normal),
+            Advice::Random => map.advise(memmap2::Advice::Random),
+            Advice::Sequential => map.advise(memmap2::Advice::Sequential),
+            Advice::WillNeed => map.advise(memmap2::Advice::WillNeed),
+            Advice::DontNeed => {
+                // SAFETY: the map is a shared, read-only file map: pages dropped here are read
+                // again from the same file, with the same content.
+                unsafe { map.unchecked_advise(UncheckedAdvice::DontNeed) }
+            }
+        };
+        done.map_err(|e| Error::io("advise the kernel about", e))
+    }
+
+    /// Reads every page in now, and returns when they are in memory.
+    pub(crate) fn preload(&self) -> Result<()> {
+        let Map::File(map) = self else { return Ok(()) };
+        // WILLNEED starts the reads in large pieces, POPULATE_READ waits for them and fills the
+        // page table. Kernels before 5.14 lack the latter; touching the pages does the same.
+        let _ = map.advise(memmap2::Advice::WillNeed);
+        #[cfg(target_os = "linux")]
+        if map.advise(memmap2::Advice::PopulateRead).is_ok() {
+            return Ok(());
+        }
+        let sum = map.iter().step_by(page_bytes()).fold(0u8, |sum, b| sum.wrapping_add(*b));
+        std::hint::black_box(sum);
+        Ok(())
+    }
+
+    /// Keeps the pages in memory until the map is dropped; needs RLIMIT_MEMLOCK to allow it.
+    pub(crate) fn lock(&self) -> Result<()> {
+        let done = match self {
+            Map::File(map) => map.lock(),
+            Map::Copy(map, _) => map.lock(),
+        };
+        done.map_err(|e| Error::io("lock in memory (raise `ulimit -l` if it is too low)", e))
+    }
+
+    /// How many of the pages are in memory.
+    pub(crate) fn residency(&self) -> Result<Residency> {
+        let page = page_bytes();
+        let (address, len) = match self {
+            Map::File(map) => (map.as_ptr(), map.len()),
+            Map::Copy(map, _) => (map.as_ptr(), map.len()),
+        };
+        let pages = len.div_ceil(page);
+        let mut states = vec![0u8; pages];
+        // SAFETY: `address` is the page-aligned start of a live map of `len` bytes, and `states`
+        // has one byte for each of its pages, as mincore asks.
+        let rc = unsafe { libc::mincore(address.cast_mut().cast(), len, states.as_mut_ptr()) };
+        if rc != 0 {
+            return Err(Error::io("ask which pages are in memory", last_error()));
+        }
+        let resident = states.iter().filter(|s| **s & 1 == 1).count();
+        Ok(Residency { resident: (resident * page) as u64, total: (pages * page) as u64 })
+    }
+}
+
+fn last_error() -> std::io::Error {
+    std::io::Error::last_os_error()
+}
+
+/// The size of a page of memory.
+pub(crate) fn page_bytes() -> usize {
+    // SAFETY: sysconf has no preconditions.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).ok().filter(|s| *s > 0).unwrap_or(4096)
+}
+
+/// The machine's memory in bytes, as the kernel reports it.
+pub(crate) fn physical_memory_bytes() -> u64 {
+    // SAFETY: sysconf has no preconditions.
+    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
+    u64::try_from(pages).unwrap_or(0).saturating_mul(page_bytes() as u64)
+}
+
+fn to_usize(len: u64) -> Result<usize> {
+    usize::try_from(len).map_err(|_| {
+        Error::invalid("the file is larger than this machine can map; open it with Access::Read")
+    })
+}

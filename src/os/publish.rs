@@ -1,0 +1,167 @@
+//! How a new file takes the place of an old one.
+//!
+//! Order, so that a reader, a killed process and a power cut see the old file or the new one and
+//! nothing else: write an unnamed (or, where the filesystem cannot, a temporarily named) file in
+//! the target's folder; fdatasync it; name it; rename it over the target; fsync the folder.
+//!
+//! The unnamed file (`O_TMPFILE`) is why a builder killed at any moment leaves nothing behind:
+//! only between naming and renaming, two system calls, could a stray name survive.
+
+#![allow(unsafe_code)]
+
+use crate::{Error, Result};
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions, Permissions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A file being written that will replace `target`; dropped unpublished, it leaves nothing.
+#[derive(Debug)]
+pub struct Staged {
+    file: File,
+    target: PathBuf,
+    /// The temporary name, where the filesystem has no unnamed files.
+    named: Option<PathBuf>,
+}
+
+impl Staged {
+    /// Starts a new file beside `target`, which need not exist.
+    ///
+    /// # Errors
+    /// The folder is missing or may not be written, or `target` is not a regular file.
+    pub fn create(target: impl AsRef<Path>) -> Result<Staged> {
+        let target = target.as_ref();
+        if let Ok(meta) = std::fs::metadata(target)
+            && !meta.is_file()
+        {
+            let what = "only a regular file can be replaced; name another target";
+            return Err(Error::invalid(what).at(target));
+        }
+        // A symbolic link stays a link: what it points to is replaced.
+        let target = std::fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
+        if target.file_name().is_none() {
+            return Err(Error::invalid("this does not name a file").at(target));
+        }
+        let (file, named) = create_beside(&target)?;
+        Ok(Staged { file, target, named })
+    }
+
+    /// The file to write; it is also readable.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Makes the written bytes durable and puts them in the target's place, with the mode (and,
+    /// where allowed, owner) of the file that is replaced.
+    ///
+    /// # Errors
+    /// The disk is full or failed, or the folder may not be written: the old file is untouched.
+    pub fn publish(mut self) -> Result<()> {
+        let fail = |action, e| Err(Error::io(action, e).at(&self.target));
+        if let Ok(old) = std::fs::metadata(&self.target) {
+            let mode = Permissions::from_mode(old.mode() & 0o7777);
+            // Only root may give a file away; for others the mode alone is kept.
+            let _ = std::os::unix::fs::fchown(&self.file, Some(old.uid()), Some(old.gid()));
+            if let Err(e) = self.file.set_permissions(mode) {
+                return fail("keep the permissions of", e);
+            }
+        }
+        if let Err(e) = self.file.sync_data() {
+            return fail("make durable", e);
+        }
+        let temporary = match self.named.take() {
+            Some(path) => path,
+            None => link_unnamed(&self.file, &self.target)?,
+        };
+        if let Err(e) = std::fs::rename(&temporary, &self.target) {
+            let _ = std::fs::remove_file(&temporary);
+            return fail("replace", e);
+        }
+        match File::open(folder_of(&self.target)).and_then(|folder| folder.sync_all()) {
+            Ok(()) => Ok(()),
+            Err(e) => fail("make the new name durable in the folder of", e),
+        }
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        if let Some(path) = &self.named {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// An unnamed file beside `target`, for data that does not fit in memory; gone when closed.
+pub(crate) fn scratch_beside(target: &Path) -> Result<File> {
+    let (file, named) = create_beside(target)?;
+    if let Some(path) = named {
+        std::fs::remove_file(&path).map_err(|e| Error::io("unlink", e).at(&path))?;
+    }
+    Ok(file)
+}
+
+/// The folder that holds `path`.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A new file in the folder of `target`: unnamed where the filesystem can, else with a name.
+fn create_beside(target: &Path) -> Result<(File, Option<PathBuf>)> {
+    let folder = folder_of(target);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o666);
+    #[cfg(target_os = "linux")]
+    match options.clone().custom_flags(libc::O_TMPFILE | libc::O_CLOEXEC).open(folder) {
+        Ok(file) => return Ok((file, None)),
+        // Filesystems without unnamed files say one of these; anything else is the user's error.
+        Err(e)
+            if matches!(
+                e.raw_os_error(),
+                Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL | libc::ENOENT)
+            ) && folder.is_dir() => {}
+        Err(e) => return Err(Error::io("create a file in the folder", e).at(folder)),
+    }
+    let path = temporary_name(target);
+    let file = options.create_new(true).open(&path);
+    file.map(|f| (f, Some(path)))
+        .map_err(|e| Error::io("create a file in the folder", e).at(folder))
+}
+
+/// Gives the unnamed `file` a temporary name beside `target`.
+fn link_unnamed(file: &File, target: &Path) -> Result<PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = temporary_name(target);
+    let c_string = |bytes: &[u8]| {
+        std::ffi::CString::new(bytes).map_err(|_| Error::invalid("a path must not hold a NUL byte"))
+    };
+    let from = c_string(format!("/proc/self/fd/{}", file.as_raw_fd()).as_bytes())?;
+    let to = c_string(path.as_os_str().as_bytes())?;
+    // SAFETY: both paths are NUL-terminated strings that live across the call.
+    let rc = unsafe {
+        libc::linkat(
+            libc::AT_FDCWD,
+            from.as_ptr(),
+            libc::AT_FDCWD,
+            to.as_ptr(),
+            libc::AT_SYMLINK_FOLLOW,
+        )
+    };
+    if rc == 0 {
+        return Ok(path);
+    }
+    Err(Error::io("name the new file", io::Error::last_os_error()).at(path))
+}
+
+/// A name beside `target` that nobody else uses.
+fn temporary_name(target: &Path) -> PathBuf {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let mut name = OsString::from(".");
+    name.push(target.file_name().unwrap_or_default());
+    let serial = COUNTER.fetch_add(1, Ordering::Relaxed);
+    name.push(format!(".{}.{serial}.tmp", std::process::id()));
+    folder_of(target).join(name)
+}
