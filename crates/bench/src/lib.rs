@@ -1,1 +1,3 @@
-//! The workbench behind `credenza bench`.
+//! The workbench behind `credenza bench`: the same measured work on every store.
+
+pub mod result;

@@ -1,0 +1,250 @@
+//! What a run of the workbench found: the JSON contract, as types.
+//!
+//! The field names are read by programs outside this repository. They stay; fields may be added,
+//! and a reader must accept fields it does not know and the absence of those marked as defaulted.
+//!
+//! A run is one [`Report`]. Each entry of [`Report::results`] is one phase of one store over all
+//! rounds. What did not work is never a number here: it is in [`Report::failures`].
+
+use serde::{Deserialize, Serialize};
+
+/// The version of the contract, in `credenza_bench`.
+pub const CONTRACT: u32 = 1;
+
+/// Everything about one run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// The version of this contract: [`CONTRACT`].
+    pub credenza_bench: u32,
+    /// Where it ran.
+    pub machine: Machine,
+    /// What was asked for.
+    pub settings: Settings,
+    /// The stores that took part, in the order they were named (also those that failed).
+    #[serde(default)]
+    pub stores: Vec<StoreInfo>,
+    /// One entry for each store and phase that was measured in at least one round; ordered by
+    /// phase as they ran, then by store as in `stores`.
+    pub results: Vec<PhaseResult>,
+    /// What went wrong, store by store; empty when all is well.
+    #[serde(default)]
+    pub failures: Vec<Failure>,
+    /// What the reader must know before quoting a figure ("the directory is not on tmpfs", ...).
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// The machine and its state when the run began.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Machine {
+    /// The processor's own name for itself.
+    pub cpu: String,
+    /// Processors this program may run on.
+    pub cores: usize,
+    /// Caches of the processor that was measured on, smallest level first.
+    pub caches: Vec<Cache>,
+    /// Memory of the machine, in bytes.
+    pub memory_bytes: u64,
+    /// Kernel name and release.
+    pub kernel: String,
+    /// The distribution's name for itself.
+    pub os: String,
+    /// The filesystem that held the store files: "tmpfs", "ext4", ...
+    pub filesystem: String,
+    /// The mode of transparent huge pages: "always", "madvise" or "never"; for shared memory
+    /// after a comma. Empty where the kernel does not say.
+    pub transparent_huge_pages: String,
+    /// Load averages over 1, 5 and 15 minutes, before the run.
+    pub load_average: [f64; 3],
+    /// What one reading of the clock costs, in nanoseconds; taken off every latency.
+    pub clock_ns: f64,
+    /// When the run began, in seconds since 1970 (UTC).
+    pub started_unix: u64,
+    /// The version of this program.
+    pub program: String,
+}
+
+/// One cache of the processor.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Cache {
+    /// 1, 2, 3.
+    pub level: u32,
+    /// "Data", "Instruction" or "Unified", as the kernel says.
+    pub kind: String,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+/// What was measured and how.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Settings {
+    /// The workload's name: "decimal", "tokens", "ups", "files", or the name in a TOML file.
+    pub workload: String,
+    /// Where the data came from: "generated", or the file or folder that was read.
+    pub data: String,
+    /// Records in the store.
+    pub records: u64,
+    /// Bytes of all keys together.
+    pub key_bytes: u64,
+    /// Bytes of all values together.
+    pub value_bytes: u64,
+    /// Lookups in each get phase of each round.
+    pub gets: u64,
+    /// Keys given to one `get_many` call.
+    pub batch: usize,
+    /// The seed of data, queries and order of rounds.
+    pub seed: u64,
+    /// Rounds asked for.
+    pub rounds: usize,
+    /// Phases asked for, by name, in order.
+    pub phases: Vec<String>,
+    /// Whether every phase started with no page of the store file in memory.
+    pub cold: bool,
+    /// Whether `build` includes bringing the file to the disk (fdatasync) for every store.
+    pub sync: bool,
+    /// The folder of the store files.
+    pub dir: String,
+    /// The processor that every measured process was bound to; `None` when unbound.
+    pub cpu: Option<usize>,
+    /// The store that the ratios are against; `None` leaves the choice to the reader of the
+    /// report (the first store).
+    pub baseline: Option<String>,
+    /// Seconds after which one process (one store, one round) was given up.
+    pub timeout_seconds: u64,
+}
+
+/// One store: which library, which version, how it was set up.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StoreInfo {
+    /// The store's name in results.
+    pub store: String,
+    /// Durability class of `build`: "buffered" (nothing is forced to disk) or "sync".
+    pub class: String,
+    /// The version as the library itself tells it, or "unknown".
+    pub version: String,
+    /// The library's file; `None` for our own engines.
+    pub library: Option<String>,
+    /// Every setting that is not the library's default, and why where it is not plain.
+    pub tuning: String,
+    /// Whether the store has its own call for many keys. If not, `get-many-*` is a plain loop of
+    /// single gets over the same batches, and is to be marked so.
+    pub native_get_many: bool,
+    /// What syncing to disk the build really did: "none", "fdatasync at publish", ...
+    pub syncs: String,
+    /// Peculiarities a reader of the figures must know.
+    pub notes: Vec<String>,
+}
+
+/// One phase of one store, over all rounds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PhaseResult {
+    /// The store's name.
+    pub store: String,
+    /// The durability class: "buffered" or "sync". Never compare across classes.
+    pub class: String,
+    /// The phase's name: "build", "get-hit", "get-90", "get-miss", "get-many-hit",
+    /// "get-many-miss", "get-chain", "scan".
+    pub phase: String,
+    /// Operations in one round: records for build and scan, else lookups.
+    pub ops: u64,
+    /// Rounds that gave a sample.
+    pub rounds: usize,
+    /// Time of one operation.
+    pub ns_per_op: Summary,
+    /// Latencies of single lookups, sampled in a pass of its own, over all rounds together;
+    /// `None` for phases that have no single lookups.
+    pub latency_ns: Option<Latency>,
+    /// The part of lookups that found their key; `None` for build and scan.
+    pub hit_rate: Option<f64>,
+    /// Blocks the store's files take on the filesystem, in bytes (the largest of all rounds).
+    pub file_bytes: u64,
+    /// The most memory the process had resident during the phase, mapped file pages included,
+    /// in bytes (the largest of all rounds).
+    pub peak_rss_bytes: u64,
+    /// Whether every answer of every round was compared with the data and was right.
+    pub verified: bool,
+    /// For `get-many-*`: true when the store's own call was measured, false for a plain loop.
+    /// True for all other phases.
+    #[serde(default = "yes")]
+    pub native: bool,
+    /// The round of each sample in `ns_per_op.samples`, counted from 0: equal rounds of two
+    /// stores form the pairs for ratios.
+    #[serde(default)]
+    pub sample_rounds: Vec<usize>,
+    /// Page faults of the timed pass that had to read from the disk, round by round.
+    #[serde(default)]
+    pub major_faults: Vec<u64>,
+    /// What was seen in this phase that a reader must know; the first wrong answer, for one.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// Samples and what they amount to.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Summary {
+    /// The median of the samples.
+    pub median: f64,
+    /// Lower end of the median's 95 % confidence interval (bootstrap).
+    pub low: f64,
+    /// Upper end of it.
+    pub high: f64,
+    /// One figure for each round, in the order of rounds.
+    pub samples: Vec<f64>,
+}
+
+/// Percentiles, in nanoseconds, with the clock's own cost taken off.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Latency {
+    /// Half of the lookups took at most this.
+    pub p50: u64,
+    /// 90 of 100.
+    pub p90: u64,
+    /// 99 of 100.
+    pub p99: u64,
+    /// 999 of 1000.
+    pub p999: u64,
+    /// The slowest one seen.
+    pub max: u64,
+}
+
+/// Something that did not work; the run went on without it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Failure {
+    /// The store's name.
+    pub store: String,
+    /// The round, counted from 0; `None` if the store could not take part at all.
+    pub round: Option<usize>,
+    /// The phase it was in, if known.
+    pub phase: Option<String>,
+    /// "missing" (not installed), "error", "wrong-answer", "crashed" or "timed-out".
+    pub status: String,
+    /// What happened, in a sentence.
+    pub what: String,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_contract_alone_is_enough() {
+        let text = r#"{"credenza_bench": 1, "machine": {}, "settings": {"from": "the future"},
+            "results": [{"store": "constant", "class": "buffered", "phase": "get-hit",
+            "ops": 1000000, "rounds": 5, "ns_per_op": {"median": 41.2, "low": 40.1, "high": 43.0,
+            "samples": [41.2]}, "latency_ns": null, "hit_rate": 1.0, "file_bytes": 18100000,
+            "peak_rss_bytes": 1, "verified": true}]}"#;
+        let report: Report = serde_json::from_str(text).unwrap();
+        assert_eq!(report.credenza_bench, CONTRACT);
+        assert!(report.results[0].native);
+        let again = serde_json::to_value(&report).unwrap();
+        assert_eq!(again["results"][0]["ns_per_op"]["median"], 41.2);
+        assert_eq!(again["results"][0]["latency_ns"], serde_json::Value::Null);
+    }
+}
