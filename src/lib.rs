@@ -4,9 +4,11 @@
 //! read by everyone; and reads the files of cdb, cdb64 and mcdb in place.
 
 pub mod capability;
+pub mod constant;
 
 mod bytes;
 mod error;
+mod keyhash;
 mod os;
 
 pub use capability::{Bytes, Get, Record, Scan};

@@ -113,6 +113,18 @@ impl Map {
         done.map_err(|e| Error::io("advise the kernel about", e))
     }
 
+    /// Asks the kernel to start reading the pages of a range; only a hint.
+    pub(crate) fn will_need(&self, at: u64, len: usize) {
+        let Map::File(map) = self else { return };
+        let page = page_bytes() as u64;
+        let start = at - at % page;
+        let end = at.saturating_add(len as u64).min(map.len() as u64);
+        if start < end {
+            let range = (start as usize, (end - start) as usize);
+            let _ = map.advise_range(memmap2::Advice::WillNeed, range.0, range.1);
+        }
+    }
+
     /// Reads every page in now, and returns when they are in memory.
     pub(crate) fn preload(&self) -> Result<()> {
         let Map::File(map) = self else { return Ok(()) };

@@ -1,0 +1,450 @@
+//! Building a constant file: records in any order, published whole or not at all.
+//!
+//! While records are added, those too large for a block go straight to the log, and of every
+//! record an entry goes to the partition of its hash ([`super::partition`]), which spills to a
+//! scratch file when the memory budget is used up. `finish` decides the geometry
+//! ([`super::plan`]), writes the blocks ([`super::emit`]), the checksums and the header, and
+//! publishes the file.
+//!
+//! The same records in the same order give the same bytes, whatever the memory budget: the hash
+//! seed is fixed unless the caller gives one. When keys crowd together under it, by accident or
+//! because somebody made them so, the next seed is derived from the content, and at last another
+//! hash function is taken, until no lookup needs more than [`MAX_CHAIN`] blocks.
+
+use super::block::{MAX_INLINE, REF_MARK};
+use super::emit::{Emitter, Outcome};
+use super::format::{HEADER_BYTES, Header, Kind, MAX_CHAIN, MAX_FILE, MAX_KEY, MAX_VALUE, Region};
+use super::lists::{Lists, key_of};
+use super::output::{RegionWriter, Sink};
+use super::partition::{MIN_BUDGET_BYTES, Partitions};
+use super::plan::{Plan, Totals};
+use super::stats::{Fill, Stats};
+use crate::keyhash::{self, KeyHash};
+use crate::os::map::physical_memory_bytes;
+use crate::{Error, ErrorKind, Result, Staged};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+/// The first seed tried unless the caller names one.
+const DEFAULT_SEED: u64 = 0x6372_6564_656e_7a61;
+/// Records between two calls of a progress callback while adding.
+const PROGRESS_RECORDS: u64 = 1 << 16;
+
+/// What a build is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Phase {
+    /// Records are being added; their total is unknown.
+    Adding,
+    /// The blocks are being written.
+    Writing,
+    /// The file is being made durable and takes the place of the old one.
+    Publishing,
+}
+
+/// How far a build is.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Progress {
+    /// What it is doing.
+    pub phase: Phase,
+    /// Records done in this phase.
+    pub done: u64,
+    /// Records to do in this phase; while adding, those done.
+    pub total: u64,
+}
+
+type Callback = Box<dyn FnMut(Progress) + Send>;
+
+/// Options of a build. The defaults suit everyone; nothing needs to be sized.
+#[derive(Default)]
+pub struct BuildOptions {
+    memory_budget: Option<u64>,
+    seed: Option<u64>,
+    progress: Option<Callback>,
+}
+
+impl fmt::Debug for BuildOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { memory_budget, seed, .. } = self;
+        f.debug_struct("BuildOptions")
+            .field("memory_budget", memory_budget)
+            .field("seed", seed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl BuildOptions {
+    /// The defaults: a quarter of the machine's memory, the fixed seed, no progress callback.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Bytes of memory for records that wait to be written; what is over is spilled to an unnamed
+    /// file beside the target. At least 8 MiB; the process itself needs up to 64 MiB more.
+    #[must_use]
+    pub fn memory_budget(mut self, bytes: u64) -> Self {
+        self.memory_budget = Some(bytes.max(MIN_BUDGET_BYTES));
+        self
+    }
+
+    /// The seed of the hash that places keys. Without it the seed is fixed, so that the same
+    /// input gives the same file.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Calls `callback` now and then with how far the build is.
+    #[must_use]
+    pub fn progress(mut self, callback: impl FnMut(Progress) + Send + 'static) -> Self {
+        self.progress = Some(Box::new(callback));
+        self
+    }
+
+    /// Starts building the file at `path`, which appears, or is replaced, only when
+    /// [`Builder::finish`] returns.
+    ///
+    /// # Errors
+    /// The folder is missing or may not be written, or `path` is not a regular file.
+    pub fn create(self, path: impl AsRef<Path>) -> Result<Builder> {
+        let staged = Staged::create(&path)?;
+        let file = staged.file().try_clone();
+        let sink = Sink::File(file.map_err(|e| Error::io("open", e).at(&path))?);
+        Ok(Builder::new(self, sink, Some((staged, path.as_ref().to_owned()))))
+    }
+
+    /// Builds from `records` in memory: the bytes that the file would have.
+    ///
+    /// # Errors
+    /// A key or value is over its limit.
+    pub fn build_in_memory<K, V>(self, records: impl IntoIterator<Item = (K, V)>) -> Result<Vec<u8>>
+    where
+        K: AsRef<[u8]>,
+        V: AsRef<[u8]>,
+    {
+        let mut builder = Builder::new(self, Sink::Memory(Mutex::default()), None);
+        for (key, value) in records {
+            builder.add(key.as_ref(), value.as_ref())?;
+        }
+        builder.write()?;
+        match builder.sink {
+            Sink::Memory(bytes) => Ok(bytes.into_inner().unwrap_or_else(|e| e.into_inner())),
+            Sink::File(_) => Ok(Vec::new()),
+        }
+    }
+}
+
+/// A constant file being built. Dropped without [`Builder::finish`], it leaves nothing behind.
+pub struct Builder {
+    sink: Sink,
+    staged: Option<(Staged, PathBuf)>,
+    progress: Option<Callback>,
+    seed: u64,
+    hash: KeyHash,
+    totals: Totals,
+    log: RegionWriter,
+    parts: Partitions,
+    /// Bytes lost to alignment in the log.
+    padding: u64,
+    /// Reused for the head of a log record.
+    buffer: Vec<u8>,
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("totals", &self.totals).finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    /// Starts building the file at `path` with the default options.
+    ///
+    /// # Errors
+    /// As [`BuildOptions::create`].
+    pub fn create(path: impl AsRef<Path>) -> Result<Builder> {
+        BuildOptions::new().create(path)
+    }
+
+    fn new(options: BuildOptions, sink: Sink, staged: Option<(Staged, PathBuf)>) -> Builder {
+        let budget = options.memory_budget.unwrap_or_else(|| physical_memory_bytes() / 4);
+        let seed = options.seed.unwrap_or(DEFAULT_SEED);
+        let beside = staged.as_ref().map(|(_, path)| path.clone());
+        Builder {
+            sink,
+            staged,
+            progress: options.progress,
+            seed,
+            hash: hash_of(keyhash::RAPID, seed),
+            totals: Totals {
+                records: 0,
+                key_bytes: 0,
+                value_bytes: 0,
+                refs: 0,
+                inline_bytes: 0,
+                uniform: None,
+            },
+            log: RegionWriter::new(HEADER_BYTES as u64),
+            parts: Partitions::new(budget.max(MIN_BUDGET_BYTES), beside),
+            padding: 0,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Adds a record. Any order will do; values of equal keys are kept in the order of the calls.
+    ///
+    /// # Errors
+    /// The key is over 64 KiB, the value over 4 GiB - 1, the file over 2^48 bytes; or the disk is
+    /// full. After an error of the disk, drop the builder: nothing has been published.
+    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        limit("key", key.len(), MAX_KEY)?;
+        limit("value", value.len(), MAX_VALUE)?;
+        let added = if key.len() < MAX_INLINE && key.len() + value.len() <= MAX_INLINE {
+            self.add_inline(key, value)
+        } else {
+            self.add_to_log(key, value)
+        };
+        added.map_err(|e| self.named(e))?;
+        self.totals.records += 1;
+        self.totals.key_bytes += key.len() as u64;
+        self.totals.value_bytes += value.len() as u64;
+        if self.totals.records.is_multiple_of(PROGRESS_RECORDS) {
+            self.report(Phase::Adding, self.totals.records);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn add_inline(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let lens = (key.len(), value.len());
+        let first = self.totals.records == self.totals.refs;
+        if first {
+            self.totals.uniform = Some(lens);
+        } else if self.totals.uniform != Some(lens) {
+            self.totals.uniform = None;
+        }
+        self.totals.inline_bytes += (key.len() + value.len()) as u64;
+        self.parts.push(self.hash.hash(key), key.len() as u8, key, value)
+    }
+
+    fn add_to_log(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let place = self.log.position();
+        if place > MAX_FILE - (MAX_KEY + MAX_VALUE) {
+            return limit("file", usize::MAX, MAX_FILE);
+        }
+        self.buffer.clear();
+        self.buffer.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        self.buffer.extend_from_slice(&(value.len() as u32).to_le_bytes());
+        self.buffer.extend_from_slice(key);
+        self.log.write(&self.sink, &self.buffer)?;
+        self.log.write(&self.sink, value)?;
+        let end = self.log.position();
+        let padding = end.next_multiple_of(super::format::ALIGN) - end;
+        self.log.write(&self.sink, [0u8; 8].get(..padding as usize).unwrap_or_default())?;
+        self.padding += padding;
+        self.totals.refs += 1;
+        self.parts.push(self.hash.hash(key), REF_MARK, &place.to_le_bytes(), &[])
+    }
+
+    /// Writes the file, makes it durable and puts it in its place; what is in it.
+    ///
+    /// # Errors
+    /// The disk is full or failed: nothing has been published, the old file is untouched.
+    pub fn finish(mut self) -> Result<Stats> {
+        let (header, mut fill) = self.write().map_err(|e| self.named(e))?;
+        fill.pad(self.padding);
+        self.report(Phase::Publishing, self.totals.records);
+        if let Some((staged, _)) = self.staged.take() {
+            staged.publish()?;
+        }
+        Ok(Stats::new(&header, &fill))
+    }
+
+    /// Writes everything after the log, and the header.
+    fn write(&mut self) -> Result<(Header, Fill)> {
+        let log = std::mem::replace(&mut self.log, RegionWriter::new(0));
+        let (log, mut log_sums) = log.finish(&self.sink)?;
+        let mut seeds = 0;
+        let mut in_lists = None;
+        let mut spare = 1;
+        loop {
+            let plan = Plan::new(&self.totals, in_lists, log.end());
+            let (outcome, blocks, lists) = attempt(
+                &plan,
+                &self.sink,
+                &self.parts,
+                (log, spare),
+                &mut reporter(&mut self.progress, self.totals.records),
+            )?;
+            let Outcome::Done { longest_chain, mut fill } = outcome else {
+                seeds += 1;
+                self.next_seed(seeds)?;
+                continue;
+            };
+            let written = blocks.position();
+            let has_lists = lists.replaced_bytes > 0;
+            let extra = (written - blocks_at(&plan, log)) / plan.shape.block_bytes as u64;
+            let extra = extra - plan.home_blocks;
+            if has_lists && extra > spare {
+                spare = extra;
+                continue;
+            }
+            let replaced = lists.replaced_bytes;
+            if has_lists && in_lists.is_none() {
+                // Blocks of one fixed size cannot refer to lists; and blocks for entries that
+                // lists replaced would stay empty.
+                let many = replaced * 8 > self.totals.inline_bytes + 8 * self.totals.refs;
+                if many || matches!(plan.shape.kind, Kind::Fixed { .. }) {
+                    in_lists = Some(if many { replaced } else { 0 });
+                    continue;
+                }
+            }
+            let padding = if has_lists { spare - extra } else { 0 };
+            let blocks = self.pad(&plan, blocks, padding, &mut fill)?;
+            let (blocks, block_sums) = blocks.finish(&self.sink)?;
+            let (lists, list_sums) = lists.finish(&mut log_sums)?;
+            let lists = if lists.len == 0 { Region { at: blocks.end(), len: 0 } } else { lists };
+            let sums = [log_sums, block_sums, list_sums].concat();
+            let header = self.close(&plan, [log, blocks, lists], &sums, longest_chain as u32)?;
+            return Ok((header, *fill));
+        }
+    }
+
+    /// Appends empty blocks, up to where the lists begin.
+    fn pad(
+        &self,
+        plan: &Plan,
+        mut blocks: RegionWriter,
+        count: u64,
+        fill: &mut Fill,
+    ) -> Result<RegionWriter> {
+        for _ in 0..count {
+            fill.count(0, super::block::HEAD_BYTES, plan.shape.block_bytes);
+            blocks.write(&self.sink, &vec![0; plan.shape.block_bytes])?;
+        }
+        Ok(blocks)
+    }
+
+    /// Writes the checksums and then the header.
+    fn close(
+        &self,
+        plan: &Plan,
+        [log, blocks, lists]: [Region; 3],
+        sums: &[u64],
+        longest_chain: u32,
+    ) -> Result<Header> {
+        let table: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
+        let header = Header {
+            kind: plan.shape.kind,
+            hash_id: if matches!(self.hash, KeyHash::Sip(_)) {
+                keyhash::SIP
+            } else {
+                keyhash::RAPID
+            },
+            seed: self.seed,
+            records: self.totals.records,
+            key_bytes: self.totals.key_bytes,
+            value_bytes: self.totals.value_bytes,
+            log,
+            blocks,
+            lists,
+            sums: Region { at: lists.end(), len: table.len() as u64 },
+            sums_checksum: xxh3_64(&table),
+            block_bytes: plan.shape.block_bytes as u32,
+            home_blocks: plan.home_blocks,
+            longest_chain,
+            ref_bytes: plan.shape.ref_bytes as u32,
+            ref_bits: plan.shape.ref_bits,
+        };
+        self.sink.write_at(&table, header.sums.at)?;
+        self.sink.truncate(header.file_len())?;
+        self.sink.write_at(&header.encode(), 0)?;
+        Ok(header)
+    }
+
+    /// Divides all entries again: under a seed derived from the content, then under SipHash.
+    fn next_seed(&mut self, tries: u32) -> Result<()> {
+        if tries > 4 {
+            return Err(Error::invalid(
+                "these keys crowd together under every hash that was tried; give another seed",
+            ));
+        }
+        let mut digest = u64::from(tries);
+        self.parts.for_each_entry(|entry| {
+            digest = xxh3_64_with_seed(entry.payload, digest ^ entry.hash);
+            Ok(())
+        })?;
+        self.seed = digest;
+        self.hash = hash_of(if tries > 2 { keyhash::SIP } else { keyhash::RAPID }, self.seed);
+        let mut parts = self.parts.empty_like();
+        self.parts.for_each_entry(|entry| {
+            let hash = self.hash.hash(&key_of(&self.sink, &entry)?);
+            parts.push(hash, entry.key_len, entry.payload, &[])
+        })?;
+        self.parts = parts;
+        Ok(())
+    }
+
+    fn report(&mut self, phase: Phase, done: u64) {
+        let total = self.totals.records;
+        if let Some(callback) = &mut self.progress {
+            callback(Progress { phase, done, total });
+        }
+    }
+
+    fn named(&self, error: Error) -> Error {
+        match &self.staged {
+            Some((_, path)) => error.at(path),
+            None => error,
+        }
+    }
+}
+
+/// Writes the blocks and lists of one plan; `spare` blocks may follow the home blocks.
+fn attempt<'a>(
+    plan: &Plan,
+    sink: &'a Sink,
+    parts: &Partitions,
+    (log, spare): (Region, u64),
+    progress: &mut dyn FnMut(u64),
+) -> Result<(Outcome, RegionWriter, Lists<'a>)> {
+    let at = blocks_at(plan, log);
+    sink.write_at(&vec![0; (at - log.end()) as usize], log.end())?;
+    let lists_at = at + (plan.home_blocks + spare) * plan.shape.block_bytes as u64;
+    let lists = Lists::new(sink, lists_at, log);
+    Emitter::new(*plan, sink, RegionWriter::new(at), lists).emit(parts, progress)
+}
+
+/// What tells the callback, now and then, how many of `total` records are written.
+fn reporter(callback: &mut Option<Callback>, total: u64) -> impl FnMut(u64) {
+    let mut reported = 0;
+    move |done| {
+        if let Some(callback) = callback
+            && (done - reported >= PROGRESS_RECORDS || done >= total)
+        {
+            reported = done;
+            callback(Progress { phase: Phase::Writing, done: done.min(total), total });
+        }
+    }
+}
+
+/// Where the blocks begin: a multiple of their size, so that none straddles two pages.
+fn blocks_at(plan: &Plan, log: Region) -> u64 {
+    log.end().next_multiple_of(plan.shape.block_bytes as u64)
+}
+
+fn hash_of(id: u32, seed: u64) -> KeyHash {
+    KeyHash::new(id, seed).unwrap_or_else(|| unreachable!("the builder names known hashes only"))
+}
+
+fn limit(what: &'static str, size: usize, limit: u64) -> Result<()> {
+    if size as u64 <= limit {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::TooLarge { what, size: size as u64, limit }))
+}
+
+const _: () = assert!(MAX_CHAIN < u32::MAX as u64);

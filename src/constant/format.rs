@@ -1,0 +1,271 @@
+//! The header of a constant file and its limits; `docs/format/constant.md` describes the bytes.
+//!
+//! This file and [`super::block`] are the only places that know offsets.
+
+use crate::bytes::{le32, le64};
+use crate::keyhash::KeyHash;
+use crate::{Error, ErrorKind, Result};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The first eight bytes of every file of this library.
+pub(crate) const MAGIC: [u8; 8] = *b"\x89CRDNZA\n";
+/// The engine's number in the header.
+const ENGINE: u32 = 1;
+/// The version of the format that this program writes and reads.
+const VERSION: u32 = 1;
+/// Bytes of the header; regions begin after it.
+pub(crate) const HEADER_BYTES: usize = 256;
+/// Where the header's checksum lies: over all bytes before it.
+const CHECKSUM_AT: usize = 248;
+/// Every region is summed in pieces of this many bytes.
+pub(crate) const SEGMENT_BYTES: u64 = 256 << 10;
+/// Log records and lists begin at multiples of this.
+pub(crate) const ALIGN: u64 = 8;
+/// Longest key, in bytes.
+pub(crate) const MAX_KEY: u64 = 64 << 10;
+/// Longest value, in bytes.
+pub(crate) const MAX_VALUE: u64 = u32::MAX as u64;
+/// Longest file, in bytes.
+pub(crate) const MAX_FILE: u64 = 1 << 48;
+/// Most blocks a lookup may have to visit after its home block.
+pub(crate) const MAX_CHAIN: u64 = 64;
+
+/// What the entries of all blocks look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// All keys have one length and all values have one: no lengths are stored.
+    Fixed { key_len: usize, value_len: usize },
+    /// Lengths are stored for each entry; an entry may refer to the log.
+    Mixed,
+    /// Every entry refers to the log.
+    Refs,
+}
+
+/// A part of the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Region {
+    pub at: u64,
+    pub len: u64,
+}
+
+impl Region {
+    pub(crate) fn end(self) -> u64 {
+        self.at + self.len
+    }
+
+    /// How many segment sums it has.
+    pub(crate) fn segments(self) -> u64 {
+        self.len.div_ceil(SEGMENT_BYTES)
+    }
+}
+
+/// Everything the header says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Header {
+    pub kind: Kind,
+    pub hash_id: u32,
+    pub seed: u64,
+    pub records: u64,
+    pub key_bytes: u64,
+    pub value_bytes: u64,
+    pub log: Region,
+    pub blocks: Region,
+    pub lists: Region,
+    pub sums: Region,
+    pub sums_checksum: u64,
+    /// Bytes of a block: a power of two from 64 to 4096.
+    pub block_bytes: u32,
+    /// Blocks that are the home of keys; more may follow to take what the last ones overflow.
+    pub home_blocks: u64,
+    /// Blocks that the farthest record is away from its home.
+    pub longest_chain: u32,
+    /// Bytes of a reference to the log.
+    pub ref_bytes: u32,
+    /// Bits of a reference that hold the place; the others are a tag of the hash.
+    pub ref_bits: u32,
+}
+
+impl Header {
+    /// The length that the file must have.
+    pub(crate) fn file_len(&self) -> u64 {
+        self.sums.end()
+    }
+
+    /// The header's bytes.
+    pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut out = [0u8; HEADER_BYTES];
+        out[..8].copy_from_slice(&MAGIC);
+        let (kind, key_len, value_len) = match self.kind {
+            Kind::Fixed { key_len, value_len } => (1, key_len as u32, value_len as u32),
+            Kind::Mixed => (2, 0, 0),
+            Kind::Refs => (3, 0, 0),
+        };
+        let words32 = [
+            (8, ENGINE),
+            (12, VERSION),
+            (28, self.hash_id),
+            (72, kind),
+            (76, key_len),
+            (80, value_len),
+            (84, self.block_bytes),
+            (88, self.longest_chain),
+            (92, self.ref_bytes),
+            (96, self.ref_bits),
+        ];
+        let words64 = [
+            (32, self.seed),
+            (40, self.file_len()),
+            (48, self.records),
+            (56, self.key_bytes),
+            (64, self.value_bytes),
+            (104, self.home_blocks),
+            (112, self.log.at),
+            (120, self.log.len),
+            (128, self.blocks.at),
+            (136, self.blocks.len),
+            (144, self.lists.at),
+            (152, self.lists.len),
+            (160, self.sums.at),
+            (168, self.sums.len),
+            (176, self.sums_checksum),
+        ];
+        for (at, word) in words32 {
+            out[at..at + 4].copy_from_slice(&word.to_le_bytes());
+        }
+        for (at, word) in words64 {
+            out[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        let checksum = xxh3_64(&out[..CHECKSUM_AT]);
+        out[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
+        out
+    }
+
+    /// Reads the header of a file of `file_len` bytes from its first bytes.
+    pub(crate) fn decode(data: &[u8], file_len: u64) -> Result<Header> {
+        check_identity(data)?;
+        let word = |at| le32(data, at).unwrap_or_default();
+        let long = |at| le64(data, at).unwrap_or_default();
+        let region = |at| Region { at: long(at), len: long(at + 8) };
+        let said = long(40);
+        if said != file_len {
+            let what = format!("the file has {file_len} bytes, its header says {said}");
+            return Err(Error::corrupt(file_len.min(said), what));
+        }
+        let kind = match word(72) {
+            1 => Kind::Fixed { key_len: word(76) as usize, value_len: word(80) as usize },
+            2 => Kind::Mixed,
+            3 => Kind::Refs,
+            other => return Err(Error::corrupt(72, format!("there is no kind of block {other}"))),
+        };
+        let header = Header {
+            kind,
+            hash_id: word(28),
+            seed: long(32),
+            records: long(48),
+            key_bytes: long(56),
+            value_bytes: long(64),
+            log: region(112),
+            blocks: region(128),
+            lists: region(144),
+            sums: region(160),
+            sums_checksum: long(176),
+            block_bytes: word(84),
+            home_blocks: long(104),
+            longest_chain: word(88),
+            ref_bytes: word(92),
+            ref_bits: word(96),
+        };
+        header.check(file_len)?;
+        Ok(header)
+    }
+
+    /// Whether the parts fit each other and the file; a checksum does not stop a hostile writer.
+    fn check(&self, file_len: u64) -> Result<()> {
+        let wrong = |at, what: &str| Err(Error::corrupt(at, what));
+        if KeyHash::new(self.hash_id, self.seed).is_none() {
+            return wrong(28, "there is no such hash function");
+        }
+        let regions = [self.log, self.blocks, self.lists, self.sums];
+        let mut end = HEADER_BYTES as u64;
+        for region in regions {
+            let stop = region.at.checked_add(region.len).filter(|stop| *stop <= file_len);
+            match stop {
+                Some(stop) if region.at >= end => end = stop,
+                _ => return wrong(112, "the regions of the file overlap or pass its end"),
+            }
+        }
+        let block = u64::from(self.block_bytes);
+        if !(64..=4096).contains(&block) || !block.is_power_of_two() {
+            return wrong(84, "the block size is not a power of two from 64 to 4096");
+        }
+        let blocks = self.blocks.len / block;
+        if !self.blocks.len.is_multiple_of(block) || !self.blocks.at.is_multiple_of(block) {
+            return wrong(128, "the blocks are not aligned to their size");
+        }
+        if self.home_blocks == 0 || self.home_blocks > blocks {
+            return wrong(104, "there are fewer blocks than the header says");
+        }
+        if u64::from(self.longest_chain) > MAX_CHAIN {
+            return wrong(88, "the longest chain is over the limit");
+        }
+        if !(4..=8).contains(&self.ref_bytes) || !(1..=8 * self.ref_bytes).contains(&self.ref_bits)
+        {
+            return wrong(92, "references have an impossible size");
+        }
+        let edges = [self.log.at, self.log.len, self.lists.at, self.lists.len];
+        if !edges.iter().all(|edge| edge.is_multiple_of(ALIGN)) {
+            return wrong(112, "the log or the lists are not aligned");
+        }
+        let sums: u64 = [self.log, self.blocks, self.lists].iter().map(|r| r.segments()).sum();
+        if self.sums.len != sums * 8 {
+            return wrong(168, "the table of checksums has the wrong length");
+        }
+        if let Kind::Fixed { key_len, value_len } = self.kind
+            && super::block::capacity(self.block_bytes as usize, key_len + value_len + 1) == 0
+        {
+            return wrong(76, "a record of the fixed size does not fit in a block");
+        }
+        if self.kind == Kind::Mixed && block < super::block::MIN_MIXED_BYTES as u64 {
+            return wrong(84, "blocks of this size cannot hold lengths");
+        }
+        Ok(())
+    }
+}
+
+/// Checks magic, engine, version, features and checksum, in the order of the better message.
+fn check_identity(data: &[u8]) -> Result<()> {
+    let wrong = |found: &str| {
+        let expected = "a constant file of Credenza";
+        Err(Error::new(ErrorKind::WrongFormat { expected, found: found.into() }))
+    };
+    if data.is_empty() {
+        return wrong("it is empty; build it with `credenza load`");
+    }
+    if !data.starts_with(&MAGIC[..data.len().min(8)]) {
+        return wrong(
+            "it begins with other bytes; `credenza load` builds one from text, \
+                      `credenza convert` from another store",
+        );
+    }
+    if data.len() < HEADER_BYTES {
+        return wrong("it ends within its header: it was truncated; build or copy it again");
+    }
+    let word = |at| le32(data, at).unwrap_or_default();
+    let sum = data.get(..CHECKSUM_AT).map(xxh3_64);
+    if sum != le64(data, CHECKSUM_AT) {
+        return Err(Error::corrupt(CHECKSUM_AT as u64, "the checksum of the header is wrong"));
+    }
+    if word(8) != ENGINE {
+        return wrong("it is a file of another engine of Credenza");
+    }
+    if word(12) != VERSION || word(24) != 0 {
+        let found = format!(
+            "version {} with features {:#x} of the constant format: this program reads version \
+             {VERSION}; use a newer program, or dump the file with the one that wrote it",
+            word(12),
+            word(24)
+        );
+        return Err(Error::new(ErrorKind::Unsupported(found)));
+    }
+    Ok(())
+}

@@ -1,0 +1,350 @@
+//! A constant file that is open.
+//!
+//! Threads: a [`Constant`] is cheap to clone, and every clone may be used from any thread. What a
+//! clone reads changes only by its own [`Constant::refresh`], which needs it exclusively: so no
+//! borrowed value can outlive its map, and lookups cost no counting of references. Clones share
+//! the newest map: the first that refreshes opens the new file, the others take it over.
+
+use super::format::HEADER_BYTES;
+use super::lookup::Index;
+use super::reader::Layout;
+use super::scan::{Iter, Scanner};
+use super::source::{Memory, Pread};
+use super::stats::Stats;
+use super::verify::verify;
+use crate::os::file::{FileId, open_regular, read_exact_at};
+use crate::os::map::Map;
+use crate::{Access, Advice, Bytes, Error, Get, Residency, Result, Scan};
+use std::borrow::Cow;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+/// Lookups announced to the kernel at once when the file is not in memory.
+const COLD_BATCH: usize = 128;
+
+/// How to open a constant file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    access: Access,
+    advice: Option<Advice>,
+}
+
+impl OpenOptions {
+    /// Map the file, with the kernel's default read-ahead.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How the file is read: mapped (the default), with `pread`, or copied into huge pages.
+    #[must_use]
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = access;
+        self
+    }
+
+    /// What the kernel is told about coming accesses. With [`Advice::Random`], which is for files
+    /// that are larger than memory or not yet in it, `get_many` also asks for the pages of many
+    /// keys at once, so that a disk works on all of them together.
+    #[must_use]
+    pub fn advice(mut self, advice: Advice) -> Self {
+        self.advice = Some(advice);
+        self
+    }
+
+    /// Opens the file at `path`: reads its header, whatever its size.
+    ///
+    /// # Errors
+    /// The file is missing, may not be read, is not a constant file, or is truncated.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Constant> {
+        let path = path.as_ref().to_owned();
+        let snapshot = Arc::new(Snapshot::open(&path, self)?);
+        let newest = Mutex::new(Arc::clone(&snapshot));
+        Ok(Constant { snapshot, shared: Arc::new(Shared { path, options: self, newest }) })
+    }
+}
+
+/// An open constant file.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("users.constant");
+/// use credenza::{Get, constant::{Builder, Constant}};
+/// let mut builder = Builder::create(&path)?;
+/// builder.add(b"alice", b"1000")?;
+/// builder.add(b"bob", b"1001")?;
+/// builder.finish()?;
+///
+/// let users = Constant::open(&path)?;
+/// assert_eq!(users.get(b"bob")?.as_deref(), Some(&b"1001"[..]));
+/// # Ok::<(), credenza::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Constant {
+    snapshot: Arc<Snapshot>,
+    shared: Arc<Shared>,
+}
+
+/// What the clones of a handle have in common.
+#[derive(Debug)]
+struct Shared {
+    path: PathBuf,
+    options: OpenOptions,
+    newest: Mutex<Arc<Snapshot>>,
+}
+
+/// One generation of the file.
+#[derive(Debug)]
+struct Snapshot {
+    data: Data,
+    layout: Layout,
+    /// Stays this file's alone as long as the snapshot lives: `data` or `_held` has it open.
+    id: FileId,
+    _held: Option<File>,
+}
+
+#[derive(Debug)]
+enum Data {
+    Memory(Map),
+    File(File),
+}
+
+impl Snapshot {
+    fn open(path: &Path, options: OpenOptions) -> Result<Snapshot> {
+        let (file, meta) = open_regular(path)?;
+        Snapshot::of(file, FileId::of(&meta), meta.len(), options).map_err(|e| e.at(path))
+    }
+
+    fn of(file: File, id: FileId, len: u64, options: OpenOptions) -> Result<Snapshot> {
+        let mut first = [0; HEADER_BYTES];
+        let head = first.get_mut(..len.min(HEADER_BYTES as u64) as usize).unwrap_or_default();
+        read_exact_at(&file, head, 0)?;
+        let layout = Layout::decode(head, len)?;
+        let (data, held) = match options.access {
+            Access::Map => (Data::Memory(Map::of_file(&file, len)?), None),
+            Access::Memory => (Data::Memory(Map::copy_of(&file, len)?), Some(file)),
+            Access::Read => (Data::File(file), None),
+        };
+        if let (Data::Memory(map), Some(advice)) = (&data, options.advice) {
+            map.advise(advice)?;
+        }
+        Ok(Snapshot { data, layout, id, _held: held })
+    }
+
+    fn pread<'a>(&'a self, file: &'a File) -> Pread<'a> {
+        Pread { file, len: self.layout.header.file_len() }
+    }
+}
+
+impl Constant {
+    /// Opens the file at `path` with the default options.
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Constant> {
+        OpenOptions::new().open(path)
+    }
+
+    /// Options to open a file with.
+    pub fn options() -> OpenOptions {
+        OpenOptions::new()
+    }
+
+    /// The path it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.shared.path
+    }
+
+    /// Reads the newest file from now on, if the path leads to another than before; returns
+    /// whether it does. Costs one `stat`. Replacement is noticed by the file's identity, not by
+    /// its time, so that one within the same second is seen, too. Other clones, and lookups in
+    /// flight on them, go on with their own file until they refresh.
+    ///
+    /// # Errors
+    /// The new file is missing or cannot be read: this handle then goes on with the old one.
+    pub fn refresh(&mut self) -> Result<bool> {
+        let path = &self.shared.path;
+        let meta = std::fs::metadata(path).map_err(|e| Error::io("look at", e).at(path))?;
+        if FileId::of(&meta) == self.snapshot.id {
+            return Ok(false);
+        }
+        let mut newest = self.shared.newest.lock().unwrap_or_else(|e| e.into_inner());
+        if newest.id != FileId::of(&meta) {
+            *newest = Arc::new(Snapshot::open(path, self.shared.options)?);
+        }
+        let changed = newest.id != self.snapshot.id;
+        self.snapshot = Arc::clone(&newest);
+        Ok(changed)
+    }
+
+    /// Every record, the values of one key in the order in which they were added. After an error
+    /// the iterator ends. [`Scan::scan`] is faster.
+    pub fn iter(&self) -> Iter<'_> {
+        let snapshot = &*self.snapshot;
+        let scanner = Scanner::new(&snapshot.layout.header, snapshot.layout.index.shape);
+        match &snapshot.data {
+            Data::Memory(map) => Iter::of_memory(scanner, Memory(map.bytes())),
+            Data::File(file) => Iter::of_file(scanner, snapshot.pread(file)),
+        }
+    }
+
+    /// What is in the file; reads the head of every block.
+    ///
+    /// # Errors
+    /// The file is damaged or cannot be read.
+    pub fn stats(&self) -> Result<Stats> {
+        let Layout { header, index } = &self.snapshot.layout;
+        let stats = match &self.snapshot.data {
+            Data::Memory(map) => Stats::read(header, index, &Memory(map.bytes())),
+            Data::File(file) => Stats::read(header, index, &self.snapshot.pread(file)),
+        };
+        stats.map_err(|e| e.at(self.path()))
+    }
+
+    /// Checks every byte; `progress` is called with bytes done and bytes to do.
+    ///
+    /// # Errors
+    /// The file is damaged: the error names the place.
+    pub fn verify(&self, mut progress: impl FnMut(u64, u64)) -> Result<()> {
+        let Layout { header, index } = &self.snapshot.layout;
+        let done = match &self.snapshot.data {
+            Data::Memory(map) => verify(header, index, &Memory(map.bytes()), &mut progress),
+            Data::File(file) => verify(header, index, &self.snapshot.pread(file), &mut progress),
+        };
+        done.map_err(|e| e.at(self.path()))
+    }
+
+    /// Reads the whole file into memory and returns when it is there.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn preload(&self) -> Result<()> {
+        match &self.snapshot.data {
+            Data::Memory(map) => map.preload(),
+            Data::File(_) => self.scan(|_, _| Ok(())),
+        }
+    }
+
+    /// Tells the kernel about coming accesses; nothing to tell for [`Access::Read`].
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn advise(&self, advice: Advice) -> Result<()> {
+        match &self.snapshot.data {
+            Data::Memory(map) => map.advise(advice),
+            Data::File(_) => Ok(()),
+        }
+    }
+
+    /// How much of the file is in memory.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn residency(&self) -> Result<Residency> {
+        match &self.snapshot.data {
+            Data::Memory(map) => map.residency(),
+            Data::File(file) => {
+                Map::of_file(file, self.snapshot.layout.header.file_len())?.residency()
+            }
+        }
+    }
+
+    /// Keeps the file in memory as long as this generation of it is open.
+    ///
+    /// # Errors
+    /// The limit of locked memory (`ulimit -l`) is too low, or the file is opened with
+    /// [`Access::Read`], which has no memory to lock.
+    pub fn lock_in_memory(&self) -> Result<()> {
+        match &self.snapshot.data {
+            Data::Memory(map) => map.lock(),
+            Data::File(_) => Err(Error::invalid(
+                "a store opened with Access::Read has no memory to lock; open it with Access::Map",
+            )),
+        }
+    }
+
+    /// `get_many` for a file that is not in memory: the kernel is told of the pages of many keys
+    /// before the first of them is waited for.
+    fn get_many_cold<K: AsRef<[u8]>>(
+        &self,
+        map: &Map,
+        keys: &[K],
+        f: &mut impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        let index: &Index = &self.snapshot.layout.index;
+        let memory = Memory(map.bytes());
+        for (batch, base) in keys.chunks(COLD_BATCH).zip((0..).step_by(COLD_BATCH)) {
+            for key in batch {
+                let (at, len) = index.home_range(key.as_ref());
+                map.will_need(at, len);
+            }
+            if self.snapshot.layout.header.log.len > 0 {
+                for key in batch {
+                    if let Some(at) = index.first_reference(&memory, key.as_ref()) {
+                        map.will_need(at, 4096);
+                    }
+                }
+            }
+            index.find_many(&memory, batch, &mut |i, value| f(base + i, value))?;
+        }
+        Ok(())
+    }
+}
+
+impl Get for Constant {
+    #[inline]
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
+        let index = &self.snapshot.layout.index;
+        match &self.snapshot.data {
+            Data::Memory(map) => Ok(index.find(&Memory(map.bytes()), key)?.map(Cow::Borrowed)),
+            Data::File(file) => Ok(index.find(&self.snapshot.pread(file), key)?.map(Cow::Owned)),
+        }
+    }
+
+    fn get_all(&self, key: &[u8]) -> Result<Vec<Bytes<'_>>> {
+        let index = &self.snapshot.layout.index;
+        match &self.snapshot.data {
+            Data::Memory(map) => {
+                let all = index.find_all(&Memory(map.bytes()), key)?;
+                Ok(all.into_iter().map(Cow::Borrowed).collect())
+            }
+            Data::File(file) => {
+                let all = index.find_all(&self.snapshot.pread(file), key)?;
+                Ok(all.into_iter().map(Cow::Owned).collect())
+            }
+        }
+    }
+
+    fn get_many<K, F>(&self, keys: &[K], mut f: F) -> Result<()>
+    where
+        K: AsRef<[u8]>,
+        F: FnMut(usize, Option<&[u8]>),
+    {
+        let index = &self.snapshot.layout.index;
+        match &self.snapshot.data {
+            Data::Memory(map) if self.shared.options.advice == Some(Advice::Random) => {
+                self.get_many_cold(map, keys, &mut f)
+            }
+            Data::Memory(map) => index.find_many(&Memory(map.bytes()), keys, &mut f),
+            Data::File(file) => index.find_many(&self.snapshot.pread(file), keys, &mut f),
+        }
+    }
+}
+
+impl Scan for Constant {
+    fn scan<F>(&self, f: F) -> Result<()>
+    where
+        F: FnMut(&[u8], &[u8]) -> Result<()>,
+    {
+        let Layout { header, index } = &self.snapshot.layout;
+        let scanner = Scanner::new(header, index.shape);
+        match &self.snapshot.data {
+            Data::Memory(map) => scanner.scan(&Memory(map.bytes()), f),
+            Data::File(file) => scanner.scan(&self.snapshot.pread(file), f),
+        }
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(self.snapshot.layout.header.records)
+    }
+}

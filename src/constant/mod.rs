@@ -1,0 +1,36 @@
+//! The constant engine: a file that is built once, published atomically, and read by everyone.
+//!
+//! How a lookup goes: the hash of the key names a block; one comparison of 32 bytes at once finds
+//! the entries whose fingerprint (and key length) fit; the key is compared; the value lies behind
+//! it, or, where it is large, in the log that the entry refers to. No directory, one page.
+//!
+//! Reading order: `docs/format/constant.md`, [`format`], [`block`], [`lookup`]; then how a file
+//! comes to be: [`builder`], [`partition`], [`plan`], [`emit`], [`lists`], [`output`].
+//!
+//! Invariants: a published file never changes; readers trust nothing in it beyond its header's
+//! checksum and check every offset; the same input gives the same file.
+
+mod block;
+mod builder;
+mod emit;
+mod format;
+mod handle;
+mod lists;
+mod lookup;
+mod output;
+mod partition;
+mod plan;
+mod reader;
+mod scan;
+mod source;
+mod stats;
+mod verify;
+mod view;
+
+pub use builder::{BuildOptions, Builder, Phase, Progress};
+#[allow(unused_imports, reason = "the recogniser of files uses it")]
+pub(crate) use format::MAGIC;
+pub use handle::{Constant, OpenOptions};
+pub use reader::View;
+pub use scan::Iter;
+pub use stats::Stats;

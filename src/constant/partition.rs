@@ -1,0 +1,252 @@
+//! The records of a build, divided by the top bits of their hashes, in memory or spilled.
+//!
+//! Invariant: within a partition, entries keep the order in which they were added; so equal keys,
+//! which share a partition, do too, whatever was spilled when. Spilling therefore never changes
+//! the file that is built.
+//!
+//! ```text
+//! entry: hash (8) | key length or REF_MARK (1) | size of the payload (1) | payload
+//! payload: key and value, or the place in the log (8)
+//! ```
+
+use super::block::{REF_MARK, home};
+use crate::os::file::read_exact_at;
+use crate::os::publish::scratch_beside;
+use crate::{Error, Result};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+/// Bytes of an entry before its payload.
+pub(crate) const ENTRY_HEAD: usize = 10;
+/// Partitions: enough that one of eleven million records fits in a second-level cache.
+pub(crate) const PARTITIONS: usize = 1024;
+/// Less memory than this makes no sense: the pieces of all partitions alone take it.
+pub(crate) const MIN_BUDGET_BYTES: u64 = 8 << 20;
+/// Largest piece in which a partition grows.
+const CHUNK_BYTES: usize = 32 << 10;
+
+/// One record of the build, as a partition keeps it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'a> {
+    pub hash: u64,
+    /// The key's length, or [`REF_MARK`].
+    pub key_len: u8,
+    pub payload: &'a [u8],
+}
+
+impl<'a> Entry<'a> {
+    /// The entry that begins at `at`; partitions hold nothing but whole entries.
+    #[inline(always)]
+    pub(crate) fn at(bytes: &'a [u8], at: usize) -> Option<Entry<'a>> {
+        let head = bytes.get(at..)?.first_chunk::<ENTRY_HEAD>()?;
+        let hash = u64::from_le_bytes(*head.first_chunk()?);
+        let [.., key_len, size] = *head;
+        let payload = bytes.get(at + ENTRY_HEAD..at + ENTRY_HEAD + usize::from(size))?;
+        Some(Entry { hash, key_len, payload })
+    }
+
+    /// The place in the log, of a reference.
+    pub(crate) fn place(&self) -> Option<u64> {
+        if self.key_len != REF_MARK {
+            return None;
+        }
+        self.payload.first_chunk().map(|place| u64::from_le_bytes(*place))
+    }
+
+    /// Bytes in the partition.
+    #[inline(always)]
+    pub(crate) fn stored_bytes(&self) -> usize {
+        ENTRY_HEAD + self.payload.len()
+    }
+}
+
+/// The entries of one range of hashes.
+#[derive(Debug, Default)]
+struct Partition {
+    /// Full and growing pieces, oldest first; an entry lies whole in one of them.
+    chunks: Vec<Vec<u8>>,
+    /// Where older pieces lie in the scratch file: offset and length, oldest first.
+    spilled: Vec<(u64, usize)>,
+}
+
+impl Partition {
+    /// Bytes of its entries.
+    fn bytes(&self) -> usize {
+        let spilled: usize = self.spilled.iter().map(|(_, len)| len).sum();
+        spilled + self.chunks.iter().map(Vec::len).sum::<usize>()
+    }
+
+    /// Room for `need` more bytes, and how many bytes of memory that took.
+    #[cold]
+    fn grow(&mut self, need: usize) -> usize {
+        let last = self.chunks.last().map_or(128, Vec::capacity);
+        let size = (last * 2).min(CHUNK_BYTES).max(need);
+        self.chunks.push(Vec::with_capacity(size));
+        size
+    }
+}
+
+/// All partitions of a build.
+#[derive(Debug)]
+pub(crate) struct Partitions {
+    parts: Vec<Partition>,
+    /// Memory held by the pieces.
+    held: u64,
+    budget: u64,
+    /// Where to spill: beside this path, which is where room for the result must be anyway.
+    beside: Option<PathBuf>,
+    scratch: Option<File>,
+    scratch_len: u64,
+}
+
+impl Partitions {
+    /// Empty, to hold at most `budget` bytes in memory if there is a path to spill beside.
+    pub(crate) fn new(budget: u64, beside: Option<PathBuf>) -> Partitions {
+        let parts = (0..PARTITIONS).map(|_| Partition::default()).collect();
+        Partitions { parts, held: 0, budget, beside, scratch: None, scratch_len: 0 }
+    }
+
+    /// A new set within what is left of the budget, to divide the entries again by another hash.
+    pub(crate) fn empty_like(&self) -> Partitions {
+        let left = self.budget.saturating_sub(self.held).max(MIN_BUDGET_BYTES);
+        Partitions::new(left, self.beside.clone())
+    }
+
+    /// Adds an entry whose payload is the two pieces together, at most 255 bytes.
+    #[inline]
+    pub(crate) fn push(&mut self, hash: u64, key_len: u8, a: &[u8], b: &[u8]) -> Result<()> {
+        let size = a.len() + b.len();
+        let need = ENTRY_HEAD + size;
+        let index = (hash >> (64 - PARTITIONS.trailing_zeros())) as usize;
+        let Some(part) = self.parts.get_mut(index) else { return Ok(()) };
+        let full = part.chunks.last().is_none_or(|c| c.capacity() - c.len() < need);
+        if full {
+            self.held += part.grow(need) as u64;
+        }
+        if let Some(chunk) = part.chunks.last_mut() {
+            let mut head = [0; ENTRY_HEAD];
+            head[..8].copy_from_slice(&hash.to_le_bytes());
+            head[8] = key_len;
+            head[9] = size as u8;
+            chunk.extend_from_slice(&head);
+            chunk.extend_from_slice(a);
+            chunk.extend_from_slice(b);
+        }
+        if full && self.held > self.budget { self.spill() } else { Ok(()) }
+    }
+
+    /// Writes everything in memory to the scratch file.
+    fn spill(&mut self) -> Result<()> {
+        let Some(beside) = &self.beside else { return Ok(()) };
+        let at = |action| move |e| Error::io(action, e).at(beside);
+        let scratch = match &self.scratch {
+            Some(scratch) => scratch,
+            None => self.scratch.insert(scratch_beside(beside)?),
+        };
+        // One write for a run of partitions: their pieces are small.
+        let mut buffer = Vec::with_capacity(1 << 20);
+        let mut written = self.scratch_len;
+        for part in &mut self.parts {
+            let start = written + buffer.len() as u64;
+            for chunk in part.chunks.drain(..) {
+                buffer.extend_from_slice(&chunk);
+            }
+            let len = (written + buffer.len() as u64 - start) as usize;
+            if len > 0 {
+                part.spilled.push((start, len));
+            }
+            if buffer.len() >= 1 << 20 {
+                scratch.write_all_at(&buffer, written).map_err(at("spill to a file beside"))?;
+                written += buffer.len() as u64;
+                buffer.clear();
+            }
+        }
+        scratch.write_all_at(&buffer, written).map_err(at("spill to a file beside"))?;
+        self.scratch_len = written + buffer.len() as u64;
+        self.held = 0;
+        Ok(())
+    }
+
+    /// All entries, partition by partition and in each in the order in which they were added.
+    pub(crate) fn for_each_entry(&self, mut f: impl FnMut(Entry) -> Result<()>) -> Result<()> {
+        for part in &self.parts {
+            self.for_each_piece(part, |piece| {
+                let mut at = 0;
+                while let Some(entry) = Entry::at(piece, at) {
+                    at += entry.stored_bytes();
+                    f(entry)?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The entries in the order of their home blocks' ranges, a run at a time: `f` gets all
+    /// entries of a partition whose homes are in one range. Runs are whole partitions, or, where
+    /// one is larger than the budget allows, parts of it. Parts are divided between homes and not
+    /// within one, so that the budget does not decide the order within a block.
+    pub(crate) fn for_each_run(
+        &self,
+        home_blocks: u64,
+        mut f: impl FnMut(&mut Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
+        let limit = usize::try_from(self.budget / 4).unwrap_or(usize::MAX).clamp(1 << 20, 1 << 30);
+        let shift = 64 - PARTITIONS.trailing_zeros();
+        let mut run = Vec::new();
+        for (index, part) in (0u64..).zip(&self.parts) {
+            let bytes = part.bytes();
+            let first = home(index << shift, home_blocks);
+            let last = home((index << shift) | (u64::MAX >> (64 - shift)), home_blocks);
+            // A large partition is read several times, each time keeping one range of homes:
+            // reading is sequential and this needs no further files.
+            let passes = (bytes.div_ceil(limit) as u64).min(last - first + 1);
+            for pass in 0..passes {
+                let bound = |pass| first + (last - first + 1) * pass / passes;
+                let range = bound(pass)..bound(pass + 1);
+                run.clear();
+                self.for_each_piece(part, |piece| {
+                    if passes == 1 {
+                        run.extend_from_slice(piece);
+                    } else {
+                        keep(piece, &mut run, |hash| range.contains(&home(hash, home_blocks)));
+                    }
+                    Ok(())
+                })?;
+                if !run.is_empty() {
+                    f(&mut run)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The pieces of a partition, oldest first, those that were spilled read back.
+    fn for_each_piece(
+        &self,
+        part: &Partition,
+        mut f: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut piece = Vec::new();
+        for (at, len) in &part.spilled {
+            let Some(scratch) = &self.scratch else { continue };
+            piece.resize(*len, 0);
+            read_exact_at(scratch, &mut piece, *at)?;
+            f(&piece)?;
+        }
+        part.chunks.iter().try_for_each(|chunk| f(chunk))
+    }
+}
+
+/// Appends the entries of `piece` whose hash is wanted to `run`.
+fn keep(piece: &[u8], run: &mut Vec<u8>, wanted: impl Fn(u64) -> bool) {
+    let mut at = 0;
+    while let Some(entry) = Entry::at(piece, at) {
+        let end = at + entry.stored_bytes();
+        if wanted(entry.hash) {
+            run.extend_from_slice(piece.get(at..end).unwrap_or_default());
+        }
+        at = end;
+    }
+}

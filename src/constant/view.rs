@@ -1,0 +1,108 @@
+//! The constant engine's one place for `unsafe`: what the compiler will not do by itself.
+//!
+//! Everything here takes arrays of fixed size or checked slices, so that no caller can get out of
+//! bounds; on machines without SSE2 plain loops do the same.
+
+#![allow(unsafe_code)]
+
+/// Bytes compared at once, and so the most entries that a block may have.
+pub(crate) const LANES: usize = 32;
+
+/// A bit for each of the bytes that equals `byte`; the first byte is the lowest bit.
+#[inline(always)]
+pub(crate) fn equal_mask(bytes: &[u8; LANES], byte: u8) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::*;
+        // SAFETY: SSE2 is part of x86_64; both unaligned loads lie within the 32 bytes.
+        unsafe {
+            let wanted = _mm_set1_epi8(byte.cast_signed());
+            let low = _mm_loadu_si128(bytes.as_ptr().cast());
+            let high = _mm_loadu_si128(bytes.as_ptr().add(16).cast());
+            let low = _mm_movemask_epi8(_mm_cmpeq_epi8(low, wanted)).cast_unsigned();
+            let high = _mm_movemask_epi8(_mm_cmpeq_epi8(high, wanted)).cast_unsigned();
+            low | high << 16
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let bit = |(i, b): (usize, &u8)| u32::from(*b == byte) << i;
+        bytes.iter().enumerate().map(bit).fold(0, |mask, bit| mask | bit)
+    }
+}
+
+/// The sum of the first `count` bytes; `count` is at most [`LANES`].
+#[inline(always)]
+pub(crate) fn sum_first(bytes: &[u8; LANES], count: usize) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::*;
+        /// A window of it that starts at `LANES - count` has `count` set bytes first.
+        static MASK: [u8; 2 * LANES] = {
+            let mut mask = [0u8; 2 * LANES];
+            let mut i = 0;
+            while i < LANES {
+                mask[i] = 0xff;
+                i += 1;
+            }
+            mask
+        };
+        let start = LANES - count.min(LANES);
+        // SAFETY: SSE2 is part of x86_64; the loads of `bytes` lie within its 32 bytes, those of
+        // `MASK` within `start..start + 32`, and `start` is at most 32 of 64.
+        unsafe {
+            let mask = MASK.as_ptr().add(start);
+            let low = _mm_loadu_si128(bytes.as_ptr().cast());
+            let high = _mm_loadu_si128(bytes.as_ptr().add(16).cast());
+            let low = _mm_and_si128(low, _mm_loadu_si128(mask.cast()));
+            let high = _mm_and_si128(high, _mm_loadu_si128(mask.add(16).cast()));
+            let zero = _mm_setzero_si128();
+            let sum = _mm_add_epi64(_mm_sad_epu8(low, zero), _mm_sad_epu8(high, zero));
+            let sum = _mm_add_epi64(sum, _mm_unpackhi_epi64(sum, sum));
+            _mm_cvtsi128_si64(sum).cast_unsigned() as usize
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        bytes.iter().take(count).map(|b| usize::from(*b)).sum()
+    }
+}
+
+/// Asks for the cache line at `bytes[at]`, if there is one; only a hint.
+#[inline(always)]
+pub(crate) fn prefetch(bytes: &[u8], at: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(byte) = bytes.get(at) {
+        use std::arch::x86_64::*;
+        // SAFETY: prefetching has no effect on memory, and the address is that of a live byte.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast()) }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (bytes, at);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_and_sums_agree_with_plain_loops() {
+        let mut bytes = [0u8; LANES];
+        let mut x = 1u32;
+        for _ in 0..1000 {
+            for b in &mut bytes {
+                x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                *b = (x >> 24) as u8 & 7;
+            }
+            let mask = equal_mask(&bytes, 3);
+            for (i, b) in bytes.iter().enumerate() {
+                assert_eq!(mask >> i & 1 == 1, *b == 3);
+            }
+            for count in 0..=LANES {
+                let sum: usize = bytes[..count].iter().map(|b| usize::from(*b)).sum();
+                assert_eq!(sum_first(&bytes, count), sum);
+            }
+        }
+        assert_eq!(sum_first(&[255; LANES], LANES), 255 * LANES);
+    }
+}

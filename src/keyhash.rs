@@ -1,0 +1,78 @@
+//! The hash of a key, as stored on disk: fixed for ever.
+//!
+//! Hash id 1 is rapidhash version 3 with all of its secrets derived from the 64-bit seed in the
+//! file's header. Hash id 2 is SipHash-2-4 under a key derived from that seed; a builder falls
+//! back on it when somebody has managed to make keys that collide under the former.
+//!
+//! The seed is in the file, so neither is a secret: what bounds the cost of a lookup is that the
+//! builder refuses a seed under which the longest chain is over its limit.
+
+use rapidhash::v3::{RapidSecrets, rapidhash_v3_nano_inline, rapidhash_v3_seeded};
+use siphasher::sip::SipHasher24;
+
+/// Identifier of rapidhash v3 in a header.
+pub(crate) const RAPID: u32 = 1;
+/// Identifier of SipHash-2-4 in a header.
+pub(crate) const SIP: u32 = 2;
+
+/// Rapidhash has a shorter routine with the same result for keys up to this length.
+const NANO_BYTES: usize = 48;
+
+/// A hash function with its seed expanded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum KeyHash {
+    Rapid(RapidSecrets),
+    Sip(SipHasher24),
+}
+
+impl KeyHash {
+    /// The function with this identifier, if there is one.
+    pub(crate) fn new(id: u32, seed: u64) -> Option<KeyHash> {
+        match id {
+            RAPID => Some(KeyHash::Rapid(RapidSecrets::seed(seed))),
+            SIP => Some(KeyHash::Sip(SipHasher24::new_with_keys(seed, !seed))),
+            _ => None,
+        }
+    }
+
+    /// The hash of `key`.
+    #[inline]
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        match self {
+            KeyHash::Rapid(secrets) if key.len() <= NANO_BYTES => {
+                rapidhash_v3_nano_inline::<true, false>(key, secrets)
+            }
+            KeyHash::Rapid(secrets) => rapidhash_v3_seeded(key, secrets),
+            KeyHash::Sip(sip) => sip.hash(key),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_on_disk_never_change() {
+        let rapid = KeyHash::new(RAPID, 0).unwrap();
+        let long = [b'x'; 100];
+        let seen = [rapid.hash(b""), rapid.hash(b"credenza"), rapid.hash(&long)];
+        assert_eq!(seen, GOLDEN_RAPID);
+        assert_eq!(KeyHash::new(SIP, 7).unwrap().hash(b"credenza"), GOLDEN_SIP);
+        assert!(KeyHash::new(3, 0).is_none());
+    }
+
+    #[test]
+    fn the_short_routine_agrees_with_the_general_one() {
+        let secrets = RapidSecrets::seed(9);
+        let data: Vec<u8> = (0..=NANO_BYTES as u8).collect();
+        for len in 0..=NANO_BYTES {
+            let key = &data[..len];
+            assert_eq!(KeyHash::Rapid(secrets).hash(key), rapidhash_v3_seeded(key, &secrets));
+        }
+    }
+
+    const GOLDEN_RAPID: [u64; 3] =
+        [9_803_252_772_108_305_337, 12_856_124_208_347_453_711, 15_705_625_561_981_316_591];
+    const GOLDEN_SIP: u64 = 9702004484903119422;
+}

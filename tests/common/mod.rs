@@ -1,0 +1,88 @@
+//! What several test files share: a random number generator with a printed seed, and records.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::collections::BTreeMap;
+
+/// A small generator; the same seed gives the same numbers for ever.
+pub struct Rng(u64);
+
+impl Rng {
+    pub fn new(seed: u64) -> Rng {
+        Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// A number below `n`, or 0.
+    pub fn below(&mut self, n: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
+    }
+
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| (self.next() >> 56) as u8).collect()
+    }
+
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for i in (1..items.len()).rev() {
+            items.swap(i, self.below(i as u64 + 1) as usize);
+        }
+    }
+}
+
+/// How many rounds a random test does.
+pub fn rounds(default: u64) -> u64 {
+    let set = std::env::var("CREDENZA_ROUNDS").ok().and_then(|n| n.parse().ok());
+    let repeat = std::env::var("CREDENZA_SEED").is_ok();
+    if repeat { 1 } else { set.unwrap_or(default) }
+}
+
+/// The seed of a round, printed so that a failure can be repeated.
+pub fn seed(round: u64) -> u64 {
+    let set = std::env::var("CREDENZA_SEED").ok().and_then(|n| n.parse().ok());
+    let seed = set.unwrap_or(round + 1);
+    println!("CREDENZA_SEED={seed}");
+    seed
+}
+
+pub type Records = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Records of a random style: fixed or mixed sizes, small or large, unique or with duplicates.
+pub fn random_records(rng: &mut Rng) -> Records {
+    let count = [0, 1, 2, 30, 300, 3000][rng.below(6) as usize];
+    let count = rng.below(count + 1);
+    let style = rng.below(7);
+    let (fixed_key, fixed_value) = (rng.below(20) as usize, rng.below(30) as usize);
+    let distinct = [1, 3, count / 4 + 1, count * 100 + 1][rng.below(4) as usize];
+    (0..count)
+        .map(|_| {
+            let id = rng.below(distinct);
+            // The key's bytes and length follow from its number alone.
+            let mut of_key = Rng::new(id.wrapping_mul(77) + style);
+            let (key_len, value_len) = match style {
+                0 => (fixed_key.max(3), fixed_value),
+                1 => (of_key.below(30) as usize, rng.below(40) as usize),
+                2 => (of_key.below(300) as usize, rng.below(300) as usize),
+                3 => (16, 256 + rng.below(2000) as usize),
+                4 => (of_key.below(12) as usize, [0, 3, 250, 5000][rng.below(4) as usize]),
+                5 => (fixed_key.max(3), 0),
+                _ => (of_key.below(4) as usize, rng.below(3) as usize * 120),
+            };
+            (of_key.bytes(key_len), rng.bytes(value_len))
+        })
+        .collect()
+}
+
+/// The same records as a map of vectors.
+pub fn model_of(records: &Records) -> BTreeMap<Vec<u8>, Vec<Vec<u8>>> {
+    let mut model = BTreeMap::new();
+    for (key, value) in records {
+        model.entry(key.clone()).or_insert_with(Vec::new).push(value.clone());
+    }
+    model
+}
