@@ -1,0 +1,219 @@
+//! Who is compared with whom.
+//!
+//! One [`Comparison`] holds the results of one durability class: classes are never mixed, in no
+//! table and no ratio. Terms: our engines are *own*, all other stores are *rivals*; the
+//! *baseline* is the store that every other is put in relation to.
+
+use super::stats::{self, Ratio, Verdict};
+use crate::result::{PhaseResult, Report};
+use std::collections::HashMap;
+
+/// The names of our own engines.
+const OWN: [&str; 3] = ["constant", "hash", "btree"];
+
+/// The results of one durability class.
+pub struct Comparison<'a> {
+    /// The class: "buffered" or "sync".
+    pub class: &'a str,
+    /// The stores that have results, in the report's order.
+    pub stores: Vec<&'a str>,
+    /// The phases that have results, in the report's order.
+    pub phases: Vec<&'a str>,
+    /// The store all others are put in relation to: the one asked for, or the first.
+    pub baseline: &'a str,
+    results: HashMap<(&'a str, &'a str), &'a PhaseResult>,
+}
+
+/// One of our engines against the fastest rival of a phase.
+pub struct Headline<'a> {
+    /// The phase.
+    pub phase: &'a str,
+    /// The fastest rival's name.
+    pub rival: &'a str,
+    /// How many times as fast as that rival our engine is.
+    pub ratio: Ratio,
+}
+
+/// Whether a store of this name is one of our engines.
+pub fn is_own(store: &str) -> bool {
+    OWN.contains(&store)
+}
+
+impl<'a> Comparison<'a> {
+    /// The comparisons that a report allows, class by class in order of appearance.
+    pub fn of(report: &'a Report) -> Vec<Comparison<'a>> {
+        let mut classes: Vec<&str> = Vec::new();
+        for result in &report.results {
+            push_new(&mut classes, &result.class);
+        }
+        classes.into_iter().map(|class| Self::of_class(report, class)).collect()
+    }
+
+    fn of_class(report: &'a Report, class: &'a str) -> Comparison<'a> {
+        let (mut measured, mut phases) = (Vec::new(), Vec::new());
+        let mut results = HashMap::new();
+        for result in report.results.iter().filter(|r| r.class == class) {
+            push_new(&mut measured, &result.store);
+            push_new(&mut phases, &result.phase);
+            results.insert((result.store.as_str(), result.phase.as_str()), result);
+        }
+        let mut stores = Vec::new();
+        for info in report.stores.iter().filter(|info| measured.contains(&info.store.as_str())) {
+            push_new(&mut stores, &info.store);
+        }
+        for store in measured {
+            push_new(&mut stores, store);
+        }
+        let asked = report.settings.baseline.as_deref();
+        let baseline = asked.filter(|store| stores.contains(store)).unwrap_or(stores[0]);
+        Comparison { class, stores, phases, baseline, results }
+    }
+
+    /// What was measured of this store in this phase, if anything.
+    pub fn result(&self, store: &str, phase: &str) -> Option<&'a PhaseResult> {
+        self.results.get(&(store, phase)).copied()
+    }
+
+    /// How many times as fast `store` is as `other` in this phase.
+    pub fn ratio(&self, store: &str, other: &str, phase: &str) -> Option<Ratio> {
+        stats::speed_ratio(self.result(store, phase)?, self.result(other, phase)?)
+    }
+
+    /// How many times as fast as the baseline; `None` for the baseline itself.
+    pub fn to_baseline(&self, store: &str, phase: &str) -> Option<Ratio> {
+        if store == self.baseline { None } else { self.ratio(store, self.baseline, phase) }
+    }
+
+    /// Our engines in this run.
+    pub fn own(&self) -> impl Iterator<Item = &'a str> {
+        self.stores.iter().copied().filter(|store| is_own(store))
+    }
+
+    /// The rivals in this run.
+    pub fn rivals(&self) -> impl Iterator<Item = &'a str> {
+        self.stores.iter().copied().filter(|store| !is_own(store))
+    }
+
+    /// The rival with the lowest median in this phase, of those whose answers were right.
+    pub fn fastest_rival(&self, phase: &str) -> Option<&'a str> {
+        let median = |store: &str| {
+            let result = self.result(store, phase).filter(|r| r.verified)?;
+            Some(result.ns_per_op.median).filter(|ns| *ns > 0.0)
+        };
+        let measured = self.rivals().filter_map(|store| Some((store, median(store)?)));
+        measured.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(store, _)| store)
+    }
+
+    /// An engine of ours against the fastest rival, phase by phase.
+    pub fn headlines(&self, own: &str) -> Vec<Headline<'a>> {
+        let headline = |phase: &&'a str| {
+            let rival = self.fastest_rival(phase)?;
+            Some(Headline { phase, rival, ratio: self.ratio(own, rival, phase)? })
+        };
+        self.phases.iter().filter_map(headline).collect()
+    }
+
+    /// Every rival and phase where an engine of ours is not shown to be faster: worst first.
+    pub fn not_ahead(&self, own: &str) -> Vec<Headline<'a>> {
+        let mut found = Vec::new();
+        for phase in &self.phases {
+            for rival in self.rivals() {
+                let Some(ratio) = self.ratio(own, rival, phase) else { continue };
+                if matches!(ratio.verdict(), Verdict::Slower | Verdict::NoDifference) {
+                    found.push(Headline { phase, rival, ratio });
+                }
+            }
+        }
+        found.sort_by(|a, b| a.ratio.median.total_cmp(&b.ratio.median));
+        found
+    }
+
+    /// The space the store's files take, in bytes; `None` where it is not known.
+    pub fn file_bytes(&self, store: &str) -> Option<u64> {
+        self.of_store(store).map(|r| r.file_bytes).max().filter(|bytes| *bytes > 0)
+    }
+
+    /// The most memory that was resident in any phase, in bytes; `None` where it is not known.
+    pub fn peak_rss_bytes(&self, store: &str) -> Option<u64> {
+        self.of_store(store).map(|r| r.peak_rss_bytes).max().filter(|bytes| *bytes > 0)
+    }
+
+    /// Whether every answer of the store in every phase was right.
+    pub fn verified(&self, store: &str) -> bool {
+        self.of_store(store).all(|r| r.verified)
+    }
+
+    /// Whether a phase has a store whose batched reads were a plain loop of single gets.
+    pub fn has_plain_loops(&self) -> bool {
+        self.results.values().any(|r| !r.native)
+    }
+
+    /// The results of a store, in the order of phases.
+    pub fn of_store(&self, store: &str) -> impl Iterator<Item = &'a PhaseResult> {
+        self.phases.iter().filter_map(move |phase| self.result(store, phase))
+    }
+}
+
+fn push_new<'a>(list: &mut Vec<&'a str>, item: &'a str) {
+    if !list.contains(&item) {
+        list.push(item);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fixture() -> Report {
+        serde_json::from_slice(include_bytes!("../../tests/fixtures/report.json")).unwrap()
+    }
+
+    #[test]
+    fn one_class_with_its_stores_in_order() {
+        let report = fixture();
+        let all = Comparison::of(&report);
+        assert_eq!(all.len(), 1);
+        let names: Vec<&str> = report.stores.iter().map(|s| s.store.as_str()).collect();
+        assert_eq!(all[0].stores, names[..7], "gdbm has no results");
+        assert_eq!((all[0].baseline, all[0].phases.len()), ("mcdb", 8));
+        assert_eq!(all[0].own().collect::<Vec<_>>(), ["constant"]);
+        assert!(!all[0].verified("bdb-hash") && all[0].verified("cdb"));
+        assert_eq!(all[0].file_bytes("constant"), Some(18_104_320));
+    }
+
+    #[test]
+    fn the_fastest_rival_is_never_ours_and_never_wrong() {
+        let mut report = fixture();
+        let index = |r: &Report, store: &str, phase: &str| {
+            r.results.iter().position(|x| x.store == store && x.phase == phase).unwrap()
+        };
+        assert_eq!(Comparison::of(&report)[0].fastest_rival("get-hit"), Some("mcdb"));
+        let i = index(&report, "mcdb", "get-hit");
+        report.results[i].verified = false;
+        assert_eq!(Comparison::of(&report)[0].fastest_rival("get-hit"), Some("cdb"));
+    }
+
+    #[test]
+    fn what_we_lose_is_found_and_worst_first() {
+        let report = fixture();
+        let comparison = &Comparison::of(&report)[0];
+        let found = comparison.not_ahead("constant");
+        let places: Vec<_> = found.iter().map(|h| (h.phase, h.rival)).collect();
+        assert_eq!(places, [("scan", "sparkey"), ("get-miss", "sparkey")]);
+        assert_eq!(found[0].ratio.verdict(), Verdict::Slower);
+        assert_eq!(found[1].ratio.verdict(), Verdict::NoDifference);
+    }
+
+    #[test]
+    fn classes_stay_apart() {
+        let mut report = fixture();
+        for result in report.results.iter_mut().filter(|r| r.store == "mcdb") {
+            result.class = "sync".into();
+        }
+        let all = Comparison::of(&report);
+        assert_eq!((all[0].class, all[1].class), ("buffered", "sync"));
+        assert!(!all[0].stores.contains(&"mcdb"));
+        assert_eq!(all[1].stores, ["mcdb"]);
+        assert_eq!(all[0].baseline, "constant", "the baseline asked for is of another class");
+    }
+}

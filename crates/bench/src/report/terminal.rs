@@ -1,0 +1,487 @@
+//! The result as a table for a terminal: stores as rows, phases as columns.
+//!
+//! Lines are at most [`WIDTH`] columns: phases that do not fit go to a further table. Everything
+//! from outside is cleaned of control characters. Colour is only ever an addition: whatever it
+//! says stands in the text too.
+
+use super::compare::{Comparison, Headline, is_own};
+use super::stats::{self, Ratio, Verdict};
+use super::text;
+use crate::result::{PhaseResult, Report};
+use std::io::{self, IsTerminal, Write};
+
+/// The most columns a line has.
+const WIDTH: usize = 100;
+const GAP: usize = 2;
+
+/// Whether output to `stream` should have colours: it is a terminal that knows them, and
+/// `NO_COLOR` is not set (see no-color.org).
+pub fn colour_wanted(stream: &impl IsTerminal) -> bool {
+    let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    stream.is_terminal() && !set("NO_COLOR") && !dumb
+}
+
+/// Prints the report: what ran, one table a class, our engines against the best rivals, failures.
+///
+/// # Errors
+/// Those of `out`.
+pub fn print(report: &Report, out: &mut impl Write, colour: bool) -> io::Result<()> {
+    let pen = Pen { colour };
+    heading(report, out, &pen)?;
+    let comparisons = Comparison::of(report);
+    if comparisons.is_empty() {
+        writeln!(out, "\nNothing was measured.")?;
+    }
+    for comparison in &comparisons {
+        tables(comparison, out, &pen)?;
+        legend(comparison, out, &pen)?;
+        for own in comparison.own() {
+            headlines(comparison, own, out, &pen)?;
+        }
+    }
+    remarks(report, out, &pen)
+}
+
+fn heading(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
+    let (s, m) = (&report.settings, &report.machine);
+    let mut what = vec![
+        format!("{} records", text::count(s.records)),
+        format!("{} of keys and values", text::bytes(s.key_bytes.saturating_add(s.value_bytes))),
+        text::counted(s.rounds, "round"),
+    ];
+    if s.cold {
+        what.push("cold cache".to_owned());
+    }
+    let name = pen.bold(&format!("credenza bench  {}", text::clean(&s.workload)));
+    writeln!(out, "{name}  {}", what.join(" · "))?;
+    let machine = [
+        text::clean(&m.cpu),
+        text::counted(m.cores, "core"),
+        text::binary_bytes(m.memory_bytes),
+        text::clean(&m.filesystem),
+        text::clean(&m.kernel),
+        format!("load {:.2}", m.load_average[0]),
+    ];
+    let known = machine.into_iter().filter(|fact| !fact.is_empty());
+    wrapped(out, pen, "", &known.collect::<Vec<_>>().join(" · "))
+}
+
+/// One column: the lines of its heading, and for each store two lines of a cell.
+struct Column {
+    heading: [String; 2],
+    cells: Vec<[Cell; 2]>,
+}
+
+#[derive(Default)]
+struct Cell {
+    text: String,
+    style: Style,
+}
+
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Style {
+    #[default]
+    Plain,
+    Bold,
+    Dim,
+    Good,
+    Bad,
+}
+
+impl Column {
+    fn width(&self) -> usize {
+        let cells = self.cells.iter().flatten().map(|cell| width(&cell.text));
+        cells.chain(self.heading.iter().map(|line| width(line))).max().unwrap_or(0)
+    }
+}
+
+fn tables(c: &Comparison, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
+    let fixed = [store_column(c), size_column(c)];
+    let base: usize = fixed[0].width() + GAP + fixed[1].width();
+    let mut rest: Vec<Column> = c.phases.iter().map(|phase| phase_column(c, phase)).collect();
+    writeln!(out, "\nns per operation, medians; class {}", text::clean(c.class))?;
+    while !rest.is_empty() {
+        let mut used = base;
+        let fits = |column: &&Column| {
+            used += GAP + column.width();
+            used <= WIDTH
+        };
+        let count = rest.iter().take_while(fits).count().max(1);
+        let later = rest.split_off(count.min(rest.len()));
+        writeln!(out)?;
+        table(&fixed, &rest, out, pen)?;
+        rest = later;
+    }
+    Ok(())
+}
+
+fn store_column(c: &Comparison) -> Column {
+    let cell = |store: &&str| {
+        let style = if is_own(store) { Style::Bold } else { Style::Plain };
+        let (checked, style_below) = if c.verified(store) {
+            ("✓ verified", Style::Dim)
+        } else {
+            ("✗ wrong answers", Style::Bad)
+        };
+        let name = shortened(&text::clean(store), 24);
+        [Cell { text: name, style }, Cell { text: format!("  {checked}"), style: style_below }]
+    };
+    Column {
+        heading: [String::new(), "store".to_owned()],
+        cells: c.stores.iter().map(cell).collect(),
+    }
+}
+
+fn size_column(c: &Comparison) -> Column {
+    let base = c.file_bytes(c.baseline);
+    let cell = |store: &&str| {
+        let size = c.file_bytes(store);
+        let text = size.map_or(text::NONE.to_owned(), text::bytes);
+        let relative = match (size, base) {
+            (Some(size), Some(base)) if *store != c.baseline => {
+                format!("{:.2}", size as f64 / base as f64)
+            }
+            _ => String::new(),
+        };
+        let below = Cell { text: relative, style: Style::Dim };
+        [Cell { text, style: Style::Plain }, below]
+    };
+    Column {
+        heading: [String::new(), "file".to_owned()],
+        cells: c.stores.iter().map(cell).collect(),
+    }
+}
+
+fn phase_column(c: &Comparison, phase: &str) -> Column {
+    let name = text::clean(phase);
+    let heading = match name.rsplit_once('-') {
+        Some((first, last)) => [first.to_owned(), last.to_owned()],
+        None => [String::new(), name],
+    };
+    let cell = |store: &&str| match c.result(store, phase) {
+        None => [Cell { text: text::NONE.to_owned(), style: Style::Dim }, Cell::default()],
+        Some(result) => [median_cell(result), ratio_cell(c, store, phase)],
+    };
+    Column { heading, cells: c.stores.iter().map(cell).collect() }
+}
+
+fn median_cell(result: &PhaseResult) -> Cell {
+    let mark = match (result.verified, result.native) {
+        (false, _) => "!",
+        (true, false) => "*",
+        (true, true) => "",
+    };
+    let style = match (result.verified, is_own(&result.store)) {
+        (false, _) => Style::Bad,
+        (true, true) => Style::Bold,
+        (true, false) => Style::Plain,
+    };
+    Cell { text: format!("{}{mark}", text::number(result.ns_per_op.median)), style }
+}
+
+fn ratio_cell(c: &Comparison, store: &str, phase: &str) -> Cell {
+    let Some(ratio) = c.to_baseline(store, phase) else { return Cell::default() };
+    let factor = text::factor(ratio.median);
+    match ratio.verdict() {
+        Verdict::Faster => Cell { text: factor, style: Style::Good },
+        Verdict::Slower | Verdict::TooFewRounds => Cell { text: factor, style: Style::Dim },
+        Verdict::NoDifference => Cell { text: "~".to_owned(), style: Style::Dim },
+    }
+}
+
+fn table(
+    fixed: &[Column; 2],
+    phases: &[Column],
+    out: &mut impl Write,
+    pen: &Pen,
+) -> io::Result<()> {
+    let columns: Vec<&Column> = fixed.iter().chain(phases).collect();
+    let widths: Vec<usize> = columns.iter().map(|column| column.width()).collect();
+    for line in 0..2 {
+        let heads = columns.iter().map(|column| (column.heading[line].as_str(), Style::Dim));
+        row(out, pen, &widths, heads)?;
+    }
+    for store in 0..fixed[0].cells.len() {
+        for line in 0..2 {
+            let cells = columns.iter().map(|column| {
+                let cell = &column.cells[store][line];
+                (cell.text.as_str(), cell.style)
+            });
+            row(out, pen, &widths, cells)?;
+        }
+    }
+    Ok(())
+}
+
+/// The first cell is set to the left, the others to the right.
+fn row<'c>(
+    out: &mut impl Write,
+    pen: &Pen,
+    widths: &[usize],
+    cells: impl Iterator<Item = (&'c str, Style)>,
+) -> io::Result<()> {
+    let (mut line, mut blank) = (String::new(), 0);
+    for (i, ((cell, style), wide)) in cells.zip(widths).enumerate() {
+        let space = wide.saturating_sub(width(cell));
+        let (before, after) = if i == 0 { (0, space) } else { (GAP + space, 0) };
+        blank += before;
+        if !cell.is_empty() {
+            line.push_str(&" ".repeat(blank));
+            line.push_str(&pen.paint(cell, style));
+            blank = 0;
+        }
+        blank += after;
+    }
+    if line.is_empty() { Ok(()) } else { writeln!(out, "{line}") }
+}
+
+fn legend(c: &Comparison, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
+    let baseline = text::clean(c.baseline);
+    let mut says = vec![format!(
+        "Second lines: how many times as fast as {baseline} (above 1: faster), and the file's size \
+         in relation to it; ~ no difference seen (the 95 % interval spans 1)."
+    )];
+    if c.has_plain_loops() {
+        says.push("* the store has no batched read: a plain loop of single gets.".to_owned());
+    }
+    if !c.stores.iter().all(|store| c.verified(store)) {
+        says.push(
+            "! some answers were wrong: the figure is no speed and is in no ratio.".to_owned(),
+        );
+    }
+    writeln!(out)?;
+    says.iter().try_for_each(|line| wrapped(out, pen, "", line))
+}
+
+fn headlines(c: &Comparison, own: &str, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
+    let best = c.headlines(own);
+    if best.is_empty() {
+        return Ok(());
+    }
+    let title = format!("{own} against the fastest rival of each phase (times as fast)");
+    writeln!(out, "\n{}", pen.bold(&title))?;
+    let phases = best.iter().map(|h| width(&text::clean(h.phase))).max().unwrap_or(0);
+    for headline in &best {
+        headline_line(headline, phases, out, pen)?;
+    }
+    let others: Vec<String> = c
+        .not_ahead(own)
+        .iter()
+        .filter(|h| !best.iter().any(|b| (b.phase, b.rival) == (h.phase, h.rival)))
+        .map(|h| format!("{} by {}", text::clean(h.phase), text::clean(h.rival)))
+        .collect();
+    if !others.is_empty() {
+        wrapped(out, pen, "  ", &format!("also matched or beaten in {}", others.join(", ")))?;
+    }
+    Ok(())
+}
+
+fn headline_line(
+    headline: &Headline,
+    phases: usize,
+    out: &mut impl Write,
+    pen: &Pen,
+) -> io::Result<()> {
+    let ratio = &headline.ratio;
+    let (says, style) = match ratio.verdict() {
+        Verdict::Faster => ("", Style::Good),
+        Verdict::Slower => ("  slower", Style::Bad),
+        Verdict::NoDifference => ("  no difference seen", Style::Plain),
+        Verdict::TooFewRounds => ("  too few rounds to judge", Style::Dim),
+    };
+    let phase = text::clean(headline.phase);
+    let factor = format!("{:>7}", text::factor(ratio.median));
+    writeln!(
+        out,
+        "  {phase:<phases$}  {}  {:<15}  {}{says}",
+        pen.paint(&factor, style),
+        range(ratio),
+        text::clean(headline.rival)
+    )
+}
+
+/// The interval of a ratio as `[4.81, 5.20]`; nothing where there is none to speak of.
+fn range(ratio: &Ratio) -> String {
+    if ratio.pairs < 2 {
+        return String::new();
+    }
+    format!("[{}, {}]", text::number(ratio.low), text::number(ratio.high))
+}
+
+fn remarks(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
+    let rounds = report.results.iter().map(|r| r.rounds).max().unwrap_or(0);
+    let mut says = Vec::new();
+    if (1..6).contains(&rounds) {
+        says.push(format!(
+            "With {} an interval is the range of the samples: it holds the true median with a \
+             probability of {} only.",
+            text::counted(rounds, "round"),
+            text::percent(stats::range_coverage(rounds))
+        ));
+    }
+    says.extend(report.notes.iter().map(|note| text::clean(note)));
+    if !says.is_empty() {
+        writeln!(out)?;
+    }
+    for line in &says {
+        wrapped(out, pen, "", line)?;
+    }
+    for (i, failure) in report.failures.iter().enumerate() {
+        if i == 0 {
+            writeln!(out, "\n{}", pen.bold("Did not run, or not to the end"))?;
+        }
+        let phase = failure.phase.as_deref().map(|phase| format!(" {phase}"));
+        let round = failure.round.map(|round| format!(" round {}", round + 1));
+        let (phase, round) = (phase.unwrap_or_default(), round.unwrap_or_default());
+        let line = format!("{}{phase}{round}: {}: {}", failure.store, failure.status, failure.what);
+        wrapped(out, pen, "  ", &text::clean(&line))?;
+    }
+    Ok(())
+}
+
+/// Prints words in lines of at most [`WIDTH`] columns, dim.
+fn wrapped(out: &mut impl Write, pen: &Pen, indent: &str, words: &str) -> io::Result<()> {
+    let mut line = String::new();
+    for word in words.split_whitespace() {
+        if !line.is_empty() && width(indent) + width(&line) + 1 + width(word) > WIDTH {
+            writeln!(out, "{indent}{}", pen.paint(&line, Style::Dim))?;
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    writeln!(out, "{indent}{}", pen.paint(&line, Style::Dim))
+}
+
+fn shortened(text: &str, most: usize) -> String {
+    if width(text) <= most {
+        return text.to_owned();
+    }
+    text.chars().take(most - 1).chain(['…']).collect()
+}
+
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Puts colours on, or does not.
+struct Pen {
+    colour: bool,
+}
+
+impl Pen {
+    fn bold(&self, text: &str) -> String {
+        self.paint(text, Style::Bold)
+    }
+
+    fn paint(&self, text: &str, style: Style) -> String {
+        let code = match style {
+            Style::Bold => "1",
+            Style::Dim => "2",
+            Style::Good => "32",
+            Style::Bad => "31",
+            Style::Plain => return text.to_owned(),
+        };
+        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::{Machine, Settings};
+
+    fn fixture() -> Report {
+        serde_json::from_slice(include_bytes!("../../tests/fixtures/report.json")).unwrap()
+    }
+
+    fn printed(report: &Report, colour: bool) -> String {
+        let mut out = Vec::new();
+        print(report, &mut out, colour).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn says_what_a_reader_must_know_within_the_width() {
+        let text = printed(&fixture(), false);
+        println!("{text}");
+        for says in [
+            "decimal",
+            "class buffered",
+            "7 rounds",
+            "AMD EPYC",
+            "tokyocabinet-hash",
+            "18.1 MB",
+            "✗ wrong answers",
+            "* the store has no batched read",
+            "no difference seen",
+            "gdbm: missing: libgdbm.so.6",
+            "lmdb get-chain round 7: timed-out",
+        ] {
+            assert!(text.contains(says), "'{says}' is missing");
+        }
+        assert!(!text.contains('\x1b'), "colour without being asked");
+        for line in text.lines() {
+            assert!(width(line) <= WIDTH, "{} columns: {line}", width(line));
+            assert_eq!(line.trim_end(), line);
+        }
+    }
+
+    #[test]
+    fn a_second_rival_that_beats_us_is_named() {
+        let mut report = fixture();
+        let scan = |store| move |r: &&mut PhaseResult| r.store == store && r.phase == "scan";
+        let lmdb = report.results.iter_mut().find(scan("lmdb")).unwrap();
+        lmdb.ns_per_op = stats::summarise(&[1.5, 1.4, 1.5, 1.6, 1.5]);
+        assert!(printed(&report, false).contains("also matched or beaten in scan by lmdb"));
+    }
+
+    #[test]
+    fn colour_adds_nothing_but_colour() {
+        let plain = printed(&fixture(), false);
+        let coloured = printed(&fixture(), true);
+        assert!(coloured.contains("\x1b[32m"));
+        let mut stripped = String::new();
+        for (i, part) in coloured.split('\x1b').enumerate() {
+            stripped.push_str(if i == 0 { part } else { part.split_once('m').unwrap().1 });
+        }
+        assert_eq!(stripped, plain);
+    }
+
+    #[test]
+    fn more_phases_than_fit_go_to_a_further_table() {
+        let mut report = fixture();
+        let extra: Vec<PhaseResult> = (0..12)
+            .flat_map(|i| {
+                let named = move |r: &PhaseResult| PhaseResult {
+                    phase: format!("phase-number-{i}"),
+                    ..r.clone()
+                };
+                report.results.iter().filter(|r| r.phase == "build").map(named).collect::<Vec<_>>()
+            })
+            .collect();
+        report.results.extend(extra);
+        let text = printed(&report, false);
+        assert!(text.lines().filter(|line| line.starts_with("store")).count() >= 2);
+        assert!(text.lines().all(|line| width(line) <= WIDTH));
+    }
+
+    #[test]
+    fn odd_reports_print() {
+        let mut report = fixture();
+        report.results.truncate(1);
+        report.results[0].store = "resp:\x1b[31m".to_owned() + &"x".repeat(300);
+        report.results[0].ns_per_op.median = f64::MAX;
+        report.results[0].rounds = 1;
+        assert!(!printed(&report, false).contains('\x1b'));
+        report.results.clear();
+        assert!(printed(&report, false).contains("Nothing was measured"));
+        let (machine, settings) = (Machine::default(), Settings::default());
+        let (stores, failures, notes) = (Vec::new(), Vec::new(), Vec::new());
+        let empty = Report { machine, settings, stores, failures, notes, ..Report { ..report } };
+        assert!(printed(&empty, false).contains("Nothing was measured"));
+    }
+}
