@@ -1,7 +1,18 @@
-//! What a run becomes for its reader.
+//! What a run becomes for its reader: the contract file, a table in the terminal, a page.
+//!
+//! Reading order: [`stats`] says what may be concluded from a few rounds, [`compare`] who is
+//! compared with whom; [`json`], [`terminal`] and [`html`] show the same conclusions.
 
+mod chart;
 pub mod compare;
+mod facts;
+mod figures;
+pub mod html;
 pub mod json;
 pub mod stats;
 pub mod terminal;
-pub mod text;
+mod text;
+
+pub use html::write as write_html;
+pub use json::{read as read_json, write as write_json};
+pub use terminal::{colour_wanted, print as print_terminal};

@@ -45,12 +45,24 @@ pub fn bytes(n: u64) -> String {
 /// A memory or cache size in binary units, as its makers give it: `32 KiB`, `24 GiB`.
 pub fn binary_bytes(n: u64) -> String {
     const K: f64 = 1024.0;
-    scaled(n as f64, &[("B", 1.0), ("KiB", K), ("MiB", K * K), ("GiB", K * K * K)])
+    round(&scaled(n as f64, &[("B", 1.0), ("KiB", K), ("MiB", K * K), ("GiB", K * K * K)]))
 }
 
 /// A ratio as a factor: `5.03x`.
 pub fn factor(ratio: f64) -> String {
     format!("{}x", number(ratio))
+}
+
+/// A round figure without the zeros that show its precision, for the labels of an axis: `1 µs`
+/// for `1.00 µs`, `2x` for `2.00x`.
+pub fn round(figure: &str) -> String {
+    let end = figure.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(figure.len());
+    let (digits, unit) = figure.split_at(end);
+    let digits = match digits.contains('.') {
+        true => digits.trim_end_matches('0').trim_end_matches('.'),
+        false => digits,
+    };
+    format!("{digits}{unit}")
 }
 
 /// A part of one as per cent: `90 %`.
@@ -81,15 +93,7 @@ fn scaled(x: f64, units: &[(&str, f64)]) -> String {
     let text = number(x / unit);
     // A whole number of base units needs no decimals.
     let whole = *unit == 1.0 && x.fract() == 0.0 && x.abs() < 1e3;
-    if whole { format!("{x:.0} {name}") } else { format!("{} {name}", trimmed(text)) }
-}
-
-/// `24.0` as `24`; `18.1` stays.
-fn trimmed(text: String) -> String {
-    match text.strip_suffix(".0").or_else(|| text.strip_suffix(".00")) {
-        Some(whole) => whole.to_owned(),
-        None => text,
-    }
+    if whole { format!("{x:.0} {name}") } else { format!("{text} {name}") }
 }
 
 fn grouped(digits: &str) -> String {
@@ -147,7 +151,10 @@ mod tests {
     #[test]
     fn units_fit_the_size() {
         assert_eq!(nanoseconds(41.24), "41.2 ns");
-        assert_eq!(nanoseconds(999.6), "1 µs");
+        assert_eq!(nanoseconds(999.6), "1.00 µs");
+        assert_eq!(round("1.00 µs"), "1 µs");
+        assert_eq!((round("0.50x"), round("100 ns")), ("0.5x".to_owned(), "100 ns".to_owned()));
+        assert_eq!((round("1,000 TB"), round("–")), ("1,000 TB".to_owned(), "–".to_owned()));
         assert_eq!(nanoseconds(86_400_000.0), "86.4 ms");
         assert_eq!(nanoseconds(1.59e9), "1.59 s");
         assert_eq!((bytes(0), bytes(512)), ("0 B".to_owned(), "512 B".to_owned()));

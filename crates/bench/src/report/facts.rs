@@ -1,0 +1,172 @@
+//! The page's words on a run: the machine, the settings, the stores, what went wrong.
+
+use super::chart::escape;
+use super::{stats, text};
+use crate::result::{Failure, Report, StoreInfo};
+use std::fmt::Write;
+
+/// One line below the title: the facts without which no figure means anything.
+pub fn summary(report: &Report) -> String {
+    let (s, m) = (&report.settings, &report.machine);
+    let mut facts = vec![
+        format!("<b>{}</b> records", text::count(s.records)),
+        format!("<b>{}</b> of keys and values", text::bytes(payload(report))),
+        format!("<b>{}</b>, interleaved", text::counted(s.rounds, "round")),
+    ];
+    if s.cold {
+        facts.push("<b>cold cache</b>".to_owned());
+    }
+    let outside = [&m.cpu, &m.filesystem, &m.kernel];
+    facts.extend(outside.into_iter().filter(|fact| !fact.is_empty()).map(|fact| escape(fact)));
+    if m.started_unix > 0 {
+        facts.push(text::date(m.started_unix));
+    }
+    format!(r#"<p class="facts">{}</p>"#, facts.join(" · "))
+}
+
+/// What a reader must know first: failures, notes, and what few rounds allow to say.
+pub fn notices(report: &Report) -> String {
+    let mut items = String::new();
+    for failure in &report.failures {
+        let _ = write!(items, "<li>{}</li>", failure_text(failure));
+    }
+    let rounds = report.results.iter().map(|r| r.rounds).max().unwrap_or(0);
+    if (1..6).contains(&rounds) {
+        let _ = write!(
+            items,
+            "<li>With {} an interval is the range of the samples: it holds the true median with \
+             a probability of {} only.</li>",
+            text::counted(rounds, "round"),
+            text::percent(stats::range_coverage(rounds))
+        );
+    }
+    for note in &report.notes {
+        let _ = write!(items, "<li>{}</li>", escape(note));
+    }
+    if items.is_empty() {
+        return String::new();
+    }
+    format!(r#"<aside class="notice"><h2>Before you quote a figure</h2><ul>{items}</ul></aside>"#)
+}
+
+fn failure_text(failure: &Failure) -> String {
+    let phase = failure.phase.as_ref().map(|phase| format!(", {phase}"));
+    let round = failure.round.map(|round| format!(", round {}", round.saturating_add(1)));
+    let place = format!("{}{}", phase.unwrap_or_default(), round.unwrap_or_default());
+    format!(
+        "<b>{}</b>{}: {} ({})",
+        escape(&failure.store),
+        escape(&place),
+        escape(&failure.status),
+        escape(&failure.what)
+    )
+}
+
+/// Machine, settings, and how each store was set up.
+pub fn setup(report: &Report) -> String {
+    format!(
+        r#"<div class="two"><div><h3>Machine</h3><dl>{}</dl></div><div><h3>Settings</h3><dl>{}</dl></div></div>{}"#,
+        list(machine(report)),
+        list(settings(report)),
+        stores(report)
+    )
+}
+
+fn list(facts: Vec<(&str, String)>) -> String {
+    let mut html = String::new();
+    for (name, fact) in facts.into_iter().filter(|(_, fact)| !fact.is_empty()) {
+        let _ = write!(html, "<dt>{name}</dt><dd>{}</dd>", escape(&fact));
+    }
+    html
+}
+
+fn machine(report: &Report) -> Vec<(&'static str, String)> {
+    let m = &report.machine;
+    let cache = |c: &crate::result::Cache| {
+        format!("L{} {} {}", c.level, c.kind.to_lowercase(), text::binary_bytes(c.bytes))
+    };
+    let load = m.load_average.map(|x| format!("{x:.2}")).join(", ");
+    vec![
+        ("Processor", m.cpu.clone()),
+        ("Cores", m.cores.to_string()),
+        ("Caches", m.caches.iter().map(cache).collect::<Vec<_>>().join(", ")),
+        ("Memory", text::binary_bytes(m.memory_bytes)),
+        ("Huge pages", m.transparent_huge_pages.clone()),
+        ("Kernel", m.kernel.clone()),
+        ("System", m.os.clone()),
+        ("Filesystem", m.filesystem.clone()),
+        ("Load before", format!("{load} (1, 5, 15 minutes)")),
+        ("Clock", format!("{} a reading", text::nanoseconds(m.clock_ns))),
+        ("Program", m.program.clone()),
+    ]
+}
+
+fn settings(report: &Report) -> Vec<(&'static str, String)> {
+    let s = &report.settings;
+    let yes_no = |yes: bool, words: [&str; 2]| words[usize::from(!yes)].to_owned();
+    let cpu = s.cpu.map(|cpu| format!("bound to processor {cpu}"));
+    vec![
+        ("Workload", s.workload.clone()),
+        ("Data", s.data.clone()),
+        ("Records", text::count(s.records)),
+        ("Keys, values", format!("{}, {}", text::bytes(s.key_bytes), text::bytes(s.value_bytes))),
+        ("Lookups", format!("{} in each phase and round", text::count(s.gets))),
+        ("Batch", format!("{} in one get-many", text::counted(s.batch, "key"))),
+        ("Seed", s.seed.to_string()),
+        ("Rounds", s.rounds.to_string()),
+        ("Phases", s.phases.join(", ")),
+        ("Page cache", yes_no(s.cold, ["dropped before every phase", "warm"])),
+        (
+            "Disk",
+            yes_no(s.sync, ["build ends with the file on the disk", "nothing is forced to it"]),
+        ),
+        ("Folder", s.dir.clone()),
+        ("Processes", cpu.unwrap_or_else(|| "not bound to a processor".to_owned())),
+        ("Baseline", s.baseline.clone().unwrap_or_else(|| "the first store".to_owned())),
+        ("Given up after", text::counted(s.timeout_seconds as usize, "second")),
+    ]
+}
+
+fn stores(report: &Report) -> String {
+    if report.stores.is_empty() {
+        return String::new();
+    }
+    let rows: String = report.stores.iter().map(store_row).collect();
+    format!(
+        r#"<h3 class="gap">Stores</h3><div class="scroll" tabindex="0" role="region" aria-label="Stores"><table><thead><tr><th scope="col">store</th><th scope="col" class="text">version</th><th scope="col" class="text">class</th><th scope="col" class="text">syncs</th><th scope="col" class="text">batched gets</th><th scope="col" class="text">settings and peculiarities</th><th scope="col" class="text">library</th></tr></thead><tbody>{rows}</tbody></table></div>"#
+    )
+}
+
+fn store_row(info: &StoreInfo) -> String {
+    let words: Vec<&str> =
+        std::iter::once(&info.tuning).chain(&info.notes).map(String::as_str).collect();
+    let words: Vec<&str> = words.into_iter().filter(|text| !text.is_empty()).collect();
+    let words = if words.is_empty() { "defaults".to_owned() } else { words.join("; ") };
+    let batched = if info.native_get_many { "own call" } else { "plain loop" };
+    let library = info.library.as_deref().unwrap_or("part of this program");
+    format!(
+        r#"<tr><th scope="row">{}</th><td class="text">{}</td><td class="text">{}</td><td class="text">{}</td><td class="text">{batched}</td><td class="long">{}</td><td class="text">{}</td></tr>"#,
+        escape(&info.store),
+        escape(&info.version),
+        escape(&info.class),
+        escape(&info.syncs),
+        escape(&words),
+        escape(library)
+    )
+}
+
+/// The last line of the page.
+pub fn footer(report: &Report) -> String {
+    format!(
+        "<p>{}, workload {}, seed {}. The same figures are in the JSON file of this run \
+         (contract {}).</p>",
+        escape(&report.machine.program),
+        escape(&report.settings.workload),
+        report.settings.seed,
+        report.credenza_bench
+    )
+}
+
+fn payload(report: &Report) -> u64 {
+    report.settings.key_bytes.saturating_add(report.settings.value_bytes)
+}

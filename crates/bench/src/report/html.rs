@@ -1,0 +1,484 @@
+//! One self-contained page: no network, no font, no image; readable without its script.
+//!
+//! The page is `page.html` with markers, each filled once. Everything that comes from a report
+//! goes through [`escape`]; the page's own policy forbids it to load anything.
+
+use super::chart::{Row, Scale, axis, escape};
+use super::compare::{Comparison, Headline, is_own};
+use super::stats::{self, Ratio, Verdict};
+use super::{facts, figures, json, text};
+use crate::result::{Latency, PhaseResult, Report};
+use credenza::Result;
+use std::fmt::Write;
+use std::path::Path;
+
+const PAGE: &str = include_str!("page.html");
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+/// Writes the page in place of `path`, atomically.
+///
+/// # Errors
+/// The folder is missing, full or may not be written, or `path` is not a regular file.
+pub fn write(report: &Report, path: &Path) -> Result<()> {
+    json::publish(page(report).as_bytes(), path)
+}
+
+/// The page.
+pub fn page(report: &Report) -> String {
+    let comparisons = Comparison::of(report);
+    let mut page = String::new();
+    for (i, part) in PAGE.split("<!--").enumerate() {
+        let Some((marker, rest)) = part.split_once("-->").filter(|_| i > 0) else {
+            page.push_str(part);
+            continue;
+        };
+        page.push_str(&match marker {
+            "title" => title(report),
+            "style" => STYLE.to_owned(),
+            "script" => SCRIPT.to_owned(),
+            "header" => header(report, &comparisons),
+            "sections" => sections(report, &comparisons),
+            "footer" => facts::footer(report),
+            _ => String::new(),
+        });
+        page.push_str(rest);
+    }
+    page
+}
+
+fn title(report: &Report) -> String {
+    format!("credenza bench: {}", escape(&report.settings.workload))
+}
+
+fn header(report: &Report, comparisons: &[Comparison]) -> String {
+    let mut html = format!("<h1>{}</h1>", escape(&subject(report, comparisons)));
+    for comparison in comparisons {
+        for own in comparison.own() {
+            if let Some(verdict) = verdict(comparison, own) {
+                let _ = write!(html, r#"<p class="lead">{verdict}</p>"#);
+            }
+        }
+    }
+    html.push_str(&facts::summary(report));
+    html.push_str(&facts::notices(report));
+    html
+}
+
+fn subject(report: &Report, comparisons: &[Comparison]) -> String {
+    let own: Vec<&str> = comparisons.iter().flat_map(|c| c.own()).collect();
+    let rivals: usize = comparisons.iter().map(|c| c.rivals().count()).sum();
+    let workload = &report.settings.workload;
+    match (own.as_slice(), rivals) {
+        ([], 0) => format!("Nothing was measured on {workload}"),
+        ([], n) => format!("{} on {workload}", text::counted(n, "store")),
+        (_, 0) => format!("{} on {workload}", own.join(", ")),
+        (_, n) => format!("{} and {} on {workload}", own.join(", "), text::counted(n, "rival")),
+    }
+}
+
+/// In one sentence: where an engine of ours stands against the fastest rival of each phase.
+fn verdict(c: &Comparison, own: &str) -> Option<String> {
+    let all = c.headlines(own);
+    let named = |verdict: Verdict| -> Vec<&str> {
+        all.iter().filter(|h| h.ratio.verdict() == verdict).map(|h| h.phase).collect()
+    };
+    let of = |phases: &[&str]| {
+        if phases.is_empty() {
+            "none".to_owned()
+        } else {
+            format!("{} ({})", phases.len(), escape(&phases.join(", ")))
+        }
+    };
+    if all.is_empty() {
+        return None;
+    }
+    let faster = named(Verdict::Faster);
+    let mut says = format!(
+        "Class {}: against the fastest rival of each phase, <strong>{}</strong> is faster in \
+         {} of {}, slower in {}, and shows no difference in {}",
+        escape(c.class),
+        escape(own),
+        faster.len(),
+        text::counted(all.len(), "phase"),
+        of(&named(Verdict::Slower)),
+        of(&named(Verdict::NoDifference)),
+    );
+    let unjudged = named(Verdict::TooFewRounds);
+    if !unjudged.is_empty() {
+        let _ = write!(says, "; too few rounds to judge {}", of(&unjudged));
+    }
+    says.push('.');
+    Some(says)
+}
+
+fn sections(report: &Report, comparisons: &[Comparison]) -> String {
+    let several = comparisons.len() > 1;
+    let each = |draw: &dyn Fn(&Comparison) -> String| -> String {
+        let with_class = |c: &Comparison| match several {
+            true => format!("<h3>Class {}</h3>{}", escape(c.class), draw(c)),
+            false => draw(c),
+        };
+        comparisons.iter().map(with_class).collect()
+    };
+    let mut html = String::new();
+    html.push_str(&section("overview", "Overview", &each(&overview)));
+    html.push_str(&section("phases", "Phase by phase", &each(&phases)));
+    html.push_str(&section("size", "Size and memory", &each(&|c| sizes(report, c))));
+    html.push_str(&section("latency", "Latency of single lookups", &each(&latencies)));
+    html.push_str(&section("figures", "Every figure", &each(&figures::every)));
+    html.push_str(&section("setup", "Set-up", &facts::setup(report)));
+    html
+}
+
+fn section(id: &str, title: &str, content: &str) -> String {
+    let content =
+        if content.is_empty() { "<p class=\"soft\">Nothing was measured.</p>" } else { content };
+    format!(
+        r#"<section id="{id}" aria-labelledby="{id}-title"><h2 id="{id}-title">{title}</h2>{content}</section>"#
+    )
+}
+
+// --- overview ----------------------------------------------------------------------------------
+
+fn overview(c: &Comparison) -> String {
+    let mut html = String::new();
+    for own in c.own() {
+        let best = c.headlines(own);
+        if best.is_empty() {
+            continue;
+        }
+        html.push_str(&headline_chart(c, own, &best));
+        html.push_str(&losses(c, own));
+    }
+    html.push_str(&figures::matrix(c));
+    html
+}
+
+fn headline_chart(c: &Comparison, own: &str, best: &[Headline]) -> String {
+    let smallest = smallest_rival(c).zip(c.file_bytes(own));
+    let size = smallest.map(|((rival, bytes), own)| (rival, bytes as f64 / own as f64));
+    let mut ends = vec![1.0];
+    ends.extend(best.iter().flat_map(|h| [h.ratio.low, h.ratio.high, h.ratio.median]));
+    ends.extend(size.map(|(_, ratio)| ratio));
+    let scale = Scale::logarithmic(&ends);
+    let mut rows = String::new();
+    for headline in best {
+        rows.push_str(&headline_row(&scale, headline));
+    }
+    if let Some((rival, ratio)) = size {
+        rows.push_str(&size_row(&scale, rival, ratio));
+    }
+    let title = format!("{own} against the fastest rival of each phase");
+    let explained = "how many times as fast; the bar starts at 1, no difference";
+    figure("chart wide", &title, explained, &rows, &scale, text::factor)
+}
+
+fn headline_row(scale: &Scale, h: &Headline) -> String {
+    let ratio = &h.ratio;
+    let (class, says) = match ratio.verdict() {
+        Verdict::Faster => ("win", "faster"),
+        Verdict::Slower => ("loss", "slower"),
+        Verdict::NoDifference => ("draw", "no difference seen"),
+        Verdict::TooFewRounds => ("draw", "too few rounds to judge"),
+    };
+    let factor = text::factor(ratio.median);
+    let label = format!("{} against {}: {factor}, {says}, {}", h.phase, h.rival, interval(ratio));
+    let mut row = Row::new(scale, &label);
+    row.bar(scale, 1.0, ratio.median, class);
+    row.reference(scale, 1.0);
+    if ratio.pairs > 1 {
+        row.whisker(scale, ratio.low, ratio.high);
+    }
+    let name = format!("{}<small> against {}</small>", escape(h.phase), escape(h.rival));
+    let tone = if ratio.verdict() == Verdict::Slower { r#" class="bad""# } else { "" };
+    let note = format!("<small{tone}>{says}</small> <small>{}</small>", range(ratio));
+    list_row("", &name, &row.svg(), &format!("<b>{factor}</b> {note}"))
+}
+
+fn size_row(scale: &Scale, rival: &str, ratio: f64) -> String {
+    let (class, says) = if ratio >= 1.0 { ("win", "smaller") } else { ("loss", "larger") };
+    let label = format!("file size against {rival}: {}, {says}", text::factor(ratio));
+    let mut row = Row::new(scale, &label);
+    row.bar(scale, 1.0, ratio, class);
+    row.reference(scale, 1.0);
+    let name = format!("file size<small> against {}</small>", escape(rival));
+    let tone = if ratio >= 1.0 { "" } else { r#" class="bad""# };
+    let figure = format!("<b>{}</b> <small{tone}>{says}</small>", text::factor(ratio));
+    list_row("", &name, &row.svg(), &figure)
+}
+
+fn smallest_rival<'a>(c: &Comparison<'a>) -> Option<(&'a str, u64)> {
+    let sizes = c.rivals().filter(|store| c.verified(store));
+    let sizes = sizes.filter_map(|store| Some((store, c.file_bytes(store)?)));
+    sizes.min_by_key(|(_, bytes)| *bytes)
+}
+
+/// Where an engine of ours is not ahead, in words, worst first.
+fn losses(c: &Comparison, own: &str) -> String {
+    let mut items = String::new();
+    for h in c.not_ahead(own) {
+        let (phase, rival) = (escape(h.phase), escape(h.rival));
+        let says = match h.ratio.verdict() {
+            Verdict::Slower => {
+                format!("{rival} is {} times as fast", text::number(1.0 / h.ratio.median))
+            }
+            _ => format!("no difference seen from {rival}"),
+        };
+        let (factor, interval) = (text::factor(h.ratio.median), interval(&h.ratio));
+        let _ = write!(
+            items,
+            r#"<li><b>{phase}</b>: {says} <span class="soft">({own} at {factor}, {interval})</span></li>"#
+        );
+    }
+    if let Some((own_bytes, (rival, bytes))) = c.file_bytes(own).zip(smallest_rival(c))
+        && bytes < own_bytes
+    {
+        let (rival, part) = (escape(rival), text::percent(bytes as f64 / own_bytes as f64));
+        let _ = write!(items, "<li><b>file size</b>: that of {rival} is {part} of ours</li>");
+    }
+    let own = escape(own);
+    if items.is_empty() {
+        return format!(
+            r#"<p class="note">No rival matched {own} in any phase of this run. That is said of this data on this machine.</p>"#
+        );
+    }
+    format!(r#"<h3 class="gap">Where {own} is not ahead</h3><ul class="losses">{items}</ul>"#)
+}
+
+/// The ends of a ratio's interval; nothing for a single round.
+fn range(ratio: &Ratio) -> String {
+    if ratio.pairs < 2 {
+        return String::new();
+    }
+    format!("{} to {}", text::factor(ratio.low), text::factor(ratio.high))
+}
+
+/// The interval of a ratio in words.
+fn interval(ratio: &Ratio) -> String {
+    match ratio.pairs {
+        1 => "one round, no interval".to_owned(),
+        n => format!("{} to {}, {n} rounds", text::factor(ratio.low), text::factor(ratio.high)),
+    }
+}
+
+// --- phase by phase ----------------------------------------------------------------------------
+
+fn phases(c: &Comparison) -> String {
+    let charts: String = c.phases.iter().map(|phase| phase_chart(c, phase)).collect();
+    format!(
+        "<p class=\"note\">Time of one operation: shorter is better. Bar: median; line: its 95 % \
+         interval; dots: the rounds, hollow where an outlier. The factor below a figure is its \
+         speed in relation to {}.</p><div class=\"charts\">{charts}</div>",
+        escape(c.baseline)
+    )
+}
+
+fn phase_chart(c: &Comparison, phase: &str) -> String {
+    let mut results: Vec<&PhaseResult> =
+        c.stores.iter().filter_map(|store| c.result(store, phase)).collect();
+    results.sort_by(|a, b| {
+        let key = |r: &PhaseResult| (!r.verified, r.ns_per_op.median);
+        key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1))
+    });
+    let drawn: Vec<f64> = results
+        .iter()
+        .flat_map(|r| r.ns_per_op.samples.iter().chain([&r.ns_per_op.high, &r.ns_per_op.median]))
+        .copied()
+        .collect();
+    let scale = Scale::fitting(&drawn);
+    let rows: String = results.iter().map(|r| phase_row(c, &scale, r)).collect();
+    let ops = results.iter().map(|r| r.ops).max().unwrap_or(0);
+    let explained = format!("{} operations a round", text::count(ops));
+    figure("chart", phase, &explained, &rows, &scale, text::nanoseconds)
+}
+
+fn phase_row(c: &Comparison, scale: &Scale, r: &PhaseResult) -> String {
+    let s = &r.ns_per_op;
+    let median = text::nanoseconds(s.median);
+    let label = format!(
+        "{}: median {median}, interval {} to {}, {}",
+        r.store,
+        text::nanoseconds(s.low),
+        text::nanoseconds(s.high),
+        text::counted(s.samples.len(), "round")
+    );
+    let mut row = Row::with_samples(scale, &label);
+    let class = match (r.verified, is_own(&r.store)) {
+        (false, _) => "wrong",
+        (true, true) => "own",
+        (true, false) => "",
+    };
+    row.bar(scale, 0.0, s.median, class);
+    if s.samples.len() > 1 {
+        row.whisker(scale, s.low, s.high);
+    }
+    let outliers = stats::outliers(&s.samples);
+    for (i, (sample, outlier)) in s.samples.iter().zip(outliers).enumerate() {
+        let says = if outlier { " (outlier)" } else { "" };
+        let round = stats::round_of(r, i).saturating_add(1);
+        let title = format!("{}, round {round}: {}{says}", r.store, text::nanoseconds(*sample));
+        row.sample(scale, *sample, outlier, &title);
+    }
+    let mark = if r.native { "" } else { figures::LOOP };
+    let figure = format!("<b>{median}</b> <small>{} {mark}</small>", relation(c, r));
+    list_row(class, &escape(&r.store), &row.svg(), &figure)
+}
+
+/// What stands below a figure: its relation to the baseline, or why there is none.
+fn relation(c: &Comparison, r: &PhaseResult) -> String {
+    if !r.verified {
+        return "wrong answers".to_owned();
+    }
+    if r.store == c.baseline {
+        return "baseline".to_owned();
+    }
+    match c.to_baseline(&r.store, &r.phase) {
+        Some(ratio) if ratio.verdict() == Verdict::NoDifference => "no difference".to_owned(),
+        Some(ratio) => text::factor(ratio.median),
+        None => String::new(),
+    }
+}
+
+// --- size, memory, latency ---------------------------------------------------------------------
+
+fn sizes(report: &Report, c: &Comparison) -> String {
+    let payload = report.settings.key_bytes.saturating_add(report.settings.value_bytes);
+    let all = |of: &dyn Fn(&str) -> Option<u64>| -> Vec<(String, f64)> {
+        c.stores.iter().filter_map(|s| Some(((*s).to_owned(), of(s)? as f64))).collect()
+    };
+    let files = all(&|store| c.file_bytes(store));
+    let memory = all(&|store| c.peak_rss_bytes(store));
+    let builds: Vec<(String, f64)> = c
+        .stores
+        .iter()
+        .filter_map(|store| c.result(store, "build"))
+        .map(|r| (r.store.clone(), r.ns_per_op.median * r.ops as f64))
+        .collect();
+    let as_bytes = |x: f64| text::bytes(x as u64);
+    let line = format!("the upright line is keys and values alone: {}", text::bytes(payload));
+    let mut html = String::from(r#"<div class="charts">"#);
+    html.push_str(&amounts("File", &line, files, Some(payload as f64), as_bytes));
+    html.push_str(&amounts("Whole build", "median time", builds, None, text::nanoseconds));
+    html.push_str(&amounts(
+        "Peak memory",
+        "largest of all phases, mapped file included",
+        memory,
+        None,
+        as_bytes,
+    ));
+    html.push_str("</div>");
+    html
+}
+
+/// A chart of one plain figure a store, smallest first.
+fn amounts(
+    title: &str,
+    explained: &str,
+    mut figures: Vec<(String, f64)>,
+    reference: Option<f64>,
+    label: fn(f64) -> String,
+) -> String {
+    let reference = reference.filter(|x| *x > 0.0);
+    if figures.is_empty() {
+        return String::new();
+    }
+    figures.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let drawn: Vec<f64> = figures.iter().map(|f| f.1).chain(reference).collect();
+    let scale = Scale::fitting(&drawn);
+    let mut rows = String::new();
+    for (store, amount) in &figures {
+        let class = if is_own(store) { "own" } else { "" };
+        let mut row = Row::new(&scale, &format!("{store}: {}", label(*amount)));
+        row.bar(&scale, 0.0, *amount, class);
+        if let Some(reference) = reference {
+            row.reference(&scale, reference);
+        }
+        let relative =
+            reference.map(|r| format!("<small>{} of data</small>", text::factor(amount / r)));
+        let figure = format!("<b>{}</b> {}", label(*amount), relative.unwrap_or_default());
+        rows.push_str(&list_row(class, &escape(store), &row.svg(), &figure));
+    }
+    figure("chart", title, explained, &rows, &scale, label)
+}
+
+fn latencies(c: &Comparison) -> String {
+    let mut charts = String::new();
+    for phase in &c.phases {
+        let mut measured: Vec<(&PhaseResult, &Latency)> = c
+            .stores
+            .iter()
+            .filter_map(|store| c.result(store, phase))
+            .filter_map(|r| Some((r, r.latency_ns.as_ref()?)))
+            .collect();
+        measured.sort_by_key(|(_, latency)| latency.p50);
+        if !measured.is_empty() {
+            charts.push_str(&latency_chart(phase, &measured));
+        }
+    }
+    if charts.is_empty() {
+        return r#"<p class="note">No phase of this run has latencies of single lookups.</p>"#
+            .to_owned();
+    }
+    format!(
+        "<p class=\"note\">Dark dot: half of the lookups were this fast or faster (p50). Thick \
+         line: up to p99, the open dot. Thin line: on to p99.9, the small dot, and to the slowest \
+         lookup, the end. The scale is logarithmic.</p><div class=\"charts\">{charts}</div>"
+    )
+}
+
+fn latency_chart(phase: &str, measured: &[(&PhaseResult, &Latency)]) -> String {
+    let ends = |(_, l): &(&PhaseResult, &Latency)| [l.p50.max(1) as f64, l.max.max(1) as f64];
+    let scale = Scale::logarithmic(&measured.iter().flat_map(ends).collect::<Vec<_>>());
+    let rows: String = measured.iter().map(|(r, l)| latency_row(&scale, r, l)).collect();
+    figure("chart", phase, "p50 to the slowest", &rows, &scale, text::nanoseconds)
+}
+
+fn latency_row(scale: &Scale, r: &PhaseResult, l: &Latency) -> String {
+    let ns = |x: u64| text::nanoseconds(x as f64);
+    let label = format!(
+        "{}: p50 {}, p90 {}, p99 {}, p99.9 {}, slowest {}",
+        r.store,
+        ns(l.p50),
+        ns(l.p90),
+        ns(l.p99),
+        ns(l.p999),
+        ns(l.max)
+    );
+    let mut row = Row::new(scale, &label);
+    row.line(scale, l.p50 as f64, l.max as f64, "span");
+    row.line(scale, l.p50 as f64, l.p99 as f64, "span main");
+    row.point(scale, l.p999 as f64, "tail", &format!("{} p99.9: {}", r.store, ns(l.p999)));
+    row.point(scale, l.p99 as f64, "p99", &format!("{} p99: {}", r.store, ns(l.p99)));
+    row.point(scale, l.p50 as f64, "p50", &format!("{} p50: {}", r.store, ns(l.p50)));
+    let class = if is_own(&r.store) { "own" } else { "" };
+    let figure = format!("<b>{}</b> <small>p99 {}</small>", ns(l.p50), ns(l.p99));
+    list_row(class, &escape(&r.store), &row.svg(), &figure)
+}
+
+// --- parts of charts ---------------------------------------------------------------------------
+
+/// A row of a chart; all arguments are markup already.
+fn list_row(class: &str, name: &str, svg: &str, figure: &str) -> String {
+    format!(
+        r#"<li class="row {class}"><span class="name">{name}</span><span class="plot-cell">{svg}</span><span class="figure">{figure}</span></li>"#
+    )
+}
+
+/// A chart: heading, rows (markup already), axis.
+fn figure(
+    class: &str,
+    title: &str,
+    explained: &str,
+    rows: &str,
+    scale: &Scale,
+    label: fn(f64) -> String,
+) -> String {
+    let log = if scale.is_logarithmic() { r#"<p class="scale">logarithmic scale</p>"# } else { "" };
+    format!(
+        r#"<figure class="{class}"><figcaption><h3>{}</h3><span>{}</span></figcaption><ul class="rows">{rows}</ul><div class="under"><span></span>{}<span></span>{log}</div></figure>"#,
+        escape(title),
+        escape(explained),
+        axis(scale, |x| text::round(&label(x)))
+    )
+}
