@@ -5,7 +5,7 @@
 //! *baseline* is the store that every other is put in relation to.
 
 use super::stats::{self, Ratio, Verdict};
-use crate::result::{PhaseResult, Report};
+use crate::result::{Failure, PhaseResult, Report};
 use std::collections::HashMap;
 
 /// The names of our own engines.
@@ -37,6 +37,21 @@ pub struct Headline<'a> {
 /// Whether a store of this name is one of our engines.
 pub fn is_own(store: &str) -> bool {
     OWN.contains(&store)
+}
+
+/// The phases whose answers were not all right, each as a sentence; what the report already
+/// lists as a failure is left out.
+pub fn wrong_answers(report: &Report) -> Vec<String> {
+    let listed = |r: &PhaseResult| {
+        let same = |f: &Failure| f.store == r.store && f.phase.as_ref() == Some(&r.phase);
+        report.failures.iter().any(|f| same(f) && f.status == "wrong-answer")
+    };
+    let wrong = report.results.iter().filter(|r| !r.verified && !listed(r));
+    let sentence = |r: &PhaseResult| {
+        let first = r.notes.first().map(|note| format!(" ({note})")).unwrap_or_default();
+        format!("{}, {}: wrong answers; its figures are in no ratio{first}", r.store, r.phase)
+    };
+    wrong.map(sentence).collect()
 }
 
 impl<'a> Comparison<'a> {
@@ -202,6 +217,19 @@ mod tests {
         assert_eq!(places, [("scan", "sparkey"), ("get-miss", "sparkey")]);
         assert_eq!(found[0].ratio.verdict(), Verdict::Slower);
         assert_eq!(found[1].ratio.verdict(), Verdict::NoDifference);
+    }
+
+    #[test]
+    fn wrong_answers_are_told_once() {
+        let mut report = fixture();
+        let told = wrong_answers(&report);
+        assert_eq!(told.len(), 1);
+        assert!(told[0].starts_with("bdb-hash, get-90: wrong answers"), "{}", told[0]);
+        assert!(told[0].contains("key 00031337"), "{}", told[0]);
+        report.failures[0].store = "bdb-hash".into();
+        report.failures[0].phase = Some("get-90".into());
+        report.failures[0].status = "wrong-answer".into();
+        assert!(wrong_answers(&report).is_empty());
     }
 
     #[test]

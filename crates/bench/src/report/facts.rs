@@ -1,6 +1,7 @@
 //! The page's words on a run: the machine, the settings, the stores, what went wrong.
 
 use super::chart::escape;
+use super::compare::{is_own, wrong_answers};
 use super::{stats, text};
 use crate::result::{Failure, Report, StoreInfo};
 use std::fmt::Write;
@@ -29,6 +30,9 @@ pub fn notices(report: &Report) -> String {
     let mut items = String::new();
     for failure in &report.failures {
         let _ = write!(items, "<li>{}</li>", failure_text(failure));
+    }
+    for wrong in wrong_answers(report) {
+        let _ = write!(items, "<li>{}</li>", escape(&wrong));
     }
     let rounds = report.results.iter().map(|r| r.rounds).max().unwrap_or(0);
     if (1..6).contains(&rounds) {
@@ -131,21 +135,29 @@ fn stores(report: &Report) -> String {
     if report.stores.is_empty() {
         return String::new();
     }
-    let rows: String = report.stores.iter().map(store_row).collect();
+    let measured = |info: &StoreInfo| report.results.iter().any(|r| r.store == info.store);
+    let rows = report.stores.iter().map(|info| store_row(info, measured(info)));
+    let rows: String = rows.collect();
     format!(
         r#"<h3 class="gap">Stores</h3><div class="scroll" tabindex="0" role="region" aria-label="Stores"><table><thead><tr><th scope="col">store</th><th scope="col" class="text">version</th><th scope="col" class="text">class</th><th scope="col" class="text">syncs</th><th scope="col" class="text">batched gets</th><th scope="col" class="text">settings and peculiarities</th><th scope="col" class="text">library</th></tr></thead><tbody>{rows}</tbody></table></div>"#
     )
 }
 
-fn store_row(info: &StoreInfo) -> String {
-    let words: Vec<&str> =
-        std::iter::once(&info.tuning).chain(&info.notes).map(String::as_str).collect();
-    let words: Vec<&str> = words.into_iter().filter(|text| !text.is_empty()).collect();
-    let words = if words.is_empty() { "defaults".to_owned() } else { words.join("; ") };
+fn store_row(info: &StoreInfo, measured: bool) -> String {
+    let words = std::iter::once(&info.tuning).chain(&info.notes).map(String::as_str);
+    let words: Vec<&str> = words.filter(|text| !text.is_empty()).collect();
+    let words = match (measured, words.is_empty()) {
+        (_, false) => words.join("; "),
+        (true, true) => "defaults".to_owned(),
+        (false, true) => "not measured".to_owned(),
+    };
     let batched = if info.native_get_many { "own call" } else { "plain loop" };
-    let library = info.library.as_deref().unwrap_or("part of this program");
+    let own = is_own(&info.store);
+    let without = if own { "part of this program" } else { text::NONE };
+    let library = info.library.as_deref().unwrap_or(without);
+    let class = if own { "own" } else { "" };
     format!(
-        r#"<tr><th scope="row">{}</th><td class="text">{}</td><td class="text">{}</td><td class="text">{}</td><td class="text">{batched}</td><td class="long">{}</td><td class="text">{}</td></tr>"#,
+        r#"<tr class="{class}"><th scope="row">{}</th><td class="text">{}</td><td class="text">{}</td><td class="text">{}</td><td class="text">{batched}</td><td class="long">{}</td><td class="text">{}</td></tr>"#,
         escape(&info.store),
         escape(&info.version),
         escape(&info.class),

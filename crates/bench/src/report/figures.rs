@@ -117,7 +117,7 @@ pub fn every(c: &Comparison) -> String {
         }
     }
     format!(
-        r#"<p class="note">Class {}. “Times as fast” is in relation to {}, with its interval; ° marks an outlier. A click on a heading sorts.</p><div class="scroll" tabindex="0" role="region" aria-label="Every figure"><table class="sortable"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"#,
+        r#"<p class="note">Class {}. “Times as fast” is in relation to {}, with its interval; ° marks an outlier. <span class="hint">A click on a heading sorts.</span></p><div class="scroll" tabindex="0" role="region" aria-label="Every figure"><table class="sortable"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"#,
         escape(c.class),
         escape(c.baseline)
     )

@@ -179,8 +179,8 @@ fn headline_row(scale: &Scale, h: &Headline) -> String {
     let (class, says) = match ratio.verdict() {
         Verdict::Faster => ("win", "faster"),
         Verdict::Slower => ("loss", "slower"),
-        Verdict::NoDifference => ("draw", "no difference seen"),
-        Verdict::TooFewRounds => ("draw", "too few rounds to judge"),
+        Verdict::NoDifference => ("draw", "no difference"),
+        Verdict::TooFewRounds => ("draw", "too few rounds"),
     };
     let factor = text::factor(ratio.median);
     let label = format!("{} against {}: {factor}, {says}, {}", h.phase, h.rival, interval(ratio));

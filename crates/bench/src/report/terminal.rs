@@ -4,7 +4,7 @@
 //! from outside is cleaned of control characters. Colour is only ever an addition: whatever it
 //! says stands in the text too.
 
-use super::compare::{Comparison, Headline, is_own};
+use super::compare::{Comparison, Headline, is_own, wrong_answers};
 use super::stats::{self, Ratio, Verdict};
 use super::text;
 use crate::result::{PhaseResult, Report};
@@ -320,6 +320,7 @@ fn remarks(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
             text::percent(stats::range_coverage(rounds))
         ));
     }
+    says.extend(wrong_answers(report).iter().map(|line| text::clean(line)));
     says.extend(report.notes.iter().map(|note| text::clean(note)));
     if !says.is_empty() {
         writeln!(out)?;
@@ -416,6 +417,7 @@ mod tests {
             "tokyocabinet-hash",
             "18.1 MB",
             "✗ wrong answers",
+            "bdb-hash, get-90: wrong answers",
             "* the store has no batched read",
             "no difference seen",
             "gdbm: missing: libgdbm.so.6",
