@@ -4,7 +4,7 @@
 //! The browser test needs Chromium; without it, it says so and passes.
 
 use credenza_bench::report::{read_json, write_html};
-use credenza_bench::result::Report;
+use credenza_bench::result::{PhaseResult, Report};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -44,6 +44,27 @@ fn the_page_says_all_of_it_and_needs_no_network() {
     ] {
         assert!(page.contains(says), "'{says}' is missing");
     }
+}
+
+#[test]
+fn our_own_wrong_answers_and_missing_rounds_are_not_glossed_over() {
+    let mut report = fixture();
+    let own = |phase| move |r: &&mut PhaseResult| r.store == "constant" && r.phase == phase;
+    report.results.iter_mut().find(own("get-hit")).unwrap().verified = false;
+    let (_folder, _path, page) = page_of(&report);
+    assert!(page.contains("<strong>wrong answers in 1 (get-hit)</strong>"));
+    assert!(page.contains("<b>get-hit</b>: constant gave wrong answers"));
+
+    let mut report = fixture();
+    for result in &mut report.results {
+        result.ns_per_op.samples.truncate(2);
+        result.rounds = 2;
+        result.file_bytes = 1;
+    }
+    let (_folder, _path, page) = page_of(&report);
+    assert!(page.contains("Too few rounds to say where constant is not ahead"));
+    assert!(page.contains("With 2 rounds an interval is the range"));
+    assert!(!page.contains("No rival matched"));
 }
 
 #[test]
@@ -118,6 +139,31 @@ fn a_browser_draws_the_charts_and_runs_the_script() {
     assert_eq!(tree.matches("<circle class=\"dot").count(), samples);
     assert!(tree.contains("class=\"scripted\""), "the script did not run to its end");
     assert!(tree.contains("<button type=\"button\">store</button>"), "the table has no buttons");
+}
+
+#[test]
+fn a_click_on_a_heading_sorts_the_table() {
+    let Some(browser) = browser() else {
+        println!("skipped: no chromium on this machine (apt-get install chromium)");
+        return;
+    };
+    let (folder, path, page) = page_of(&fixture());
+    let click = "<script>document.querySelectorAll('.sortable button')[COLUMN].click();\
+         document.title = [...document.querySelectorAll('.sortable tbody tr')].map(row =>\
+         row.cells[0].textContent + ' ' + row.cells[1].textContent).join(';');</script></body>";
+    let order = |column: &str| {
+        let page = page.replace("</body>", &click.replace("COLUMN", column));
+        std::fs::write(&path, page).unwrap();
+        let tree = String::from_utf8(dump(&browser, folder.path(), &path).stdout).unwrap();
+        let title = tree.split_once("<title>").unwrap().1.split_once("</title>").unwrap().0;
+        title.split(';').map(str::to_owned).collect::<Vec<_>>()
+    };
+    let by_median = order("2");
+    assert_eq!(by_median[0], "sparkey scan");
+    assert_eq!(by_median.last().unwrap(), "tokyocabinet-hash build");
+    let by_hit_rate = order("8");
+    assert!(by_hit_rate[0].ends_with("get-miss"), "{by_hit_rate:?}");
+    assert!(by_hit_rate.last().unwrap().ends_with("scan"), "phases without a rate come last");
 }
 
 /// What the browser made of the page, and what it had to say.

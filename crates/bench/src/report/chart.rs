@@ -196,7 +196,7 @@ pub fn axis(scale: &Scale, label: impl Fn(f64) -> String) -> String {
             x if x > 96.0 => "end",
             _ => "middle",
         };
-        let label = escape(&label(tick));
+        let label = if tick == 0.0 { "0".to_owned() } else { escape(&label(tick)) };
         let _ = write!(labels, r#"<text x="{x:.2}%" y="12" text-anchor="{anchor}">{label}</text>"#);
     }
     format!(r#"<svg class="axis" height="18" aria-hidden="true">{labels}</svg>"#)

@@ -143,6 +143,12 @@ impl<'a> Comparison<'a> {
         found
     }
 
+    /// The phases in which this store gave wrong answers.
+    pub fn wrong_phases(&self, store: &str) -> Vec<&'a str> {
+        let wrong = |phase: &&str| self.result(store, phase).is_some_and(|r| !r.verified);
+        self.phases.iter().copied().filter(wrong).collect()
+    }
+
     /// The space the store's files take, in bytes; `None` where it is not known.
     pub fn file_bytes(&self, store: &str) -> Option<u64> {
         self.of_store(store).map(|r| r.file_bytes).max().filter(|bytes| *bytes > 0)
@@ -155,7 +161,7 @@ impl<'a> Comparison<'a> {
 
     /// Whether every answer of the store in every phase was right.
     pub fn verified(&self, store: &str) -> bool {
-        self.of_store(store).all(|r| r.verified)
+        self.wrong_phases(store).is_empty()
     }
 
     /// Whether a phase has a store whose batched reads were a plain loop of single gets.
@@ -192,6 +198,7 @@ mod tests {
         assert_eq!(all[0].stores, names[..7], "gdbm has no results");
         assert_eq!((all[0].baseline, all[0].phases.len()), ("mcdb", 8));
         assert_eq!(all[0].own().collect::<Vec<_>>(), ["constant"]);
+        assert_eq!(all[0].wrong_phases("bdb-hash"), ["get-90"]);
         assert!(!all[0].verified("bdb-hash") && all[0].verified("cdb"));
         assert_eq!(all[0].file_bytes("constant"), Some(18_104_320));
     }

@@ -90,7 +90,7 @@ fn verdict(c: &Comparison, own: &str) -> Option<String> {
             format!("{} ({})", phases.len(), escape(&phases.join(", ")))
         }
     };
-    if all.is_empty() {
+    if all.is_empty() && c.wrong_phases(own).is_empty() {
         return None;
     }
     let faster = named(Verdict::Faster);
@@ -108,6 +108,10 @@ fn verdict(c: &Comparison, own: &str) -> Option<String> {
     if !unjudged.is_empty() {
         let _ = write!(says, "; too few rounds to judge {}", of(&unjudged));
     }
+    let wrong = c.wrong_phases(own);
+    if !wrong.is_empty() {
+        let _ = write!(says, "; <strong>wrong answers in {}</strong>", of(&wrong));
+    }
     says.push('.');
     Some(says)
 }
@@ -116,7 +120,7 @@ fn sections(report: &Report, comparisons: &[Comparison]) -> String {
     let several = comparisons.len() > 1;
     let each = |draw: &dyn Fn(&Comparison) -> String| -> String {
         let with_class = |c: &Comparison| match several {
-            true => format!("<h3>Class {}</h3>{}", escape(c.class), draw(c)),
+            true => format!(r#"<h3 class="gap">Class {}</h3>{}"#, escape(c.class), draw(c)),
             false => draw(c),
         };
         comparisons.iter().map(with_class).collect()
@@ -145,11 +149,12 @@ fn overview(c: &Comparison) -> String {
     let mut html = String::new();
     for own in c.own() {
         let best = c.headlines(own);
-        if best.is_empty() {
-            continue;
+        if !best.is_empty() {
+            html.push_str(&headline_chart(c, own, &best));
         }
-        html.push_str(&headline_chart(c, own, &best));
-        html.push_str(&losses(c, own));
+        if c.rivals().next().is_some() {
+            html.push_str(&losses(c, own));
+        }
     }
     html.push_str(&figures::matrix(c));
     html
@@ -217,6 +222,9 @@ fn smallest_rival<'a>(c: &Comparison<'a>) -> Option<(&'a str, u64)> {
 /// Where an engine of ours is not ahead, in words, worst first.
 fn losses(c: &Comparison, own: &str) -> String {
     let mut items = String::new();
+    for phase in c.wrong_phases(own) {
+        let _ = write!(items, "<li><b>{}</b>: {own} gave wrong answers</li>", escape(phase));
+    }
     for h in c.not_ahead(own) {
         let (phase, rival) = (escape(h.phase), escape(h.rival));
         let says = match h.ratio.verdict() {
@@ -237,7 +245,10 @@ fn losses(c: &Comparison, own: &str) -> String {
         let (rival, part) = (escape(rival), text::percent(bytes as f64 / own_bytes as f64));
         let _ = write!(items, "<li><b>file size</b>: that of {rival} is {part} of ours</li>");
     }
-    let own = escape(own);
+    let judged = |h: &Headline| h.ratio.verdict() != Verdict::TooFewRounds;
+    if items.is_empty() && !c.headlines(own).iter().all(judged) {
+        return format!(r#"<p class="note">Too few rounds to say where {own} is not ahead.</p>"#);
+    }
     if items.is_empty() {
         return format!(
             r#"<p class="note">No rival matched {own} in any phase of this run. That is said of this data on this machine.</p>"#
