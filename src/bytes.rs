@@ -37,10 +37,3 @@ pub(crate) fn be32(data: &[u8], at: usize) -> Option<u32> {
 pub(crate) fn be64(data: &[u8], at: usize) -> Option<u64> {
     le64(data, at).map(u64::swap_bytes)
 }
-
-/// The slice of `len` bytes at `at`, if it is all there; neither may overflow.
-#[inline]
-pub(crate) fn slice(data: &[u8], at: u64, len: u64) -> Option<&[u8]> {
-    let end = at.checked_add(len)?;
-    data.get(usize::try_from(at).ok()?..usize::try_from(end).ok()?)
-}

@@ -5,13 +5,16 @@
 
 pub mod capability;
 pub mod constant;
+pub mod foreign;
 
 mod bytes;
 mod error;
 mod keyhash;
+mod open;
 mod os;
 
 pub use capability::{Bytes, Get, Record, Scan};
 pub use error::{Error, ErrorKind, Result};
+pub use open::{OpenOptions, Store, StoreStats, open};
 pub use os::publish::Staged;
 pub use os::{Access, Advice, Residency};

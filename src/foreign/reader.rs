@@ -1,0 +1,312 @@
+//! A foreign file that is open, whatever its format.
+//!
+//! Threads: a [`Reader`] is cheap to clone, and every clone may be used from any thread; there is
+//! no state that a lookup changes.
+
+use super::check::Stats;
+use super::format::{Format, Layout};
+use crate::os::file::{open_regular, read_exact_at};
+use crate::os::map::Map;
+use crate::os::source::{Memory, Pread, Source};
+use crate::{Access, Advice, Bytes, Error, ErrorKind, Get, Residency, Result, Scan};
+use std::borrow::Cow;
+use std::fs::File;
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes read at once to bring a file into memory.
+const PRELOAD_BYTES: u64 = 1 << 20;
+
+/// How to open a foreign file.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenOptions<F> {
+    access: Access,
+    advice: Option<Advice>,
+    format: PhantomData<F>,
+}
+
+impl<F: Format> OpenOptions<F> {
+    /// How the file is read: mapped (the default), with `pread`, or copied into huge pages.
+    #[must_use]
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = access;
+        self
+    }
+
+    /// What the kernel is told about coming accesses.
+    #[must_use]
+    pub fn advice(mut self, advice: Advice) -> Self {
+        self.advice = Some(advice);
+        self
+    }
+
+    /// Opens the file at `path`: reads its header, whatever its size.
+    ///
+    /// # Errors
+    /// The file is missing, may not be read, is not of this format, or is truncated.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Reader<F>> {
+        let path = path.as_ref();
+        let (file, meta) = open_regular(path)?;
+        let opened = self.open_file(file, meta.len(), path);
+        opened.map_err(|e| e.at(path))
+    }
+
+    fn open_file(self, file: File, len: u64, path: &Path) -> Result<Reader<F>> {
+        let mut head = vec![0; len.min(F::HEADER_BYTES as u64) as usize];
+        read_exact_at(&file, &mut head, 0)?;
+        let layout = Layout::decode(&head, len)?;
+        let data = match self.access {
+            Access::Map => Data::Map(Map::of_file(&file, len)?),
+            Access::Memory => Data::Map(Map::copy_of(&file, len)?),
+            Access::Read => Data::File(file),
+        };
+        if let (Data::Map(map), Some(advice)) = (&data, self.advice) {
+            map.advise(advice)?;
+        }
+        Ok(Reader::new(layout, data, Some(path.to_owned())))
+    }
+}
+
+/// An open foreign file: [`Cdb`](super::Cdb), [`Cdb64`](super::Cdb64) or [`Mcdb`](super::Mcdb).
+#[derive(Clone, Debug)]
+pub struct Reader<F: Format> {
+    inner: Arc<Inner<F>>,
+}
+
+#[derive(Debug)]
+struct Inner<F> {
+    layout: Layout<F>,
+    data: Data,
+    /// The path it was opened by, if by a path.
+    path: Option<PathBuf>,
+}
+
+#[derive(Debug)]
+enum Data {
+    Map(Map),
+    Bytes(Vec<u8>),
+    File(File),
+}
+
+/// Where to read from: what an operation is written over.
+enum From<'a> {
+    Memory(Memory<'a>),
+    File(Pread<'a>),
+}
+
+/// Does `$with`, written over a source named `$source`, with the source that the reader has.
+macro_rules! read {
+    ($reader:expr, $source:ident => $with:expr) => {
+        match $reader.source() {
+            From::Memory($source) => $with,
+            From::File($source) => $with,
+        }
+        .map_err(|e| $reader.name(e))
+    };
+}
+
+impl<F: Format> Reader<F> {
+    /// Opens the file at `path` with the default options.
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::options().open(path)
+    }
+
+    /// Options to open a file with.
+    pub fn options() -> OpenOptions<F> {
+        OpenOptions { access: Access::default(), advice: None, format: PhantomData }
+    }
+
+    /// Reads `bytes` as a file of this format.
+    ///
+    /// # Errors
+    /// They are not of this format, or truncated.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self> {
+        let layout = Layout::decode(&bytes, bytes.len() as u64)?;
+        Ok(Self::new(layout, Data::Bytes(bytes), None))
+    }
+
+    /// Whether `head`, the beginning of a file of `len` bytes, is that of a file of this format:
+    /// sound or cut off.
+    pub(crate) fn recognises(head: &[u8], len: u64) -> bool {
+        match Layout::<F>::decode(head, len) {
+            Ok(_) => true,
+            Err(e) => matches!(e.kind(), ErrorKind::Corrupt { .. }),
+        }
+    }
+
+    fn new(layout: Layout<F>, data: Data, path: Option<PathBuf>) -> Self {
+        Reader { inner: Arc::new(Inner { layout, data, path }) }
+    }
+
+    #[inline]
+    fn source(&self) -> From<'_> {
+        match &self.inner.data {
+            Data::Map(map) => From::Memory(Memory(map.bytes())),
+            Data::Bytes(bytes) => From::Memory(Memory(bytes)),
+            Data::File(file) => From::File(Pread { file, len: self.inner.layout.file_len }),
+        }
+    }
+
+    /// The error with the name of the file.
+    #[cold]
+    fn name(&self, error: Error) -> Error {
+        match &self.inner.path {
+            Some(path) => error.at(path),
+            None => error,
+        }
+    }
+
+    /// The path it was opened by; `None` for bytes.
+    pub fn path(&self) -> Option<&Path> {
+        self.inner.path.as_deref()
+    }
+
+    /// What is in the file; reads every slot and the head of every record.
+    ///
+    /// # Errors
+    /// The file is damaged or cannot be read.
+    pub fn stats(&self) -> Result<Stats> {
+        read!(self, source => self.inner.layout.stats(&source))
+    }
+
+    /// Checks that the header, the hash tables and the records agree: every record is found
+    /// through exactly one slot, and there is nothing else. The formats have no checksums, so
+    /// that a changed byte within a value is not seen. `progress` is called with bytes done and
+    /// bytes to do. Takes 24 bytes of memory for each record.
+    ///
+    /// # Errors
+    /// The file is damaged: the error names the place.
+    pub fn verify(&self, mut progress: impl FnMut(u64, u64)) -> Result<()> {
+        read!(self, source => self.inner.layout.verify(&source, &mut progress))
+    }
+
+    /// Reads the whole file into memory and returns when it is there.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn preload(&self) -> Result<()> {
+        if let Data::Map(map) = &self.inner.data {
+            return map.preload();
+        }
+        let len = self.inner.layout.file_len;
+        for at in (0..len).step_by(PRELOAD_BYTES as usize) {
+            let piece = PRELOAD_BYTES.min(len - at) as usize;
+            read!(self, source => source.read(at, piece).map(drop))?;
+        }
+        Ok(())
+    }
+
+    /// Tells the kernel about coming accesses; nothing to tell unless the file is mapped.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn advise(&self, advice: Advice) -> Result<()> {
+        match &self.inner.data {
+            Data::Map(map) => map.advise(advice),
+            Data::Bytes(_) | Data::File(_) => Ok(()),
+        }
+    }
+
+    /// Keeps the file in memory as long as it is open.
+    ///
+    /// # Errors
+    /// The limit of locked memory (`ulimit -l`) is too low, or the file is not mapped.
+    pub fn lock_in_memory(&self) -> Result<()> {
+        match &self.inner.data {
+            Data::Map(map) => map.lock(),
+            Data::Bytes(_) | Data::File(_) => Err(Error::invalid(
+                "only a mapped store can be locked in memory; open it with Access::Map",
+            )),
+        }
+    }
+
+    /// How much of the file is in memory.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn residency(&self) -> Result<Residency> {
+        let len = self.inner.layout.file_len;
+        match &self.inner.data {
+            Data::Map(map) => map.residency(),
+            Data::File(file) => Map::of_file(file, len)?.residency(),
+            Data::Bytes(_) => Ok(Residency { resident: len, total: len }),
+        }
+    }
+}
+
+impl<F: Format> Get for Reader<F> {
+    #[inline]
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
+        let inner = &*self.inner;
+        let found = match &inner.data {
+            Data::Map(map) => find_borrowed(&inner.layout, map.bytes(), key),
+            Data::Bytes(bytes) => find_borrowed(&inner.layout, bytes, key),
+            Data::File(file) => {
+                let source = Pread { file, len: inner.layout.file_len };
+                inner.layout.find(&source, key).map(|found| found.map(Cow::Owned))
+            }
+        };
+        found.map_err(|e| self.name(e))
+    }
+
+    fn get_all(&self, key: &[u8]) -> Result<Vec<Bytes<'_>>> {
+        let inner = &*self.inner;
+        let all = match &inner.data {
+            Data::Map(map) => all_borrowed(&inner.layout, map.bytes(), key),
+            Data::Bytes(bytes) => all_borrowed(&inner.layout, bytes, key),
+            Data::File(file) => {
+                let source = Pread { file, len: inner.layout.file_len };
+                let all = inner.layout.find_all(&source, key);
+                all.map(|all| all.into_iter().map(Cow::Owned).collect())
+            }
+        };
+        all.map_err(|e| self.name(e))
+    }
+
+    fn contains_key(&self, key: &[u8]) -> Result<bool> {
+        read!(self, source => self.inner.layout.contains(&source, key))
+    }
+
+    fn get_many<K, G>(&self, keys: &[K], mut f: G) -> Result<()>
+    where
+        K: AsRef<[u8]>,
+        G: FnMut(usize, Option<&[u8]>),
+    {
+        read!(self, source => self.inner.layout.find_many(&source, keys, &mut f))
+    }
+}
+
+impl<F: Format> Scan for Reader<F> {
+    fn scan<G>(&self, mut f: G) -> Result<()>
+    where
+        G: FnMut(&[u8], &[u8]) -> Result<()>,
+    {
+        read!(self, source => self.inner.layout.scan(&source, &mut f))
+    }
+
+    fn len(&self) -> Result<u64> {
+        read!(self, source => self.inner.layout.count(&source))
+    }
+}
+
+#[inline]
+fn find_borrowed<'d, F: Format>(
+    layout: &Layout<F>,
+    bytes: &'d [u8],
+    key: &[u8],
+) -> Result<Option<Bytes<'d>>> {
+    layout.find(&Memory(bytes), key).map(|found| found.map(Cow::Borrowed))
+}
+
+fn all_borrowed<'d, F: Format>(
+    layout: &Layout<F>,
+    bytes: &'d [u8],
+    key: &[u8],
+) -> Result<Vec<Bytes<'d>>> {
+    let all = layout.find_all(&Memory(bytes), key)?;
+    Ok(all.into_iter().map(Cow::Borrowed).collect())
+}
