@@ -582,3 +582,18 @@ fn the_real_tools_read_ours_and_we_read_theirs() {
         }
     }
 }
+
+#[test]
+fn clones_are_read_by_many_threads_at_once() {
+    let records = fixture_records();
+    let values = values_by_key(&records);
+    for access in ACCESSES {
+        let store = OpenOptions::new().access(access).open(fixture("tinycdb.cdb")).unwrap();
+        std::thread::scope(|scope| {
+            for i in 0..4 {
+                let (store, records, values) = (store.clone(), &records, &values);
+                scope.spawn(move || check(&store, records, values, &mut Rng::new(i)));
+            }
+        });
+    }
+}
