@@ -12,6 +12,7 @@
 //! | [`public_only`] | the crates show that the public API suffices |
 //! | [`lints`] | every crate is held to the workspace's lints |
 //! | [`links`] | links in the documents lead somewhere |
+//! | [`proofs`] | a guarantee is stated with the test that would fail without it |
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use pulldown_cmark::{Event, Parser, Tag, TagEnd};
@@ -236,6 +237,40 @@ fn links(files: &[File]) -> Vec<String> {
     findings
 }
 
+const GUARANTEES: &str = "docs/guarantees.md";
+
+/// Each row of the tables of guarantees names tests, as `FILE.rs: NAME`, and they exist.
+fn proofs(files: &[File]) -> Vec<String> {
+    let Some(file) = files.iter().find(|f| f.path == GUARANTEES) else { return Vec::new() };
+    let mut findings = Vec::new();
+    let lines: Vec<&str> = file.text.lines().collect();
+    for (i, line) in lines.iter().enumerate().filter(|(_, line)| line.starts_with('|')) {
+        let next = lines.get(i + 1).copied().unwrap_or("");
+        if line.starts_with("|---") || next.starts_with("|---") {
+            continue;
+        }
+        let spans = line.split('`').skip(1).step_by(2);
+        let tests: Vec<(&str, &str)> = spans.filter_map(|span| span.split_once(".rs: ")).collect();
+        if tests.is_empty() {
+            let what = "name the test that would fail, as `FILE.rs: NAME`";
+            findings.push(finding(file, i + 1, what));
+        }
+        for (path, test) in tests {
+            let source = files.iter().find(|f| f.path.strip_suffix(".rs") == Some(path));
+            if !source.is_some_and(|f| has_test(&f.text, test)) {
+                findings.push(finding(file, i + 1, format!("no test '{path}.rs: {test}'")));
+            }
+        }
+    }
+    findings
+}
+
+fn has_test(source: &str, name: &str) -> bool {
+    let head = format!("fn {name}()");
+    let lines: Vec<&str> = source.lines().map(str::trim).collect();
+    lines.windows(2).any(|pair| pair[0] == "#[test]" && pair[1].starts_with(&head))
+}
+
 // --- reading Rust ----------------------------------------------------------------------------
 
 fn tokens(file: &File) -> TokenStream {
@@ -452,6 +487,13 @@ fn links_lead_somewhere() {
     assert_none(links(&repository()));
 }
 
+#[test]
+fn guarantees_are_tested() {
+    let files = repository();
+    assert!(files.iter().any(|f| f.path == GUARANTEES), "{GUARANTEES} was not found");
+    assert_none(proofs(&files));
+}
+
 // --- each rule can fail ----------------------------------------------------------------------
 
 fn sample(path: &str, text: &str) -> File {
@@ -550,4 +592,18 @@ fn a_broken_link_is_found() {
     for link in inside.iter().chain(&["https://example.org/x", "../src/lib.rs", "../src"]) {
         assert_none(check(link));
     }
+}
+
+#[test]
+fn a_guarantee_without_its_test_is_found() {
+    let test = sample("tests/a.rs", "#[test]\nfn holds() {}\nfn helper() {}\n");
+    let check = |cell: &str| {
+        let table = format!("| guarantee | test |\n|---|---|\n| it holds | {cell} |\n");
+        proofs(&[sample(GUARANTEES, &table), sample(&test.path, &test.text)])
+    };
+    for cell in ["", "`holds`", "`tests/a.rs: gone`", "`tests/b.rs: holds`", "`tests/a.rs: helper`"]
+    {
+        assert_eq!(check(cell).len(), 1, "{cell}");
+    }
+    assert_none(check("`tests/a.rs: holds`"));
 }
