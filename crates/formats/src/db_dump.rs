@@ -1,0 +1,194 @@
+//! The dumps of Berkeley DB (`db_dump`) and LMDB (`mdb_dump`), version 3.
+//!
+//! A header of `name=value` lines from `VERSION=3` to `HEADER=END`, then a line for each key and
+//! each value that begins with a blank, then `DATA=END`. The header says whether bytes are written
+//! in hexadecimal (`format=bytevalue`) or as text with `\hh` and `\\` (`format=print`). Several such
+//! parts may follow each other: their records come in turn, as those of one database. A name
+//! (`database=` or `subdatabase=`) that comes a second time is an error, since then the same
+//! database was dumped twice or two files were mixed up. Parts without a name may repeat.
+//!
+//! Numbered databases (`type=recno`, `queue`, `heap`) have no keys unless they were dumped with
+//! `-k`; then their keys are the decimal numbers. Other settings of the header do not matter here
+//! and are skipped. The writer says `type=btree` and `duplicates=1`, which `db_load` and `mdb_load`
+//! both take.
+
+use crate::escape::{
+    backslash_or_hex, decode_hex, drop_return, lower_hex, plain_bytes, unescape,
+    write_backslash_hex, write_escaped,
+};
+use crate::input::{Field, Input, KEY, Place, VALUE};
+use crate::{Codec, Output};
+use credenza::Result;
+use std::collections::HashSet;
+use std::io::{self, Write};
+
+#[derive(Clone, Copy)]
+pub(crate) enum Flavour {
+    Hex,
+    Print,
+}
+
+pub(crate) struct DbDump {
+    /// How to write.
+    flavour: Flavour,
+    /// How the part at hand is written; `None` between parts.
+    part: Option<Flavour>,
+    begun: bool,
+    names: HashSet<Vec<u8>>,
+    line: Vec<u8>,
+}
+
+impl DbDump {
+    pub fn new(flavour: Flavour) -> DbDump {
+        DbDump { flavour, part: None, begun: false, names: HashSet::new(), line: Vec::new() }
+    }
+
+    /// Reads the header of the next part; `None` at the end of the input.
+    fn header(&mut self, input: &mut Input) -> Result<Option<Flavour>> {
+        if self.begun && input.peek()?.is_none() {
+            return Ok(None);
+        }
+        self.begun = true;
+        let (place, _) = input.setting(&mut self.line)?;
+        if self.line != b"VERSION=3" {
+            return Err(input.error(place, "expected VERSION=3, which begins a dump"));
+        }
+        let (mut flavour, mut unnumbered, mut keys) = (None, None, false);
+        loop {
+            let (place, equals) = input.setting(&mut self.line)?;
+            let (name, value) = (&self.line[..equals], &self.line[equals + 1..]);
+            match (name, value) {
+                (b"HEADER", b"END") => break,
+                (b"format", b"bytevalue") => flavour = Some(Flavour::Hex),
+                (b"format", b"print") => flavour = Some(Flavour::Print),
+                (b"format", _) => {
+                    let what = "a format other than bytevalue and print";
+                    return Err(input.error(place.right(equals + 1), what));
+                }
+                (b"type", b"recno" | b"queue" | b"heap") => unnumbered = Some(place),
+                (b"keys", b"1") => keys = true,
+                (b"database" | b"subdatabase", _) if !self.names.insert(value.to_vec()) => {
+                    let what =
+                        format!("a second database '{}'; dump each once", value.escape_ascii());
+                    return Err(input.error(place, what));
+                }
+                _ => {}
+            }
+        }
+        match (flavour, unnumbered) {
+            (None, _) => Err(input.error(input.place(), "the header has no format= line")),
+            (_, Some(place)) if !keys => Err(input.error(
+                place,
+                "this database was dumped without its keys, the record numbers; dump it with db_dump -k",
+            )),
+            (Some(flavour), _) => Ok(Some(flavour)),
+        }
+    }
+
+    /// Reads a line of data into `out`, or `DATA=END`: then `false`.
+    fn data(
+        &self,
+        input: &mut Input,
+        flavour: Flavour,
+        out: &mut Vec<u8>,
+        field: Field,
+    ) -> Result<bool> {
+        match input.peek()? {
+            Some(b' ') => input.skip_peeked(b' '),
+            Some(b'D') => {
+                input.expect(b"DATA=END")?;
+                if input.peek()?.is_some() {
+                    input.end_of_line()?;
+                }
+                return Ok(false);
+            }
+            _ => return Err(input.unexpected("a blank and data, or DATA=END")),
+        }
+        let start = input.place();
+        if !input.line(out, field.escaped())? {
+            return Err(input.error(input.place(), "the input ends inside a line, before DATA=END"));
+        }
+        drop_return(out);
+        decode(input, start, flavour, out)?;
+        input.check_limit(start, out, field)?;
+        Ok(true)
+    }
+}
+
+impl Codec for DbDump {
+    fn read(&mut self, input: &mut Input, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
+        loop {
+            let flavour = match self.part {
+                Some(flavour) => flavour,
+                None => match self.header(input)? {
+                    Some(flavour) => flavour,
+                    None => return Ok(false),
+                },
+            };
+            self.part = Some(flavour);
+            if self.data(input, flavour, key, KEY)? {
+                let place = input.place();
+                if !self.data(input, flavour, value, VALUE)? {
+                    return Err(input.error(place, "expected the value of the key above"));
+                }
+                return Ok(true);
+            }
+            self.part = None;
+        }
+    }
+
+    fn begin(&self, out: &mut Output<'_>) -> io::Result<()> {
+        let format = match self.flavour {
+            Flavour::Hex => "bytevalue",
+            Flavour::Print => "print",
+        };
+        write!(out, "VERSION=3\nformat={format}\ntype=btree\nduplicates=1\nHEADER=END\n")
+    }
+
+    fn write(&self, key: &[u8], value: &[u8], out: &mut Output<'_>) -> io::Result<()> {
+        for bytes in [key, value] {
+            out.write_all(b" ")?;
+            match self.flavour {
+                Flavour::Hex => encode_hex(out, bytes)?,
+                Flavour::Print => encode_print(out, bytes)?,
+            }
+            out.write_all(b"\n")?;
+        }
+        Ok(())
+    }
+
+    fn end(&self, out: &mut Output<'_>) -> io::Result<()> {
+        out.write_all(b"DATA=END\n")
+    }
+}
+
+fn decode(input: &Input, start: Place, flavour: Flavour, bytes: &mut Vec<u8>) -> Result<()> {
+    match flavour {
+        Flavour::Hex => decode_hex(bytes)
+            .map_err(|at| input.error(start.right(at), "expected a hexadecimal digit")),
+        Flavour::Print => unescape(bytes, backslash_or_hex).map_err(|at| {
+            let what = "a backslash that begins neither \\\\ nor \\hh (mdb_dump -p before LMDB 0.9.25 \
+                        does not escape backslashes: dump without -p)";
+            input.error(start.right(at), what)
+        }),
+    }
+}
+
+fn encode_hex(out: &mut Output<'_>, bytes: &[u8]) -> io::Result<()> {
+    let mut digits = [0; 256];
+    for chunk in bytes.chunks(digits.len() / 2) {
+        for (pair, &byte) in digits.as_chunks_mut().0.iter_mut().zip(chunk) {
+            *pair = lower_hex(byte);
+        }
+        out.write_all(&digits[..2 * chunk.len()])?;
+    }
+    Ok(())
+}
+
+fn encode_print(out: &mut Output<'_>, bytes: &[u8]) -> io::Result<()> {
+    const PLAIN: [bool; 256] = plain_bytes(b' ', b'~', b"\\");
+    write_escaped(out, bytes, &PLAIN, |out, byte| match byte {
+        b'\\' => out.write_all(b"\\\\"),
+        _ => write_backslash_hex(out, byte),
+    })
+}

@@ -1,0 +1,109 @@
+//! A JSON object a line, with the fields `key` and `value`.
+//!
+//! Text that is UTF-8 stands there as a string; other bytes are base64 (RFC 4648, with padding) in
+//! `key_base64` and `value_base64`. Other fields, missing and repeated ones are errors; empty lines
+//! are not records and are skipped.
+
+use crate::input::{Field, Input, KEY, Place, VALUE, VALUE_LIMIT};
+use crate::{Codec, Output};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use credenza::{Error, Result};
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+/// A line of JSON may be this long: a value of the greatest size in base64 fits.
+const LINE: Field = Field::new("line", VALUE_LIMIT.saturating_add(VALUE_LIMIT / 2));
+
+#[derive(Default)]
+pub(crate) struct JsonLines {
+    line: Vec<u8>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Object<'a> {
+    #[serde(borrow)]
+    key: Option<Text<'a>>,
+    #[serde(borrow)]
+    key_base64: Option<Text<'a>>,
+    #[serde(borrow)]
+    value: Option<Text<'a>>,
+    #[serde(borrow)]
+    value_base64: Option<Text<'a>>,
+}
+
+/// A string without escapes is not copied; serde sees that only in a field of its own.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl Codec for JsonLines {
+    fn read(&mut self, input: &mut Input, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
+        let start = loop {
+            input.skip_blanks()?;
+            match input.peek()? {
+                None => return Ok(false),
+                Some(b'{') => break input.place(),
+                Some(b'\r' | b'\n') => input.end_of_line()?,
+                Some(_) => return Err(input.unexpected("'{', which begins an object")),
+            }
+        };
+        self.line.clear();
+        input.line(&mut self.line, LINE)?;
+        let object: Object<'_> =
+            serde_json::from_slice(&self.line).map_err(|e| at(input, start, &e))?;
+        put(input, start, (object.key, object.key_base64), key, KEY)?;
+        put(input, start, (object.value, object.value_base64), value, VALUE)?;
+        Ok(true)
+    }
+
+    fn write(&self, key: &[u8], value: &[u8], out: &mut Output<'_>) -> io::Result<()> {
+        out.write_all(b"{")?;
+        encode(out, "key", key)?;
+        out.write_all(b",")?;
+        encode(out, "value", value)?;
+        out.write_all(b"}\n")
+    }
+}
+
+/// Where serde_json saw an error; its own text without its place, which is relative to the line.
+fn at(input: &Input, start: Place, error: &serde_json::Error) -> Error {
+    let text = error.to_string();
+    let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
+    input.error(start.right(error.column().saturating_sub(1)), what)
+}
+
+/// Puts a key or value, which is there either as text or as base64, into `out`.
+fn put(
+    input: &Input,
+    start: Place,
+    forms: (Option<Text<'_>>, Option<Text<'_>>),
+    out: &mut Vec<u8>,
+    field: Field,
+) -> Result<()> {
+    let name = field.name();
+    match forms {
+        (Some(Text(text)), None) => out.extend_from_slice(text.as_bytes()),
+        (None, Some(Text(text))) => STANDARD
+            .decode_vec(&*text, out)
+            .map_err(|e| input.error(start, format!("{name}_base64 is not base64: {e}")))?,
+        (None, None) => {
+            return Err(input.error(start, format!("neither \"{name}\" nor \"{name}_base64\"")));
+        }
+        (Some(_), Some(_)) => {
+            return Err(input.error(start, format!("both \"{name}\" and \"{name}_base64\"")));
+        }
+    }
+    input.check_limit(start, out, field)
+}
+
+fn encode(out: &mut Output<'_>, name: &str, bytes: &[u8]) -> io::Result<()> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => {
+            write!(out, "\"{name}\":")?;
+            serde_json::to_writer(out, text).map_err(io::Error::from)
+        }
+        Err(_) => write!(out, "\"{name}_base64\":\"{}\"", STANDARD.encode(bytes)),
+    }
+}

@@ -1,0 +1,188 @@
+//! Danger: we read what we write, but not what the real tools write. `fixtures/README.md` says how
+//! the samples were made.
+
+mod common;
+
+use common::{Records, error_of, read, write};
+use credenza_formats::Format;
+use std::path::Path;
+
+fn fixture(name: &str) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    std::fs::read(folder.join(name)).unwrap()
+}
+
+/// What every sample was made of, in the order of `cdb -d`.
+fn records() -> Records {
+    let ascending: Vec<u8> = (0..=255).collect();
+    let descending: Vec<u8> = (0..=255).rev().collect();
+    let pairs: [(&[u8], &[u8]); 12] = [
+        (b"one", b"1"),
+        (b"two words", b"second value"),
+        (b"", b"empty key"),
+        (b"empty value", b""),
+        (&ascending, &descending),
+        (b"tab\tkey", b"line\nbreak\r\n"),
+        (b"back\\slash", b"\"quote\""),
+        ("ключ".as_bytes(), "значение".as_bytes()),
+        (b"1", b"#"),
+        (b"dup", b"first"),
+        (b"dup", b"second"),
+        (b"dup", b"third"),
+    ];
+    pairs.map(|(key, value)| (key.to_vec(), value.to_vec())).to_vec()
+}
+
+fn sorted(mut records: Records) -> Records {
+    records.sort();
+    records
+}
+
+/// What a store without duplicates, or without empty keys, holds of the records.
+fn without(duplicates: bool, empty_key: bool) -> Records {
+    let mut records = records();
+    records.retain(|(k, _)| (!duplicates || k != b"dup") && (!empty_key || !k.is_empty()));
+    records
+}
+
+/// The lines of a dump between its header and its trailer.
+fn body(text: &[u8]) -> &[u8] {
+    let marker = b"HEADER=END\n";
+    let at = text.windows(marker.len()).position(|w| w == marker).unwrap() + marker.len();
+    text[at..].strip_suffix(b"DATA=END\n").unwrap_or(&text[at..])
+}
+
+#[test]
+fn tinycdb() {
+    let text = fixture("tinycdb.cdbtext");
+    assert_eq!(read(Format::CdbText, &text), records());
+    assert_eq!(write(Format::CdbText, &records()), text);
+}
+
+#[test]
+fn tinycdb_map() {
+    let text = fixture("tinycdb.map");
+    let pairs: [(&[u8], &[u8]); 3] =
+        [(b"one", b"1"), (b"two", b"second value"), (b"three", b"x\ty ")];
+    let records = pairs.map(|(key, value)| (key.to_vec(), value.to_vec())).to_vec();
+    assert_eq!(read(Format::Map, &text), records);
+    assert_eq!(write(Format::Map, &records), text);
+}
+
+#[test]
+fn berkeley_db() {
+    for kind in ["hash", "btree"] {
+        for (flag, flavour) in [("", Format::DbDump), ("-p", Format::DbDumpPrint)] {
+            let text = fixture(&format!("db5.3_{kind}{flag}.dump"));
+            // The header decides, whichever of the two names is said.
+            for format in [Format::DbDump, Format::DbDumpPrint] {
+                assert_eq!(sorted(read(format, &text)), sorted(records()), "{kind}{flag}");
+            }
+            assert_eq!(body(&write(flavour, &read(flavour, &text))), body(&text));
+        }
+    }
+}
+
+#[test]
+fn berkeley_db_record_numbers() {
+    let mut values: Vec<Vec<u8>> = records().into_iter().map(|(_, value)| value).collect();
+    values.retain(|value| !value.is_empty());
+    let number = |(i, value): (usize, Vec<u8>)| ((i + 1).to_string().into_bytes(), value);
+    let wanted: Records = values.into_iter().enumerate().map(number).collect();
+    for flag in ["", "-p"] {
+        let text = fixture(&format!("db5.3_recno_keys{flag}.dump"));
+        assert_eq!(read(Format::DbDump, &text), wanted);
+    }
+    let (line, column, what) = error_of(Format::DbDump, &fixture("db5.3_recno.dump"));
+    assert_eq!((line, column), (3, 1));
+    assert!(what.contains("db_dump -k"), "{what}");
+}
+
+#[test]
+fn several_databases_in_one_dump() {
+    let twice = [records(), records()].concat();
+    assert_eq!(sorted(read(Format::DbDump, &fixture("db5.3_two.dump"))), sorted(twice));
+    let pairs: [(&[u8], &[u8]); 3] = [(b"a", b"1"), (b"b", b"2"), (b"c", b"")];
+    let wanted = pairs.map(|(key, value)| (key.to_vec(), value.to_vec()));
+    assert_eq!(read(Format::DbDump, &fixture("mdb_two.dump")), wanted);
+    // The same dump twice: the second header names a database again.
+    let doubled = fixture("mdb_two.dump").repeat(2);
+    let (line, column, what) = error_of(Format::DbDump, &doubled);
+    assert_eq!((line, column), (27, 1), "{what}");
+    assert!(what.contains("'first'"), "{what}");
+    // Dumps without names may follow each other.
+    let doubled = fixture("db5.3_hash.dump").repeat(2);
+    assert_eq!(read(Format::DbDump, &doubled).len(), 2 * records().len());
+}
+
+#[test]
+fn lmdb() {
+    let text = fixture("mdb.dump");
+    let mut wanted = without(true, true);
+    wanted.push((b"dup".to_vec(), b"third".to_vec()));
+    assert_eq!(sorted(read(Format::DbDump, &text)), sorted(wanted));
+    assert_eq!(body(&write(Format::DbDump, &read(Format::DbDump, &text))), body(&text));
+}
+
+#[test]
+fn lmdb_printable_with_its_ambiguous_backslash() {
+    let (line, column, what) = error_of(Format::DbDumpPrint, &fixture("mdb-p.dump"));
+    assert_eq!((line, column), (8, 158), "{what}");
+    assert!(what.contains("without -p"), "{what}");
+}
+
+#[test]
+fn tdb() {
+    let text = fixture("tdbdump.dump");
+    assert_eq!(sorted(read(Format::TdbDump, &text)), sorted(without(true, false)));
+    assert_eq!(write(Format::TdbDump, &read(Format::TdbDump, &text)), text);
+}
+
+#[test]
+fn mdbm() {
+    let text = fixture("mdbm_export.dump");
+    assert_eq!(sorted(read(Format::MdbmExport, &text)), sorted(without(true, true)));
+    let again = write(Format::MdbmExport, &read(Format::MdbmExport, &text));
+    assert_eq!(body(&again), body(&text));
+}
+
+#[test]
+fn every_sample_is_recognised() {
+    let samples = [
+        ("tinycdb.cdbtext", Format::CdbText),
+        ("tinycdb.map", Format::Map),
+        ("db5.3_hash.dump", Format::DbDump),
+        ("db5.3_btree-p.dump", Format::DbDumpPrint),
+        ("db5.3_two.dump", Format::DbDump),
+        ("mdb.dump", Format::DbDump),
+        ("mdb-p.dump", Format::DbDumpPrint),
+        ("tdbdump.dump", Format::TdbDump),
+        ("mdbm_export.dump", Format::MdbmExport),
+    ];
+    for (name, format) in samples {
+        assert_eq!(Format::guess(&fixture(name), Some(Path::new(name))), Some(format), "{name}");
+    }
+}
+
+#[test]
+fn guesses_go_by_content_then_name_then_tab() {
+    let guess = |text: &str, name: &str| Format::guess(text.as_bytes(), Some(Path::new(name)));
+    assert_eq!(guess("{\"key\":\"a\",\"value\":\"b\"}\n", "x.tsv"), Some(Format::JsonLines));
+    assert_eq!(guess("+1,1:a->b\n\n", "x.txt"), Some(Format::CdbText));
+    assert_eq!(guess("+1 1\tb\n", "x"), Some(Format::Tsv));
+    assert_eq!(guess("a\tb\n", "x.map"), Some(Format::Map));
+    assert_eq!(guess("a\tb\n", "x"), Some(Format::Tsv));
+    assert_eq!(guess("word\n", "x.txt"), Some(Format::Lines));
+    assert_eq!(guess("word\n", "x"), None);
+    assert_eq!(guess("", "x.tsv"), Some(Format::Tsv));
+    assert_eq!(Format::guess(b"", None), None);
+}
+
+#[test]
+fn names_lead_to_their_formats() {
+    for format in Format::ALL {
+        assert_eq!(format.to_string().parse::<Format>().unwrap(), format);
+    }
+    let message = "csv".parse::<Format>().unwrap_err().to_string();
+    assert!(message.contains("'csv'") && message.contains("jsonl"), "{message}");
+}
