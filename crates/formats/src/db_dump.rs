@@ -76,7 +76,7 @@ impl DbDump {
             }
         }
         match (flavour, unnumbered) {
-            (None, _) => Err(input.error(input.place(), "the header has no format= line")),
+            (None, _) => Err(input.error_here("the header has no format= line")),
             (_, Some(place)) if !keys => Err(input.error(
                 place,
                 "this database was dumped without its keys, the record numbers; dump it with db_dump -k",
@@ -106,7 +106,7 @@ impl DbDump {
         }
         let start = input.place();
         if !input.line(out, field.escaped())? {
-            return Err(input.error(input.place(), "the input ends inside a line, before DATA=END"));
+            return Err(input.error_here("the input ends inside a line, before DATA=END"));
         }
         drop_return(out);
         decode(input, start, flavour, out)?;

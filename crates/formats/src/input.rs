@@ -2,7 +2,8 @@
 //!
 //! Invariants: what is asked for is appended to the caller's buffer as it arrives, so that memory
 //! follows what the input holds and never what it claims to hold; lines and columns count bytes,
-//! from 1, also inside binary keys and values.
+//! from 1, also inside binary keys and values. The source's buffer is given back only when all of it
+//! has been taken, so that a record costs no call for that, and lines are counted as late as can be.
 
 use crate::escape;
 use credenza::{Error, ErrorKind, Result};
@@ -68,19 +69,31 @@ impl Field {
 pub(crate) struct Input {
     source: Box<dyn BufRead>,
     format: &'static str,
-    next: Place,
+    /// How much of the source's buffer has been taken; the source does not know yet.
+    taken: usize,
+    /// How much of that `place` has counted.
+    counted: usize,
+    /// Where the byte behind the counted ones stands.
+    place: Place,
     /// The end has been seen: a terminal is not asked for more.
     ended: bool,
 }
 
 impl Input {
     pub fn new(format: &'static str, source: Box<dyn BufRead>) -> Input {
-        Input { source, format, next: Place { line: 1, column: 1 }, ended: false }
+        let place = Place { line: 1, column: 1 };
+        Input { source, format, taken: 0, counted: 0, place, ended: false }
     }
 
     /// Where the next byte stands.
-    pub fn place(&self) -> Place {
-        self.next
+    pub fn place(&mut self) -> Place {
+        if self.counted < self.taken {
+            // What has been taken is still buffered: no call that could fail.
+            let buffer = self.source.fill_buf().unwrap_or_default();
+            advance(&mut self.place, buffer.get(self.counted..self.taken).unwrap_or_default());
+            self.counted = self.taken;
+        }
+        self.place
     }
 
     #[cold]
@@ -97,7 +110,14 @@ impl Input {
             Ok(None) => "the input ends".to_owned(),
             Err(error) => return error,
         };
-        self.error(self.next, format!("expected {expected}, but {found}"))
+        self.error_here(format!("expected {expected}, but {found}"))
+    }
+
+    /// An error at the next byte.
+    #[cold]
+    pub fn error_here(&mut self, what: impl Into<String>) -> Error {
+        let place = self.place();
+        self.error(place, what)
     }
 
     #[cold]
@@ -106,18 +126,27 @@ impl Input {
         self.error(place, format!("a {name} of more than {limit} bytes is over the limit"))
     }
 
-    /// What is buffered of the input, at least one byte; empty at its end.
+    /// What is buffered and not taken yet, at least one byte; empty at the end of the input.
     fn fill(&mut self) -> Result<&[u8]> {
         while !self.ended {
             match self.source.fill_buf() {
                 Ok([]) => self.ended = true,
-                // The bytes of this call cannot leave the loop; the next call gives the same.
-                Ok(_) => return self.source.fill_buf().map_err(|e| Error::io("read", e)),
+                Ok(buffer) if buffer.len() > self.taken => break,
+                Ok(_) => {
+                    self.place();
+                    self.source.consume(self.taken);
+                    (self.taken, self.counted) = (0, 0);
+                }
                 Err(error) if error.kind() == IoKind::Interrupted => {}
                 Err(error) => return Err(Error::io("read", error)),
             }
         }
-        Ok(&[])
+        if self.ended {
+            return Ok(&[]);
+        }
+        // The bytes of the call above cannot leave the loop; this one gives the same.
+        let buffer = self.source.fill_buf().map_err(|e| Error::io("read", e))?;
+        Ok(buffer.get(self.taken..).unwrap_or_default())
     }
 
     /// The next byte, or `None` at the end of the input.
@@ -127,22 +156,24 @@ impl Input {
 
     /// Takes the byte that `peek` has just shown.
     pub fn skip_peeked(&mut self, byte: u8) {
-        self.source.consume(1);
-        self.next = match byte {
-            b'\n' => Place { line: self.next.line + 1, column: 1 },
-            _ => self.next.right(1),
-        };
+        self.take_plain(1);
+        if byte == b'\n' {
+            self.place = Place { line: self.place.line + 1, column: 1 };
+        }
+    }
+
+    /// Takes bytes that are all in the same line.
+    fn take_plain(&mut self, count: usize) {
+        self.place = self.place().right(count);
+        self.taken += count;
+        self.counted = self.taken;
     }
 
     /// Shows `look` what is buffered and takes as many bytes as it says; `false` if it says `None`.
     pub fn take_buffered(&mut self, look: impl FnOnce(&[u8]) -> Option<usize>) -> Result<bool> {
-        let mut next = self.next;
-        let buffer = self.fill()?;
-        let Some(taken) = look(buffer) else { return Ok(false) };
-        advance(&mut next, &buffer[..taken]);
-        self.next = next;
-        self.source.consume(taken);
-        Ok(true)
+        let taken = look(self.fill()?);
+        self.taken += taken.unwrap_or(0);
+        Ok(taken.is_some())
     }
 
     /// Appends to `out` what comes before the byte that `find` finds, and takes both; returns that
@@ -153,7 +184,7 @@ impl Input {
         out: &mut Vec<u8>,
         field: Field,
     ) -> Result<Option<u8>> {
-        let start = self.next;
+        let start = self.place();
         loop {
             let buffer = self.fill()?;
             let found = find(buffer).map(|at| (at, buffer[at]));
@@ -163,8 +194,7 @@ impl Input {
                 return Err(self.too_long(start, field));
             }
             out.extend_from_slice(&buffer[..plain]);
-            self.source.consume(plain);
-            self.next = self.next.right(plain);
+            self.take_plain(plain);
             if let Some((_, byte)) = found {
                 self.skip_peeked(byte);
                 return Ok(Some(byte));
@@ -215,7 +245,7 @@ impl Input {
             if taken == 0 {
                 let what =
                     format!("the input ends inside a {}: {count} bytes are missing", field.name);
-                return Err(self.error(self.next, what));
+                return Err(self.error_here(what));
             }
             count -= taken;
         }
@@ -224,6 +254,10 @@ impl Input {
 
     /// Takes these bytes, of which only the last may be a line feed.
     pub fn expect(&mut self, wanted: &[u8]) -> Result<()> {
+        if self.fill()?.starts_with(wanted) {
+            self.taken += wanted.len();
+            return Ok(());
+        }
         for &byte in wanted {
             if self.peek()? != Some(byte) {
                 return Err(self.unexpected(&format!("'{}'", byte.escape_ascii())));
@@ -243,7 +277,7 @@ impl Input {
 
     /// Takes a decimal length of `field` and the byte after it.
     pub fn length(&mut self, stop: u8, field: Field) -> Result<usize> {
-        let start = self.next;
+        let start = self.place();
         let (mut number, mut digits) = (0u64, 0);
         while let Some(byte @ b'0'..=b'9') = self.peek()? {
             self.skip_peeked(byte);
@@ -266,13 +300,11 @@ impl Input {
     /// Takes a header line `name=value` into `line`; returns its place and where the `=` stands.
     pub fn setting(&mut self, line: &mut Vec<u8>) -> Result<(Place, usize)> {
         line.clear();
-        let start = self.next;
+        let start = self.place();
         let ended = self.line(line, Field::new("header line", HEADER_LIMIT))?;
         escape::drop_return(line);
         if !ended {
-            return Err(
-                self.error(self.next, "the input ends inside the header, before HEADER=END")
-            );
+            return Err(self.error_here("the input ends inside the header, before HEADER=END"));
         }
         match memchr(b'=', line) {
             Some(at) => Ok((start, at)),

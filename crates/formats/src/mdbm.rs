@@ -82,7 +82,7 @@ fn read_field(input: &mut Input, out: &mut Vec<u8>, field: Field) -> Result<()> 
     let start = input.place();
     if !input.line(out, field.escaped())? {
         let what = format!("the input ends inside a record, in the {}", field.name());
-        return Err(input.error(input.place(), what));
+        return Err(input.error_here(what));
     }
     drop_return(out);
     unescape(out, backslash_or_hex).map_err(|at| {
