@@ -1,7 +1,7 @@
 //! One self-contained page: no network, no font, no image; readable without its script.
 //!
 //! The page is `page.html` with markers, each filled once. Everything that comes from a report
-//! goes through [`escape`]; the page's own policy forbids it to load anything.
+//! goes through `escape`; the page's own policy forbids it to load anything.
 
 use super::chart::{Row, Scale, axis, escape};
 use super::compare::{Comparison, Headline, is_own};

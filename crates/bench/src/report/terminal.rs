@@ -1,6 +1,6 @@
 //! The result as a table for a terminal: stores as rows, phases as columns.
 //!
-//! Lines are at most [`WIDTH`] columns: phases that do not fit go to a further table. Everything
+//! Lines are at most `WIDTH` columns: phases that do not fit go to a further table. Everything
 //! from outside is cleaned of control characters. Colour is only ever an addition: whatever it
 //! says stands in the text too.
 
