@@ -1,3 +1,29 @@
-//! The `credenza` program.
+//! The `credenza` program: makes, reads, checks and measures stores from the command line.
+//!
+//! Reading order: [`args`] (the command line), [`cmd`] (one file for each command), then the small
+//! parts they share: [`input`], [`keys`], [`target`] and [`duplicates`] for what is read and
+//! built, [`output`], [`json`], [`progress`] and [`exit`] for what people and programs see.
+//!
+//! Nothing here prints with `println!`, which panics when the reader has gone away: results go
+//! through [`output::Output`], notes through [`exit::note`].
 
-fn main() {}
+mod args;
+mod cmd;
+mod duplicates;
+mod exit;
+mod input;
+mod json;
+mod keys;
+mod output;
+mod progress;
+mod target;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match args::Cli::try_parse() {
+        Ok(cli) => exit::finish(cmd::run(cli)),
+        Err(error) => exit::usage(&error),
+    }
+}

@@ -1,0 +1,189 @@
+//! The command line: what every command takes, and how words become values.
+
+use crate::cmd::{completions, convert, dump, get, load, man, preload, scan, stat, verify};
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use credenza::{Access, OpenOptions, Result, Store};
+use credenza_formats::Format;
+use std::path::Path;
+
+/// The part of every help text that tells how the command ends.
+macro_rules! exit_status {
+    () => {
+        exit_status!("")
+    };
+    ($more:literal) => {
+        concat!(
+            "\nExit status:\n    \
+               0  done (also when the reader of the output closed the pipe)\n",
+            $more,
+            "  111  any error, wrong usage included; no file was changed\n"
+        )
+    };
+}
+pub(crate) use exit_status;
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+/// Make, read, check and measure key-value stores: Credenza's own, cdb, cdb64 and mcdb.
+///
+/// A store is one file. Every command that reads one recognises its kind from its content, and
+/// every command that writes one replaces it in one step: readers see the old store or the new
+/// one, whatever happens.
+#[derive(Debug, Parser)]
+#[command(
+    name = "credenza",
+    version,
+    styles = STYLES,
+    max_term_width = 100,
+    arg_required_else_help = true,
+    after_long_help = concat!(
+        "Examples:\n  \
+           credenza load words.store < words.cdb-text   build a store from text\n  \
+           credenza get words.store apple               one value, as it is\n  \
+           credenza dump words.store --to jsonl | jq .  every record as JSON\n  \
+           credenza convert old.cdb new.store --to constant\n\
+         \n'credenza help COMMAND' tells all about a command.\n",
+        exit_status!("  100  key not found\n")
+    ),
+)]
+pub struct Cli {
+    /// Only results and errors: no progress bar, no notes on standard error
+    #[arg(short, long, global = true, display_order = 900)]
+    pub quiet: bool,
+
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Load(load::Load),
+    Get(get::Get),
+    Scan(scan::Scan),
+    Dump(dump::Dump),
+    Stat(stat::Stat),
+    Verify(verify::Verify),
+    Convert(convert::Convert),
+    Preload(preload::Preload),
+    Completions(completions::Completions),
+    Man(man::Man),
+}
+
+/// How a store is read.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct ReadArgs {
+    /// How the file is read
+    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
+    access: How,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum How {
+    /// Mapped into memory: no copies, the fastest
+    #[default]
+    Map,
+    /// With read calls: safe even if another program truncates the file in place
+    Read,
+    /// Copied whole into memory first
+    Memory,
+}
+
+impl ReadArgs {
+    /// Opens the store at `path`, of whatever kind.
+    pub fn open(self, path: &Path) -> Result<Store> {
+        let access = match self.access {
+            How::Map => Access::Map,
+            How::Read => Access::Read,
+            How::Memory => Access::Memory,
+        };
+        OpenOptions::new().access(access).open(path)
+    }
+}
+
+/// How a constant store is built.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct BuildArgs {
+    /// Memory for records that wait to be written, such as 512M; what is over goes to a temporary
+    /// file beside the store [default: a quarter of the machine's memory]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory_budget: Option<u64>,
+
+    /// Seed of the hash that places keys; the same input and seed give the same bytes
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+}
+
+/// A number of bytes with an optional suffix K, M, G or T (powers of 1024).
+pub fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        "T" | "TB" | "TIB" => 40,
+        _ => return Err("write a number of bytes, with K, M, G or T behind it if you like".into()),
+    };
+    let number: u64 = digits.parse().map_err(|_| "write a whole number, such as 512M")?;
+    number.checked_mul(1 << shift).ok_or_else(|| "this is more than 16 EiB".into())
+}
+
+/// The cdb tools' text format where a store kind may stand as well, which is called `cdb` too.
+pub const CDB_TEXT: &str = "cdb-text";
+
+/// Takes the name of a text format; the help lists them all.
+pub fn format_parser() -> impl TypedValueParser<Value = Format> {
+    let names = Format::ALL.iter().map(|format| match format {
+        Format::CdbText => format_value(*format, format.to_string()).alias(CDB_TEXT),
+        _ => format_value(*format, format.to_string()),
+    });
+    PossibleValuesParser::new(names).try_map(|name| match name.as_str() {
+        CDB_TEXT => Ok(Format::CdbText),
+        name => name.parse::<Format>(),
+    })
+}
+
+/// How the help lists a text format.
+pub fn format_value(format: Format, name: String) -> PossibleValue {
+    let help = match format {
+        Format::CdbText => "+klen,dlen:key->data, of cdbmake, cdbdump, tinycdb and mcdbctl",
+        Format::Tsv => "key, tab, value on a line; \\t, \\n, \\r, \\\\ and \\xHH for other bytes",
+        Format::Map => "key, blanks, value on a line, of tinycdb -m; keys have no blanks",
+        Format::Lines => "a key on a line; values are empty",
+        Format::DbDump => "db_dump and mdb_dump, in hexadecimal",
+        Format::DbDumpPrint => "db_dump -p and mdb_dump -p, printable",
+        Format::TdbDump => "tdbdump, read by tdbrestore",
+        Format::MdbmExport => "mdbm_export: key and value on lines of their own",
+        Format::JsonLines => "one object a line; key_base64 and value_base64 for what is not UTF-8",
+    };
+    PossibleValue::new(name).help(help)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cli, size};
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_take_suffixes() {
+        assert_eq!(size("0"), Ok(0));
+        assert_eq!(size("4096"), Ok(4096));
+        assert_eq!(size("4k"), Ok(4096));
+        assert_eq!(size("3MiB"), Ok(3 << 20));
+        assert_eq!(size("2G"), Ok(2 << 30));
+        for bad in ["", "M", "1.5G", "-1", "1X", "1 M", "99999999999T", "é", "1é"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! `credenza convert`: any store or text to any other.
+
+use crate::args::{BuildArgs, CDB_TEXT, ReadArgs, exit_status, format_parser, format_value};
+use crate::cmd::{dump, load};
+use crate::exit::Status;
+use crate::input;
+use crate::output::Output;
+use crate::progress::Bar;
+use crate::target::{Kind, Target};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+use credenza::{ErrorKind, Result, Store};
+use credenza_formats::Format;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::slice;
+use std::sync::Arc;
+
+/// Turn any store or text into any other.
+///
+/// SRC is a store of any kind, recognised by its content, or text (say --from if it could be
+/// either). Records keep the order in which the source gives them, and no value is changed; DST
+/// appears, or is replaced, only when all of SRC has been read.
+#[derive(Debug, Args)]
+#[command(after_long_help = concat!(
+    "Examples:\n  \
+       credenza convert old.cdb new.store --to constant\n  \
+       credenza convert new.store back.cdb --to cdb          for the cdb tools again\n  \
+       credenza convert words.tsv words.jsonl --to jsonl\n  \
+       credenza convert words.store - --to cdb-text | less\n",
+    exit_status!()
+))]
+pub struct Convert {
+    /// Store or text to read; - is text on standard input
+    #[arg(value_name = "SRC")]
+    source: PathBuf,
+
+    /// Store or text to write; - is standard output, for text
+    #[arg(value_name = "DST")]
+    target: PathBuf,
+
+    /// Kind of store, or text format, to write
+    #[arg(long, value_parser = form_parser(), value_name = "FORM")]
+    to: Form,
+
+    /// Read SRC as text of this format, one of those of --to [default: recognised]
+    #[arg(
+        long,
+        value_parser = format_parser(),
+        hide_possible_values = true,
+        value_name = "FORMAT"
+    )]
+    from: Option<Format>,
+
+    #[command(flatten)]
+    build: BuildArgs,
+
+    #[command(flatten)]
+    read: ReadArgs,
+
+    /// Print the result as JSON (when DST is a store)
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is written.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    Store(Kind),
+    Text(Format),
+}
+
+fn form_parser() -> impl TypedValueParser<Value = Form> {
+    let kinds = Kind::value_variants().iter().filter_map(Kind::to_possible_value);
+    let formats = Format::ALL.iter().map(|format| match format {
+        Format::CdbText => format_value(*format, CDB_TEXT.into()),
+        _ => format_value(*format, format.to_string()),
+    });
+    PossibleValuesParser::new(kinds.chain(formats)).try_map(|name| {
+        if name == CDB_TEXT {
+            return Ok(Form::Text(Format::CdbText));
+        }
+        match Kind::from_str(&name, false) {
+            Ok(kind) => Ok(Form::Store(kind)),
+            Err(_) => name.parse().map(Form::Text),
+        }
+    })
+}
+
+/// Where the records come from.
+enum Source {
+    Store(Box<Store>),
+    Text(PathBuf, Option<Format>),
+}
+
+impl Source {
+    fn open(args: &Convert) -> Result<Source> {
+        let text = || Source::Text(args.source.clone(), args.from);
+        // A FIFO or device is never a store, and opening it to look would disturb its writer.
+        let special = |meta: std::fs::Metadata| !meta.is_file() && !meta.is_dir();
+        let is_special = std::fs::metadata(&args.source).is_ok_and(special);
+        if args.from.is_some() || is_special || input::is_dash(&args.source) {
+            return Ok(text());
+        }
+        match args.read.open(&args.source) {
+            Ok(store) => Ok(Source::Store(Box::new(store))),
+            Err(e) if matches!(e.kind(), ErrorKind::WrongFormat { .. }) => {
+                // Neither store nor text: what the store said helps more.
+                if is_text(&args.source) { Ok(text()) } else { Err(e) }
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    fn each(&self, bar: &Bar, f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<u64> {
+        match self {
+            Source::Store(store) => dump::each_record(store, bar, f),
+            Source::Text(path, format) => {
+                input::each_record(slice::from_ref(path), *format, bar, f)
+            }
+        }
+    }
+}
+
+/// Whether a file that is no store begins like a text format.
+fn is_text(path: &Path) -> bool {
+    let mut start = Vec::new();
+    let read = File::open(path).and_then(|f| f.take(4096).read_to_end(&mut start));
+    read.is_ok() && Format::guess(&start, Some(path)).is_some()
+}
+
+/// Runs the command.
+pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
+    let source = Source::open(args)?;
+    match args.to {
+        Form::Store(kind) => {
+            let bar = Arc::new(Bar::new(quiet));
+            let mut target = Target::create(kind, &args.target, &args.build, &bar)?;
+            let count = source.each(&bar, |key, value| target.add(key, value))?;
+            target.finish().map_err(|e| e.at(&args.target))?;
+            drop(bar);
+            load::summary(&args.target, count, count, args.json, quiet)?;
+        }
+        Form::Text(format) => {
+            let out = Output::create(&args.target)?;
+            let bar = Bar::new(quiet || out.is_terminal());
+            dump::write_text(format, out, |write| source.each(&bar, write))?;
+        }
+    }
+    Ok(Status::Done)
+}

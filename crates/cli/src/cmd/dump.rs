@@ -1,0 +1,82 @@
+//! `credenza dump`: store to text, losing nothing.
+
+use crate::args::{ReadArgs, exit_status, format_parser};
+use crate::exit::Status;
+use crate::output::Output;
+use crate::progress::{Bar, Unit};
+use clap::Args;
+use credenza::{Result, Scan, Store};
+use credenza_formats::Format;
+use std::path::PathBuf;
+
+/// Write every record as text that load reads back.
+///
+/// The values of one key come in the order in which they were added. A record that the format
+/// cannot hold is an error, never changed or left out.
+#[derive(Debug, Args)]
+#[command(after_long_help = concat!(
+    "Examples:\n  \
+       credenza dump words.store | head\n  \
+       credenza dump words.store --to jsonl -o words.jsonl\n  \
+       credenza dump words.store --to db_dump | db_load words.db\n  \
+       credenza dump a.store | cdb -c a.cdb                     for tinycdb\n",
+    exit_status!()
+))]
+pub struct Dump {
+    /// The store to read
+    store: PathBuf,
+
+    /// Text format to write
+    #[arg(long, value_parser = format_parser(), default_value = "cdb", value_name = "FORMAT")]
+    to: Format,
+
+    /// File to write, which appears whole or not at all [default: standard output]
+    #[arg(short, long, default_value = "-", hide_default_value = true, value_name = "FILE")]
+    output: PathBuf,
+
+    #[command(flatten)]
+    read: ReadArgs,
+}
+
+/// Runs the command.
+pub fn run(args: &Dump, quiet: bool) -> Result<Status> {
+    let store = args.read.open(&args.store)?;
+    let out = Output::create(&args.output)?;
+    let bar = Bar::new(quiet || out.is_terminal());
+    write_text(args.to, out, |write| each_record(&store, &bar, write))?;
+    Ok(Status::Done)
+}
+
+/// What takes a record.
+pub type Sink<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<()>;
+
+/// Writes the records that `each` passes on to `out`, as text.
+pub fn write_text(
+    format: Format,
+    mut out: Output,
+    each: impl FnOnce(Sink<'_>) -> Result<u64>,
+) -> Result<()> {
+    let name = out.name().to_owned();
+    let mut writer = credenza_formats::writer(format, &mut out);
+    each(&mut |key, value| writer.write(key, value).map_err(|e| e.at(&name)))?;
+    writer.finish().map_err(|e| e.at(&name))?;
+    out.finish()
+}
+
+/// Scans `store` and shows how far it is; returns how many records there were.
+pub fn each_record(
+    store: &Store,
+    bar: &Bar,
+    mut f: impl FnMut(&[u8], &[u8]) -> Result<()>,
+) -> Result<u64> {
+    if bar.is_enabled() {
+        bar.begin("reading", Unit::Records, Some(store.len()?));
+    }
+    let mut count = 0u64;
+    store.scan(|key, value| {
+        count += 1;
+        bar.count(count);
+        f(key, value)
+    })?;
+    Ok(count)
+}

@@ -1,0 +1,247 @@
+//! `credenza get`: the value of a key, or of many keys.
+
+use crate::args::{ReadArgs, exit_status, format_parser};
+use crate::exit::{self, Status};
+use crate::json;
+use crate::keys::{self, Layout};
+use crate::output::{Output, escaped};
+use crate::progress::{Bar, Unit};
+use clap::Args;
+use credenza::{Error, Get as _, Result, Store};
+use credenza_formats::{Format, Writer};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// Look up one key, or many from a file.
+///
+/// The value of one KEY is written as it is, with nothing added. For many keys (--keys-from) the
+/// records found are written as text, in the order of the keys; keys that are missing are named
+/// on standard error (not with --quiet) and the exit status is 100.
+#[derive(Debug, Args)]
+#[command(after_long_help = concat!(
+    "Examples:\n  \
+       credenza get words.store apple\n  \
+       credenza get words.store apple --all              every value of the key, one a line\n  \
+       credenza get words.store --hex 00ff10 | xxd       keys that cannot be typed\n  \
+       cut -f1 wanted.tsv | credenza get words.store --keys-from - --json\n  \
+       credenza get words.store --keys-from other.jsonl --from jsonl --to tsv\n  \
+       credenza get words.store -- -key                  a key that begins with a dash\n",
+    exit_status!("  100  a key, or its Nth value, is not in the store\n")
+))]
+pub struct Get {
+    /// The store to read
+    store: PathBuf,
+
+    /// The key to look up
+    #[arg(required_unless_present = "keys_from", conflicts_with = "keys_from")]
+    key: Option<OsString>,
+
+    /// Every value of a key, in the order in which they were added
+    #[arg(long, conflicts_with = "nth")]
+    all: bool,
+
+    /// The Nth value of a key; 1 is the first
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    nth: Option<u64>,
+
+    /// Look up every key in this file, one a line; - is standard input
+    #[arg(short, long, value_name = "FILE")]
+    keys_from: Option<PathBuf>,
+
+    /// Read the file of keys as records of a text format (one of those of --to), and look up
+    /// their keys
+    #[arg(
+        long,
+        value_parser = format_parser(),
+        hide_possible_values = true,
+        value_name = "FORMAT",
+        conflicts_with = "key"
+    )]
+    from: Option<Format>,
+
+    /// Keys are written as hexadecimal digits
+    #[arg(long, conflicts_with = "from")]
+    hex: bool,
+
+    /// Keys in the file, and values of --values and --all, end with a NUL byte, not a newline
+    #[arg(short = '0', long)]
+    null: bool,
+
+    #[command(flatten)]
+    form: Form,
+
+    #[command(flatten)]
+    read: ReadArgs,
+}
+
+/// How answers are written.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+struct Form {
+    /// One JSON object a line for each value; a missing key has the value null
+    #[arg(long)]
+    json: bool,
+
+    /// Records in this text format [default for many keys: cdb]
+    #[arg(long, value_parser = format_parser(), value_name = "FORMAT")]
+    to: Option<Format>,
+
+    /// Values only, one a line
+    #[arg(long)]
+    values: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &Get, quiet: bool) -> Result<Status> {
+    let store = args.read.open(&args.store)?;
+    let mut out = Output::stdout()?;
+    let missing = answer_all(args, &store, &mut out, quiet)?;
+    out.finish()?;
+    Ok(if missing == 0 { Status::Done } else { Status::NotFound })
+}
+
+/// Looks up what was asked for; returns how many keys are missing.
+fn answer_all(args: &Get, store: &Store, out: &mut Output, quiet: bool) -> Result<u64> {
+    let bar = Bar::new(quiet || out.is_terminal());
+    let want = match args.nth {
+        Some(n) => Want::Nth(n),
+        None if args.all => Want::All,
+        None => Want::First,
+    };
+    let answers = Answers::new(args, out);
+    let mut lookup = Lookup { store, want, answers, missing: 0, quiet, bar: &bar };
+    match (&args.key, &args.keys_from) {
+        (Some(key), _) => {
+            let key = key.as_bytes();
+            let key = if args.hex { keys::from_hex(key) } else { Ok(key.to_vec()) };
+            let key = key.map_err(|what| Error::invalid(format!("KEY: {what}")))?;
+            lookup.batch(&[key])?;
+        }
+        (None, Some(path)) => {
+            bar.begin("looking up", Unit::Records, None);
+            let layout = match args.from {
+                Some(format) => Layout::Records(format),
+                None => Layout::EndedBy(args.line_end()),
+            };
+            let mut done = 0;
+            keys::each_batch(path, layout, args.hex, |keys| {
+                lookup.batch(keys)?;
+                done += keys.len() as u64;
+                bar.at(done);
+                Ok(())
+            })?;
+        }
+        (None, None) => return Err(Error::invalid("name a KEY, or a file with --keys-from")),
+    }
+    lookup.answers.finish()?;
+    Ok(lookup.missing)
+}
+
+impl Get {
+    fn line_end(&self) -> u8 {
+        if self.null { 0 } else { b'\n' }
+    }
+}
+
+/// Which values of a key are wanted.
+#[derive(Clone, Copy)]
+enum Want {
+    First,
+    Nth(u64),
+    All,
+}
+
+struct Lookup<'a> {
+    store: &'a Store,
+    want: Want,
+    answers: Answers<'a>,
+    missing: u64,
+    quiet: bool,
+    bar: &'a Bar,
+}
+
+impl Lookup<'_> {
+    /// Looks `keys` up and writes the answers in their order.
+    fn batch(&mut self, keys: &[Vec<u8>]) -> Result<()> {
+        let store = self.store;
+        match self.want {
+            Want::First => {
+                let mut written = Ok(());
+                store.get_many(keys, |i, value| {
+                    if let (Ok(()), Some(key)) = (&written, keys.get(i)) {
+                        written = self.answer(key, value);
+                    }
+                })?;
+                written
+            }
+            Want::Nth(n) => keys.iter().try_for_each(|key| {
+                let values = store.get_all(key)?;
+                let index = usize::try_from(n - 1).unwrap_or(usize::MAX);
+                self.answer(key, values.get(index).map(|value| &**value))
+            }),
+            Want::All => keys.iter().try_for_each(|key| {
+                let values = store.get_all(key)?;
+                if values.is_empty() {
+                    return self.answer(key, None);
+                }
+                values.iter().try_for_each(|value| self.answer(key, Some(value)))
+            }),
+        }
+    }
+
+    fn answer(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        if value.is_none() {
+            self.missing += 1;
+            if !self.quiet {
+                self.bar.aside(|| exit::note(format_args!("not found: {}", escaped(key))));
+            }
+        }
+        self.answers.write(key, value)
+    }
+}
+
+/// What answers are written as.
+enum Answers<'a> {
+    /// The bytes of the value and nothing else.
+    Raw(&'a mut Output),
+    /// Values that each end with this byte.
+    Values(&'a mut Output, u8),
+    Json(&'a mut Output),
+    Records(Writer<'a>),
+}
+
+impl<'a> Answers<'a> {
+    fn new(args: &Get, out: &'a mut Output) -> Answers<'a> {
+        let form = &args.form;
+        match form.to {
+            _ if form.json => Answers::Json(out),
+            Some(format) => Answers::Records(credenza_formats::writer(format, out)),
+            None if form.values || (args.all && args.key.is_some()) => {
+                Answers::Values(out, args.line_end())
+            }
+            None if args.key.is_some() => Answers::Raw(out),
+            None => Answers::Records(credenza_formats::writer(Format::CdbText, out)),
+        }
+    }
+
+    fn write(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        match (self, value) {
+            (Answers::Json(out), value) => out.put(json::record_line(key, value).as_bytes()),
+            (_, None) => Ok(()),
+            (Answers::Raw(out), Some(value)) => out.put(value),
+            (Answers::Values(out, end), Some(value)) => {
+                out.put(value)?;
+                out.put(&[*end])
+            }
+            (Answers::Records(writer), Some(value)) => writer.write(key, value),
+        }
+    }
+
+    fn finish(self) -> Result<()> {
+        match self {
+            Answers::Records(writer) => writer.finish(),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! `credenza preload`: a store into memory, before it is needed.
+
+use crate::args::exit_status;
+use crate::exit::{self, Status};
+use crate::{json, output};
+use clap::Args;
+use credenza::{Residency, Result};
+use indicatif::HumanBytes;
+use std::path::{Path, PathBuf};
+
+/// Read a store into memory, so that first lookups do not wait for the disk.
+///
+/// Reports how much of the file was in memory before and is after. Without --lock the kernel may
+/// drop it again when memory is short.
+#[derive(Debug, Args)]
+#[command(after_long_help = concat!(
+    "Examples:\n  \
+       credenza preload words.store\n  \
+       credenza preload words.store --lock &      until this process is killed\n",
+    exit_status!()
+))]
+pub struct Preload {
+    /// The store to read
+    store: PathBuf,
+
+    /// Lock it in memory and stay until killed; 'ulimit -l' must allow its size
+    #[arg(long)]
+    lock: bool,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &Preload, quiet: bool) -> Result<Status> {
+    let store = credenza::open(&args.store)?;
+    let before = store.residency()?;
+    if args.lock {
+        store.lock_in_memory()?;
+    } else {
+        store.preload()?;
+    }
+    let after = store.residency()?;
+    report(&args.store, before, after, args.json)?;
+    if args.lock {
+        if !quiet {
+            exit::note("locked in memory; kill this process (Ctrl-C) to release it");
+        }
+        loop {
+            std::thread::park();
+        }
+    }
+    Ok(Status::Done)
+}
+
+fn report(path: &Path, before: Residency, after: Residency, json: bool) -> Result<()> {
+    if json {
+        return json::print(&serde_json::json!({
+            "store": path.to_string_lossy(),
+            "total_bytes": after.total,
+            "resident_before_bytes": before.resident,
+            "resident_after_bytes": after.resident,
+        }));
+    }
+    let (before, after, total) =
+        (HumanBytes(before.resident), HumanBytes(after.resident), HumanBytes(after.total));
+    let path = path.display();
+    output::print(format!("{path}: {before} of {total} in memory before, {after} now\n"))
+}

@@ -1,0 +1,174 @@
+//! `credenza stat`: what a store is made of.
+
+use crate::args::{ReadArgs, exit_status};
+use crate::exit::Status;
+use crate::{json, output};
+use clap::Args;
+use credenza::{Residency, Result, StoreStats};
+use indicatif::{HumanBytes, HumanCount};
+use serde_json::Value;
+use std::fmt::{Display, Write};
+use std::path::PathBuf;
+
+/// Cells of the longest bar of the histogram.
+const BAR_CELLS: usize = 40;
+/// Bars of a histogram; a longer one is shown with several counts in a bar.
+const BARS: usize = 24;
+
+/// Show what a store is made of: records, bytes, how evenly it is filled, what is in memory.
+///
+/// Keys, values, directory (what finds and checks records) and slack (what is not used) add up
+/// to the file. The histogram shows how evenly records are spread: for constant stores how many
+/// buckets have how many entries, for cdb and mcdb how far records are from where the search for
+/// them begins.
+#[derive(Debug, Args)]
+#[command(after_long_help = concat!(
+    "Examples:\n  \
+       credenza stat words.store\n  \
+       credenza stat words.store --json | jq .records\n",
+    exit_status!()
+))]
+pub struct Stat {
+    /// The store to read
+    store: PathBuf,
+
+    /// Print one JSON object; sizes are in bytes
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    read: ReadArgs,
+}
+
+/// Runs the command.
+pub fn run(args: &Stat) -> Result<Status> {
+    let store = args.read.open(&args.store)?;
+    // Before the statistics, which read the file into memory.
+    let residency = store.residency()?;
+    let stats = store.stats()?;
+    let name = args.store.to_string_lossy();
+    if args.json {
+        json::print(&as_json(&name, store.kind(), &stats, residency))?;
+    } else {
+        output::print(as_text(&name, store.kind(), &stats, residency))?;
+    }
+    Ok(Status::Done)
+}
+
+fn as_json(name: &str, kind: &str, stats: &StoreStats, residency: Residency) -> Value {
+    let mut object = serde_json::json!({
+        "store": name,
+        "kind": kind,
+        "records": stats.records,
+        "file_bytes": stats.file_bytes,
+        "key_bytes": stats.key_bytes,
+        "value_bytes": stats.value_bytes,
+        "directory_bytes": stats.directory_bytes,
+        "slack_bytes": stats.slack_bytes,
+        "resident_bytes": residency.resident,
+        "mapped_bytes": residency.total,
+    });
+    for (name, number) in &stats.more {
+        object[*name] = (*number).into();
+    }
+    let (name, counts) = &stats.histogram;
+    object[*name] = counts.as_slice().into();
+    object
+}
+
+fn as_text(name: &str, kind: &str, stats: &StoreStats, residency: Residency) -> String {
+    let mut text = String::new();
+    row(&mut text, "store", name);
+    row(&mut text, "kind", kind);
+    row(&mut text, "records", HumanCount(stats.records));
+    let file = stats.file_bytes;
+    row(&mut text, "file", format!("{} ({} bytes)", HumanBytes(file), HumanCount(file)));
+    row(&mut text, "  keys", part(stats.key_bytes, file));
+    row(&mut text, "  values", part(stats.value_bytes, file));
+    row(&mut text, "  directory", part(stats.directory_bytes, file));
+    row(&mut text, "  slack", part(stats.slack_bytes, file));
+    row(&mut text, "in memory", part(residency.resident, residency.total));
+    for (name, number) in &stats.more {
+        match name.strip_suffix("_bytes") {
+            Some(_) => row(&mut text, &words(name), HumanBytes(*number)),
+            None => row(&mut text, &words(name), HumanCount(*number)),
+        }
+    }
+    let (name, counts) = &stats.histogram;
+    if counts.iter().any(|count| *count > 0) {
+        let _ = writeln!(text, "\n{}", caption(name));
+        draw(&mut text, counts);
+    }
+    text
+}
+
+/// A line of label and value, the values in one column.
+fn row(text: &mut String, label: &str, value: impl Display) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "{label:<14} {value}");
+}
+
+fn part(bytes: u64, of: u64) -> String {
+    let share = if of == 0 { 0.0 } else { bytes as f64 * 100.0 / of as f64 };
+    format!("{:<11} {share:5.1} %", HumanBytes(bytes).to_string())
+}
+
+fn words(name: &str) -> String {
+    name.replace('_', " ")
+}
+
+/// What the rows and the bars of a histogram are.
+fn caption(name: &str) -> String {
+    match name {
+        "fill_histogram" => "entries in a bucket: number of buckets".into(),
+        "distance_histogram" => {
+            "slots away from home (the last: or more): number of records".into()
+        }
+        other => words(other),
+    }
+}
+
+/// Draws counts as bars, one a line, without the empty lines before the first and after the last.
+fn draw(text: &mut String, counts: &[u64]) {
+    let first = counts.iter().position(|count| *count > 0).unwrap_or(0);
+    let last = counts.iter().rposition(|count| *count > 0).unwrap_or(0);
+    let step = (last - first + 1).div_ceil(BARS);
+    let shown = counts.get(first..=last).unwrap_or_default();
+    let sums: Vec<u64> = shown.chunks(step).map(|group| group.iter().sum()).collect();
+    let most = sums.iter().max().copied().unwrap_or(0).max(1);
+    for (i, sum) in sums.iter().enumerate() {
+        let from = first + i * step;
+        let to = (from + step - 1).min(last);
+        let label = if from == to { from.to_string() } else { format!("{from}-{to}") };
+        // Rounded up, so that no count above zero is shown as nothing.
+        let cells = (u128::from(*sum) * BAR_CELLS as u128).div_ceil(u128::from(most));
+        let bar = "#".repeat(cells as usize);
+        let _ = writeln!(text, "{label:>7} |{bar:<BAR_CELLS$} {}", HumanCount(*sum));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BARS, draw};
+
+    #[test]
+    fn bars_are_in_proportion() {
+        let mut text = String::new();
+        draw(&mut text, &[0, 0, 80, 40, 0, 1]);
+        let bars: Vec<usize> = text.lines().map(|line| line.matches('#').count()).collect();
+        assert_eq!(bars, [40, 20, 0, 1]);
+        assert!(text.starts_with("      2 |####"), "{text}");
+    }
+
+    #[test]
+    fn long_histograms_share_bars() {
+        for len in [1, BARS - 1, BARS, BARS + 1, 1000] {
+            let mut text = String::new();
+            draw(&mut text, &vec![u64::MAX / 2000; len]);
+            assert!(text.lines().count() <= BARS, "{len}");
+            let last = text.lines().last().expect("a bar");
+            let label = last.split('|').next().expect("a label").trim();
+            assert!(label.ends_with(&(len - 1).to_string()), "{label}");
+        }
+    }
+}

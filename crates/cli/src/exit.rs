@@ -1,0 +1,61 @@
+//! How the program ends, and what it says on standard error.
+//!
+//! The statuses are those of the cdb tools: 0 done, 100 key not found, 111 error, wrong usage
+//! included. A reader that has seen enough and closes the pipe is no error: status 0, no message.
+
+use clap::builder::styling::{AnsiColor, Style};
+use credenza::{Error, ErrorKind, Result};
+use std::io::{ErrorKind as IoKind, Write};
+use std::process::ExitCode;
+
+/// What a command that ran to its end has to say to the shell.
+#[derive(Clone, Copy, Debug)]
+pub enum Status {
+    /// Everything asked for was done.
+    Done,
+    /// A key is not in the store.
+    NotFound,
+    /// Something failed that has been reported already.
+    Failed,
+}
+
+const NOT_FOUND: u8 = 100;
+const ERROR: u8 = 111;
+
+/// Reports the error, if it is one, and gives the status of the process.
+pub fn finish(result: Result<Status>) -> ExitCode {
+    match result {
+        Ok(Status::Done) => ExitCode::SUCCESS,
+        Ok(Status::NotFound) => ExitCode::from(NOT_FOUND),
+        Ok(Status::Failed) => ExitCode::from(ERROR),
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            report(&error);
+            ExitCode::from(ERROR)
+        }
+    }
+}
+
+/// Prints what the command line parser has to say: help and version are no errors.
+pub fn usage(error: &clap::Error) -> ExitCode {
+    // A closed standard output or error leaves nothing to be told.
+    let _ = error.print();
+    if error.exit_code() == 0 { ExitCode::SUCCESS } else { ExitCode::from(ERROR) }
+}
+
+/// Says on standard error what went wrong, in the style of the command line parser.
+pub fn report(error: &Error) {
+    let style: Style = AnsiColor::Red.on_default().bold();
+    // Whoever closed standard error does not want to know.
+    let _ = writeln!(anstream::stderr(), "{style}error:{style:#} {error}");
+}
+
+/// Says something on standard error that is neither result nor error.
+pub fn note(text: impl std::fmt::Display) {
+    let _ = writeln!(anstream::stderr(), "{text}");
+}
+
+/// Whether the error is that nobody reads our output any more.
+pub fn is_closed_pipe(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Io { source, .. } if source.kind() == IoKind::BrokenPipe)
+}

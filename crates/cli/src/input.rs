@@ -1,0 +1,155 @@
+//! Text input: files and standard input, their formats guessed where they are not named.
+
+use crate::progress::{Bar, Unit};
+use credenza::{Error, Result};
+use credenza_formats::{Format, Reader};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Cursor, IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How much of an input is looked at to guess its format.
+const GUESS_BYTES: usize = 4096;
+
+/// Whether the argument means standard input or output.
+pub fn is_dash(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// An opened input that may hold anything.
+pub struct Input {
+    /// How it is called in messages.
+    pub name: PathBuf,
+    reader: Box<dyn BufRead>,
+}
+
+impl Input {
+    /// Opens the file at `path`, or standard input for `-`. A FIFO is waited for.
+    pub fn open(path: &Path) -> Result<Input> {
+        if is_dash(path) {
+            let name = PathBuf::from("standard input");
+            return Ok(Input { name, reader: Box::new(io::stdin().lock()) });
+        }
+        let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
+        if file.metadata().is_ok_and(|meta| meta.is_dir()) {
+            let what = "this is a directory; name a file, or - for standard input";
+            return Err(Error::invalid(what).at(path));
+        }
+        let reader = Box::new(BufReader::with_capacity(256 << 10, file));
+        Ok(Input { name: path.to_owned(), reader })
+    }
+
+    /// The bytes.
+    pub fn into_reader(self) -> Box<dyn BufRead> {
+        self.reader
+    }
+
+    /// The records, in `format` or in the one that the first bytes and the name speak for.
+    pub fn into_records(
+        mut self,
+        format: Option<Format>,
+        done: &Arc<AtomicU64>,
+    ) -> Result<Records> {
+        let mut start = Vec::new();
+        let format = match format {
+            Some(format) => format,
+            None => {
+                let limit = GUESS_BYTES as u64;
+                let read = (&mut self.reader).take(limit).read_to_end(&mut start);
+                read.map_err(|e| Error::io("read", e).at(&self.name))?;
+                guess(&start, &self.name)?
+            }
+        };
+        let counted = Counted { inner: Cursor::new(start).chain(self.reader), done: done.clone() };
+        Ok(Records { reader: credenza_formats::reader(format, counted), name: self.name })
+    }
+}
+
+fn guess(start: &[u8], name: &Path) -> Result<Format> {
+    Format::guess(start, Some(name)).ok_or_else(|| {
+        let names: Vec<String> = Format::ALL.iter().map(ToString::to_string).collect();
+        let why = if start.is_empty() {
+            "the input is empty, so that its format cannot be told"
+        } else {
+            "the format of the input cannot be told from its first bytes"
+        };
+        Error::invalid(format!("{why}; say --from with one of {}", names.join(", "))).at(name)
+    })
+}
+
+/// The records of one input.
+pub struct Records {
+    reader: Reader,
+    name: PathBuf,
+}
+
+impl Records {
+    /// Fills `key` and `value` with the next record; false at the end. An error names the input.
+    pub fn next(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
+        self.reader.next_record(key, value).map_err(|e| e.at(&self.name))
+    }
+}
+
+/// Calls `f` with every record of every input, in their order; returns how many there were.
+pub fn each_record(
+    paths: &[PathBuf],
+    format: Option<Format>,
+    bar: &Bar,
+    mut f: impl FnMut(&[u8], &[u8]) -> Result<()>,
+) -> Result<u64> {
+    bar.begin("reading", Unit::Bytes, total_bytes(paths));
+    let done = Arc::new(AtomicU64::new(0));
+    let (mut key, mut value, mut count) = (Vec::new(), Vec::new(), 0u64);
+    for path in paths {
+        let mut records = Input::open(path)?.into_records(format, &done)?;
+        while records.next(&mut key, &mut value)? {
+            f(&key, &value)?;
+            count += 1;
+            if count.is_multiple_of(1024) {
+                bar.at(done.load(Ordering::Relaxed));
+            }
+        }
+    }
+    Ok(count)
+}
+
+/// The size of all inputs, if all are regular files.
+fn total_bytes(paths: &[PathBuf]) -> Option<u64> {
+    paths.iter().try_fold(0u64, |sum, path| {
+        let meta = std::fs::metadata(path).ok().filter(|meta| meta.is_file() && !is_dash(path))?;
+        Some(sum.saturating_add(meta.len()))
+    })
+}
+
+/// Tells a person who types the records how to end them.
+pub fn hint_if_typed(paths: &[PathBuf], quiet: bool) {
+    if !quiet && paths.iter().any(|path| is_dash(path)) && io::stdin().is_terminal() {
+        crate::exit::note("reading records from this terminal; Ctrl-D ends them");
+    }
+}
+
+/// Counts the bytes that are consumed.
+struct Counted<R> {
+    inner: R,
+    done: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.inner.read(buf)?;
+        self.done.fetch_add(n as u64, Ordering::Relaxed);
+        Ok(n)
+    }
+}
+
+impl<R: BufRead> BufRead for Counted<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.inner.fill_buf()
+    }
+
+    fn consume(&mut self, n: usize) {
+        self.done.fetch_add(n as u64, Ordering::Relaxed);
+        self.inner.consume(n);
+    }
+}

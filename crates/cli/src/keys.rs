@@ -1,0 +1,107 @@
+//! Keys to look up: one argument, or a file of many in batches.
+
+use crate::input::Input;
+use credenza::{Error, Result};
+use credenza_formats::Format;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Keys that are looked up together: enough to overlap their waits for memory.
+const BATCH_KEYS: usize = 4096;
+/// And not so many that long keys fill the memory.
+const BATCH_BYTES: usize = 4 << 20;
+
+/// How a file holds keys.
+#[derive(Clone, Copy, Debug)]
+pub enum Layout {
+    /// Keys that each end with this byte; the last one may lack it.
+    EndedBy(u8),
+    /// The keys of the records of a text format.
+    Records(Format),
+}
+
+/// Calls `f` with the keys in the file at `path` (`-` is standard input), a batch at a time.
+pub fn each_batch(
+    path: &Path,
+    layout: Layout,
+    hex: bool,
+    mut f: impl FnMut(&[Vec<u8>]) -> Result<()>,
+) -> Result<()> {
+    let mut batch = Batch::default();
+    let input = Input::open(path)?;
+    let name = input.name.clone();
+    match layout {
+        Layout::EndedBy(end) => {
+            let mut reader = input.into_reader();
+            let mut number = 0u64;
+            loop {
+                let mut key = Vec::new();
+                let read = reader.read_until(end, &mut key);
+                if read.map_err(|e| Error::io("read", e).at(&name))? == 0 {
+                    break;
+                }
+                number += 1;
+                key.pop_if(|last| *last == end);
+                if hex {
+                    key = from_hex(&key).map_err(|what| {
+                        Error::invalid(format!("key {number}: {what}")).at(&name)
+                    })?;
+                }
+                batch.push(key, &mut f)?;
+            }
+        }
+        Layout::Records(format) => {
+            let mut records = input.into_records(Some(format), &Arc::default())?;
+            let (mut key, mut value) = (Vec::new(), Vec::new());
+            while records.next(&mut key, &mut value)? {
+                batch.push(key.clone(), &mut f)?;
+            }
+        }
+    }
+    f(&batch.keys)
+}
+
+#[derive(Default)]
+struct Batch {
+    keys: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Batch {
+    fn push(&mut self, key: Vec<u8>, f: &mut impl FnMut(&[Vec<u8>]) -> Result<()>) -> Result<()> {
+        self.bytes += key.len();
+        self.keys.push(key);
+        if self.keys.len() >= BATCH_KEYS || self.bytes >= BATCH_BYTES {
+            f(&self.keys)?;
+            *self = Batch::default();
+        }
+        Ok(())
+    }
+}
+
+/// Bytes written as pairs of hexadecimal digits.
+pub fn from_hex(text: &[u8]) -> Result<Vec<u8>, String> {
+    let digit = |(i, c): (usize, &u8)| match char::from(*c).to_digit(16) {
+        Some(digit) => Ok(digit as u8),
+        None => Err(format!("not a hexadecimal digit at position {}", i + 1)),
+    };
+    let digits = text.iter().enumerate().map(digit).collect::<Result<Vec<u8>, String>>()?;
+    match digits.as_chunks::<2>() {
+        (pairs, []) => Ok(pairs.iter().map(|[high, low]| high << 4 | low).collect()),
+        _ => Err(format!("{} hexadecimal digits; a byte has two", digits.len())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::from_hex;
+
+    #[test]
+    fn hex_is_pairs_of_digits() {
+        assert_eq!(from_hex(b""), Ok(vec![]));
+        assert_eq!(from_hex(b"00fFa0"), Ok(vec![0, 255, 160]));
+        assert!(from_hex(b"0").is_err_and(|e| e.contains("a byte has two")));
+        assert!(from_hex(b"00g0").is_err_and(|e| e.contains("position 3")));
+        assert!(from_hex(b"0x00").is_err());
+    }
+}

@@ -1,0 +1,138 @@
+//! Where results go: standard output, or a file that appears whole or not at all.
+
+use credenza::{Error, Result, Staged};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+/// A buffered destination of bytes. Dropped without [`Output::finish`], a file does not appear.
+#[derive(Debug)]
+pub struct Output {
+    writer: BufWriter<File>,
+    staged: Option<Staged>,
+    name: PathBuf,
+}
+
+impl Output {
+    /// Standard output.
+    pub fn stdout() -> Result<Output> {
+        let name = PathBuf::from("standard output");
+        // Not `io::Stdout`: its line buffer would be a second one, flushed with errors ignored.
+        match io::stdout().as_fd().try_clone_to_owned() {
+            Ok(fd) => Ok(Output { writer: buffered(fd.into()), staged: None, name }),
+            Err(e) => Err(Error::io("open", e).at(name)),
+        }
+    }
+
+    /// The file at `path`, or standard output for `-`. What is not a regular file (a FIFO, a
+    /// device) is written directly.
+    pub fn create(path: &Path) -> Result<Output> {
+        if path == Path::new("-") {
+            return Output::stdout();
+        }
+        let name = path.to_owned();
+        if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
+            let file = OpenOptions::new().write(true).open(path);
+            let file = file.map_err(|e| Error::io("open for writing", e).at(path))?;
+            return Ok(Output { writer: buffered(file), staged: None, name });
+        }
+        let staged = Staged::create(path)?;
+        let file = staged.file().try_clone().map_err(|e| Error::io("open", e).at(path))?;
+        Ok(Output { writer: buffered(file), staged: Some(staged), name })
+    }
+
+    /// How the destination is called in messages.
+    pub fn name(&self) -> &Path {
+        &self.name
+    }
+
+    /// Whether a person is looking at it, so that a progress bar would be in the way.
+    pub fn is_terminal(&self) -> bool {
+        self.writer.get_ref().is_terminal()
+    }
+
+    /// Writes what is buffered, and makes a file appear.
+    pub fn finish(mut self) -> Result<()> {
+        self.writer.flush().map_err(|e| Error::io("write", e).at(&self.name))?;
+        match self.staged {
+            Some(staged) => staged.publish(),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes `bytes`, with the destination named in the error.
+    pub fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.writer.write_all(bytes).map_err(|e| Error::io("write", e).at(&self.name))
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.writer.write(bytes)
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.writer.write_all(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
+fn buffered(file: File) -> BufWriter<File> {
+    BufWriter::with_capacity(256 << 10, file)
+}
+
+/// Writes one result to standard output: for commands that print a line or a page.
+pub fn print(text: impl AsRef<[u8]>) -> Result<()> {
+    let mut out = Output::stdout()?;
+    out.put(text.as_ref())?;
+    out.finish()
+}
+
+/// Bytes as people read them: text as it is, everything else as `\xNN`.
+pub fn escaped(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\\' => text.push_str("\\\\"),
+                '\n' => text.push_str("\\n"),
+                '\r' => text.push_str("\\r"),
+                '\t' => text.push_str("\\t"),
+                c if c.is_control() || is_invisible(c) => {
+                    let mut buf = [0; 4];
+                    c.encode_utf8(&mut buf).bytes().for_each(|b| push_hex(&mut text, b));
+                }
+                c => text.push(c),
+            }
+        }
+        chunk.invalid().iter().for_each(|b| push_hex(&mut text, *b));
+    }
+    text
+}
+
+/// Characters that change the direction or the place of what follows: they would let a key
+/// pretend to be another one on the screen.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+fn push_hex(text: &mut String, byte: u8) {
+    text.push_str(&format!("\\x{byte:02x}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::escaped;
+
+    #[test]
+    fn text_stays_and_the_rest_is_escaped() {
+        assert_eq!(escaped("naïve – ok".as_bytes()), "naïve – ok");
+        assert_eq!(escaped(b"a\tb\nc\\d\x1b[0m"), "a\\tb\\nc\\\\d\\x1b[0m");
+        assert_eq!(escaped(b"\xff\xc3\xa9\xc3"), "\\xffé\\xc3");
+        assert_eq!(escaped("\u{202e}x\u{9b}".as_bytes()), "\\xe2\\x80\\xaex\\xc2\\x9b");
+    }
+}

@@ -1,0 +1,220 @@
+//! Danger: wrong input, arguments or files are taken for right ones, or damage the old store.
+
+mod common;
+use common::*;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+/// Malformed text, where it is wrong, and what stays: the old store, byte for byte.
+#[test]
+fn malformed_text_names_its_place_and_changes_nothing() {
+    let folder = Folder::new();
+    let cases: [(&str, &[u8], u64); 9] = [
+        ("cdb", b"+1,1:a->b\n+1,1:a-b\n\n", 2),
+        ("cdb", b"+1,1:a->b\n+1,1:a->b", 2),
+        ("cdb", b"+1,1:a->b\n+99999999999999999999,1:a->b\n\n", 2),
+        ("tsv", b"a\tb\nno tab\n", 2),
+        ("mdbm_export", b"format=print\ntype=hash\nHEADER=END\nk\nv\nkey without value", 6),
+        ("db_dump", b"VERSION=3\nformat=bytevalue\nHEADER=END\n 6g\n 62\nDATA=END\n", 4),
+        ("db_dump-p", b"VERSION=3\nformat=print\nHEADER=END\n \\zz\n b\nDATA=END\n", 4),
+        ("tdbdump", b"{\nkey(1) = \"a\"\ndata(2) = \"b\"\n}\n", 3),
+        ("jsonl", b"{\"key\":\"a\",\"value\":\"b\"}\n{\"key\":\"a\"\n", 2),
+    ];
+    for kind in KINDS {
+        let store = folder.store(kind, &plain_records(10));
+        let before = std::fs::read(&store).expect("the old store");
+        let names = folder.names();
+        for (format, text, line) in cases {
+            let args = ["load", &store, "--from", format, "--to", kind];
+            let got = run_with(&args, text).expect(111);
+            let place = format!("line {line}, column ");
+            assert!(got.err.contains(&place), "{format}: expected {place}in {}", got.err);
+            assert!(got.err.starts_with("error: standard input: "), "{}", got.err);
+            assert!(got.out.is_empty());
+            assert!(std::fs::read(&store).expect("the old store") == before, "{format}");
+            assert_eq!(folder.names(), names, "{format} left a file");
+        }
+    }
+}
+
+#[test]
+fn cut_and_flipped_text_never_replaces_the_store_silently() {
+    let folder = Folder::new();
+    let mut random = Random::new();
+    let text = cdb_text(&binary_records(20));
+    let store = folder.store("constant", &plain_records(10));
+    let before = std::fs::read(&store).expect("the old store");
+    for _ in 0..40 {
+        let cut = random.below(text.len() as u64 - 1) as usize;
+        run_with(&["load", &store, "--from", "cdb"], &text[..cut]).expect(111);
+        assert!(std::fs::read(&store).expect("the old store") == before, "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_format_that_cannot_be_told_is_asked_for() {
+    let folder = Folder::new();
+    let store = folder.path("store");
+    let got = run_with(&["load", &store], b"").expect(111);
+    assert!(got.err.contains("empty") && got.err.contains("--from"), "{}", got.err);
+    let got = run_with(&["load", &store], b"\x00\x01\x02\x03").expect(111);
+    assert!(got.err.contains("cannot be told") && got.err.contains("jsonl"), "{}", got.err);
+    assert!(folder.names().is_empty());
+}
+
+#[test]
+fn files_that_are_no_store_are_refused_by_every_command() {
+    let folder = Folder::new();
+    let fifo = folder.path("fifo");
+    let made = Command::new("mkfifo").arg(&fifo).status().expect("mkfifo");
+    assert!(made.success());
+    let mut noise = Random::new().bytes(4000, 4001);
+    noise[0] = 0xff;
+    let files = [
+        folder.0.path().to_str().expect("text").to_owned(),
+        fifo,
+        folder.path("absent"),
+        folder.file("empty", ""),
+        folder.file("noise", &noise),
+        folder.file("text", "hello, this is text\n".repeat(400)),
+        "/dev/null".to_owned(),
+        "/dev/zero".to_owned(),
+    ];
+    let out = folder.path("out");
+    for file in &files {
+        for args in [
+            &["get", file, "key"][..],
+            &["scan", file],
+            &["dump", file],
+            &["stat", file],
+            &["verify", file],
+            &["preload", file],
+        ] {
+            let got = run(args).expect(111);
+            assert!(got.err.contains(file.as_str()), "{args:?}: {}", got.err);
+            assert!(got.out.is_empty());
+        }
+    }
+    for file in [&files[0], &files[2], &files[3], &files[4]] {
+        let got = run(&["convert", file, &out, "--to", "constant"]).expect(111);
+        assert!(got.err.contains(file.as_str()), "{}", got.err);
+    }
+    assert!(!std::path::Path::new(&out).exists());
+}
+
+#[test]
+fn targets_that_cannot_be_replaced_are_refused() {
+    let folder = Folder::new();
+    let own = folder.0.path().to_str().expect("text").to_owned();
+    let absent = folder.path("no/such/folder/store");
+    for kind in KINDS {
+        for target in [own.as_str(), "/dev/null", &absent, "-"] {
+            let got = run_with(&["load", target, "--to", kind, "--from", "cdb"], b"\n");
+            let got = got.expect(111);
+            assert!(got.err.len() > 20, "{target}: {}", got.err);
+        }
+    }
+    assert!(folder.names().is_empty());
+    let store = folder.store("constant", &plain_records(3));
+    let got = run(&["dump", &store, "-o", &own]).expect(111);
+    assert!(got.err.contains(&own), "{}", got.err);
+    run(&["dump", &store, "-o", &absent]).expect(111);
+    let missing = folder.path("missing.txt");
+    let got = run(&["load", &folder.path("x"), &missing]).expect(111);
+    assert!(got.err.contains(&missing), "{}", got.err);
+    let got = run(&["load", &folder.path("x"), &own]).expect(111);
+    assert!(got.err.contains("directory"), "{}", got.err);
+    assert_eq!(folder.names(), ["constant.store"]);
+}
+
+#[test]
+fn input_may_be_a_fifo() {
+    let folder = Folder::new();
+    let fifo = folder.path("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo").success());
+    for args in [["load", "out", "fifo", "--from=cdb"], ["convert", "fifo", "out", "--to=cdb"]] {
+        let path = fifo.clone();
+        let writer = std::thread::spawn(move || std::fs::write(path, "+1,1:a->b\n\n"));
+        let mut command = credenza(&args);
+        command.current_dir(folder.0.path()).assert().success();
+        writer.join().expect("the writer").expect("it wrote everything");
+        assert_eq!(run(&["get", &folder.path("out"), "a"]).expect(0).out, b"b");
+    }
+}
+
+#[test]
+fn no_permission_is_told() {
+    let folder = Folder::new();
+    let store = folder.store("constant", &plain_records(3));
+    let mode = |path: &str, mode| {
+        let set = std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode));
+        set.expect("the mode can be changed");
+    };
+    mode(&store, 0o000);
+    if std::fs::File::open(&store).is_ok() {
+        eprintln!("skipped: this user may read everything, whatever the mode");
+        return;
+    }
+    for command in ["scan", "dump", "stat", "verify", "preload"] {
+        let got = run(&[command, &store]).expect(111);
+        assert!(got.err.contains("check the owner and mode"), "{}", got.err);
+    }
+    let own = folder.0.path().to_str().expect("text").to_owned();
+    mode(&own, 0o555);
+    let got = run_with(&["load", &folder.path("new"), "--from", "cdb"], b"\n").expect(111);
+    mode(&own, 0o755);
+    assert!(got.err.contains("check the owner and mode"), "{}", got.err);
+}
+
+#[test]
+fn the_mode_of_a_replaced_store_is_kept() {
+    let folder = Folder::new();
+    for kind in KINDS {
+        let store = folder.store(kind, &plain_records(3));
+        let mode = std::fs::Permissions::from_mode(0o640);
+        std::fs::set_permissions(&store, mode).expect("the mode can be changed");
+        folder.store(kind, &plain_records(4));
+        let meta = std::fs::metadata(&store).expect("the store");
+        assert_eq!(meta.permissions().mode() & 0o7777, 0o640, "{kind}");
+    }
+}
+
+#[test]
+fn wrong_usage_is_status_111() {
+    let folder = Folder::new();
+    let store = folder.path("store");
+    for args in [
+        &[][..],
+        &["nonsense"],
+        &["get"],
+        &["load"],
+        &["load", "a", "--to", "nonsense"],
+        &["load", &store, "--memory-budget", "much"],
+        &["load", &store, "--memory-budget", "99999999999T"],
+        &["load", &store, "--seed", "-1"],
+        &["load", &store, "--to", "cdb", "--seed", "1"],
+        &["load", &store, "--to", "mcdb", "--memory-budget", "1G"],
+        &["convert", "a", "b"],
+        &["verify"],
+        &["scan", "a", "--limit", "x"],
+        &["completions", "nonsense"],
+        &["dump", "a", "--nonsense"],
+    ] {
+        let got = run(args).expect(111);
+        assert!(!got.err.is_empty() && got.out.is_empty(), "{args:?}: {}", got.err);
+    }
+    assert!(folder.names().is_empty());
+}
+
+#[test]
+fn limits_of_keys_are_told() {
+    let folder = Folder::new();
+    let store = folder.path("store");
+    let longest = vec![(vec![b'k'; 65536], b"v".to_vec())];
+    run_with(&["load", &store, "--from", "cdb"], &cdb_text(&longest)).expect(0);
+    assert_eq!(dump(&store), longest);
+    let over = vec![(vec![b'k'; 65537], b"v".to_vec())];
+    let got = run_with(&["load", &store, "--from", "cdb"], &cdb_text(&over)).expect(111);
+    assert!(got.err.contains("65536 bytes"), "{}", got.err);
+    assert_eq!(dump(&store), longest, "the old store is intact");
+}

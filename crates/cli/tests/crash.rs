@@ -1,0 +1,219 @@
+//! Danger: a kill, a full disk or a closed pipe leaves half a store, a stray file or a panic.
+
+mod common;
+use common::*;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Kills a load at random points of its input, and after it, and looks at what is left.
+#[test]
+fn a_killed_load_leaves_the_old_store_or_the_new_one() {
+    let folder = Folder::new();
+    let mut random = Random::new();
+    let text = cdb_text(&plain_records(30_000));
+    for kind in KINDS {
+        let store = folder.store(kind, &plain_records(10));
+        let old = std::fs::read(&store).expect("the old store");
+        let names = folder.names();
+        run_with(&["load", &folder.path("new"), "--to", kind, "--from", "cdb"], &text).expect(0);
+        let new = std::fs::read(folder.path("new")).expect("the new store");
+        std::fs::remove_file(folder.path("new")).expect("it can be removed");
+        for round in 0..8 {
+            let whole = round % 2 == 1;
+            let fed = if whole { text.len() } else { random.below(text.len() as u64) as usize };
+            let mut child = Command::new(program())
+                .args(["load", &store, "--to", kind, "--from", "cdb"])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("the program starts");
+            let mut stdin = child.stdin.take().expect("its input");
+            stdin.write_all(&text[..fed]).expect("it reads");
+            if whole {
+                // The end of the input starts the writing; the kill falls anywhere into it.
+                drop(stdin);
+                (0..random.below(200_000)).for_each(|_| std::hint::spin_loop());
+                child.kill().expect("it can be killed");
+            } else {
+                child.kill().expect("it can be killed");
+                drop(stdin);
+            }
+            child.wait().expect("it ends");
+            let left = std::fs::read(&store).expect("a store");
+            assert!(left == old || (whole && left == new), "{kind}, killed after {fed} bytes");
+            run(&["verify", &store]).expect(0);
+            let stray: Vec<String> =
+                folder.names().into_iter().filter(|name| !names.contains(name)).collect();
+            // Between naming and renaming, two system calls, a name may survive a kill.
+            assert!(stray.is_empty() || whole && stray.len() == 1, "{stray:?}");
+            for name in stray {
+                std::fs::remove_file(folder.path(&name)).expect("it can be removed");
+            }
+            std::fs::write(&store, &old).expect("the old store is put back");
+        }
+    }
+}
+
+/// The limit of file sizes stands for the full disk wherever no filesystem may be mounted.
+#[test]
+fn a_file_size_limit_is_an_error_and_the_old_store_stays() {
+    let folder = Folder::new();
+    let text = folder.file("text", cdb_text(&plain_records(30_000)));
+    for kind in KINDS {
+        let store = folder.store(kind, &plain_records(10));
+        let old = std::fs::read(&store).expect("the old store");
+        let names = folder.names();
+        for more in ["", " --duplicates last"] {
+            let script = format!(
+                "trap '' XFSZ; ulimit -f 64; exec \"$1\" load \"$2\" \"$3\" --to {kind}{more}"
+            );
+            let got = shell(&script, &[&store, &text]);
+            assert_eq!(got.status, 111, "{kind}{more}: {}", got.err);
+            assert!(got.err.starts_with("error: "), "{}", got.err);
+            assert!(std::fs::read(&store).expect("a store") == old, "{kind}{more}");
+            assert_eq!(folder.names(), names);
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_the_old_store_stays() {
+    let folder = Folder::new();
+    let disk = folder.path("disk");
+    std::fs::create_dir(&disk).expect("a folder");
+    let Some(_mount) = Mount::tmpfs(&disk, "1m") else {
+        eprintln!("skipped: this user may not mount a filesystem");
+        return;
+    };
+    let text = folder.file("text", cdb_text(&plain_records(100_000)));
+    for kind in KINDS {
+        let store = format!("{disk}/store");
+        let small = folder.file("small", cdb_text(&plain_records(10)));
+        run(&["load", &store, &small, "--to", kind]).expect(0);
+        let old = std::fs::read(&store).expect("the old store");
+        for more in [&[][..], &["--duplicates", "last"]] {
+            let args = [&["load", &store, &text, "--to", kind], more].concat();
+            let got = run(&args).expect(111);
+            assert!(got.err.contains("No space left"), "{kind}: {}", got.err);
+            assert!(std::fs::read(&store).expect("a store") == old, "{kind}");
+            assert_eq!(names_in(Path::new(&disk)), ["store"]);
+        }
+        let big = folder.store(kind, &plain_records(100_000));
+        let out = format!("{disk}/dump.txt");
+        let got = run(&["dump", &big, "-o", &out]).expect(111);
+        assert!(got.err.contains("No space left"), "{kind}: {}", got.err);
+        assert_eq!(names_in(Path::new(&disk)), ["store"]);
+    }
+}
+
+/// A mounted filesystem, unmounted when dropped.
+struct Mount(String);
+
+impl Mount {
+    fn tmpfs(folder: &str, size: &str) -> Option<Mount> {
+        let option = format!("size={size}");
+        let args = ["-t", "tmpfs", "-o", &option, "tmpfs", folder];
+        let mounted = Command::new("mount").args(args).stderr(Stdio::null()).status();
+        mounted.is_ok_and(|status| status.success()).then(|| Mount(folder.to_owned()))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let folder = Folder::new();
+    let store = folder.store("constant", &plain_records(1000));
+    for command in [
+        "dump \"$2\"",
+        "dump \"$2\" --to jsonl",
+        "dump \"$2\" -o /dev/full",
+        "scan \"$2\"",
+        "scan \"$2\" --json",
+        "get \"$2\" key7",
+        "get \"$2\" key7 --json",
+        "stat \"$2\"",
+        "verify \"$2\"",
+        "preload \"$2\"",
+        "completions bash",
+        "man",
+        "convert \"$2\" - --to tsv",
+    ] {
+        let got = shell(&format!("\"$1\" {command} > /dev/full"), &[&store]);
+        assert_eq!(got.status, 111, "{command}: {}", got.err);
+        assert!(got.err.contains("No space left"), "{command}: {}", got.err);
+    }
+}
+
+/// Whoever has seen enough closes the pipe: status 0, nothing on standard error.
+#[test]
+fn a_closed_pipe_is_quiet() {
+    let folder = Folder::new();
+    let store = folder.store("constant", &plain_records(100_000));
+    let keys = folder.path("keys");
+    let names: Vec<u8> = (0..100_000).flat_map(|i| format!("key{i}\n").into_bytes()).collect();
+    std::fs::write(&keys, names).expect("a file of keys");
+    for args in [
+        &["dump", &store][..],
+        &["dump", &store, "--to", "jsonl"],
+        &["dump", &store, "--access", "read"],
+        &["scan", &store],
+        &["scan", &store, "--json"],
+        &["get", &store, "--keys-from", &keys],
+        &["get", &store, "--keys-from", &keys, "--json"],
+        &["convert", &store, "-", "--to", "tsv"],
+    ] {
+        let mut child = Command::new(program())
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let mut start = [0; 100];
+        let mut out = child.stdout.take().expect("its output");
+        out.read_exact(&mut start).expect("the beginning");
+        drop(out);
+        let left = child.wait_with_output().expect("it ends");
+        let err = String::from_utf8_lossy(&left.stderr).into_owned();
+        assert!(err.is_empty(), "{args:?}: {err}");
+        assert_eq!(left.status.code(), Some(0), "{args:?}");
+    }
+}
+
+#[test]
+fn closed_standard_streams_do_no_harm() {
+    let folder = Folder::new();
+    let store = folder.store("constant", &plain_records(10));
+    for (script, status) in [
+        ("\"$1\" --help >&-", 0),
+        ("\"$1\" nonsense 2>&-", 111),
+        ("\"$1\" get \"$2\" none 2>&-", 100),
+        ("\"$1\" get \"$2\" none 2>/dev/full", 100),
+        ("\"$1\" verify /nowhere 2>/dev/full", 111),
+        ("\"$1\" get \"$2\" key1 <&-", 0),
+    ] {
+        let got = shell(script, &[&store]);
+        assert_eq!(got.status, status, "{script}: {}", got.err);
+    }
+}
+
+/// Runs a line of shell; `$1` is the program, the rest are `args`.
+fn shell(script: &str, args: &[&str]) -> Run {
+    let output = Command::new("bash")
+        .args(["-c", script, "bash"])
+        .arg(program())
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .expect("bash");
+    let status = output.status.code().unwrap_or_else(|| panic!("{script}: {}", output.status));
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!err.contains("panicked"), "{script}: {err}");
+    Run { status, out: output.stdout, err }
+}

@@ -1,0 +1,169 @@
+//! Danger: a script gets a wrong value, a changed one, or the wrong status.
+
+mod common;
+use common::*;
+
+fn store_of(folder: &Folder, kind: &str) -> String {
+    let records: Records = [
+        ("a", "1"),
+        ("b", "two\n"),
+        ("a", "3"),
+        ("empty", ""),
+        ("", "no key"),
+        ("-dash", "-"),
+        ("a", "5"),
+    ]
+    .map(|(k, v)| (k.into(), v.into()))
+    .to_vec();
+    let mut records = records;
+    records.push((vec![0, 255, b'\n'], vec![0, 1, 254, 255, b'\n', b'\r']));
+    folder.store(kind, &records)
+}
+
+#[test]
+fn one_value_is_written_as_it_is() {
+    let folder = Folder::new();
+    for kind in KINDS {
+        let store = store_of(&folder, kind);
+        assert_eq!(run(&["get", &store, "a"]).expect(0).out, b"1");
+        assert_eq!(run(&["get", &store, "b"]).expect(0).out, b"two\n");
+        assert_eq!(run(&["get", &store, "empty"]).expect(0).out, b"");
+        assert_eq!(run(&["get", &store, ""]).expect(0).out, b"no key");
+        assert_eq!(run(&["get", &store, "--", "-dash"]).expect(0).out, b"-");
+        let raw = run(&["get", &store, "--hex", "00fF0a"]).expect(0).out;
+        assert_eq!(raw, [0, 1, 254, 255, b'\n', b'\r']);
+    }
+}
+
+#[test]
+fn all_and_nth_choose_among_duplicates() {
+    let folder = Folder::new();
+    for kind in KINDS {
+        let store = store_of(&folder, kind);
+        assert_eq!(run(&["get", &store, "a", "--all"]).expect(0).out, b"1\n3\n5\n");
+        assert_eq!(run(&["get", &store, "a", "--all", "-0"]).expect(0).out, b"1\x003\x005\x00");
+        let records = run(&["get", &store, "a", "--all", "--to", "cdb"]).expect(0).out;
+        assert_eq!(records, b"+1,1:a->1\n+1,1:a->3\n+1,1:a->5\n\n");
+        for (n, value) in [("1", "1"), ("2", "3"), ("3", "5")] {
+            assert_eq!(run(&["get", &store, "a", "--nth", n]).expect(0).text(), value);
+        }
+        for n in ["4", "18446744073709551615"] {
+            assert_eq!(run(&["get", &store, "a", "--nth", n]).expect(100).out, b"");
+        }
+        run(&["get", &store, "a", "--nth", "0"]).expect(111);
+    }
+}
+
+#[test]
+fn a_missing_key_is_status_100_and_named() {
+    let folder = Folder::new();
+    let store = store_of(&folder, "constant");
+    for more in [&[][..], &["--all"], &["--nth", "1"], &["--access", "read"], &["--values"]] {
+        let args = [&["get", store.as_str(), "no\x01ne"], more].concat();
+        let got = run(&args).expect(100);
+        assert_eq!(got.out, b"");
+        assert_eq!(got.err, "not found: no\\x01ne\n");
+        assert_eq!(run(&[&args[..], &["-q"]].concat()).expect(100).err, "");
+    }
+    let json = run(&["get", &store, "none", "--json"]).expect(100).text();
+    assert_eq!(json, "{\"key\":\"none\",\"value\":null}\n");
+}
+
+#[test]
+fn many_keys_are_answered_in_their_order() {
+    let folder = Folder::new();
+    for kind in KINDS {
+        let store = store_of(&folder, kind);
+        let keys = folder.file("keys", "empty\na\n\nb");
+        let get = |more: &[&str]| run(&[&["get", &store, "--keys-from", &keys], more].concat());
+        let cdb = get(&[]).expect(0).text();
+        assert_eq!(cdb, "+5,0:empty->\n+1,1:a->1\n+0,6:->no key\n+1,4:b->two\n\n\n");
+        assert_eq!(get(&["--values"]).expect(0).text(), "\n1\nno key\ntwo\n\n");
+        let json = get(&["--json", "--nth", "2"]).expect(100);
+        assert_eq!(
+            json.text(),
+            "{\"key\":\"empty\",\"value\":null}\n{\"key\":\"a\",\"value\":\"3\"}\n\
+             {\"key\":\"\",\"value\":null}\n{\"key\":\"b\",\"value\":null}\n"
+        );
+        assert_eq!(json.err, "not found: empty\nnot found: \nnot found: b\n");
+        let all = get(&["--all", "--to", "cdb"]).expect(0).text();
+        assert!(all.contains("+1,1:a->1\n+1,1:a->3\n+1,1:a->5\n+0,6:"), "{all}");
+    }
+}
+
+#[test]
+fn keys_come_from_standard_input_in_several_layouts() {
+    let folder = Folder::new();
+    let store = store_of(&folder, "constant");
+    let get = |more: &[&str], input: &[u8]| {
+        run_with(&[&["get", &store, "--values", "--keys-from", "-"], more].concat(), input)
+    };
+    assert_eq!(get(&[], b"a\nb\n").expect(0).text(), "1\ntwo\n\n");
+    assert_eq!(get(&["--null"], b"a\0b").expect(0).out, b"1\0two\n\0");
+    assert_eq!(get(&["--hex"], b"61\n62\n").expect(0).text(), "1\ntwo\n\n");
+    let records = b"+1,0:a->\n+3,1:\x00\xff\n->x\n\n";
+    let got = get(&["--from", "cdb"], records).expect(0).out;
+    assert_eq!(got, b"1\n\x00\x01\xfe\xff\n\r\n");
+    assert_eq!(get(&[], b"").expect(0).out, b"");
+    let bad = get(&["--hex"], b"61\n6x\n").expect(111);
+    assert!(bad.err.contains("standard input: key 2: not a hexadecimal digit at position 2"));
+    let bad = get(&["--from", "cdb"], b"+1,0:a->\nrubbish").expect(111);
+    assert!(bad.err.contains("line 2"), "{}", bad.err);
+}
+
+#[test]
+fn batches_do_not_lose_keys() {
+    let folder = Folder::new();
+    let records = plain_records(20_000);
+    for kind in KINDS {
+        let store = folder.store(kind, &records);
+        let mut keys = Vec::new();
+        let mut expected = Vec::new();
+        for (key, value) in records.iter().rev() {
+            keys.extend_from_slice(key);
+            keys.push(b'\n');
+            expected.extend_from_slice(value);
+            expected.push(b'\n');
+        }
+        keys.extend_from_slice(b"missing\n");
+        let args = ["get", &store, "-q", "--values", "--keys-from", "-"];
+        assert!(run_with(&args, &keys).expect(100).out == expected, "{kind}");
+        let args = ["get", &store, "-q", "--all", "--values", "--keys-from", "-"];
+        assert!(run_with(&args, &keys).expect(100).out == expected, "{kind} --all");
+    }
+}
+
+#[test]
+fn json_holds_bytes_that_are_not_text() {
+    let folder = Folder::new();
+    let store = store_of(&folder, "constant");
+    let json = run(&["get", &store, "--hex", "00ff0a", "--json"]).expect(0).text();
+    let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(value["key_base64"], "AP8K");
+    assert_eq!(value["value_base64"], "AAH+/woN");
+    // The same line as `dump --to jsonl` writes.
+    let dump = run(&["dump", &store, "--to", "jsonl"]).expect(0).text();
+    let lines: Vec<serde_json::Value> =
+        dump.lines().map(|l| serde_json::from_str(l).expect("JSON")).collect();
+    assert!(lines.contains(&value), "{dump}");
+}
+
+#[test]
+fn contradictions_are_refused() {
+    let folder = Folder::new();
+    let store = store_of(&folder, "constant");
+    let keys = folder.file("keys", "a\n");
+    for args in [
+        &["get", &store][..],
+        &["get", &store, "a", "--keys-from", &keys],
+        &["get", &store, "a", "--all", "--nth", "1"],
+        &["get", &store, "a", "--json", "--values"],
+        &["get", &store, "a", "--from", "cdb"],
+        &["get", &store, "a", "--hex"],
+        &["get", &store, "a", "--to", "nonsense"],
+        &["get", &store, "a", "--keys-from"],
+    ] {
+        let got = run(args).expect(111);
+        assert!(got.err.starts_with("error: ") && got.out.is_empty(), "{args:?}: {}", got.err);
+    }
+}

@@ -1,0 +1,71 @@
+//! Danger: a command that nobody can use without reading its source.
+
+mod common;
+use common::*;
+
+const COMMANDS: [&str; 10] =
+    ["load", "get", "scan", "dump", "stat", "verify", "convert", "preload", "completions", "man"];
+
+#[test]
+fn every_command_explains_itself() {
+    let overview = run(&["--help"]).expect(0).text();
+    for command in COMMANDS {
+        assert!(overview.contains(&format!("\n  {command} ")), "{command} in\n{overview}");
+        let help = run(&[command, "--help"]).expect(0).text();
+        assert!(help.contains("Exit status:"), "{help}");
+        assert!(help.contains("  111  any error"), "{help}");
+        assert!(help.contains("Examples:\n  "), "{help}");
+        assert!(help.contains(&format!("credenza {command} ")), "{help}");
+        let too_wide = help.lines().find(|line| line.chars().count() > 100);
+        assert_eq!(too_wide, None, "{command}");
+        assert_eq!(run(&["help", command]).expect(0).text(), help);
+        assert!(run(&[command, "-h"]).expect(0).text().len() < help.len());
+    }
+    assert!(run(&["get", "--help"]).expect(0).text().contains("  100  "));
+}
+
+#[test]
+fn the_version_is_the_packages() {
+    let version = run(&["--version"]).expect(0).text();
+    assert_eq!(version, format!("credenza {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn colours_stay_out_of_files() {
+    let got = run(&["nonsense"]).expect(111);
+    assert!(!got.err.contains('\x1b'), "{:?}", got.err);
+    assert!(!run(&["get", "--help"]).expect(0).text().contains('\x1b'));
+    let forced = credenza(&["verify", "/nowhere"]).env("CLICOLOR_FORCE", "1").output();
+    let forced = forced.expect("the program starts").stderr;
+    assert!(forced.contains(&0x1b), "{}", String::from_utf8_lossy(&forced));
+}
+
+#[test]
+fn every_shell_gets_completions() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = run(&["completions", shell]).expect(0).text();
+        for word in COMMANDS.iter().chain(&["keys-from", "memory-budget"]) {
+            assert!(script.contains(word), "{word} in the script for {shell}");
+        }
+    }
+}
+
+#[test]
+fn manual_pages_are_complete() {
+    let folder = Folder::new();
+    let pages = folder.path("man/man1");
+    run(&["man", &pages]).expect(0);
+    let names = names_in(std::path::Path::new(&pages));
+    for command in COMMANDS {
+        let name = format!("credenza-{command}.1");
+        assert!(names.contains(&name), "{name} in {names:?}");
+        let page = std::fs::read_to_string(format!("{pages}/{name}")).expect("a page");
+        for part in [".TH credenza", "EXIT STATUS", "EXAMPLES"] {
+            assert!(page.contains(part), "{part} in {name}");
+        }
+    }
+    assert!(run(&["man"]).expect(0).text().contains(".TH credenza 1"));
+    let file = folder.file("file", "");
+    let got = run(&["man", &file]).expect(111);
+    assert!(got.err.contains(&file), "{}", got.err);
+}

@@ -1,0 +1,176 @@
+//! Danger: what people and scripts are shown about a store is wrong, or garbles their terminal.
+
+mod common;
+use common::*;
+use serde_json::Value;
+
+fn json_lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+#[test]
+fn scan_shows_records_for_people() {
+    let folder = Folder::new();
+    let records = vec![(b"a\tb\x1b[2J\xff".to_vec(), "naïve\n".as_bytes().to_vec())];
+    for kind in KINDS {
+        let store = folder.store(kind, &records);
+        let text = run(&["scan", &store]).expect(0).text();
+        assert_eq!(text, "a\\tb\\x1b[2J\\xff\tnaïve\\n\n");
+        assert_eq!(run(&["scan", &store, "--keys"]).expect(0).text(), "a\\tb\\x1b[2J\\xff\n");
+        let json = json_lines(&run(&["scan", &store, "--json"]).expect(0).text());
+        assert_eq!(json[0]["key_base64"], "YQliG1sySv8=");
+        assert_eq!(json[0]["value"], "naïve\n");
+        let json = json_lines(&run(&["scan", &store, "--json", "--keys"]).expect(0).text());
+        assert!(json[0].get("value").is_none());
+    }
+}
+
+#[test]
+fn scan_stops_at_its_limit_and_cuts_long_values() {
+    let folder = Folder::new();
+    let long = vec![b'x'; 5000];
+    let records = (0..50u8).map(|i| (vec![b'a' + i % 26, i], long.clone())).collect();
+    for kind in KINDS {
+        let store = folder.store(kind, &records);
+        for limit in ["0", "1", "49", "50", "51"] {
+            let text = run(&["scan", &store, "--limit", limit]).expect(0).text();
+            let expected: usize = limit.parse().expect("a number");
+            assert_eq!(text.lines().count(), expected.min(50));
+            assert!(text.lines().all(|line| line.ends_with("xxx ... (5000 bytes)")));
+        }
+        let text = run(&["scan", &store, "-n", "1", "--full"]).expect(0).text();
+        assert!(text.contains(&"x".repeat(5000)));
+    }
+}
+
+#[test]
+fn stat_adds_up() {
+    let folder = Folder::new();
+    let records = plain_records(1000);
+    let keys: usize = records.iter().map(|(key, _)| key.len()).sum();
+    let values: usize = records.iter().map(|(_, value)| value.len()).sum();
+    for kind in KINDS {
+        let store = folder.store(kind, &records);
+        let stat = &json_lines(&run(&["stat", &store, "--json"]).expect(0).text())[0];
+        assert_eq!(stat["kind"], kind);
+        assert_eq!(stat["records"], 1000);
+        assert_eq!(stat["key_bytes"], keys);
+        assert_eq!(stat["value_bytes"], values);
+        let bytes = std::fs::metadata(&store).expect("the store").len();
+        assert_eq!(stat["file_bytes"], bytes);
+        let sum = |names: &[&str]| names.iter().map(|n| stat[n].as_u64().expect("a size")).sum();
+        let parts: u64 = sum(&["key_bytes", "value_bytes", "directory_bytes", "slack_bytes"]);
+        assert_eq!(parts, bytes, "{kind}: {stat}");
+        let text = run(&["stat", &store]).expect(0).text();
+        for label in ["records", "1,000", "keys", "slack", "in memory", kind] {
+            assert!(text.contains(label), "{kind}: {label} in\n{text}");
+        }
+    }
+}
+
+#[test]
+fn stat_of_an_empty_store() {
+    let folder = Folder::new();
+    for kind in KINDS {
+        let store = folder.store(kind, &vec![]);
+        let text = run(&["stat", &store]).expect(0).text();
+        assert!(text.contains("records") && !text.contains("NaN"), "{text}");
+        assert_eq!(run(&["scan", &store]).expect(0).out, b"");
+        assert_eq!(run(&["dump", &store]).expect(0).out, b"\n");
+        run(&["get", &store, "x"]).expect(100);
+        run(&["verify", &store]).expect(0);
+        run(&["preload", &store]).expect(0);
+    }
+}
+
+#[test]
+fn verify_names_the_damaged_store_and_goes_on() {
+    let folder = Folder::new();
+    let records = plain_records(1000);
+    let good = folder.store("constant", &records);
+    let mut bytes = std::fs::read(&good).expect("the store");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    let bad = folder.file("bad.store", &bytes);
+    let absent = folder.path("absent");
+    let text = run(&["verify", &bad, &absent, &good]).expect(111);
+    assert_eq!(text.text().lines().count(), 1, "{}", text.text());
+    assert!(text.text().contains(": ok (constant, 1,000 records, "), "{}", text.text());
+    assert!(text.err.contains(&format!("{bad}: damaged at byte ")), "{}", text.err);
+    assert!(text.err.contains(&format!("{absent}: cannot open")), "{}", text.err);
+    let json = json_lines(&run(&["verify", &bad, &absent, &good, "--json"]).expect(111).text());
+    assert_eq!(json.len(), 3);
+    assert!(json[0]["ok"] == false && json[0]["offset"].is_u64(), "{}", json[0]);
+    assert!(json[1]["ok"] == false && json[1]["offset"].is_null(), "{}", json[1]);
+    assert!(json[2]["ok"] == true && json[2]["records"] == 1000, "{}", json[2]);
+}
+
+#[test]
+fn verify_finds_every_single_changed_byte() {
+    let folder = Folder::new();
+    let good = folder.store("constant", &plain_records(40));
+    let bytes = std::fs::read(&good).expect("the store");
+    let mut random = Random::new();
+    for _ in 0..60 {
+        let at = random.below(bytes.len() as u64) as usize;
+        let mut changed = bytes.clone();
+        changed[at] ^= 1 << random.below(8);
+        let bad = folder.file("bad.store", &changed);
+        let got = run(&["verify", &bad]);
+        assert_eq!(got.status, 111, "byte {at} of {}", bytes.len());
+    }
+}
+
+#[test]
+fn truncated_stores_are_errors_in_every_command() {
+    let folder = Folder::new();
+    let mut random = Random::new();
+    for kind in KINDS {
+        let good = folder.store(kind, &plain_records(200));
+        let bytes = std::fs::read(&good).expect("the store");
+        for _ in 0..5 {
+            let len = random.below(bytes.len() as u64) as usize;
+            let bad = folder.file("bad.store", &bytes[..len]);
+            for command in ["verify", "dump", "scan", "stat", "preload"] {
+                // A format without checksums may still be read as a smaller whole: no crash.
+                let got = run(&[command, &bad]);
+                assert!([0, 111].contains(&got.status), "{command} at {len}: {}", got.status);
+            }
+            assert_eq!(run(&["verify", &bad]).status, 111, "{kind} cut at {len}");
+        }
+    }
+}
+
+#[test]
+fn preload_reports_residency() {
+    let folder = Folder::new();
+    for kind in KINDS {
+        let store = folder.store(kind, &plain_records(1000));
+        let json = json_lines(&run(&["preload", &store, "--json"]).expect(0).text());
+        let total = json[0]["total_bytes"].as_u64().expect("a size");
+        assert!(total >= std::fs::metadata(&store).expect("the store").len());
+        assert_eq!(json[0]["resident_after_bytes"], total, "{kind}");
+        let text = run(&["preload", &store]).expect(0).text();
+        assert!(text.contains("in memory before"), "{text}");
+    }
+}
+
+#[test]
+fn preload_lock_stays_until_killed() {
+    use std::io::{BufRead, BufReader};
+    let folder = Folder::new();
+    let store = folder.store("constant", &plain_records(100));
+    let mut child = std::process::Command::new(program())
+        .args(["preload", &store, "--lock"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let mut line = String::new();
+    let out = child.stdout.take().expect("its output");
+    BufReader::new(out).read_line(&mut line).expect("a report");
+    assert!(line.contains("in memory before"), "{line}");
+    assert!(child.try_wait().expect("a child").is_none(), "it must stay");
+    child.kill().expect("it can be killed");
+    assert_eq!(child.wait().expect("a status").code(), None);
+}
