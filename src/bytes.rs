@@ -8,12 +8,6 @@ pub(crate) fn array<const N: usize>(data: &[u8], at: usize) -> Option<[u8; N]> {
     data.get(at..)?.first_chunk::<N>().copied()
 }
 
-/// The little-endian `u16` at `at`.
-#[inline]
-pub(crate) fn le16(data: &[u8], at: usize) -> Option<u16> {
-    array(data, at).map(u16::from_le_bytes)
-}
-
 /// The little-endian `u32` at `at`.
 #[inline]
 pub(crate) fn le32(data: &[u8], at: usize) -> Option<u32> {

@@ -7,7 +7,9 @@
 //! The seed is in the file, so neither is a secret: what bounds the cost of a lookup is that the
 //! builder refuses a seed under which the longest chain is over its limit.
 
-use rapidhash::v3::{RapidSecrets, rapidhash_v3_nano_inline, rapidhash_v3_seeded};
+use rapidhash::v3::{
+    RapidSecrets, rapidhash_v3_inline, rapidhash_v3_nano_inline, rapidhash_v3_seeded,
+};
 use siphasher::sip::SipHasher24;
 
 /// Identifier of rapidhash v3 in a header.
@@ -15,6 +17,8 @@ pub(crate) const RAPID: u32 = 1;
 /// Identifier of SipHash-2-4 in a header.
 pub(crate) const SIP: u32 = 2;
 
+/// Keys up to this length are hashed without a call.
+const SHORT_BYTES: usize = 16;
 /// Rapidhash has a shorter routine with the same result for keys up to this length.
 const NANO_BYTES: usize = 48;
 
@@ -36,8 +40,20 @@ impl KeyHash {
     }
 
     /// The hash of `key`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        match self {
+            // With the length known to be small, a dozen instructions of this are left.
+            KeyHash::Rapid(secrets) if key.len() <= SHORT_BYTES => {
+                rapidhash_v3_inline::<true, true, false>(key, secrets)
+            }
+            _ => self.hash_long(key),
+        }
+    }
+
+    /// The same for the less common cases, kept out of the way of the others.
+    #[inline(never)]
+    fn hash_long(&self, key: &[u8]) -> u64 {
         match self {
             KeyHash::Rapid(secrets) if key.len() <= NANO_BYTES => {
                 rapidhash_v3_nano_inline::<true, false>(key, secrets)

@@ -1,19 +1,21 @@
 //! Building a constant file: records in any order, published whole or not at all.
 //!
-//! While records are added, those too large for a block go straight to the log, and of every
+//! While records are added, those too large for a bucket go straight to the log, and of every
 //! record an entry goes to the partition of its hash ([`super::partition`]), which spills to a
 //! scratch file when the memory budget is used up. `finish` decides the geometry
-//! ([`super::plan`]), writes the blocks ([`super::emit`]), the checksums and the header, and
+//! ([`super::plan`]), writes directory and buckets ([`super::emit`]), the checksums and the header, and
 //! publishes the file.
 //!
 //! The same records in the same order give the same bytes, whatever the memory budget: the hash
 //! seed is fixed unless the caller gives one. When keys crowd together under it, by accident or
 //! because somebody made them so, the next seed is derived from the content, and at last another
-//! hash function is taken, until no lookup needs more than [`MAX_CHAIN`] blocks.
+//! hash function is taken, until no bucket has more than
+//! [`super::bucket::MAX_ENTRIES`] entries.
 
-use super::block::{MAX_INLINE, REF_MARK};
-use super::emit::{Emitter, Outcome};
-use super::format::{HEADER_BYTES, Header, Kind, MAX_CHAIN, MAX_FILE, MAX_KEY, MAX_VALUE, Region};
+use super::bucket::{MAX_INLINE, REF_MARK, TAIL_BYTES};
+use super::directory::GROUP_BYTES;
+use super::emit::{Emitted, Emitter};
+use super::format::{ALIGN, HEADER_BYTES, Header, Kind, MAX_FILE, MAX_KEY, MAX_VALUE, Region};
 use super::lists::{Lists, key_of};
 use super::output::{RegionWriter, Sink};
 use super::partition::{MIN_BUDGET_BYTES, Partitions};
@@ -38,7 +40,7 @@ const PROGRESS_RECORDS: u64 = 1 << 16;
 pub enum Phase {
     /// Records are being added; their total is unknown.
     Adding,
-    /// The blocks are being written.
+    /// The buckets are being written.
     Writing,
     /// The file is being made durable and takes the place of the old one.
     Publishing,
@@ -179,14 +181,7 @@ impl Builder {
             progress: options.progress,
             seed,
             hash: hash_of(keyhash::RAPID, seed),
-            totals: Totals {
-                records: 0,
-                key_bytes: 0,
-                value_bytes: 0,
-                refs: 0,
-                inline_bytes: 0,
-                uniform: None,
-            },
+            totals: Totals::default(),
             log: RegionWriter::new(HEADER_BYTES as u64),
             parts: Partitions::new(budget.max(MIN_BUDGET_BYTES), beside),
             padding: 0,
@@ -242,7 +237,7 @@ impl Builder {
         self.log.write(&self.sink, &self.buffer)?;
         self.log.write(&self.sink, value)?;
         let end = self.log.position();
-        let padding = end.next_multiple_of(super::format::ALIGN) - end;
+        let padding = end.next_multiple_of(ALIGN) - end;
         self.log.write(&self.sink, [0u8; 8].get(..padding as usize).unwrap_or_default())?;
         self.padding += padding;
         self.totals.refs += 1;
@@ -266,103 +261,94 @@ impl Builder {
     /// Writes everything after the log, and the header.
     fn write(&mut self) -> Result<(Header, Fill)> {
         let log = std::mem::replace(&mut self.log, RegionWriter::new(0));
-        let (log, mut log_sums) = log.finish(&self.sink)?;
-        let mut seeds = 0;
-        let mut in_lists = None;
-        let mut spare = 1;
+        let (log, log_sums) = log.finish(&self.sink)?;
+        let (mut crowded, mut has_lists, mut most) = (0, false, None);
         loop {
-            let plan = Plan::new(&self.totals, in_lists, log.end());
-            let (outcome, blocks, lists) = attempt(
-                &plan,
-                &self.sink,
-                &self.parts,
-                (log, spare),
-                &mut reporter(&mut self.progress, self.totals.records),
-            )?;
-            let Outcome::Done { longest_chain, mut fill } = outcome else {
-                seeds += 1;
-                self.next_seed(seeds)?;
+            let plan = Plan::new(&self.totals, has_lists, log.end(), crowded);
+            let directory_at = log.end().next_multiple_of(GROUP_BYTES);
+            let buckets_at = directory_at + plan.groups * GROUP_BYTES;
+            let most_bytes = most.unwrap_or(plan.most_bytes) + TAIL_BYTES as u64;
+            let lists_at = (buckets_at + most_bytes).next_multiple_of(ALIGN);
+            let emitted = self.attempt(&plan, log, directory_at, lists_at)?;
+            let Some(emitted) = emitted else {
+                crowded += 1;
+                self.next_seed(crowded)?;
                 continue;
             };
-            let written = blocks.position();
-            let has_lists = lists.replaced_bytes > 0;
-            let extra = (written - blocks_at(&plan, log)) / plan.shape.block_bytes as u64;
-            let extra = extra - plan.home_blocks;
-            if has_lists && extra > spare {
-                spare = extra;
-                continue;
-            }
-            let replaced = lists.replaced_bytes;
-            if has_lists && in_lists.is_none() {
-                // Blocks of one fixed size cannot refer to lists; and blocks for entries that
-                // lists replaced would stay empty.
-                let many = replaced * 8 > self.totals.inline_bytes + 8 * self.totals.refs;
-                if many || matches!(plan.shape.kind, Kind::Fixed { .. }) {
-                    in_lists = Some(if many { replaced } else { 0 });
+            let (buckets, _) = emitted.buckets;
+            if !emitted.lists.is_empty() {
+                // Entries of one fixed size cannot refer to lists.
+                if !has_lists && matches!(plan.shape.kind, Kind::Fixed { .. }) {
+                    has_lists = true;
+                    continue;
+                }
+                // What lists took out of the buckets is missing between the two: now that it is
+                // known exactly where the buckets end, let the lists begin there.
+                if most.is_none() && lists_at - buckets.end() >= ALIGN {
+                    most = Some(buckets.len - TAIL_BYTES as u64);
+                    has_lists = true;
                     continue;
                 }
             }
-            let padding = if has_lists { spare - extra } else { 0 };
-            let blocks = self.pad(&plan, blocks, padding, &mut fill)?;
-            let (blocks, block_sums) = blocks.finish(&self.sink)?;
-            let (lists, list_sums) = lists.finish(&mut log_sums)?;
-            let lists = if lists.len == 0 { Region { at: blocks.end(), len: 0 } } else { lists };
-            let sums = [log_sums, block_sums, list_sums].concat();
-            let header = self.close(&plan, [log, blocks, lists], &sums, longest_chain as u32)?;
-            return Ok((header, *fill));
+            return self.close(&plan, (log, log_sums), emitted);
         }
     }
 
-    /// Appends empty blocks, up to where the lists begin.
-    fn pad(
-        &self,
+    /// Writes directory, buckets and lists of one plan.
+    fn attempt(
+        &mut self,
         plan: &Plan,
-        mut blocks: RegionWriter,
-        count: u64,
-        fill: &mut Fill,
-    ) -> Result<RegionWriter> {
-        for _ in 0..count {
-            fill.count(0, super::block::HEAD_BYTES, plan.shape.block_bytes);
-            blocks.write(&self.sink, &vec![0; plan.shape.block_bytes])?;
-        }
-        Ok(blocks)
+        log: Region,
+        directory_at: u64,
+        lists_at: u64,
+    ) -> Result<Option<Emitted>> {
+        let (callback, total) = (&mut self.progress, self.totals.records);
+        let gap = vec![0; (directory_at - log.end()) as usize];
+        self.sink.write_at(&gap, log.end())?;
+        let lists = Lists::new(lists_at, log);
+        let emitter = Emitter::new(*plan, &self.sink, directory_at, lists);
+        emitter.emit(&self.parts, &mut reporter(callback, total))
     }
 
     /// Writes the checksums and then the header.
     fn close(
         &self,
         plan: &Plan,
-        [log, blocks, lists]: [Region; 3],
-        sums: &[u64],
-        longest_chain: u32,
-    ) -> Result<Header> {
+        (log, mut log_sums): (Region, Vec<u64>),
+        emitted: Emitted,
+    ) -> Result<(Header, Fill)> {
+        let (directory, directory_sums) = emitted.directory;
+        let (buckets, bucket_sums) = emitted.buckets;
+        let buckets_end = buckets.end().next_multiple_of(ALIGN);
+        let (lists, list_sums) = emitted.lists.finish(&self.sink, &mut log_sums)?;
+        let lists = if lists.len == 0 { Region { at: buckets_end, len: 0 } } else { lists };
+        for (from, to) in [(buckets.end(), buckets_end), (buckets_end, lists.at)] {
+            self.sink.write_at(&vec![0; (to - from) as usize], from)?;
+        }
+        let sums = [log_sums, directory_sums, bucket_sums, list_sums].concat();
         let table: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
+        let is_sip = matches!(self.hash, KeyHash::Sip(_));
         let header = Header {
             kind: plan.shape.kind,
-            hash_id: if matches!(self.hash, KeyHash::Sip(_)) {
-                keyhash::SIP
-            } else {
-                keyhash::RAPID
-            },
+            hash_id: if is_sip { keyhash::SIP } else { keyhash::RAPID },
             seed: self.seed,
             records: self.totals.records,
             key_bytes: self.totals.key_bytes,
             value_bytes: self.totals.value_bytes,
             log,
-            blocks,
+            directory,
+            buckets,
             lists,
             sums: Region { at: lists.end(), len: table.len() as u64 },
             sums_checksum: xxh3_64(&table),
-            block_bytes: plan.shape.block_bytes as u32,
-            home_blocks: plan.home_blocks,
-            longest_chain,
+            largest_bucket: emitted.fill.largest() as u32,
             ref_bytes: plan.shape.ref_bytes as u32,
             ref_bits: plan.shape.ref_bits,
         };
         self.sink.write_at(&table, header.sums.at)?;
         self.sink.truncate(header.file_len())?;
         self.sink.write_at(&header.encode(), 0)?;
-        Ok(header)
+        Ok((header, emitted.fill))
     }
 
     /// Divides all entries again: under a seed derived from the content, then under SipHash.
@@ -403,21 +389,6 @@ impl Builder {
     }
 }
 
-/// Writes the blocks and lists of one plan; `spare` blocks may follow the home blocks.
-fn attempt<'a>(
-    plan: &Plan,
-    sink: &'a Sink,
-    parts: &Partitions,
-    (log, spare): (Region, u64),
-    progress: &mut dyn FnMut(u64),
-) -> Result<(Outcome, RegionWriter, Lists<'a>)> {
-    let at = blocks_at(plan, log);
-    sink.write_at(&vec![0; (at - log.end()) as usize], log.end())?;
-    let lists_at = at + (plan.home_blocks + spare) * plan.shape.block_bytes as u64;
-    let lists = Lists::new(sink, lists_at, log);
-    Emitter::new(*plan, sink, RegionWriter::new(at), lists).emit(parts, progress)
-}
-
 /// What tells the callback, now and then, how many of `total` records are written.
 fn reporter(callback: &mut Option<Callback>, total: u64) -> impl FnMut(u64) {
     let mut reported = 0;
@@ -431,11 +402,6 @@ fn reporter(callback: &mut Option<Callback>, total: u64) -> impl FnMut(u64) {
     }
 }
 
-/// Where the blocks begin: a multiple of their size, so that none straddles two pages.
-fn blocks_at(plan: &Plan, log: Region) -> u64 {
-    log.end().next_multiple_of(plan.shape.block_bytes as u64)
-}
-
 fn hash_of(id: u32, seed: u64) -> KeyHash {
     KeyHash::new(id, seed).unwrap_or_else(|| unreachable!("the builder names known hashes only"))
 }
@@ -446,5 +412,3 @@ fn limit(what: &'static str, size: usize, limit: u64) -> Result<()> {
     }
     Err(Error::new(ErrorKind::TooLarge { what, size: size as u64, limit }))
 }
-
-const _: () = assert!(MAX_CHAIN < u32::MAX as u64);

@@ -1,255 +1,285 @@
-//! From partitions to blocks.
+//! From partitions to buckets.
 //!
-//! Entries are sorted by home block within a run and given to blocks first come, first served: a
-//! block takes the oldest entries whose home it or an earlier block is, until one does not fit;
-//! that one and all after it wait for the next block. So equal keys, which have one home, stay in
-//! their order, and what is left over at the end of a run is just carried into the next.
+//! The entries of a run are sorted by hash, those of one hash staying in the order in which they
+//! were added; that is the order of buckets, so they are then written from front to back. Entries
+//! of the last group that a run reaches are carried into the next run, which may have more of it.
 
-use super::block::{HEAD_BYTES, REF_MARK, fingerprint, home, overflow_bit};
-use super::format::{Kind, MAX_CHAIN};
+use super::bucket::{MAX_ENTRIES, REF_MARK, Shape, TAIL_BYTES, fingerprint};
+use super::directory::{GROUP_BUCKETS, MAX_SPAN, Position, encode};
+use super::format::{Kind, Region};
 use super::lists::Lists;
 use super::output::{RegionWriter, Sink};
-use super::partition::{Entry, Partitions};
+use super::partition::{Entry, Partitions, copy_short};
 use super::plan::Plan;
 use super::stats::Fill;
-use super::view::{LANES, prefetch};
+use super::view::prefetch;
 use crate::Result;
 use std::mem::take;
 
-/// How an attempt to write the blocks ended.
-#[derive(Clone, Debug)]
-pub(crate) enum Outcome {
-    /// All is written; the farthest record is this many blocks from its home.
-    Done { longest_chain: u64, fill: Box<Fill> },
-    /// Some keys crowd together under this hash: divide again under another.
-    ChainTooLong,
-}
+/// How far ahead of its use an entry is asked for: they lie in the order in which they came.
+const AHEAD: usize = 12;
 
-/// An entry of the run in work, after sorting.
+/// An entry of the run in work.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct Item {
+    pub hash: u64,
     /// Where in the run it begins.
     pub at: u32,
-    /// Its home block, counted from the first home of the run.
-    pub home: u32,
 }
 
-/// Writes blocks in order.
+/// What was written.
+#[derive(Debug)]
+pub(crate) struct Emitted {
+    pub directory: (Region, Vec<u64>),
+    pub buckets: (Region, Vec<u64>),
+    pub lists: Lists,
+    pub fill: Fill,
+}
+
+/// Writes directory and buckets in order.
 #[derive(Debug)]
 pub(crate) struct Emitter<'a> {
     plan: Plan,
     sink: &'a Sink,
-    blocks: RegionWriter,
-    lists: Lists<'a>,
-    next_block: u64,
-    /// Entries left over from earlier runs, in their order.
+    directory: RegionWriter,
+    buckets: RegionWriter,
+    lists: Lists,
+    next_group: u64,
+    /// Entries left over from earlier runs, in the order in which they were added.
     carry: Vec<u8>,
-    /// Reused by every run.
-    order: Vec<Place>,
+    /// Reused by every run: the sorted items, and the counters to sort them.
+    items: Vec<Item>,
     starts: Vec<u32>,
-    longest_chain: u64,
+    /// Reused by every group: its bytes.
+    bytes: Vec<u8>,
     fill: Fill,
 }
 
 impl<'a> Emitter<'a> {
-    pub(crate) fn new(
-        plan: Plan,
-        sink: &'a Sink,
-        blocks: RegionWriter,
-        lists: Lists<'a>,
-    ) -> Emitter<'a> {
+    /// Writes the directory from `directory_at` on and the buckets right after it.
+    pub(crate) fn new(plan: Plan, sink: &'a Sink, directory_at: u64, lists: Lists) -> Emitter<'a> {
+        let buckets_at = directory_at + plan.groups * super::directory::GROUP_BYTES;
         Emitter {
             plan,
             sink,
-            blocks,
+            directory: RegionWriter::new(directory_at),
+            buckets: RegionWriter::new(buckets_at),
             lists,
-            next_block: 0,
+            next_group: 0,
             carry: Vec::new(),
-            order: Vec::new(),
+            items: Vec::new(),
             starts: Vec::new(),
-            longest_chain: 0,
+            bytes: vec![0; MAX_SPAN],
             fill: Fill::default(),
         }
     }
 
-    /// Writes all entries; `progress` gets the number of entries done.
+    /// Writes all entries; `progress` gets the number of entries done. `None` if keys crowd
+    /// together under this hash and must be divided again under another.
     pub(crate) fn emit(
         mut self,
         parts: &Partitions,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<(Outcome, RegionWriter, Lists<'a>)> {
+    ) -> Result<Option<Emitted>> {
         let mut done = 0;
-        let mut too_long = false;
-        parts.for_each_run(self.plan.home_blocks, |run| {
-            if !too_long {
-                too_long = !self.run(run, false)?;
-                done += self.order.len() as u64;
+        let mut fits = true;
+        parts.for_each_run(self.plan.groups, |run| {
+            if fits {
+                fits = self.run(run, false)?;
+                done += self.items.len() as u64;
                 progress(done);
             }
             Ok(())
         })?;
-        if !too_long {
-            too_long = !self.run(&mut Vec::new(), true)?;
+        if !fits || !self.run(&mut Vec::new(), true)? {
+            return Ok(None);
         }
-        let (longest_chain, fill) = (self.longest_chain, Box::new(self.fill));
-        let outcome =
-            if too_long { Outcome::ChainTooLong } else { Outcome::Done { longest_chain, fill } };
-        Ok((outcome, self.blocks, self.lists))
+        self.buckets.write(self.sink, &[0; TAIL_BYTES])?;
+        Ok(Some(Emitted {
+            directory: self.directory.finish(self.sink)?,
+            buckets: self.buckets.finish(self.sink)?,
+            lists: self.lists,
+            fill: self.fill,
+        }))
     }
 
-    /// Emits the blocks that only entries up to this run can be in; false if a chain is too long.
+    /// Writes the groups that only entries up to this run can be in; false if one is too full.
     fn run(&mut self, run: &mut Vec<u8>, last: bool) -> Result<bool> {
         let own = run.len();
         run.append(&mut self.carry);
-        let base = self.sort(run, own);
-        let end = match self.order.last() {
-            // The next run may have entries of the last home, too.
-            Some(place) if !last => base + u64::from(place.home),
-            _ => self.plan.home_blocks,
+        self.sort(run, own);
+        let groups = self.plan.groups;
+        let end = match self.items.last() {
+            // The next run may have entries of the last group, too.
+            Some(item) if !last => Position::of(item.hash, groups).group,
+            _ if last => groups,
+            _ => self.next_group,
         };
-        let mut order = take(&mut self.order);
+        let items = take(&mut self.items);
         let mut cursor = 0;
-        while self.next_block < end || (last && cursor < order.len()) {
-            let block = self.next_block;
-            let waiting = up_to(&order, cursor, block.wrapping_sub(base));
-            self.lists.replace(&self.plan, self.sink, run, &mut order, block - base, waiting)?;
-            let waiting = up_to(&order, cursor, block.wrapping_sub(base));
-            let taken = self.block(run, order.get(cursor..waiting).unwrap_or_default())?;
-            if let Some(first) = order.get(cursor) {
-                let chain = block - (base + u64::from(first.home)).min(block);
-                self.longest_chain = self.longest_chain.max(if taken > 0 { chain } else { 0 });
+        while self.next_group < end {
+            match self.group(run, &items, cursor)? {
+                Some(taken) => cursor += taken,
+                None => return Ok(false),
             }
-            if self.longest_chain > MAX_CHAIN {
-                return Ok(false);
-            }
-            cursor += taken;
-            self.next_block += 1;
+            self.next_group += 1;
         }
-        for place in order.get(cursor..).unwrap_or_default() {
-            let at = place.at as usize;
+        // Sorted by hash and then by age, these are in their order for each key, which is enough.
+        for item in items.get(cursor..).unwrap_or_default() {
+            let at = item.at as usize;
             if let Some(entry) = Entry::at(run, at) {
                 let bytes = run.get(at..at + entry.stored_bytes());
                 self.carry.extend_from_slice(bytes.unwrap_or_default());
             }
         }
-        self.order = order;
+        self.items = items;
         Ok(true)
     }
 
-    /// Sorts what lies in `run`, the carried entries from `own` on first, by home block, stably;
-    /// returns the first home.
-    fn sort(&mut self, run: &[u8], own: usize) -> u64 {
-        let homes = self.plan.home_blocks;
-        let ranges = [own..run.len(), 0..own];
+    /// Sorts what lies in `run`, the carried entries from `own` on first, by hash, stably.
+    fn sort(&mut self, run: &[u8], own: usize) {
         let each = |f: &mut dyn FnMut(u32, u64)| {
-            for range in &ranges {
+            for range in [own..run.len(), 0..own] {
                 let mut at = range.start;
                 while at < range.end {
                     let Some(entry) = Entry::at(run, at) else { break };
-                    f(at as u32, home(entry.hash, homes));
+                    f(at as u32, entry.hash);
                     at += entry.stored_bytes();
                 }
             }
         };
-        let (mut base, mut top, mut count) = (u64::MAX, 0, 0usize);
-        each(&mut |_, home| {
-            base = base.min(home);
-            top = top.max(home);
-            count += 1;
+        let mut unsorted = Vec::with_capacity(self.items.capacity());
+        let (mut low, mut high) = (u64::MAX, 0);
+        each(&mut |at, hash| {
+            low = low.min(hash);
+            high = high.max(hash);
+            unsorted.push(Item { hash, at });
         });
-        self.order.clear();
-        if count == 0 {
-            return self.next_block;
+        self.items.clear();
+        self.items.resize(unsorted.len(), Item::default());
+        if unsorted.is_empty() {
+            return;
         }
-        // Blocks between the last run's and the first home of this one are empty.
-        base = base.min(self.next_block);
+        // Counting by about as many ranges of hashes as there are items leaves next to nothing
+        // for the insertion sort.
+        let bits = usize::BITS - unsorted.len().leading_zeros();
+        let shift = (u64::BITS - (high - low).leading_zeros()).saturating_sub(bits);
         self.starts.clear();
-        self.starts.resize((top - base) as usize + 2, 0);
-        let starts = &mut self.starts;
-        each(&mut |_, home| {
-            if let Some(start) = starts.get_mut((home - base) as usize + 1) {
+        self.starts.resize(((high - low) >> shift) as usize + 2, 0);
+        let range = |item: &Item| ((item.hash - low) >> shift) as usize;
+        for item in &unsorted {
+            if let Some(start) = self.starts.get_mut(range(item) + 1) {
                 *start += 1;
             }
-        });
+        }
         let mut sum = 0;
-        for start in starts.iter_mut() {
+        for start in &mut self.starts {
             sum += *start;
             *start = sum;
         }
-        self.order.resize(count, Place::default());
-        let order = &mut self.order;
-        each(&mut |at, home| {
-            let Some(start) = starts.get_mut((home - base) as usize) else { return };
-            if let Some(place) = order.get_mut(*start as usize) {
-                *place = Place { at, home: (home - base) as u32 };
+        for item in &unsorted {
+            let Some(start) = self.starts.get_mut(range(item)) else { continue };
+            if let Some(slot) = self.items.get_mut(*start as usize) {
+                *slot = *item;
             }
             *start += 1;
-        });
-        base
+        }
+        insertion_sort(&mut self.items);
     }
 
-    /// Writes one block from the waiting entries; returns how many it took.
-    fn block(&mut self, run: &[u8], waiting: &[Place]) -> Result<usize> {
-        let mut block = [0u8; 4096];
-        let mut entries = [None; LANES];
-        let mut used = HEAD_BYTES;
-        let mut n = 0;
-        for (place, slot) in waiting.iter().zip(&mut entries) {
-            let Some(entry) = Entry::at(run, place.at as usize) else { break };
-            let more = used + self.plan.entry_bytes(entry.key_len, entry.payload.len());
-            if more > self.plan.shape.block_bytes {
-                break;
+    /// Writes the next group, from the item at `from` on; the number of its items, or `None` if
+    /// it would be too large.
+    fn group(&mut self, run: &mut Vec<u8>, items: &[Item], from: usize) -> Result<Option<usize>> {
+        let groups = self.plan.groups;
+        let mut ends = [0; GROUP_BUCKETS as usize];
+        let mut cursor = from;
+        let mut used = 0;
+        for (bucket, end) in (0u64..).zip(&mut ends) {
+            let start = cursor;
+            let mut twins = false;
+            while let Some(item) = items.get(cursor) {
+                let position = Position::of(item.hash, groups);
+                if (position.group, position.bucket) != (self.next_group, bucket) {
+                    break;
+                }
+                twins |= cursor > start && items.get(cursor - 1).map(|i| i.hash) == Some(item.hash);
+                prefetch(run, items.get(cursor + AHEAD).map_or(0, |ahead| ahead.at as usize));
+                cursor += 1;
             }
-            used = more;
-            *slot = Some(entry);
-            n += 1;
+            let own = items.get(start..cursor).unwrap_or_default();
+            let replaced;
+            let entries = if twins {
+                replaced = self.lists.replace(self.sink, run, own)?;
+                &replaced[..]
+            } else {
+                own
+            };
+            if entries.len() > MAX_ENTRIES {
+                return Ok(None);
+            }
+            let room = self.bytes.get_mut(used..).unwrap_or_default();
+            match put_bucket(&self.plan.shape, run, entries, room) {
+                Some(len) => used += len,
+                None => return Ok(None),
+            }
+            self.fill.count(entries.len());
+            *end = used;
         }
-        let mut mask = 0;
-        for place in waiting.iter().skip(n) {
-            mask |= Entry::at(run, place.at as usize).map_or(0, |e| overflow_bit(e.hash));
-        }
-        prefetch(run, waiting.get(n).map_or(0, |p| p.at as usize));
-        encode(&self.plan, entries.get(..n).unwrap_or_default(), mask, &mut block);
-        let bytes = block.get(..self.plan.shape.block_bytes).unwrap_or_default();
-        self.fill.count(n, used, bytes.len());
-        self.blocks.write(self.sink, bytes)?;
-        Ok(n)
+        let at = self.buckets.position();
+        self.directory.write(self.sink, &encode(at, &ends))?;
+        self.buckets.write(self.sink, self.bytes.get(..used).unwrap_or_default())?;
+        Ok(Some(cursor - from))
     }
 }
 
-/// The end of the entries from `cursor` on whose home is `home` or earlier.
+/// Sorts items that are nearly sorted, stably.
+fn insertion_sort(items: &mut [Item]) {
+    for i in 1..items.len() {
+        let mut at = i;
+        while at > 0
+            && let [.., before, here] = &mut items[..=at]
+            && before.hash > here.hash
+        {
+            std::mem::swap(before, here);
+            at -= 1;
+        }
+    }
+}
+
+/// Writes a bucket to the front of `out`; its length, or `None` if there is not enough room.
 #[inline]
-fn up_to(order: &[Place], cursor: usize, home: u64) -> usize {
-    let mut end = cursor;
-    while order.get(end).is_some_and(|place| u64::from(place.home) <= home) {
-        end += 1;
+fn put_bucket(shape: &Shape, run: &[u8], items: &[Item], out: &mut [u8]) -> Option<usize> {
+    let n = items.len();
+    if n == 0 {
+        return Some(0);
     }
-    end
-}
-
-/// Writes the bytes of a block; they are known to fit.
-fn encode(plan: &Plan, entries: &[Option<Entry>], mask: u16, block: &mut [u8; 4096]) {
-    let n = entries.len();
-    block[0] = n as u8;
-    block[1..HEAD_BYTES].copy_from_slice(&mask.to_le_bytes());
-    let mixed = plan.shape.kind == Kind::Mixed;
-    let mut at = HEAD_BYTES + if mixed { 3 * n } else { n };
-    for (i, entry) in entries.iter().flatten().enumerate() {
-        block[HEAD_BYTES + i] = fingerprint(entry.hash);
+    let mixed = shape.kind == Kind::Mixed;
+    let (head, out) = out.split_at_mut_checked(if mixed { 1 + 3 * n } else { n })?;
+    let prints = if mixed { head.get_mut(1..1 + n)? } else { &mut *head };
+    for (print, item) in prints.iter_mut().zip(items) {
+        *print = fingerprint(item.hash);
+    }
+    if mixed {
+        head[0] = n as u8;
+    }
+    let (head_len, mut used) = (head.len(), 0);
+    let mut lens = head.get_mut(1 + n..).unwrap_or_default().split_at_mut_checked(n);
+    for (i, item) in items.iter().enumerate() {
+        let entry = Entry::at(run, item.at as usize)?;
         let word;
         let payload = match entry.place() {
             None => entry.payload,
             Some(place) => {
-                word = plan.shape.encode_ref(place & !7, place & 1 == 1, entry.hash).to_le_bytes();
-                &word[..plan.shape.ref_bytes]
+                word = shape.encode_ref(place & !7, place & 1 == 1, item.hash).to_le_bytes();
+                word.get(..shape.ref_bytes)?
             }
         };
-        if mixed {
-            let key_len = if entry.place().is_some() { REF_MARK } else { entry.key_len };
-            block[HEAD_BYTES + n + i] = key_len;
-            block[HEAD_BYTES + 2 * n + i] = payload.len() as u8;
+        if mixed && let Some((key_lens, sizes)) = &mut lens {
+            key_lens[i] = if entry.place().is_some() { REF_MARK } else { entry.key_len };
+            sizes[i] = payload.len() as u8;
         }
-        block[at..at + payload.len()].copy_from_slice(payload);
-        at += payload.len();
+        copy_short(out.get_mut(used..used + payload.len())?, payload);
+        used += payload.len();
     }
+    Some(head_len + used)
 }

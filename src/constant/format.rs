@@ -1,7 +1,9 @@
 //! The header of a constant file and its limits; `docs/format/constant.md` describes the bytes.
 //!
-//! This file and [`super::block`] are the only places that know offsets.
+//! This file, [`super::directory`] and [`super::bucket`] are the only places that know offsets.
 
+use super::bucket::{MAX_INLINE, TAIL_BYTES};
+use super::directory::GROUP_BYTES;
 use crate::bytes::{le32, le64};
 use crate::keyhash::KeyHash;
 use crate::{Error, ErrorKind, Result};
@@ -17,6 +19,8 @@ const VERSION: u32 = 1;
 pub(crate) const HEADER_BYTES: usize = 256;
 /// Where the header's checksum lies: over all bytes before it.
 const CHECKSUM_AT: usize = 248;
+/// Where the header names the regions.
+const REGIONS_AT: usize = 104;
 /// Every region is summed in pieces of this many bytes.
 pub(crate) const SEGMENT_BYTES: u64 = 256 << 10;
 /// Log records and lists begin at multiples of this.
@@ -27,10 +31,8 @@ pub(crate) const MAX_KEY: u64 = 64 << 10;
 pub(crate) const MAX_VALUE: u64 = u32::MAX as u64;
 /// Longest file, in bytes.
 pub(crate) const MAX_FILE: u64 = 1 << 48;
-/// Most blocks a lookup may have to visit after its home block.
-pub(crate) const MAX_CHAIN: u64 = 64;
 
-/// What the entries of all blocks look like.
+/// What the entries of all buckets look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// All keys have one length and all values have one: no lengths are stored.
@@ -69,16 +71,13 @@ pub(crate) struct Header {
     pub key_bytes: u64,
     pub value_bytes: u64,
     pub log: Region,
-    pub blocks: Region,
+    pub directory: Region,
+    pub buckets: Region,
     pub lists: Region,
     pub sums: Region,
     pub sums_checksum: u64,
-    /// Bytes of a block: a power of two from 64 to 4096.
-    pub block_bytes: u32,
-    /// Blocks that are the home of keys; more may follow to take what the last ones overflow.
-    pub home_blocks: u64,
-    /// Blocks that the farthest record is away from its home.
-    pub longest_chain: u32,
+    /// Entries of the largest bucket.
+    pub largest_bucket: u32,
     /// Bytes of a reference to the log.
     pub ref_bytes: u32,
     /// Bits of a reference that hold the place; the others are a tag of the hash.
@@ -89,6 +88,11 @@ impl Header {
     /// The length that the file must have.
     pub(crate) fn file_len(&self) -> u64 {
         self.sums.end()
+    }
+
+    /// Groups of the directory.
+    pub(crate) fn groups(&self) -> u64 {
+        self.directory.len / GROUP_BYTES
     }
 
     /// The header's bytes.
@@ -107,28 +111,23 @@ impl Header {
             (72, kind),
             (76, key_len),
             (80, value_len),
-            (84, self.block_bytes),
-            (88, self.longest_chain),
-            (92, self.ref_bytes),
-            (96, self.ref_bits),
+            (84, self.largest_bucket),
+            (88, self.ref_bytes),
+            (92, self.ref_bits),
         ];
+        let regions = [self.log, self.directory, self.buckets, self.lists, self.sums];
         let words64 = [
             (32, self.seed),
             (40, self.file_len()),
             (48, self.records),
             (56, self.key_bytes),
             (64, self.value_bytes),
-            (104, self.home_blocks),
-            (112, self.log.at),
-            (120, self.log.len),
-            (128, self.blocks.at),
-            (136, self.blocks.len),
-            (144, self.lists.at),
-            (152, self.lists.len),
-            (160, self.sums.at),
-            (168, self.sums.len),
-            (176, self.sums_checksum),
+            (184, self.sums_checksum),
         ];
+        for (at, region) in (REGIONS_AT..).step_by(16).zip(regions) {
+            out[at..at + 8].copy_from_slice(&region.at.to_le_bytes());
+            out[at + 8..at + 16].copy_from_slice(&region.len.to_le_bytes());
+        }
         for (at, word) in words32 {
             out[at..at + 4].copy_from_slice(&word.to_le_bytes());
         }
@@ -155,7 +154,7 @@ impl Header {
             1 => Kind::Fixed { key_len: word(76) as usize, value_len: word(80) as usize },
             2 => Kind::Mixed,
             3 => Kind::Refs,
-            other => return Err(Error::corrupt(72, format!("there is no kind of block {other}"))),
+            other => return Err(Error::corrupt(72, format!("there is no kind of bucket {other}"))),
         };
         let header = Header {
             kind,
@@ -164,16 +163,15 @@ impl Header {
             records: long(48),
             key_bytes: long(56),
             value_bytes: long(64),
-            log: region(112),
-            blocks: region(128),
-            lists: region(144),
-            sums: region(160),
-            sums_checksum: long(176),
-            block_bytes: word(84),
-            home_blocks: long(104),
-            longest_chain: word(88),
-            ref_bytes: word(92),
-            ref_bits: word(96),
+            log: region(REGIONS_AT),
+            directory: region(REGIONS_AT + 16),
+            buckets: region(REGIONS_AT + 32),
+            lists: region(REGIONS_AT + 48),
+            sums: region(REGIONS_AT + 64),
+            sums_checksum: long(184),
+            largest_bucket: word(84),
+            ref_bytes: word(88),
+            ref_bits: word(92),
         };
         header.check(file_len)?;
         Ok(header)
@@ -181,54 +179,58 @@ impl Header {
 
     /// Whether the parts fit each other and the file; a checksum does not stop a hostile writer.
     fn check(&self, file_len: u64) -> Result<()> {
-        let wrong = |at, what: &str| Err(Error::corrupt(at, what));
+        let wrong = |at: usize, what: &str| Err(Error::corrupt(at as u64, what));
         if KeyHash::new(self.hash_id, self.seed).is_none() {
             return wrong(28, "there is no such hash function");
         }
-        let regions = [self.log, self.blocks, self.lists, self.sums];
+        let regions = [self.log, self.directory, self.buckets, self.lists, self.sums];
         let mut end = HEADER_BYTES as u64;
         for region in regions {
             let stop = region.at.checked_add(region.len).filter(|stop| *stop <= file_len);
             match stop {
-                Some(stop) if region.at >= end => end = stop,
-                _ => return wrong(112, "the regions of the file overlap or pass its end"),
+                Some(stop) if region.at >= end && stop <= MAX_FILE => end = stop,
+                _ => return wrong(REGIONS_AT, "the regions of the file overlap or pass its end"),
             }
         }
-        let block = u64::from(self.block_bytes);
-        if !(64..=4096).contains(&block) || !block.is_power_of_two() {
-            return wrong(84, "the block size is not a power of two from 64 to 4096");
+        if end != file_len {
+            return wrong(REGIONS_AT, "the file goes on after its last region");
         }
-        let blocks = self.blocks.len / block;
-        if !self.blocks.len.is_multiple_of(block) || !self.blocks.at.is_multiple_of(block) {
-            return wrong(128, "the blocks are not aligned to their size");
-        }
-        if self.home_blocks == 0 || self.home_blocks > blocks {
-            return wrong(104, "there are fewer blocks than the header says");
-        }
-        if u64::from(self.longest_chain) > MAX_CHAIN {
-            return wrong(88, "the longest chain is over the limit");
-        }
-        if !(4..=8).contains(&self.ref_bytes) || !(1..=8 * self.ref_bytes).contains(&self.ref_bits)
+        let directory = self.directory;
+        if directory.len == 0 || directory.len % GROUP_BYTES != 0 || directory.at % GROUP_BYTES != 0
         {
-            return wrong(92, "references have an impossible size");
+            return wrong(REGIONS_AT + 16, "the directory is not made of whole groups");
         }
-        let edges = [self.log.at, self.log.len, self.lists.at, self.lists.len];
+        if self.buckets.len < TAIL_BYTES as u64 {
+            return wrong(REGIONS_AT + 32, "the buckets lack their tail");
+        }
+        let edges = [self.log.at, self.log.len, self.lists.at, self.lists.len, self.sums.at];
         if !edges.iter().all(|edge| edge.is_multiple_of(ALIGN)) {
-            return wrong(112, "the log or the lists are not aligned");
+            return wrong(REGIONS_AT, "the log or the lists are not aligned");
         }
-        let sums: u64 = [self.log, self.blocks, self.lists].iter().map(|r| r.segments()).sum();
+        let sums: u64 = self.summed().iter().map(|(_, r)| r.segments()).sum();
         if self.sums.len != sums * 8 {
-            return wrong(168, "the table of checksums has the wrong length");
+            return wrong(REGIONS_AT + 64, "the table of checksums has the wrong length");
+        }
+        let bits = 8 * self.ref_bytes;
+        if !(4..=8).contains(&self.ref_bytes) || !(2..=bits).contains(&self.ref_bits) {
+            return wrong(88, "references have an impossible size");
         }
         if let Kind::Fixed { key_len, value_len } = self.kind
-            && super::block::capacity(self.block_bytes as usize, key_len + value_len + 1) == 0
+            && (key_len >= MAX_INLINE || key_len + value_len > MAX_INLINE)
         {
-            return wrong(76, "a record of the fixed size does not fit in a block");
-        }
-        if self.kind == Kind::Mixed && block < super::block::MIN_MIXED_BYTES as u64 {
-            return wrong(84, "blocks of this size cannot hold lengths");
+            return wrong(76, "records of this size do not belong in buckets");
         }
         Ok(())
+    }
+
+    /// The regions that have checksums, with their names.
+    pub(crate) fn summed(&self) -> [(&'static str, Region); 4] {
+        [
+            ("log", self.log),
+            ("directory", self.directory),
+            ("buckets", self.buckets),
+            ("lists", self.lists),
+        ]
     }
 }
 

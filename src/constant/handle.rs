@@ -128,6 +128,12 @@ impl Snapshot {
         if let (Data::Memory(map), Some(advice)) = (&data, options.advice) {
             map.advise(advice)?;
         }
+        if let Data::Memory(map) = &data {
+            // A fraction of a percent of the file that every lookup reads: let it come at once,
+            // so that a lookup in a cold file waits for one page only.
+            let directory = layout.header.directory;
+            map.will_need(directory.at, directory.len as usize);
+        }
         Ok(Snapshot { data, layout, id, _held: held })
     }
 
@@ -188,7 +194,7 @@ impl Constant {
         }
     }
 
-    /// What is in the file; reads the head of every block.
+    /// What is in the file; reads the head of every bucket.
     ///
     /// # Errors
     /// The file is damaged or cannot be read.
@@ -263,6 +269,13 @@ impl Constant {
         }
     }
 
+    #[cold]
+    #[inline(never)]
+    fn get_by_pread(&self, file: &File, key: &[u8]) -> Result<Option<Bytes<'_>>> {
+        let found = self.snapshot.layout.index.find(&self.snapshot.pread(file), key)?;
+        Ok(found.map(Cow::Owned))
+    }
+
     /// `get_many` for a file that is not in memory: the kernel is told of the pages of many keys
     /// before the first of them is waited for.
     fn get_many_cold<K: AsRef<[u8]>>(
@@ -272,32 +285,32 @@ impl Constant {
         f: &mut impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
         let index: &Index = &self.snapshot.layout.index;
-        let memory = Memory(map.bytes());
+        let data = map.bytes();
         for (batch, base) in keys.chunks(COLD_BATCH).zip((0..).step_by(COLD_BATCH)) {
-            for key in batch {
-                let (at, len) = index.home_range(key.as_ref());
-                map.will_need(at, len);
+            let hashes: Vec<u64> = batch.iter().map(|key| index.hash(key.as_ref())).collect();
+            let spots: Vec<_> = hashes.iter().map(|hash| index.spot(data, *hash)).collect();
+            for spot in spots.iter().flatten() {
+                map.will_need(spot.at as u64, spot.len);
             }
-            if self.snapshot.layout.header.log.len > 0 {
-                for key in batch {
-                    if let Some(at) = index.first_reference(&memory, key.as_ref()) {
-                        map.will_need(at, 4096);
-                    }
+            for (spot, hash) in spots.iter().zip(hashes) {
+                let to = spot.and_then(|spot| index.first_reference(data, hash, spot));
+                if let Some(at) = to {
+                    map.will_need(at, 4096);
                 }
             }
-            index.find_many(&memory, batch, &mut |i, value| f(base + i, value))?;
+            index.find_many(data, batch, &mut |i, value| f(base + i, value))?;
         }
         Ok(())
     }
 }
 
 impl Get for Constant {
-    #[inline]
+    #[inline(always)]
     fn get(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
         let index = &self.snapshot.layout.index;
         match &self.snapshot.data {
-            Data::Memory(map) => Ok(index.find(&Memory(map.bytes()), key)?.map(Cow::Borrowed)),
-            Data::File(file) => Ok(index.find(&self.snapshot.pread(file), key)?.map(Cow::Owned)),
+            Data::Memory(map) => Ok(index.find_in(map.bytes(), key)?.map(Cow::Borrowed)),
+            Data::File(file) => self.get_by_pread(file, key),
         }
     }
 
@@ -325,8 +338,13 @@ impl Get for Constant {
             Data::Memory(map) if self.shared.options.advice == Some(Advice::Random) => {
                 self.get_many_cold(map, keys, &mut f)
             }
-            Data::Memory(map) => index.find_many(&Memory(map.bytes()), keys, &mut f),
-            Data::File(file) => index.find_many(&self.snapshot.pread(file), keys, &mut f),
+            Data::Memory(map) => index.find_many(map.bytes(), keys, &mut f),
+            Data::File(file) => {
+                for (i, key) in keys.iter().enumerate() {
+                    f(i, self.get_by_pread(file, key.as_ref())?.as_deref());
+                }
+                Ok(())
+            }
         }
     }
 }

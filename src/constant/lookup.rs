@@ -1,12 +1,15 @@
-//! How a lookup goes: hash the key, search its home block, compare the key, and go on to the next
-//! block only if the overflow mask says that keys of this hash were pushed there.
+//! How a lookup goes: hash the key, read one line of the directory, search the bucket that it
+//! names, compare the key. [`super::fast`] has the common case in memory.
 //!
 //! Written once over [`Source`]. Every step is checked against the file's length, so that any
 //! bytes whatever give an answer or [`crate::ErrorKind::Corrupt`].
 
-use super::block::{Ref, Shape, Slot, home, same};
+use super::bucket::{Ref, Shape, Slot, same};
+use super::directory::{GROUP_BYTES, Place, Position, place};
+use super::fast::First;
 use super::format::{Header, Kind};
 use super::source::Source;
+use super::view::{LANES, prefetch};
 use crate::bytes::{le32, le64};
 use crate::keyhash::KeyHash;
 use crate::{Error, Result};
@@ -27,9 +30,10 @@ const BATCH: usize = 32;
 pub(crate) struct Index {
     hash: KeyHash,
     pub shape: Shape,
-    home_blocks: u64,
-    blocks_at: u64,
-    longest_chain: u32,
+    pub groups: u64,
+    pub directory_at: u64,
+    /// The part of a bucket that comes before its entries, on average, as a fraction of 2^16.
+    pub head_share: u64,
 }
 
 /// A record of the log: where its key begins, and the lengths.
@@ -78,60 +82,44 @@ pub(crate) fn list_places<S: Source>(source: &S, at: u64) -> Result<Vec<u64>> {
     Ok(places.chunks_exact(8).map(|c| le64(c, 0).unwrap_or_default()).collect())
 }
 
-/// A lookup on its way: where it began.
-#[derive(Clone, Copy, Default)]
-struct Probe {
-    hash: u64,
-    block_at: u64,
-}
-
 impl Index {
     pub(crate) fn new(header: &Header) -> Option<Index> {
+        let has_refs = header.log.len > 0 || header.lists.len > 0;
+        let shape = Shape::new(header.kind, header.ref_bytes as usize, header.ref_bits, has_refs);
+        let head = if header.kind == Kind::Mixed { 3 } else { 1 };
+        let mean = (header.buckets.len / header.records.max(1)).max(1);
         Some(Index {
             hash: KeyHash::new(header.hash_id, header.seed)?,
-            shape: Shape {
-                kind: header.kind,
-                block_bytes: header.block_bytes as usize,
-                ref_bytes: header.ref_bytes as usize,
-                ref_bits: header.ref_bits,
-                has_refs: header.log.len > 0 || header.lists.len > 0,
-            },
-            home_blocks: header.home_blocks,
-            blocks_at: header.blocks.at,
-            longest_chain: header.longest_chain,
+            shape,
+            groups: header.groups(),
+            directory_at: header.directory.at,
+            head_share: ((head << 16) / mean).min(1 << 16),
         })
     }
 
     /// The hash of a key in this file.
+    #[inline(always)]
     pub(crate) fn hash(&self, key: &[u8]) -> u64 {
         self.hash.hash(key)
     }
 
-    #[inline(always)]
-    fn probe(&self, key: &[u8]) -> Probe {
-        let hash = self.hash.hash(key);
-        let block = home(hash, self.home_blocks);
-        Probe { hash, block_at: self.blocks_at + block * self.shape.block_bytes as u64 }
-    }
-
-    /// Whether no key of this length can be in the file.
-    #[inline(always)]
-    fn excludes(&self, key: &[u8]) -> bool {
-        matches!(self.shape.kind, Kind::Fixed { key_len, .. } if key_len != key.len())
+    /// Where the bucket of a hash lies.
+    pub(crate) fn place<S: Source>(&self, source: &S, hash: u64) -> Result<Place> {
+        let position = Position::of(hash, self.groups);
+        let at = self.directory_at + position.group * GROUP_BYTES;
+        let group = source.read(at, GROUP_BYTES as usize)?;
+        let place = group.first_chunk().and_then(|group| place(group, position.bucket));
+        place.ok_or_else(|| Error::corrupt(at, "a group of the directory makes no sense"))
     }
 
     /// The first value of `key`.
-    #[inline]
     pub(crate) fn find<'a, S: Source>(
         &self,
         source: &'a S,
         key: &[u8],
     ) -> Result<Option<S::Bytes<'a>>> {
-        if self.excludes(key) {
-            return Ok(None);
-        }
         let mut found = None;
-        self.walk(source, key, self.probe(key), |value| {
+        self.walk(source, key, |value| {
             found = Some(value);
             false
         })?;
@@ -145,56 +133,47 @@ impl Index {
         key: &[u8],
     ) -> Result<Vec<S::Bytes<'a>>> {
         let mut found = Vec::new();
-        if !self.excludes(key) {
-            self.walk(source, key, self.probe(key), |value| {
-                found.push(value);
-                true
-            })?;
-        }
+        self.walk(source, key, |value| {
+            found.push(value);
+            true
+        })?;
         Ok(found)
     }
 
     /// Gives the values of `key` to `f` as long as it returns true.
-    #[inline(always)]
     fn walk<'a, S: Source>(
         &self,
         source: &'a S,
         key: &[u8],
-        probe: Probe,
         mut f: impl FnMut(S::Bytes<'a>) -> bool,
     ) -> Result<()> {
-        let Probe { hash, mut block_at } = probe;
-        for _ in 0..=self.longest_chain {
-            let mut block = source.read(block_at, self.shape.block_bytes)?;
-            let (n, mut mask) = self.candidates(&block, block_at, hash, key.len())?;
+        let hash = self.hash(key);
+        let Place { at: bucket_at, len } = self.place(source, hash)?;
+        let bucket = source.read(bucket_at, len)?;
+        let n = self.shape.count(&bucket).ok_or_else(|| passes_end(bucket_at))?;
+        for from in (0..n).step_by(LANES) {
+            let mut mask = self.shape.candidates(&bucket, n, from, hash, key.len());
             while mask != 0 {
-                let i = mask.trailing_zeros() as usize;
+                let i = from + mask.trailing_zeros() as usize;
                 mask &= mask - 1;
-                match self.slot(&block, block_at, n, i, hash)? {
+                let slot = self.shape.slot(&bucket, n, i, hash);
+                let go_on = match slot.ok_or_else(|| passes_end(bucket_at))? {
                     Slot::Inline { at, key_len, value_len } => {
-                        let Some(record) = block.get(at..at + key_len + value_len) else {
-                            return Err(passes_end(block_at));
-                        };
-                        if same(record.get(..key_len).unwrap_or_default(), key) {
-                            let value = at + key_len..at + key_len + value_len;
-                            if !f(S::part(block, value)) {
-                                return Ok(());
-                            }
-                            block = source.read(block_at, self.shape.block_bytes)?;
+                        let value_at = at + key_len;
+                        if bucket.get(at..value_at) == Some(key) {
+                            let value = source.read(bucket_at + value_at as u64, value_len)?;
+                            f(value)
+                        } else {
+                            true
                         }
                     }
-                    Slot::Ref(to) if to.tag_fits => {
-                        if !self.follow(source, key, to, &mut f)? {
-                            return Ok(());
-                        }
-                    }
-                    Slot::Ref(_) => {}
+                    Slot::Ref(to) if to.tag_fits => self.follow(source, key, to, &mut f)?,
+                    Slot::Ref(_) => true,
+                };
+                if !go_on {
+                    return Ok(());
                 }
             }
-            if !Shape::overflowed(&block, hash) {
-                return Ok(());
-            }
-            block_at += self.shape.block_bytes as u64;
         }
         Ok(())
     }
@@ -239,90 +218,50 @@ impl Index {
     }
 
     /// The first value of each key, with up to 32 lookups waiting for memory at once.
-    pub(crate) fn find_many<S: Source, K: AsRef<[u8]>>(
+    pub(crate) fn find_many<'d, K: AsRef<[u8]>>(
         &self,
-        source: &S,
+        data: &'d [u8],
         keys: &[K],
         f: &mut impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        let mut base = 0;
-        for batch in keys.chunks(BATCH) {
-            let mut probes = [Probe::default(); BATCH];
-            for (probe, key) in probes.iter_mut().zip(batch) {
-                *probe = self.probe(key.as_ref());
-                source.prefetch(probe.block_at);
+        for (batch, base) in keys.chunks(BATCH).zip((0..).step_by(BATCH)) {
+            let mut hashes = [0u64; BATCH];
+            let mut spots = [None; BATCH];
+            for (hash, key) in hashes.iter_mut().zip(batch) {
+                *hash = self.hash(key.as_ref());
+                prefetch(data, self.group_at(*hash));
             }
-            for (probe, key) in probes.iter().zip(batch) {
-                self.prefetch_record(source, *probe, key.as_ref().len());
-            }
-            for (i, (probe, key)) in probes.iter().zip(batch).enumerate() {
-                let key = key.as_ref();
-                let mut found = None;
-                if !self.excludes(key) {
-                    self.walk(source, key, *probe, |value| {
-                        found = Some(value);
-                        false
-                    })?;
+            for (spot, hash) in spots.iter_mut().zip(hashes).take(batch.len()) {
+                *spot = self.spot(data, hash);
+                if let Some(spot) = *spot {
+                    prefetch(data, spot.at);
+                    self.prefetch_bucket(data, spot);
                 }
-                f(base + i, found.as_deref());
             }
-            base += batch.len();
+            if self.shape.kind == Kind::Refs {
+                for (spot, hash) in spots.iter().zip(hashes).take(batch.len()) {
+                    let to = spot.and_then(|spot| self.first_reference(data, hash, spot));
+                    if let Some(at) = to {
+                        prefetch(data, at as usize);
+                    }
+                }
+            }
+            for (i, key) in batch.iter().enumerate() {
+                let (key, hash) = (key.as_ref(), hashes[i]);
+                let first = spots[i].map(|spot| self.first_look(data, key, hash, spot));
+                let value: Option<&'d [u8]> = match first {
+                    Some(First::Found(value)) => Some(value),
+                    Some(First::Absent) => None,
+                    Some(First::Unclear) | None => self.find_slowly(data, key)?,
+                };
+                f(base + i, value);
+            }
         }
         Ok(())
-    }
-
-    /// Asks for the record of the first candidate in the home block; errors wait for the lookup.
-    #[inline(always)]
-    fn prefetch_record<S: Source>(&self, source: &S, probe: Probe, key_len: usize) {
-        let Some(memory) = source.memory() else { return };
-        let start = probe.block_at as usize;
-        let Some(block) = memory.get(start..start + self.shape.block_bytes) else { return };
-        let Ok((n, mask)) = self.candidates(block, probe.block_at, probe.hash, key_len) else {
-            return;
-        };
-        if mask == 0 {
-            return;
-        }
-        match self.shape.slot(block, n, mask.trailing_zeros() as usize, probe.hash) {
-            Some(Slot::Inline { at, .. }) => source.prefetch(probe.block_at + at as u64),
-            Some(Slot::Ref(to)) => source.prefetch(to.at),
-            None => {}
-        }
-    }
-
-    /// Where the home block of a key lies, for the kernel: offset and length.
-    pub(crate) fn home_range(&self, key: &[u8]) -> (u64, usize) {
-        (self.probe(key).block_at, self.shape.block_bytes)
-    }
-
-    /// Where the first candidate for a key refers to, if it refers to the log.
-    pub(crate) fn first_reference<S: Source>(&self, source: &S, key: &[u8]) -> Option<u64> {
-        let probe = self.probe(key);
-        let block = source.read(probe.block_at, self.shape.block_bytes).ok()?;
-        let (n, mask) = self.candidates(&block, probe.block_at, probe.hash, key.len()).ok()?;
-        if mask == 0 {
-            return None;
-        }
-        match self.shape.slot(&block, n, mask.trailing_zeros() as usize, probe.hash)? {
-            Slot::Ref(to) => Some(to.at),
-            Slot::Inline { .. } => None,
-        }
-    }
-
-    #[inline(always)]
-    fn candidates(&self, block: &[u8], at: u64, hash: u64, key_len: usize) -> Result<(usize, u32)> {
-        let n = Shape::count(block);
-        let mask = n.and_then(|n| Some((n, self.shape.candidates(block, n, hash, key_len)?)));
-        mask.ok_or_else(|| passes_end(at))
-    }
-
-    #[inline(always)]
-    fn slot(&self, block: &[u8], at: u64, n: usize, i: usize, hash: u64) -> Result<Slot> {
-        self.shape.slot(block, n, i, hash).ok_or_else(|| passes_end(at))
     }
 }
 
 #[cold]
-pub(crate) fn passes_end(block_at: u64) -> Error {
-    Error::corrupt(block_at, "the entries of this block do not fit in it")
+pub(crate) fn passes_end(bucket_at: u64) -> Error {
+    Error::corrupt(bucket_at, "the entries of this bucket do not fit in it")
 }

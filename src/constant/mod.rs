@@ -10,9 +10,11 @@
 //! Invariants: a published file never changes; readers trust nothing in it beyond its header's
 //! checksum and check every offset; the same input gives the same file.
 
-mod block;
+mod bucket;
 mod builder;
+mod directory;
 mod emit;
+mod fast;
 mod format;
 mod handle;
 mod lists;

@@ -76,6 +76,11 @@ impl RegionWriter {
         RegionWriter { region: Region { at, len: 0 }, buffer: Vec::new(), sums: Vec::new() }
     }
 
+    /// Whether nothing was written.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.region.len == 0
+    }
+
     /// Where the next byte goes.
     pub(crate) fn position(&self) -> u64 {
         self.region.end()

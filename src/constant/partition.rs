@@ -9,7 +9,8 @@
 //! payload: key and value, or the place in the log (8)
 //! ```
 
-use super::block::{REF_MARK, home};
+use super::bucket::REF_MARK;
+use super::directory::Position;
 use crate::os::file::read_exact_at;
 use crate::os::publish::scratch_beside;
 use crate::{Error, Result};
@@ -19,12 +20,13 @@ use std::path::PathBuf;
 
 /// Bytes of an entry before its payload.
 pub(crate) const ENTRY_HEAD: usize = 10;
-/// Partitions: enough that one of eleven million records fits in a second-level cache.
-pub(crate) const PARTITIONS: usize = 1024;
+/// Partitions: few enough that the ends of all of them, which are written in turn, stay in the
+/// first-level cache.
+pub(crate) const PARTITIONS: usize = 256;
 /// Less memory than this makes no sense: the pieces of all partitions alone take it.
 pub(crate) const MIN_BUDGET_BYTES: u64 = 8 << 20;
 /// Largest piece in which a partition grows.
-const CHUNK_BYTES: usize = 32 << 10;
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// One record of the build, as a partition keeps it.
 #[derive(Clone, Copy, Debug)]
@@ -61,11 +63,24 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// A piece of memory, used up to `len`.
+#[derive(Debug)]
+struct Chunk {
+    bytes: Box<[u8]>,
+    len: usize,
+}
+
+impl Chunk {
+    fn used(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+}
+
 /// The entries of one range of hashes.
 #[derive(Debug, Default)]
 struct Partition {
     /// Full and growing pieces, oldest first; an entry lies whole in one of them.
-    chunks: Vec<Vec<u8>>,
+    chunks: Vec<Chunk>,
     /// Where older pieces lie in the scratch file: offset and length, oldest first.
     spilled: Vec<(u64, usize)>,
 }
@@ -74,15 +89,15 @@ impl Partition {
     /// Bytes of its entries.
     fn bytes(&self) -> usize {
         let spilled: usize = self.spilled.iter().map(|(_, len)| len).sum();
-        spilled + self.chunks.iter().map(Vec::len).sum::<usize>()
+        spilled + self.chunks.iter().map(|chunk| chunk.len).sum::<usize>()
     }
 
     /// Room for `need` more bytes, and how many bytes of memory that took.
     #[cold]
     fn grow(&mut self, need: usize) -> usize {
-        let last = self.chunks.last().map_or(128, Vec::capacity);
+        let last = self.chunks.last().map_or(128, |chunk| chunk.bytes.len());
         let size = (last * 2).min(CHUNK_BYTES).max(need);
-        self.chunks.push(Vec::with_capacity(size));
+        self.chunks.push(Chunk { bytes: vec![0; size].into(), len: 0 });
         size
     }
 }
@@ -120,18 +135,21 @@ impl Partitions {
         let need = ENTRY_HEAD + size;
         let index = (hash >> (64 - PARTITIONS.trailing_zeros())) as usize;
         let Some(part) = self.parts.get_mut(index) else { return Ok(()) };
-        let full = part.chunks.last().is_none_or(|c| c.capacity() - c.len() < need);
+        let full = part.chunks.last().is_none_or(|c| c.bytes.len() - c.len < need);
         if full {
             self.held += part.grow(need) as u64;
         }
-        if let Some(chunk) = part.chunks.last_mut() {
-            let mut head = [0; ENTRY_HEAD];
+        if let Some(chunk) = part.chunks.last_mut()
+            && let Some(place) = chunk.bytes.get_mut(chunk.len..chunk.len + need)
+            && let Some((head, payload)) = place.split_first_chunk_mut::<ENTRY_HEAD>()
+        {
             head[..8].copy_from_slice(&hash.to_le_bytes());
             head[8] = key_len;
             head[9] = size as u8;
-            chunk.extend_from_slice(&head);
-            chunk.extend_from_slice(a);
-            chunk.extend_from_slice(b);
+            let (key, value) = payload.split_at_mut(a.len());
+            copy_short(key, a);
+            copy_short(value, b);
+            chunk.len += need;
         }
         if full && self.held > self.budget { self.spill() } else { Ok(()) }
     }
@@ -150,7 +168,7 @@ impl Partitions {
         for part in &mut self.parts {
             let start = written + buffer.len() as u64;
             for chunk in part.chunks.drain(..) {
-                buffer.extend_from_slice(&chunk);
+                buffer.extend_from_slice(chunk.used());
             }
             let len = (written + buffer.len() as u64 - start) as usize;
             if len > 0 {
@@ -183,23 +201,23 @@ impl Partitions {
         Ok(())
     }
 
-    /// The entries in the order of their home blocks' ranges, a run at a time: `f` gets all
-    /// entries of a partition whose homes are in one range. Runs are whole partitions, or, where
-    /// one is larger than the budget allows, parts of it. Parts are divided between homes and not
-    /// within one, so that the budget does not decide the order within a block.
+    /// The entries in the order of their groups' ranges, a run at a time: `f` gets all entries of
+    /// a partition whose groups are in one range. Runs are whole partitions, or, where one is
+    /// larger than the budget allows, parts of it.
     pub(crate) fn for_each_run(
         &self,
-        home_blocks: u64,
+        groups: u64,
         mut f: impl FnMut(&mut Vec<u8>) -> Result<()>,
     ) -> Result<()> {
         let limit = usize::try_from(self.budget / 4).unwrap_or(usize::MAX).clamp(1 << 20, 1 << 30);
         let shift = 64 - PARTITIONS.trailing_zeros();
+        let group = |hash| Position::of(hash, groups).group;
         let mut run = Vec::new();
         for (index, part) in (0u64..).zip(&self.parts) {
             let bytes = part.bytes();
-            let first = home(index << shift, home_blocks);
-            let last = home((index << shift) | (u64::MAX >> (64 - shift)), home_blocks);
-            // A large partition is read several times, each time keeping one range of homes:
+            let first = group(index << shift);
+            let last = group((index << shift) | (u64::MAX >> (64 - shift)));
+            // A large partition is read several times, each time keeping one range of groups:
             // reading is sequential and this needs no further files.
             let passes = (bytes.div_ceil(limit) as u64).min(last - first + 1);
             for pass in 0..passes {
@@ -210,7 +228,7 @@ impl Partitions {
                     if passes == 1 {
                         run.extend_from_slice(piece);
                     } else {
-                        keep(piece, &mut run, |hash| range.contains(&home(hash, home_blocks)));
+                        keep(piece, &mut run, |hash| range.contains(&group(hash)));
                     }
                     Ok(())
                 })?;
@@ -235,7 +253,27 @@ impl Partitions {
             read_exact_at(scratch, &mut piece, *at)?;
             f(&piece)?;
         }
-        part.chunks.iter().try_for_each(|chunk| f(chunk))
+        part.chunks.iter().try_for_each(|chunk| f(chunk.used()))
+    }
+}
+
+/// Copies `from` to `to`, which is as long: short pieces as two that overlap, without a call.
+#[inline(always)]
+pub(crate) fn copy_short(to: &mut [u8], from: &[u8]) {
+    #[inline(always)]
+    fn ends<const N: usize>(to: &mut [u8], from: &[u8]) {
+        if let (Some(to), Some(from)) = (to.first_chunk_mut::<N>(), from.first_chunk::<N>()) {
+            *to = *from;
+        }
+        if let (Some(to), Some(from)) = (to.last_chunk_mut::<N>(), from.last_chunk::<N>()) {
+            *to = *from;
+        }
+    }
+    match from.len() {
+        4..8 => ends::<4>(to, from),
+        8..16 => ends::<8>(to, from),
+        16..=32 => ends::<16>(to, from),
+        _ => to.copy_from_slice(from),
     }
 }
 

@@ -1,17 +1,11 @@
 //! What a file will look like, decided from the totals of its records.
-//!
-//! Measured: a lookup wants the fingerprints and lengths of its block in one cache line, so blocks
-//! hold 14 to 28 entries; larger blocks fill more evenly, smaller ones compare fewer candidates.
 
-use super::block::{HEAD_BYTES, MIN_MIXED_BYTES, Shape, capacity};
+use super::bucket::Shape;
+use super::directory::GROUP_BUCKETS;
 use super::format::{ALIGN, HEADER_BYTES, Kind};
-use super::view::LANES;
-
-/// Entries that a block should have room for at the least.
-const ENTRIES: f64 = 14.0;
 
 /// What the builder counted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pub records: u64,
     pub key_bytes: u64,
@@ -28,78 +22,59 @@ pub(crate) struct Totals {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub shape: Shape,
-    pub home_blocks: u64,
-    /// Entries of more bytes than this are put in a list by themselves.
-    pub max_payload: usize,
+    pub groups: u64,
+    /// More bytes than all buckets can take together, without their tail.
+    pub most_bytes: u64,
 }
 
+/// Bytes of directory up to which buckets are kept small: about what a second-level cache holds
+/// beside everything else.
+const DIRECTORY_BYTES: u64 = 512 << 10;
+/// Bytes of buckets that a group may have on average, so that none comes near 64 KiB.
+const GROUP_MEAN_BYTES: f64 = 36_000.0;
+
 impl Plan {
-    /// For records with these totals after a log that ends at `log_end`; `in_lists` says how many
-    /// bytes of entries turned out to be replaced by lists, if there must be any.
-    pub(crate) fn new(totals: &Totals, in_lists: Option<u64>, log_end: u64) -> Plan {
+    /// For records with these totals after a log that ends at `log_end`; `lists` says whether
+    /// there must be lists. `crowded` counts attempts that put too much into one bucket.
+    pub(crate) fn new(totals: &Totals, lists: bool, log_end: u64, crowded: u32) -> Plan {
         let inline = totals.records - totals.refs;
         let kind = match totals.uniform {
             _ if inline == 0 => Kind::Refs,
-            Some((key_len, value_len)) if totals.refs == 0 && in_lists.is_none() => {
+            Some((key_len, value_len)) if totals.refs == 0 && !lists => {
                 Kind::Fixed { key_len, value_len }
             }
             _ => Kind::Mixed,
         };
         let (ref_bytes, ref_bits) = reference_size(totals, log_end);
-        let entry = |payload: f64| match kind {
-            Kind::Mixed => payload + 3.0,
-            _ => payload + 1.0,
-        };
-        let total = entry(0.0) * totals.records as f64
-            + totals.inline_bytes as f64
-            + (totals.refs * ref_bytes as u64) as f64;
-        let mean = total / totals.records.max(1) as f64;
-        let total = (total - in_lists.unwrap_or(0) as f64).max(mean);
-        let block_bytes = block_bytes(kind, mean);
-        let shape = Shape { kind, block_bytes, ref_bytes, ref_bits, has_refs: true };
-        let home_blocks = (total / mean / room(kind, block_bytes, mean)).ceil() as u64;
-        Plan { shape, home_blocks: home_blocks.max(1), max_payload: (block_bytes / 2).min(255) }
-    }
-
-    /// Bytes that an entry takes in a block.
-    #[inline(always)]
-    pub(crate) fn entry_bytes(&self, key_len: u8, payload: usize) -> usize {
-        match self.shape.kind {
-            Kind::Fixed { .. } => 1 + payload,
-            Kind::Refs => 1 + self.shape.ref_bytes,
-            Kind::Mixed if key_len == super::block::REF_MARK => 3 + self.shape.ref_bytes,
-            Kind::Mixed => 3 + payload,
-        }
+        let shape = Shape::new(kind, ref_bytes, ref_bits, true);
+        let head = if kind == Kind::Mixed { 3 } else { 1 };
+        let entries = head * totals.records + totals.inline_bytes + totals.refs * ref_bytes as u64;
+        let mean = entries as f64 / totals.records.max(1) as f64;
+        let group_entries = GROUP_BUCKETS as f64 * per_bucket(kind, totals.records);
+        let group_entries = group_entries.min(GROUP_MEAN_BYTES / mean.max(1.0));
+        // Where keys crowd together for no reason of chance, smaller groups help a little.
+        let group_entries = group_entries * 0.7f64.powi(crowded as i32);
+        let groups = (totals.records as f64 / group_entries).ceil().max(1.0) as u64;
+        let most_bytes = entries + groups * GROUP_BUCKETS;
+        Plan { shape, groups, most_bytes }
     }
 }
 
-/// The smallest power of two that has room for enough entries of `mean` bytes.
-fn block_bytes(kind: Kind, mean: f64) -> usize {
-    let least = if kind == Kind::Mixed { MIN_MIXED_BYTES } else { 64 };
-    let mut bytes = least;
-    while (bytes as f64) < HEAD_BYTES as f64 + entries(kind) * mean && bytes < 4096 {
-        bytes *= 2;
+/// How many entries a bucket should have on average.
+///
+/// Small buckets need fewer cache lines, but more directory: they are as small as lets the
+/// directory stay in the second-level cache, within bounds between which nothing was gained.
+fn per_bucket(kind: Kind, records: u64) -> f64 {
+    if let Some(n) = std::env::var("CZ_ENTRIES").ok().and_then(|v| v.parse().ok()) {
+        return n;
     }
-    bytes
-}
-
-/// How many entries of `mean` bytes a block should hold on average.
-fn room(kind: Kind, block_bytes: usize, mean: f64) -> f64 {
-    let whole = match kind {
-        Kind::Mixed => ((block_bytes - HEAD_BYTES) as f64 / mean).min(LANES as f64),
-        _ => capacity(block_bytes, mean as usize) as f64,
-    };
-    whole * fill(kind)
-}
-
-fn entries(kind: Kind) -> f64 {
-    let _ = kind;
-    std::env::var("CZ_ENTRIES").ok().and_then(|v| v.parse().ok()).unwrap_or(ENTRIES)
-}
-
-fn fill(kind: Kind) -> f64 {
-    let _ = kind;
-    std::env::var("CZ_FILL").ok().and_then(|v| v.parse().ok()).unwrap_or(0.9)
+    let groups = DIRECTORY_BYTES / super::directory::GROUP_BYTES;
+    let cached = records as f64 / (groups * GROUP_BUCKETS) as f64;
+    match kind {
+        Kind::Fixed { .. } => cached.clamp(5.0, 16.0),
+        Kind::Refs => cached.clamp(6.0, 16.0),
+        Kind::Mixed => cached.clamp(8.0, 18.0),
+    }
 }
 
 /// Bytes of a reference, and how many of its bits are needed for any place in the file.
@@ -107,7 +82,7 @@ fn reference_size(totals: &Totals, log_end: u64) -> (usize, u32) {
     // More than the file can become: lists take at most 8 bytes for a record, and a copy of
     // those that are inline with their head and padding.
     let inline = totals.records - totals.refs;
-    let most = log_end + 4 * totals.inline_bytes + 48 * inline + 24 * totals.refs;
+    let most = log_end + 4 * totals.inline_bytes + 56 * inline + 32 * totals.refs;
     let places = (most + HEADER_BYTES as u64 + 8192) / ALIGN;
     let bits = u64::BITS - places.leading_zeros() + 1;
     // A few bits to spare for a tag save most of the reads of records that are not wanted.

@@ -57,9 +57,9 @@ impl<'d> View<'d> {
     ///
     /// # Errors
     /// The file is damaged where it was read.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, key: &[u8]) -> Result<Option<&'d [u8]>> {
-        self.layout.index.find(&Memory(self.data), key)
+        self.layout.index.find_in(self.data, key)
     }
 
     /// Every value of `key`, in the order in which they were added.
@@ -77,7 +77,7 @@ impl<'d> View<'d> {
         Iter::of_memory(scanner, Memory(self.data))
     }
 
-    /// What is in the file; reads the head of every block.
+    /// What is in the file; reads the head of every bucket.
     ///
     /// # Errors
     /// The file is damaged.
@@ -96,7 +96,7 @@ impl<'d> View<'d> {
 }
 
 impl Get for View<'_> {
-    #[inline]
+    #[inline(always)]
     fn get(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
         Ok(View::get(self, key)?.map(Cow::Borrowed))
     }
@@ -110,7 +110,7 @@ impl Get for View<'_> {
         K: AsRef<[u8]>,
         F: FnMut(usize, Option<&[u8]>),
     {
-        self.layout.index.find_many(&Memory(self.data), keys, &mut f)
+        self.layout.index.find_many(self.data, keys, &mut f)
     }
 }
 

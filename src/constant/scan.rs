@@ -1,12 +1,14 @@
-//! Reading every record: first the log, then the blocks, then the lists, each from front to back.
+//! Reading every record: first the log, then the buckets, then the lists, each front to back.
 //!
 //! Every record is met once, and the records of one key in the order in which they were added:
 //! see [`super::lists`] for how lists and log share the work.
 
-use super::block::{HEAD_BYTES, REF_MARK, Shape};
+use super::bucket::{REF_MARK, Shape};
+use super::directory::{GROUP_BUCKETS, GROUP_BYTES, place, span};
 use super::format::{ALIGN, Header, Kind, Region};
 use super::lookup::{IN_LOG, LIST_HEAD, LogRecord, RECORD_HEAD, list_places, passes_end};
 use super::source::{Memory, Source};
+use super::view::prefetch;
 use crate::bytes::{le32, le64};
 use crate::{Bytes, Error, Record, Result};
 use std::borrow::Cow;
@@ -14,13 +16,19 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Bytes asked for at once where reading costs a system call.
-const WINDOW: u64 = 256 << 10;
+const WINDOW: u64 = 1 << 20;
+
+/// Records of the log between the one that is read and the one that is asked for.
+const AHEAD: usize = 8;
+/// Groups read in one step: a few hundred kilobytes.
+const GROUPS_AT_ONCE: u64 = 32;
 
 /// Where a scan is.
 #[derive(Clone, Copy, Debug)]
 enum Cursor {
     Log(u64),
-    Blocks(u64),
+    /// The number of the next group.
+    Buckets(u64),
     Lists(u64),
     End,
 }
@@ -38,35 +46,29 @@ impl<'h> Scanner<'h> {
         Scanner { header, shape, cursor: Cursor::Log(header.log.at) }
     }
 
-    /// Reads the next window and gives its bytes and the ranges of key and value in them to `f`;
-    /// false when all is read.
-    #[inline]
-    fn step<'a, S: Source>(
+    /// Reads the next window and gives the keys and values in it to `f`; false when all is read.
+    #[inline(always)]
+    fn step<S: Source>(
         &mut self,
-        source: &'a S,
-        mut f: impl FnMut(&S::Bytes<'a>, Range<usize>, Range<usize>) -> Result<()>,
+        source: &S,
+        mut f: impl FnMut(&[u8], &[u8]) -> Result<()>,
     ) -> Result<bool> {
         self.cursor = match self.cursor {
             Cursor::Log(at) if at < self.header.log.end() => {
                 Cursor::Log(log_window(source, self.header.log, at, &mut f)?)
             }
-            Cursor::Log(_) => Cursor::Blocks(self.header.blocks.at),
-            Cursor::Blocks(at) if at < self.header.blocks.end() => {
-                let len = (self.header.blocks.end() - at).min(WINDOW);
-                let window = source.read(at, len as usize)?;
-                for (i, block) in window.chunks_exact(self.shape.block_bytes).enumerate() {
-                    let from = i * self.shape.block_bytes;
-                    let shift = |r: Range<usize>| r.start + from..r.end + from;
-                    let done = entries(&self.shape, block, |key, value| {
-                        f(&window, shift(key), shift(value))
-                    })?;
-                    if !done {
-                        return Err(passes_end(at + from as u64));
-                    }
-                }
-                Cursor::Blocks(at + len)
+            Cursor::Log(_) => Cursor::Buckets(0),
+            Cursor::Buckets(_) if self.shape.kind == Kind::Refs => {
+                Cursor::Lists(self.header.lists.at)
             }
-            Cursor::Blocks(_) => Cursor::Lists(self.header.lists.at),
+            Cursor::Buckets(number) if number < self.header.groups() => {
+                let end = (number + GROUPS_AT_ONCE).min(self.header.groups());
+                for number in number..end {
+                    group(source, self.header, &self.shape, number, &mut f)?;
+                }
+                Cursor::Buckets(end)
+            }
+            Cursor::Buckets(_) => Cursor::Lists(self.header.lists.at),
             Cursor::Lists(at) if at < self.header.lists.end() => {
                 Cursor::Lists(list(source, self.header.lists, at, &mut f)?)
             }
@@ -85,54 +87,82 @@ impl<'h> Scanner<'h> {
         source: &S,
         mut f: impl FnMut(&[u8], &[u8]) -> Result<()>,
     ) -> Result<()> {
-        let part = |window: &S::Bytes<'_>, key: Range<usize>, value: Range<usize>| {
-            f(window.get(key).unwrap_or_default(), window.get(value).unwrap_or_default())
-        };
-        let mut part = part;
-        while self.step(source, &mut part)? {}
+        while self.step(source, &mut f)? {}
         Ok(())
     }
 }
 
-/// The inline entries of a block as ranges of key and value; false if they pass its end.
+/// The inline entries of all buckets of a group.
+#[inline(always)]
+fn group<S: Source>(
+    source: &S,
+    header: &Header,
+    shape: &Shape,
+    number: u64,
+    f: &mut impl FnMut(&[u8], &[u8]) -> Result<()>,
+) -> Result<()> {
+    let at = header.directory.at + number * GROUP_BYTES;
+    let directory = source.read(at, GROUP_BYTES as usize)?;
+    let directory = directory.first_chunk().ok_or_else(|| senseless(at))?;
+    let whole = span(directory).ok_or_else(|| senseless(at))?;
+    let window = source.read(whole.at, whole.len)?;
+    for number in 0..GROUP_BUCKETS {
+        let bucket = place(directory, number).ok_or_else(|| senseless(at))?;
+        let from = (bucket.at - whole.at) as usize;
+        let Some(bytes) = window.get(from..from + bucket.len) else { return Err(senseless(at)) };
+        if !entries(shape, bytes, f)? {
+            return Err(passes_end(bucket.at));
+        }
+    }
+    Ok(())
+}
+
+#[cold]
+fn senseless(at: u64) -> Error {
+    Error::corrupt(at, "a group of the directory makes no sense")
+}
+
+/// The inline entries of a bucket; false if they pass its end.
 #[inline(always)]
 fn entries(
     shape: &Shape,
-    block: &[u8],
-    mut f: impl FnMut(Range<usize>, Range<usize>) -> Result<()>,
+    bucket: &[u8],
+    f: &mut impl FnMut(&[u8], &[u8]) -> Result<()>,
 ) -> Result<bool> {
-    let Some(n) = Shape::count(block) else { return Ok(false) };
     match shape.kind {
         Kind::Refs => Ok(true),
         Kind::Fixed { key_len, value_len } => {
-            let size = key_len + value_len;
-            let mut at = HEAD_BYTES + n;
-            if at + n * size > block.len() {
-                return Ok(false);
-            }
+            let n = shape.count_by_len(bucket.len());
+            let mut rest = bucket.get(n..).unwrap_or_default();
             for _ in 0..n {
-                f(at..at + key_len, at + key_len..at + size)?;
-                at += size;
+                let Some((key, more)) = rest.split_at_checked(key_len) else {
+                    return Ok(false);
+                };
+                let Some((value, more)) = more.split_at_checked(value_len) else {
+                    return Ok(false);
+                };
+                f(key, value)?;
+                rest = more;
             }
-            Ok(true)
+            Ok(rest.is_empty())
         }
         Kind::Mixed => {
-            let mut at = HEAD_BYTES + 3 * n;
-            let Some(lens) = block.get(HEAD_BYTES + n..at) else { return Ok(false) };
-            let (key_lens, sizes) = lens.split_at(n);
+            let n = bucket.first().map_or(0, |n| usize::from(*n));
+            let Some((lens, mut rest)) = bucket.split_at_checked(1 + 3 * n) else {
+                return Ok(n == 0);
+            };
+            let (key_lens, sizes) = lens.get(1 + n..).unwrap_or_default().split_at(n);
             for (key_len, size) in key_lens.iter().zip(sizes) {
-                let end = at + usize::from(*size);
-                if end > block.len() {
+                let Some((record, more)) = rest.split_at_checked(usize::from(*size)) else {
                     return Ok(false);
-                }
+                };
+                rest = more;
                 if *key_len != REF_MARK {
-                    let split = at + usize::from(*key_len);
-                    if split > end {
+                    let Some((key, value)) = record.split_at_checked(usize::from(*key_len)) else {
                         return Ok(false);
-                    }
-                    f(at..split, split..end)?;
+                    };
+                    f(key, value)?;
                 }
-                at = end;
             }
             Ok(true)
         }
@@ -141,11 +171,11 @@ fn entries(
 
 /// The records of a window of the log that begins at `at`; where the next window begins.
 #[inline]
-fn log_window<'a, S: Source>(
-    source: &'a S,
+fn log_window<S: Source>(
+    source: &S,
     log: Region,
     at: u64,
-    f: &mut impl FnMut(&S::Bytes<'a>, Range<usize>, Range<usize>) -> Result<()>,
+    f: &mut impl FnMut(&[u8], &[u8]) -> Result<()>,
 ) -> Result<u64> {
     let left = log.end() - at;
     let window = source.read(at, left.min(WINDOW) as usize)?;
@@ -154,9 +184,12 @@ fn log_window<'a, S: Source>(
         if record.value.end > window.len() {
             break;
         }
+        // The next record's place is known only from this one, so the processor cannot look
+        // ahead; but neighbours are often of one size.
+        prefetch(&window, record.value.end + AHEAD * (record.value.end - from));
         from = record.value.end.next_multiple_of(ALIGN as usize);
         if !record.listed {
-            f(&window, record.key, record.value)?;
+            f(part(&window, record.key), part(&window, record.value))?;
         }
     }
     if from > 0 {
@@ -168,9 +201,13 @@ fn log_window<'a, S: Source>(
     };
     let whole = source.read(at, record.value.end)?;
     if !record.listed {
-        f(&whole, record.key, record.value.clone())?;
+        f(part(&whole, record.key), part(&whole, record.value.clone()))?;
     }
     Ok(at + record.value.end.next_multiple_of(ALIGN as usize) as u64)
+}
+
+fn part(window: &[u8], range: Range<usize>) -> &[u8] {
+    window.get(range).unwrap_or_default()
 }
 
 /// A log record within a window.
@@ -192,11 +229,11 @@ fn decode(window: &[u8], from: usize) -> Option<Decoded> {
 }
 
 /// The records of the list at `at`, unless the log's scan met them; where the next list begins.
-fn list<'a, S: Source>(
-    source: &'a S,
+fn list<S: Source>(
+    source: &S,
     lists: Region,
     at: u64,
-    f: &mut impl FnMut(&S::Bytes<'a>, Range<usize>, Range<usize>) -> Result<()>,
+    f: &mut impl FnMut(&[u8], &[u8]) -> Result<()>,
 ) -> Result<u64> {
     let head = source.read(at, LIST_HEAD)?;
     let count = le64(&head, 0).unwrap_or_default();
@@ -211,7 +248,7 @@ fn list<'a, S: Source>(
             let len = RECORD_HEAD + record.key_len + record.value_len;
             let bytes = source.read(place, len)?;
             let key_end = RECORD_HEAD + record.key_len;
-            f(&bytes, RECORD_HEAD..key_end, key_end..len)?;
+            f(part(&bytes, RECORD_HEAD..key_end), part(&bytes, key_end..len))?;
         }
     }
     Ok(next)
@@ -248,17 +285,19 @@ impl<'a> Iter<'a> {
         match &self.source {
             Either::Memory(memory) => {
                 let memory = *memory;
-                let cut = |w: &'a [u8], r: Range<usize>| -> Bytes<'a> {
-                    Cow::Borrowed(w.get(r).unwrap_or_default())
+                let start = memory.0.as_ptr().addr();
+                // What the scan shows for the time of a call lives as long as the memory does.
+                let keep = |part: &[u8]| -> Bytes<'a> {
+                    let at = part.as_ptr().addr().wrapping_sub(start);
+                    Cow::Borrowed(memory.0.get(at..at.wrapping_add(part.len())).unwrap_or_default())
                 };
-                self.scanner.step(&memory, |window, key, value| {
-                    queue.push_back((cut(window, key), cut(window, value)));
+                self.scanner.step(&memory, |key, value| {
+                    queue.push_back((keep(key), keep(value)));
                     Ok(())
                 })
             }
-            Either::Pread(file) => self.scanner.step(file, |window: &Vec<u8>, key, value| {
-                let own = |r: Range<usize>| Cow::Owned(window.get(r).unwrap_or_default().to_vec());
-                queue.push_back((own(key), own(value)));
+            Either::Pread(file) => self.scanner.step(file, |key, value| {
+                queue.push_back((Cow::Owned(key.to_vec()), Cow::Owned(value.to_vec())));
                 Ok(())
             }),
         }

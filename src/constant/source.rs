@@ -6,7 +6,7 @@
 use crate::os::file::read_exact_at;
 use crate::{Error, Result};
 use std::fs::File;
-use std::ops::{Deref, Range};
+use std::ops::Deref;
 
 /// Random access to the bytes of a file.
 pub(crate) trait Source {
@@ -17,19 +17,6 @@ pub(crate) trait Source {
 
     /// The `len` bytes at `at`; not having them is damage.
     fn read(&self, at: u64, len: usize) -> Result<Self::Bytes<'_>>;
-
-    /// A part of what was read; the range lies within it.
-    fn part<'a>(bytes: Self::Bytes<'a>, range: Range<usize>) -> Self::Bytes<'a>
-    where
-        Self: 'a;
-
-    /// Asks for the cache line at `at`, where that means something.
-    fn prefetch(&self, _at: u64) {}
-
-    /// The bytes, if they are all in memory.
-    fn memory(&self) -> Option<&[u8]> {
-        None
-    }
 }
 
 /// Bytes in memory.
@@ -49,23 +36,6 @@ impl<'d> Source for Memory<'d> {
             Some(bytes) => Ok(bytes),
             None => Err(outside(at)),
         }
-    }
-
-    #[inline(always)]
-    fn part<'a>(bytes: &'d [u8], range: Range<usize>) -> &'d [u8]
-    where
-        Self: 'a,
-    {
-        bytes.get(range).unwrap_or_default()
-    }
-
-    #[inline(always)]
-    fn prefetch(&self, at: u64) {
-        super::view::prefetch(self.0, at as usize);
-    }
-
-    fn memory(&self) -> Option<&[u8]> {
-        Some(self.0)
     }
 }
 
@@ -90,15 +60,6 @@ impl Source for Pread<'_> {
         let mut buf = vec![0; len];
         read_exact_at(self.file, &mut buf, at)?;
         Ok(buf)
-    }
-
-    fn part<'a>(mut bytes: Vec<u8>, range: Range<usize>) -> Vec<u8>
-    where
-        Self: 'a,
-    {
-        bytes.truncate(range.end);
-        bytes.drain(..range.start.min(bytes.len()));
-        bytes
     }
 }
 

@@ -1,12 +1,13 @@
 //! Checking every byte: first the checksums, which find accidents, then that every entry is where
 //! a lookup would look for it, which finds files that were never right.
 
-use super::block::{HEAD_BYTES, Slot, fingerprint, home, overflow_bit};
-use super::format::{ALIGN, Header, Region, SEGMENT_BYTES};
+use super::bucket::{Shape, Slot, TAIL_BYTES, fingerprint};
+use super::directory::{GROUP_BUCKETS, GROUP_BYTES, Place, Position, place};
+use super::format::{ALIGN, HEADER_BYTES, Header, Region, SEGMENT_BYTES};
 use super::lookup::{Index, LogRecord, RECORD_HEAD, list_places, passes_end};
 use super::scan::Scanner;
 use super::source::Source;
-use crate::bytes::{le16, le64};
+use crate::bytes::le64;
 use crate::{Error, Result};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -17,12 +18,12 @@ pub(crate) fn verify<S: Source>(
     source: &S,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<()> {
-    let total = header.file_len() + header.blocks.len;
+    let total = header.file_len() + header.buckets.len;
     let mut report = |done: u64| progress(done, total);
     checksums(header, source, &mut report)?;
     let mut found = Found::default();
     log(header, source, &mut found)?;
-    blocks(header, index, source, &mut found, &mut |done| report(header.file_len() + done))?;
+    buckets(header, index, source, &mut found, &mut |done| report(header.file_len() + done))?;
     totals(header, index, source, &found)?;
     report(total);
     Ok(())
@@ -42,9 +43,8 @@ fn checksums<S: Source>(header: &Header, source: &S, report: &mut dyn FnMut(u64)
         return Err(Error::corrupt(header.sums.at, "the table of checksums is damaged"));
     }
     let mut sums = table.chunks_exact(8).map(|c| le64(c, 0).unwrap_or_default());
-    let mut end = super::format::HEADER_BYTES as u64;
-    for (name, region) in [("log", header.log), ("blocks", header.blocks), ("lists", header.lists)]
-    {
+    let mut end = HEADER_BYTES as u64;
+    for (name, region) in header.summed() {
         zeros(source, Region { at: end, len: region.at - end })?;
         end = region.end();
         for segment in 0..region.segments() {
@@ -85,86 +85,92 @@ fn log<S: Source>(header: &Header, source: &S, found: &mut Found) -> Result<()> 
     Ok(())
 }
 
-/// Every entry of every block can be found from its key.
-fn blocks<S: Source>(
+/// Buckets follow each other without a gap, and every entry of theirs is found from its key.
+fn buckets<S: Source>(
     header: &Header,
     index: &Index,
     source: &S,
     found: &mut Found,
     report: &mut dyn FnMut(u64),
 ) -> Result<()> {
-    let shape = &index.shape;
-    // The masks of the blocks before, as far back as a chain reaches.
-    let mut masks = std::collections::VecDeque::new();
-    let count = header.blocks.len / u64::from(header.block_bytes);
-    for number in 0..count {
-        let at = header.blocks.at + number * u64::from(header.block_bytes);
-        let block = source.read(at, shape.block_bytes)?;
-        let Some((n, used)) = super::stats::used_bytes(shape, &block) else {
-            return Err(passes_end(at));
-        };
-        if block.iter().skip(used).any(|b| *b != 0) {
-            return Err(Error::corrupt(at + used as u64, "a byte after the entries is not zero"));
+    let mut next = header.buckets.at;
+    let mut largest = 0;
+    for number in 0..header.groups() {
+        let at = header.directory.at + number * GROUP_BYTES;
+        let group = source.read(at, GROUP_BYTES as usize)?;
+        for bucket in 0..GROUP_BUCKETS {
+            let place = group.first_chunk().and_then(|group| place(group, bucket));
+            let Some(place) = place.filter(|place| place.at == next) else {
+                return Err(Error::corrupt(at, "a bucket does not begin where the last one ends"));
+            };
+            next += place.len as u64;
+            let position = Position { group: number, bucket, fraction: 0 };
+            largest = largest.max(entries(header, index, source, place, position, found)?);
         }
-        for i in 0..n {
-            let place = EntryPlace { number, at, n, i };
-            entry(header, index, source, &block, place, &masks, found)?;
-        }
-        masks.push_front(le16(&block, 1).unwrap_or_default());
-        masks.truncate(header.longest_chain as usize);
-        if number % 4096 == 0 {
-            report(number * u64::from(header.block_bytes));
+        if number % 1024 == 0 {
+            report(next - header.buckets.at);
         }
     }
-    Ok(())
+    if next + TAIL_BYTES as u64 != header.buckets.end() {
+        return Err(Error::corrupt(next, "the last bucket does not end where the buckets do"));
+    }
+    if largest != header.largest_bucket as usize {
+        return Err(Error::corrupt(84, "the header has the size of the largest bucket wrong"));
+    }
+    zeros(source, Region { at: next, len: TAIL_BYTES as u64 })
 }
 
-/// Which entry of which block.
-#[derive(Clone, Copy)]
-struct EntryPlace {
-    number: u64,
-    at: u64,
-    n: usize,
-    i: usize,
-}
-
-fn entry<S: Source>(
+/// Checks the entries of one bucket; how many there are.
+fn entries<S: Source>(
     header: &Header,
     index: &Index,
     source: &S,
-    block: &[u8],
-    place: EntryPlace,
-    masks: &std::collections::VecDeque<u16>,
+    place: Place,
+    position: Position,
     found: &mut Found,
-) -> Result<()> {
+) -> Result<usize> {
     let wrong = |what: String| Err(Error::corrupt(place.at, what));
-    let Some(slot) = index.shape.slot(block, place.n, place.i, 0) else {
-        return Err(passes_end(place.at));
-    };
-    let hash = match slot {
-        Slot::Inline { at, key_len, .. } => {
-            index.hash(block.get(at..at + key_len).unwrap_or_default())
+    let bucket = source.read(place.at, place.len)?;
+    let n = index.shape.count(&bucket).ok_or_else(|| passes_end(place.at))?;
+    let mut last = 0;
+    let mut end = 0;
+    for i in 0..n {
+        let slot = index.shape.slot(&bucket, n, i, 0).ok_or_else(|| passes_end(place.at))?;
+        let hash = match slot {
+            Slot::Inline { at, key_len, value_len } => {
+                end = at + key_len + value_len;
+                index.hash(bucket.get(at..at + key_len).unwrap_or_default())
+            }
+            Slot::Ref(to) => {
+                end = reference_end(&index.shape, end, n, i);
+                index.hash(&referred_key(header, source, to.at, to.list, found)?)
+            }
+        };
+        let here = Position::of(hash, header.groups());
+        if (here.group, here.bucket) != (position.group, position.bucket) || hash < last {
+            return wrong(format!("entry {i} of this bucket does not belong where it is"));
         }
-        Slot::Ref(to) => index.hash(&referred_key(header, source, to.at, to.list, found)?),
-    };
-    let nth = place.i;
-    if block.get(HEAD_BYTES + nth) != Some(&fingerprint(hash)) {
-        return wrong(format!("entry {nth} of this block has the fingerprint of another key"));
+        last = hash;
+        if bucket.get(index.shape.prints_at() + i) != Some(&fingerprint(hash)) {
+            return wrong(format!("entry {i} of this bucket has the fingerprint of another key"));
+        }
+        if let Some(Slot::Ref(to)) = index.shape.slot(&bucket, n, i, hash)
+            && !to.tag_fits
+        {
+            return wrong(format!("entry {i} of this bucket has the tag of another key"));
+        }
     }
-    if let Some(Slot::Ref(to)) = index.shape.slot(block, place.n, place.i, hash)
-        && !to.tag_fits
-    {
-        return wrong(format!("entry {nth} of this block has the tag of another key"));
+    if end != place.len {
+        return wrong("this bucket is longer than its entries".into());
     }
-    let Some(back) = place.number.checked_sub(home(hash, header.home_blocks)) else {
-        return wrong(format!("entry {nth} lies in a block before the home of its key"));
-    };
-    let way = masks.iter().take(back as usize);
-    let reached = way.clone().all(|mask| mask & overflow_bit(hash) != 0);
-    if back > u64::from(header.longest_chain) || way.count() as u64 != back || !reached {
-        return wrong(format!("entry {nth} of this block cannot be reached from its key's home"));
-    }
-    Ok(())
+    Ok(n)
+}
+
+/// Where the reference that is entry `i` of `n` ends, after one that ends at `before`.
+fn reference_end(shape: &Shape, before: usize, n: usize, i: usize) -> usize {
+    let heads = if shape.prints_at() == 1 { 1 + 3 * n } else { n };
+    let start = if i == 0 { heads } else { before };
+    start + shape.ref_bytes
 }
 
 /// The key of the record, or of all records of the list, at `at`.

@@ -56,10 +56,24 @@ pub struct Residency {
 
 /// Read-only bytes of a whole file.
 #[derive(Debug)]
-pub(crate) enum Map {
-    File(Mmap),
-    Copy(MmapMut, usize),
+pub(crate) struct Map {
+    memory: Memory,
+    /// The bytes of `memory` that belong to the file: looked up here, a lookup need not ask which
+    /// of the two it is.
+    start: *const u8,
+    len: usize,
 }
+
+#[derive(Debug)]
+enum Memory {
+    File(Mmap),
+    Copy(MmapMut),
+}
+
+// SAFETY: the pointer leads into the map that the value owns, which is never written again.
+unsafe impl Send for Map {}
+// SAFETY: as above: shared access is reading only.
+unsafe impl Sync for Map {}
 
 impl Map {
     /// Maps the first `len` bytes of `file`, which must not be shorter.
@@ -70,7 +84,8 @@ impl Map {
         // forbids; every read of them is bounds-checked against the slice, so that even then
         // decoding stays within the map.
         let map = unsafe { memmap2::MmapOptions::new().len(len).map(file) };
-        map.map(Map::File).map_err(|e| Error::io("map", e))
+        let map = map.map_err(|e| Error::io("map", e))?;
+        Ok(Map { start: map.as_ptr(), len: map.len(), memory: Memory::File(map) })
     }
 
     /// Copies the first `len` bytes of `file` into huge pages, where the kernel grants them.
@@ -84,21 +99,20 @@ impl Map {
         let _ = map.advise(memmap2::Advice::HugePage);
         let buf = map.get_mut(..len).unwrap_or_default();
         super::file::read_exact_at(file, buf, 0)?;
-        Ok(Map::Copy(map, len))
+        Ok(Map { start: map.as_ptr(), len, memory: Memory::Copy(map) })
     }
 
     /// The bytes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn bytes(&self) -> &[u8] {
-        match self {
-            Map::File(map) => map,
-            Map::Copy(map, len) => map.get(..*len).unwrap_or_default(),
-        }
+        // SAFETY: `start` and `len` describe bytes of the map that `self` owns: all of a file's
+        // map, or the first `len` of a copy's, which was made at least that long.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 
     /// Passes `advice` on; a private copy needs none.
     pub(crate) fn advise(&self, advice: Advice) -> Result<()> {
-        let Map::File(map) = self else { return Ok(()) };
+        let Memory::File(map) = &self.memory else { return Ok(()) };
         let done = match advice {
             Advice::Normal => map.advise(memmap2::Advice::Normal),
             Advice::Random => map.advise(memmap2::Advice::Random),
@@ -115,7 +129,7 @@ impl Map {
 
     /// Asks the kernel to start reading the pages of a range; only a hint.
     pub(crate) fn will_need(&self, at: u64, len: usize) {
-        let Map::File(map) = self else { return };
+        let Memory::File(map) = &self.memory else { return };
         let page = page_bytes() as u64;
         let start = at - at % page;
         let end = at.saturating_add(len as u64).min(map.len() as u64);
@@ -127,7 +141,7 @@ impl Map {
 
     /// Reads every page in now, and returns when they are in memory.
     pub(crate) fn preload(&self) -> Result<()> {
-        let Map::File(map) = self else { return Ok(()) };
+        let Memory::File(map) = &self.memory else { return Ok(()) };
         // WILLNEED starts the reads in large pieces, POPULATE_READ waits for them and fills the
         // page table. Kernels before 5.14 lack the latter; touching the pages does the same.
         let _ = map.advise(memmap2::Advice::WillNeed);
@@ -142,9 +156,9 @@ impl Map {
 
     /// Keeps the pages in memory until the map is dropped; needs RLIMIT_MEMLOCK to allow it.
     pub(crate) fn lock(&self) -> Result<()> {
-        let done = match self {
-            Map::File(map) => map.lock(),
-            Map::Copy(map, _) => map.lock(),
+        let done = match &self.memory {
+            Memory::File(map) => map.lock(),
+            Memory::Copy(map) => map.lock(),
         };
         done.map_err(|e| Error::io("lock in memory (raise `ulimit -l` if it is too low)", e))
     }
@@ -152,9 +166,9 @@ impl Map {
     /// How many of the pages are in memory.
     pub(crate) fn residency(&self) -> Result<Residency> {
         let page = page_bytes();
-        let (address, len) = match self {
-            Map::File(map) => (map.as_ptr(), map.len()),
-            Map::Copy(map, _) => (map.as_ptr(), map.len()),
+        let (address, len) = match &self.memory {
+            Memory::File(map) => (map.as_ptr(), map.len()),
+            Memory::Copy(map) => (map.as_ptr(), map.len()),
         };
         let pages = len.div_ceil(page);
         let mut states = vec![0u8; pages];
