@@ -296,7 +296,12 @@ impl From<constant::Stats> for StoreStats {
             directory_bytes: stats.directory_bytes,
             slack_bytes: stats.slack_bytes,
             file_bytes: stats.file_bytes,
-            more: vec![("log_bytes", stats.log_bytes), ("list_bytes", stats.list_bytes)],
+            more: vec![
+                ("log_bytes", stats.log_bytes),
+                ("list_bytes", stats.list_bytes),
+                ("buckets", stats.buckets),
+                ("largest_bucket", stats.largest_bucket),
+            ],
             histogram: ("fill_histogram", stats.fill_histogram),
         }
     }

@@ -13,10 +13,10 @@ use super::bucket::{MAX_INLINE, REF_MARK, Shape, TAIL_BYTES, fingerprint, same};
 use super::directory::{GROUP_BYTES, Place, Position, place};
 use super::format::Kind;
 use super::lookup::{Index, LISTED, RECORD_HEAD};
-use super::source::Memory;
 use super::view::{LANES, equal_mask, prefetch};
 use crate::Result;
 use crate::bytes::{le32, le64};
+use crate::os::source::Memory;
 
 /// What the first look at a bucket told.
 pub(crate) enum First<'d> {
@@ -59,20 +59,28 @@ impl Index {
     }
 
     /// The same for files whose records differ in size or lie in the log.
-    #[inline(never)]
+    #[inline(always)]
     fn find_unequal<'d>(&self, data: &'d [u8], key: &[u8]) -> Result<Option<&'d [u8]>> {
         let hash = self.hash(key);
-        let first = match self.spot(data, hash) {
-            Some(spot) => {
-                self.prefetch_bucket(data, spot);
-                self.first_look(data, key, hash, spot)
+        let first = match self.bucket(data, hash) {
+            Some(Place { len: 0, .. }) => Some(First::Absent),
+            Some(Place { at, len }) => {
+                let spot = Spot { at: at as usize, len, expected: 0 };
+                if self.shape.kind == Kind::Mixed {
+                    for line in 1..4 {
+                        prefetch(data, spot.at + 64 * line);
+                    }
+                    self.mixed(data, key, hash, spot)
+                } else {
+                    self.refs(data, key, hash, spot)
+                }
             }
-            None => First::Unclear,
+            None => None,
         };
         match first {
-            First::Found(value) => Ok(Some(value)),
-            First::Absent => Ok(None),
-            First::Unclear => self.find_slowly(data, key),
+            Some(First::Found(value)) => Ok(Some(value)),
+            Some(First::Absent) => Ok(None),
+            Some(First::Unclear) | None => self.find_slowly(data, key),
         }
     }
 

@@ -195,9 +195,8 @@ impl Header {
         if end != file_len {
             return wrong(REGIONS_AT, "the file goes on after its last region");
         }
-        let directory = self.directory;
-        if directory.len == 0 || directory.len % GROUP_BYTES != 0 || directory.at % GROUP_BYTES != 0
-        {
+        let sizes = [self.directory.len, self.directory.at];
+        if self.directory.len == 0 || !sizes.iter().all(|n| n.is_multiple_of(GROUP_BYTES)) {
             return wrong(REGIONS_AT + 16, "the directory is not made of whole groups");
         }
         if self.buckets.len < TAIL_BYTES as u64 {

@@ -8,10 +8,10 @@ use super::bucket::{Ref, Shape, Slot, same};
 use super::directory::{GROUP_BYTES, Place, Position, place};
 use super::fast::First;
 use super::format::{Header, Kind};
-use super::source::Source;
 use super::view::{LANES, prefetch};
 use crate::bytes::{le32, le64};
 use crate::keyhash::KeyHash;
+use crate::os::source::Source;
 use crate::{Error, Result};
 
 /// Bytes before the key of a record in the log: its lengths.

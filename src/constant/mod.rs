@@ -24,7 +24,6 @@ mod partition;
 mod plan;
 mod reader;
 mod scan;
-mod source;
 mod stats;
 mod verify;
 mod view;

@@ -1,7 +1,7 @@
 //! What a file will look like, decided from the totals of its records.
 
 use super::bucket::Shape;
-use super::directory::GROUP_BUCKETS;
+use super::directory::{GROUP_BUCKETS, GROUP_BYTES};
 use super::format::{ALIGN, HEADER_BYTES, Kind};
 
 /// What the builder counted.
@@ -65,15 +65,11 @@ impl Plan {
 /// Small buckets need fewer cache lines, but more directory: they are as small as lets the
 /// directory stay in the second-level cache, within bounds between which nothing was gained.
 fn per_bucket(kind: Kind, records: u64) -> f64 {
-    if let Some(n) = std::env::var("CZ_ENTRIES").ok().and_then(|v| v.parse().ok()) {
-        return n;
-    }
-    let groups = DIRECTORY_BYTES / super::directory::GROUP_BYTES;
+    let groups = DIRECTORY_BYTES / GROUP_BYTES;
     let cached = records as f64 / (groups * GROUP_BUCKETS) as f64;
     match kind {
-        Kind::Fixed { .. } => cached.clamp(5.0, 16.0),
-        Kind::Refs => cached.clamp(6.0, 16.0),
-        Kind::Mixed => cached.clamp(8.0, 18.0),
+        Kind::Fixed { .. } | Kind::Refs => cached.clamp(6.0, 16.0),
+        Kind::Mixed => cached.clamp(8.0, 16.0),
     }
 }
 

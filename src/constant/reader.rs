@@ -3,9 +3,9 @@
 use super::format::{HEADER_BYTES, Header};
 use super::lookup::Index;
 use super::scan::{Iter, Scanner};
-use super::source::Memory;
 use super::stats::Stats;
 use super::verify::verify;
+use crate::os::source::Memory;
 use crate::{Bytes, Error, Get, Result, Scan};
 use std::borrow::Cow;
 

@@ -7,9 +7,9 @@ use super::bucket::{REF_MARK, Shape};
 use super::directory::{GROUP_BUCKETS, GROUP_BYTES, place, span};
 use super::format::{ALIGN, Header, Kind, Region};
 use super::lookup::{IN_LOG, LIST_HEAD, LogRecord, RECORD_HEAD, list_places, passes_end};
-use super::source::{Memory, Source};
 use super::view::prefetch;
 use crate::bytes::{le32, le64};
+use crate::os::source::{Memory, Source};
 use crate::{Bytes, Error, Record, Result};
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -267,7 +267,7 @@ pub struct Iter<'a> {
 #[derive(Debug)]
 enum Either<'a> {
     Memory(Memory<'a>),
-    Pread(super::source::Pread<'a>),
+    Pread(crate::os::source::Pread<'a>),
 }
 
 impl<'a> Iter<'a> {
@@ -275,7 +275,7 @@ impl<'a> Iter<'a> {
         Iter { scanner, source: Either::Memory(memory), queue: VecDeque::new(), failed: None }
     }
 
-    pub(crate) fn of_file(scanner: Scanner<'a>, file: super::source::Pread<'a>) -> Iter<'a> {
+    pub(crate) fn of_file(scanner: Scanner<'a>, file: crate::os::source::Pread<'a>) -> Iter<'a> {
         Iter { scanner, source: Either::Pread(file), queue: VecDeque::new(), failed: None }
     }
 

@@ -4,7 +4,7 @@ use super::bucket::MAX_ENTRIES;
 use super::directory::{GROUP_BUCKETS, GROUP_BYTES, place};
 use super::format::{ALIGN, Header};
 use super::lookup::{Index, LogRecord, RECORD_HEAD, passes_end};
-use super::source::Source;
+use crate::os::source::Source;
 use crate::{Error, Result};
 
 /// What is in a constant file. Sizes are in bytes; keys, values, directory and slack add up to

@@ -6,8 +6,8 @@ use super::directory::{GROUP_BUCKETS, GROUP_BYTES, Place, Position, place};
 use super::format::{ALIGN, HEADER_BYTES, Header, Region, SEGMENT_BYTES};
 use super::lookup::{Index, LogRecord, RECORD_HEAD, list_places, passes_end};
 use super::scan::Scanner;
-use super::source::Source;
 use crate::bytes::le64;
+use crate::os::source::Source;
 use crate::{Error, Result};
 use xxhash_rust::xxh3::xxh3_64;
 
