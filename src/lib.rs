@@ -18,3 +18,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use open::{OpenOptions, Store, StoreStats, open};
 pub use os::publish::Staged;
 pub use os::{Access, Advice, Residency};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
