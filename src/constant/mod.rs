@@ -1,11 +1,12 @@
 //! The constant engine: a file that is built once, published atomically, and read by everyone.
 //!
-//! How a lookup goes: the hash of the key names a block; one comparison of 32 bytes at once finds
-//! the entries whose fingerprint (and key length) fit; the key is compared; the value lies behind
-//! it, or, where it is large, in the log that the entry refers to. No directory, one page.
+//! How a lookup goes: the hash of the key names a bucket, and one cache line of the directory
+//! says where the bucket lies; one comparison of 32 bytes at once finds the entries whose
+//! fingerprint (and key length) fit; the key is compared; the value lies behind it, or, where it
+//! is large, in the log that the entry refers to.
 //!
-//! Reading order: `docs/format/constant.md`, [`format`], [`block`], [`lookup`]; then how a file
-//! comes to be: [`builder`], [`partition`], [`plan`], [`emit`], [`lists`], [`output`].
+//! Reading order: `docs/format/constant.md`, `format`, `directory`, `bucket`, `lookup`, `fast`;
+//! then how a file comes to be: `builder`, `partition`, `plan`, `emit`, `lists`, `output`.
 //!
 //! Invariants: a published file never changes; readers trust nothing in it beyond its header's
 //! checksum and check every offset; the same input gives the same file.

@@ -254,7 +254,7 @@ fn list<S: Source>(
     Ok(next)
 }
 
-/// An iterator over every record, in the order of [`Scanner`].
+/// An iterator over every record, in the order of their hashes.
 #[derive(Debug)]
 pub struct Iter<'a> {
     scanner: Scanner<'a>,
