@@ -54,6 +54,9 @@ pub struct Residency {
     pub total: u64,
 }
 
+/// Bytes of which the kernel will read all when told that they are needed.
+const PIECE_BYTES: u64 = 128 << 10;
+
 /// Read-only bytes of a whole file.
 #[derive(Debug)]
 pub(crate) struct Map {
@@ -133,9 +136,10 @@ impl Map {
         let page = page_bytes() as u64;
         let start = at - at % page;
         let end = at.saturating_add(len as u64).min(map.len() as u64);
-        if start < end {
-            let range = (start as usize, (end - start) as usize);
-            let _ = map.advise_range(memmap2::Advice::WillNeed, range.0, range.1);
+        // The kernel reads no more than its read-ahead limit for one call, and forgets the rest.
+        for piece in (start..end).step_by(PIECE_BYTES as usize) {
+            let len = (end - piece).min(PIECE_BYTES);
+            let _ = map.advise_range(memmap2::Advice::WillNeed, piece as usize, len as usize);
         }
     }
 
