@@ -254,7 +254,7 @@ fn list<S: Source>(
     Ok(next)
 }
 
-/// An iterator over every record, in the order of their hashes.
+/// An iterator over every record, in the order in which they lie in the file.
 #[derive(Debug)]
 pub struct Iter<'a> {
     scanner: Scanner<'a>,
