@@ -188,7 +188,12 @@ impl Header {
         for region in regions {
             let stop = region.at.checked_add(region.len).filter(|stop| *stop <= file_len);
             match stop {
-                Some(stop) if region.at >= end && stop <= MAX_FILE => end = stop,
+                Some(stop) if region.at >= end && stop <= MAX_FILE => {
+                    if region.at - end >= GROUP_BYTES {
+                        return wrong(REGIONS_AT, "there are unused bytes between the regions");
+                    }
+                    end = stop;
+                }
                 _ => return wrong(REGIONS_AT, "the regions of the file overlap or pass its end"),
             }
         }
@@ -210,9 +215,14 @@ impl Header {
         if self.sums.len != sums * 8 {
             return wrong(REGIONS_AT + 64, "the table of checksums has the wrong length");
         }
-        let bits = 8 * self.ref_bytes;
-        if !(4..=8).contains(&self.ref_bytes) || !(2..=bits).contains(&self.ref_bits) {
+        let bytes = self.ref_bytes;
+        if !(4..=8).contains(&bytes) || !(2..=8 * bytes).contains(&self.ref_bits) {
             return wrong(88, "references have an impossible size");
+        }
+        // Every record takes a byte at least, and nothing is compressed.
+        let bytes = self.key_bytes.checked_add(self.value_bytes);
+        if self.records > file_len || bytes.is_none_or(|bytes| bytes > file_len) {
+            return wrong(48, "there are more records than there is room for");
         }
         if let Kind::Fixed { key_len, value_len } = self.kind
             && (key_len >= MAX_INLINE || key_len + value_len > MAX_INLINE)

@@ -7,7 +7,7 @@
 use super::bucket::{Ref, Shape, Slot, same};
 use super::directory::{GROUP_BYTES, Place, Position, place};
 use super::fast::First;
-use super::format::{Header, Kind};
+use super::format::{Header, Kind, Region};
 use super::view::{LANES, prefetch};
 use crate::bytes::{le32, le64};
 use crate::keyhash::KeyHash;
@@ -34,6 +34,10 @@ pub(crate) struct Index {
     pub directory_at: u64,
     /// The part of a bucket that comes before its entries, on average, as a fraction of 2^16.
     pub head_share: u64,
+    pub log: Region,
+    pub lists: Region,
+    records: u64,
+    value_bytes: u64,
 }
 
 /// A record of the log: where its key begins, and the lengths.
@@ -70,16 +74,45 @@ impl LogRecord {
     }
 }
 
-/// The places of the records of a list, in the order in which they were added.
-pub(crate) fn list_places<S: Source>(source: &S, at: u64) -> Result<Vec<u64>> {
-    let head = source.read(at, LIST_HEAD)?;
-    let count = le64(&head, 0).unwrap_or_default() & !IN_LOG;
-    let bytes = usize::try_from(count).ok().and_then(|n| n.checked_mul(8));
-    let Some(bytes) = bytes else {
-        return Err(Error::corrupt(at, "a list has an impossible length"));
-    };
-    let places = source.read(at + LIST_HEAD as u64, bytes)?;
-    Ok(places.chunks_exact(8).map(|c| le64(c, 0).unwrap_or_default()).collect())
+/// The list at a place of the file: the places of its records, in the order in which they were
+/// added.
+#[derive(Debug)]
+pub(crate) struct List {
+    pub places: Vec<u64>,
+    /// Whether a scan meets its records in the log.
+    pub in_log: bool,
+    /// Where the next list begins.
+    pub end: u64,
+}
+
+impl List {
+    /// Reads the list at `at`. Its records in the log, and those in itself, each follow one
+    /// another, so that no list names a record twice.
+    pub(crate) fn read<S: Source>(source: &S, log: Region, lists: Region, at: u64) -> Result<List> {
+        let wrong = |what| Err(Error::corrupt(at, what));
+        let head = source.read(at, LIST_HEAD)?;
+        let word = le64(&head, 0).unwrap_or_default();
+        let end = at.checked_add(le64(&head, 8).unwrap_or_default());
+        let Some(end) = end.filter(|end| at >= lists.at && *end <= lists.end()) else {
+            return wrong("a list passes the end of the lists");
+        };
+        let places_at = at + LIST_HEAD as u64;
+        let bytes = (word & !IN_LOG).checked_mul(8).filter(|b| places_at.saturating_add(*b) <= end);
+        let Some(bytes) = bytes else { return wrong("a list has an impossible length") };
+        let places = source.read(places_at, bytes as usize)?;
+        let places: Vec<u64> =
+            places.chunks_exact(8).map(|c| le64(c, 0).unwrap_or_default()).collect();
+        let (mut log_next, mut own_next) = (log.at, places_at + bytes);
+        for place in &places {
+            let (next, stop) =
+                if *place < log.end() { (&mut log_next, log.end()) } else { (&mut own_next, end) };
+            if *place < *next || *place >= stop {
+                return wrong("a list leads to where none of its records can be");
+            }
+            *next = place + RECORD_HEAD as u64;
+        }
+        Ok(List { places, in_log: word & IN_LOG != 0, end })
+    }
 }
 
 impl Index {
@@ -94,6 +127,10 @@ impl Index {
             groups: header.groups(),
             directory_at: header.directory.at,
             head_share: ((head << 16) / mean).min(1 << 16),
+            log: header.log,
+            lists: header.lists,
+            records: header.records,
+            value_bytes: header.value_bytes,
         })
     }
 
@@ -133,11 +170,18 @@ impl Index {
         key: &[u8],
     ) -> Result<Vec<S::Bytes<'a>>> {
         let mut found = Vec::new();
+        // A hostile file may lead to one record by many ways.
+        let (mut bytes, mut too_many) = (0, false);
         self.walk(source, key, |value| {
+            bytes += value.len() as u64;
+            too_many = found.len() as u64 == self.records || bytes > self.value_bytes;
             found.push(value);
-            true
+            !too_many
         })?;
-        Ok(found)
+        match too_many {
+            true => Err(Error::corrupt(48, "a key has more values than the header says there are")),
+            false => Ok(found),
+        }
     }
 
     /// Gives the values of `key` to `f` as long as it returns true.
@@ -192,7 +236,7 @@ impl Index {
                 None => Ok(true),
             };
         }
-        for place in list_places(source, to.at)? {
+        for place in List::read(source, self.log, self.lists, to.at)?.places {
             // All records of a list have one key: the first that differs tells it is another's.
             let Some(value) = self.record_value(source, key, place)? else { break };
             if !f(value) {

@@ -6,9 +6,9 @@
 use super::bucket::{REF_MARK, Shape};
 use super::directory::{GROUP_BUCKETS, GROUP_BYTES, place, span};
 use super::format::{ALIGN, Header, Kind, Region};
-use super::lookup::{IN_LOG, LIST_HEAD, LogRecord, RECORD_HEAD, list_places, passes_end};
+use super::lookup::{List, LogRecord, RECORD_HEAD, passes_end};
 use super::view::prefetch;
-use crate::bytes::{le32, le64};
+use crate::bytes::le32;
 use crate::os::source::{Memory, Source};
 use crate::{Bytes, Error, Record, Result};
 use std::borrow::Cow;
@@ -27,8 +27,8 @@ const GROUPS_AT_ONCE: u64 = 32;
 #[derive(Clone, Copy, Debug)]
 enum Cursor {
     Log(u64),
-    /// The number of the next group.
-    Buckets(u64),
+    /// The number of the next group, and where its buckets must begin.
+    Buckets(u64, u64),
     Lists(u64),
     End,
 }
@@ -39,11 +39,14 @@ pub(crate) struct Scanner<'h> {
     header: &'h Header,
     shape: Shape,
     cursor: Cursor,
+    /// Records, and bytes of them, that lists may still lead to.
+    left: (u64, u64),
 }
 
 impl<'h> Scanner<'h> {
     pub(crate) fn new(header: &'h Header, shape: Shape) -> Self {
-        Scanner { header, shape, cursor: Cursor::Log(header.log.at) }
+        let left = (header.records, header.key_bytes + header.value_bytes);
+        Scanner { header, shape, cursor: Cursor::Log(header.log.at), left }
     }
 
     /// Reads the next window and gives the keys and values in it to `f`; false when all is read.
@@ -57,20 +60,20 @@ impl<'h> Scanner<'h> {
             Cursor::Log(at) if at < self.header.log.end() => {
                 Cursor::Log(log_window(source, self.header.log, at, &mut f)?)
             }
-            Cursor::Log(_) => Cursor::Buckets(0),
-            Cursor::Buckets(_) if self.shape.kind == Kind::Refs => {
+            Cursor::Log(_) => Cursor::Buckets(0, self.header.buckets.at),
+            Cursor::Buckets(..) if self.shape.kind == Kind::Refs => {
                 Cursor::Lists(self.header.lists.at)
             }
-            Cursor::Buckets(number) if number < self.header.groups() => {
+            Cursor::Buckets(number, mut at) if number < self.header.groups() => {
                 let end = (number + GROUPS_AT_ONCE).min(self.header.groups());
                 for number in number..end {
-                    group(source, self.header, &self.shape, number, &mut f)?;
+                    at = group(source, self.header, &self.shape, (number, at), &mut f)?;
                 }
-                Cursor::Buckets(end)
+                Cursor::Buckets(end, at)
             }
-            Cursor::Buckets(_) => Cursor::Lists(self.header.lists.at),
+            Cursor::Buckets(..) => Cursor::Lists(self.header.lists.at),
             Cursor::Lists(at) if at < self.header.lists.end() => {
-                Cursor::Lists(list(source, self.header.lists, at, &mut f)?)
+                Cursor::Lists(list(source, self.header, at, &mut self.left, &mut f)?)
             }
             Cursor::Lists(_) | Cursor::End => {
                 self.cursor = Cursor::End;
@@ -92,19 +95,19 @@ impl<'h> Scanner<'h> {
     }
 }
 
-/// The inline entries of all buckets of a group.
+/// The inline entries of all buckets of a group, which begin at `start`; where they end.
 #[inline(always)]
 fn group<S: Source>(
     source: &S,
     header: &Header,
     shape: &Shape,
-    number: u64,
+    (number, start): (u64, u64),
     f: &mut impl FnMut(&[u8], &[u8]) -> Result<()>,
-) -> Result<()> {
+) -> Result<u64> {
     let at = header.directory.at + number * GROUP_BYTES;
     let directory = source.read(at, GROUP_BYTES as usize)?;
     let directory = directory.first_chunk().ok_or_else(|| senseless(at))?;
-    let whole = span(directory).ok_or_else(|| senseless(at))?;
+    let whole = span(directory).filter(|whole| whole.at == start).ok_or_else(|| senseless(at))?;
     let window = source.read(whole.at, whole.len)?;
     for number in 0..GROUP_BUCKETS {
         let bucket = place(directory, number).ok_or_else(|| senseless(at))?;
@@ -114,7 +117,7 @@ fn group<S: Source>(
             return Err(passes_end(bucket.at));
         }
     }
-    Ok(())
+    Ok(whole.at + whole.len as u64)
 }
 
 #[cold]
@@ -231,27 +234,26 @@ fn decode(window: &[u8], from: usize) -> Option<Decoded> {
 /// The records of the list at `at`, unless the log's scan met them; where the next list begins.
 fn list<S: Source>(
     source: &S,
-    lists: Region,
+    header: &Header,
     at: u64,
+    left: &mut (u64, u64),
     f: &mut impl FnMut(&[u8], &[u8]) -> Result<()>,
 ) -> Result<u64> {
-    let head = source.read(at, LIST_HEAD)?;
-    let count = le64(&head, 0).unwrap_or_default();
-    let next = at.checked_add(le64(&head, 8).unwrap_or_default());
-    let next = match next {
-        Some(next) if next >= at + LIST_HEAD as u64 && next <= lists.end() => next,
-        _ => return Err(Error::corrupt(at, "a list passes the end of the lists")),
-    };
-    if count & IN_LOG == 0 {
-        for place in list_places(source, at)? {
-            let record = LogRecord::read(source, place)?;
-            let len = RECORD_HEAD + record.key_len + record.value_len;
-            let bytes = source.read(place, len)?;
-            let key_end = RECORD_HEAD + record.key_len;
-            f(part(&bytes, RECORD_HEAD..key_end), part(&bytes, key_end..len))?;
-        }
+    let List { places, in_log, end } = List::read(source, header.log, header.lists, at)?;
+    for place in places.into_iter().filter(|_| !in_log) {
+        let record = LogRecord::read(source, place)?;
+        let bytes = (record.key_len + record.value_len) as u64;
+        let (Some(records), Some(rest)) = (left.0.checked_sub(1), left.1.checked_sub(bytes)) else {
+            return Err(Error::corrupt(at, "the lists lead to more records than there are"));
+        };
+        *left = (records, rest);
+        let len = RECORD_HEAD + record.key_len + record.value_len;
+        let bytes = source.read(place, len)?;
+        let key_end = RECORD_HEAD + record.key_len;
+        f(part(&bytes, RECORD_HEAD..key_end), part(&bytes, key_end..len))?;
     }
-    Ok(next)
+    // After the head of this list at least, so that there is an end of lists.
+    Ok(end)
 }
 
 /// An iterator over every record, in the order in which they lie in the file.

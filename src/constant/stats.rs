@@ -106,13 +106,16 @@ impl Stats {
             fill.pad(padded - len);
             at += padded;
         }
+        let mut next = header.buckets.at;
         for number in 0..header.groups() {
             let at = header.directory.at + number * GROUP_BYTES;
             let group = source.read(at, GROUP_BYTES as usize)?;
             for bucket in 0..GROUP_BUCKETS {
                 let place = group.first_chunk().and_then(|group| place(group, bucket));
                 let what = "a group of the directory makes no sense";
+                let place = place.filter(|place| place.at == next);
                 let place = place.ok_or_else(|| Error::corrupt(at, what))?;
+                next += place.len as u64;
                 let bytes = source.read(place.at, place.len)?;
                 fill.count(index.shape.count(&bytes).ok_or_else(|| passes_end(place.at))?);
             }

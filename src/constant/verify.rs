@@ -4,7 +4,7 @@
 use super::bucket::{Shape, Slot, TAIL_BYTES, fingerprint};
 use super::directory::{GROUP_BUCKETS, GROUP_BYTES, Place, Position, place};
 use super::format::{ALIGN, HEADER_BYTES, Header, Region, SEGMENT_BYTES};
-use super::lookup::{Index, LogRecord, RECORD_HEAD, list_places, passes_end};
+use super::lookup::{Index, List, LogRecord, RECORD_HEAD, passes_end};
 use super::scan::Scanner;
 use crate::bytes::le64;
 use crate::os::source::Source;
@@ -23,17 +23,31 @@ pub(crate) fn verify<S: Source>(
     checksums(header, source, &mut report)?;
     let mut found = Found::default();
     log(header, source, &mut found)?;
+    lists(header, source, &mut found)?;
     buckets(header, index, source, &mut found, &mut |done| report(header.file_len() + done))?;
     totals(header, index, source, &found)?;
     report(total);
     Ok(())
 }
 
-/// What was met on the way.
+/// What was met on the way. Places are kept as the sum of their checksums, which is equal for
+/// those that were met in front-to-back order and for those that references lead to, only if they
+/// are the same places.
 #[derive(Default)]
 struct Found {
     log_records: u64,
+    log_places: u64,
     log_refs: u64,
+    log_ref_places: u64,
+    list_places: u64,
+    list_ref_places: u64,
+    /// Bytes of the keys that references lead to.
+    key_bytes: u64,
+}
+
+/// Adds a place to a sum of places.
+fn add_place(sum: &mut u64, place: u64) {
+    *sum = sum.wrapping_add(xxh3_64(&place.to_le_bytes()));
 }
 
 /// All bytes after the header are covered: segments by their sums, gaps by being zero.
@@ -80,7 +94,18 @@ fn log<S: Source>(header: &Header, source: &S, found: &mut Found) -> Result<()> 
             return Err(Error::corrupt(at, "a record passes the end of the log"));
         }
         found.log_records += 1;
+        add_place(&mut found.log_places, at);
         at = next;
+    }
+    Ok(())
+}
+
+/// The lists follow each other and end where their region ends.
+fn lists<S: Source>(header: &Header, source: &S, found: &mut Found) -> Result<()> {
+    let mut at = header.lists.at;
+    while at < header.lists.end() {
+        add_place(&mut found.list_places, at);
+        at = List::read(source, header.log, header.lists, at)?.end;
     }
     Ok(())
 }
@@ -181,16 +206,27 @@ fn referred_key<S: Source>(
     list: bool,
     found: &mut Found,
 ) -> Result<Vec<u8>> {
-    let places = if list { list_places(source, at)? } else { vec![at] };
-    let region = if list { header.lists } else { header.log };
-    if at < region.at || at >= region.end() || places.is_empty() {
+    let places = if list {
+        add_place(&mut found.list_ref_places, at);
+        List::read(source, header.log, header.lists, at)?.places
+    } else {
+        vec![at]
+    };
+    if places.is_empty() || (!list && at >= header.log.end()) {
         return Err(Error::corrupt(at, "a reference leads to where no record can be"));
     }
     let mut first: Option<Vec<u8>> = None;
     for place in places {
         let record = LogRecord::read(source, place)?;
         let key = record.key(source)?;
-        found.log_refs += u64::from(place < header.log.end());
+        found.key_bytes += key.len() as u64;
+        if place < header.log.end() {
+            found.log_refs += 1;
+            add_place(&mut found.log_ref_places, place);
+        }
+        if found.log_refs > found.log_records || found.key_bytes > header.key_bytes {
+            return Err(Error::corrupt(at, "references lead to more records than there are"));
+        }
         match &first {
             None => first = Some(key.to_vec()),
             Some(first) if *first == *key => {}
@@ -208,6 +244,14 @@ fn totals<S: Source>(header: &Header, index: &Index, source: &S, found: &Found) 
             found.log_refs, found.log_records
         );
         return Err(Error::corrupt(header.log.at, what));
+    }
+    if found.log_places != found.log_ref_places {
+        let what = "not every record of the log has exactly one reference to it";
+        return Err(Error::corrupt(header.log.at, what));
+    }
+    if found.list_places != found.list_ref_places {
+        let what = "not every list has exactly one reference to it";
+        return Err(Error::corrupt(header.lists.at, what));
     }
     let (mut records, mut key_bytes, mut value_bytes) = (0, 0, 0);
     Scanner::new(header, index.shape).scan(source, |key, value| {
