@@ -7,7 +7,7 @@
 //! reached through a list with others is marked [`LISTED`] and skipped by the scan of the log;
 //! where all of them are in the log, the list is marked [`IN_LOG`] and skipped instead.
 
-use super::bucket::REF_MARK;
+use super::bucket::{MAX_ENTRIES, REF_MARK};
 use super::emit::Item;
 use super::format::{ALIGN, Region, SEGMENT_BYTES};
 use super::lookup::{IN_LOG, LIST_HEAD, LISTED, RECORD_HEAD};
@@ -35,20 +35,21 @@ impl Lists {
     }
 
     /// The items of a bucket, sorted, with those of one key replaced by a list where that is
-    /// called for.
+    /// called for; `None` if more keys have one hash than a bucket has room for.
     pub(crate) fn replace(
         &mut self,
         sink: &Sink,
         run: &mut Vec<u8>,
         items: &[Item],
-    ) -> Result<Vec<Item>> {
+    ) -> Result<Option<Vec<Item>>> {
         let mut out = Vec::with_capacity(items.len());
         for same_hash in items.chunk_by(|a, b| a.hash == b.hash) {
             if same_hash.len() == 1 {
                 out.extend_from_slice(same_hash);
                 continue;
             }
-            for members in by_key(sink, run, same_hash)? {
+            let Some(keys) = by_key(sink, run, same_hash)? else { return Ok(None) };
+            for members in keys {
                 if calls_for_list(run, &members) {
                     out.push(self.write(sink, run, &members)?);
                 } else {
@@ -56,7 +57,7 @@ impl Lists {
                 }
             }
         }
-        Ok(out)
+        Ok(Some(out))
     }
 
     /// Writes the list of these items of one key; an item that refers to it.
@@ -94,7 +95,7 @@ impl Lists {
         list.extend_from_slice(&records);
         self.region.write(sink, &list)?;
         // The new entry lies at the end of the run, where entries are found by their place only.
-        let at = run.len() as u32;
+        let at = run.len() as u64;
         let mut head = [0; ENTRY_HEAD];
         head[..8].copy_from_slice(&hash.to_le_bytes());
         head[8] = REF_MARK;
@@ -131,17 +132,20 @@ impl Lists {
 }
 
 /// Divides items of one hash by key, each key's in their order: almost always there is one.
-fn by_key(sink: &Sink, run: &[u8], same_hash: &[Item]) -> Result<Vec<Vec<Item>>> {
+/// `None` if there are more than a bucket has room for, which only happens on purpose.
+fn by_key(sink: &Sink, run: &[u8], same_hash: &[Item]) -> Result<Option<Vec<Vec<Item>>>> {
     let mut keys: Vec<(Vec<u8>, Vec<Item>)> = Vec::new();
     for item in same_hash {
         let Some(entry) = Entry::at(run, item.at as usize) else { continue };
         let key = key_of(sink, &entry)?;
+        let known = keys.len();
         match keys.iter_mut().find(|(k, _)| *k == key) {
             Some((_, members)) => members.push(*item),
+            None if known == MAX_ENTRIES => return Ok(None),
             None => keys.push((key, vec![*item])),
         }
     }
-    Ok(keys.into_iter().map(|(_, members)| members).collect())
+    Ok(Some(keys.into_iter().map(|(_, members)| members).collect()))
 }
 
 /// Whether these items of one key are many, or some in the log and some not.

@@ -10,7 +10,7 @@
 #![allow(unsafe_code)]
 
 use crate::{Error, Result};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -156,11 +156,14 @@ fn link_unnamed(file: &File, target: &Path) -> Result<PathBuf> {
     Err(Error::io("name the new file", io::Error::last_os_error()).at(path))
 }
 
-/// A name beside `target` that nobody else uses.
+/// A name beside `target` that nobody else uses. Of a long name only the beginning is in it, for
+/// names may have 255 bytes.
 fn temporary_name(target: &Path) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let mut name = OsString::from(".");
-    name.push(target.file_name().unwrap_or_default());
+    let whole = target.file_name().unwrap_or_default().as_bytes();
+    name.push(OsStr::from_bytes(whole.get(..200).unwrap_or(whole)));
     let serial = COUNTER.fetch_add(1, Ordering::Relaxed);
     name.push(format!(".{}.{serial}.tmp", std::process::id()));
     folder_of(target).join(name)
