@@ -321,7 +321,7 @@ fn hostile_headers_do_no_harm() {
     for (name, records) in samples() {
         let clean = built(&records);
         let keys = keys_of(&records);
-        for round in 0..rounds(3000) {
+        for round in 0..rounds(1500) {
             let seed = seed_quietly(round);
             let mut rng = Rng::new(seed);
             let mut bytes = clean.clone();
@@ -354,7 +354,7 @@ fn hostile_bodies_do_no_harm() {
     for (name, records) in samples() {
         let clean = built(&records);
         let keys = keys_of(&records);
-        for round in 0..rounds(3000) {
+        for round in 0..rounds(1500) {
             let seed = seed_quietly(1_000_000 + round);
             let mut rng = Rng::new(seed);
             let mut bytes = clean.clone();
@@ -483,7 +483,7 @@ fn what_is_not_a_constant_file_is_refused_with_advice() {
     }
     let secret = path("secret");
     fs::write(&secret, built(&Records::new())).unwrap();
-    fs::set_permissions(&secret, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o0)).unwrap();
     if fs::File::open(&secret).is_ok() {
         println!("skipped: this user may read everything, so there is nothing to refuse");
     } else {
