@@ -1,4 +1,64 @@
 //! The workbench behind `credenza bench`: the same measured work on every store.
+//!
+//! Reading order: [`result`] (what a run finds), [`BenchArgs`] (what is asked for), `workload`
+//! (data and queries), `driver` (the stores), `runner` (processes, rounds, timed loops),
+//! [`report`] (what the reader sees).
+//!
+//! Method: each store in a fresh process bound to one processor; rounds interleaved in random
+//! order; equal data and queries for all; untimed warm-up; every answer compared with the data;
+//! raw samples kept. `docs/benchmarks.md` says more.
 
+mod args;
+mod candidates;
+mod driver;
+mod machine;
+mod measure;
 pub mod report;
 pub mod result;
+mod rng;
+mod runner;
+mod workload;
+
+pub use args::BenchArgs;
+pub use workload::Phase;
+
+use credenza::{Error, Result};
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Exit status when a store failed or gave a wrong answer.
+const FAILED: u8 = 111;
+
+/// Does what `args` ask for: measures, prints the table, writes the files; or lists the stores.
+/// The status is 0, or 111 when a store failed or gave a wrong answer.
+///
+/// The program starts itself again for each store and round, with its own arguments and
+/// `--child`: whatever parses those arguments must come here again.
+///
+/// # Errors
+/// The options make no sense, the data cannot be read, or the results cannot be written. A store
+/// that fails is no error: it is told in the report.
+pub fn run(args: BenchArgs) -> Result<ExitCode> {
+    if args.child {
+        runner::child::main()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.list {
+        candidates::list(&args)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let report = runner::run(&args)?;
+    let mut out = std::io::stdout().lock();
+    let colour = report::terminal::colour_wanted(&out);
+    report::terminal::print(&report, &mut out, colour)
+        .and_then(|()| out.flush())
+        .map_err(|e| Error::io("write to standard output", e))?;
+    if let Some(path) = &args.json {
+        report::json::write(&report, path)?;
+    }
+    if let Some(path) = &args.html {
+        report::html::write(&report, path)?;
+    }
+    let is_well = report.failures.is_empty() && report.results.iter().all(|r| r.verified);
+    Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}

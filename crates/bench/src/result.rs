@@ -161,8 +161,8 @@ pub struct PhaseResult {
     pub hit_rate: Option<f64>,
     /// Blocks the store's files take on the filesystem, in bytes (the largest of all rounds).
     pub file_bytes: u64,
-    /// The most memory the process had resident during the phase, mapped file pages included,
-    /// in bytes (the largest of all rounds).
+    /// The most memory the phase took: resident memory, mapped file pages included, beyond what
+    /// the process had before it built or opened the store, in bytes (the largest of all rounds).
     pub peak_rss_bytes: u64,
     /// Whether every answer of every round was compared with the data and was right.
     pub verified: bool,

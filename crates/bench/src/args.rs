@@ -1,0 +1,154 @@
+//! The options of `credenza bench`.
+
+use crate::driver;
+use crate::machine;
+use crate::workload::{Data, Phase, Workload};
+use clap::Args;
+use credenza::{Error, Result};
+use credenza_formats::Format;
+use std::path::{Path, PathBuf};
+
+/// Measure stores: the same work on each, every answer checked.
+///
+/// Each store runs in a process of its own, round by round in a random order. Exit status: 0 when
+/// all is well, 111 when a store failed or gave a wrong answer (the others are still reported).
+#[derive(Args, Clone, Debug)]
+pub struct BenchArgs {
+    /// Stores to measure, separated by commas; without it, all that are found (see --list)
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    pub stores: Option<Vec<String>>,
+    /// decimal, tokens, ups, files, or the path of a .toml file
+    #[arg(long, value_name = "NAME|FILE.toml", default_value = "decimal")]
+    pub workload: String,
+    /// Measure with the records of this file, in any format `credenza load` reads
+    #[arg(long, value_name = "FILE", conflicts_with = "workload")]
+    pub data: Option<PathBuf>,
+    /// The format of --data, when its content does not tell it
+    #[arg(long, value_name = "FORMAT", requires = "data")]
+    pub format: Option<String>,
+    /// The folder whose paths are the records of the workload `files` [default: /usr]
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// Records to store at most [default: the workload's own number]
+    #[arg(long, value_name = "N")]
+    pub records: Option<usize>,
+    /// Lookups in each phase [default: 1000000]
+    #[arg(long, value_name = "N")]
+    pub gets: Option<usize>,
+    /// Keys in one batch of the get-many phases [default: 32]
+    #[arg(long, value_name = "N")]
+    pub batch: Option<usize>,
+    /// Rounds, each a fresh process for each store
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub rounds: usize,
+    /// Phases to measure, separated by commas [default: all; get-hit and get-many-hit with --cold]
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    pub phases: Option<Vec<Phase>>,
+    /// Seed of data, queries and order of the stores [default: 1]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Folder for the store files [default: /dev/shm if that is in memory, else the system's
+    /// folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Write the results as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write the results as a page with charts to this file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// The store that ratios are against
+    #[arg(long, value_name = "STORE")]
+    pub baseline: Option<String>,
+    /// Use this library for a store: NAME=PATH; may be given many times
+    #[arg(long = "lib", value_name = "NAME=PATH")]
+    pub libraries: Vec<String>,
+    /// Start every phase with no page of the store in memory; --dir must be on a disk
+    #[arg(long)]
+    pub cold: bool,
+    /// Lookups in each phase with --cold
+    #[arg(long, value_name = "N", default_value_t = 10_000, requires = "cold")]
+    pub cold_gets: usize,
+    /// With --cold: leave read-ahead to the kernel instead of announcing random access
+    #[arg(long, requires = "cold")]
+    pub read_ahead: bool,
+    /// Bring the files to the disk within `build`, for every store
+    #[arg(long)]
+    pub sync: bool,
+    /// Let the kernel choose the processor
+    #[arg(long)]
+    pub no_pin: bool,
+    /// Give a store up in a round after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 900)]
+    pub timeout: u64,
+    /// List the stores that are found, and where to get the others; with --json, to that file
+    #[arg(long)]
+    pub list: bool,
+    /// Do one round of one store: the program starts itself with this
+    #[arg(long, hide = true)]
+    pub child: bool,
+}
+
+impl BenchArgs {
+    /// The workload that the options ask for.
+    pub(crate) fn workload(&self) -> Result<Workload> {
+        let mut workload = match &self.data {
+            Some(path) => {
+                let format = self.format.as_deref().map(str::parse::<Format>).transpose()?;
+                Workload::of_records(path, format)
+            }
+            None => Workload::find(&self.workload)?,
+        };
+        match (&mut workload.data, &self.root) {
+            (Data::Files { root }, Some(wanted)) => *root = wanted.clone(),
+            (_, Some(_)) => return Err(Error::invalid("--root is for the workload `files`")),
+            (_, None) => {}
+        }
+        workload.records = self.records.or(workload.records);
+        workload.gets = self.gets.unwrap_or(workload.gets);
+        workload.batch = self.batch.unwrap_or(workload.batch);
+        workload.seed = self.seed.unwrap_or(workload.seed);
+        workload.phases = self.phases.clone().or(workload.phases);
+        if self.cold {
+            workload.gets = self.cold_gets;
+        }
+        workload.check()?;
+        Ok(workload)
+    }
+
+    /// The folder for store files.
+    pub(crate) fn folder(&self) -> PathBuf {
+        let shared_memory = Path::new("/dev/shm");
+        match &self.dir {
+            Some(dir) => dir.clone(),
+            None if !self.cold && machine::filesystem_of(shared_memory) == "tmpfs" => {
+                shared_memory.to_owned()
+            }
+            None => std::env::temp_dir(),
+        }
+    }
+
+    /// The library that the user named for a store.
+    pub(crate) fn library(&self, store: &str) -> Option<PathBuf> {
+        let named = self.libraries.iter().filter_map(|lib| lib.split_once('='));
+        named.filter(|(name, _)| *name == store).map(|(_, path)| PathBuf::from(path)).next_back()
+    }
+
+    /// Refuses options that name what is not there.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.rounds == 0 || self.timeout == 0 {
+            return Err(Error::invalid("--rounds and --timeout must be at least 1"));
+        }
+        let libraries = self.libraries.iter().map(|lib| lib.split_once('=').map_or("", |l| l.0));
+        let stores = self.stores.iter().flatten().chain(&self.baseline).map(String::as_str);
+        for name in stores.chain(libraries) {
+            if !driver::NAMES.contains(&name) {
+                return Err(Error::invalid(format!(
+                    "there is no store '{name}'; there are {} (--lib takes NAME=PATH)",
+                    driver::NAMES.join(", ")
+                )));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,116 @@
+//! Which stores can be run here, with which library; and `--list`.
+
+use crate::args::BenchArgs;
+use crate::driver::{self, Driver, ForDriver, Shape, with_driver};
+use crate::result::StoreInfo;
+use credenza::{Error, Result};
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+/// A store that was looked for.
+#[derive(Serialize)]
+pub(crate) struct Candidate {
+    pub(crate) store: &'static str,
+    /// Whether it can be run.
+    pub(crate) found: bool,
+    pub(crate) version: Option<String>,
+    pub(crate) library: Option<PathBuf>,
+    /// The Debian package that brings it.
+    pub(crate) package: Option<&'static str>,
+    /// Why it cannot be run, and what to do; empty if it can.
+    pub(crate) missing: String,
+}
+
+/// Looks for one store.
+struct Look<'a>(Option<&'a Path>);
+
+impl ForDriver for Look<'_> {
+    type Output = Candidate;
+
+    fn run<D: Driver>(self) -> Candidate {
+        let package = D::SOURCE.and_then(|source| source.package);
+        let (store, loaded) = (D::NAME, D::load(self.0));
+        match loaded {
+            Ok(driver) => {
+                let (version, library) = version::<D>(&driver);
+                let version = Some(version);
+                Candidate { store, found: true, version, library, package, missing: String::new() }
+            }
+            Err(e) => {
+                let (version, library, missing) = (None, None, e.to_string());
+                Candidate { store, found: false, version, library, package, missing }
+            }
+        }
+    }
+}
+
+/// The version as the library tells it, or its package, or "unknown"; and the library's file.
+fn version<D: Driver>(driver: &D) -> (String, Option<PathBuf>) {
+    let identity = driver.identity();
+    let packaged = || D::SOURCE?.debian_version(identity.file.as_deref()?);
+    let version = match identity.version.as_str() {
+        "" => packaged().unwrap_or_else(|| "unknown".to_owned()),
+        version => version.to_owned(),
+    };
+    (version, identity.file)
+}
+
+/// Describes one store for the report.
+pub(crate) struct Describe<'a> {
+    pub(crate) library: Option<&'a Path>,
+    pub(crate) shape: &'a Shape,
+    pub(crate) class: &'a str,
+}
+
+impl ForDriver for Describe<'_> {
+    type Output = Result<StoreInfo>;
+
+    fn run<D: Driver>(self) -> Result<StoreInfo> {
+        let driver = D::load(self.library)?;
+        let (version, library) = version::<D>(&driver);
+        Ok(StoreInfo {
+            store: D::NAME.to_owned(),
+            class: self.class.to_owned(),
+            version,
+            library: library.map(|file| file.display().to_string()),
+            tuning: driver.tuning(self.shape),
+            native_get_many: D::NATIVE_GET_MANY,
+            syncs: match self.class {
+                "sync" => format!("{}; then fdatasync of every file", D::SYNCS),
+                _ => D::SYNCS.to_owned(),
+            },
+            notes: driver.notes(),
+        })
+    }
+}
+
+/// All stores, found or not.
+pub(crate) fn all(args: &BenchArgs) -> Vec<Candidate> {
+    let look = |name: &&str| with_driver(name, Look(args.library(name).as_deref()));
+    driver::NAMES.iter().filter_map(look).collect()
+}
+
+/// Prints what was found, or writes it as JSON.
+pub(crate) fn list(args: &BenchArgs) -> Result<()> {
+    let candidates = all(args);
+    if let Some(path) = &args.json {
+        let text =
+            serde_json::to_string_pretty(&candidates).map_err(|e| Error::invalid(e.to_string()))?;
+        return std::fs::write(path, text + "\n").map_err(|e| Error::io("write", e).at(path));
+    }
+    let mut text = String::new();
+    for c in candidates {
+        let place = match (&c.library, c.found) {
+            (Some(file), _) => file.display().to_string(),
+            (None, true) => "built in".to_owned(),
+            (None, false) => c.missing,
+        };
+        let version = c.version.as_deref().unwrap_or("not found");
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{:<18} {version:<28} {place}", c.store);
+    }
+    use std::io::Write;
+    let written = std::io::stdout().write_all(text.as_bytes());
+    written.map_err(|e| Error::io("write to standard output", e))
+}

@@ -1,0 +1,64 @@
+//! Our constant engine, with its default options.
+
+use super::{Driver, Identity, Reading, Shape, Source, Store};
+use crate::workload::Records;
+use credenza::{Advice, Get, Result, Scan, constant};
+use std::path::Path;
+
+pub(super) struct Constant;
+
+impl Driver for Constant {
+    const NAME: &'static str = "constant";
+    const SOURCE: Option<Source> = None;
+    const NATIVE_GET_MANY: bool = true;
+    const SYNCS: &'static str = "fdatasync and fsync of the folder at publish, as always";
+
+    fn load(_: Option<&Path>) -> Result<Constant> {
+        Ok(Constant)
+    }
+
+    fn identity(&self) -> Identity {
+        Identity { version: env!("CARGO_PKG_VERSION").to_owned(), file: None }
+    }
+
+    fn tuning(&self, _: &Shape) -> String {
+        "defaults; advice RANDOM for a cold cache".to_owned()
+    }
+
+    fn build(&self, records: &Records, _: &Shape, path: &Path) -> Result<()> {
+        let mut builder = constant::Builder::create(path)?;
+        for (key, value) in records.iter() {
+            builder.add(key, value)?;
+        }
+        builder.finish().map(|_| ())
+    }
+
+    type Store<'d> = constant::Constant;
+
+    fn open(&self, path: &Path, _: &Shape, reading: Reading) -> Result<constant::Constant> {
+        match reading {
+            Reading::Warm | Reading::ColdNormal => constant::Constant::open(path),
+            Reading::ColdRandom => constant::Constant::options().advice(Advice::Random).open(path),
+        }
+    }
+}
+
+impl Store for constant::Constant {
+    #[inline]
+    fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
+        let value = Get::get(self, key)?;
+        Ok(value.map(|value| take(&value)).is_some())
+    }
+
+    #[inline]
+    fn get_many(&mut self, keys: &[&[u8]], take: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
+        Get::get_many(self, keys, take)
+    }
+
+    fn scan(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        Scan::scan(self, |key, value| {
+            take(key, value);
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,103 @@
+//! What the measurements ask of the kernel and the standard library does not offer.
+
+#![allow(unsafe_code)]
+
+use credenza::{Error, Result};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+/// The processors this process may run on, in ascending order.
+pub(crate) fn allowed_cpus() -> Vec<usize> {
+    // SAFETY: a cpu_set_t is an array of bits, for which zero is a value.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` is a place of the size that is named.
+    let rc = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
+    if rc != 0 {
+        return Vec::new();
+    }
+    // SAFETY: CPU_ISSET reads the bit `cpu`, which is below CPU_SETSIZE and so inside the set.
+    let is_allowed = |cpu: &usize| unsafe { libc::CPU_ISSET(*cpu, &set) };
+    (0..libc::CPU_SETSIZE as usize).filter(is_allowed).collect()
+}
+
+/// Binds this process to one processor.
+pub(crate) fn pin_to(cpu: usize) -> Result<()> {
+    // SAFETY: as in `allowed_cpus`.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    if cpu >= libc::CPU_SETSIZE as usize {
+        return Err(Error::invalid(format!("there is no processor {cpu}")));
+    }
+    // SAFETY: `cpu` is below CPU_SETSIZE, so the bit is inside the set.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: `set` is initialised and of the size that is named.
+    let rc = unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
+    if rc != 0 {
+        return Err(Error::io("bind to one processor (try --no-pin)", io::Error::last_os_error()));
+    }
+    Ok(())
+}
+
+/// Brings a file to the disk and drops its pages from memory. Fails if any page stays: then the
+/// next access would not be cold.
+pub(crate) fn evict(path: &Path) -> Result<()> {
+    let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
+    file.sync_data().map_err(|e| Error::io("bring to disk", e).at(path))?;
+    // SAFETY: the descriptor is open; the call changes no memory of ours.
+    let rc = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    if rc != 0 {
+        return Err(Error::io("drop from memory", io::Error::from_raw_os_error(rc)).at(path));
+    }
+    let left = resident_pages(&file).map_err(|e| Error::io("ask for pages of", e).at(path))?;
+    if left > 0 {
+        return Err(Error::invalid(format!(
+            "{left} pages of the file stay in memory, so a cold cache cannot be measured: choose \
+             a folder on a disk with --dir (not tmpfs), and see that nobody else reads the file"
+        ))
+        .at(path));
+    }
+    Ok(())
+}
+
+/// How many pages of a file are in memory.
+fn resident_pages(file: &File) -> io::Result<usize> {
+    let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+    if len == 0 {
+        return Ok(0);
+    }
+    // SAFETY: a new shared read-only map at an address of the kernel's choice touches no memory of
+    // ours; it is never read, only asked about.
+    let map = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            len,
+            libc::PROT_READ,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        )
+    };
+    if map == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: sysconf has no preconditions.
+    let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+    let mut states = vec![0_u8; len.div_ceil(page)];
+    // SAFETY: `map` is a live map of `len` bytes, and `states` has one byte for each page of it.
+    let rc = unsafe { libc::mincore(map, len, states.as_mut_ptr()) };
+    let asked = if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
+    // SAFETY: the map was made above with this length and nothing refers to it.
+    unsafe { libc::munmap(map, len) };
+    asked?;
+    Ok(states.iter().filter(|state| **state & 1 == 1).count())
+}
+
+/// Page faults of this process so far that had to read from the disk.
+pub(crate) fn major_faults() -> u64 {
+    // SAFETY: rusage is numbers only, for which zero is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is a place for the answer.
+    let rc = unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    if rc == 0 { u64::try_from(usage.ru_majflt).unwrap_or(0) } else { 0 }
+}

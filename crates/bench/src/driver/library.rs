@@ -1,0 +1,137 @@
+//! Finding and opening the rivals' libraries at run time, so that none is needed to build.
+
+#![allow(unsafe_code)]
+
+use credenza::{Error, Result};
+use libloading::Library;
+use std::ffi::{CStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where a store's library may be found, and where a user gets it.
+pub(crate) struct Source {
+    /// File names that the system's loader is asked for.
+    pub(crate) names: &'static [&'static str],
+    /// The Debian package that brings it.
+    pub(crate) package: Option<&'static str>,
+    /// Where it comes from, when no package brings it.
+    pub(crate) home: &'static str,
+}
+
+/// An opened library and the file it was.
+pub(crate) struct Opened {
+    pub(crate) library: Library,
+    pub(crate) file: PathBuf,
+}
+
+impl Source {
+    /// What to do to have the library.
+    pub(crate) fn advice(&self, store: &str) -> String {
+        match self.package {
+            Some(package) => format!("apt-get install {package}"),
+            None => format!(
+                "build the shared library from {} and say --lib {store}=FILE or set {}=FILE",
+                self.home,
+                variable(store)
+            ),
+        }
+    }
+
+    /// Opens the library from `file`, from the file that the environment names, or from the
+    /// system's folders, and makes sure that it has `symbol`.
+    pub(crate) fn open(&self, store: &str, file: Option<&Path>, symbol: &CStr) -> Result<Opened> {
+        let named = file.map(|f| f.as_os_str().to_owned()).or(std::env::var_os(variable(store)));
+        let names = match named {
+            Some(name) => vec![name],
+            None => self.names.iter().map(OsString::from).collect(),
+        };
+        let mut reason = String::new();
+        for name in &names {
+            // SAFETY: opening runs the library's own start-up code. The user installed the
+            // library or named it: that it may run is their choice, as it is for any program.
+            match unsafe { Library::new(name) } {
+                Ok(library) => return opened(library, name.as_ref(), symbol),
+                Err(e) => {
+                    // The loader's own words are the cause of the error, not in it.
+                    let cause = std::error::Error::source(&e).map(ToString::to_string);
+                    reason = cause.unwrap_or_else(|| e.to_string());
+                }
+            }
+        }
+        Err(Error::invalid(format!("{reason}; to have it: {}", self.advice(store))))
+    }
+
+    /// The version of the Debian package that the library's file belongs to, where it does.
+    pub(crate) fn debian_version(&self, file: &Path) -> Option<String> {
+        let package = self.package.filter(|_| file.starts_with("/usr/lib"))?;
+        let query = ["-W", "-f", "${Version}", package];
+        let output = Command::new("dpkg-query").args(query).output().ok()?;
+        let version = String::from_utf8(output.stdout).ok().filter(|v| !v.is_empty())?;
+        output.status.success().then(|| format!("{version} (Debian {package})"))
+    }
+}
+
+/// The environment variable that names a store's library.
+fn variable(store: &str) -> String {
+    format!("CREDENZA_LIB_{}", store.to_uppercase().replace('-', "_"))
+}
+
+fn opened(library: Library, name: &Path, symbol: &CStr) -> Result<Opened> {
+    // SAFETY: the symbol is only looked up here, neither called nor read.
+    let address = unsafe { library.get::<*const libc::c_void>(symbol) };
+    let address = address.map_err(|_| {
+        let symbol = symbol.to_string_lossy();
+        Error::invalid(format!("this library has no '{symbol}': it is another one, or too old"))
+            .at(name)
+    })?;
+    let file = file_of(*address);
+    Ok(Opened { file: file.unwrap_or_else(|| name.to_owned()), library })
+}
+
+/// The file that the code or data at `address` was loaded from.
+fn file_of(address: *const libc::c_void) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    // SAFETY: all fields of Dl_info are pointers, for which null is a value.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: any address may be asked about, and `info` is a place for the answer.
+    let found = unsafe { libc::dladdr(address, &raw mut info) };
+    if found == 0 || info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: dladdr answered: the name is a C string of the loader, which lives as long as the
+    // library is loaded, and the caller holds the library.
+    let name = unsafe { CStr::from_ptr(info.dli_fname) };
+    let path = PathBuf::from(std::ffi::OsStr::from_bytes(name.to_bytes()));
+    Some(path.canonicalize().unwrap_or(path))
+}
+
+/// Declares a struct of function pointers taken from a library by their own names.
+///
+/// SAFETY of the macro: each type must be the symbol's C prototype; the struct keeps the library
+/// open, so that the pointers stay valid as long as it lives.
+macro_rules! api {
+    ($(#[$doc:meta])* struct $name:ident { $($symbol:ident: $type:ty,)* }) => {
+        $(#[$doc])*
+        struct $name {
+            $($symbol: $type,)*
+            _library: libloading::Library,
+        }
+
+        impl $name {
+            fn load(library: libloading::Library) -> credenza::Result<$name> {
+                Ok($name {
+                    $($symbol: {
+                        // SAFETY: the type is the prototype that the library's header declares,
+                        // and `_library` outlives the copied pointer.
+                        let symbol = unsafe {
+                            library.get::<$type>(concat!(stringify!($symbol), "\0").as_bytes())
+                        };
+                        *symbol.map_err(|e| credenza::Error::invalid(e.to_string()))?
+                    },)*
+                    _library: library,
+                })
+            }
+        }
+    };
+}
+pub(crate) use api;

@@ -1,0 +1,183 @@
+//! The stores the workbench can run: one file each.
+//!
+//! A [`Driver`] builds a store file and opens it; an open one is a [`Store`]. The measuring loops
+//! are generic over the driver: no call goes through a table of functions, so that every store
+//! pays the same for the harness. This folder may say `unsafe`: it calls C libraries.
+//!
+//! Adding a store: a file here that implements both traits, and one line in [`with_driver`] and
+//! [`NAMES`].
+//!
+//! Threads: a measured process has one thread; drivers need not be `Send`.
+
+mod bdb_hash;
+mod cdb;
+mod constant;
+pub(crate) mod kernel;
+mod library;
+mod lmdb;
+mod mcdb;
+mod sparkey;
+mod tokyocabinet_hash;
+
+use crate::workload::Records;
+use credenza::{Error, Result};
+pub(crate) use library::Source;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// What a driver may know of the data before it builds or opens a store: everything a user who
+/// tunes a store would know.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) records: u64,
+    pub(crate) key_bytes: u64,
+    pub(crate) value_bytes: u64,
+    pub(crate) longest_value: usize,
+    /// Whether the keys come in ascending order.
+    pub(crate) is_sorted: bool,
+}
+
+impl Shape {
+    pub(crate) fn of(records: &Records) -> Shape {
+        let keys = || records.iter().map(|(key, _)| key);
+        Shape {
+            records: records.len() as u64,
+            key_bytes: records.key_bytes(),
+            value_bytes: records.value_bytes(),
+            longest_value: records.iter().map(|(_, value)| value.len()).max().unwrap_or(0),
+            is_sorted: keys().zip(keys().skip(1)).all(|(one, next)| one < next),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.key_bytes + self.value_bytes
+    }
+}
+
+/// How the store file will be read, for stores that can tell the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// The file is in memory, or may be read into it whole.
+    Warm,
+    /// Nothing is in memory and single pages are wanted.
+    ColdRandom,
+    /// Nothing is in memory and the kernel reads ahead as it likes.
+    ColdNormal,
+}
+
+/// A kind of store.
+pub(crate) trait Driver: Sized {
+    /// The name in results.
+    const NAME: &'static str;
+    /// The library to open; `None` for our own engines.
+    const SOURCE: Option<Source>;
+    /// Whether [`Store::get_many`] is the store's own.
+    const NATIVE_GET_MANY: bool = false;
+    /// What [`Driver::build`] forces to disk by itself.
+    const SYNCS: &'static str = "none";
+
+    /// Takes the store's library: `file`, or where [`Source::open`] finds it.
+    fn load(file: Option<&Path>) -> Result<Self>;
+
+    /// The library's version and file.
+    fn identity(&self) -> Identity;
+
+    /// Every setting that is not the default.
+    fn tuning(&self, shape: &Shape) -> String;
+
+    /// What a reader of the figures must know.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Writes all records to a new store at `path` and closes it. `path` is a file name in a
+    /// folder of its own; the store may put more files there.
+    fn build(&self, records: &Records, shape: &Shape, path: &Path) -> Result<()>;
+
+    /// An open store.
+    type Store<'d>: Store
+    where
+        Self: 'd;
+
+    /// Opens the store at `path` for reading.
+    fn open(&self, path: &Path, shape: &Shape, reading: Reading) -> Result<Self::Store<'_>>;
+}
+
+/// A store open for reading; it closes when dropped.
+pub(crate) trait Store {
+    /// Gives the value of `key` to `take`, or says `false` if there is none. The bytes need not
+    /// live longer than the call.
+    fn get(&mut self, key: &[u8], take: impl FnMut(&[u8])) -> Result<bool>;
+
+    /// Calls `take` for each key with its number and value, in order. This one is a plain loop:
+    /// the way a user of a store without such a call would do it.
+    #[inline]
+    fn get_many(
+        &mut self,
+        keys: &[&[u8]],
+        mut take: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        for (i, key) in keys.iter().enumerate() {
+            if !self.get(key, |value| take(i, Some(value)))? {
+                take(i, None);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives every record to `take`, in the order the store likes best.
+    fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()>;
+}
+
+/// Which library a driver runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Identity {
+    pub(crate) version: String,
+    pub(crate) file: Option<PathBuf>,
+}
+
+/// The names of all drivers, in the order in which they are listed and run.
+pub(crate) const NAMES: [&str; 7] =
+    ["constant", "cdb", "mcdb", "tokyocabinet-hash", "bdb-hash", "lmdb", "sparkey"];
+
+/// Work that is the same for every driver, compiled for each of them.
+pub(crate) trait ForDriver {
+    type Output;
+    fn run<D: Driver>(self) -> Self::Output;
+}
+
+/// Runs `work` for the driver of this name; `None` if there is none.
+pub(crate) fn with_driver<W: ForDriver>(name: &str, work: W) -> Option<W::Output> {
+    Some(match name {
+        "constant" => work.run::<constant::Constant>(),
+        "cdb" => work.run::<cdb::Cdb>(),
+        "mcdb" => work.run::<mcdb::Mcdb>(),
+        "tokyocabinet-hash" => work.run::<tokyocabinet_hash::TokyoCabinetHash>(),
+        "bdb-hash" => work.run::<bdb_hash::BdbHash>(),
+        "lmdb" => work.run::<lmdb::Lmdb>(),
+        "sparkey" => work.run::<sparkey::Sparkey>(),
+        _ => return None,
+    })
+}
+
+/// A path for a C library.
+fn c_path(path: &Path) -> Result<CString> {
+    CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| Error::invalid("the path contains a NUL byte").at(path))
+}
+
+/// What a C library said no to, in its own words.
+#[cold]
+fn refused(call: &str, why: impl std::fmt::Display) -> Error {
+    Error::invalid(format!("{call}: {why}"))
+}
+
+/// What a C library said no to, when it speaks through `errno`.
+#[cold]
+fn refused_by_errno(call: &'static str) -> Error {
+    Error::io(call, std::io::Error::last_os_error())
+}
+
+#[cfg(test)]
+mod tests;

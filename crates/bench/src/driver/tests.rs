@@ -1,0 +1,112 @@
+//! Danger: a driver that misreads a C interface gives wrong answers or none. Every store that is
+//! found here is built, read and scanned with values of all sizes. A store that is not installed
+//! is passed over, and said so.
+
+use super::*;
+use std::collections::BTreeMap;
+
+struct RoundTrip;
+
+impl ForDriver for RoundTrip {
+    type Output = ();
+
+    fn run<D: Driver>(self) {
+        let driver = match D::load(None) {
+            Ok(driver) => driver,
+            Err(e) => {
+                let advice = e.to_string();
+                assert!(D::SOURCE.is_some() && advice.contains("to have it"), "{advice}");
+                eprintln!("not tested: {}: {advice}", D::NAME);
+                return;
+            }
+        };
+        let records = records();
+        let shape = Shape::of(&records);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        driver.build(&records, &shape, &path).unwrap();
+        for reading in [Reading::Warm, Reading::ColdRandom, Reading::ColdNormal] {
+            check(&mut driver.open(&path, &shape, reading).unwrap(), &records, D::NAME);
+        }
+        assert!(driver.open(&folder.path().join("nothing"), &shape, Reading::Warm).is_err());
+    }
+}
+
+fn records() -> Records {
+    let mut records = Records::default();
+    for i in 0..3000_u32 {
+        let len = [0, 1, 7, 100, 255, 256, 1024, 5000][i as usize % 8];
+        let value: Vec<u8> = (0..len).map(|at| (at * 31 + i) as u8).collect();
+        records
+            .push(format!("key {i} {}", "x".repeat(i as usize % 50)).as_bytes(), &value)
+            .unwrap();
+    }
+    records
+}
+
+fn check<S: Store>(store: &mut S, records: &Records, name: &str) {
+    for (key, value) in records.iter() {
+        let mut got = None;
+        let found = store.get(key, |value| got = Some(value.to_vec())).unwrap();
+        assert!(found && got.as_deref() == Some(value), "{name}: {}", key.escape_ascii());
+    }
+    for absent in ["key", "key 3000", "zzz", "0"] {
+        let found = store.get(absent.as_bytes(), |_| panic!("{name} found {absent}")).unwrap();
+        assert!(!found, "{name}: {absent}");
+    }
+    let keys: Vec<&[u8]> = (0..70).map(|i| records.key(i * 3)).chain([&b"zzz"[..]]).collect();
+    let mut answers = Vec::new();
+    store.get_many(&keys, |i, value| answers.push((i, value.map(<[u8]>::to_vec)))).unwrap();
+    let expected = |i| if i < 70 { Some(records.get(i * 3).1.to_vec()) } else { None };
+    assert_eq!(answers, (0..71).map(|i| (i, expected(i))).collect::<Vec<_>>(), "{name}");
+    let mut all = BTreeMap::new();
+    let mut count = 0;
+    store
+        .scan(|key, value| {
+            count += 1;
+            all.insert(key.to_vec(), value.to_vec());
+        })
+        .unwrap();
+    let expected: BTreeMap<_, _> =
+        records.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+    assert!(count == records.len() && all == expected, "{name}");
+}
+
+#[test]
+fn every_store_found_gives_back_what_it_was_given() {
+    for name in NAMES {
+        with_driver(name, RoundTrip).unwrap();
+    }
+    assert!(with_driver("no such store", RoundTrip).is_none());
+}
+
+struct WrongLibrary;
+
+impl ForDriver for WrongLibrary {
+    type Output = Option<String>;
+
+    fn run<D: Driver>(self) -> Option<String> {
+        D::SOURCE?;
+        Some(D::load(Some(Path::new("/nowhere/lib.so"))).err()?.to_string())
+    }
+}
+
+#[test]
+fn a_missing_library_says_where_to_get_it() {
+    for name in NAMES.into_iter().skip(1) {
+        let what = with_driver(name, WrongLibrary).flatten().expect("a load that fails");
+        assert!(what.contains("apt-get install") || what.contains("--lib"), "{what}");
+    }
+}
+
+#[test]
+fn shape_knows_sorted_keys() {
+    let mut records = Records::default();
+    records.push(b"a", b"12").unwrap();
+    records.push(b"b", b"").unwrap();
+    assert!(Shape::of(&records).is_sorted);
+    records.push(b"aa", b"1234").unwrap();
+    let shape = Shape::of(&records);
+    assert!(!shape.is_sorted);
+    assert_eq!((shape.records, shape.bytes(), shape.longest_value), (3, 10, 4));
+}

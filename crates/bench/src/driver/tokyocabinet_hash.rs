@@ -1,0 +1,257 @@
+//! Tokyo Cabinet's hash database: `libtokyocabinet.so.9`.
+//!
+//! Tuning: as many buckets again as records, alignment 4, the map over the whole file, no lock
+//! and no mutex; loading with `tchdbputasync`, which the library has for it. Reads copy the value
+//! into a buffer (`tchdbget3`), the cheapest call there is.
+
+#![allow(unsafe_code)]
+
+use super::library::api;
+use super::{Driver, Identity, Reading, Shape, Source, Store, c_path, refused};
+use crate::workload::Records;
+use credenza::Result;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+
+/// `TCHDB` of tchdb.h, only ever pointed to.
+type Hdb = c_void;
+/// `TCXSTR` of tcutil.h, only ever pointed to.
+type Xstr = c_void;
+
+api! {
+    struct Api {
+        tcversion: *const *const c_char,
+        tchdbnew: unsafe extern "C" fn() -> *mut Hdb,
+        tchdbdel: unsafe extern "C" fn(*mut Hdb),
+        tchdbecode: unsafe extern "C" fn(*mut Hdb) -> c_int,
+        tchdberrmsg: unsafe extern "C" fn(c_int) -> *const c_char,
+        tchdbtune: unsafe extern "C" fn(*mut Hdb, i64, i8, i8, u8) -> bool,
+        tchdbsetxmsiz: unsafe extern "C" fn(*mut Hdb, i64) -> bool,
+        tchdbopen: unsafe extern "C" fn(*mut Hdb, *const c_char, c_int) -> bool,
+        tchdbclose: unsafe extern "C" fn(*mut Hdb) -> bool,
+        tchdbputasync: unsafe extern "C" fn(*mut Hdb, *const c_void, c_int, *const c_void, c_int) -> bool,
+        tchdbget3: unsafe extern "C" fn(*mut Hdb, *const c_void, c_int, *mut c_void, c_int) -> c_int,
+        tchdbiterinit: unsafe extern "C" fn(*mut Hdb) -> bool,
+        tchdbiternext3: unsafe extern "C" fn(*mut Hdb, *mut Xstr, *mut Xstr) -> bool,
+        tcxstrnew: unsafe extern "C" fn() -> *mut Xstr,
+        tcxstrdel: unsafe extern "C" fn(*mut Xstr),
+        tcxstrptr: unsafe extern "C" fn(*const Xstr) -> *const u8,
+        tcxstrsize: unsafe extern "C" fn(*const Xstr) -> c_int,
+    }
+}
+
+const READER: c_int = 1 << 0;
+const WRITER: c_int = 1 << 1;
+const CREATE: c_int = 1 << 2;
+const NO_LOCK: c_int = 1 << 4;
+const LARGE: u8 = 1 << 0;
+/// `TCENOREC`: no record found.
+const NO_RECORD: c_int = 22;
+
+pub(super) struct TokyoCabinetHash {
+    api: Api,
+    file: PathBuf,
+}
+
+/// The settings that the data ask for.
+struct Tuning {
+    buckets: i64,
+    mapped: i64,
+    options: u8,
+}
+
+impl Tuning {
+    fn for_shape(shape: &Shape) -> Tuning {
+        let estimate = shape.bytes() + 32 * shape.records;
+        Tuning {
+            buckets: (2 * shape.records).max(1024) as i64,
+            mapped: (6 << 30).max(2 * estimate) as i64,
+            options: if estimate > 1 << 31 { LARGE } else { 0 },
+        }
+    }
+}
+
+/// Alignment of records as a power of two, and the size of the pool of free blocks.
+const ALIGN_POWER: i8 = 2;
+const POOL_POWER: i8 = 10;
+
+/// A database object, deleted when dropped.
+struct Handle<'d> {
+    api: &'d Api,
+    hdb: *mut Hdb,
+}
+
+impl Handle<'_> {
+    #[cold]
+    fn refused(&self, call: &str) -> credenza::Error {
+        // SAFETY: the object lives; the message is a C string constant of the library.
+        let why =
+            unsafe { CStr::from_ptr((self.api.tchdberrmsg)((self.api.tchdbecode)(self.hdb))) };
+        refused(call, why.to_string_lossy())
+    }
+
+    fn check(&self, call: &str, is_done: bool) -> Result<()> {
+        if is_done { Ok(()) } else { Err(self.refused(call)) }
+    }
+}
+
+impl Drop for Handle<'_> {
+    fn drop(&mut self) {
+        // SAFETY: made by tchdbnew, deleted once; an open database is closed by it.
+        unsafe { (self.api.tchdbdel)(self.hdb) }
+    }
+}
+
+impl TokyoCabinetHash {
+    fn opened(&self, path: &Path, shape: &Shape, mode: c_int) -> Result<Handle<'_>> {
+        let name = c_path(path)?;
+        let tuning = Tuning::for_shape(shape);
+        // SAFETY: no preconditions; the library ends the process when memory is out.
+        let handle = Handle { api: &self.api, hdb: unsafe { (self.api.tchdbnew)() } };
+        // SAFETY: the object is new and not open yet, as tuning asks.
+        let tuned = unsafe {
+            (self.api.tchdbtune)(
+                handle.hdb,
+                tuning.buckets,
+                ALIGN_POWER,
+                POOL_POWER,
+                tuning.options,
+            ) && (self.api.tchdbsetxmsiz)(handle.hdb, tuning.mapped)
+        };
+        handle.check("tchdbtune", tuned)?;
+        // SAFETY: the object is not open; the name is a C string.
+        let opened = unsafe { (self.api.tchdbopen)(handle.hdb, name.as_ptr(), mode | NO_LOCK) };
+        handle.check("tchdbopen", opened)?;
+        Ok(handle)
+    }
+}
+
+impl Driver for TokyoCabinetHash {
+    const NAME: &'static str = "tokyocabinet-hash";
+    const SOURCE: Option<Source> = Some(Source {
+        names: &["libtokyocabinet.so.9", "libtokyocabinet.so"],
+        package: Some("libtokyocabinet9"),
+        home: "https://dbmx.net/tokyocabinet/",
+    });
+
+    fn load(file: Option<&Path>) -> Result<Self> {
+        let source = const { Self::SOURCE.unwrap() };
+        let opened = source.open(Self::NAME, file, c"tchdbiternext3")?;
+        Ok(TokyoCabinetHash { api: Api::load(opened.library)?, file: opened.file })
+    }
+
+    fn identity(&self) -> Identity {
+        // SAFETY: `tcversion` is a variable of the library that holds a C string constant.
+        let version = unsafe { CStr::from_ptr(*self.api.tcversion) };
+        Identity { version: version.to_string_lossy().into_owned(), file: Some(self.file.clone()) }
+    }
+
+    fn tuning(&self, shape: &Shape) -> String {
+        let Tuning { buckets, mapped, options } = Tuning::for_shape(shape);
+        format!(
+            "bnum {buckets}, apow {ALIGN_POWER}, fpow {POOL_POWER}, xmsiz {} MiB, opts {options}, \
+             no lock, no mutex; tchdbputasync, tchdbget3",
+            mapped >> 20
+        )
+    }
+
+    fn notes(&self) -> Vec<String> {
+        vec![
+            "calls sched_yield on about every other operation, as shipped: it suffers most from \
+             other programs on the same processor"
+                .to_owned(),
+        ]
+    }
+
+    fn build(&self, records: &Records, shape: &Shape, path: &Path) -> Result<()> {
+        let handle = self.opened(path, shape, WRITER | CREATE)?;
+        for (key, value) in records.iter() {
+            let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
+            let (key_len, value_len) = (c_len(key)?, c_len(value)?);
+            // SAFETY: the database is open for writing; key and value are readable.
+            let done = unsafe { (self.api.tchdbputasync)(handle.hdb, k, key_len, v, value_len) };
+            handle.check("tchdbputasync", done)?;
+        }
+        // SAFETY: the database is open.
+        handle.check("tchdbclose", unsafe { (self.api.tchdbclose)(handle.hdb) })
+    }
+
+    type Store<'d> = HashStore<'d>;
+
+    fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<HashStore<'_>> {
+        // One byte more than any value, so that a value that is too long shows.
+        let buffer = vec![0; shape.longest_value + 1];
+        Ok(HashStore { handle: self.opened(path, shape, READER)?, buffer })
+    }
+}
+
+fn c_len(bytes: &[u8]) -> Result<c_int> {
+    c_int::try_from(bytes.len()).map_err(|_| refused("Tokyo Cabinet", "over 2 GiB in one piece"))
+}
+
+pub(super) struct HashStore<'d> {
+    handle: Handle<'d>,
+    buffer: Vec<u8>,
+}
+
+impl Store for HashStore<'_> {
+    #[inline]
+    fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
+        let (start, len) = (key.as_ptr().cast(), key.len() as c_int);
+        let (room, size) = (self.buffer.as_mut_ptr().cast(), self.buffer.len() as c_int);
+        let api = self.handle.api;
+        // SAFETY: the database is open; the key is readable and the buffer writable for the
+        // lengths given.
+        let written = unsafe { (api.tchdbget3)(self.handle.hdb, start, len, room, size) };
+        match usize::try_from(written) {
+            Ok(written) => {
+                take(&self.buffer[..written]);
+                Ok(true)
+            }
+            // SAFETY: the database is open.
+            Err(_) if unsafe { (api.tchdbecode)(self.handle.hdb) } == NO_RECORD => Ok(false),
+            Err(_) => Err(self.handle.refused("tchdbget3")),
+        }
+    }
+
+    fn scan(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        let api = self.handle.api;
+        // SAFETY: the database is open.
+        self.handle.check("tchdbiterinit", unsafe { (api.tchdbiterinit)(self.handle.hdb) })?;
+        let (key, value) = (ExtensibleString::new(api), ExtensibleString::new(api));
+        // SAFETY: the iterator was started; both strings live.
+        while unsafe { (api.tchdbiternext3)(self.handle.hdb, key.string, value.string) } {
+            take(key.bytes(), value.bytes());
+        }
+        Ok(())
+    }
+}
+
+/// The library's growing string, deleted when dropped.
+struct ExtensibleString<'d> {
+    api: &'d Api,
+    string: *mut Xstr,
+}
+
+impl<'d> ExtensibleString<'d> {
+    fn new(api: &'d Api) -> Self {
+        // SAFETY: no preconditions; the library ends the process when memory is out.
+        ExtensibleString { api, string: unsafe { (api.tcxstrnew)() } }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the string lives, and pointer and size describe its content until it is
+        // written again, which only the next iteration does.
+        unsafe {
+            let size = (self.api.tcxstrsize)(self.string) as usize;
+            std::slice::from_raw_parts((self.api.tcxstrptr)(self.string), size)
+        }
+    }
+}
+
+impl Drop for ExtensibleString<'_> {
+    fn drop(&mut self) {
+        // SAFETY: made by tcxstrnew, deleted once.
+        unsafe { (self.api.tcxstrdel)(self.string) }
+    }
+}

@@ -1,0 +1,135 @@
+//! What the machine is, and the state it is in: read from `/proc` and `/sys`.
+//!
+//! Whatever the kernel does not tell stays empty or zero: the report then says nothing of it.
+
+use crate::driver::kernel;
+use crate::result::{Cache, Machine};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The facts of this machine, for stores in `dir`; measured processes run on `cpu`.
+pub(crate) fn facts(dir: &Path, cpu: Option<usize>, clock_ns: f64) -> Machine {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let huge = |file: &str| chosen(&text(&format!("/sys/kernel/mm/transparent_hugepage/{file}")));
+    Machine {
+        cpu: field(&text("/proc/cpuinfo"), "model name").unwrap_or_default(),
+        cores: kernel::allowed_cpus().len(),
+        caches: caches(cpu.unwrap_or(0)),
+        memory_bytes: memory_bytes(),
+        kernel: format!(
+            "{} {}",
+            text("/proc/sys/kernel/ostype").trim(),
+            text("/proc/sys/kernel/osrelease").trim()
+        ),
+        os: os_name(),
+        filesystem: filesystem_of(dir),
+        transparent_huge_pages: format!("{}, {}", huge("enabled"), huge("shmem_enabled")),
+        load_average: load_average(),
+        clock_ns,
+        started_unix: since_1970.as_secs(),
+        program: format!("credenza {}", env!("CARGO_PKG_VERSION")),
+    }
+}
+
+/// The machine's memory in bytes.
+pub(crate) fn memory_bytes() -> u64 {
+    kib_field("/proc/meminfo", "MemTotal")
+}
+
+/// The type of the filesystem that holds `path`: "tmpfs", "ext4"; empty if unknown.
+pub(crate) fn filesystem_of(path: &Path) -> String {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mounts = text("/proc/self/mountinfo");
+    let of_line = |line: &str| {
+        let (mount, kind) = line.split_once(" - ")?;
+        let point = PathBuf::from(unescaped(mount.split(' ').nth(4)?));
+        let kind = kind.split(' ').next()?.to_owned();
+        path.starts_with(&point).then(|| (point.as_os_str().as_bytes().len(), kind))
+    };
+    // The longest mount point wins, and of equal ones the last: it covers those before.
+    mounts.lines().filter_map(of_line).max_by_key(|(len, _)| *len).map_or_else(String::new, |m| m.1)
+}
+
+/// Mount points write a space as `\040`.
+fn unescaped(point: &str) -> String {
+    point.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
+}
+
+/// The most memory this process had resident since [`reset_peak`], in bytes.
+pub(crate) fn peak_rss_bytes() -> u64 {
+    kib_field("/proc/self/status", "VmHWM")
+}
+
+/// The memory this process has resident, in bytes.
+pub(crate) fn rss_bytes() -> u64 {
+    kib_field("/proc/self/status", "VmRSS")
+}
+
+/// Lets the peak start again from what is resident; says whether the kernel did so.
+pub(crate) fn reset_peak() -> bool {
+    fs::write("/proc/self/clear_refs", "5").is_ok()
+}
+
+fn text(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// The value of the first line `name : value`.
+fn field(text: &str, name: &str) -> Option<String> {
+    let of_line = |line: &str| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim().to_owned())
+    };
+    text.lines().find_map(of_line)
+}
+
+fn kib_field(path: &str, name: &str) -> u64 {
+    let value = field(&text(path), name).unwrap_or_default();
+    value.split(' ').next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+/// The word in brackets: `always [madvise] never`.
+fn chosen(text: &str) -> String {
+    let word = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    word.map_or_else(String::new, |(word, _)| word.to_owned())
+}
+
+fn os_name() -> String {
+    let release = text("/etc/os-release");
+    let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    name.unwrap_or_default().trim_matches('"').to_owned()
+}
+
+fn load_average() -> [f64; 3] {
+    let text = text("/proc/loadavg");
+    let mut numbers = text.split(' ').map_while(|word| word.parse().ok());
+    std::array::from_fn(|_| numbers.next().unwrap_or(0.0))
+}
+
+fn caches(cpu: usize) -> Vec<Cache> {
+    let of_index = |index: usize| {
+        let folder = format!("/sys/devices/system/cpu/cpu{cpu}/cache/index{index}");
+        let fact = |name: &str| text(&format!("{folder}/{name}")).trim().to_owned();
+        let kib: u64 = fact("size").strip_suffix('K')?.parse().ok()?;
+        Some(Cache { level: fact("level").parse().ok()?, kind: fact("type"), bytes: kib * 1024 })
+    };
+    (0..).map_while(of_index).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_are_read() {
+        assert!(memory_bytes() > 1 << 20);
+        assert!(rss_bytes() > 1 << 16);
+        assert!(peak_rss_bytes() >= rss_bytes() / 2);
+        assert_eq!(filesystem_of(Path::new("/proc/self")), "proc");
+        assert_eq!(chosen("always [madvise] never"), "madvise");
+        assert_eq!(field("a\t: b\nc: d e", "c").as_deref(), Some("d e"));
+        assert_eq!(unescaped("/mnt/a\\040b"), "/mnt/a b");
+    }
+}

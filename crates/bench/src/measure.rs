@@ -1,0 +1,131 @@
+//! Clock, histogram and sizes: the instruments.
+
+use crate::machine;
+use credenza::{Error, Result};
+use hdrhistogram::Histogram;
+use std::hint::black_box;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// What one reading of the clock costs, in nanoseconds: the median of many pairs of readings.
+pub(crate) fn clock_ns() -> f64 {
+    const PAIRS: usize = 1000;
+    let batch_ns = || {
+        let start = Instant::now();
+        (0..PAIRS).for_each(|_| {
+            black_box(Instant::now());
+        });
+        start.elapsed().as_nanos() as f64 / PAIRS as f64
+    };
+    let mut costs: Vec<f64> = (0..31).map(|_| batch_ns()).collect();
+    costs.sort_by(f64::total_cmp);
+    costs[costs.len() / 2]
+}
+
+/// Latencies to three digits, the clock's cost taken off.
+pub(crate) struct Latencies {
+    histogram: Histogram<u64>,
+    clock_ns: u64,
+}
+
+impl Latencies {
+    pub(crate) fn new(clock_ns: f64) -> Latencies {
+        let mut histogram = Histogram::new_with_bounds(1, 1 << 40, 3)
+            .expect("bounds and digits are constants that the histogram takes");
+        histogram.auto(true);
+        Latencies { histogram, clock_ns: clock_ns.round() as u64 }
+    }
+
+    /// Records the time since `start`.
+    #[inline]
+    pub(crate) fn record_since(&mut self, start: Instant) {
+        let ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX >> 1);
+        self.histogram.saturating_record(ns.saturating_sub(self.clock_ns));
+    }
+
+    /// All latencies with their counts, to be merged with other processes' ones.
+    pub(crate) fn counts(&self) -> Vec<(u64, u64)> {
+        let recorded = self.histogram.iter_recorded();
+        recorded.map(|v| (v.value_iterated_to(), v.count_at_value())).collect()
+    }
+
+    /// Adds what another process counted.
+    pub(crate) fn merge(&mut self, counts: &[(u64, u64)]) {
+        for (ns, count) in counts {
+            self.histogram.saturating_record_n(*ns, *count);
+        }
+    }
+
+    /// The percentiles; `None` if nothing was recorded.
+    pub(crate) fn percentiles(&self) -> Option<crate::result::Latency> {
+        let at = |quantile| self.histogram.value_at_quantile(quantile);
+        (!self.histogram.is_empty()).then(|| crate::result::Latency {
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: self.histogram.max(),
+        })
+    }
+}
+
+/// The memory that a phase takes: started before the store is opened or built.
+pub(crate) struct Footprint {
+    rss_before: u64,
+}
+
+impl Footprint {
+    pub(crate) fn start() -> Footprint {
+        machine::reset_peak();
+        Footprint { rss_before: machine::rss_bytes() }
+    }
+
+    /// The most memory that was resident beyond what was so before, in bytes.
+    pub(crate) fn peak_rss_bytes(&self) -> u64 {
+        machine::peak_rss_bytes().saturating_sub(self.rss_before)
+    }
+}
+
+/// The files in a folder.
+pub(crate) fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let list = || -> std::io::Result<_> {
+        std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect()
+    };
+    list().map_err(|e| Error::io("list", e).at(folder))
+}
+
+/// Bytes that the files in a folder take on the disk, in whole blocks.
+pub(crate) fn disk_bytes(folder: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for path in files_in(folder)? {
+        bytes += path.metadata().map_err(|e| Error::io("look at", e).at(&path))?.blocks() * 512;
+    }
+    Ok(bytes)
+}
+
+/// The median; 0 if there is nothing.
+pub(crate) fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => values[n / 2],
+        n => f64::midpoint(values[n / 2 - 1], values[n / 2]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_two_processes_make_one_histogram() {
+        let (mut one, mut both) = (Latencies::new(0.0), Latencies::new(0.0));
+        assert!(one.percentiles().is_none());
+        one.merge(&(1..=100).map(|ns| (ns, 1)).collect::<Vec<_>>());
+        both.merge(&one.counts());
+        both.merge(&one.counts());
+        let percentiles = both.percentiles().unwrap();
+        assert_eq!((percentiles.p50, percentiles.p99, percentiles.max), (50, 99, 100));
+    }
+}

@@ -1,0 +1,284 @@
+//! The measured process: one store, one round, all phases.
+//!
+//! Order within a phase: open, compare every answer, one untimed pass, the timed passes, the
+//! sampled latencies, close. With a cold cache the timed pass comes first and there is one.
+
+use super::passes::{self, Checker, Total};
+use super::protocol::{Message, Sample, Spec};
+use crate::driver::{Driver, ForDriver, Reading, Shape, Store, kernel, with_driver};
+use crate::measure::{self, Footprint, Latencies};
+use crate::workload::{Content, Inputs, Phase, Queries};
+use credenza::{Error, Result};
+use std::fs::File;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Timed passes of a phase; their median is the round's figure.
+const PASSES: usize = 3;
+/// No further pass begins when the timed ones together took so long.
+const PASSES_TIME: Duration = Duration::from_secs(3);
+/// One lookup in so many is timed by itself.
+const LATENCY_EVERY: usize = 16;
+
+/// Reads a [`Spec`] from standard input, does it, and says what came of it on standard output.
+pub(crate) fn main() -> Result<()> {
+    let text = std::io::read_to_string(std::io::stdin()).map_err(|e| Error::io("read input", e))?;
+    let spec: Spec = serde_json::from_str(&text).map_err(|e| {
+        Error::invalid(format!("--child is for the workbench's own use; its input: {e}"))
+    })?;
+    let say = |message: &Message| {
+        let line = serde_json::to_string(message).map_err(|e| Error::invalid(e.to_string()))?;
+        use std::io::Write;
+        writeln!(std::io::stdout(), "{line}").map_err(|e| Error::io("write to the parent", e))
+    };
+    match do_spec(&spec, &say) {
+        Ok(()) => say(&Message::Finished),
+        Err(e) => say(&Message::Failed(e.to_string())),
+    }
+}
+
+fn do_spec(spec: &Spec, say: &dyn Fn(&Message) -> Result<()>) -> Result<()> {
+    if let Some(cpu) = spec.cpu {
+        kernel::pin_to(cpu)?;
+    }
+    let inputs = Inputs::load(&spec.inputs)?;
+    let work = Work { spec, inputs: &inputs, say };
+    with_driver(&spec.store, work)
+        .unwrap_or_else(|| Err(Error::invalid(format!("there is no store '{}'", spec.store))))
+}
+
+struct Work<'a> {
+    spec: &'a Spec,
+    inputs: &'a Inputs,
+    say: &'a dyn Fn(&Message) -> Result<()>,
+}
+
+impl ForDriver for Work<'_> {
+    type Output = Result<()>;
+
+    fn run<D: Driver>(self) -> Result<()> {
+        let driver = D::load(self.spec.library.as_deref())?;
+        Round::new(&driver, self.spec, self.inputs).run(self.say)
+    }
+}
+
+/// One round of one store.
+pub(super) struct Round<'a, D> {
+    driver: &'a D,
+    spec: &'a Spec,
+    inputs: &'a Inputs,
+    shape: Shape,
+    content: Content,
+    path: PathBuf,
+}
+
+/// What a phase gave, before it is put together with what all phases have.
+struct Timed {
+    ops: u64,
+    ns_per_op: f64,
+    latencies: Vec<(u64, u64)>,
+    found: Option<u64>,
+    major_faults: u64,
+    wrong: Option<String>,
+}
+
+impl<'a, D: Driver> Round<'a, D> {
+    pub(super) fn new(driver: &'a D, spec: &'a Spec, inputs: &'a Inputs) -> Self {
+        Round {
+            driver,
+            spec,
+            inputs,
+            shape: Shape::of(&inputs.records),
+            content: inputs.records.content(),
+            path: spec.folder.join("store"),
+        }
+    }
+
+    /// Builds the store, and measures all phases that are asked for.
+    pub(super) fn run(&self, say: &dyn Fn(&Message) -> Result<()>) -> Result<()> {
+        say(&Message::Started(Phase::Build))?;
+        let sample = self.with_footprint(Phase::Build, || self.build())?;
+        if self.spec.phases.contains(&Phase::Build) {
+            say(&Message::Measured(sample))?;
+        }
+        for phase in self.spec.phases.iter().filter(|phase| **phase != Phase::Build) {
+            say(&Message::Started(*phase))?;
+            if self.spec.cold {
+                for file in measure::files_in(&self.spec.folder)? {
+                    kernel::evict(&file)?;
+                }
+            }
+            let sample = self.with_footprint(*phase, || self.read(*phase))?;
+            say(&Message::Measured(sample))?;
+        }
+        Ok(())
+    }
+
+    fn with_footprint(
+        &self,
+        phase: Phase,
+        measured: impl FnOnce() -> Result<Timed>,
+    ) -> Result<Sample> {
+        let footprint = Footprint::start();
+        let timed = measured()?;
+        Ok(Sample {
+            phase,
+            ops: timed.ops,
+            ns_per_op: timed.ns_per_op,
+            latencies: timed.latencies,
+            found: timed.found,
+            file_bytes: measure::disk_bytes(&self.spec.folder)?,
+            peak_rss_bytes: footprint.peak_rss_bytes(),
+            major_faults: timed.major_faults,
+            wrong: timed.wrong,
+        })
+    }
+
+    fn build(&self) -> Result<Timed> {
+        let (records, faults) = (&self.inputs.records, kernel::major_faults());
+        let start = Instant::now();
+        self.driver.build(records, &self.shape, &self.path)?;
+        if self.spec.sync {
+            for file in measure::files_in(&self.spec.folder)? {
+                let synced = File::open(&file).and_then(|f| f.sync_data());
+                synced.map_err(|e| Error::io("bring to disk", e).at(&file))?;
+            }
+        }
+        let elapsed = start.elapsed();
+        let major_faults = kernel::major_faults() - faults;
+        let mut store = self.driver.open(&self.path, &self.shape, Reading::Warm)?;
+        Ok(Timed {
+            ops: records.len() as u64,
+            ns_per_op: ns_per_op(elapsed, records.len()),
+            latencies: Vec::new(),
+            found: None,
+            major_faults,
+            wrong: passes::check_scan(&mut store, self.content)?,
+        })
+    }
+
+    fn read(&self, phase: Phase) -> Result<Timed> {
+        let reading = match (self.spec.cold, self.spec.read_ahead) {
+            (false, _) => Reading::Warm,
+            (true, false) => Reading::ColdRandom,
+            (true, true) => Reading::ColdNormal,
+        };
+        let queries = &self.inputs.queries;
+        let mut reader = Reader {
+            store: self.driver.open(&self.path, &self.shape, reading)?,
+            batch: self.spec.batch,
+            cold: self.spec.cold,
+            clock_ns: self.spec.clock_ns,
+            inputs: self.inputs,
+        };
+        match phase {
+            Phase::Build => Err(Error::invalid("a store is built once")),
+            Phase::GetHit | Phase::GetChain | Phase::GetManyHit => reader.gets(phase, &queries.hit),
+            Phase::Get90 => reader.gets(phase, &queries.most),
+            Phase::GetMiss | Phase::GetManyMiss => reader.gets(phase, &queries.miss),
+            Phase::Scan => reader.scan(self.content),
+        }
+    }
+}
+
+/// An open store, and what is done to it.
+struct Reader<'a, S> {
+    store: S,
+    batch: usize,
+    cold: bool,
+    clock_ns: f64,
+    inputs: &'a Inputs,
+}
+
+impl<S: Store> Reader<'_, S> {
+    fn gets(&mut self, phase: Phase, queries: &Queries) -> Result<Timed> {
+        let batch = self.batch;
+        let expected = Total::expected(queries, &self.inputs.records);
+        let mut latencies = Latencies::new(self.clock_ns);
+        let single = !phase.is_batched() && phase != Phase::GetChain;
+        let every = if self.cold { 1 } else { LATENCY_EVERY };
+        let cold_single = self.cold && single;
+        let pass = |store: &mut S, latencies: &mut Latencies| match phase {
+            _ if cold_single => passes::latencies(store, queries, every, latencies),
+            Phase::GetChain => passes::get_chain(store, queries),
+            _ if phase.is_batched() => passes::get_many(store, queries, batch),
+            _ => passes::get(store, queries),
+        };
+        let mut checker = Checker::new(queries, &self.inputs.records);
+        if !self.cold {
+            self.check(phase, &mut checker)?;
+        }
+        let clock = self.timed(queries.len(), expected, |store| pass(store, &mut latencies))?;
+        if self.cold {
+            self.check(phase, &mut checker)?;
+        } else if single {
+            passes::latencies(&mut self.store, queries, every, &mut latencies)?;
+        }
+        Ok(Timed {
+            found: Some(checker.found),
+            latencies: latencies.counts(),
+            wrong: checker.wrong.or(clock.wrong.clone()),
+            ..clock
+        })
+    }
+
+    fn check(&mut self, phase: Phase, checker: &mut Checker<'_>) -> Result<()> {
+        if phase.is_batched() {
+            checker.get_many(&mut self.store, self.batch)
+        } else {
+            checker.get(&mut self.store)
+        }
+    }
+
+    fn scan(&mut self, content: Content) -> Result<Timed> {
+        let records = &self.inputs.records;
+        let mut wrong = None;
+        if !self.cold {
+            wrong = passes::check_scan(&mut self.store, content)?;
+        }
+        let timed = self.timed(records.len(), Total::of_all(records), passes::scan)?;
+        if self.cold {
+            wrong = passes::check_scan(&mut self.store, content)?;
+        }
+        Ok(Timed { wrong: wrong.or(timed.wrong.clone()), ..timed })
+    }
+
+    /// Warms up and times passes; each must add up to `expected`.
+    fn timed(
+        &mut self,
+        ops: usize,
+        expected: Total,
+        mut pass: impl FnMut(&mut S) -> Result<Total>,
+    ) -> Result<Timed> {
+        let mut wrong = None;
+        let passes = if self.cold { 1 } else { PASSES };
+        if !self.cold {
+            pass(&mut self.store)?;
+        }
+        let faults = kernel::major_faults();
+        let mut times = Vec::with_capacity(passes);
+        let mut spent = Duration::ZERO;
+        while times.len() < passes && (times.is_empty() || spent < PASSES_TIME) {
+            let start = Instant::now();
+            let total = pass(&mut self.store)?;
+            let elapsed = start.elapsed();
+            spent += elapsed;
+            times.push(ns_per_op(elapsed, ops));
+            if total != expected {
+                wrong = Some(format!("a timed pass adds up to {total:?}, not {expected:?}"));
+            }
+        }
+        Ok(Timed {
+            ops: ops as u64,
+            ns_per_op: measure::median(&mut times),
+            latencies: Vec::new(),
+            found: None,
+            major_faults: kernel::major_faults() - faults,
+            wrong,
+        })
+    }
+}
+
+fn ns_per_op(elapsed: Duration, ops: usize) -> f64 {
+    elapsed.as_nanos() as f64 / ops.max(1) as f64
+}

@@ -1,0 +1,284 @@
+//! Rounds: the parent process, which prepares the work, starts one fresh process for each store
+//! and round, and puts their samples together.
+//!
+//! Reading order: [`protocol`], [`process`], here; then what the measured process does:
+//! [`child`], [`passes`].
+//!
+//! Invariants: within a round every store runs once, in a random order that the seed fixes; two
+//! measured processes never run at the same time; a store that crashed or took too long is not
+//! tried again, and never stops the others.
+
+pub(crate) mod child;
+mod passes;
+mod process;
+mod protocol;
+mod summary;
+
+#[cfg(test)]
+mod tests;
+
+use crate::args::BenchArgs;
+use crate::candidates::{self, Describe};
+use crate::driver::{Shape, kernel, with_driver};
+use crate::machine;
+use crate::measure;
+use crate::result::{CONTRACT, Failure, Report, Settings, StoreInfo};
+use crate::rng::Rng;
+use crate::workload::generate::stream;
+use crate::workload::{Inputs, Phase, Workload};
+use credenza::{Error, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use process::{Current, End, Program};
+use protocol::{Message, Spec};
+use std::path::PathBuf;
+use std::time::Duration;
+use summary::Samples;
+
+/// Measures what `args` ask for.
+pub(crate) fn run(args: &BenchArgs) -> Result<Report> {
+    args.check()?;
+    let workload = args.workload()?;
+    let folder = Folder::create(args)?;
+    let (inputs, mut notes) = Inputs::prepare(&workload)?;
+    let shape = Shape::of(&inputs.records);
+    let mut run = Run {
+        args,
+        phases: phases(&workload, args.cold),
+        cpu: kernel::allowed_cpus().pop().filter(|_| !args.no_pin),
+        clock_ns: measure::clock_ns(),
+        class: if args.sync { "sync" } else { "buffered" },
+        inputs: folder.path().join("inputs"),
+        failures: Vec::new(),
+        samples: Samples::default(),
+    };
+    let machine = machine::facts(folder.path(), run.cpu, run.clock_ns);
+    notes.extend(about_folder(args, &machine.filesystem));
+    let stores = run.stores(&shape)?;
+    let settings = run.settings(&workload, &shape);
+    inputs.save(&run.inputs)?;
+    // From here on only the measured processes need the data.
+    drop(inputs);
+    run.rounds(&stores, &workload, &folder)?;
+    let Run { samples, failures, phases, class, .. } = run;
+    let results = samples.results(&phases, &stores, class);
+    let credenza_bench = CONTRACT;
+    Ok(Report { credenza_bench, machine, settings, stores, results, failures, notes })
+}
+
+/// The phases in the order in which they run, whatever the order they were named in.
+fn phases(workload: &Workload, cold: bool) -> Vec<Phase> {
+    let usual = if cold { Phase::COLD.to_vec() } else { Phase::ALL.to_vec() };
+    let wanted = workload.phases.clone().unwrap_or(usual);
+    Phase::ALL.into_iter().filter(|phase| wanted.contains(phase)).collect()
+}
+
+fn about_folder(args: &BenchArgs, filesystem: &str) -> Vec<String> {
+    let mut notes = Vec::new();
+    if filesystem == "tmpfs" && args.cold {
+        notes.push("the folder is in memory (tmpfs): nothing on it can be cold".to_owned());
+    }
+    if filesystem != "tmpfs" && !args.cold && !args.sync {
+        notes.push(format!(
+            "the folder is on a disk ({filesystem}): `build` of constant includes its fdatasync, \
+             that of the others does not; use --sync, or a folder on tmpfs, to compare builds"
+        ));
+    }
+    notes
+}
+
+/// The folder of this run: everything in it goes when the run ends, or is stopped by a signal.
+struct Folder {
+    folder: tempfile::TempDir,
+    current: Current,
+}
+
+impl Folder {
+    fn create(args: &BenchArgs) -> Result<Folder> {
+        let parent = args.folder();
+        let folder = tempfile::Builder::new().prefix("credenza-bench-").tempdir_in(&parent);
+        let folder = folder.map_err(|e| Error::io("create a folder in", e).at(&parent))?;
+        let current = Current::default();
+        let (path, process) = (folder.path().to_owned(), current.clone());
+        // A program that handles signals itself keeps its handler.
+        let _ = ctrlc::set_handler(move || {
+            process.stop();
+            // The process may still be writing files: then a second look removes them.
+            if std::fs::remove_dir_all(&path).is_err() {
+                let _ = std::fs::remove_dir_all(&path);
+            }
+            std::process::exit(130);
+        });
+        Ok(Folder { folder, current })
+    }
+
+    fn path(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    /// An empty folder for one store.
+    fn empty(&self, store: &str) -> Result<PathBuf> {
+        let path = self.path().join(store);
+        if path.exists() {
+            std::fs::remove_dir_all(&path).map_err(|e| Error::io("empty", e).at(&path))?;
+        }
+        std::fs::create_dir(&path).map_err(|e| Error::io("create", e).at(&path))?;
+        Ok(path)
+    }
+}
+
+struct Run<'a> {
+    args: &'a BenchArgs,
+    phases: Vec<Phase>,
+    cpu: Option<usize>,
+    clock_ns: f64,
+    class: &'static str,
+    inputs: PathBuf,
+    failures: Vec<Failure>,
+    samples: Samples,
+}
+
+impl Run<'_> {
+    /// The stores that take part: those that were named, or all that are found.
+    fn stores(&mut self, shape: &Shape) -> Result<Vec<StoreInfo>> {
+        let found = || candidates::all(self.args).into_iter().filter(|c| c.found);
+        let names = match &self.args.stores {
+            Some(names) => names.clone(),
+            None => found().map(|candidate| candidate.store.to_owned()).collect(),
+        };
+        let mut stores: Vec<StoreInfo> = Vec::new();
+        for name in names {
+            if stores.iter().any(|info| info.store == name) {
+                continue;
+            }
+            let library = self.args.library(&name);
+            let work = Describe { library: library.as_deref(), shape, class: self.class };
+            match with_driver(&name, work) {
+                Some(Ok(info)) => stores.push(info),
+                Some(Err(e)) => self.fail(&name, None, None, "missing", e.to_string()),
+                None => return Err(Error::invalid(format!("there is no store '{name}'"))),
+            }
+        }
+        Ok(stores)
+    }
+
+    fn settings(&self, workload: &Workload, shape: &Shape) -> Settings {
+        Settings {
+            workload: workload.name.clone(),
+            data: workload.data.origin(),
+            records: shape.records,
+            key_bytes: shape.key_bytes,
+            value_bytes: shape.value_bytes,
+            gets: workload.gets as u64,
+            batch: workload.batch,
+            seed: workload.seed,
+            rounds: self.args.rounds,
+            phases: self.phases.iter().map(|phase| phase.name().to_owned()).collect(),
+            cold: self.args.cold,
+            sync: self.args.sync,
+            dir: self.args.folder().display().to_string(),
+            cpu: self.cpu,
+            baseline: self.args.baseline.clone(),
+            timeout_seconds: self.args.timeout,
+        }
+    }
+
+    fn rounds(&mut self, stores: &[StoreInfo], workload: &Workload, folder: &Folder) -> Result<()> {
+        let program = Program::this()?;
+        let steps = self.args.rounds * stores.len() * self.phases.len();
+        let bar = ProgressBar::new(steps as u64).with_style(
+            ProgressStyle::with_template("{wide_bar} {percent:>3} % {elapsed} {msg:<44}")
+                .unwrap_or_else(|_| ProgressStyle::default_bar()),
+        );
+        let mut given_up = vec![false; stores.len()];
+        for round in 0..self.args.rounds {
+            let mut order: Vec<usize> = (0..stores.len()).collect();
+            Rng::new(workload.seed.wrapping_add(round as u64), stream::ROUNDS).shuffle(&mut order);
+            for (place, i) in order.into_iter().enumerate() {
+                if !given_up[i] {
+                    given_up[i] =
+                        !self.one(&stores[i].store, round, workload, folder, &program, &bar)?;
+                }
+                let done = (round * stores.len() + place + 1) * self.phases.len();
+                bar.set_position(done as u64);
+            }
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    /// One round of one store; says whether the store may go on.
+    fn one(
+        &mut self,
+        store: &str,
+        round: usize,
+        workload: &Workload,
+        folder: &Folder,
+        program: &Program,
+        bar: &ProgressBar,
+    ) -> Result<bool> {
+        let spec = Spec {
+            store: store.to_owned(),
+            library: self.args.library(store),
+            folder: folder.empty(store)?,
+            inputs: self.inputs.clone(),
+            phases: self.phases.clone(),
+            batch: workload.batch,
+            cold: self.args.cold,
+            read_ahead: self.args.read_ahead,
+            sync: self.args.sync,
+            cpu: self.cpu,
+            clock_ns: self.clock_ns,
+        };
+        let mut phase = None;
+        let timeout = Duration::from_secs(self.args.timeout);
+        let end =
+            process::run(program, &spec, timeout, &folder.current, |message| match message {
+                Message::Started(begun) => {
+                    bar.set_message(format!("round {}: {store} {begun}", round + 1));
+                    phase = Some(begun);
+                }
+                Message::Measured(sample) => {
+                    bar.inc(1);
+                    if let Some(what) = &sample.wrong {
+                        let (store, phase, what) = (store, Some(sample.phase), what.clone());
+                        bar.suspend(|| self.fail(store, Some(round), phase, "wrong-answer", what));
+                    }
+                    self.samples.add(store, round, sample);
+                }
+                Message::Failed(_) | Message::Finished => {}
+            })?;
+        let (status, what) = match end {
+            End::Finished => ("", String::new()),
+            End::Failed(what) => ("error", what),
+            End::Crashed(what) => ("crashed", what),
+            End::TimedOut => ("timed-out", format!("no end after {} seconds", timeout.as_secs())),
+        };
+        if !status.is_empty() {
+            bar.suspend(|| self.fail(store, Some(round), phase, status, what));
+        }
+        folder.empty(store)?;
+        Ok(status.is_empty())
+    }
+
+    /// Remembers a failure, and says it at once.
+    fn fail(
+        &mut self,
+        store: &str,
+        round: Option<usize>,
+        phase: Option<Phase>,
+        status: &str,
+        what: String,
+    ) {
+        let loud = if status == "wrong-answer" { "WRONG ANSWER: " } else { "" };
+        let place = phase.map_or_else(String::new, |phase| format!(" {phase}"));
+        let time = round.map_or_else(String::new, |round| format!(", round {}", round + 1));
+        eprintln!("credenza bench: {loud}{store}{place}{time}: {what}");
+        self.failures.push(Failure {
+            store: store.to_owned(),
+            round,
+            phase: phase.map(|phase| phase.name().to_owned()),
+            status: status.to_owned(),
+            what,
+        });
+    }
+}

@@ -1,0 +1,216 @@
+//! The loops over a store: those that are timed, and those that compare every answer.
+//!
+//! Invariant: for every store a timed loop does the same besides the store's own work: take the
+//! next key from the buffer, call the store, add the value's length and first byte. The sum is
+//! compared with what the data say, so that no call can be left out, by a store or a compiler.
+
+use crate::driver::Store;
+use crate::measure::Latencies;
+use crate::workload::{Content, Queries, Records};
+use credenza::Result;
+use std::hint::black_box;
+use std::time::Instant;
+
+/// What a timed loop adds up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Total {
+    pub(super) found: u64,
+    sum: u64,
+}
+
+impl Total {
+    #[inline]
+    fn add(&mut self, value: &[u8]) {
+        self.found += 1;
+        self.sum += value.len() as u64 + u64::from(value.first().copied().unwrap_or(0));
+    }
+
+    /// What the data say that these queries add up to.
+    pub(super) fn expected(queries: &Queries, records: &Records) -> Total {
+        let mut total = Total::default();
+        let hits = (0..queries.len()).filter_map(|i| queries.expected(i));
+        hits.for_each(|record| total.add(records.get(record).1));
+        total
+    }
+
+    /// What the data say that a scan adds up to.
+    pub(super) fn of_all(records: &Records) -> Total {
+        let mut total = Total::default();
+        records.iter().for_each(|(_, value)| total.add(value));
+        total
+    }
+}
+
+/// One lookup after the other; the processor may overlap them.
+#[inline(never)]
+pub(super) fn get<S: Store>(store: &mut S, queries: &Queries) -> Result<Total> {
+    let mut total = Total::default();
+    for key in queries.iter() {
+        store.get(key, |value| total.add(value))?;
+    }
+    Ok(total)
+}
+
+/// Lookups in batches.
+#[inline(never)]
+pub(super) fn get_many<S: Store>(store: &mut S, queries: &Queries, batch: usize) -> Result<Total> {
+    let mut total = Total::default();
+    let mut add = |_: usize, value: Option<&[u8]>| {
+        if let Some(value) = value {
+            total.add(value);
+        }
+    };
+    let mut keys: Vec<&[u8]> = Vec::with_capacity(batch);
+    let mut all = queries.iter();
+    loop {
+        keys.clear();
+        keys.extend(all.by_ref().take(batch));
+        if keys.is_empty() {
+            return Ok(total);
+        }
+        store.get_many(&keys, &mut add)?;
+    }
+}
+
+/// Lookups of which each begins when the value of the one before has come: where the next key
+/// lies is computed from the first byte of the last value, in a way that always gives the next
+/// one, which neither compiler nor processor can know.
+#[inline(never)]
+pub(super) fn get_chain<S: Store>(store: &mut S, queries: &Queries) -> Result<Total> {
+    let (keys, lens) = queries.parts();
+    let mut total = Total::default();
+    let mut start = 0;
+    for len in lens {
+        let end = start + *len as usize;
+        let mut last = 0;
+        store.get(&keys[start..end], |value| {
+            total.add(value);
+            last = value.first().copied().unwrap_or(0);
+        })?;
+        start = end + (black_box(u64::from(last)) >> 8) as usize;
+    }
+    Ok(total)
+}
+
+/// Every record.
+#[inline(never)]
+pub(super) fn scan<S: Store>(store: &mut S) -> Result<Total> {
+    let mut total = Total::default();
+    store.scan(|_, value| total.add(value))?;
+    Ok(total)
+}
+
+/// Times every `every`-th lookup by itself.
+#[inline(never)]
+pub(super) fn latencies<S: Store>(
+    store: &mut S,
+    queries: &Queries,
+    every: usize,
+    into: &mut Latencies,
+) -> Result<Total> {
+    let mut total = Total::default();
+    for (i, key) in queries.iter().enumerate() {
+        if i % every == 0 {
+            let start = Instant::now();
+            store.get(key, |value| total.add(value))?;
+            into.record_since(start);
+        } else {
+            store.get(key, |value| total.add(value))?;
+        }
+    }
+    Ok(total)
+}
+
+/// Compares whole values with the data; remembers the first wrong one.
+pub(super) struct Checker<'a> {
+    queries: &'a Queries,
+    records: &'a Records,
+    pub(super) found: u64,
+    pub(super) wrong: Option<String>,
+}
+
+impl<'a> Checker<'a> {
+    pub(super) fn new(queries: &'a Queries, records: &'a Records) -> Checker<'a> {
+        Checker { queries, records, found: 0, wrong: None }
+    }
+
+    fn check(&mut self, i: usize, got: Option<&[u8]>) {
+        self.found += u64::from(got.is_some());
+        let expected = self.queries.expected(i).map(|record| self.records.get(record));
+        if got != expected.map(|(_, value)| value) && self.wrong.is_none() {
+            let key = self.queries.iter().nth(i).unwrap_or_default();
+            self.wrong = Some(format!(
+                "query {i}, key '{}': expected {}, got {}",
+                key.escape_ascii(),
+                in_words(expected.map(|(_, value)| value)),
+                in_words(got)
+            ));
+        }
+    }
+
+    fn check_count(&mut self, answers: usize) {
+        if answers != self.queries.len() && self.wrong.is_none() {
+            self.wrong = Some(format!("{answers} answers to {} keys", self.queries.len()));
+        }
+    }
+
+    /// Every query by itself.
+    pub(super) fn get<S: Store>(&mut self, store: &mut S) -> Result<()> {
+        for (i, key) in self.queries.iter().enumerate() {
+            let mut answers = 0;
+            let is_found = store.get(key, |value| {
+                answers += 1;
+                self.check(i, Some(value));
+            })?;
+            match (is_found, answers) {
+                (true, 1) => {}
+                (false, 0) => self.check(i, None),
+                _ => {
+                    self.wrong = Some(format!("query {i}: found is {is_found}, values: {answers}"))
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Every query, in batches.
+    pub(super) fn get_many<S: Store>(&mut self, store: &mut S, batch: usize) -> Result<()> {
+        let keys: Vec<&[u8]> = self.queries.iter().collect();
+        let mut answers = 0;
+        for (n, keys) in keys.chunks(batch).enumerate() {
+            store.get_many(keys, |i, value| {
+                // An answer to a key that was not asked or is asked twice shows in the count.
+                if i < keys.len() {
+                    answers += 1;
+                    self.check(n * batch + i, value);
+                }
+            })?;
+        }
+        self.check_count(answers);
+        Ok(())
+    }
+}
+
+/// Compares all records of the store with the data; returns what is wrong, in words.
+pub(super) fn check_scan<S: Store>(store: &mut S, expected: Content) -> Result<Option<String>> {
+    let mut content = Content::default();
+    store.scan(|key, value| content.add(key, value))?;
+    Ok(if content == expected {
+        None
+    } else if content.count == expected.count {
+        Some("the scan gives other keys or values than were stored".to_owned())
+    } else {
+        Some(format!("the scan gives {} records of {}", content.count, expected.count))
+    })
+}
+
+/// A value for a message: all of it if it is short.
+fn in_words(value: Option<&[u8]>) -> String {
+    match value {
+        None => "nothing".to_owned(),
+        Some(value) if value.len() > 40 => {
+            format!("{} bytes '{}...'", value.len(), value[..40].escape_ascii())
+        }
+        Some(value) => format!("'{}'", value.escape_ascii()),
+    }
+}

@@ -1,0 +1,200 @@
+//! Starting one measured process and listening to it.
+
+use super::protocol::{Message, Spec};
+use credenza::{Error, Result};
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How to start this program again: the same file and arguments, and `--child`.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    file: PathBuf,
+    args: Vec<OsString>,
+}
+
+impl Program {
+    pub(crate) fn this() -> Result<Program> {
+        let file = std::env::current_exe().map_err(|e| Error::io("find this program", e))?;
+        let args = std::env::args_os().skip(1).chain(["--child".into()]).collect();
+        Ok(Program { file, args })
+    }
+}
+
+/// The process that is being measured, if any: shared with the handler of signals.
+#[derive(Clone, Default)]
+pub(crate) struct Current {
+    child: Arc<Mutex<Option<Child>>>,
+    is_stopping: Arc<AtomicBool>,
+}
+
+impl Current {
+    fn lock(&self) -> MutexGuard<'_, Option<Child>> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the process, if there is one.
+    pub(crate) fn kill(&self) {
+        if let Some(child) = self.lock().as_mut() {
+            // It may have ended by itself just now: then there is nothing to do.
+            let _ = child.kill();
+        }
+    }
+
+    /// Ends the process for good: the thread that runs processes starts no other and says
+    /// nothing more, so that the caller may clean up and leave.
+    pub(crate) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::SeqCst);
+        self.kill();
+    }
+
+    /// Sleeps for ever once [`Current::stop`] was called.
+    fn rest_if_stopping(&self) {
+        while self.is_stopping.load(Ordering::SeqCst) {
+            std::thread::park();
+        }
+    }
+
+    /// Waits for the end of the process, which has closed its output.
+    fn wait(&self) -> Result<ExitStatus> {
+        match self.lock().take() {
+            Some(mut child) => child.wait().map_err(|e| Error::io("wait for a process", e)),
+            None => Err(Error::invalid("the measured process was ended by a signal")),
+        }
+    }
+}
+
+/// How a process ended.
+pub(crate) enum End {
+    Finished,
+    /// The store refused, in its own words.
+    Failed(String),
+    /// It ended without a word.
+    Crashed(String),
+    TimedOut,
+}
+
+/// Runs one process to its end; `hear` gets every message but the last.
+pub(crate) fn run(
+    program: &Program,
+    spec: &Spec,
+    timeout: Duration,
+    current: &Current,
+    mut hear: impl FnMut(Message),
+) -> Result<End> {
+    let deadline = Instant::now() + timeout;
+    let mut child = Command::new(&program.file)
+        .args(&program.args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|e| Error::io("start a process", e).at(&program.file))?;
+    let (input, output) = (child.stdin.take(), child.stdout.take());
+    *current.lock() = Some(child);
+    // A signal from here on finds the process; one from before would have missed it.
+    if current.is_stopping.load(Ordering::SeqCst) {
+        current.kill();
+    }
+    if let Some(mut input) = input {
+        let text = serde_json::to_string(spec).map_err(|e| Error::invalid(e.to_string()))?;
+        // A process that is gone already says so by its end.
+        let _ = input.write_all(text.as_bytes());
+    }
+    let (send, received) = mpsc::channel();
+    let listener = std::thread::spawn(move || {
+        for line in output.into_iter().flat_map(|output| BufReader::new(output).lines()) {
+            let message = line.ok().and_then(|line| serde_json::from_str(&line).ok());
+            // Lines that are no messages are a library's own chatter.
+            if message.is_some_and(|message: Message| send.send(message).is_err()) {
+                break;
+            }
+        }
+    });
+    let mut end = None;
+    loop {
+        match received.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(Message::Finished) => end = Some(End::Finished),
+            Ok(Message::Failed(what)) => end = Some(End::Failed(what)),
+            Ok(message) => hear(message),
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                end = Some(End::TimedOut);
+                current.kill();
+                break;
+            }
+        }
+    }
+    let status = current.wait()?;
+    // The listener ends with the process's output, which is closed now.
+    let _ = listener.join();
+    current.rest_if_stopping();
+    Ok(end.unwrap_or_else(|| End::Crashed(in_words(status))))
+}
+
+fn in_words(status: ExitStatus) -> String {
+    match status.signal() {
+        Some(libc::SIGBUS) => "it was ended by SIGBUS: the folder may be full".to_owned(),
+        Some(libc::SIGKILL) => "it was killed: the memory may have been exhausted".to_owned(),
+        Some(libc::SIGSEGV) => "it was ended by SIGSEGV".to_owned(),
+        Some(libc::SIGABRT) => "it ended itself (SIGABRT)".to_owned(),
+        Some(signal) => format!("it was ended by signal {signal}"),
+        None => format!("it ended early ({status})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::Phase;
+
+    /// How a shell script ends, and what was heard of it.
+    fn end_of(script: &str, timeout: Duration) -> (End, Vec<Message>) {
+        let args = vec!["-c".into(), script.into()];
+        let program = Program { file: PathBuf::from("/bin/sh"), args };
+        let spec = Spec {
+            store: "none".to_owned(),
+            library: None,
+            folder: PathBuf::new(),
+            inputs: PathBuf::new(),
+            phases: Vec::new(),
+            batch: 1,
+            cold: false,
+            read_ahead: false,
+            sync: false,
+            cpu: None,
+            clock_ns: 0.0,
+        };
+        let mut heard = Vec::new();
+        let end = run(&program, &spec, timeout, &Current::default(), |m| heard.push(m)).unwrap();
+        (end, heard)
+    }
+
+    const LONG: Duration = Duration::from_secs(600);
+
+    #[test]
+    fn a_process_that_ends_early_has_crashed_in_the_phase_it_was_in() {
+        let (end, heard) = end_of("echo '{\"Started\":\"scan\"}'; kill -SEGV $$", LONG);
+        assert!(matches!(end, End::Crashed(what) if what.contains("SIGSEGV")));
+        assert!(matches!(heard[..], [Message::Started(Phase::Scan)]));
+        assert!(matches!(end_of("exit 3", LONG).0, End::Crashed(what) if what.contains('3')));
+    }
+
+    #[test]
+    fn a_process_that_takes_too_long_is_ended() {
+        assert!(matches!(end_of("exec sleep 600", Duration::from_millis(20)).0, End::TimedOut));
+    }
+
+    #[test]
+    fn chatter_of_a_library_is_no_message() {
+        let (end, heard) = end_of("cat; echo hello; echo '\"Finished\"'", LONG);
+        assert!(matches!(end, End::Finished) && heard.is_empty());
+        let (end, _) = end_of("echo '{\"Failed\":\"no\"}'", LONG);
+        assert!(matches!(end, End::Failed(what) if what == "no"));
+    }
+}

@@ -1,0 +1,58 @@
+//! What the parent tells a measured process, and what that one answers: JSON, one message a line.
+
+use crate::workload::Phase;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// The work of one process: one store, one round. Given on standard input.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Spec {
+    pub(crate) store: String,
+    /// The store's library, where the user named one.
+    pub(crate) library: Option<PathBuf>,
+    /// An empty folder for the store's files.
+    pub(crate) folder: PathBuf,
+    /// The file with records and queries.
+    pub(crate) inputs: PathBuf,
+    pub(crate) phases: Vec<Phase>,
+    pub(crate) batch: usize,
+    /// Start every phase with no page of the store in memory.
+    pub(crate) cold: bool,
+    /// With a cold cache: leave read-ahead to the kernel.
+    pub(crate) read_ahead: bool,
+    /// Bring the files to the disk within `build`.
+    pub(crate) sync: bool,
+    /// The processor to run on.
+    pub(crate) cpu: Option<usize>,
+    pub(crate) clock_ns: f64,
+}
+
+/// What a measured process says on standard output.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Message {
+    /// A phase begins; a crash from here on is a crash in it.
+    Started(Phase),
+    /// A phase was measured.
+    Measured(Sample),
+    /// The store refused; nothing more comes.
+    Failed(String),
+    /// All phases are done.
+    Finished,
+}
+
+/// One phase of one store in one round.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Sample {
+    pub(crate) phase: Phase,
+    pub(crate) ops: u64,
+    pub(crate) ns_per_op: f64,
+    /// Latencies in nanoseconds with their counts.
+    pub(crate) latencies: Vec<(u64, u64)>,
+    /// Lookups that found a value; `None` where nothing is looked up.
+    pub(crate) found: Option<u64>,
+    pub(crate) file_bytes: u64,
+    pub(crate) peak_rss_bytes: u64,
+    pub(crate) major_faults: u64,
+    /// The first wrong answer, in words; `None` if all were right.
+    pub(crate) wrong: Option<String>,
+}

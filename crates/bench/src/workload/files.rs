@@ -1,0 +1,66 @@
+//! Data sets that exist: the machine's own file paths, or a file of records.
+
+use super::records::{Collector, Records};
+use credenza::{Error, Result};
+use credenza_formats::Format;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Every path below `root`, with its size, mode and time of change as text: `1234 100644
+/// 1690000000`. Folders that may not be read are passed over. In the order of names, so that an
+/// unchanged disk gives the same records again.
+pub(crate) fn paths_below(root: &Path, limit: usize) -> Result<Records> {
+    let start = root.canonicalize().map_err(|e| Error::io("find", e).at(root))?;
+    let mut records = Records::default();
+    let mut pending = vec![start];
+    while let Some(folder) = pending.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        let mut entries: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+        entries.sort_unstable();
+        let mut folders = Vec::new();
+        for path in entries {
+            let Ok(facts) = path.symlink_metadata() else { continue };
+            if records.len() >= limit {
+                return Ok(records);
+            }
+            let value = format!("{} {:o} {}", facts.size(), facts.mode(), facts.mtime());
+            records.push(path.as_os_str().as_bytes(), value.as_bytes())?;
+            if facts.is_dir() {
+                folders.push(path);
+            }
+        }
+        pending.extend(folders.into_iter().rev());
+    }
+    Ok(records)
+}
+
+/// The records of a file, the first of each key, at most `limit`; and how many repeated keys
+/// were left out. Without `format`, the file's beginning and name tell it.
+pub(crate) fn records_of(
+    path: &Path,
+    format: Option<Format>,
+    limit: usize,
+) -> Result<(Records, u64)> {
+    let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
+    let mut input = BufReader::with_capacity(1 << 20, file);
+    let start = input.fill_buf().map_err(|e| Error::io("read", e).at(path))?;
+    let format = match format.or_else(|| Format::guess(start, Some(path))) {
+        Some(format) => format,
+        None => {
+            let what = "its format cannot be told from its content; say --format NAME";
+            return Err(Error::invalid(what).at(path));
+        }
+    };
+    let mut reader = credenza_formats::reader(format, input);
+    let mut collector = Collector::new(limit);
+    let (mut key, mut value) = (Vec::new(), Vec::new());
+    while !collector.is_full()
+        && reader.next_record(&mut key, &mut value).map_err(|e| e.at(path))?
+    {
+        collector.offer(&key, &value)?;
+    }
+    Ok((collector.records, collector.repeated))
+}

@@ -1,0 +1,168 @@
+//! Data sets made from a seed: `decimal`, `tokens` and `ups`.
+//!
+//! Invariant: frozen. The same seed and count give the same records in every version.
+
+use super::records::{Collector, Records};
+use crate::rng::Rng;
+use credenza::Result;
+
+/// A source of keys of one shape. Present and absent keys come from the same source, so that a
+/// store cannot tell them apart by their looks.
+pub(crate) trait Keys {
+    /// Writes a random key into `key`.
+    fn random(&mut self, rng: &mut Rng, key: &mut Vec<u8>);
+}
+
+/// The random streams of a seed, so that no two uses share numbers.
+pub(crate) mod stream {
+    pub(crate) const DATA: u64 = 1;
+    pub(crate) const WORDS: u64 = 2;
+    pub(crate) const QUERIES: u64 = 3;
+    pub(crate) const ABSENT: u64 = 4;
+    pub(crate) const ROUNDS: u64 = 5;
+}
+
+// --- decimal -----------------------------------------------------------------------------------
+
+/// mcdb's own test: the numbers from 0 with leading zeros, each its own value, in order.
+pub(crate) struct Decimal {
+    width: usize,
+}
+
+impl Decimal {
+    /// Eight digits, as mcdb has them; more when the absent keys would run out.
+    pub(crate) fn new(records: usize) -> Decimal {
+        Decimal { width: (records.saturating_mul(2).max(1) - 1).to_string().len().max(8) }
+    }
+
+    pub(crate) fn records(&self, count: usize) -> Result<Records> {
+        let mut records = Records::default();
+        for i in 0..count {
+            let text = format!("{i:0width$}", width = self.width);
+            records.push(text.as_bytes(), text.as_bytes())?;
+        }
+        Ok(records)
+    }
+}
+
+impl Keys for Decimal {
+    fn random(&mut self, rng: &mut Rng, key: &mut Vec<u8>) {
+        key.clear();
+        key.extend((0..self.width).map(|_| b'0' + rng.below(10) as u8));
+    }
+}
+
+// --- tokens ------------------------------------------------------------------------------------
+
+/// Tokens of a Bayes filter for mail: some words, then pairs of words; 3 to 40 bytes, 12.85 on
+/// average. The value is `spam,ham,generation`, 12.0 bytes on average.
+pub(crate) struct Tokens {
+    words: Vec<Vec<u8>>,
+}
+
+/// How often words of 3, 4, 5, ... 19 letters are drawn. Words are distinct, so that some short
+/// ones are drawn in vain: 5.96 letters remain on average, and a pair with its space has 12.9.
+const WORDS_OF_LENGTH: [u64; 17] =
+    [6400, 22500, 24500, 18000, 11700, 7750, 4450, 2450, 1250, 720, 370, 185, 93, 46, 23, 14, 9];
+
+/// Letters about as often as in English: each as many times as it comes in 64.
+const LETTERS: &[u8; 64] = b"eeeeeeeettttttaaaaaooooooiiiiinnnnsssshhhrrrrddlllcuummwfggypbvk";
+
+impl Tokens {
+    pub(crate) fn new(records: usize, seed: u64) -> Tokens {
+        let count = (records / 10).clamp(64, 100_000);
+        let mut rng = Rng::new(seed, stream::WORDS);
+        let mut seen = std::collections::HashSet::new();
+        let mut words = Vec::with_capacity(count);
+        while words.len() < count {
+            let word = random_word(&mut rng);
+            if seen.insert(word.clone()) {
+                words.push(word);
+            }
+        }
+        Tokens { words }
+    }
+
+    pub(crate) fn records(&mut self, count: usize, seed: u64) -> Result<Records> {
+        let mut rng = Rng::new(seed, stream::DATA);
+        let mut collector = Collector::new(count);
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        for word in self.words.iter().take(count) {
+            random_counts(&mut rng, &mut value);
+            collector.offer(word, &value)?;
+        }
+        while !collector.is_full() {
+            self.random(&mut rng, &mut key);
+            random_counts(&mut rng, &mut value);
+            collector.offer(&key, &value)?;
+        }
+        Ok(collector.records)
+    }
+}
+
+impl Keys for Tokens {
+    fn random(&mut self, rng: &mut Rng, key: &mut Vec<u8>) {
+        key.clear();
+        key.extend_from_slice(&self.words[rng.index(self.words.len())]);
+        key.push(b' ');
+        key.extend_from_slice(&self.words[rng.index(self.words.len())]);
+    }
+}
+
+fn random_word(rng: &mut Rng) -> Vec<u8> {
+    let mut ticket = rng.below(WORDS_OF_LENGTH.iter().sum());
+    let mut len = 3;
+    for count in WORDS_OF_LENGTH {
+        if ticket < count {
+            break;
+        }
+        ticket -= count;
+        len += 1;
+    }
+    (0..len).map(|_| LETTERS[rng.index(64)]).collect()
+}
+
+/// Two counts of one to four digits, each length as often, and a generation of five.
+fn random_counts(rng: &mut Rng, value: &mut Vec<u8>) {
+    value.clear();
+    for _ in 0..2 {
+        let low = 10_u64.pow(rng.below(4) as u32);
+        push_number(value, low + rng.below(low * 9));
+        value.push(b',');
+    }
+    push_number(value, 10_000 + rng.below(90_000));
+}
+
+fn push_number(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(number.to_string().as_bytes());
+}
+
+// --- ups ---------------------------------------------------------------------------------------
+
+/// As upscaledb's benchmark has them: random keys of 16 letters and digits, values of 1024 bytes
+/// that no compression shortens.
+pub(crate) struct Ups;
+
+impl Ups {
+    pub(crate) fn records(&mut self, count: usize, seed: u64) -> Result<Records> {
+        let mut rng = Rng::new(seed, stream::DATA);
+        let mut collector = Collector::new(count);
+        let mut key = Vec::new();
+        let mut value = [0; 1024];
+        while !collector.is_full() {
+            self.random(&mut rng, &mut key);
+            rng.fill(&mut value);
+            collector.offer(&key, &value)?;
+        }
+        Ok(collector.records)
+    }
+}
+
+impl Keys for Ups {
+    fn random(&mut self, rng: &mut Rng, key: &mut Vec<u8>) {
+        const LETTERS: &[u8; 62] =
+            b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+        key.clear();
+        key.extend((0..16).map(|_| LETTERS[rng.index(62)]));
+    }
+}

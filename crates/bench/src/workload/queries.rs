@@ -1,0 +1,183 @@
+//! The keys that are asked for, in the order in which they are asked.
+//!
+//! Invariant: the key bytes of a set lie one after the other in that order, so that reading the
+//! next key never costs a cache miss of its own: what is measured is the store.
+
+use super::generate::{Keys, stream};
+use super::records::{Index, Records, read_u64};
+use crate::rng::Rng;
+use credenza::{Error, Result};
+use std::io::{Read, Write};
+
+/// "Not in the store", in place of a record number.
+const ABSENT: u32 = u32::MAX;
+
+/// Keys to ask for, with the record that each must find.
+#[derive(Default)]
+pub(crate) struct Queries {
+    keys: Vec<u8>,
+    lens: Vec<u32>,
+    records: Vec<u32>,
+}
+
+impl Queries {
+    pub(crate) fn len(&self) -> usize {
+        self.lens.len()
+    }
+
+    fn push(&mut self, key: &[u8], record: u32) {
+        self.keys.extend_from_slice(key);
+        self.lens.push(key.len() as u32);
+        self.records.push(record);
+    }
+
+    /// The keys in order.
+    #[inline]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = self.keys.as_slice();
+        self.lens.iter().map(move |len| {
+            let (key, after) = rest.split_at(*len as usize);
+            rest = after;
+            key
+        })
+    }
+
+    /// Key bytes and key lengths, for loops that keep their own place.
+    pub(crate) fn parts(&self) -> (&[u8], &[u32]) {
+        (&self.keys, &self.lens)
+    }
+
+    /// The record that query `i` must find; `None` if its key is absent.
+    pub(crate) fn expected(&self, i: usize) -> Option<usize> {
+        let record = self.records[i];
+        (record != ABSENT).then_some(record as usize)
+    }
+
+    /// Writes the queries for [`Queries::read_from`].
+    pub(crate) fn write_to(&self, out: &mut impl Write) -> std::io::Result<()> {
+        out.write_all(&(self.len() as u64).to_le_bytes())?;
+        for (len, record) in self.lens.iter().zip(&self.records) {
+            out.write_all(&(u64::from(*len) << 32 | u64::from(*record)).to_le_bytes())?;
+        }
+        out.write_all(&self.keys)
+    }
+
+    /// Reads what [`Queries::write_to`] wrote.
+    pub(crate) fn read_from(input: &mut impl Read) -> std::io::Result<Queries> {
+        let mut queries = Queries::default();
+        for _ in 0..read_u64(input)? {
+            let pair = read_u64(input)?;
+            queries.lens.push((pair >> 32) as u32);
+            queries.records.push(pair as u32);
+        }
+        queries.keys = vec![0; queries.lens.iter().map(|len| *len as usize).sum()];
+        input.read_exact(&mut queries.keys)?;
+        Ok(queries)
+    }
+}
+
+/// The three query sets of a run.
+#[derive(Default)]
+pub(crate) struct QuerySets {
+    /// Random keys that are there.
+    pub(crate) hit: Queries,
+    /// Of every ten keys in a row, nine are there.
+    pub(crate) most: Queries,
+    /// Keys that are not there.
+    pub(crate) miss: Queries,
+}
+
+impl QuerySets {
+    /// `gets` queries of each kind; `keys` makes candidates for absent keys.
+    pub(crate) fn draw(
+        records: &Records,
+        index: &Index,
+        keys: &mut dyn Keys,
+        gets: usize,
+        seed: u64,
+    ) -> Result<QuerySets> {
+        let mut present = Rng::new(seed, stream::QUERIES);
+        let mut absent =
+            AbsentKeys { records, index, keys, rng: Rng::new(seed, stream::ABSENT), key: vec![] };
+        let mut sets = QuerySets::default();
+        let mut skipped = 0;
+        for i in 0..gets {
+            let record = present.index(records.len());
+            sets.hit.push(records.key(record), record as u32);
+            sets.miss.push(absent.next()?, ABSENT);
+            if i % 10 == 0 {
+                skipped = i + present.index(10);
+            }
+            let record = present.index(records.len());
+            if i == skipped {
+                sets.most.push(absent.next()?, ABSENT);
+            } else {
+                sets.most.push(records.key(record), record as u32);
+            }
+        }
+        Ok(sets)
+    }
+
+    pub(crate) fn write_to(&self, out: &mut impl Write) -> std::io::Result<()> {
+        self.hit.write_to(out)?;
+        self.most.write_to(out)?;
+        self.miss.write_to(out)
+    }
+
+    pub(crate) fn read_from(input: &mut impl Read) -> std::io::Result<QuerySets> {
+        Ok(QuerySets {
+            hit: Queries::read_from(input)?,
+            most: Queries::read_from(input)?,
+            miss: Queries::read_from(input)?,
+        })
+    }
+}
+
+/// Draws candidates until one is not in the store.
+struct AbsentKeys<'a> {
+    records: &'a Records,
+    index: &'a Index,
+    keys: &'a mut dyn Keys,
+    rng: Rng,
+    key: Vec<u8>,
+}
+
+impl AbsentKeys<'_> {
+    fn next(&mut self) -> Result<&[u8]> {
+        const TRIES: usize = 10_000;
+        for _ in 0..TRIES {
+            self.keys.random(&mut self.rng, &mut self.key);
+            if self.index.find(self.records, &self.key).is_none() {
+                return Ok(&self.key);
+            }
+        }
+        Err(Error::invalid(format!(
+            "no absent key was found among {TRIES} random ones: the data hold nearly every key of \
+             their shape; use fewer records"
+        )))
+    }
+}
+
+/// Keys like those of given data: an existing key with one to four bytes replaced by bytes that
+/// occur at the same place in other keys.
+pub(crate) struct Alike<'a>(pub(crate) &'a Records);
+
+impl Keys for Alike<'_> {
+    fn random(&mut self, rng: &mut Rng, key: &mut Vec<u8>) {
+        let records = self.0;
+        key.clear();
+        key.extend_from_slice(records.key(rng.index(records.len())));
+        for _ in 0..=rng.below(4) {
+            let other = records.key(rng.index(records.len()));
+            let place = rng.index(key.len().min(other.len()));
+            match (key.get_mut(place), other.get(place)) {
+                (Some(byte), Some(with)) => *byte = *with,
+                _ => key.push(b'0' + rng.below(10) as u8),
+            }
+        }
+        // Data with few keys, or keys of a byte, have no such neighbours: then a longer key.
+        if rng.below(16) == 0 {
+            key.push(b'0' + rng.below(10) as u8);
+        }
+    }
+}

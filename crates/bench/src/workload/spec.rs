@@ -1,0 +1,236 @@
+//! A workload: which data, which phases, how many of each. By name, from a TOML file, or put
+//! together from options.
+
+use clap::ValueEnum;
+use credenza::{Error, Result};
+use credenza_formats::Format;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// One thing that is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize)]
+pub enum Phase {
+    /// From records in memory to a closed store file.
+    #[value(name = "build")]
+    #[serde(rename = "build")]
+    Build,
+    /// Random keys that are there.
+    #[value(name = "get-hit")]
+    #[serde(rename = "get-hit")]
+    GetHit,
+    /// Random keys, nine of ten there.
+    #[value(name = "get-90")]
+    #[serde(rename = "get-90")]
+    Get90,
+    /// Keys of the same shape that are not there.
+    #[value(name = "get-miss")]
+    #[serde(rename = "get-miss")]
+    GetMiss,
+    /// As get-hit, in batches.
+    #[value(name = "get-many-hit")]
+    #[serde(rename = "get-many-hit")]
+    GetManyHit,
+    /// As get-miss, in batches.
+    #[value(name = "get-many-miss")]
+    #[serde(rename = "get-many-miss")]
+    GetManyMiss,
+    /// As get-hit, but the next key is known only when the last value has come: pure latency.
+    #[value(name = "get-chain")]
+    #[serde(rename = "get-chain")]
+    GetChain,
+    /// Every record.
+    #[value(name = "scan")]
+    #[serde(rename = "scan")]
+    Scan,
+}
+
+impl Phase {
+    /// All phases, in the order in which they run.
+    pub(crate) const ALL: [Phase; 8] = [
+        Phase::Build,
+        Phase::GetHit,
+        Phase::Get90,
+        Phase::GetMiss,
+        Phase::GetManyHit,
+        Phase::GetManyMiss,
+        Phase::GetChain,
+        Phase::Scan,
+    ];
+    /// What a cold cache is asked, unless told otherwise.
+    pub(crate) const COLD: [Phase; 2] = [Phase::GetHit, Phase::GetManyHit];
+
+    /// The name in options and results.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Phase::Build => "build",
+            Phase::GetHit => "get-hit",
+            Phase::Get90 => "get-90",
+            Phase::GetMiss => "get-miss",
+            Phase::GetManyHit => "get-many-hit",
+            Phase::GetManyMiss => "get-many-miss",
+            Phase::GetChain => "get-chain",
+            Phase::Scan => "scan",
+        }
+    }
+
+    /// Whether keys are given to the store in batches.
+    pub(crate) fn is_batched(self) -> bool {
+        matches!(self, Phase::GetManyHit | Phase::GetManyMiss)
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Where records come from.
+#[derive(Clone, Debug)]
+pub(crate) enum Data {
+    Decimal,
+    Tokens,
+    Ups,
+    /// Every path below a folder.
+    Files {
+        root: PathBuf,
+    },
+    /// The records of a file; without a format, its content tells it.
+    File {
+        path: PathBuf,
+        format: Option<Format>,
+    },
+}
+
+impl Data {
+    /// The data set of this name, if there is one.
+    fn named(name: &str) -> Option<Data> {
+        Some(match name {
+            "decimal" => Data::Decimal,
+            "tokens" => Data::Tokens,
+            "ups" => Data::Ups,
+            "files" => Data::Files { root: PathBuf::from("/usr") },
+            _ => return None,
+        })
+    }
+
+    /// Where the data came from, in words.
+    pub(crate) fn origin(&self) -> String {
+        match self {
+            Data::Decimal | Data::Tokens | Data::Ups => "generated".to_owned(),
+            Data::Files { root } => root.display().to_string(),
+            Data::File { path, .. } => path.display().to_string(),
+        }
+    }
+}
+
+/// What a run does to each store.
+#[derive(Clone, Debug)]
+pub(crate) struct Workload {
+    pub(crate) name: String,
+    pub(crate) data: Data,
+    /// Records to use at most; `None` is the data set's own number.
+    pub(crate) records: Option<usize>,
+    /// `None` is all, or those for a cold cache.
+    pub(crate) phases: Option<Vec<Phase>>,
+    pub(crate) gets: usize,
+    pub(crate) batch: usize,
+    pub(crate) seed: u64,
+}
+
+/// A workload file. Every field but `data` has a default; options of the command line win.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WorkloadFile {
+    name: Option<String>,
+    /// The name of a data set, or the path of a file of records, relative to the workload file.
+    data: String,
+    format: Option<String>,
+    /// For `data = "files"`: the folder.
+    root: Option<PathBuf>,
+    records: Option<usize>,
+    phases: Option<Vec<Phase>>,
+    gets: Option<usize>,
+    batch: Option<usize>,
+    seed: Option<u64>,
+}
+
+impl Workload {
+    const GETS: usize = 1_000_000;
+    const BATCH: usize = 32;
+    const SEED: u64 = 1;
+
+    fn over(name: &str, data: Data) -> Workload {
+        Workload {
+            name: name.to_owned(),
+            data,
+            records: None,
+            phases: None,
+            gets: Workload::GETS,
+            batch: Workload::BATCH,
+            seed: Workload::SEED,
+        }
+    }
+
+    /// The workload of this name, or in this TOML file.
+    pub(crate) fn find(name: &str) -> Result<Workload> {
+        if let Some(data) = Data::named(name) {
+            return Ok(Workload::over(name, data));
+        }
+        let path = Path::new(name);
+        if path.extension().is_none_or(|e| e != "toml") {
+            return Err(Error::invalid(format!(
+                "there is no workload '{name}': say decimal, tokens, ups, files, or the path of a \
+                 .toml file"
+            )));
+        }
+        let text = std::fs::read_to_string(path).map_err(|e| Error::io("read", e).at(path))?;
+        let file: WorkloadFile =
+            toml::from_str(&text).map_err(|e| Error::invalid(e.to_string()).at(path))?;
+        Workload::of_file(path, file).map_err(|e| e.at(path))
+    }
+
+    /// The records of a file.
+    pub(crate) fn of_records(path: &Path, format: Option<Format>) -> Workload {
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        Workload::over(&name, Data::File { path: path.to_owned(), format })
+    }
+
+    fn of_file(path: &Path, file: WorkloadFile) -> Result<Workload> {
+        let format = file.format.as_deref().map(str::parse).transpose()?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let mut data = Data::named(&file.data)
+            .unwrap_or_else(|| Data::File { path: folder.join(&file.data), format });
+        if let (Data::Files { root }, Some(wanted)) = (&mut data, file.root) {
+            *root = wanted;
+        }
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Workload {
+            records: file.records,
+            phases: file.phases,
+            gets: file.gets.unwrap_or(Workload::GETS),
+            batch: file.batch.unwrap_or(Workload::BATCH),
+            seed: file.seed.unwrap_or(Workload::SEED),
+            ..Workload::over(&file.name.unwrap_or(stem), data)
+        })
+    }
+
+    /// Refuses what cannot be measured.
+    pub(crate) fn check(&self) -> Result<()> {
+        let least_one = [
+            (self.records == Some(0), "--records"),
+            (self.gets == 0, "--gets"),
+            (self.batch == 0, "--batch"),
+        ];
+        for (is_zero, option) in least_one {
+            if is_zero {
+                return Err(Error::invalid(format!("{option} must be at least 1")));
+            }
+        }
+        if self.phases.as_ref().is_some_and(Vec::is_empty) {
+            return Err(Error::invalid("there is no phase to measure"));
+        }
+        Ok(())
+    }
+}

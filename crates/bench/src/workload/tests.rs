@@ -1,0 +1,174 @@
+//! Danger: a data set that changes with a version makes old and new figures incomparable, and
+//! queries that do not do what they say make every figure wrong.
+
+use super::*;
+use std::collections::HashMap;
+use xxhash_rust::xxh3::xxh3_64;
+
+const SEED: u64 = 7;
+
+fn workload(name: &str, records: usize, gets: usize) -> Workload {
+    let found = Workload::find(name).unwrap();
+    Workload { records: Some(records), gets, seed: SEED, ..found }
+}
+
+fn prepared(name: &str, records: usize, gets: usize) -> Inputs {
+    Inputs::prepare(&workload(name, records, gets)).unwrap().0
+}
+
+/// The hash of the first 100 records and of the first 100 queries of each set.
+fn golden(inputs: &Inputs) -> u64 {
+    let mut bytes = Vec::new();
+    for (key, value) in inputs.records.iter().take(100) {
+        bytes.extend_from_slice(key);
+        bytes.extend_from_slice(value);
+    }
+    let QuerySets { hit, most, miss } = &inputs.queries;
+    for queries in [hit, most, miss] {
+        queries.iter().take(100).for_each(|key| bytes.extend_from_slice(key));
+    }
+    xxh3_64(&bytes)
+}
+
+#[test]
+fn a_seed_gives_the_same_data_in_every_version() {
+    let of = |name| golden(&prepared(name, 5000, 500));
+    assert_eq!(
+        [of("decimal"), of("tokens"), of("ups")].map(|hash| format!("{hash:016x}")),
+        ["adb02f27e32cc180", "36aaacb35ef5d872", "010898a312004376"]
+    );
+}
+
+#[test]
+fn another_seed_gives_other_data() {
+    let other = Workload { seed: SEED + 1, ..workload("tokens", 1000, 100) };
+    let (other, _) = Inputs::prepare(&other).unwrap();
+    assert_ne!(golden(&other), golden(&prepared("tokens", 1000, 100)));
+}
+
+#[test]
+fn decimal_is_mcdbs_own_test() {
+    let inputs = prepared("decimal", 1234, 10);
+    assert_eq!(inputs.records.len(), 1234);
+    for (i, (key, value)) in inputs.records.iter().enumerate() {
+        assert_eq!((key, value), (format!("{i:08}").as_bytes(), key));
+    }
+    assert_eq!(Decimal::new(100_000_000).records(1).unwrap().key(0), b"000000000");
+}
+
+#[test]
+fn tokens_have_the_stated_sizes() {
+    let inputs = prepared("tokens", 100_000, 10);
+    let records = &inputs.records;
+    let count = records.len() as f64;
+    assert_eq!(records.len(), 100_000);
+    let lens = || records.iter().map(|(key, _)| key.len());
+    assert!(lens().min().unwrap() >= 3 && lens().max().unwrap() <= 40);
+    // A tenth of so few tokens are single words, of all eleven millions hardly one in a hundred.
+    let pairs = records.iter().filter(|(key, _)| key.contains(&b' '));
+    let (n, bytes) = pairs.fold((0, 0), |(n, bytes), (key, _)| (n + 1, bytes + key.len()));
+    assert!((f64::from(n) - 0.9 * count).abs() < 1.0);
+    let pair = bytes as f64 / f64::from(n);
+    assert!((12.6..13.2).contains(&pair), "{pair}");
+    let value = records.value_bytes() as f64 / count;
+    assert!((11.98..12.02).contains(&value), "{value}");
+    let numbers = |value: &[u8]| value.split(|b| *b == b',').count();
+    assert!(records.iter().all(|(_, value)| numbers(value) == 3));
+}
+
+#[test]
+fn ups_has_16_and_1024_bytes() {
+    let inputs = prepared("ups", 300, 10);
+    assert!(inputs.records.iter().all(|(key, value)| (key.len(), value.len()) == (16, 1024)));
+    assert!(inputs.records.iter().all(|(key, _)| key.iter().all(u8::is_ascii_alphanumeric)));
+}
+
+#[test]
+fn keys_are_distinct_and_queries_are_what_they_say() {
+    for name in ["decimal", "tokens", "ups"] {
+        let Inputs { records, queries } = prepared(name, 2000, 1000);
+        let keys: HashMap<&[u8], usize> =
+            records.iter().enumerate().map(|(i, (key, _))| (key, i)).collect();
+        assert_eq!(keys.len(), 2000, "{name}");
+        let QuerySets { hit, most, miss } = &queries;
+        for (queries, hits) in [(hit, 1000), (most, 900), (miss, 0)] {
+            assert_eq!(queries.len(), 1000);
+            let found = queries.iter().filter(|key| keys.contains_key(key)).count();
+            assert_eq!(found, hits, "{name}");
+            for (i, key) in queries.iter().enumerate() {
+                assert_eq!(queries.expected(i), keys.get(key).copied(), "{name}");
+            }
+        }
+        let lens = || records.iter().map(|(key, _)| key.len());
+        let usual = lens().min().unwrap()..=lens().max().unwrap();
+        assert!(miss.iter().all(|key| usual.contains(&key.len())), "{name}");
+    }
+}
+
+#[test]
+fn what_the_parent_saves_the_children_load() {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = prepared("tokens", 500, 50);
+    let path = folder.path().join("inputs");
+    inputs.save(&path).unwrap();
+    let again = Inputs::load(&path).unwrap();
+    assert_eq!(golden(&again), golden(&inputs));
+    assert!(again.records.iter().eq(inputs.records.iter()));
+    for i in 0..50 {
+        assert_eq!(again.queries.most.expected(i), inputs.queries.most.expected(i));
+    }
+}
+
+#[test]
+fn files_are_the_paths_of_a_folder_with_their_facts() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("b")).unwrap();
+    std::fs::write(folder.path().join("b/x"), "12345").unwrap();
+    std::fs::write(folder.path().join("a"), "").unwrap();
+    let records = files::paths_below(folder.path(), 100).unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let name = |i| String::from_utf8(records.key(i).to_vec()).unwrap();
+    let names: Vec<_> = (0..records.len()).map(name).collect();
+    let expected = ["a", "b", "b/x"].map(|n| root.join(n).display().to_string());
+    assert_eq!(names, expected);
+    let value = std::str::from_utf8(records.get(2).1).unwrap();
+    let words: Vec<_> = value.split(' ').collect();
+    assert_eq!((words.len(), words[0], &words[1][..3]), (3, "5", "100"));
+    assert_eq!(files::paths_below(folder.path(), 2).unwrap().len(), 2);
+    assert!(files::paths_below(&folder.path().join("nowhere"), 2).is_err());
+}
+
+#[test]
+fn a_file_of_records_is_data_and_repeated_keys_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data.cdb.txt");
+    std::fs::write(&path, "+1,1:a->1\n+1,1:b->2\n+1,1:a->3\n\n").unwrap();
+    let wanted = Workload { gets: 20, ..Workload::of_records(&path, None) };
+    let (inputs, notes) = Inputs::prepare(&wanted).unwrap();
+    assert_eq!(inputs.records.iter().collect::<Vec<_>>(), [(&b"a"[..], &b"1"[..]), (b"b", b"2")]);
+    assert!(notes[0].starts_with("1 records"), "{notes:?}");
+    assert!((0..20).all(|i| inputs.queries.miss.expected(i).is_none()));
+    std::fs::write(&path, "+1,1:a->1\n+9,1:b->2\n").unwrap();
+    assert!(Inputs::prepare(&wanted).is_err());
+}
+
+#[test]
+fn a_workload_file_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    let find = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        Workload::find(path.to_str().unwrap())
+    };
+    let full = "data = \"files\"\nroot = \"/etc\"\nrecords = 9\nphases = [\"get-90\"]\nseed = 3\n";
+    let found = find(full).unwrap();
+    assert_eq!((found.name.as_str(), found.records, found.seed), ("mine", Some(9), 3));
+    assert_eq!(found.phases, Some(vec![Phase::Get90]));
+    assert!(matches!(found.data, Data::Files { root } if root == Path::new("/etc")));
+    let found = find("data = \"x.tsv\"\nname = \"n\"").unwrap();
+    assert!(matches!(found.data, Data::File { path, .. } if path == folder.path().join("x.tsv")));
+    for bad in ["", "data = 3", "data = \"ups\"\nrecord = 4", "data = \"ups\"\nphases = [\"get\"]"]
+    {
+        assert!(find(bad).is_err(), "{bad}");
+    }
+}

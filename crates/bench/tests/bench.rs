@@ -1,0 +1,184 @@
+//! Danger: the workbench as its users run it, from the command line to the files it writes. Every
+//! store that is found on the machine takes part; our own one always is.
+
+use credenza_bench::result::{CONTRACT, Report};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const PHASES: [&str; 8] = [
+    "build",
+    "get-hit",
+    "get-90",
+    "get-miss",
+    "get-many-hit",
+    "get-many-miss",
+    "get-chain",
+    "scan",
+];
+
+fn bench(args: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_credenza-bench");
+    Command::new(program).args(args).output().expect("the workbench does not start")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn every_store_found_is_measured_and_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dir, out) = (folder.path().join("stores"), folder.path().join("out.json"));
+    let page = folder.path().join("out.html");
+    std::fs::create_dir(&dir).unwrap();
+    let done = bench(&[
+        "--workload=tokens",
+        "--records=2000",
+        "--gets=1000",
+        "--rounds=2",
+        "--seed=5",
+        &format!("--dir={}", dir.display()),
+        &format!("--json={}", out.display()),
+        &format!("--html={}", page.display()),
+    ]);
+    assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0, "files were left behind");
+    assert!(std::fs::read_to_string(&page).unwrap().contains("constant"));
+    assert!(text(&done.stdout).contains("constant"));
+
+    let report: Report = serde_json::from_value(json(&out)).unwrap();
+    assert!(report.failures.is_empty());
+    assert_eq!(report.results.len(), report.stores.len() * PHASES.len());
+    assert!(report.stores.iter().any(|store| store.store == "constant"));
+    for store in &report.stores {
+        assert!(!store.version.is_empty() && !store.tuning.is_empty(), "{store:?}");
+        println!("measured: {} {}", store.store, store.version);
+    }
+    for result in &report.results {
+        let own = result.store == "constant";
+        assert!(result.verified && result.rounds == 2, "{result:?}");
+        assert_eq!(result.native, own || !result.phase.starts_with("get-many"), "{result:?}");
+    }
+    check_contract(&json(&out));
+}
+
+/// What programs outside this repository rely on, checked without our own types.
+fn check_contract(report: &Value) {
+    assert_eq!(report["credenza_bench"], CONTRACT);
+    assert!(report["machine"].is_object());
+    assert_eq!(report["settings"]["seed"], 5);
+    for result in report["results"].as_array().unwrap() {
+        let phase = result["phase"].as_str().unwrap();
+        assert!(PHASES.contains(&phase), "{result}");
+        assert_eq!(result["class"], "buffered");
+        assert_eq!(result["rounds"], 2);
+        assert_eq!(result["verified"], true);
+        let is_get = phase.starts_with("get");
+        assert_eq!(result["ops"], if is_get { 1000 } else { 2000 });
+        let hit_rate = match phase {
+            "get-miss" | "get-many-miss" => Some(0.0),
+            "get-90" => Some(0.9),
+            _ => is_get.then_some(1.0),
+        };
+        assert_eq!(result["hit_rate"].as_f64(), hit_rate, "{result}");
+        let time = &result["ns_per_op"];
+        assert_eq!(time["samples"].as_array().unwrap().len(), 2);
+        let [low, median, high] = ["low", "median", "high"].map(|n| time[n].as_f64().unwrap());
+        assert!(0.0 < low && low <= median && median <= high, "{result}");
+        let has_latency = ["get-hit", "get-90", "get-miss"].contains(&phase);
+        assert_eq!(result["latency_ns"].is_object(), has_latency, "{result}");
+        if has_latency {
+            let names = ["p50", "p90", "p99", "p999", "max"];
+            let values = names.map(|name| result["latency_ns"][name].as_u64().unwrap());
+            assert!(values.is_sorted(), "{result}");
+        }
+        assert!(result["file_bytes"].as_u64().unwrap() > 0, "{result}");
+        assert!(result["peak_rss_bytes"].is_u64(), "{result}");
+    }
+}
+
+#[test]
+fn the_list_names_every_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("list.json");
+    let done = bench(&["--list"]);
+    let json_done = bench(&["--list", &format!("--json={}", out.display())]);
+    assert!(done.status.success() && json_done.status.success());
+    let list = json(&out);
+    for name in ["constant", "cdb", "mcdb", "tokyocabinet-hash", "bdb-hash", "lmdb", "sparkey"] {
+        assert!(text(&done.stdout).contains(name));
+        let of_name = list.as_array().unwrap().iter().find(|entry| entry["store"] == name);
+        let entry = of_name.unwrap_or_else(|| panic!("{name} is not in the list"));
+        let found = entry["found"].as_bool().unwrap();
+        assert!(found || !entry["missing"].as_str().unwrap().is_empty(), "{entry}");
+    }
+}
+
+#[test]
+fn a_store_that_is_missing_does_not_stop_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.json");
+    let done = bench(&[
+        "--stores=cdb,constant",
+        "--lib=cdb=/nowhere/libcdb.so",
+        "--records=100",
+        "--gets=100",
+        "--rounds=1",
+        "--phases=get-hit",
+        &format!("--dir={}", folder.path().display()),
+        &format!("--json={}", out.display()),
+    ]);
+    assert_eq!(done.status.code(), Some(111));
+    assert!(text(&done.stderr).contains("/nowhere/libcdb.so"), "{}", text(&done.stderr));
+    let report = json(&out);
+    assert_eq!(report["failures"][0]["status"], "missing");
+    assert_eq!(report["results"][0]["store"], "constant");
+    assert_eq!(report["results"][0]["verified"], true);
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused_in_a_sentence() {
+    let cases: [(&[&str], &str); 7] = [
+        (&["--stores=nothing"], "there is no store 'nothing'"),
+        (&["--workload=nothing"], "there is no workload 'nothing'"),
+        (&["--rounds=0"], "--rounds"),
+        (&["--records=0"], "--records"),
+        (&["--batch=0"], "--batch"),
+        (&["--root=/etc"], "--root"),
+        (&["--data=/nowhere/data.tsv"], "/nowhere/data.tsv"),
+    ];
+    for (args, what) in cases {
+        let done = bench(args);
+        assert_eq!(done.status.code(), Some(111), "{args:?}");
+        assert!(text(&done.stderr).contains(what), "{}", text(&done.stderr));
+    }
+}
+
+#[test]
+fn a_signal_leaves_no_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = env!("CARGO_BIN_EXE_credenza-bench");
+    let mut running = Command::new(program)
+        .args(["--stores=constant", "--workload=ups", "--records=20000", "--rounds=10000"])
+        .arg(format!("--dir={}", folder.path().display()))
+        .spawn()
+        .unwrap();
+    // Until the first measured process has begun to write; a run this long never ends by itself.
+    let store = || {
+        let run = std::fs::read_dir(folder.path()).ok()?.flatten().next()?;
+        Some(run.path().join("constant").exists())
+    };
+    while store() != Some(true) {
+        assert!(running.try_wait().unwrap().is_none(), "the run ended");
+        std::thread::yield_now();
+    }
+    let id = running.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    assert_eq!(running.wait().unwrap().code(), Some(130));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
