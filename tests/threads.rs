@@ -1,0 +1,154 @@
+//! Danger: a reader that sees a mixture of an old file and a new one, misses a replacement, or is
+//! disturbed by it; a handle that is not safe to share.
+
+mod common;
+
+use common::{Rng, rounds, seed};
+use credenza::constant::{Builder, Constant};
+use credenza::{Access, Get, Scan};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+const KEYS: u64 = 500;
+const ACCESSES: [Access; 3] = [Access::Map, Access::Read, Access::Memory];
+
+/// A store in which every value names the generation; large values lie apart from small ones.
+fn publish(path: &Path, generation: u64) {
+    let mut builder = Builder::create(path).unwrap();
+    for key in 0..KEYS + generation % 7 {
+        let mut value = generation.to_le_bytes().to_vec();
+        if key % 10 == 0 {
+            value.resize(1000, 0);
+        }
+        builder.add(&key.to_le_bytes(), &value).unwrap();
+    }
+    builder.finish().unwrap();
+}
+
+fn generation_of(value: &[u8]) -> u64 {
+    u64::from_le_bytes(*value.first_chunk().unwrap())
+}
+
+/// The one generation that everything in `store` is of, asked in every way.
+fn the_generation(store: &Constant, rng: &mut Rng) -> u64 {
+    let any = rng.below(KEYS).to_le_bytes();
+    let generation = generation_of(&store.get(&any).unwrap().unwrap());
+    assert_eq!(store.len().unwrap(), KEYS + generation % 7);
+    let keys: Vec<[u8; 8]> = (0..100).map(|_| rng.below(KEYS).to_le_bytes()).collect();
+    let ask = |_, value: Option<&[u8]>| assert_eq!(generation_of(value.unwrap()), generation);
+    store.get_many(&keys, ask).unwrap();
+    let mut seen = 0;
+    store
+        .scan(|_, value| {
+            seen += 1;
+            assert_eq!(generation_of(value), generation);
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(seen, KEYS + generation % 7);
+    generation
+}
+
+#[test]
+fn a_replacement_is_noticed_at_once_and_every_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    for access in ACCESSES {
+        publish(&path, 0);
+        let mut store = Constant::options().access(access).open(&path).unwrap();
+        let first = store.clone();
+        let mut rng = Rng::new(1);
+        assert!(!store.refresh().unwrap(), "nothing has changed");
+        // Many within one second, and of the same size: neither time nor size tells them apart.
+        for generation in (7..700).step_by(7) {
+            publish(&path, generation);
+            assert!(store.refresh().unwrap(), "{access:?}: generation {generation} was missed");
+            assert!(!store.refresh().unwrap());
+            assert_eq!(the_generation(&store, &mut rng), generation);
+            assert_eq!(the_generation(&first, &mut rng), 0, "a clone stays where it is");
+        }
+        let mut second = first.clone();
+        assert!(second.refresh().unwrap());
+        assert_eq!(the_generation(&second, &mut rng), 693);
+    }
+}
+
+#[test]
+fn a_store_that_is_gone_or_broken_leaves_the_old_one_readable() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    for access in ACCESSES {
+        publish(&path, 3);
+        let mut store = Constant::options().access(access).open(&path).unwrap();
+        let mut rng = Rng::new(2);
+        std::fs::remove_file(&path).unwrap();
+        store.refresh().unwrap_err();
+        assert_eq!(the_generation(&store, &mut rng), 3);
+        std::fs::write(&path, "this is no store").unwrap();
+        store.refresh().unwrap_err();
+        assert_eq!(the_generation(&store, &mut rng), 3);
+        std::fs::remove_file(&path).unwrap();
+        publish(&path, 4);
+        assert!(store.refresh().unwrap());
+        assert_eq!(the_generation(&store, &mut rng), 4);
+    }
+}
+
+#[test]
+fn readers_see_whole_generations_while_a_builder_replaces_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    for round in 0..rounds(2) {
+        let seed = seed(round);
+        publish(&path, 0);
+        let published = AtomicU64::new(0);
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for (number, access) in ACCESSES.into_iter().enumerate() {
+                let (path, published, done) = (&path, &published, &done);
+                let mut store = Constant::options().access(access).open(path).unwrap();
+                scope.spawn(move || {
+                    let mut rng = Rng::new(seed * 10 + number as u64);
+                    let mut newest = 0;
+                    while !done.load(Ordering::Acquire) {
+                        // What was published before `refresh` is called must be seen after it.
+                        let at_least = published.load(Ordering::Acquire);
+                        store.refresh().unwrap();
+                        let found = the_generation(&store, &mut rng);
+                        assert!(found >= at_least, "seed {seed}: {found} is older than {at_least}");
+                        assert!(found >= newest, "seed {seed}: back from {newest} to {found}");
+                        newest = found;
+                    }
+                });
+            }
+            for generation in 1..=100 {
+                publish(&path, generation);
+                published.store(generation, Ordering::Release);
+            }
+            done.store(true, Ordering::Release);
+        });
+    }
+}
+
+#[test]
+fn one_handle_serves_many_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    publish(&path, 5);
+    for access in ACCESSES {
+        let store = Constant::options().access(access).open(&path).unwrap();
+        thread::scope(|scope| {
+            for number in 0..4 {
+                let store = &store;
+                scope.spawn(move || {
+                    let mut rng = Rng::new(number);
+                    for _ in 0..20 {
+                        assert_eq!(the_generation(store, &mut rng), 5);
+                    }
+                    store.verify(|_, _| ()).unwrap();
+                });
+            }
+        });
+    }
+}
