@@ -1,6 +1,6 @@
 //! The command line: what every command takes, and how words become values.
 
-use crate::cmd::{completions, convert, dump, get, load, man, preload, scan, stat, verify};
+use crate::cmd::{bench, completions, convert, dump, get, load, man, preload, scan, stat, verify};
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -71,6 +71,7 @@ pub enum Command {
     Verify(verify::Verify),
     Convert(convert::Convert),
     Preload(preload::Preload),
+    Bench(Box<bench::Bench>),
     Completions(completions::Completions),
     Man(man::Man),
 }

@@ -17,6 +17,8 @@ pub enum Status {
     NotFound,
     /// Something failed that has been reported already.
     Failed,
+    /// What the workbench made of it.
+    Code(ExitCode),
 }
 
 const NOT_FOUND: u8 = 100;
@@ -28,6 +30,7 @@ pub fn finish(result: Result<Status>) -> ExitCode {
         Ok(Status::Done) => ExitCode::SUCCESS,
         Ok(Status::NotFound) => ExitCode::from(NOT_FOUND),
         Ok(Status::Failed) => ExitCode::from(ERROR),
+        Ok(Status::Code(code)) => code,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             report(&error);

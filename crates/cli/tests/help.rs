@@ -3,8 +3,19 @@
 mod common;
 use common::*;
 
-const COMMANDS: [&str; 10] =
-    ["load", "get", "scan", "dump", "stat", "verify", "convert", "preload", "completions", "man"];
+const COMMANDS: [&str; 11] = [
+    "load",
+    "get",
+    "scan",
+    "dump",
+    "stat",
+    "verify",
+    "convert",
+    "preload",
+    "bench",
+    "completions",
+    "man",
+];
 
 #[test]
 fn every_command_explains_itself() {

@@ -1,5 +1,6 @@
 //! One file for each command: its arguments with their help, and `run`.
 
+pub mod bench;
 pub mod completions;
 pub mod convert;
 pub mod dump;
@@ -27,6 +28,7 @@ pub fn run(cli: Cli) -> Result<Status> {
         Command::Verify(args) => verify::run(&args, quiet),
         Command::Convert(args) => convert::run(&args, quiet),
         Command::Preload(args) => preload::run(&args, quiet),
+        Command::Bench(args) => bench::run(*args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     }

@@ -1,0 +1,30 @@
+//! `credenza bench`: the workbench, which is a crate of its own.
+
+use crate::args::exit_status;
+use crate::exit::Status;
+use clap::Args;
+use credenza::Result;
+use credenza_bench::BenchArgs;
+
+/// Measure stores: the same work on each, every answer checked.
+///
+/// Each store runs in a process of its own, round by round in random order, so that one does not
+/// disturb another and a slow minute of the machine falls on all of them.
+#[derive(Debug, Args)]
+#[command(after_long_help = concat!(
+    "Examples:\n  \
+       credenza bench --list                                which stores are found here\n  \
+       credenza bench --stores constant,cdb,mcdb            the workload 'decimal'\n  \
+       credenza bench --workload files --html report.html   the paths below /usr\n  \
+       credenza bench --data mine.tsv --json report.json    your own records\n",
+    exit_status!()
+))]
+pub struct Bench {
+    #[command(flatten)]
+    bench: BenchArgs,
+}
+
+/// Runs the command.
+pub fn run(args: Bench) -> Result<Status> {
+    credenza_bench::run(args.bench).map(Status::Code)
+}
