@@ -13,7 +13,7 @@ use super::bucket::{MAX_INLINE, REF_MARK, Shape, TAIL_BYTES, fingerprint, same};
 use super::directory::{GROUP_BYTES, Place, Position, place};
 use super::format::Kind;
 use super::lookup::{Index, LISTED, RECORD_HEAD};
-use super::view::{LANES, equal_mask, prefetch};
+use super::view::{HALF_LANES, LANES, equal_mask, equal_mask_half, prefetch};
 use crate::Result;
 use crate::bytes::{le32, le64};
 use crate::os::source::Memory;
@@ -122,7 +122,7 @@ impl Index {
     pub(crate) fn prefetch_bucket(&self, data: &[u8], spot: Spot) {
         match self.shape.kind {
             Kind::Refs => {}
-            Kind::Fixed { .. } => prefetch(data, spot.at + spot.expected),
+            Kind::Fixed { .. } => prefetch(data, (spot.at + spot.len).wrapping_sub(1)),
             Kind::Mixed => {
                 prefetch(data, spot.at + 64);
                 prefetch(data, spot.at + spot.expected);
@@ -165,14 +165,12 @@ impl Index {
     ) -> Option<First<'d>> {
         let (at, n) = (at as usize, self.shape.count_by_len(len));
         let mask = uniform(data, at, n, hash)?;
-        if mask == 0 {
+        if mask == 0 || key.len() != key_len {
             return Some(First::Absent);
         }
         let size = self.shape.entry_bytes - 1;
-        let record_at = at + n + mask.trailing_zeros() as usize * size;
-        let value_at = record_at + key_len;
-        let value = data.get(value_at..record_at + size)?;
-        let stored = data.get(record_at..value_at)?;
+        let at = at + n + mask.trailing_zeros() as usize * size;
+        let (stored, value) = data.get(at..at + size)?.split_at_checked(key.len())?;
         Some(if same(stored, key) { First::Found(value) } else { First::Unclear })
     }
 
@@ -251,9 +249,9 @@ impl Index {
 /// The candidates in a bucket that begins with `n` fingerprints; `None` if there are too many.
 #[inline(always)]
 fn uniform(data: &[u8], at: usize, n: usize, hash: u64) -> Option<u32> {
-    if n > LANES {
+    if n > HALF_LANES {
         return None;
     }
-    let prints: &[u8; LANES] = data.get(at..)?.first_chunk()?;
-    Some(equal_mask(prints, fingerprint(hash)) & ((1u64 << n) - 1) as u32)
+    let prints: &[u8; HALF_LANES] = data.get(at..)?.first_chunk()?;
+    Some(equal_mask_half(prints, fingerprint(hash)) & ((1u32 << n) - 1))
 }

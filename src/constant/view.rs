@@ -5,8 +5,10 @@
 
 #![allow(unsafe_code)]
 
-/// Bytes compared at once, and so the most entries that a block may have.
+/// Bytes compared at once where buckets are large.
 pub(crate) const LANES: usize = 32;
+/// Bytes compared at once where they are small.
+pub(crate) const HALF_LANES: usize = 16;
 
 /// A bit for each of the bytes that equals `byte`; the first byte is the lowest bit.
 #[inline(always)]
@@ -22,6 +24,26 @@ pub(crate) fn equal_mask(bytes: &[u8; LANES], byte: u8) -> u32 {
             let low = _mm_movemask_epi8(_mm_cmpeq_epi8(low, wanted)).cast_unsigned();
             let high = _mm_movemask_epi8(_mm_cmpeq_epi8(high, wanted)).cast_unsigned();
             low | high << 16
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let bit = |(i, b): (usize, &u8)| u32::from(*b == byte) << i;
+        bytes.iter().enumerate().map(bit).fold(0, |mask, bit| mask | bit)
+    }
+}
+
+/// The same for half as many bytes.
+#[inline(always)]
+pub(crate) fn equal_mask_half(bytes: &[u8; HALF_LANES], byte: u8) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::*;
+        // SAFETY: SSE2 is part of x86_64; the unaligned load is of the 16 bytes.
+        unsafe {
+            let lanes = _mm_loadu_si128(bytes.as_ptr().cast());
+            let equal = _mm_cmpeq_epi8(lanes, _mm_set1_epi8(byte.cast_signed()));
+            _mm_movemask_epi8(equal).cast_unsigned()
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -96,6 +118,7 @@ mod tests {
                 *b = (x >> 24) as u8 & 7;
             }
             let mask = equal_mask(&bytes, 3);
+            assert_eq!(equal_mask_half(bytes.first_chunk().unwrap(), 3), mask & 0xffff);
             for (i, b) in bytes.iter().enumerate() {
                 assert_eq!(mask >> i & 1 == 1, *b == 3);
             }
