@@ -1,0 +1,85 @@
+//! Writes inputs to begin with to `corpus/TARGET`: `cargo run --example seeds`, in this folder.
+
+use credenza::Result;
+use credenza::foreign::{Cdb64Writer, CdbWriter, McdbWriter};
+use credenza_formats::Format;
+use credenza_fuzz::{Records, constant, write};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn main() -> Result<()> {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let folder = |target: &str| {
+        let folder = corpus.join(target);
+        fs::create_dir_all(&folder).expect("cannot create the corpus");
+        folder
+    };
+    for format in Format::ALL {
+        let target = match format {
+            Format::DbDumpPrint => Format::DbDump,
+            format => format,
+        };
+        let folder = folder(&format!("text_{target}"));
+        for (i, records) in texts(format).iter().enumerate() {
+            save(&folder.join(format!("seed-{format}-{i}")), &write(format, records));
+        }
+        fixtures(format, &folder);
+    }
+    for (i, (file, records)) in constant::SAMPLES.iter().enumerate() {
+        save(&folder("constant_view").join(format!("seed-{i}")), file);
+        save(&folder("constant_mutated").join(format!("seed-{i}")), &[i as u8, 7, 0, 0, 0]);
+        let small: Records = records.iter().take(30).cloned().collect();
+        foreign(&folder("cdb").join(format!("seed-{i}")), &small, 0)?;
+        foreign(&folder("cdb64").join(format!("seed-{i}")), &small, 1)?;
+        foreign(&folder("mcdb").join(format!("seed-{i}")), &small, 2)?;
+    }
+    Ok(())
+}
+
+fn save(path: &Path, bytes: &[u8]) {
+    fs::write(path, bytes).expect("cannot write a seed");
+}
+
+fn foreign(path: &Path, records: &Records, kind: u32) -> Result<()> {
+    macro_rules! build {
+        ($writer:ty) => {{
+            let mut writer = <$writer>::create(path)?;
+            for (key, value) in records {
+                writer.add(key, value)?;
+            }
+            writer.finish().map(drop)
+        }};
+    }
+    match kind {
+        0 => build!(CdbWriter),
+        1 => build!(Cdb64Writer),
+        _ => build!(McdbWriter),
+    }
+}
+
+/// Records that this format can express.
+fn texts(format: Format) -> [Records; 2] {
+    let plain = [("one", "1"), ("two", "second value"), ("two", "zwei")];
+    let value = |value: &str| if format == Format::Lines { Vec::new() } else { value.into() };
+    let plain = plain.map(|(key, v)| (key.into(), value(v))).to_vec();
+    let binary = b"\xff\x00\n\r\t\\\"#".to_vec();
+    let special = match format {
+        Format::Map => vec![("\\\"".into(), "# \r".into())],
+        Format::Lines => vec![("a\r\\\t".into(), Vec::new())],
+        _ => vec![(binary.clone(), binary), ("empty".into(), Vec::new())],
+    };
+    [plain, special]
+}
+
+/// The samples of the real tools.
+fn fixtures(format: Format, folder: &Path) {
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/formats/tests/fixtures");
+    let entries = fs::read_dir(samples).expect("the samples are in the repository");
+    let paths: Vec<PathBuf> = entries.map(|e| e.expect("a sample").path()).collect();
+    for path in paths {
+        let text = fs::read(&path).expect("a sample");
+        if Format::guess(&text, Some(&path)) == Some(format) {
+            save(&folder.join(path.file_name().expect("a sample has a name")), &text);
+        }
+    }
+}

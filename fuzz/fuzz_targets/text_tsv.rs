@@ -1,0 +1,4 @@
+//! Arbitrary bytes as `tsv` text.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| credenza_fuzz::text(credenza_formats::Format::Tsv, data));
