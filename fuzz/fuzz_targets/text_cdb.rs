@@ -1,4 +1,7 @@
 //! Arbitrary bytes as `cdb` text.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| credenza_fuzz::text(credenza_formats::Format::CdbText, data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| credenza_fuzz::text(
+    credenza_formats::Format::CdbText,
+    data
+));

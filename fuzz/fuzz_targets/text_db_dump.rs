@@ -1,4 +1,7 @@
 //! Arbitrary bytes as `db_dump` text.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| credenza_fuzz::text(credenza_formats::Format::DbDump, data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| credenza_fuzz::text(
+    credenza_formats::Format::DbDump,
+    data
+));

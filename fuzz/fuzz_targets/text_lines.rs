@@ -1,4 +1,7 @@
 //! Arbitrary bytes as `lines` text.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| credenza_fuzz::text(credenza_formats::Format::Lines, data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| credenza_fuzz::text(
+    credenza_formats::Format::Lines,
+    data
+));

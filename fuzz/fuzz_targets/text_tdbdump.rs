@@ -1,4 +1,7 @@
 //! Arbitrary bytes as `tdbdump` text.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| credenza_fuzz::text(credenza_formats::Format::TdbDump, data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| credenza_fuzz::text(
+    credenza_formats::Format::TdbDump,
+    data
+));

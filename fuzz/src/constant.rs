@@ -6,12 +6,18 @@
 
 use crate::{Records, all_found, exercise};
 use credenza::constant::{BuildOptions, View};
+use std::ops::Range;
 use std::sync::LazyLock;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Bytes of the header, the last eight of which are its checksum.
 const HEADER_BYTES: usize = 256;
-const CHECKSUM_AT: usize = HEADER_BYTES - 8;
+/// Where the header names log, directory, buckets, lists, and the table of checksums.
+const REGIONS_AT: usize = 104;
+/// Where the checksum of that table stands, and that of the header before it.
+const SUMS_CHECKSUM_AT: usize = 184;
+const CHECKSUM_AT: usize = 248;
+/// Each region is summed in pieces of this length.
+const SEGMENT_BYTES: usize = 256 << 10;
 
 /// Files of every layout, with their records in the order in which they were added.
 pub static SAMPLES: LazyLock<Vec<(Vec<u8>, Records)>> = LazyLock::new(|| {
@@ -41,16 +47,44 @@ fn sample_records() -> Vec<Records> {
         (0..40).map(|i| (text(i), long(i))).collect(),
         (0..40).map(|i| (long(i), long(i + 1))).collect(),
         (0..200).map(|i| (text(i % 3), text(i))).collect(),
+        (0..2000).map(|i| (number(i), text(i))).collect(),
         (0..200).map(|i| (text(i % 50), if i % 5 == 0 { long(i) } else { Vec::new() })).collect(),
     ]
 }
 
-/// Makes the checksum of the header fit.
+/// Makes the checksums of all regions fit, and of the header, as far as the regions lie in the file.
 fn seal(file: &mut [u8]) {
-    let Some((summed, rest)) = file.split_at_mut_checked(CHECKSUM_AT) else { return };
-    if let Some(checksum) = rest.first_chunk_mut() {
-        *checksum = xxh3_64(summed).to_le_bytes();
+    if file.len() < HEADER_BYTES {
+        return;
     }
+    let regions: [Range<usize>; 5] = std::array::from_fn(|i| region(file, REGIONS_AT + 16 * i));
+    let [summed @ .., table] = &regions;
+    let of = |file: &[u8], range: &Range<usize>| {
+        let pieces = file.get(range.clone()).unwrap_or_default().chunks(SEGMENT_BYTES);
+        pieces.flat_map(|piece| xxh3_64(piece).to_le_bytes()).collect::<Vec<u8>>()
+    };
+    let sums: Vec<u8> = summed.iter().flat_map(|range| of(file, range)).collect();
+    let sums_checksum = match file.get_mut(table.clone()) {
+        Some(table) if table.len() == sums.len() && regions[4].start >= HEADER_BYTES => {
+            table.copy_from_slice(&sums);
+            xxh3_64(&sums)
+        }
+        _ => 0,
+    };
+    put(file, SUMS_CHECKSUM_AT, sums_checksum);
+    let checksum = xxh3_64(&file[..CHECKSUM_AT]);
+    put(file, CHECKSUM_AT, checksum);
+}
+
+/// The region whose place and length stand at `at` in the header.
+fn region(file: &[u8], at: usize) -> Range<usize> {
+    let word =
+        |at: usize| file[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)) as usize;
+    word(at)..word(at).saturating_add(word(at + 8))
+}
+
+fn put(file: &mut [u8], at: usize, word: u64) {
+    file[at..at + 8].copy_from_slice(&word.to_le_bytes());
 }
 
 /// Reads `data` as it is.
@@ -67,7 +101,9 @@ pub fn mutated(data: &[u8]) {
     let (file, records) = &SAMPLES[usize::from(choice) % SAMPLES.len()];
     let mut file = file.clone();
     for change in changes.chunks_exact(4) {
-        let place = usize::from(change[0]) | usize::from(change[1]) << 8 | usize::from(change[2] & 0x7f) << 16;
+        let place = usize::from(change[0])
+            | usize::from(change[1]) << 8
+            | usize::from(change[2] & 0x7f) << 16;
         let reach = if change[2] & 0x80 != 0 { HEADER_BYTES } else { file.len() };
         file[place % reach] ^= change[3];
     }
