@@ -22,7 +22,7 @@ use crate::candidates::{self, Describe};
 use crate::driver::{Shape, kernel, with_driver};
 use crate::machine;
 use crate::measure;
-use crate::result::{CONTRACT, Failure, Report, Settings, StoreInfo};
+use crate::result::{CONTRACT, Failure, Machine, Report, Settings, StoreInfo};
 use crate::rng::Rng;
 use crate::workload::generate::stream;
 use crate::workload::{Inputs, Phase, Workload};
@@ -53,6 +53,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Report> {
     };
     let machine = machine::facts(folder.path(), run.cpu, run.clock_ns);
     notes.extend(about_folder(args, &machine.filesystem));
+    notes.extend(about_load(&machine));
     let stores = run.stores(&shape)?;
     let settings = run.settings(&workload, &shape);
     inputs.save(&run.inputs)?;
@@ -84,6 +85,18 @@ fn about_folder(args: &BenchArgs, filesystem: &str) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// Other programs share caches and memory with the measured one, whatever processor it has.
+fn about_load(machine: &Machine) -> Option<String> {
+    let [load, ..] = machine.load_average;
+    (load > 0.5).then(|| {
+        format!(
+            "other programs were running (load average {load:.1} on {} cores): times differ more \
+             from round to round, and single figures are not to be quoted",
+            machine.cores
+        )
+    })
 }
 
 /// The folder of this run: everything in it goes when the run ends, or is stopped by a signal.
