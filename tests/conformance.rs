@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Records, Rng, model_of, seed};
+use common::{Records, Rng, is_soak, model_of, seed};
 use credenza::constant::{BuildOptions, Builder, Constant, View};
 use credenza::foreign::{Cdb, Cdb64, Cdb64Writer, CdbWriter, Mcdb, McdbWriter};
 use credenza::{Access, Error, ErrorKind, Get, Result, Scan, Store};
@@ -404,7 +404,7 @@ fn a_value_of_seventy_million_bytes() {
 /// The longest value; writes 4 GiB, so only when asked for by CREDENZA_SOAK.
 #[test]
 fn a_value_of_the_longest_length() {
-    if std::env::var_os("CREDENZA_SOAK").is_none() {
+    if !is_soak() {
         println!("skipped: writes 4 GiB; CREDENZA_SOAK=1 runs it");
         return;
     }

@@ -14,7 +14,7 @@
 
 mod common;
 
-use common::{Records, Rng, model_of, rounds, seed};
+use common::{Records, Rng, is_soak, model_of, rounds, seed};
 use credenza::constant::{BuildOptions, Constant, View};
 use credenza::{Access, ErrorKind, Get, Result, Scan};
 use std::fs;
@@ -157,10 +157,6 @@ fn keys_of(records: &Records) -> Vec<Vec<u8>> {
     let absent = ["", "absent", "an absent key that is longer than a few bytes"];
     let absent = absent.iter().map(|key| key.as_bytes().to_vec());
     model_of(records).into_keys().chain(absent).collect()
-}
-
-fn is_soak() -> bool {
-    std::env::var_os("CREDENZA_SOAK").is_some()
 }
 
 #[test]

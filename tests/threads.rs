@@ -152,3 +152,98 @@ fn one_handle_serves_many_threads() {
         });
     }
 }
+
+/// Clones share the newest map: they refresh at once, from several threads, and each goes on only
+/// when it says so.
+#[test]
+fn clones_refresh_each_for_itself() {
+    for access in ACCESSES {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("store");
+        publish(&path, 0);
+        let store = Constant::options().access(access).open(&path).unwrap();
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for number in 0..3 {
+                let (mut store, done) = (store.clone(), &done);
+                scope.spawn(move || {
+                    let mut rng = Rng::new(number);
+                    let mut last = 0;
+                    loop {
+                        let finished = done.load(Ordering::Acquire);
+                        let changed = store.refresh().unwrap();
+                        let now = the_generation(&store, &mut rng);
+                        assert_eq!(changed, now != last, "{access:?}: {now} after {last}");
+                        assert_eq!(the_generation(&store, &mut rng), now);
+                        last = now;
+                        if finished {
+                            return assert_eq!(last, 100);
+                        }
+                    }
+                });
+            }
+            (1..=100).for_each(|generation| publish(&path, generation));
+            done.store(true, Ordering::Release);
+        });
+        assert_eq!(the_generation(&store, &mut Rng::new(1)), 0, "this one has not refreshed");
+    }
+}
+
+#[test]
+fn borrowed_values_outlive_replacement_and_removal() {
+    for access in ACCESSES {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("store");
+        publish(&path, 1);
+        let store = Constant::options().access(access).open(&path).unwrap();
+        let mut other = store.clone();
+        let key = 20u64.to_le_bytes();
+        let borrowed = store.get(&key).unwrap().unwrap();
+        let all: Vec<_> = store.iter().map(|record| record.unwrap()).collect();
+        for replacement in 2..20 {
+            publish(&path, replacement);
+            assert!(other.refresh().unwrap());
+            assert_eq!(generation_of(&borrowed), 1);
+        }
+        drop(other);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(generation_of(&borrowed), 1);
+        assert!(all.iter().all(|(_, value)| generation_of(value) == 1));
+        assert_eq!(the_generation(&store, &mut Rng::new(1)), 1);
+    }
+}
+
+/// Whatever takes the file's place: the handle says what it is, and goes on with what it has.
+#[test]
+fn a_bad_replacement_is_named_and_the_old_one_stays() {
+    for access in ACCESSES {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("store");
+        let mut rng = Rng::new(1);
+        publish(&path, 9);
+        let whole = std::fs::read(&path).unwrap();
+        let mut store = Constant::options().access(access).open(&path).unwrap();
+        let mut damaged = whole.clone();
+        damaged[100] ^= 1;
+        let truncated = whole[..whole.len() / 2].to_vec();
+        for bad in [damaged, truncated, Vec::new()] {
+            let new = dir.path().join("new");
+            std::fs::write(&new, bad).unwrap();
+            std::fs::rename(&new, &path).unwrap();
+            for _ in 0..2 {
+                let error = store.refresh().unwrap_err();
+                assert!(error.is_bad_file() && error.path() == Some(&path), "{error}");
+                assert_eq!(the_generation(&store, &mut rng), 9);
+                store.verify(|_, _| ()).unwrap();
+            }
+        }
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        store.refresh().unwrap_err();
+        assert_eq!(the_generation(&store, &mut rng), 9);
+        std::fs::remove_dir(&path).unwrap();
+        publish(&path, 10);
+        assert!(store.refresh().unwrap());
+        assert_eq!(the_generation(&store, &mut rng), 10);
+    }
+}

@@ -86,3 +86,21 @@ pub fn model_of(records: &Records) -> BTreeMap<Vec<u8>, Vec<Vec<u8>>> {
     }
     model
 }
+
+/// A command that runs the test named `test` of this program in a process of its own, for which
+/// [`is_child`] holds.
+pub fn child(test: &str) -> std::process::Command {
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--nocapture"]).env("CREDENZA_CHILD", "1");
+    command
+}
+
+/// Whether this process was started by [`child`]: what only a child does returns at once if not.
+pub fn is_child() -> bool {
+    std::env::var_os("CREDENZA_CHILD").is_some()
+}
+
+/// Whether the long tests were asked for.
+pub fn is_soak() -> bool {
+    std::env::var_os("CREDENZA_SOAK").is_some()
+}

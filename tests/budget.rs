@@ -1,0 +1,122 @@
+//! Danger: a build that takes more memory than it was given. Its peak stays within its budget
+//! plus 64 MiB, whatever it builds from.
+
+mod common;
+
+use common::{Rng, child, is_child, is_soak};
+use credenza::constant::{BuildOptions, Constant};
+use credenza::{Get, Scan};
+use std::path::{Path, PathBuf};
+
+/// Budget of the builds, far below the data; and what a process may take beside it.
+const BUDGET: u64 = 16 << 20;
+const BESIDE: u64 = 64 << 20;
+
+/// Bytes of records to build from.
+fn data_bytes() -> u64 {
+    match (is_soak(), cfg!(debug_assertions)) {
+        (true, _) => 2 << 30,
+        (false, false) => 300 << 20,
+        (false, true) => 60 << 20,
+    }
+}
+
+/// Calls `add` with the records of a style.
+fn records(style: &str, mut add: impl FnMut(&[u8], &[u8])) {
+    let mut rng = Rng::new(1);
+    let mut left = data_bytes();
+    let mut value = vec![0; 5000];
+    while left > 0 {
+        let key = rng.next().to_le_bytes();
+        let len = match style {
+            "fixed" => 22,
+            "mixed" => rng.below(60) as usize,
+            "large" => 3000 + rng.below(2000) as usize,
+            _ => [10, 20, 400][rng.below(3) as usize],
+        };
+        value[..8].copy_from_slice(&key);
+        // Of duplicates, every key has about twenty.
+        let key = if style == "duplicates" {
+            (rng.below(data_bytes() / 3000) << 20).to_le_bytes()
+        } else {
+            key
+        };
+        add(&key, &value[..len]);
+        left = left.saturating_sub(8 + len as u64);
+    }
+}
+
+/// The peak memory of this process, in bytes.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+}
+
+/// A child's work: builds, and fails if that took more than it may.
+#[test]
+fn child_builds_within_its_budget() {
+    if !is_child() {
+        return;
+    }
+    let path = PathBuf::from(std::env::var("BUILD_PATH").unwrap());
+    let style = std::env::var("BUILD_STYLE").unwrap();
+    let mut builder = BuildOptions::new().memory_budget(BUDGET).create(&path).unwrap();
+    let mut count = 0;
+    records(&style, |key, value| {
+        builder.add(key, value).unwrap();
+        count += 1;
+    });
+    assert_eq!(builder.finish().unwrap().records, count);
+    let peak = peak();
+    println!("{style}: {count} records with a peak of {} MiB", peak >> 20);
+    assert!(peak <= BUDGET + BESIDE, "{style}: the peak is {} MiB", peak >> 20);
+}
+
+/// Builds in a process of its own, whose peak is nobody else's, and reads the result.
+fn build_and_read(style: &str) {
+    if !Path::new("/proc/self/status").exists() {
+        println!("skipped: this system does not tell the peak memory of a process");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut builder = child("child_builds_within_its_budget");
+    builder.env("BUILD_PATH", &path).env("BUILD_STYLE", style);
+    let output = builder.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    println!("{said}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{errors}");
+    assert!(said.contains("with a peak of"), "{said}");
+    let store = Constant::open(&path).unwrap();
+    store.verify(|_, _| ()).unwrap();
+    let (mut count, mut found) = (0u64, 0u64);
+    records(style, |key, value| {
+        count += 1;
+        if count % 997 == 0 {
+            found += u64::from(store.get_all(key).unwrap().iter().any(|v| **v == *value));
+        }
+    });
+    assert_eq!((store.len().unwrap(), found), (count, count / 997));
+}
+
+#[test]
+fn records_of_one_size() {
+    build_and_read("fixed");
+}
+
+#[test]
+fn records_of_many_sizes() {
+    build_and_read("mixed");
+}
+
+#[test]
+fn large_records() {
+    build_and_read("large");
+}
+
+#[test]
+fn keys_with_many_values() {
+    build_and_read("duplicates");
+}
