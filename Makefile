@@ -115,6 +115,7 @@ FUZZ_FLAGS := --cfg fuzzing -Zsanitizer=address -Ccodegen-units=1 -Cdebug-assert
 fuzz: ## every fuzz target for SECONDS_EACH=600; TARGETS="one two" for some
 	@cd fuzz
 	targets="$(or $(TARGETS),$(patsubst fuzz/fuzz_targets/%.rs,%,$(wildcard fuzz/fuzz_targets/*.rs)))"
+	[[ -d corpus ]] || cargo run --quiet --locked --target-dir $(TARGET_DIR)/fuzz --example seeds
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS="$(FUZZ_FLAGS)" cargo build --release --locked --target $(HOST) --target-dir $(TARGET_DIR)/fuzz
 	for target in $$targets; do
 	  echo "==> $$target for $(SECONDS_EACH) s"
