@@ -42,12 +42,12 @@ fn sample_records() -> Vec<Records> {
     vec![
         Vec::new(),
         (0..1).map(|i| (text(i), text(i))).collect(),
-        (0..300).map(|i| (number(i), number(i))).collect(),
-        (0..300).map(|i| (text(i * i), text(i))).collect(),
+        (0..150).map(|i| (number(i), number(i))).collect(),
+        (0..150).map(|i| (text(i * i), text(i))).collect(),
         (0..40).map(|i| (text(i), long(i))).collect(),
         (0..40).map(|i| (long(i), long(i + 1))).collect(),
         (0..200).map(|i| (text(i % 3), text(i))).collect(),
-        (0..2000).map(|i| (number(i), text(i))).collect(),
+        (0..600).map(|i| (number(i), text(i))).collect(),
         (0..200).map(|i| (text(i % 50), if i % 5 == 0 { long(i) } else { Vec::new() })).collect(),
     ]
 }
