@@ -12,8 +12,10 @@
 use super::bucket::REF_MARK;
 use super::directory::Position;
 use crate::os::file::read_exact_at;
+use crate::os::map::huge_buffer;
 use crate::os::publish::scratch_beside;
 use crate::{Error, Result};
+use memmap2::MmapMut;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -27,6 +29,8 @@ pub(crate) const PARTITIONS: usize = 256;
 pub(crate) const MIN_BUDGET_BYTES: u64 = 8 << 20;
 /// Largest piece in which a partition grows.
 const CHUNK_BYTES: usize = 64 << 10;
+/// Bytes of a buffer from which such pieces are cut.
+const SLAB_BYTES: usize = 4 << 20;
 
 /// One record of the build, as a partition keeps it.
 #[derive(Clone, Copy, Debug)]
@@ -66,13 +70,36 @@ impl<'a> Entry<'a> {
 /// A piece of memory, used up to `len`.
 #[derive(Debug)]
 struct Chunk {
-    bytes: Box<[u8]>,
+    memory: Memory,
+    capacity: usize,
     len: usize,
 }
 
+#[derive(Debug)]
+enum Memory {
+    /// The first pieces of a partition, which are small.
+    Own(Box<[u8]>),
+    /// A part of a slab, from this offset on.
+    Slab { slab: usize, at: usize },
+}
+
 impl Chunk {
-    fn used(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
+    fn used<'c>(&'c self, slabs: &'c [MmapMut]) -> &'c [u8] {
+        match &self.memory {
+            Memory::Own(bytes) => bytes.get(..self.len),
+            Memory::Slab { slab, at } => slabs.get(*slab).and_then(|s| s.get(*at..at + self.len)),
+        }
+        .unwrap_or_default()
+    }
+
+    #[inline(always)]
+    fn rest<'c>(&'c mut self, slabs: &'c mut [MmapMut]) -> Option<&'c mut [u8]> {
+        match &mut self.memory {
+            Memory::Own(bytes) => bytes.get_mut(self.len..),
+            Memory::Slab { slab, at } => {
+                slabs.get_mut(*slab)?.get_mut(*at + self.len..*at + self.capacity)
+            }
+        }
     }
 }
 
@@ -94,11 +121,36 @@ impl Partition {
 
     /// Room for `need` more bytes, and how many bytes of memory that took.
     #[cold]
-    fn grow(&mut self, need: usize) -> usize {
-        let last = self.chunks.last().map_or(128, |chunk| chunk.bytes.len());
+    fn grow(&mut self, need: usize, slabs: &mut Slabs) -> usize {
+        let last = self.chunks.last().map_or(128, |chunk| chunk.capacity);
         let size = (last * 2).min(CHUNK_BYTES).max(need);
-        self.chunks.push(Chunk { bytes: vec![0; size].into(), len: 0 });
+        let from_slab = if size == CHUNK_BYTES { slabs.take() } else { None };
+        let memory = from_slab.unwrap_or_else(|| Memory::Own(vec![0; size].into()));
+        self.chunks.push(Chunk { memory, capacity: size, len: 0 });
         size
+    }
+}
+
+/// Large buffers, of which pieces are cut: in huge pages, a build in a fresh process takes a
+/// twentieth less time.
+#[derive(Debug, Default)]
+struct Slabs {
+    buffers: Vec<MmapMut>,
+    /// Bytes of the last buffer that are taken.
+    taken: usize,
+}
+
+impl Slabs {
+    /// A piece of [`CHUNK_BYTES`], if there is memory.
+    fn take(&mut self) -> Option<Memory> {
+        let full = self.buffers.last().is_none_or(|b| b.len() - self.taken < CHUNK_BYTES);
+        if full {
+            self.buffers.push(huge_buffer(SLAB_BYTES).ok()?);
+            self.taken = 0;
+        }
+        let at = self.taken;
+        self.taken += CHUNK_BYTES;
+        Some(Memory::Slab { slab: self.buffers.len() - 1, at })
     }
 }
 
@@ -106,6 +158,7 @@ impl Partition {
 #[derive(Debug)]
 pub(crate) struct Partitions {
     parts: Vec<Partition>,
+    slabs: Slabs,
     /// Memory held by the pieces.
     held: u64,
     budget: u64,
@@ -119,7 +172,15 @@ impl Partitions {
     /// Empty, to hold at most `budget` bytes in memory if there is a path to spill beside.
     pub(crate) fn new(budget: u64, beside: Option<PathBuf>) -> Partitions {
         let parts = (0..PARTITIONS).map(|_| Partition::default()).collect();
-        Partitions { parts, held: 0, budget, beside, scratch: None, scratch_len: 0 }
+        Partitions {
+            parts,
+            slabs: Slabs::default(),
+            held: 0,
+            budget,
+            beside,
+            scratch: None,
+            scratch_len: 0,
+        }
     }
 
     /// A new set within what is left of the budget, to divide the entries again by another hash.
@@ -135,12 +196,13 @@ impl Partitions {
         let need = ENTRY_HEAD + size;
         let index = (hash >> (64 - PARTITIONS.trailing_zeros())) as usize;
         let Some(part) = self.parts.get_mut(index) else { return Ok(()) };
-        let full = part.chunks.last().is_none_or(|c| c.bytes.len() - c.len < need);
+        let full = part.chunks.last().is_none_or(|c| c.capacity - c.len < need);
         if full {
-            self.held += part.grow(need) as u64;
+            self.held += part.grow(need, &mut self.slabs) as u64;
         }
         if let Some(chunk) = part.chunks.last_mut()
-            && let Some(place) = chunk.bytes.get_mut(chunk.len..chunk.len + need)
+            && let Some(place) = chunk.rest(&mut self.slabs.buffers)
+            && let Some((place, _)) = place.split_at_mut_checked(need)
             && let Some((head, payload)) = place.split_first_chunk_mut::<ENTRY_HEAD>()
         {
             head[..8].copy_from_slice(&hash.to_le_bytes());
@@ -168,7 +230,7 @@ impl Partitions {
         for part in &mut self.parts {
             let start = written + buffer.len() as u64;
             for chunk in part.chunks.drain(..) {
-                buffer.extend_from_slice(chunk.used());
+                buffer.extend_from_slice(chunk.used(&self.slabs.buffers));
             }
             let len = (written + buffer.len() as u64 - start) as usize;
             if len > 0 {
@@ -182,6 +244,7 @@ impl Partitions {
         }
         scratch.write_all_at(&buffer, written).map_err(at("spill to a file beside"))?;
         self.scratch_len = written + buffer.len() as u64;
+        self.slabs = Slabs::default();
         self.held = 0;
         Ok(())
     }
@@ -253,7 +316,7 @@ impl Partitions {
             read_exact_at(scratch, &mut piece, *at)?;
             f(&piece)?;
         }
-        part.chunks.iter().try_for_each(|chunk| f(chunk.used()))
+        part.chunks.iter().try_for_each(|chunk| f(chunk.used(&self.slabs.buffers)))
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct Scanner<'h> {
 
 impl<'h> Scanner<'h> {
     pub(crate) fn new(header: &'h Header, shape: Shape) -> Self {
-        let left = (header.records, header.key_bytes + header.value_bytes);
+        let left = (header.records, header.key_bytes.saturating_add(header.value_bytes));
         Scanner { header, shape, cursor: Cursor::Log(header.log.at), left }
     }
 

@@ -93,13 +93,8 @@ impl Map {
 
     /// Copies the first `len` bytes of `file` into huge pages, where the kernel grants them.
     pub(crate) fn copy_of(file: &File, len: u64) -> Result<Map> {
-        const HUGE: usize = 2 << 20;
         let len = to_usize(len)?;
-        let rounded = len.max(1).div_ceil(HUGE) * HUGE;
-        let mut map = MmapMut::map_anon(rounded).map_err(|e| Error::io("allocate memory", e))?;
-        #[cfg(target_os = "linux")]
-        // An older kernel without huge pages refuses: the copy is then merely slower.
-        let _ = map.advise(memmap2::Advice::HugePage);
+        let mut map = huge_buffer(len).map_err(|e| Error::io("allocate memory", e))?;
         let buf = map.get_mut(..len).unwrap_or_default();
         super::file::read_exact_at(file, buf, 0)?;
         Ok(Map { start: map.as_ptr(), len, memory: Memory::Copy(map) })
@@ -185,6 +180,17 @@ impl Map {
         let resident = states.iter().filter(|s| **s & 1 == 1).count();
         Ok(Residency { resident: (resident * page) as u64, total: (pages * page) as u64 })
     }
+}
+
+/// At least `len` bytes of zeros, in huge pages where the kernel grants them: a process that fills
+/// them takes one page fault where it would take 512.
+pub(crate) fn huge_buffer(len: usize) -> std::io::Result<MmapMut> {
+    const HUGE: usize = 2 << 20;
+    let map = MmapMut::map_anon(len.max(1).div_ceil(HUGE) * HUGE)?;
+    #[cfg(target_os = "linux")]
+    // A kernel without huge pages refuses: the memory is then merely slower.
+    let _ = map.advise(memmap2::Advice::HugePage);
+    Ok(map)
 }
 
 fn last_error() -> std::io::Error {
