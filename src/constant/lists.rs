@@ -65,19 +65,14 @@ impl Lists {
         let hash = members.first().map_or(0, |item| item.hash);
         let list_at = self.region.position();
         let mut places = Vec::with_capacity(members.len());
-        let mut records = Vec::new();
-        let records_at = list_at + (LIST_HEAD + 8 * members.len()) as u64;
+        let mut next = list_at + (LIST_HEAD + 8 * members.len()) as u64;
         let mut inline = 0;
         for item in members {
             let Some(entry) = Entry::at(run, item.at as usize) else { continue };
-            match entry.place() {
-                Some(place) => places.push(place),
-                None => {
-                    inline += 1;
-                    places.push(records_at + records.len() as u64);
-                    let (key, value) = entry.payload.split_at(usize::from(entry.key_len));
-                    push_record(&mut records, key, value, 0);
-                }
+            places.push(entry.place().unwrap_or(next));
+            if entry.place().is_none() {
+                inline += 1;
+                next += ((RECORD_HEAD + entry.payload.len()) as u64).next_multiple_of(ALIGN);
             }
         }
         if inline > 0 {
@@ -87,13 +82,21 @@ impl Lists {
             }
         }
         let flag = if inline == 0 { IN_LOG } else { 0 };
-        let bytes = (LIST_HEAD + 8 * places.len() + records.len()) as u64;
-        let mut list = Vec::with_capacity(bytes as usize);
-        list.extend_from_slice(&(places.len() as u64 | flag).to_le_bytes());
-        list.extend_from_slice(&bytes.to_le_bytes());
-        places.iter().for_each(|place| list.extend_from_slice(&place.to_le_bytes()));
-        list.extend_from_slice(&records);
-        self.region.write(sink, &list)?;
+        self.region.write(sink, &(places.len() as u64 | flag).to_le_bytes())?;
+        self.region.write(sink, &(next - list_at).to_le_bytes())?;
+        for place in &places {
+            self.region.write(sink, &place.to_le_bytes())?;
+        }
+        // One by one: of all records of a key there may be more than there is memory to spare.
+        let mut record = Vec::new();
+        for item in members {
+            let entry = Entry::at(run, item.at as usize).filter(|entry| entry.place().is_none());
+            let Some(entry) = entry else { continue };
+            let (key, value) = entry.payload.split_at(usize::from(entry.key_len));
+            record.clear();
+            push_record(&mut record, key, value);
+            self.region.write(sink, &record)?;
+        }
         // The new entry lies at the end of the run, where entries are found by their place only.
         let at = run.len() as u64;
         let mut head = [0; ENTRY_HEAD];
@@ -157,8 +160,8 @@ fn calls_for_list(run: &[u8], members: &[Item]) -> bool {
 }
 
 /// Appends a record as the log holds it.
-pub(crate) fn push_record(out: &mut Vec<u8>, key: &[u8], value: &[u8], flags: u32) {
-    out.extend_from_slice(&(key.len() as u32 | flags).to_le_bytes());
+fn push_record(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+    out.extend_from_slice(&(key.len() as u32).to_le_bytes());
     out.extend_from_slice(&(value.len() as u32).to_le_bytes());
     out.extend_from_slice(key);
     out.extend_from_slice(value);
