@@ -36,6 +36,7 @@ bench: build rivals ## measure this store and every rival found: DATA, WORKLOAD,
 	[[ -z "$(RECORDS)" ]] || arguments+=(--records "$(RECORDS)")
 	for library in $(LIBS); do arguments+=(--lib "$$library"); done
 	"$(PROGRAM)" bench "$${arguments[@]}"
+	echo "wrote $(OUT)/report.json and $(OUT)/report.html"
 
 # The rivals that Debian packages; the program opens them at run time.
 RIVALS := libcdb1 libtokyocabinet9 libdb5.3 liblmdb0
