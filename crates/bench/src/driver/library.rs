@@ -40,7 +40,9 @@ impl Source {
     /// Opens the library from `file`, from the file that the environment names, or from the
     /// system's folders, and makes sure that it has `symbol`.
     pub(crate) fn open(&self, store: &str, file: Option<&Path>, symbol: &CStr) -> Result<Opened> {
-        let named = file.map(|f| f.as_os_str().to_owned()).or(std::env::var_os(variable(store)));
+        // An empty name would open the program itself.
+        let in_environment = std::env::var_os(variable(store)).filter(|name| !name.is_empty());
+        let named = file.map(|f| f.as_os_str().to_owned()).or(in_environment);
         let names = match named {
             Some(name) => vec![name],
             None => self.names.iter().map(OsString::from).collect(),
