@@ -20,9 +20,9 @@
 //! `lines` and `jsonl`, after `DATA=END` and after the last `}`.
 //!
 //! Limits: a key of at most 64 KiB and a value of at most 4 GiB - 1, as everywhere in Credenza; a
-//! header line of at most 64 KiB. Memory follows the bytes that have been read, never a length
-//! that the input claims. Lines and columns in errors count bytes, from 1, also inside binary
-//! keys and values; after an error the reader gives no more records.
+//! header line of at most 64 KiB, a line of JSON of at most 6 GiB. Memory follows the bytes that
+//! have been read, never a length that the input claims. Lines and columns in errors count bytes,
+//! from 1, also inside binary keys and values; after an error the reader gives no more records.
 //!
 //! `map` has no keys that are empty, begin with `#` or contain a blank, a tab or a line feed, and no
 //! values that begin with a blank or a tab or contain a line feed; `lines` has no values and no keys
