@@ -17,49 +17,59 @@ pub(crate) const RAPID: u32 = 1;
 /// Identifier of SipHash-2-4 in a header.
 pub(crate) const SIP: u32 = 2;
 
-/// Keys up to this length are hashed without a call.
-const SHORT_BYTES: usize = 16;
+/// Keys shorter than this are hashed without a call.
+const SHORT_BELOW: usize = 17;
 /// Rapidhash has a shorter routine with the same result for keys up to this length.
 const NANO_BYTES: usize = 48;
 
 /// A hash function with its seed expanded.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum KeyHash {
-    Rapid(RapidSecrets),
-    Sip(SipHasher24),
+pub(crate) struct KeyHash {
+    /// Zero for SipHash: so one comparison tells both that the key is short and the function.
+    short_below: usize,
+    rapid: RapidSecrets,
+    sip: Option<SipHasher24>,
 }
 
 impl KeyHash {
     /// The function with this identifier, if there is one.
     pub(crate) fn new(id: u32, seed: u64) -> Option<KeyHash> {
+        let rapid = RapidSecrets::seed(seed);
         match id {
-            RAPID => Some(KeyHash::Rapid(RapidSecrets::seed(seed))),
-            SIP => Some(KeyHash::Sip(SipHasher24::new_with_keys(seed, !seed))),
+            RAPID => Some(KeyHash { short_below: SHORT_BELOW, rapid, sip: None }),
+            SIP => {
+                let sip = Some(SipHasher24::new_with_keys(seed, !seed));
+                Some(KeyHash { short_below: 0, rapid, sip })
+            }
             _ => None,
         }
+    }
+
+    /// Whether it is SipHash.
+    pub(crate) fn is_sip(&self) -> bool {
+        self.sip.is_some()
     }
 
     /// The hash of `key`.
     #[inline(always)]
     pub(crate) fn hash(&self, key: &[u8]) -> u64 {
-        match self {
-            // With the length known to be small, a dozen instructions of this are left.
-            KeyHash::Rapid(secrets) if key.len() <= SHORT_BYTES => {
-                rapidhash_v3_inline::<true, true, false>(key, secrets)
-            }
-            _ => self.hash_long(key),
+        if key.len() < self.short_below {
+            // With the length known to be small, two dozen instructions of this are left.
+            rapidhash_v3_inline::<true, true, false>(key, &self.rapid)
+        } else {
+            self.hash_long(key)
         }
     }
 
     /// The same for the less common cases, kept out of the way of the others.
     #[inline(never)]
     fn hash_long(&self, key: &[u8]) -> u64 {
-        match self {
-            KeyHash::Rapid(secrets) if key.len() <= NANO_BYTES => {
-                rapidhash_v3_nano_inline::<true, false>(key, secrets)
+        match &self.sip {
+            Some(sip) => sip.hash(key),
+            None if key.len() <= NANO_BYTES => {
+                rapidhash_v3_nano_inline::<true, false>(key, &self.rapid)
             }
-            KeyHash::Rapid(secrets) => rapidhash_v3_seeded(key, secrets),
-            KeyHash::Sip(sip) => sip.hash(key),
+            None => rapidhash_v3_seeded(key, &self.rapid),
         }
     }
 }
@@ -84,7 +94,10 @@ mod tests {
         let data: Vec<u8> = (0..=NANO_BYTES as u8).collect();
         for len in 0..=NANO_BYTES {
             let key = &data[..len];
-            assert_eq!(KeyHash::Rapid(secrets).hash(key), rapidhash_v3_seeded(key, &secrets));
+            assert_eq!(
+                KeyHash::new(RAPID, 9).unwrap().hash(key),
+                rapidhash_v3_seeded(key, &secrets)
+            );
         }
     }
 

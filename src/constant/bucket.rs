@@ -10,8 +10,7 @@
 //! Fixed or Refs bucket have one size, so that n follows from the length of the bucket.
 
 use super::format::Kind;
-use super::view::{LANES, equal_mask, sum_first};
-use crate::bytes::le64;
+use super::view::{LANES, equal_mask};
 
 /// Most entries of a bucket.
 pub(crate) const MAX_ENTRIES: usize = 255;
@@ -40,11 +39,12 @@ pub(crate) struct Shape {
     pub kind: Kind,
     pub ref_bytes: usize,
     pub ref_bits: u32,
-    /// Whether a Mixed bucket can hold references: without, their mark need not be searched.
-    pub has_refs: bool,
-    /// Bytes of an entry with its fingerprint, where all have one size.
+    /// The bits of a reference that hold the place, and those that hold the tag.
+    place_mask: u64,
+    tag_mask: u64,
+    /// Bytes of an entry without its fingerprint, where all have one size.
     pub entry_bytes: usize,
-    /// 2^32 / `entry_bytes`, rounded up: multiplying is faster than dividing.
+    /// 2^32 / (`entry_bytes` + 1), rounded up: multiplying is faster than dividing.
     inverse: u64,
 }
 
@@ -69,14 +69,16 @@ pub(crate) struct Ref {
 }
 
 impl Shape {
-    pub(crate) fn new(kind: Kind, ref_bytes: usize, ref_bits: u32, has_refs: bool) -> Shape {
+    pub(crate) fn new(kind: Kind, ref_bytes: usize, ref_bits: u32) -> Shape {
         let entry_bytes = match kind {
-            Kind::Fixed { key_len, value_len } => 1 + key_len + value_len,
-            Kind::Refs => 1 + ref_bytes,
-            Kind::Mixed => 3,
+            Kind::Fixed { key_len, value_len } => key_len + value_len,
+            Kind::Refs => ref_bytes,
+            Kind::Mixed => 2,
         };
-        let inverse = (1u64 << 32).div_ceil(entry_bytes as u64);
-        Shape { kind, ref_bytes, ref_bits, has_refs, entry_bytes, inverse }
+        let inverse = (1u64 << 32).div_ceil(entry_bytes as u64 + 1);
+        let place_mask = u64::MAX >> (64 - ref_bits);
+        let tag_mask = (u64::MAX >> (64 - 8 * ref_bytes as u32)) & !place_mask;
+        Shape { kind, ref_bytes, ref_bits, place_mask, tag_mask, entry_bytes, inverse }
     }
 
     /// The number of entries of a bucket of `len` bytes, where all entries have one size. Exact
@@ -93,7 +95,7 @@ impl Shape {
             Kind::Mixed => Some(bucket.first().map_or(0, |n| usize::from(*n))),
             _ => {
                 let n = self.count_by_len(bucket.len());
-                (n * self.entry_bytes == bucket.len() && n <= MAX_ENTRIES).then_some(n)
+                (n + n * self.entry_bytes == bucket.len() && n <= MAX_ENTRIES).then_some(n)
             }
         }
     }
@@ -163,29 +165,21 @@ impl Shape {
     /// The reference in the low bytes of `word`.
     #[inline(always)]
     pub(crate) fn decode_ref(&self, word: u64, hash: u64) -> Ref {
-        let width = 8 * self.ref_bytes as u32;
-        let word = word & (u64::MAX >> (64 - width));
-        let place = word & (u64::MAX >> (64 - self.ref_bits));
-        let tag_fits = (word >> (self.ref_bits - 1)) >> 1 == self.tag_of(hash);
-        Ref { at: (place >> 1) << 3, list: place & 1 == 1, tag_fits }
+        let place = word & self.place_mask;
+        let tag_fits = (word ^ self.tag_bits(hash)) & self.tag_mask == 0;
+        Ref { at: (place & !1) << 2, list: place & 1 == 1, tag_fits }
     }
 
-    /// As many bits of the tag as there is room for.
+    /// As many bits of the tag as there is room for above the place.
     #[inline(always)]
-    fn tag_of(&self, hash: u64) -> u64 {
-        tag(hash) & !(u64::MAX << (8 * self.ref_bytes as u32 - self.ref_bits))
+    fn tag_bits(&self, hash: u64) -> u64 {
+        // Where the place takes all 64 bits the mask is empty.
+        tag(hash).wrapping_shl(self.ref_bits)
     }
 
     /// The bits of a reference to `at` for an entry with this hash.
     pub(crate) fn encode_ref(&self, at: u64, list: bool, hash: u64) -> u64 {
-        let tag = (self.tag_of(hash) << (self.ref_bits - 1)) << 1;
-        (at >> 3) << 1 | u64::from(list) | tag
-    }
-
-    /// The offset of entry `i` after the fingerprints and lengths of a Mixed bucket of `n`.
-    #[inline(always)]
-    pub(crate) fn mixed_offset(sizes: &[u8; LANES], n: usize, i: usize) -> usize {
-        1 + 3 * n + sum_first(sizes, i)
+        (at >> 3) << 1 | u64::from(list) | self.tag_bits(hash) & self.tag_mask
     }
 }
 
@@ -199,19 +193,24 @@ fn lanes(bytes: &[u8], at: usize) -> [u8; LANES] {
     lanes
 }
 
-/// Whether two keys are equal; short ones are compared without a call.
+/// Whether two keys are equal; those of usual lengths are compared without a call.
 #[inline(always)]
 pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
-    if a.len() != b.len() {
-        return false;
+    /// The first and the last `N` bytes of both, which are at least as long.
+    #[inline(always)]
+    fn ends<const N: usize>(a: &[u8], b: &[u8]) -> bool {
+        a.first_chunk::<N>() == b.first_chunk() && a.last_chunk::<N>() == b.last_chunk()
     }
-    if a.len() <= 16
-        && let (Some(a0), Some(b0)) = (le64(a, 0), le64(b, 0))
-        && let (Some(a1), Some(b1)) = (le64(a, a.len() - 8), le64(b, b.len() - 8))
-    {
-        return (a0 ^ b0) | (a1 ^ b1) == 0;
+    #[inline(never)]
+    fn whole(a: &[u8], b: &[u8]) -> bool {
+        a == b
     }
-    a == b
+    match a.len() {
+        _ if a.len() != b.len() => false,
+        8..=16 => ends::<8>(a, b),
+        17..=32 => ends::<16>(a, b),
+        _ => whole(a, b),
+    }
 }
 
 #[cfg(test)]
@@ -222,7 +221,7 @@ mod tests {
     fn a_reference_keeps_its_place_and_tag() {
         for (ref_bytes, ref_bits) in [(4usize, 28u32), (4, 32), (5, 37), (6, 46), (8, 50), (8, 64)]
         {
-            let shape = Shape::new(Kind::Refs, ref_bytes, ref_bits, true);
+            let shape = Shape::new(Kind::Refs, ref_bytes, ref_bits);
             let hash = 0x1234_5678_9abc_def0;
             let word = shape.encode_ref(8 * 1234, true, hash);
             let mut bucket = [0u8; 7 * 9];
@@ -240,7 +239,7 @@ mod tests {
     fn counting_by_multiplication_is_exact() {
         for entry in 1..=256usize {
             let kind = Kind::Fixed { key_len: entry - 1, value_len: 0 };
-            let shape = Shape::new(kind, 4, 28, false);
+            let shape = Shape::new(kind, 4, 28);
             for len in 0..=65535 {
                 assert_eq!(shape.count_by_len(len), len / entry, "{len} / {entry}");
             }

@@ -327,7 +327,7 @@ impl Builder {
         }
         let sums = [log_sums, directory_sums, bucket_sums, list_sums].concat();
         let table: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
-        let is_sip = matches!(self.hash, KeyHash::Sip(_));
+        let is_sip = self.hash.is_sip();
         let header = Header {
             kind: plan.shape.kind,
             hash_id: if is_sip { keyhash::SIP } else { keyhash::RAPID },

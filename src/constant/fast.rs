@@ -2,23 +2,26 @@
 //!
 //! A processor overlaps the cache misses of successive lookups as far as their instructions fit
 //! in its window of a few hundred: a lookup written without regard to that, of 250 instructions,
-//! took twice the time. So here only the first candidate of a bucket is looked at, and buckets of
-//! up to 32 entries; whatever else there is to do, [`Index::find`] does from the start.
-//!
-//! Within a lookup, the lines that will be wanted are asked for as soon as the directory has said
-//! where the bucket lies: entries are sorted by hash, so the hash tells about where in the bucket
-//! its entry is.
+//! took three times as long. So here only what is common is done: buckets that one or two wide
+//! compares cover and records that are not in lists; [`Index::find`] does everything else from
+//! the start. Bounds are checked once for a file and once for a bucket ([`super::view`]), and
+//! results go from function to function in registers: a `Result` that a call fills in would lie in
+//! memory also where that call is not made.
 
-use super::bucket::{MAX_INLINE, REF_MARK, Shape, TAIL_BYTES, fingerprint, same};
-use super::directory::{GROUP_BYTES, Place, Position, place};
+use super::bucket::{REF_MARK, Ref, fingerprint, same};
 use super::format::Kind;
 use super::lookup::{Index, LISTED, RECORD_HEAD};
-use super::view::{HALF_LANES, LANES, equal_mask, equal_mask_half, prefetch};
-use crate::Result;
-use crate::bytes::{le32, le64};
+use super::view::{
+    Bucket, HALF_LANES, LANES, Window, equal_mask, equal_mask_half, prefetch, sum_first,
+};
 use crate::os::source::Memory;
+use crate::{Error, Result};
+
+/// Lookups in flight at once: 64 gained nothing over 32.
+const BATCH: usize = 32;
 
 /// What the first look at a bucket told.
+#[derive(Clone, Copy)]
 pub(crate) enum First<'d> {
     /// The value.
     Found(&'d [u8]),
@@ -28,230 +31,323 @@ pub(crate) enum First<'d> {
     Unclear,
 }
 
-/// Where the bucket of a hash lies in memory, and where in it the hash's entry is expected.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Spot {
-    pub at: usize,
-    pub len: usize,
-    /// Bytes from the bucket's start to the expected entry.
-    pub expected: usize,
-}
-
 impl Index {
-    /// The first value of `key` in a file that is in memory. Inlined into the caller's loop only
-    /// for the kind of file where every instruction counts.
+    /// Looks `key` up in the bytes of the whole file, if they are all here. Inlined into the
+    /// caller's loop: calls were a tenth of the instructions.
     #[inline(always)]
-    pub(crate) fn find_in<'d>(&self, data: &'d [u8], key: &[u8]) -> Result<Option<&'d [u8]>> {
-        if let Kind::Fixed { key_len, .. } = self.shape.kind {
-            let hash = self.hash(key);
-            let first = match self.bucket(data, hash) {
-                Some(place) => self.fixed(data, key, hash, place, key_len),
-                None => None,
-            };
-            match first {
-                Some(First::Found(value)) => Ok(Some(value)),
-                Some(First::Absent) => Ok(None),
-                Some(First::Unclear) | None => self.find_slowly(data, key),
+    pub(crate) fn first_look<'d>(&self, data: &'d [u8], key: &[u8]) -> First<'d> {
+        let Some(window) = Window::new(data, &self.bounds) else { return First::Unclear };
+        let hash = self.hash(key);
+        let Some((bucket, fraction)) = window.spot(hash) else { return First::Unclear };
+        match self.shape.kind {
+            Kind::Fixed { key_len, .. } => {
+                bucket.prefetch(64);
+                bucket.prefetch(bucket.len().wrapping_sub(1));
+                self.fixed(bucket, key, hash, key_len)
             }
-        } else {
-            self.find_unequal(data, key)
+            Kind::Mixed => {
+                // Entries are sorted by hash: it tells about where in the bucket its own is. The
+                // upper halves are exact enough for a guess.
+                let len = bucket.len() as u64;
+                let head = (len * self.head_share) >> 16;
+                let expected = head + (((fraction >> 32) * (len - head)) >> 32);
+                bucket.prefetch(expected as usize);
+                self.mixed(data, bucket, key, hash)
+            }
+            Kind::Refs => self.refs(data, bucket, key, hash),
         }
     }
 
-    /// The same for files whose records differ in size or lie in the log.
+    /// Looks for `key` in a bucket of records of one size.
     #[inline(always)]
-    fn find_unequal<'d>(&self, data: &'d [u8], key: &[u8]) -> Result<Option<&'d [u8]>> {
-        let hash = self.hash(key);
-        let first = match self.bucket(data, hash) {
-            Some(Place { len: 0, .. }) => Some(First::Absent),
-            Some(Place { at, len }) => {
-                let spot = Spot { at: at as usize, len, expected: 0 };
-                if self.shape.kind == Kind::Mixed {
-                    for line in 1..4 {
-                        prefetch(data, spot.at + 64 * line);
-                    }
-                    self.mixed(data, key, hash, spot)
-                } else {
-                    self.refs(data, key, hash, spot)
+    fn fixed<'d>(&self, bucket: Bucket<'d>, key: &[u8], hash: u64, key_len: usize) -> First<'d> {
+        let (size, Some((n, mut mask))) = (self.shape.entry_bytes, self.candidates(bucket, hash))
+        else {
+            return First::Unclear;
+        };
+        while mask != 0 {
+            let i = mask.trailing_zeros() as usize;
+            mask &= mask - 1;
+            let entry = bucket.get(n + i * size, size);
+            match entry.and_then(|entry| entry.split_at_checked(key_len)) {
+                Some((stored, value)) if same(stored, key) => return First::Found(value),
+                Some(_) => {}
+                None => return First::Unclear,
+            }
+        }
+        First::Absent
+    }
+
+    /// Looks at the candidates in a bucket of records of several sizes.
+    #[inline(always)]
+    fn mixed<'d>(&self, data: &'d [u8], bucket: Bucket<'d>, key: &[u8], hash: u64) -> First<'d> {
+        let head = bucket.head();
+        let n = usize::from(head[0]);
+        if n > LANES || bucket.len() == 0 {
+            return if bucket.len() == 0 { First::Absent } else { First::Unclear };
+        }
+        let Some(prints) = head[1..].first_chunk() else { return First::Unclear };
+        let mut mask = equal_mask(prints, fingerprint(hash)) & ((1u64 << n) - 1) as u32;
+        while mask != 0 {
+            let i = mask.trailing_zeros() as usize;
+            mask &= mask - 1;
+            let Some(key_len) = head.get(1 + n + i).copied() else { return First::Unclear };
+            if key_len == REF_MARK {
+                let word = mixed_entry(bucket, n, i).and_then(|at| bucket.word(at));
+                match word.map(|word| self.shape.decode_ref(word, hash)) {
+                    Some(to) if to.tag_fits => return self.referred(data, to, key),
+                    Some(_) => continue,
+                    None => return First::Unclear,
                 }
             }
-            None => None,
-        };
-        match first {
-            Some(First::Found(value)) => Ok(Some(value)),
-            Some(First::Absent) => Ok(None),
-            Some(First::Unclear) | None => self.find_slowly(data, key),
-        }
-    }
-
-    /// The bucket of a hash.
-    #[inline(always)]
-    fn bucket(&self, data: &[u8], hash: u64) -> Option<Place> {
-        let position = Position::of(hash, self.groups);
-        let at = self.directory_at.wrapping_add(position.group * GROUP_BYTES) as usize;
-        place(data.get(at..)?.first_chunk()?, position.bucket)
-    }
-
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn find_slowly<'d>(&self, data: &'d [u8], key: &[u8]) -> Result<Option<&'d [u8]>> {
-        self.find(&Memory(data), key)
-    }
-
-    /// Where in the directory a hash leads.
-    #[inline(always)]
-    pub(crate) fn group_at(&self, hash: u64) -> usize {
-        let group = Position::of(hash, self.groups).group;
-        self.directory_at.wrapping_add(group * GROUP_BYTES) as usize
-    }
-
-    /// The bucket of a hash.
-    #[inline(always)]
-    pub(crate) fn spot(&self, data: &[u8], hash: u64) -> Option<Spot> {
-        let position = Position::of(hash, self.groups);
-        let Place { at, len } =
-            place(data.get(self.group_at(hash)..)?.first_chunk()?, position.bucket)?;
-        // The upper halves of the fraction and of the share are exact enough for a guess.
-        let head = (len as u64 * self.head_share) >> 16;
-        let expected = head + (((position.fraction >> 32) * (len as u64 - head)) >> 32);
-        Some(Spot { at: at as usize, len, expected: expected as usize })
-    }
-
-    /// Asks for the lines of a bucket that a lookup will want.
-    #[inline(always)]
-    pub(crate) fn prefetch_bucket(&self, data: &[u8], spot: Spot) {
-        match self.shape.kind {
-            Kind::Refs => {}
-            Kind::Fixed { .. } => prefetch(data, (spot.at + spot.len).wrapping_sub(1)),
-            Kind::Mixed => {
-                prefetch(data, spot.at + 64);
-                prefetch(data, spot.at + spot.expected);
-                prefetch(data, (spot.at + spot.expected).wrapping_sub(48));
+            if usize::from(key_len) != key.len() {
+                continue;
+            }
+            let size = head.get(1 + 2 * n + i).copied().unwrap_or_default();
+            let at = mixed_entry(bucket, n, i);
+            let entry = at.and_then(|at| bucket.get(at, usize::from(size)));
+            match entry.and_then(|entry| entry.split_at_checked(key.len())) {
+                Some((stored, value)) if same(stored, key) => return First::Found(value),
+                Some(_) => {}
+                None => return First::Unclear,
             }
         }
+        First::Absent
     }
 
-    /// Looks at the first candidate for `key` in its bucket.
+    /// The first entry in a bucket of several sizes that may be that of the key.
     #[inline(always)]
-    pub(crate) fn first_look<'d>(
-        &self,
-        data: &'d [u8],
-        key: &[u8],
-        hash: u64,
-        spot: Spot,
-    ) -> First<'d> {
-        if spot.len == 0 {
-            return First::Absent;
-        }
-        let found = match self.shape.kind {
-            Kind::Fixed { key_len, .. } => {
-                let place = Place { at: spot.at as u64, len: spot.len };
-                self.fixed(data, key, hash, place, key_len)
-            }
-            Kind::Mixed => self.mixed(data, key, hash, spot),
-            Kind::Refs => self.refs(data, key, hash, spot),
-        };
-        found.unwrap_or(First::Unclear)
-    }
-
-    #[inline(always)]
-    fn fixed<'d>(
-        &self,
-        data: &'d [u8],
-        key: &[u8],
-        hash: u64,
-        Place { at, len }: Place,
-        key_len: usize,
-    ) -> Option<First<'d>> {
-        let (at, n) = (at as usize, self.shape.count_by_len(len));
-        let mask = uniform(data, at, n, hash)?;
-        if mask == 0 || key.len() != key_len {
-            return Some(First::Absent);
-        }
-        let size = self.shape.entry_bytes - 1;
-        let at = at + n + mask.trailing_zeros() as usize * size;
-        let (stored, value) = data.get(at..at + size)?.split_at_checked(key.len())?;
-        Some(if same(stored, key) { First::Found(value) } else { First::Unclear })
-    }
-
-    #[inline(always)]
-    fn mixed<'d>(&self, data: &'d [u8], key: &[u8], hash: u64, spot: Spot) -> Option<First<'d>> {
-        let head: &[u8; TAIL_BYTES] = data.get(spot.at..)?.first_chunk()?;
+    fn mixed_candidate<'d>(&self, bucket: Bucket<'d>, key_len: usize, hash: u64) -> First<'d> {
+        let head = bucket.head();
         let n = usize::from(head[0]);
-        if n > LANES {
-            return None;
+        if n > LANES || bucket.len() == 0 {
+            return if bucket.len() == 0 { First::Absent } else { First::Unclear };
         }
-        let prints: &[u8; LANES] = head[1..].first_chunk()?;
-        let lens: &[u8; LANES] = head[1 + n..].first_chunk()?;
-        let mut same_len = equal_mask(lens, key.len().min(MAX_INLINE) as u8);
-        if self.shape.has_refs {
-            same_len |= equal_mask(lens, REF_MARK);
+        let Some(prints) = head[1..].first_chunk() else { return First::Unclear };
+        let mut mask = equal_mask(prints, fingerprint(hash)) & ((1u64 << n) - 1) as u32;
+        while mask != 0 {
+            let i = mask.trailing_zeros() as usize;
+            mask &= mask - 1;
+            let (len, size) = (head.get(1 + n + i), head.get(1 + 2 * n + i));
+            let (Some(len), Some(size)) = (len, size) else { return First::Unclear };
+            if usize::from(*len) == key_len || *len == REF_MARK {
+                if *len == REF_MARK {
+                    return First::Unclear;
+                }
+                let entry = mixed_entry(bucket, n, i);
+                let entry = entry.and_then(|at| bucket.get(at, usize::from(*size)));
+                return entry.map_or(First::Unclear, First::Found);
+            }
         }
-        let mask = equal_mask(prints, fingerprint(hash)) & same_len & ((1u64 << n) - 1) as u32;
-        if mask == 0 {
-            return Some(First::Absent);
-        }
-        let i = mask.trailing_zeros() as usize;
-        let sizes: &[u8; LANES] = head[1 + 2 * n..].first_chunk()?;
-        let at = spot.at + Shape::mixed_offset(sizes, n, i);
-        if self.shape.has_refs && lens[i] == REF_MARK {
-            return self.referred(data, at, key, hash);
-        }
-        let record = data.get(at..)?.get(..usize::from(sizes[i]))?;
-        let (stored, value) = record.split_at_checked(key.len())?;
-        Some(if same(stored, key) { First::Found(value) } else { First::Unclear })
+        First::Absent
     }
 
+    /// Looks for `key` in a bucket of references.
     #[inline(always)]
-    fn refs<'d>(&self, data: &'d [u8], key: &[u8], hash: u64, spot: Spot) -> Option<First<'d>> {
-        let n = self.shape.count_by_len(spot.len);
-        let mask = uniform(data, spot.at, n, hash)?;
-        if mask == 0 {
-            return Some(First::Absent);
+    fn refs<'d>(&self, data: &'d [u8], bucket: Bucket<'d>, key: &[u8], hash: u64) -> First<'d> {
+        match self.reference(bucket, hash) {
+            Some(Some(to)) => self.referred(data, to, key),
+            Some(None) => First::Absent,
+            None => First::Unclear,
         }
-        let i = mask.trailing_zeros() as usize;
-        self.referred(data, spot.at + n + i * self.shape.ref_bytes, key, hash)
     }
 
-    /// The record that the reference at `at` leads to, if it is a single one and the right one.
+    /// The first reference in a bucket of them that fits; `None` if there is too much to look at.
     #[inline(always)]
-    fn referred<'d>(&self, data: &'d [u8], at: usize, key: &[u8], hash: u64) -> Option<First<'d>> {
-        let to = self.shape.decode_ref(le64(data, at)?, hash);
-        if to.list || !to.tag_fits {
-            return None;
+    fn reference(&self, bucket: Bucket, hash: u64) -> Option<Option<Ref>> {
+        let (n, mut mask) = self.candidates(bucket, hash)?;
+        while mask != 0 {
+            let at = n + mask.trailing_zeros() as usize * self.shape.ref_bytes;
+            mask &= mask - 1;
+            let to = self.shape.decode_ref(bucket.word(at)?, hash);
+            if to.tag_fits {
+                return Some(Some(to));
+            }
         }
-        let record = data.get(to.at as usize..)?;
-        let stored_len = le32(record, 0)? & !LISTED;
-        let value_len = le32(record, 4)? as usize;
-        let value_at = RECORD_HEAD + key.len();
-        if stored_len as usize != key.len() || !same(record.get(RECORD_HEAD..value_at)?, key) {
-            return None;
-        }
-        Some(First::Found(record.get(value_at..)?.get(..value_len)?))
+        Some(None)
     }
 
-    /// Where the record of the first candidate in a bucket of references lies.
+    /// The number of entries of a bucket of entries of one size, and a bit for each that may be
+    /// that of this hash; `None` if there are too many for one wide compare.
     #[inline(always)]
-    pub(crate) fn first_reference(&self, data: &[u8], hash: u64, spot: Spot) -> Option<u64> {
-        if self.shape.kind != Kind::Refs || spot.len == 0 {
+    fn candidates(&self, bucket: Bucket, hash: u64) -> Option<(usize, u32)> {
+        let n = self.shape.count_by_len(bucket.len());
+        if n > HALF_LANES {
             return None;
         }
-        let n = self.shape.count_by_len(spot.len);
-        let mask = uniform(data, spot.at, n, hash)?;
-        if mask == 0 {
+        let mask = equal_mask_half(bucket.head().first_chunk()?, fingerprint(hash));
+        Some((n, mask & !(u32::MAX << n)))
+    }
+
+    /// The record that a reference leads to, if it is a single one and the right one.
+    #[inline(always)]
+    fn referred<'d>(&self, data: &'d [u8], to: Ref, key: &[u8]) -> First<'d> {
+        let record = if to.list { None } else { data.get(to.at as usize..) };
+        let value = record.and_then(|record| log_value(record, key));
+        value.map_or(First::Unclear, First::Found)
+    }
+
+    /// The first value of each key, with up to 32 lookups waiting for memory at once.
+    pub(crate) fn find_many<K: AsRef<[u8]>>(
+        &self,
+        data: &[u8],
+        keys: &[K],
+        f: &mut impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        let Some(window) = Window::new(data, &self.bounds) else {
+            return Err(Error::corrupt(0, "the file has another length than when it was opened"));
+        };
+        for (batch, base) in keys.chunks(BATCH).zip((0..).step_by(BATCH)) {
+            let lookups = Batch { index: self, window, data, keys: batch, base };
+            match self.shape.kind {
+                Kind::Fixed { key_len, .. } => lookups.in_one_step(
+                    |bucket| {
+                        bucket.prefetch(64);
+                        bucket.prefetch(bucket.len().wrapping_sub(1));
+                    },
+                    |bucket, key, hash| self.fixed(bucket, key, hash, key_len),
+                    f,
+                )?,
+                Kind::Mixed => lookups.in_two_steps(
+                    |bucket| bucket.prefetch(48),
+                    |bucket, key, hash| self.mixed_candidate(bucket, key.len(), hash),
+                    |entry, key| {
+                        let (stored, value) = entry.split_at_checked(key.len())?;
+                        same(stored, key).then_some(value)
+                    },
+                    f,
+                )?,
+                Kind::Refs => lookups.in_two_steps(
+                    |_| (),
+                    |bucket, _, hash| match self.reference(bucket, hash) {
+                        Some(Some(to)) if !to.list => {
+                            data.get(to.at as usize..).map_or(First::Unclear, First::Found)
+                        }
+                        Some(None) => First::Absent,
+                        _ => First::Unclear,
+                    },
+                    log_value,
+                    f,
+                )?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the record of a key with this hash is to be expected in the log, if it is there.
+    pub(crate) fn expected_record(&self, data: &[u8], hash: u64) -> Option<u64> {
+        let bucket = Window::new(data, &self.bounds)?.bucket(hash)?;
+        if self.shape.kind != Kind::Refs {
             return None;
         }
-        let at = spot.at + n + mask.trailing_zeros() as usize * self.shape.ref_bytes;
-        Some(self.shape.decode_ref(le64(data, at)?, hash).at)
+        self.reference(bucket, hash)?.map(|to| to.at)
     }
 }
 
-/// The candidates in a bucket that begins with `n` fingerprints; `None` if there are too many.
+/// Up to 32 lookups that go on together.
+struct Batch<'a, 'd, K> {
+    index: &'a Index,
+    window: Window<'d, 'a>,
+    data: &'d [u8],
+    keys: &'a [K],
+    /// The number of the first key.
+    base: usize,
+}
+
+impl<'d, K: AsRef<[u8]>> Batch<'_, 'd, K> {
+    /// Asks for all lines of the directory, then for those of the buckets that `ask` names, then
+    /// gives what `look` finds.
+    #[inline(always)]
+    fn in_one_step(
+        &self,
+        ask: impl Fn(Bucket),
+        look: impl Fn(Bucket<'d>, &[u8], u64) -> First<'d>,
+        f: &mut impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        let (hashes, buckets) = self.buckets(ask);
+        for (i, ((key, hash), bucket)) in self.keys.iter().zip(hashes).zip(buckets).enumerate() {
+            let key = key.as_ref();
+            let first = bucket.map_or(First::Unclear, |bucket| look(bucket, key, hash));
+            f(self.base + i, self.value(first, key)?);
+        }
+        Ok(())
+    }
+
+    /// The same, but of what `look` finds the first bytes are asked for, too, and then it is given
+    /// what `finish` makes of that.
+    #[inline(always)]
+    fn in_two_steps(
+        &self,
+        ask: impl Fn(Bucket),
+        look: impl Fn(Bucket<'d>, &[u8], u64) -> First<'d>,
+        finish: impl Fn(&'d [u8], &[u8]) -> Option<&'d [u8]>,
+        f: &mut impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        let (hashes, buckets) = self.buckets(ask);
+        let mut firsts = [First::Unclear; BATCH];
+        let all = self.keys.iter().zip(hashes).zip(buckets);
+        for (first, ((key, hash), bucket)) in firsts.iter_mut().zip(all) {
+            *first = bucket.map_or(First::Unclear, |bucket| look(bucket, key.as_ref(), hash));
+            if let First::Found(bytes) = *first {
+                prefetch(bytes, 0);
+                prefetch(bytes, bytes.len().wrapping_sub(1).min(63));
+            }
+        }
+        for (i, (key, first)) in self.keys.iter().zip(firsts).enumerate() {
+            let key = key.as_ref();
+            let first = match first {
+                First::Found(bytes) => finish(bytes, key).map_or(First::Unclear, First::Found),
+                other => other,
+            };
+            f(self.base + i, self.value(first, key)?);
+        }
+        Ok(())
+    }
+
+    /// The hashes and the buckets, their lines and those that `ask` names on the way.
+    #[inline(always)]
+    fn buckets(&self, ask: impl Fn(Bucket)) -> ([u64; BATCH], [Option<Bucket<'d>>; BATCH]) {
+        let (mut hashes, mut buckets) = ([0; BATCH], [None; BATCH]);
+        for (hash, key) in hashes.iter_mut().zip(self.keys) {
+            *hash = self.index.hash(key.as_ref());
+            self.window.prefetch_group(*hash);
+        }
+        for (slot, hash) in buckets.iter_mut().zip(hashes).take(self.keys.len()) {
+            *slot = self.window.bucket(hash);
+            if let Some(bucket) = *slot {
+                bucket.prefetch(0);
+                ask(bucket);
+            }
+        }
+        (hashes, buckets)
+    }
+
+    #[inline(always)]
+    fn value(&self, first: First<'d>, key: &[u8]) -> Result<Option<&'d [u8]>> {
+        match first {
+            First::Found(value) => Ok(Some(value)),
+            First::Absent => Ok(None),
+            First::Unclear => self.index.find(&Memory(self.data), key),
+        }
+    }
+}
+
+/// The value of a log record that begins `record`, if it is that of `key`.
 #[inline(always)]
-fn uniform(data: &[u8], at: usize, n: usize, hash: u64) -> Option<u32> {
-    if n > HALF_LANES {
+fn log_value<'d>(record: &'d [u8], key: &[u8]) -> Option<&'d [u8]> {
+    let (lens, record) = record.split_first_chunk::<RECORD_HEAD>()?;
+    let lens = u64::from_le_bytes(*lens);
+    if (lens as u32 & !LISTED) as usize != key.len() {
         return None;
     }
-    let prints: &[u8; HALF_LANES] = data.get(at..)?.first_chunk()?;
-    Some(equal_mask_half(prints, fingerprint(hash)) & ((1u32 << n) - 1))
+    let record = record.get(..key.len() + (lens >> 32) as usize)?;
+    let (stored, value) = record.split_at_checked(key.len())?;
+    same(stored, key).then_some(value)
+}
+
+/// Where entry `i` of `n` begins in a bucket of entries of several sizes.
+#[inline(always)]
+fn mixed_entry(bucket: Bucket, n: usize, i: usize) -> Option<usize> {
+    let sizes = bucket.head().get(1 + 2 * n..)?.first_chunk()?;
+    Some(1 + 3 * n + sum_first(sizes, i))
 }

@@ -5,6 +5,7 @@
 //! borrowed value can outlive its map, and lookups cost no counting of references. Clones share
 //! the newest map: the first that refreshes opens the new file, the others take it over.
 
+use super::fast::First;
 use super::format::HEADER_BYTES;
 use super::lookup::Index;
 use super::reader::Layout;
@@ -96,17 +97,18 @@ struct Shared {
 /// One generation of the file.
 #[derive(Debug)]
 struct Snapshot {
-    data: Data,
     layout: Layout,
-    /// Stays this file's alone as long as the snapshot lives: `data` or `_held` has it open.
+    /// The whole file, or nothing with [`Access::Read`]: what is read from then is `file`.
+    map: Map,
+    file: Option<File>,
+    /// Stays this file's alone as long as the snapshot lives: `map` or `file` has it open.
     id: FileId,
-    _held: Option<File>,
 }
 
-#[derive(Debug)]
-enum Data {
-    Memory(Map),
-    File(File),
+/// Where the bytes of a snapshot are.
+enum Data<'a> {
+    Memory(&'a Map),
+    File(&'a File),
 }
 
 impl Snapshot {
@@ -120,21 +122,25 @@ impl Snapshot {
         let head = first.get_mut(..len.min(HEADER_BYTES as u64) as usize).unwrap_or_default();
         read_exact_at(&file, head, 0)?;
         let layout = Layout::decode(head, len)?;
-        let (data, held) = match options.access {
-            Access::Map => (Data::Memory(Map::of_file(&file, len)?), None),
-            Access::Memory => (Data::Memory(Map::copy_of(&file, len)?), Some(file)),
-            Access::Read => (Data::File(file), None),
+        let (map, file) = match options.access {
+            Access::Map => (Map::of_file(&file, len)?, None),
+            Access::Memory => (Map::copy_of(&file, len)?, Some(file)),
+            Access::Read => (Map::nothing(), Some(file)),
         };
-        if let (Data::Memory(map), Some(advice)) = (&data, options.advice) {
+        if let Some(advice) = options.advice {
             map.advise(advice)?;
         }
-        if let Data::Memory(map) = &data {
-            // A fraction of a percent of the file that every lookup reads: let it come at once,
-            // so that a lookup in a cold file waits for one page only.
-            let directory = layout.header.directory;
-            map.will_need(directory.at, directory.len as usize);
+        // A fraction of a percent of the file that every lookup reads: let it come at once, so
+        // that a lookup in a cold file waits for one page only.
+        map.will_need(layout.header.directory.at, layout.header.directory.len as usize);
+        Ok(Snapshot { layout, map, file, id })
+    }
+
+    fn data(&self) -> Data<'_> {
+        match &self.file {
+            Some(file) if self.map.bytes().is_empty() => Data::File(file),
+            _ => Data::Memory(&self.map),
         }
-        Ok(Snapshot { data, layout, id, _held: held })
     }
 
     fn pread<'a>(&'a self, file: &'a File) -> Pread<'a> {
@@ -188,7 +194,7 @@ impl Constant {
     pub fn iter(&self) -> Iter<'_> {
         let snapshot = &*self.snapshot;
         let scanner = Scanner::new(&snapshot.layout.header, snapshot.layout.index.shape);
-        match &snapshot.data {
+        match snapshot.data() {
             Data::Memory(map) => Iter::of_memory(scanner, Memory(map.bytes())),
             Data::File(file) => Iter::of_file(scanner, snapshot.pread(file)),
         }
@@ -200,7 +206,7 @@ impl Constant {
     /// The file is damaged or cannot be read.
     pub fn stats(&self) -> Result<Stats> {
         let Layout { header, index } = &self.snapshot.layout;
-        let stats = match &self.snapshot.data {
+        let stats = match self.snapshot.data() {
             Data::Memory(map) => Stats::read(header, index, &Memory(map.bytes())),
             Data::File(file) => Stats::read(header, index, &self.snapshot.pread(file)),
         };
@@ -213,7 +219,7 @@ impl Constant {
     /// The file is damaged: the error names the place.
     pub fn verify(&self, mut progress: impl FnMut(u64, u64)) -> Result<()> {
         let Layout { header, index } = &self.snapshot.layout;
-        let done = match &self.snapshot.data {
+        let done = match self.snapshot.data() {
             Data::Memory(map) => verify(header, index, &Memory(map.bytes()), &mut progress),
             Data::File(file) => verify(header, index, &self.snapshot.pread(file), &mut progress),
         };
@@ -225,7 +231,7 @@ impl Constant {
     /// # Errors
     /// The file cannot be read.
     pub fn preload(&self) -> Result<()> {
-        match &self.snapshot.data {
+        match self.snapshot.data() {
             Data::Memory(map) => map.preload(),
             Data::File(_) => self.scan(|_, _| Ok(())),
         }
@@ -236,7 +242,7 @@ impl Constant {
     /// # Errors
     /// The kernel refuses.
     pub fn advise(&self, advice: Advice) -> Result<()> {
-        match &self.snapshot.data {
+        match self.snapshot.data() {
             Data::Memory(map) => map.advise(advice),
             Data::File(_) => Ok(()),
         }
@@ -247,7 +253,7 @@ impl Constant {
     /// # Errors
     /// The kernel refuses.
     pub fn residency(&self) -> Result<Residency> {
-        match &self.snapshot.data {
+        match self.snapshot.data() {
             Data::Memory(map) => map.residency(),
             Data::File(file) => {
                 Map::of_file(file, self.snapshot.layout.header.file_len())?.residency()
@@ -261,7 +267,7 @@ impl Constant {
     /// The limit of locked memory (`ulimit -l`) is too low, or the file is opened with
     /// [`Access::Read`], which has no memory to lock.
     pub fn lock_in_memory(&self) -> Result<()> {
-        match &self.snapshot.data {
+        match self.snapshot.data() {
             Data::Memory(map) => map.lock(),
             Data::File(_) => Err(Error::invalid(
                 "a store opened with Access::Read has no memory to lock; open it with Access::Map",
@@ -269,11 +275,24 @@ impl Constant {
         }
     }
 
+    /// What a lookup finds that is not the common case. The error comes by a way of its own, for
+    /// the reason that [`super::fast`] gives.
     #[cold]
     #[inline(never)]
-    fn get_by_pread(&self, file: &File, key: &[u8]) -> Result<Option<Bytes<'_>>> {
-        let found = self.snapshot.layout.index.find(&self.snapshot.pread(file), key)?;
-        Ok(found.map(Cow::Owned))
+    fn get_slowly(&self, key: &[u8], error: &mut Option<Error>) -> Option<Bytes<'_>> {
+        let index = &self.snapshot.layout.index;
+        let found = match self.snapshot.data() {
+            Data::Memory(map) => {
+                index.find(&Memory(map.bytes()), key).map(|found| found.map(Cow::Borrowed))
+            }
+            Data::File(file) => {
+                index.find(&self.snapshot.pread(file), key).map(|found| found.map(Cow::Owned))
+            }
+        };
+        found.unwrap_or_else(|e| {
+            *error = Some(e);
+            None
+        })
     }
 
     /// `get_many` for a file that is not in memory: the kernel is told of the pages of many keys
@@ -288,13 +307,14 @@ impl Constant {
         let data = map.bytes();
         for (batch, base) in keys.chunks(COLD_BATCH).zip((0..).step_by(COLD_BATCH)) {
             let hashes: Vec<u64> = batch.iter().map(|key| index.hash(key.as_ref())).collect();
-            let spots: Vec<_> = hashes.iter().map(|hash| index.spot(data, *hash)).collect();
-            for spot in spots.iter().flatten() {
-                map.will_need(spot.at as u64, spot.len);
+            for hash in &hashes {
+                // A damaged place is for the lookup to complain about.
+                if let Ok(place) = index.place(&Memory(data), *hash) {
+                    map.will_need(place.at, place.len);
+                }
             }
-            for (spot, hash) in spots.iter().zip(hashes) {
-                let to = spot.and_then(|spot| index.first_reference(data, hash, spot));
-                if let Some(at) = to {
+            for hash in hashes {
+                if let Some(at) = index.expected_record(data, hash) {
                     map.will_need(at, 4096);
                 }
             }
@@ -307,16 +327,26 @@ impl Constant {
 impl Get for Constant {
     #[inline(always)]
     fn get(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
-        let index = &self.snapshot.layout.index;
-        match &self.snapshot.data {
-            Data::Memory(map) => Ok(index.find_in(map.bytes(), key)?.map(Cow::Borrowed)),
-            Data::File(file) => self.get_by_pread(file, key),
+        let snapshot = &*self.snapshot;
+        match snapshot.layout.index.first_look(snapshot.map.bytes(), key) {
+            First::Found(value) => Ok(Some(Cow::Borrowed(value))),
+            First::Absent => Ok(None),
+            First::Unclear => {
+                let mut error = None;
+                let found = self.get_slowly(key, &mut error);
+                match (error, found) {
+                    (Some(error), _) => Err(error),
+                    (None, Some(Cow::Borrowed(value))) => Ok(Some(Cow::Borrowed(value))),
+                    (None, Some(Cow::Owned(value))) => Ok(Some(Cow::Owned(value))),
+                    (None, None) => Ok(None),
+                }
+            }
         }
     }
 
     fn get_all(&self, key: &[u8]) -> Result<Vec<Bytes<'_>>> {
         let index = &self.snapshot.layout.index;
-        match &self.snapshot.data {
+        match self.snapshot.data() {
             Data::Memory(map) => {
                 let all = index.find_all(&Memory(map.bytes()), key)?;
                 Ok(all.into_iter().map(Cow::Borrowed).collect())
@@ -334,14 +364,14 @@ impl Get for Constant {
         F: FnMut(usize, Option<&[u8]>),
     {
         let index = &self.snapshot.layout.index;
-        match &self.snapshot.data {
+        match self.snapshot.data() {
             Data::Memory(map) if self.shared.options.advice == Some(Advice::Random) => {
                 self.get_many_cold(map, keys, &mut f)
             }
             Data::Memory(map) => index.find_many(map.bytes(), keys, &mut f),
             Data::File(file) => {
                 for (i, key) in keys.iter().enumerate() {
-                    f(i, self.get_by_pread(file, key.as_ref())?.as_deref());
+                    f(i, index.find(&self.snapshot.pread(file), key.as_ref())?.as_deref());
                 }
                 Ok(())
             }
@@ -356,7 +386,7 @@ impl Scan for Constant {
     {
         let Layout { header, index } = &self.snapshot.layout;
         let scanner = Scanner::new(header, index.shape);
-        match &self.snapshot.data {
+        match self.snapshot.data() {
             Data::Memory(map) => scanner.scan(&Memory(map.bytes()), f),
             Data::File(file) => scanner.scan(&self.snapshot.pread(file), f),
         }

@@ -6,9 +6,8 @@
 
 use super::bucket::{Ref, Shape, Slot, same};
 use super::directory::{GROUP_BYTES, Place, Position, place};
-use super::fast::First;
 use super::format::{Header, Kind, Region};
-use super::view::{LANES, prefetch};
+use super::view::{Bounds, LANES};
 use crate::bytes::{le32, le64};
 use crate::keyhash::KeyHash;
 use crate::os::source::Source;
@@ -22,16 +21,14 @@ pub(crate) const LIST_HEAD: usize = 16;
 pub(crate) const LISTED: u32 = 1 << 31;
 /// Set in the count of a list whose records a scan of the log meets anyway.
 pub(crate) const IN_LOG: u64 = 1 << 63;
-/// Lookups in flight at once: 64 gained nothing over 32.
-const BATCH: usize = 32;
 
 /// What a lookup needs of the header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Index {
     hash: KeyHash,
     pub shape: Shape,
-    pub groups: u64,
-    pub directory_at: u64,
+    pub bounds: Bounds,
+    directory_at: u64,
     /// The part of a bucket that comes before its entries, on average, as a fraction of 2^16.
     pub head_share: u64,
     pub log: Region,
@@ -117,14 +114,13 @@ impl List {
 
 impl Index {
     pub(crate) fn new(header: &Header) -> Option<Index> {
-        let has_refs = header.log.len > 0 || header.lists.len > 0;
-        let shape = Shape::new(header.kind, header.ref_bytes as usize, header.ref_bits, has_refs);
+        let shape = Shape::new(header.kind, header.ref_bytes as usize, header.ref_bits);
         let head = if header.kind == Kind::Mixed { 3 } else { 1 };
         let mean = (header.buckets.len / header.records.max(1)).max(1);
         Some(Index {
             hash: KeyHash::new(header.hash_id, header.seed)?,
             shape,
-            groups: header.groups(),
+            bounds: Bounds::new(header.file_len(), header.directory, header.buckets)?,
             directory_at: header.directory.at,
             head_share: ((head << 16) / mean).min(1 << 16),
             log: header.log,
@@ -142,7 +138,7 @@ impl Index {
 
     /// Where the bucket of a hash lies.
     pub(crate) fn place<S: Source>(&self, source: &S, hash: u64) -> Result<Place> {
-        let position = Position::of(hash, self.groups);
+        let position = Position::of(hash, self.bounds.groups());
         let at = self.directory_at + position.group * GROUP_BYTES;
         let group = source.read(at, GROUP_BYTES as usize)?;
         let place = group.first_chunk().and_then(|group| place(group, position.bucket));
@@ -259,49 +255,6 @@ impl Index {
             return Ok(None);
         }
         record.value(source).map(Some)
-    }
-
-    /// The first value of each key, with up to 32 lookups waiting for memory at once.
-    pub(crate) fn find_many<'d, K: AsRef<[u8]>>(
-        &self,
-        data: &'d [u8],
-        keys: &[K],
-        f: &mut impl FnMut(usize, Option<&[u8]>),
-    ) -> Result<()> {
-        for (batch, base) in keys.chunks(BATCH).zip((0..).step_by(BATCH)) {
-            let mut hashes = [0u64; BATCH];
-            let mut spots = [None; BATCH];
-            for (hash, key) in hashes.iter_mut().zip(batch) {
-                *hash = self.hash(key.as_ref());
-                prefetch(data, self.group_at(*hash));
-            }
-            for (spot, hash) in spots.iter_mut().zip(hashes).take(batch.len()) {
-                *spot = self.spot(data, hash);
-                if let Some(spot) = *spot {
-                    prefetch(data, spot.at);
-                    self.prefetch_bucket(data, spot);
-                }
-            }
-            if self.shape.kind == Kind::Refs {
-                for (spot, hash) in spots.iter().zip(hashes).take(batch.len()) {
-                    let to = spot.and_then(|spot| self.first_reference(data, hash, spot));
-                    if let Some(at) = to {
-                        prefetch(data, at as usize);
-                    }
-                }
-            }
-            for (i, key) in batch.iter().enumerate() {
-                let (key, hash) = (key.as_ref(), hashes[i]);
-                let first = spots[i].map(|spot| self.first_look(data, key, hash, spot));
-                let value: Option<&'d [u8]> = match first {
-                    Some(First::Found(value)) => Some(value),
-                    Some(First::Absent) => None,
-                    Some(First::Unclear) | None => self.find_slowly(data, key)?,
-                };
-                f(base + i, value);
-            }
-        }
-        Ok(())
     }
 }
 

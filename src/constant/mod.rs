@@ -16,6 +16,7 @@ mod builder;
 mod directory;
 mod emit;
 mod fast;
+mod flat;
 mod format;
 mod handle;
 mod lists;

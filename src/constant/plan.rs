@@ -46,7 +46,7 @@ impl Plan {
             _ => Kind::Mixed,
         };
         let (ref_bytes, ref_bits) = reference_size(totals, log_end);
-        let shape = Shape::new(kind, ref_bytes, ref_bits, true);
+        let shape = Shape::new(kind, ref_bytes, ref_bits);
         let head = if kind == Kind::Mixed { 3 } else { 1 };
         let entries = head * totals.records + totals.inline_bytes + totals.refs * ref_bytes as u64;
         let mean = entries as f64 / totals.records.max(1) as f64;

@@ -1,5 +1,6 @@
 //! Reading a constant file that is already in memory.
 
+use super::fast::First;
 use super::format::{HEADER_BYTES, Header};
 use super::lookup::Index;
 use super::scan::{Iter, Scanner};
@@ -59,7 +60,11 @@ impl<'d> View<'d> {
     /// The file is damaged where it was read.
     #[inline(always)]
     pub fn get(&self, key: &[u8]) -> Result<Option<&'d [u8]>> {
-        self.layout.index.find_in(self.data, key)
+        match self.layout.index.first_look(self.data, key) {
+            First::Found(value) => Ok(Some(value)),
+            First::Absent => Ok(None),
+            First::Unclear => self.layout.index.find(&Memory(self.data), key),
+        }
     }
 
     /// Every value of `key`, in the order in which they were added.

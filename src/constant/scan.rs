@@ -5,6 +5,7 @@
 
 use super::bucket::{REF_MARK, Shape};
 use super::directory::{GROUP_BUCKETS, GROUP_BYTES, place, span};
+use super::flat::{Flat, Group, Outcome};
 use super::format::{ALIGN, Header, Kind, Region};
 use super::lookup::{List, LogRecord, RECORD_HEAD, passes_end};
 use super::view::prefetch;
@@ -66,8 +67,9 @@ impl<'h> Scanner<'h> {
             }
             Cursor::Buckets(number, mut at) if number < self.header.groups() => {
                 let end = (number + GROUPS_AT_ONCE).min(self.header.groups());
+                let mut flat = Flat::new();
                 for number in number..end {
-                    at = group(source, self.header, &self.shape, (number, at), &mut f)?;
+                    at = group(source, self.header, &self.shape, (number, at), &mut flat, &mut f)?;
                 }
                 Cursor::Buckets(end, at)
             }
@@ -102,6 +104,7 @@ fn group<S: Source>(
     header: &Header,
     shape: &Shape,
     (number, start): (u64, u64),
+    flat: &mut Flat,
     f: &mut impl FnMut(&[u8], &[u8]) -> Result<()>,
 ) -> Result<u64> {
     let at = header.directory.at + number * GROUP_BYTES;
@@ -109,6 +112,14 @@ fn group<S: Source>(
     let directory = directory.first_chunk().ok_or_else(|| senseless(at))?;
     let whole = span(directory).filter(|whole| whole.at == start).ok_or_else(|| senseless(at))?;
     let window = source.read(whole.at, whole.len)?;
+    if let Kind::Fixed { key_len, .. } = shape.kind {
+        let all = Group { directory, at: whole.at, window: &window };
+        match flat.give(shape, key_len, all, f)? {
+            Outcome::Done => return Ok(whole.at + whole.len as u64),
+            Outcome::Damaged => return Err(passes_end(whole.at)),
+            Outcome::Unusual => {}
+        }
+    }
     for number in 0..GROUP_BUCKETS {
         let bucket = place(directory, number).ok_or_else(|| senseless(at))?;
         let from = (bucket.at - whole.at) as usize;

@@ -12,6 +12,7 @@
 use crate::{Error, Result};
 use memmap2::{Mmap, MmapMut, UncheckedAdvice};
 use std::fs::File;
+use std::ptr::NonNull;
 
 /// How a file is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,6 +70,7 @@ pub(crate) struct Map {
 
 #[derive(Debug)]
 enum Memory {
+    Nothing,
     File(Mmap),
     Copy(MmapMut),
 }
@@ -79,6 +81,11 @@ unsafe impl Send for Map {}
 unsafe impl Sync for Map {}
 
 impl Map {
+    /// A map of no bytes.
+    pub(crate) fn nothing() -> Map {
+        Map { start: NonNull::dangling().as_ptr(), len: 0, memory: Memory::Nothing }
+    }
+
     /// Maps the first `len` bytes of `file`, which must not be shorter.
     pub(crate) fn of_file(file: &File, len: u64) -> Result<Map> {
         let len = to_usize(len)?;
@@ -104,7 +111,7 @@ impl Map {
     #[inline(always)]
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: `start` and `len` describe bytes of the map that `self` owns: all of a file's
-        // map, or the first `len` of a copy's, which was made at least that long.
+        // map, or the first `len` of a copy's, which was made at least that long; or no bytes.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 
@@ -156,6 +163,7 @@ impl Map {
     /// Keeps the pages in memory until the map is dropped; needs RLIMIT_MEMLOCK to allow it.
     pub(crate) fn lock(&self) -> Result<()> {
         let done = match &self.memory {
+            Memory::Nothing => Ok(()),
             Memory::File(map) => map.lock(),
             Memory::Copy(map) => map.lock(),
         };
@@ -166,6 +174,7 @@ impl Map {
     pub(crate) fn residency(&self) -> Result<Residency> {
         let page = page_bytes();
         let (address, len) = match &self.memory {
+            Memory::Nothing => return Ok(Residency { resident: 0, total: 0 }),
             Memory::File(map) => (map.as_ptr(), map.len()),
             Memory::Copy(map) => (map.as_ptr(), map.len()),
         };
