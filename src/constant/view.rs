@@ -34,11 +34,12 @@ impl Bounds {
     pub(crate) fn new(file_len: u64, directory: Region, buckets: Region) -> Option<Bounds> {
         let end = |region: Region| region.at.checked_add(region.len).filter(|e| *e <= file_len);
         end(directory)?;
+        buckets.len.checked_sub(TAIL_BYTES as u64)?;
         Some(Bounds {
             file_len: usize::try_from(file_len).ok()?,
             directory_at: usize::try_from(directory.at).ok()?,
             groups: directory.len / GROUP_BYTES,
-            buckets_end: usize::try_from(end(buckets)?.checked_sub(TAIL_BYTES as u64)?).ok()?,
+            buckets_end: usize::try_from(end(buckets)? - TAIL_BYTES as u64).ok()?,
         })
     }
 
