@@ -214,12 +214,9 @@ impl Builder {
 
     #[inline]
     fn add_inline(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let lens = (key.len(), value.len());
-        let first = self.totals.records == self.totals.refs;
-        if first {
-            self.totals.uniform = Some(lens);
-        } else if self.totals.uniform != Some(lens) {
-            self.totals.uniform = None;
+        if self.totals.lens != Some((key.len(), value.len())) {
+            self.totals.lens = Some((key.len(), value.len()));
+            self.totals.changes += 1;
         }
         self.totals.inline_bytes += (key.len() + value.len()) as u64;
         self.parts.push(self.hash.hash(key), key.len() as u8, key, value)

@@ -9,7 +9,7 @@ use super::directory::{GROUP_BUCKETS, MAX_SPAN, Position, encode};
 use super::format::{Kind, Region};
 use super::lists::Lists;
 use super::output::{RegionWriter, Sink};
-use super::partition::{Entry, Partitions, copy_short};
+use super::partition::{ENTRY_HEAD, Entry, Partitions, copy_short};
 use super::plan::Plan;
 use super::stats::Fill;
 use super::view::prefetch;
@@ -18,6 +18,9 @@ use std::mem::take;
 
 /// How far ahead of its use an entry is asked for: they lie in the order in which they came.
 const AHEAD: usize = 12;
+
+/// Ranges of hashes by which the entries of a bucket are counted: about as many as it has entries.
+const RANGES: usize = 8;
 
 /// An entry of the run in work.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,7 +50,8 @@ pub(crate) struct Emitter<'a> {
     next_group: u64,
     /// Entries left over from earlier runs, in the order in which they were added.
     carry: Vec<u8>,
-    /// Reused by every run: the sorted items, and the counters to sort them.
+    /// Reused by every run: the items before and after sorting, and the counters to sort them.
+    unsorted: Vec<Item>,
     items: Vec<Item>,
     starts: Vec<u32>,
     /// Reused by every group: its bytes.
@@ -67,6 +71,7 @@ impl<'a> Emitter<'a> {
             lists,
             next_group: 0,
             carry: Vec::new(),
+            unsorted: Vec::new(),
             items: Vec::new(),
             starts: Vec::new(),
             bytes: vec![0; MAX_SPAN],
@@ -83,15 +88,15 @@ impl<'a> Emitter<'a> {
     ) -> Result<Option<Emitted>> {
         let mut done = 0;
         let mut fits = true;
-        parts.for_each_run(self.plan.groups, |run| {
+        parts.for_each_run(self.plan.groups, |run, high| {
             if fits {
-                fits = self.run(run, false)?;
+                fits = self.run(run, high, false)?;
                 done += self.items.len() as u64;
                 progress(done);
             }
             Ok(())
         })?;
-        if !fits || !self.run(&mut Vec::new(), true)? {
+        if !fits || !self.run(&mut Vec::new(), u64::MAX, true)? {
             return Ok(None);
         }
         self.buckets.write(self.sink, &[0; TAIL_BYTES])?;
@@ -103,23 +108,25 @@ impl<'a> Emitter<'a> {
         }))
     }
 
-    /// Writes the groups that only entries up to this run can be in; false if one is too full.
-    fn run(&mut self, run: &mut Vec<u8>, last: bool) -> Result<bool> {
+    /// Writes the groups that only entries up to this run can be in, whose largest hash is at most
+    /// `high`; false if one is too full.
+    fn run(&mut self, run: &mut Vec<u8>, high: u64, last: bool) -> Result<bool> {
         let own = run.len();
         run.append(&mut self.carry);
-        self.sort(run, own);
-        let groups = self.plan.groups;
-        let end = match self.items.last() {
-            // The next run may have entries of the last group, too.
-            Some(item) if !last => Position::of(item.hash, groups).group,
-            _ if last => groups,
-            _ => self.next_group,
-        };
+        // The next run may have entries of the last group, too.
+        let last_group = Position::of(high, self.plan.groups).group;
+        self.sort(run, own, last_group);
+        let end = last_group + u64::from(last);
         let items = take(&mut self.items);
+        let starts = take(&mut self.starts);
+        let mut buckets = starts.chunks_exact(RANGES).map(|ranges| {
+            // After sorting, a range's counter says where it ends.
+            ranges.last().map_or(0, |end| *end as usize)
+        });
         let mut cursor = 0;
         while self.next_group < end {
-            match self.group(run, &items, cursor)? {
-                Some(taken) => cursor += taken,
+            match self.group(run, &items, cursor, &mut buckets)? {
+                Some(next) => cursor = next,
                 None => return Ok(false),
             }
             self.next_group += 1;
@@ -132,53 +139,43 @@ impl<'a> Emitter<'a> {
                 self.carry.extend_from_slice(bytes.unwrap_or_default());
             }
         }
-        self.items = items;
+        drop(buckets);
+        (self.items, self.starts) = (items, starts);
         Ok(true)
     }
 
-    /// Sorts what lies in `run`, the carried entries from `own` on first, by hash, stably.
-    fn sort(&mut self, run: &[u8], own: usize) {
-        let each = |f: &mut dyn FnMut(u64, u64)| {
-            for range in [own..run.len(), 0..own] {
-                let mut at = range.start;
-                while at < range.end {
-                    let Some(entry) = Entry::at(run, at) else { break };
-                    f(at as u64, entry.hash);
-                    at += entry.stored_bytes();
-                }
-            }
-        };
-        let mut unsorted = Vec::with_capacity(self.items.capacity());
-        let (mut low, mut high) = (u64::MAX, 0);
-        each(&mut |at, hash| {
-            low = low.min(hash);
-            high = high.max(hash);
-            unsorted.push(Item { hash, at });
-        });
-        self.items.clear();
-        self.items.resize(unsorted.len(), Item::default());
-        if unsorted.is_empty() {
-            return;
-        }
-        // Counting by about as many ranges of hashes as there are items leaves next to nothing
-        // for the insertion sort.
-        let bits = usize::BITS - unsorted.len().leading_zeros();
-        let shift = (u64::BITS - (high - low).leading_zeros()).saturating_sub(bits);
+    /// Sorts what lies in `run`, the carried entries from `own` on first, by hash, stably: by
+    /// counting how many are in each of several ranges of every bucket up to the last group, which
+    /// leaves next to nothing for the insertion sort, and says where buckets begin.
+    fn sort(&mut self, run: &[u8], own: usize, last_group: u64) {
+        const GROUP_RANGES: u64 = GROUP_BUCKETS * RANGES as u64;
+        // One multiplication does what `Position::of` does by two.
+        let scale = u128::from(self.plan.groups * GROUP_RANGES);
+        let base = self.next_group * GROUP_RANGES;
+        let range = |hash| ((u128::from(hash) * scale) >> 64) as usize - base as usize;
         self.starts.clear();
-        self.starts.resize(((high - low) >> shift) as usize + 2, 0);
-        let range = |item: &Item| ((item.hash - low) >> shift) as usize;
-        for item in &unsorted {
-            if let Some(start) = self.starts.get_mut(range(item) + 1) {
-                *start += 1;
+        self.starts.resize((last_group + 1 - self.next_group) as usize * GROUP_RANGES as usize, 0);
+        self.unsorted.clear();
+        for (from, to) in [(own, run.len()), (0, own)] {
+            let mut at = from;
+            while at < to
+                && let Some((hash, bytes)) = Entry::measure(run, at)
+            {
+                if let Some(count) = self.starts.get_mut(range(hash)) {
+                    *count += 1;
+                }
+                self.unsorted.push(Item { hash, at: at as u64 });
+                at += bytes;
             }
         }
         let mut sum = 0;
         for start in &mut self.starts {
-            sum += *start;
-            *start = sum;
+            (*start, sum) = (sum, sum + *start);
         }
-        for item in &unsorted {
-            let Some(start) = self.starts.get_mut(range(item)) else { continue };
+        self.items.clear();
+        self.items.resize(self.unsorted.len(), Item::default());
+        for item in &self.unsorted {
+            let Some(start) = self.starts.get_mut(range(item.hash)) else { continue };
             if let Some(slot) = self.items.get_mut(*start as usize) {
                 *slot = *item;
             }
@@ -187,28 +184,26 @@ impl<'a> Emitter<'a> {
         insertion_sort(&mut self.items);
     }
 
-    /// Writes the next group, from the item at `from` on; the number of its items, or `None` if
-    /// it would be too large.
-    fn group(&mut self, run: &mut Vec<u8>, items: &[Item], from: usize) -> Result<Option<usize>> {
-        let groups = self.plan.groups;
+    /// Writes the next group, from the item at `from` on, of which `buckets` says where they end;
+    /// where the next one begins, or `None` if the group would be too large.
+    fn group(
+        &mut self,
+        run: &mut Vec<u8>,
+        items: &[Item],
+        from: usize,
+        buckets: &mut impl Iterator<Item = usize>,
+    ) -> Result<Option<usize>> {
         let mut ends = [0; GROUP_BUCKETS as usize];
         let mut cursor = from;
         let mut used = 0;
-        for (bucket, end) in (0u64..).zip(&mut ends) {
-            let start = cursor;
-            let mut twins = false;
-            while let Some(item) = items.get(cursor) {
-                let position = Position::of(item.hash, groups);
-                if (position.group, position.bucket) != (self.next_group, bucket) {
-                    break;
-                }
-                twins |= cursor > start && items.get(cursor - 1).map(|i| i.hash) == Some(item.hash);
-                prefetch(run, items.get(cursor + AHEAD).map_or(0, |ahead| ahead.at as usize));
-                cursor += 1;
+        for (end, bucket_end) in ends.iter_mut().zip(buckets) {
+            let own = items.get(cursor..bucket_end).unwrap_or_default();
+            for ahead in items.iter().skip(cursor + AHEAD).take(own.len()) {
+                prefetch(run, ahead.at as usize);
             }
-            let own = items.get(start..cursor).unwrap_or_default();
+            cursor = bucket_end;
             let replaced;
-            let entries = if twins {
+            let entries = if own.windows(2).any(|pair| pair[0].hash == pair[1].hash) {
                 let Some(items) = self.lists.replace(self.sink, run, own)? else {
                     return Ok(None);
                 };
@@ -221,17 +216,22 @@ impl<'a> Emitter<'a> {
                 return Ok(None);
             }
             let room = self.bytes.get_mut(used..).unwrap_or_default();
-            match put_bucket(&self.plan.shape, run, entries, room) {
-                Some(len) => used += len,
-                None => return Ok(None),
-            }
+            let len = match self.plan.shape.kind {
+                // With lists, this attempt is to be repeated with another kind.
+                Kind::Fixed { .. } if self.lists.is_empty() => {
+                    put_fixed(&self.plan.shape, run, entries, room)
+                }
+                _ => put_bucket(&self.plan.shape, run, entries, room),
+            };
+            let Some(len) = len else { return Ok(None) };
+            used += len;
             self.fill.count(entries.len());
             *end = used;
         }
         let at = self.buckets.position();
         self.directory.write(self.sink, &encode(at, &ends))?;
         self.buckets.write(self.sink, self.bytes.get(..used).unwrap_or_default())?;
-        Ok(Some(cursor - from))
+        Ok(Some(cursor))
     }
 }
 
@@ -255,6 +255,20 @@ fn insertion_sort(items: &mut [Item]) {
             at -= 1;
         }
     }
+}
+
+/// Writes a bucket of entries of one size to the front of `out`, as [`put_bucket`].
+#[inline]
+fn put_fixed(shape: &Shape, run: &[u8], items: &[Item], out: &mut [u8]) -> Option<usize> {
+    let (prints, mut out) = out.split_at_mut_checked(items.len())?;
+    for (print, item) in prints.iter_mut().zip(items) {
+        *print = fingerprint(item.hash);
+        let at = item.at as usize + ENTRY_HEAD;
+        let (place, rest) = out.split_at_mut_checked(shape.entry_bytes)?;
+        copy_short(place, run.get(at..at + shape.entry_bytes)?);
+        out = rest;
+    }
+    Some(items.len() * (1 + shape.entry_bytes))
 }
 
 /// Writes a bucket to the front of `out`; its length, or `None` if there is not enough room.

@@ -12,7 +12,7 @@
 use super::bucket::REF_MARK;
 use super::directory::Position;
 use crate::os::file::read_exact_at;
-use crate::os::map::huge_buffer;
+use crate::os::map::buffer;
 use crate::os::publish::scratch_beside;
 use crate::{Error, Result};
 use memmap2::MmapMut;
@@ -27,10 +27,10 @@ pub(crate) const ENTRY_HEAD: usize = 10;
 pub(crate) const PARTITIONS: usize = 256;
 /// Less memory than this makes no sense: the pieces of all partitions alone take it.
 pub(crate) const MIN_BUDGET_BYTES: u64 = 8 << 20;
-/// Largest piece in which a partition grows.
-const CHUNK_BYTES: usize = 64 << 10;
-/// Bytes of a buffer from which such pieces are cut.
-const SLAB_BYTES: usize = 4 << 20;
+/// Smallest and largest piece in which a partition grows.
+const CHUNK_BYTES: (usize, usize) = (256, 64 << 10);
+/// Smallest and largest buffer from which such pieces are cut.
+const SLAB_BYTES: (usize, usize) = (64 << 10, 4 << 20);
 
 /// One record of the build, as a partition keeps it.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +52,13 @@ impl<'a> Entry<'a> {
         Some(Entry { hash, key_len, payload })
     }
 
+    /// The hash of the entry that begins at `at`, and its bytes.
+    #[inline(always)]
+    pub(crate) fn measure(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
+        let head = bytes.get(at..)?.first_chunk::<ENTRY_HEAD>()?;
+        Some((u64::from_le_bytes(*head.first_chunk()?), ENTRY_HEAD + usize::from(head[9])))
+    }
+
     /// The place in the log, of a reference.
     pub(crate) fn place(&self) -> Option<u64> {
         if self.key_len != REF_MARK {
@@ -67,72 +74,43 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// A piece of memory, used up to `len`.
-#[derive(Debug)]
+/// A piece of a slab, used up to `len`.
+#[derive(Clone, Copy, Debug, Default)]
 struct Chunk {
-    memory: Memory,
+    slab: usize,
+    at: usize,
     capacity: usize,
     len: usize,
-}
-
-#[derive(Debug)]
-enum Memory {
-    /// The first pieces of a partition, which are small.
-    Own(Box<[u8]>),
-    /// A part of a slab, from this offset on.
-    Slab { slab: usize, at: usize },
-}
-
-impl Chunk {
-    fn used<'c>(&'c self, slabs: &'c [MmapMut]) -> &'c [u8] {
-        match &self.memory {
-            Memory::Own(bytes) => bytes.get(..self.len),
-            Memory::Slab { slab, at } => slabs.get(*slab).and_then(|s| s.get(*at..at + self.len)),
-        }
-        .unwrap_or_default()
-    }
-
-    #[inline(always)]
-    fn rest<'c>(&'c mut self, slabs: &'c mut [MmapMut]) -> Option<&'c mut [u8]> {
-        match &mut self.memory {
-            Memory::Own(bytes) => bytes.get_mut(self.len..),
-            Memory::Slab { slab, at } => {
-                slabs.get_mut(*slab)?.get_mut(*at + self.len..*at + self.capacity)
-            }
-        }
-    }
 }
 
 /// The entries of one range of hashes.
 #[derive(Debug, Default)]
 struct Partition {
-    /// Full and growing pieces, oldest first; an entry lies whole in one of them.
-    chunks: Vec<Chunk>,
+    /// The piece that grows. An entry lies whole in one piece.
+    open: Chunk,
+    /// Full pieces, oldest first.
+    full: Vec<Chunk>,
     /// Where older pieces lie in the scratch file: offset and length, oldest first.
     spilled: Vec<(u64, usize)>,
 }
 
 impl Partition {
+    /// Its pieces in memory, oldest first.
+    fn chunks(&self) -> impl Iterator<Item = &Chunk> {
+        self.full.iter().chain([&self.open])
+    }
+
     /// Bytes of its entries.
     fn bytes(&self) -> usize {
         let spilled: usize = self.spilled.iter().map(|(_, len)| len).sum();
-        spilled + self.chunks.iter().map(|chunk| chunk.len).sum::<usize>()
-    }
-
-    /// Room for `need` more bytes, and how many bytes of memory that took.
-    #[cold]
-    fn grow(&mut self, need: usize, slabs: &mut Slabs) -> usize {
-        let last = self.chunks.last().map_or(128, |chunk| chunk.capacity);
-        let size = (last * 2).min(CHUNK_BYTES).max(need);
-        let from_slab = if size == CHUNK_BYTES { slabs.take() } else { None };
-        let memory = from_slab.unwrap_or_else(|| Memory::Own(vec![0; size].into()));
-        self.chunks.push(Chunk { memory, capacity: size, len: 0 });
-        size
+        spilled + self.chunks().map(|chunk| chunk.len).sum::<usize>()
     }
 }
 
-/// Large buffers, of which pieces are cut: in huge pages, a build in a fresh process takes a
-/// twentieth less time.
+/// Buffers, of which pieces are cut from front to back.
+///
+/// In huge pages a build took a twentieth less time where the machine had some at hand, and half
+/// as long again on a virtual machine that had to ask its host for each.
 #[derive(Debug, Default)]
 struct Slabs {
     buffers: Vec<MmapMut>,
@@ -141,23 +119,28 @@ struct Slabs {
 }
 
 impl Slabs {
-    /// A piece of [`CHUNK_BYTES`], if there is memory.
-    fn take(&mut self) -> Option<Memory> {
-        let full = self.buffers.last().is_none_or(|b| b.len() - self.taken < CHUNK_BYTES);
-        if full {
-            self.buffers.push(huge_buffer(SLAB_BYTES).ok()?);
+    /// A new piece of `size` bytes.
+    fn cut(&mut self, size: usize) -> Result<Chunk> {
+        if self.buffers.last().is_none_or(|last| last.len() - self.taken < size) {
+            let last = self.buffers.last().map_or(SLAB_BYTES.0 / 2, |last| last.len());
+            self.buffers.push(buffer((last * 2).min(SLAB_BYTES.1).max(size))?);
             self.taken = 0;
         }
         let at = self.taken;
-        self.taken += CHUNK_BYTES;
-        Some(Memory::Slab { slab: self.buffers.len() - 1, at })
+        self.taken += size;
+        Ok(Chunk { slab: self.buffers.len() - 1, at, capacity: size, len: 0 })
+    }
+
+    fn used(&self, chunk: &Chunk) -> &[u8] {
+        let slab = self.buffers.get(chunk.slab);
+        slab.and_then(|slab| slab.get(chunk.at..chunk.at + chunk.len)).unwrap_or_default()
     }
 }
 
 /// All partitions of a build.
 #[derive(Debug)]
 pub(crate) struct Partitions {
-    parts: Vec<Partition>,
+    parts: Box<[Partition; PARTITIONS]>,
     slabs: Slabs,
     /// Memory held by the pieces.
     held: u64,
@@ -171,9 +154,8 @@ pub(crate) struct Partitions {
 impl Partitions {
     /// Empty, to hold at most `budget` bytes in memory if there is a path to spill beside.
     pub(crate) fn new(budget: u64, beside: Option<PathBuf>) -> Partitions {
-        let parts = (0..PARTITIONS).map(|_| Partition::default()).collect();
         Partitions {
-            parts,
+            parts: Box::new(std::array::from_fn(|_| Partition::default())),
             slabs: Slabs::default(),
             held: 0,
             budget,
@@ -194,26 +176,41 @@ impl Partitions {
     pub(crate) fn push(&mut self, hash: u64, key_len: u8, a: &[u8], b: &[u8]) -> Result<()> {
         let size = a.len() + b.len();
         let need = ENTRY_HEAD + size;
-        let index = (hash >> (64 - PARTITIONS.trailing_zeros())) as usize;
-        let Some(part) = self.parts.get_mut(index) else { return Ok(()) };
-        let full = part.chunks.last().is_none_or(|c| c.capacity - c.len < need);
-        if full {
-            self.held += part.grow(need, &mut self.slabs) as u64;
+        let index = (hash >> (64 - PARTITIONS.trailing_zeros())) as usize % PARTITIONS;
+        if self.parts[index].open.capacity - self.parts[index].open.len < need {
+            self.grow(index, need)?;
         }
-        if let Some(chunk) = part.chunks.last_mut()
-            && let Some(place) = chunk.rest(&mut self.slabs.buffers)
-            && let Some((place, _)) = place.split_at_mut_checked(need)
+        let open = &mut self.parts[index].open;
+        let slab = self.slabs.buffers.get_mut(open.slab);
+        let rest = slab.and_then(|slab| slab.get_mut(open.at + open.len..));
+        if let Some((place, _)) = rest.and_then(|rest| rest.split_at_mut_checked(need))
             && let Some((head, payload)) = place.split_first_chunk_mut::<ENTRY_HEAD>()
         {
             head[..8].copy_from_slice(&hash.to_le_bytes());
-            head[8] = key_len;
-            head[9] = size as u8;
+            head[8..].copy_from_slice(&[key_len, size as u8]);
             let (key, value) = payload.split_at_mut(a.len());
             copy_short(key, a);
             copy_short(value, b);
-            chunk.len += need;
+            open.len += need;
         }
-        if full && self.held > self.budget { self.spill() } else { Ok(()) }
+        Ok(())
+    }
+
+    /// Gives a partition room for `need` more bytes; spills all of them when that was too much.
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, index: usize, need: usize) -> Result<()> {
+        if self.held > self.budget {
+            self.spill()?;
+        }
+        let part = &mut self.parts[index];
+        let size = (part.open.capacity * 2).clamp(CHUNK_BYTES.0, CHUNK_BYTES.1).max(need);
+        let open = std::mem::replace(&mut part.open, self.slabs.cut(size)?);
+        if open.len > 0 {
+            part.full.push(open);
+        }
+        self.held += size as u64;
+        Ok(())
     }
 
     /// Writes everything in memory to the scratch file.
@@ -227,11 +224,13 @@ impl Partitions {
         // One write for a run of partitions: their pieces are small.
         let mut buffer = Vec::with_capacity(1 << 20);
         let mut written = self.scratch_len;
-        for part in &mut self.parts {
+        for part in &mut *self.parts {
             let start = written + buffer.len() as u64;
-            for chunk in part.chunks.drain(..) {
-                buffer.extend_from_slice(chunk.used(&self.slabs.buffers));
+            for chunk in part.chunks() {
+                buffer.extend_from_slice(self.slabs.used(chunk));
             }
+            part.full.clear();
+            part.open = Chunk::default();
             let len = (written + buffer.len() as u64 - start) as usize;
             if len > 0 {
                 part.spilled.push((start, len));
@@ -251,7 +250,7 @@ impl Partitions {
 
     /// All entries, partition by partition and in each in the order in which they were added.
     pub(crate) fn for_each_entry(&self, mut f: impl FnMut(Entry) -> Result<()>) -> Result<()> {
-        for part in &self.parts {
+        for part in &*self.parts {
             self.for_each_piece(part, |piece| {
                 let mut at = 0;
                 while let Some(entry) = Entry::at(piece, at) {
@@ -265,21 +264,21 @@ impl Partitions {
     }
 
     /// The entries in the order of their groups' ranges, a run at a time: `f` gets all entries of
-    /// a partition whose groups are in one range. Runs are whole partitions, or, where one is
-    /// larger than the budget allows, parts of it.
+    /// a partition whose groups are in one range, and the largest hash they can have. Runs are
+    /// whole partitions, or, where one is larger than the budget allows, parts of it.
     pub(crate) fn for_each_run(
         &self,
         groups: u64,
-        mut f: impl FnMut(&mut Vec<u8>) -> Result<()>,
+        mut f: impl FnMut(&mut Vec<u8>, u64) -> Result<()>,
     ) -> Result<()> {
         let limit = usize::try_from(self.budget / 4).unwrap_or(usize::MAX).clamp(1 << 20, 1 << 30);
         let shift = 64 - PARTITIONS.trailing_zeros();
         let group = |hash| Position::of(hash, groups).group;
         let mut run = Vec::new();
-        for (index, part) in (0u64..).zip(&self.parts) {
+        for (index, part) in (0u64..).zip(&*self.parts) {
             let bytes = part.bytes();
-            let first = group(index << shift);
-            let last = group((index << shift) | (u64::MAX >> (64 - shift)));
+            let high = (index << shift) | (u64::MAX >> (64 - shift));
+            let (first, last) = (group(index << shift), group(high));
             // A large partition is read several times, each time keeping one range of groups:
             // reading is sequential and this needs no further files.
             let passes = (bytes.div_ceil(limit) as u64).min(last - first + 1);
@@ -296,7 +295,10 @@ impl Partitions {
                     Ok(())
                 })?;
                 if !run.is_empty() {
-                    f(&mut run)?;
+                    // The first hash of group g is g * 2^64 / groups, rounded up.
+                    let next = u128::from(range.end) << 64;
+                    let below = next.div_ceil(u128::from(groups)) - 1;
+                    f(&mut run, high.min(u64::try_from(below).unwrap_or(u64::MAX)))?;
                 }
             }
         }
@@ -316,7 +318,7 @@ impl Partitions {
             read_exact_at(scratch, &mut piece, *at)?;
             f(&piece)?;
         }
-        part.chunks.iter().try_for_each(|chunk| f(chunk.used(&self.slabs.buffers)))
+        part.chunks().try_for_each(|chunk| f(self.slabs.used(chunk)))
     }
 }
 

@@ -14,8 +14,17 @@ pub(crate) struct Totals {
     pub refs: u64,
     /// Bytes of the keys and values of all others.
     pub inline_bytes: u64,
-    /// The lengths of key and value, as long as all inline records agree.
-    pub uniform: Option<(usize, usize)>,
+    /// The lengths of key and value of the last inline record.
+    pub lens: Option<(usize, usize)>,
+    /// How many inline records have other lengths than the one before; the first counts.
+    pub changes: u64,
+}
+
+impl Totals {
+    /// The lengths of key and value, if all inline records agree.
+    fn uniform(&self) -> Option<(usize, usize)> {
+        self.lens.filter(|_| self.changes == 1)
+    }
 }
 
 /// The decisions.
@@ -38,7 +47,7 @@ impl Plan {
     /// there must be lists. `crowded` counts attempts that put too much into one bucket.
     pub(crate) fn new(totals: &Totals, lists: bool, log_end: u64, crowded: u32) -> Plan {
         let inline = totals.records - totals.refs;
-        let kind = match totals.uniform {
+        let kind = match totals.uniform() {
             _ if inline == 0 => Kind::Refs,
             Some((key_len, value_len)) if totals.refs == 0 && !lists => {
                 Kind::Fixed { key_len, value_len }
