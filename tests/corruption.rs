@@ -488,6 +488,32 @@ fn what_is_not_a_constant_file_is_refused_with_advice() {
 }
 
 #[test]
+fn errors_of_every_reading_name_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("broken");
+    let mut bytes = built(&vec![(b"key".to_vec(), b"value".to_vec())]);
+    // The directory's only group: every bucket begins past the end of the file.
+    let directory_at = u64::from_le_bytes(bytes[120..128].try_into().unwrap()) as usize;
+    bytes[directory_at..directory_at + 6].fill(0x7f);
+    fs::write(&path, &bytes).unwrap();
+    for access in [Access::Map, Access::Read, Access::Memory] {
+        let store = Constant::options().access(access).open(&path).unwrap();
+        let errors = [
+            store.get(b"key").unwrap_err(),
+            store.get_all(b"key").unwrap_err(),
+            store.get_many(&[b"key"], |_, _| ()).unwrap_err(),
+            store.contains_key(b"key").unwrap_err(),
+            store.scan(|_, _| Ok(())).unwrap_err(),
+            store.iter().find_map(Result::err).unwrap(),
+        ];
+        for error in errors {
+            assert!(matches!(error.kind(), ErrorKind::Corrupt { .. }), "{access:?}: {error}");
+            assert_eq!(error.path(), Some(&*path), "{access:?}: {error}");
+        }
+    }
+}
+
+#[test]
 fn files_of_other_versions_say_what_to_do() {
     let clean = built(&Records::new());
     let refusal = |at: usize, value: u8| {
@@ -500,6 +526,10 @@ fn files_of_other_versions_say_what_to_do() {
     assert!(matches!(version.kind(), ErrorKind::Unsupported(_)), "{version:?}");
     let message = version.to_string();
     assert!(message.contains("version 2") && message.contains("newer program"), "{message}");
+    let mut other_header = clean.clone();
+    other_header[12] = 2;
+    let other_header = View::new(&other_header).unwrap_err();
+    assert_eq!(other_header.to_string(), message, "a later version may sum its header elsewhere");
     let feature = refusal(24, 1);
     assert!(matches!(feature.kind(), ErrorKind::Unsupported(_)), "{feature:?}");
     let engine = refusal(8, 2);

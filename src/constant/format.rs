@@ -264,19 +264,25 @@ fn check_identity(data: &[u8]) -> Result<()> {
     let word = |at| le32(data, at).unwrap_or_default();
     let sum = data.get(..CHECKSUM_AT).map(xxh3_64);
     if sum != le64(data, CHECKSUM_AT) {
+        if word(12) != VERSION {
+            // Another version may have another header.
+            return unsupported(word(12), word(24));
+        }
         return Err(Error::corrupt(CHECKSUM_AT as u64, "the checksum of the header is wrong"));
     }
     if word(8) != ENGINE {
         return wrong("it is a file of another engine of Credenza");
     }
     if word(12) != VERSION || word(24) != 0 {
-        let found = format!(
-            "version {} with features {:#x} of the constant format: this program reads version \
-             {VERSION}; use a newer program, or dump the file with the one that wrote it",
-            word(12),
-            word(24)
-        );
-        return Err(Error::new(ErrorKind::Unsupported(found)));
+        return unsupported(word(12), word(24));
     }
     Ok(())
+}
+
+fn unsupported(version: u32, features: u32) -> Result<()> {
+    let found = format!(
+        "version {version} with features {features:#x} of the constant format: this program reads \
+         version {VERSION}; use a newer program, or dump the file with the one that wrote it"
+    );
+    Err(Error::new(ErrorKind::Unsupported(found)))
 }

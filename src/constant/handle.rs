@@ -15,7 +15,7 @@ use super::verify::verify;
 use crate::os::file::{FileId, open_regular, read_exact_at};
 use crate::os::map::Map;
 use crate::os::source::{Memory, Pread};
-use crate::{Access, Advice, Bytes, Error, Get, Residency, Result, Scan};
+use crate::{Access, Advice, Bytes, Error, ErrorKind, Get, Residency, Result, Scan};
 use std::borrow::Cow;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -198,6 +198,7 @@ impl Constant {
             Data::Memory(map) => Iter::of_memory(scanner, Memory(map.bytes())),
             Data::File(file) => Iter::of_file(scanner, snapshot.pread(file)),
         }
+        .named(self.path())
     }
 
     /// What is in the file; reads the head of every bucket.
@@ -290,7 +291,7 @@ impl Constant {
             }
         };
         found.unwrap_or_else(|e| {
-            *error = Some(e);
+            *error = Some(e.at(self.path()));
             None
         })
     }
@@ -346,16 +347,17 @@ impl Get for Constant {
 
     fn get_all(&self, key: &[u8]) -> Result<Vec<Bytes<'_>>> {
         let index = &self.snapshot.layout.index;
-        match self.snapshot.data() {
+        let all = match self.snapshot.data() {
             Data::Memory(map) => {
-                let all = index.find_all(&Memory(map.bytes()), key)?;
-                Ok(all.into_iter().map(Cow::Borrowed).collect())
+                let all = index.find_all(&Memory(map.bytes()), key);
+                all.map(|all| all.into_iter().map(Cow::Borrowed).collect())
             }
             Data::File(file) => {
-                let all = index.find_all(&self.snapshot.pread(file), key)?;
-                Ok(all.into_iter().map(Cow::Owned).collect())
+                let all = index.find_all(&self.snapshot.pread(file), key);
+                all.map(|all| all.into_iter().map(Cow::Owned).collect())
             }
-        }
+        };
+        all.map_err(|e| e.at(self.path()))
     }
 
     fn get_many<K, F>(&self, keys: &[K], mut f: F) -> Result<()>
@@ -364,18 +366,18 @@ impl Get for Constant {
         F: FnMut(usize, Option<&[u8]>),
     {
         let index = &self.snapshot.layout.index;
-        match self.snapshot.data() {
+        let done = match self.snapshot.data() {
             Data::Memory(map) if self.shared.options.advice == Some(Advice::Random) => {
                 self.get_many_cold(map, keys, &mut f)
             }
             Data::Memory(map) => index.find_many(map.bytes(), keys, &mut f),
-            Data::File(file) => {
-                for (i, key) in keys.iter().enumerate() {
-                    f(i, index.find(&self.snapshot.pread(file), key.as_ref())?.as_deref());
-                }
+            Data::File(file) => keys.iter().enumerate().try_for_each(|(i, key)| {
+                let value = index.find(&self.snapshot.pread(file), key.as_ref())?;
+                f(i, value.as_deref());
                 Ok(())
-            }
-        }
+            }),
+        };
+        done.map_err(|e| e.at(self.path()))
     }
 }
 
@@ -386,10 +388,15 @@ impl Scan for Constant {
     {
         let Layout { header, index } = &self.snapshot.layout;
         let scanner = Scanner::new(header, index.shape);
-        match self.snapshot.data() {
+        let done = match self.snapshot.data() {
             Data::Memory(map) => scanner.scan(&Memory(map.bytes()), f),
             Data::File(file) => scanner.scan(&self.snapshot.pread(file), f),
-        }
+        };
+        // Other errors may be those of `f`.
+        done.map_err(|e| match e.kind() {
+            ErrorKind::Corrupt { .. } => e.at(self.path()),
+            _ => e,
+        })
     }
 
     fn len(&self) -> Result<u64> {

@@ -15,6 +15,7 @@ use crate::{Bytes, Error, Record, Result};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::path::Path;
 
 /// Bytes asked for at once where reading costs a system call.
 const WINDOW: u64 = 1 << 20;
@@ -275,6 +276,8 @@ pub struct Iter<'a> {
     /// Decoded and not yet returned.
     queue: VecDeque<Record<'a>>,
     failed: Option<Error>,
+    /// What to name in errors.
+    path: Option<&'a Path>,
 }
 
 #[derive(Debug)]
@@ -285,11 +288,28 @@ enum Either<'a> {
 
 impl<'a> Iter<'a> {
     pub(crate) fn of_memory(scanner: Scanner<'a>, memory: Memory<'a>) -> Iter<'a> {
-        Iter { scanner, source: Either::Memory(memory), queue: VecDeque::new(), failed: None }
+        Iter {
+            scanner,
+            source: Either::Memory(memory),
+            queue: VecDeque::new(),
+            failed: None,
+            path: None,
+        }
     }
 
     pub(crate) fn of_file(scanner: Scanner<'a>, file: crate::os::source::Pread<'a>) -> Iter<'a> {
-        Iter { scanner, source: Either::Pread(file), queue: VecDeque::new(), failed: None }
+        Iter {
+            scanner,
+            source: Either::Pread(file),
+            queue: VecDeque::new(),
+            failed: None,
+            path: None,
+        }
+    }
+
+    /// The same, naming the file in errors.
+    pub(crate) fn named(self, path: &'a Path) -> Iter<'a> {
+        Iter { path: Some(path), ..self }
     }
 
     /// Decodes the next window; false at the end.
@@ -333,7 +353,12 @@ impl<'a> Iterator for Iter<'a> {
                 Ok(true) => {}
                 Ok(false) if self.queue.is_empty() => return None,
                 Ok(false) => {}
-                Err(error) => self.failed = Some(error),
+                Err(error) => {
+                    self.failed = Some(match self.path {
+                        Some(path) => error.at(path),
+                        None => error,
+                    });
+                }
             }
         }
     }
