@@ -61,15 +61,17 @@ impl Index {
     /// Looks for `key` in a bucket of records of one size.
     #[inline(always)]
     fn fixed<'d>(&self, bucket: Bucket<'d>, key: &[u8], hash: u64, key_len: usize) -> First<'d> {
-        let (size, Some((n, mut mask))) = (self.shape.entry_bytes, self.candidates(bucket, hash))
-        else {
-            return First::Unclear;
-        };
+        let Some((n, mut mask)) = self.candidates(bucket, hash) else { return First::Unclear };
+        // Numbers of few bits show the compiler that no sum of them overflows.
+        let size = usize::from(self.shape.entry_bytes as u16);
         while mask != 0 {
+            if key.len() != key_len {
+                return First::Absent;
+            }
             let i = mask.trailing_zeros() as usize;
             mask &= mask - 1;
             let entry = bucket.get(n + i * size, size);
-            match entry.and_then(|entry| entry.split_at_checked(key_len)) {
+            match entry.and_then(|entry| entry.split_at_checked(key.len())) {
                 Some((stored, value)) if same(stored, key) => return First::Found(value),
                 Some(_) => {}
                 None => return First::Unclear,

@@ -5,7 +5,7 @@
 //! fingerprint (and key length) fit; the key is compared; the value lies behind it, or, where it
 //! is large, in the log that the entry refers to.
 //!
-//! Reading order: `docs/format/constant.md`, `format`, `directory`, `bucket`, `lookup`, `fast`;
+//! Reading order: `docs/format/constant.md`, `format`, `directory`, `bucket`, `lookup`, `view`, `fast`;
 //! then how a file comes to be: `builder`, `partition`, `plan`, `emit`, `lists`, `output`.
 //!
 //! Invariants: a published file never changes; readers trust nothing in it beyond its header's

@@ -12,13 +12,14 @@
 use super::bucket::REF_MARK;
 use super::directory::Position;
 use crate::os::file::read_exact_at;
-use crate::os::map::buffer;
+use crate::os::map::backed_buffer;
 use crate::os::publish::scratch_beside;
 use crate::{Error, Result};
 use memmap2::MmapMut;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// Bytes of an entry before its payload.
 pub(crate) const ENTRY_HEAD: usize = 10;
@@ -31,6 +32,8 @@ pub(crate) const MIN_BUDGET_BYTES: u64 = 8 << 20;
 const CHUNK_BYTES: (usize, usize) = (256, 64 << 10);
 /// Smallest and largest buffer from which such pieces are cut.
 const SLAB_BYTES: (usize, usize) = (64 << 10, 4 << 20);
+/// How long small pages take for the largest slab on a slow machine.
+const SLOW: Duration = Duration::from_millis(2);
 
 /// One record of the build, as a partition keeps it.
 #[derive(Clone, Copy, Debug)]
@@ -108,14 +111,14 @@ impl Partition {
 }
 
 /// Buffers, of which pieces are cut from front to back.
-///
-/// In huge pages a build took a twentieth less time where the machine had some at hand, and half
-/// as long again on a virtual machine that had to ask its host for each.
 #[derive(Debug, Default)]
 struct Slabs {
     buffers: Vec<MmapMut>,
     /// Bytes of the last buffer that are taken.
     taken: usize,
+    /// Whether huge pages took their time: a virtual machine may have to ask its host for each,
+    /// which cost builds half as much time again where they gain a tenth otherwise.
+    huge_is_slow: bool,
 }
 
 impl Slabs {
@@ -123,12 +126,19 @@ impl Slabs {
     fn cut(&mut self, size: usize) -> Result<Chunk> {
         if self.buffers.last().is_none_or(|last| last.len() - self.taken < size) {
             let last = self.buffers.last().map_or(SLAB_BYTES.0 / 2, |last| last.len());
-            self.buffers.push(buffer((last * 2).min(SLAB_BYTES.1).max(size))?);
-            self.taken = 0;
+            self.add((last * 2).min(SLAB_BYTES.1).max(size))?;
         }
         let at = self.taken;
         self.taken += size;
         Ok(Chunk { slab: self.buffers.len() - 1, at, capacity: size, len: 0 })
+    }
+
+    fn add(&mut self, size: usize) -> Result<()> {
+        let (start, huge) = (Instant::now(), size == SLAB_BYTES.1 && !self.huge_is_slow);
+        self.buffers.push(backed_buffer(size, huge)?);
+        self.taken = 0;
+        self.huge_is_slow |= huge && start.elapsed() > SLOW;
+        Ok(())
     }
 
     fn used(&self, chunk: &Chunk) -> &[u8] {
@@ -243,7 +253,8 @@ impl Partitions {
         }
         scratch.write_all_at(&buffer, written).map_err(at("spill to a file beside"))?;
         self.scratch_len = written + buffer.len() as u64;
-        self.slabs = Slabs::default();
+        self.slabs.buffers.clear();
+        self.slabs.taken = 0;
         self.held = 0;
         Ok(())
     }
