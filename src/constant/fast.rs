@@ -175,7 +175,11 @@ impl Index {
     fn candidates(&self, bucket: Bucket, hash: u64) -> Option<(usize, u32)> {
         let n = self.shape.count_by_len(bucket.len());
         if n > HALF_LANES {
-            return None;
+            if n > LANES {
+                return None;
+            }
+            let mask = equal_mask(bucket.head().first_chunk()?, fingerprint(hash));
+            return Some((n, mask & ((1u64 << n) - 1) as u32));
         }
         let mask = equal_mask_half(bucket.head().first_chunk()?, fingerprint(hash));
         Some((n, mask & !(u32::MAX << n)))
@@ -352,4 +356,46 @@ fn log_value<'d>(record: &'d [u8], key: &[u8]) -> Option<&'d [u8]> {
 fn mixed_entry(bucket: Bucket, n: usize, i: usize) -> Option<usize> {
     let sizes = bucket.head().get(1 + 2 * n..)?.first_chunk()?;
     Some(1 + 3 * n + sum_first(sizes, i))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Get;
+    use crate::constant::{BuildOptions, View};
+
+    /// Large enough that chance makes buckets of more entries than the first wide compare takes,
+    /// in files of each kind.
+    #[test]
+    fn keys_are_found_in_buckets_of_every_size() {
+        let long = "x".repeat(300);
+        for kind in ["Fixed", "Mixed", "Refs"] {
+            let value = |i: u32| match kind {
+                "Fixed" => format!("{i:08}"),
+                "Mixed" => format!("{i}"),
+                _ => format!("{i}{long}"),
+            };
+            let count = if kind == "Refs" { 60_000 } else { 300_000 };
+            let records = (0..count).map(|i| (format!("{i:08}"), value(i)));
+            let file = BuildOptions::new().build_in_memory(records).unwrap();
+            let view = View::new(&file).unwrap();
+            let largest = view.stats().unwrap().largest_bucket;
+            assert!(largest > 16 && largest <= 32, "{kind}: {largest}");
+            let keys: Vec<String> = (0..count + 100).map(|i| format!("{i:08}")).collect();
+            let mut next = 0;
+            let check = |i: usize, found: Option<&[u8]>| {
+                let expected = (i < count as usize).then(|| value(i as u32));
+                assert_eq!(found, expected.as_deref().map(str::as_bytes), "{kind} {i}");
+            };
+            for (i, key) in keys.iter().enumerate() {
+                check(i, view.get(key.as_bytes()).unwrap());
+            }
+            let all = view.get_many(&keys, |i, found| {
+                assert_eq!(i, next);
+                next += 1;
+                check(i, found);
+            });
+            all.unwrap();
+            assert_eq!(next, keys.len());
+        }
+    }
 }
