@@ -64,10 +64,15 @@ impl Format {
 
     /// The format of a text that begins with `first_bytes`: first by what only one format begins
     /// with, then by the ending of `file_name`, then by a tab in the first line. `None` if nothing
-    /// tells, as with plain lines of words. A few hundred bytes suffice.
+    /// tells, as with plain lines of words, unless their file is called `.txt`. A few hundred bytes
+    /// suffice.
     pub fn guess(first_bytes: &[u8], file_name: Option<&Path>) -> Option<Format> {
         let by_name = || file_name.and_then(Self::by_ending);
-        Self::by_signature(first_bytes).or_else(by_name).or_else(|| Self::by_tab(first_bytes))
+        let is_text = || file_name?.extension().filter(|ending| *ending == "txt");
+        Self::by_signature(first_bytes)
+            .or_else(by_name)
+            .or_else(|| Self::by_tab(first_bytes))
+            .or_else(|| is_text().map(|_| Format::Lines))
     }
 
     fn by_signature(text: &[u8]) -> Option<Format> {
@@ -92,7 +97,7 @@ impl Format {
             "tsv" | "tab" => Some(Format::Tsv),
             "jsonl" | "ndjson" => Some(Format::JsonLines),
             "map" => Some(Format::Map),
-            "lines" | "txt" => Some(Format::Lines),
+            "lines" => Some(Format::Lines),
             _ => None,
         }
     }
