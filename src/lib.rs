@@ -6,6 +6,7 @@
 pub mod capability;
 pub mod constant;
 pub mod foreign;
+pub mod hash;
 
 mod bytes;
 mod error;

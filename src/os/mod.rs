@@ -2,11 +2,17 @@
 //!
 //! Reading order: [`file`] (opening and positioned reads), [`map`] (memory maps and what the
 //! kernel is told about them), [`source`] (one reading interface over both), [`publish`] (how a new
-//! file takes the place of an old one).
+//! file takes the place of an old one); then what stores that change need: [`shared`] (maps that
+//! grow, of many processes), [`lock`] (which a killed holder cannot leave locked), [`process`]
+//! (who lives).
 
 pub(crate) mod file;
+pub(crate) mod lock;
 pub(crate) mod map;
+pub(crate) mod newest;
+pub(crate) mod process;
 pub mod publish;
+pub(crate) mod shared;
 pub(crate) mod source;
 
 pub use map::{Access, Advice, Residency};

@@ -1,0 +1,184 @@
+//! Copies of a store: of one in use, and of what is whole in a damaged one.
+
+use super::core::Core;
+use super::format::{CHECKPOINTS, Checkpoint, HEADER_BYTES, Header, Kind, session, unit_place, words};
+use super::handle::Hash;
+use super::log::ENTRY_BYTES;
+use super::page::LINE;
+use super::pins::{note_time, pin};
+use super::scan::{Found, Place};
+use super::view::bytes;
+use crate::os::process::random_word;
+use crate::os::publish::Staged;
+use crate::{Error, Result};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+/// Bytes copied at once.
+const PIECE: u64 = 1 << 20;
+
+impl Hash {
+    /// Copies the store, as it is at this moment, to a new file at `path`, while others read and
+    /// write; durable when the call returns. Space that is emptied meanwhile is not reused before
+    /// the copy is done. `progress` is called with bytes done and bytes to do.
+    ///
+    /// # Errors
+    /// The file cannot be written: what was at `path` is untouched.
+    pub fn backup(&self, path: impl AsRef<Path>, mut progress: impl FnMut(u64, u64)) -> Result<()> {
+        let path = path.as_ref();
+        let staged = Staged::create(path)?;
+        self.core().copy_log(staged.file(), &mut progress).map_err(|e| self.named(e))?;
+        staged.publish()?;
+        // An index that lay there belonged to what was there.
+        let mut index = path.as_os_str().to_owned();
+        index.push("-index");
+        match std::fs::remove_file(&index) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::io("remove", e).at(Path::new(&index)))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Core {
+    /// Copies the log, up to where it ends now, to the same places of another file.
+    fn copy_log(&self, to: &File, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        let pin = pin(&self.data)?;
+        note_time(&self.data, &pin);
+        let (segments, end) = self.log_now()?;
+        let write = |bytes: &[u8], at| to.write_all_at(bytes, at).map_err(|e| Error::io("write", e));
+        // Another store, whose index is not taken for this one's; the seed is that of the sums.
+        let store = u128::from(random_word()?) | u128::from(random_word()?) << 64;
+        let header = Header { store, ..self.header };
+        write(&header.encode(), 0)?;
+        let (Some(first), Some(last)) = (segments.first(), segments.last()) else { return Ok(()) };
+        let checkpoint = Checkpoint {
+            number: 1,
+            oldest: first.sequence,
+            sequence: last.sequence,
+            end,
+            changes: self.session(session::CHANGES).load(Ordering::Relaxed),
+        };
+        for (i, word) in checkpoint.words(&header).into_iter().enumerate() {
+            write(&word.to_le_bytes(), CHECKPOINTS[1] + 8 * i as u64)?;
+        }
+        let ends = |segment: &Found| if segment.unit == last.unit { end } else { segment.end() };
+        let total: u64 = segments.iter().map(|s| ends(s) - unit_place(s.unit).0).sum();
+        let mut done = HEADER_BYTES as u64;
+        for segment in &segments {
+            let (mut at, end) = (unit_place(segment.unit).0, ends(segment));
+            while at < end {
+                let len = PIECE.min(end - at);
+                let piece = bytes(&self.data, &pin, at, len);
+                // The last segment may end beyond the file: its space comes step by step.
+                let len = if piece.is_some() { len } else { self.data.refresh_len()?.min(end) - at };
+                let piece = bytes(&self.data, &pin, at, len);
+                write(piece.unwrap_or_default(), at)?;
+                at += len.max(1);
+                done += len;
+                progress(done.min(total), total);
+            }
+        }
+        let room = segments.iter().map(|segment| segment.end()).max().unwrap_or(0);
+        let len = to.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
+        to.set_len(room.min(len.next_multiple_of(4096)).max(len)).map_err(|e| Error::io("make longer", e))
+    }
+
+    /// The segments of the log in their order, and where it ends, at one moment.
+    fn log_now(&self) -> Result<(Vec<Found>, u64)> {
+        let writer;
+        let index = if self.data.is_writable() {
+            writer = self.writer()?;
+            writer.index
+        } else {
+            self.index()?
+        };
+        let table = (index.load(words::SEGMENTS_AT) + 1) * LINE;
+        let last = index.load(words::TAIL_UNIT);
+        let mut unit = index.load(words::OLDEST_UNIT);
+        let mut segments = Vec::new();
+        for _ in 0..index.load(words::UNITS) {
+            let word = |i: u64| {
+                let word = index.map.word(table + unit * ENTRY_BYTES + 8 * i);
+                word.map_or(0, |word| word.load(Ordering::Relaxed))
+            };
+            segments.push(Found { unit, units: (word(1) >> 32).max(1), sequence: word(0) });
+            if unit == last {
+                break;
+            }
+            unit = word(1) & 0xffff_ffff;
+        }
+        Ok((segments, index.load(words::TAIL)))
+    }
+}
+
+/// What [`recover`] found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recovered {
+    /// Records that were whole: puts, deletes, and what was replaced since.
+    pub records: u64,
+    /// Keys in the new store.
+    pub keys: u64,
+    /// Bytes of segments in which no whole record was found.
+    pub lost_bytes: u64,
+}
+
+/// Copies every record that is whole in the damaged store at `from` into a new one at `to`, in the
+/// order in which they were written. A key whose last record is lost gets the value it had before.
+/// The damaged store is only read.
+///
+/// # Errors
+/// `from` has no whole header, or `to` exists or cannot be written.
+pub fn recover(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Recovered> {
+    let (from, to) = (from.as_ref(), to.as_ref());
+    if to.exists() {
+        return Err(Error::invalid("there is a file already: name another for what is recovered").at(to));
+    }
+    let core = Core::open_to_recover(from).map_err(|e| e.at(from))?;
+    let store = Hash::create(to)?;
+    let mut recovered = Recovered::default();
+    let held = Nobody;
+    for segment in core.segments(&held, 0).into_values().flatten() {
+        core.salvage(&held, segment, &store, &mut recovered)?;
+    }
+    store.sync()?;
+    recovered.keys = store.len()?;
+    Ok(recovered)
+}
+
+/// Nobody writes to a store that is being recovered.
+struct Nobody;
+impl super::view::Holds for Nobody {}
+
+impl Core {
+    /// Enters the whole records of a segment in `store`.
+    fn salvage(&self, held: &Nobody, segment: Found, store: &Hash, sum: &mut Recovered) -> Result<()> {
+        let mut place = Place::first_of(segment);
+        let end = segment.end().min(self.data.len());
+        let mut lost = 0;
+        while place.at < end {
+            let Ok(found) = self.checked_record(held, segment, place.at) else {
+                // Records begin at every eighth byte: the next whole one may be anywhere.
+                lost += 8;
+                place.at += 8;
+                continue;
+            };
+            sum.lost_bytes += lost;
+            lost = 0;
+            match found.header.kind {
+                Kind::Put => store.insert(found.key, found.value).map(drop)?,
+                Kind::Delete => store.remove(found.key).map(drop)?,
+                Kind::Clear => store.clear()?,
+                Kind::Batch => {}
+                Kind::End => return Ok(()),
+            }
+            sum.records += u64::from(matches!(found.header.kind, Kind::Put | Kind::Delete));
+            place.at += found.header.room();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+//! Changes that belong together.
+
+use super::handle::Hash;
+use super::writer::{Change, Writer, check_sizes};
+use crate::Result;
+use std::collections::BTreeMap;
+
+/// Changes to be made together: all of them, or none, whatever happens to the process or the
+/// machine; and no reader sees a part of them.
+///
+/// ```
+/// use credenza::hash::{Batch, Hash};
+/// let store = Hash::in_memory()?;
+/// let mut batch = Batch::new();
+/// batch.insert(b"from", b"90").insert(b"to", b"110");
+/// store.batch(&batch)?;
+/// assert_eq!(store.len()?, 2);
+/// # Ok::<(), credenza::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    changes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+}
+
+impl Batch {
+    /// No changes yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// `key` gets the value.
+    pub fn insert(&mut self, key: &[u8], value: &[u8]) -> &mut Self {
+        self.changes.push((key.to_vec(), Some(value.to_vec())));
+        self
+    }
+
+    /// `key` is taken out.
+    pub fn remove(&mut self, key: &[u8]) -> &mut Self {
+        self.changes.push((key.to_vec(), None));
+        self
+    }
+
+    /// How many changes there are.
+    pub fn len(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+}
+
+fn change<'a>(key: &'a [u8], value: Option<&'a [u8]>) -> Change<'a> {
+    match value {
+        Some(value) => Change::Put(key, value),
+        None => Change::Delete(key),
+    }
+}
+
+impl Hash {
+    /// Makes the changes of a batch, in its order.
+    ///
+    /// # Errors
+    /// A key or value is over its limit, the disk is full, or the store is damaged: nothing
+    /// changed. Only if the disk is full for the index but not for the data, what was begun is
+    /// finished by the next writer who finds room.
+    pub fn batch(&self, batch: &Batch) -> Result<()> {
+        let changes = batch.changes.iter().map(|(key, value)| change(key, value.as_deref()));
+        self.write(|writer| writer.batch(changes))
+    }
+
+    /// Begins a transaction: nobody else writes until it is committed or dropped. Use it in one
+    /// thread, and soon.
+    ///
+    /// # Errors
+    /// The store was opened for reading only, or this thread is writing to it already.
+    pub fn transaction(&self) -> Result<Transaction<'_>> {
+        let writer = self.core().writer().map_err(|e| self.named(e))?;
+        Ok(Transaction { store: self, writer: Some(writer), changes: BTreeMap::new() })
+    }
+}
+
+/// Reads and writes with nobody writing in between; dropped without [`Transaction::commit`], it
+/// changes nothing. Readers see all of its changes from one moment on.
+///
+/// ```
+/// # let store = credenza::hash::Hash::in_memory()?;
+/// let mut transaction = store.transaction()?;
+/// transaction.insert(b"a", b"1")?;
+/// assert_eq!(transaction.get(b"a")?, Some(&b"1"[..]));
+/// assert_eq!(store.len()?, 0);
+/// transaction.commit()?;
+/// assert_eq!(store.len()?, 1);
+/// # Ok::<(), credenza::Error>(())
+/// ```
+pub struct Transaction<'s> {
+    store: &'s Hash,
+    /// There until it is committed.
+    writer: Option<Writer<'s>>,
+    changes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+}
+
+impl std::fmt::Debug for Transaction<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transaction").field("changes", &self.changes.len()).finish()
+    }
+}
+
+impl Transaction<'_> {
+    /// The value of `key`, as this transaction left it.
+    ///
+    /// # Errors
+    /// As [`Hash::get`].
+    pub fn get(&self, key: &[u8]) -> Result<Option<&[u8]>> {
+        if let Some(changed) = self.changes.get(key) {
+            return Ok(changed.as_deref());
+        }
+        match &self.writer {
+            Some(writer) => writer.get(key).map_err(|e| self.store.named(e)),
+            None => Ok(None),
+        }
+    }
+
+    /// Gives `key` the value, when this transaction is committed.
+    ///
+    /// # Errors
+    /// Key or value is over its limit.
+    pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        check_sizes(key, value)?;
+        self.changes.insert(key.to_vec(), Some(value.to_vec()));
+        Ok(())
+    }
+
+    /// Takes `key` out, when this transaction is committed.
+    ///
+    /// # Errors
+    /// The key is over its limit.
+    pub fn remove(&mut self, key: &[u8]) -> Result<()> {
+        check_sizes(key, &[])?;
+        self.changes.insert(key.to_vec(), None);
+        Ok(())
+    }
+
+    /// Makes all changes, at once.
+    ///
+    /// # Errors
+    /// As [`Hash::batch`].
+    pub fn commit(mut self) -> Result<()> {
+        let changes = self.changes.iter().map(|(key, value)| change(key, value.as_deref()));
+        let done = self.writer.take().map_or(Ok(()), |writer| writer.batch(changes));
+        done.map_err(|e| self.store.named(e))?;
+        self.store.finish_write()
+    }
+
+    /// Changes nothing; the same as dropping it.
+    pub fn abort(self) {}
+}

@@ -1,0 +1,197 @@
+//! Space in the index file: blocks of lines for pages, the directory and the table of segments.
+//!
+//! A block is a line of its own (the next block of a list, an epoch, its size) and the lines that
+//! its user has. Blocks are given back to lists, one for each size of page; what readers may still
+//! look at waits in a queue until its epoch is past. Only the writer comes here.
+//!
+//! A writer that dies in the middle loses at most the blocks that it had in hand:
+//! [`Writer::sweep`], which the next one runs, finds them again.
+
+use super::format::{INDEX_HEADER, words};
+use super::index::damaged;
+use super::page::{LINE, Page, SIZES};
+use super::pins;
+use super::writer::Writer;
+use crate::{Error, ErrorKind, Result};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The words of a block's own line.
+const NEXT: usize = 0;
+const EPOCH: usize = 1;
+const LINES: usize = 2;
+/// The file grows by a part of its size, within these bounds.
+const STEP: std::ops::RangeInclusive<u64> = 4096..=(128 << 10);
+/// So many blocks wait before it is worth looking whether readers are gone.
+const WORTH_LOOKING: u64 = 16;
+/// Line numbers have 32 bits.
+const MAX_LINES: u64 = 1 << 32;
+
+impl Writer<'_> {
+    /// A block with so many lines for its user.
+    pub(crate) fn allocate(&self, lines: u64) -> Result<u64> {
+        if let Some(list) = list_of(lines) {
+            if self.index.load(words::RETIRED_COUNT) >= WORTH_LOOKING {
+                self.take_back_blocks()?;
+            }
+            let block = self.index.load(list);
+            if block != 0 {
+                let next = self.block(block)?[NEXT].load(Ordering::Relaxed);
+                self.index.word(list).store(next, Ordering::Release);
+                return Ok(block);
+            }
+        }
+        let block = self.index.load(words::BUMP);
+        let end = block + 1 + lines;
+        if end > MAX_LINES {
+            let (size, limit) = (end * LINE, MAX_LINES * LINE);
+            return Err(Error::new(ErrorKind::TooLarge { what: "index", size, limit }));
+        }
+        self.reserve_index(end)?;
+        self.index.word(words::BUMP).store(end, Ordering::Release);
+        self.block(block)?[LINES].store(lines, Ordering::Relaxed);
+        Ok(block)
+    }
+
+    /// Makes sure that the index file has `end` lines.
+    pub(crate) fn reserve_index(&self, end: u64) -> Result<()> {
+        let len = self.index.map.len();
+        if end * LINE > len {
+            let step = (len / 16).clamp(*STEP.start(), *STEP.end());
+            self.index.map.grow_to((end * LINE).max(len + step).next_multiple_of(4096))?;
+        }
+        Ok(())
+    }
+
+    /// Gives a block back that readers may still look at.
+    pub(crate) fn retire(&self, block: u64) -> Result<()> {
+        let own = self.block(block)?;
+        own[NEXT].store(0, Ordering::Relaxed);
+        own[EPOCH].store(pins::end_epoch(&self.core.data), Ordering::Relaxed);
+        let last = self.index.load(words::RETIRED_LAST);
+        if last == 0 {
+            self.index.word(words::RETIRED_FIRST).store(block, Ordering::Release);
+        } else {
+            self.block(last)?[NEXT].store(block, Ordering::Release);
+        }
+        self.index.store(words::RETIRED_LAST, block);
+        self.index.store(words::RETIRED_COUNT, self.index.load(words::RETIRED_COUNT) + 1);
+        Ok(())
+    }
+
+    /// Puts the retired blocks that no reader can look at any more on the lists.
+    fn take_back_blocks(&self) -> Result<()> {
+        loop {
+            let block = self.index.load(words::RETIRED_FIRST);
+            if block == 0 {
+                return Ok(());
+            }
+            let own = self.block(block)?;
+            if !pins::is_past(&self.core.data, own[EPOCH].load(Ordering::Relaxed)) {
+                return Ok(());
+            }
+            let (next, lines) = (own[NEXT].load(Ordering::Relaxed), own[LINES].load(Ordering::Relaxed));
+            if next == 0 {
+                self.index.store(words::RETIRED_LAST, 0);
+            }
+            self.index.word(words::RETIRED_FIRST).store(next, Ordering::Release);
+            let count = self.index.load(words::RETIRED_COUNT);
+            self.index.store(words::RETIRED_COUNT, count.saturating_sub(1));
+            self.free(block, lines + 1)?;
+        }
+    }
+
+    /// Puts the lines from `block` on lists, in blocks as large as there are lists for.
+    fn free(&self, mut block: u64, mut lines: u64) -> Result<()> {
+        while let Some(size) = SIZES.into_iter().rev().find(|size| size + 1 <= lines) {
+            let Some(list) = list_of(size) else { break };
+            let own = self.block(block)?;
+            own[LINES].store(size, Ordering::Relaxed);
+            own[NEXT].store(self.index.load(list), Ordering::Relaxed);
+            self.index.word(list).store(block, Ordering::Release);
+            block += size + 1;
+            lines -= size + 1;
+        }
+        Ok(())
+    }
+
+    /// Makes the lists again from what the directory leads to, after a writer died. What a dead
+    /// writer left of the directory is put right as well.
+    pub(crate) fn sweep(&self) -> Result<()> {
+        let state = self.index.state();
+        let directory_lines = (state.entries() * 8).div_ceil(LINE);
+        let segments = self.index.load(words::SEGMENTS_AT);
+        let segment_lines = self.index.load(words::SEGMENTS_ROOM) * super::log::ENTRY_BYTES / LINE;
+        let mut used = vec![(state.directory() - 1, directory_lines + 1), (segments, segment_lines + 1)];
+        let mut page_lines = 0;
+        for page in self.repair_directory()? {
+            used.push((page.block, page.lines + 1));
+            page_lines += page.lines;
+        }
+        used.sort_unstable();
+        for list in SIZES.into_iter().filter_map(list_of) {
+            self.index.store(list, 0);
+        }
+        for word in [words::RETIRED_FIRST, words::RETIRED_LAST, words::RETIRED_COUNT] {
+            self.index.store(word, 0);
+        }
+        self.index.store(words::PAGE_LINES, page_lines);
+        // Readers may still look at any of what lies between.
+        used.push((self.index.load(words::BUMP), 0));
+        let mut end = INDEX_HEADER / LINE;
+        for (block, lines) in used {
+            if block < end {
+                return Err(damaged(block * LINE, "two blocks of the index overlap"));
+            }
+            if block - end > SIZES[0] {
+                self.block(end)?[LINES].store(block - end - 1, Ordering::Relaxed);
+                self.retire(end)?;
+            }
+            end = block + lines;
+        }
+        Ok(())
+    }
+
+    /// Every page, in the order of the directory. Where a writer died while it put one page (or
+    /// the two halves) in the place of another, some entries name the old one: it is as good as
+    /// before, for nothing was written since, and takes its place again.
+    fn repair_directory(&self) -> Result<Vec<Page>> {
+        let state = self.index.state();
+        let load = |i| Ok::<_, Error>(Page::decode(self.index.entry(state, i)?.load(Ordering::Relaxed)));
+        let cover = |page: Page| match state.depth().checked_sub(page.depth) {
+            Some(shift) if page.lines > 0 && page.base <= page.depth => Ok(1u64 << shift),
+            _ => Err(damaged(state.directory() * LINE, "a page that this directory cannot have")),
+        };
+        let mut pages: Vec<(u64, Page)> = Vec::new();
+        let mut at = 0;
+        while at < state.entries() {
+            let mut page = load(at)?;
+            let mut i = at;
+            while i < (at + cover(page)?).min(state.entries()) {
+                let other = load(i)?;
+                // The old one covers all that the halves of it do.
+                page = if other.depth < page.depth { other } else { page };
+                i += 1;
+            }
+            let start = at - at % cover(page)?;
+            while pages.pop_if(|(first, _)| *first >= start).is_some() {}
+            for i in start..start + cover(page)? {
+                self.index.entry(state, i)?.store(page.encode(), Ordering::Release);
+            }
+            pages.push((start, page));
+            at = start + cover(page)?;
+        }
+        Ok(pages.into_iter().map(|(_, page)| page).collect())
+    }
+
+    /// The own line of a block.
+    fn block(&self, block: u64) -> Result<&[AtomicU64; 8]> {
+        let line = self.index.map.line(block * LINE);
+        line.ok_or_else(|| damaged(block * LINE, "a block beyond the end of the index"))
+    }
+}
+
+/// The word that names the first free block of this size, if pages have it.
+fn list_of(lines: u64) -> Option<u64> {
+    let i = SIZES.iter().position(|size| *size == lines)?;
+    Some(words::FREE_BLOCKS + 8 * i as u64)
+}

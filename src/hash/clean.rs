@@ -1,0 +1,273 @@
+//! Making room: the log is emptied at its old end as it grows at its new one.
+//!
+//! The oldest segment's records are looked at one by one: those that the index still leads to are
+//! appended again, the others are garbage. Writes that make garbage pay for it at once, in
+//! proportion, so that the log stays below twice what lives in it, and no write waits for more
+//! than a few thousand bytes to be looked at.
+//!
+//! Why the oldest and not the one with the most garbage: then the segments in use are always those
+//! from one sequence number on. One number on the disk says which they are; a delete's record is
+//! needed no longer when it is the oldest there is; and no count is kept for any segment. The
+//! price is that what never changes is copied once each time the log goes round.
+//!
+//! A segment that was emptied is *retired*: readers may still look at it, and after a power cut its
+//! records are needed if their copies were lost. It is written over when no pin is as old, and a
+//! checkpoint that is durable says that it holds nothing.
+
+use super::format::{Kind, SEGMENT_HEADER, session, unit_place, words};
+use super::index::damaged;
+use super::page::{OVERFLOW, slot};
+use super::pins;
+use super::view::{RecordView, record};
+use super::writer::Writer;
+use crate::Result;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Garbage is worth a look when there are so many bytes of it.
+const WORTH_CLEANING: u64 = 4096;
+/// So many bytes are looked at for a byte of garbage.
+const PACE: u64 = 4;
+/// The log may be half as long again as what lives in it, and this.
+const SLACK: u64 = 8192;
+/// Records looked at together, so that the waits for their slots overlap.
+const GROUP: usize = 16;
+
+/// A record of the oldest segment, and where its key belongs.
+#[derive(Clone, Copy)]
+struct Found<'w> {
+    at: u64,
+    place: u64,
+    record: RecordView<'w>,
+}
+
+impl Writer<'_> {
+    /// Notes that so many bytes became garbage, and does what is to be done about it.
+    #[inline(always)]
+    pub(crate) fn made_garbage(&self, bytes: u64) -> Result<()> {
+        let debt = self.index.load(words::DEBT) + bytes;
+        self.index.store(words::DEBT, debt);
+        if debt < WORTH_CLEANING { Ok(()) } else { self.pay(debt) }
+    }
+
+    #[cold]
+    fn pay(&self, debt: u64) -> Result<()> {
+        self.index.store(words::DEBT, 0);
+        let live = self.index.load(words::LIVE);
+        if self.log_bytes()? > live + live / 2 + SLACK {
+            self.clean(debt * PACE)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of the log from the oldest record that is left to its end.
+    pub(crate) fn log_bytes(&self) -> Result<u64> {
+        let load = |word| self.index.load(word);
+        let (oldest, _) = unit_place(load(words::OLDEST_UNIT));
+        let cleaned = load(words::CLEANED).saturating_sub(oldest);
+        let free = load(words::TAIL_END).saturating_sub(load(words::TAIL));
+        Ok(load(words::CHAIN).saturating_sub(cleaned + free))
+    }
+
+    /// Looks at `budget` bytes of the oldest records, and copies those that live. Returns how many
+    /// it has looked at: fewer if there is but one segment left.
+    pub(crate) fn clean(&self, budget: u64) -> Result<u64> {
+        let mut done = 0;
+        while done < budget {
+            let unit = self.index.load(words::OLDEST_UNIT);
+            if unit == self.index.load(words::TAIL_UNIT) {
+                break;
+            }
+            let start = self.index.load(words::CLEANED);
+            let (group, next, is_end) = self.gather(start)?;
+            self.copy_living(&group)?;
+            self.index.word(words::CLEANED).store(next, Ordering::Release);
+            done += next - start;
+            if is_end {
+                self.retire_segment(unit)?;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Empties every segment but the newest, and gives back what can be given back.
+    pub(crate) fn clean_all(&self) -> Result<()> {
+        while self.clean(u64::MAX)? > 0 {}
+        self.sync_now()?;
+        self.sync_now()?;
+        pins::clear_dead(&self.core.data);
+        self.take_back_segments()?;
+        self.trim()
+    }
+
+    /// The next records of the oldest segment, where the one after them is, and whether they are
+    /// the last.
+    fn gather(&self, start: u64) -> Result<(Vec<Found<'_>>, u64, bool)> {
+        let mut group = Vec::with_capacity(GROUP);
+        let mut at = start;
+        loop {
+            let found = record(&self.core.data, self, at);
+            let found = found.ok_or_else(|| damaged(at, "what should be a record is none"))?;
+            match found.header.kind {
+                Kind::End => return Ok((group, at, true)),
+                Kind::Put => {
+                    let place = self.index.place(found.key);
+                    self.index.prefetch(place);
+                    group.push(Found { at, place, record: found });
+                }
+                // No older record of its key is left.
+                Kind::Delete | Kind::Batch | Kind::Clear => {}
+            }
+            at += found.header.room();
+            if group.len() == GROUP || at - start > PACE * WORTH_CLEANING {
+                return Ok((group, at, false));
+            }
+        }
+    }
+
+    /// Appends those records again that the index leads to.
+    fn copy_living(&self, group: &[Found<'_>]) -> Result<()> {
+        let mut cursor = self.cursor();
+        let mut moved: Vec<(&AtomicU64, u64, u64)> = Vec::with_capacity(GROUP);
+        for found in group {
+            if let Some((word, old)) = self.index.locate_address(found.place, found.at)? {
+                let RecordView { key, value, .. } = found.record;
+                let at = self.append(&mut cursor, Kind::Put, key, value);
+                moved.push((word, old, at.inspect_err(|_| self.give_up())?));
+            }
+        }
+        if moved.is_empty() {
+            return Ok(());
+        }
+        // Entering them once more, should this writer die now, changes no count.
+        self.index.store(words::INTENT_AT, 0);
+        self.publish(&cursor);
+        for (word, old, at) in moved {
+            let keep = slot(u64::MAX >> 41, 0) | OVERFLOW;
+            word.store(old & keep | at / 8, Ordering::Release);
+        }
+        self.index.word(words::APPLIED).store(cursor.at, Ordering::Release);
+        Ok(())
+    }
+
+    /// Takes the oldest segment, of which everything was copied, out of the log.
+    fn retire_segment(&self, unit: u64) -> Result<()> {
+        let segment = self.segment(unit)?;
+        let (at, _) = unit_place(unit);
+        let end = self.segment_end(unit)?;
+        let next = segment.next();
+        segment.set_epoch(pins::end_epoch(&self.core.data));
+        if self.index.load(words::RETIRED_UNIT) == 0 {
+            self.index.word(words::RETIRED_UNIT).store(unit + 1, Ordering::Release);
+        }
+        self.index.word(words::OLDEST_UNIT).store(next, Ordering::Release);
+        self.index.word(words::CLEANED).store(unit_place(next).0 + SEGMENT_HEADER, Ordering::Release);
+        let chain = self.index.load(words::CHAIN);
+        self.index.store(words::CHAIN, chain.saturating_sub(end - at));
+        self.take_back_segments()?;
+        self.trim()
+    }
+
+    /// After a writer died: where cleaning goes on.
+    pub(crate) fn repair_cleaning(&self) -> Result<()> {
+        let unit = self.index.load(words::OLDEST_UNIT);
+        let start = unit_place(unit).0 + SEGMENT_HEADER;
+        if !(start..self.segment_end(unit)?).contains(&self.index.load(words::CLEANED)) {
+            self.index.store(words::CLEANED, start);
+        }
+        if self.index.load(words::RETIRED_UNIT) == unit + 1 {
+            self.index.store(words::RETIRED_UNIT, 0);
+        }
+        Ok(())
+    }
+
+    /// Makes retired segments free whose time has come; whether any is left.
+    pub(crate) fn take_back_segments(&self) -> Result<bool> {
+        let reusable = self.core.session(session::REUSABLE).load(Ordering::Relaxed);
+        loop {
+            let retired = self.index.load(words::RETIRED_UNIT);
+            if retired == 0 {
+                return Ok(false);
+            }
+            let unit = retired - 1;
+            let segment = self.segment(unit)?;
+            let is_free = segment.sequence() < reusable && pins::is_past(&self.core.data, segment.epoch());
+            if !is_free {
+                return Ok(true);
+            }
+            let next = segment.next();
+            let after = if next == self.index.load(words::OLDEST_UNIT) { 0 } else { next + 1 };
+            let units = segment.units();
+            self.index.word(words::RETIRED_UNIT).store(after, Ordering::Release);
+            for unit in unit..unit + units {
+                self.segment(unit)?.set_free();
+            }
+            let lowest = self.index.load(words::FREE_UNIT).min(unit);
+            self.index.store(words::FREE_UNIT, lowest);
+        }
+    }
+
+    /// The lowest free unit that has room for `bytes`.
+    pub(crate) fn take_free_unit(&self, bytes: u64) -> Result<Option<u64>> {
+        let is_waiting = self.take_back_segments()?;
+        if let Some(unit) = self.lowest_free_unit(bytes)? {
+            return Ok(Some(unit));
+        }
+        if !is_waiting || self.retired_bytes()? < self.core.data.len() / 8 {
+            return Ok(None);
+        }
+        // Rather than let the file grow: have what waits for the disk on the disk. Twice, for the
+        // checkpoint that says so must be durable itself.
+        pins::clear_dead(&self.core.data);
+        self.sync_now()?;
+        self.sync_now()?;
+        self.take_back_segments()?;
+        self.lowest_free_unit(bytes)
+    }
+
+    fn lowest_free_unit(&self, bytes: u64) -> Result<Option<u64>> {
+        let units = self.index.load(words::UNITS);
+        let mut lowest = None;
+        for unit in self.index.load(words::FREE_UNIT)..units {
+            if self.segment(unit)?.sequence() != 0 {
+                continue;
+            }
+            if unit_place(unit).1 >= bytes {
+                self.index.store(words::FREE_UNIT, lowest.unwrap_or(unit + 1));
+                return Ok(Some(unit));
+            }
+            lowest = lowest.or(Some(unit));
+        }
+        self.index.store(words::FREE_UNIT, lowest.unwrap_or(units));
+        Ok(None)
+    }
+
+    /// Bytes of segments that are empty and cannot be used yet.
+    pub(crate) fn retired_bytes(&self) -> Result<u64> {
+        let oldest = self.index.load(words::OLDEST_UNIT);
+        let mut unit = match self.index.load(words::RETIRED_UNIT) {
+            0 => return Ok(0),
+            retired => retired - 1,
+        };
+        let mut bytes = 0;
+        while unit != oldest {
+            bytes += self.segment_end(unit)? - unit_place(unit).0;
+            unit = self.segment(unit)?.next();
+        }
+        Ok(bytes)
+    }
+
+    /// Gives free units at the end of the file back to the file system, if they are many.
+    pub(crate) fn trim(&self) -> Result<()> {
+        let units = self.index.load(words::UNITS);
+        let mut used = units;
+        while used > 1 && self.segment(used - 1)?.sequence() == 0 {
+            used -= 1;
+        }
+        let (end, len) = (unit_place(used).0, self.core.data.len());
+        if used == units || len.saturating_sub(end) < len / 8 {
+            return Ok(());
+        }
+        self.index.word(words::UNITS).store(used, Ordering::Release);
+        self.core.data.shrink_to(end.next_multiple_of(4096))
+    }
+}

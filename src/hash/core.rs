@@ -1,0 +1,426 @@
+//! An open store: both files, their locks, and how a process comes to share them with others.
+//!
+//! Opening is done under a lock of the kernel on byte 0 of the data file, which also the death of
+//! a process lets go. Whoever finds that the machine was started anew since the locks were made
+//! makes them again; whoever finds no index that fits makes one.
+//!
+//! A store is known by its data file: which index belongs to it stands there. Processes that find
+//! another number there than that of the index they have look for the new one beside the data
+//! file, wherever that is now.
+
+use super::format::{
+    Checkpoint, ENGINE, HEADER_BYTES, Header, INDEX_HEADER, IndexHeader, LOG_AT, MAGIC, PINS, PINS_AT,
+    SEGMENT_HEADER, SegmentHeader, session, unit_place, words,
+};
+use super::index::{Index, State};
+use super::page::{LINE, Page, SIZES};
+use super::rebuild::Log;
+use super::writer::Writer;
+use crate::keyhash;
+use crate::os::file::read_exact_at;
+use crate::os::lock::{LAYOUT, LOCK_BYTES, RobustLock, Want, lock_range};
+use crate::os::newest::Newest;
+use crate::os::process::{boot_and_namespace, prepare, random_word};
+use crate::os::publish::Staged;
+use crate::os::shared::{HEAD_BYTES, SharedMap, memory_file};
+use crate::{Error, ErrorKind, Result};
+use std::fs::{File, OpenOptions};
+use std::marker::PhantomData;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Addresses set aside for the files to grow into.
+const DATA_ROOM: u64 = 1 << 40;
+const INDEX_ROOM: u64 = 1 << 38;
+/// The byte of the data file that is locked while a store is being opened; and as long as it is.
+const OPENING: u64 = 0;
+const OPEN: u64 = 1;
+
+/// Both files of an open store.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub data: SharedMap,
+    pub header: Header,
+    pub newest: Newest<Index>,
+    /// The name it was opened by; none for a store in memory.
+    path: Option<PathBuf>,
+    /// The index is this process's alone: made for reading where nobody may write.
+    pub is_private: AtomicBool,
+}
+
+impl Core {
+    /// Opens the store at `path`, or makes one there if `is_new_wanted`.
+    pub(crate) fn open(path: &Path, is_new_wanted: bool, is_reader: bool) -> Result<Core> {
+        prepare();
+        let file = open_data(path, is_new_wanted, is_reader)?;
+        Core::of(file, Some(path.to_owned()), is_new_wanted, !is_reader)
+    }
+
+    /// A new store that exists in memory only.
+    pub(crate) fn in_memory() -> Result<Core> {
+        prepare();
+        Core::of(memory_file()?, None, true, true)
+    }
+
+    fn of(file: File, path: Option<PathBuf>, is_new_wanted: bool, is_writable: bool) -> Result<Core> {
+        lock_range(&file, OPENING, if is_writable { Want::Exclusive } else { Want::Shared }, true)?;
+        let opened = Core::of_locked(&file, path, is_new_wanted, is_writable);
+        lock_range(&file, OPENING, Want::Nothing, true)?;
+        opened
+    }
+
+    fn of_locked(
+        file: &File,
+        path: Option<PathBuf>,
+        is_new_wanted: bool,
+        is_writable: bool,
+    ) -> Result<Core> {
+        let len = file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
+        if is_new_wanted && is_writable && is_unborn(file, len)? {
+            create_data(file)?;
+        }
+        let len = file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
+        let mut bytes = vec![0; len.min(HEADER_BYTES as u64) as usize];
+        read_exact_at(file, &mut bytes, 0)?;
+        let header = Header::decode(&bytes)?;
+        if len < LOG_AT + SEGMENT_HEADER {
+            return Err(Error::corrupt(len, "the file ends before its first record"));
+        }
+        let clone = file.try_clone().map_err(|e| Error::io("open again", e))?;
+        let data = SharedMap::new(clone, is_writable, DATA_ROOM)?;
+        let is_continued = is_same_session(&data)?;
+        let placeholder = Index::create(memory_file()?, header, keyhash::RAPID, random_word()?)?;
+        let core = Core { data, header, newest: Newest::new(placeholder), path, is_private: AtomicBool::new(false) };
+        if is_writable && !is_continued {
+            core.begin_session()?;
+        }
+        core.find_index(is_continued)?;
+        if is_writable {
+            lock_range(core.data.file(), OPEN, Want::Shared, true)?;
+        }
+        Ok(core)
+    }
+
+    /// Maps a damaged store for reading, whatever is behind its header.
+    pub(crate) fn open_to_recover(path: &Path) -> Result<Core> {
+        let (file, meta) = crate::os::file::open_regular(path)?;
+        let mut bytes = vec![0; meta.len().min(HEADER_BYTES as u64) as usize];
+        read_exact_at(&file, &mut bytes, 0)?;
+        let header = Header::decode(&bytes)?;
+        let data = SharedMap::new(file, false, DATA_ROOM)?;
+        let index = Index::create(memory_file()?, header, keyhash::RAPID, random_word()?)?;
+        let is_private = AtomicBool::new(true);
+        Ok(Core { data, header, newest: Newest::new(index), path: None, is_private })
+    }
+
+    /// A word of the session; `offset` is one of [`session`].
+    #[inline(always)]
+    pub(crate) fn session(&self, offset: u64) -> &AtomicU64 {
+        &self.data.head()[offset as usize / 8]
+    }
+
+    /// The right to change the store.
+    #[inline(always)]
+    pub(crate) fn writer_lock(&self) -> RobustLock<'_> {
+        self.lock_at(session::WRITER_LOCK)
+    }
+
+    /// The right to wait for the disk for a group.
+    pub(crate) fn sync_lock(&self) -> RobustLock<'_> {
+        self.lock_at(session::SYNC_LOCK)
+    }
+
+    #[inline(always)]
+    fn lock_at(&self, offset: u64) -> RobustLock<'_> {
+        const WORDS: usize = (LOCK_BYTES / 8) as usize;
+        let (lines, _) = self.data.head().as_chunks::<WORDS>();
+        RobustLock::at(&lines[offset as usize / 8 / WORDS])
+    }
+
+    /// Makes the locks and words that processes share as long as the machine runs.
+    fn begin_session(&self) -> Result<()> {
+        let store = |at, value| self.session(at).store(value, Ordering::Release);
+        let words = (session::EPOCH..PINS_AT).step_by(8);
+        for at in words.filter(|at| *at != session::INDEX_ID) {
+            store(at, 0);
+        }
+        for line in (0..PINS).filter_map(|i| self.data.line(PINS_AT + i * LINE)) {
+            line.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        }
+        if let Some(durable) = self.checkpoint() {
+            store(session::CHECKPOINT, durable.number);
+            store(session::SYNCED_OLDEST, durable.oldest);
+            store(session::SYNCED_SEQUENCE, durable.sequence);
+            store(session::SYNCED_END, durable.end);
+            store(session::REUSABLE, durable.oldest);
+            store(session::DURABLE, durable.changes);
+            // What came after that checkpoint is counted as one.
+            store(session::CHANGES, durable.changes + 1);
+        }
+        store(session::EPOCH, 1);
+        self.writer_lock().init()?;
+        self.sync_lock().init()?;
+        let (boot, namespace) = boot_and_namespace();
+        store(session::LOCK_LAYOUT, LAYOUT);
+        store(session::NAMESPACE, namespace);
+        store(session::BOOT_LOW, boot as u64);
+        store(session::BOOT_HIGH, (boot >> 64) as u64);
+        Ok(())
+    }
+
+    /// Takes the index that belongs to the data, or makes it.
+    fn find_index(&self, is_continued: bool) -> Result<()> {
+        let wanted = self.session(session::INDEX_ID).load(Ordering::Acquire);
+        if let Some(index) = self.index_file(wanted, is_continued)? {
+            self.newest.push(index);
+            return Ok(());
+        }
+        if !self.data.is_writable() {
+            // For this process alone.
+            self.is_private.store(true, Ordering::Relaxed);
+            let writer = Writer { core: self, index: self.newest.get(), lock: None, _here: PhantomData };
+            return writer.rebuild(Log::Stays);
+        }
+        let lock = self.writer_lock();
+        lock.lock()?;
+        let writer = Writer { core: self, index: self.newest.get(), lock: Some(lock), _here: PhantomData };
+        self.new_index(&writer, keyhash::RAPID)?;
+        Ok(())
+    }
+
+    /// The index with this number beside the data file, if it can be trusted.
+    fn index_file(&self, wanted: u64, is_continued: bool) -> Result<Option<Index>> {
+        let Some(path) = self.index_path()? else { return Ok(None) };
+        let options = OpenOptions::new().read(true).write(self.data.is_writable()).clone();
+        let file = match options.clone().custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(&path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied && self.data.is_writable() => {
+                return Err(Error::io("open", e).at(path));
+            }
+            Err(_) => return Ok(None),
+        };
+        let meta = file.metadata().map_err(|e| Error::io("ask the size of", e).at(&path))?;
+        if !meta.is_file() || meta.len() < HEAD_BYTES {
+            return Ok(None);
+        }
+        let mut bytes = [0; 64];
+        read_exact_at(&file, &mut bytes, 0)?;
+        let Some(header) = IndexHeader::decode(&bytes) else { return Ok(None) };
+        if header.store != self.header.store || header.id != wanted {
+            return Ok(None);
+        }
+        let index = Index::new(SharedMap::new(file, self.data.is_writable(), INDEX_ROOM)?, header)?;
+        let is_whole = index.load(words::BUMP) * LINE <= index.map.len()
+            && index.load(words::TAIL) <= self.data.refresh_len()?;
+        let is_trusted = is_continued || index.load(words::CLEAN) == 1;
+        Ok((is_whole && is_trusted).then_some(index))
+    }
+
+    /// Where the index is: beside the data file, also if that was moved since it was opened.
+    fn index_path(&self) -> Result<Option<PathBuf>> {
+        let Some(path) = &self.path else { return Ok(None) };
+        let link = format!("/proc/self/fd/{}", self.data.file().as_raw_fd());
+        let path = std::fs::read_link(link).unwrap_or_else(|_| path.clone());
+        let mut name = path.into_os_string();
+        name.push("-index");
+        Ok(Some(name.into()))
+    }
+
+    /// The index, after the number in the data file has changed.
+    #[cold]
+    pub(crate) fn attach(&self) -> Result<&Index> {
+        let wanted = self.session(session::INDEX_ID).load(Ordering::Acquire);
+        if let Some(index) = self.index_file(wanted, true)? {
+            return Ok(self.newest.push(index));
+        }
+        if !self.data.is_writable() {
+            return Err(Error::invalid("the store's index was replaced: open the store again"));
+        }
+        let writer = self.writer()?;
+        Ok(self.index_of(&writer))
+    }
+
+    fn index_of<'c>(&'c self, writer: &Writer<'c>) -> &'c Index {
+        writer.index
+    }
+
+    /// The same for a writer, which makes the index if there is none.
+    pub(crate) fn attach_under_lock(&self, writer: &Writer<'_>) -> Result<&Index> {
+        let wanted = self.session(session::INDEX_ID).load(Ordering::Acquire);
+        match self.index_file(wanted, true)? {
+            Some(index) => Ok(self.newest.push(index)),
+            None => self.new_index(writer, keyhash::RAPID),
+        }
+    }
+
+    /// Makes the index anew from the log, and puts it in the place of the present one.
+    pub(crate) fn new_index(&self, lock: &Writer<'_>, hash_id: u32) -> Result<&Index> {
+        // The order of the records stays, for those who iterate, as long as the hash does.
+        let old = lock.index.header;
+        let seed = if old.hash_id == hash_id { old.seed } else { random_word()? };
+        let index = match self.index_path()? {
+            None => {
+                let index = Index::create(memory_file()?, self.header, hash_id, seed)?;
+                self.fill(&index)?;
+                index
+            }
+            Some(path) => {
+                let staged = Staged::create(&path)?;
+                let file = staged.file().try_clone().map_err(|e| Error::io("open again", e))?;
+                let index = Index::create(file, self.header, hash_id, seed)?;
+                self.fill(&index)?;
+                staged.publish()?;
+                index
+            }
+        };
+        let id = index.header.id;
+        let index = self.newest.push(index);
+        self.session(session::INDEX_ID).store(id, Ordering::Release);
+        Ok(index)
+    }
+
+    fn fill(&self, index: &Index) -> Result<()> {
+        Writer { core: self, index, lock: None, _here: PhantomData }.rebuild(Log::GoesOn)
+    }
+
+    /// Where the newest whole checkpoint says the log was durable.
+    pub(crate) fn checkpoint(&self) -> Option<Checkpoint> {
+        let read = |at: u64| {
+            let words = std::array::from_fn(|i| {
+                self.data.head()[at as usize / 8 + i].load(Ordering::Relaxed)
+            });
+            Checkpoint::decode(words, &self.header)
+        };
+        super::format::CHECKPOINTS.into_iter().filter_map(read).max_by_key(|c| c.number)
+    }
+
+    /// If nobody else has the store open, makes everything durable and says so in the index, so
+    /// that it is used as it is whatever happens to the machine.
+    fn close(&self) -> Result<()> {
+        if !self.data.is_writable() || self.path.is_none() {
+            return Ok(());
+        }
+        if lock_range(self.data.file(), OPEN, Want::Exclusive, false)? {
+            let writer = self.writer_for_closing()?;
+            if let Some(writer) = writer {
+                writer.sync_now()?;
+                writer.index.map.sync()?;
+                writer.index.store(words::CLEAN, 1);
+                writer.index.map.sync()?;
+            }
+            // A forked process may have the same opening.
+            lock_range(self.data.file(), OPEN, Want::Shared, false)?;
+        }
+        Ok(())
+    }
+
+    /// The writer, unless the index is clean as it is.
+    fn writer_for_closing(&self) -> Result<Option<Writer<'_>>> {
+        let index = self.newest.get();
+        let is_current = self.session(session::INDEX_ID).load(Ordering::Relaxed) == index.header.id;
+        if is_current && index.load(words::CLEAN) == 1 {
+            return Ok(None);
+        }
+        self.writer().map(Some)
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        // There is nobody to tell; the next who opens it does what is missing.
+        let _ = self.close();
+    }
+}
+
+impl Index {
+    /// A new, empty index of a store whose log has no segment yet.
+    pub(crate) fn create(file: File, store: Header, hash_id: u32, seed: u64) -> Result<Index> {
+        file.set_len(HEAD_BYTES).map_err(|e| Error::io("make longer", e))?;
+        let id = random_word()? | 1;
+        let header = IndexHeader { store: store.store, id, hash_id, seed };
+        file.write_all_at(&header.encode(), 0).map_err(|e| Error::io("write", e))?;
+        let index = Index::new(SharedMap::new(file, true, INDEX_ROOM)?, header)?;
+        // The directory's block is the first, its only page the second.
+        let directory = INDEX_HEADER / LINE;
+        let page = Page { block: directory + 2, lines: SIZES[0], depth: 0, base: 0 };
+        let end = page.block + 1 + page.lines;
+        let own = |block: u64, lines: u64| {
+            if let Some(line) = index.map.line(block * LINE) {
+                line[2].store(lines, Ordering::Relaxed);
+            }
+        };
+        own(directory, 1);
+        own(page.block, page.lines);
+        index.store(words::STATE, State::new(directory + 1, 0).0);
+        index.entry(index.state(), 0)?.store(page.encode(), Ordering::Relaxed);
+        index.store(words::BUMP, end);
+        index.store(words::PAGE_LINES, page.lines);
+        Ok(index)
+    }
+}
+
+fn open_data(path: &Path, is_new_wanted: bool, is_reader: bool) -> Result<File> {
+    if !is_new_wanted || path.exists() {
+        // Says what it is, if it is no file.
+        crate::os::file::open_regular(path)?;
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).write(!is_reader).create(is_new_wanted && !is_reader).mode(0o666);
+    options.custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
+    options.open(path).map_err(|e| Error::io("open", e))
+}
+
+/// Whether there is nothing in the file, or only what somebody left who was killed while making it:
+/// the header is written last.
+fn is_unborn(file: &File, len: u64) -> Result<bool> {
+    if len == 0 {
+        return Ok(true);
+    }
+    let mut bytes = vec![0; len.min(LOG_AT) as usize];
+    read_exact_at(file, &mut bytes, 0)?;
+    Ok(len <= LOG_AT + HEAD_BYTES && bytes.iter().all(|byte| *byte == 0))
+}
+
+/// Writes a data file with an empty log.
+fn create_data(file: &File) -> Result<()> {
+    let write = |bytes: &[u8], at| file.write_all_at(bytes, at).map_err(|e| Error::io("write", e));
+    let store = u128::from(random_word()?) | u128::from(random_word()?) << 64;
+    let header = Header { store, seed: random_word()? };
+    let (at, size) = unit_place(0);
+    let made = file.set_len(at + size).map_err(|e| Error::io("make longer", e)).and_then(|()| {
+        let segment = SegmentHeader { sequence: 1, units: 1 };
+        write(&vec![0; (at + size) as usize], 0)?;
+        write(&segment.encode(&header, at), at)?;
+        write(&header.encode(), 0)
+    });
+    made.inspect_err(|_| {
+        let _ = file.set_len(0);
+    })
+}
+
+/// Whether the locks and words of the session were made since the machine was started.
+fn is_same_session(data: &SharedMap) -> Result<bool> {
+    let load = |at: u64| data.head()[at as usize / 8].load(Ordering::Acquire);
+    let (boot, namespace) = boot_and_namespace();
+    let found = u128::from(load(session::BOOT_LOW)) | u128::from(load(session::BOOT_HIGH)) << 64;
+    if found != boot || boot == 0 {
+        return Ok(false);
+    }
+    if load(session::LOCK_LAYOUT) != LAYOUT {
+        let what = "the store is in use by a program with another C library or word size: close it there";
+        return Err(Error::new(ErrorKind::Unsupported(what.into())));
+    }
+    if load(session::NAMESPACE) != namespace {
+        let what = "the store is in use in another process namespace (another container): its \
+                    processes cannot be told from dead ones";
+        return Err(Error::new(ErrorKind::Unsupported(what.into())));
+    }
+    Ok(true)
+}
+
+/// Whether a file that begins so is a hash store.
+pub(crate) fn recognises(head: &[u8]) -> bool {
+    head.starts_with(&MAGIC) && crate::bytes::le32(head, 8) == Some(ENGINE)
+}

@@ -1,0 +1,488 @@
+//! The bytes of a hash store's two files; `docs/format/hash.md` describes them.
+//!
+//! This file is the only place that knows offsets in headers and what a record looks like. The
+//! data file is the truth: a log of records in segments. The index file can always be made again
+//! from it.
+
+use crate::bytes::{le32, le64};
+use crate::{Error, ErrorKind, Result};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+/// The first eight bytes of every file of this library.
+pub(crate) const MAGIC: [u8; 8] = *b"\x89CRDNZA\n";
+/// The engine's number in a header: the data file, and its index.
+pub(crate) const ENGINE: u32 = 2;
+const INDEX_ENGINE: u32 = 0x102;
+const VERSION: u32 = 1;
+
+/// Longest key, in bytes.
+pub(crate) const MAX_KEY: u64 = 64 << 10;
+/// Longest value, in bytes.
+pub(crate) const MAX_VALUE: u64 = u32::MAX as u64;
+/// Addresses count units of eight bytes in forty bits.
+pub(crate) const MAX_FILE: u64 = 8 << 40;
+
+// --- the data file's header --------------------------------------------------------------------
+
+/// Bytes of the header that never change once written.
+pub(crate) const HEADER_BYTES: usize = 512;
+const CHECKSUM_AT: usize = HEADER_BYTES - 8;
+/// Where the two checkpoints lie, each in a sector of its own.
+pub(crate) const CHECKPOINTS: [u64; 2] = [512, 1024];
+/// Where what only running processes need begins.
+pub(crate) const SESSION_AT: u64 = 2048;
+/// Where readers say what they hold: a cache line for each.
+pub(crate) const PINS_AT: u64 = 4096;
+/// How many readers may hold something at once.
+pub(crate) const PINS: u64 = 64;
+/// Where the log begins.
+pub(crate) const LOG_AT: u64 = 8192;
+
+/// Words of the session, as offsets in the data file.
+pub(crate) mod session {
+    use super::SESSION_AT;
+    pub(crate) const BOOT_LOW: u64 = SESSION_AT;
+    pub(crate) const BOOT_HIGH: u64 = SESSION_AT + 8;
+    pub(crate) const LOCK_LAYOUT: u64 = SESSION_AT + 16;
+    pub(crate) const NAMESPACE: u64 = SESSION_AT + 24;
+    /// A line that every reader reads and that rarely changes.
+    pub(crate) const EPOCH: u64 = SESSION_AT + 64;
+    pub(crate) const INDEX_ID: u64 = SESSION_AT + 72;
+    pub(crate) const WRITER_LOCK: u64 = SESSION_AT + 128;
+    pub(crate) const SYNC_LOCK: u64 = SESSION_AT + 192;
+    /// Records ever appended; and how many of them are durable.
+    pub(crate) const CHANGES: u64 = SESSION_AT + 256;
+    pub(crate) const DURABLE: u64 = SESSION_AT + 264;
+    /// The number of the newest checkpoint.
+    pub(crate) const CHECKPOINT: u64 = SESSION_AT + 272;
+    /// What the last sync made durable: the oldest segment, and the end of the log.
+    pub(crate) const SYNCED_OLDEST: u64 = SESSION_AT + 280;
+    pub(crate) const SYNCED_SEQUENCE: u64 = SESSION_AT + 288;
+    pub(crate) const SYNCED_END: u64 = SESSION_AT + 296;
+    /// Segments below this sequence number may be written over.
+    pub(crate) const REUSABLE: u64 = SESSION_AT + 304;
+    /// What watchers sleep on (half words).
+    pub(crate) const BELL: u64 = SESSION_AT + 320;
+    pub(crate) const WATCHERS: u64 = SESSION_AT + 324;
+}
+
+/// What never changes in a data file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// Which store this is: random.
+    pub store: u128,
+    /// Seed of the checksums of records.
+    pub seed: u64,
+}
+
+impl Header {
+    pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        put(&mut bytes, 0, &MAGIC);
+        put(&mut bytes, 8, &ENGINE.to_le_bytes());
+        put(&mut bytes, 12, &VERSION.to_le_bytes());
+        // 16..28: feature bits, none yet.
+        put(&mut bytes, 32, &self.store.to_le_bytes());
+        put(&mut bytes, 48, &self.seed.to_le_bytes());
+        let sum = xxh3_64(&bytes[..CHECKSUM_AT]);
+        put(&mut bytes, CHECKSUM_AT, &sum.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Header> {
+        let wrong = |found: String| {
+            Err(Error::new(ErrorKind::WrongFormat { expected: "a hash store", found }))
+        };
+        if bytes.is_empty() {
+            return wrong("it is empty; `credenza create` makes a store of it".into());
+        }
+        if !bytes.starts_with(&MAGIC) {
+            return wrong("it does not begin with the magic number".into());
+        }
+        let Some(bytes) = bytes.first_chunk::<HEADER_BYTES>() else {
+            return Err(Error::corrupt(bytes.len() as u64, "the file ends within its header"));
+        };
+        let engine = le32(bytes, 8).unwrap_or(0);
+        if engine != ENGINE {
+            return wrong(format!("it is a store of engine {engine}; hash is engine {ENGINE}"));
+        }
+        let version = le32(bytes, 12).unwrap_or(0);
+        if version > VERSION {
+            let what = format!(
+                "a hash store of version {version}; this program reads up to {VERSION}: take a newer one"
+            );
+            return Err(Error::new(ErrorKind::Unsupported(what)));
+        }
+        if le64(bytes, CHECKSUM_AT) != Some(xxh3_64(&bytes[..CHECKSUM_AT])) {
+            return Err(Error::corrupt(0, "the header's checksum does not fit"));
+        }
+        let [_, to_write, to_read] = [16, 20, 24].map(|at| le32(bytes, at).unwrap_or(0));
+        if version == 0 || to_write != 0 || to_read != 0 {
+            let what = "a hash store with features that this program does not know: take a newer one";
+            return Err(Error::new(ErrorKind::Unsupported(what.into())));
+        }
+        let word = |at| u128::from(le64(bytes, at).unwrap_or(0));
+        Ok(Header { store: word(32) | word(40) << 64, seed: le64(bytes, 48).unwrap_or(0) })
+    }
+}
+
+/// What was durable when this was written: segments below `oldest` hold nothing any more, and
+/// the log is whole up to `end` in segment `sequence`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Checkpoint {
+    pub number: u64,
+    pub oldest: u64,
+    pub sequence: u64,
+    pub end: u64,
+    /// Records appended up to there.
+    pub changes: u64,
+}
+
+impl Checkpoint {
+    pub(crate) fn words(&self, header: &Header) -> [u64; 6] {
+        let fields = [self.number, self.oldest, self.sequence, self.end, self.changes];
+        let mut bytes = [0; 40];
+        for (i, field) in fields.iter().enumerate() {
+            put(&mut bytes, 8 * i, &field.to_le_bytes());
+        }
+        let [number, oldest, sequence, end, changes] = fields;
+        [number, oldest, sequence, end, changes, xxh3_64_with_seed(&bytes, header.seed)]
+    }
+
+    pub(crate) fn decode(words: [u64; 6], header: &Header) -> Option<Checkpoint> {
+        let [number, oldest, sequence, end, changes, _] = words;
+        let checkpoint = Checkpoint { number, oldest, sequence, end, changes };
+        (checkpoint.words(header) == words && number > 0).then_some(checkpoint)
+    }
+}
+
+// --- segments ------------------------------------------------------------------------------------
+
+/// Bytes of the smallest segment; each eight are followed by eight of twice the size.
+const FIRST_SEGMENT: u64 = 4096;
+const SEGMENTS_OF_A_SIZE: u64 = 8;
+/// How often the size doubles: up to 1 MiB.
+const DOUBLINGS: u64 = 8;
+/// Bytes at the beginning of a segment that say which it is.
+pub(crate) const SEGMENT_HEADER: u64 = 24;
+/// Bytes kept free at its end for the record that names the next segment.
+pub(crate) const SEGMENT_END: u64 = 16;
+
+/// Where unit `unit` of the file lies: its offset and its size.
+pub(crate) fn unit_place(unit: u64) -> (u64, u64) {
+    let doublings = (unit / SEGMENTS_OF_A_SIZE).min(DOUBLINGS);
+    let before = SEGMENTS_OF_A_SIZE * FIRST_SEGMENT * ((1 << doublings) - 1);
+    let size = FIRST_SEGMENT << doublings;
+    (LOG_AT + before + (unit - doublings * SEGMENTS_OF_A_SIZE) * size, size)
+}
+
+/// The unit that the byte at `offset` is in; `None` for the header.
+pub(crate) fn unit_of(offset: u64) -> Option<u64> {
+    let at = offset.checked_sub(LOG_AT)?;
+    let doublings = (at / (SEGMENTS_OF_A_SIZE * FIRST_SEGMENT) + 1).ilog2().min(DOUBLINGS as u32);
+    let first = SEGMENTS_OF_A_SIZE * u64::from(doublings);
+    let (start, size) = unit_place(first);
+    Some(first + (offset - start) / size)
+}
+
+/// What stands at the beginning of a segment: one unit, or several for a record that needs them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub sequence: u64,
+    pub units: u32,
+}
+
+impl SegmentHeader {
+    pub(crate) fn encode(&self, header: &Header, at: u64) -> [u8; SEGMENT_HEADER as usize] {
+        let mut bytes = [0; SEGMENT_HEADER as usize];
+        put(&mut bytes, 0, &self.sequence.to_le_bytes());
+        put(&mut bytes, 8, &self.units.to_le_bytes());
+        let sum = xxh3_64_with_seed(&bytes[..16], header.seed ^ at);
+        put(&mut bytes, 16, &sum.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8], header: &Header, at: u64) -> Option<SegmentHeader> {
+        let bytes = bytes.first_chunk::<{ SEGMENT_HEADER as usize }>()?;
+        let found = SegmentHeader { sequence: le64(bytes, 0)?, units: le32(bytes, 8)? };
+        let is_whole = found.encode(header, at) == *bytes;
+        (is_whole && found.sequence > 0 && found.units > 0).then_some(found)
+    }
+}
+
+// --- records -------------------------------------------------------------------------------------
+
+/// What a record does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The key has this value.
+    Put,
+    /// The key has no value.
+    Delete,
+    /// The next `key_len` records belong together: all of them count, or none.
+    Batch,
+    /// No key has a value.
+    Clear,
+    /// The segment ends here; the eight bytes that follow name the next one's first unit.
+    End,
+}
+
+const SHORT_HEADER: usize = 8;
+const LONG_HEADER: usize = 16;
+const LONG: u8 = 0x80;
+/// Records begin at multiples of this.
+pub(crate) const ALIGN: u64 = 8;
+
+/// The header of a record: what it does and how long its parts are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecordHeader {
+    pub kind: Kind,
+    pub key_len: u32,
+    pub value_len: u32,
+}
+
+impl RecordHeader {
+    pub(crate) fn new(kind: Kind, key: &[u8], value: &[u8]) -> RecordHeader {
+        RecordHeader { kind, key_len: key.len() as u32, value_len: value.len() as u32 }
+    }
+
+    fn is_short(&self) -> bool {
+        self.key_len <= 0xff && self.value_len <= 0xffff
+    }
+
+    /// Bytes of the header itself.
+    #[inline(always)]
+    pub(crate) fn header_bytes(&self) -> u64 {
+        if self.is_short() { SHORT_HEADER as u64 } else { LONG_HEADER as u64 }
+    }
+
+    /// Bytes of header, key and value; only puts and deletes have the latter two.
+    #[inline(always)]
+    fn bytes(&self) -> u64 {
+        let payload = match self.kind {
+            Kind::Put | Kind::Delete => u64::from(self.key_len) + u64::from(self.value_len),
+            Kind::Batch | Kind::Clear => 0,
+            Kind::End => 8,
+        };
+        self.header_bytes() + payload
+    }
+
+    /// Bytes that the record takes in the log.
+    #[inline(always)]
+    pub(crate) fn room(&self) -> u64 {
+        self.bytes().next_multiple_of(ALIGN)
+    }
+
+    /// The header's bytes, the checksum still zero, and how many they are.
+    #[inline(always)]
+    pub(crate) fn encode(&self) -> ([u8; LONG_HEADER], usize) {
+        let mut bytes = [0; LONG_HEADER];
+        let kind = match self.kind {
+            Kind::Put => 1,
+            Kind::Delete => 2,
+            Kind::Batch => 3,
+            Kind::End => 4,
+            Kind::Clear => 5,
+        };
+        if self.is_short() {
+            let word = u64::from(kind) << 32
+                | u64::from(self.key_len) << 40
+                | u64::from(self.value_len) << 48;
+            put(&mut bytes, 0, &word.to_le_bytes());
+            return (bytes, SHORT_HEADER);
+        }
+        put(&mut bytes, 4, &[kind | LONG]);
+        put(&mut bytes, 8, &self.key_len.to_le_bytes());
+        put(&mut bytes, 12, &self.value_len.to_le_bytes());
+        (bytes, LONG_HEADER)
+    }
+
+    /// The header that begins with the word `first`; `second` gives the word after it.
+    #[inline(always)]
+    pub(crate) fn decode(first: u64, second: impl FnOnce() -> Option<u64>) -> Option<RecordHeader> {
+        let tag = (first >> 32) as u8;
+        let kind = match tag & !LONG {
+            1 => Kind::Put,
+            2 => Kind::Delete,
+            3 => Kind::Batch,
+            4 => Kind::End,
+            5 => Kind::Clear,
+            _ => return None,
+        };
+        let (key_len, value_len) = if tag & LONG == 0 {
+            ((first >> 40) as u32 & 0xff, (first >> 48) as u32)
+        } else {
+            let second = second()?;
+            (second as u32, (second >> 32) as u32)
+        };
+        let header = RecordHeader { kind, key_len, value_len };
+        // A long header where a short one would do is not what a writer writes.
+        let is_fit = kind == Kind::Batch || u64::from(key_len) <= MAX_KEY;
+        ((tag & LONG == 0) == header.is_short() && is_fit).then_some(header)
+    }
+}
+
+/// The checksum of a record: its lengths, key and value, and where it is, so that what an earlier
+/// use of the segment left there does not fit. Key and value are summed one after the other, not
+/// as one piece, lest a writer reads back what it has just written in parts.
+#[inline]
+pub(crate) fn record_checksum(
+    store: &Header,
+    record: &RecordHeader,
+    (at, sequence): (u64, u64),
+    (key, value): (&[u8], &[u8]),
+) -> u32 {
+    let (bytes, _) = record.encode();
+    let word = |at| le64(&bytes, at).unwrap_or(0);
+    let lengths = word(0) ^ word(8).rotate_left(17);
+    let place = at.rotate_left(24) ^ sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let key_sum = xxh3_64_with_seed(key, store.seed ^ place ^ lengths);
+    xxh3_64_with_seed(value, key_sum) as u32
+}
+
+// --- the index file ------------------------------------------------------------------------------
+
+/// Bytes of the index's words; blocks begin after it.
+pub(crate) const INDEX_HEADER: u64 = 512;
+/// How the directory and the pages are found, changed, and counted: offsets in the index file.
+pub(crate) mod words {
+    /// Where the directory is and how deep, and whether a batch is being applied.
+    pub(crate) const STATE: u64 = 64;
+    pub(crate) const COUNT: u64 = 128;
+    pub(crate) const LIVE: u64 = 136;
+    /// The end of the log; up to where the index knows it; the segment it is in.
+    pub(crate) const TAIL: u64 = 144;
+    pub(crate) const APPLIED: u64 = 152;
+    pub(crate) const TAIL_UNIT: u64 = 160;
+    pub(crate) const TAIL_END: u64 = 168;
+    /// The record whose application has begun, and what the counts are after it.
+    pub(crate) const INTENT_AT: u64 = 176;
+    pub(crate) const INTENT_COUNT: u64 = 184;
+    pub(crate) const INTENT_LIVE: u64 = 192;
+    /// Bytes of the log's segments from the oldest that holds something.
+    pub(crate) const CHAIN: u64 = 200;
+    /// 1 if the index is durable as it is.
+    pub(crate) const CLEAN: u64 = 208;
+    /// The oldest segment that holds something; up to where it was emptied.
+    pub(crate) const OLDEST_UNIT: u64 = 216;
+    pub(crate) const CLEANED: u64 = 224;
+    /// The oldest segment that was emptied and cannot be used yet.
+    pub(crate) const RETIRED_UNIT: u64 = 232;
+    /// The newest segment's sequence number.
+    pub(crate) const SEQUENCE: u64 = 240;
+    /// Bytes of garbage made that no cleaning was done for.
+    pub(crate) const DEBT: u64 = 248;
+    /// Where the table of segments is, in lines, and for how many units there is room.
+    pub(crate) const SEGMENTS_AT: u64 = 256;
+    pub(crate) const SEGMENTS_ROOM: u64 = 264;
+    /// Units of the data file.
+    pub(crate) const UNITS: u64 = 272;
+    /// No unit below is free.
+    pub(crate) const FREE_UNIT: u64 = 280;
+    /// Lines of the index file in use.
+    pub(crate) const BUMP: u64 = 288;
+    /// Blocks that readers may still look at: first, last, how many.
+    pub(crate) const RETIRED_FIRST: u64 = 296;
+    pub(crate) const RETIRED_LAST: u64 = 304;
+    pub(crate) const RETIRED_COUNT: u64 = 312;
+    /// Lines of all pages.
+    pub(crate) const PAGE_LINES: u64 = 320;
+    /// The first free block of each size.
+    pub(crate) const FREE_BLOCKS: u64 = 384;
+}
+
+/// What never changes in an index file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IndexHeader {
+    pub store: u128,
+    /// Which index of the store: random.
+    pub id: u64,
+    pub hash_id: u32,
+    pub seed: u64,
+}
+
+impl IndexHeader {
+    pub(crate) fn encode(&self) -> [u8; 64] {
+        let mut bytes = [0; 64];
+        put(&mut bytes, 0, &MAGIC);
+        put(&mut bytes, 8, &INDEX_ENGINE.to_le_bytes());
+        put(&mut bytes, 12, &self.hash_id.to_le_bytes());
+        put(&mut bytes, 16, &self.store.to_le_bytes());
+        put(&mut bytes, 32, &self.id.to_le_bytes());
+        put(&mut bytes, 40, &self.seed.to_le_bytes());
+        put(&mut bytes, 48, &u64::from(VERSION).to_le_bytes());
+        let sum = xxh3_64(&bytes[..56]);
+        put(&mut bytes, 56, &sum.to_le_bytes());
+        bytes
+    }
+
+    /// `None` if this is no index of this version: it is then made again.
+    pub(crate) fn decode(bytes: &[u8; 64]) -> Option<IndexHeader> {
+        let word = |at| le64(bytes, at).unwrap_or(0);
+        let found = IndexHeader {
+            store: u128::from(word(16)) | u128::from(word(24)) << 64,
+            id: word(32),
+            hash_id: le32(bytes, 12)?,
+            seed: word(40),
+        };
+        (found.encode() == *bytes).then_some(found)
+    }
+}
+
+/// Copies `part` to `at`; both are chosen by this file, so that it fits.
+#[inline(always)]
+fn put(bytes: &mut [u8], at: usize, part: &[u8]) {
+    if let Some(place) = bytes.get_mut(at..at + part.len()) {
+        place.copy_from_slice(part);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_follow_each_other() {
+        let mut end = LOG_AT;
+        for unit in 0..200 {
+            let (at, size) = unit_place(unit);
+            assert_eq!(at, end);
+            assert_eq!(unit_of(at), Some(unit));
+            assert_eq!(unit_of(at + size - 1), Some(unit));
+            end = at + size;
+        }
+        assert_eq!(unit_of(LOG_AT - 1), None);
+        assert_eq!(unit_place(64).1, 1 << 20);
+    }
+
+    #[test]
+    fn records_decode_to_what_was_encoded() {
+        for (key_len, value_len) in [(0, 0), (255, 65535), (256, 0), (0, 65536), (65536, u32::MAX)] {
+            let header = RecordHeader { kind: Kind::Put, key_len, value_len };
+            let (bytes, len) = header.encode();
+            assert_eq!(len as u64, header.header_bytes());
+            let first = le64(&bytes, 0).unwrap();
+            assert_eq!(RecordHeader::decode(first, || le64(&bytes, 8)), Some(header));
+        }
+        assert_eq!(RecordHeader::decode(0, || None), None);
+        assert_eq!(RecordHeader::decode(0x81 << 32, || Some(0)), None);
+    }
+
+    #[test]
+    fn headers_decode_to_what_was_encoded() {
+        let header = Header { store: 1 << 100, seed: 7 };
+        let mut bytes = header.encode();
+        assert_eq!(Header::decode(&bytes).unwrap(), header);
+        let segment = SegmentHeader { sequence: 9, units: 2 };
+        let encoded = segment.encode(&header, 8192);
+        assert_eq!(SegmentHeader::decode(&encoded, &header, 8192), Some(segment));
+        assert_eq!(SegmentHeader::decode(&encoded, &header, 4096), None);
+        let checkpoint = Checkpoint { number: 1, oldest: 1, sequence: 3, end: 9000, changes: 7 };
+        let words = checkpoint.words(&header);
+        assert_eq!(Checkpoint::decode(words, &header), Some(checkpoint));
+        bytes[40] ^= 1;
+        assert!(Header::decode(&bytes).unwrap_err().to_string().contains("checksum"));
+        let index = IndexHeader { store: 5, id: 6, hash_id: 1, seed: 7 };
+        assert_eq!(IndexHeader::decode(&index.encode()), Some(index));
+    }
+}

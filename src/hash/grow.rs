@@ -1,0 +1,189 @@
+//! How the index grows: a page that is full is copied to a larger one, or to two.
+//!
+//! One page at a time, a few microseconds each: the directory doubles now and then, which copies
+//! eight bytes for every 500 records. Nothing is changed where readers look: a new page is filled
+//! first, then named in the directory.
+
+use super::format::words;
+use super::index::{State, damaged};
+use super::page::{Filling, LINE, OVERFLOW, Page, REACH, SLOTS, address_of, size_for, slot, tag_of};
+use super::view::record;
+use super::writer::Writer;
+use crate::{Error, Result};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A directory this deep has a page for every two records of a store, or there is something wrong
+/// with their hashes.
+const MAX_DEPTH: u32 = 30;
+/// Below this depth a directory costs nothing.
+const FREE_DEPTH: u32 = 12;
+
+/// What became of a page that was full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grown {
+    /// There is more room.
+    Done,
+    /// Its keys cannot be told apart by their hashes: another hash must be taken.
+    Skewed,
+}
+
+impl Writer<'_> {
+    /// A free slot for a place, within reach of the line where it belongs.
+    #[inline(always)]
+    pub(crate) fn free_slot(&self, place: u64, reach: u64) -> Result<Option<(&AtomicU64, u64)>> {
+        let page = self.index.page(self.index.state(), place)?;
+        let tag = page.tag(place);
+        let mut number = page.line(tag);
+        for _ in 0..=reach.min(page.lines - 1) {
+            let line = self.index.line(page, number)?;
+            let is_free = |word: &&AtomicU64| word.load(Ordering::Relaxed) & !OVERFLOW == 0;
+            if let Some(free) = line.iter().find(is_free) {
+                return Ok(Some((free, slot(tag, 0) | free.load(Ordering::Relaxed))));
+            }
+            // Set before anything goes to the next line.
+            line[0].store(line[0].load(Ordering::Relaxed) | OVERFLOW, Ordering::Release);
+            number = page.next_line(number);
+        }
+        Ok(None)
+    }
+
+    /// A free slot for a place, making room if there is none.
+    #[inline(always)]
+    pub(crate) fn slot_for(&self, place: u64) -> Result<(&AtomicU64, u64)> {
+        match self.free_slot(place, REACH)? {
+            Some(free) => Ok(free),
+            None => self.slot_after_growth(place),
+        }
+    }
+
+    #[cold]
+    fn slot_after_growth(&self, place: u64) -> Result<(&AtomicU64, u64)> {
+        loop {
+            if self.make_room(place)? == Grown::Skewed {
+                return match self.free_slot(place, u64::MAX)? {
+                    Some(free) => Ok(free),
+                    None => Err(Error::invalid(SKEWED)),
+                };
+            }
+            if let Some(free) = self.free_slot(place, REACH)? {
+                return Ok(free);
+            }
+        }
+    }
+
+    /// Puts a larger page, or two, in the place of the page that holds `place`.
+    fn make_room(&self, place: u64) -> Result<Grown> {
+        let page = self.index.page(self.index.state(), place)?;
+        let entries = self.entries(page)?;
+        if let Some(lines) = size_for(entries.len() as u64 + 1, page.lines) {
+            let larger = Page { lines, ..page };
+            self.replace(page, place, &[self.filled(larger, entries.iter().copied())?])?;
+            return Ok(Grown::Done);
+        }
+        if page.depth == self.index.state().depth() && !self.double_directory()? {
+            return Ok(Grown::Skewed);
+        }
+        let (base, is_retagged) = page.base_of_halves();
+        let (mut lower, mut upper) = (Vec::new(), Vec::new());
+        if is_retagged {
+            self.prefetch_records(&entries);
+        }
+        for entry in entries {
+            let is_upper = page.is_upper(tag_of(entry));
+            let entry = if is_retagged { self.retagged(entry, base)? } else { entry };
+            if is_upper { &mut upper } else { &mut lower }.push(entry);
+        }
+        let half = |entries: Vec<u64>| {
+            let lines = size_for(entries.len() as u64 + 1, super::page::SIZES[5]);
+            let lines = lines.unwrap_or(super::page::SIZES[10]);
+            self.filled(Page { lines, depth: page.depth + 1, base, ..page }, entries.into_iter())
+        };
+        self.replace(page, place, &[half(lower)?, half(upper)?])?;
+        Ok(Grown::Done)
+    }
+
+    /// The entries of a page.
+    pub(crate) fn entries(&self, page: Page) -> Result<Vec<u64>> {
+        let mut entries = Vec::with_capacity(page.lines as usize * SLOTS);
+        for number in 0..page.lines {
+            let line = self.index.line(page, number)?;
+            let used = line.iter().map(|word| word.load(Ordering::Relaxed) & !OVERFLOW);
+            entries.extend(used.filter(|entry| *entry != 0));
+        }
+        Ok(entries)
+    }
+
+    fn prefetch_records(&self, entries: &[u64]) {
+        for entry in entries {
+            self.core.data.prefetch(address_of(*entry));
+        }
+    }
+
+    /// The entry with the tag that its key has in a page of this base.
+    fn retagged(&self, entry: u64, base: u32) -> Result<u64> {
+        let at = address_of(entry);
+        let found = record(&self.core.data, self, at);
+        let found = found.ok_or_else(|| damaged(at, "the index leads to what is no record"))?;
+        let any = Page { block: 0, lines: 0, depth: base, base };
+        Ok(slot(any.tag(self.index.place(found.key)), at))
+    }
+
+    /// A new page, not yet in the directory, with these entries.
+    fn filled(&self, page: Page, entries: impl Iterator<Item = u64>) -> Result<Page> {
+        let mut filling = Filling::new(page);
+        for entry in entries {
+            if !filling.add(entry) {
+                return Err(Error::invalid(SKEWED));
+            }
+        }
+        let block = self.allocate(page.lines)?;
+        let page = Page { block, ..page };
+        for (number, slots) in filling.slots.iter().enumerate() {
+            let line = self.index.line(page, number as u64)?;
+            for (word, slot) in line.iter().zip(slots) {
+                word.store(*slot, Ordering::Relaxed);
+            }
+        }
+        Ok(page)
+    }
+
+    /// Names `new`, one page or two halves, in the directory where `old` was.
+    fn replace(&self, old: Page, place: u64, new: &[Page]) -> Result<()> {
+        let state = self.index.state();
+        let prefix = if old.depth == 0 { 0 } else { place >> (64 - old.depth) };
+        let mut at = prefix << (state.depth() - old.depth);
+        for page in new {
+            for _ in 0..1u64 << (state.depth() - page.depth) {
+                self.index.entry(state, at)?.store(page.encode(), Ordering::Release);
+                at += 1;
+            }
+        }
+        let lines: u64 = new.iter().map(|page| page.lines).sum();
+        let all = self.index.load(words::PAGE_LINES) + lines;
+        self.index.store(words::PAGE_LINES, all.saturating_sub(old.lines));
+        self.retire(old.block)
+    }
+
+    /// Makes the directory twice as long; `false` if that is out of proportion.
+    fn double_directory(&self) -> Result<bool> {
+        let state = self.index.state();
+        let depth = state.depth() + 1;
+        let is_large = depth > FREE_DEPTH && 1 << depth > self.index.load(words::COUNT);
+        if depth > MAX_DEPTH || is_large {
+            return Ok(false);
+        }
+        let block = self.allocate(((1u64 << depth) * 8).div_ceil(LINE))?;
+        let new = State::new(block + 1, depth).busy(state.is_busy());
+        for i in 0..state.entries() {
+            let entry = self.index.entry(state, i)?.load(Ordering::Relaxed);
+            self.index.entry(new, 2 * i)?.store(entry, Ordering::Relaxed);
+            self.index.entry(new, 2 * i + 1)?.store(entry, Ordering::Relaxed);
+        }
+        self.index.word(words::STATE).store(new.0, Ordering::Release);
+        self.retire(state.directory() - 1)?;
+        Ok(true)
+    }
+}
+
+const SKEWED: &str = "over a thousand keys of this store have the same hash: make the index again \
+                      with another (`credenza compact --index`)";

@@ -1,0 +1,499 @@
+//! An open hash store, as its users see it.
+//!
+//! Threads: a [`Hash`] is cheap to clone, and every clone may be used from any thread, also in a
+//! process forked since. Opening the same file several times, in one process or in many, gives
+//! handles on the same store.
+
+use super::core::Core;
+use super::format::words;
+use super::pins::{self, Reader};
+use super::reader::Value;
+use super::writer::Writer;
+use crate::keyhash;
+use crate::{Bytes, Error, Get, Result, Scan};
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// When what was written is safe against the loss of power. All are safe against the death of the
+/// process, from the moment when the call returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// When [`Hash::sync`] returns, or the kernel gets to it. After a power failure the store is as
+    /// it was at some moment since the last sync.
+    #[default]
+    Buffered,
+    /// As buffered, with a sync every so many milliseconds.
+    Interval(u64),
+    /// When the call returns; those who call at the same time share one wait for the disk.
+    Sync,
+}
+
+/// How to open a hash store.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    is_created: bool,
+    is_read_only: bool,
+    durability: Durability,
+}
+
+impl OpenOptions {
+    /// An existing store, for reading and writing, buffered.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes a new store if there is no file, or an empty one.
+    #[must_use]
+    pub fn create(mut self, is_created: bool) -> Self {
+        self.is_created = is_created;
+        self
+    }
+
+    /// Never writes, and needs no permission to: values are then copied, and a busy writer makes
+    /// readers look more than once.
+    #[must_use]
+    pub fn read_only(mut self, is_read_only: bool) -> Self {
+        self.is_read_only = is_read_only;
+        self
+    }
+
+    /// When what is written is safe against the loss of power.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Opens the store at `path`. Its index lies beside it, as `path` with `-index` at the end, and
+    /// is made again if it is missing or does not fit.
+    ///
+    /// # Errors
+    /// The file is missing, may not be opened, is no hash store, or is damaged where its beginning
+    /// or, after a power failure, its log was read.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Hash> {
+        let path = path.as_ref();
+        if self.is_created && self.is_read_only {
+            return Err(Error::invalid("a store cannot be created for reading only").at(path));
+        }
+        let core = Core::open(path, self.is_created, self.is_read_only).map_err(|e| e.at(path))?;
+        Ok(Hash::of(core, Some(path.to_owned()), self.durability))
+    }
+}
+
+/// An open hash store.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("users.hash");
+/// use credenza::hash::Hash;
+/// let users = Hash::create(&path)?;
+/// users.insert(b"bob", b"1001")?;
+/// assert_eq!(users.get(b"bob")?.as_deref(), Some(&b"1001"[..]));
+/// assert_eq!(users.increment(b"logins", 1)?, 1);
+/// # Ok::<(), credenza::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Hash {
+    pub(super) shared: Arc<Shared>,
+}
+
+/// What the clones of a handle have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) core: Arc<Core>,
+    path: Option<PathBuf>,
+    durability: Durability,
+    /// Syncs now and then, until the sender is dropped.
+    ticker: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some((sender, thread)) = self.ticker.take() {
+            drop(sender);
+            // It ends because the sender is gone; a panic there would have been reported.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Hash {
+    fn of(core: Core, path: Option<PathBuf>, durability: Durability) -> Hash {
+        let core = Arc::new(core);
+        let ticker = match durability {
+            Durability::Interval(ms) if path.is_some() => Some(start_ticker(Arc::clone(&core), ms)),
+            _ => None,
+        };
+        Hash { shared: Arc::new(Shared { core, path, durability, ticker }) }
+    }
+
+    /// How to open a store, other than with the defaults.
+    pub fn options() -> OpenOptions {
+        OpenOptions::new()
+    }
+
+    /// Opens the existing store at `path` for reading and writing.
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Hash> {
+        OpenOptions::new().open(path)
+    }
+
+    /// Opens the store at `path`, or makes it if there is none.
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open`]; or the file cannot be made.
+    pub fn create(path: impl AsRef<Path>) -> Result<Hash> {
+        OpenOptions::new().create(true).open(path)
+    }
+
+    /// A new store that is in memory only, and gone with its last handle.
+    ///
+    /// # Errors
+    /// Memory is short.
+    pub fn in_memory() -> Result<Hash> {
+        Ok(Hash::of(Core::in_memory()?, None, Durability::Buffered))
+    }
+
+    pub(super) fn core(&self) -> &Core {
+        &self.shared.core
+    }
+
+    /// The name it was opened by; none for a store in memory.
+    pub fn path(&self) -> Option<&Path> {
+        self.shared.path.as_deref()
+    }
+
+    /// The error, naming the store's file.
+    #[cold]
+    pub(super) fn named(&self, error: Error) -> Error {
+        match &self.shared.path {
+            Some(path) => error.at(path),
+            None => error,
+        }
+    }
+
+    /// Changes the store, and waits for the disk if that is asked for.
+    #[inline(always)]
+    pub(super) fn write<R>(&self, change: impl FnOnce(&Writer<'_>) -> Result<R>) -> Result<R> {
+        let core = self.core();
+        let changed = core.writer().and_then(|writer| change(&writer));
+        let done = match changed {
+            Ok(done) => done,
+            Err(error) => return Err(self.named(error)),
+        };
+        self.finish_write()?;
+        Ok(done)
+    }
+
+    /// What is due after a change, when the lock is free again.
+    #[inline(always)]
+    pub(super) fn finish_write(&self) -> Result<()> {
+        self.core().ring();
+        if self.shared.durability == Durability::Sync { self.sync() } else { Ok(()) }
+    }
+
+    /// The value of `key`, in place; `None` if it is absent.
+    ///
+    /// # Errors
+    /// The store is damaged where it was read, or could not be read.
+    #[inline]
+    pub fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
+        self.core().get(key).map_err(|e| self.named(e))
+    }
+
+    /// Gives the value of `key` to `f`, and returns what that returns; `None` if the key is absent.
+    /// The fastest way to look a key up.
+    ///
+    /// # Errors
+    /// As [`Hash::get`].
+    #[inline]
+    pub fn get_with<R>(&self, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        self.core().get_with(key, f).map_err(|e| self.named(e))
+    }
+
+    /// The value of each of `keys`, in their order: `f` is called once for each with its index.
+    /// The waits for memory of many lookups overlap.
+    ///
+    /// # Errors
+    /// As [`Hash::get`]; `f` has then been called for the keys before the one that failed.
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K], f: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
+        self.core().get_many(keys, f).map_err(|e| self.named(e))
+    }
+
+    /// Whether `key` has a value.
+    ///
+    /// # Errors
+    /// As [`Hash::get`].
+    pub fn contains_key(&self, key: &[u8]) -> Result<bool> {
+        Ok(self.get_with(key, |_| ())?.is_some())
+    }
+
+    /// Gives `key` the value; returns whether it replaced one.
+    ///
+    /// # Errors
+    /// Key or value is over its limit, the disk is full, or the store is damaged: nothing changed.
+    #[inline]
+    pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.write(|writer| writer.put(key, value))
+    }
+
+    /// Takes `key` out; returns whether it was there.
+    ///
+    /// # Errors
+    /// As [`Hash::insert`].
+    pub fn remove(&self, key: &[u8]) -> Result<bool> {
+        self.write(|writer| {
+            let was_there = writer.delete(key)?;
+            if was_there && writer.is_index_empty() {
+                self.core().new_index(writer, keyhash::RAPID)?;
+            }
+            Ok(was_there)
+        })
+    }
+
+    /// Reads the value of `key` and writes what `f` makes of it, with nobody writing in between:
+    /// `None` takes the key out. Returns whether the key has a value now. `f` must not write to
+    /// the same store: that is an error.
+    ///
+    /// # Errors
+    /// As [`Hash::insert`].
+    pub fn update(&self, key: &[u8], f: impl FnOnce(Option<&[u8]>) -> Option<Vec<u8>>) -> Result<bool> {
+        self.write(|writer| {
+            let new = f(writer.get(key)?);
+            match &new {
+                Some(value) => writer.put(key, value).map(drop)?,
+                None => writer.delete(key).map(drop)?,
+            }
+            Ok(new.is_some())
+        })
+    }
+
+    /// Gives `key` the value if it has none; returns whether it did.
+    ///
+    /// # Errors
+    /// As [`Hash::insert`].
+    pub fn insert_if_absent(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.compare_exchange(key, None, Some(value))
+    }
+
+    /// If the value of `key` is `expected` (`None`: if it is absent), makes it `new` (`None`: takes
+    /// the key out). Returns whether it did.
+    ///
+    /// # Errors
+    /// As [`Hash::insert`].
+    pub fn compare_exchange(
+        &self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool> {
+        self.write(|writer| {
+            if writer.get(key)? != expected {
+                return Ok(false);
+            }
+            match new {
+                Some(value) => writer.put(key, value).map(drop)?,
+                None => writer.delete(key).map(drop)?,
+            }
+            Ok(true)
+        })
+    }
+
+    /// Puts `more` behind the value of `key`, or gives it that value; returns the value's length.
+    ///
+    /// # Errors
+    /// As [`Hash::insert`].
+    pub fn append(&self, key: &[u8], more: &[u8]) -> Result<u64> {
+        self.write(|writer| {
+            let value = [writer.get(key)?.unwrap_or_default(), more].concat();
+            writer.put(key, &value)?;
+            Ok(value.len() as u64)
+        })
+    }
+
+    /// Adds to the number that the value of `key` is, in decimal digits; an absent key counts as 0.
+    /// Returns the sum.
+    ///
+    /// # Errors
+    /// The value is no number, or the sum is beyond 64 bits: nothing changed. Or as
+    /// [`Hash::insert`].
+    pub fn increment(&self, key: &[u8], by: i64) -> Result<i64> {
+        self.write(|writer| {
+            let old = match writer.get(key)? {
+                None => 0,
+                Some(value) => {
+                    let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+                    number.ok_or_else(|| Error::invalid("the value is no decimal number of 64 bits"))?
+                }
+            };
+            let sum: i64 = i64::checked_add(old, by)
+                .ok_or_else(|| Error::invalid(format!("{old} + {by} is beyond 64 bits")))?;
+            writer.put(key, sum.to_string().as_bytes())?;
+            Ok(sum)
+        })
+    }
+
+    /// Takes all keys out, at once.
+    ///
+    /// # Errors
+    /// As [`Hash::insert`].
+    pub fn clear(&self) -> Result<()> {
+        self.write(|writer| {
+            writer.clear()?;
+            self.core().new_index(writer, keyhash::RAPID).map(drop)
+        })
+    }
+
+    /// The number of keys.
+    ///
+    /// # Errors
+    /// The index was replaced and cannot be read.
+    pub fn len(&self) -> Result<u64> {
+        Ok(self.core().index().map_err(|e| self.named(e))?.load(words::COUNT))
+    }
+
+    /// Whether there is no key.
+    ///
+    /// # Errors
+    /// As [`Hash::len`].
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Returns when everything that was written before the call, by whomever, is on the disk.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub fn sync(&self) -> Result<()> {
+        self.core().sync().map_err(|e| self.named(e))
+    }
+
+    /// Looks at `budget` bytes of the oldest records, copies those that live, and gives back what
+    /// space it can. Returns whether there is more to do: repeat until not, at times of your
+    /// choosing. Writers clean up as they go, so that this is never necessary.
+    ///
+    /// # Errors
+    /// As [`Hash::insert`].
+    pub fn compact(&self, budget: u64) -> Result<bool> {
+        self.write(|writer| {
+            let garbage = writer.log_bytes()?.saturating_sub(writer.index.load(words::LIVE));
+            if garbage == 0 {
+                writer.clean_all()?;
+                return Ok(false);
+            }
+            let done = writer.clean(budget.max(1))?;
+            let left = writer.log_bytes()?.saturating_sub(writer.index.load(words::LIVE));
+            let is_done = done < budget || left == 0;
+            if is_done {
+                writer.clean_all()?;
+            }
+            Ok(!is_done)
+        })
+    }
+
+    /// Makes the index anew from the log; `with_other_hash` with another hash function and seed.
+    ///
+    /// # Errors
+    /// As [`Hash::insert`].
+    pub fn rebuild_index(&self, with_other_hash: bool) -> Result<()> {
+        let hash = if with_other_hash { keyhash::SIP } else { keyhash::RAPID };
+        self.write(|writer| self.core().new_index(writer, hash).map(drop))
+    }
+
+    /// Those who hold values, and so the space that these are in.
+    pub fn readers(&self) -> Vec<Reader> {
+        pins::readers(&self.core().data)
+    }
+}
+
+impl Get for Hash {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
+        self.get_with(key, |value| Cow::Owned(value.to_vec()))
+    }
+
+    fn get_all(&self, key: &[u8]) -> Result<Vec<Bytes<'_>>> {
+        Ok(Get::get(self, key)?.into_iter().collect())
+    }
+
+    fn contains_key(&self, key: &[u8]) -> Result<bool> {
+        Hash::contains_key(self, key)
+    }
+
+    fn get_many<K, F>(&self, keys: &[K], f: F) -> Result<()>
+    where
+        K: AsRef<[u8]>,
+        F: FnMut(usize, Option<&[u8]>),
+    {
+        Hash::get_many(self, keys, f)
+    }
+}
+
+impl Scan for Hash {
+    /// As [`Hash::iter`].
+    fn scan<F>(&self, mut f: F) -> Result<()>
+    where
+        F: FnMut(&[u8], &[u8]) -> Result<()>,
+    {
+        let mut from = Some(0);
+        while let Some(start) = from {
+            let mut done = Ok(());
+            let mut give = |key: &[u8], value: &[u8]| {
+                if done.is_ok() {
+                    done = f(key, value);
+                }
+            };
+            from = self.core().scan_page(start, &mut give).map_err(|e| self.named(e))?;
+            done?;
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> Result<u64> {
+        Hash::len(self)
+    }
+}
+
+impl<'c> Writer<'c> {
+    /// The value of a key, as the writer sees it.
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<&[u8]>> {
+        let found = self.index.locate(&self.core.data, self, key, self.index.place(key))?;
+        Ok(found.map(|(_, _, record)| record.value))
+    }
+
+    /// Whether most of a large index is empty.
+    fn is_index_empty(&self) -> bool {
+        let lines = self.index.load(words::PAGE_LINES);
+        lines > 1024 && lines > self.index.load(words::COUNT)
+    }
+}
+
+fn start_ticker(core: Arc<Core>, ms: u64) -> (mpsc::Sender<()>, JoinHandle<()>) {
+    let (sender, receiver) = mpsc::channel();
+    let pause = Duration::from_millis(ms.max(1));
+    let tick = move || {
+        while let Err(mpsc::RecvTimeoutError::Timeout) = receiver.recv_timeout(pause) {
+            // The next tick tries again; who must know calls `sync`.
+            let _ = core.sync();
+        }
+        let _ = core.sync();
+    };
+    (sender, std::thread::spawn(tick))
+}
+
+impl Core {
+    /// The index as it is now.
+    pub(crate) fn index(&self) -> Result<&super::index::Index> {
+        let index = self.newest.get();
+        let wanted = self.session(super::format::session::INDEX_ID).load(Ordering::Acquire);
+        if wanted == index.header.id || self.is_private.load(Ordering::Relaxed) {
+            return Ok(index);
+        }
+        self.attach()
+    }
+}

@@ -1,0 +1,298 @@
+//! The index: from the place of a key to the address of its record.
+//!
+//! A directory, indexed by the first bits of the place, names pages; a page ([`super::page`]) holds
+//! slots. Readers take no lock: they load the state word, the directory's entry, a line, and look
+//! at the record. All of these are replaced by one store each, and what was replaced stays as it
+//! was until no reader can be looking at it any more ([`super::blocks`]): so a reader sees the
+//! index as it was at some moment during its call.
+//!
+//! Nothing read from the file is trusted: what leads outside is damage.
+
+use super::format::{IndexHeader, words};
+use super::page::{LINE, Page, address_of, candidates, overflows, place_of, tag_of};
+use super::view::{Holds, RecordView, record, value_if_key};
+use crate::keyhash::KeyHash;
+use crate::os::shared::SharedMap;
+use crate::{Error, Result};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Lookups that wait for memory at the same time.
+const BATCH: usize = 32;
+
+/// An index file that is mapped.
+#[derive(Debug)]
+pub(crate) struct Index {
+    pub map: SharedMap,
+    pub header: IndexHeader,
+    pub hash: KeyHash,
+}
+
+/// The state word: the directory's first line, its depth, and whether a batch is being applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct State(pub u64);
+
+impl State {
+    const BUSY: u64 = 1 << 63;
+
+    pub(crate) fn new(directory: u64, depth: u32) -> State {
+        State(directory | u64::from(depth) << 32)
+    }
+
+    /// The directory's first line in the file.
+    #[inline(always)]
+    pub(crate) fn directory(self) -> u64 {
+        self.0 & 0xffff_ffff
+    }
+
+    #[inline(always)]
+    pub(crate) fn depth(self) -> u32 {
+        (self.0 >> 32 & 0x3f) as u32
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_busy(self) -> bool {
+        self.0 & State::BUSY != 0
+    }
+
+    pub(crate) fn busy(self, is_busy: bool) -> State {
+        State(if is_busy { self.0 | State::BUSY } else { self.0 & !State::BUSY })
+    }
+
+    /// Entries of the directory.
+    pub(crate) fn entries(self) -> u64 {
+        1 << self.depth()
+    }
+
+    /// Where the entry for a place is in the file.
+    #[inline(always)]
+    fn entry_at(self, place: u64) -> u64 {
+        // Two shifts: with a depth of zero one alone would be by 64.
+        self.directory() * LINE + ((place >> 1) >> (63 - self.depth())) * 8
+    }
+}
+
+impl Index {
+    pub(crate) fn new(map: SharedMap, header: IndexHeader) -> Result<Index> {
+        let hash = KeyHash::new(header.hash_id, header.seed);
+        let hash = hash.ok_or_else(|| damaged(8, "an unknown hash function"))?;
+        Ok(Index { map, header, hash })
+    }
+
+    /// The place of a key.
+    #[inline(always)]
+    pub(crate) fn place(&self, key: &[u8]) -> u64 {
+        place_of(self.hash.hash(key))
+    }
+
+    /// A word of the head; `offset` is one of [`words`].
+    #[inline(always)]
+    pub(crate) fn word(&self, offset: u64) -> &AtomicU64 {
+        &self.map.head()[offset as usize / 8]
+    }
+
+    #[inline(always)]
+    pub(crate) fn load(&self, offset: u64) -> u64 {
+        self.word(offset).load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn store(&self, offset: u64, value: u64) {
+        self.word(offset).store(value, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    pub(crate) fn state(&self) -> State {
+        State(self.word(words::STATE).load(Ordering::Acquire))
+    }
+
+    /// The directory's entry number `i`.
+    #[inline(always)]
+    pub(crate) fn entry(&self, state: State, i: u64) -> Result<&AtomicU64> {
+        let at = state.directory() * LINE + i * 8;
+        self.reach(at, 8, |map| map.word(at))
+    }
+
+    /// The page that holds a place.
+    #[inline(always)]
+    pub(crate) fn page(&self, state: State, place: u64) -> Result<Page> {
+        let at = state.entry_at(place);
+        let entry = self.reach(at, 8, |map| map.word(at))?;
+        Ok(Page::decode(entry.load(Ordering::Acquire)))
+    }
+
+    /// A line of a page.
+    #[inline(always)]
+    pub(crate) fn line(&self, page: Page, line: u64) -> Result<&[AtomicU64; 8]> {
+        let at = page.line_at(line);
+        self.reach(at, LINE, |map| map.line(at))
+    }
+
+    /// What `get` finds in the map, looking again if others have made the file longer.
+    #[inline(always)]
+    fn reach<'m, T>(&'m self, at: u64, len: u64, get: impl Fn(&'m SharedMap) -> Option<T>) -> Result<T> {
+        match get(&self.map) {
+            Some(found) => Ok(found),
+            None => self.reach_after_growth(at, len, get),
+        }
+    }
+
+    #[cold]
+    fn reach_after_growth<'m, T>(
+        &'m self,
+        at: u64,
+        len: u64,
+        get: impl Fn(&'m SharedMap) -> Option<T>,
+    ) -> Result<T> {
+        let end = self.map.refresh_len()?;
+        let found = if at + len <= end { get(&self.map) } else { None };
+        found.ok_or_else(|| damaged(at, "the index leads past its end"))
+    }
+
+    /// The slots that may be those of an entry with this tag, as `f` wants them, until it says so.
+    #[inline(always)]
+    pub(crate) fn probe<'i, T>(
+        &'i self,
+        page: Page,
+        tag: u64,
+        mut f: impl FnMut(&'i AtomicU64, u64) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let mut number = page.line(tag);
+        // As many lines as there are, lest a damaged page leads in a circle.
+        for _ in 0..page.lines {
+            let line = self.line(page, number)?;
+            let mut mask = candidates(line, tag);
+            while mask != 0 {
+                let word = &line[mask.trailing_zeros() as usize & 7];
+                let slot = word.load(Ordering::Acquire);
+                // Empty slots look like those of tag zero; and it may have changed since.
+                if address_of(slot) != 0 && tag_of(slot) == tag
+                    && let Some(found) = f(word, slot)
+                {
+                    return Ok(Some(found));
+                }
+                mask &= mask - 1;
+            }
+            if !overflows(line) {
+                break;
+            }
+            number = page.next_line(number);
+        }
+        Ok(None)
+    }
+
+    /// The value of a key, and where its record is.
+    #[inline(always)]
+    pub(crate) fn find<'h>(
+        &self,
+        data: &'h SharedMap,
+        held: &'h impl Holds,
+        key: &[u8],
+        state: State,
+        place: u64,
+    ) -> Result<Option<(u64, &'h [u8])>> {
+        let page = self.page(state, place)?;
+        let found = self.probe(page, page.tag(place), |_, slot| {
+            let at = address_of(slot);
+            match value_if_key(data, held, at, key) {
+                Some(value) => Some(Ok((at, value))),
+                // Another key of the same tag; or behind the end that this process knows.
+                None => behind_end(data, held, at, key).map(|v| v.map(|v| (at, v))).transpose(),
+            }
+        })?;
+        found.transpose()
+    }
+
+    /// The values of many keys, whose waits for memory overlap.
+    pub(crate) fn find_many<'h, K: AsRef<[u8]>>(
+        &self,
+        data: &'h SharedMap,
+        held: &'h impl Holds,
+        keys: &[K],
+        state: State,
+        mut f: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        for (first, batch) in keys.chunks(BATCH).enumerate() {
+            let mut places = [0u64; BATCH];
+            for (place, key) in places.iter_mut().zip(batch) {
+                *place = self.place(key.as_ref());
+                self.map.prefetch(state.entry_at(*place));
+            }
+            let mut pages = [Page { block: 0, lines: 0, depth: 0, base: 0 }; BATCH];
+            for (page, place) in pages.iter_mut().zip(places).take(batch.len()) {
+                *page = self.page(state, place)?;
+                self.map.prefetch(page.line_at(page.line(page.tag(place))));
+            }
+            for (page, place) in pages.iter().zip(places).take(batch.len()) {
+                self.probe(*page, page.tag(place), |_, slot| {
+                    data.prefetch(address_of(slot));
+                    Some(())
+                })?;
+            }
+            for (i, key) in batch.iter().enumerate() {
+                let place = places.get(i).copied().unwrap_or(0);
+                let value = self.find(data, held, key.as_ref(), state, place)?;
+                f(first * BATCH + i, value.map(|(_, value)| value));
+            }
+        }
+        Ok(())
+    }
+
+    /// The slot of a key, its word, and the record it leads to.
+    pub(crate) fn locate<'h>(
+        &self,
+        data: &'h SharedMap,
+        held: &'h impl Holds,
+        key: &[u8],
+        place: u64,
+    ) -> Result<Option<(&AtomicU64, u64, RecordView<'h>)>> {
+        let page = self.page(self.state(), place)?;
+        let found = self.probe(page, page.tag(place), |word, slot| {
+            let at = address_of(slot);
+            match record(data, held, at) {
+                Some(found) if found.key == key => Some(Ok((word, slot, found))),
+                Some(_) => None,
+                None => Some(Err(damaged(at, "the index leads to what is no record"))),
+            }
+        })?;
+        found.transpose()
+    }
+
+    /// The slot that leads to the record at `address`, if there is one.
+    pub(crate) fn locate_address(&self, place: u64, address: u64) -> Result<Option<(&AtomicU64, u64)>> {
+        let page = self.page(self.state(), place)?;
+        self.probe(page, page.tag(place), |word, slot| {
+            (address_of(slot) == address).then_some((word, slot))
+        })
+    }
+
+    /// Asks for the line of a place.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, place: u64) {
+        if let Ok(page) = self.page(self.state(), place) {
+            self.map.prefetch(page.line_at(page.line(page.tag(place))));
+        }
+    }
+}
+
+#[cold]
+fn behind_end<'h>(
+    data: &'h SharedMap,
+    held: &'h impl Holds,
+    at: u64,
+    key: &[u8],
+) -> Result<Option<&'h [u8]>> {
+    let known = data.len();
+    if record(data, held, at).is_some() {
+        return Ok(None);
+    }
+    if data.refresh_len()? != known && record(data, held, at).is_some() {
+        return Ok(value_if_key(data, held, at, key));
+    }
+    Err(damaged(at, "the index leads to what is no record"))
+}
+
+/// Damage that making the index again may repair.
+#[cold]
+pub(crate) fn damaged(at: u64, what: &str) -> Error {
+    Error::corrupt(at, format!("{what}: remove the index file, and it is made again from the data"))
+}

@@ -1,0 +1,52 @@
+//! Every record, one after the other.
+
+use super::handle::Hash;
+use crate::Result;
+use std::collections::VecDeque;
+
+/// The records of a store, each copied; see [`Hash::iter`].
+#[derive(Debug)]
+pub struct Iter<'s> {
+    store: &'s Hash,
+    /// Where the next page begins.
+    from: Option<u64>,
+    page: VecDeque<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Hash {
+    /// Every key and value, in no order that means anything. Others may write meanwhile: a record
+    /// that is there, unchanged, from beginning to end is given exactly once; one that comes, goes
+    /// or changes may be given as it was before or after, or not at all if it was not there
+    /// throughout; none is given twice. Nothing is held between two records.
+    pub fn iter(&self) -> Iter<'_> {
+        Iter { store: self, from: Some(0), page: VecDeque::new() }
+    }
+}
+
+impl Iterator for Iter<'_> {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(record) = self.page.pop_front() {
+                return Some(Ok(record));
+            }
+            let from = self.from.take()?;
+            let page = &mut self.page;
+            let mut keep = |key: &[u8], value: &[u8]| page.push_back((key.to_vec(), value.to_vec()));
+            match self.store.core().scan_page(from, &mut keep) {
+                Ok(next) => self.from = next,
+                Err(error) => return Some(Err(self.store.named(error))),
+            }
+        }
+    }
+}
+
+impl<'s> IntoIterator for &'s Hash {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+    type IntoIter = Iter<'s>;
+
+    fn into_iter(self) -> Iter<'s> {
+        self.iter()
+    }
+}

@@ -1,0 +1,332 @@
+//! The log: how records are appended, and which segments of the data file hold it.
+//!
+//! Segments are chained: each ends with a record that names the next, and the table of segments
+//! in the index file says the same for those who do not want to read them. From the oldest that
+//! holds something to the newest their sequence numbers rise by one. Only the writer comes here.
+//!
+//! Nothing counts before [`Writer::publish`]: what was appended until then is as if it were not,
+//! whether the writer fails or dies.
+
+use super::format::{
+    Header, Kind, MAX_FILE, RecordHeader, SEGMENT_END, SEGMENT_HEADER, SegmentHeader, record_checksum,
+    session, unit_of, unit_place, words,
+};
+use super::index::damaged;
+use super::page::LINE;
+use super::view::write;
+use super::writer::Writer;
+use crate::os::shared::SharedMap;
+use crate::{Error, ErrorKind, Result};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of an entry of the table of segments.
+pub(crate) const ENTRY_BYTES: u64 = 32;
+/// The data file grows by a part of its size, within these bounds: a step takes well under a tenth
+/// of a millisecond where memory or disk is to be had.
+const STEP: std::ops::RangeInclusive<u64> = 4096..=(128 << 10);
+
+/// The sequence number of a unit that is inside a segment of several.
+const INNER: u64 = u64::MAX;
+
+/// The table's entry for a unit: its segment's sequence number (0: free), the next segment's first
+/// unit and how many units this one has, the epoch in which it was retired.
+pub(crate) struct Segment<'i>(&'i [AtomicU64]);
+
+impl Segment<'_> {
+    fn word(&self, i: usize) -> u64 {
+        self.0.get(i).map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    fn set(&self, i: usize, value: u64) {
+        if let Some(word) = self.0.get(i) {
+            word.store(value, Ordering::Release);
+        }
+    }
+
+    pub(crate) fn sequence(&self) -> u64 {
+        self.word(0)
+    }
+
+    pub(crate) fn next(&self) -> u64 {
+        self.word(1) & 0xffff_ffff
+    }
+
+    pub(crate) fn units(&self) -> u64 {
+        (self.word(1) >> 32).max(1)
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.word(2)
+    }
+
+    pub(crate) fn set_epoch(&self, epoch: u64) {
+        self.set(2, epoch);
+    }
+
+    pub(crate) fn set_free(&self) {
+        self.set(0, 0);
+    }
+
+    pub(crate) fn set_next(&self, unit: u64) {
+        self.set(1, unit | self.units() << 32);
+    }
+
+    /// A later unit of a segment that has several.
+    pub(crate) fn set_inner(&self) {
+        self.set(0, INNER);
+    }
+
+    /// Makes it the newest.
+    pub(crate) fn set_used(&self, sequence: u64, units: u64) {
+        self.set(1, units << 32);
+        self.set(0, sequence);
+    }
+}
+
+/// The end of the log as a writer has it in hand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cursor {
+    pub at: u64,
+    /// Where the segment ends.
+    end: u64,
+    unit: u64,
+    sequence: u64,
+    /// Records appended with it.
+    appended: u64,
+}
+
+impl Writer<'_> {
+    /// The entry of a unit in the table of segments.
+    pub(crate) fn segment(&self, unit: u64) -> Result<Segment<'_>> {
+        let at = (self.index.load(words::SEGMENTS_AT) + 1) * LINE + unit * ENTRY_BYTES;
+        let line = self.index.map.line(at - at % LINE).filter(|_| unit < self.index.load(words::SEGMENTS_ROOM));
+        let half = (at % LINE / 8) as usize;
+        let words = line.and_then(|line| line.get(half..half + ENTRY_BYTES as usize / 8));
+        words.map(Segment).ok_or_else(|| damaged(at, "a segment that is not in the table"))
+    }
+
+    /// The published end of the log.
+    #[inline(always)]
+    pub(crate) fn cursor(&self) -> Cursor {
+        let load = |word| self.index.load(word);
+        Cursor {
+            at: load(words::TAIL),
+            end: load(words::TAIL_END),
+            unit: load(words::TAIL_UNIT),
+            sequence: load(words::SEQUENCE),
+            appended: 0,
+        }
+    }
+
+    /// Appends a record behind the cursor and says where it is.
+    #[inline(always)]
+    pub(crate) fn append(&self, cursor: &mut Cursor, kind: Kind, key: &[u8], value: &[u8]) -> Result<u64> {
+        self.append_record(cursor, RecordHeader::new(kind, key, value), key, value)
+    }
+
+    /// The same for a record whose header is not that of its key and value.
+    #[inline(always)]
+    pub(crate) fn append_record(
+        &self,
+        cursor: &mut Cursor,
+        record: RecordHeader,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<u64> {
+        let room = record.room();
+        if cursor.at + room + SEGMENT_END > cursor.end {
+            self.next_segment(cursor, room)?;
+        }
+        let at = cursor.at;
+        if at + room + SEGMENT_END > self.core.data.len() {
+            self.grow_data(at + room + SEGMENT_END, cursor.end)?;
+        }
+        write_record(&self.core.data, &self.core.header, (at, cursor.sequence), &record, key, value);
+        cursor.at = at + room;
+        cursor.appended += 1;
+        Ok(at)
+    }
+
+    /// Makes what was appended with the cursor part of the log: one store.
+    #[inline(always)]
+    pub(crate) fn publish(&self, cursor: &Cursor) {
+        let changes = self.core.session(session::CHANGES);
+        changes.store(changes.load(Ordering::Relaxed) + cursor.appended, Ordering::Relaxed);
+        self.index.store(words::TAIL_UNIT, cursor.unit);
+        self.index.store(words::TAIL_END, cursor.end);
+        self.index.store(words::SEQUENCE, cursor.sequence);
+        self.index.word(words::TAIL).store(cursor.at, Ordering::Release);
+    }
+
+    /// Ends the cursor's segment, and goes on in another with room for `room` bytes.
+    #[cold]
+    pub(crate) fn next_segment(&self, cursor: &mut Cursor, room: u64) -> Result<()> {
+        let sequence = cursor.sequence + 1;
+        let (unit, units) = self.take_units(room + SEGMENT_HEADER + SEGMENT_END)?;
+        let (at, _) = unit_place(unit);
+        let (last, size) = unit_place(unit + units - 1);
+        let end = last + size;
+        let header = SegmentHeader { sequence, units: units as u32 };
+        // Only what is written has to be there; the rest of the segment comes step by step.
+        self.grow_data(at + SEGMENT_HEADER + SEGMENT_END, end)?;
+        write(&self.core.data, at, &header.encode(&self.core.header, at));
+        self.set_used(unit, units, sequence)?;
+        let record = RecordHeader { kind: Kind::End, key_len: 0, value_len: 0 };
+        let place = (cursor.at, cursor.sequence);
+        write_record(&self.core.data, &self.core.header, place, &record, &[], &unit.to_le_bytes());
+        self.segment(cursor.unit)?.set_next(unit);
+        self.index.store(words::CHAIN, self.index.load(words::CHAIN) + (end - at));
+        *cursor = Cursor { at: at + SEGMENT_HEADER, end, unit, sequence, ..*cursor };
+        Ok(())
+    }
+
+    /// Notes in the table which segment some units are.
+    pub(crate) fn set_used(&self, unit: u64, units: u64, sequence: u64) -> Result<()> {
+        for inner in unit + 1..unit + units {
+            self.segment(inner)?.set_inner();
+        }
+        self.segment(unit)?.set_used(sequence, units);
+        Ok(())
+    }
+
+    /// Units for a segment of `bytes`: how it comes by them is [`super::clean`]'s.
+    fn take_units(&self, bytes: u64) -> Result<(u64, u64)> {
+        if let Some(unit) = self.take_free_unit(bytes)? {
+            return Ok((unit, 1));
+        }
+        let first = self.index.load(words::UNITS);
+        let mut units = 0;
+        let mut size = 0;
+        while size < bytes {
+            size += unit_place(first + units).1;
+            units += 1;
+        }
+        let end = unit_place(first + units).0;
+        if end > MAX_FILE {
+            let (size, limit) = (end, MAX_FILE);
+            return Err(Error::new(ErrorKind::TooLarge { what: "file", size, limit }));
+        }
+        if first + units > self.index.load(words::SEGMENTS_ROOM) {
+            self.make_segment_table(first + units)?;
+        }
+        for unit in first..first + units {
+            self.segment(unit)?.set_free();
+        }
+        self.index.word(words::UNITS).store(first + units, Ordering::Release);
+        Ok((first, units))
+    }
+
+    /// Makes room in the table for `units`.
+    pub(crate) fn make_segment_table(&self, units: u64) -> Result<()> {
+        let old_room = self.index.load(words::SEGMENTS_ROOM);
+        let old = self.index.load(words::SEGMENTS_AT);
+        let room = units.max(2 * old_room).next_multiple_of(LINE / ENTRY_BYTES);
+        let block = self.allocate(room * ENTRY_BYTES / LINE)?;
+        for line in 0..room * ENTRY_BYTES / LINE {
+            let at = |block: u64| (block + 1 + line) * LINE;
+            let to = self.index.map.line(at(block));
+            let to = to.ok_or_else(|| damaged(at(block), "a block beyond the end of the index"))?;
+            let is_old = line < old_room * ENTRY_BYTES / LINE;
+            let from = if is_old { self.index.map.line(at(old)) } else { None };
+            for (i, word) in to.iter().enumerate() {
+                let value = from.and_then(|from| from.get(i)).map_or(0, |w| w.load(Ordering::Relaxed));
+                word.store(value, Ordering::Relaxed);
+            }
+        }
+        // Whoever dies between these two leaves a room that is too small, which is no harm.
+        self.index.word(words::SEGMENTS_AT).store(block, Ordering::Release);
+        self.index.word(words::SEGMENTS_ROOM).store(room, Ordering::Release);
+        if old != 0 { self.retire(old) } else { Ok(()) }
+    }
+
+    /// Has the data file reach to `end`, and some way on, but not past `limit`.
+    #[cold]
+    pub(crate) fn grow_data(&self, end: u64, limit: u64) -> Result<()> {
+        let len = self.core.data.len();
+        if end <= len {
+            return Ok(());
+        }
+        let step = (len / 16).clamp(*STEP.start(), *STEP.end());
+        let wanted = (len + step).max(end).min(limit).max(end);
+        self.core.data.grow_to(wanted.next_multiple_of(4096))
+    }
+
+    /// Frees the segments that no published record is in: those of a writer that failed or died.
+    pub(crate) fn discard_unpublished(&self) -> Result<()> {
+        let tail = self.index.load(words::TAIL);
+        let units = self.index.load(words::UNITS);
+        let mut is_used = vec![false; units as usize];
+        let first = match self.index.load(words::RETIRED_UNIT) {
+            0 => self.index.load(words::OLDEST_UNIT),
+            retired => retired - 1,
+        };
+        let oldest = self.index.load(words::OLDEST_UNIT);
+        let (mut unit, mut chain, mut is_live) = (first, 0, false);
+        loop {
+            let segment = self.segment(unit)?;
+            let (at, _) = unit_place(unit);
+            let end = self.segment_end(unit)?;
+            for used in is_used.iter_mut().skip(unit as usize).take(segment.units() as usize) {
+                *used = true;
+            }
+            is_live |= unit == oldest;
+            chain += if is_live { end - at } else { 0 };
+            if (at..end).contains(&tail) {
+                self.index.store(words::TAIL_UNIT, unit);
+                self.index.store(words::TAIL_END, end);
+                self.index.store(words::SEQUENCE, segment.sequence());
+                self.index.store(words::CHAIN, chain);
+                break;
+            }
+            let is_known = unit_of(tail).is_some() && segment.next() < units;
+            if !is_known || self.segment(segment.next())?.sequence() != segment.sequence() + 1 {
+                return Err(damaged(tail, "the end of the log is in none of its segments"));
+            }
+            unit = segment.next();
+        }
+        for (unit, _) in is_used.iter().enumerate().filter(|(_, is_used)| !**is_used) {
+            let segment = self.segment(unit as u64)?;
+            if !matches!(segment.sequence(), 0 | INNER) {
+                let (at, _) = unit_place(unit as u64);
+                // On the disk, too, it must not look like the one that will follow.
+                write(&self.core.data, at, &[0; SEGMENT_HEADER as usize]);
+            }
+            segment.set_free();
+        }
+        self.index.store(words::FREE_UNIT, 0);
+        Ok(())
+    }
+
+    /// Where the segment that begins with `unit` ends.
+    pub(crate) fn segment_end(&self, unit: u64) -> Result<u64> {
+        let units = self.segment(unit)?.units();
+        let (at, size) = unit_place(unit + units - 1);
+        Ok(at + size)
+    }
+}
+
+/// Writes a record where nobody looks yet.
+#[inline(always)]
+pub(crate) fn write_record(
+    data: &SharedMap,
+    store: &Header,
+    place: (u64, u64),
+    record: &RecordHeader,
+    key: &[u8],
+    value: &[u8],
+) {
+    let at = place.0;
+    let (mut bytes, len) = record.encode();
+    let sum = record_checksum(store, record, place, (key, value));
+    if let Some(start) = bytes.first_chunk_mut::<4>() {
+        *start = sum.to_le_bytes();
+    }
+    // What is left of the last word is zero.
+    write(data, at + record.room() - 8, &[0; 8]);
+    match len {
+        8 => write(data, at, bytes.first_chunk::<8>().unwrap_or(&[0; 8])),
+        _ => write(data, at, &bytes),
+    };
+    write(data, at + len as u64, key);
+    write(data, at + len as u64 + key.len() as u64, value);
+}

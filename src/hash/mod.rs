@@ -1,0 +1,50 @@
+//! The hash engine: a mutable store of many processes, safe against their death at any moment.
+//!
+//! How a lookup goes: the hash of the key names an entry of the directory, which names a page of
+//! the index; the tag in a slot of the page's line says which record of the log it may be; the key
+//! there is compared; the value lies behind it.
+//!
+//! How a write goes: a record is appended to the log, the end of the log moves behind it, and the
+//! slot changes from the old record to the new one, by one store each. What is replaced is
+//! garbage; writers move what is alive out of the oldest segment of the log, a little at a time.
+//!
+//! Reading order: `docs/format/hash.md`, `format`, `view`, `page`, `index`, `pins`, `reader`; then
+//! `writer`, `log`, `grow`, `blocks`, `clean`, `sync`; then how a store is opened and repaired:
+//! `core`, `scan`, `rebuild`; then what users see: `handle`, `batch`, `iter`, `watch`, `verify`,
+//! `backup`, `stats`.
+//!
+//! Invariants: the log is the truth, and what is in it never changes before its segment is
+//! emptied; the index can be made again from it at any time. One writer at a time, by a lock that
+//! survives the death of its holder; readers never wait but for a batch being entered.
+
+mod backup;
+mod batch;
+mod blocks;
+mod clean;
+mod core;
+mod format;
+mod grow;
+mod handle;
+mod index;
+mod iter;
+mod log;
+mod page;
+mod pins;
+mod reader;
+mod rebuild;
+mod scan;
+mod stats;
+mod sync;
+mod verify;
+mod view;
+mod watch;
+mod writer;
+
+pub use backup::{Recovered, recover};
+pub use batch::{Batch, Transaction};
+pub(crate) use core::recognises;
+pub use handle::{Durability, Hash, OpenOptions};
+pub use iter::Iter;
+pub use pins::Reader;
+pub use reader::Value;
+pub use stats::Stats;

@@ -1,0 +1,173 @@
+//! What readers hold: so that nothing is written over that somebody looks at.
+//!
+//! A reader takes one of 64 lines in the data file and writes there who it is and which epoch it
+//! began in; it lets go by writing zero. Whoever takes something out of readers' reach notes the
+//! epoch and begins the next; it may be written over when every pin is of a later epoch. A pin
+//! whose process is dead is cleared by whoever waits for it.
+//!
+//! Order: a pin is an atomic exchange, so it is seen by everybody before the reader's first look
+//! at the index. A writer unlinks, then reads the pins: so either it sees the pin, or the reader
+//! sees the unlinking.
+
+use super::format::{PINS, PINS_AT, session};
+use super::view::Holds;
+use crate::os::process::{is_alive, own_pid, own_start};
+use crate::os::shared::SharedMap;
+use crate::{Error, Result};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+const PID_SHIFT: u32 = 42;
+const EPOCH_MASK: u64 = (1 << PID_SHIFT) - 1;
+/// How long a reader waits for one of the pins when all are taken.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A reader's promise to be gone soon; dropped, it is.
+#[derive(Debug)]
+pub(crate) struct Pin<'d> {
+    word: &'d AtomicU64,
+    mark: u64,
+}
+
+impl Holds for Pin<'_> {}
+
+impl Drop for Pin<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // After a fork the child drops what is the parent's.
+        if self.mark >> PID_SHIFT == u64::from(own_pid()) {
+            self.word.store(0, Ordering::Release);
+        }
+    }
+}
+
+/// One who holds something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reader {
+    /// The process.
+    pub pid: u32,
+    /// How long it has held it, in milliseconds.
+    pub age_ms: u64,
+    /// In which epoch it began; what was freed since then waits for it.
+    pub epoch: u64,
+}
+
+thread_local! {
+    /// The pin that this thread took last: the next time it is probably free.
+    static LAST: Cell<u64> = const { Cell::new(u64::MAX) };
+}
+
+/// Takes a pin.
+#[inline(always)]
+pub(crate) fn pin(data: &SharedMap) -> Result<Pin<'_>> {
+    let epoch = data.head()[session::EPOCH as usize / 8].load(Ordering::Acquire);
+    let mark = u64::from(own_pid()) << PID_SHIFT | epoch & EPOCH_MASK;
+    let last = LAST.get();
+    if last < PINS
+        && let Some(line) = data.line(PINS_AT + last * 64)
+        && line[0].compare_exchange(0, mark, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    {
+        if line[1].load(Ordering::Relaxed) != own_start() {
+            line[1].store(own_start(), Ordering::Relaxed);
+        }
+        return Ok(Pin { word: &line[0], mark });
+    }
+    pin_another(data, mark)
+}
+
+#[cold]
+fn pin_another(data: &SharedMap, mark: u64) -> Result<Pin<'_>> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let start = match LAST.get() {
+        u64::MAX => NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(u64::from(own_pid())),
+        last => last + 1,
+    };
+    let since = Instant::now();
+    loop {
+        for i in (0..PINS).map(|i| start.wrapping_add(i) % PINS) {
+            let Some(line) = data.line(PINS_AT + i * 64) else { continue };
+            if line[0].compare_exchange(0, mark, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+                line[1].store(own_start(), Ordering::Relaxed);
+                LAST.set(i);
+                return Ok(Pin { word: &line[0], mark });
+            }
+        }
+        clear_dead(data);
+        if since.elapsed() > PATIENCE {
+            return Err(Error::invalid(format!(
+                "{PINS} readers hold values of this store, and none has let go for {} s: drop values \
+                 soon after reading them, or copy them",
+                PATIENCE.as_secs()
+            )));
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// A pin that is held for long: says since when, for those who look at who holds what.
+pub(crate) fn note_time(data: &SharedMap, pin: &Pin<'_>) {
+    for line in lines(data).filter(|line| std::ptr::eq(&raw const line[0], pin.word)) {
+        line[2].store(now_ms(), Ordering::Relaxed);
+    }
+}
+
+fn lines(data: &SharedMap) -> impl Iterator<Item = &[AtomicU64; 8]> {
+    (0..PINS).filter_map(|i| data.line(PINS_AT + i * 64))
+}
+
+/// Whether everything that was out of reach before `epoch` began is out of everybody's hands.
+pub(crate) fn is_past(data: &SharedMap, epoch: u64) -> bool {
+    fence(Ordering::SeqCst);
+    let holds = |mark: u64| mark != 0 && mark & EPOCH_MASK <= epoch & EPOCH_MASK;
+    lines(data).all(|line| !holds(line[0].load(Ordering::SeqCst)))
+}
+
+/// Ends an epoch, and says which it was: what was unlinked before is out of hands when
+/// [`is_past`] says so of it.
+pub(crate) fn end_epoch(data: &SharedMap) -> u64 {
+    data.head()[session::EPOCH as usize / 8].fetch_add(1, Ordering::SeqCst)
+}
+
+/// Clears the pins of processes that died.
+pub(crate) fn clear_dead(data: &SharedMap) {
+    for line in lines(data) {
+        let mark = line[0].load(Ordering::SeqCst);
+        let pid = (mark >> PID_SHIFT) as u32;
+        let start = line[1].load(Ordering::Relaxed);
+        if mark == 0 || pid == own_pid() && (start == 0 || start == own_start()) {
+            continue;
+        }
+        if is_alive(pid, 0) && !is_alive(pid, start) {
+            // Another process of the same number, or one that took the pin just now and has yet
+            // to write its own start there: if so it will have in a moment.
+            std::thread::sleep(Duration::from_millis(20));
+            if line[1].load(Ordering::Relaxed) != start || is_alive(pid, start) {
+                continue;
+            }
+        } else if is_alive(pid, start) {
+            continue;
+        }
+        let _ = line[0].compare_exchange(mark, 0, Ordering::SeqCst, Ordering::Relaxed);
+    }
+}
+
+/// Everybody who holds something.
+pub(crate) fn readers(data: &SharedMap) -> Vec<Reader> {
+    let now = now_ms();
+    let reader = |line: &[AtomicU64; 8]| {
+        let mark = line[0].load(Ordering::SeqCst);
+        let since = line[2].load(Ordering::Relaxed);
+        (mark != 0).then(|| Reader {
+            pid: (mark >> PID_SHIFT) as u32,
+            age_ms: now.saturating_sub(since),
+            epoch: mark & EPOCH_MASK,
+        })
+    };
+    lines(data).filter_map(reader).collect()
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
+}

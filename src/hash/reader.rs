@@ -1,0 +1,265 @@
+//! Looking keys up: no lock, and no copy as long as a value is held.
+//!
+//! A reader pins ([`super::pins`]), so that what it finds stays; takes the newest index; and finds.
+//! While a batch is being entered readers wait, so that nobody sees a part of it.
+//!
+//! Where the file may not be written there can be no pin. Then values are copied, and what was
+//! found counts only if nothing was taken out of reach meanwhile.
+
+use super::core::Core;
+use super::format::{RecordHeader, session};
+use super::format::Kind;
+use super::index::{Index, State};
+use super::page::{LINE, Page, address_of, place_of};
+use super::pins::{Pin, pin};
+use super::view::{Holds, bytes, record};
+use crate::os::shared::SharedMap;
+use crate::{Error, Result};
+use std::ops::Deref;
+use std::sync::atomic::{Ordering, fence};
+
+/// How often a reader looks again that cannot pin.
+const ATTEMPTS: u32 = 10_000;
+/// How often a reader looks whether a batch is done before it sleeps until it is.
+const SPINS: u32 = 200;
+
+/// A value in the store's memory. As long as it lives the space that it is in is not reused: hold
+/// it for as long as you look at it, and copy what you keep.
+#[derive(Debug)]
+pub struct Value<'s>(Inner<'s>);
+
+#[derive(Debug)]
+enum Inner<'s> {
+    Pinned { data: &'s SharedMap, pin: Pin<'s>, at: u64, len: u64 },
+    Copied(Vec<u8>),
+}
+
+impl Deref for Value<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            // It was there when it was found, and maps do not shrink below what is pinned.
+            Inner::Pinned { data, pin, at, len } => bytes(data, pin, *at, *len).unwrap_or_default(),
+            Inner::Copied(value) => value,
+        }
+    }
+}
+
+impl AsRef<[u8]> for Value<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+/// What a reader has that cannot pin: nothing.
+struct Unpinned;
+impl Holds for Unpinned {}
+
+impl Core {
+    /// The newest index, and its state, when no batch is being entered.
+    #[inline(always)]
+    fn current(&self) -> Option<(&Index, State)> {
+        let index = self.newest.get();
+        let is_newest = self.session(session::INDEX_ID).load(Ordering::Acquire) == index.header.id;
+        let state = index.state();
+        (is_newest && !state.is_busy()).then_some((index, state))
+    }
+
+    /// Sees to it that there will be a current index. Nothing may be pinned by the caller.
+    #[cold]
+    fn await_current(&self) -> Result<()> {
+        let index = self.newest.get();
+        if self.session(session::INDEX_ID).load(Ordering::Acquire) != index.header.id {
+            return self.attach().map(drop);
+        }
+        for _ in 0..SPINS {
+            if !index.state().is_busy() {
+                return Ok(());
+            }
+            std::hint::spin_loop();
+        }
+        // Whoever enters it has the lock, or is dead: then taking the lock finishes the batch.
+        if self.data.is_writable() {
+            self.writer().map(drop)
+        } else {
+            std::thread::yield_now();
+            Ok(())
+        }
+    }
+
+    /// Gives the value of `key` to `f`.
+    #[inline(always)]
+    pub(crate) fn get_with<R>(&self, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        if !self.data.is_writable() {
+            return Ok(self.get_copy(key)?.map(|value| f(&value)));
+        }
+        loop {
+            let pin = pin(&self.data)?;
+            if let Some((index, state)) = self.current() {
+                let place = index.place(key);
+                let found = index.find(&self.data, &pin, key, state, place)?;
+                return Ok(found.map(|(_, value)| f(value)));
+            }
+            drop(pin);
+            self.await_current()?;
+        }
+    }
+
+    /// The value of `key`, held in place.
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
+        if !self.data.is_writable() {
+            return Ok(self.get_copy(key)?.map(|value| Value(Inner::Copied(value))));
+        }
+        loop {
+            let pin = pin(&self.data)?;
+            if let Some((index, state)) = self.current() {
+                let found = index.find(&self.data, &pin, key, state, index.place(key))?;
+                let place = found.map(|(at, value)| {
+                    let header = RecordHeader::new(Kind::Put, key, value);
+                    (at + header.header_bytes() + key.len() as u64, value.len() as u64)
+                });
+                let data = &self.data;
+                return Ok(place.map(|(at, len)| Value(Inner::Pinned { data, pin, at, len })));
+            }
+            drop(pin);
+            self.await_current()?;
+        }
+    }
+
+    /// The values of many keys.
+    pub(crate) fn get_many<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        mut f: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        if !self.data.is_writable() {
+            return keys.iter().enumerate().try_for_each(|(i, key)| {
+                f(i, self.get_copy(key.as_ref())?.as_deref());
+                Ok(())
+            });
+        }
+        loop {
+            let pin = pin(&self.data)?;
+            if let Some((index, state)) = self.current() {
+                return index.find_many(&self.data, &pin, keys, state, f);
+            }
+            drop(pin);
+            self.await_current()?;
+        }
+    }
+
+    /// The value of `key`, copied without a pin.
+    #[cold]
+    fn get_copy(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.without_pin(|index, state| {
+            let found = index.find(&self.data, &Unpinned, key, state, index.place(key))?;
+            Ok(found.map(|(_, value)| value.to_vec()))
+        })
+    }
+
+    /// Does `look` until nothing was taken out of reach meanwhile.
+    fn without_pin<R>(&self, look: impl Fn(&Index, State) -> Result<R>) -> Result<R> {
+        for _ in 0..ATTEMPTS {
+            let epoch = self.session(session::EPOCH).load(Ordering::Acquire);
+            // A private index has no number that another could have.
+            let is_private = self.is_private.load(Ordering::Relaxed);
+            let current = match self.current() {
+                None if is_private => Some((self.newest.get(), self.newest.get().state())),
+                current => current,
+            };
+            let Some((index, state)) = current else {
+                self.await_current()?;
+                continue;
+            };
+            let seen = look(index, state);
+            fence(Ordering::Acquire);
+            if self.session(session::EPOCH).load(Ordering::Relaxed) == epoch {
+                return seen;
+            }
+        }
+        Err(Error::invalid(
+            "others write so much that a reader without write permission finds no quiet moment: \
+             give it permission to write the store's files",
+        ))
+    }
+
+    /// Gives the records of one page to `f`: those whose places are not below `from`. Returns where
+    /// the next page begins, if there is one.
+    pub(crate) fn scan_page(&self, from: u64, f: &mut impl FnMut(&[u8], &[u8])) -> Result<Option<u64>> {
+        if !self.data.is_writable() {
+            let copy = |index: &Index, state| {
+                let mut records = Vec::new();
+                let keep = &mut |key: &[u8], value: &[u8]| records.push((key.to_vec(), value.to_vec()));
+                let next = self.scan_page_of(index, state, &Unpinned, from, keep)?;
+                Ok((records, next))
+            };
+            let (records, next) = self.without_pin(copy)?;
+            records.iter().for_each(|(key, value)| f(key, value));
+            return Ok(next);
+        }
+        loop {
+            let pin = pin(&self.data)?;
+            if let Some((index, state)) = self.current() {
+                return self.scan_page_of(index, state, &pin, from, f);
+            }
+            drop(pin);
+            self.await_current()?;
+        }
+    }
+
+    fn scan_page_of(
+        &self,
+        index: &Index,
+        state: State,
+        held: &impl Holds,
+        from: u64,
+        f: &mut impl FnMut(&[u8], &[u8]),
+    ) -> Result<Option<u64>> {
+        let page = index.page(state, from)?;
+        let Some((start, next)) = range_of(page, from) else {
+            let at = state.directory() * LINE;
+            return Err(super::index::damaged(at, "a page that this directory cannot have"));
+        };
+        let mut slots = Vec::with_capacity(page.lines as usize * 8);
+        for number in 0..page.lines {
+            for word in index.line(page, number)? {
+                let at = address_of(word.load(Ordering::Acquire));
+                if at != 0 {
+                    self.data.prefetch(at);
+                    slots.push(at);
+                }
+            }
+        }
+        for at in slots {
+            let found = match record(&self.data, held, at) {
+                Some(found) => found,
+                None => {
+                    self.data.refresh_len()?;
+                    let found = record(&self.data, held, at);
+                    let what = "the index leads to what is no record";
+                    found.ok_or_else(|| super::index::damaged(at, what))?
+                }
+            };
+            // A page that begins before: it was two when the one before it was given.
+            if start == from || place_of(index.hash.hash(found.key)) >= from {
+                f(found.key, found.value);
+            }
+        }
+        Ok(next)
+    }
+}
+
+/// The places that a page holds: the first, and the first behind it if that is not the end.
+fn range_of(page: Page, place: u64) -> Option<(u64, Option<u64>)> {
+    if page.lines == 0 || page.depth > 40 {
+        return None;
+    }
+    if page.depth == 0 {
+        return Some((0, None));
+    }
+    let shift = 64 - page.depth;
+    let start = place >> shift << shift;
+    Some((start, start.checked_add(1 << shift)))
+}

@@ -1,0 +1,196 @@
+//! Making the index again from the log: after a power failure, or where the index file is gone.
+//!
+//! Every record of the log is read and checked, in the order in which they were appended, from the
+//! oldest segment that the newest checkpoint has to the first place where no whole record is. If
+//! that place is before what the checkpoint says was durable, the file is damaged; else it is where
+//! the power failed, and the log ends there.
+//!
+//! What may lie behind that end, on the disk, must never be taken for a part of the log later: its
+//! segments' headers are wiped, and the log goes on in a new segment.
+
+use super::format::{Checkpoint, Kind, LOG_AT, SEGMENT_HEADER, unit_place, words};
+use super::page::{OVERFLOW, address_of};
+use super::scan::{Found, Next, Place};
+use super::view::{RecordView, bytes, write};
+use super::writer::Writer;
+use crate::{Error, Result};
+use std::collections::VecDeque;
+
+/// What is to become of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Log {
+    /// It is only read.
+    Stays,
+    /// It will be written.
+    GoesOn,
+}
+
+/// Records whose slots are waited for at the same time.
+const AHEAD: usize = 24;
+
+impl Writer<'_> {
+    /// Fills the new, empty index from the log.
+    pub(crate) fn rebuild(&self, log: Log) -> Result<()> {
+        let core = self.core;
+        core.data.refresh_len()?;
+        let durable = core.checkpoint().unwrap_or_default();
+        let oldest = durable.oldest.max(1);
+        let segments = core.segments(self, oldest);
+        // A segment of the same number that never counted is wiped before there is this one.
+        let first = segments.get(&oldest).and_then(|all| all.first().copied());
+        let first = first.ok_or_else(|| {
+            damaged_data(LOG_AT, format!("the log's oldest segment, number {oldest}, is missing"))
+        })?;
+        self.index.store(words::UNITS, core.units());
+        self.make_segment_table(core.units())?;
+        self.index.store(words::OLDEST_UNIT, first.unit);
+        self.index.store(words::CLEANED, first.first());
+        let end = self.replay(first, &durable)?;
+        self.index.store(words::TAIL, end.at);
+        self.index.store(words::APPLIED, end.at);
+        self.index.store(words::TAIL_UNIT, end.segment.unit);
+        self.index.store(words::TAIL_END, end.segment.end());
+        self.index.store(words::SEQUENCE, end.segment.sequence);
+        if log == Log::GoesOn {
+            for stray in segments.into_values().flatten() {
+                if self.segment(stray.unit)?.sequence() == 0 {
+                    write(&core.data, unit_place(stray.unit).0, &[0; SEGMENT_HEADER as usize]);
+                }
+            }
+            self.seal(end)?;
+        }
+        Ok(())
+    }
+
+    /// Enters the records of the log, and says where it ends.
+    fn replay(&self, first: Found, durable: &Checkpoint) -> Result<Place> {
+        let core = self.core;
+        let mut place = Place::first_of(first);
+        let mut waiting: VecDeque<(u64, u64, RecordView<'_>)> = VecDeque::with_capacity(AHEAD);
+        self.take_segment(first, None)?;
+        loop {
+            match place.next(core, self) {
+                Next::Record(found, after) => {
+                    match found.header.kind {
+                        Kind::Batch if !after.has_records(core, self, found.header.key_len) => {
+                            let why = "a batch is not whole";
+                            self.check_end(place, durable, why)?;
+                            break;
+                        }
+                        Kind::Put | Kind::Delete => {
+                            let hash_place = self.index.place(found.key);
+                            self.index.prefetch(hash_place);
+                            waiting.push_back((place.at, hash_place, found));
+                        }
+                        Kind::Clear => {
+                            waiting.clear();
+                            self.empty_index()?;
+                        }
+                        Kind::Batch | Kind::End => {}
+                    }
+                    place = after;
+                }
+                Next::Segment(next) => {
+                    self.take_segment(next.segment, Some(place.segment))?;
+                    place = next;
+                }
+                Next::Nothing(why) => {
+                    self.check_end(place, durable, why)?;
+                    break;
+                }
+            }
+            if waiting.len() == AHEAD
+                && let Some((at, hash_place, found)) = waiting.pop_front()
+            {
+                self.enter_anew(at, hash_place, &found)?;
+            }
+        }
+        for (at, hash_place, found) in waiting {
+            self.enter_anew(at, hash_place, &found)?;
+        }
+        Ok(place)
+    }
+
+    /// Notes a segment in the table, after another.
+    fn take_segment(&self, segment: Found, before: Option<Found>) -> Result<()> {
+        self.set_used(segment.unit, segment.units, segment.sequence)?;
+        if let Some(before) = before {
+            self.segment(before.unit)?.set_next(segment.unit);
+        }
+        let bytes = segment.end() - unit_place(segment.unit).0;
+        self.index.store(words::CHAIN, self.index.load(words::CHAIN) + bytes);
+        Ok(())
+    }
+
+    /// The log may end at `place` only if no more of it was known to be durable.
+    fn check_end(&self, place: Place, durable: &Checkpoint, why: &str) -> Result<()> {
+        let is_before = match place.segment.sequence.cmp(&durable.sequence) {
+            std::cmp::Ordering::Less => true,
+            std::cmp::Ordering::Equal => place.at < durable.end,
+            std::cmp::Ordering::Greater => false,
+        };
+        if is_before { Err(damaged_data(place.at, why.to_owned())) } else { Ok(()) }
+    }
+
+    /// Enters a record in an index that nobody uses yet.
+    fn enter_anew(&self, at: u64, place: u64, found: &RecordView<'_>) -> Result<()> {
+        let is_put = found.header.kind == Kind::Put;
+        let old = self.index.locate(&self.core.data, self, found.key, place)?;
+        let old_room = old.map_or(0, |(_, _, record)| record.header.room());
+        let (mut count, mut live) = (self.index.load(words::COUNT), self.index.load(words::LIVE));
+        count -= u64::from(old.is_some());
+        live -= old_room;
+        if is_put {
+            count += 1;
+            live += found.header.room();
+        }
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        match (old, is_put) {
+            (Some((word, slot, _)), true) => word.store(slot - address_of(slot) / 8 + at / 8, relaxed),
+            (Some((word, slot, _)), false) => word.store(slot & OVERFLOW, relaxed),
+            (None, true) => {
+                let (word, slot) = self.slot_for(place)?;
+                word.store(slot | at / 8, relaxed);
+            }
+            (None, false) => {}
+        }
+        self.index.store(words::COUNT, count);
+        self.index.store(words::LIVE, live);
+        Ok(())
+    }
+
+    /// Lets the log go on in a new segment if there is anything behind its end.
+    fn seal(&self, end: Place) -> Result<()> {
+        let limit = end.segment.end().min(self.core.data.len());
+        let rest = bytes(&self.core.data, self, end.at, limit.saturating_sub(end.at));
+        if rest.is_some_and(|rest| rest.iter().all(|byte| *byte == 0)) {
+            return Ok(());
+        }
+        let mut cursor = self.cursor();
+        self.next_segment(&mut cursor, 0)?;
+        self.publish(&cursor);
+        self.index.store(words::APPLIED, cursor.at);
+        Ok(())
+    }
+
+    /// After a writer died: what it appended and did not publish is wiped, lest it is taken for a
+    /// part of the log when the index is made again.
+    pub(crate) fn wipe_unpublished(&self) {
+        let (at, end) = (self.index.load(words::TAIL), self.index.load(words::TAIL_END));
+        let end = end.min(self.core.data.len());
+        const ZEROS: [u8; 4096] = [0; 4096];
+        for from in (at..end).step_by(ZEROS.len()) {
+            let len = (end - from).min(ZEROS.len() as u64) as usize;
+            write(&self.core.data, from, ZEROS.get(..len).unwrap_or(&ZEROS));
+        }
+    }
+}
+
+/// Damage that only the log itself could repair.
+#[cold]
+pub(crate) fn damaged_data(at: u64, what: String) -> Error {
+    Error::corrupt(
+        at,
+        format!("{what}; `credenza recover` copies what is whole into a new store, or"),
+    )
+}

@@ -1,0 +1,103 @@
+//! What is in a store, and where its bytes went.
+
+use super::format::{LOG_AT, unit_place, words};
+use super::handle::Hash;
+use super::page::LINE;
+use crate::Result;
+
+/// What is in a store. Sizes are in bytes; header, live, dead, retired and free add up to the data
+/// file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Keys.
+    pub records: u64,
+    /// Bytes of the data file's header.
+    pub header_bytes: u64,
+    /// Bytes of the records that are found, with their headers.
+    pub live_bytes: u64,
+    /// Bytes of records that were replaced or deleted, and of the records that say so.
+    pub dead_bytes: u64,
+    /// Bytes emptied that wait for readers to let go, or for a sync.
+    pub retired_bytes: u64,
+    /// Bytes for records to come.
+    pub free_bytes: u64,
+    /// Bytes of the data file.
+    pub file_bytes: u64,
+    /// Bytes of the index file, and of these what its pages take.
+    pub index_bytes: u64,
+    /// Bytes of the index's pages; eight for each slot.
+    pub page_bytes: u64,
+    /// Entries of the index's directory.
+    pub directory_entries: u64,
+    /// Records ever appended.
+    pub changes: u64,
+    /// How many of them are known to be on the disk.
+    pub durable_changes: u64,
+}
+
+impl Hash {
+    /// What is in the store.
+    ///
+    /// # Errors
+    /// The index was replaced and cannot be read.
+    pub fn stats(&self) -> Result<Stats> {
+        self.stats_now().map_err(|e| self.named(e))
+    }
+
+    fn stats_now(&self) -> Result<Stats> {
+        let core = self.core();
+        let index = core.index()?;
+        let load = |word| index.load(word);
+        let (oldest, _) = unit_place(load(words::OLDEST_UNIT));
+        let unused = load(words::TAIL_END).saturating_sub(load(words::TAIL));
+        let log = load(words::CHAIN)
+            .saturating_sub(load(words::CLEANED).saturating_sub(oldest))
+            .saturating_sub(unused);
+        let live = load(words::LIVE).min(log);
+        let retired = self.retired_bytes(index);
+        let file_bytes = core.data.refresh_len()?;
+        let used = LOG_AT + log + retired;
+        let session = |word| core.session(word).load(std::sync::atomic::Ordering::Relaxed);
+        Ok(Stats {
+            records: load(words::COUNT),
+            header_bytes: LOG_AT,
+            live_bytes: live,
+            dead_bytes: log - live,
+            retired_bytes: retired.min(file_bytes.saturating_sub(LOG_AT + log)),
+            free_bytes: file_bytes.saturating_sub(used),
+            file_bytes,
+            index_bytes: index.map.refresh_len()?,
+            page_bytes: load(words::PAGE_LINES) * LINE,
+            directory_entries: index.state().entries(),
+            changes: session(super::format::session::CHANGES),
+            durable_changes: session(super::format::session::DURABLE),
+        })
+    }
+
+    /// Bytes of emptied segments: those from the first retired to the oldest in use.
+    fn retired_bytes(&self, index: &super::index::Index) -> u64 {
+        let oldest = index.load(words::OLDEST_UNIT);
+        let (at, _) = unit_place(oldest);
+        let in_oldest = index.load(words::CLEANED).saturating_sub(at);
+        let table = (index.load(words::SEGMENTS_AT) + 1) * LINE;
+        let mut bytes = in_oldest;
+        let mut unit = match index.load(words::RETIRED_UNIT) {
+            0 => oldest,
+            retired => retired - 1,
+        };
+        // Others may change the chain meanwhile: no more steps than there are units.
+        for _ in 0..index.load(words::UNITS) {
+            if unit == oldest {
+                break;
+            }
+            let word = index.map.word(table + unit * super::log::ENTRY_BYTES + 8);
+            let word = word.map_or(0, |word| word.load(std::sync::atomic::Ordering::Relaxed));
+            let units = (word >> 32).max(1);
+            let (last, size) = unit_place(unit + units - 1);
+            bytes += last + size - unit_place(unit).0;
+            unit = word & 0xffff_ffff;
+        }
+        bytes
+    }
+}

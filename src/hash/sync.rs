@@ -1,0 +1,105 @@
+//! Durability: what is on the disk, and how it is known.
+//!
+//! A sync notes where the log ends, makes the data file durable, and then knows that everything
+//! up to there is. What it knows it writes as a checkpoint *before the next* sync, so that a
+//! checkpoint on the disk never promises what may not be there. Two checkpoints are written in
+//! turn: a torn one leaves the other.
+//!
+//! Those who want to sync at the same time do it as a group: one of them waits for the disk.
+
+use super::core::Core;
+use super::format::{CHECKPOINTS, Checkpoint, session, words};
+use super::writer::Writer;
+use crate::Result;
+use std::sync::atomic::Ordering;
+
+/// What a sync will have made durable.
+#[derive(Clone, Copy, Debug)]
+struct Promise {
+    oldest: u64,
+    sequence: u64,
+    end: u64,
+    changes: u64,
+    /// Segments below are not needed, by the checkpoint that becomes durable with it.
+    reusable: u64,
+}
+
+impl Core {
+    /// Returns when everything that was done before the call is durable.
+    pub(crate) fn sync(&self) -> Result<()> {
+        let wanted = self.session(session::CHANGES).load(Ordering::Acquire);
+        if self.is_durable(wanted) {
+            return Ok(());
+        }
+        // A syncer that died leaves nothing half done: its results are written at once.
+        self.sync_lock().lock()?;
+        let done = self.sync_if_wanted(wanted);
+        self.sync_lock().unlock();
+        done
+    }
+
+    fn is_durable(&self, changes: u64) -> bool {
+        self.session(session::DURABLE).load(Ordering::Acquire) >= changes
+    }
+
+    fn sync_if_wanted(&self, wanted: u64) -> Result<()> {
+        if self.is_durable(wanted) {
+            return Ok(());
+        }
+        let promise = self.writer()?.promise()?;
+        // Others write meanwhile.
+        self.data.sync()?;
+        self.writer()?.keep(promise);
+        Ok(())
+    }
+}
+
+impl Writer<'_> {
+    /// The same while writing, without letting others write meanwhile.
+    pub(crate) fn sync_now(&self) -> Result<()> {
+        let promise = self.promise()?;
+        self.core.data.sync()?;
+        self.keep(promise);
+        Ok(())
+    }
+
+    /// Writes a checkpoint of what the last sync made durable, and notes what the next will.
+    fn promise(&self) -> Result<Promise> {
+        let session = |word| self.core.session(word);
+        let load = |word| session(word).load(Ordering::Relaxed);
+        let checkpoint = Checkpoint {
+            number: load(session::CHECKPOINT) + 1,
+            oldest: load(session::SYNCED_OLDEST),
+            sequence: load(session::SYNCED_SEQUENCE),
+            end: load(session::SYNCED_END),
+            changes: load(session::DURABLE),
+        };
+        let place = CHECKPOINTS[(checkpoint.number % 2) as usize] / 8;
+        for (i, word) in checkpoint.words(&self.core.header).into_iter().enumerate() {
+            self.core.data.head()[place as usize + i].store(word, Ordering::Relaxed);
+        }
+        session(session::CHECKPOINT).store(checkpoint.number, Ordering::Relaxed);
+        Ok(Promise {
+            oldest: self.segment(self.index.load(words::OLDEST_UNIT))?.sequence(),
+            sequence: self.index.load(words::SEQUENCE),
+            end: self.index.load(words::TAIL),
+            changes: load(session::CHANGES),
+            reusable: checkpoint.oldest,
+        })
+    }
+
+    /// Notes that a promise is kept.
+    fn keep(&self, promise: Promise) {
+        let session = |word| self.core.session(word);
+        let raise = |word, value| session(word).fetch_max(value, Ordering::Release);
+        raise(session::REUSABLE, promise.reusable);
+        if session(session::DURABLE).load(Ordering::Relaxed) <= promise.changes {
+            raise(session::SYNCED_OLDEST, promise.oldest);
+            // Whoever dies between these leaves what is true: less than could be said.
+            session(session::SYNCED_END).store(0, Ordering::Release);
+            session(session::SYNCED_SEQUENCE).store(promise.sequence, Ordering::Release);
+            session(session::SYNCED_END).store(promise.end, Ordering::Release);
+        }
+        raise(session::DURABLE, promise.changes);
+    }
+}

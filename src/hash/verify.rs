@@ -1,0 +1,117 @@
+//! Checking every byte of a store that means something.
+//!
+//! The log is read from its oldest segment on and an index is made from it, in memory: that checks
+//! every record. Then the store's own index must say the same.
+
+use super::core::Core;
+use super::format::words;
+use super::handle::Hash;
+use super::index::{Index, damaged};
+use super::page::{OVERFLOW, Page, address_of};
+use super::rebuild::{Log, damaged_data};
+use super::view::record;
+use super::writer::Writer;
+use crate::Result;
+use crate::os::shared::memory_file;
+use std::marker::PhantomData;
+use std::sync::atomic::Ordering;
+
+impl Hash {
+    /// Checks every record of the log, and that the index leads to each of them that lives and to
+    /// nothing else. Writers wait meanwhile, readers do not. `progress` is called with bytes done
+    /// and bytes to do.
+    ///
+    /// # Errors
+    /// The store is damaged: the error names the file, the place, and what to do.
+    pub fn verify(&self, mut progress: impl FnMut(u64, u64)) -> Result<()> {
+        self.core().verify(&mut progress).map_err(|e| self.named(e))
+    }
+}
+
+impl Core {
+    fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        if !self.data.is_writable() {
+            let writer = Writer { core: self, index: self.index()?, lock: None, _here: PhantomData };
+            return writer.verify(progress);
+        }
+        self.writer()?.verify(progress)
+    }
+}
+
+impl Writer<'_> {
+    fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        let total = self.core.data.refresh_len()?;
+        progress(0, 2 * total);
+        let IndexSeed { hash_id, seed } = IndexSeed::of(self.index);
+        let made = Index::create(memory_file()?, self.core.header, hash_id, seed)?;
+        let maker = Writer { core: self.core, index: &made, lock: None, _here: PhantomData };
+        maker.rebuild(Log::Stays)?;
+        progress(total, 2 * total);
+        if made.load(words::TAIL) != self.index.load(words::TAIL) {
+            let at = made.load(words::TAIL);
+            return Err(damaged_data(at, "the log ends here, before its end".into()));
+        }
+        for (word, what) in [(words::COUNT, "records"), (words::LIVE, "bytes")] {
+            let (said, found) = (self.index.load(word), made.load(word));
+            if said != found {
+                let what = format!("the index counts {said} {what} where the log has {found}");
+                return Err(damaged(word, &what));
+            }
+        }
+        self.compare(&made)?;
+        progress(2 * total, 2 * total);
+        Ok(())
+    }
+
+    /// Whether the index leads to what the one made from the log leads to.
+    fn compare(&self, made: &Index) -> Result<()> {
+        let state = self.index.state();
+        let (mut at, mut count) = (0, 0);
+        while at < state.entries() {
+            let page = Page::decode(self.index.entry(state, at)?.load(Ordering::Acquire));
+            let cover = state.depth().checked_sub(page.depth).map_or(0, |shift| 1u64 << shift);
+            if cover == 0 || at % cover != 0 || page.lines == 0 {
+                return Err(damaged(at, "a page that this directory cannot have"));
+            }
+            for number in 0..page.lines {
+                for word in self.index.line(page, number)? {
+                    let slot = word.load(Ordering::Acquire) & !OVERFLOW;
+                    if slot != 0 {
+                        self.check_slot(address_of(slot), made, page.line_at(number))?;
+                        count += 1;
+                    }
+                }
+            }
+            at += cover;
+        }
+        if count == self.index.load(words::COUNT) {
+            return Ok(());
+        }
+        Err(damaged(words::COUNT, "the index's pages do not hold as many records as it counts"))
+    }
+
+    fn check_slot(&self, address: u64, made: &Index, at: u64) -> Result<()> {
+        let found = record(&self.core.data, self, address);
+        let found = found.ok_or_else(|| damaged(at, "the index leads to what is no record"))?;
+        let place = self.index.place(found.key);
+        if self.index.locate_address(place, address)?.is_none() {
+            return Err(damaged(at, "a slot where its key is not looked for"));
+        }
+        if made.locate_address(made.place(found.key), address)?.is_none() {
+            return Err(damaged(at, "the index leads to a record that was replaced"));
+        }
+        Ok(())
+    }
+}
+
+/// What an index hashes with.
+struct IndexSeed {
+    hash_id: u32,
+    seed: u64,
+}
+
+impl IndexSeed {
+    fn of(index: &Index) -> IndexSeed {
+        IndexSeed { hash_id: index.header.hash_id, seed: index.header.seed }
+    }
+}

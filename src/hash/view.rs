@@ -1,0 +1,136 @@
+//! The hash engine's one place for `unsafe`: records as slices, and eight slots compared at once.
+
+#![allow(unsafe_code)]
+
+use super::format::{RecordHeader, SEGMENT_HEADER};
+use crate::os::shared::SharedMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A promise that no segment of the log is written over while it lives: the pin of a reader, or
+/// the writer's lock.
+pub(crate) trait Holds {}
+
+/// A record of the log.
+#[derive(Clone, Copy)]
+pub(crate) struct RecordView<'h> {
+    pub header: RecordHeader,
+    pub key: &'h [u8],
+    pub value: &'h [u8],
+}
+
+/// The record at `at`; `None` if what is there is none. `_held` keeps it as it is.
+#[inline(always)]
+pub(crate) fn record<'h>(
+    data: &'h SharedMap,
+    _held: &'h impl Holds,
+    at: u64,
+) -> Option<RecordView<'h>> {
+    let first = data.word(at)?.load(Ordering::Relaxed);
+    let second = || Some(data.word(at + 8)?.load(Ordering::Relaxed));
+    let header = RecordHeader::decode(first, second)?;
+    let key_at = at + header.header_bytes();
+    let (key_len, value_len) = (u64::from(header.key_len), u64::from(header.value_len));
+    // SAFETY: the lengths are checked by `bytes`. Records are written before a slot or the end of
+    // the log leads to them, and never after; segments are not written over while `_held` lives.
+    // A damaged index may lead elsewhere: the bytes there are then anything, but bytes.
+    unsafe {
+        let all = data.bytes(key_at, key_len + value_len)?;
+        let (key, value) = all.split_at_checked(key_len as usize)?;
+        Some(RecordView { header, key, value })
+    }
+}
+
+/// The value of the record at `at` if it is a put of `key`.
+#[inline(always)]
+pub(crate) fn value_if_key<'h>(
+    data: &'h SharedMap,
+    held: &'h impl Holds,
+    at: u64,
+    key: &[u8],
+) -> Option<&'h [u8]> {
+    let found = record(data, held, at)?;
+    (found.key.len() == key.len() && equal(found.key, key)).then_some(found.value)
+}
+
+/// Whether two keys of one length are equal; short ones without a call.
+#[inline(always)]
+fn equal(a: &[u8], b: &[u8]) -> bool {
+    if let (Some((a_first, _)), Some((b_first, _))) = (a.split_first_chunk::<8>(), b.split_first_chunk::<8>())
+        && a.len() <= 16
+        && let (Some(a_last), Some(b_last)) = (a.last_chunk::<8>(), b.last_chunk::<8>())
+    {
+        let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
+        return (word(a_first) ^ word(b_first)) | (word(a_last) ^ word(b_last)) == 0;
+    }
+    a == b
+}
+
+/// Raw bytes of the log, for reading records one after the other and checking them.
+pub(crate) fn bytes<'h>(
+    data: &'h SharedMap,
+    _held: &'h impl Holds,
+    at: u64,
+    len: u64,
+) -> Option<&'h [u8]> {
+    // SAFETY: as for `record`.
+    unsafe { data.bytes(at, len) }
+}
+
+/// Writes bytes of the log that nobody can reach yet, or that only the writer looks at; `false`
+/// if there is no room in the file.
+#[inline(always)]
+pub(crate) fn write(data: &SharedMap, at: u64, bytes: &[u8]) -> bool {
+    debug_assert!(at == 0 || at % 8 == 0 || at > SEGMENT_HEADER);
+    // SAFETY: the caller holds the writer's lock, and `at` is behind the end of the log, or in a
+    // segment that is in nobody's reach; the map is writable, for else there is no lock to hold.
+    unsafe { data.write(at, bytes) }
+}
+
+/// The slots of a line whose upper halves equal `wanted` where `mask` is set: a bit for each.
+#[inline(always)]
+pub(crate) fn match_line(line: &[AtomicU64; 8], wanted: u32, mask: u32) -> u32 {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::*;
+        let start: *const __m128 = line.as_ptr().cast();
+        // SAFETY: SSE2 is part of x86_64; the loads lie within the 64 bytes, which are aligned to
+        // 8. Another process may store to a slot meanwhile: aligned words do not tear on this
+        // machine, and whoever uses a slot loads it again as an atomic word.
+        unsafe {
+            let upper = |i: usize| {
+                let low = _mm_loadu_ps(start.add(i).cast());
+                let high = _mm_loadu_ps(start.add(i + 1).cast());
+                _mm_castps_si128(_mm_shuffle_ps::<0b11_01_11_01>(low, high))
+            };
+            let wanted = _mm_set1_epi32(wanted.cast_signed());
+            let mask = _mm_set1_epi32(mask.cast_signed());
+            let equal = |i| _mm_cmpeq_epi32(_mm_and_si128(upper(i), mask), wanted);
+            let both = _mm_packs_epi32(equal(0), equal(2));
+            let bits = _mm_movemask_epi8(_mm_packs_epi16(both, both)).cast_unsigned();
+            bits & 0xff
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    {
+        let fits = |slot: &AtomicU64| (slot.load(Ordering::Acquire) >> 32) as u32 & mask == wanted;
+        line.iter().enumerate().map(|(i, slot)| u32::from(fits(slot)) << i).fold(0, |m, b| m | b)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn upper_halves_are_compared() {
+        let line: [AtomicU64; 8] = std::array::from_fn(|i| AtomicU64::new((i as u64 % 3) << 40 | 77));
+        for wanted in 0..4u32 {
+            let mask = match_line(&line, wanted << 8, 0x7fff_ff00);
+            for i in 0..8u32 {
+                assert_eq!(mask >> i & 1 == 1, i % 3 == wanted, "{wanted} {i}");
+            }
+        }
+        line[3].store(1 << 63 | 2 << 40, Ordering::Relaxed);
+        assert_eq!(match_line(&line, 2 << 8, 0x7fff_ff00) >> 3 & 1, 1);
+    }
+}

@@ -1,0 +1,351 @@
+//! Changing a store: one writer at a time, which may die at any instruction.
+//!
+//! An operation goes in steps, each of which leaves something that the next writer can go on from:
+//!
+//! 1. A slot is found, making room if need be. Nothing that readers see changes.
+//! 2. The record is appended. Nobody can see it.
+//! 3. What the counts will be is noted; then the end of the log moves behind the record, by one
+//!    store. *The operation is done*: whoever comes next finishes it if this writer dies now.
+//! 4. The slot, the counts, and the word that says up to where the index knows the log.
+//!
+//! [`Writer::finish_others`] does step 4 for a writer that died, by reading the records in between.
+
+use super::format::{
+    Kind, MAX_KEY, MAX_VALUE, RecordHeader, SEGMENT_HEADER, session, unit_place, words,
+};
+use super::core::Core;
+use super::index::{Index, State, damaged};
+use super::log::Cursor;
+use super::page::{OVERFLOW, Page, SIZES, address_of, slot};
+use super::view::{Holds, RecordView, record};
+use crate::os::lock::{Got, RobustLock};
+use crate::{Error, ErrorKind, Result};
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The right to change the store; dropped, it is somebody else's.
+pub(crate) struct Writer<'c> {
+    pub core: &'c Core,
+    pub index: &'c Index,
+    /// The lock to let go; none where nobody else can know the index.
+    pub lock: Option<RobustLock<'c>>,
+    /// Only the thread that took a lock may let it go.
+    pub _here: PhantomData<*const ()>,
+}
+
+impl Holds for Writer<'_> {}
+
+impl Drop for Writer<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Some(lock) = self.lock {
+            lock.unlock();
+        }
+    }
+}
+
+/// A change of one key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change<'a> {
+    Put(&'a [u8], &'a [u8]),
+    Delete(&'a [u8]),
+}
+
+impl Change<'_> {
+    fn record(&self) -> RecordHeader {
+        match self {
+            Change::Put(key, value) => RecordHeader::new(Kind::Put, key, value),
+            Change::Delete(key) => RecordHeader::new(Kind::Delete, key, &[]),
+        }
+    }
+}
+
+impl Core {
+    /// Waits for the right to write.
+    #[inline(always)]
+    pub(crate) fn writer(&self) -> Result<Writer<'_>> {
+        if !self.data.is_writable() {
+            return Err(Error::invalid("the store was opened for reading only"));
+        }
+        let lock = self.writer_lock();
+        let got = lock.lock()?;
+        let writer = Writer { core: self, index: self.newest.get(), lock: Some(lock), _here: PhantomData };
+        let is_current = self.session(session::INDEX_ID).load(Ordering::Relaxed) == writer.index.header.id;
+        let is_done = writer.index.load(words::APPLIED) == writer.index.load(words::TAIL);
+        if got == Got::Released && is_current && is_done && writer.index.load(words::CLEAN) == 0 {
+            return Ok(writer);
+        }
+        writer.prepare(got, is_current)
+    }
+}
+
+impl<'c> Writer<'c> {
+    /// What is to be done before the first change, and after another writer failed.
+    #[cold]
+    fn prepare(mut self, got: Got, is_current: bool) -> Result<Writer<'c>> {
+        if !is_current {
+            self.index = self.core.attach_under_lock(&self)?;
+        }
+        if got == Got::OwnerDied {
+            self.sweep()?;
+            self.wipe_unpublished();
+        }
+        if self.index.load(words::CLEAN) != 0 {
+            // On the disk before anything else is: what a power cut leaves must not look clean.
+            self.index.store(words::CLEAN, 0);
+            self.index.map.sync()?;
+        }
+        if got == Got::OwnerDied || self.index.load(words::APPLIED) != self.index.load(words::TAIL) {
+            self.discard_unpublished()?;
+            self.finish_others()?;
+            self.repair_cleaning()?;
+        }
+        // A batch that its writer could not finish is finished now.
+        let state = self.index.state();
+        if state.is_busy() {
+            self.index.word(words::STATE).store(state.busy(false).0, Ordering::Release);
+        }
+        Ok(self)
+    }
+
+    /// Gives the key the value; whether it had one.
+    #[inline(always)]
+    pub(crate) fn put(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        check_sizes(key, value)?;
+        let place = self.index.place(key);
+        let old = self.index.locate(&self.core.data, self, key, place)?;
+        let found = old.map(|(word, slot, record)| (word, slot, record.header.room()));
+        self.put_at(place, found, key, value)?;
+        Ok(found.is_some())
+    }
+
+    /// The same where the key's slot, and the room of its record, are known.
+    #[inline(always)]
+    pub(crate) fn put_at(
+        &self,
+        place: u64,
+        old: Option<(&AtomicU64, u64, u64)>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
+        let (word, new_slot, old_room) = match old {
+            Some((word, slot, room)) => (word, slot, room),
+            None => {
+                let (word, slot) = self.slot_for(place)?;
+                (word, slot, 0)
+            }
+        };
+        let mut cursor = self.cursor();
+        let at = self.append(&mut cursor, Kind::Put, key, value).inspect_err(|_| self.give_up())?;
+        let room = RecordHeader::new(Kind::Put, key, value).room();
+        let count = self.index.load(words::COUNT) + u64::from(old.is_none());
+        let live = self.index.load(words::LIVE) + room - old_room;
+        self.note_intent(at, count, live);
+        self.publish(&cursor);
+        // The tag and the mark stay, the address is another.
+        let keep = slot(u64::MAX >> 41, 0) | OVERFLOW;
+        word.store(new_slot & keep | at / 8, Ordering::Release);
+        self.counted(count, live, cursor.at);
+        self.made_garbage(old_room)
+    }
+
+    /// Takes the key out; whether it was there.
+    pub(crate) fn delete(&self, key: &[u8]) -> Result<bool> {
+        check_sizes(key, &[])?;
+        let place = self.index.place(key);
+        let Some((word, slot, record)) = self.index.locate(&self.core.data, self, key, place)? else {
+            return Ok(false);
+        };
+        let old_room = record.header.room();
+        let mut cursor = self.cursor();
+        let at = self.append(&mut cursor, Kind::Delete, key, &[]).inspect_err(|_| self.give_up())?;
+        let count = self.index.load(words::COUNT).saturating_sub(1);
+        let live = self.index.load(words::LIVE).saturating_sub(old_room);
+        self.note_intent(at, count, live);
+        self.publish(&cursor);
+        word.store(slot & OVERFLOW, Ordering::Release);
+        self.counted(count, live, cursor.at);
+        self.made_garbage(old_room + RecordHeader::new(Kind::Delete, key, &[]).room())?;
+        Ok(true)
+    }
+
+    /// All of `changes`, or none: on the disk, and to readers.
+    pub(crate) fn batch<'a>(&self, changes: impl ExactSizeIterator<Item = Change<'a>> + Clone) -> Result<()> {
+        let count = changes.len();
+        if count == 0 {
+            return Ok(());
+        }
+        for change in changes.clone() {
+            match change {
+                Change::Put(key, value) => check_sizes(key, value)?,
+                Change::Delete(key) => check_sizes(key, &[])?,
+            }
+        }
+        let count = u32::try_from(count).map_err(|_| Error::invalid("a batch of over 2^32 changes"))?;
+        // Room for all of them in the index, lest it is missing when there is no way back.
+        self.reserve_index(self.index.load(words::BUMP) + u64::from(count) + 4 * 129)?;
+        let mut cursor = self.cursor();
+        let header = RecordHeader { kind: Kind::Batch, key_len: count, value_len: 0 };
+        let append_all = |cursor: &mut Cursor| {
+            self.append_record(cursor, header, &[], &[])?;
+            for change in changes.clone() {
+                match change {
+                    Change::Put(key, value) => self.append(cursor, Kind::Put, key, value)?,
+                    Change::Delete(key) => self.append(cursor, Kind::Delete, key, &[])?,
+                };
+            }
+            Ok(())
+        };
+        append_all(&mut cursor).inspect_err(|_: &Error| self.give_up())?;
+        self.index.store(words::INTENT_AT, 0);
+        let written: u64 = changes.map(|change| change.record().room()).sum();
+        let live = self.index.load(words::LIVE);
+        let state = self.index.state();
+        self.index.word(words::STATE).store(state.busy(true).0, Ordering::Release);
+        self.publish(&cursor);
+        let done = self.finish_others();
+        // Also after an error: what could not be entered is entered by the next writer.
+        let state = self.index.state();
+        self.index.word(words::STATE).store(state.busy(false).0, Ordering::Release);
+        done?;
+        let grown = self.index.load(words::LIVE).saturating_sub(live);
+        self.made_garbage((written + header.room()).saturating_sub(grown))
+    }
+
+    /// Takes all keys out, at once.
+    pub(crate) fn clear(&self) -> Result<()> {
+        let mut cursor = self.cursor();
+        let record = RecordHeader { kind: Kind::Clear, key_len: 0, value_len: 0 };
+        self.append_record(&mut cursor, record, &[], &[]).inspect_err(|_| self.give_up())?;
+        self.index.store(words::INTENT_AT, 0);
+        self.publish(&cursor);
+        self.finish_others()?;
+        self.clean_all()
+    }
+
+    /// Puts an empty directory in the place of the one there is.
+    pub(crate) fn empty_index(&self) -> Result<()> {
+        let page = Page { block: self.allocate(SIZES[0])?, lines: SIZES[0], depth: 0, base: 0 };
+        for number in 0..page.lines {
+            for word in self.index.line(page, number)? {
+                word.store(0, Ordering::Relaxed);
+            }
+        }
+        let directory = self.allocate(1)?;
+        let state = State::new(directory + 1, 0).busy(self.index.state().is_busy());
+        self.index.entry(state, 0)?.store(page.encode(), Ordering::Relaxed);
+        self.index.word(words::STATE).store(state.0, Ordering::Release);
+        self.index.store(words::COUNT, 0);
+        self.index.store(words::LIVE, 0);
+        self.sweep()
+    }
+
+    /// Notes what the counts will be when the record at `at` is entered.
+    #[inline(always)]
+    pub(crate) fn note_intent(&self, at: u64, count: u64, live: u64) {
+        self.index.store(words::INTENT_COUNT, count);
+        self.index.store(words::INTENT_LIVE, live);
+        self.index.word(words::INTENT_AT).store(at, Ordering::Release);
+    }
+
+    #[inline(always)]
+    pub(crate) fn counted(&self, count: u64, live: u64, applied: u64) {
+        self.index.store(words::COUNT, count);
+        self.index.store(words::LIVE, live);
+        self.index.word(words::APPLIED).store(applied, Ordering::Release);
+    }
+
+    /// After a failed append: no segment may stay taken.
+    #[cold]
+    pub(crate) fn give_up(&self) {
+        // If this fails, too, the next writer's preparation says so.
+        let _ = self.discard_unpublished();
+        self.wipe_unpublished();
+    }
+
+    /// Enters the records between what the index knows and the end of the log.
+    pub(crate) fn finish_others(&self) -> Result<()> {
+        let mut at = self.index.load(words::APPLIED);
+        let tail = self.index.load(words::TAIL);
+        while at != tail {
+            let found = record(&self.core.data, self, at);
+            let found = found.ok_or_else(|| damaged(at, "the log ends before its end"))?;
+            at = match found.header.kind {
+                Kind::End => self.after_end(at)?,
+                _ => {
+                    self.enter(at, &found)?;
+                    at + found.header.room()
+                }
+            };
+            self.index.word(words::APPLIED).store(at, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Where the first record of the segment is that the end at `at` names.
+    pub(crate) fn after_end(&self, at: u64) -> Result<u64> {
+        let unit = self.core.data.word(at + 8).map(|word| word.load(Ordering::Relaxed));
+        let unit = unit.filter(|unit| *unit < self.index.load(words::UNITS));
+        let unit = unit.ok_or_else(|| damaged(at, "a segment ends without naming the next"))?;
+        Ok(unit_place(unit).0 + SEGMENT_HEADER)
+    }
+
+    /// Enters one record in the index: once or again, with the same result.
+    fn enter(&self, at: u64, found: &RecordView<'_>) -> Result<()> {
+        match found.header.kind {
+            Kind::Put | Kind::Delete => {}
+            Kind::Clear => return self.empty_index(),
+            Kind::Batch | Kind::End => return Ok(()),
+        }
+        let is_put = found.header.kind == Kind::Put;
+        let place = self.index.place(found.key);
+        let old = self.index.locate(&self.core.data, self, found.key, place)?;
+        let is_begun = self.index.load(words::INTENT_AT) == at;
+        if is_begun {
+            // The counts were noted when they could still be known.
+        } else {
+            let old_room = old.map_or(0, |(_, _, record)| record.header.room());
+            let room = if is_put { found.header.room() } else { 0 };
+            let count = self.index.load(words::COUNT) + u64::from(is_put);
+            let count = count.saturating_sub(u64::from(old.is_some()));
+            let live = (self.index.load(words::LIVE) + room).saturating_sub(old_room);
+            if is_put && old.is_none() {
+                // Before anything is noted, so that no room leaves nothing half done.
+                self.slot_for(place)?;
+            }
+            self.note_intent(at, count, live);
+        }
+        match (old, is_put) {
+            (Some((_, slot, _)), true) if address_of(slot) == at => {}
+            (Some((word, slot, _)), true) => {
+                word.store(slot - address_of(slot) / 8 + at / 8, Ordering::Release);
+            }
+            (None, true) => {
+                let (word, slot) = self.slot_for(place)?;
+                word.store(slot | at / 8, Ordering::Release);
+            }
+            (Some((word, slot, _)), false) => word.store(slot & OVERFLOW, Ordering::Release),
+            (None, false) => {}
+        }
+        let (count, live) = (self.index.load(words::INTENT_COUNT), self.index.load(words::INTENT_LIVE));
+        self.counted(count, live, self.index.load(words::APPLIED));
+        Ok(())
+    }
+}
+
+#[inline(always)]
+pub(crate) fn check_sizes(key: &[u8], value: &[u8]) -> Result<()> {
+    if key.len() as u64 <= MAX_KEY && value.len() as u64 <= MAX_VALUE {
+        return Ok(());
+    }
+    too_large(key, value)
+}
+
+#[cold]
+fn too_large(key: &[u8], value: &[u8]) -> Result<()> {
+    let (what, size, limit) = match key.len() as u64 {
+        size if size > MAX_KEY => ("key", size, MAX_KEY),
+        _ => ("value", value.len() as u64, MAX_VALUE),
+    };
+    Err(Error::new(ErrorKind::TooLarge { what, size, limit }))
+}

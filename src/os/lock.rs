@@ -1,0 +1,132 @@
+//! Locks between processes that a killed holder cannot leave locked.
+//!
+//! [`RobustLock`] is a POSIX mutex in shared memory, robust and checked: the kernel hands it on
+//! when its holder dies, at whatever instruction, and says so. [`lock_range`] takes locks of the
+//! kernel on a byte of a file, for what happens once an opening.
+
+#![allow(unsafe_code)]
+
+use crate::{Error, Result};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::AtomicU64;
+
+/// Bytes set aside for a lock in a file.
+pub(crate) const LOCK_BYTES: u64 = 64;
+const _: () = assert!(size_of::<libc::pthread_mutex_t>() <= LOCK_BYTES as usize);
+
+/// Says which programs agree on what is in those bytes: C library, machine and size.
+pub(crate) const LAYOUT: u64 = {
+    let libc_id = if cfg!(target_env = "musl") { 2 } else { 1 };
+    (libc_id << 32) | ((size_of::<usize>() as u64) << 16) | size_of::<libc::pthread_mutex_t>() as u64
+};
+
+/// A mutex in the head of a shared map.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RobustLock<'m>(&'m [AtomicU64; LOCK_BYTES as usize / 8]);
+
+/// How a lock was got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Got {
+    /// The last holder let it go.
+    Released,
+    /// The last holder died: what it protects may be half done.
+    OwnerDied,
+}
+
+impl<'m> RobustLock<'m> {
+    /// The lock in these words of a map that is shared and writable; nothing else uses them.
+    pub(crate) fn at(place: &'m [AtomicU64; LOCK_BYTES as usize / 8]) -> RobustLock<'m> {
+        RobustLock(place)
+    }
+
+    fn mutex(self) -> *mut libc::pthread_mutex_t {
+        self.0.as_ptr().cast_mut().cast()
+    }
+
+    /// Makes a new, free lock there; nobody may use the place at the same time.
+    pub(crate) fn init(self) -> Result<()> {
+        // SAFETY: the attributes are initialised before they are used, and destroyed once; the
+        // place is memory for a mutex: large enough, and aligned to eight bytes.
+        let rc = unsafe {
+            let mut attributes = std::mem::zeroed();
+            let _ = libc::pthread_mutexattr_init(&raw mut attributes);
+            libc::pthread_mutexattr_setpshared(&raw mut attributes, libc::PTHREAD_PROCESS_SHARED);
+            libc::pthread_mutexattr_setrobust(&raw mut attributes, libc::PTHREAD_MUTEX_ROBUST);
+            libc::pthread_mutexattr_settype(&raw mut attributes, libc::PTHREAD_MUTEX_ERRORCHECK);
+            let rc = libc::pthread_mutex_init(self.mutex(), &raw const attributes);
+            libc::pthread_mutexattr_destroy(&raw mut attributes);
+            rc
+        };
+        if rc == 0 { Ok(()) } else { Err(Error::io("make a lock", io::Error::from_raw_os_error(rc))) }
+    }
+
+    /// Takes the lock, waiting for it.
+    #[inline]
+    pub(crate) fn lock(self) -> Result<Got> {
+        // SAFETY: memory that `init` made a mutex before the store could be opened; what damage made
+        // of it since is the C library's to refuse.
+        match unsafe { libc::pthread_mutex_lock(self.mutex()) } {
+            0 => Ok(Got::Released),
+            libc::EOWNERDEAD => {
+                // Marked at once: who cannot repair now leaves that to the next holder, by what the
+                // protected words say, rather than a lock that nobody can take any more.
+                // SAFETY: this thread holds the mutex, as the result says.
+                unsafe { libc::pthread_mutex_consistent(self.mutex()) };
+                Ok(Got::OwnerDied)
+            }
+            libc::EDEADLK => Err(Error::invalid(
+                "this thread is writing to the store already; use the batch or transaction it is in",
+            )),
+            other => Err(Error::io("take the lock of", io::Error::from_raw_os_error(other))),
+        }
+    }
+
+    /// Lets the lock go; only who holds it.
+    #[inline]
+    pub(crate) fn unlock(self) {
+        // SAFETY: an initialised mutex; if this thread does not hold it, the call refuses.
+        unsafe {
+            libc::pthread_mutex_unlock(self.mutex());
+        }
+    }
+}
+
+/// What is wanted of a byte of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Want {
+    Nothing,
+    Shared,
+    Exclusive,
+}
+
+/// Locks byte `at` of the file for this opening of it; `false` if others hold it and `is_patient`
+/// is not set.
+pub(crate) fn lock_range(file: &File, at: u64, want: Want, is_patient: bool) -> Result<bool> {
+    let kind = match want {
+        Want::Nothing => libc::F_UNLCK,
+        Want::Shared => libc::F_RDLCK,
+        Want::Exclusive => libc::F_WRLCK,
+    };
+    let range = libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: at.cast_signed(),
+        l_len: 1,
+        l_pid: 0,
+    };
+    let command = if is_patient { libc::F_OFD_SETLKW } else { libc::F_OFD_SETLK };
+    loop {
+        // SAFETY: the descriptor is open; the range is read during the call.
+        if unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const range) } == 0 {
+            return Ok(true);
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EINTR) => {}
+            Some(libc::EAGAIN | libc::EACCES) if !is_patient => return Ok(false),
+            _ => return Err(Error::io("lock a byte of", error)),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Which process this is, which others still live, and which boot of the machine.
+
+#![allow(unsafe_code)]
+
+use crate::{Error, Result};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+static PID: AtomicU32 = AtomicU32::new(0);
+static START: AtomicU64 = AtomicU64::new(0);
+
+/// This process: its number, right also after a fork. [`prepare`] was called before.
+#[inline(always)]
+pub(crate) fn own_pid() -> u32 {
+    PID.load(Ordering::Relaxed)
+}
+
+/// When this process began, in ticks since the boot.
+#[inline(always)]
+pub(crate) fn own_start() -> u64 {
+    START.load(Ordering::Relaxed)
+}
+
+/// Learns who this process is, now and after each fork.
+pub(crate) fn prepare() {
+    extern "C" fn learn() {
+        let pid = std::process::id();
+        // Between fork and exec only calls that are safe in signal handlers are: no reading of
+        // /proc here. A child that does not know its start is known by its number alone.
+        START.store(0, Ordering::Relaxed);
+        PID.store(pid, Ordering::Relaxed);
+    }
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        learn();
+        // SAFETY: the handler only stores two numbers.
+        unsafe {
+            libc::pthread_atfork(None, None, Some(learn));
+        }
+    });
+    if START.load(Ordering::Relaxed) == 0 {
+        START.store(start_of(std::process::id()).unwrap_or(0), Ordering::Relaxed);
+    }
+}
+
+/// Whether the process that had this number, and began then (0: not known), still lives.
+pub(crate) fn is_alive(pid: u32, start: u64) -> bool {
+    // SAFETY: signal 0 is sent to nobody; the call only asks.
+    let rc = unsafe { libc::kill(pid.cast_signed(), 0) };
+    if rc != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH) {
+        return false;
+    }
+    match start_of(pid) {
+        // A zombie holds nothing any more.
+        None => false,
+        Some(now) => start == 0 || now == 0 || now == start,
+    }
+}
+
+/// When a process began; `None` if there is none, or it is only a zombie.
+fn start_of(pid: u32) -> Option<u64> {
+    let stat = match fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => stat,
+        // /proc may be closed to us (hidepid): the process is then taken to live.
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Some(0),
+        Err(_) => return None,
+    };
+    // The name, in parentheses, may hold anything; fields are counted after it.
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+/// A number for the machine's current boot, and for the namespace that process numbers are of.
+pub(crate) fn boot_and_namespace() -> (u128, u64) {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    let boot = u128::from_str_radix(&digits, 16).unwrap_or(0);
+    let namespace = fs::metadata("/proc/self/ns/pid").map_or(0, |meta| meta.ino());
+    (boot, namespace)
+}
+
+/// Random bits that nobody can guess.
+pub(crate) fn random_word() -> Result<u64> {
+    let mut bytes = [0; 8];
+    // SAFETY: the buffer is writable for its length.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if got != bytes.len() as isize {
+        return Err(Error::io("get random bytes", io::Error::last_os_error()));
+    }
+    Ok(u64::from_le_bytes(bytes))
+}

@@ -1,0 +1,288 @@
+//! A file mapped by many processes that write it and make it longer.
+//!
+//! The map is made once, far longer than the file, so that no address ever changes: pages appear
+//! under it as the file grows. Space is allocated before it is written through the map, so that a
+//! full disk is an error and not SIGBUS.
+//!
+//! Invariants: every access checks the length of the file that this process last learned, which
+//! is never more than the map. Numbers that several processes change are atomic words; all other
+//! bytes are written by one writer before anybody else learns where they are, and never after.
+
+#![allow(unsafe_code)]
+
+use super::map::page_bytes;
+use crate::{Error, ErrorKind, Result};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Every file has at least this many bytes, which never go away: its words are reached unchecked.
+pub(crate) const HEAD_BYTES: u64 = 4096;
+
+/// A shared map of a file that may grow.
+#[derive(Debug)]
+pub(crate) struct SharedMap {
+    base: NonNull<u8>,
+    reserved: usize,
+    /// Bytes of the file as far as this process knows; at most `reserved`.
+    len: AtomicU64,
+    file: File,
+    is_writable: bool,
+}
+
+// SAFETY: the map is plain memory that stays mapped until the struct is dropped; what is in it is
+// reached through atomics, or by the rules that the unsafe methods state.
+unsafe impl Send for SharedMap {}
+// SAFETY: as above.
+unsafe impl Sync for SharedMap {}
+
+impl SharedMap {
+    /// Maps `file`, with room to grow to at least `room` bytes where the address space has it.
+    pub(crate) fn new(file: File, is_writable: bool, room: u64) -> Result<SharedMap> {
+        let len = file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
+        if len < HEAD_BYTES {
+            return Err(Error::corrupt(len, "the file ends within its header"));
+        }
+        let mut reserved = room.max(len.saturating_mul(2)).next_multiple_of(1 << 20);
+        let enough = len.next_multiple_of(1 << 20).max(64 << 20);
+        let base = loop {
+            match map(&file, is_writable, reserved as usize) {
+                Ok(base) => break base,
+                // A limit on address space (`ulimit -v`): take what there is.
+                Err(_) if reserved / 4 >= enough => reserved /= 4,
+                Err(e) => return Err(Error::io("map", e)),
+            }
+        };
+        Ok(SharedMap {
+            base,
+            reserved: reserved as usize,
+            len: AtomicU64::new(len.min(reserved)),
+            file,
+            is_writable,
+        })
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub(crate) fn is_writable(&self) -> bool {
+        self.is_writable
+    }
+
+    /// The length of the file when it was last looked at.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> u64 {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    /// Asks the kernel for the length of the file, which others may have changed.
+    #[cold]
+    pub(crate) fn refresh_len(&self) -> Result<u64> {
+        let len = self.file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
+        if len < HEAD_BYTES {
+            return Err(Error::corrupt(len, "somebody made the file shorter than its header"));
+        }
+        let len = len.min(self.reserved as u64);
+        self.len.store(len, Ordering::Relaxed);
+        Ok(len)
+    }
+
+    /// Makes the file at least `end` bytes long, with disk space and pages behind the new bytes.
+    pub(crate) fn grow_to(&self, end: u64) -> Result<()> {
+        let len = self.refresh_len()?;
+        if end <= len {
+            return Ok(());
+        }
+        if end > self.reserved as u64 {
+            let (size, limit) = (end, self.reserved as u64);
+            return Err(Error::new(ErrorKind::TooLarge { what: "file", size, limit }));
+        }
+        // SAFETY: the descriptor is open; the call takes no pointers.
+        let rc = unsafe {
+            libc::posix_fallocate(self.file.as_raw_fd(), len.cast_signed(), (end - len).cast_signed())
+        };
+        if rc != 0 {
+            // What was allocated before the disk was full is given back.
+            let _ = self.file.set_len(len);
+            return Err(Error::io("make longer", io::Error::from_raw_os_error(rc)));
+        }
+        self.len.store(end, Ordering::Relaxed);
+        self.back(len, end);
+        Ok(())
+    }
+
+    /// Has the pages of a range ready for writing, all at once rather than fault by fault.
+    pub(crate) fn back(&self, from: u64, to: u64) {
+        let page = page_bytes() as u64;
+        let (from, to) = (from - from % page, to.min(self.len()));
+        if from < to {
+            // SAFETY: the range lies within the map and within the file. Kernels before 5.14 refuse:
+            // the pages then come one by one.
+            unsafe {
+                let start = self.base.as_ptr().add(from as usize).cast();
+                libc::madvise(start, (to - from) as usize, libc::MADV_POPULATE_WRITE);
+            }
+        }
+    }
+
+    /// Makes the file `end` bytes long; nobody may use what lies after.
+    pub(crate) fn shrink_to(&self, end: u64) -> Result<()> {
+        let end = end.max(HEAD_BYTES);
+        self.len.store(end, Ordering::Relaxed);
+        self.file.set_len(end).map_err(|e| Error::io("shorten", e))?;
+        Ok(())
+    }
+
+    /// The words that every file begins with.
+    #[inline(always)]
+    pub(crate) fn head(&self) -> &[AtomicU64; HEAD_BYTES as usize / 8] {
+        // SAFETY: checked when it was mapped, and `shrink_to` keeps it; the map is aligned to pages
+        // and these bytes are only reached as atomic words.
+        unsafe { self.base.cast().as_ref() }
+    }
+
+    /// The word at `at`, if it is within the file and aligned.
+    #[inline(always)]
+    pub(crate) fn word(&self, at: u64) -> Option<&AtomicU64> {
+        if at % 8 != 0 || at.checked_add(8)? > self.len() {
+            return None;
+        }
+        // SAFETY: the eight bytes lie within the map and the file, aligned; they are only ever
+        // read and written as atomic words while the map lives.
+        Some(unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at as usize).cast()) })
+    }
+
+    /// The half word at `at`, if it is within the file and aligned.
+    pub(crate) fn half(&self, at: u64) -> Option<&AtomicU32> {
+        if at % 4 != 0 || at.checked_add(4)? > self.len() {
+            return None;
+        }
+        // SAFETY: as for `word`.
+        Some(unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(at as usize).cast()) })
+    }
+
+    /// The cache line at `at`, if it is within the file and aligned: eight words.
+    #[inline(always)]
+    pub(crate) fn line(&self, at: u64) -> Option<&[AtomicU64; 8]> {
+        if at % 64 != 0 || at.checked_add(64)? > self.len() {
+            return None;
+        }
+        // SAFETY: the 64 bytes lie within the map and the file, aligned; `AtomicU64` has the size
+        // and alignment of `u64`, and they are only reached as atomic words.
+        Some(unsafe { &*self.base.as_ptr().add(at as usize).cast() })
+    }
+
+    /// The bytes of a range, if it is within the file.
+    ///
+    /// # Safety
+    /// Nobody writes them as long as the slice lives.
+    #[inline(always)]
+    pub(crate) unsafe fn bytes(&self, at: u64, len: u64) -> Option<&[u8]> {
+        if at.checked_add(len)? > self.len() {
+            return None;
+        }
+        // SAFETY: the range lies within the map and the file; the caller promises the rest.
+        Some(unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(at as usize), len as usize) })
+    }
+
+    /// Copies `bytes` to `at`; `false` if that is not within the file.
+    ///
+    /// # Safety
+    /// Nobody reads or writes there during the call, and the map is writable.
+    #[inline(always)]
+    pub(crate) unsafe fn write(&self, at: u64, bytes: &[u8]) -> bool {
+        let fits = at.checked_add(bytes.len() as u64).is_some_and(|end| end <= self.len());
+        if fits {
+            // SAFETY: the range lies within the map and the file; the caller promises the rest, and
+            // `bytes` is no part of a range that nobody else may reach.
+            unsafe {
+                let place = self.base.as_ptr().add(at as usize);
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len());
+            }
+        }
+        fits
+    }
+
+    /// Asks for the cache line at `at`; only a hint.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, at: u64) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::*;
+            // SAFETY: a prefetch reads nothing that the program can see and never faults.
+            unsafe {
+                _mm_prefetch::<_MM_HINT_T0>(self.base.as_ptr().wrapping_add(at as usize).cast());
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
+    }
+
+    /// Waits until the bytes written are on the disk.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.file.sync_data().map_err(|e| Error::io("make durable", e))
+    }
+}
+
+impl Drop for SharedMap {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new` with this length, and nothing borrowed from it is left.
+        unsafe {
+            libc::munmap(self.base.as_ptr().cast(), self.reserved);
+        }
+    }
+}
+
+fn map(file: &File, is_writable: bool, len: usize) -> io::Result<NonNull<u8>> {
+    let protection = libc::PROT_READ | if is_writable { libc::PROT_WRITE } else { 0 };
+    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+    // SAFETY: a new map at an address of the kernel's choice touches no memory in use.
+    let base = unsafe {
+        libc::mmap(std::ptr::null_mut(), len, protection, flags, file.as_raw_fd(), 0)
+    };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))
+}
+
+/// A file that exists in memory only.
+pub(crate) fn memory_file() -> Result<File> {
+    use std::os::fd::FromRawFd;
+    // SAFETY: the name is a C string; the descriptor returned is new and owned by nobody.
+    let fd = unsafe { libc::memfd_create(c"credenza".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(Error::io("create a file in memory", io::Error::last_os_error()));
+    }
+    // SAFETY: as above.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+/// Sleeps while the half word still has this value, until woken or for so long.
+pub(crate) fn wait(word: &AtomicU32, value: u32, timeout: std::time::Duration) {
+    let limit = libc::timespec {
+        tv_sec: timeout.as_secs().min(i64::MAX as u64).cast_signed(),
+        tv_nsec: i64::from(timeout.subsec_nanos()),
+    };
+    // SAFETY: the word lives across the call; the kernel only compares it, and the limit is read.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT,
+            value,
+            &raw const limit,
+        );
+    }
+}
+
+/// Wakes all that sleep on the half word, in whatever process.
+pub(crate) fn wake_all(word: &AtomicU32) {
+    // SAFETY: the word lives across the call; its address is all the kernel takes.
+    unsafe {
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX);
+    }
+}
