@@ -54,7 +54,7 @@ impl Writer<'_> {
         self.index.store(words::DEBT, 0);
         let live = self.index.load(words::LIVE);
         if self.log_bytes()? > live + live / 2 + SLACK {
-            self.clean(debt * PACE)?;
+            self.clean(debt * PACE, u64::MAX)?;
         }
         Ok(())
     }
@@ -68,13 +68,13 @@ impl Writer<'_> {
         Ok(load(words::CHAIN).saturating_sub(cleaned + free))
     }
 
-    /// Looks at `budget` bytes of the oldest records, and copies those that live. Returns how many
-    /// it has looked at: fewer if there is but one segment left.
-    pub(crate) fn clean(&self, budget: u64) -> Result<u64> {
+    /// Looks at `budget` bytes of the oldest records, in segments up to number `last`, and copies
+    /// those that live. Returns how many bytes it has looked at: fewer if that is all there is.
+    pub(crate) fn clean(&self, budget: u64, last: u64) -> Result<u64> {
         let mut done = 0;
         while done < budget {
             let unit = self.index.load(words::OLDEST_UNIT);
-            if unit == self.index.load(words::TAIL_UNIT) {
+            if unit == self.index.load(words::TAIL_UNIT) || self.segment(unit)?.sequence() > last {
                 break;
             }
             let start = self.index.load(words::CLEANED);
@@ -89,9 +89,14 @@ impl Writer<'_> {
         Ok(done)
     }
 
-    /// Empties every segment but the newest, and gives back what can be given back.
+    /// Empties every segment there is but the newest, and gives back what can be given back.
     pub(crate) fn clean_all(&self) -> Result<()> {
-        while self.clean(u64::MAX)? > 0 {}
+        self.clean(u64::MAX, self.index.load(words::SEQUENCE))?;
+        self.give_back()
+    }
+
+    /// Gives emptied space back to the file system, as far as nobody needs it.
+    pub(crate) fn give_back(&self) -> Result<()> {
         self.sync_now()?;
         self.sync_now()?;
         pins::clear_dead(&self.core.data);

@@ -14,7 +14,7 @@ use crate::{Bytes, Error, Get, Result, Scan};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -107,6 +107,8 @@ pub(super) struct Shared {
     pub(super) core: Arc<Core>,
     path: Option<PathBuf>,
     durability: Durability,
+    /// The last segment that the compaction going on will empty.
+    goal: Mutex<Option<u64>>,
     /// Syncs now and then, until the sender is dropped.
     ticker: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
 }
@@ -128,7 +130,7 @@ impl Hash {
             Durability::Interval(ms) if path.is_some() => Some(start_ticker(Arc::clone(&core), ms)),
             _ => None,
         };
-        Hash { shared: Arc::new(Shared { core, path, durability, ticker }) }
+        Hash { shared: Arc::new(Shared { core, path, durability, goal: Mutex::new(None), ticker }) }
     }
 
     /// How to open a store, other than with the defaults.
@@ -374,27 +376,27 @@ impl Hash {
         self.core().sync().map_err(|e| self.named(e))
     }
 
-    /// Looks at `budget` bytes of the oldest records, copies those that live, and gives back what
-    /// space it can. Returns whether there is more to do: repeat until not, at times of your
-    /// choosing. Writers clean up as they go, so that this is never necessary.
+    /// Goes once round the log, so that nothing is left of what was replaced or deleted before, and
+    /// gives back what space it can. Each call looks at about `budget` bytes, with nobody else
+    /// writing meanwhile, and returns whether there is more to do: repeat it until not, at times of
+    /// your choosing. Writers clean up as they go, so that this is never necessary.
     ///
     /// # Errors
     /// As [`Hash::insert`].
     pub fn compact(&self, budget: u64) -> Result<bool> {
-        self.write(|writer| {
-            let garbage = writer.log_bytes()?.saturating_sub(writer.index.load(words::LIVE));
-            if garbage == 0 {
-                writer.clean_all()?;
-                return Ok(false);
+        let mut goal = self.shared.goal.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = *goal;
+        let (goes_on, last) = self.write(|writer| {
+            let last = last.unwrap_or_else(|| writer.index.load(words::SEQUENCE));
+            let budget = budget.max(1);
+            if writer.clean(budget, last)? >= budget {
+                return Ok((true, last));
             }
-            let done = writer.clean(budget.max(1))?;
-            let left = writer.log_bytes()?.saturating_sub(writer.index.load(words::LIVE));
-            let is_done = done < budget || left == 0;
-            if is_done {
-                writer.clean_all()?;
-            }
-            Ok(!is_done)
-        })
+            writer.give_back()?;
+            Ok((false, last))
+        })?;
+        *goal = goes_on.then_some(last);
+        Ok(goes_on)
     }
 
     /// Makes the index anew from the log; `with_other_hash` with another hash function and seed.
