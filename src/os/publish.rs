@@ -80,10 +80,7 @@ impl Staged {
             let _ = std::fs::remove_file(&temporary);
             return fail("replace", e);
         }
-        match File::open(folder_of(&self.target)).and_then(|folder| folder.sync_all()) {
-            Ok(()) => Ok(()),
-            Err(e) => fail("make the new name durable in the folder of", e),
-        }
+        sync_folder_of(&self.target)
     }
 }
 
@@ -102,6 +99,12 @@ pub(crate) fn scratch_beside(target: &Path) -> Result<File> {
         std::fs::remove_file(&path).map_err(|e| Error::io("unlink", e).at(&path))?;
     }
     Ok(file)
+}
+
+/// Makes the name of the file at `path` durable.
+pub(crate) fn sync_folder_of(path: &Path) -> Result<()> {
+    let done = File::open(folder_of(path)).and_then(|folder| folder.sync_all());
+    done.map_err(|e| Error::io("make the new name durable in the folder of", e).at(path))
 }
 
 /// The folder that holds `path`.
