@@ -13,13 +13,21 @@
 mod bdb_hash;
 mod cdb;
 mod constant;
+mod gdbm;
 pub(crate) mod kernel;
+mod kyotocabinet;
 mod library;
 mod lmdb;
 mod mcdb;
+mod mdbm;
 mod no_writer;
+mod ntdb;
 mod sparkey;
+mod tdb;
+mod tdb2;
+mod tkrzw;
 mod tokyocabinet_hash;
+mod trivial;
 
 use crate::workload::Records;
 use credenza::{Error, Result};
@@ -222,7 +230,14 @@ drivers! {
     mcdb::Mcdb,
     tokyocabinet_hash::TokyoCabinetHash,
     bdb_hash::BdbHash,
+    mdbm::Mdbm,
+    tdb::Tdb,
+    ntdb::Ntdb,
+    tdb2::Tdb2,
     lmdb::Lmdb,
+    kyotocabinet::KyotoCabinet,
+    tkrzw::Tkrzw,
+    gdbm::Gdbm,
     sparkey::Sparkey,
 }
 
