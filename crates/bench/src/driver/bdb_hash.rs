@@ -252,6 +252,14 @@ impl Driver for BdbHash {
         )
     }
 
+    fn notes(&self) -> Vec<String> {
+        vec![
+            "changes are in a cache of the process until the store is closed, as there is no \
+             environment"
+                .to_owned(),
+        ]
+    }
+
     type Store<'d> = BdbStore<'d>;
 
     fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<BdbStore<'_>> {
