@@ -19,7 +19,7 @@ mod os;
 pub use capability::{Bytes, Get, Record, Scan};
 pub use convert::{HashBuilder, freeze, thaw};
 pub use error::{Error, ErrorKind, Result};
-pub use open::{OpenOptions, Store, StoreStats, open};
+pub use open::{OpenOptions, Store, StoreStats, kind_of, open};
 pub use os::publish::Staged;
 pub use os::{Access, Advice, Residency};
 

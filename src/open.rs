@@ -34,6 +34,22 @@ pub fn open(path: impl AsRef<Path>) -> Result<Store> {
     OpenOptions::new().open(path)
 }
 
+/// The kind of the store at `path`, as [`Store::kind`] would call it, by its first bytes alone: what
+/// follows may be damaged.
+///
+/// # Errors
+/// The file is missing, may not be read, or is of no known kind.
+pub fn kind_of(path: impl AsRef<Path>) -> Result<&'static str> {
+    let path = path.as_ref();
+    Ok(match recognise(path).map_err(|e| e.at(path))? {
+        Kind::Constant => "constant",
+        Kind::Hash => "hash",
+        Kind::Mcdb => "mcdb",
+        Kind::Cdb64 => "cdb64",
+        Kind::Cdb => "cdb",
+    })
+}
+
 /// How to open a store of whatever kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
