@@ -114,8 +114,8 @@ impl OpenOptions {
 
     fn hash(self, path: &Path) -> Result<Hash> {
         if self.access != Access::Map {
-            let what = "a hash store changes while it is read, so that it is always mapped: open it \
-                        with Access::Map";
+            let what = "a hash store changes while it is read, so that it is always mapped: leave out \
+                        how it shall be read";
             return Err(Error::invalid(what).at(path));
         }
         let options = Hash::options().read_only(self.is_read_only);

@@ -146,6 +146,10 @@ pub struct WriteArgs {
 impl WriteArgs {
     /// Opens the hash store at `path`, which must be there.
     pub fn open(self, path: &Path) -> Result<Hash> {
+        match credenza::kind_of(path)? {
+            "hash" => {}
+            other => return Err(not_hash(other).at(path)),
+        }
         Hash::options().durability(self.durability).open(path)
     }
 
@@ -163,15 +167,15 @@ impl WriteArgs {
 pub fn open_hash(path: &Path) -> Result<Hash> {
     match credenza::open(path)? {
         Store::Hash(store) => Ok(store),
-        other => {
-            let what = format!(
-                "this is a store of kind '{}', which never changes; 'credenza thaw' makes a hash \
-                 store of it",
-                other.kind()
-            );
-            Err(Error::invalid(what).at(path))
-        }
+        other => Err(not_hash(other.kind()).at(path)),
     }
+}
+
+fn not_hash(kind: &str) -> Error {
+    Error::invalid(format!(
+        "this is a store of kind '{kind}', which never changes; 'credenza thaw' makes a hash store \
+         of it"
+    ))
 }
 
 fn durability(text: &str) -> Result<Durability, String> {
