@@ -24,22 +24,25 @@ WORKLOAD ?= files
 DATA ?=
 RECORDS ?=
 ROUNDS ?= 5
+# Lookups in each phase. The paths of a machine are few, so that fewer lookups than usual will do.
+GETS ?= $(if $(DATA)$(filter-out files,$(WORKLOAD)),,300000)
 # Where the results go.
 OUT ?= bench-out
 # Rivals' libraries that Debian does not package, as in LIBS="mcdb=/opt/mcdb/libmcdb.so".
 LIBS ?=
 
-bench: build rivals ## measure this store and every rival found: DATA, WORKLOAD, RECORDS, ROUNDS, OUT, LIBS
+bench: build rivals ## measure this store and every rival found: DATA, WORKLOAD, RECORDS, GETS, ROUNDS, OUT, LIBS
 	@mkdir -p "$(OUT)"
 	arguments=(--rounds "$(ROUNDS)" --json "$(OUT)/report.json" --html "$(OUT)/report.html")
 	if [[ -n "$(DATA)" ]]; then arguments+=(--data "$(DATA)"); else arguments+=(--workload "$(WORKLOAD)"); fi
 	[[ -z "$(RECORDS)" ]] || arguments+=(--records "$(RECORDS)")
+	[[ -z "$(GETS)" ]] || arguments+=(--gets "$(GETS)")
 	for library in $(LIBS); do arguments+=(--lib "$$library"); done
 	"$(PROGRAM)" bench "$${arguments[@]}"
 	echo "wrote $(OUT)/report.json and $(OUT)/report.html"
 
 # The rivals that Debian packages; the program opens them at run time.
-RIVALS := libcdb1 libtokyocabinet9 libdb5.3 liblmdb0
+RIVALS := libcdb1 libtokyocabinet9 libdb5.3 liblmdb0 libtdb1 libkyotocabinet16v5 libtkrzw1 libgdbm6
 # Tools that some tests compare with; without them those tests say so.
 TOOLS ?=
 

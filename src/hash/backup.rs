@@ -1,13 +1,16 @@
 //! Copies of a store: of one in use, and of what is whole in a damaged one.
 
 use super::core::Core;
-use super::format::{CHECKPOINTS, Checkpoint, HEADER_BYTES, Header, Kind, session, unit_place, words};
+use super::format::{
+    CHECKPOINTS, Checkpoint, HEADER_BYTES, Header, Kind, session, unit_place, words,
+};
 use super::handle::Hash;
 use super::log::ENTRY_BYTES;
 use super::page::LINE;
 use super::pins::{note_time, pin};
+use super::reader::{Unpinned, too_busy};
 use super::scan::{Found, Place};
-use super::view::bytes;
+use super::view::{Holds, bytes};
 use crate::os::process::random_word;
 use crate::os::publish::Staged;
 use crate::{Error, Result};
@@ -46,10 +49,25 @@ impl Hash {
 impl Core {
     /// Copies the log, up to where it ends now, to the same places of another file.
     fn copy_log(&self, to: &File, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
-        let pin = pin(&self.data)?;
-        note_time(&self.data, &pin);
+        if self.data.is_writable() {
+            let pin = pin(&self.data)?;
+            note_time(&self.data, &pin);
+            return self.copy_log_held(to, &pin, progress);
+        }
+        let seen = self.seen();
+        self.copy_log_held(to, &Unpinned, progress)?;
+        if self.seen() == seen { Ok(()) } else { Err(too_busy()) }
+    }
+
+    fn copy_log_held(
+        &self,
+        to: &File,
+        held: &impl Holds,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<()> {
         let (segments, end) = self.log_now()?;
-        let write = |bytes: &[u8], at| to.write_all_at(bytes, at).map_err(|e| Error::io("write", e));
+        let write =
+            |bytes: &[u8], at| to.write_all_at(bytes, at).map_err(|e| Error::io("write", e));
         // Another store, whose index is not taken for this one's; the seed is that of the sums.
         let store = u128::from(random_word()?) | u128::from(random_word()?) << 64;
         let header = Header { store, ..self.header };
@@ -72,10 +90,11 @@ impl Core {
             let (mut at, end) = (unit_place(segment.unit).0, ends(segment));
             while at < end {
                 let len = PIECE.min(end - at);
-                let piece = bytes(&self.data, &pin, at, len);
+                let piece = bytes(&self.data, held, at, len);
                 // The last segment may end beyond the file: its space comes step by step.
-                let len = if piece.is_some() { len } else { self.data.refresh_len()?.min(end) - at };
-                let piece = bytes(&self.data, &pin, at, len);
+                let len =
+                    if piece.is_some() { len } else { self.data.refresh_len()?.min(end) - at };
+                let piece = bytes(&self.data, held, at, len);
                 write(piece.unwrap_or_default(), at)?;
                 at += len.max(1);
                 done += len;
@@ -84,7 +103,8 @@ impl Core {
         }
         let room = segments.iter().map(|segment| segment.end()).max().unwrap_or(0);
         let len = to.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
-        to.set_len(room.min(len.next_multiple_of(4096)).max(len)).map_err(|e| Error::io("make longer", e))
+        to.set_len(room.min(len.next_multiple_of(4096)).max(len))
+            .map_err(|e| Error::io("make longer", e))
     }
 
     /// The segments of the log in their order, and where it ends, at one moment.
@@ -94,7 +114,9 @@ impl Core {
             writer = self.writer()?;
             writer.index
         } else {
-            self.index()?
+            let index = self.index()?;
+            index.map.refresh_len()?;
+            index
         };
         let table = (index.load(words::SEGMENTS_AT) + 1) * LINE;
         let last = index.load(words::TAIL_UNIT);
@@ -136,13 +158,18 @@ pub struct Recovered {
 pub fn recover(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Recovered> {
     let (from, to) = (from.as_ref(), to.as_ref());
     if to.exists() {
-        return Err(Error::invalid("there is a file already: name another for what is recovered").at(to));
+        return Err(
+            Error::invalid("there is a file already: name another for what is recovered").at(to)
+        );
     }
     let core = Core::open_to_recover(from).map_err(|e| e.at(from))?;
     let store = Hash::create(to)?;
     let mut recovered = Recovered::default();
-    let held = Nobody;
-    for segment in core.segments(&held, 0).into_values().flatten() {
+    // Nobody writes to a store that is being recovered.
+    let held = Unpinned;
+    // Before the oldest that a checkpoint names there are only remains.
+    let oldest = core.checkpoint().map_or(0, |checkpoint| checkpoint.oldest);
+    for segment in core.segments(&held, oldest).into_values().flatten() {
         core.salvage(&held, segment, &store, &mut recovered)?;
     }
     store.sync()?;
@@ -150,13 +177,15 @@ pub fn recover(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Recovered
     Ok(recovered)
 }
 
-/// Nobody writes to a store that is being recovered.
-struct Nobody;
-impl super::view::Holds for Nobody {}
-
 impl Core {
     /// Enters the whole records of a segment in `store`.
-    fn salvage(&self, held: &Nobody, segment: Found, store: &Hash, sum: &mut Recovered) -> Result<()> {
+    fn salvage(
+        &self,
+        held: &Unpinned,
+        segment: Found,
+        store: &Hash,
+        sum: &mut Recovered,
+    ) -> Result<()> {
         let mut place = Place::first_of(segment);
         let end = segment.end().min(self.data.len());
         let mut lost = 0;

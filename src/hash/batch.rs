@@ -4,9 +4,10 @@ use super::handle::Hash;
 use super::writer::{Change, Writer, check_sizes};
 use crate::Result;
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 /// Changes to be made together: all of them, or none, whatever happens to the process or the
-/// machine; and no reader sees a part of them.
+/// machine. Once a lookup has seen one of the changes, every later one sees all of them.
 ///
 /// ```
 /// use credenza::hash::{Batch, Hash};
@@ -77,12 +78,13 @@ impl Hash {
     /// The store was opened for reading only, or this thread is writing to it already.
     pub fn transaction(&self) -> Result<Transaction<'_>> {
         let writer = self.core().writer().map_err(|e| self.named(e))?;
+        self.core().transactions.fetch_add(1, Ordering::Relaxed);
         Ok(Transaction { store: self, writer: Some(writer), changes: BTreeMap::new() })
     }
 }
 
 /// Reads and writes with nobody writing in between; dropped without [`Transaction::commit`], it
-/// changes nothing. Readers see all of its changes from one moment on.
+/// changes nothing. Once a lookup has seen one of the changes, every later one sees all of them.
 ///
 /// ```
 /// # let store = credenza::hash::Hash::in_memory()?;
@@ -104,6 +106,12 @@ pub struct Transaction<'s> {
 impl std::fmt::Debug for Transaction<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Transaction").field("changes", &self.changes.len()).finish()
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        self.store.core().transactions.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

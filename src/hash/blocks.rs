@@ -19,6 +19,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const NEXT: usize = 0;
 const EPOCH: usize = 1;
 const LINES: usize = 2;
+/// Entries of a page that are far from the line where they belong.
+const FAR: usize = 3;
 /// The file grows by a part of its size, within these bounds.
 const STEP: std::ops::RangeInclusive<u64> = 4096..=(128 << 10);
 /// So many blocks wait before it is worth looking whether readers are gone.
@@ -37,6 +39,7 @@ impl Writer<'_> {
             if block != 0 {
                 let next = self.block(block)?[NEXT].load(Ordering::Relaxed);
                 self.index.word(list).store(next, Ordering::Release);
+                self.block(block)?[FAR].store(0, Ordering::Relaxed);
                 return Ok(block);
             }
         }
@@ -49,6 +52,7 @@ impl Writer<'_> {
         self.reserve_index(end)?;
         self.index.word(words::BUMP).store(end, Ordering::Release);
         self.block(block)?[LINES].store(lines, Ordering::Relaxed);
+        self.block(block)?[FAR].store(0, Ordering::Relaxed);
         Ok(block)
     }
 
@@ -58,6 +62,7 @@ impl Writer<'_> {
         if end * LINE > len {
             let step = (len / 16).clamp(*STEP.start(), *STEP.end());
             self.index.map.grow_to((end * LINE).max(len + step).next_multiple_of(4096))?;
+            self.index.store(words::INDEX_LEN, self.index.map.len());
         }
         Ok(())
     }
@@ -65,6 +70,10 @@ impl Writer<'_> {
     /// Gives a block back that readers may still look at.
     pub(crate) fn retire(&self, block: u64) -> Result<()> {
         let own = self.block(block)?;
+        if self.lock.is_none() {
+            // Nobody else knows this index.
+            return self.free(block, own[LINES].load(Ordering::Relaxed) + 1);
+        }
         own[NEXT].store(0, Ordering::Relaxed);
         own[EPOCH].store(pins::end_epoch(&self.core.data), Ordering::Relaxed);
         let last = self.index.load(words::RETIRED_LAST);
@@ -89,7 +98,8 @@ impl Writer<'_> {
             if !pins::is_past(&self.core.data, own[EPOCH].load(Ordering::Relaxed)) {
                 return Ok(());
             }
-            let (next, lines) = (own[NEXT].load(Ordering::Relaxed), own[LINES].load(Ordering::Relaxed));
+            let (next, lines) =
+                (own[NEXT].load(Ordering::Relaxed), own[LINES].load(Ordering::Relaxed));
             if next == 0 {
                 self.index.store(words::RETIRED_LAST, 0);
             }
@@ -121,7 +131,8 @@ impl Writer<'_> {
         let directory_lines = (state.entries() * 8).div_ceil(LINE);
         let segments = self.index.load(words::SEGMENTS_AT);
         let segment_lines = self.index.load(words::SEGMENTS_ROOM) * super::log::ENTRY_BYTES / LINE;
-        let mut used = vec![(state.directory() - 1, directory_lines + 1), (segments, segment_lines + 1)];
+        let mut used =
+            vec![(state.directory() - 1, directory_lines + 1), (segments, segment_lines + 1)];
         let mut page_lines = 0;
         for page in self.repair_directory()? {
             used.push((page.block, page.lines + 1));
@@ -156,7 +167,8 @@ impl Writer<'_> {
     /// before, for nothing was written since, and takes its place again.
     fn repair_directory(&self) -> Result<Vec<Page>> {
         let state = self.index.state();
-        let load = |i| Ok::<_, Error>(Page::decode(self.index.entry(state, i)?.load(Ordering::Relaxed)));
+        let load =
+            |i| Ok::<_, Error>(Page::decode(self.index.entry(state, i)?.load(Ordering::Relaxed)));
         let cover = |page: Page| match state.depth().checked_sub(page.depth) {
             Some(shift) if page.lines > 0 && page.base <= page.depth => Ok(1u64 << shift),
             _ => Err(damaged(state.directory() * LINE, "a page that this directory cannot have")),
@@ -181,6 +193,14 @@ impl Writer<'_> {
             at = start + cover(page)?;
         }
         Ok(pages.into_iter().map(|(_, page)| page).collect())
+    }
+
+    /// Counts another entry of a page that is far from its line.
+    pub(crate) fn count_far(&self, page: Page) -> Result<u64> {
+        let word = &self.block(page.block)?[FAR];
+        let count = word.load(Ordering::Relaxed) + 1;
+        word.store(count, Ordering::Relaxed);
+        Ok(count)
     }
 
     /// The own line of a block.

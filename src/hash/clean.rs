@@ -29,6 +29,8 @@ const WORTH_CLEANING: u64 = 4096;
 const PACE: u64 = 4;
 /// The log may be half as long again as what lives in it, and this.
 const SLACK: u64 = 8192;
+/// A file that is twice as long as what lives in it, and this, is worth a wait for the disk.
+const WORTH_SHRINKING: u64 = 1 << 20;
 /// Records looked at together, so that the waits for their slots overlap.
 const GROUP: usize = 16;
 
@@ -51,6 +53,18 @@ impl Writer<'_> {
 
     #[cold]
     fn pay(&self, debt: u64) -> Result<()> {
+        let done = self.pay_now(debt);
+        match done {
+            // The change itself is done: what could not be cleaned is tried again with the next.
+            Err(error) if !error.is_bad_file() => {
+                self.index.store(words::DEBT, debt);
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    fn pay_now(&self, debt: u64) -> Result<()> {
         self.index.store(words::DEBT, 0);
         let live = self.index.load(words::LIVE);
         if self.log_bytes()? > live + live / 2 + SLACK {
@@ -165,10 +179,16 @@ impl Writer<'_> {
             self.index.word(words::RETIRED_UNIT).store(unit + 1, Ordering::Release);
         }
         self.index.word(words::OLDEST_UNIT).store(next, Ordering::Release);
-        self.index.word(words::CLEANED).store(unit_place(next).0 + SEGMENT_HEADER, Ordering::Release);
+        self.index
+            .word(words::CLEANED)
+            .store(unit_place(next).0 + SEGMENT_HEADER, Ordering::Release);
         let chain = self.index.load(words::CHAIN);
         self.index.store(words::CHAIN, chain.saturating_sub(end - at));
         self.take_back_segments()?;
+        let (len, live) = (self.core.data.len(), self.index.load(words::LIVE));
+        if len > 2 * live + WORTH_SHRINKING && self.retired_bytes()? > len / 8 {
+            self.give_back()?;
+        }
         self.trim()
     }
 
@@ -195,7 +215,8 @@ impl Writer<'_> {
             }
             let unit = retired - 1;
             let segment = self.segment(unit)?;
-            let is_free = segment.sequence() < reusable && pins::is_past(&self.core.data, segment.epoch());
+            let is_free =
+                segment.sequence() < reusable && pins::is_past(&self.core.data, segment.epoch());
             if !is_free {
                 return Ok(true);
             }
@@ -229,11 +250,36 @@ impl Writer<'_> {
         self.lowest_free_unit(bytes)
     }
 
+    /// Whether nobody needs what is in a unit. After the index was made anew from the log readers
+    /// may still hold what is in free ones.
+    fn is_free(&self, unit: u64) -> Result<bool> {
+        let segment = self.segment(unit)?;
+        let epoch = segment.epoch();
+        Ok(segment.sequence() == 0 && (epoch == 0 || pins::is_past(&self.core.data, epoch)))
+    }
+
+    /// Free units that follow each other and have room for `bytes`: the first, and how many.
+    pub(crate) fn take_free_run(&self, bytes: u64) -> Result<Option<(u64, u64)>> {
+        let (mut first, mut size) = (0, 0);
+        for unit in self.index.load(words::FREE_UNIT)..self.index.load(words::UNITS) {
+            if !self.is_free(unit)? {
+                size = 0;
+                continue;
+            }
+            first = if size == 0 { unit } else { first };
+            size += unit_place(unit).1;
+            if size >= bytes {
+                return Ok(Some((first, unit + 1 - first)));
+            }
+        }
+        Ok(None)
+    }
+
     fn lowest_free_unit(&self, bytes: u64) -> Result<Option<u64>> {
         let units = self.index.load(words::UNITS);
         let mut lowest = None;
         for unit in self.index.load(words::FREE_UNIT)..units {
-            if self.segment(unit)?.sequence() != 0 {
+            if !self.is_free(unit)? {
                 continue;
             }
             if unit_place(unit).1 >= bytes {
@@ -265,7 +311,7 @@ impl Writer<'_> {
     pub(crate) fn trim(&self) -> Result<()> {
         let units = self.index.load(words::UNITS);
         let mut used = units;
-        while used > 1 && self.segment(used - 1)?.sequence() == 0 {
+        while used > 1 && self.is_free(used - 1)? {
             used -= 1;
         }
         let (end, len) = (unit_place(used).0, self.core.data.len());
@@ -273,6 +319,8 @@ impl Writer<'_> {
             return Ok(());
         }
         self.index.word(words::UNITS).store(used, Ordering::Release);
-        self.core.data.shrink_to(end.next_multiple_of(4096))
+        self.core.data.shrink_to(end.next_multiple_of(4096))?;
+        self.core.session(session::DATA_LEN).store(self.core.data.len(), Ordering::Relaxed);
+        Ok(())
     }
 }

@@ -9,8 +9,8 @@
 //! file, wherever that is now.
 
 use super::format::{
-    Checkpoint, ENGINE, HEADER_BYTES, Header, INDEX_HEADER, IndexHeader, LOG_AT, MAGIC, PINS, PINS_AT,
-    SEGMENT_HEADER, SegmentHeader, session, unit_place, words,
+    Checkpoint, ENGINE, HEADER_BYTES, Header, INDEX_HEADER, IndexHeader, LOG_AT, MAGIC, PINS,
+    PINS_AT, SEGMENT_HEADER, SegmentHeader, session, unit_place, words,
 };
 use super::index::{Index, State};
 use super::page::{LINE, Page, SIZES};
@@ -21,22 +21,34 @@ use crate::os::file::read_exact_at;
 use crate::os::lock::{LAYOUT, LOCK_BYTES, RobustLock, Want, lock_range};
 use crate::os::newest::Newest;
 use crate::os::process::{boot_and_namespace, prepare, random_word};
-use crate::os::publish::Staged;
+use crate::os::publish::{self, Staged};
 use crate::os::shared::{HEAD_BYTES, SharedMap, memory_file};
 use crate::{Error, ErrorKind, Result};
 use std::fs::{File, OpenOptions};
 use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Addresses set aside for the files to grow into.
-const DATA_ROOM: u64 = 1 << 40;
-const INDEX_ROOM: u64 = 1 << 38;
+const DATA_ROOM: u64 = 1 << 38;
+const INDEX_ROOM: u64 = 1 << 36;
+/// The same for stores that are in memory, and for an index that is only a beginning.
+const MEMORY_ROOM: u64 = 1 << 35;
+const SMALL_ROOM: u64 = 1 << 20;
 /// The byte of the data file that is locked while a store is being opened; and as long as it is.
 const OPENING: u64 = 0;
 const OPEN: u64 = 1;
+
+/// What a new index is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum From {
+    /// The log: there is no other index.
+    Log,
+    /// The present index, which is larger than it need be or hashes badly.
+    Index,
+}
 
 /// Both files of an open store.
 #[derive(Debug)]
@@ -48,6 +60,9 @@ pub(crate) struct Core {
     path: Option<PathBuf>,
     /// The index is this process's alone: made for reading where nobody may write.
     pub is_private: AtomicBool,
+    seen_at_opening: [u64; 4],
+    /// Transactions that are neither committed nor dropped.
+    pub transactions: AtomicU64,
 }
 
 impl Core {
@@ -64,7 +79,12 @@ impl Core {
         Core::of(memory_file()?, None, true, true)
     }
 
-    fn of(file: File, path: Option<PathBuf>, is_new_wanted: bool, is_writable: bool) -> Result<Core> {
+    fn of(
+        file: File,
+        path: Option<PathBuf>,
+        is_new_wanted: bool,
+        is_writable: bool,
+    ) -> Result<Core> {
         lock_range(&file, OPENING, if is_writable { Want::Exclusive } else { Want::Shared }, true)?;
         let opened = Core::of_locked(&file, path, is_new_wanted, is_writable);
         lock_range(&file, OPENING, Want::Nothing, true)?;
@@ -80,6 +100,9 @@ impl Core {
         let len = file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
         if is_new_wanted && is_writable && is_unborn(file, len)? {
             create_data(file)?;
+            if let Some(path) = &path {
+                publish::sync_folder_of(path)?;
+            }
         }
         let len = file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
         let mut bytes = vec![0; len.min(HEADER_BYTES as u64) as usize];
@@ -89,18 +112,43 @@ impl Core {
             return Err(Error::corrupt(len, "the file ends before its first record"));
         }
         let clone = file.try_clone().map_err(|e| Error::io("open again", e))?;
-        let data = SharedMap::new(clone, is_writable, DATA_ROOM)?;
+        let room = if path.is_some() { DATA_ROOM.max(4 * len) } else { MEMORY_ROOM };
+        let data = SharedMap::new(clone, is_writable, room)?;
         let is_continued = is_same_session(&data)?;
-        let placeholder = Index::create(memory_file()?, header, keyhash::RAPID, random_word()?)?;
-        let core = Core { data, header, newest: Newest::new(placeholder), path, is_private: AtomicBool::new(false) };
+        let placeholder =
+            Index::create(memory_file()?, SMALL_ROOM, header, keyhash::RAPID, random_word()?)?;
+        let core = Core::new(data, header, placeholder, path);
         if is_writable && !is_continued {
             core.begin_session()?;
         }
+        core.note_data_len_if(is_writable)?;
         core.find_index(is_continued)?;
         if is_writable {
             lock_range(core.data.file(), OPEN, Want::Shared, true)?;
         }
         Ok(core)
+    }
+
+    fn new(data: SharedMap, header: Header, index: Index, path: Option<PathBuf>) -> Core {
+        let is_private = AtomicBool::new(false);
+        let transactions = AtomicU64::new(0);
+        let newest = Newest::new(index);
+        let seen_at_opening = [0; 4];
+        let mut core =
+            Core { data, header, newest, path, is_private, seen_at_opening, transactions };
+        core.seen_at_opening = core.seen();
+        core
+    }
+
+    fn note_data_len_if(&self, is_writable: bool) -> Result<()> {
+        if is_writable { self.note_data_len() } else { Ok(()) }
+    }
+
+    /// Learns how long the data file is, and tells the others.
+    pub(crate) fn note_data_len(&self) -> Result<()> {
+        let len = self.data.refresh_len()?;
+        self.session(session::DATA_LEN).store(len, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Maps a damaged store for reading, whatever is behind its header.
@@ -110,9 +158,9 @@ impl Core {
         read_exact_at(&file, &mut bytes, 0)?;
         let header = Header::decode(&bytes)?;
         let data = SharedMap::new(file, false, DATA_ROOM)?;
-        let index = Index::create(memory_file()?, header, keyhash::RAPID, random_word()?)?;
-        let is_private = AtomicBool::new(true);
-        Ok(Core { data, header, newest: Newest::new(index), path: None, is_private })
+        let index =
+            Index::create(memory_file()?, SMALL_ROOM, header, keyhash::RAPID, random_word()?)?;
+        Ok(Core::new(data, header, index, None))
     }
 
     /// A word of the session; `offset` is one of [`session`].
@@ -142,6 +190,13 @@ impl Core {
     /// Makes the locks and words that processes share as long as the machine runs.
     fn begin_session(&self) -> Result<()> {
         let store = |at, value| self.session(at).store(value, Ordering::Release);
+        // Before the session begins: whoever comes after one that fails must not trust it either.
+        if self
+            .index_file(self.session(session::INDEX_ID).load(Ordering::Acquire), false)?
+            .is_none()
+        {
+            store(session::INDEX_ID, 0);
+        }
         let words = (session::EPOCH..PINS_AT).step_by(8);
         for at in words.filter(|at| *at != session::INDEX_ID) {
             store(at, 0);
@@ -180,13 +235,15 @@ impl Core {
         if !self.data.is_writable() {
             // For this process alone.
             self.is_private.store(true, Ordering::Relaxed);
-            let writer = Writer { core: self, index: self.newest.get(), lock: None, _here: PhantomData };
+            let writer =
+                Writer { core: self, index: self.newest.get(), lock: None, _here: PhantomData };
             return writer.rebuild(Log::Stays);
         }
         let lock = self.writer_lock();
         lock.lock()?;
-        let writer = Writer { core: self, index: self.newest.get(), lock: Some(lock), _here: PhantomData };
-        self.new_index(&writer, keyhash::RAPID)?;
+        let writer =
+            Writer { core: self, index: self.newest.get(), lock: Some(lock), _here: PhantomData };
+        self.new_index(&writer, keyhash::RAPID, From::Log)?;
         Ok(())
     }
 
@@ -194,13 +251,17 @@ impl Core {
     fn index_file(&self, wanted: u64, is_continued: bool) -> Result<Option<Index>> {
         let Some(path) = self.index_path()? else { return Ok(None) };
         let options = OpenOptions::new().read(true).write(self.data.is_writable()).clone();
-        let file = match options.clone().custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(&path) {
-            Ok(file) => file,
-            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied && self.data.is_writable() => {
-                return Err(Error::io("open", e).at(path));
-            }
-            Err(_) => return Ok(None),
-        };
+        let file =
+            match options.clone().custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(&path) {
+                Ok(file) => file,
+                Err(e)
+                    if e.kind() == std::io::ErrorKind::PermissionDenied
+                        && self.data.is_writable() =>
+                {
+                    return Err(Error::io("open", e).at(path));
+                }
+                Err(_) => return Ok(None),
+            };
         let meta = file.metadata().map_err(|e| Error::io("ask the size of", e).at(&path))?;
         if !meta.is_file() || meta.len() < HEAD_BYTES {
             return Ok(None);
@@ -214,18 +275,37 @@ impl Core {
         let index = Index::new(SharedMap::new(file, self.data.is_writable(), INDEX_ROOM)?, header)?;
         let is_whole = index.load(words::BUMP) * LINE <= index.map.len()
             && index.load(words::TAIL) <= self.data.refresh_len()?;
-        let is_trusted = is_continued || index.load(words::CLEAN) == 1;
+        // One that was closed, and put back when the store had changed since, is not trusted either.
+        let clean = index.load(words::CLEAN);
+        let is_of_now = self.checkpoint().is_some_and(|durable| durable.number == clean);
+        let is_trusted = if clean == 0 { is_continued } else { is_of_now };
         Ok((is_whole && is_trusted).then_some(index))
     }
 
     /// Where the index is: beside the data file, also if that was moved since it was opened.
     fn index_path(&self) -> Result<Option<PathBuf>> {
         let Some(path) = &self.path else { return Ok(None) };
+        // A store that was removed while it is open has no place any more.
+        let meta = self.data.file().metadata().map_err(|e| Error::io("look at", e))?;
+        if meta.nlink() == 0 {
+            return Ok(None);
+        }
         let link = format!("/proc/self/fd/{}", self.data.file().as_raw_fd());
         let path = std::fs::read_link(link).unwrap_or_else(|_| path.clone());
         let mut name = path.into_os_string();
         name.push("-index");
         Ok(Some(name.into()))
+    }
+
+    /// Whether nobody has begun to write since a private index was made.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.seen() == self.seen_at_opening
+    }
+
+    /// What changes when somebody opens the store for writing, and finds or makes another index.
+    pub(crate) fn seen(&self) -> [u64; 4] {
+        let words = [session::BOOT_LOW, session::EPOCH, session::INDEX_ID, session::CHANGES];
+        words.map(|word| self.session(word).load(Ordering::Acquire))
     }
 
     /// The index, after the number in the data file has changed.
@@ -251,26 +331,26 @@ impl Core {
         let wanted = self.session(session::INDEX_ID).load(Ordering::Acquire);
         match self.index_file(wanted, true)? {
             Some(index) => Ok(self.newest.push(index)),
-            None => self.new_index(writer, keyhash::RAPID),
+            None => self.new_index(writer, keyhash::RAPID, From::Log),
         }
     }
 
-    /// Makes the index anew from the log, and puts it in the place of the present one.
-    pub(crate) fn new_index(&self, lock: &Writer<'_>, hash_id: u32) -> Result<&Index> {
+    /// Makes the index anew, and puts it in the place of the present one.
+    pub(crate) fn new_index(&self, lock: &Writer<'_>, hash_id: u32, from: From) -> Result<&Index> {
         // The order of the records stays, for those who iterate, as long as the hash does.
         let old = lock.index.header;
         let seed = if old.hash_id == hash_id { old.seed } else { random_word()? };
         let index = match self.index_path()? {
             None => {
-                let index = Index::create(memory_file()?, self.header, hash_id, seed)?;
-                self.fill(&index)?;
+                let index = Index::create(memory_file()?, MEMORY_ROOM, self.header, hash_id, seed)?;
+                self.fill(&index, lock, from)?;
                 index
             }
             Some(path) => {
                 let staged = Staged::create(&path)?;
                 let file = staged.file().try_clone().map_err(|e| Error::io("open again", e))?;
-                let index = Index::create(file, self.header, hash_id, seed)?;
-                self.fill(&index)?;
+                let index = Index::create(file, INDEX_ROOM, self.header, hash_id, seed)?;
+                self.fill(&index, lock, from)?;
                 staged.publish()?;
                 index
             }
@@ -281,8 +361,12 @@ impl Core {
         Ok(index)
     }
 
-    fn fill(&self, index: &Index) -> Result<()> {
-        Writer { core: self, index, lock: None, _here: PhantomData }.rebuild(Log::GoesOn)
+    fn fill(&self, index: &Index, lock: &Writer<'_>, from: From) -> Result<()> {
+        let writer = Writer { core: self, index, lock: None, _here: PhantomData };
+        match from {
+            From::Log => writer.rebuild(Log::GoesOn),
+            From::Index => writer.copy_index(lock.index),
+        }
     }
 
     /// Where the newest whole checkpoint says the log was durable.
@@ -307,7 +391,8 @@ impl Core {
             if let Some(writer) = writer {
                 writer.sync_now()?;
                 writer.index.map.sync()?;
-                writer.index.store(words::CLEAN, 1);
+                let checkpoint = self.session(session::CHECKPOINT).load(Ordering::Relaxed);
+                writer.index.store(words::CLEAN, checkpoint);
                 writer.index.map.sync()?;
             }
             // A forked process may have the same opening.
@@ -320,7 +405,7 @@ impl Core {
     fn writer_for_closing(&self) -> Result<Option<Writer<'_>>> {
         let index = self.newest.get();
         let is_current = self.session(session::INDEX_ID).load(Ordering::Relaxed) == index.header.id;
-        if is_current && index.load(words::CLEAN) == 1 {
+        if is_current && index.load(words::CLEAN) != 0 {
             return Ok(None);
         }
         self.writer().map(Some)
@@ -329,6 +414,11 @@ impl Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
+        if self.transactions.load(Ordering::Relaxed) > 0 {
+            // Forgotten, with the lock held: it must stay where it is.
+            self.data.keep();
+            return;
+        }
         // There is nobody to tell; the next who opens it does what is missing.
         let _ = self.close();
     }
@@ -336,12 +426,19 @@ impl Drop for Core {
 
 impl Index {
     /// A new, empty index of a store whose log has no segment yet.
-    pub(crate) fn create(file: File, store: Header, hash_id: u32, seed: u64) -> Result<Index> {
+    pub(crate) fn create(
+        file: File,
+        room: u64,
+        store: Header,
+        hash_id: u32,
+        seed: u64,
+    ) -> Result<Index> {
         file.set_len(HEAD_BYTES).map_err(|e| Error::io("make longer", e))?;
         let id = random_word()? | 1;
         let header = IndexHeader { store: store.store, id, hash_id, seed };
         file.write_all_at(&header.encode(), 0).map_err(|e| Error::io("write", e))?;
-        let index = Index::new(SharedMap::new(file, true, INDEX_ROOM)?, header)?;
+        let index = Index::new(SharedMap::new(file, true, room)?, header)?;
+        index.store(words::INDEX_LEN, HEAD_BYTES);
         // The directory's block is the first, its only page the second.
         let directory = INDEX_HEADER / LINE;
         let page = Page { block: directory + 2, lines: SIZES[0], depth: 0, base: 0 };
@@ -393,7 +490,8 @@ fn create_data(file: &File) -> Result<()> {
         let segment = SegmentHeader { sequence: 1, units: 1 };
         write(&vec![0; (at + size) as usize], 0)?;
         write(&segment.encode(&header, at), at)?;
-        write(&header.encode(), 0)
+        write(&header.encode(), 0)?;
+        file.sync_all().map_err(|e| Error::io("make durable", e))
     });
     made.inspect_err(|_| {
         let _ = file.set_len(0);
@@ -405,11 +503,17 @@ fn is_same_session(data: &SharedMap) -> Result<bool> {
     let load = |at: u64| data.head()[at as usize / 8].load(Ordering::Acquire);
     let (boot, namespace) = boot_and_namespace();
     let found = u128::from(load(session::BOOT_LOW)) | u128::from(load(session::BOOT_HIGH)) << 64;
-    if found != boot || boot == 0 {
+    if boot == 0 {
+        let what = "this machine does not say which boot it is in (/proc/sys/kernel/random/boot_id): \
+                    nobody could tell a power failure";
+        return Err(Error::new(ErrorKind::Unsupported(what.into())));
+    }
+    if found != boot {
         return Ok(false);
     }
     if load(session::LOCK_LAYOUT) != LAYOUT {
-        let what = "the store is in use by a program with another C library or word size: close it there";
+        let what =
+            "the store is in use by a program with another C library or word size: close it there";
         return Err(Error::new(ErrorKind::Unsupported(what.into())));
     }
     if load(session::NAMESPACE) != namespace {

@@ -61,6 +61,8 @@ pub(crate) mod session {
     pub(crate) const SYNCED_END: u64 = SESSION_AT + 296;
     /// Segments below this sequence number may be written over.
     pub(crate) const REUSABLE: u64 = SESSION_AT + 304;
+    /// Bytes of the data file.
+    pub(crate) const DATA_LEN: u64 = SESSION_AT + 312;
     /// What watchers sleep on (half words).
     pub(crate) const BELL: u64 = SESSION_AT + 320;
     pub(crate) const WATCHERS: u64 = SESSION_AT + 324;
@@ -118,7 +120,8 @@ impl Header {
         }
         let [_, to_write, to_read] = [16, 20, 24].map(|at| le32(bytes, at).unwrap_or(0));
         if version == 0 || to_write != 0 || to_read != 0 {
-            let what = "a hash store with features that this program does not know: take a newer one";
+            let what =
+                "a hash store with features that this program does not know: take a newer one";
             return Err(Error::new(ErrorKind::Unsupported(what.into())));
         }
         let word = |at| u128::from(le64(bytes, at).unwrap_or(0));
@@ -361,7 +364,7 @@ pub(crate) mod words {
     pub(crate) const INTENT_LIVE: u64 = 192;
     /// Bytes of the log's segments from the oldest that holds something.
     pub(crate) const CHAIN: u64 = 200;
-    /// 1 if the index is durable as it is.
+    /// The checkpoint that the index was durable with when it was closed; 0 since it changed.
     pub(crate) const CLEAN: u64 = 208;
     /// The oldest segment that holds something; up to where it was emptied.
     pub(crate) const OLDEST_UNIT: u64 = 216;
@@ -387,6 +390,8 @@ pub(crate) mod words {
     pub(crate) const RETIRED_COUNT: u64 = 312;
     /// Lines of all pages.
     pub(crate) const PAGE_LINES: u64 = 320;
+    /// Bytes of the index file.
+    pub(crate) const INDEX_LEN: u64 = 328;
     /// The first free block of each size.
     pub(crate) const FREE_BLOCKS: u64 = 384;
 }
@@ -457,7 +462,8 @@ mod tests {
 
     #[test]
     fn records_decode_to_what_was_encoded() {
-        for (key_len, value_len) in [(0, 0), (255, 65535), (256, 0), (0, 65536), (65536, u32::MAX)] {
+        for (key_len, value_len) in [(0, 0), (255, 65535), (256, 0), (0, 65536), (65536, u32::MAX)]
+        {
             let header = RecordHeader { kind: Kind::Put, key_len, value_len };
             let (bytes, len) = header.encode();
             assert_eq!(len as u64, header.header_bytes());

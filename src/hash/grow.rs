@@ -6,7 +6,9 @@
 
 use super::format::words;
 use super::index::{State, damaged};
-use super::page::{Filling, LINE, OVERFLOW, Page, REACH, SLOTS, address_of, size_for, slot, tag_of};
+use super::page::{
+    Filling, LINE, OVERFLOW, Page, REACH, SLOTS, address_of, size_for, slot, tag_of,
+};
 use super::view::record;
 use super::writer::Writer;
 use crate::{Error, Result};
@@ -17,6 +19,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const MAX_DEPTH: u32 = 30;
 /// Below this depth a directory costs nothing.
 const FREE_DEPTH: u32 = 12;
+
+/// A page takes so many entries further away than the others before it grows: one for every so
+/// many lines.
+const FAR_PART: u64 = 1;
+const FAR_REACH: u64 = 8;
 
 /// What became of a page that was full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +65,12 @@ impl Writer<'_> {
 
     #[cold]
     fn slot_after_growth(&self, place: u64) -> Result<(&AtomicU64, u64)> {
+        let page = self.index.page(self.index.state(), place)?;
+        if self.count_far(page)? * FAR_PART <= page.lines
+            && let Some(free) = self.free_slot(place, FAR_REACH)?
+        {
+            return Ok(free);
+        }
         loop {
             if self.make_room(place)? == Grown::Skewed {
                 return match self.free_slot(place, u64::MAX)? {
@@ -113,7 +126,7 @@ impl Writer<'_> {
         Ok(entries)
     }
 
-    fn prefetch_records(&self, entries: &[u64]) {
+    pub(crate) fn prefetch_records(&self, entries: &[u64]) {
         for entry in entries {
             self.core.data.prefetch(address_of(*entry));
         }

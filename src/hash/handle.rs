@@ -4,7 +4,7 @@
 //! process forked since. Opening the same file several times, in one process or in many, gives
 //! handles on the same store.
 
-use super::core::Core;
+use super::core::{Core, From};
 use super::format::words;
 use super::pins::{self, Reader};
 use super::reader::Value;
@@ -31,6 +31,9 @@ pub enum Durability {
     /// When the call returns; those who call at the same time share one wait for the disk.
     Sync,
 }
+
+/// An index file of so many bytes is made anew when the store is emptied.
+const LARGE_INDEX: u64 = 1 << 20;
 
 /// How to open a hash store.
 #[derive(Clone, Copy, Debug, Default)]
@@ -110,15 +113,17 @@ pub(super) struct Shared {
     /// The last segment that the compaction going on will empty.
     goal: Mutex<Option<u64>>,
     /// Syncs now and then, until the sender is dropped.
-    ticker: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
+    ticker: Option<Ticker>,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if let Some((sender, thread)) = self.ticker.take() {
-            drop(sender);
+        let Some(ticker) = self.ticker.take() else { return };
+        drop(ticker.sender);
+        // A process forked since has no such thread.
+        if ticker.pid == std::process::id() {
             // It ends because the sender is gone; a panic there would have been reported.
-            let _ = thread.join();
+            let _ = ticker.thread.join();
         }
     }
 }
@@ -224,7 +229,11 @@ impl Hash {
     ///
     /// # Errors
     /// As [`Hash::get`]; `f` has then been called for the keys before the one that failed.
-    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K], f: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
+    pub fn get_many<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        f: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
         self.core().get_many(keys, f).map_err(|e| self.named(e))
     }
 
@@ -253,7 +262,8 @@ impl Hash {
         self.write(|writer| {
             let was_there = writer.delete(key)?;
             if was_there && writer.is_index_empty() {
-                self.core().new_index(writer, keyhash::RAPID)?;
+                // A full disk is no reason to say that the key is still there: it is tried again.
+                let _ = self.core().new_index(writer, keyhash::RAPID, From::Index);
             }
             Ok(was_there)
         })
@@ -265,7 +275,11 @@ impl Hash {
     ///
     /// # Errors
     /// As [`Hash::insert`].
-    pub fn update(&self, key: &[u8], f: impl FnOnce(Option<&[u8]>) -> Option<Vec<u8>>) -> Result<bool> {
+    pub fn update(
+        &self,
+        key: &[u8],
+        f: impl FnOnce(Option<&[u8]>) -> Option<Vec<u8>>,
+    ) -> Result<bool> {
         self.write(|writer| {
             let new = f(writer.get(key)?);
             match &new {
@@ -331,7 +345,9 @@ impl Hash {
                 None => 0,
                 Some(value) => {
                     let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
-                    number.ok_or_else(|| Error::invalid("the value is no decimal number of 64 bits"))?
+                    number.ok_or_else(|| {
+                        Error::invalid("the value is no decimal number of 64 bits")
+                    })?
                 }
             };
             let sum: i64 = i64::checked_add(old, by)
@@ -348,7 +364,10 @@ impl Hash {
     pub fn clear(&self) -> Result<()> {
         self.write(|writer| {
             writer.clear()?;
-            self.core().new_index(writer, keyhash::RAPID).map(drop)
+            if writer.index.map.len() > LARGE_INDEX {
+                let _ = self.core().new_index(writer, keyhash::RAPID, From::Index);
+            }
+            Ok(())
         })
     }
 
@@ -399,13 +418,13 @@ impl Hash {
         Ok(goes_on)
     }
 
-    /// Makes the index anew from the log; `with_other_hash` with another hash function and seed.
+    /// Makes the index anew, as small as it can be; `with_other_hash` with another hash function and seed.
     ///
     /// # Errors
     /// As [`Hash::insert`].
     pub fn rebuild_index(&self, with_other_hash: bool) -> Result<()> {
         let hash = if with_other_hash { keyhash::SIP } else { keyhash::RAPID };
-        self.write(|writer| self.core().new_index(writer, hash).map(drop))
+        self.write(|writer| self.core().new_index(writer, hash, From::Index).map(drop))
     }
 
     /// Those who hold values, and so the space that these are in.
@@ -475,7 +494,15 @@ impl<'c> Writer<'c> {
     }
 }
 
-fn start_ticker(core: Arc<Core>, ms: u64) -> (mpsc::Sender<()>, JoinHandle<()>) {
+/// A thread that syncs, and the process that has it.
+#[derive(Debug)]
+struct Ticker {
+    sender: mpsc::Sender<()>,
+    thread: JoinHandle<()>,
+    pid: u32,
+}
+
+fn start_ticker(core: Arc<Core>, ms: u64) -> Ticker {
     let (sender, receiver) = mpsc::channel();
     let pause = Duration::from_millis(ms.max(1));
     let tick = move || {
@@ -485,7 +512,7 @@ fn start_ticker(core: Arc<Core>, ms: u64) -> (mpsc::Sender<()>, JoinHandle<()>) 
         }
         let _ = core.sync();
     };
-    (sender, std::thread::spawn(tick))
+    Ticker { sender, thread: std::thread::spawn(tick), pid: std::process::id() }
 }
 
 impl Core {
@@ -493,7 +520,7 @@ impl Core {
     pub(crate) fn index(&self) -> Result<&super::index::Index> {
         let index = self.newest.get();
         let wanted = self.session(super::format::session::INDEX_ID).load(Ordering::Acquire);
-        if wanted == index.header.id || self.is_private.load(Ordering::Relaxed) {
+        if wanted == index.header.id || self.is_private.load(Ordering::Relaxed) && self.is_alone() {
             return Ok(index);
         }
         self.attach()

@@ -129,7 +129,12 @@ impl Index {
 
     /// What `get` finds in the map, looking again if others have made the file longer.
     #[inline(always)]
-    fn reach<'m, T>(&'m self, at: u64, len: u64, get: impl Fn(&'m SharedMap) -> Option<T>) -> Result<T> {
+    fn reach<'m, T>(
+        &'m self,
+        at: u64,
+        len: u64,
+        get: impl Fn(&'m SharedMap) -> Option<T>,
+    ) -> Result<T> {
         match get(&self.map) {
             Some(found) => Ok(found),
             None => self.reach_after_growth(at, len, get),
@@ -165,7 +170,8 @@ impl Index {
                 let word = &line[mask.trailing_zeros() as usize & 7];
                 let slot = word.load(Ordering::Acquire);
                 // Empty slots look like those of tag zero; and it may have changed since.
-                if address_of(slot) != 0 && tag_of(slot) == tag
+                if address_of(slot) != 0
+                    && tag_of(slot) == tag
                     && let Some(found) = f(word, slot)
                 {
                     return Ok(Some(found));
@@ -258,7 +264,11 @@ impl Index {
     }
 
     /// The slot that leads to the record at `address`, if there is one.
-    pub(crate) fn locate_address(&self, place: u64, address: u64) -> Result<Option<(&AtomicU64, u64)>> {
+    pub(crate) fn locate_address(
+        &self,
+        place: u64,
+        address: u64,
+    ) -> Result<Option<(&AtomicU64, u64)>> {
         let page = self.page(self.state(), place)?;
         self.probe(page, page.tag(place), |word, slot| {
             (address_of(slot) == address).then_some((word, slot))
@@ -281,11 +291,10 @@ fn behind_end<'h>(
     at: u64,
     key: &[u8],
 ) -> Result<Option<&'h [u8]>> {
-    let known = data.len();
-    if record(data, held, at).is_some() {
-        return Ok(None);
+    if record(data, held, at).is_none() {
+        data.refresh_len()?;
     }
-    if data.refresh_len()? != known && record(data, held, at).is_some() {
+    if record(data, held, at).is_some() {
         return Ok(value_if_key(data, held, at, key));
     }
     Err(damaged(at, "the index leads to what is no record"))

@@ -33,7 +33,8 @@ impl Iterator for Iter<'_> {
             }
             let from = self.from.take()?;
             let page = &mut self.page;
-            let mut keep = |key: &[u8], value: &[u8]| page.push_back((key.to_vec(), value.to_vec()));
+            let mut keep =
+                |key: &[u8], value: &[u8]| page.push_back((key.to_vec(), value.to_vec()));
             match self.store.core().scan_page(from, &mut keep) {
                 Ok(next) => self.from = next,
                 Err(error) => return Some(Err(self.store.named(error))),

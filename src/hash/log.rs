@@ -8,8 +8,8 @@
 //! whether the writer fails or dies.
 
 use super::format::{
-    Header, Kind, MAX_FILE, RecordHeader, SEGMENT_END, SEGMENT_HEADER, SegmentHeader, record_checksum,
-    session, unit_of, unit_place, words,
+    Header, Kind, MAX_FILE, RecordHeader, SEGMENT_END, SEGMENT_HEADER, SegmentHeader,
+    record_checksum, session, unit_of, unit_place, words,
 };
 use super::index::damaged;
 use super::page::LINE;
@@ -64,11 +64,22 @@ impl Segment<'_> {
     }
 
     pub(crate) fn set_free(&self) {
+        self.set(2, 0);
         self.set(0, 0);
     }
 
     pub(crate) fn set_next(&self, unit: u64) {
         self.set(1, unit | self.units() << 32);
+    }
+
+    pub(crate) fn copy_from(&self, other: &Segment<'_>) {
+        (0..self.0.len()).for_each(|i| self.set(i, other.word(i)));
+    }
+
+    /// Makes it free for those who come after an epoch.
+    pub(crate) fn set_free_after(&self, epoch: u64) {
+        self.set(2, epoch);
+        self.set(0, 0);
     }
 
     /// A later unit of a segment that has several.
@@ -99,7 +110,11 @@ impl Writer<'_> {
     /// The entry of a unit in the table of segments.
     pub(crate) fn segment(&self, unit: u64) -> Result<Segment<'_>> {
         let at = (self.index.load(words::SEGMENTS_AT) + 1) * LINE + unit * ENTRY_BYTES;
-        let line = self.index.map.line(at - at % LINE).filter(|_| unit < self.index.load(words::SEGMENTS_ROOM));
+        let line = self
+            .index
+            .map
+            .line(at - at % LINE)
+            .filter(|_| unit < self.index.load(words::SEGMENTS_ROOM));
         let half = (at % LINE / 8) as usize;
         let words = line.and_then(|line| line.get(half..half + ENTRY_BYTES as usize / 8));
         words.map(Segment).ok_or_else(|| damaged(at, "a segment that is not in the table"))
@@ -120,7 +135,13 @@ impl Writer<'_> {
 
     /// Appends a record behind the cursor and says where it is.
     #[inline(always)]
-    pub(crate) fn append(&self, cursor: &mut Cursor, kind: Kind, key: &[u8], value: &[u8]) -> Result<u64> {
+    pub(crate) fn append(
+        &self,
+        cursor: &mut Cursor,
+        kind: Kind,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<u64> {
         self.append_record(cursor, RecordHeader::new(kind, key, value), key, value)
     }
 
@@ -141,7 +162,14 @@ impl Writer<'_> {
         if at + room + SEGMENT_END > self.core.data.len() {
             self.grow_data(at + room + SEGMENT_END, cursor.end)?;
         }
-        write_record(&self.core.data, &self.core.header, (at, cursor.sequence), &record, key, value);
+        write_record(
+            &self.core.data,
+            &self.core.header,
+            (at, cursor.sequence),
+            &record,
+            key,
+            value,
+        );
         cursor.at = at + room;
         cursor.appended += 1;
         Ok(at)
@@ -169,8 +197,9 @@ impl Writer<'_> {
         let header = SegmentHeader { sequence, units: units as u32 };
         // Only what is written has to be there; the rest of the segment comes step by step.
         self.grow_data(at + SEGMENT_HEADER + SEGMENT_END, end)?;
-        write(&self.core.data, at, &header.encode(&self.core.header, at));
+        // Known before it is there: whoever finds a dead writer's segment wipes its header.
         self.set_used(unit, units, sequence)?;
+        write(&self.core.data, at, &header.encode(&self.core.header, at));
         let record = RecordHeader { kind: Kind::End, key_len: 0, value_len: 0 };
         let place = (cursor.at, cursor.sequence);
         write_record(&self.core.data, &self.core.header, place, &record, &[], &unit.to_le_bytes());
@@ -193,6 +222,9 @@ impl Writer<'_> {
     fn take_units(&self, bytes: u64) -> Result<(u64, u64)> {
         if let Some(unit) = self.take_free_unit(bytes)? {
             return Ok((unit, 1));
+        }
+        if let Some(run) = self.take_free_run(bytes)? {
+            return Ok(run);
         }
         let first = self.index.load(words::UNITS);
         let mut units = 0;
@@ -229,7 +261,8 @@ impl Writer<'_> {
             let is_old = line < old_room * ENTRY_BYTES / LINE;
             let from = if is_old { self.index.map.line(at(old)) } else { None };
             for (i, word) in to.iter().enumerate() {
-                let value = from.and_then(|from| from.get(i)).map_or(0, |w| w.load(Ordering::Relaxed));
+                let value =
+                    from.and_then(|from| from.get(i)).map_or(0, |w| w.load(Ordering::Relaxed));
                 word.store(value, Ordering::Relaxed);
             }
         }
@@ -248,7 +281,9 @@ impl Writer<'_> {
         }
         let step = (len / 16).clamp(*STEP.start(), *STEP.end());
         let wanted = (len + step).max(end).min(limit).max(end);
-        self.core.data.grow_to(wanted.next_multiple_of(4096))
+        self.core.data.grow_to(wanted.next_multiple_of(4096))?;
+        self.core.session(session::DATA_LEN).store(self.core.data.len(), Ordering::Relaxed);
+        Ok(())
     }
 
     /// Frees the segments that no published record is in: those of a writer that failed or died.

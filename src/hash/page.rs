@@ -204,7 +204,9 @@ mod tests {
             loop {
                 let words = filling.slots[line as usize].map(AtomicU64::new);
                 let mask = candidates(&words, tag_of(entry));
-                let has = |i: usize| mask >> i & 1 == 1 && words[i].load(Ordering::Relaxed) & !OVERFLOW == entry;
+                let has = |i: usize| {
+                    mask >> i & 1 == 1 && words[i].load(Ordering::Relaxed) & !OVERFLOW == entry
+                };
                 if (0..SLOTS).any(has) {
                     break;
                 }

@@ -72,6 +72,7 @@ pub(crate) fn pin(data: &SharedMap) -> Result<Pin<'_>> {
         if line[1].load(Ordering::Relaxed) != own_start() {
             line[1].store(own_start(), Ordering::Relaxed);
         }
+        line[3].store(mark, Ordering::Release);
         return Ok(Pin { word: &line[0], mark });
     }
     pin_another(data, mark)
@@ -90,6 +91,7 @@ fn pin_another(data: &SharedMap, mark: u64) -> Result<Pin<'_>> {
             let Some(line) = data.line(PINS_AT + i * 64) else { continue };
             if line[0].compare_exchange(0, mark, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
                 line[1].store(own_start(), Ordering::Relaxed);
+                line[3].store(mark, Ordering::Release);
                 LAST.set(i);
                 return Ok(Pin { word: &line[0], mark });
             }
@@ -139,14 +141,10 @@ pub(crate) fn clear_dead(data: &SharedMap) {
         if mark == 0 || pid == own_pid() && (start == 0 || start == own_start()) {
             continue;
         }
-        if is_alive(pid, 0) && !is_alive(pid, start) {
-            // Another process of the same number, or one that took the pin just now and has yet
-            // to write its own start there: if so it will have in a moment.
-            std::thread::sleep(Duration::from_millis(20));
-            if line[1].load(Ordering::Relaxed) != start || is_alive(pid, start) {
-                continue;
-            }
-        } else if is_alive(pid, start) {
+        // Where a process of that number lives, the pin is another's only if its taker came so far
+        // as to confirm when it began.
+        let is_confirmed = line[3].load(Ordering::Acquire) == mark;
+        if is_alive(pid, if is_confirmed { start } else { 0 }) {
             continue;
         }
         let _ = line[0].compare_exchange(mark, 0, Ordering::SeqCst, Ordering::Relaxed);

@@ -7,8 +7,8 @@
 //! found counts only if nothing was taken out of reach meanwhile.
 
 use super::core::Core;
-use super::format::{RecordHeader, session};
 use super::format::Kind;
+use super::format::{RecordHeader, session};
 use super::index::{Index, State};
 use super::page::{LINE, Page, address_of, place_of};
 use super::pins::{Pin, pin};
@@ -54,7 +54,7 @@ impl AsRef<[u8]> for Value<'_> {
 }
 
 /// What a reader has that cannot pin: nothing.
-struct Unpinned;
+pub(super) struct Unpinned;
 impl Holds for Unpinned {}
 
 impl Core {
@@ -166,7 +166,9 @@ impl Core {
             // A private index has no number that another could have.
             let is_private = self.is_private.load(Ordering::Relaxed);
             let current = match self.current() {
-                None if is_private => Some((self.newest.get(), self.newest.get().state())),
+                None if is_private && self.is_alone() => {
+                    Some((self.newest.get(), self.newest.get().state()))
+                }
                 current => current,
             };
             let Some((index, state)) = current else {
@@ -179,19 +181,31 @@ impl Core {
                 return seen;
             }
         }
-        Err(Error::invalid(
-            "others write so much that a reader without write permission finds no quiet moment: \
-             give it permission to write the store's files",
-        ))
+        Err(too_busy())
     }
+}
 
+/// What a reader says that cannot pin, and finds no moment when nobody writes.
+pub(super) fn too_busy() -> Error {
+    Error::invalid(
+        "others write so much that a reader without write permission finds no quiet moment: \
+         give it permission to write the store's files",
+    )
+}
+
+impl Core {
     /// Gives the records of one page to `f`: those whose places are not below `from`. Returns where
     /// the next page begins, if there is one.
-    pub(crate) fn scan_page(&self, from: u64, f: &mut impl FnMut(&[u8], &[u8])) -> Result<Option<u64>> {
+    pub(crate) fn scan_page(
+        &self,
+        from: u64,
+        f: &mut impl FnMut(&[u8], &[u8]),
+    ) -> Result<Option<u64>> {
         if !self.data.is_writable() {
             let copy = |index: &Index, state| {
                 let mut records = Vec::new();
-                let keep = &mut |key: &[u8], value: &[u8]| records.push((key.to_vec(), value.to_vec()));
+                let keep =
+                    &mut |key: &[u8], value: &[u8]| records.push((key.to_vec(), value.to_vec()));
                 let next = self.scan_page_of(index, state, &Unpinned, from, keep)?;
                 Ok((records, next))
             };

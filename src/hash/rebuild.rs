@@ -9,12 +9,16 @@
 //! segments' headers are wiped, and the log goes on in a new segment.
 
 use super::format::{Checkpoint, Kind, LOG_AT, SEGMENT_HEADER, unit_place, words};
-use super::page::{OVERFLOW, address_of};
+use super::index::{Index, damaged};
+use super::page::{OVERFLOW, Page, address_of};
+use super::pins;
 use super::scan::{Found, Next, Place};
-use super::view::{RecordView, bytes, write};
+use super::view::{RecordView, bytes, record, write};
 use super::writer::Writer;
 use crate::{Error, Result};
 use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// What is to become of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +61,63 @@ impl Writer<'_> {
                     write(&core.data, unit_place(stray.unit).0, &[0; SEGMENT_HEADER as usize]);
                 }
             }
+            // What readers hold may be in segments that the log has left: none is free before.
+            let epoch = pins::end_epoch(&core.data);
+            for unit in 0..core.units() {
+                let segment = self.segment(unit)?;
+                if segment.sequence() == 0 {
+                    segment.set_free_after(epoch);
+                }
+            }
             self.seal(end)?;
+            // A power cut must not bring back what was wiped, behind what is written next.
+            core.data.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Fills the new, empty index with what another one leads to.
+    pub(crate) fn copy_index(&self, old: &Index) -> Result<()> {
+        const COPIED: [u64; 14] = [
+            words::COUNT,
+            words::LIVE,
+            words::TAIL,
+            words::APPLIED,
+            words::TAIL_UNIT,
+            words::TAIL_END,
+            words::CHAIN,
+            words::OLDEST_UNIT,
+            words::CLEANED,
+            words::RETIRED_UNIT,
+            words::SEQUENCE,
+            words::DEBT,
+            words::UNITS,
+            words::FREE_UNIT,
+        ];
+        for word in COPIED {
+            self.index.store(word, old.load(word));
+        }
+        self.make_segment_table(old.load(words::UNITS))?;
+        let from = Writer { core: self.core, index: old, lock: None, _here: PhantomData };
+        for unit in 0..old.load(words::UNITS) {
+            self.segment(unit)?.copy_from(&from.segment(unit)?);
+        }
+        let state = old.state();
+        let mut at = 0;
+        while at < state.entries() {
+            let page = Page::decode(old.entry(state, at)?.load(Relaxed));
+            let entries = from.entries(page)?;
+            from.prefetch_records(&entries);
+            for entry in entries {
+                let at = address_of(entry);
+                let found = record(&self.core.data, self, at);
+                let found =
+                    found.ok_or_else(|| damaged(at, "the index leads to what is no record"))?;
+                let (word, slot) = self.slot_for(self.index.place(found.key))?;
+                word.store(slot | at / 8, Relaxed);
+            }
+            let cover = state.depth().checked_sub(page.depth).map(|shift| 1u64 << shift);
+            at += cover.ok_or_else(|| damaged(at, "a page deeper than its directory"))?;
         }
         Ok(())
     }
@@ -144,13 +204,14 @@ impl Writer<'_> {
             count += 1;
             live += found.header.room();
         }
-        let relaxed = std::sync::atomic::Ordering::Relaxed;
         match (old, is_put) {
-            (Some((word, slot, _)), true) => word.store(slot - address_of(slot) / 8 + at / 8, relaxed),
-            (Some((word, slot, _)), false) => word.store(slot & OVERFLOW, relaxed),
+            (Some((word, slot, _)), true) => {
+                word.store(slot - address_of(slot) / 8 + at / 8, Relaxed)
+            }
+            (Some((word, slot, _)), false) => word.store(slot & OVERFLOW, Relaxed),
             (None, true) => {
                 let (word, slot) = self.slot_for(place)?;
-                word.store(slot | at / 8, relaxed);
+                word.store(slot | at / 8, Relaxed);
             }
             (None, false) => {}
         }

@@ -71,7 +71,8 @@ impl Core {
         let found = record(&self.data, held, at).ok_or("there is no record")?;
         let header = found.header;
         let end = at.checked_add(header.room()).ok_or("there is no record")?;
-        let limit = if header.kind == Kind::End { segment.end() } else { segment.end() - SEGMENT_END };
+        let limit =
+            if header.kind == Kind::End { segment.end() } else { segment.end() - SEGMENT_END };
         if end > limit {
             return Err("a record is longer than its segment");
         }
@@ -95,7 +96,12 @@ impl Core {
     }
 
     /// The segment that the end of another names, if it is there.
-    pub(crate) fn segment_after(&self, held: &impl Holds, segment: Found, end_at: u64) -> Option<Found> {
+    pub(crate) fn segment_after(
+        &self,
+        held: &impl Holds,
+        segment: Found,
+        end_at: u64,
+    ) -> Option<Found> {
         let unit = self.data.word(end_at + 8)?.load(Ordering::Relaxed);
         let next = self.segment_at(held, unit).filter(|_| unit < self.units())?;
         (next.sequence == segment.sequence + 1).then_some(next)

@@ -48,6 +48,7 @@ impl Hash {
     fn stats_now(&self) -> Result<Stats> {
         let core = self.core();
         let index = core.index()?;
+        let index_bytes = index.map.refresh_len()?;
         let load = |word| index.load(word);
         let (oldest, _) = unit_place(load(words::OLDEST_UNIT));
         let unused = load(words::TAIL_END).saturating_sub(load(words::TAIL));
@@ -67,7 +68,7 @@ impl Hash {
             retired_bytes: retired.min(file_bytes.saturating_sub(LOG_AT + log)),
             free_bytes: file_bytes.saturating_sub(used),
             file_bytes,
-            index_bytes: index.map.refresh_len()?,
+            index_bytes,
             page_bytes: load(words::PAGE_LINES) * LINE,
             directory_entries: index.state().entries(),
             changes: session(super::format::session::CHANGES),

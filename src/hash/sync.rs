@@ -28,7 +28,8 @@ impl Core {
     /// Returns when everything that was done before the call is durable.
     pub(crate) fn sync(&self) -> Result<()> {
         let wanted = self.session(session::CHANGES).load(Ordering::Acquire);
-        if self.is_durable(wanted) {
+        // Who may not write has nothing to make durable.
+        if self.is_durable(wanted) || !self.data.is_writable() {
             return Ok(());
         }
         // A syncer that died leaves nothing half done: its results are written at once.

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::format::{RecordHeader, SEGMENT_HEADER};
+use super::format::{Kind, RecordHeader, SEGMENT_HEADER};
 use crate::os::shared::SharedMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,7 +29,10 @@ pub(crate) fn record<'h>(
     let second = || Some(data.word(at + 8)?.load(Ordering::Relaxed));
     let header = RecordHeader::decode(first, second)?;
     let key_at = at + header.header_bytes();
-    let (key_len, value_len) = (u64::from(header.key_len), u64::from(header.value_len));
+    let (key_len, value_len) = match header.kind {
+        Kind::Put | Kind::Delete => (u64::from(header.key_len), u64::from(header.value_len)),
+        Kind::Batch | Kind::Clear | Kind::End => (0, 0),
+    };
     // SAFETY: the lengths are checked by `bytes`. Records are written before a slot or the end of
     // the log leads to them, and never after; segments are not written over while `_held` lives.
     // A damaged index may lead elsewhere: the bytes there are then anything, but bytes.
@@ -55,7 +58,8 @@ pub(crate) fn value_if_key<'h>(
 /// Whether two keys of one length are equal; short ones without a call.
 #[inline(always)]
 fn equal(a: &[u8], b: &[u8]) -> bool {
-    if let (Some((a_first, _)), Some((b_first, _))) = (a.split_first_chunk::<8>(), b.split_first_chunk::<8>())
+    if let (Some((a_first, _)), Some((b_first, _))) =
+        (a.split_first_chunk::<8>(), b.split_first_chunk::<8>())
         && a.len() <= 16
         && let (Some(a_last), Some(b_last)) = (a.last_chunk::<8>(), b.last_chunk::<8>())
     {
@@ -123,7 +127,8 @@ mod tests {
 
     #[test]
     fn upper_halves_are_compared() {
-        let line: [AtomicU64; 8] = std::array::from_fn(|i| AtomicU64::new((i as u64 % 3) << 40 | 77));
+        let line: [AtomicU64; 8] =
+            std::array::from_fn(|i| AtomicU64::new((i as u64 % 3) << 40 | 77));
         for wanted in 0..4u32 {
             let mask = match_line(&line, wanted << 8, 0x7fff_ff00);
             for i in 0..8u32 {

@@ -51,7 +51,8 @@ impl Hash {
     pub fn wait_for_change(&self, since: u64, timeout: Duration) -> Result<u64> {
         let core = self.core();
         let end = Instant::now().checked_add(timeout);
-        let (Some(flag), Some(bell)) = (core.half(session::WATCHERS), core.half(session::BELL)) else {
+        let (Some(flag), Some(bell)) = (core.half(session::WATCHERS), core.half(session::BELL))
+        else {
             return Ok(self.changes());
         };
         if !core.data.is_writable() {

@@ -10,10 +10,10 @@
 //!
 //! [`Writer::finish_others`] does step 4 for a writer that died, by reading the records in between.
 
+use super::core::Core;
 use super::format::{
     Kind, MAX_KEY, MAX_VALUE, RecordHeader, SEGMENT_HEADER, session, unit_place, words,
 };
-use super::core::Core;
 use super::index::{Index, State, damaged};
 use super::log::Cursor;
 use super::page::{OVERFLOW, Page, SIZES, address_of, slot};
@@ -69,10 +69,16 @@ impl Core {
         }
         let lock = self.writer_lock();
         let got = lock.lock()?;
-        let writer = Writer { core: self, index: self.newest.get(), lock: Some(lock), _here: PhantomData };
-        let is_current = self.session(session::INDEX_ID).load(Ordering::Relaxed) == writer.index.header.id;
-        let is_done = writer.index.load(words::APPLIED) == writer.index.load(words::TAIL);
-        if got == Got::Released && is_current && is_done && writer.index.load(words::CLEAN) == 0 {
+        let writer =
+            Writer { core: self, index: self.newest.get(), lock: Some(lock), _here: PhantomData };
+        let is_current =
+            self.session(session::INDEX_ID).load(Ordering::Relaxed) == writer.index.header.id;
+        let load = |word| writer.index.load(word);
+        let is_done = load(words::APPLIED) == load(words::TAIL) && load(words::CLEAN) == 0;
+        // Others may have made the files longer, or shorter.
+        let is_known = self.data.len() == self.session(session::DATA_LEN).load(Ordering::Relaxed)
+            && writer.index.map.len() == load(words::INDEX_LEN);
+        if got == Got::Released && is_current && is_done && is_known {
             return Ok(writer);
         }
         writer.prepare(got, is_current)
@@ -83,20 +89,25 @@ impl<'c> Writer<'c> {
     /// What is to be done before the first change, and after another writer failed.
     #[cold]
     fn prepare(mut self, got: Got, is_current: bool) -> Result<Writer<'c>> {
+        self.core.note_data_len()?;
         if !is_current {
             self.index = self.core.attach_under_lock(&self)?;
         }
+        self.index.store(words::INDEX_LEN, self.index.map.refresh_len()?);
         if got == Got::OwnerDied {
             self.sweep()?;
-            self.wipe_unpublished();
         }
         if self.index.load(words::CLEAN) != 0 {
             // On the disk before anything else is: what a power cut leaves must not look clean.
             self.index.store(words::CLEAN, 0);
             self.index.map.sync()?;
         }
-        if got == Got::OwnerDied || self.index.load(words::APPLIED) != self.index.load(words::TAIL) {
+        if got == Got::OwnerDied || self.index.load(words::APPLIED) != self.index.load(words::TAIL)
+        {
             self.discard_unpublished()?;
+            if got == Got::OwnerDied {
+                self.wipe_unpublished();
+            }
             self.finish_others()?;
             self.repair_cleaning()?;
         }
@@ -153,12 +164,14 @@ impl<'c> Writer<'c> {
     pub(crate) fn delete(&self, key: &[u8]) -> Result<bool> {
         check_sizes(key, &[])?;
         let place = self.index.place(key);
-        let Some((word, slot, record)) = self.index.locate(&self.core.data, self, key, place)? else {
+        let Some((word, slot, record)) = self.index.locate(&self.core.data, self, key, place)?
+        else {
             return Ok(false);
         };
         let old_room = record.header.room();
         let mut cursor = self.cursor();
-        let at = self.append(&mut cursor, Kind::Delete, key, &[]).inspect_err(|_| self.give_up())?;
+        let at =
+            self.append(&mut cursor, Kind::Delete, key, &[]).inspect_err(|_| self.give_up())?;
         let count = self.index.load(words::COUNT).saturating_sub(1);
         let live = self.index.load(words::LIVE).saturating_sub(old_room);
         self.note_intent(at, count, live);
@@ -170,7 +183,10 @@ impl<'c> Writer<'c> {
     }
 
     /// All of `changes`, or none: on the disk, and to readers.
-    pub(crate) fn batch<'a>(&self, changes: impl ExactSizeIterator<Item = Change<'a>> + Clone) -> Result<()> {
+    pub(crate) fn batch<'a>(
+        &self,
+        changes: impl ExactSizeIterator<Item = Change<'a>> + Clone,
+    ) -> Result<()> {
         let count = changes.len();
         if count == 0 {
             return Ok(());
@@ -181,7 +197,8 @@ impl<'c> Writer<'c> {
                 Change::Delete(key) => check_sizes(key, &[])?,
             }
         }
-        let count = u32::try_from(count).map_err(|_| Error::invalid("a batch of over 2^32 changes"))?;
+        let count =
+            u32::try_from(count).map_err(|_| Error::invalid("a batch of over 2^32 changes"))?;
         // Room for all of them in the index, lest it is missing when there is no way back.
         self.reserve_index(self.index.load(words::BUMP) + u64::from(count) + 4 * 129)?;
         let mut cursor = self.cursor();
@@ -220,7 +237,11 @@ impl<'c> Writer<'c> {
         self.index.store(words::INTENT_AT, 0);
         self.publish(&cursor);
         self.finish_others()?;
-        self.clean_all()
+        match self.clean_all() {
+            // The keys are gone; their space is given back when there is room to work.
+            Err(error) if !error.is_bad_file() => Ok(()),
+            done => done,
+        }
     }
 
     /// Puts an empty directory in the place of the one there is.
@@ -327,7 +348,8 @@ impl<'c> Writer<'c> {
             (Some((word, slot, _)), false) => word.store(slot & OVERFLOW, Ordering::Release),
             (None, false) => {}
         }
-        let (count, live) = (self.index.load(words::INTENT_COUNT), self.index.load(words::INTENT_LIVE));
+        let (count, live) =
+            (self.index.load(words::INTENT_COUNT), self.index.load(words::INTENT_LIVE));
         self.counted(count, live, self.index.load(words::APPLIED));
         Ok(())
     }

@@ -19,7 +19,9 @@ const _: () = assert!(size_of::<libc::pthread_mutex_t>() <= LOCK_BYTES as usize)
 /// Says which programs agree on what is in those bytes: C library, machine and size.
 pub(crate) const LAYOUT: u64 = {
     let libc_id = if cfg!(target_env = "musl") { 2 } else { 1 };
-    (libc_id << 32) | ((size_of::<usize>() as u64) << 16) | size_of::<libc::pthread_mutex_t>() as u64
+    (libc_id << 32)
+        | ((size_of::<usize>() as u64) << 16)
+        | size_of::<libc::pthread_mutex_t>() as u64
 };
 
 /// A mutex in the head of a shared map.
@@ -59,7 +61,11 @@ impl<'m> RobustLock<'m> {
             libc::pthread_mutexattr_destroy(&raw mut attributes);
             rc
         };
-        if rc == 0 { Ok(()) } else { Err(Error::io("make a lock", io::Error::from_raw_os_error(rc))) }
+        if rc == 0 {
+            Ok(())
+        } else {
+            Err(Error::io("make a lock", io::Error::from_raw_os_error(rc)))
+        }
     }
 
     /// Takes the lock, waiting for it.

@@ -84,15 +84,11 @@ pub(crate) fn keep_mode(file: &File, target: &Path) -> Result<()> {
 /// Puts what is called `temporary`, and is durable, in the place of `target`, in the same folder;
 /// if that fails it is removed.
 pub(crate) fn replace(temporary: &Path, target: &Path) -> Result<()> {
-    let fail = |action, e| Err(Error::io(action, e).at(target));
     if let Err(e) = std::fs::rename(temporary, target) {
         let _ = std::fs::remove_file(temporary);
-        return fail("replace", e);
+        return Err(Error::io("replace", e).at(target));
     }
-    match File::open(folder_of(target)).and_then(|folder| folder.sync_all()) {
-        Ok(()) => Ok(()),
-        Err(e) => fail("make the new name durable in the folder of", e),
-    }
+    sync_folder_of(target)
 }
 
 impl Drop for Staged {
@@ -110,6 +106,12 @@ pub(crate) fn scratch_beside(target: &Path) -> Result<File> {
         std::fs::remove_file(&path).map_err(|e| Error::io("unlink", e).at(&path))?;
     }
     Ok(file)
+}
+
+/// Makes the name of the file at `path` durable.
+pub(crate) fn sync_folder_of(path: &Path) -> Result<()> {
+    let done = File::open(folder_of(path)).and_then(|folder| folder.sync_all());
+    done.map_err(|e| Error::io("make the new name durable in the folder of", e).at(path))
 }
 
 /// The folder that holds `path`.

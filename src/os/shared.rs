@@ -16,7 +16,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Every file has at least this many bytes, which never go away: its words are reached unchecked.
 pub(crate) const HEAD_BYTES: u64 = 4096;
@@ -30,6 +30,8 @@ pub(crate) struct SharedMap {
     len: AtomicU64,
     file: File,
     is_writable: bool,
+    /// Never to be unmapped.
+    is_kept: AtomicBool,
 }
 
 // SAFETY: the map is plain memory that stays mapped until the struct is dropped; what is in it is
@@ -61,6 +63,7 @@ impl SharedMap {
             len: AtomicU64::new(len.min(reserved)),
             file,
             is_writable,
+            is_kept: AtomicBool::new(false),
         })
     }
 
@@ -102,7 +105,11 @@ impl SharedMap {
         }
         // SAFETY: the descriptor is open; the call takes no pointers.
         let rc = unsafe {
-            libc::posix_fallocate(self.file.as_raw_fd(), len.cast_signed(), (end - len).cast_signed())
+            libc::posix_fallocate(
+                self.file.as_raw_fd(),
+                len.cast_signed(),
+                (end - len).cast_signed(),
+            )
         };
         if rc != 0 {
             // What was allocated before the disk was full is given back.
@@ -185,7 +192,9 @@ impl SharedMap {
             return None;
         }
         // SAFETY: the range lies within the map and the file; the caller promises the rest.
-        Some(unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(at as usize), len as usize) })
+        Some(unsafe {
+            std::slice::from_raw_parts(self.base.as_ptr().add(at as usize), len as usize)
+        })
     }
 
     /// Copies `bytes` to `at`; `false` if that is not within the file.
@@ -227,8 +236,18 @@ impl SharedMap {
     }
 }
 
+impl SharedMap {
+    /// Leaves the map where it is when this is dropped: somebody still refers to it.
+    pub(crate) fn keep(&self) {
+        self.is_kept.store(true, Ordering::Relaxed);
+    }
+}
+
 impl Drop for SharedMap {
     fn drop(&mut self) {
+        if self.is_kept.load(Ordering::Relaxed) {
+            return;
+        }
         // SAFETY: mapped by `new` with this length, and nothing borrowed from it is left.
         unsafe {
             libc::munmap(self.base.as_ptr().cast(), self.reserved);
@@ -240,9 +259,8 @@ fn map(file: &File, is_writable: bool, len: usize) -> io::Result<NonNull<u8>> {
     let protection = libc::PROT_READ | if is_writable { libc::PROT_WRITE } else { 0 };
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
     // SAFETY: a new map at an address of the kernel's choice touches no memory in use.
-    let base = unsafe {
-        libc::mmap(std::ptr::null_mut(), len, protection, flags, file.as_raw_fd(), 0)
-    };
+    let base =
+        unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, file.as_raw_fd(), 0) };
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
@@ -269,13 +287,7 @@ pub(crate) fn wait(word: &AtomicU32, value: u32, timeout: std::time::Duration) {
     };
     // SAFETY: the word lives across the call; the kernel only compares it, and the limit is read.
     unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            libc::FUTEX_WAIT,
-            value,
-            &raw const limit,
-        );
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, &raw const limit);
     }
 }
 

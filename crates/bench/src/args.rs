@@ -17,7 +17,7 @@ pub struct BenchArgs {
     /// Stores to measure, separated by commas; without it, all that are found (see --list)
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub stores: Option<Vec<String>>,
-    /// decimal, tokens, ups, files, or the path of a .toml file
+    /// decimal, tokens, ups, churn, ntdb, files, or the path of a .toml file
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "decimal")]
     pub workload: String,
     /// Measure with the records of this file, in any format `credenza load` reads
@@ -32,7 +32,7 @@ pub struct BenchArgs {
     /// Records to store at most [default: the workload's own number]
     #[arg(long, value_name = "N")]
     pub records: Option<usize>,
-    /// Lookups in each phase [default: 1000000]
+    /// Lookups in each get phase, and operations in `mixed` [default: 1000000]
     #[arg(long, value_name = "N")]
     pub gets: Option<usize>,
     /// Keys in one batch of the get-many phases [default: 32]
@@ -72,7 +72,7 @@ pub struct BenchArgs {
     /// With --cold: leave read-ahead to the kernel instead of announcing random access
     #[arg(long, requires = "cold")]
     pub read_ahead: bool,
-    /// Bring the files to the disk within `build`, for every store
+    /// Bring the files to the disk within `build`, for every store; single changes are not synced
     #[arg(long)]
     pub sync: bool,
     /// Let the kernel choose the processor
@@ -113,6 +113,12 @@ impl BenchArgs {
             workload.gets = self.cold_gets;
         }
         workload.check()?;
+        let changing = workload.phases.iter().flatten().find(|phase| phase.is_changing());
+        if let Some(phase) = changing.filter(|_| self.cold) {
+            let what =
+                format!("--cold is for lookups and scans; '{phase}' begins with a new store");
+            return Err(Error::invalid(what));
+        }
         Ok(workload)
     }
 

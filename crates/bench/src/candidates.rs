@@ -1,7 +1,7 @@
 //! Which stores can be run here, with which library; and `--list`.
 
 use crate::args::BenchArgs;
-use crate::driver::{self, Driver, ForDriver, Shape, with_driver};
+use crate::driver::{self, Driver, ForDriver, Shape, Writer, with_driver};
 use crate::result::StoreInfo;
 use credenza::{Error, Result};
 use serde::Serialize;
@@ -72,6 +72,8 @@ impl ForDriver for Describe<'_> {
         Ok(StoreInfo {
             store: D::NAME.to_owned(),
             class: self.class.to_owned(),
+            changes_class: <D::Writer<'_> as Writer>::IS_POSSIBLE
+                .then(|| D::CHANGES.class().to_owned()),
             version,
             library: library.map(|file| file.display().to_string()),
             tuning: driver.tuning(self.shape),

@@ -1,5 +1,6 @@
 //! Clock, histogram and sizes: the instruments.
 
+use crate::driver::kernel;
 use crate::machine;
 use credenza::{Error, Result};
 use hdrhistogram::Histogram;
@@ -77,6 +78,7 @@ pub(crate) struct Footprint {
 
 impl Footprint {
     pub(crate) fn start() -> Footprint {
+        kernel::give_back_memory();
         machine::reset_peak();
         Footprint { rss_before: machine::rss_bytes() }
     }

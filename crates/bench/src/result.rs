@@ -80,7 +80,8 @@ pub struct Cache {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
-    /// The workload's name: "decimal", "tokens", "ups", "files", or the name in a TOML file.
+    /// The workload's name: "decimal", "tokens", "ups", "churn", "ntdb", "files", or the name in a
+    /// TOML file.
     pub workload: String,
     /// Where the data came from: "generated", or the file or folder that was read.
     pub data: String,
@@ -90,7 +91,7 @@ pub struct Settings {
     pub key_bytes: u64,
     /// Bytes of all values together.
     pub value_bytes: u64,
-    /// Lookups in each get phase of each round.
+    /// Lookups in each get phase of each round, and operations in `mixed`.
     pub gets: u64,
     /// Keys given to one `get_many` call.
     pub batch: usize,
@@ -123,6 +124,10 @@ pub struct StoreInfo {
     pub store: String,
     /// Durability class of `build`: "buffered" (nothing is forced to disk) or "sync".
     pub class: String,
+    /// Durability class of the phases that change a store: "buffered" (a change outlives the
+    /// process) or "at-close" (nothing does before the store was closed); `None` for a store that
+    /// is built once, which has no such phases.
+    pub changes_class: Option<String>,
     /// The version as the library itself tells it, or "unknown".
     pub version: String,
     /// The library's file; `None` for our own engines.
@@ -143,13 +148,18 @@ pub struct StoreInfo {
 pub struct PhaseResult {
     /// The store's name.
     pub store: String,
-    /// The durability class: "buffered" or "sync". Never compare across classes.
+    /// The durability class: "buffered", "sync" or "at-close". Never compare across classes.
     pub class: String,
     /// The phase's name: "build", "get-hit", "get-90", "get-miss", "get-many-hit",
-    /// "get-many-miss", "get-chain", "scan".
+    /// "get-many-miss", "get-chain", "scan", "insert", "reinsert", "remove", "mixed".
     pub phase: String,
-    /// Operations in one round: records for build and scan, else lookups.
+    /// Operations on one store in one round: records for build, scan, insert and remove, three
+    /// times as many for reinsert, steps for mixed, else lookups.
     pub ops: u64,
+    /// For the phases that change a store: on how many new stores the phase was done within a
+    /// round, so that small ones last long enough to be timed.
+    #[serde(default = "once")]
+    pub repeats: u64,
     /// Rounds that gave a sample.
     pub rounds: usize,
     /// Time of one operation.
@@ -157,9 +167,10 @@ pub struct PhaseResult {
     /// Latencies of single lookups, sampled in a pass of its own, over all rounds together;
     /// `None` for phases that have no single lookups.
     pub latency_ns: Option<Latency>,
-    /// The part of lookups that found their key; `None` for build and scan.
+    /// The part of lookups that found their key; `None` for phases without lookups.
     pub hit_rate: Option<f64>,
-    /// Blocks the store's files take on the filesystem, in bytes (the largest of all rounds).
+    /// Blocks the store's files take on the filesystem when the phase is done and the store
+    /// closed, in bytes (the largest of all rounds).
     pub file_bytes: u64,
     /// The most memory the phase took: resident memory, mapped file pages included, beyond what
     /// the process had before it built or opened the store, in bytes (the largest of all rounds).
@@ -223,6 +234,10 @@ pub struct Failure {
     pub status: String,
     /// What happened, in a sentence.
     pub what: String,
+}
+
+fn once() -> u64 {
+    1
 }
 
 fn yes() -> bool {

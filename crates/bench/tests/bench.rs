@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
 
-const PHASES: [&str; 8] = [
+const PHASES: [&str; 12] = [
     "build",
     "get-hit",
     "get-90",
@@ -15,7 +15,13 @@ const PHASES: [&str; 8] = [
     "get-many-miss",
     "get-chain",
     "scan",
+    "insert",
+    "reinsert",
+    "remove",
+    "mixed",
 ];
+/// The last of these change a store, which not every one can.
+const CHANGING: [&str; 4] = ["insert", "reinsert", "remove", "mixed"];
 
 fn bench(args: &[&str]) -> Output {
     let program = env!("CARGO_BIN_EXE_credenza-bench");
@@ -53,7 +59,10 @@ fn every_store_found_is_measured_and_verified() {
 
     let report: Report = serde_json::from_value(json(&out)).unwrap();
     assert!(report.failures.is_empty());
-    assert_eq!(report.results.len(), report.stores.len() * PHASES.len());
+    let changing = report.stores.iter().filter(|store| store.changes_class.is_some()).count();
+    let expected =
+        report.stores.len() * (PHASES.len() - CHANGING.len()) + changing * CHANGING.len();
+    assert_eq!(report.results.len(), expected);
     assert!(report.stores.iter().any(|store| store.store == "constant"));
     for store in &report.stores {
         assert!(!store.version.is_empty() && !store.tuning.is_empty(), "{store:?}");
@@ -63,6 +72,11 @@ fn every_store_found_is_measured_and_verified() {
         let own = result.store == "constant";
         assert!(result.verified && result.rounds == 2, "{result:?}");
         assert_eq!(result.native, own || !result.phase.starts_with("get-many"), "{result:?}");
+        let info = report.stores.iter().find(|store| store.store == result.store).unwrap();
+        let is_changing = CHANGING.contains(&result.phase.as_str());
+        let class = if is_changing { info.changes_class.as_ref() } else { Some(&info.class) };
+        assert_eq!(Some(&result.class), class, "{result:?}");
+        assert_eq!(result.repeats > 1, is_changing, "{result:?}");
     }
     check_contract(&json(&out));
 }
@@ -75,12 +89,21 @@ fn check_contract(report: &Value) {
     for result in report["results"].as_array().unwrap() {
         let phase = result["phase"].as_str().unwrap();
         assert!(PHASES.contains(&phase), "{result}");
-        assert_eq!(result["class"], "buffered");
+        let classes = if CHANGING.contains(&phase) { "buffered at-close" } else { "buffered" };
+        assert!(classes.split(' ').any(|class| result["class"] == class), "{result}");
         assert_eq!(result["rounds"], 2);
         assert_eq!(result["verified"], true);
         let is_get = phase.starts_with("get");
-        assert_eq!(result["ops"], if is_get { 1000 } else { 2000 });
+        let ops = match phase {
+            "mixed" => 1000,
+            "reinsert" => 6000,
+            _ if is_get => 1000,
+            _ => 2000,
+        };
+        assert_eq!(result["ops"], ops, "{result}");
         let hit_rate = match phase {
+            // Most keys are there all the time, and some are removed.
+            "mixed" => result["hit_rate"].as_f64().filter(|rate| (0.9..1.0).contains(rate)),
             "get-miss" | "get-many-miss" => Some(0.0),
             "get-90" => Some(0.9),
             _ => is_get.then_some(1.0),
@@ -110,7 +133,9 @@ fn the_list_names_every_store() {
     let json_done = bench(&["--list", &format!("--json={}", out.display())]);
     assert!(done.status.success() && json_done.status.success());
     let list = json(&out);
-    for name in ["constant", "cdb", "mcdb", "tokyocabinet-hash", "bdb-hash", "lmdb", "sparkey"] {
+    let names = "constant cdb mcdb tokyocabinet-hash bdb-hash mdbm tdb ntdb tdb2 lmdb kyotocabinet \
+                 tkrzw gdbm sparkey";
+    for name in names.split(' ') {
         assert!(text(&done.stdout).contains(name));
         let of_name = list.as_array().unwrap().iter().find(|entry| entry["store"] == name);
         let entry = of_name.unwrap_or_else(|| panic!("{name} is not in the list"));
@@ -143,13 +168,14 @@ fn a_store_that_is_missing_does_not_stop_the_others() {
 
 #[test]
 fn what_cannot_be_measured_is_refused_in_a_sentence() {
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 8] = [
         (&["--stores=nothing"], "there is no store 'nothing'"),
         (&["--workload=nothing"], "there is no workload 'nothing'"),
         (&["--rounds=0"], "--rounds"),
         (&["--records=0"], "--records"),
         (&["--batch=0"], "--batch"),
         (&["--root=/etc"], "--root"),
+        (&["--cold", "--phases=mixed"], "--cold is for lookups"),
         (&["--data=/nowhere/data.tsv"], "/nowhere/data.tsv"),
     ];
     for (args, what) in cases {

@@ -4,15 +4,17 @@
 //! advance, a cache of twice the data (at least 96 MiB, at most a quarter of the memory). Reads
 //! copy into our buffer (`DB_DBT_USERMEM`); scans fetch in bulk (`DB_MULTIPLE_KEY`).
 //!
+//! Without an environment there is no log, and the cache is the process's own: changes are in the
+//! file for certain only when it was closed.
+//!
 //! BerkeleyDB is called through function pointers inside its `DB` struct. Where they are is known
 //! for one version on 64-bit machines, and any other version is refused.
 
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Driver, Identity, Reading, Shape, Source, Store, c_path, refused};
+use super::{Changes, Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
 use crate::machine;
-use crate::workload::Records;
 use credenza::{Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -67,6 +69,7 @@ const VERSION: (c_int, c_int, c_int) = (5, 3, 28);
 mod at {
     pub(super) const CLOSE: usize = 568;
     pub(super) const CURSOR: usize = 584;
+    pub(super) const DELETE: usize = 592;
     pub(super) const GET: usize = 632;
     pub(super) const OPEN: usize = 1008;
     pub(super) const PUT: usize = 1024;
@@ -81,6 +84,7 @@ mod at {
 type Close = unsafe extern "C" fn(*mut Db, u32) -> c_int;
 type OpenCursor = unsafe extern "C" fn(*mut Db, *mut c_void, *mut *mut Dbc, u32) -> c_int;
 type Access = unsafe extern "C" fn(*mut Db, *mut c_void, *mut Dbt, *mut Dbt, u32) -> c_int;
+type Delete = unsafe extern "C" fn(*mut Db, *mut c_void, *mut Dbt, u32) -> c_int;
 type Open = unsafe extern "C" fn(
     *mut Db,
     *mut c_void,
@@ -215,6 +219,8 @@ impl Driver for BdbHash {
         home: "https://www.oracle.com/database/technologies/related/berkeleydb.html",
     });
 
+    const CHANGES: Changes = Changes::AtClose;
+
     fn load(file: Option<&Path>) -> Result<BdbHash> {
         let source = const { Self::SOURCE.unwrap() };
         let opened = source.open(Self::NAME, file, c"db_create")?;
@@ -246,22 +252,12 @@ impl Driver for BdbHash {
         )
     }
 
-    fn build(&self, records: &Records, shape: &Shape, path: &Path) -> Result<()> {
-        let mut handle = self.handle(shape)?;
-        handle.set("set_pagesize", at::SET_PAGE_SIZE, PAGE)?;
-        handle.set("set_h_nelem", at::SET_RECORDS, shape.records as u32)?;
-        handle.set("set_h_ffactor", at::SET_FILL_FACTOR, fill_factor(shape))?;
-        handle.open(path, CREATE)?;
-        // SAFETY: the version was checked in `load`; the object is open.
-        let put: Access = unsafe { method(handle.db, at::PUT) };
-        for (key, value) in records.iter() {
-            let (mut key, mut value) = (Dbt::of(key), Dbt::of(value));
-            // SAFETY: the database is open for writing; key and value are readable, and only read
-            // although the prototype lacks const.
-            let rc = unsafe { put(handle.db, null_mut(), &raw mut key, &raw mut value, 0) };
-            check(&self.api, "put", rc)?;
-        }
-        handle.close()
+    fn notes(&self) -> Vec<String> {
+        vec![
+            "changes are in a cache of the process until the store is closed, as there is no \
+             environment"
+                .to_owned(),
+        ]
     }
 
     type Store<'d> = BdbStore<'d>;
@@ -269,17 +265,39 @@ impl Driver for BdbHash {
     fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<BdbStore<'_>> {
         let handle = self.handle(shape)?;
         handle.open(path, READ_ONLY)?;
-        // SAFETY: the version was checked in `load`; the object is open.
-        let get = unsafe { method(handle.db, at::GET) };
-        // One byte more than any value, so that a value that is too long shows.
-        Ok(BdbStore { handle, get, buffer: vec![0; shape.longest_value / 4 + 1] })
+        Ok(BdbStore::over(handle, shape))
+    }
+
+    type Writer<'d> = BdbStore<'d>;
+
+    fn create(&self, path: &Path, shape: &Shape) -> Result<BdbStore<'_>> {
+        let handle = self.handle(shape)?;
+        handle.set("set_pagesize", at::SET_PAGE_SIZE, PAGE)?;
+        handle.set("set_h_nelem", at::SET_RECORDS, shape.records as u32)?;
+        handle.set("set_h_ffactor", at::SET_FILL_FACTOR, fill_factor(shape))?;
+        handle.open(path, CREATE)?;
+        Ok(BdbStore::over(handle, shape))
     }
 }
 
 pub(super) struct BdbStore<'d> {
     handle: Handle<'d>,
     get: Access,
+    put: Access,
+    delete: Delete,
     buffer: Vec<u32>,
+}
+
+impl<'d> BdbStore<'d> {
+    /// A store over an object that is open.
+    fn over(handle: Handle<'d>, shape: &Shape) -> BdbStore<'d> {
+        // SAFETY: the version was checked in `load`; the object is open.
+        let (get, put, delete) = unsafe {
+            (method(handle.db, at::GET), method(handle.db, at::PUT), method(handle.db, at::DELETE))
+        };
+        // One byte more than any value, so that a value that is too long shows.
+        BdbStore { handle, get, put, delete, buffer: vec![0; shape.longest_value / 4 + 1] }
+    }
 }
 
 impl Store for BdbStore<'_> {
@@ -319,6 +337,32 @@ impl Store for BdbStore<'_> {
         // SAFETY: the cursor is open and closed once.
         unsafe { method::<CloseCursor>(cursor, at::CURSOR_CLOSE)(cursor) };
         if rc == NOT_FOUND { Ok(()) } else { check(api, "cursor get", rc) }
+    }
+}
+
+impl Writer for BdbStore<'_> {
+    #[inline]
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let (mut key, mut value) = (Dbt::of(key), Dbt::of(value));
+        // SAFETY: the database is open for writing; key and value are readable, and only read
+        // although the prototype lacks const.
+        let rc = unsafe { (self.put)(self.handle.db, null_mut(), &raw mut key, &raw mut value, 0) };
+        check(self.handle.api, "put", rc)
+    }
+
+    #[inline]
+    fn remove(&mut self, key: &[u8]) -> Result<bool> {
+        let mut key = Dbt::of(key);
+        // SAFETY: the database is open for writing; the key is readable, and only read although
+        // the prototype lacks const.
+        match unsafe { (self.delete)(self.handle.db, null_mut(), &raw mut key, 0) } {
+            NOT_FOUND => Ok(false),
+            rc => check(self.handle.api, "del", rc).map(|()| true),
+        }
+    }
+
+    fn close(mut self) -> Result<()> {
+        self.handle.close()
     }
 }
 

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Driver, Identity, Reading, Shape, Source, Store, refused_by_errno};
+use super::{Driver, Identity, NoWriter, Reading, Shape, Source, Store, refused_by_errno};
 use crate::workload::Records;
 use credenza::{Error, Result};
 use std::ffi::{c_int, c_uint, c_void};
@@ -99,6 +99,8 @@ impl Driver for Cdb {
             _ => Err(refused_by_errno("cdb_make_finish")),
         }
     }
+
+    type Writer<'d> = NoWriter;
 
     type Store<'d> = CdbStore<'d>;
 

@@ -1,6 +1,6 @@
 //! Our constant engine, with its default options.
 
-use super::{Driver, Identity, Reading, Shape, Source, Store};
+use super::{Driver, Identity, NoWriter, Reading, Shape, Source, Store};
 use crate::workload::Records;
 use credenza::{Advice, Get, Result, Scan, constant};
 use std::path::Path;
@@ -32,6 +32,8 @@ impl Driver for Constant {
         }
         builder.finish().map(|_| ())
     }
+
+    type Writer<'d> = NoWriter;
 
     type Store<'d> = constant::Constant;
 

@@ -93,6 +93,15 @@ fn resident_pages(file: &File) -> io::Result<usize> {
     Ok(states.iter().filter(|state| **state & 1 == 1).count())
 }
 
+/// Gives memory that was freed back to the kernel, so that it does not hide what is taken next.
+pub(crate) fn give_back_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: malloc_trim has no preconditions.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Page faults of this process so far that had to read from the disk.
 pub(crate) fn major_faults() -> u64 {
     // SAFETY: rusage is numbers only, for which zero is a value.

@@ -1,12 +1,14 @@
 //! LMDB: `liblmdb.so.0`.
 //!
-//! Tuning: no lock, no sync, a writable map, no read-ahead; one write transaction for the load,
-//! appending when the keys come sorted. Reads are zero-copy in one read transaction.
+//! Tuning: no lock, no sync, a writable map, no read-ahead; one write transaction for the build,
+//! appending when the keys come sorted. Reads are zero-copy in one read transaction. Single
+//! changes are all in one write transaction, too, which is committed at the end: until then
+//! nothing of them outlives the process.
 
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Driver, Identity, Reading, Shape, Source, Store, c_path, refused};
+use super::{Changes, Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
 use crate::workload::Records;
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -35,7 +37,8 @@ impl Val {
     }
 
     /// # Safety
-    /// The library filled this value in, and the transaction it came from is open and reading.
+    /// The library filled this value in, and the transaction it came from is open and was not written to
+    /// since.
     unsafe fn bytes<'a>(&self) -> &'a [u8] {
         if self.size == 0 {
             return &[];
@@ -59,6 +62,7 @@ api! {
         mdb_dbi_open: unsafe extern "C" fn(*mut Txn, *const c_char, c_uint, *mut c_uint) -> c_int,
         mdb_get: unsafe extern "C" fn(*mut Txn, c_uint, *mut Val, *mut Val) -> c_int,
         mdb_put: unsafe extern "C" fn(*mut Txn, c_uint, *mut Val, *mut Val, c_uint) -> c_int,
+        mdb_del: unsafe extern "C" fn(*mut Txn, c_uint, *mut Val, *mut Val) -> c_int,
         mdb_cursor_open: unsafe extern "C" fn(*mut Txn, c_uint, *mut *mut Cursor) -> c_int,
         mdb_cursor_get: unsafe extern "C" fn(*mut Cursor, *mut Val, *mut Val, c_int) -> c_int,
         mdb_cursor_close: unsafe extern "C" fn(*mut Cursor),
@@ -149,6 +153,8 @@ impl Driver for Lmdb {
         home: "https://www.symas.com/lmdb",
     });
 
+    const CHANGES: Changes = Changes::AtClose;
+
     fn load(file: Option<&Path>) -> Result<Lmdb> {
         let source = const { Self::SOURCE.unwrap() };
         let opened = source.open(Self::NAME, file, c"mdb_env_create")?;
@@ -165,35 +171,69 @@ impl Driver for Lmdb {
     fn tuning(&self, shape: &Shape) -> String {
         let append = if shape.is_sorted { "MDB_APPEND as the keys come sorted, " } else { "" };
         format!(
-            "NOSUBDIR, NOSYNC, NOMETASYNC, WRITEMAP, NORDAHEAD, NOLOCK, map {} GiB, {append}one \
-             write transaction; one read transaction",
+            "NOSUBDIR, NOSYNC, NOMETASYNC, WRITEMAP, NORDAHEAD, NOLOCK, map {} GiB; build: \
+             {append}one write transaction; single changes: one write transaction for the whole \
+             phase; lookups: one read transaction",
             map_bytes(shape) >> 30
         )
     }
 
     fn build(&self, records: &Records, shape: &Shape, path: &Path) -> Result<()> {
-        let api = &self.api;
-        let mut store = self.opened(path, shape, NO_SYNC | NO_META_SYNC | WRITE_MAP)?;
-        let append = if shape.is_sorted { APPEND } else { 0 };
+        let mut store = self.create(path, shape)?;
+        let flags = if shape.is_sorted { APPEND } else { 0 };
         for (key, value) in records.iter() {
-            let (mut key, mut value) = (Val::of(key), Val::of(value));
-            // SAFETY: the transaction is open for writing; key and value are readable, and only
-            // read although the prototype lacks const.
-            let rc = unsafe {
-                (api.mdb_put)(store.txn, store.dbi, &raw mut key, &raw mut value, append)
-            };
-            api.check("mdb_put", rc)?;
+            store.put(key, value, flags)?;
         }
-        let txn = std::mem::replace(&mut store.txn, null_mut());
-        // SAFETY: the transaction is open, ends here whatever the answer, and was taken out of the
-        // store so that nobody ends it again.
-        api.check("mdb_txn_commit", unsafe { (api.mdb_txn_commit)(txn) })
+        store.close()
     }
 
     type Store<'d> = LmdbStore<'d>;
 
     fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<LmdbStore<'_>> {
         self.opened(path, shape, READ_ONLY)
+    }
+
+    type Writer<'d> = LmdbStore<'d>;
+
+    fn create(&self, path: &Path, shape: &Shape) -> Result<LmdbStore<'_>> {
+        self.opened(path, shape, NO_SYNC | NO_META_SYNC | WRITE_MAP)
+    }
+}
+
+impl LmdbStore<'_> {
+    #[inline]
+    fn put(&mut self, key: &[u8], value: &[u8], flags: c_uint) -> Result<()> {
+        let (mut key, mut value) = (Val::of(key), Val::of(value));
+        // SAFETY: the transaction is open for writing; key and value are readable, and only read
+        // although the prototype lacks const.
+        let rc =
+            unsafe { (self.api.mdb_put)(self.txn, self.dbi, &raw mut key, &raw mut value, flags) };
+        self.api.check("mdb_put", rc)
+    }
+}
+
+impl Writer for LmdbStore<'_> {
+    #[inline]
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put(key, value, 0)
+    }
+
+    #[inline]
+    fn remove(&mut self, key: &[u8]) -> Result<bool> {
+        let mut key = Val::of(key);
+        // SAFETY: the transaction is open for writing; the key is readable and only read; a null
+        // value stands for whatever the key has.
+        match unsafe { (self.api.mdb_del)(self.txn, self.dbi, &raw mut key, null_mut()) } {
+            NOT_FOUND => Ok(false),
+            rc => self.api.check("mdb_del", rc).map(|()| true),
+        }
+    }
+
+    fn close(mut self) -> Result<()> {
+        let txn = std::mem::replace(&mut self.txn, null_mut());
+        // SAFETY: the transaction is open, ends here whatever the answer, and was taken out of the
+        // store so that nobody ends it again.
+        self.api.check("mdb_txn_commit", unsafe { (self.api.mdb_txn_commit)(txn) })
     }
 }
 
@@ -205,7 +245,8 @@ impl Store for LmdbStore<'_> {
         let rc = unsafe { (self.api.mdb_get)(self.txn, self.dbi, &raw mut key, &raw mut value) };
         match rc {
             0 => {
-                // SAFETY: mdb_get filled the value in; the transaction stays open.
+                // SAFETY: mdb_get filled the value in; the transaction stays open, and nothing is
+                // written before `take` is done.
                 take(unsafe { value.bytes() });
                 Ok(true)
             }

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Driver, Identity, Reading, Shape, Source, Store, c_path, refused_by_errno};
+use super::{Driver, Identity, NoWriter, Reading, Shape, Source, Store, c_path, refused_by_errno};
 use crate::workload::Records;
 use credenza::{Error, Result};
 use std::ffi::{c_char, c_int, c_uchar, c_void};
@@ -131,6 +131,8 @@ impl Driver for Mcdb {
             _ => Err(refused_by_errno("mcdb_make_finish")),
         }
     }
+
+    type Writer<'d> = NoWriter;
 
     type Store<'d> = McdbStore<'d>;
 

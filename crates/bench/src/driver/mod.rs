@@ -1,27 +1,38 @@
 //! The stores the workbench can run: one file each.
 //!
-//! A [`Driver`] builds a store file and opens it; an open one is a [`Store`]. The measuring loops
-//! are generic over the driver: no call goes through a table of functions, so that every store
-//! pays the same for the harness. This folder may say `unsafe`: it calls C libraries.
+//! A [`Driver`] builds a store file and opens it; an open one is a [`Store`], and one that is open
+//! for changes a [`Writer`]. The measuring loops are generic over the driver: no call goes through
+//! a table of functions, so that every store pays the same for the harness. This folder may say
+//! `unsafe`: it calls C libraries.
 //!
-//! Adding a store: a file here that implements both traits, and one line in [`with_driver`] and
-//! [`NAMES`].
+//! Adding a store: a file here that implements the traits, and one line each in the list of
+//! modules and in that of drivers. A store that is built once has [`NoWriter`] for a writer.
 //!
 //! Threads: a measured process has one thread; drivers need not be `Send`.
 
 mod bdb_hash;
 mod cdb;
 mod constant;
+mod gdbm;
 pub(crate) mod kernel;
+mod kyotocabinet;
 mod library;
 mod lmdb;
 mod mcdb;
+mod mdbm;
+mod no_writer;
+mod ntdb;
 mod sparkey;
+mod tdb;
+mod tdb2;
+mod tkrzw;
 mod tokyocabinet_hash;
+mod trivial;
 
 use crate::workload::Records;
 use credenza::{Error, Result};
 pub(crate) use library::Source;
+pub(crate) use no_writer::NoWriter;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -67,7 +78,7 @@ pub(crate) enum Reading {
 }
 
 /// A kind of store.
-pub(crate) trait Driver: Sized {
+pub(crate) trait Driver: Sized + 'static {
     /// The name in results.
     const NAME: &'static str;
     /// The library to open; `None` for our own engines.
@@ -76,6 +87,8 @@ pub(crate) trait Driver: Sized {
     const NATIVE_GET_MANY: bool = false;
     /// What [`Driver::build`] forces to disk by itself.
     const SYNCS: &'static str = "none";
+    /// The durability class of changes: what is safe when [`Writer::insert`] returns.
+    const CHANGES: Changes = Changes::Buffered;
 
     /// Takes the store's library: `file`, or where [`Source::open`] finds it.
     fn load(file: Option<&Path>) -> Result<Self>;
@@ -92,8 +105,15 @@ pub(crate) trait Driver: Sized {
     }
 
     /// Writes all records to a new store at `path` and closes it. `path` is a file name in a
-    /// folder of its own; the store may put more files there.
-    fn build(&self, records: &Records, shape: &Shape, path: &Path) -> Result<()>;
+    /// folder of its own; the store may put more files there. This one inserts one record after
+    /// the other, for stores that have no better way.
+    fn build(&self, records: &Records, shape: &Shape, path: &Path) -> Result<()> {
+        let mut writer = self.create(path, shape)?;
+        for (key, value) in records.iter() {
+            writer.insert(key, value)?;
+        }
+        writer.close()
+    }
 
     /// An open store.
     type Store<'d>: Store
@@ -102,6 +122,36 @@ pub(crate) trait Driver: Sized {
 
     /// Opens the store at `path` for reading.
     fn open(&self, path: &Path, shape: &Shape, reading: Reading) -> Result<Self::Store<'_>>;
+
+    /// A store open for changes; [`NoWriter`] if there is no such thing.
+    type Writer<'d>: Writer
+    where
+        Self: 'd;
+
+    /// Opens a new, empty store at `path` for changes. `shape` is that of the records it will
+    /// hold. Never called where the writer is [`NoWriter`].
+    fn create(&self, path: &Path, _shape: &Shape) -> Result<Self::Writer<'_>> {
+        Err(Error::invalid("this store is built once and never changed").at(path))
+    }
+}
+
+/// What is safe when a change has returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Changes {
+    /// The change outlives the process.
+    Buffered,
+    /// Nothing outlives the process before the store was closed.
+    AtClose,
+}
+
+impl Changes {
+    /// The name of the class in results.
+    pub(crate) const fn class(self) -> &'static str {
+        match self {
+            Changes::Buffered => "buffered",
+            Changes::AtClose => "at-close",
+        }
+    }
 }
 
 /// A store open for reading; it closes when dropped.
@@ -130,6 +180,21 @@ pub(crate) trait Store {
     fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()>;
 }
 
+/// A store open for changes, one at a time. Its lookups see every change before them.
+pub(crate) trait Writer: Store {
+    /// Whether there is such a thing.
+    const IS_POSSIBLE: bool = true;
+
+    /// Stores `value` under `key`, in place of any value it had.
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Removes `key`; says whether it was there.
+    fn remove(&mut self, key: &[u8]) -> Result<bool>;
+
+    /// Closes the store: after this another process can open it and find every change.
+    fn close(self) -> Result<()>;
+}
+
 /// Which library a driver runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {
@@ -137,28 +202,43 @@ pub(crate) struct Identity {
     pub(crate) file: Option<PathBuf>,
 }
 
-/// The names of all drivers, in the order in which they are listed and run.
-pub(crate) const NAMES: [&str; 7] =
-    ["constant", "cdb", "mcdb", "tokyocabinet-hash", "bdb-hash", "lmdb", "sparkey"];
-
 /// Work that is the same for every driver, compiled for each of them.
 pub(crate) trait ForDriver {
     type Output;
     fn run<D: Driver>(self) -> Self::Output;
 }
 
-/// Runs `work` for the driver of this name; `None` if there is none.
-pub(crate) fn with_driver<W: ForDriver>(name: &str, work: W) -> Option<W::Output> {
-    Some(match name {
-        "constant" => work.run::<constant::Constant>(),
-        "cdb" => work.run::<cdb::Cdb>(),
-        "mcdb" => work.run::<mcdb::Mcdb>(),
-        "tokyocabinet-hash" => work.run::<tokyocabinet_hash::TokyoCabinetHash>(),
-        "bdb-hash" => work.run::<bdb_hash::BdbHash>(),
-        "lmdb" => work.run::<lmdb::Lmdb>(),
-        "sparkey" => work.run::<sparkey::Sparkey>(),
-        _ => return None,
-    })
+/// Declares [`NAMES`] and [`with_driver`].
+macro_rules! drivers {
+    ($($driver:ty,)*) => {
+        /// The names of all drivers, in the order in which they are listed and run.
+        pub(crate) const NAMES: &[&str] = &[$(<$driver>::NAME,)*];
+
+        /// Runs `work` for the driver of this name; `None` if there is none.
+        pub(crate) fn with_driver<W: ForDriver>(name: &str, work: W) -> Option<W::Output> {
+            $(if name == <$driver>::NAME {
+                return Some(work.run::<$driver>());
+            })*
+            None
+        }
+    };
+}
+
+drivers! {
+    constant::Constant,
+    cdb::Cdb,
+    mcdb::Mcdb,
+    tokyocabinet_hash::TokyoCabinetHash,
+    bdb_hash::BdbHash,
+    mdbm::Mdbm,
+    tdb::Tdb,
+    ntdb::Ntdb,
+    tdb2::Tdb2,
+    lmdb::Lmdb,
+    kyotocabinet::KyotoCabinet,
+    tkrzw::Tkrzw,
+    gdbm::Gdbm,
+    sparkey::Sparkey,
 }
 
 /// A path for a C library.

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Driver, Identity, Reading, Shape, Source, Store, c_path, refused};
+use super::{Driver, Identity, NoWriter, Reading, Shape, Source, Store, c_path, refused};
 use crate::workload::Records;
 use credenza::Result;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -116,6 +116,8 @@ impl Driver for Sparkey {
         let rc = unsafe { (api.sparkey_hash_write)(index.as_ptr(), log.as_ptr(), 0) };
         api.check("sparkey_hash_write", rc)
     }
+
+    type Writer<'d> = NoWriter;
 
     type Store<'d> = SparkeyStore<'d>;
 

@@ -1,6 +1,6 @@
 //! Danger: a driver that misreads a C interface gives wrong answers or none. Every store that is
-//! found here is built, read and scanned with values of all sizes. A store that is not installed
-//! is passed over, and said so.
+//! found here is built, read and scanned with values of all sizes, and changed where it can be. A
+//! store that is not installed is passed over, and said so.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -29,7 +29,69 @@ impl ForDriver for RoundTrip {
             check(&mut driver.open(&path, &shape, reading).unwrap(), &records, D::NAME);
         }
         assert!(driver.open(&folder.path().join("nothing"), &shape, Reading::Warm).is_err());
+        if D::Writer::IS_POSSIBLE {
+            changes(&driver, &records);
+        } else {
+            assert!(driver.create(&folder.path().join("new"), &shape).is_err());
+        }
     }
+}
+
+/// Inserts, replaces, removes, and looks at what is there before and after closing.
+fn changes<D: Driver>(driver: &D, records: &Records) {
+    let shape = Shape::of(records);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut model = BTreeMap::new();
+    let mut writer = driver.create(&path, &shape).unwrap();
+    for (i, (key, value)) in records.iter().enumerate() {
+        writer.insert(key, value).unwrap();
+        // Every value is replaced at once, in part by a longer or shorter one.
+        let value = records.get((i + i % 3) % records.len()).1;
+        writer.insert(key, value).unwrap();
+        model.insert(key.to_vec(), value.to_vec());
+    }
+    for (key, _) in records.iter().step_by(2) {
+        assert!(writer.remove(key).unwrap(), "{}: {}", D::NAME, key.escape_ascii());
+        assert!(!writer.remove(key).unwrap(), "{}: {} again", D::NAME, key.escape_ascii());
+        model.remove(key);
+    }
+    holds(&mut writer, &model, records, D::NAME);
+    writer.close().unwrap();
+    holds(&mut driver.open(&path, &shape, Reading::Warm).unwrap(), &model, records, D::NAME);
+
+    let path = folder.path().join("empty");
+    let mut writer = driver.create(&path, &shape).unwrap();
+    let (key, value) = records.get(3);
+    writer.insert(key, value).unwrap();
+    assert!(writer.remove(key).unwrap(), "{}", D::NAME);
+    writer.close().unwrap();
+    let mut empty = driver.open(&path, &shape, Reading::Warm).unwrap();
+    holds(&mut empty, &BTreeMap::new(), records, D::NAME);
+}
+
+/// Whether every key of `records` has the value that the model says, and there is no other.
+fn holds<S: Store>(
+    store: &mut S,
+    model: &BTreeMap<Vec<u8>, Vec<u8>>,
+    records: &Records,
+    name: &str,
+) {
+    for (key, _) in records.iter() {
+        let mut got = None;
+        let found = store.get(key, |value| got = Some(value.to_vec())).unwrap();
+        assert_eq!(found, got.is_some(), "{name}: {}", key.escape_ascii());
+        assert!(got.as_ref() == model.get(key), "{name}: {}", key.escape_ascii());
+    }
+    let mut all = BTreeMap::new();
+    let mut count = 0;
+    store
+        .scan(|key, value| {
+            count += 1;
+            all.insert(key.to_vec(), value.to_vec());
+        })
+        .unwrap();
+    assert!(count == model.len() && all == *model, "{name}: {count} of {}", model.len());
 }
 
 fn records() -> Records {
@@ -93,7 +155,7 @@ impl ForDriver for WrongLibrary {
 
 #[test]
 fn a_missing_library_says_where_to_get_it() {
-    for name in NAMES.into_iter().skip(1) {
+    for name in NAMES.iter().skip(1) {
         let what = with_driver(name, WrongLibrary).flatten().expect("a load that fails");
         assert!(what.contains("apt-get install") || what.contains("--lib"), "{what}");
     }

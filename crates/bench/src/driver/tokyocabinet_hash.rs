@@ -1,13 +1,14 @@
 //! Tokyo Cabinet's hash database: `libtokyocabinet.so.9`.
 //!
 //! Tuning: as many buckets again as records, alignment 4, the map over the whole file, no lock
-//! and no mutex; loading with `tchdbputasync`, which the library has for it. Reads copy the value
-//! into a buffer (`tchdbget3`), the cheapest call there is.
+//! and no mutex; building with `tchdbputasync`, which the library has for it, and single changes
+//! with `tchdbput`, which keeps nothing back. Reads copy the value into a buffer (`tchdbget3`),
+//! the cheapest call there is.
 
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Driver, Identity, Reading, Shape, Source, Store, c_path, refused};
+use super::{Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
 use crate::workload::Records;
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -30,6 +31,8 @@ api! {
         tchdbopen: unsafe extern "C" fn(*mut Hdb, *const c_char, c_int) -> bool,
         tchdbclose: unsafe extern "C" fn(*mut Hdb) -> bool,
         tchdbputasync: unsafe extern "C" fn(*mut Hdb, *const c_void, c_int, *const c_void, c_int) -> bool,
+        tchdbput: unsafe extern "C" fn(*mut Hdb, *const c_void, c_int, *const c_void, c_int) -> bool,
+        tchdbout: unsafe extern "C" fn(*mut Hdb, *const c_void, c_int) -> bool,
         tchdbget3: unsafe extern "C" fn(*mut Hdb, *const c_void, c_int, *mut c_void, c_int) -> c_int,
         tchdbiterinit: unsafe extern "C" fn(*mut Hdb) -> bool,
         tchdbiternext3: unsafe extern "C" fn(*mut Hdb, *mut Xstr, *mut Xstr) -> bool,
@@ -150,7 +153,8 @@ impl Driver for TokyoCabinetHash {
         let Tuning { buckets, mapped, options } = Tuning::for_shape(shape);
         format!(
             "bnum {buckets}, apow {ALIGN_POWER}, fpow {POOL_POWER}, xmsiz {} MiB, opts {options}, \
-             no lock, no mutex; tchdbputasync, tchdbget3",
+             no lock, no mutex; build: tchdbputasync; single changes: tchdbput, tchdbout; \
+             tchdbget3",
             mapped >> 20
         )
     }
@@ -182,6 +186,13 @@ impl Driver for TokyoCabinetHash {
         // One byte more than any value, so that a value that is too long shows.
         let buffer = vec![0; shape.longest_value + 1];
         Ok(HashStore { handle: self.opened(path, shape, READER)?, buffer })
+    }
+
+    type Writer<'d> = HashStore<'d>;
+
+    fn create(&self, path: &Path, shape: &Shape) -> Result<HashStore<'_>> {
+        let buffer = vec![0; shape.longest_value + 1];
+        Ok(HashStore { handle: self.opened(path, shape, WRITER | CREATE)?, buffer })
     }
 }
 
@@ -224,6 +235,39 @@ impl Store for HashStore<'_> {
             take(key.bytes(), value.bytes());
         }
         Ok(())
+    }
+}
+
+impl Writer for HashStore<'_> {
+    #[inline]
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
+        let (key_len, value_len) = (c_len(key)?, c_len(value)?);
+        let api = self.handle.api;
+        // SAFETY: the database is open for writing; key and value are readable.
+        let done = unsafe { (api.tchdbput)(self.handle.hdb, k, key_len, v, value_len) };
+        self.handle.check("tchdbput", done)
+    }
+
+    #[inline]
+    fn remove(&mut self, key: &[u8]) -> Result<bool> {
+        let (start, len) = (key.as_ptr().cast(), c_len(key)?);
+        let api = self.handle.api;
+        // SAFETY: the database is open for writing; the key is readable.
+        if unsafe { (api.tchdbout)(self.handle.hdb, start, len) } {
+            return Ok(true);
+        }
+        // SAFETY: the database is open.
+        match unsafe { (api.tchdbecode)(self.handle.hdb) } {
+            NO_RECORD => Ok(false),
+            _ => Err(self.handle.refused("tchdbout")),
+        }
+    }
+
+    fn close(self) -> Result<()> {
+        // SAFETY: the database is open, and nothing uses it after this but its deletion.
+        let closed = unsafe { (self.handle.api.tchdbclose)(self.handle.hdb) };
+        self.handle.check("tchdbclose", closed)
     }
 }
 

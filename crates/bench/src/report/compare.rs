@@ -13,7 +13,7 @@ const OWN: [&str; 3] = ["constant", "hash", "btree"];
 
 /// The results of one durability class.
 pub struct Comparison<'a> {
-    /// The class: "buffered" or "sync".
+    /// The class: "buffered", "sync" or "at-close".
     pub class: &'a str,
     /// The stores that have results, in the report's order.
     pub stores: Vec<&'a str>,
@@ -149,9 +149,10 @@ impl<'a> Comparison<'a> {
         self.phases.iter().copied().filter(wrong).collect()
     }
 
-    /// The space the store's files take, in bytes; `None` where it is not known.
+    /// The space the store's files take, in bytes; `None` where it is not known. That is after the
+    /// first phase that was measured, which fills the store: later ones may have changed it.
     pub fn file_bytes(&self, store: &str) -> Option<u64> {
-        self.of_store(store).map(|r| r.file_bytes).max().filter(|bytes| *bytes > 0)
+        self.of_store(store).map(|r| r.file_bytes).find(|bytes| *bytes > 0)
     }
 
     /// The most memory that was resident in any phase, in bytes; `None` where it is not known.
@@ -201,6 +202,16 @@ mod tests {
         assert_eq!(all[0].wrong_phases("bdb-hash"), ["get-90"]);
         assert!(!all[0].verified("bdb-hash") && all[0].verified("cdb"));
         assert_eq!(all[0].file_bytes("constant"), Some(18_104_320));
+    }
+
+    #[test]
+    fn the_file_is_that_of_the_full_store() {
+        let mut report = fixture();
+        let build = report.results.iter().find(|r| r.store == "lmdb").unwrap();
+        let remove = PhaseResult { phase: "remove".into(), file_bytes: 1 << 40, ..build.clone() };
+        let bytes = build.file_bytes;
+        report.results.push(remove);
+        assert_eq!(Comparison::of(&report)[0].file_bytes("lmdb"), Some(bytes));
     }
 
     #[test]

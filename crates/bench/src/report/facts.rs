@@ -156,11 +156,13 @@ fn store_row(info: &StoreInfo, measured: bool) -> String {
     let without = if own { "part of this program" } else { text::NONE };
     let library = info.library.as_deref().unwrap_or(without);
     let class = if own { "own" } else { "" };
+    let changes = info.changes_class.as_ref().map(|class| format!("; changes: {class}"));
+    let durability = format!("{}{}", info.class, changes.unwrap_or_default());
     format!(
         r#"<tr class="{class}"><th scope="row">{}</th><td class="text">{}</td><td class="text">{}</td><td class="text">{}</td><td class="text">{batched}</td><td class="long">{}</td><td class="text">{}</td></tr>"#,
         escape(&info.store),
         escape(&info.version),
-        escape(&info.class),
+        escape(&durability),
         escape(&info.syncs),
         escape(&words),
         escape(library)

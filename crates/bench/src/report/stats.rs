@@ -297,6 +297,7 @@ mod tests {
             class: "buffered".into(),
             phase: "get-hit".into(),
             ops: 1,
+            repeats: 1,
             rounds: samples.len(),
             ns_per_op: summarise(samples),
             latency_ns: None,

@@ -203,6 +203,10 @@ fn table(
         row(out, pen, &widths, heads)?;
     }
     for store in 0..fixed[0].cells.len() {
+        // A store that can do none of these phases has no row here.
+        if phases.iter().all(|column| column.cells[store][0].text == text::NONE) {
+            continue;
+        }
         for line in 0..2 {
             let cells = columns.iter().map(|column| {
                 let cell = &column.cells[store][line];

@@ -1,11 +1,12 @@
 //! The measured process: one store, one round, all phases.
 //!
-//! Order within a phase: open, compare every answer, one untimed pass, the timed passes, the
-//! sampled latencies, close. With a cold cache the timed pass comes first and there is one.
+//! Order within a phase that reads: open, compare every answer, one untimed pass, the timed passes,
+//! the sampled latencies, close. With a cold cache the timed pass comes first and there is one.
+//! The phases that change a store come last, each with new stores: see [`super::changes`].
 
 use super::passes::{self, Checker, Total};
 use super::protocol::{Message, Sample, Spec};
-use crate::driver::{Driver, ForDriver, Reading, Shape, Store, kernel, with_driver};
+use crate::driver::{Driver, ForDriver, Reading, Shape, Store, Writer, kernel, with_driver};
 use crate::measure::{self, Footprint, Latencies};
 use crate::workload::{Content, Inputs, Phase, Queries};
 use credenza::{Error, Result};
@@ -64,17 +65,17 @@ impl ForDriver for Work<'_> {
 
 /// One round of one store.
 pub(super) struct Round<'a, D> {
-    driver: &'a D,
-    spec: &'a Spec,
-    inputs: &'a Inputs,
-    shape: Shape,
+    pub(super) driver: &'a D,
+    pub(super) spec: &'a Spec,
+    pub(super) inputs: &'a Inputs,
+    pub(super) shape: Shape,
+    pub(super) path: PathBuf,
     content: Content,
-    path: PathBuf,
 }
 
 /// What a phase gave, before it is put together with what all phases have.
 struct Timed {
-    ops: u64,
+    ops: usize,
     ns_per_op: f64,
     latencies: Vec<(u64, u64)>,
     found: Option<u64>,
@@ -94,14 +95,19 @@ impl<'a, D: Driver> Round<'a, D> {
         }
     }
 
-    /// Builds the store, and measures all phases that are asked for.
+    /// Builds the store if it is read, and measures all phases that are asked for and that the
+    /// store can do.
     pub(super) fn run(&self, say: &dyn Fn(&Message) -> Result<()>) -> Result<()> {
-        say(&Message::Started(Phase::Build))?;
-        let sample = self.with_footprint(Phase::Build, || self.build())?;
-        if self.spec.phases.contains(&Phase::Build) {
-            say(&Message::Measured(sample))?;
+        let phases = &self.spec.phases;
+        if phases.iter().any(|phase| !phase.is_changing()) {
+            say(&Message::Started(Phase::Build))?;
+            let sample = self.with_footprint(Phase::Build, || self.build())?;
+            if phases.contains(&Phase::Build) {
+                say(&Message::Measured(sample))?;
+            }
         }
-        for phase in self.spec.phases.iter().filter(|phase| **phase != Phase::Build) {
+        let is_reading = |phase: &&Phase| !phase.is_changing() && **phase != Phase::Build;
+        for phase in phases.iter().filter(is_reading) {
             say(&Message::Started(*phase))?;
             if self.spec.cold {
                 for file in measure::files_in(&self.spec.folder)? {
@@ -110,6 +116,11 @@ impl<'a, D: Driver> Round<'a, D> {
             }
             let sample = self.with_footprint(*phase, || self.read(*phase))?;
             say(&Message::Measured(sample))?;
+        }
+        let is_possible = <D::Writer<'_> as Writer>::IS_POSSIBLE;
+        for phase in phases.iter().filter(|phase| phase.is_changing() && is_possible) {
+            say(&Message::Started(*phase))?;
+            say(&Message::Measured(self.change(*phase)?))?;
         }
         Ok(())
     }
@@ -122,15 +133,15 @@ impl<'a, D: Driver> Round<'a, D> {
         let footprint = Footprint::start();
         let timed = measured()?;
         Ok(Sample {
-            phase,
-            ops: timed.ops,
             ns_per_op: timed.ns_per_op,
             latencies: timed.latencies,
             found: timed.found,
+            lookups: timed.found.map_or(0, |_| timed.ops as u64),
             file_bytes: measure::disk_bytes(&self.spec.folder)?,
             peak_rss_bytes: footprint.peak_rss_bytes(),
             major_faults: timed.major_faults,
             wrong: timed.wrong,
+            ..Sample::new(phase, timed.ops)
         })
     }
 
@@ -148,7 +159,7 @@ impl<'a, D: Driver> Round<'a, D> {
         let major_faults = kernel::major_faults() - faults;
         let mut store = self.driver.open(&self.path, &self.shape, Reading::Warm)?;
         Ok(Timed {
-            ops: records.len() as u64,
+            ops: records.len(),
             ns_per_op: ns_per_op(elapsed, records.len()),
             latencies: Vec::new(),
             found: None,
@@ -172,7 +183,9 @@ impl<'a, D: Driver> Round<'a, D> {
             inputs: self.inputs,
         };
         match phase {
-            Phase::Build => Err(Error::invalid("a store is built once")),
+            Phase::Build | Phase::Insert | Phase::Reinsert | Phase::Remove | Phase::Mixed => {
+                Err(Error::invalid(format!("'{phase}' is no phase that reads")))
+            }
             Phase::GetHit | Phase::GetChain | Phase::GetManyHit => reader.gets(phase, &queries.hit),
             Phase::Get90 => reader.gets(phase, &queries.most),
             Phase::GetMiss | Phase::GetManyMiss => reader.gets(phase, &queries.miss),
@@ -269,7 +282,7 @@ impl<S: Store> Reader<'_, S> {
             }
         }
         Ok(Timed {
-            ops: ops as u64,
+            ops,
             ns_per_op: measure::median(&mut times),
             latencies: Vec::new(),
             found: None,
@@ -279,6 +292,6 @@ impl<S: Store> Reader<'_, S> {
     }
 }
 
-fn ns_per_op(elapsed: Duration, ops: usize) -> f64 {
+pub(super) fn ns_per_op(elapsed: Duration, ops: usize) -> f64 {
     elapsed.as_nanos() as f64 / ops.max(1) as f64
 }

@@ -2,12 +2,13 @@
 //! and round, and puts their samples together.
 //!
 //! Reading order: [`protocol`], [`process`], here; then what the measured process does:
-//! [`child`], [`passes`].
+//! [`child`], [`passes`], [`changes`].
 //!
 //! Invariants: within a round every store runs once, in a random order that the seed fixes; two
 //! measured processes never run at the same time; a store that crashed or took too long is not
 //! tried again, and never stops the others.
 
+mod changes;
 pub(crate) mod child;
 mod passes;
 mod process;
@@ -236,6 +237,7 @@ impl Run<'_> {
             inputs: self.inputs.clone(),
             phases: self.phases.clone(),
             batch: workload.batch,
+            seed: workload.seed,
             cold: self.args.cold,
             read_ahead: self.args.read_ahead,
             sync: self.args.sync,

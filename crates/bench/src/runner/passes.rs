@@ -20,7 +20,7 @@ pub(super) struct Total {
 
 impl Total {
     #[inline]
-    fn add(&mut self, value: &[u8]) {
+    pub(super) fn add(&mut self, value: &[u8]) {
         self.found += 1;
         self.sum += value.len() as u64 + u64::from(value.first().copied().unwrap_or(0));
     }
@@ -202,6 +202,28 @@ pub(super) fn check_scan<S: Store>(store: &mut S, expected: Content) -> Result<O
     } else {
         Some(format!("the scan gives {} records of {}", content.count, expected.count))
     })
+}
+
+/// Looks a key up; returns what is wrong with the answer, in words.
+pub(super) fn wrong_answer<S: Store>(
+    store: &mut S,
+    key: &[u8],
+    expected: Option<&[u8]>,
+) -> Result<Option<String>> {
+    let (mut answers, mut is_right, mut got) = (0, expected.is_none(), String::new());
+    let is_found = store.get(key, |value| {
+        answers += 1;
+        is_right = expected == Some(value);
+        if !is_right {
+            got = in_words(Some(value));
+        }
+    })?;
+    if is_right && is_found == expected.is_some() && answers == u64::from(is_found) {
+        return Ok(None);
+    }
+    let got = if got.is_empty() { format!("found is {is_found}, values: {answers}") } else { got };
+    let (key, expected) = (key.escape_ascii(), in_words(expected));
+    Ok(Some(format!("key '{key}': expected {expected}, got {got}")))
 }
 
 /// A value for a message: all of it if it is short.

@@ -164,6 +164,7 @@ mod tests {
             inputs: PathBuf::new(),
             phases: Vec::new(),
             batch: 1,
+            seed: 1,
             cold: false,
             read_ahead: false,
             sync: false,

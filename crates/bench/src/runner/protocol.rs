@@ -16,6 +16,8 @@ pub(crate) struct Spec {
     pub(crate) inputs: PathBuf,
     pub(crate) phases: Vec<Phase>,
     pub(crate) batch: usize,
+    /// The seed of the order of changes.
+    pub(crate) seed: u64,
     /// Start every phase with no page of the store in memory.
     pub(crate) cold: bool,
     /// With a cold cache: leave read-ahead to the kernel.
@@ -50,9 +52,32 @@ pub(crate) struct Sample {
     pub(crate) latencies: Vec<(u64, u64)>,
     /// Lookups that found a value; `None` where nothing is looked up.
     pub(crate) found: Option<u64>,
+    /// Lookups that were made.
+    pub(crate) lookups: u64,
+    /// How often the phase was done, each time on a new store.
+    pub(crate) repeats: u64,
     pub(crate) file_bytes: u64,
     pub(crate) peak_rss_bytes: u64,
     pub(crate) major_faults: u64,
     /// The first wrong answer, in words; `None` if all were right.
     pub(crate) wrong: Option<String>,
+}
+
+impl Sample {
+    /// A sample with nothing measured yet.
+    pub(crate) fn new(phase: Phase, ops: usize) -> Sample {
+        Sample {
+            phase,
+            ops: ops as u64,
+            ns_per_op: 0.0,
+            latencies: Vec::new(),
+            found: None,
+            lookups: 0,
+            repeats: 1,
+            file_bytes: 0,
+            peak_rss_bytes: 0,
+            major_faults: 0,
+            wrong: None,
+        }
+    }
 }

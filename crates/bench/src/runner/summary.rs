@@ -49,18 +49,19 @@ fn combined(
     let all = || samples.iter().map(|(_, sample)| *sample);
     let mut latencies = Latencies::new(0.0);
     all().for_each(|sample| latencies.merge(&sample.latencies));
-    let ops: u64 = all().map(|sample| sample.ops).sum();
+    let lookups: u64 = all().map(|sample| sample.lookups).sum();
     let found: Option<u64> = all().map(|sample| sample.found).sum();
     let times: Vec<f64> = all().map(|sample| sample.ns_per_op).collect();
     Some(PhaseResult {
         store: info.store.clone(),
-        class: class.to_owned(),
+        class: if phase.is_changing() { info.changes_class.clone()? } else { class.to_owned() },
         phase: phase.name().to_owned(),
         ops: first.ops,
+        repeats: first.repeats,
         rounds: samples.len(),
         ns_per_op: summarise(&times),
         latency_ns: latencies.percentiles(),
-        hit_rate: found.map(|found| found as f64 / ops.max(1) as f64),
+        hit_rate: found.map(|found| found as f64 / lookups.max(1) as f64),
         file_bytes: all().map(|sample| sample.file_bytes).max().unwrap_or(0),
         peak_rss_bytes: all().map(|sample| sample.peak_rss_bytes).max().unwrap_or(0),
         verified: all().all(|sample| sample.wrong.is_none()),

@@ -1,4 +1,4 @@
-//! Data sets made from a seed: `decimal`, `tokens` and `ups`.
+//! Data sets made from a seed: `decimal`, `tokens`, `ups`, `churn` and `ntdb`.
 //!
 //! Invariant: frozen. The same seed and count give the same records in every version.
 
@@ -20,6 +20,8 @@ pub(crate) mod stream {
     pub(crate) const QUERIES: u64 = 3;
     pub(crate) const ABSENT: u64 = 4;
     pub(crate) const ROUNDS: u64 = 5;
+    pub(crate) const REMOVAL: u64 = 6;
+    pub(crate) const MIXED: u64 = 7;
 }
 
 // --- decimal -----------------------------------------------------------------------------------
@@ -137,18 +139,25 @@ fn push_number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(number.to_string().as_bytes());
 }
 
-// --- ups ---------------------------------------------------------------------------------------
+// --- ups, churn --------------------------------------------------------------------------------
 
-/// As upscaledb's benchmark has them: random keys of 16 letters and digits, values of 1024 bytes
-/// that no compression shortens.
-pub(crate) struct Ups;
+/// Random keys of letters and digits, and values of random bytes, which no compression shortens.
+pub(crate) struct Random {
+    key_len: usize,
+    value_len: usize,
+}
 
-impl Ups {
+impl Random {
+    /// As upscaledb's benchmark has them.
+    pub(crate) const UPS: Random = Random { key_len: 16, value_len: 1024 };
+    /// Records of a middle size, to be changed.
+    pub(crate) const CHURN: Random = Random { key_len: 32, value_len: 128 };
+
     pub(crate) fn records(&mut self, count: usize, seed: u64) -> Result<Records> {
         let mut rng = Rng::new(seed, stream::DATA);
         let mut collector = Collector::new(count);
         let mut key = Vec::new();
-        let mut value = [0; 1024];
+        let mut value = vec![0; self.value_len];
         while !collector.is_full() {
             self.random(&mut rng, &mut key);
             rng.fill(&mut value);
@@ -158,11 +167,42 @@ impl Ups {
     }
 }
 
-impl Keys for Ups {
+impl Keys for Random {
     fn random(&mut self, rng: &mut Rng, key: &mut Vec<u8>) {
         const LETTERS: &[u8; 62] =
             b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
         key.clear();
-        key.extend((0..16).map(|_| LETTERS[rng.index(62)]));
+        key.extend((0..self.key_len).map(|_| LETTERS[rng.index(62)]));
+    }
+}
+
+// --- ntdb --------------------------------------------------------------------------------------
+
+/// NTDB's own benchmark, `tools/speed.c`: the numbers from 0 in four bytes, each its own value, in
+/// order. The lowest byte comes first on every machine.
+pub(crate) struct Integers {
+    count: u32,
+}
+
+impl Integers {
+    pub(crate) fn new(count: usize) -> Integers {
+        Integers { count: u32::try_from(count).unwrap_or(u32::MAX) }
+    }
+
+    pub(crate) fn records(&self) -> Result<Records> {
+        let mut records = Records::default();
+        for i in 0..self.count {
+            records.push(&i.to_le_bytes(), &i.to_le_bytes())?;
+        }
+        Ok(records)
+    }
+}
+
+impl Keys for Integers {
+    /// A number up to twice the count: those behind the count are absent, as NTDB's test has it.
+    fn random(&mut self, rng: &mut Rng, key: &mut Vec<u8>) {
+        let i = rng.below(2 * u64::from(self.count)) as u32;
+        key.clear();
+        key.extend_from_slice(&i.to_le_bytes());
     }
 }

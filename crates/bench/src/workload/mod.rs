@@ -1,11 +1,13 @@
 //! What is stored and what is asked for.
 //!
 //! Reading order: [`records`] (data in memory), [`generate`] and [`files`] (where data come
-//! from), [`queries`] (what is asked), then here: a workload by name or file, and its preparation.
+//! from), [`queries`] (what is asked), [`changes`] (what is changed), then here: a workload by name
+//! or file, and its preparation.
 //!
 //! A run prepares its workload once, in the parent process, and every measured process reads the
 //! same bytes from one file: all stores are given equal input.
 
+pub(crate) mod changes;
 pub(crate) mod files;
 pub(crate) mod generate;
 pub(crate) mod queries;
@@ -18,7 +20,7 @@ pub use spec::Phase;
 pub(crate) use spec::{Data, Workload};
 
 use credenza::{Error, Result};
-use generate::{Decimal, Tokens, Ups};
+use generate::{Decimal, Integers, Random, Tokens};
 use queries::Alike;
 use records::{Index, MAX_RECORDS};
 use std::fs::File;
@@ -48,7 +50,9 @@ impl Inputs {
         let queries = match workload.data {
             Data::Decimal => draw(&mut Decimal::new(count)),
             Data::Tokens => draw(&mut Tokens::new(count, seed)),
-            Data::Ups => draw(&mut Ups),
+            Data::Ups => draw(&mut { Random::UPS }),
+            Data::Churn => draw(&mut { Random::CHURN }),
+            Data::Ntdb => draw(&mut Integers::new(count)),
             Data::Files { .. } | Data::File { .. } => draw(&mut Alike(&records)),
         }?;
         Ok((Inputs { records, queries }, notes))
@@ -89,7 +93,9 @@ impl Data {
                 let count = wanted.unwrap_or(11_004_950);
                 Tokens::new(count, seed).records(count, seed)
             }
-            Data::Ups => Ups.records(wanted.unwrap_or(1_000_000), seed),
+            Data::Ups => { Random::UPS }.records(wanted.unwrap_or(1_000_000), seed),
+            Data::Churn => { Random::CHURN }.records(wanted.unwrap_or(1_000_000), seed),
+            Data::Ntdb => Integers::new(wanted.unwrap_or(1_000_000)).records(),
             Data::Files { root } => files::paths_below(root, limit),
             Data::File { path, format } => {
                 let (records, repeated) = files::records_of(path, *format, limit)?;

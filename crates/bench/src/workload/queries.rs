@@ -25,6 +25,15 @@ impl Queries {
         self.lens.len()
     }
 
+    /// All keys once, in random order.
+    pub(crate) fn of_all(records: &Records, seed: u64) -> Queries {
+        let mut order: Vec<u32> = (0..records.len() as u32).collect();
+        Rng::new(seed, stream::REMOVAL).shuffle(&mut order);
+        let mut queries = Queries::default();
+        order.into_iter().for_each(|record| queries.push(records.key(record as usize), record));
+        queries
+    }
+
     fn push(&mut self, key: &[u8], record: u32) {
         self.keys.extend_from_slice(key);
         self.lens.push(key.len() as u32);

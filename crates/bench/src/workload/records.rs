@@ -69,6 +69,18 @@ impl Records {
         self.bytes.len() as u64 - self.key_bytes()
     }
 
+    /// The same keys with other values of the same lengths: the lowest bit of every byte flipped.
+    /// An empty value has no other and stays.
+    pub(crate) fn with_other_values(&self) -> Records {
+        let mut bytes = self.bytes.clone();
+        let mut start = 0;
+        for (end, key_len) in self.ends.iter().zip(&self.key_lens) {
+            bytes[start + *key_len as usize..*end as usize].iter_mut().for_each(|b| *b ^= 1);
+            start = *end as usize;
+        }
+        Records { bytes, ends: self.ends.clone(), key_lens: self.key_lens.clone() }
+    }
+
     /// What all records amount to, whatever their order.
     pub(crate) fn content(&self) -> Content {
         let mut content = Content::default();
@@ -252,6 +264,18 @@ mod tests {
         let again = Records::read_from(&mut file.as_slice()).unwrap();
         assert!(again.iter().eq(records.iter()));
         assert_eq!((again.key_bytes(), again.value_bytes()), (1, 2));
+    }
+
+    #[test]
+    fn other_values_differ_in_every_byte_and_keys_stay() {
+        let mut records = Records::default();
+        records.push(b"a", b"01").unwrap();
+        records.push(b"b", b"").unwrap();
+        records.push(b"", b"1").unwrap();
+        let others = records.with_other_values();
+        let all: Vec<_> = others.iter().collect();
+        assert_eq!(all, [(&b"a"[..], &b"10"[..]), (b"b", b""), (b"", b"0")]);
+        assert!(others.with_other_values().iter().eq(records.iter()));
     }
 
     #[test]

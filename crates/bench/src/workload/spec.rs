@@ -43,11 +43,27 @@ pub enum Phase {
     #[value(name = "scan")]
     #[serde(rename = "scan")]
     Scan,
+    /// Every record into an empty store, one by one.
+    #[value(name = "insert")]
+    #[serde(rename = "insert")]
+    Insert,
+    /// A new value for every key, several times over.
+    #[value(name = "reinsert")]
+    #[serde(rename = "reinsert")]
+    Reinsert,
+    /// Every key, in random order.
+    #[value(name = "remove")]
+    #[serde(rename = "remove")]
+    Remove,
+    /// Lookups, insertions and removals in turn.
+    #[value(name = "mixed")]
+    #[serde(rename = "mixed")]
+    Mixed,
 }
 
 impl Phase {
     /// All phases, in the order in which they run.
-    pub(crate) const ALL: [Phase; 8] = [
+    pub(crate) const ALL: [Phase; 12] = [
         Phase::Build,
         Phase::GetHit,
         Phase::Get90,
@@ -56,6 +72,10 @@ impl Phase {
         Phase::GetManyMiss,
         Phase::GetChain,
         Phase::Scan,
+        Phase::Insert,
+        Phase::Reinsert,
+        Phase::Remove,
+        Phase::Mixed,
     ];
     /// What a cold cache is asked, unless told otherwise.
     pub(crate) const COLD: [Phase; 2] = [Phase::GetHit, Phase::GetManyHit];
@@ -71,12 +91,21 @@ impl Phase {
             Phase::GetManyMiss => "get-many-miss",
             Phase::GetChain => "get-chain",
             Phase::Scan => "scan",
+            Phase::Insert => "insert",
+            Phase::Reinsert => "reinsert",
+            Phase::Remove => "remove",
+            Phase::Mixed => "mixed",
         }
     }
 
     /// Whether keys are given to the store in batches.
     pub(crate) fn is_batched(self) -> bool {
         matches!(self, Phase::GetManyHit | Phase::GetManyMiss)
+    }
+
+    /// Whether single changes are made, each phase on stores of its own.
+    pub(crate) fn is_changing(self) -> bool {
+        matches!(self, Phase::Insert | Phase::Reinsert | Phase::Remove | Phase::Mixed)
     }
 }
 
@@ -92,6 +121,8 @@ pub(crate) enum Data {
     Decimal,
     Tokens,
     Ups,
+    Churn,
+    Ntdb,
     /// Every path below a folder.
     Files {
         root: PathBuf,
@@ -110,6 +141,8 @@ impl Data {
             "decimal" => Data::Decimal,
             "tokens" => Data::Tokens,
             "ups" => Data::Ups,
+            "churn" => Data::Churn,
+            "ntdb" => Data::Ntdb,
             "files" => Data::Files { root: PathBuf::from("/usr") },
             _ => return None,
         })
@@ -118,7 +151,9 @@ impl Data {
     /// Where the data came from, in words.
     pub(crate) fn origin(&self) -> String {
         match self {
-            Data::Decimal | Data::Tokens | Data::Ups => "generated".to_owned(),
+            Data::Decimal | Data::Tokens | Data::Ups | Data::Churn | Data::Ntdb => {
+                "generated".to_owned()
+            }
             Data::Files { root } => root.display().to_string(),
             Data::File { path, .. } => path.display().to_string(),
         }
@@ -181,8 +216,8 @@ impl Workload {
         let path = Path::new(name);
         if path.extension().is_none_or(|e| e != "toml") {
             return Err(Error::invalid(format!(
-                "there is no workload '{name}': say decimal, tokens, ups, files, or the path of a \
-                 .toml file"
+                "there is no workload '{name}': say decimal, tokens, ups, churn, ntdb, files, or the \
+                 path of a .toml file"
             )));
         }
         let text = std::fs::read_to_string(path).map_err(|e| Error::io("read", e).at(path))?;

@@ -34,8 +34,15 @@ fn golden(inputs: &Inputs) -> u64 {
 fn a_seed_gives_the_same_data_in_every_version() {
     let of = |name| golden(&prepared(name, 5000, 500));
     assert_eq!(
-        [of("decimal"), of("tokens"), of("ups")].map(|hash| format!("{hash:016x}")),
-        ["adb02f27e32cc180", "36aaacb35ef5d872", "010898a312004376"]
+        [of("decimal"), of("tokens"), of("ups"), of("churn"), of("ntdb")]
+            .map(|hash| format!("{hash:016x}")),
+        [
+            "adb02f27e32cc180",
+            "36aaacb35ef5d872",
+            "010898a312004376",
+            "d7a63b3b7c5df659",
+            "70021094e4cd6606"
+        ]
     );
 }
 
@@ -84,8 +91,37 @@ fn ups_has_16_and_1024_bytes() {
 }
 
 #[test]
+fn churn_has_32_and_128_bytes() {
+    let inputs = prepared("churn", 300, 10);
+    assert!(inputs.records.iter().all(|(key, value)| (key.len(), value.len()) == (32, 128)));
+}
+
+#[test]
+fn ntdb_is_its_own_benchmark() {
+    let inputs = prepared("ntdb", 300, 10);
+    assert_eq!(inputs.records.len(), 300);
+    for (i, (key, value)) in inputs.records.iter().enumerate() {
+        assert_eq!((key, value), (&(i as u32).to_le_bytes()[..], key));
+    }
+    let number = |key: &[u8]| u32::from_le_bytes(key.try_into().unwrap());
+    assert!(inputs.queries.miss.iter().all(|key| (300..600).contains(&number(key))));
+}
+
+#[test]
+fn every_key_is_removed_once_in_random_order() {
+    let records = prepared("churn", 300, 10).records;
+    let all = Queries::of_all(&records, SEED);
+    let order: Vec<usize> = (0..all.len()).filter_map(|i| all.expected(i)).collect();
+    assert!(all.iter().zip(&order).all(|(key, i)| key == records.key(*i)));
+    assert!(!order.is_sorted());
+    let mut sorted = order;
+    sorted.sort_unstable();
+    assert!(sorted.into_iter().eq(0..300));
+}
+
+#[test]
 fn keys_are_distinct_and_queries_are_what_they_say() {
-    for name in ["decimal", "tokens", "ups"] {
+    for name in ["decimal", "tokens", "ups", "churn", "ntdb"] {
         let Inputs { records, queries } = prepared(name, 2000, 1000);
         let keys: HashMap<&[u8], usize> =
             records.iter().enumerate().map(|(i, (key, _))| (key, i)).collect();

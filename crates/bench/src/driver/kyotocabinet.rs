@@ -1,0 +1,240 @@
+//! Kyoto Cabinet's file hash database, by its C interface: `libkyotocabinet.so.16`.
+//!
+//! Tuning: twice as many buckets as records, chains in place of trees (TLINEAR), alignment 8, the
+//! map over the whole file, no lock of the file. Its locks between threads cannot be left out.
+//! Reads copy the value into a buffer (`kcdbgetbuf`).
+
+#![allow(unsafe_code)]
+
+use super::library::api;
+use super::{Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
+use credenza::{Error, Result};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+
+/// `KCDB` of kclangc.h, only ever pointed to.
+type Db = c_void;
+type Visit = unsafe extern "C" fn(
+    *const c_char,
+    usize,
+    *const c_char,
+    usize,
+    *mut usize,
+    *mut c_void,
+) -> *const c_char;
+
+api! {
+    #[allow(non_snake_case, reason = "the library's own names")]
+    struct Api {
+        KCVERSION: *const *const c_char,
+        KCVISNOP: *const *const c_char,
+        kcdbnew: unsafe extern "C" fn() -> *mut Db,
+        kcdbdel: unsafe extern "C" fn(*mut Db),
+        kcdbopen: unsafe extern "C" fn(*mut Db, *const c_char, u32) -> i32,
+        kcdbclose: unsafe extern "C" fn(*mut Db) -> i32,
+        kcdbecode: unsafe extern "C" fn(*mut Db) -> i32,
+        kcdbemsg: unsafe extern "C" fn(*mut Db) -> *const c_char,
+        kcdbset: unsafe extern "C" fn(*mut Db, *const c_char, usize, *const c_char, usize) -> i32,
+        kcdbremove: unsafe extern "C" fn(*mut Db, *const c_char, usize) -> i32,
+        kcdbgetbuf: unsafe extern "C" fn(*mut Db, *const c_char, usize, *mut c_char, usize) -> i32,
+        kcdbiterate: unsafe extern "C" fn(*mut Db, Visit, *mut c_void, i32) -> i32,
+    }
+}
+
+const READER: u32 = 1 << 0;
+const WRITER: u32 = 1 << 1;
+const CREATE: u32 = 1 << 2;
+const NO_LOCK: u32 = 1 << 6;
+/// `KCENOREC`.
+const NO_RECORD: c_int = 7;
+
+pub(super) struct KyotoCabinet {
+    api: Api,
+    file: PathBuf,
+}
+
+/// What is said to the library after the file's name.
+fn settings(shape: &Shape) -> String {
+    let buckets = (2 * shape.records).max(64);
+    let mapped = (6 << 30).max(2 * shape.bytes() + 64 * shape.records);
+    format!("#type=kch#bnum={buckets}#opts=l#apow=3#msiz={mapped}")
+}
+
+impl KyotoCabinet {
+    fn opened(&self, path: &Path, shape: &Shape, mode: u32) -> Result<KyotoStore<'_>> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(settings(shape));
+        let name = c_path(Path::new(&name))?;
+        let api = &self.api;
+        // SAFETY: no preconditions.
+        let db = unsafe { (api.kcdbnew)() };
+        if db.is_null() {
+            return Err(Error::invalid("kcdbnew: out of memory"));
+        }
+        // One byte more than any value, so that a value that is too long shows.
+        let store = KyotoStore { api, db, buffer: vec![0; shape.longest_value + 1] };
+        // SAFETY: the object is new; the name is a C string.
+        let done = unsafe { (api.kcdbopen)(db, name.as_ptr(), mode | NO_LOCK) };
+        store.check("kcdbopen", done).map_err(|e| e.at(path))?;
+        Ok(store)
+    }
+}
+
+impl Driver for KyotoCabinet {
+    const NAME: &'static str = "kyotocabinet";
+    const SOURCE: Option<Source> = Some(Source {
+        names: &["libkyotocabinet.so.16"],
+        package: Some("libkyotocabinet16v5"),
+        home: "https://dbmx.net/kyotocabinet/",
+    });
+
+    fn load(file: Option<&Path>) -> Result<KyotoCabinet> {
+        let source = const { Self::SOURCE.unwrap() };
+        let opened = source.open(Self::NAME, file, c"kcdbgetbuf")?;
+        Ok(KyotoCabinet { api: Api::load(opened.library)?, file: opened.file })
+    }
+
+    fn identity(&self) -> Identity {
+        // SAFETY: `KCVERSION` is a variable of the library that holds a C string constant.
+        let version = unsafe { CStr::from_ptr(*self.api.KCVERSION) };
+        Identity { version: version.to_string_lossy().into_owned(), file: Some(self.file.clone()) }
+    }
+
+    fn tuning(&self, shape: &Shape) -> String {
+        format!("HashDB {}, no lock of the file; kcdbgetbuf", settings(shape))
+    }
+
+    type Store<'d> = KyotoStore<'d>;
+
+    fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<KyotoStore<'_>> {
+        self.opened(path, shape, READER)
+    }
+
+    type Writer<'d> = KyotoStore<'d>;
+
+    fn create(&self, path: &Path, shape: &Shape) -> Result<KyotoStore<'_>> {
+        self.opened(path, shape, WRITER | CREATE)
+    }
+}
+
+/// An open database, closed when dropped.
+pub(super) struct KyotoStore<'d> {
+    api: &'d Api,
+    db: *mut Db,
+    buffer: Vec<u8>,
+}
+
+impl KyotoStore<'_> {
+    fn check(&self, call: &str, is_done: i32) -> Result<()> {
+        if is_done != 0 { Ok(()) } else { Err(self.refused(call)) }
+    }
+
+    #[cold]
+    fn refused(&self, call: &str) -> Error {
+        // SAFETY: the object lives; the message is a C string of its own.
+        let why = unsafe { CStr::from_ptr((self.api.kcdbemsg)(self.db)) };
+        refused(call, why.to_string_lossy())
+    }
+
+    /// `Ok(false)` if the last call did not find its record.
+    #[inline]
+    fn absent(&self, call: &str) -> Result<bool> {
+        // SAFETY: the object lives.
+        match unsafe { (self.api.kcdbecode)(self.db) } {
+            NO_RECORD => Ok(false),
+            _ => Err(self.refused(call)),
+        }
+    }
+}
+
+impl Drop for KyotoStore<'_> {
+    fn drop(&mut self) {
+        // SAFETY: made by kcdbnew, deleted once; an open database is closed by it.
+        unsafe { (self.api.kcdbdel)(self.db) }
+    }
+}
+
+/// What a scan passes through the library: the closure, and what its visitor has to return.
+struct Scan<F> {
+    take: F,
+    no_change: *const c_char,
+}
+
+/// # Safety
+/// The library calls this with a record that it holds, and `scan` points to a `Scan<F>` that
+/// nobody else uses.
+unsafe extern "C" fn visit<F: FnMut(&[u8], &[u8])>(
+    key: *const c_char,
+    key_len: usize,
+    value: *const c_char,
+    value_len: usize,
+    _: *mut usize,
+    scan: *mut c_void,
+) -> *const c_char {
+    // SAFETY: the caller's promise; the bytes are not kept.
+    unsafe {
+        let scan = &mut *scan.cast::<Scan<F>>();
+        let key = std::slice::from_raw_parts(key.cast(), key_len);
+        (scan.take)(key, std::slice::from_raw_parts(value.cast(), value_len));
+        scan.no_change
+    }
+}
+
+/// The visitor for a scan of this type.
+fn visitor<F: FnMut(&[u8], &[u8])>(_: &Scan<F>) -> Visit {
+    visit::<F>
+}
+
+impl Store for KyotoStore<'_> {
+    #[inline]
+    fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
+        let (start, room) = (key.as_ptr().cast(), self.buffer.as_mut_ptr().cast());
+        // SAFETY: the database is open; the key is readable and the buffer writable for the
+        // lengths given.
+        let written =
+            unsafe { (self.api.kcdbgetbuf)(self.db, start, key.len(), room, self.buffer.len()) };
+        match usize::try_from(written) {
+            Ok(len) => {
+                // The library tells the value's length even if it did not fit.
+                take(&self.buffer[..len.min(self.buffer.len())]);
+                Ok(true)
+            }
+            Err(_) => self.absent("kcdbgetbuf"),
+        }
+    }
+
+    fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        // SAFETY: `KCVISNOP` is a variable of the library that holds a pointer.
+        let mut scan = Scan { take, no_change: unsafe { *self.api.KCVISNOP } };
+        let visit = visitor(&scan);
+        // SAFETY: the database is open; `visit` gets one record after the other, and `scan`, which
+        // it is for and which lives to the end of this function; 0 says that nothing is changed.
+        let done = unsafe { (self.api.kcdbiterate)(self.db, visit, (&raw mut scan).cast(), 0) };
+        self.check("kcdbiterate", done)
+    }
+}
+
+impl Writer for KyotoStore<'_> {
+    #[inline]
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
+        // SAFETY: the database is open; key and value are readable for their lengths.
+        let done = unsafe { (self.api.kcdbset)(self.db, k, key.len(), v, value.len()) };
+        self.check("kcdbset", done)
+    }
+
+    #[inline]
+    fn remove(&mut self, key: &[u8]) -> Result<bool> {
+        // SAFETY: the database is open; the key is readable.
+        match unsafe { (self.api.kcdbremove)(self.db, key.as_ptr().cast(), key.len()) } {
+            0 => self.absent("kcdbremove"),
+            _ => Ok(true),
+        }
+    }
+
+    fn close(self) -> Result<()> {
+        // SAFETY: the database is open, and nothing uses it after this but its deletion.
+        let closed = unsafe { (self.api.kcdbclose)(self.db) };
+        self.check("kcdbclose", closed)
+    }
+}

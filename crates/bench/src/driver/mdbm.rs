@@ -1,0 +1,282 @@
+//! MDBM: `libmdbm.so`, which no Debian package brings.
+//!
+//! Tuning: format 3, Jenkins' hash, pages of 4 KiB (16 KiB for values over 512 bytes), split in
+//! advance to the power of two below what the data need. A writer holds one exclusive lock as long
+//! as it is open: opened without locks MDBM cannot split pages, and with a lock for each call it
+//! is slower. Readers take no lock. Reads are zero-copy (`mdbm_fetch`).
+
+#![allow(unsafe_code)]
+
+use super::library::api;
+use super::refused_by_errno;
+use super::{Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
+use credenza::Result;
+use std::ffi::{CString, OsStr, c_char, c_int, c_void};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// `MDBM` of mdbm.h, only ever pointed to.
+type Db = c_void;
+
+/// `datum` of mdbm.h.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Datum {
+    start: *mut c_char,
+    len: c_int,
+}
+
+impl Datum {
+    /// Bytes for the library to read.
+    fn of(bytes: &[u8]) -> Result<Datum> {
+        let len = c_int::try_from(bytes.len());
+        let len = len.map_err(|_| refused("MDBM", "over 2 GiB in one piece"))?;
+        Ok(Datum { start: bytes.as_ptr().cast_mut().cast(), len })
+    }
+
+    /// # Safety
+    /// The library made this, and the store is not changed as long as `'a`.
+    unsafe fn bytes<'a>(&self) -> &'a [u8] {
+        if self.len <= 0 {
+            return &[];
+        }
+        // SAFETY: the caller's promise: `len` bytes of the map at `start`.
+        unsafe { std::slice::from_raw_parts(self.start.cast(), self.len as usize) }
+    }
+}
+
+/// `kvpair` of mdbm.h.
+#[repr(C)]
+struct Pair {
+    key: Datum,
+    value: Datum,
+}
+
+/// `MDBM_ITER` of mdbm.h.
+#[repr(C)]
+struct Iter {
+    page: u32,
+    next: c_int,
+}
+
+api! {
+    struct Api {
+        mdbm_open: unsafe extern "C" fn(*const c_char, c_int, c_int, c_int, c_int) -> *mut Db,
+        mdbm_close: unsafe extern "C" fn(*mut Db),
+        mdbm_set_hash: unsafe extern "C" fn(*mut Db, c_int) -> c_int,
+        mdbm_pre_split: unsafe extern "C" fn(*mut Db, u32) -> c_int,
+        mdbm_lock: unsafe extern "C" fn(*mut Db) -> c_int,
+        mdbm_unlock: unsafe extern "C" fn(*mut Db) -> c_int,
+        mdbm_delete_lockfiles: unsafe extern "C" fn(*const c_char) -> c_int,
+        mdbm_store: unsafe extern "C" fn(*mut Db, Datum, Datum, c_int) -> c_int,
+        mdbm_delete: unsafe extern "C" fn(*mut Db, Datum) -> c_int,
+        mdbm_fetch: unsafe extern "C" fn(*mut Db, Datum) -> Datum,
+        mdbm_first_r: unsafe extern "C" fn(*mut Db, *mut Iter) -> Pair,
+        mdbm_next_r: unsafe extern "C" fn(*mut Db, *mut Iter) -> Pair,
+    }
+}
+
+const READ_ONLY: c_int = 0;
+const READ_WRITE: c_int = 0x2;
+const CREATE: c_int = 0x40;
+const LARGE_OBJECTS: c_int = 0x0100_0000;
+const FORMAT_3: c_int = 0x2000_0000;
+const NO_LOCK: c_int = c_int::MIN;
+const JENKINS: c_int = 9;
+const REPLACE: c_int = 1;
+
+/// The settings that the data ask for.
+struct Tuning {
+    page: c_int,
+    pages: u32,
+    /// Whether values may be too large for a page.
+    has_large: bool,
+}
+
+impl Tuning {
+    fn for_shape(shape: &Shape) -> Tuning {
+        let page = if shape.longest_value > 512 { 16_384 } else { 4096 };
+        // Each record has eight bytes of its own.
+        let pages = (shape.bytes() + 8 * shape.records) / page;
+        Tuning {
+            page: page as c_int,
+            pages: pages.clamp(1, 1 << 23) as u32,
+            has_large: shape.longest_value as u64 > page / 2,
+        }
+    }
+}
+
+pub(super) struct Mdbm {
+    api: Api,
+    file: PathBuf,
+}
+
+impl Driver for Mdbm {
+    const NAME: &'static str = "mdbm";
+    const SOURCE: Option<Source> = Some(Source {
+        names: &["libmdbm.so.4", "libmdbm.so"],
+        package: None,
+        home: "https://github.com/yahoo/mdbm",
+    });
+
+    fn load(file: Option<&Path>) -> Result<Mdbm> {
+        let source = const { Self::SOURCE.unwrap() };
+        let opened = source.open(Self::NAME, file, c"mdbm_pre_split")?;
+        Ok(Mdbm { api: Api::load(opened.library)?, file: opened.file })
+    }
+
+    fn identity(&self) -> Identity {
+        Identity { version: String::new(), file: Some(self.file.clone()) }
+    }
+
+    fn tuning(&self, shape: &Shape) -> String {
+        let Tuning { page, pages, has_large } = Tuning::for_shape(shape);
+        let large = if has_large { ", large objects" } else { "" };
+        format!(
+            "format 3, Jenkins hash, {page}-byte pages{large}, pre-split for {pages} pages; a \
+             writer holds one exclusive lock, readers none; mdbm_fetch"
+        )
+    }
+
+    type Store<'d> = MdbmStore<'d>;
+
+    fn open(&self, path: &Path, _: &Shape, _: Reading) -> Result<MdbmStore<'_>> {
+        let name = c_path(path)?;
+        // SAFETY: the name is a C string; sizes of 0 are those of the file.
+        let db = unsafe { (self.api.mdbm_open)(name.as_ptr(), READ_ONLY | NO_LOCK, 0, 0, 0) };
+        if db.is_null() {
+            return Err(refused_by_errno("mdbm_open").at(path));
+        }
+        Ok(MdbmStore { api: &self.api, db, locked: None })
+    }
+
+    type Writer<'d> = MdbmStore<'d>;
+
+    fn create(&self, path: &Path, shape: &Shape) -> Result<MdbmStore<'_>> {
+        let (api, name) = (&self.api, c_path(path)?);
+        let Tuning { page, pages, has_large } = Tuning::for_shape(shape);
+        let large = if has_large { LARGE_OBJECTS } else { 0 };
+        let flags = READ_WRITE | CREATE | FORMAT_3 | large;
+        // SAFETY: the name is a C string; an initial size of 0 leaves it to the library.
+        let db = unsafe { (api.mdbm_open)(name.as_ptr(), flags, 0o644, page, 0) };
+        if db.is_null() {
+            return Err(refused_by_errno("mdbm_open").at(path));
+        }
+        let store = MdbmStore { api, db, locked: Some(name) };
+        let require = |is_done: bool, call| match is_done {
+            true => Ok(()),
+            false => Err(refused_by_errno(call).at(path)),
+        };
+        // SAFETY: the store is open for writing and empty, as this asks.
+        require(unsafe { (api.mdbm_set_hash)(db, JENKINS) } == 0, "mdbm_set_hash")?;
+        // SAFETY: as above.
+        require(unsafe { (api.mdbm_pre_split)(db, pages) } == 0, "mdbm_pre_split")?;
+        // SAFETY: the store is open with locks; the lock is released when it is closed.
+        require(unsafe { (api.mdbm_lock)(db) } == 1, "mdbm_lock")?;
+        Ok(store)
+    }
+}
+
+/// An open store, closed when dropped.
+pub(super) struct MdbmStore<'d> {
+    api: &'d Api,
+    db: *mut Db,
+    /// The name of the store, if it is locked: then its lock has files of its own in `/tmp`.
+    locked: Option<CString>,
+}
+
+impl Drop for MdbmStore<'_> {
+    fn drop(&mut self) {
+        if let Some(name) = self.locked.take() {
+            // SAFETY: the store is open; the name is a C string. That an unlocked store cannot be
+            // unlocked does no harm, and nobody else uses the files of this lock.
+            unsafe {
+                (self.api.mdbm_unlock)(self.db);
+                (self.api.mdbm_delete_lockfiles)(name.as_ptr());
+            }
+            remove_lock_folders(Path::new(OsStr::from_bytes(name.as_bytes())));
+        }
+        // SAFETY: the store is open and closed once.
+        unsafe { (self.api.mdbm_close)(self.db) };
+    }
+}
+
+/// Removes what the library leaves of a deleted lock: folders that mirror those of the store, whose
+/// last two are those of a run. Any that has more in it stays.
+fn remove_lock_folders(store: &Path) {
+    let all = Path::new("/tmp/.mlock-named");
+    for folder in store.ancestors().skip(1).take(2) {
+        if let Ok(below) = folder.strip_prefix("/") {
+            // What cannot be removed is in use, or was never there.
+            let _ = std::fs::remove_dir(all.join(below));
+        }
+    }
+}
+
+/// `Ok(false)` if the last call did not find its record.
+#[inline]
+fn absent(call: &'static str) -> Result<bool> {
+    match io::Error::last_os_error().raw_os_error() {
+        Some(libc::ENOENT) => Ok(false),
+        _ => Err(refused_by_errno(call)),
+    }
+}
+
+impl Store for MdbmStore<'_> {
+    #[inline]
+    fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
+        let key = Datum::of(key)?;
+        // SAFETY: the store is open; the key is readable, and only read although the prototype
+        // lacks const.
+        let value = unsafe { (self.api.mdbm_fetch)(self.db, key) };
+        if value.start.is_null() {
+            return absent("mdbm_fetch");
+        }
+        // SAFETY: the library gave the value, which `take` does not keep.
+        take(unsafe { value.bytes() });
+        Ok(true)
+    }
+
+    fn scan(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        let mut iter = Iter { page: 0, next: -1 };
+        // SAFETY: the store is open; the iterator is as MDBM_ITER_INIT makes it.
+        let mut pair = unsafe { (self.api.mdbm_first_r)(self.db, &raw mut iter) };
+        while !pair.key.start.is_null() {
+            // SAFETY: the library gave key and value, which `take` does not keep.
+            unsafe { take(pair.key.bytes(), pair.value.bytes()) };
+            // SAFETY: the store is open, and the iterator was begun.
+            pair = unsafe { (self.api.mdbm_next_r)(self.db, &raw mut iter) };
+        }
+        Ok(())
+    }
+}
+
+impl Writer for MdbmStore<'_> {
+    #[inline]
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let (key, value) = (Datum::of(key)?, Datum::of(value)?);
+        // SAFETY: the store is open; key and value are readable, and only read although the
+        // prototype lacks const.
+        match unsafe { (self.api.mdbm_store)(self.db, key, value, REPLACE) } {
+            0 => Ok(()),
+            _ => Err(refused_by_errno("mdbm_store")),
+        }
+    }
+
+    #[inline]
+    fn remove(&mut self, key: &[u8]) -> Result<bool> {
+        let key = Datum::of(key)?;
+        // SAFETY: the store is open; the key is readable, and only read although the prototype
+        // lacks const.
+        match unsafe { (self.api.mdbm_delete)(self.db, key) } {
+            0 => Ok(true),
+            _ => absent("mdbm_delete"),
+        }
+    }
+
+    fn close(self) -> Result<()> {
+        drop(self);
+        Ok(())
+    }
+}

@@ -1,0 +1,184 @@
+//! TDB, Samba's trivial database: `libtdb.so.1`.
+//!
+//! Tuning: as many hash chains as records (the library's own 131 collapse beyond some ten
+//! thousand), Jenkins' hash, no lock: by default every call takes two locks with fcntl, which
+//! cost more than the rest. Reads are zero-copy (`tdb_parse_record`).
+
+#![allow(unsafe_code)]
+
+use super::library::api;
+use super::{Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
+use super::{refused_by_errno, trivial};
+use credenza::{Error, Result};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
+use trivial::{Context, Data, Parse, Visit, parser, visitor};
+
+api! {
+    struct Api {
+        tdb_open: unsafe extern "C" fn(*const c_char, c_int, c_int, c_int, libc::mode_t) -> *mut Context,
+        tdb_close: unsafe extern "C" fn(*mut Context) -> c_int,
+        tdb_error: unsafe extern "C" fn(*mut Context) -> c_int,
+        tdb_errorstr: unsafe extern "C" fn(*mut Context) -> *const c_char,
+        tdb_parse_record: unsafe extern "C" fn(*mut Context, Data, Parse, *mut c_void) -> c_int,
+        tdb_store: unsafe extern "C" fn(*mut Context, Data, Data, c_int) -> c_int,
+        tdb_delete: unsafe extern "C" fn(*mut Context, Data) -> c_int,
+        tdb_traverse_read: unsafe extern "C" fn(*mut Context, Visit, *mut c_void) -> c_int,
+    }
+}
+
+const NO_LOCK: c_int = 4;
+const NO_SYNC: c_int = 64;
+const INCOMPATIBLE_HASH: c_int = 2048;
+const REPLACE: c_int = 1;
+/// `TDB_ERR_NOEXIST`.
+const NO_RECORD: c_int = 8;
+
+pub(super) struct Tdb {
+    api: Api,
+    file: PathBuf,
+}
+
+fn chains(shape: &Shape) -> c_int {
+    c_int::try_from(shape.records.max(131)).unwrap_or(c_int::MAX)
+}
+
+impl Tdb {
+    fn opened(&self, path: &Path, shape: &Shape, mode: c_int) -> Result<TdbStore<'_>> {
+        let name = c_path(path)?;
+        let flags = NO_LOCK | NO_SYNC | INCOMPATIBLE_HASH;
+        // SAFETY: the name is a C string.
+        let tdb = unsafe { (self.api.tdb_open)(name.as_ptr(), chains(shape), flags, mode, 0o644) };
+        if tdb.is_null() {
+            return Err(refused_by_errno("tdb_open").at(path));
+        }
+        Ok(TdbStore { api: &self.api, tdb })
+    }
+}
+
+impl Driver for Tdb {
+    const NAME: &'static str = "tdb";
+    const SOURCE: Option<Source> = Some(Source {
+        names: &["libtdb.so.1"],
+        package: Some("libtdb1"),
+        home: "https://tdb.samba.org/",
+    });
+
+    fn load(file: Option<&Path>) -> Result<Tdb> {
+        let source = const { Self::SOURCE.unwrap() };
+        let opened = source.open(Self::NAME, file, c"tdb_parse_record")?;
+        Ok(Tdb { api: Api::load(opened.library)?, file: opened.file })
+    }
+
+    fn identity(&self) -> Identity {
+        Identity { version: String::new(), file: Some(self.file.clone()) }
+    }
+
+    fn tuning(&self, shape: &Shape) -> String {
+        format!(
+            "hash_size {}, NOLOCK, NOSYNC, INCOMPATIBLE_HASH (Jenkins); tdb_parse_record",
+            chains(shape)
+        )
+    }
+
+    type Store<'d> = TdbStore<'d>;
+
+    fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<TdbStore<'_>> {
+        self.opened(path, shape, libc::O_RDONLY)
+    }
+
+    type Writer<'d> = TdbStore<'d>;
+
+    fn create(&self, path: &Path, shape: &Shape) -> Result<TdbStore<'_>> {
+        self.opened(path, shape, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL)
+    }
+}
+
+/// An open database, closed when dropped.
+pub(super) struct TdbStore<'d> {
+    api: &'d Api,
+    tdb: *mut Context,
+}
+
+impl TdbStore<'_> {
+    /// `Ok(false)` if the last call did not find its record.
+    #[inline]
+    fn absent(&self, call: &str) -> Result<bool> {
+        // SAFETY: the database is open.
+        match unsafe { (self.api.tdb_error)(self.tdb) } {
+            NO_RECORD => Ok(false),
+            _ => Err(self.refused(call)),
+        }
+    }
+
+    #[cold]
+    fn refused(&self, call: &str) -> Error {
+        // SAFETY: the database is open; the message is a C string constant of the library.
+        let why = unsafe { CStr::from_ptr((self.api.tdb_errorstr)(self.tdb)) };
+        refused(call, why.to_string_lossy())
+    }
+
+    fn check(&self, call: &str, rc: c_int) -> Result<()> {
+        if rc == 0 { Ok(()) } else { Err(self.refused(call)) }
+    }
+}
+
+impl Drop for TdbStore<'_> {
+    fn drop(&mut self) {
+        if !self.tdb.is_null() {
+            // SAFETY: the database is open and closed once.
+            unsafe { (self.api.tdb_close)(self.tdb) };
+        }
+    }
+}
+
+impl Store for TdbStore<'_> {
+    #[inline]
+    fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
+        let (parse, take) = (parser(&take), (&raw mut take).cast());
+        // SAFETY: the database is open and the key readable; `parse` gets the value in the map,
+        // and the closure it is for, which lives to the end of this function.
+        match unsafe { (self.api.tdb_parse_record)(self.tdb, Data::of(key), parse, take) } {
+            0 => Ok(true),
+            _ => self.absent("tdb_parse_record"),
+        }
+    }
+
+    fn scan(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        let (visit, take) = (visitor(&take), (&raw mut take).cast());
+        // SAFETY: the database is open; `visit` gets one record after the other, and the closure
+        // it is for, which lives to the end of this function.
+        let count = unsafe { (self.api.tdb_traverse_read)(self.tdb, visit, take) };
+        self.check("tdb_traverse_read", count.min(0))
+    }
+}
+
+impl Writer for TdbStore<'_> {
+    #[inline]
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let (key, value) = (Data::of(key), Data::of(value));
+        // SAFETY: the database is open; key and value are readable, and only read although the
+        // prototype lacks const.
+        self.check("tdb_store", unsafe { (self.api.tdb_store)(self.tdb, key, value, REPLACE) })
+    }
+
+    #[inline]
+    fn remove(&mut self, key: &[u8]) -> Result<bool> {
+        // SAFETY: the database is open; the key is readable and only read.
+        match unsafe { (self.api.tdb_delete)(self.tdb, Data::of(key)) } {
+            0 => Ok(true),
+            _ => self.absent("tdb_delete"),
+        }
+    }
+
+    fn close(mut self) -> Result<()> {
+        let tdb = std::mem::replace(&mut self.tdb, null_mut());
+        // SAFETY: the database is open, and was taken out of the store so that nobody closes it
+        // again.
+        match unsafe { (self.api.tdb_close)(tdb) } {
+            0 => Ok(()),
+            _ => Err(refused_by_errno("tdb_close")),
+        }
+    }
+}

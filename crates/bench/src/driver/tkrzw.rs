@@ -1,0 +1,257 @@
+//! Tkrzw's file hash database, by its C interface: `libtkrzw.so.1`.
+//!
+//! Tuning: twice as many buckets as records, addresses of four bytes, alignment 4, no lock of the
+//! file; changes in place, which is its default. Its locks between threads cannot be left out.
+//! Reads are zero-copy (`tkrzw_dbm_process`).
+
+#![allow(unsafe_code)]
+
+use super::library::api;
+use super::{Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
+use credenza::{Error, Result};
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
+
+/// `TkrzwDBM` of tkrzw_langc.h, only ever pointed to.
+type Dbm = c_void;
+type Process = unsafe extern "C" fn(
+    *mut c_void,
+    *const c_char,
+    i32,
+    *const c_char,
+    i32,
+    *mut i32,
+) -> *const c_char;
+
+api! {
+    #[allow(non_snake_case, reason = "the library's own names")]
+    struct Api {
+        TKRZW_LIBRARY_VERSION: *const *const c_char,
+        TKRZW_PACKAGE_VERSION: *const *const c_char,
+        TKRZW_REC_PROC_NOOP: *const *const c_char,
+        tkrzw_get_last_status_code: unsafe extern "C" fn() -> i32,
+        tkrzw_get_last_status_message: unsafe extern "C" fn() -> *const c_char,
+        tkrzw_status_code_name: unsafe extern "C" fn(i32) -> *const c_char,
+        tkrzw_dbm_open: unsafe extern "C" fn(*const c_char, bool, *const c_char) -> *mut Dbm,
+        tkrzw_dbm_close: unsafe extern "C" fn(*mut Dbm) -> bool,
+        tkrzw_dbm_process: unsafe extern "C" fn(*mut Dbm, *const c_char, i32, Process, *mut c_void, bool) -> bool,
+        tkrzw_dbm_process_each: unsafe extern "C" fn(*mut Dbm, Process, *mut c_void, bool) -> bool,
+        tkrzw_dbm_set: unsafe extern "C" fn(*mut Dbm, *const c_char, i32, *const c_char, i32, bool) -> bool,
+        tkrzw_dbm_remove: unsafe extern "C" fn(*mut Dbm, *const c_char, i32) -> bool,
+    }
+}
+
+/// `TKRZW_STATUS_NOT_FOUND_ERROR`.
+const NO_RECORD: i32 = 7;
+
+impl Api {
+    #[cold]
+    fn refused(&self, call: &str) -> Error {
+        // SAFETY: no preconditions; both are C strings, constant or the thread's own.
+        let (kind, why) = unsafe {
+            let code = (self.tkrzw_get_last_status_code)();
+            let kind = CStr::from_ptr((self.tkrzw_status_code_name)(code));
+            (kind, CStr::from_ptr((self.tkrzw_get_last_status_message)()))
+        };
+        refused(call, format!("{} {}", kind.to_string_lossy(), why.to_string_lossy()))
+    }
+}
+
+pub(super) struct Tkrzw {
+    api: Api,
+    file: PathBuf,
+}
+
+fn settings(shape: &Shape) -> String {
+    let buckets = (2 * shape.records).max(64);
+    // Four bytes and an alignment of 4 reach 16 GiB.
+    let width = if 2 * shape.bytes() + 64 * shape.records < 8 << 30 { 4 } else { 5 };
+    format!(
+        "num_buckets={buckets},offset_width={width},align_pow=2,file=MemoryMapParallelFile,no_lock=true"
+    )
+}
+
+fn c_len(bytes: &[u8]) -> Result<i32> {
+    i32::try_from(bytes.len()).map_err(|_| refused("Tkrzw", "over 2 GiB in one piece"))
+}
+
+impl Tkrzw {
+    fn opened(&self, path: &Path, shape: &Shape, is_writer: bool) -> Result<TkrzwStore<'_>> {
+        let (api, name) = (&self.api, c_path(path)?);
+        let settings = CString::new(format!("dbm=HashDBM,{}", settings(shape)));
+        let settings = settings.map_err(|e| Error::invalid(e.to_string()))?;
+        // SAFETY: name and settings are C strings.
+        let dbm = unsafe { (api.tkrzw_dbm_open)(name.as_ptr(), is_writer, settings.as_ptr()) };
+        if dbm.is_null() {
+            return Err(api.refused("tkrzw_dbm_open").at(path));
+        }
+        Ok(TkrzwStore { api, dbm })
+    }
+}
+
+impl Driver for Tkrzw {
+    const NAME: &'static str = "tkrzw";
+    const SOURCE: Option<Source> = Some(Source {
+        names: &["libtkrzw.so.1"],
+        package: Some("libtkrzw1"),
+        home: "https://dbmx.net/tkrzw/",
+    });
+
+    fn load(file: Option<&Path>) -> Result<Tkrzw> {
+        let source = const { Self::SOURCE.unwrap() };
+        let opened = source.open(Self::NAME, file, c"tkrzw_dbm_process")?;
+        Ok(Tkrzw { api: Api::load(opened.library)?, file: opened.file })
+    }
+
+    fn identity(&self) -> Identity {
+        // SAFETY: both are variables of the library that hold C string constants.
+        let (package, library) = unsafe {
+            let text = |name: *const *const c_char| CStr::from_ptr(*name).to_string_lossy();
+            (text(self.api.TKRZW_PACKAGE_VERSION), text(self.api.TKRZW_LIBRARY_VERSION))
+        };
+        Identity { version: format!("{package} ({library})"), file: Some(self.file.clone()) }
+    }
+
+    fn tuning(&self, shape: &Shape) -> String {
+        format!("HashDBM {}; tkrzw_dbm_process", settings(shape))
+    }
+
+    type Store<'d> = TkrzwStore<'d>;
+
+    fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<TkrzwStore<'_>> {
+        self.opened(path, shape, false)
+    }
+
+    type Writer<'d> = TkrzwStore<'d>;
+
+    fn create(&self, path: &Path, shape: &Shape) -> Result<TkrzwStore<'_>> {
+        self.opened(path, shape, true)
+    }
+}
+
+/// An open database, closed when dropped.
+pub(super) struct TkrzwStore<'d> {
+    api: &'d Api,
+    dbm: *mut Dbm,
+}
+
+impl Drop for TkrzwStore<'_> {
+    fn drop(&mut self) {
+        if !self.dbm.is_null() {
+            // SAFETY: the database is open; it is closed and freed once.
+            unsafe { (self.api.tkrzw_dbm_close)(self.dbm) };
+        }
+    }
+}
+
+/// What is passed through the library: the closure, what a processor has to return, and whether
+/// there was a record.
+struct Taking<F> {
+    take: F,
+    no_change: *const c_char,
+    is_found: bool,
+}
+
+/// # Safety
+/// The library calls this with a record that it holds, or with null for the value, and `taking`
+/// points to a `Taking<F>` that nobody else uses.
+unsafe extern "C" fn process<F: FnMut(&[u8], &[u8])>(
+    taking: *mut c_void,
+    key: *const c_char,
+    key_len: i32,
+    value: *const c_char,
+    value_len: i32,
+    _: *mut i32,
+) -> *const c_char {
+    // SAFETY: the caller's promise; the bytes are not kept.
+    unsafe {
+        let taking = &mut *taking.cast::<Taking<F>>();
+        if !value.is_null() {
+            taking.is_found = true;
+            let key = std::slice::from_raw_parts(key.cast(), key_len as usize);
+            (taking.take)(key, std::slice::from_raw_parts(value.cast(), value_len as usize));
+        }
+        taking.no_change
+    }
+}
+
+/// The processor for a `Taking` of this type.
+fn processor<F: FnMut(&[u8], &[u8])>(_: &Taking<F>) -> Process {
+    process::<F>
+}
+
+impl TkrzwStore<'_> {
+    #[inline]
+    fn taking<F: FnMut(&[u8], &[u8])>(&self, take: F) -> Taking<F> {
+        // SAFETY: `TKRZW_REC_PROC_NOOP` is a variable of the library that holds a pointer.
+        Taking { take, no_change: unsafe { *self.api.TKRZW_REC_PROC_NOOP }, is_found: false }
+    }
+
+    fn check(&self, call: &str, is_done: bool) -> Result<()> {
+        if is_done { Ok(()) } else { Err(self.api.refused(call)) }
+    }
+}
+
+impl Store for TkrzwStore<'_> {
+    #[inline]
+    fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
+        let (start, len) = (key.as_ptr().cast(), c_len(key)?);
+        let mut taking = self.taking(|_, value| take(value));
+        let process = processor(&taking);
+        // SAFETY: the database is open and the key readable; `process` gets the value, and
+        // `taking`, which it is for and which lives to the end of this function.
+        let done = unsafe {
+            let taking = (&raw mut taking).cast();
+            (self.api.tkrzw_dbm_process)(self.dbm, start, len, process, taking, false)
+        };
+        self.check("tkrzw_dbm_process", done)?;
+        Ok(taking.is_found)
+    }
+
+    fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        let mut taking = self.taking(take);
+        let process = processor(&taking);
+        // SAFETY: the database is open; `process` gets one record after the other, with null for
+        // the value before the first and after the last, and `taking`, which it is for and which
+        // lives to the end of this function.
+        let done = unsafe {
+            let taking = (&raw mut taking).cast();
+            (self.api.tkrzw_dbm_process_each)(self.dbm, process, taking, false)
+        };
+        self.check("tkrzw_dbm_process_each", done)
+    }
+}
+
+impl Writer for TkrzwStore<'_> {
+    #[inline]
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
+        let (key_len, value_len) = (c_len(key)?, c_len(value)?);
+        // SAFETY: the database is open; key and value are readable for their lengths.
+        let done = unsafe { (self.api.tkrzw_dbm_set)(self.dbm, k, key_len, v, value_len, true) };
+        self.check("tkrzw_dbm_set", done)
+    }
+
+    #[inline]
+    fn remove(&mut self, key: &[u8]) -> Result<bool> {
+        let (start, len) = (key.as_ptr().cast(), c_len(key)?);
+        // SAFETY: the database is open; the key is readable.
+        if unsafe { (self.api.tkrzw_dbm_remove)(self.dbm, start, len) } {
+            return Ok(true);
+        }
+        // SAFETY: no preconditions.
+        match unsafe { (self.api.tkrzw_get_last_status_code)() } {
+            NO_RECORD => Ok(false),
+            _ => Err(self.api.refused("tkrzw_dbm_remove")),
+        }
+    }
+
+    fn close(mut self) -> Result<()> {
+        let dbm = std::mem::replace(&mut self.dbm, null_mut());
+        // SAFETY: the database is open, and was taken out of the store so that nobody closes it
+        // again.
+        let closed = unsafe { (self.api.tkrzw_dbm_close)(dbm) };
+        self.check("tkrzw_dbm_close", closed)
+    }
+}

@@ -1,0 +1,350 @@
+//! The phases that change a store: insert, reinsert, remove, mixed.
+//!
+//! Each is a [`Work`] that is done on stores of its own: opened new and, but for `insert`, filled
+//! before the clock starts. Small work is repeated on further new stores until enough operations
+//! were timed. After the clock has stopped every key is looked up in the open store, then the
+//! store is closed, measured, opened for reading and read through: both must be as the data say.
+//!
+//! Invariant: for every store a timed loop does the same besides the store's own work, as in
+//! [`super::passes`].
+
+use super::child::{Round, ns_per_op};
+use super::passes::{self, Total};
+use super::protocol::Sample;
+use crate::driver::{Driver, Reading, Store, Writer, kernel};
+use crate::measure::{self, Footprint};
+use crate::workload::changes::{Action, Script, State};
+use crate::workload::{Content, Phase, Queries, Records};
+use credenza::{Error, Result};
+use std::time::Instant;
+
+/// Operations that are timed at least, on as many new stores as that takes.
+const TIMED_OPERATIONS: usize = 100_000;
+/// How often `reinsert` stores a value for every key. An odd number: every second pass brings the
+/// first values back, so that in the end every key has its other value.
+const REINSERT_PASSES: usize = 3;
+
+/// What a timed loop adds up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Outcome {
+    total: Total,
+    removed: u64,
+}
+
+/// What a phase does to a store.
+trait Work {
+    /// Whether the store holds all records before.
+    const IS_FILLED: bool;
+
+    fn operations(&self) -> usize;
+
+    /// What is timed.
+    fn run<W: Writer>(&self, store: &mut W) -> Result<Outcome>;
+
+    /// What [`Work::run`] adds up to if every answer is right.
+    fn outcome(&self) -> Outcome;
+
+    /// The value that record `i` has afterwards.
+    fn after(&self, i: usize) -> Option<&[u8]>;
+}
+
+impl<D: Driver> Round<'_, D> {
+    /// One phase that changes stores.
+    pub(super) fn change(&self, phase: Phase) -> Result<Sample> {
+        let records = &self.inputs.records;
+        match phase {
+            Phase::Insert => self.measure(phase, &Insert { records }),
+            Phase::Reinsert => {
+                let others = &records.with_other_values();
+                self.measure(phase, &Reinsert { records, others })
+            }
+            Phase::Remove => {
+                let keys = Queries::of_all(records, self.spec.seed);
+                self.measure(phase, &Remove { keys })
+            }
+            Phase::Mixed => self.mixed(),
+            _ => Err(Error::invalid(format!("'{phase}' changes no store"))),
+        }
+    }
+
+    fn measure<W: Work>(&self, phase: Phase, work: &W) -> Result<Sample> {
+        let stores = TIMED_OPERATIONS.div_ceil(work.operations().max(1));
+        let content = self.content_after(work);
+        let mut times = Vec::with_capacity(stores);
+        let mut sample = Sample::new(phase, work.operations());
+        sample.repeats = stores as u64;
+        let footprint = Footprint::start();
+        for number in 0..stores {
+            let mut store = self.new_store(W::IS_FILLED)?;
+            let faults = kernel::major_faults();
+            let start = Instant::now();
+            let outcome = work.run(&mut store)?;
+            let elapsed = start.elapsed();
+            sample.major_faults += kernel::major_faults() - faults;
+            times.push(ns_per_op(elapsed, work.operations()));
+            // Later stores find memory that was given back to the allocator, not to the kernel.
+            if number == 0 {
+                sample.peak_rss_bytes = footprint.peak_rss_bytes();
+            }
+            if outcome != work.outcome() && sample.wrong.is_none() {
+                let expected = work.outcome();
+                sample.wrong = Some(format!("the phase adds up to {outcome:?}, not {expected:?}"));
+            }
+            self.finish(store, work, content, &mut sample)?;
+        }
+        sample.ns_per_op = measure::median(&mut times);
+        Ok(sample)
+    }
+
+    /// A first, untimed run compares every answer with the model; the timed ones, what they add
+    /// up to.
+    fn mixed(&self) -> Result<Sample> {
+        let records = &self.inputs.records;
+        let others = &records.with_other_values();
+        let script = &Script::draw(records, others, self.inputs.queries.hit.len(), self.spec.seed);
+        let work = Mixed { records, others, script, outcome: expected(script, records, others) };
+        let mut checked = Sample::new(Phase::Mixed, script.len());
+        let mut store = self.new_store(true)?;
+        checked.wrong = work.check(&mut store)?;
+        self.finish(store, &work, self.content_after(&work), &mut checked)?;
+        let sample = self.measure(Phase::Mixed, &work)?;
+        Ok(Sample {
+            found: Some(work.outcome.total.found),
+            lookups: script.count(Action::Get) as u64,
+            wrong: checked.wrong.or(sample.wrong.clone()),
+            ..sample
+        })
+    }
+
+    /// An empty store in an empty folder, or one with all records.
+    fn new_store(&self, is_filled: bool) -> Result<D::Writer<'_>> {
+        for file in measure::files_in(&self.spec.folder)? {
+            std::fs::remove_file(&file).map_err(|e| Error::io("remove", e).at(&file))?;
+        }
+        let mut store = self.driver.create(&self.path, &self.shape)?;
+        if is_filled {
+            insert_all(&mut store, &self.inputs.records)?;
+        }
+        Ok(store)
+    }
+
+    /// Compares what the store holds, before and after closing it; takes its size when closed.
+    fn finish<W: Work>(
+        &self,
+        mut store: D::Writer<'_>,
+        work: &W,
+        content: Content,
+        sample: &mut Sample,
+    ) -> Result<()> {
+        let wrong = self.check_keys(&mut store, work)?;
+        store.close()?;
+        sample.file_bytes = sample.file_bytes.max(measure::disk_bytes(&self.spec.folder)?);
+        let mut reader = self.driver.open(&self.path, &self.shape, Reading::Warm)?;
+        let wrong_later = passes::check_scan(&mut reader, content)?;
+        let wrong_later = wrong_later.map(|what| format!("after closing: {what}"));
+        sample.wrong = sample.wrong.take().or(wrong).or(wrong_later);
+        Ok(())
+    }
+
+    /// Looks every key up; returns what is wrong first, in words.
+    fn check_keys<W: Work, S: Store>(&self, store: &mut S, work: &W) -> Result<Option<String>> {
+        let mut wrong = None;
+        for (i, (key, _)) in self.inputs.records.iter().enumerate() {
+            let expected = work.after(i);
+            let what = passes::wrong_answer(store, key, expected)?;
+            wrong = wrong.or_else(|| what.map(|what| format!("afterwards: {what}")));
+        }
+        Ok(wrong)
+    }
+
+    fn content_after<W: Work>(&self, work: &W) -> Content {
+        let mut content = Content::default();
+        for (i, (key, _)) in self.inputs.records.iter().enumerate() {
+            if let Some(value) = work.after(i) {
+                content.add(key, value);
+            }
+        }
+        content
+    }
+}
+
+#[inline(never)]
+fn insert_all<W: Writer>(store: &mut W, records: &Records) -> Result<()> {
+    for (key, value) in records.iter() {
+        store.insert(key, value)?;
+    }
+    Ok(())
+}
+
+/// Every record into an empty store, in the order of the data.
+struct Insert<'a> {
+    records: &'a Records,
+}
+
+impl Work for Insert<'_> {
+    const IS_FILLED: bool = false;
+
+    fn operations(&self) -> usize {
+        self.records.len()
+    }
+
+    fn run<W: Writer>(&self, store: &mut W) -> Result<Outcome> {
+        insert_all(store, self.records)?;
+        Ok(Outcome::default())
+    }
+
+    fn outcome(&self) -> Outcome {
+        Outcome::default()
+    }
+
+    fn after(&self, i: usize) -> Option<&[u8]> {
+        Some(self.records.get(i).1)
+    }
+}
+
+/// Another value of the same length for every key, in the order of the data, and again.
+struct Reinsert<'a> {
+    records: &'a Records,
+    others: &'a Records,
+}
+
+impl Work for Reinsert<'_> {
+    const IS_FILLED: bool = true;
+
+    fn operations(&self) -> usize {
+        self.records.len() * REINSERT_PASSES
+    }
+
+    fn run<W: Writer>(&self, store: &mut W) -> Result<Outcome> {
+        for pass in 0..REINSERT_PASSES {
+            insert_all(store, if pass % 2 == 0 { self.others } else { self.records })?;
+        }
+        Ok(Outcome::default())
+    }
+
+    fn outcome(&self) -> Outcome {
+        Outcome::default()
+    }
+
+    fn after(&self, i: usize) -> Option<&[u8]> {
+        Some(self.others.get(i).1)
+    }
+}
+
+/// Every key, in random order.
+struct Remove {
+    keys: Queries,
+}
+
+impl Work for Remove {
+    const IS_FILLED: bool = true;
+
+    fn operations(&self) -> usize {
+        self.keys.len()
+    }
+
+    #[inline(never)]
+    fn run<W: Writer>(&self, store: &mut W) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        for key in self.keys.iter() {
+            outcome.removed += u64::from(store.remove(key)?);
+        }
+        Ok(outcome)
+    }
+
+    fn outcome(&self) -> Outcome {
+        Outcome { removed: self.keys.len() as u64, ..Outcome::default() }
+    }
+
+    fn after(&self, _: usize) -> Option<&[u8]> {
+        None
+    }
+}
+
+/// The steps of a script.
+struct Mixed<'a> {
+    records: &'a Records,
+    others: &'a Records,
+    script: &'a Script,
+    outcome: Outcome,
+}
+
+/// The value of a record in this state.
+fn value<'a>(
+    records: &'a Records,
+    others: &'a Records,
+    record: usize,
+    state: State,
+) -> Option<&'a [u8]> {
+    match state {
+        State::Absent => None,
+        State::Own => Some(records.get(record).1),
+        State::Other => Some(others.get(record).1),
+    }
+}
+
+/// What the model says that a script adds up to.
+fn expected(script: &Script, records: &Records, others: &Records) -> Outcome {
+    let mut outcome = Outcome::default();
+    for (step, ..) in script.iter() {
+        let before = value(records, others, step.record as usize, step.before);
+        match (step.action, before) {
+            (Action::Get, Some(value)) => outcome.total.add(value),
+            (Action::Remove, Some(_)) => outcome.removed += 1,
+            _ => {}
+        }
+    }
+    outcome
+}
+
+impl Mixed<'_> {
+    /// Compares every answer with the model; returns what is wrong first, in words.
+    fn check<W: Writer>(&self, store: &mut W) -> Result<Option<String>> {
+        let mut wrong = None;
+        for (i, (step, key, new)) in self.script.iter().enumerate() {
+            let before = value(self.records, self.others, step.record as usize, step.before);
+            let what = match step.action {
+                Action::Get => passes::wrong_answer(store, key, before)?,
+                Action::Put => store.insert(key, new).map(|()| None)?,
+                Action::Remove => {
+                    let removed = store.remove(key)?;
+                    (removed != before.is_some())
+                        .then(|| format!("key '{}': removed is {removed}", key.escape_ascii()))
+                }
+            };
+            wrong = wrong.or_else(|| what.map(|what| format!("step {i}, {what}")));
+        }
+        Ok(wrong)
+    }
+}
+
+impl Work for Mixed<'_> {
+    const IS_FILLED: bool = true;
+
+    fn operations(&self) -> usize {
+        self.script.len()
+    }
+
+    #[inline(never)]
+    fn run<W: Writer>(&self, store: &mut W) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        for (step, key, value) in self.script.iter() {
+            match step.action {
+                Action::Get => {
+                    store.get(key, |value| outcome.total.add(value))?;
+                }
+                Action::Put => store.insert(key, value)?,
+                Action::Remove => outcome.removed += u64::from(store.remove(key)?),
+            }
+        }
+        Ok(outcome)
+    }
+
+    fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    fn after(&self, i: usize) -> Option<&[u8]> {
+        value(self.records, self.others, i, self.script.after[i])
+    }
+}
