@@ -1,7 +1,8 @@
 //! Embedded key-value stores, each the fastest and safest of its class.
 //!
 //! This version has the constant engine: an immutable file, built once, published atomically,
-//! read by everyone; and reads the files of cdb, cdb64 and mcdb in place.
+//! read by everyone; the hash engine: a store that many processes change; and reads the files of
+//! cdb, cdb64 and mcdb in place. [`freeze`] and [`thaw`] go from one engine to the other.
 
 pub mod capability;
 pub mod constant;
@@ -9,14 +10,16 @@ pub mod foreign;
 pub mod hash;
 
 mod bytes;
+mod convert;
 mod error;
 mod keyhash;
 mod open;
 mod os;
 
 pub use capability::{Bytes, Get, Record, Scan};
+pub use convert::{HashBuilder, freeze, thaw};
 pub use error::{Error, ErrorKind, Result};
-pub use open::{OpenOptions, Store, StoreStats, open};
+pub use open::{OpenOptions, Store, StoreStats, kind_of, open};
 pub use os::publish::Staged;
 pub use os::{Access, Advice, Residency};
 

@@ -2,9 +2,13 @@
 
 use crate::constant::{self, Constant};
 use crate::foreign::{self, Cdb, Cdb64, Mcdb};
+use crate::hash::{self, Hash};
 use crate::os::file::{open_regular, read_exact_at};
+use crate::os::map::Map;
 use crate::{Access, Advice, Bytes, Error, ErrorKind, Get, Residency, Result, Scan};
-use std::path::Path;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
 /// Bytes looked at: as many as the longest header of a foreign file has.
 const HEAD_BYTES: u64 = 4096;
@@ -30,11 +34,28 @@ pub fn open(path: impl AsRef<Path>) -> Result<Store> {
     OpenOptions::new().open(path)
 }
 
+/// The kind of the store at `path`, as [`Store::kind`] would call it, by its first bytes alone: what
+/// follows may be damaged.
+///
+/// # Errors
+/// The file is missing, may not be read, or is of no known kind.
+pub fn kind_of(path: impl AsRef<Path>) -> Result<&'static str> {
+    let path = path.as_ref();
+    Ok(match recognise(path).map_err(|e| e.at(path))? {
+        Kind::Constant => "constant",
+        Kind::Hash => "hash",
+        Kind::Mcdb => "mcdb",
+        Kind::Cdb64 => "cdb64",
+        Kind::Cdb => "cdb",
+    })
+}
+
 /// How to open a store of whatever kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
     access: Access,
     advice: Option<Advice>,
+    is_read_only: bool,
 }
 
 impl OpenOptions {
@@ -43,7 +64,8 @@ impl OpenOptions {
         Self::default()
     }
 
-    /// How the file is read: mapped (the default), with `pread`, or copied into huge pages.
+    /// How the file is read: mapped (the default), with `pread`, or copied into huge pages. A hash
+    /// store, which changes meanwhile, is always mapped.
     #[must_use]
     pub fn access(mut self, access: Access) -> Self {
         self.access = access;
@@ -57,11 +79,21 @@ impl OpenOptions {
         self
     }
 
-    /// Opens the store at `path`: a constant file by its magic number, mcdb, cdb64 and cdb, which
-    /// have none, by the chain of 256 table offsets in the header.
+    /// Never writes to the file or beside it. Only a hash store makes a difference: one that may be
+    /// written is otherwise opened as its writers open it, so that readers can hold values in place
+    /// and its index is made where there is none; one that may not be is opened for reading only.
+    #[must_use]
+    pub fn read_only(mut self, is_read_only: bool) -> Self {
+        self.is_read_only = is_read_only;
+        self
+    }
+
+    /// Opens the store at `path`: a constant or hash file by its magic number, mcdb, cdb64 and cdb,
+    /// which have none, by the chain of 256 table offsets in the header.
     ///
     /// # Errors
-    /// The file is missing, may not be read, is of no known kind, or is truncated.
+    /// The file is missing, may not be read, is of no known kind, or is truncated; or a hash store
+    /// shall be read other than mapped.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Store> {
         let path = path.as_ref();
         match recognise(path).map_err(|e| e.at(path))? {
@@ -73,10 +105,28 @@ impl OpenOptions {
                 };
                 options.open(path).map(Store::Constant)
             }
+            Kind::Hash => self.hash(path).map(Store::Hash),
             Kind::Mcdb => self.foreign(Mcdb::options()).open(path).map(Store::Mcdb),
             Kind::Cdb64 => self.foreign(Cdb64::options()).open(path).map(Store::Cdb64),
             Kind::Cdb => self.foreign(Cdb::options()).open(path).map(Store::Cdb),
         }
+    }
+
+    fn hash(self, path: &Path) -> Result<Hash> {
+        if self.access != Access::Map {
+            let what = "a hash store changes while it is read, so that it is always mapped: leave out \
+                        how it shall be read";
+            return Err(Error::invalid(what).at(path));
+        }
+        let options = Hash::options().read_only(self.is_read_only);
+        let store = match options.open(path) {
+            Err(e) if !self.is_read_only && is_refusal(&e) => options.read_only(true).open(path)?,
+            opened => opened?,
+        };
+        if self.advice == Some(Advice::WillNeed) {
+            preload(&store)?;
+        }
+        Ok(store)
     }
 
     fn foreign<F: foreign::Format>(
@@ -94,6 +144,7 @@ impl OpenOptions {
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Constant,
+    Hash,
     Mcdb,
     Cdb64,
     Cdb,
@@ -103,6 +154,9 @@ fn recognise(path: &Path) -> Result<Kind> {
     let (file, meta) = open_regular(path)?;
     let mut head = vec![0; meta.len().min(HEAD_BYTES) as usize];
     read_exact_at(&file, &mut head, 0)?;
+    if hash::recognises(&head) {
+        return Ok(Kind::Hash);
+    }
     if head.starts_with(&constant::MAGIC) {
         return Ok(Kind::Constant);
     }
@@ -121,12 +175,19 @@ fn recognise(path: &Path) -> Result<Kind> {
         "it looks like text; if it is a dump, `credenza load` makes a store of it".into()
     } else {
         format!(
-            "its {} bytes have neither the magic number of a constant file, nor a header whose \
-             tables follow each other as in an mcdb, cdb64 or cdb file",
+            "its {} bytes have neither the magic number of a constant or hash file, nor a header \
+             whose tables follow each other as in an mcdb, cdb64 or cdb file",
             meta.len()
         )
     };
     Err(Error::new(ErrorKind::WrongFormat { expected: "a store", found }))
+}
+
+/// Whether the file may not be written.
+fn is_refusal(error: &Error) -> bool {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    let ErrorKind::Io { source, .. } = error.kind() else { return false };
+    matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem)
 }
 
 /// Whether the beginning of a file is text rather than the header of any store.
@@ -141,6 +202,8 @@ fn looks_like_text(head: &[u8]) -> bool {
 pub enum Store {
     /// A constant file.
     Constant(Constant),
+    /// A hash store.
+    Hash(Hash),
     /// A cdb file.
     Cdb(Cdb),
     /// A cdb64 file.
@@ -154,6 +217,7 @@ macro_rules! each {
     ($store:expr, $inner:ident => $with:expr) => {
         match $store {
             Store::Constant($inner) => $with,
+            Store::Hash($inner) => $with,
             Store::Cdb($inner) => $with,
             Store::Cdb64($inner) => $with,
             Store::Mcdb($inner) => $with,
@@ -162,10 +226,11 @@ macro_rules! each {
 }
 
 impl Store {
-    /// What kind of store it is: "constant", "cdb", "cdb64" or "mcdb".
+    /// What kind of store it is: "constant", "hash", "cdb", "cdb64" or "mcdb".
     pub fn kind(&self) -> &'static str {
         match self {
             Store::Constant(_) => "constant",
+            Store::Hash(_) => "hash",
             Store::Cdb(_) => "cdb",
             Store::Cdb64(_) => "cdb64",
             Store::Mcdb(_) => "mcdb",
@@ -181,65 +246,180 @@ impl Store {
         each!(self, store => store.verify(progress))
     }
 
-    /// What is in the store.
+    /// What is in the store. Of a hash store every record is read to count its bytes.
     ///
     /// # Errors
     /// The file is damaged or cannot be read.
     pub fn stats(&self) -> Result<StoreStats> {
         Ok(match self {
             Store::Constant(store) => store.stats()?.into(),
+            Store::Hash(store) => hash_stats(store)?,
             Store::Cdb(store) => store.stats()?.into(),
             Store::Cdb64(store) => store.stats()?.into(),
             Store::Mcdb(store) => store.stats()?.into(),
         })
     }
 
-    /// Reads the whole file into memory and returns when it is there.
+    /// Reads the whole file, and the index beside it if there is one, into memory and returns when
+    /// it is there.
     ///
     /// # Errors
     /// The file cannot be read.
     pub fn preload(&self) -> Result<()> {
-        each!(self, store => store.preload())
+        match self {
+            Store::Constant(store) => store.preload(),
+            Store::Hash(store) => preload(store),
+            Store::Cdb(store) => store.preload(),
+            Store::Cdb64(store) => store.preload(),
+            Store::Mcdb(store) => store.preload(),
+        }
     }
 
-    /// Tells the kernel about coming accesses; nothing to tell for [`Access::Read`].
+    /// Tells the kernel about coming accesses; nothing to tell for [`Access::Read`]. A hash store
+    /// follows [`Advice::WillNeed`], as [`Store::preload`], and needs no other.
     ///
     /// # Errors
     /// The kernel refuses.
     pub fn advise(&self, advice: Advice) -> Result<()> {
-        each!(self, store => store.advise(advice))
+        match self {
+            Store::Constant(store) => store.advise(advice),
+            Store::Hash(store) if advice == Advice::WillNeed => preload(store),
+            Store::Hash(_) => Ok(()),
+            Store::Cdb(store) => store.advise(advice),
+            Store::Cdb64(store) => store.advise(advice),
+            Store::Mcdb(store) => store.advise(advice),
+        }
     }
 
-    /// How much of the file is in memory.
+    /// How much of the file, and of the index beside it if there is one, is in memory.
     ///
     /// # Errors
     /// The kernel refuses.
     pub fn residency(&self) -> Result<Residency> {
-        each!(self, store => store.residency())
+        match self {
+            Store::Constant(store) => store.residency(),
+            Store::Hash(store) => residency(store),
+            Store::Cdb(store) => store.residency(),
+            Store::Cdb64(store) => store.residency(),
+            Store::Mcdb(store) => store.residency(),
+        }
     }
 
     /// Keeps the file in memory as long as it is open.
     ///
     /// # Errors
-    /// The limit of locked memory (`ulimit -l`) is too low, or the file is opened with
-    /// [`Access::Read`], which has no memory to lock.
+    /// The limit of locked memory (`ulimit -l`) is too low; the file is opened with
+    /// [`Access::Read`], which has no memory to lock; or it is a hash store, which grows.
     pub fn lock_in_memory(&self) -> Result<()> {
-        each!(self, store => store.lock_in_memory())
+        match self {
+            Store::Constant(store) => store.lock_in_memory(),
+            Store::Hash(store) => {
+                let what = "a hash store grows and shrinks, so that it cannot be locked in memory: \
+                            preload it without locking";
+                let error = Error::invalid(what);
+                Err(store.path().map_or_else(|| Error::invalid(what), |path| error.at(path)))
+            }
+            Store::Cdb(store) => store.lock_in_memory(),
+            Store::Cdb64(store) => store.lock_in_memory(),
+            Store::Mcdb(store) => store.lock_in_memory(),
+        }
     }
+}
+
+/// The files of a hash store: its log, and its index if there is one; none if it is in memory.
+fn files_of(store: &Hash) -> Result<Vec<(PathBuf, File)>> {
+    let Some(path) = store.path() else { return Ok(Vec::new()) };
+    let data = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut index = data.clone().into_os_string();
+    index.push("-index");
+    let mut files = Vec::new();
+    for path in [data, index.into()] {
+        match File::open(&path) {
+            Ok(file) => files.push((path, file)),
+            // An index is not there, or may not be read: then each process makes its own.
+            Err(_) if !files.is_empty() => {}
+            Err(e) => return Err(Error::io("open", e).at(path)),
+        }
+    }
+    Ok(files)
+}
+
+/// Reads the files of a hash store into memory: by reading, for a map of a file that its writers
+/// make shorter cannot be touched safely.
+fn preload(store: &Hash) -> Result<()> {
+    let mut piece = vec![0; 1 << 20];
+    for (path, mut file) in files_of(store)? {
+        loop {
+            match file.read(&mut piece) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(Error::io("read", e).at(path)),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How much of the files of a hash store is in memory. Their maps are asked about, not read.
+fn residency(store: &Hash) -> Result<Residency> {
+    let mut sum = Residency { resident: 0, total: 0 };
+    for (path, file) in files_of(store)? {
+        let of_file = |file: &File| {
+            let meta = file.metadata().map_err(|e| Error::io("ask the size of", e))?;
+            Map::of_file(file, meta.len())?.residency()
+        };
+        let found = of_file(&file).map_err(|e| e.at(&path))?;
+        sum.resident += found.resident;
+        sum.total += found.total;
+    }
+    Ok(sum)
+}
+
+/// The statistics of a hash store, and the bytes of its keys and values, which it does not count.
+/// What others write meanwhile may be in one number and not in another; the sum stays the file.
+fn hash_stats(store: &Hash) -> Result<StoreStats> {
+    let (mut key_bytes, mut value_bytes) = (0u64, 0u64);
+    Scan::scan(store, |key, value| {
+        key_bytes += key.len() as u64;
+        value_bytes += value.len() as u64;
+        Ok(())
+    })?;
+    let stats = store.stats()?;
+    let slack_bytes = stats.dead_bytes + stats.retired_bytes + stats.free_bytes;
+    let others = key_bytes + value_bytes + slack_bytes;
+    Ok(StoreStats {
+        records: stats.records,
+        key_bytes,
+        value_bytes,
+        directory_bytes: stats.file_bytes.saturating_sub(others),
+        slack_bytes,
+        file_bytes: stats.file_bytes,
+        more: vec![
+            ("live_bytes", stats.live_bytes),
+            ("dead_bytes", stats.dead_bytes),
+            ("retired_bytes", stats.retired_bytes),
+            ("free_bytes", stats.free_bytes),
+            ("index_bytes", stats.index_bytes),
+            ("changes", stats.changes),
+            ("durable_changes", stats.durable_changes),
+        ],
+        histogram: None,
+    })
 }
 
 impl Get for Store {
     #[inline]
     fn get(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
-        each!(self, store => store.get(key))
+        each!(self, store => Get::get(store, key))
     }
 
     fn get_all(&self, key: &[u8]) -> Result<Vec<Bytes<'_>>> {
-        each!(self, store => store.get_all(key))
+        each!(self, store => Get::get_all(store, key))
     }
 
     fn contains_key(&self, key: &[u8]) -> Result<bool> {
-        each!(self, store => store.contains_key(key))
+        each!(self, store => Get::contains_key(store, key))
     }
 
     fn get_many<K, F>(&self, keys: &[K], f: F) -> Result<()>
@@ -247,7 +427,7 @@ impl Get for Store {
         K: AsRef<[u8]>,
         F: FnMut(usize, Option<&[u8]>),
     {
-        each!(self, store => store.get_many(keys, f))
+        each!(self, store => Get::get_many(store, keys, f))
     }
 }
 
@@ -256,11 +436,11 @@ impl Scan for Store {
     where
         F: FnMut(&[u8], &[u8]) -> Result<()>,
     {
-        each!(self, store => store.scan(f))
+        each!(self, store => Scan::scan(store, f))
     }
 
     fn len(&self) -> Result<u64> {
-        each!(self, store => store.len())
+        each!(self, store => Scan::len(store))
     }
 }
 
@@ -275,7 +455,7 @@ pub struct StoreStats {
     pub key_bytes: u64,
     /// Bytes of all values.
     pub value_bytes: u64,
-    /// Bytes that find records.
+    /// Bytes that find records, or say how long they are.
     pub directory_bytes: u64,
     /// Bytes not used.
     pub slack_bytes: u64,
@@ -283,8 +463,8 @@ pub struct StoreStats {
     pub file_bytes: u64,
     /// What only this kind of store has: names, as in its own statistics, and numbers.
     pub more: Vec<(&'static str, u64)>,
-    /// The name of the histogram of this kind of store, and its counts from 0 on.
-    pub histogram: (&'static str, Vec<u64>),
+    /// The name of the histogram of this kind of store, if it has one, and its counts from 0 on.
+    pub histogram: Option<(&'static str, Vec<u64>)>,
 }
 
 impl From<constant::Stats> for StoreStats {
@@ -302,7 +482,7 @@ impl From<constant::Stats> for StoreStats {
                 ("buckets", stats.buckets),
                 ("largest_bucket", stats.largest_bucket),
             ],
-            histogram: ("fill_histogram", stats.fill_histogram),
+            histogram: Some(("fill_histogram", stats.fill_histogram)),
         }
     }
 }
@@ -317,7 +497,7 @@ impl From<foreign::Stats> for StoreStats {
             slack_bytes: stats.slack_bytes,
             file_bytes: stats.file_bytes,
             more: vec![("tables", stats.tables), ("slots", stats.slots)],
-            histogram: ("distance_histogram", stats.distance_histogram),
+            histogram: Some(("distance_histogram", stats.distance_histogram)),
         }
     }
 }

@@ -114,7 +114,7 @@ fn sums_agree(stats: &StoreStats, records: &Records) {
     assert_eq!(stats.value_bytes, records.iter().map(|(_, v)| v.len() as u64).sum::<u64>());
     let parts = stats.key_bytes + stats.value_bytes + stats.directory_bytes + stats.slack_bytes;
     assert_eq!(parts, stats.file_bytes);
-    assert_eq!(stats.histogram.1.iter().sum::<u64>(), stats.records);
+    assert_eq!(stats.histogram.as_ref().expect("a histogram").1.iter().sum::<u64>(), stats.records);
 }
 
 fn djb(key: &[u8]) -> u32 {

@@ -60,28 +60,35 @@ impl Staged {
     /// # Errors
     /// The disk is full or failed, or the folder may not be written: the old file is untouched.
     pub fn publish(mut self) -> Result<()> {
-        let fail = |action, e| Err(Error::io(action, e).at(&self.target));
-        if let Ok(old) = std::fs::metadata(&self.target) {
-            let mode = Permissions::from_mode(old.mode() & 0o7777);
-            // Only root may give a file away; for others the mode alone is kept.
-            let _ = std::os::unix::fs::fchown(&self.file, Some(old.uid()), Some(old.gid()));
-            if let Err(e) = self.file.set_permissions(mode) {
-                return fail("keep the permissions of", e);
-            }
-        }
+        keep_mode(&self.file, &self.target)?;
         if let Err(e) = self.file.sync_data() {
-            return fail("make durable", e);
+            return Err(Error::io("make durable", e).at(&self.target));
         }
         let temporary = match self.named.take() {
             Some(path) => path,
             None => link_unnamed(&self.file, &self.target)?,
         };
-        if let Err(e) = std::fs::rename(&temporary, &self.target) {
-            let _ = std::fs::remove_file(&temporary);
-            return fail("replace", e);
-        }
-        sync_folder_of(&self.target)
+        replace(&temporary, &self.target)
     }
+}
+
+/// Gives a file the mode (and, where allowed, owner) of the one at `target`, if there is one.
+pub(crate) fn keep_mode(file: &File, target: &Path) -> Result<()> {
+    let Ok(old) = std::fs::metadata(target) else { return Ok(()) };
+    // Only root may give a file away; for others the mode alone is kept.
+    let _ = std::os::unix::fs::fchown(file, Some(old.uid()), Some(old.gid()));
+    let done = file.set_permissions(Permissions::from_mode(old.mode() & 0o7777));
+    done.map_err(|e| Error::io("keep the permissions of", e).at(target))
+}
+
+/// Puts what is called `temporary`, and is durable, in the place of `target`, in the same folder;
+/// if that fails it is removed.
+pub(crate) fn replace(temporary: &Path, target: &Path) -> Result<()> {
+    if let Err(e) = std::fs::rename(temporary, target) {
+        let _ = std::fs::remove_file(temporary);
+        return Err(Error::io("replace", e).at(target));
+    }
+    sync_folder_of(target)
 }
 
 impl Drop for Staged {
@@ -161,7 +168,7 @@ fn link_unnamed(file: &File, target: &Path) -> Result<PathBuf> {
 
 /// A name beside `target` that nobody else uses. Of a long name only the beginning is in it, for
 /// names may have 255 bytes.
-fn temporary_name(target: &Path) -> PathBuf {
+pub(crate) fn temporary_name(target: &Path) -> PathBuf {
     use std::os::unix::ffi::OsStrExt;
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let mut name = OsString::from(".");

@@ -1,10 +1,14 @@
 //! The command line: what every command takes, and how words become values.
 
-use crate::cmd::{bench, completions, convert, dump, get, load, man, preload, scan, stat, verify};
+use crate::cmd::{
+    backup, bench, compact, completions, convert, create, delete, dump, freeze, get, load, man,
+    preload, put, recover, scan, shell, stat, thaw, verify, watch,
+};
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use credenza::{Access, OpenOptions, Result, Store};
+use credenza::hash::{Durability, Hash};
+use credenza::{Access, Error, OpenOptions, Result, Store};
 use credenza_formats::Format;
 use std::path::Path;
 
@@ -30,11 +34,12 @@ const STYLES: Styles = Styles::styled()
     .literal(AnsiColor::Cyan.on_default().bold())
     .placeholder(AnsiColor::Cyan.on_default());
 
-/// Make, read, check and measure key-value stores: Credenza's own, cdb, cdb64 and mcdb.
+/// Make, read, change, check and measure key-value stores: Credenza's own, cdb, cdb64 and mcdb.
 ///
 /// A store is one file. Every command that reads one recognises its kind from its content, and
-/// every command that writes one replaces it in one step: readers see the old store or the new
-/// one, whatever happens.
+/// every command that makes one puts it in its place in one step: readers see the old store or the
+/// new one, whatever happens. Hash stores are changed in place, by any number of processes; their
+/// index, in a second file whose name ends in -index, can always be made again.
 #[derive(Debug, Parser)]
 #[command(
     name = "credenza",
@@ -47,7 +52,8 @@ const STYLES: Styles = Styles::styled()
            credenza load words.store < words.cdb-text   build a store from text\n  \
            credenza get words.store apple               one value, as it is\n  \
            credenza dump words.store --to jsonl | jq .  every record as JSON\n  \
-           credenza convert old.cdb new.store --to constant\n\
+           credenza convert old.cdb new.store --to constant\n  \
+           credenza create users && credenza put users bob 1001    a store that changes\n\
          \n'credenza help COMMAND' tells all about a command.\n",
         exit_status!("  100  key not found\n")
     ),
@@ -71,6 +77,16 @@ pub enum Command {
     Verify(verify::Verify),
     Convert(convert::Convert),
     Preload(preload::Preload),
+    Create(create::Create),
+    Put(put::Put),
+    Delete(delete::Delete),
+    Shell(shell::Shell),
+    Watch(watch::Watch),
+    Compact(compact::Compact),
+    Backup(backup::Backup),
+    Recover(recover::Recover),
+    Freeze(freeze::Freeze),
+    Thaw(thaw::Thaw),
     Bench(Box<bench::Bench>),
     Completions(completions::Completions),
     Man(man::Man),
@@ -79,9 +95,14 @@ pub enum Command {
 /// How a store is read.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct ReadArgs {
-    /// How the file is read
+    /// How the file is read; a hash store is always mapped
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
     access: How,
+
+    /// Write nothing: open a hash store, which otherwise is opened as by those who write, so that
+    /// nothing of it or beside it changes
+    #[arg(long)]
+    read_only: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -103,8 +124,75 @@ impl ReadArgs {
             How::Read => Access::Read,
             How::Memory => Access::Memory,
         };
-        OpenOptions::new().access(access).open(path)
+        OpenOptions::new().access(access).read_only(self.read_only).open(path)
     }
+}
+
+/// How a hash store is written.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct WriteArgs {
+    /// When what was written is safe against a power cut: 'buffered' when the last process closes
+    /// the store, or the kernel gets to it; 'sync' after every write; or every so many
+    /// milliseconds. Against a kill it is always safe
+    #[arg(
+        long,
+        value_name = "buffered|sync|MILLISECONDS",
+        default_value = "buffered",
+        value_parser = durability
+    )]
+    durability: Durability,
+}
+
+impl WriteArgs {
+    /// Opens the hash store at `path`, which must be there.
+    pub fn open(self, path: &Path) -> Result<Hash> {
+        match credenza::kind_of(path)? {
+            "hash" => {}
+            other => return Err(not_hash(other).at(path)),
+        }
+        Hash::options().durability(self.durability).open(path)
+    }
+
+    /// Opens the hash store at `path`, or makes it.
+    pub fn create(self, path: &Path) -> Result<Hash> {
+        if crate::input::is_dash(path) {
+            let what = "a store cannot be written to standard output; name its file";
+            return Err(Error::invalid(what));
+        }
+        Hash::options().durability(self.durability).create(true).open(path)
+    }
+}
+
+/// Opens the hash store at `path` to read it, whether it may be written or not.
+pub fn open_hash(path: &Path) -> Result<Hash> {
+    match credenza::open(path)? {
+        Store::Hash(store) => Ok(store),
+        other => Err(not_hash(other.kind()).at(path)),
+    }
+}
+
+fn not_hash(kind: &str) -> Error {
+    Error::invalid(format!(
+        "this is a store of kind '{kind}', which never changes; 'credenza thaw' makes a hash store \
+         of it"
+    ))
+}
+
+fn durability(text: &str) -> Result<Durability, String> {
+    match text {
+        "buffered" => Ok(Durability::Buffered),
+        "sync" => Ok(Durability::Sync),
+        number => match number.parse() {
+            Ok(ms) if ms > 0 => Ok(Durability::Interval(ms)),
+            _ => Err("write 'buffered', 'sync', or a number of milliseconds above 0".into()),
+        },
+    }
+}
+
+/// Seconds, with a fraction if you like.
+pub fn seconds(text: &str) -> Result<std::time::Duration, String> {
+    let number = text.parse().map_err(|_| "write a number of seconds, such as 2.5")?;
+    std::time::Duration::try_from_secs_f64(number).map_err(|e| e.to_string())
 }
 
 /// How a constant store is built.
@@ -168,12 +256,24 @@ pub fn format_value(format: Format, name: String) -> PossibleValue {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cli, size};
+    use super::{Cli, durability, seconds, size};
     use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn durability_is_a_word_or_milliseconds() {
+        assert!(["buffered", "sync", "1", "5000"].iter().all(|text| durability(text).is_ok()));
+        assert!(["", "0", "-1", "1.5", "never"].iter().all(|text| durability(text).is_err()));
+    }
+
+    #[test]
+    fn seconds_take_fractions() {
+        assert_eq!(seconds("0.25").map(|d| d.as_millis()), Ok(250));
+        assert!(["", "-1", "nan", "inf", "1s"].iter().all(|text| seconds(text).is_err()));
     }
 
     #[test]

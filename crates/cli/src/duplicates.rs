@@ -15,12 +15,12 @@ use crate::target::Target;
 /// What to do with a record whose key has come before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Policy {
-    /// Keep every record, in input order (cdb's own way)
+    /// Keep every record, in input order (cdb's own way); not in a hash store, with one value a key
     #[default]
     Keep,
     /// Keep the first record of a key (tinycdb -u)
     First,
-    /// Keep the last record of a key (tinycdb -r)
+    /// Keep the last record of a key (tinycdb -r); always so in a hash store unless said otherwise
     Last,
     /// Stop with an error and leave the old store as it is (tinycdb -e)
     Error,
@@ -83,8 +83,9 @@ impl Filter {
                 target.add(key, value)
             })?;
         }
+        let replaced = self.target.replaced()?;
         self.target.finish()?;
-        Ok(self.count)
+        Ok(self.count - replaced)
     }
 }
 

@@ -3,6 +3,8 @@
 use crate::input::Input;
 use credenza::{Error, Result};
 use credenza_formats::Format;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -77,6 +79,13 @@ impl Batch {
         }
         Ok(())
     }
+}
+
+/// The key that an argument is, or, in hexadecimal digits, stands for.
+pub fn of_argument(argument: &OsStr, hex: bool) -> Result<Vec<u8>> {
+    let bytes = argument.as_bytes();
+    let key = if hex { from_hex(bytes) } else { Ok(bytes.to_vec()) };
+    key.map_err(|what| Error::invalid(format!("KEY: {what}")))
 }
 
 /// Bytes written as pairs of hexadecimal digits.

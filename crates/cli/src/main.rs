@@ -1,8 +1,9 @@
 //! The `credenza` program: makes, reads, checks and measures stores from the command line.
 //!
 //! Reading order: [`args`] (the command line), [`cmd`] (one file for each command), then the small
-//! parts they share: [`input`], [`keys`], [`target`] and [`duplicates`] for what is read and
-//! built, [`output`], [`json`], [`progress`] and [`exit`] for what people and programs see.
+//! parts they share: [`input`], [`keys`], [`words`], [`target`] and [`duplicates`] for what is read
+//! and built, [`output`], [`json`], [`progress`], [`prompt`] and [`exit`] for what people and
+//! programs see.
 //!
 //! Nothing here prints with `println!`, which panics when the reader has gone away: results go
 //! through [`output::Output`], notes through [`exit::note`].
@@ -16,7 +17,9 @@ mod json;
 mod keys;
 mod output;
 mod progress;
+mod prompt;
 mod target;
+mod words;
 
 use clap::Parser;
 use std::process::ExitCode;

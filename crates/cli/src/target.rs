@@ -5,7 +5,8 @@ use crate::progress::{Bar, Unit};
 use clap::ValueEnum;
 use credenza::constant::{BuildOptions, Builder, Phase};
 use credenza::foreign::{Cdb64Writer, CdbWriter, McdbWriter};
-use credenza::{Error, Result};
+use credenza::hash::{Batch, Hash};
+use credenza::{Error, HashBuilder, Result};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,6 +15,8 @@ use std::sync::Arc;
 pub enum Kind {
     /// Credenza's own immutable store: the smallest and the fastest to read
     Constant,
+    /// Credenza's own store that changes: one value a key, many writers
+    Hash,
     /// D. J. Bernstein's cdb, read by cdb and tinycdb; at most 4 GiB
     Cdb,
     /// cdb with 64-bit offsets
@@ -25,6 +28,9 @@ pub enum Kind {
 /// A store being written; nothing is visible until [`Target::finish`] returns.
 pub enum Target {
     Constant(Box<Builder>),
+    Hash(Box<HashBuilder>),
+    /// Not a new store, but one that is there: what is added is visible batch by batch.
+    Existing(Additions),
     Cdb(CdbWriter),
     Cdb64(Cdb64Writer),
     Mcdb(McdbWriter),
@@ -38,28 +44,43 @@ impl Target {
                 "a store cannot be written to standard output; name its file",
             ));
         }
-        if kind != Kind::Constant && (args.memory_budget.is_some() || args.seed.is_some()) {
-            return Err(Error::invalid(
-                "--memory-budget and --seed are for constant stores; leave them out",
-            ));
+        if kind != Kind::Constant {
+            no_build_args(args)?;
         }
         match kind {
             Kind::Constant => {
                 constant_options(args, bar).create(path).map(|b| Target::Constant(Box::new(b)))
             }
+            Kind::Hash => HashBuilder::create(path).map(|b| Target::Hash(Box::new(b))),
             Kind::Cdb => CdbWriter::create(path).map(Target::Cdb),
             Kind::Cdb64 => Cdb64Writer::create(path).map(Target::Cdb64),
             Kind::Mcdb => McdbWriter::create(path).map(Target::Mcdb),
         }
     }
 
+    /// The hash store that is there.
+    pub fn existing(store: Hash, args: &BuildArgs) -> Result<Target> {
+        no_build_args(args)?;
+        Ok(Target::Existing(Additions::to(store)))
+    }
+
     /// Adds a record; the values of one key keep the order in which they are added.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         match self {
             Target::Constant(builder) => builder.add(key, value),
+            Target::Hash(builder) => builder.add(key, value),
+            Target::Existing(additions) => additions.add(key, value),
             Target::Cdb(writer) => writer.add(key, value),
             Target::Cdb64(writer) => writer.add(key, value),
             Target::Mcdb(writer) => writer.add(key, value),
+        }
+    }
+
+    /// How many of the records added so far replaced one that was added before.
+    pub fn replaced(&mut self) -> Result<u64> {
+        match self {
+            Target::Hash(builder) => builder.replaced(),
+            _ => Ok(0),
         }
     }
 
@@ -67,11 +88,72 @@ impl Target {
     pub fn finish(self) -> Result<()> {
         match self {
             Target::Constant(builder) => builder.finish().map(drop),
+            Target::Hash(builder) => builder.finish().map(drop),
+            Target::Existing(additions) => additions.finish(),
             Target::Cdb(writer) => writer.finish().map(drop),
             Target::Cdb64(writer) => writer.finish().map(drop),
             Target::Mcdb(writer) => writer.finish().map(drop),
         }
     }
+}
+
+/// Whether there is a hash store at `path`, whole or damaged.
+pub fn is_hash(path: &Path) -> bool {
+    credenza::kind_of(path).is_ok_and(|kind| kind == "hash")
+}
+
+/// Removes the index of a hash store that was replaced by something else.
+pub fn remove_index(path: &Path) {
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut index = path.into_os_string();
+    index.push("-index");
+    // What stays is in nobody's way.
+    let _ = std::fs::remove_file(index);
+}
+
+/// Records on their way into a hash store that is there already: a batch at a time.
+pub struct Additions {
+    store: Hash,
+    batch: Batch,
+    bytes: usize,
+}
+
+impl Additions {
+    const RECORDS: usize = 4096;
+    const BYTES: usize = 4 << 20;
+
+    /// Nothing on its way yet.
+    pub fn to(store: Hash) -> Additions {
+        Additions { store, batch: Batch::new(), bytes: 0 }
+    }
+
+    /// The key gets the value, with this batch.
+    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.batch.insert(key, value);
+        self.bytes += key.len() + value.len();
+        if self.batch.len() < Self::RECORDS && self.bytes < Self::BYTES {
+            return Ok(());
+        }
+        self.write()
+    }
+
+    fn write(&mut self) -> Result<()> {
+        self.bytes = 0;
+        self.store.batch(&std::mem::take(&mut self.batch))
+    }
+
+    /// Writes the last batch.
+    pub fn finish(mut self) -> Result<()> {
+        self.write()
+    }
+}
+
+fn no_build_args(args: &BuildArgs) -> Result<()> {
+    if args.memory_budget.is_none() && args.seed.is_none() {
+        return Ok(());
+    }
+    let what = "--memory-budget and --seed are for constant stores; leave them out";
+    Err(Error::invalid(what))
 }
 
 fn constant_options(args: &BuildArgs, bar: &Arc<Bar>) -> BuildOptions {

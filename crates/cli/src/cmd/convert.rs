@@ -6,10 +6,10 @@ use crate::exit::Status;
 use crate::input;
 use crate::output::Output;
 use crate::progress::Bar;
-use crate::target::{Kind, Target};
+use crate::target::{self, Kind, Target};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use credenza::{ErrorKind, Result, Store};
+use credenza::{Error, ErrorKind, Result, Store};
 use credenza_formats::Format;
 use std::fs::File;
 use std::io::Read;
@@ -21,7 +21,8 @@ use std::sync::Arc;
 ///
 /// SRC is a store of any kind, recognised by its content, or text (say --from if it could be
 /// either). Records keep the order in which the source gives them, and no value is changed; DST
-/// appears, or is replaced, only when all of SRC has been read.
+/// appears, or is replaced, only when all of SRC has been read. A hash store has one value a key: a
+/// source in which a key comes twice is refused ('load --duplicates' chooses).
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -136,9 +137,16 @@ pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
     match args.to {
         Form::Store(kind) => {
             let bar = Arc::new(Bar::new(quiet));
+            let was_hash = target::is_hash(&args.target);
             let mut target = Target::create(kind, &args.target, &args.build, &bar)?;
             let count = source.each(&bar, |key, value| target.add(key, value))?;
+            if target.replaced()? > 0 {
+                return Err(several_values(&args.target));
+            }
             target.finish().map_err(|e| e.at(&args.target))?;
+            if was_hash && kind != Kind::Hash {
+                target::remove_index(&args.target);
+            }
             drop(bar);
             load::summary(&args.target, count, count, args.json, quiet)?;
         }
@@ -149,4 +157,10 @@ pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
         }
     }
     Ok(Status::Done)
+}
+
+fn several_values(path: &Path) -> Error {
+    let what = "a key comes more than once, and a hash store has one value a key: 'credenza dump' \
+                and 'load --to hash --duplicates first' or 'last' choose one";
+    Error::invalid(what).at(path)
 }

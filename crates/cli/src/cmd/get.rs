@@ -10,7 +10,6 @@ use clap::Args;
 use credenza::{Error, Get as _, Result, Store};
 use credenza_formats::{Format, Writer};
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// Look up one key, or many from a file.
@@ -113,10 +112,7 @@ fn answer_all(args: &Get, store: &Store, out: &mut Output, quiet: bool) -> Resul
     let mut lookup = Lookup { store, want, answers, missing: 0, quiet, bar: &bar };
     match (&args.key, &args.keys_from) {
         (Some(key), _) => {
-            let key = key.as_bytes();
-            let key = if args.hex { keys::from_hex(key) } else { Ok(key.to_vec()) };
-            let key = key.map_err(|what| Error::invalid(format!("KEY: {what}")))?;
-            lookup.batch(&[key])?;
+            lookup.batch(&[keys::of_argument(key, args.hex)?])?;
         }
         (None, Some(path)) => {
             bar.begin("looking up", Unit::Records, None);

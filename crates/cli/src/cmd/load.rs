@@ -1,10 +1,10 @@
 //! `credenza load`: text to store.
 
-use crate::args::{BuildArgs, exit_status, format_parser};
+use crate::args::{BuildArgs, WriteArgs, exit_status, format_parser};
 use crate::duplicates::{Filter, Policy};
 use crate::exit::Status;
 use crate::progress::Bar;
-use crate::target::{Kind, Target};
+use crate::target::{self, Kind, Target};
 use crate::{input, json, output};
 use clap::Args;
 use credenza::{Error, Result};
@@ -18,6 +18,11 @@ use std::sync::Arc;
 /// The format of each input is recognised from its first bytes and its name, or named with --from.
 /// The store appears, or replaces the old one, only after the last line was read and found right:
 /// after an error, a full disk or a kill the old store is untouched and nothing else is left.
+///
+/// A hash store that is there is not replaced: the records are added to it, and take the place of
+/// those with the same keys, in batches, each of which is there whole or not at all. After an error
+/// the batches before it stay; loading the same input again does no harm. A new hash store that is
+/// killed while it is built leaves its files, whose names begin with a dot and end in .tmp.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -25,11 +30,13 @@ use std::sync::Arc;
        db_dump -p old.db | credenza load new.store\n  \
        printf '+3,4:key->data\\n\\n' | credenza load s --from cdb\n  \
        credenza load words.cdb words.tsv --to cdb           a store for the cdb tools\n  \
+       credenza load users users.tsv --to hash              a store that changes\n  \
+       credenza load users more.tsv                         more into it\n  \
        credenza load s a.jsonl b.jsonl --duplicates last    later records replace earlier ones\n",
     exit_status!()
 ))]
 pub struct Load {
-    /// The store to build; replaced in one step if it exists
+    /// The store to build; replaced in one step if it exists and is no hash store
     store: PathBuf,
 
     /// Text to read, one after the other; - is standard input
@@ -40,34 +47,88 @@ pub struct Load {
     #[arg(long, value_parser = format_parser(), value_name = "FORMAT")]
     from: Option<Format>,
 
-    /// Kind of store to build
-    #[arg(long, value_enum, default_value_t = Kind::Constant, value_name = "KIND")]
-    to: Kind,
+    /// Kind of store to build [default: constant, or hash if STORE is a hash store]
+    #[arg(long, value_enum, value_name = "KIND")]
+    to: Option<Kind>,
 
     #[command(flatten)]
     build: BuildArgs,
 
     /// What becomes of records whose key came before; all but 'keep' hold all keys in memory
-    #[arg(long, value_enum, default_value_t, value_name = "POLICY")]
-    duplicates: Policy,
+    /// [default: keep, or last into a hash store]
+    #[arg(long, value_enum, value_name = "POLICY")]
+    duplicates: Option<Policy>,
 
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    write: WriteArgs,
 }
 
 /// Runs the command.
 pub fn run(args: &Load, quiet: bool) -> Result<Status> {
+    let was_hash = target::is_hash(&args.store);
+    let kind = args.to.unwrap_or(if was_hash { Kind::Hash } else { Kind::Constant });
+    let policy = policy(args.duplicates, kind)?;
+    if was_hash && kind == Kind::Hash {
+        return add(args, policy, quiet);
+    }
     let bar = Arc::new(Bar::new(quiet));
-    let target = Target::create(args.to, &args.store, &args.build, &bar)?;
-    let mut filter = Filter::new(args.duplicates, target, &args.store)?;
-    input::hint_if_typed(&args.inputs, quiet);
-    let read =
-        input::each_record(&args.inputs, args.from, &bar, |key, value| filter.add(key, value))?;
-    let records = filter.finish().map_err(|e| e.at(&args.store))?;
+    let target = Target::create(kind, &args.store, &args.build, &bar)?;
+    let (read, records) = fill(args, policy, target, &bar, quiet)?;
+    if was_hash {
+        target::remove_index(&args.store);
+    }
     drop(bar);
     summary(&args.store, read, records, args.json, quiet)?;
     Ok(Status::Done)
+}
+
+/// Adds the input to the hash store that is there.
+fn add(args: &Load, policy: Policy, quiet: bool) -> Result<Status> {
+    let store = args.write.open(&args.store)?;
+    let bar = Bar::new(quiet);
+    let target = Target::existing(store.clone(), &args.build)?;
+    let (read, added) = fill(args, policy, target, &bar, quiet)?;
+    drop(bar);
+    let (records, bytes) = (store.len()?, store.stats()?.file_bytes);
+    if args.json {
+        print_json(&args.store, read, records, bytes)?;
+    } else if !quiet {
+        let (path, added, records) = (args.store.display(), HumanCount(added), HumanCount(records));
+        let bytes = HumanBytes(bytes);
+        output::print(format!("{path}: {added} written, {records} records now, {bytes}\n"))?;
+    }
+    Ok(Status::Done)
+}
+
+/// Reads the input into `target`; returns how many records were read, and how many it took.
+fn fill(
+    args: &Load,
+    policy: Policy,
+    target: Target,
+    bar: &Bar,
+    quiet: bool,
+) -> Result<(u64, u64)> {
+    let mut filter = Filter::new(policy, target, &args.store)?;
+    input::hint_if_typed(&args.inputs, quiet);
+    let read =
+        input::each_record(&args.inputs, args.from, bar, |key, value| filter.add(key, value))?;
+    let records = filter.finish().map_err(|e| e.at(&args.store))?;
+    Ok((read, records))
+}
+
+/// What becomes of repeated keys. In a hash store the later value replaces the earlier by itself.
+fn policy(asked: Option<Policy>, kind: Kind) -> Result<Policy> {
+    match (asked, kind) {
+        (Some(Policy::Keep), Kind::Hash) => Err(Error::invalid(
+            "a hash store has one value a key: say --duplicates first, last or error",
+        )),
+        (None | Some(Policy::Last), Kind::Hash) => Ok(Policy::Keep),
+        (asked, _) => Ok(asked.unwrap_or_default()),
+    }
 }
 
 /// Says what was built.
@@ -75,12 +136,7 @@ pub fn summary(store: &Path, read: u64, records: u64, json: bool, quiet: bool) -
     let meta = std::fs::metadata(store);
     let bytes = meta.map_err(|e| Error::io("ask the size of", e).at(store))?.len();
     if json {
-        return json::print(&serde_json::json!({
-            "store": store.to_string_lossy(),
-            "records_read": read,
-            "records": records,
-            "file_bytes": bytes,
-        }));
+        return print_json(store, read, records, bytes);
     }
     if quiet {
         return Ok(());
@@ -92,4 +148,13 @@ pub fn summary(store: &Path, read: u64, records: u64, json: bool, quiet: bool) -
     let (store, count, bytes) = (store.display(), HumanCount(records), HumanBytes(bytes));
     let noun = if records == 1 { "record" } else { "records" };
     output::print(format!("{store}: {count} {noun}, {bytes}{dropped}\n"))
+}
+
+fn print_json(store: &Path, read: u64, records: u64, bytes: u64) -> Result<()> {
+    json::print(&serde_json::json!({
+        "store": store.to_string_lossy(),
+        "records_read": read,
+        "records": records,
+        "file_bytes": bytes,
+    }))
 }

@@ -1,16 +1,26 @@
 //! One file for each command: its arguments with their help, and `run`.
 
+pub mod backup;
 pub mod bench;
+pub mod compact;
 pub mod completions;
 pub mod convert;
+pub mod create;
+pub mod delete;
 pub mod dump;
+pub mod freeze;
 pub mod get;
 pub mod load;
 pub mod man;
 pub mod preload;
+pub mod put;
+pub mod recover;
 pub mod scan;
+pub mod shell;
 pub mod stat;
+pub mod thaw;
 pub mod verify;
+pub mod watch;
 
 use crate::args::{Cli, Command};
 use crate::exit::Status;
@@ -28,6 +38,16 @@ pub fn run(cli: Cli) -> Result<Status> {
         Command::Verify(args) => verify::run(&args, quiet),
         Command::Convert(args) => convert::run(&args, quiet),
         Command::Preload(args) => preload::run(&args, quiet),
+        Command::Create(args) => create::run(&args, quiet),
+        Command::Put(args) => put::run(&args, quiet),
+        Command::Delete(args) => delete::run(&args, quiet),
+        Command::Shell(args) => shell::run(&args),
+        Command::Watch(args) => watch::run(&args),
+        Command::Compact(args) => compact::run(&args, quiet),
+        Command::Backup(args) => backup::run(&args, quiet),
+        Command::Recover(args) => recover::run(&args, quiet),
+        Command::Freeze(args) => freeze::run(&args, quiet),
+        Command::Thaw(args) => thaw::run(&args, quiet),
         Command::Bench(args) => bench::run(*args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),

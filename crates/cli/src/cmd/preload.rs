@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 
 /// Read a store into memory, so that first lookups do not wait for the disk.
 ///
-/// Reports how much of the file was in memory before and is after. Without --lock the kernel may
-/// drop it again when memory is short.
+/// Reports how much of the file, and of a hash store's index, was in memory before and is after.
+/// Without --lock the kernel may drop it again when memory is short. A hash store, which grows,
+/// cannot be locked.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \

@@ -4,11 +4,13 @@ use crate::args::{ReadArgs, exit_status};
 use crate::exit::Status;
 use crate::{json, output};
 use clap::Args;
-use credenza::{Residency, Result, StoreStats};
-use indicatif::{HumanBytes, HumanCount};
+use credenza::hash::Reader;
+use credenza::{Residency, Result, Store, StoreStats};
+use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use serde_json::Value;
 use std::fmt::{Display, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Cells of the longest bar of the histogram.
 const BAR_CELLS: usize = 40;
@@ -21,6 +23,11 @@ const BARS: usize = 24;
 /// to the file. The histogram shows how evenly records are spread: for constant stores how many
 /// buckets have how many entries, for cdb and mcdb how far records are from where the search for
 /// them begins.
+///
+/// Of a hash store: live bytes are those of records that are found; dead, of what was replaced or
+/// deleted; retired, what is emptied and waits for readers or a sync; free, what new records go to;
+/// index, the second file. Readers are those that hold values, so that the space these are in is
+/// not reused: their process, and for how long.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -43,19 +50,45 @@ pub struct Stat {
 /// Runs the command.
 pub fn run(args: &Stat) -> Result<Status> {
     let store = args.read.open(&args.store)?;
-    // Before the statistics, which read the file into memory.
-    let residency = store.residency()?;
-    let stats = store.stats()?;
-    let name = args.store.to_string_lossy();
+    let found = Found::of(&args.store, &store)?;
     if args.json {
-        json::print(&as_json(&name, store.kind(), &stats, residency))?;
+        json::print(&as_json(&found))?;
     } else {
-        output::print(as_text(&name, store.kind(), &stats, residency))?;
+        output::print(as_text(&found))?;
     }
     Ok(Status::Done)
 }
 
-fn as_json(name: &str, kind: &str, stats: &StoreStats, residency: Residency) -> Value {
+/// What the command tells about an open store, as it tells it to people.
+pub fn text_of(path: &Path, store: &Store) -> Result<String> {
+    Found::of(path, store).map(|found| as_text(&found))
+}
+
+struct Found {
+    name: String,
+    kind: &'static str,
+    stats: StoreStats,
+    residency: Residency,
+    /// Of a hash store.
+    readers: Option<Vec<Reader>>,
+}
+
+impl Found {
+    fn of(path: &Path, store: &Store) -> Result<Found> {
+        // Before the statistics, which read the file into memory.
+        let residency = store.residency()?;
+        let readers = match store {
+            Store::Hash(store) => Some(store.readers()),
+            _ => None,
+        };
+        let stats = store.stats()?;
+        let name = path.to_string_lossy().into_owned();
+        Ok(Found { name, kind: store.kind(), stats, residency, readers })
+    }
+}
+
+fn as_json(found: &Found) -> Value {
+    let Found { name, kind, stats, residency, readers } = found;
     let mut object = serde_json::json!({
         "store": name,
         "kind": kind,
@@ -71,12 +104,20 @@ fn as_json(name: &str, kind: &str, stats: &StoreStats, residency: Residency) -> 
     for (name, number) in &stats.more {
         object[*name] = (*number).into();
     }
-    let (name, counts) = &stats.histogram;
-    object[*name] = counts.as_slice().into();
+    if let Some((name, counts)) = &stats.histogram {
+        object[*name] = counts.as_slice().into();
+    }
+    if let Some(readers) = readers {
+        let reader = |reader: &Reader| {
+            serde_json::json!({ "pid": reader.pid, "age_ms": reader.age_ms, "epoch": reader.epoch })
+        };
+        object["readers"] = readers.iter().map(reader).collect();
+    }
     object
 }
 
-fn as_text(name: &str, kind: &str, stats: &StoreStats, residency: Residency) -> String {
+fn as_text(found: &Found) -> String {
+    let Found { name, kind, stats, residency, readers } = found;
     let mut text = String::new();
     row(&mut text, "store", name);
     row(&mut text, "kind", kind);
@@ -94,8 +135,16 @@ fn as_text(name: &str, kind: &str, stats: &StoreStats, residency: Residency) -> 
             None => row(&mut text, &words(name), HumanCount(*number)),
         }
     }
-    let (name, counts) = &stats.histogram;
-    if counts.iter().any(|count| *count > 0) {
+    if let Some(readers) = readers {
+        row(&mut text, "readers", readers.len());
+        for Reader { pid, age_ms, .. } in readers {
+            let age = HumanDuration(Duration::from_millis(*age_ms));
+            row(&mut text, "", format!("process {pid}, for {age}"));
+        }
+    }
+    if let Some((name, counts)) = &stats.histogram
+        && counts.iter().any(|count| *count > 0)
+    {
         let _ = writeln!(text, "\n{}", caption(name));
         draw(&mut text, counts);
     }

@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 /// Check every byte of stores.
 ///
 /// Prints one line for each store: ok, or the damaged place on standard error. A constant store
-/// is checked against its checksums; the formats of cdb and mcdb have none, so that their
-/// structure is checked and changed bytes in values cannot be seen.
+/// is checked against its checksums; a hash store too, and that its index leads to every record,
+/// while its writers wait; the formats of cdb and mcdb have none, so that their structure is checked
+/// and changed bytes in values cannot be seen.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \

@@ -1,0 +1,63 @@
+//! `credenza create`: a new hash store, empty.
+
+use crate::args::{WriteArgs, exit_status};
+use crate::exit::Status;
+use crate::{json, output};
+use clap::Args;
+use credenza::{Error, Result};
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+/// Make a new, empty hash store: one that many processes change and read at the same time.
+///
+/// An error if the file exists. Of two who make the same store at once, one does.
+#[derive(Debug, Args)]
+#[command(after_long_help = concat!(
+    "Examples:\n  \
+       credenza create users\n  \
+       credenza create users --if-missing         in a script that may run again\n",
+    exit_status!()
+))]
+pub struct Create {
+    /// The store to make
+    #[arg(value_name = "FILE")]
+    store: PathBuf,
+
+    /// Take a hash store that is there as it is
+    #[arg(long)]
+    if_missing: bool,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+/// Runs the command.
+pub fn run(args: &Create, quiet: bool) -> Result<Status> {
+    let path = &args.store;
+    let is_new = match OpenOptions::new().write(true).create_new(true).open(path) {
+        Ok(_) => true,
+        Err(e) if e.kind() == ErrorKind::AlreadyExists && args.if_missing => false,
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+            let what = "there is a file already; --if-missing takes a hash store as it is";
+            return Err(Error::invalid(what).at(path));
+        }
+        Err(e) => return Err(Error::io("create", e).at(path)),
+    };
+    // An empty file becomes a store.
+    let store = args.write.create(path)?;
+    let records = store.len()?;
+    if args.json {
+        json::print(&serde_json::json!({
+            "store": path.to_string_lossy(), "created": is_new, "records": records,
+        }))?;
+    } else if !quiet {
+        let what = if is_new { "a new hash store" } else { "was there already" };
+        output::print(format!("{}: {what}\n", path.display()))?;
+    }
+    Ok(Status::Done)
+}

@@ -1,0 +1,100 @@
+//! `credenza delete`: keys out of a hash store.
+
+use crate::args::{WriteArgs, exit_status};
+use crate::exit::{self, Status};
+use crate::keys::{self, Layout};
+use crate::output::escaped;
+use crate::json;
+use clap::Args;
+use credenza::Result;
+use credenza::hash::Hash;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Take keys out of a hash store.
+///
+/// Keys that are not there are named on standard error (not with --quiet).
+#[derive(Debug, Args)]
+#[command(after_long_help = concat!(
+    "Examples:\n  \
+       credenza delete users bob alice\n  \
+       credenza delete users --keys-from gone.txt\n  \
+       credenza delete users --hex 00ff10\n",
+    exit_status!("  100  none of the keys was there\n")
+))]
+pub struct Delete {
+    /// The hash store to change
+    #[arg(value_name = "FILE")]
+    store: PathBuf,
+
+    /// The keys to take out
+    #[arg(
+        required_unless_present = "keys_from",
+        conflicts_with = "keys_from",
+        value_name = "KEY"
+    )]
+    keys: Vec<OsString>,
+
+    /// Take out every key in this file, one a line; - is standard input
+    #[arg(short, long, value_name = "FILE")]
+    keys_from: Option<PathBuf>,
+
+    /// Keys are written as hexadecimal digits
+    #[arg(long)]
+    hex: bool,
+
+    /// Keys in the file end with a NUL byte, not a newline
+    #[arg(short = '0', long, requires = "keys_from")]
+    null: bool,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+/// Runs the command.
+pub fn run(args: &Delete, quiet: bool) -> Result<Status> {
+    let keys = args.keys.iter().map(|key| keys::of_argument(key, args.hex));
+    let keys = keys.collect::<Result<Vec<_>>>()?;
+    let store = args.write.open(&args.store)?;
+    let mut done = Done { deleted: 0, missing: 0 };
+    match &args.keys_from {
+        Some(path) => {
+            let layout = Layout::EndedBy(if args.null { 0 } else { b'\n' });
+            keys::each_batch(path, layout, args.hex, |keys| done.delete(&store, keys, quiet))?;
+        }
+        None => done.delete(&store, &keys, quiet)?,
+    }
+    if args.json {
+        json::print(&serde_json::json!({
+            "store": args.store.to_string_lossy(),
+            "deleted": done.deleted,
+            "missing": done.missing,
+        }))?;
+    }
+    Ok(if done.deleted == 0 && done.missing > 0 { Status::NotFound } else { Status::Done })
+}
+
+struct Done {
+    deleted: u64,
+    missing: u64,
+}
+
+impl Done {
+    fn delete(&mut self, store: &Hash, keys: &[Vec<u8>], quiet: bool) -> Result<()> {
+        for key in keys {
+            if store.remove(key)? {
+                self.deleted += 1;
+                continue;
+            }
+            self.missing += 1;
+            if !quiet {
+                exit::note(format_args!("not found: {}", escaped(key)));
+            }
+        }
+        Ok(())
+    }
+}

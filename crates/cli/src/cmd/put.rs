@@ -1,0 +1,154 @@
+//! `credenza put`: values into a hash store.
+
+use crate::args::{WriteArgs, exit_status, format_parser};
+use crate::exit::{self, Status};
+use crate::progress::Bar;
+use crate::target::Additions;
+use crate::{input, json, keys, output};
+use clap::Args;
+use credenza::hash::Hash;
+use credenza::{Error, Result};
+use credenza_formats::Format;
+use indicatif::HumanCount;
+use std::ffi::OsString;
+use std::io::{IsTerminal, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::slice;
+
+/// Give a key of a hash store a value, or many keys theirs.
+///
+/// Without VALUE, all of standard input is the value, every byte of it. With --from, standard input
+/// has many records in a text format; they are written in batches, each of which is there whole or
+/// not at all: after an error the batches before it stay. A value that a key had is replaced.
+#[derive(Debug, Args)]
+#[command(after_long_help = concat!(
+    "Examples:\n  \
+       credenza put users bob 1001\n  \
+       credenza put pages index.html < index.html             the value from standard input\n  \
+       credenza put users --from tsv < users.tsv              many\n  \
+       credenza put locks job \"$$\" --if-absent || echo taken\n  \
+       credenza put users --durability sync alice 1002        safe against a power cut at once\n  \
+       credenza put users -- -key value                       a key that begins with a dash\n",
+    exit_status!("  100  with --if-absent: a key had a value, which stayed\n")
+))]
+pub struct Put {
+    /// The hash store to change
+    #[arg(value_name = "FILE")]
+    store: PathBuf,
+
+    /// The key
+    #[arg(required_unless_present = "from", conflicts_with = "from")]
+    key: Option<OsString>,
+
+    /// Its value [default: standard input]
+    value: Option<OsString>,
+
+    /// Read many records from standard input, in this text format
+    #[arg(long, value_parser = format_parser(), value_name = "FORMAT")]
+    from: Option<Format>,
+
+    /// Leave keys that have a value as they are
+    #[arg(long)]
+    if_absent: bool,
+
+    /// KEY is written as hexadecimal digits
+    #[arg(long, conflicts_with = "from")]
+    hex: bool,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+/// Runs the command.
+pub fn run(args: &Put, quiet: bool) -> Result<Status> {
+    let store = args.write.open(&args.store)?;
+    let done = match (&args.key, args.from) {
+        (Some(key), _) => {
+            let key = keys::of_argument(key, args.hex)?;
+            let value = match &args.value {
+                Some(value) => value.as_bytes().to_vec(),
+                None => value_from_input(quiet)?,
+            };
+            put_one(&store, &key, &value, args.if_absent)?
+        }
+        (None, Some(format)) => put_many(args, store.clone(), format, quiet)?,
+        (None, None) => return Err(Error::invalid("name a KEY, or a format with --from")),
+    };
+    report(args, &done, quiet)?;
+    Ok(if done.kept == 0 { Status::Done } else { Status::NotFound })
+}
+
+/// What was done.
+struct Done {
+    written: u64,
+    /// Keys that had a value which --if-absent left.
+    kept: u64,
+}
+
+fn put_one(store: &Hash, key: &[u8], value: &[u8], if_absent: bool) -> Result<Done> {
+    let is_written = if if_absent {
+        store.insert_if_absent(key, value)?
+    } else {
+        store.insert(key, value)?;
+        true
+    };
+    Ok(Done { written: u64::from(is_written), kept: u64::from(!is_written) })
+}
+
+fn put_many(args: &Put, store: Hash, format: Format, quiet: bool) -> Result<Done> {
+    let bar = Bar::new(quiet);
+    let from = PathBuf::from("-");
+    let inputs = slice::from_ref(&from);
+    input::hint_if_typed(inputs, quiet);
+    let mut done = Done { written: 0, kept: 0 };
+    if args.if_absent {
+        input::each_record(inputs, Some(format), &bar, |key, value| {
+            let one = put_one(&store, key, value, true)?;
+            done.written += one.written;
+            done.kept += one.kept;
+            Ok(())
+        })?;
+    } else {
+        let mut additions = Additions::to(store);
+        let add = |key: &[u8], value: &[u8]| additions.add(key, value);
+        done.written = input::each_record(inputs, Some(format), &bar, add)?;
+        additions.finish()?;
+    }
+    Ok(done)
+}
+
+fn value_from_input(quiet: bool) -> Result<Vec<u8>> {
+    let mut stdin = std::io::stdin().lock();
+    if !quiet && stdin.is_terminal() {
+        exit::note("reading the value from this terminal; Ctrl-D ends it");
+    }
+    let mut value = Vec::new();
+    let read = stdin.read_to_end(&mut value);
+    read.map_err(|e| Error::io("read", e).at("standard input"))?;
+    Ok(value)
+}
+
+fn report(args: &Put, done: &Done, quiet: bool) -> Result<()> {
+    let Done { written, kept } = *done;
+    if args.json {
+        return json::print(&serde_json::json!({
+            "store": args.store.to_string_lossy(), "written": written, "kept": kept,
+        }));
+    }
+    // One key is put in silence, as `cp` copies.
+    if quiet || args.key.is_some() {
+        return Ok(());
+    }
+    let noun = if written == 1 { "record" } else { "records" };
+    let more = match kept {
+        0 => String::new(),
+        n => format!(" ({} more had a value, which stayed)", HumanCount(n)),
+    };
+    let (path, written) = (args.store.display(), HumanCount(written));
+    output::print(format!("{path}: {written} {noun} written{more}\n"))
+}

@@ -1,0 +1,58 @@
+//! `credenza recover`: what is whole in a damaged hash store.
+
+use crate::args::exit_status;
+use crate::exit::Status;
+use crate::progress::{Bar, Unit};
+use crate::{json, output};
+use clap::Args;
+use credenza::Result;
+use credenza::hash::recover;
+use indicatif::{HumanBytes, HumanCount};
+use std::path::PathBuf;
+
+/// Copy every record that is whole in a damaged hash store into a new one.
+///
+/// The damaged store is only read; nobody may write to it meanwhile. A key whose last record is
+/// lost gets the value it had before, if that is still there, or comes back if it was deleted. After
+/// a crash or a power cut this is not needed: opening a store repairs what these leave.
+#[derive(Debug, Args)]
+#[command(after_long_help = concat!(
+    "Examples:\n  \
+       credenza verify users || credenza recover users users.recovered\n",
+    exit_status!()
+))]
+pub struct Recover {
+    /// The damaged hash store
+    #[arg(value_name = "FILE")]
+    store: PathBuf,
+
+    /// The store to make, which must not exist
+    target: PathBuf,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &Recover, quiet: bool) -> Result<Status> {
+    let bar = Bar::new(quiet);
+    bar.begin("recovering", Unit::Bytes, None);
+    let found = recover(&args.store, &args.target)?;
+    drop(bar);
+    if args.json {
+        json::print(&serde_json::json!({
+            "store": args.store.to_string_lossy(),
+            "target": args.target.to_string_lossy(),
+            "records_found": found.records,
+            "records": found.keys,
+            "lost_bytes": found.lost_bytes,
+        }))?;
+    } else if !quiet {
+        let target = args.target.display();
+        let (keys, records) = (HumanCount(found.keys), HumanCount(found.records));
+        let lost = HumanBytes(found.lost_bytes);
+        output::print(format!("{target}: {keys} keys from {records} records, {lost} lost\n"))?;
+    }
+    Ok(Status::Done)
+}

@@ -1,0 +1,77 @@
+//! `credenza watch`: the changes of a hash store, as they happen.
+
+use crate::args::{exit_status, open_hash, seconds};
+use crate::exit::Status;
+use crate::json;
+use crate::output::Output;
+use clap::Args;
+use credenza::{Error, Result};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Print a line whenever a hash store has changed, by whomever.
+///
+/// The line is the number of changes ever made to the store, as in 'stat'; changes that come faster
+/// than they are printed share a line. Moving records when cleaning up counts as a change, too.
+#[derive(Debug, Args)]
+#[command(after_long_help = concat!(
+    "Examples:\n  \
+       credenza watch users | while read -r change; do make report; done\n  \
+       credenza watch users --count 1 --timeout 60 || echo 'nothing happened'\n  \
+       seen=$(credenza stat users --json | jq .changes)\n  \
+       credenza watch users --since \"$seen\"       no change since then is missed\n",
+    exit_status!("  100  --timeout passed before --count changes (without it: any) were seen\n")
+))]
+pub struct Watch {
+    /// The hash store to watch
+    #[arg(value_name = "FILE")]
+    store: PathBuf,
+
+    /// Print a line at once if the number of changes is not this one [default: what it is now]
+    #[arg(long, value_name = "NUMBER")]
+    since: Option<u64>,
+
+    /// End after this many lines
+    #[arg(short = 'n', long, value_name = "N")]
+    count: Option<u64>,
+
+    /// End after so many seconds, such as 2.5
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
+
+    /// One JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &Watch) -> Result<Status> {
+    let store = open_hash(&args.store)?;
+    let mut out = Output::stdout()?;
+    let mut known = args.since.unwrap_or_else(|| store.changes());
+    let end = args.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let wanted = args.count.unwrap_or(u64::MAX);
+    let mut seen = 0;
+    while seen < wanted {
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        let changes = store.wait_for_change(known, left.unwrap_or(Duration::MAX))?;
+        if changes == known {
+            break;
+        }
+        known = changes;
+        seen += 1;
+        out.put(line(args, changes).as_bytes())?;
+        out.flush().map_err(|e| Error::io("write", e).at(out.name()))?;
+    }
+    let is_enough = seen >= args.count.unwrap_or(1);
+    Ok(if is_enough { Status::Done } else { Status::NotFound })
+}
+
+fn line(args: &Watch, changes: u64) -> String {
+    if args.json {
+        let store = args.store.to_string_lossy();
+        return json::line(&serde_json::json!({ "store": store, "changes": changes }));
+    }
+    format!("{changes}\n")
+}
