@@ -208,3 +208,32 @@ fn wrong_usage_is_status_111() {
     }
     assert_eq!(sorted(dump(&store)), sorted(plain_records(3)));
 }
+
+/// A store is replaced together with its index, which is another file: whatever is between the two.
+#[test]
+fn a_killed_replacement_leaves_the_old_store_or_the_new_one() {
+    let folder = Folder::new();
+    let mut random = Random::new();
+    let (old, new) = (sorted(plain_records(50)), sorted(plain_records(3000)));
+    let text = folder.file("text", cdb_text(&new));
+    for round in 0..12 {
+        let store = folder.store("hash", &old);
+        let mut child = Command::new(program())
+            .args(["convert", &text, &store, "--to", "hash", "--from", "cdb"])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        // The kill falls anywhere into it, and in some rounds behind it.
+        (0..random.below(3_000_000)).for_each(|_| std::hint::spin_loop());
+        child.kill().expect("it can be killed");
+        child.wait().expect("it ends");
+        run(&["verify", &store]).expect(0);
+        let left = sorted(dump(&store));
+        assert!(left == old || left == new, "round {round}: {} records", left.len());
+        for name in folder.names().iter().filter(|name| *name != "text") {
+            let is_stray = name.starts_with(".hash.store.") && name.contains(".tmp");
+            assert!(is_stray || name.starts_with("hash.store"), "{name}");
+            std::fs::remove_file(folder.path(name)).expect("it can be removed");
+        }
+    }
+}
