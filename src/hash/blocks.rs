@@ -112,7 +112,7 @@ impl Writer<'_> {
 
     /// Puts the lines from `block` on lists, in blocks as large as there are lists for.
     fn free(&self, mut block: u64, mut lines: u64) -> Result<()> {
-        while let Some(size) = SIZES.into_iter().rev().find(|size| size + 1 <= lines) {
+        while let Some(size) = SIZES.into_iter().rev().find(|size| *size < lines) {
             let Some(list) = list_of(size) else { break };
             let own = self.block(block)?;
             own[LINES].store(size, Ordering::Relaxed);

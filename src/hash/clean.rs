@@ -162,7 +162,7 @@ impl Writer<'_> {
         self.publish(&cursor);
         for (word, old, at) in moved {
             let keep = slot(u64::MAX >> 41, 0) | OVERFLOW;
-            word.store(old & keep | at / 8, Ordering::Release);
+            word.store((old & keep) | (at / 8), Ordering::Release);
         }
         self.index.word(words::APPLIED).store(cursor.at, Ordering::Release);
         Ok(())

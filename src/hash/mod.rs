@@ -42,6 +42,7 @@ mod writer;
 
 pub use backup::{Recovered, recover};
 pub use batch::{Batch, Transaction};
+#[allow(unused_imports, reason = "the recogniser of files uses it")]
 pub(crate) use core::recognises;
 pub use handle::{Durability, Hash, OpenOptions};
 pub use iter::Iter;

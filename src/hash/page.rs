@@ -107,7 +107,7 @@ impl Page {
 /// A slot with this tag and address.
 #[inline(always)]
 pub(crate) fn slot(tag: u64, address: u64) -> u64 {
-    tag << ADDRESS_BITS | address / 8
+    (tag << ADDRESS_BITS) | (address / 8)
 }
 
 /// The record that a slot refers to; 0 if it is empty.

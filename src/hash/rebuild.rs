@@ -114,7 +114,7 @@ impl Writer<'_> {
                 let found =
                     found.ok_or_else(|| damaged(at, "the index leads to what is no record"))?;
                 let (word, slot) = self.slot_for(self.index.place(found.key))?;
-                word.store(slot | at / 8, Relaxed);
+                word.store(slot | (at / 8), Relaxed);
             }
             let cover = state.depth().checked_sub(page.depth).map(|shift| 1u64 << shift);
             at += cover.ok_or_else(|| damaged(at, "a page deeper than its directory"))?;
@@ -211,7 +211,7 @@ impl Writer<'_> {
             (Some((word, slot, _)), false) => word.store(slot & OVERFLOW, Relaxed),
             (None, true) => {
                 let (word, slot) = self.slot_for(place)?;
-                word.store(slot | at / 8, Relaxed);
+                word.store(slot | (at / 8), Relaxed);
             }
             (None, false) => {}
         }

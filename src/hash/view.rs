@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::format::{Kind, RecordHeader, SEGMENT_HEADER};
+use super::format::{Kind, RecordHeader};
 use crate::os::shared::SharedMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -84,7 +84,6 @@ pub(crate) fn bytes<'h>(
 /// if there is no room in the file.
 #[inline(always)]
 pub(crate) fn write(data: &SharedMap, at: u64, bytes: &[u8]) -> bool {
-    debug_assert!(at == 0 || at % 8 == 0 || at > SEGMENT_HEADER);
     // SAFETY: the caller holds the writer's lock, and `at` is behind the end of the log, or in a
     // segment that is in nobody's reach; the map is writable, for else there is no lock to hold.
     unsafe { data.write(at, bytes) }

@@ -155,7 +155,7 @@ impl<'c> Writer<'c> {
         self.publish(&cursor);
         // The tag and the mark stay, the address is another.
         let keep = slot(u64::MAX >> 41, 0) | OVERFLOW;
-        word.store(new_slot & keep | at / 8, Ordering::Release);
+        word.store((new_slot & keep) | (at / 8), Ordering::Release);
         self.counted(count, live, cursor.at);
         self.made_garbage(old_room)
     }
@@ -343,7 +343,7 @@ impl<'c> Writer<'c> {
             }
             (None, true) => {
                 let (word, slot) = self.slot_for(place)?;
-                word.store(slot | at / 8, Ordering::Release);
+                word.store(slot | (at / 8), Ordering::Release);
             }
             (Some((word, slot, _)), false) => word.store(slot & OVERFLOW, Ordering::Release),
             (None, false) => {}

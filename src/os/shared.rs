@@ -154,7 +154,7 @@ impl SharedMap {
     /// The word at `at`, if it is within the file and aligned.
     #[inline(always)]
     pub(crate) fn word(&self, at: u64) -> Option<&AtomicU64> {
-        if at % 8 != 0 || at.checked_add(8)? > self.len() {
+        if !at.is_multiple_of(8) || at.checked_add(8)? > self.len() {
             return None;
         }
         // SAFETY: the eight bytes lie within the map and the file, aligned; they are only ever
@@ -164,7 +164,7 @@ impl SharedMap {
 
     /// The half word at `at`, if it is within the file and aligned.
     pub(crate) fn half(&self, at: u64) -> Option<&AtomicU32> {
-        if at % 4 != 0 || at.checked_add(4)? > self.len() {
+        if !at.is_multiple_of(4) || at.checked_add(4)? > self.len() {
             return None;
         }
         // SAFETY: as for `word`.
@@ -174,7 +174,7 @@ impl SharedMap {
     /// The cache line at `at`, if it is within the file and aligned: eight words.
     #[inline(always)]
     pub(crate) fn line(&self, at: u64) -> Option<&[AtomicU64; 8]> {
-        if at % 64 != 0 || at.checked_add(64)? > self.len() {
+        if !at.is_multiple_of(64) || at.checked_add(64)? > self.len() {
             return None;
         }
         // SAFETY: the 64 bytes lie within the map and the file, aligned; `AtomicU64` has the size

@@ -14,6 +14,7 @@ mod bdb_hash;
 mod cdb;
 mod constant;
 mod gdbm;
+mod hash;
 pub(crate) mod kernel;
 mod kyotocabinet;
 mod library;
@@ -226,6 +227,7 @@ macro_rules! drivers {
 
 drivers! {
     constant::Constant,
+    hash::Hash,
     cdb::Cdb,
     mcdb::Mcdb,
     tokyocabinet_hash::TokyoCabinetHash,
