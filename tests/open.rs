@@ -34,7 +34,11 @@ fn it_is_recognised_and_gives_the_same_answers() {
         many.expect("lookups");
         assert_eq!(found, [(0, true), (1, false), (2, true)]);
         let mut count = 0;
-        store.scan(|_, _| Ok(count += 1)).expect("a scan");
+        let counted = store.scan(|_, _| {
+            count += 1;
+            Ok(())
+        });
+        counted.expect("a scan");
         assert_eq!(count, 500);
         store.verify(|_, _| {}).expect("it is whole");
     }
