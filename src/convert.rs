@@ -105,8 +105,8 @@ pub fn thaw(
     match builder.replaced()? {
         0 => builder.finish(),
         n => Err(Error::invalid(format!(
-            "{n} records have a key that came before, and a hash store has one value a key: dump \
-             the store, and load it with --duplicates first or last"
+            "keys with several values, {n} more than there are keys, where a hash store has one value \
+             a key: dump the store, and load it with --duplicates first or last"
         ))
         .at(path)),
     }

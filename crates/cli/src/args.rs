@@ -155,10 +155,6 @@ impl WriteArgs {
 
     /// Opens the hash store at `path`, or makes it.
     pub fn create(self, path: &Path) -> Result<Hash> {
-        if crate::input::is_dash(path) {
-            let what = "a store cannot be written to standard output; name its file";
-            return Err(Error::invalid(what));
-        }
         Hash::options().durability(self.durability).create(true).open(path)
     }
 }

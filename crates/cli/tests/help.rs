@@ -3,7 +3,7 @@
 mod common;
 use common::*;
 
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 21] = [
     "load",
     "get",
     "scan",
@@ -12,6 +12,16 @@ const COMMANDS: [&str; 11] = [
     "verify",
     "convert",
     "preload",
+    "create",
+    "put",
+    "delete",
+    "shell",
+    "watch",
+    "compact",
+    "backup",
+    "recover",
+    "freeze",
+    "thaw",
     "bench",
     "completions",
     "man",

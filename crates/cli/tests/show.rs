@@ -12,7 +12,7 @@ fn json_lines(text: &str) -> Vec<Value> {
 fn scan_shows_records_for_people() {
     let folder = Folder::new();
     let records = vec![(b"a\tb\x1b[2J\xff".to_vec(), "naïve\n".as_bytes().to_vec())];
-    for kind in KINDS {
+    for kind in ALL_KINDS {
         let store = folder.store(kind, &records);
         let text = run(&["scan", &store]).expect(0).text();
         assert_eq!(text, "a\\tb\\x1b[2J\\xff\tnaïve\\n\n");
@@ -30,7 +30,7 @@ fn scan_stops_at_its_limit_and_cuts_long_values() {
     let folder = Folder::new();
     let long = vec![b'x'; 5000];
     let records = (0..50u8).map(|i| (vec![b'a' + i % 26, i], long.clone())).collect();
-    for kind in KINDS {
+    for kind in ALL_KINDS {
         let store = folder.store(kind, &records);
         for limit in ["0", "1", "49", "50", "51"] {
             let text = run(&["scan", &store, "--limit", limit]).expect(0).text();
@@ -49,7 +49,7 @@ fn stat_adds_up() {
     let records = plain_records(1000);
     let keys: usize = records.iter().map(|(key, _)| key.len()).sum();
     let values: usize = records.iter().map(|(_, value)| value.len()).sum();
-    for kind in KINDS {
+    for kind in ALL_KINDS {
         let store = folder.store(kind, &records);
         let stat = &json_lines(&run(&["stat", &store, "--json"]).expect(0).text())[0];
         assert_eq!(stat["kind"], kind);
@@ -71,7 +71,7 @@ fn stat_adds_up() {
 #[test]
 fn stat_of_an_empty_store() {
     let folder = Folder::new();
-    for kind in KINDS {
+    for kind in ALL_KINDS {
         let store = folder.store(kind, &vec![]);
         let text = run(&["stat", &store]).expect(0).text();
         assert!(text.contains("records") && !text.contains("NaN"), "{text}");
@@ -144,7 +144,7 @@ fn truncated_stores_are_errors_in_every_command() {
 #[test]
 fn preload_reports_residency() {
     let folder = Folder::new();
-    for kind in KINDS {
+    for kind in ALL_KINDS {
         let store = folder.store(kind, &plain_records(1000));
         let json = json_lines(&run(&["preload", &store, "--json"]).expect(0).text());
         let total = json[0]["total_bytes"].as_u64().expect("a size");

@@ -2,7 +2,7 @@
 
 use crate::args::{WriteArgs, exit_status};
 use crate::exit::Status;
-use crate::{json, output};
+use crate::{input, json, output};
 use clap::Args;
 use credenza::{Error, Result};
 use std::fs::OpenOptions;
@@ -39,6 +39,10 @@ pub struct Create {
 /// Runs the command.
 pub fn run(args: &Create, quiet: bool) -> Result<Status> {
     let path = &args.store;
+    if input::is_dash(path) {
+        let what = "a store cannot be written to standard output; name its file";
+        return Err(Error::invalid(what));
+    }
     let is_new = match OpenOptions::new().write(true).create_new(true).open(path) {
         Ok(_) => true,
         Err(e) if e.kind() == ErrorKind::AlreadyExists && args.if_missing => false,

@@ -1,0 +1,380 @@
+//! Danger: a command changes a hash store otherwise than it says, or not at all.
+
+mod common;
+use common::*;
+use credenza::hash::Hash;
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+fn json(got: Run) -> Value {
+    serde_json::from_str(&got.expect(0).text()).expect("JSON")
+}
+
+/// A new hash store with these records.
+fn store_of(folder: &Folder, records: &[(&str, &str)]) -> String {
+    folder.store("hash", &records_of(records))
+}
+
+fn records_of(records: &[(&str, &str)]) -> Records {
+    records.iter().map(|(k, v)| (k.as_bytes().to_vec(), v.as_bytes().to_vec())).collect()
+}
+
+#[test]
+fn create_makes_one_and_never_another_in_its_place() {
+    let folder = Folder::new();
+    let store = folder.path("store");
+    assert_eq!(run(&["create", &store]).expect(0).text(), format!("{store}: a new hash store\n"));
+    run(&["put", &store, "k", "v"]).expect(0);
+    let got = run(&["create", &store]).expect(111);
+    assert!(got.err.contains("--if-missing"), "{}", got.err);
+    let again = json(run(&["create", &store, "--if-missing", "--json"]));
+    assert_eq!((&again["created"], &again["records"]), (&false.into(), &1.into()));
+    let new = json(run(&["create", &folder.path("new"), "--if-missing", "--json"]));
+    assert_eq!(new["created"], true);
+    let constant = folder.store("constant", &plain_records(3));
+    let before = std::fs::read(&constant).expect("the store");
+    run(&["create", &constant, "--if-missing"]).expect(111);
+    assert!(std::fs::read(&constant).expect("the store") == before);
+}
+
+#[test]
+fn put_and_delete_change_single_keys() {
+    let folder = Folder::new();
+    let store = store_of(&folder, &[]);
+    let get = |key: &str| run(&["get", &store, key]);
+    assert_eq!(run(&["put", &store, "bob", "1001"]).expect(0).text(), "");
+    assert_eq!(get("bob").expect(0).text(), "1001");
+    run_with(&["put", &store, "bob"], b"\x00two\n\n").expect(0);
+    assert_eq!(get("bob").expect(0).out, b"\x00two\n\n");
+    run(&["put", &store, "bob", "3", "--if-absent"]).expect(100);
+    assert_eq!(get("bob").expect(0).out, b"\x00two\n\n");
+    run(&["put", &store, "eve", "4", "--if-absent"]).expect(0);
+    run(&["put", &store, "", ""]).expect(0);
+    assert_eq!(get("").expect(0).out, b"");
+    run(&["put", &store, "--hex", "00ff", "raw"]).expect(0);
+    assert_eq!(run(&["get", &store, "--hex", "00ff"]).expect(0).text(), "raw");
+    run(&["put", &store, "--", "-dash", "-v"]).expect(0);
+    assert_eq!(run(&["delete", &store, "--", "-dash"]).expect(0).text(), "");
+    assert_eq!(run(&["delete", &store, "eve", "none"]).expect(0).err, "not found: none\n");
+    assert_eq!(run(&["delete", &store, "eve", "none", "-q"]).expect(100).err, "");
+    run(&["delete", &store, "--hex", "00ff"]).expect(0);
+    let got = json(run_with(&["delete", &store, "-k", "-", "-0", "--json"], b"bob\0no\0"));
+    assert_eq!((&got["deleted"], &got["missing"]), (&1.into(), &1.into()));
+    assert_eq!(dump(&store), [(vec![], vec![])]);
+}
+
+#[test]
+fn put_takes_many_records_of_any_format() {
+    let folder = Folder::new();
+    let store = store_of(&folder, &[("a", "old"), ("b", "old")]);
+    let got = run_with(&["put", &store, "--from", "tsv"], b"a\t1\nc\t3\n").expect(0);
+    assert_eq!(got.text(), format!("{store}: 2 records written\n"));
+    let args = ["put", &store, "--from", "jsonl", "--if-absent", "--json"];
+    let got =
+        run_with(&args, b"{\"key\":\"b\",\"value\":\"x\"}\n{\"key\":\"d\",\"value\":\"4\"}\n");
+    let value: Value = serde_json::from_str(&got.expect(100).text()).expect("JSON");
+    assert_eq!((&value["written"], &value["kept"]), (&1.into(), &1.into()));
+    let expected = [("a", "1"), ("b", "old"), ("c", "3"), ("d", "4")];
+    assert_eq!(sorted(dump(&store)), records_of(&expected));
+}
+
+#[test]
+fn processes_put_at_the_same_time_and_nothing_is_lost() {
+    let folder = Folder::new();
+    let store = store_of(&folder, &[]);
+    let text = |who: usize| {
+        let records = (0..2000).map(|i| (format!("{who}-{i}").into(), format!("{i}").into()));
+        cdb_text(&records.collect())
+    };
+    let put = |who: usize| {
+        let args = ["put", &store, "--from", "cdb", "--durability", ["sync", "1"][who % 2]];
+        run_with(&args, &text(who)).expect(0);
+    };
+    std::thread::scope(|scope| {
+        (0..4).for_each(|who| drop(scope.spawn(move || put(who))));
+    });
+    assert_eq!(dump(&store).len(), 4 * 2000);
+    run(&["verify", &store]).expect(0);
+}
+
+#[test]
+fn load_and_dump_lose_nothing() {
+    let folder = Folder::new();
+    let mut records = binary_records(400);
+    let mut seen = std::collections::HashSet::new();
+    records.retain(|(key, _)| seen.insert(key.clone()));
+    let store = folder.store("hash", &records);
+    assert_eq!(sorted(dump(&store)), sorted(records.clone()));
+    for format in BINARY_FORMATS {
+        let text = run(&["dump", &store, "--to", format]).expect(0).out;
+        let back = folder.path(&format!("back-{format}"));
+        run_with(&["load", &back, "--to", "hash", "--from", format], &text).expect(0);
+        assert_eq!(sorted(dump(&back)), sorted(records.clone()), "{format}");
+        run(&["verify", &back]).expect(0);
+    }
+    for kind in KINDS {
+        let other = folder.path(kind);
+        run(&["convert", &store, &other, "--to", kind]).expect(0);
+        assert_eq!(sorted(dump(&other)), sorted(records.clone()), "{kind}");
+        run(&["convert", &other, &other, "--to", "hash"]).expect(0);
+        assert_eq!(sorted(dump(&other)), sorted(records.clone()), "{kind} and back");
+        run(&["convert", &other, &other, "--to", kind]).expect(0);
+        assert!(!folder.names().contains(&format!("{kind}-index")), "an index without a store");
+    }
+}
+
+#[test]
+fn load_adds_to_a_store_that_is_there() {
+    let folder = Folder::new();
+    let store = store_of(&folder, &[("a", "1"), ("b", "2")]);
+    let got = run_with(&["load", &store, "--from", "tsv"], b"b\t3\nc\t4\n").expect(0).text();
+    assert!(got.starts_with(&format!("{store}: 2 written, 3 records now, ")), "{got}");
+    let got = json(run_with(&["load", &store, "--to", "hash", "--json"], b"+1,1:d->5\n\n"));
+    assert_eq!((&got["records_read"], &got["records"]), (&1.into(), &4.into()));
+    let expected = [("a", "1"), ("b", "3"), ("c", "4"), ("d", "5")];
+    assert_eq!(sorted(dump(&store)), records_of(&expected));
+    run_with(&["load", &store, "--seed", "1", "--from", "cdb"], b"\n").expect(111);
+    run_with(&["load", &store, "--to", "constant", "--from", "cdb"], b"\n").expect(0);
+    assert_eq!(json(run(&["stat", &store, "--json"]))["kind"], "constant");
+    assert_eq!(folder.names(), ["hash.store"]);
+}
+
+#[test]
+fn repeated_keys_follow_the_policy_or_are_refused() {
+    let folder = Folder::new();
+    let input = b"+1,1:a->1\n+1,1:b->2\n+1,1:a->3\n\n";
+    for (policy, value, status) in [("first", "1", 0), ("last", "3", 0), ("error", "", 111)] {
+        for is_new in [true, false] {
+            let store = folder.path(&format!("{policy}-{is_new}"));
+            if !is_new {
+                run(&["create", &store]).expect(0);
+            }
+            let args = ["load", &store, "--to", "hash", "--json", "--duplicates", policy];
+            let got = run_with(&args, input).expect(status);
+            if status == 0 {
+                assert!(got.text().contains("\"records_read\":3,\"records\":2"), "{}", got.text());
+                assert_eq!(run(&["get", &store, "a"]).expect(0).text(), value);
+            }
+        }
+    }
+    let store = folder.path("keep");
+    run_with(&["load", &store, "--to", "hash", "--duplicates", "keep"], input).expect(111);
+    let twice = vec![("a".into(), "1".into()), ("a".into(), "2".into())];
+    let constant = folder.store("constant", &twice);
+    for args in [&["thaw", &constant, &store][..], &["convert", &constant, &store, "--to", "hash"]]
+    {
+        let got = run(args).expect(111);
+        assert!(got.err.contains("--duplicates first"), "{}", got.err);
+    }
+    let names = folder.names();
+    assert!(
+        !names.iter().any(|name| name.starts_with("keep") || name.contains("tmp")),
+        "{names:?}"
+    );
+}
+
+#[test]
+fn freeze_and_thaw_go_round() {
+    let folder = Folder::new();
+    let records = plain_records(100_000);
+    let store = folder.store("hash", &records);
+    let (frozen, thawed) = (folder.path("frozen"), folder.path("thawed"));
+    let got = run(&["freeze", &store, &frozen]).expect(0).text();
+    assert!(got.starts_with(&format!("{frozen}: 100,000 records, ")), "{got}");
+    let got = json(run(&["thaw", &frozen, &thawed, "--json"]));
+    assert_eq!(got["records"], 100_000);
+    run(&["verify", "-q", &frozen, &thawed]).expect(0);
+    let expected = sorted(records);
+    assert!(sorted(dump(&frozen)) == expected && sorted(dump(&thawed)) == expected);
+    let again = run(&["thaw", &frozen, &thawed]).expect(111);
+    assert!(again.err.contains("there is a file already"), "{}", again.err);
+    run(&["freeze", &store, &store]).expect(111);
+    run(&["freeze", &frozen, &folder.path("x")]).expect(111);
+    for kind in KINDS {
+        let other = folder.store(kind, &plain_records(100));
+        let target = folder.path(&format!("{kind}.thawed"));
+        run(&["thaw", &other, &target]).expect(0);
+        assert_eq!(sorted(dump(&target)), sorted(plain_records(100)), "{kind}");
+    }
+}
+
+#[test]
+fn a_copy_is_a_store_of_its_own() {
+    let folder = Folder::new();
+    let store = folder.store("hash", &plain_records(1000));
+    let copy = folder.path("copy");
+    let got = json(run(&["backup", &store, &copy, "--json"]));
+    assert_eq!(got["file_bytes"], std::fs::metadata(&copy).expect("the copy").len());
+    run(&["put", &store, "later", "1"]).expect(0);
+    run(&["verify", &copy]).expect(0);
+    assert_eq!(sorted(dump(&copy)), sorted(plain_records(1000)));
+    run(&["backup", &store, &copy]).expect(0);
+    run(&["get", &copy, "later"]).expect(0);
+    run(&["backup", &store, &store]).expect(111);
+}
+
+#[test]
+fn compact_gives_space_back() {
+    let folder = Folder::new();
+    let store = folder.store("hash", &plain_records(20_000));
+    let keys: Vec<u8> = (1..20_000).flat_map(|i| format!("key{i}\n").into_bytes()).collect();
+    run_with(&["delete", &store, "-k", "-"], &keys).expect(0);
+    run(&["compact", &store, "--budget", "4K"]).expect(0);
+    let got = json(run(&["compact", &store, "--index", "--json"]));
+    let size = |name: &str| got[name].as_u64().expect("a size");
+    assert!(got["done"] == true, "{got}");
+    assert!(size("file_bytes_after") <= size("file_bytes_before"), "{got}");
+    assert!(size("dead_bytes_after") <= size("dead_bytes_before"), "{got}");
+    assert_eq!(size("file_bytes_after"), std::fs::metadata(&store).expect("the store").len());
+    assert_eq!(dump(&store), plain_records(1));
+    run(&["verify", &store]).expect(0);
+}
+
+#[test]
+fn recover_takes_what_is_whole() {
+    let folder = Folder::new();
+    let store = store_of(&folder, &[]);
+    for (key, value) in plain_records(100) {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+        if key.ends_with(b"7") {
+            run(&["put", &store, &text(key), &text(value)]).expect(0);
+        }
+    }
+    let whole = dump(&store);
+    let mut bytes = std::fs::read(&store).expect("the store");
+    let at = bytes.windows(9).position(|w| w == b"value-289").expect("the value of key17");
+    bytes[at] ^= 1;
+    let bad = folder.file("bad", &bytes);
+    run(&["verify", &bad]).expect(111);
+    let target = folder.path("recovered");
+    let got = json(run(&["recover", &bad, &target, "--json"]));
+    assert_eq!(got["records"], 9);
+    let expected = whole.into_iter().filter(|(key, _)| key != b"key17").collect();
+    assert_eq!(sorted(dump(&target)), sorted(expected));
+    run(&["recover", &bad, &target]).expect(111);
+}
+
+#[test]
+fn stat_names_those_who_hold_values() {
+    let folder = Folder::new();
+    let path = store_of(&folder, &[("bob", "1001")]);
+    let stat = || json(run(&["stat", &path, "--json"]));
+    assert_eq!(stat()["readers"], serde_json::json!([]));
+    let store = Hash::open(&path).expect("the store");
+    let value = store.get(b"bob").expect("a lookup").expect("a value");
+    let held = stat();
+    assert_eq!(held["readers"][0]["pid"], std::process::id());
+    assert!(held["readers"][0]["age_ms"].is_u64());
+    let text = run(&["stat", &path]).expect(0).text();
+    let line = format!("process {}, for ", std::process::id());
+    assert!(text.contains(&line), "{text}");
+    for label in ["live bytes", "dead bytes", "retired bytes", "free bytes", "index bytes"] {
+        assert!(text.contains(label), "{label} in\n{text}");
+    }
+    drop(value);
+    assert_eq!(stat()["readers"], serde_json::json!([]));
+}
+
+#[test]
+fn watch_sees_changes_of_other_processes() {
+    let folder = Folder::new();
+    let store = store_of(&folder, &[]);
+    let known = json(run(&["stat", &store, "--json"]))["changes"].as_u64().expect("a number");
+    let mut child = Command::new(program())
+        .args(["watch", &store, "--json", "--count", "3", "--since", &known.to_string()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+    let mut last = known;
+    for i in 0..3 {
+        run(&["put", &store, "key", &i.to_string()]).expect(0);
+        let line = lines.next().expect("a line").expect("text");
+        let value: Value = serde_json::from_str(&line).expect("JSON");
+        let changes = value["changes"].as_u64().expect("a number");
+        assert!(changes > last, "{changes} after {last}");
+        last = changes;
+    }
+    assert!(child.wait().expect("it ends").success());
+    let got = run(&["watch", &store, "--timeout", "0.01"]).expect(100);
+    assert_eq!(got.text(), "");
+    let got = run(&["watch", &store, "--since", "0", "-n", "1"]).expect(0);
+    assert!(got.text().trim().parse::<u64>().is_ok_and(|changes| changes >= last));
+    run(&["watch", &store, "--since", "0", "-n", "2", "--timeout", "0.01"]).expect(100);
+}
+
+#[test]
+fn a_store_is_read_without_writing_to_it() {
+    let folder = Folder::new();
+    let store = store_of(&folder, &[("a", "1")]);
+    std::fs::remove_file(format!("{store}-index")).expect("the index");
+    let before = std::fs::read(&store).expect("the store");
+    assert_eq!(run(&["get", &store, "a", "--read-only"]).expect(0).text(), "1");
+    for command in ["scan", "dump", "stat", "verify"] {
+        run(&[command, &store, "--read-only"]).expect(0);
+    }
+    assert!(std::fs::read(&store).expect("the store") == before);
+    assert_eq!(folder.names(), ["hash.store"]);
+    run(&["get", &store, "a"]).expect(0);
+    assert_eq!(folder.names(), ["hash.store", "hash.store-index"]);
+}
+
+#[test]
+fn the_shell_does_as_it_is_told() {
+    let folder = Folder::new();
+    let store = store_of(&folder, &[("bob", "1001")]);
+    let shell = |script: &str| run_with(&["shell", &store], script.as_bytes());
+    let script = "# a comment\n\nput alice 1002\nget alice\nlen\nput \"two words\" \"\\x00 \\\"\"\n\
+                  scan two\nscan b 0\nscan bob 9\n";
+    assert_eq!(shell(script).expect(0).text(), "1002\n2\ntwo words\t\\x00 \"\nbob\t1001\n");
+    let script = "begin\nput bob 1\nput eve 2\ndelete alice\nget bob\nlen\nabort\nget bob\nlen\n";
+    assert_eq!(shell(script).expect(0).text(), "1\n3\n1001\n3\n");
+    let script = "begin\nput bob 1\nput eve 2\ndelete alice\ncommit\nget bob\nlen\nquit\nbad";
+    assert_eq!(shell(script).expect(0).text(), "1\n3\n");
+    let got = shell("get none\nget bob").expect(100);
+    assert_eq!((got.text().as_str(), got.err.as_str()), ("1\n", "not found: none\n"));
+    assert!(shell("stat\nhelp\n").expect(0).text().contains("live bytes"));
+}
+
+#[test]
+fn a_script_ends_at_its_first_error() {
+    let folder = Folder::new();
+    let store = store_of(&folder, &[("bob", "1001")]);
+    for (script, error) in [
+        ("begin\nput bob 1\nnonsense\ncommit\n", "line 3: there is no command 'nonsense'"),
+        ("begin\nput bob 1\n", "ends before 'commit'"),
+        ("begin\nbegin\n", "line 2: a transaction has begun"),
+        ("commit\nput bob 1\n", "line 1: there is no transaction"),
+        ("get\nput bob 1\n", "line 1: 'get' takes other words"),
+        ("put \"bob 1\nput bob 1\n", "line 1: a quoted word has no end"),
+        ("scan b x\nput bob 1\n", "line 1: N must be"),
+    ] {
+        let got = run_with(&["shell", &store], script.as_bytes()).expect(111);
+        assert!(got.err.contains(error), "{error} in {}", got.err);
+        assert_eq!(run(&["get", &store, "bob"]).expect(0).text(), "1001", "{script}");
+    }
+}
+
+/// A shell that is killed within a transaction leaves nothing of it, and nobody waits for it.
+#[test]
+fn a_killed_shell_leaves_nothing_of_its_transaction() {
+    let folder = Folder::new();
+    let store = store_of(&folder, &[("bob", "1001")]);
+    let mut child = Command::new(program())
+        .args(["shell", &store])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut stdin = child.stdin.take().expect("its input");
+    stdin.write_all(b"begin\nput bob 1\nget bob\n").expect("it reads");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
+    assert_eq!(line, "1\n");
+    child.kill().expect("it can be killed");
+    child.wait().expect("it ends");
+    assert_eq!(run(&["get", &store, "bob"]).expect(0).text(), "1001");
+    run(&["put", &store, "bob", "2"]).expect(0);
+    run(&["verify", &store]).expect(0);
+}

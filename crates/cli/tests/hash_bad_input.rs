@@ -1,0 +1,239 @@
+//! Danger: a command for hash stores takes something else for one, or half of one for a whole.
+
+mod common;
+use common::*;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+/// Every command that wants a hash store, with this one.
+fn commands<'a>(store: &'a str, target: &'a str) -> Vec<Vec<&'a str>> {
+    vec![
+        vec!["put", store, "key", "value"],
+        vec!["delete", store, "key"],
+        vec!["shell", store],
+        vec!["watch", store, "--timeout", "0.01"],
+        vec!["compact", store],
+        vec!["backup", store, target],
+        vec!["recover", store, target],
+        vec!["freeze", store, target],
+        vec!["create", store, "--if-missing"],
+    ]
+}
+
+#[test]
+fn what_is_no_hash_store_is_refused_and_stays() {
+    let folder = Folder::new();
+    let fifo = folder.path("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo").success());
+    let records = plain_records(200);
+    let mut wrong_magic = std::fs::read(folder.store("hash", &records)).expect("the store");
+    wrong_magic[1] ^= 0x20;
+    let own = folder.0.path().to_str().expect("text").to_owned();
+    let files = [
+        folder.store("constant", &records),
+        folder.store("cdb", &records),
+        folder.file("wrong-magic", &wrong_magic),
+        folder.file("text", "hello, this is text\n".repeat(1000)),
+    ];
+    let target = folder.path("target");
+    for file in &files {
+        let before = std::fs::read(file).expect("the file");
+        for args in commands(file, &target) {
+            let got = run(&args).expect(111);
+            assert!(got.err.contains(file.as_str()) && got.out.is_empty(), "{args:?}: {}", got.err);
+        }
+        assert!(std::fs::read(file).expect("the file") == before, "{file} was changed");
+    }
+    for file in [&own, &fifo, &"/dev/null".to_owned()] {
+        for args in commands(file, &target) {
+            let got = run(&args).expect(111);
+            assert!(got.err.contains(file.as_str()) && got.out.is_empty(), "{args:?}: {}", got.err);
+        }
+    }
+    let (empty, absent) = (folder.file("empty", ""), folder.path("absent"));
+    for file in [&empty, &absent] {
+        for args in commands(file, &target).iter().filter(|args| args[0] != "create") {
+            let got = run(args).expect(111);
+            assert!(got.err.contains(file.as_str()) && got.out.is_empty(), "{args:?}: {}", got.err);
+        }
+    }
+    let names = folder.names();
+    assert!(!names.iter().any(|n| ["target", "absent"].contains(&n.as_str())), "{names:?}");
+}
+
+/// What a cut store still gives is everything, or an error: never a part.
+#[test]
+fn a_truncated_store_is_an_error_or_whole() {
+    let folder = Folder::new();
+    let mut random = Random::new();
+    let records = sorted(plain_records(2000));
+    let good = folder.store("hash", &plain_records(2000));
+    let bytes = std::fs::read(&good).expect("the store");
+    let bad = folder.path("bad.store");
+    for _ in 0..20 {
+        let len = random.below(bytes.len() as u64) as usize;
+        for more in [&[][..], &["--read-only"]] {
+            std::fs::write(&bad, &bytes[..len]).expect("the cut store");
+            let _ = std::fs::remove_file(format!("{bad}-index"));
+            for command in ["verify", "dump", "scan", "stat"] {
+                let got = run(&[&[command, bad.as_str()], more].concat());
+                assert!([0, 111].contains(&got.status), "{command} at {len}: {}", got.err);
+                if command == "dump" && got.status == 0 {
+                    assert!(sorted(parse_cdb_text(&got.out)) == records, "cut at {len}");
+                }
+            }
+        }
+        for args in commands(&bad, &folder.path("target")) {
+            let got = run(&args);
+            assert!([0, 100, 111].contains(&got.status), "{args:?} at {len}: {}", got.err);
+        }
+        let _ = std::fs::remove_file(folder.path("target"));
+    }
+}
+
+#[test]
+fn every_flipped_byte_is_an_answer_or_an_error() {
+    let folder = Folder::new();
+    let mut random = Random::new();
+    let records = plain_records(200);
+    let good = folder.store("hash", &records);
+    let bytes = std::fs::read(&good).expect("the store");
+    for _ in 0..40 {
+        let at = random.below(bytes.len() as u64) as usize;
+        let mut changed = bytes.clone();
+        changed[at] ^= 1 << random.below(8);
+        let bad = folder.file("bad.store", &changed);
+        for command in ["verify", "dump", "stat"] {
+            let _ = std::fs::remove_file(format!("{bad}-index"));
+            let got = run(&[command, &bad, "--read-only"]);
+            assert!([0, 111].contains(&got.status), "{command}, byte {at}: {}", got.err);
+        }
+    }
+}
+
+#[test]
+fn malformed_input_leaves_a_new_store_unmade_and_an_old_one_whole() {
+    let folder = Folder::new();
+    let bad = b"a\t1\nno tab\n";
+    let new = folder.path("new");
+    let got = run_with(&["load", &new, "--to", "hash", "--from", "tsv"], bad).expect(111);
+    assert!(got.err.contains("line 2, column "), "{}", got.err);
+    assert!(folder.names().is_empty(), "{:?}", folder.names());
+    let store = folder.store("hash", &plain_records(10));
+    for args in [&["load", &store, "--from", "tsv"][..], &["put", &store, "--from", "tsv"]] {
+        run_with(args, bad).expect(111);
+        run(&["verify", &store]).expect(0);
+        assert_eq!(sorted(dump(&store)), sorted(plain_records(10)));
+    }
+    assert_eq!(folder.names(), ["hash.store", "hash.store-index"]);
+}
+
+/// The limit of file sizes stands for the full disk.
+#[test]
+fn a_store_that_has_no_room_does_not_appear() {
+    let folder = Folder::new();
+    let text = folder.file("text", cdb_text(&plain_records(30_000)));
+    let frozen = folder.store("constant", &plain_records(30_000));
+    let names = folder.names();
+    let target = folder.path("target");
+    for script in [
+        format!("\"$1\" load {target} {text} --to hash"),
+        format!("\"$1\" convert {text} {target} --to hash"),
+        format!("\"$1\" thaw {frozen} {target}"),
+    ] {
+        let script = format!("trap '' XFSZ; ulimit -f 64; {script}");
+        let done = Command::new("bash")
+            .args(["-c", &script, "bash"])
+            .arg(program())
+            .stdin(Stdio::null())
+            .output()
+            .expect("bash");
+        let err = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(111), "{script}: {err}");
+        assert!(err.starts_with("error: "), "{err}");
+        assert_eq!(folder.names(), names, "{script}");
+    }
+}
+
+#[test]
+fn a_store_that_may_not_be_written_is_read() {
+    let folder = Folder::new();
+    let store = folder.store("hash", &plain_records(10));
+    let mode = |path: &str, mode| {
+        let set = std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode));
+        set.expect("the mode can be changed");
+    };
+    mode(&store, 0o400);
+    if std::fs::OpenOptions::new().write(true).open(&store).is_ok() {
+        eprintln!("skipped: this user may write everything, whatever the mode");
+        return;
+    }
+    assert_eq!(run(&["get", &store, "key3"]).expect(0).text(), "value-9");
+    for command in ["scan", "dump", "stat", "verify"] {
+        run(&[command, &store]).expect(0);
+    }
+    let got = run(&["put", &store, "a", "b"]).expect(111);
+    assert!(got.err.contains("check the owner and mode"), "{}", got.err);
+    mode(&store, 0o000);
+    for args in commands(&store, &folder.path("target")).iter().filter(|a| a[0] != "create") {
+        let got = run(args).expect(111);
+        assert!(got.err.contains("check the owner and mode"), "{args:?}: {}", got.err);
+    }
+}
+
+#[test]
+fn wrong_usage_is_status_111() {
+    let folder = Folder::new();
+    let store = folder.store("hash", &plain_records(3));
+    for args in [
+        &["put", &store][..],
+        &["put", &store, "a", "b", "c"],
+        &["put", &store, "a", "--from", "tsv"],
+        &["put", &store, "a", "b", "--durability", "maybe"],
+        &["put", &store, "a", "b", "--durability", "0"],
+        &["put", &store, "--hex", "0", "b"],
+        &["delete", &store],
+        &["delete", &store, "a", "-k", "-"],
+        &["watch", &store, "--timeout", "soon"],
+        &["watch", &store, "--timeout", "-1"],
+        &["compact", &store, "--budget", "much"],
+        &["get", &store, "a", "--access", "read"],
+        &["preload", &store, "--lock"],
+        &["create", "-"],
+        &["freeze", &store],
+        &["thaw", &store],
+    ] {
+        let got = run(args).expect(111);
+        assert!(got.err.starts_with("error: ") && got.out.is_empty(), "{args:?}: {}", got.err);
+    }
+    assert_eq!(sorted(dump(&store)), sorted(plain_records(3)));
+}
+
+/// A store is replaced together with its index, which is another file: whatever is between the two.
+#[test]
+fn a_killed_replacement_leaves_the_old_store_or_the_new_one() {
+    let folder = Folder::new();
+    let mut random = Random::new();
+    let (old, new) = (sorted(plain_records(50)), sorted(plain_records(3000)));
+    let text = folder.file("text", cdb_text(&new));
+    for round in 0..12 {
+        let store = folder.store("hash", &old);
+        let mut child = Command::new(program())
+            .args(["convert", &text, &store, "--to", "hash", "--from", "cdb"])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        // The kill falls anywhere into it, and in some rounds behind it.
+        (0..random.below(3_000_000)).for_each(|_| std::hint::spin_loop());
+        child.kill().expect("it can be killed");
+        child.wait().expect("it ends");
+        run(&["verify", &store]).expect(0);
+        let left = sorted(dump(&store));
+        assert!(left == old || left == new, "round {round}: {} records", left.len());
+        for name in folder.names().iter().filter(|name| *name != "text") {
+            let is_stray = name.starts_with(".hash.store.") && name.contains(".tmp");
+            assert!(is_stray || name.starts_with("hash.store"), "{name}");
+            std::fs::remove_file(folder.path(name)).expect("it can be removed");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Danger: a store that goes from one engine to the other loses records, mixes two moments, or
+//! appears half.
+
+use credenza::constant::{Builder, Constant};
+use credenza::hash::{Batch, Hash};
+use credenza::{HashBuilder, Scan, freeze, thaw};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tempfile::TempDir;
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Keys and values of many lengths, none among them.
+fn records(n: u32) -> Map {
+    let record = |i: u32| {
+        let key = i.to_string().repeat(i as usize % 7).into_bytes();
+        (key, vec![i as u8; (i * i % 1013) as usize])
+    };
+    (0..n).map(record).collect()
+}
+
+fn all(store: &impl Scan) -> Map {
+    let mut map = Map::new();
+    let put = |key: &[u8], value: &[u8]| {
+        assert!(map.insert(key.to_vec(), value.to_vec()).is_none(), "a key twice");
+        Ok(())
+    };
+    store.scan(put).expect("a scan");
+    map
+}
+
+fn names(folder: &TempDir) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("a folder");
+    let name = |e: std::io::Result<std::fs::DirEntry>| e.expect("an entry").file_name();
+    let mut names: Vec<_> = entries.map(|e| name(e).to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+fn constant_of(path: &Path, records: &[(&str, &str)]) -> Constant {
+    let mut builder = Builder::create(path).expect("a builder");
+    for (key, value) in records {
+        builder.add(key.as_bytes(), value.as_bytes()).expect("it is added");
+    }
+    builder.finish().expect("a file");
+    Constant::open(path).expect("the file")
+}
+
+#[test]
+fn records_go_round_and_progress_ends() {
+    let folder = TempDir::new().expect("a folder");
+    let records = records(20_000);
+    let store = Hash::in_memory().expect("a store");
+    for (key, value) in &records {
+        store.insert(key, value).expect("it is put");
+    }
+    let total = records.len() as u64;
+    let (frozen, path) = (folder.path().join("frozen"), folder.path().join("thawed"));
+    let mut last = (0, 0);
+    let stats = freeze(&store, &frozen, |done, of| last = (done, of)).expect("it is frozen");
+    assert_eq!((stats.records, last), (total, (total, total)));
+    let frozen = Constant::open(&frozen).expect("the file");
+    frozen.verify(|_, _| {}).expect("it is whole");
+    assert!(all(&frozen) == records);
+    let mut last = (0, 0);
+    let thawed = thaw(&frozen, &path, |done, of| last = (done, of)).expect("it is thawed");
+    assert_eq!(last, (total, total));
+    assert!(all(&thawed) == records);
+    let stats = thawed.stats().expect("statistics");
+    assert_eq!(stats.durable_changes, stats.changes, "it is on the disk");
+    drop(thawed);
+    let again = Hash::open(&path).expect("the store");
+    again.verify(|_, _| {}).expect("it is whole");
+    again.insert(b"more", b"").expect("it can be changed");
+    assert_eq!(names(&folder), ["frozen", "thawed", "thawed-index"]);
+}
+
+/// A batch gives all keys one value, again and again: a frozen file must have one value, too.
+#[test]
+fn a_frozen_file_is_of_one_moment() {
+    let folder = TempDir::new().expect("a folder");
+    let store = Hash::create(folder.path().join("store")).expect("a store");
+    let write = |round: u64| {
+        let mut batch = Batch::new();
+        (0..2000u32).for_each(|key| {
+            batch.insert(&key.to_le_bytes(), &round.to_le_bytes());
+        });
+        store.batch(&batch).expect("it is written");
+    };
+    write(0);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| (1..).take_while(|_| !is_over.load(Ordering::Relaxed)).for_each(write));
+        for i in 0..20 {
+            let path = folder.path().join(format!("frozen-{i}"));
+            freeze(&store, &path, |_, _| {}).expect("it is frozen");
+            let values: Vec<Vec<u8>> =
+                all(&Constant::open(path).expect("the file")).into_values().collect();
+            assert_eq!(values.len(), 2000);
+            assert!(values.iter().all(|value| *value == values[0]), "two moments in one file");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_store_for_reading_and_one_in_a_transaction_are_frozen() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).expect("a store");
+    store.insert(b"k", b"v").expect("it is put");
+    let mut transaction = store.transaction().expect("a transaction");
+    transaction.insert(b"other", b"").expect("it is put");
+    let frozen = folder.path().join("frozen");
+    assert_eq!(freeze(&store, &frozen, |_, _| {}).expect("it is frozen").records, 1);
+    transaction.commit().expect("it is committed");
+    let reader = Hash::options().read_only(true).open(&path).expect("the store");
+    assert_eq!(freeze(&reader, &frozen, |_, _| {}).expect("it is frozen").records, 2);
+}
+
+#[test]
+fn the_store_itself_is_no_target() {
+    let folder = TempDir::new().expect("a folder");
+    let (path, link) = (folder.path().join("store"), folder.path().join("link"));
+    let store = Hash::create(&path).expect("a store");
+    std::os::unix::fs::symlink(&path, &link).expect("a link");
+    for target in [&path, &link] {
+        let error = freeze(&store, target, |_, _| {}).expect_err("the store itself");
+        assert!(error.to_string().contains("the store itself"), "{error}");
+        let error = thaw(&store, target, |_, _| {}).expect_err("it is there");
+        assert!(error.to_string().contains("there is a file already"), "{error}");
+    }
+    store.insert(b"k", b"v").expect("it is as it was");
+}
+
+#[test]
+fn several_values_of_a_key_are_never_lost_silently() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("thawed");
+    let twice = [("a", "1"), ("b", "2"), ("a", "3"), ("a", "3")];
+    let constant = constant_of(&folder.path().join("constant"), &twice);
+    let error = thaw(&constant, &path, |_, _| {}).expect_err("two values");
+    assert!(error.to_string().contains("2 more than there are keys"), "{error}");
+    assert_eq!(names(&folder), ["constant"], "nothing else is left");
+}
+
+#[test]
+fn a_builder_replaces_whole_stores_or_leaves_nothing() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("store");
+    let old = Hash::create(&path).expect("a store");
+    old.insert(b"k", b"old").expect("it is put");
+    let mut builder = HashBuilder::create(&path).expect("a builder");
+    for i in 0..10_000u32 {
+        builder.add(&i.to_le_bytes(), b"new").expect("it is added");
+    }
+    assert_eq!(builder.replaced().expect("a number"), 0);
+    drop(builder);
+    assert_eq!(names(&folder), ["store", "store-index"]);
+    let mut builder = HashBuilder::create(&path).expect("a builder");
+    builder.add(b"k", b"first").expect("it is added");
+    builder.add(b"k", b"new").expect("it is added");
+    assert_eq!(builder.replaced().expect("a number"), 1);
+    assert_eq!(old.get(b"k").expect("a lookup").as_deref(), Some(&b"old"[..]));
+    let new = builder.finish().expect("a store");
+    assert_eq!(new.get(b"k").expect("a lookup").as_deref(), Some(&b"new"[..]));
+    assert_eq!(old.get(b"k").expect("a lookup").as_deref(), Some(&b"old"[..]));
+    assert_eq!(new.len().expect("a number"), 1);
+    new.verify(|_, _| {}).expect("it is whole");
+    drop((old, new));
+    let again = Hash::open(&path).expect("the store");
+    assert_eq!(again.get(b"k").expect("a lookup").as_deref(), Some(&b"new"[..]));
+    assert_eq!(names(&folder), ["store", "store-index"]);
+    let over = HashBuilder::create(&path).and_then(|mut b| {
+        b.add(&[0; 65537], b"")?;
+        b.finish()
+    });
+    assert!(over.expect_err("a long key").to_string().contains("65536 bytes"));
+    assert_eq!(again.len().expect("a number"), 1);
+    assert_eq!(names(&folder), ["store", "store-index"]);
+}
+
+#[test]
+fn targets_that_cannot_be_are_refused() {
+    let folder = TempDir::new().expect("a folder");
+    let store = Hash::in_memory().expect("a store");
+    for target in
+        [folder.path().to_owned(), folder.path().join("no/such/folder"), "/dev/null".into()]
+    {
+        assert!(HashBuilder::create(&target).is_err(), "{}", target.display());
+        assert!(thaw(&store, &target, |_, _| {}).is_err(), "{}", target.display());
+        assert!(freeze(&store, &target, |_, _| {}).is_err(), "{}", target.display());
+    }
+    assert!(names(&folder).is_empty());
+}

@@ -1,0 +1,104 @@
+//! Danger: who opens a hash store without knowing what it is gets other answers than its owner, or
+//! changes what must not change.
+
+use credenza::hash::Hash;
+use credenza::{Access, Advice, Get, OpenOptions, Scan, Store, kind_of};
+use tempfile::TempDir;
+
+fn store_of(folder: &TempDir, n: u32) -> std::path::PathBuf {
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).expect("a store");
+    for i in 0..n {
+        store.insert(format!("key{i}").as_bytes(), &i.to_le_bytes()).expect("it is put");
+    }
+    path
+}
+
+#[test]
+fn it_is_recognised_and_gives_the_same_answers() {
+    let folder = TempDir::new().expect("a folder");
+    let path = store_of(&folder, 500);
+    assert_eq!(kind_of(&path).expect("a kind"), "hash");
+    for is_read_only in [false, true] {
+        let options = OpenOptions::new().advice(Advice::WillNeed).read_only(is_read_only);
+        let store = options.open(&path).expect("the store");
+        assert!(matches!(store, Store::Hash(_)));
+        assert_eq!((store.kind(), store.len().expect("a number")), ("hash", 500));
+        assert_eq!(store.get(b"key7").expect("a lookup").as_deref(), Some(&[7, 0, 0, 0][..]));
+        assert_eq!(store.get_all(b"key7").expect("a lookup").len(), 1);
+        assert_eq!(store.get_all(b"none").expect("a lookup").len(), 0);
+        assert!(store.contains_key(b"key499").expect("a lookup"));
+        let mut found = Vec::new();
+        let many =
+            store.get_many(&["key1", "no", "key2"], |i, value| found.push((i, value.is_some())));
+        many.expect("lookups");
+        assert_eq!(found, [(0, true), (1, false), (2, true)]);
+        let mut count = 0;
+        let counted = store.scan(|_, _| {
+            count += 1;
+            Ok(())
+        });
+        counted.expect("a scan");
+        assert_eq!(count, 500);
+        store.verify(|_, _| {}).expect("it is whole");
+    }
+}
+
+#[test]
+fn its_statistics_add_up() {
+    let folder = TempDir::new().expect("a folder");
+    let path = store_of(&folder, 500);
+    Hash::open(&path).expect("the store").remove(b"key9").expect("it is taken out");
+    let stats = credenza::open(&path).expect("the store").stats().expect("statistics");
+    assert_eq!((stats.records, stats.value_bytes), (499, 499 * 4));
+    let parts = stats.key_bytes + stats.value_bytes + stats.directory_bytes + stats.slack_bytes;
+    assert_eq!(parts, stats.file_bytes);
+    assert_eq!(stats.file_bytes, std::fs::metadata(&path).expect("the file").len());
+    for name in ["live_bytes", "dead_bytes", "retired_bytes", "free_bytes", "index_bytes"] {
+        assert!(stats.more.iter().any(|(other, _)| *other == name), "{name}");
+    }
+}
+
+#[test]
+fn for_reading_only_nothing_changes_on_the_disk() {
+    let folder = TempDir::new().expect("a folder");
+    let path = store_of(&folder, 500);
+    let index = folder.path().join("store-index");
+    for is_index_there in [true, false] {
+        if !is_index_there {
+            std::fs::remove_file(&index).expect("the index");
+        }
+        let bytes = || (std::fs::read(&path).expect("the file"), std::fs::read(&index).ok());
+        let before = bytes();
+        let store = OpenOptions::new().read_only(true).open(&path).expect("the store");
+        store.verify(|_, _| {}).expect("it is whole");
+        store.preload().expect("it is read");
+        assert_eq!(store.stats().expect("statistics").records, 500);
+        assert!(bytes() == before, "with its index: {is_index_there}");
+        drop(store);
+        assert!(bytes() == before, "with its index: {is_index_there}");
+    }
+}
+
+#[test]
+fn memory_is_asked_for_in_vain_or_in_earnest() {
+    let folder = TempDir::new().expect("a folder");
+    let path = store_of(&folder, 5000);
+    let store = credenza::open(&path).expect("the store");
+    store.preload().expect("it is read");
+    let found = store.residency().expect("residency");
+    assert_eq!(found.resident, found.total);
+    assert!(found.total >= std::fs::metadata(&path).expect("the file").len());
+    for advice in [Advice::Normal, Advice::Random, Advice::Sequential, Advice::WillNeed] {
+        store.advise(advice).expect("advice");
+    }
+    let error = store.lock_in_memory().expect_err("it grows").to_string();
+    assert!(error.contains("store: ") && error.contains("preload it"), "{error}");
+    for access in [Access::Read, Access::Memory] {
+        let error = OpenOptions::new().access(access).open(&path).expect_err("mapped only");
+        assert!(error.to_string().contains("always mapped"), "{error}");
+    }
+    let memory = Store::Hash(Hash::in_memory().expect("a store"));
+    memory.preload().expect("nothing to read");
+    assert_eq!(memory.residency().expect("residency").total, 0);
+}
