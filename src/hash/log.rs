@@ -2,7 +2,7 @@
 //!
 //! Segments are chained: each ends with a record that names the next, and the table of segments
 //! in the index file says the same for those who do not want to read them. From the oldest that
-//! holds something to the newest their sequence numbers rise by one. Only the writer comes here.
+//! holds something to the newest their sequence numbers rise. Only the writer comes here.
 //!
 //! Nothing counts before [`Writer::publish`]: what was appended until then is as if it were not,
 //! whether the writer fails or dies.
@@ -156,7 +156,7 @@ impl Writer<'_> {
     ) -> Result<u64> {
         let room = record.room();
         if cursor.at + room + SEGMENT_END > cursor.end {
-            self.next_segment(cursor, room)?;
+            self.next_segment(cursor, room, 1)?;
         }
         let at = cursor.at;
         if at + room + SEGMENT_END > self.core.data.len() {
@@ -186,10 +186,11 @@ impl Writer<'_> {
         self.index.word(words::TAIL).store(cursor.at, Ordering::Release);
     }
 
-    /// Ends the cursor's segment, and goes on in another with room for `room` bytes.
+    /// Ends the cursor's segment, and goes on in another with room for `room` bytes, whose number is
+    /// greater by `step`.
     #[cold]
-    pub(crate) fn next_segment(&self, cursor: &mut Cursor, room: u64) -> Result<()> {
-        let sequence = cursor.sequence + 1;
+    pub(crate) fn next_segment(&self, cursor: &mut Cursor, room: u64, step: u64) -> Result<()> {
+        let sequence = cursor.sequence + step;
         let (unit, units) = self.take_units(room + SEGMENT_HEADER + SEGMENT_END)?;
         let (at, _) = unit_place(unit);
         let (last, size) = unit_place(unit + units - 1);
@@ -314,7 +315,7 @@ impl Writer<'_> {
                 break;
             }
             let is_known = unit_of(tail).is_some() && segment.next() < units;
-            if !is_known || self.segment(segment.next())?.sequence() != segment.sequence() + 1 {
+            if !is_known || self.segment(segment.next())?.sequence() <= segment.sequence() {
                 return Err(damaged(tail, "the end of the log is in none of its segments"));
             }
             unit = segment.next();

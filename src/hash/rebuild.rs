@@ -6,7 +6,7 @@
 //! the power failed, and the log ends there.
 //!
 //! What may lie behind that end, on the disk, must never be taken for a part of the log later: its
-//! segments' headers are wiped, and the log goes on in a new segment.
+//! segments' headers are wiped, and the log goes on in a new segment, with a number by chance.
 
 use super::format::{Checkpoint, Kind, LOG_AT, SEGMENT_HEADER, unit_place, words};
 use super::index::{Index, damaged};
@@ -15,6 +15,7 @@ use super::pins;
 use super::scan::{Found, Next, Place};
 use super::view::{RecordView, bytes, record, write};
 use super::writer::Writer;
+use crate::os::process::random_word;
 use crate::{Error, Result};
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -220,15 +221,18 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Lets the log go on in a new segment if there is anything behind its end.
+    /// Lets the log go on in a new segment, but in a store that is new. Its number is one that no
+    /// segment had that was lost: what lies in the same place, with the number after the last,
+    /// would have checksums that fit.
     fn seal(&self, end: Place) -> Result<()> {
-        let limit = end.segment.end().min(self.core.data.len());
-        let rest = bytes(&self.core.data, self, end.at, limit.saturating_sub(end.at));
-        if rest.is_some_and(|rest| rest.iter().all(|byte| *byte == 0)) {
+        let (at, len) = (end.segment.first(), self.core.data.len());
+        let is_new = end.at == at && end.segment.sequence == 1 && len <= end.segment.end();
+        let rest = bytes(&self.core.data, self, at, len.saturating_sub(at));
+        if is_new && rest.is_some_and(|rest| rest.iter().all(|byte| *byte == 0)) {
             return Ok(());
         }
         let mut cursor = self.cursor();
-        self.next_segment(&mut cursor, 0)?;
+        self.next_segment(&mut cursor, 0, 1 + (random_word()? >> 32))?;
         self.publish(&cursor);
         self.index.store(words::APPLIED, cursor.at);
         Ok(())

@@ -104,7 +104,7 @@ impl Core {
     ) -> Option<Found> {
         let unit = self.data.word(end_at + 8)?.load(Ordering::Relaxed);
         let next = self.segment_at(held, unit).filter(|_| unit < self.units())?;
-        (next.sequence == segment.sequence + 1).then_some(next)
+        (next.sequence > segment.sequence).then_some(next)
     }
 }
 
