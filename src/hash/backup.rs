@@ -5,6 +5,7 @@ use super::format::{
     CHECKPOINTS, Checkpoint, HEADER_BYTES, Header, Kind, session, unit_place, words,
 };
 use super::handle::Hash;
+use super::index::damaged;
 use super::log::ENTRY_BYTES;
 use super::page::LINE;
 use super::pins::{note_time, pin};
@@ -87,16 +88,14 @@ impl Core {
         let total: u64 = segments.iter().map(|s| ends(s) - unit_place(s.unit).0).sum();
         let mut done = HEADER_BYTES as u64;
         for segment in &segments {
-            let (mut at, end) = (unit_place(segment.unit).0, ends(segment));
+            // A segment may end beyond the file: its space comes step by step.
+            let end = ends(segment).min(self.data.refresh_len()?);
+            let mut at = unit_place(segment.unit).0;
             while at < end {
                 let len = PIECE.min(end - at);
                 let piece = bytes(&self.data, held, at, len);
-                // The last segment may end beyond the file: its space comes step by step.
-                let len =
-                    if piece.is_some() { len } else { self.data.refresh_len()?.min(end) - at };
-                let piece = bytes(&self.data, held, at, len);
-                write(piece.unwrap_or_default(), at)?;
-                at += len.max(1);
+                write(piece.ok_or_else(|| damaged(at, "a segment beyond the file"))?, at)?;
+                at += len;
                 done += len;
                 progress(done.min(total), total);
             }

@@ -44,9 +44,9 @@ impl Writer<'_> {
             }
         }
         let block = self.index.load(words::BUMP);
-        let end = block + 1 + lines;
+        let end = block.saturating_add(1 + lines);
         if end > MAX_LINES {
-            let (size, limit) = (end * LINE, MAX_LINES * LINE);
+            let (size, limit) = (end.saturating_mul(LINE), MAX_LINES * LINE);
             return Err(Error::new(ErrorKind::TooLarge { what: "index", size, limit }));
         }
         self.reserve_index(end)?;
@@ -59,9 +59,14 @@ impl Writer<'_> {
     /// Makes sure that the index file has `end` lines.
     pub(crate) fn reserve_index(&self, end: u64) -> Result<()> {
         let len = self.index.map.len();
-        if end * LINE > len {
+        if end.saturating_mul(LINE) > len {
             let step = (len / 16).clamp(*STEP.start(), *STEP.end());
-            self.index.map.grow_to((end * LINE).max(len + step).next_multiple_of(4096))?;
+            self.index.map.grow_to(
+                end.saturating_mul(LINE)
+                    .min(MAX_LINES * LINE)
+                    .max(len + step)
+                    .next_multiple_of(4096),
+            )?;
             self.index.store(words::INDEX_LEN, self.index.map.len());
         }
         Ok(())
@@ -83,7 +88,8 @@ impl Writer<'_> {
             self.block(last)?[NEXT].store(block, Ordering::Release);
         }
         self.index.store(words::RETIRED_LAST, block);
-        self.index.store(words::RETIRED_COUNT, self.index.load(words::RETIRED_COUNT) + 1);
+        self.index
+            .store(words::RETIRED_COUNT, self.index.load(words::RETIRED_COUNT).wrapping_add(1));
         Ok(())
     }
 
@@ -151,7 +157,7 @@ impl Writer<'_> {
         let mut end = INDEX_HEADER / LINE;
         for (block, lines) in used {
             if block < end {
-                return Err(damaged(block * LINE, "two blocks of the index overlap"));
+                return Err(damaged(block.saturating_mul(LINE), "two blocks of the index overlap"));
             }
             if block - end > SIZES[0] {
                 self.block(end)?[LINES].store(block - end - 1, Ordering::Relaxed);
@@ -205,8 +211,10 @@ impl Writer<'_> {
 
     /// The own line of a block.
     fn block(&self, block: u64) -> Result<&[AtomicU64; 8]> {
-        let line = self.index.map.line(block * LINE);
-        line.ok_or_else(|| damaged(block * LINE, "a block beyond the end of the index"))
+        let line = self.index.map.line(block.saturating_mul(LINE));
+        line.ok_or_else(|| {
+            damaged(block.saturating_mul(LINE), "a block beyond the end of the index")
+        })
     }
 }
 

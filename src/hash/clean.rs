@@ -46,7 +46,7 @@ impl Writer<'_> {
     /// Notes that so many bytes became garbage, and does what is to be done about it.
     #[inline(always)]
     pub(crate) fn made_garbage(&self, bytes: u64) -> Result<()> {
-        let debt = self.index.load(words::DEBT) + bytes;
+        let debt = self.index.load(words::DEBT).saturating_add(bytes);
         self.index.store(words::DEBT, debt);
         if debt < WORTH_CLEANING { Ok(()) } else { self.pay(debt) }
     }
@@ -67,8 +67,8 @@ impl Writer<'_> {
     fn pay_now(&self, debt: u64) -> Result<()> {
         self.index.store(words::DEBT, 0);
         let live = self.index.load(words::LIVE);
-        if self.log_bytes()? > live + live / 2 + SLACK {
-            self.clean(debt * PACE, u64::MAX)?;
+        if self.log_bytes()? > live.saturating_add(live / 2 + SLACK) {
+            self.clean(debt.saturating_mul(PACE), u64::MAX)?;
         }
         Ok(())
     }
@@ -186,7 +186,9 @@ impl Writer<'_> {
         self.index.store(words::CHAIN, chain.saturating_sub(end - at));
         self.take_back_segments()?;
         let (len, live) = (self.core.data.len(), self.index.load(words::LIVE));
-        if len > 2 * live + WORTH_SHRINKING && self.retired_bytes()? > len / 8 {
+        if len > live.saturating_mul(2).saturating_add(WORTH_SHRINKING)
+            && self.retired_bytes()? > len / 8
+        {
             self.give_back()?;
         }
         self.trim()

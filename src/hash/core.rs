@@ -273,7 +273,7 @@ impl Core {
             return Ok(None);
         }
         let index = Index::new(SharedMap::new(file, self.data.is_writable(), INDEX_ROOM)?, header)?;
-        let is_whole = index.load(words::BUMP) * LINE <= index.map.len()
+        let is_whole = index.load(words::BUMP).saturating_mul(LINE) <= index.map.len()
             && index.load(words::TAIL) <= self.data.refresh_len()?;
         // One that was closed, and put back when the store had changed since, is not trusted either.
         let clean = index.load(words::CLEAN);
@@ -389,6 +389,9 @@ impl Core {
         if lock_range(self.data.file(), OPEN, Want::Exclusive, false)? {
             let writer = self.writer_for_closing()?;
             if let Some(writer) = writer {
+                // Twice, so that a checkpoint on the disk covers everything: what is damaged later is
+                // then not taken for the work of a power failure.
+                writer.sync_now()?;
                 writer.sync_now()?;
                 writer.index.map.sync()?;
                 let checkpoint = self.session(session::CHECKPOINT).load(Ordering::Relaxed);

@@ -390,6 +390,8 @@ pub(crate) mod words {
     pub(crate) const RETIRED_COUNT: u64 = 312;
     /// Lines of all pages.
     pub(crate) const PAGE_LINES: u64 = 320;
+    /// How many sequence numbers to leave out before the next segment's.
+    pub(crate) const SKIPPED: u64 = 336;
     /// Bytes of the index file.
     pub(crate) const INDEX_LEN: u64 = 328;
     /// The first free block of each size.

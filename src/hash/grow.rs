@@ -41,7 +41,7 @@ impl Writer<'_> {
         let page = self.index.page(self.index.state(), place)?;
         let tag = page.tag(place);
         let mut number = page.line(tag);
-        for _ in 0..=reach.min(page.lines - 1) {
+        for _ in 0..=reach.min(page.lines.saturating_sub(1)) {
             let line = self.index.line(page, number)?;
             let is_free = |word: &&AtomicU64| word.load(Ordering::Relaxed) & !OVERFLOW == 0;
             if let Some(free) = line.iter().find(is_free) {
@@ -164,15 +164,17 @@ impl Writer<'_> {
     fn replace(&self, old: Page, place: u64, new: &[Page]) -> Result<()> {
         let state = self.index.state();
         let prefix = if old.depth == 0 { 0 } else { place >> (64 - old.depth) };
-        let mut at = prefix << (state.depth() - old.depth);
+        let shift = |page: Page| state.depth().checked_sub(page.depth);
+        let skewed = || damaged(state.directory() * LINE, "a page that this directory cannot have");
+        let mut at = prefix << shift(old).ok_or_else(skewed)?;
         for page in new {
-            for _ in 0..1u64 << (state.depth() - page.depth) {
+            for _ in 0..1u64 << shift(*page).ok_or_else(skewed)? {
                 self.index.entry(state, at)?.store(page.encode(), Ordering::Release);
                 at += 1;
             }
         }
         let lines: u64 = new.iter().map(|page| page.lines).sum();
-        let all = self.index.load(words::PAGE_LINES) + lines;
+        let all = self.index.load(words::PAGE_LINES).saturating_add(lines);
         self.index.store(words::PAGE_LINES, all.saturating_sub(old.lines));
         self.retire(old.block)
     }

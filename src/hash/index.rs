@@ -67,7 +67,8 @@ impl State {
     #[inline(always)]
     fn entry_at(self, place: u64) -> u64 {
         // Two shifts: with a depth of zero one alone would be by 64.
-        self.directory() * LINE + ((place >> 1) >> (63 - self.depth())) * 8
+        (self.directory() * LINE)
+            .wrapping_add(((place >> 1) >> (63 - self.depth())).wrapping_mul(8))
     }
 }
 
@@ -108,7 +109,7 @@ impl Index {
     /// The directory's entry number `i`.
     #[inline(always)]
     pub(crate) fn entry(&self, state: State, i: u64) -> Result<&AtomicU64> {
-        let at = state.directory() * LINE + i * 8;
+        let at = (state.directory() * LINE).wrapping_add(i.wrapping_mul(8));
         self.reach(at, 8, |map| map.word(at))
     }
 
@@ -149,7 +150,8 @@ impl Index {
         get: impl Fn(&'m SharedMap) -> Option<T>,
     ) -> Result<T> {
         let end = self.map.refresh_len()?;
-        let found = if at + len <= end { get(&self.map) } else { None };
+        let found =
+            if at.checked_add(len).is_some_and(|last| last <= end) { get(&self.map) } else { None };
         found.ok_or_else(|| damaged(at, "the index leads past its end"))
     }
 

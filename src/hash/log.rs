@@ -109,7 +109,8 @@ pub(crate) struct Cursor {
 impl Writer<'_> {
     /// The entry of a unit in the table of segments.
     pub(crate) fn segment(&self, unit: u64) -> Result<Segment<'_>> {
-        let at = (self.index.load(words::SEGMENTS_AT) + 1) * LINE + unit * ENTRY_BYTES;
+        let table = self.index.load(words::SEGMENTS_AT).saturating_add(1).saturating_mul(LINE);
+        let at = table.saturating_add(unit.saturating_mul(ENTRY_BYTES));
         let line = self
             .index
             .map
@@ -156,7 +157,7 @@ impl Writer<'_> {
     ) -> Result<u64> {
         let room = record.room();
         if cursor.at + room + SEGMENT_END > cursor.end {
-            self.next_segment(cursor, room, 1)?;
+            self.next_segment(cursor, room, 1 + self.index.load(words::SKIPPED))?;
         }
         let at = cursor.at;
         if at + room + SEGMENT_END > self.core.data.len() {
@@ -179,7 +180,10 @@ impl Writer<'_> {
     #[inline(always)]
     pub(crate) fn publish(&self, cursor: &Cursor) {
         let changes = self.core.session(session::CHANGES);
-        changes.store(changes.load(Ordering::Relaxed) + cursor.appended, Ordering::Relaxed);
+        changes.store(
+            changes.load(Ordering::Relaxed).wrapping_add(cursor.appended),
+            Ordering::Relaxed,
+        );
         self.index.store(words::TAIL_UNIT, cursor.unit);
         self.index.store(words::TAIL_END, cursor.end);
         self.index.store(words::SEQUENCE, cursor.sequence);
@@ -191,13 +195,11 @@ impl Writer<'_> {
     #[cold]
     pub(crate) fn next_segment(&self, cursor: &mut Cursor, room: u64, step: u64) -> Result<()> {
         let sequence = cursor.sequence + step;
-        let (unit, units) = self.take_units(room + SEGMENT_HEADER + SEGMENT_END)?;
+        let (unit, units) = self.take_room(room + SEGMENT_HEADER + SEGMENT_END)?;
         let (at, _) = unit_place(unit);
         let (last, size) = unit_place(unit + units - 1);
         let end = last + size;
         let header = SegmentHeader { sequence, units: units as u32 };
-        // Only what is written has to be there; the rest of the segment comes step by step.
-        self.grow_data(at + SEGMENT_HEADER + SEGMENT_END, end)?;
         // Known before it is there: whoever finds a dead writer's segment wipes its header.
         self.set_used(unit, units, sequence)?;
         write(&self.core.data, at, &header.encode(&self.core.header, at));
@@ -208,6 +210,24 @@ impl Writer<'_> {
         self.index.store(words::CHAIN, self.index.load(words::CHAIN) + (end - at));
         *cursor = Cursor { at: at + SEGMENT_HEADER, end, unit, sequence, ..*cursor };
         Ok(())
+    }
+
+    /// Units for a segment of `bytes`, the first of which is there: the rest comes step by step.
+    fn take_room(&self, bytes: u64) -> Result<(u64, u64)> {
+        let take = || {
+            let (unit, units) = self.take_units(bytes)?;
+            let (at, _) = unit_place(unit);
+            self.grow_data(at + SEGMENT_HEADER + SEGMENT_END, at + SEGMENT_HEADER + SEGMENT_END)?;
+            Ok((unit, units))
+        };
+        take().or_else(|error: Error| {
+            if error.is_bad_file() {
+                return Err(error);
+            }
+            // No space: what was emptied and waits for the disk or for the dead is some.
+            self.give_back()?;
+            take().map_err(|_| error)
+        })
     }
 
     /// Notes in the table which segment some units are.
@@ -282,7 +302,9 @@ impl Writer<'_> {
         }
         let step = (len / 16).clamp(*STEP.start(), *STEP.end());
         let wanted = (len + step).max(end).min(limit).max(end);
-        self.core.data.grow_to(wanted.next_multiple_of(4096))?;
+        let grow = |end: u64| self.core.data.grow_to(end.next_multiple_of(4096));
+        // Where there is no room for a step there may be for what is needed.
+        grow(wanted).or_else(|_| grow(end))?;
         self.core.session(session::DATA_LEN).store(self.core.data.len(), Ordering::Relaxed);
         Ok(())
     }
@@ -320,9 +342,14 @@ impl Writer<'_> {
             }
             unit = segment.next();
         }
+        let last = self.index.load(words::SEQUENCE);
         for (unit, _) in is_used.iter().enumerate().filter(|(_, is_used)| !**is_used) {
             let segment = self.segment(unit as u64)?;
             if !matches!(segment.sequence(), 0 | INNER) {
+                // Nor may another have its number in the same place: what is left of its records
+                // would fit.
+                let skipped = segment.sequence().saturating_sub(last);
+                self.index.word(words::SKIPPED).fetch_max(skipped, Ordering::Release);
                 let (at, _) = unit_place(unit as u64);
                 // On the disk, too, it must not look like the one that will follow.
                 write(&self.core.data, at, &[0; SEGMENT_HEADER as usize]);

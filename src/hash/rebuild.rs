@@ -79,7 +79,7 @@ impl Writer<'_> {
 
     /// Fills the new, empty index with what another one leads to.
     pub(crate) fn copy_index(&self, old: &Index) -> Result<()> {
-        const COPIED: [u64; 14] = [
+        const COPIED: [u64; 15] = [
             words::COUNT,
             words::LIVE,
             words::TAIL,
@@ -94,6 +94,7 @@ impl Writer<'_> {
             words::DEBT,
             words::UNITS,
             words::FREE_UNIT,
+            words::SKIPPED,
         ];
         for word in COPIED {
             self.index.store(word, old.load(word));

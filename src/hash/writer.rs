@@ -149,8 +149,8 @@ impl<'c> Writer<'c> {
         let mut cursor = self.cursor();
         let at = self.append(&mut cursor, Kind::Put, key, value).inspect_err(|_| self.give_up())?;
         let room = RecordHeader::new(Kind::Put, key, value).room();
-        let count = self.index.load(words::COUNT) + u64::from(old.is_none());
-        let live = self.index.load(words::LIVE) + room - old_room;
+        let count = self.index.load(words::COUNT).wrapping_add(u64::from(old.is_none()));
+        let live = self.index.load(words::LIVE).wrapping_add(room).wrapping_sub(old_room);
         self.note_intent(at, count, live);
         self.publish(&cursor);
         // The tag and the mark stay, the address is another.
@@ -200,7 +200,8 @@ impl<'c> Writer<'c> {
         let count =
             u32::try_from(count).map_err(|_| Error::invalid("a batch of over 2^32 changes"))?;
         // Room for all of them in the index, lest it is missing when there is no way back.
-        self.reserve_index(self.index.load(words::BUMP) + u64::from(count) + 4 * 129)?;
+        let bump = self.index.load(words::BUMP);
+        self.reserve_index(bump.saturating_add(u64::from(count) + 4 * 129))?;
         let mut cursor = self.cursor();
         let header = RecordHeader { kind: Kind::Batch, key_len: count, value_len: 0 };
         let append_all = |cursor: &mut Cursor| {
@@ -327,9 +328,9 @@ impl<'c> Writer<'c> {
         } else {
             let old_room = old.map_or(0, |(_, _, record)| record.header.room());
             let room = if is_put { found.header.room() } else { 0 };
-            let count = self.index.load(words::COUNT) + u64::from(is_put);
+            let count = self.index.load(words::COUNT).wrapping_add(u64::from(is_put));
             let count = count.saturating_sub(u64::from(old.is_some()));
-            let live = (self.index.load(words::LIVE) + room).saturating_sub(old_room);
+            let live = self.index.load(words::LIVE).saturating_add(room).saturating_sub(old_room);
             if is_put && old.is_none() {
                 // Before anything is noted, so that no room leaves nothing half done.
                 self.slot_for(place)?;
