@@ -432,11 +432,22 @@ impl Get for Store {
 }
 
 impl Scan for Store {
-    fn scan<F>(&self, f: F) -> Result<()>
+    /// Of a hash store records are copied, so that `f`, which may wait for whomever, keeps no space
+    /// from being reused; see [`Hash::iter`].
+    fn scan<F>(&self, mut f: F) -> Result<()>
     where
         F: FnMut(&[u8], &[u8]) -> Result<()>,
     {
-        each!(self, store => Scan::scan(store, f))
+        match self {
+            Store::Hash(store) => store.iter().try_for_each(|record| {
+                let (key, value) = record?;
+                f(&key, &value)
+            }),
+            Store::Constant(store) => store.scan(f),
+            Store::Cdb(store) => store.scan(f),
+            Store::Cdb64(store) => store.scan(f),
+            Store::Mcdb(store) => store.scan(f),
+        }
     }
 
     fn len(&self) -> Result<u64> {

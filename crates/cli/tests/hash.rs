@@ -276,6 +276,39 @@ fn stat_names_those_who_hold_values() {
     assert_eq!(stat()["readers"], serde_json::json!([]));
 }
 
+/// Who is slow to read what a command writes must not keep space from being reused.
+#[test]
+fn nothing_is_held_while_output_waits() {
+    let folder = Folder::new();
+    let store = folder.store("hash", &plain_records(100_000));
+    let names: Vec<u8> = (0..100_000).flat_map(|i| format!("key{i}\n").into_bytes()).collect();
+    let keys = folder.file("keys", names);
+    for args in [&["dump", &store][..], &["scan", &store], &["get", &store, "-k", &keys]] {
+        let mut child = Command::new(program())
+            .args(args)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let mut line = String::new();
+        let mut out = BufReader::with_capacity(100, child.stdout.take().expect("its output"));
+        out.read_line(&mut line).expect("a line");
+        // It has written as much as a pipe holds by now, or will have, and then waits.
+        let id = child.id();
+        let is_waiting = || {
+            let wait = std::fs::read_to_string(format!("/proc/{id}/wchan")).unwrap_or_default();
+            let state = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+            wait.contains("pipe") || state.contains(") S ")
+        };
+        while !is_waiting() {
+            std::thread::yield_now();
+        }
+        let stat = json(run(&["stat", &store, "--json"]));
+        assert_eq!(stat["readers"], serde_json::json!([]), "{args:?}");
+        drop(out);
+        child.wait().expect("it ends");
+    }
+}
+
 #[test]
 fn watch_sees_changes_of_other_processes() {
     let folder = Folder::new();

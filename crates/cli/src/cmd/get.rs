@@ -162,6 +162,11 @@ impl Lookup<'_> {
     fn batch(&mut self, keys: &[Vec<u8>]) -> Result<()> {
         let store = self.store;
         match self.want {
+            // Copied one by one: what is held while somebody is slow to read the answers keeps the
+            // store's writers from reusing its space.
+            Want::First if matches!(store, Store::Hash(_)) => {
+                keys.iter().try_for_each(|key| self.answer(key, store.get(key)?.as_deref()))
+            }
             Want::First => {
                 let mut written = Ok(());
                 store.get_many(keys, |i, value| {
