@@ -52,7 +52,7 @@ impl Core {
     fn copy_log(&self, to: &File, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         if self.data.is_writable() {
             let pin = pin(&self.data)?;
-            note_time(&self.data, &pin);
+            note_time(&pin);
             return self.copy_log_held(to, &pin, progress);
         }
         let seen = self.seen();

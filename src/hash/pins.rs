@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A reader's promise to be gone soon; dropped, it is.
 #[derive(Debug)]
 pub(crate) struct Pin<'d> {
-    word: &'d AtomicU64,
+    line: &'d [AtomicU64; 8],
     mark: u64,
 }
 
@@ -37,7 +37,7 @@ impl Drop for Pin<'_> {
     fn drop(&mut self) {
         // After a fork the child drops what is the parent's.
         if self.mark >> PID_SHIFT == u64::from(own_pid()) {
-            self.word.store(0, Ordering::Release);
+            self.line[0].store(0, Ordering::Release);
         }
     }
 }
@@ -48,7 +48,7 @@ impl Drop for Pin<'_> {
 pub struct Reader {
     /// The process.
     pub pid: u32,
-    /// How long it has held it, in milliseconds.
+    /// How long it has held it, in milliseconds; 0 for a lookup that is going on.
     pub age_ms: u64,
     /// In which epoch it began; what was freed since then waits for it.
     pub epoch: u64,
@@ -72,8 +72,9 @@ pub(crate) fn pin(data: &SharedMap) -> Result<Pin<'_>> {
         if line[1].load(Ordering::Relaxed) != own_start() {
             line[1].store(own_start(), Ordering::Relaxed);
         }
+        line[2].store(0, Ordering::Relaxed);
         line[3].store(mark, Ordering::Release);
-        return Ok(Pin { word: &line[0], mark });
+        return Ok(Pin { line, mark });
     }
     pin_another(data, mark)
 }
@@ -91,9 +92,10 @@ fn pin_another(data: &SharedMap, mark: u64) -> Result<Pin<'_>> {
             let Some(line) = data.line(PINS_AT + i * 64) else { continue };
             if line[0].compare_exchange(0, mark, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
                 line[1].store(own_start(), Ordering::Relaxed);
+                line[2].store(0, Ordering::Relaxed);
                 line[3].store(mark, Ordering::Release);
                 LAST.set(i);
-                return Ok(Pin { word: &line[0], mark });
+                return Ok(Pin { line, mark });
             }
         }
         clear_dead(data);
@@ -109,10 +111,8 @@ fn pin_another(data: &SharedMap, mark: u64) -> Result<Pin<'_>> {
 }
 
 /// A pin that is held for long: says since when, for those who look at who holds what.
-pub(crate) fn note_time(data: &SharedMap, pin: &Pin<'_>) {
-    for line in lines(data).filter(|line| std::ptr::eq(&raw const line[0], pin.word)) {
-        line[2].store(now_ms(), Ordering::Relaxed);
-    }
+pub(crate) fn note_time(pin: &Pin<'_>) {
+    pin.line[2].store(now_ms(), Ordering::Relaxed);
 }
 
 fn lines(data: &SharedMap) -> impl Iterator<Item = &[AtomicU64; 8]> {
@@ -159,7 +159,7 @@ pub(crate) fn readers(data: &SharedMap) -> Vec<Reader> {
         let since = line[2].load(Ordering::Relaxed);
         (mark != 0).then(|| Reader {
             pid: (mark >> PID_SHIFT) as u32,
-            age_ms: now.saturating_sub(since),
+            age_ms: if since == 0 { 0 } else { now.saturating_sub(since) },
             epoch: mark & EPOCH_MASK,
         })
     };

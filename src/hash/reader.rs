@@ -11,7 +11,7 @@ use super::format::Kind;
 use super::format::{RecordHeader, session};
 use super::index::{Index, State};
 use super::page::{LINE, Page, address_of, place_of};
-use super::pins::{Pin, pin};
+use super::pins::{Pin, note_time, pin};
 use super::view::{Holds, bytes, record};
 use crate::os::shared::SharedMap;
 use crate::{Error, Result};
@@ -120,6 +120,7 @@ impl Core {
                     let header = RecordHeader::new(Kind::Put, key, value);
                     (at + header.header_bytes() + key.len() as u64, value.len() as u64)
                 });
+                note_time(&pin);
                 let data = &self.data;
                 return Ok(place.map(|(at, len)| Value(Inner::Pinned { data, pin, at, len })));
             }

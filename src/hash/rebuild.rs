@@ -255,8 +255,5 @@ impl Writer<'_> {
 /// Damage that only the log itself could repair.
 #[cold]
 pub(crate) fn damaged_data(at: u64, what: String) -> Error {
-    Error::corrupt(
-        at,
-        format!("{what}; `credenza recover` copies what is whole into a new store, or"),
-    )
+    Error::corrupt(at, format!("{what}; `credenza recover` saves what is whole"))
 }
