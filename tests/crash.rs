@@ -6,6 +6,7 @@
 
 mod common;
 
+use common::mount::Mount;
 use common::{Rng, child, is_child, rounds, seed};
 use credenza::constant::{BuildOptions, Builder, Constant};
 use credenza::{Result, Scan};
@@ -210,25 +211,6 @@ fn builders_of_one_file_do_not_disturb_each_other() {
     assert_eq!(names(folder.path()), ["store"]);
 }
 
-/// A small file system of its own, unmounted when dropped.
-struct Mount(tempfile::TempDir);
-
-impl Mount {
-    fn of_size(size: &str) -> Option<Mount> {
-        let folder = tempfile::tempdir().unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(folder.path());
-        let mounted = mount.stderr(Stdio::null()).status();
-        mounted.is_ok_and(|status| status.success()).then_some(Mount(folder))
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0.path()).status();
-    }
-}
-
 #[test]
 fn a_full_disk_is_an_error_and_the_old_file_stays() {
     // Too small for the file; and large enough for it, but not for what is spilled beside it.
@@ -237,14 +219,14 @@ fn a_full_disk_is_an_error_and_the_old_file_stays() {
             println!("skipped: this user may not mount a small file system");
             return;
         };
-        let path = mount.0.path().join("store");
+        let path = mount.path().join("store");
         build(&path, 4, 1000).unwrap();
         let error = build(&path, 5, records).unwrap_err();
         let message = error.to_string();
         assert!(message.contains("free some space"), "{size}: {message}");
         assert!(message.contains("store"), "{size}: the message names no file: {message}");
         assert_eq!(generation_of(&path, 1000), 4);
-        assert_eq!(names(mount.0.path()), ["store"]);
+        assert_eq!(names(mount.path()), ["store"]);
         build(&path, 6, 1000).unwrap();
     }
 }

@@ -33,6 +33,12 @@ fn main() -> Result<()> {
         foreign(&folder("cdb64").join(format!("seed-{i}")), &small, 1)?;
         foreign(&folder("mcdb").join(format!("seed-{i}")), &small, 2)?;
     }
+    let scratch = tempfile::tempdir().expect("a folder");
+    for (i, files) in credenza_fuzz::hash::samples(scratch.path()).iter().enumerate() {
+        save(&folder("hash_files").join(format!("seed-{i}")), files);
+        let operations: Vec<u8> = (0..600u32).map(|n| (n * n * 7 + n * (i as u32 + 3)) as u8).collect();
+        save(&folder("hash_operations").join(format!("seed-{i}")), &operations);
+    }
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 //! gives its writer must take and give back, and what `verify` approves must be found.
 
 pub mod constant;
+pub mod hash;
 
 use credenza::foreign::{Cdb, Cdb64, Mcdb};
 use credenza::{ErrorKind, Get, Result, Scan};

@@ -1,6 +1,15 @@
-//! What several test files share: a random number generator with a printed seed, and records.
+//! What several test files share: a random number generator with a printed seed, and records; in
+//! files of their own what tests of stores that are written need.
 
 #![allow(dead_code, reason = "each test file uses its part")]
+
+pub mod damage;
+pub mod hash;
+pub mod history;
+pub mod mount;
+pub mod power;
+pub mod subject;
+pub mod sys;
 
 use std::collections::BTreeMap;
 

@@ -1,0 +1,74 @@
+//! Tells a [`Disk`] when this thread makes a file durable or shorter: the calls of the C library
+//! that do so are those here, in a program that has this file.
+
+#![allow(unsafe_code)]
+
+use crate::common::power::Disk;
+use std::cell::RefCell;
+use std::path::PathBuf;
+
+thread_local! {
+    static DISK: RefCell<Option<Disk>> = const { RefCell::new(None) };
+}
+
+/// From now on, `disk` is told what this thread syncs.
+pub fn install(disk: Disk) {
+    DISK.set(Some(disk));
+}
+
+/// No longer; the disk as it is now.
+pub fn take() -> Disk {
+    let mut disk = DISK.take().expect("a disk was installed");
+    disk.look();
+    disk
+}
+
+/// What `f` says of the disk that is installed.
+pub fn with<R>(f: impl FnOnce(&mut Disk) -> R) -> R {
+    DISK.with_borrow_mut(|disk| f(disk.as_mut().expect("a disk was installed")))
+}
+
+/// Which file of the disk a descriptor is: its number, or all of them for their folder.
+fn file_of(disk: &Disk, fd: libc::c_int) -> Option<Option<usize>> {
+    let path: PathBuf = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
+    if let Some(i) = disk.files().iter().position(|file| *file == path) {
+        return Some(Some(i));
+    }
+    disk.files()[0].parent().is_some_and(|folder| folder == path).then_some(None)
+}
+
+fn note(fd: libc::c_int, is_synced: bool) {
+    // Not when the disk itself is at work.
+    DISK.with(|disk| {
+        let Ok(mut disk) = disk.try_borrow_mut() else { return };
+        let Some(disk) = disk.as_mut() else { return };
+        match file_of(disk, fd) {
+            Some(Some(i)) if is_synced => disk.synced(i),
+            Some(None) if is_synced => disk.names_synced(),
+            Some(_) => disk.look(),
+            None => {}
+        }
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fdatasync(fd: libc::c_int) -> libc::c_int {
+    note(fd, true);
+    // Nothing is lost: these tests never cut the power.
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fsync(fd: libc::c_int) -> libc::c_int {
+    note(fd, true);
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ftruncate64(fd: libc::c_int, len: libc::off64_t) -> libc::c_int {
+    note(fd, false);
+    // SAFETY: what the caller asked for; no memory is passed.
+    let rc = unsafe { libc::syscall(libc::SYS_ftruncate, fd, len) };
+    note(fd, false);
+    rc as libc::c_int
+}

@@ -1,0 +1,158 @@
+//! What tests ask of the kernel that the standard library does not: forks, signals, limits, and
+//! another process's progress instruction by instruction.
+
+#![allow(unsafe_code)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A process forked from this one; killed when dropped.
+pub struct Forked {
+    pid: libc::pid_t,
+    is_gone: bool,
+}
+
+/// How a process that was waited for is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    Exited(i32),
+    Killed(i32),
+    Stopped(i32),
+}
+
+/// Runs `work` in a fork of this process, which ends with 0 when it is done, with 101 after a panic.
+pub fn fork(work: impl FnOnce()) -> Forked {
+    // SAFETY: the child has one thread and runs what any thread may; the C library makes its
+    // allocator usable after a fork. It ends without running what the parent registered for its end.
+    unsafe {
+        let pid = libc::fork();
+        assert!(pid >= 0, "cannot fork");
+        if pid > 0 {
+            return Forked { pid, is_gone: false };
+        }
+        let done = catch_unwind(AssertUnwindSafe(work));
+        if let Err(panic) = &done {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
+            let text = format!("in the child: {text}\n");
+            libc::write(2, text.as_ptr().cast(), text.len());
+        }
+        libc::_exit(if done.is_ok() { 0 } else { 101 })
+    }
+}
+
+impl Forked {
+    pub fn pid(&self) -> u32 {
+        self.pid.cast_unsigned()
+    }
+
+    /// Waits until it ends or stops.
+    pub fn wait(&mut self) -> Status {
+        let mut status = 0;
+        // SAFETY: the status is written during the call.
+        let got = unsafe { libc::waitpid(self.pid, &raw mut status, libc::WUNTRACED) };
+        assert_eq!(got, self.pid, "cannot wait for a child");
+        if libc::WIFSTOPPED(status) {
+            return Status::Stopped(libc::WSTOPSIG(status));
+        }
+        self.is_gone = true;
+        if libc::WIFEXITED(status) {
+            Status::Exited(libc::WEXITSTATUS(status))
+        } else {
+            Status::Killed(libc::WTERMSIG(status))
+        }
+    }
+
+    pub fn kill(&mut self) {
+        signal(self.pid(), libc::SIGKILL);
+        assert_eq!(self.wait(), Status::Killed(libc::SIGKILL));
+    }
+
+    /// Lets a traced process that is stopped do one instruction; how it is then.
+    pub fn step(&mut self) -> Status {
+        // SAFETY: the process is traced by this thread and stopped; no memory is passed.
+        let rc = unsafe { libc::ptrace(libc::PTRACE_SINGLESTEP, self.pid, 0usize, 0usize) };
+        assert_eq!(rc, 0, "cannot step: {}", std::io::Error::last_os_error());
+        self.wait()
+    }
+}
+
+impl Drop for Forked {
+    fn drop(&mut self) {
+        if !self.is_gone {
+            signal(self.pid(), libc::SIGKILL);
+            // SAFETY: nothing is written.
+            unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), 0) };
+        }
+    }
+}
+
+/// Lets the parent trace this process; whether it may.
+pub fn be_traced() -> bool {
+    // SAFETY: no memory is passed.
+    unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0usize, 0usize) == 0 }
+}
+
+/// Stops this process until somebody lets it go on.
+pub fn stop_here() {
+    // SAFETY: stops this process, which changes nothing in it.
+    unsafe { libc::raise(SIGSTOP) };
+}
+
+/// Sends a signal to a process of this test.
+pub fn signal(pid: u32, signal: i32) {
+    // SAFETY: the process is a child that was not waited for: its number is still its own.
+    unsafe { libc::kill(pid.cast_signed(), signal) };
+}
+
+pub const SIGCONT: i32 = libc::SIGCONT;
+pub const SIGSTOP: i32 = libc::SIGSTOP;
+
+/// Files of this process may from now on be no longer than so many bytes: writing more is an
+/// error, and no signal.
+pub fn limit_file_size(bytes: Option<u64>) {
+    let limit = libc::rlimit {
+        rlim_cur: bytes.unwrap_or(libc::RLIM_INFINITY),
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: the limit is read during the call; the signal is ignored, for which no code runs.
+    let rc = unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit)
+    };
+    assert_eq!(rc, 0, "cannot limit the size of files");
+}
+
+/// Becomes a user without rights; whether this one may.
+pub fn become_nobody() -> bool {
+    // SAFETY: no memory is passed.
+    unsafe { libc::setgid(65534) == 0 && libc::setuid(65534) == 0 }
+}
+
+/// Nanoseconds of a clock that all processes share and that only goes forward.
+pub fn now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the time is written during the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+/// Ends this process if it is not done in so many seconds: what hangs fails.
+pub fn give_up_after(seconds: u32) {
+    // SAFETY: no memory is passed; the signal ends the process.
+    unsafe { libc::alarm(seconds) };
+}
+
+/// The bytes of a file that others may be writing, all of whom are stopped when it is looked at.
+pub struct View(memmap2::Mmap);
+
+impl View {
+    pub fn of(file: &std::fs::File) -> View {
+        // SAFETY: the only writer is a traced process, which is stopped whenever the bytes are read;
+        // it does not shorten the file below what is mapped before the length was asked for again.
+        View(unsafe { memmap2::Mmap::map(file) }.unwrap())
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}

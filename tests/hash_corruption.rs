@@ -1,0 +1,554 @@
+//! Danger: damaged or hostile files that make a store panic, hang, die of SIGBUS, or answer what it
+//! never held; a full disk or missing permissions that harm what is there.
+//!
+//! What is promised, and tested here:
+//! - A damaged data file: every answer is right or an error, but for the one key in whose record
+//!   the damage lies; `verify` finds whatever is in the header, or in the log up to its end. What
+//!   only running processes need (from byte 2048 to 8192) and what is behind the log's end is not
+//!   checked, and makes no answer wrong.
+//! - A damaged index: `verify` finds whatever makes an answer wrong; before that, a damaged slot or
+//!   page can make a key absent, or give it a value that it had before.
+//! - The two locks in the session are the C library's: what damage made of them is not tried.
+
+mod common;
+
+use common::damage::{Answers, ask};
+use common::hash::{BOOT_AT, LOCKS_AT, LOG_AT, index_of, must};
+use common::mount::Mount;
+use common::power::write_image;
+use common::subject::{State, Subject, state_of};
+use common::sys::{self, Status};
+use common::{Rng, child, is_child, is_soak};
+use credenza::ErrorKind;
+use credenza::hash::{Hash, recover};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// A small store that was closed: its files, what is in it, and what each key ever was.
+struct Sample {
+    data: Vec<u8>,
+    index: Vec<u8>,
+    state: State,
+    keys: Vec<Vec<u8>>,
+    ever: Vec<Vec<Vec<u8>>>,
+}
+
+fn sample(count: u64) -> Sample {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    let mut rng = Rng::new(count);
+    let keys: Vec<Vec<u8>> = (0..count).map(|i| format!("key {i}").into_bytes()).collect();
+    let mut ever = vec![Vec::new(); keys.len()];
+    for turn in 0..3 {
+        for (i, key) in keys.iter().enumerate().filter(|(i, _)| turn == 0 || i % 3 == turn) {
+            let len = [3, 40, 300][i % 3];
+            let value = rng.bytes(len);
+            store.insert(key, &value).unwrap();
+            ever[i].push(value);
+        }
+    }
+    for key in keys.iter().step_by(7) {
+        store.remove(key).unwrap();
+    }
+    let state = state_of(&store, "sample");
+    drop(store);
+    Sample {
+        data: fs::read(&path).unwrap(),
+        index: fs::read(index_of(&path)).unwrap(),
+        state,
+        keys,
+        ever,
+    }
+}
+
+impl Sample {
+    /// What a store of these files says, if it opens; and what is wrong with it.
+    fn examine(
+        &self,
+        path: &Path,
+        data: &[u8],
+        index: Option<&[u8]>,
+        what: &str,
+    ) -> Option<(Answers, Vec<usize>)> {
+        write_image(&vec![Some(data.to_vec()), index.map(<[u8]>::to_vec)], &Hash::files(path));
+        let store = Hash::open(path).ok()?;
+        let answers = ask(&store, &self.keys, data.len() + self.index.len(), what);
+        let is_wrong = |i: &usize| {
+            let right = self.state.get(&self.keys[*i]);
+            answers.values[*i].as_ref().is_ok_and(|found| found.as_ref() != right)
+        };
+        let wrong = (0..self.keys.len()).filter(is_wrong).collect();
+        Some((answers, wrong))
+    }
+
+    /// The end of the log, as the index has it.
+    fn log_end(&self) -> usize {
+        u64::from_le_bytes(self.index[144..152].try_into().unwrap()) as usize
+    }
+}
+
+fn is_lock(at: usize) -> bool {
+    (LOCKS_AT[0]..LOCKS_AT[1] + 64).contains(&at)
+}
+
+#[test]
+fn every_flipped_byte_of_the_data_is_found_or_means_nothing() {
+    sys::give_up_after(600);
+    let sample = sample(30);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let end = sample.log_end();
+    let mut data = sample.data.clone();
+    let step = if is_soak() { 1 } else { 61 };
+    for at in (0..data.len()).filter(|at| !is_lock(*at)) {
+        let is_log = (LOG_AT..end).contains(&at);
+        // Zeros and what nobody checks: only some.
+        if !is_log && at >= 1100 && !(BOOT_AT..BOOT_AT + 400).contains(&at) && at % step > 0 {
+            continue;
+        }
+        let flip = if at % 2 == 0 { 0xff } else { 1 << (at % 8) };
+        data[at] ^= flip;
+        let what = format!("byte {at} ^ {flip:#x}");
+        let is_checked = at < 512 || is_log;
+        // What says whose locks these are: another program's, for all that can be known.
+        let is_foreign = (BOOT_AT + 16..BOOT_AT + 32).contains(&at);
+        let files = [Some(&sample.index[..]), None];
+        for index in files.into_iter().take(if at % 5 == 0 { 2 } else { 1 }) {
+            let what = format!("{what}, index {}", index.is_some());
+            let Some((answers, wrong)) = sample.examine(&path, &data, index, &what) else {
+                assert!(is_checked || is_foreign, "{what}: does not open");
+                continue;
+            };
+            assert!(!is_checked || answers.verify.is_err(), "{what}: not found");
+            assert!(is_checked || answers.verify.is_ok(), "{what}: {:?}", answers.verify);
+            assert!(wrong.len() <= usize::from(is_log), "{what}: {} keys are wrong", wrong.len());
+            for i in wrong {
+                // A value that it never had: then it is in the value that the damage lies.
+                let Ok(Some(found)) = &answers.values[i] else { continue };
+                let near = sample.ever[i].iter().any(|value| differences(value, found) <= 1);
+                assert!(near, "{what}: {:?} got a value of something else", sample.keys[i]);
+            }
+        }
+        data[at] ^= flip;
+    }
+}
+
+fn differences(a: &[u8], b: &[u8]) -> usize {
+    if a.len() != b.len() { usize::MAX } else { a.iter().zip(b).filter(|(a, b)| a != b).count() }
+}
+
+#[test]
+fn every_flipped_byte_of_the_index_is_found_or_makes_no_answer_wrong() {
+    sys::give_up_after(600);
+    let sample = sample(90);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut index = sample.index.clone();
+    let (mut missing, mut old) = (0, 0);
+    for at in 0..index.len() {
+        if at > 512 && index[at] == 0 && at % 13 > 0 && !is_soak() {
+            continue;
+        }
+        let flip = if at % 2 == 0 { 0xff } else { 1 << (at % 8) };
+        index[at] ^= flip;
+        let what = format!("index, byte {at} ^ {flip:#x}");
+        if let Some((answers, wrong)) = sample.examine(&path, &sample.data, Some(&index), &what) {
+            for i in &wrong {
+                match &answers.values[*i] {
+                    Ok(None) => missing += 1,
+                    Ok(Some(found)) => {
+                        assert!(
+                            sample.ever[*i].contains(found),
+                            "{what}: a value of something else"
+                        );
+                        old += 1;
+                    }
+                    Err(_) => {}
+                }
+            }
+            assert!(wrong.is_empty() || answers.verify.is_err(), "{what}: not found");
+        }
+        // Writing to it may fail, too, but in no other way.
+        if at % 3 == 0 || at < 512 {
+            let Ok(store) = Hash::open(&path) else { panic!("{what}: does not open") };
+            let _ = store.insert(b"new", &[7; 100]);
+            let _ = store.remove(&sample.keys[3]);
+            let _ = store.compact(1 << 16);
+            let _ = store.sync();
+        }
+        index[at] ^= flip;
+    }
+    println!("{missing} times a key was missing, {old} times it had a value from before");
+}
+
+#[test]
+fn truncated_files_give_errors_or_what_is_whole() {
+    sys::give_up_after(600);
+    let sample = sample(30);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let step = if is_soak() { 1 } else { 37 };
+    for len in (0..sample.data.len()).rev().step_by(step).chain(0..30) {
+        for index in [Some(&sample.index[..]), None] {
+            let what = format!("data of {len} bytes, index {}", index.is_some());
+            let Some((answers, wrong)) = sample.examine(&path, &sample.data[..len], index, &what)
+            else {
+                continue;
+            };
+            assert!(len > LOG_AT, "{what}: opens");
+            let is_lost = len < sample.log_end();
+            assert!(!is_lost || answers.verify.is_err(), "{what}: verify passes");
+            assert!(wrong.is_empty(), "{what}: {} keys are wrong", wrong.len());
+        }
+    }
+    for len in (0..sample.index.len()).rev().step_by(step / 2 + 1) {
+        let what = format!("index of {len} bytes");
+        let examined = sample.examine(&path, &sample.data, Some(&sample.index[..len]), &what);
+        let (answers, wrong) = examined.unwrap_or_else(|| panic!("{what}: does not open"));
+        assert!(wrong.is_empty() && answers.verify.is_ok(), "{what}: {:?}", answers.verify);
+    }
+}
+
+#[test]
+fn an_index_of_random_bytes_or_of_another_store_is_made_again() {
+    let (sample, other) = (sample(30), sample(31));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut rng = Rng::new(1);
+    for index in [Vec::new(), rng.bytes(100), rng.bytes(10_000), other.index] {
+        let (answers, wrong) = sample.examine(&path, &sample.data, Some(&index), "index").unwrap();
+        answers.verify.unwrap();
+        assert!(wrong.is_empty());
+    }
+    for bytes in [rng.bytes(100), rng.bytes(20_000), b"\x89CRDNZA\n".to_vec()] {
+        fs::write(&path, bytes).unwrap();
+        assert!(Hash::open(&path).unwrap_err().is_bad_file());
+        assert!(Hash::create(&path).unwrap_err().is_bad_file(), "it is not written over");
+    }
+}
+
+#[test]
+fn what_is_no_store_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let refusal = |path: &Path| {
+        let error = Hash::open(path).unwrap_err();
+        assert!(Hash::options().read_only(true).open(path).is_err(), "{error}");
+        assert_eq!(error.path(), Some(path), "{error}");
+        error
+    };
+    assert!(refusal(&path).to_string().contains("No such file"));
+    assert!(refusal(folder.path()).to_string().contains("directory"));
+    let fifo = folder.path().join("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+    if made.is_ok_and(|status| status.success()) {
+        assert!(refusal(&fifo).to_string().contains("FIFO"));
+        Hash::create(&fifo).unwrap_err();
+    }
+    fs::write(&path, "").unwrap();
+    assert!(refusal(&path).to_string().contains("empty"));
+    let sample = sample(10);
+    let sealed = |at: usize, byte: u8| {
+        let mut data = sample.data.clone();
+        data[at] = byte;
+        let sum = xxhash_rust::xxh3::xxh3_64(&data[..504]).to_le_bytes();
+        data[504..512].copy_from_slice(&sum);
+        fs::write(&path, data).unwrap();
+        refusal(&path)
+    };
+    assert!(matches!(sealed(8, 1).kind(), ErrorKind::WrongFormat { .. }), "another engine");
+    assert!(matches!(sealed(12, 9).kind(), ErrorKind::Unsupported(_)), "a later version");
+    assert!(matches!(sealed(24, 1).kind(), ErrorKind::Unsupported(_)), "features");
+    assert!(matches!(sealed(0, b'x').kind(), ErrorKind::WrongFormat { .. }), "magic");
+    // A link that leads in a circle, and a file that stands where the index should be.
+    fs::write(&path, &sample.data).unwrap();
+    fs::create_dir(index_of(&path)).unwrap();
+    Hash::open(&path).unwrap_err();
+}
+
+#[test]
+fn without_permission_it_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    store.insert(b"key", b"value").unwrap();
+    let mode = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    for (bits, may_read) in [(0o000, false), (0o444, true)] {
+        mode(bits);
+        let mut process = sys::fork(|| {
+            if !sys::become_nobody() {
+                return;
+            }
+            let error = Hash::open(&path).unwrap_err().to_string();
+            assert!(error.contains("Permission denied") && error.contains("store"), "{error}");
+            match Hash::options().read_only(true).open(&path) {
+                Ok(store) if may_read => {
+                    assert_eq!(store.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+                    store.insert(b"key", b"other").unwrap_err();
+                }
+                Err(_) if !may_read => {}
+                other => panic!("{bits:o}: {other:?}"),
+            }
+        });
+        assert_eq!(process.wait(), Status::Exited(0), "{bits:o}");
+    }
+}
+
+/// Everything that a handle can do, of one that may only read: answers or errors, and no signal.
+#[test]
+fn a_reader_without_rights_reads_and_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    let key = |i: u64| format!("key {i}").into_bytes();
+    for i in 0..3000 {
+        store.insert(&key(i), &[1; 30]).unwrap();
+    }
+    let use_it = |path: &Path, is_alone: bool| {
+        let reader = Hash::options().read_only(true).open(path).unwrap();
+        assert_eq!(reader.get(&key(5)).unwrap().as_deref(), Some(&[1; 30][..]));
+        assert_eq!((reader.len().unwrap(), reader.iter().count()), (3000, 3000));
+        let refused = [
+            reader.insert(b"a", b"b").err(),
+            reader.remove(b"a").err(),
+            reader.clear().err(),
+            reader.transaction().err(),
+            reader.compact(1).err(),
+            reader.rebuild_index(true).err(),
+            reader.wait_for_change(0, std::time::Duration::ZERO).err(),
+        ];
+        assert!(refused.iter().all(Option::is_some), "{refused:?}");
+        let _ = reader.sync();
+        let _ = reader.stats().unwrap();
+        let _ = reader.readers();
+        if is_alone {
+            reader.verify(|_, _| ()).unwrap();
+        }
+        let copy = folder.path().join("copy");
+        if reader.backup(&copy, |_, _| ()).is_ok() {
+            assert_eq!(Hash::open(&copy).unwrap().len().unwrap(), 3000);
+        }
+        // The end of its life is an end of nothing else.
+        Hash::options()
+            .read_only(true)
+            .durability(credenza::hash::Durability::Interval(1))
+            .open(path)
+            .map(drop)
+            .unwrap_or(());
+    };
+    let in_a_child = |path: &Path, is_alone: bool| {
+        let mut process = sys::fork(|| use_it(path, is_alone));
+        assert_eq!(process.wait(), Status::Exited(0), "alone: {is_alone}");
+    };
+    in_a_child(&path, true);
+    drop(store);
+    in_a_child(&path, true);
+    let mount = Mount::read_only(folder.path());
+    for index in [index_of(&path), folder.path().join("none")] {
+        let _ = fs::remove_file(index);
+        in_a_child(&path, true);
+        match &mount {
+            Some(mount) => {
+                let path = mount.path().join("store");
+                let reader = Hash::options().read_only(true).open(&path).unwrap();
+                assert_eq!(reader.len().unwrap(), 3000);
+                assert!(Hash::open(&path).unwrap_err().to_string().contains("ead-only"));
+            }
+            None => println!("skipped: this user may not mount a folder for reading only"),
+        }
+    }
+}
+
+/// A reader that made an index for itself learns of those who write later.
+#[test]
+fn a_reader_without_rights_sees_what_is_written_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    let put = |store: &Hash, byte: u8| {
+        for i in 0..50u8 {
+            store.insert(&[i], &[byte; 90]).unwrap();
+        }
+    };
+    put(&store, 1);
+    drop(store);
+    fs::remove_file(index_of(&path)).unwrap();
+    let reader = Hash::options().read_only(true).open(&path).unwrap();
+    let store = Hash::open(&path).unwrap();
+    for turn in 2..60 {
+        put(&store, turn);
+        if turn % 3 == 0 {
+            store.sync().unwrap();
+        }
+        for i in 0..50u8 {
+            assert_eq!(reader.get(&[i]).unwrap().as_deref(), Some(&[turn; 90][..]), "turn {turn}");
+        }
+    }
+}
+
+#[test]
+fn what_is_whole_is_saved() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, saved) = (folder.path().join("store"), folder.path().join("saved"));
+    // Of a sound store everything, and nothing that was removed, however often the log went round.
+    let store = Hash::create(&path).unwrap();
+    let mut rng = Rng::new(4);
+    for _ in 0..20_000 {
+        let key = format!("key {}", rng.below(2000)).into_bytes();
+        match rng.below(100) {
+            0 => store.sync().unwrap(),
+            1..50 => must(store.insert(&key, &[1; 40])),
+            _ => must(store.remove(&key)),
+        }
+    }
+    let state = state_of(&store, "store");
+    let found = recover(&path, &saved).unwrap();
+    assert!(state_of(&Hash::open(&saved).unwrap(), "saved") == state);
+    assert_eq!((found.keys, found.lost_bytes), (state.len() as u64, 0));
+    assert!(recover(&path, &saved).is_err(), "what is there is not written over");
+    // Of a damaged one every key but that of the damaged record.
+    let sample = sample(60);
+    for at in (LOG_AT + 24..sample.log_end()).step_by(23) {
+        let mut data = sample.data.clone();
+        data[at] ^= 0x55;
+        fs::write(&path, &data).unwrap();
+        let saved = folder.path().join(format!("saved {at}"));
+        recover(&path, &saved).unwrap();
+        let found = state_of(&Hash::open(&saved).unwrap(), "saved");
+        let is_end = |at: &usize| at / 4096 != (at + 24) / 4096 || at % 4096 < 24;
+        let lost =
+            sample.keys.iter().filter(|key| found.get(*key) != sample.state.get(*key)).count();
+        let damaged = if is_end(&at) { sample.keys.len() } else { 1 };
+        assert!(lost <= damaged, "byte {at}: {lost} keys are lost");
+        fs::remove_file(&saved).unwrap();
+    }
+}
+
+/// A child's work: writes with less and less room, at first none.
+#[test]
+fn child_fills() {
+    if !is_child() {
+        return;
+    }
+    sys::give_up_after(600);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    let mut state = State::new();
+    let mut rng = Rng::new(3);
+    let (mut errors, mut limit) = (0, 12 << 10);
+    while limit < 400 << 10 {
+        sys::limit_file_size(Some(limit));
+        let operation = common::subject::Operation::random(&mut rng, 300, 2000);
+        let mut after = state.clone();
+        operation.change(&mut after);
+        match store.apply(&operation) {
+            Ok(()) => state = after,
+            Err(error) => {
+                errors += 1;
+                let text = error.to_string();
+                assert!(text.contains("store") && text.contains("large"), "limit {limit}: {text}");
+                // It says that nothing changed, so nothing did; and all is there to be read.
+                for (key, value) in &state {
+                    let found = Subject::get(&store, key).unwrap();
+                    assert!(
+                        found.as_ref() == Some(value),
+                        "limit {limit}, {operation:.60?}: {text}"
+                    );
+                }
+                assert_eq!(
+                    store.len().unwrap(),
+                    state.len() as u64,
+                    "limit {limit}: {operation:.60?}"
+                );
+                limit += 4096;
+            }
+        }
+    }
+    sys::limit_file_size(None);
+    store.insert(b"after", b"wards").unwrap();
+    state.insert(b"after".to_vec(), b"wards".to_vec());
+    assert!(state_of(&store, "with room again") == state);
+    assert!(errors > 20, "{errors} errors");
+}
+
+#[test]
+fn a_file_that_may_not_grow_is_an_error_and_nothing_changes() {
+    let output = child("child_fills").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?}: {}", output.status, text);
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_the_store_stays_usable() {
+    for size in ["100k", "1m"] {
+        let Some(mount) = Mount::of_size(size) else {
+            println!("skipped: this user may not mount a small file system");
+            return;
+        };
+        let path = mount.path().join("store");
+        let store = Hash::create(&path).unwrap();
+        let ballast = mount.path().join("ballast");
+        fs::write(&ballast, vec![0; 32 << 10]).unwrap();
+        let mut count = 0u64;
+        let error = loop {
+            match store.insert(&count.to_le_bytes(), &[count as u8; 500]) {
+                Ok(_) => count += 1,
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(error.contains("free some space") && error.contains("store"), "{error}");
+        assert_eq!(store.len().unwrap(), count);
+        for i in 0..count {
+            assert_eq!(store.get(&i.to_le_bytes()).unwrap().as_deref(), Some(&[i as u8; 500][..]));
+        }
+        fs::remove_file(&ballast).unwrap();
+        for i in 0..count / 2 {
+            store
+                .remove(&i.to_le_bytes())
+                .unwrap_or_else(|e| panic!("{size}, {i} of {count}: {e}"));
+        }
+        while store.compact(1 << 16).unwrap() {}
+        for i in 0..count / 4 {
+            store.insert(&i.to_le_bytes(), &[3; 400]).unwrap();
+        }
+        state_of(&store, size);
+        drop(store);
+        state_of(&Hash::open(&path).unwrap(), size);
+    }
+}
+
+#[test]
+fn keys_and_values_have_limits() {
+    let store = Hash::in_memory().unwrap();
+    let longest = vec![7; 64 << 10];
+    store.insert(&longest, b"value").unwrap();
+    store.insert(b"", b"").unwrap();
+    assert_eq!(store.get(&longest).unwrap().as_deref(), Some(&b"value"[..]));
+    assert_eq!(store.get(b"").unwrap().as_deref(), Some(&b""[..]));
+    let over = vec![7; (64 << 10) + 1];
+    let large = vec![0; 1 << 32];
+    let mut batch = credenza::hash::Batch::new();
+    batch.insert(b"fits", b"").insert(&over, b"");
+    let refused = [
+        store.insert(&over, b"").map(drop),
+        store.remove(&over).map(drop),
+        store.insert(b"large", &large).map(drop),
+        store.batch(&batch),
+    ];
+    for error in refused.map(|result| result.unwrap_err()) {
+        assert!(matches!(error.kind(), ErrorKind::TooLarge { .. }), "{error}");
+    }
+    assert!(store.get(&over).unwrap().is_none());
+    assert_eq!(store.len().unwrap(), 2, "nothing of the batch");
+    if is_soak() {
+        let longest = &large[..u32::MAX as usize];
+        store.insert(b"large", longest).unwrap();
+        assert_eq!(store.get_with(b"large", |v| v.len()).unwrap(), Some(u32::MAX as usize));
+        store.append(b"large", b"x").unwrap_err();
+        store.verify(|_, _| ()).unwrap();
+    }
+}

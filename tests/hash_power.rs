@@ -1,0 +1,287 @@
+//! Danger: a power failure that leaves a store torn: an operation without one before it, half a
+//! batch, less than what was synced, or a file that cannot be opened or written any more.
+//!
+//! No power is cut here. The disk is made up: of every sector any of the contents since the last
+//! sync ([`common::power`]), for the data file and the index independently; then the store is
+//! told that the machine was started anew, by the boot in its header. What it is then must be what
+//! it was after one of the operations since the last sync. This is done again to what the
+//! recovery itself has written.
+
+mod common;
+#[path = "common/syncs.rs"]
+mod syncs;
+
+use common::hash::{index_of, must};
+use common::power::{Disk, Image, write_image};
+use common::subject::{Operation, State, Subject, difference, state_of};
+use common::{Rng, rounds, seed};
+use credenza::hash::Hash;
+use std::path::{Path, PathBuf};
+
+/// How many images are made up of each disk.
+const IMAGES: u64 = 5;
+/// How often the power fails in a round.
+const CUTS: u64 = 7;
+
+/// What a round writes: so many keys with values of up to so many bytes, and how many operations
+/// between two failures.
+const SHAPES: [(u64, u64, u64); 8] = [
+    (6, 90, 30),
+    (40, 300, 60),
+    (300, 60, 200),
+    (4, 3000, 80),
+    (3, 20_000, 60),
+    (2, 150_000, 12),
+    (1000, 20, 900),
+    (2, 1_300_000, 4),
+];
+
+#[test]
+fn what_is_left_is_what_was_after_one_of_the_operations_since_the_last_sync() {
+    for round in 0..rounds(24) {
+        Round::new(seed(round)).run();
+    }
+}
+
+/// A store whose power fails now and then.
+struct Round {
+    rng: Rng,
+    folder: tempfile::TempDir,
+    what: String,
+    /// What the store is after each operation that a failure may leave; the first is durable.
+    states: Vec<State>,
+    /// An index as it was at some time.
+    stale: Option<Vec<u8>>,
+}
+
+impl Round {
+    fn new(seed: u64) -> Round {
+        let folder = tempfile::tempdir().unwrap();
+        let (rng, what) = (Rng::new(seed), format!("seed {seed}"));
+        Round { rng, folder, what, states: vec![State::new()], stale: None }
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        let folder = self.folder.path().join(number.to_string());
+        std::fs::create_dir_all(&folder).unwrap();
+        folder.join("store")
+    }
+
+    fn run(&mut self) {
+        let shape = SHAPES[self.rng.below(SHAPES.len() as u64) as usize];
+        let mut path = self.path(0);
+        let store = Hash::create(&path).unwrap();
+        store.sync().unwrap();
+        drop(store);
+        for cut in 1..=CUTS {
+            syncs::install(Disk::of(Hash::files(&path)));
+            let store = Hash::open(&path).unwrap();
+            syncs::with(Disk::look);
+            let store = self.write(store, &path, shape);
+            let disk = syncs::take();
+            drop(store);
+            let what = format!("{}, {shape:?}, cut {cut}", self.what);
+            for i in 0..IMAGES {
+                let image = self.image(&disk);
+                path = self.path(cut * IMAGES + i);
+                write_image(&image, &Hash::files(&path));
+                let found = self.recover(&path, &image, &format!("{what}, image {i}"));
+                if i + 1 == IMAGES {
+                    // On with the files as they were before the recovery looked at them.
+                    write_image(&image, &Hash::files(&path));
+                    self.states = vec![found];
+                }
+            }
+        }
+    }
+
+    /// Some operations, with syncs in between; sometimes the store is closed and opened again.
+    fn write(
+        &mut self,
+        mut store: Hash,
+        path: &Path,
+        (keys, largest, most): (u64, u64, u64),
+    ) -> Hash {
+        let pause = 1 + self.rng.below(40);
+        for _ in 0..self.rng.below(most + 1) {
+            let operation = Operation::random(&mut self.rng, keys, largest);
+            store.apply(&operation).unwrap();
+            let mut state = self.states.last().unwrap().clone();
+            operation.change(&mut state);
+            self.states.push(state);
+            if self.rng.below(3) == 0 {
+                syncs::with(Disk::look);
+            }
+            let is_closed = self.rng.below(200) == 0;
+            if is_closed {
+                drop(store);
+                store = Hash::open(path).unwrap();
+            } else if self.rng.below(pause) == 0 {
+                store.sync().unwrap();
+            } else {
+                continue;
+            }
+            self.states.drain(..self.states.len() - 1);
+            if self.rng.below(4) == 0 {
+                self.stale = std::fs::read(index_of(path)).ok();
+            }
+        }
+        store
+    }
+
+    /// What may be left of the files. The index is as the disk has it, or is none of this store.
+    fn image(&mut self, disk: &Disk) -> Image {
+        let mut image = disk.image(&mut self.rng);
+        if let Some(data) = &mut image[0] {
+            Hash::reboot(data);
+        }
+        match self.rng.below(12) {
+            0 => image[1] = None,
+            1 => image[1] = Some(self.rng.bytes(9000)),
+            2 => image[1] = Some(Vec::new()),
+            3 => {
+                if let Some(index) = &mut image[1] {
+                    index.truncate(self.rng.below(index.len() as u64 + 1) as usize);
+                }
+            }
+            4 => image[1] = Some(other_index()),
+            5 => {
+                // One that was in use then does not say that it is whole.
+                let is_open = |index: &Vec<u8>| index.get(208..216) == Some(&[0; 8]);
+                image[1] = self.stale.clone().filter(is_open);
+            }
+            _ => {}
+        }
+        image
+    }
+
+    /// Opens an image: what is in it then.
+    fn recover(&self, path: &Path, image: &Image, what: &str) -> State {
+        let found = {
+            let store = Hash::open(path).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let found = state_of(&store, what);
+            self.check(&found, what);
+            // Written, closed and opened it is as good as any.
+            store.insert(b"after", b"wards").unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert!(store.remove(b"after").unwrap());
+            found
+        };
+        let store = Hash::open(path).unwrap_or_else(|e| panic!("{what}: again: {e}"));
+        assert!(state_of(&store, what) == found, "{what}: opened again");
+        drop(store);
+        // The same image without its index says the same.
+        write_image(&vec![image[0].clone(), None], &Hash::files(path));
+        let store = Hash::open(path).unwrap_or_else(|e| panic!("{what}: without index: {e}"));
+        assert!(state_of(&store, what) == found, "{what}: the index makes a difference");
+        found
+    }
+
+    fn check(&self, found: &State, what: &str) {
+        if self.states.contains(found) {
+            return;
+        }
+        let near = self.states.iter().map(|state| difference(found, state));
+        let near = near.min_by_key(|text| text.split(' ').next().unwrap().parse::<u64>().unwrap());
+        let count = self.states.len();
+        panic!("{what}: none of {count} states; the nearest: {}", near.unwrap());
+    }
+}
+
+/// The index of another store.
+fn other_index() -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("other");
+    let store = Hash::create(&path).unwrap();
+    store.insert(b"another", b"store").unwrap();
+    drop(store);
+    std::fs::read(index_of(&path)).unwrap()
+}
+
+/// The store is not yet there, or it is there and opens.
+#[test]
+fn a_store_that_was_being_made_can_be_made() {
+    for round in 0..rounds(40) {
+        let mut rng = Rng::new(seed(round));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        std::fs::write(&path, "").unwrap();
+        syncs::install(Disk::of(Hash::files(&path)));
+        let store = Hash::create(&path).unwrap();
+        syncs::with(Disk::look);
+        let mut states = vec![State::new()];
+        for _ in 0..rng.below(30) {
+            let operation = Operation::random(&mut rng, 20, 100);
+            store.apply(&operation).unwrap();
+            let mut state = states.last().unwrap().clone();
+            operation.change(&mut state);
+            states.push(state);
+            syncs::with(Disk::look);
+        }
+        let disk = syncs::take();
+        drop(store);
+        for i in 0..20 {
+            let mut image = disk.image(&mut rng);
+            if let Some(data) = image[0].as_mut().filter(|data| data.len() > 4096) {
+                Hash::reboot(data);
+            }
+            let path = folder.path().join(format!("image {i}"));
+            write_image(&image, &Hash::files(&path));
+            let what = format!("round {round}, image {i}");
+            let store = Hash::create(&path).unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert!(states.contains(&state_of(&store, &what)), "{what}");
+        }
+    }
+}
+
+/// A recovery that fails says so each time, and does not leave what the next takes for sound.
+#[test]
+fn a_recovery_that_fails_fails_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    let key = |i: u64| format!("key {i}").into_bytes();
+    (0..100).for_each(|i| must(store.insert(&key(i), &[7; 50])));
+    let index = std::fs::read(index_of(&path)).unwrap();
+    (100..2000).for_each(|i| must(store.insert(&key(i), &[7; 50])));
+    // The second notes on the disk what the first made durable.
+    store.sync().unwrap();
+    store.insert(b"more", b"").unwrap();
+    store.sync().unwrap();
+    let mut data = std::fs::read(&path).unwrap();
+    Hash::reboot(&mut data);
+    let at = data.windows(7).position(|part| part == b"key 500").unwrap();
+    data[at + 4] ^= 1;
+    let copy = folder.path().join("copy");
+    write_image(&vec![Some(data.clone()), Some(index)], &Hash::files(&copy));
+    for attempt in 0..3 {
+        let error = Hash::open(&copy).map(drop).expect_err(&format!("attempt {attempt}"));
+        assert!(error.is_bad_file() && error.to_string().contains("recover"), "{error}");
+    }
+    let saved = folder.path().join("saved");
+    let found = credenza::hash::recover(&copy, &saved).unwrap();
+    assert_eq!(found.keys, 2000);
+    state_of(&Hash::open(&saved).unwrap(), "saved");
+}
+
+/// An index that a later one has replaced is no index, however clean it says it is.
+#[test]
+fn an_index_from_an_earlier_close_is_not_believed() {
+    for is_rebooted in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let write = |from: u64| {
+            let store = Hash::create(&path).unwrap();
+            (from..from + 100).for_each(|i| must(store.insert(&i.to_le_bytes(), &[7; 50])));
+        };
+        write(0);
+        let index = std::fs::read(index_of(&path)).unwrap();
+        write(100);
+        let mut data = std::fs::read(&path).unwrap();
+        if is_rebooted {
+            Hash::reboot(&mut data);
+        }
+        write_image(&vec![Some(data), Some(index)], &Hash::files(&path));
+        let store = Hash::open(&path).unwrap();
+        assert_eq!(state_of(&store, "a stale index").len(), 200, "rebooted: {is_rebooted}");
+    }
+}
