@@ -2,9 +2,9 @@
 
 use crate::args::{WriteArgs, exit_status};
 use crate::exit::{self, Status};
+use crate::json;
 use crate::keys::{self, Layout};
 use crate::output::escaped;
-use crate::json;
 use clap::Args;
 use credenza::Result;
 use credenza::hash::Hash;
@@ -28,11 +28,7 @@ pub struct Delete {
     store: PathBuf,
 
     /// The keys to take out
-    #[arg(
-        required_unless_present = "keys_from",
-        conflicts_with = "keys_from",
-        value_name = "KEY"
-    )]
+    #[arg(required_unless_present = "keys_from", conflicts_with = "keys_from", value_name = "KEY")]
     keys: Vec<OsString>,
 
     /// Take out every key in this file, one a line; - is standard input

@@ -105,13 +105,7 @@ fn add(args: &Load, policy: Policy, quiet: bool) -> Result<Status> {
 }
 
 /// Reads the input into `target`; returns how many records were read, and how many it took.
-fn fill(
-    args: &Load,
-    policy: Policy,
-    target: Target,
-    bar: &Bar,
-    quiet: bool,
-) -> Result<(u64, u64)> {
+fn fill(args: &Load, policy: Policy, target: Target, bar: &Bar, quiet: bool) -> Result<(u64, u64)> {
     let mut filter = Filter::new(policy, target, &args.store)?;
     input::hint_if_typed(&args.inputs, quiet);
     let read =

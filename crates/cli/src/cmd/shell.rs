@@ -13,7 +13,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 const COMMANDS: [&str; 12] = [
-    "get", "put", "delete", "scan", "len", "stat", "begin", "commit", "abort", "help", "quit", "exit",
+    "get", "put", "delete", "scan", "len", "stat", "begin", "commit", "abort", "help", "quit",
+    "exit",
 ];
 
 const HELP: &str = "\
@@ -81,7 +82,9 @@ pub fn run(args: &Shell) -> Result<Status> {
         Some(_) if lines.is_person() => {
             exit::note("the transaction was not committed: it is forgotten");
         }
-        Some(_) => return Err(Error::invalid("the input ends before 'commit': nothing of it is done")),
+        Some(_) => {
+            return Err(Error::invalid("the input ends before 'commit': nothing of it is done"));
+        }
         None => {}
     }
     session.out.finish()?;

@@ -108,9 +108,7 @@ fn as_json(found: &Found) -> Value {
         object[*name] = counts.as_slice().into();
     }
     if let Some(readers) = readers {
-        let reader = |reader: &Reader| {
-            serde_json::json!({ "pid": reader.pid, "age_ms": reader.age_ms, "epoch": reader.epoch })
-        };
+        let reader = |reader: &Reader| serde_json::json!({ "pid": reader.pid, "age_ms": reader.age_ms, "epoch": reader.epoch });
         object["readers"] = readers.iter().map(reader).collect();
     }
     object
