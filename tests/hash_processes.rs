@@ -316,6 +316,15 @@ fn an_index_that_is_deleted_while_it_is_used_is_made_again() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "a stray file");
 }
 
+/// Tells other threads to come to an end, also after a failure.
+struct Done<'d>(&'d AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn readers_see_batches_whole() {
     const SIZE: u64 = 40;
@@ -353,8 +362,8 @@ fn readers_see_batches_whole() {
                 }
             });
         }
+        let _done = Done(&done);
         (1..600).for_each(put);
-        done.store(true, Ordering::Relaxed);
     });
 }
 
@@ -383,6 +392,7 @@ fn a_scan_gives_what_stays_exactly_once() {
                 }
             });
         }
+        let _done = Done(&done);
         let reader = Hash::options().read_only(true).open(&path).unwrap();
         for turn in 0..30 {
             let mut seen: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
@@ -404,7 +414,6 @@ fn a_scan_gives_what_stays_exactly_once() {
             let twice: Vec<_> = seen.iter().filter(|(_, count)| **count > 1).collect();
             assert!(twice.is_empty(), "turn {turn}: given twice: {twice:?}");
         }
-        done.store(true, Ordering::Relaxed);
     });
 }
 
