@@ -83,6 +83,23 @@ impl Sample {
         Some((answers, wrong))
     }
 
+    /// What lies in the log's first segment behind the record that ends it.
+    fn unused(&self) -> std::ops::Range<usize> {
+        let mut at = LOG_AT + 24;
+        loop {
+            let [kind, key, low, high] = *self.data[at + 4..].first_chunk().unwrap();
+            match kind {
+                1 | 2 => {
+                    at += (8 + usize::from(key) + usize::from(u16::from_le_bytes([low, high])))
+                        .next_multiple_of(8)
+                }
+                3 | 5 => at += 8,
+                4 => return at + 16..LOG_AT + 4096,
+                _ => return 0..0,
+            }
+        }
+    }
+
     /// The end of the log, as the index has it.
     fn log_end(&self) -> usize {
         u64::from_le_bytes(self.index[144..152].try_into().unwrap()) as usize
@@ -100,10 +117,11 @@ fn every_flipped_byte_of_the_data_is_found_or_means_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     let end = sample.log_end();
+    let unused = sample.unused();
     let mut data = sample.data.clone();
     let step = if is_soak() { 1 } else { 61 };
     for at in (0..data.len()).filter(|at| !is_lock(*at)) {
-        let is_log = (LOG_AT..end).contains(&at);
+        let is_log = (LOG_AT..end).contains(&at) && !unused.contains(&at);
         // Zeros and what nobody checks: only some.
         if !is_log && at >= 1100 && !(BOOT_AT..BOOT_AT + 400).contains(&at) && at % step > 0 {
             continue;
@@ -136,7 +154,8 @@ fn every_flipped_byte_of_the_data_is_found_or_means_nothing() {
 }
 
 fn differences(a: &[u8], b: &[u8]) -> usize {
-    if a.len() != b.len() { usize::MAX } else { a.iter().zip(b).filter(|(a, b)| a != b).count() }
+    // Damage may lie in the length, too: then the value is cut, or goes on in what follows it.
+    a.iter().zip(b).filter(|(a, b)| a != b).count()
 }
 
 #[test]

@@ -117,13 +117,13 @@ impl Core {
             index.map.refresh_len()?;
             index
         };
-        let table = (index.load(words::SEGMENTS_AT) + 1) * LINE;
+        let table = index.load(words::SEGMENTS_AT).saturating_add(1).saturating_mul(LINE);
         let last = index.load(words::TAIL_UNIT);
         let mut unit = index.load(words::OLDEST_UNIT);
         let mut segments = Vec::new();
-        for _ in 0..index.load(words::UNITS) {
+        for _ in 0..self.units() + 1 {
             let word = |i: u64| {
-                let word = index.map.word(table + unit * ENTRY_BYTES + 8 * i);
+                let word = index.map.word(table.saturating_add(unit * ENTRY_BYTES + 8 * i));
                 word.map_or(0, |word| word.load(Ordering::Relaxed))
             };
             segments.push(Found { unit, units: (word(1) >> 32).max(1), sequence: word(0) });

@@ -68,7 +68,9 @@ impl Writer<'_> {
         self.index.store(words::DEBT, 0);
         let live = self.index.load(words::LIVE);
         if self.log_bytes()? > live.saturating_add(live / 2 + SLACK) {
-            self.clean(debt.saturating_mul(PACE), u64::MAX)?;
+            // At most once round, whatever a damaged word says.
+            let last = self.index.load(words::SEQUENCE);
+            self.clean(debt.saturating_mul(PACE), last)?;
         }
         Ok(())
     }
@@ -210,6 +212,7 @@ impl Writer<'_> {
     /// Makes retired segments free whose time has come; whether any is left.
     pub(crate) fn take_back_segments(&self) -> Result<bool> {
         let reusable = self.core.session(session::REUSABLE).load(Ordering::Relaxed);
+        let oldest = self.segment(self.index.load(words::OLDEST_UNIT))?.sequence();
         loop {
             let retired = self.index.load(words::RETIRED_UNIT);
             if retired == 0 {
@@ -217,6 +220,11 @@ impl Writer<'_> {
             }
             let unit = retired - 1;
             let segment = self.segment(unit)?;
+            // Lest damage makes space free that is in use, or there is going in a circle.
+            if !(1..oldest).contains(&segment.sequence()) {
+                let what = "a segment counts as emptied that is not older than those in use";
+                return Err(damaged(words::RETIRED_UNIT, what));
+            }
             let is_free =
                 segment.sequence() < reusable && pins::is_past(&self.core.data, segment.epoch());
             if !is_free {
@@ -302,11 +310,14 @@ impl Writer<'_> {
             retired => retired - 1,
         };
         let mut bytes = 0;
-        while unit != oldest {
-            bytes += self.segment_end(unit)? - unit_place(unit).0;
+        for _ in 0..=self.index.load(words::UNITS) {
+            if unit == oldest {
+                return Ok(bytes);
+            }
+            bytes += self.segment_end(unit)?.saturating_sub(unit_place(unit).0);
             unit = self.segment(unit)?.next();
         }
-        Ok(bytes)
+        Err(damaged(words::RETIRED_UNIT, "the emptied segments do not lead to the oldest in use"))
     }
 
     /// Gives free units at the end of the file back to the file system, if they are many.

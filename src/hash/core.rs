@@ -14,6 +14,7 @@ use super::format::{
 };
 use super::index::{Index, State};
 use super::page::{LINE, Page, SIZES};
+use super::reader::Unpinned;
 use super::rebuild::Log;
 use super::writer::Writer;
 use crate::keyhash;
@@ -40,6 +41,9 @@ const SMALL_ROOM: u64 = 1 << 20;
 /// The byte of the data file that is locked while a store is being opened; and as long as it is.
 const OPENING: u64 = 0;
 const OPEN: u64 = 1;
+
+/// How often a reader looks for a new index that cannot wait for the writer.
+const ATTEMPTS: u32 = 1000;
 
 /// What a new index is made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -274,12 +278,39 @@ impl Core {
         }
         let index = Index::new(SharedMap::new(file, self.data.is_writable(), INDEX_ROOM)?, header)?;
         let is_whole = index.load(words::BUMP).saturating_mul(LINE) <= index.map.len()
-            && index.load(words::TAIL) <= self.data.refresh_len()?;
+            && index.load(words::TAIL) <= self.data.refresh_len()?
+            && index.load(words::UNITS) <= 2 * self.units() + 64;
         // One that was closed, and put back when the store had changed since, is not trusted either.
         let clean = index.load(words::CLEAN);
         let is_of_now = self.checkpoint().is_some_and(|durable| durable.number == clean);
-        let is_trusted = if clean == 0 { is_continued } else { is_of_now };
+        // One that nobody changes can be looked at whole.
+        let is_trusted = if clean == 0 { is_continued } else { is_of_now && self.is_sane(&index) };
         Ok((is_whole && is_trusted).then_some(index))
+    }
+
+    /// Whether what an index that was closed says of the log fits what the log says: a writer
+    /// would follow it.
+    fn is_sane(&self, index: &Index) -> bool {
+        const MOST: u64 = 1 << 48;
+        let load = |word| index.load(word);
+        let segment = |unit: u64| self.segment_at(&Unpinned, unit).filter(|_| unit < self.units());
+        let (Some(newest), Some(oldest)) =
+            (segment(load(words::TAIL_UNIT)), segment(load(words::OLDEST_UNIT)))
+        else {
+            return false;
+        };
+        let counts = [words::COUNT, words::LIVE, words::CHAIN, words::DEBT, words::SKIPPED];
+        let table = load(words::SEGMENTS_AT).saturating_add(load(words::SEGMENTS_ROOM));
+        newest.sequence == load(words::SEQUENCE)
+            && newest.end() == load(words::TAIL_END)
+            && (newest.first()..=newest.end()).contains(&load(words::TAIL))
+            && load(words::APPLIED) == load(words::TAIL)
+            && oldest.sequence <= newest.sequence
+            && (oldest.first()..=oldest.end()).contains(&load(words::CLEANED))
+            && load(words::UNITS) <= load(words::SEGMENTS_ROOM)
+            && table <= index.map.len()
+            && load(words::PAGE_LINES) <= load(words::BUMP)
+            && counts.into_iter().all(|word| load(word) < MOST)
     }
 
     /// Where the index is: beside the data file, also if that was moved since it was opened.
@@ -311,9 +342,14 @@ impl Core {
     /// The index, after the number in the data file has changed.
     #[cold]
     pub(crate) fn attach(&self) -> Result<&Index> {
-        let wanted = self.session(session::INDEX_ID).load(Ordering::Acquire);
-        if let Some(index) = self.index_file(wanted, true)? {
-            return Ok(self.newest.push(index));
+        // A new index gets its name before its number is known, and may be replaced at once.
+        let attempts = if self.data.is_writable() { 1 } else { ATTEMPTS };
+        for _ in 0..attempts {
+            let wanted = self.session(session::INDEX_ID).load(Ordering::Acquire);
+            if let Some(index) = self.index_file(wanted, true)? {
+                return Ok(self.newest.push(index));
+            }
+            std::thread::yield_now();
         }
         if !self.data.is_writable() {
             return Err(Error::invalid("the store's index was replaced: open the store again"));

@@ -176,7 +176,9 @@ pub(crate) fn unit_place(unit: u64) -> (u64, u64) {
     let doublings = (unit / SEGMENTS_OF_A_SIZE).min(DOUBLINGS);
     let before = SEGMENTS_OF_A_SIZE * FIRST_SEGMENT * ((1 << doublings) - 1);
     let size = FIRST_SEGMENT << doublings;
-    (LOG_AT + before + (unit - doublings * SEGMENTS_OF_A_SIZE) * size, size)
+    // Damaged numbers of units lead anywhere: to be refused where they are followed.
+    let after = (unit - doublings * SEGMENTS_OF_A_SIZE).saturating_mul(size);
+    (after.saturating_add(LOG_AT + before), size)
 }
 
 /// The unit that the byte at `offset` is in; `None` for the header.

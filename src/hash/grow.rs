@@ -5,7 +5,7 @@
 //! first, then named in the directory.
 
 use super::format::words;
-use super::index::{State, damaged};
+use super::index::damaged;
 use super::page::{
     Filling, LINE, OVERFLOW, Page, REACH, SLOTS, address_of, size_for, slot, tag_of,
 };
@@ -188,7 +188,7 @@ impl Writer<'_> {
             return Ok(false);
         }
         let block = self.allocate(((1u64 << depth) * 8).div_ceil(LINE))?;
-        let new = State::new(block + 1, depth).busy(state.is_busy());
+        let new = state.with_directory(block + 1, depth);
         for i in 0..state.entries() {
             let entry = self.index.entry(state, i)?.load(Ordering::Relaxed);
             self.index.entry(new, 2 * i)?.store(entry, Ordering::Relaxed);

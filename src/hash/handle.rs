@@ -225,10 +225,10 @@ impl Hash {
     }
 
     /// The value of each of `keys`, in their order: `f` is called once for each with its index.
-    /// The waits for memory of many lookups overlap.
+    /// The waits for memory of many lookups overlap. Of a batch all changes are seen, or none.
     ///
     /// # Errors
-    /// As [`Hash::get`]; `f` has then been called for the keys before the one that failed.
+    /// As [`Hash::get`]; `f` has then not been called.
     pub fn get_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],

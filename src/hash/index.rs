@@ -27,15 +27,24 @@ pub(crate) struct Index {
     pub hash: KeyHash,
 }
 
-/// The state word: the directory's first line, its depth, and whether a batch is being applied.
+/// The state word: the directory's first line (32 bits), its depth (6), how many batches were
+/// entered (25), and whether one is being entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct State(pub u64);
 
 impl State {
     const BUSY: u64 = 1 << 63;
+    const ONE_BATCH: u64 = 1 << 38;
+    const BATCHES: u64 = State::BUSY - State::ONE_BATCH;
 
     pub(crate) fn new(directory: u64, depth: u32) -> State {
         State(directory | u64::from(depth) << 32)
+    }
+
+    /// The same with another directory.
+    pub(crate) fn with_directory(self, directory: u64, depth: u32) -> State {
+        let kept = self.0 & (State::BUSY | State::BATCHES);
+        State(State::new(directory, depth).0 | kept)
     }
 
     /// The directory's first line in the file.
@@ -54,8 +63,20 @@ impl State {
         self.0 & State::BUSY != 0
     }
 
-    pub(crate) fn busy(self, is_busy: bool) -> State {
-        State(if is_busy { self.0 | State::BUSY } else { self.0 & !State::BUSY })
+    /// Whether no batch was entered, or begun to be, from one to the other.
+    pub(crate) fn is_of_same_batch(self, other: State) -> bool {
+        (self.0 ^ other.0) & (State::BUSY | State::BATCHES) == 0
+    }
+
+    /// While a batch is being entered.
+    pub(crate) fn busy(self) -> State {
+        State(self.0 | State::BUSY)
+    }
+
+    /// When it is.
+    pub(crate) fn done(self) -> State {
+        let batches = self.0.wrapping_add(State::ONE_BATCH) & State::BATCHES;
+        State(self.0 & !(State::BUSY | State::BATCHES) | batches)
     }
 
     /// Entries of the directory.
@@ -210,16 +231,17 @@ impl Index {
         found.transpose()
     }
 
-    /// The values of many keys, whose waits for memory overlap.
+    /// The values of many keys, whose waits for memory overlap; `None` if a batch was entered
+    /// meanwhile, so that they may be from before and after it.
     pub(crate) fn find_many<'h, K: AsRef<[u8]>>(
         &self,
         data: &'h SharedMap,
         held: &'h impl Holds,
         keys: &[K],
         state: State,
-        mut f: impl FnMut(usize, Option<&[u8]>),
-    ) -> Result<()> {
-        for (first, batch) in keys.chunks(BATCH).enumerate() {
+    ) -> Result<Option<Vec<Option<&'h [u8]>>>> {
+        let mut values = Vec::with_capacity(keys.len());
+        for batch in keys.chunks(BATCH) {
             let mut places = [0u64; BATCH];
             for (place, key) in places.iter_mut().zip(batch) {
                 *place = self.place(key.as_ref());
@@ -236,13 +258,12 @@ impl Index {
                     Some(())
                 })?;
             }
-            for (i, key) in batch.iter().enumerate() {
-                let place = places.get(i).copied().unwrap_or(0);
+            for (key, place) in batch.iter().zip(places) {
                 let value = self.find(data, held, key.as_ref(), state, place)?;
-                f(first * BATCH + i, value.map(|(_, value)| value));
+                values.push(value.map(|(_, value)| value));
             }
         }
-        Ok(())
+        Ok(self.state().is_of_same_batch(state).then_some(values))
     }
 
     /// The slot of a key, its word, and the record it leads to.

@@ -159,10 +159,10 @@ impl Writer<'_> {
         if cursor.at + room + SEGMENT_END > cursor.end {
             self.next_segment(cursor, room, 1 + self.index.load(words::SKIPPED))?;
         }
-        let at = cursor.at;
-        if at + room + SEGMENT_END > self.core.data.len() {
-            self.grow_data(at + room + SEGMENT_END, cursor.end)?;
+        if cursor.at + room + SEGMENT_END > self.core.data.len() {
+            self.room_or_next(cursor, room)?;
         }
+        let at = cursor.at;
         write_record(
             &self.core.data,
             &self.core.header,
@@ -174,6 +174,19 @@ impl Writer<'_> {
         cursor.at = at + room;
         cursor.appended += 1;
         Ok(at)
+    }
+
+    /// Has the file reach behind a record of `room` bytes; on a full disk there may be another
+    /// segment that is there already.
+    #[cold]
+    fn room_or_next(&self, cursor: &mut Cursor, room: u64) -> Result<()> {
+        match self.grow_data(cursor.at + room + SEGMENT_END, cursor.end) {
+            Err(error) if !error.is_bad_file() => {
+                self.next_segment(cursor, room, 1 + self.index.load(words::SKIPPED))?;
+                self.grow_data(cursor.at + room + SEGMENT_END, cursor.end)
+            }
+            done => done,
+        }
     }
 
     /// Makes what was appended with the cursor part of the log: one store.
@@ -194,7 +207,7 @@ impl Writer<'_> {
     /// greater by `step`.
     #[cold]
     pub(crate) fn next_segment(&self, cursor: &mut Cursor, room: u64, step: u64) -> Result<()> {
-        let sequence = cursor.sequence + step;
+        let sequence = cursor.sequence.wrapping_add(step);
         let (unit, units) = self.take_room(room + SEGMENT_HEADER + SEGMENT_END)?;
         let (at, _) = unit_place(unit);
         let (last, size) = unit_place(unit + units - 1);
@@ -320,11 +333,14 @@ impl Writer<'_> {
         };
         let oldest = self.index.load(words::OLDEST_UNIT);
         let (mut unit, mut chain, mut is_live) = (first, 0, false);
+        let mut steps = 0;
         loop {
+            steps += 1;
             let segment = self.segment(unit)?;
             let (at, _) = unit_place(unit);
             let end = self.segment_end(unit)?;
-            for used in is_used.iter_mut().skip(unit as usize).take(segment.units() as usize) {
+            let count = segment.units() as usize;
+            for used in is_used.iter_mut().skip(unit as usize).take(count) {
                 *used = true;
             }
             is_live |= unit == oldest;
@@ -336,7 +352,7 @@ impl Writer<'_> {
                 self.index.store(words::CHAIN, chain);
                 break;
             }
-            let is_known = unit_of(tail).is_some() && segment.next() < units;
+            let is_known = unit_of(tail).is_some() && segment.next() < units && steps <= units;
             if !is_known || self.segment(segment.next())?.sequence() <= segment.sequence() {
                 return Err(damaged(tail, "the end of the log is in none of its segments"));
             }
@@ -363,8 +379,8 @@ impl Writer<'_> {
     /// Where the segment that begins with `unit` ends.
     pub(crate) fn segment_end(&self, unit: u64) -> Result<u64> {
         let units = self.segment(unit)?.units();
-        let (at, size) = unit_place(unit + units - 1);
-        Ok(at + size)
+        let (at, size) = unit_place(unit.saturating_add(units - 1));
+        Ok(at.saturating_add(size))
     }
 }
 

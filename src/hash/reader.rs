@@ -143,8 +143,11 @@ impl Core {
         }
         loop {
             let pin = pin(&self.data)?;
-            if let Some((index, state)) = self.current() {
-                return index.find_many(&self.data, &pin, keys, state, f);
+            if let Some((index, state)) = self.current()
+                && let Some(values) = index.find_many(&self.data, &pin, keys, state)?
+            {
+                values.into_iter().enumerate().for_each(|(i, value)| f(i, value));
+                return Ok(());
             }
             drop(pin);
             self.await_current()?;

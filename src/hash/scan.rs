@@ -25,8 +25,8 @@ impl Found {
 
     /// Where it ends.
     pub(crate) fn end(self) -> u64 {
-        let (at, size) = unit_place(self.unit + self.units - 1);
-        at + size
+        let (at, size) = unit_place(self.unit.saturating_add(self.units - 1));
+        at.saturating_add(size)
     }
 }
 

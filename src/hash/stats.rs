@@ -58,18 +58,18 @@ impl Hash {
         let live = load(words::LIVE).min(log);
         let retired = self.retired_bytes(index);
         let file_bytes = core.data.refresh_len()?;
-        let used = LOG_AT + log + retired;
+        let used = LOG_AT.saturating_add(log).saturating_add(retired);
         let session = |word| core.session(word).load(std::sync::atomic::Ordering::Relaxed);
         Ok(Stats {
             records: load(words::COUNT),
             header_bytes: LOG_AT,
             live_bytes: live,
             dead_bytes: log - live,
-            retired_bytes: retired.min(file_bytes.saturating_sub(LOG_AT + log)),
+            retired_bytes: retired.min(file_bytes.saturating_sub(LOG_AT.saturating_add(log))),
             free_bytes: file_bytes.saturating_sub(used),
             file_bytes,
             index_bytes,
-            page_bytes: load(words::PAGE_LINES) * LINE,
+            page_bytes: load(words::PAGE_LINES).saturating_mul(LINE),
             directory_entries: index.state().entries(),
             changes: session(super::format::session::CHANGES),
             durable_changes: session(super::format::session::DURABLE),
@@ -81,22 +81,24 @@ impl Hash {
         let oldest = index.load(words::OLDEST_UNIT);
         let (at, _) = unit_place(oldest);
         let in_oldest = index.load(words::CLEANED).saturating_sub(at);
-        let table = (index.load(words::SEGMENTS_AT) + 1) * LINE;
+        let table = index.load(words::SEGMENTS_AT).saturating_add(1).saturating_mul(LINE);
         let mut bytes = in_oldest;
         let mut unit = match index.load(words::RETIRED_UNIT) {
             0 => oldest,
             retired => retired - 1,
         };
         // Others may change the chain meanwhile: no more steps than there are units.
-        for _ in 0..index.load(words::UNITS) {
+        for _ in 0..self.core().units() {
             if unit == oldest {
                 break;
             }
-            let word = index.map.word(table + unit * super::log::ENTRY_BYTES + 8);
+            let at = table.saturating_add(unit.saturating_mul(super::log::ENTRY_BYTES));
+            let word = index.map.word(at.saturating_add(8));
             let word = word.map_or(0, |word| word.load(std::sync::atomic::Ordering::Relaxed));
             let units = (word >> 32).max(1);
-            let (last, size) = unit_place(unit + units - 1);
-            bytes += last + size - unit_place(unit).0;
+            let (last, size) = unit_place(unit.saturating_add(units - 1));
+            let end = last.saturating_add(size);
+            bytes = end.saturating_sub(unit_place(unit).0).saturating_add(bytes);
             unit = word & 0xffff_ffff;
         }
         bytes

@@ -15,7 +15,7 @@ use super::writer::Writer;
 use crate::Result;
 use crate::os::shared::memory_file;
 use std::marker::PhantomData;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How often a verification begins anew that cannot keep others from writing.
 const QUIET_MOMENTS: u32 = 3;
@@ -86,11 +86,16 @@ impl Writer<'_> {
             if cover == 0 || at % cover != 0 || page.lines == 0 {
                 return Err(damaged(at, "a page that this directory cannot have"));
             }
+            for other in at..at + cover {
+                if self.index.entry(state, other)?.load(Ordering::Acquire) != page.encode() {
+                    return Err(damaged(other, "a part of a page is looked for elsewhere"));
+                }
+            }
             for number in 0..page.lines {
                 for word in self.index.line(page, number)? {
                     let slot = word.load(Ordering::Acquire) & !OVERFLOW;
                     if slot != 0 {
-                        self.check_slot(address_of(slot), made, page.line_at(number))?;
+                        self.check_slot(word, made, page.line_at(number))?;
                         count += 1;
                     }
                 }
@@ -103,11 +108,14 @@ impl Writer<'_> {
         Err(damaged(words::COUNT, "the index's pages do not hold as many records as it counts"))
     }
 
-    fn check_slot(&self, address: u64, made: &Index, at: u64) -> Result<()> {
+    fn check_slot(&self, word: &AtomicU64, made: &Index, at: u64) -> Result<()> {
+        let address = address_of(word.load(Ordering::Acquire));
         let found = record(&self.core.data, self, address);
         let found = found.ok_or_else(|| damaged(at, "the index leads to what is no record"))?;
         let place = self.index.place(found.key);
-        if self.index.locate_address(place, address)?.is_none() {
+        // Found, and in this very slot: another may lead to the same record.
+        let slot = self.index.locate_address(place, address)?;
+        if !slot.is_some_and(|(other, _)| std::ptr::eq(other, word)) {
             return Err(damaged(at, "a slot where its key is not looked for"));
         }
         if made.locate_address(made.place(found.key), address)?.is_none() {

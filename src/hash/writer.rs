@@ -14,7 +14,7 @@ use super::core::Core;
 use super::format::{
     Kind, MAX_KEY, MAX_VALUE, RecordHeader, SEGMENT_HEADER, session, unit_place, words,
 };
-use super::index::{Index, State, damaged};
+use super::index::{Index, damaged};
 use super::log::Cursor;
 use super::page::{OVERFLOW, Page, SIZES, address_of, slot};
 use super::view::{Holds, RecordView, record};
@@ -114,7 +114,7 @@ impl<'c> Writer<'c> {
         // A batch that its writer could not finish is finished now.
         let state = self.index.state();
         if state.is_busy() {
-            self.index.word(words::STATE).store(state.busy(false).0, Ordering::Release);
+            self.index.word(words::STATE).store(state.done().0, Ordering::Release);
         }
         Ok(self)
     }
@@ -219,12 +219,12 @@ impl<'c> Writer<'c> {
         let written: u64 = changes.map(|change| change.record().room()).sum();
         let live = self.index.load(words::LIVE);
         let state = self.index.state();
-        self.index.word(words::STATE).store(state.busy(true).0, Ordering::Release);
+        self.index.word(words::STATE).store(state.busy().0, Ordering::Release);
         self.publish(&cursor);
         let done = self.finish_others();
         // Also after an error: what could not be entered is entered by the next writer.
         let state = self.index.state();
-        self.index.word(words::STATE).store(state.busy(false).0, Ordering::Release);
+        self.index.word(words::STATE).store(state.done().0, Ordering::Release);
         done?;
         let grown = self.index.load(words::LIVE).saturating_sub(live);
         self.made_garbage((written + header.room()).saturating_sub(grown))
@@ -254,7 +254,7 @@ impl<'c> Writer<'c> {
             }
         }
         let directory = self.allocate(1)?;
-        let state = State::new(directory + 1, 0).busy(self.index.state().is_busy());
+        let state = self.index.state().with_directory(directory + 1, 0);
         self.index.entry(state, 0)?.store(page.encode(), Ordering::Relaxed);
         self.index.word(words::STATE).store(state.0, Ordering::Release);
         self.index.store(words::COUNT, 0);
