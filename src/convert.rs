@@ -56,14 +56,23 @@ pub fn freeze(
         Err(e) if matches!(e.kind(), ErrorKind::Invalid(_)) => None,
         Err(e) => return Err(e),
     };
+    each_record(store, &mut progress, |key, value| builder.add(key, value))?;
+    builder.finish()
+}
+
+/// Gives every record to `add`, and says how far it is.
+fn each_record(
+    store: &impl Scan,
+    progress: &mut impl FnMut(u64, u64),
+    mut add: impl FnMut(&[u8], &[u8]) -> Result<()>,
+) -> Result<()> {
     let (mut done, total) = (0, store.len()?);
     store.scan(|key, value| {
-        builder.add(key, value)?;
+        add(key, value)?;
         done += 1;
         progress(done, total.max(done));
         Ok(())
-    })?;
-    builder.finish()
+    })
 }
 
 /// Makes a hash store at `path` with the records of a store of any kind; durable when the call
@@ -95,13 +104,7 @@ pub fn thaw(
         return Err(Error::invalid(what).at(path));
     }
     let mut builder = HashBuilder::create(path)?;
-    let (mut done, total) = (0, store.len()?);
-    store.scan(|key, value| {
-        builder.add(key, value)?;
-        done += 1;
-        progress(done, total.max(done));
-        Ok(())
-    })?;
+    each_record(store, &mut progress, |key, value| builder.add(key, value))?;
     match builder.replaced()? {
         0 => builder.finish(),
         n => Err(Error::invalid(format!(

@@ -6,8 +6,6 @@ use super::format::{
 };
 use super::handle::Hash;
 use super::index::damaged;
-use super::log::ENTRY_BYTES;
-use super::page::LINE;
 use super::pins::{note_time, pin};
 use super::reader::{Unpinned, too_busy};
 use super::scan::{Found, Place};
@@ -117,20 +115,16 @@ impl Core {
             index.map.refresh_len()?;
             index
         };
-        let table = index.load(words::SEGMENTS_AT).saturating_add(1).saturating_mul(LINE);
         let last = index.load(words::TAIL_UNIT);
         let mut unit = index.load(words::OLDEST_UNIT);
         let mut segments = Vec::new();
         for _ in 0..self.units() + 1 {
-            let word = |i: u64| {
-                let word = index.map.word(table.saturating_add(unit * ENTRY_BYTES + 8 * i));
-                word.map_or(0, |word| word.load(Ordering::Relaxed))
-            };
-            segments.push(Found { unit, units: (word(1) >> 32).max(1), sequence: word(0) });
+            let segment = index.segment(unit)?;
+            segments.push(Found { unit, units: segment.units(), sequence: segment.sequence() });
             if unit == last {
                 break;
             }
-            unit = word(1) & 0xffff_ffff;
+            unit = segment.next();
         }
         Ok((segments, index.load(words::TAIL)))
     }

@@ -16,7 +16,7 @@
 
 use super::format::{Kind, SEGMENT_HEADER, session, unit_place, words};
 use super::index::damaged;
-use super::page::{OVERFLOW, slot};
+use super::page::moved_to;
 use super::pins;
 use super::view::{RecordView, record};
 use super::writer::Writer;
@@ -67,21 +67,12 @@ impl Writer<'_> {
     fn pay_now(&self, debt: u64) -> Result<()> {
         self.index.store(words::DEBT, 0);
         let live = self.index.load(words::LIVE);
-        if self.log_bytes()? > live.saturating_add(live / 2 + SLACK) {
+        if self.index.log_bytes() > live.saturating_add(live / 2 + SLACK) {
             // At most once round, whatever a damaged word says.
             let last = self.index.load(words::SEQUENCE);
             self.clean(debt.saturating_mul(PACE), last)?;
         }
         Ok(())
-    }
-
-    /// Bytes of the log from the oldest record that is left to its end.
-    pub(crate) fn log_bytes(&self) -> Result<u64> {
-        let load = |word| self.index.load(word);
-        let (oldest, _) = unit_place(load(words::OLDEST_UNIT));
-        let cleaned = load(words::CLEANED).saturating_sub(oldest);
-        let free = load(words::TAIL_END).saturating_sub(load(words::TAIL));
-        Ok(load(words::CHAIN).saturating_sub(cleaned + free))
     }
 
     /// Looks at `budget` bytes of the oldest records, in segments up to number `last`, and copies
@@ -163,8 +154,7 @@ impl Writer<'_> {
         self.index.store(words::INTENT_AT, 0);
         self.publish(&cursor);
         for (word, old, at) in moved {
-            let keep = slot(u64::MAX >> 41, 0) | OVERFLOW;
-            word.store((old & keep) | (at / 8), Ordering::Release);
+            word.store(moved_to(old, at), Ordering::Release);
         }
         self.index.word(words::APPLIED).store(cursor.at, Ordering::Release);
         Ok(())

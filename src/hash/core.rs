@@ -119,13 +119,15 @@ impl Core {
         let room = if path.is_some() { DATA_ROOM.max(4 * len) } else { MEMORY_ROOM };
         let data = SharedMap::new(clone, is_writable, room)?;
         let is_continued = is_same_session(&data)?;
-        let placeholder =
+        let empty =
             Index::create(memory_file()?, SMALL_ROOM, header, keyhash::RAPID, random_word()?)?;
-        let core = Core::new(data, header, placeholder, path);
+        let core = Core::new(data, header, empty, path);
         if is_writable && !is_continued {
             core.begin_session()?;
         }
-        core.note_data_len_if(is_writable)?;
+        if is_writable {
+            core.note_data_len()?;
+        }
         core.find_index(is_continued)?;
         if is_writable {
             lock_range(core.data.file(), OPEN, Want::Shared, true)?;
@@ -142,10 +144,6 @@ impl Core {
             Core { data, header, newest, path, is_private, seen_at_opening, transactions };
         core.seen_at_opening = core.seen();
         core
-    }
-
-    fn note_data_len_if(&self, is_writable: bool) -> Result<()> {
-        if is_writable { self.note_data_len() } else { Ok(()) }
     }
 
     /// Learns how long the data file is, and tells the others.
@@ -171,6 +169,12 @@ impl Core {
     #[inline(always)]
     pub(crate) fn session(&self, offset: u64) -> &AtomicU64 {
         &self.data.head()[offset as usize / 8]
+    }
+
+    /// Whether an index is the one that belongs to the data now.
+    #[inline(always)]
+    pub(crate) fn is_newest(&self, index: &Index) -> bool {
+        self.session(session::INDEX_ID).load(Ordering::Acquire) == index.header.id
     }
 
     /// The right to change the store.
@@ -443,8 +447,7 @@ impl Core {
     /// The writer, unless the index is clean as it is.
     fn writer_for_closing(&self) -> Result<Option<Writer<'_>>> {
         let index = self.newest.get();
-        let is_current = self.session(session::INDEX_ID).load(Ordering::Relaxed) == index.header.id;
-        if is_current && index.load(words::CLEAN) != 0 {
+        if self.is_newest(index) && index.load(words::CLEAN) != 0 {
             return Ok(None);
         }
         self.writer().map(Some)

@@ -11,7 +11,7 @@ use super::format::{
     Header, Kind, MAX_FILE, RecordHeader, SEGMENT_END, SEGMENT_HEADER, SegmentHeader,
     record_checksum, session, unit_of, unit_place, words,
 };
-use super::index::damaged;
+use super::index::{Index, damaged};
 use super::page::LINE;
 use super::view::write;
 use super::writer::Writer;
@@ -106,19 +106,30 @@ pub(crate) struct Cursor {
     appended: u64,
 }
 
-impl Writer<'_> {
+impl Index {
     /// The entry of a unit in the table of segments.
     pub(crate) fn segment(&self, unit: u64) -> Result<Segment<'_>> {
-        let table = self.index.load(words::SEGMENTS_AT).saturating_add(1).saturating_mul(LINE);
+        let table = self.load(words::SEGMENTS_AT).saturating_add(1).saturating_mul(LINE);
         let at = table.saturating_add(unit.saturating_mul(ENTRY_BYTES));
-        let line = self
-            .index
-            .map
-            .line(at - at % LINE)
-            .filter(|_| unit < self.index.load(words::SEGMENTS_ROOM));
+        let line = self.map.line(at - at % LINE).filter(|_| unit < self.load(words::SEGMENTS_ROOM));
         let half = (at % LINE / 8) as usize;
         let words = line.and_then(|line| line.get(half..half + ENTRY_BYTES as usize / 8));
         words.map(Segment).ok_or_else(|| damaged(at, "a segment that is not in the table"))
+    }
+
+    /// Bytes of the log from the oldest record that is left to its end.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        let (oldest, _) = unit_place(self.load(words::OLDEST_UNIT));
+        let cleaned = self.load(words::CLEANED).saturating_sub(oldest);
+        let free = self.load(words::TAIL_END).saturating_sub(self.load(words::TAIL));
+        self.load(words::CHAIN).saturating_sub(cleaned).saturating_sub(free)
+    }
+}
+
+impl Writer<'_> {
+    /// The entry of a unit in the table of segments.
+    pub(crate) fn segment(&self, unit: u64) -> Result<Segment<'_>> {
+        self.index.segment(unit)
     }
 
     /// The published end of the log.

@@ -110,6 +110,12 @@ pub(crate) fn slot(tag: u64, address: u64) -> u64 {
     (tag << ADDRESS_BITS) | (address / 8)
 }
 
+/// The slot when its record is elsewhere: the tag and the mark stay.
+#[inline(always)]
+pub(crate) fn moved_to(slot: u64, address: u64) -> u64 {
+    (slot & !ADDRESS_MASK) | (address / 8)
+}
+
 /// The record that a slot refers to; 0 if it is empty.
 #[inline(always)]
 pub(crate) fn address_of(slot: u64) -> u64 {

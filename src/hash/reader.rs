@@ -62,16 +62,15 @@ impl Core {
     #[inline(always)]
     fn current(&self) -> Option<(&Index, State)> {
         let index = self.newest.get();
-        let is_newest = self.session(session::INDEX_ID).load(Ordering::Acquire) == index.header.id;
         let state = index.state();
-        (is_newest && !state.is_busy()).then_some((index, state))
+        (self.is_newest(index) && !state.is_busy()).then_some((index, state))
     }
 
     /// Sees to it that there will be a current index. Nothing may be pinned by the caller.
     #[cold]
     fn await_current(&self) -> Result<()> {
         let index = self.newest.get();
-        if self.session(session::INDEX_ID).load(Ordering::Acquire) != index.header.id {
+        if !self.is_newest(index) {
             return self.attach().map(drop);
         }
         for _ in 0..SPINS {

@@ -10,7 +10,7 @@
 
 use super::format::{Checkpoint, Kind, LOG_AT, SEGMENT_HEADER, unit_place, words};
 use super::index::{Index, damaged};
-use super::page::{OVERFLOW, Page, address_of};
+use super::page::{OVERFLOW, Page, address_of, moved_to};
 use super::pins;
 use super::scan::{Found, Next, Place};
 use super::view::{RecordView, bytes, record, write};
@@ -207,9 +207,7 @@ impl Writer<'_> {
             live += found.header.room();
         }
         match (old, is_put) {
-            (Some((word, slot, _)), true) => {
-                word.store(slot - address_of(slot) / 8 + at / 8, Relaxed)
-            }
+            (Some((word, slot, _)), true) => word.store(moved_to(slot, at), Relaxed),
             (Some((word, slot, _)), false) => word.store(slot & OVERFLOW, Relaxed),
             (None, true) => {
                 let (word, slot) = self.slot_for(place)?;

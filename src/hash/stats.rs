@@ -50,11 +50,7 @@ impl Hash {
         let index = core.index()?;
         let index_bytes = index.map.refresh_len()?;
         let load = |word| index.load(word);
-        let (oldest, _) = unit_place(load(words::OLDEST_UNIT));
-        let unused = load(words::TAIL_END).saturating_sub(load(words::TAIL));
-        let log = load(words::CHAIN)
-            .saturating_sub(load(words::CLEANED).saturating_sub(oldest))
-            .saturating_sub(unused);
+        let log = index.log_bytes();
         let live = load(words::LIVE).min(log);
         let retired = self.retired_bytes(index);
         let file_bytes = core.data.refresh_len()?;
@@ -81,7 +77,6 @@ impl Hash {
         let oldest = index.load(words::OLDEST_UNIT);
         let (at, _) = unit_place(oldest);
         let in_oldest = index.load(words::CLEANED).saturating_sub(at);
-        let table = index.load(words::SEGMENTS_AT).saturating_add(1).saturating_mul(LINE);
         let mut bytes = in_oldest;
         let mut unit = match index.load(words::RETIRED_UNIT) {
             0 => oldest,
@@ -92,14 +87,11 @@ impl Hash {
             if unit == oldest {
                 break;
             }
-            let at = table.saturating_add(unit.saturating_mul(super::log::ENTRY_BYTES));
-            let word = index.map.word(at.saturating_add(8));
-            let word = word.map_or(0, |word| word.load(std::sync::atomic::Ordering::Relaxed));
-            let units = (word >> 32).max(1);
-            let (last, size) = unit_place(unit.saturating_add(units - 1));
+            let Ok(segment) = index.segment(unit) else { break };
+            let (last, size) = unit_place(unit.saturating_add(segment.units() - 1));
             let end = last.saturating_add(size);
             bytes = end.saturating_sub(unit_place(unit).0).saturating_add(bytes);
-            unit = word & 0xffff_ffff;
+            unit = segment.next();
         }
         bytes
     }

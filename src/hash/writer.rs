@@ -16,7 +16,7 @@ use super::format::{
 };
 use super::index::{Index, damaged};
 use super::log::Cursor;
-use super::page::{OVERFLOW, Page, SIZES, address_of, slot};
+use super::page::{OVERFLOW, Page, SIZES, address_of, moved_to};
 use super::view::{Holds, RecordView, record};
 use crate::os::lock::{Got, RobustLock};
 use crate::{Error, ErrorKind, Result};
@@ -71,8 +71,7 @@ impl Core {
         let got = lock.lock()?;
         let writer =
             Writer { core: self, index: self.newest.get(), lock: Some(lock), _here: PhantomData };
-        let is_current =
-            self.session(session::INDEX_ID).load(Ordering::Relaxed) == writer.index.header.id;
+        let is_current = self.is_newest(writer.index);
         let load = |word| writer.index.load(word);
         let is_done = load(words::APPLIED) == load(words::TAIL) && load(words::CLEAN) == 0;
         // Others may have made the files longer, or shorter.
@@ -153,9 +152,7 @@ impl<'c> Writer<'c> {
         let live = self.index.load(words::LIVE).wrapping_add(room).wrapping_sub(old_room);
         self.note_intent(at, count, live);
         self.publish(&cursor);
-        // The tag and the mark stay, the address is another.
-        let keep = slot(u64::MAX >> 41, 0) | OVERFLOW;
-        word.store((new_slot & keep) | (at / 8), Ordering::Release);
+        word.store(moved_to(new_slot, at), Ordering::Release);
         self.counted(count, live, cursor.at);
         self.made_garbage(old_room)
     }
@@ -340,7 +337,7 @@ impl<'c> Writer<'c> {
         match (old, is_put) {
             (Some((_, slot, _)), true) if address_of(slot) == at => {}
             (Some((word, slot, _)), true) => {
-                word.store(slot - address_of(slot) / 8 + at / 8, Ordering::Release);
+                word.store(moved_to(slot, at), Ordering::Release);
             }
             (None, true) => {
                 let (word, slot) = self.slot_for(place)?;

@@ -83,6 +83,12 @@ fn holds<S: Store>(
         assert_eq!(found, got.is_some(), "{name}: {}", key.escape_ascii());
         assert!(got.as_ref() == model.get(key), "{name}: {}", key.escape_ascii());
     }
+    let (all, count) = scanned(store);
+    assert!(count == model.len() && all == *model, "{name}: {count} of {}", model.len());
+}
+
+/// What a scan gives, and how many records that were.
+fn scanned<S: Store>(store: &mut S) -> (BTreeMap<Vec<u8>, Vec<u8>>, usize) {
     let mut all = BTreeMap::new();
     let mut count = 0;
     store
@@ -91,7 +97,7 @@ fn holds<S: Store>(
             all.insert(key.to_vec(), value.to_vec());
         })
         .unwrap();
-    assert!(count == model.len() && all == *model, "{name}: {count} of {}", model.len());
+    (all, count)
 }
 
 fn records() -> Records {
@@ -121,14 +127,7 @@ fn check<S: Store>(store: &mut S, records: &Records, name: &str) {
     store.get_many(&keys, |i, value| answers.push((i, value.map(<[u8]>::to_vec)))).unwrap();
     let expected = |i| if i < 70 { Some(records.get(i * 3).1.to_vec()) } else { None };
     assert_eq!(answers, (0..71).map(|i| (i, expected(i))).collect::<Vec<_>>(), "{name}");
-    let mut all = BTreeMap::new();
-    let mut count = 0;
-    store
-        .scan(|key, value| {
-            count += 1;
-            all.insert(key.to_vec(), value.to_vec());
-        })
-        .unwrap();
+    let (all, count) = scanned(store);
     let expected: BTreeMap<_, _> =
         records.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
     assert!(count == records.len() && all == expected, "{name}");
