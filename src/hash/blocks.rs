@@ -57,18 +57,19 @@ impl Writer<'_> {
     }
 
     /// Makes sure that the index file has `end` lines.
+    #[inline(always)]
     pub(crate) fn reserve_index(&self, end: u64) -> Result<()> {
+        let end = end.saturating_mul(LINE);
+        if end <= self.index.map.len() { Ok(()) } else { self.grow_index(end) }
+    }
+
+    #[cold]
+    fn grow_index(&self, end: u64) -> Result<()> {
         let len = self.index.map.len();
-        if end.saturating_mul(LINE) > len {
-            let step = (len / 16).clamp(*STEP.start(), *STEP.end());
-            self.index.map.grow_to(
-                end.saturating_mul(LINE)
-                    .min(MAX_LINES * LINE)
-                    .max(len + step)
-                    .next_multiple_of(4096),
-            )?;
-            self.index.store(words::INDEX_LEN, self.index.map.len());
-        }
+        let step = (len / 16).clamp(*STEP.start(), *STEP.end());
+        let wanted = end.min(MAX_LINES * LINE).max(len + step).next_multiple_of(4096);
+        self.index.map.grow_to(wanted)?;
+        self.index.store(words::INDEX_LEN, self.index.map.len());
         Ok(())
     }
 

@@ -90,23 +90,29 @@ impl Writer<'_> {
         let entries = self.entries(page)?;
         if let Some(lines) = size_for(entries.len() as u64 + 1, page.lines) {
             let larger = Page { lines, ..page };
-            self.replace(page, place, &[self.filled(larger, entries.iter().copied())?])?;
+            self.replace(page, place, &[self.filled(larger, &entries)?])?;
             return Ok(Grown::Done);
         }
         if page.depth == self.index.state().depth() && !self.double_directory()? {
             return Ok(Grown::Skewed);
         }
         let (base, is_retagged) = page.base_of_halves();
-        let (mut lower, mut upper) = (Vec::new(), Vec::new());
+        let (mut lower, mut upper): (Vec<u64>, Vec<u64>) =
+            entries.iter().partition(|entry| !page.is_upper(tag_of(**entry)));
         if is_retagged {
             self.prefetch_records(&entries);
         }
+        self.split(page, place, &entries)
+    }
+
+    /// Puts two pages in the place of one, each with half of its places.
+    fn split(&self, page: Page, place: u64, entries: &[u64]) -> Result<Grown> {
         for entry in entries {
             let is_upper = page.is_upper(tag_of(entry));
             let entry = if is_retagged { self.retagged(entry, base)? } else { entry };
             if is_upper { &mut upper } else { &mut lower }.push(entry);
         }
-        let half = |entries: Vec<u64>| {
+        let half = |entries: &[u64]| {
             let lines = size_for(entries.len() as u64 + 1, super::page::SIZES[5]);
             let lines = lines.unwrap_or(super::page::SIZES[10]);
             self.filled(Page { lines, depth: page.depth + 1, base, ..page }, entries.into_iter())
@@ -119,9 +125,14 @@ impl Writer<'_> {
     pub(crate) fn entries(&self, page: Page) -> Result<Vec<u64>> {
         let mut entries = Vec::with_capacity(page.lines as usize * SLOTS);
         for number in 0..page.lines {
-            let line = self.index.line(page, number)?;
-            let used = line.iter().map(|word| word.load(Ordering::Relaxed) & !OVERFLOW);
-            entries.extend(used.filter(|entry| *entry != 0));
+            for word in self.index.line(page, number)? {
+                // Each is written over the last if that was empty: no branch that depends on it.
+                let entry = word.load(Ordering::Relaxed) & !OVERFLOW;
+                if let Some(place) = entries.get_mut(count) {
+                    *place = entry;
+                }
+                count += usize::from(entry != 0);
+            }
         }
         Ok(entries)
     }
@@ -142,7 +153,7 @@ impl Writer<'_> {
     }
 
     /// A new page, not yet in the directory, with these entries.
-    fn filled(&self, page: Page, entries: impl Iterator<Item = u64>) -> Result<Page> {
+    fn filled(&self, page: Page, entries: &[u64]) -> Result<Page> {
         let mut filling = Filling::new(page);
         for entry in entries {
             if !filling.add(entry) {
@@ -151,7 +162,7 @@ impl Writer<'_> {
         }
         let block = self.allocate(page.lines)?;
         let page = Page { block, ..page };
-        for (number, slots) in filling.slots.iter().enumerate() {
+        for (number, slots) in filling.lines().enumerate() {
             let line = self.index.line(page, number as u64)?;
             for (word, slot) in line.iter().zip(slots) {
                 word.store(*slot, Ordering::Relaxed);

@@ -140,28 +140,53 @@ pub(crate) fn overflows(line: &[AtomicU64; SLOTS]) -> bool {
     line[0].load(Ordering::Acquire) & OVERFLOW != 0
 }
 
-/// The lines of a page being filled, not yet where readers look.
+/// Lines of the largest page.
+const MOST_LINES: usize = SIZES[SIZES.len() - 1] as usize;
+
+/// The lines of a page being filled, not yet where readers look. Each entry of a page is copied
+/// some six times before it splits, so this is a good part of what a growing store does.
 pub(crate) struct Filling {
     pub page: Page,
-    pub slots: Vec<[u64; SLOTS]>,
+    slots: [[u64; SLOTS]; MOST_LINES],
+    /// How many slots of each line are in use.
+    used: [u8; MOST_LINES],
 }
 
 impl Filling {
     pub(crate) fn new(page: Page) -> Filling {
-        Filling { page, slots: vec![[0; SLOTS]; page.lines as usize] }
+        Filling { page, slots: [[0; SLOTS]; MOST_LINES], used: [0; MOST_LINES] }
+    }
+
+    /// The lines filled.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = &[u64; SLOTS]> {
+        self.slots.iter().take(self.page.lines as usize)
     }
 
     /// Adds an entry; `false` if the page is full.
+    #[inline(always)]
     pub(crate) fn add(&mut self, entry: u64) -> bool {
-        let mut line = self.page.line(tag_of(entry));
+        let line = self.page.line(tag_of(entry)) as usize % MOST_LINES;
+        let used = self.used[line];
+        if usize::from(used) < SLOTS {
+            self.slots[line][usize::from(used)] |= entry;
+            self.used[line] = used + 1;
+            return true;
+        }
+        self.add_after(line, entry)
+    }
+
+    #[cold]
+    fn add_after(&mut self, full: usize, entry: u64) -> bool {
+        let mut line = full;
         for _ in 0..self.page.lines {
-            let Some(slots) = self.slots.get_mut(line as usize) else { return false };
-            if let Some(free) = slots.iter_mut().find(|slot| **slot & !OVERFLOW == 0) {
-                *free |= entry;
+            let used = usize::from(self.used[line]);
+            if used < SLOTS {
+                self.slots[line][used] |= entry;
+                self.used[line] += 1;
                 return true;
             }
-            slots[0] |= OVERFLOW;
-            line = self.page.next_line(line);
+            self.slots[line][0] |= OVERFLOW;
+            line = self.page.next_line(line as u64) as usize % MOST_LINES;
         }
         false
     }
