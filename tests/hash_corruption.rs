@@ -88,7 +88,8 @@ impl Sample {
         let mut at = LOG_AT + 24;
         loop {
             let [kind, key, low, high] = *self.data[at + 4..].first_chunk().unwrap();
-            match kind {
+            // Three bits say that a put was replaced.
+            match if kind == 0x39 { 1 } else { kind } {
                 1 | 2 => {
                     at += (8 + usize::from(key) + usize::from(u16::from_le_bytes([low, high])))
                         .next_multiple_of(8)

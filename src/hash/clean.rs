@@ -18,7 +18,7 @@ use super::format::{Kind, SEGMENT_HEADER, session, unit_place, words};
 use super::index::damaged;
 use super::page::moved_to;
 use super::pins;
-use super::view::{RecordView, record};
+use super::view::{RecordView, is_marked_dead, record};
 use super::writer::Writer;
 use crate::Result;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -67,7 +67,7 @@ impl Writer<'_> {
     fn pay_now(&self, debt: u64) -> Result<()> {
         self.index.store(words::DEBT, 0);
         let live = self.index.load(words::LIVE);
-        if self.index.log_bytes() > live.saturating_add(live / 2 + SLACK) {
+        if self.index.log_bytes() > live.saturating_add(live / 8 * 5 + SLACK) {
             // At most once round, whatever a damaged word says.
             let last = self.index.load(words::SEQUENCE);
             self.clean(debt.saturating_mul(PACE), last)?;
@@ -127,6 +127,7 @@ impl Writer<'_> {
                     group.push(Found { at, place, record: found });
                 }
                 // No older record of its key is left.
+                Kind::Put if is_marked_dead(&self.core.data, at) => {}
                 Kind::Delete | Kind::Batch | Kind::Clear => {}
             }
             at += found.header.room();

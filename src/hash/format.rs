@@ -235,6 +235,11 @@ pub(crate) enum Kind {
 const SHORT_HEADER: usize = 8;
 const LONG_HEADER: usize = 16;
 const LONG: u8 = 0x80;
+/// Set in the kind of a put when the index no longer leads to it, so that cleaning need not ask.
+/// All of these bits or none, lest one that flips takes a record away. The checksum is made without
+/// them: after a power failure they mean nothing, for what replaced the record may be lost.
+const DEAD: u8 = 0x38;
+const PUT: u8 = 1;
 /// Records begin at multiples of this.
 pub(crate) const ALIGN: u64 = 8;
 
@@ -307,7 +312,8 @@ impl RecordHeader {
     pub(crate) fn decode(first: u64, second: impl FnOnce() -> Option<u64>) -> Option<RecordHeader> {
         let tag = (first >> 32) as u8;
         let kind = match tag & !LONG {
-            1 => Kind::Put,
+            PUT => Kind::Put,
+            dead if dead == PUT | DEAD => Kind::Put,
             2 => Kind::Delete,
             3 => Kind::Batch,
             4 => Kind::End,
@@ -325,6 +331,26 @@ impl RecordHeader {
         let is_fit = kind == Kind::Batch || u64::from(key_len) <= MAX_KEY;
         ((tag & LONG == 0) == header.is_short() && is_fit).then_some(header)
     }
+}
+
+/// The lengths of key and value of a put with a short header that begins with this word.
+#[inline(always)]
+pub(crate) fn short_put(first: u64) -> Option<(u64, u64)> {
+    let is_put = (first >> 32) as u8 & !DEAD == PUT;
+    is_put.then_some((first >> 40 & 0xff, first >> 48))
+}
+
+/// Whether a put that begins with this word is marked as dead.
+#[inline(always)]
+pub(crate) fn is_dead(first: u64) -> bool {
+    (first >> 32) as u8 & DEAD == DEAD
+}
+
+/// The first word of a put with the mark, or without.
+#[inline(always)]
+pub(crate) fn marked(first: u64, is_dead: bool) -> u64 {
+    const MARK: u64 = (DEAD as u64) << 32;
+    if is_dead { first | MARK } else { first & !MARK }
 }
 
 /// The checksum of a record: its lengths, key and value, and where it is, so that what an earlier
@@ -481,6 +507,15 @@ mod tests {
     #[test]
     fn headers_decode_to_what_was_encoded() {
         let header = Header { store: 1 << 100, seed: 7 };
+        let put = RecordHeader { kind: Kind::Put, key_len: 3, value_len: 4 };
+        let first = le64(&put.encode().0, 0).unwrap();
+        assert_eq!(RecordHeader::decode(marked(first, true), || None), Some(put));
+        assert!(is_dead(marked(first, true)) && !is_dead(first));
+        assert_eq!(marked(marked(first, true), false), first);
+        for bit in 0..8 {
+            let flipped = RecordHeader::decode(first ^ 1 << (32 + bit), || None);
+            assert!(flipped.is_none_or(|found| found.kind != Kind::Put), "bit {bit}");
+        }
         let mut bytes = header.encode();
         assert_eq!(Header::decode(&bytes).unwrap(), header);
         let segment = SegmentHeader { sequence: 9, units: 2 };

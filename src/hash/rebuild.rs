@@ -13,7 +13,7 @@ use super::index::{Index, damaged};
 use super::page::{OVERFLOW, Page, address_of, moved_to};
 use super::pins;
 use super::scan::{Found, Next, Place};
-use super::view::{RecordView, bytes, record, write};
+use super::view::{RecordView, bytes, is_marked_dead, mark_dead, record, write};
 use super::writer::Writer;
 use crate::os::process::random_word;
 use crate::{Error, Result};
@@ -50,7 +50,7 @@ impl Writer<'_> {
         self.make_segment_table(core.units())?;
         self.index.store(words::OLDEST_UNIT, first.unit);
         self.index.store(words::CLEANED, first.first());
-        let end = self.replay(first, &durable)?;
+        let end = self.replay(first, &durable, log)?;
         self.index.store(words::TAIL, end.at);
         self.index.store(words::APPLIED, end.at);
         self.index.store(words::TAIL_UNIT, end.segment.unit);
@@ -125,7 +125,7 @@ impl Writer<'_> {
     }
 
     /// Enters the records of the log, and says where it ends.
-    fn replay(&self, first: Found, durable: &Checkpoint) -> Result<Place> {
+    fn replay(&self, first: Found, durable: &Checkpoint, log: Log) -> Result<Place> {
         let core = self.core;
         let mut place = Place::first_of(first);
         let mut waiting: VecDeque<(u64, u64, RecordView<'_>)> = VecDeque::with_capacity(AHEAD);
@@ -133,6 +133,10 @@ impl Writer<'_> {
         loop {
             match place.next(core, self) {
                 Next::Record(found, after) => {
+                    if log == Log::GoesOn && is_marked_dead(&core.data, place.at) {
+                        // What replaced it may be lost.
+                        mark_dead(&core.data, place.at, false);
+                    }
                     match found.header.kind {
                         Kind::Batch if !after.has_records(core, self, found.header.key_len) => {
                             let why = "a batch is not whole";

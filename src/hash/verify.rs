@@ -10,7 +10,7 @@ use super::index::{Index, damaged};
 use super::page::{OVERFLOW, Page, address_of};
 use super::reader::too_busy;
 use super::rebuild::{Log, damaged_data};
-use super::view::record;
+use super::view::{is_marked_dead, record};
 use super::writer::Writer;
 use crate::Result;
 use crate::os::shared::memory_file;
@@ -132,6 +132,9 @@ struct IndexSeed {
 }
 
 impl IndexSeed {
+        if is_marked_dead(&self.core.data, address) {
+            return Err(damaged_data(address, "a record that lives is marked as replaced".into()));
+        }
     fn of(index: &Index) -> IndexSeed {
         IndexSeed { hash_id: index.header.hash_id, seed: index.header.seed }
     }

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::format::{Kind, RecordHeader};
+use super::format::{Kind, RecordHeader, SHORT_HEADER, is_dead, marked, short_put};
 use crate::os::shared::SharedMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -51,8 +51,18 @@ pub(crate) fn value_if_key<'h>(
     at: u64,
     key: &[u8],
 ) -> Option<&'h [u8]> {
-    let found = record(data, held, at)?;
-    (found.key.len() == key.len() && equal(found.key, key)).then_some(found.value)
+    let first = data.word(at)?.load(Ordering::Relaxed);
+    let Some((key_len, value_len)) = short_put(first) else {
+        let found = record(data, held, at)?;
+        return (found.key == key).then_some(found.value);
+    };
+    if key_len != key.len() as u64 {
+        return None;
+    }
+    // SAFETY: as for `record`.
+    let all = unsafe { data.bytes(at + SHORT_HEADER as u64, key_len + value_len)? };
+    let (found, value) = all.split_at_checked(key.len())?;
+    equal(found, key).then_some(value)
 }
 
 /// Whether two keys of one length are equal; short ones without a call.
@@ -78,6 +88,20 @@ pub(crate) fn bytes<'h>(
 ) -> Option<&'h [u8]> {
     // SAFETY: as for `record`.
     unsafe { data.bytes(at, len) }
+}
+
+/// Whether the record at `at` is marked as one that the index no longer leads to.
+#[inline(always)]
+pub(crate) fn is_marked_dead(data: &SharedMap, at: u64) -> bool {
+    data.word(at).is_some_and(|word| is_dead(word.load(Ordering::Relaxed)))
+}
+
+/// Marks the record at `at`, or takes the mark away; only the writer.
+#[inline(always)]
+pub(crate) fn mark_dead(data: &SharedMap, at: u64, is_dead: bool) {
+    if let Some(word) = data.word(at) {
+        word.store(marked(word.load(Ordering::Relaxed), is_dead), Ordering::Relaxed);
+    }
 }
 
 /// Writes bytes of the log that nobody can reach yet, or that only the writer looks at; `false`

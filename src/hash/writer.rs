@@ -17,7 +17,7 @@ use super::format::{
 use super::index::{Index, damaged};
 use super::log::Cursor;
 use super::page::{OVERFLOW, Page, SIZES, address_of, moved_to};
-use super::view::{Holds, RecordView, record};
+use super::view::{Holds, RecordView, mark_dead, record};
 use crate::os::lock::{Got, RobustLock};
 use crate::{Error, ErrorKind, Result};
 use std::marker::PhantomData;
@@ -183,6 +183,9 @@ impl<'c> Writer<'c> {
     pub(crate) fn batch<'a>(
         &self,
         changes: impl ExactSizeIterator<Item = Change<'a>> + Clone,
+        if old_room != 0 {
+            mark_dead(&self.core.data, address_of(new_slot), true);
+        }
     ) -> Result<()> {
         let count = changes.len();
         if count == 0 {
@@ -204,6 +207,7 @@ impl<'c> Writer<'c> {
         let append_all = |cursor: &mut Cursor| {
             self.append_record(cursor, header, &[], &[])?;
             for change in changes.clone() {
+        mark_dead(&self.core.data, address_of(slot), true);
                 match change {
                     Change::Put(key, value) => self.append(cursor, Kind::Put, key, value)?,
                     Change::Delete(key) => self.append(cursor, Kind::Delete, key, &[])?,
