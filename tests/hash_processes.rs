@@ -186,7 +186,7 @@ fn handles_of_one_store_are_one_store() {
             assert_eq!(found, Some(true), "turn {turn}, key {i}");
         }
         for i in 0..3000 {
-            assert!(b.insert(&key(i), &[9]).unwrap(), "turn {turn}, key {i}");
+            assert!(b.replace(&key(i), &[9]).unwrap(), "turn {turn}, key {i}");
         }
         b.clear().unwrap();
         assert!(a.is_empty().unwrap());

@@ -5,7 +5,6 @@ use super::format::{
     CHECKPOINTS, Checkpoint, HEADER_BYTES, Header, Kind, session, unit_place, words,
 };
 use super::handle::Hash;
-use super::index::damaged;
 use super::pins::{note_time, pin};
 use super::reader::{Unpinned, too_busy};
 use super::scan::{Found, Place};
@@ -49,6 +48,7 @@ impl Core {
     /// Copies the log, up to where it ends now, to the same places of another file.
     fn copy_log(&self, to: &File, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         if self.data.is_writable() {
+            // As long as it is held no segment is written over.
             let pin = pin(&self.data)?;
             note_time(&pin);
             return self.copy_segments(to, progress);

@@ -10,6 +10,9 @@
 //! needed no longer when it is the oldest there is; and no count is kept for any segment. The
 //! price is that what never changes is copied once each time the log goes round.
 //!
+//! What was replaced or deleted bears a mark, so that most of the garbage is passed without asking
+//! the index. A writer that dies before it marks, and a power failure, only cost that question.
+//!
 //! A segment that was emptied is *retired*: readers may still look at it, and after a power cut its
 //! records are needed if their copies were lost. It is written over when no pin is as old, and a
 //! checkpoint that is durable says that it holds nothing.
@@ -27,7 +30,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const WORTH_CLEANING: u64 = 4096;
 /// So many bytes are looked at for a byte of garbage.
 const PACE: u64 = 4;
-/// The log may be half as long again as what lives in it, and this.
+/// The log may be five eighths longer than what lives in it, and this: with what was emptied and
+/// waits, an eighth of the file, that is less than twice.
 const SLACK: u64 = 8192;
 /// A file that is twice as long as what lives in it, and this, is worth a wait for the disk.
 const WORTH_SHRINKING: u64 = 1 << 20;
@@ -65,6 +69,8 @@ impl Writer<'_> {
     }
 
     fn pay_now(&self, debt: u64) -> Result<()> {
+        // What waits in the ring counts, and what is copied goes behind it.
+        self.settle()?;
         self.index.store(words::DEBT, 0);
         let live = self.index.load(words::LIVE);
         if self.index.log_bytes() > live.saturating_add(live / 8 * 5 + SLACK) {
@@ -121,13 +127,13 @@ impl Writer<'_> {
             let found = found.ok_or_else(|| damaged(at, "what should be a record is none"))?;
             match found.header.kind {
                 Kind::End => return Ok((group, at, true)),
+                Kind::Put if is_marked_dead(&self.core.data, at) => {}
                 Kind::Put => {
                     let place = self.index.place(found.key);
                     self.index.prefetch(place);
                     group.push(Found { at, place, record: found });
                 }
                 // No older record of its key is left.
-                Kind::Put if is_marked_dead(&self.core.data, at) => {}
                 Kind::Delete | Kind::Batch | Kind::Clear => {}
             }
             at += found.header.room();

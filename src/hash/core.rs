@@ -30,7 +30,7 @@ use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Addresses set aside for the files to grow into.
 const DATA_ROOM: u64 = 1 << 38;
@@ -67,6 +67,8 @@ pub(crate) struct Core {
     seen_at_opening: [u64; 4],
     /// Transactions that are neither committed nor dropped.
     pub transactions: AtomicU64,
+    /// Lookups that met puts waiting in the ring.
+    pub met_pending: AtomicU32,
 }
 
 impl Core {
@@ -140,8 +142,16 @@ impl Core {
         let transactions = AtomicU64::new(0);
         let newest = Newest::new(index);
         let seen_at_opening = [0; 4];
-        let mut core =
-            Core { data, header, newest, path, is_private, seen_at_opening, transactions };
+        let mut core = Core {
+            data,
+            header,
+            newest,
+            path,
+            is_private,
+            seen_at_opening,
+            transactions,
+            met_pending: AtomicU32::new(0),
+        };
         core.seen_at_opening = core.seen();
         core
     }
@@ -309,6 +319,7 @@ impl Core {
             && newest.end() == load(words::TAIL_END)
             && (newest.first()..=newest.end()).contains(&load(words::TAIL))
             && load(words::APPLIED) == load(words::TAIL)
+            && index.state().is_settled()
             && oldest.sequence <= newest.sequence
             && (oldest.first()..=oldest.end()).contains(&load(words::CLEANED))
             && load(words::UNITS) <= load(words::SEGMENTS_ROOM)

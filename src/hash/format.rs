@@ -232,7 +232,7 @@ pub(crate) enum Kind {
     End,
 }
 
-const SHORT_HEADER: usize = 8;
+pub(crate) const SHORT_HEADER: usize = 8;
 const LONG_HEADER: usize = 16;
 const LONG: u8 = 0x80;
 /// Set in the kind of a put when the index no longer leads to it, so that cleaning need not ask.
@@ -288,7 +288,7 @@ impl RecordHeader {
     pub(crate) fn encode(&self) -> ([u8; LONG_HEADER], usize) {
         let mut bytes = [0; LONG_HEADER];
         let kind = match self.kind {
-            Kind::Put => 1,
+            Kind::Put => PUT,
             Kind::Delete => 2,
             Kind::Batch => 3,
             Kind::End => 4,
@@ -374,10 +374,10 @@ pub(crate) fn record_checksum(
 // --- the index file ------------------------------------------------------------------------------
 
 /// Bytes of the index's words; blocks begin after it.
-pub(crate) const INDEX_HEADER: u64 = 512;
+pub(crate) const INDEX_HEADER: u64 = 640;
 /// How the directory and the pages are found, changed, and counted: offsets in the index file.
 pub(crate) mod words {
-    /// Where the directory is and how deep, and whether a batch is being applied.
+    /// Where the directory is and how deep, whether a batch is being applied, and whether puts wait.
     pub(crate) const STATE: u64 = 64;
     pub(crate) const COUNT: u64 = 128;
     pub(crate) const LIVE: u64 = 136;
@@ -422,8 +422,13 @@ pub(crate) mod words {
     pub(crate) const SKIPPED: u64 = 336;
     /// Bytes of the index file.
     pub(crate) const INDEX_LEN: u64 = 328;
+    /// Which slot of the ring is the next.
+    pub(crate) const RING_NEXT: u64 = 344;
     /// The first free block of each size.
     pub(crate) const FREE_BLOCKS: u64 = 384;
+    /// The records that the pages do not lead to yet, as slots; and the places of their keys.
+    pub(crate) const RING: u64 = 512;
+    pub(crate) const RING_PLACES: u64 = 576;
 }
 
 /// What never changes in an index file.
@@ -502,11 +507,6 @@ mod tests {
         }
         assert_eq!(RecordHeader::decode(0, || None), None);
         assert_eq!(RecordHeader::decode(0x81 << 32, || Some(0)), None);
-    }
-
-    #[test]
-    fn headers_decode_to_what_was_encoded() {
-        let header = Header { store: 1 << 100, seed: 7 };
         let put = RecordHeader { kind: Kind::Put, key_len: 3, value_len: 4 };
         let first = le64(&put.encode().0, 0).unwrap();
         assert_eq!(RecordHeader::decode(marked(first, true), || None), Some(put));
@@ -516,6 +516,11 @@ mod tests {
             let flipped = RecordHeader::decode(first ^ 1 << (32 + bit), || None);
             assert!(flipped.is_none_or(|found| found.kind != Kind::Put), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn headers_decode_to_what_was_encoded() {
+        let header = Header { store: 1 << 100, seed: 7 };
         let mut bytes = header.encode();
         assert_eq!(Header::decode(&bytes).unwrap(), header);
         let segment = SegmentHeader { sequence: 9, units: 2 };

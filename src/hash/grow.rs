@@ -72,11 +72,19 @@ impl Writer<'_> {
             return Ok(free);
         }
         loop {
-            if self.make_room(place)? == Grown::Skewed {
-                return match self.free_slot(place, u64::MAX)? {
-                    Some(free) => Ok(free),
-                    None => Err(Error::invalid(SKEWED)),
-                };
+            match self.make_room(place) {
+                Ok(Grown::Done) => {}
+                Ok(Grown::Skewed) => {
+                    return match self.free_slot(place, u64::MAX)? {
+                        Some(free) => Ok(free),
+                        None => Err(Error::invalid(SKEWED)),
+                    };
+                }
+                // On a full disk anywhere in the page will do.
+                Err(error) if !error.is_bad_file() => {
+                    return self.free_slot(place, u64::MAX)?.ok_or(error);
+                }
+                Err(error) => return Err(error),
             }
             if let Some(free) = self.free_slot(place, REACH)? {
                 return Ok(free);
@@ -93,6 +101,11 @@ impl Writer<'_> {
             self.replace(page, place, &[self.filled(larger, &entries)?])?;
             return Ok(Grown::Done);
         }
+        self.split(page, place, &entries)
+    }
+
+    /// Puts two pages in the place of one, each with half of its places.
+    fn split(&self, page: Page, place: u64, entries: &[u64]) -> Result<Grown> {
         if page.depth == self.index.state().depth() && !self.double_directory()? {
             return Ok(Grown::Skewed);
         }
@@ -100,30 +113,24 @@ impl Writer<'_> {
         let (mut lower, mut upper): (Vec<u64>, Vec<u64>) =
             entries.iter().partition(|entry| !page.is_upper(tag_of(**entry)));
         if is_retagged {
-            self.prefetch_records(&entries);
-        }
-        self.split(page, place, &entries)
-    }
-
-    /// Puts two pages in the place of one, each with half of its places.
-    fn split(&self, page: Page, place: u64, entries: &[u64]) -> Result<Grown> {
-        for entry in entries {
-            let is_upper = page.is_upper(tag_of(entry));
-            let entry = if is_retagged { self.retagged(entry, base)? } else { entry };
-            if is_upper { &mut upper } else { &mut lower }.push(entry);
+            self.prefetch_records(entries);
+            for entry in lower.iter_mut().chain(&mut upper) {
+                *entry = self.retagged(*entry, base)?;
+            }
         }
         let half = |entries: &[u64]| {
             let lines = size_for(entries.len() as u64 + 1, super::page::SIZES[5]);
             let lines = lines.unwrap_or(super::page::SIZES[10]);
-            self.filled(Page { lines, depth: page.depth + 1, base, ..page }, entries.into_iter())
+            self.filled(Page { lines, depth: page.depth + 1, base, ..page }, entries)
         };
-        self.replace(page, place, &[half(lower)?, half(upper)?])?;
+        self.replace(page, place, &[half(&lower)?, half(&upper)?])?;
         Ok(Grown::Done)
     }
 
     /// The entries of a page.
     pub(crate) fn entries(&self, page: Page) -> Result<Vec<u64>> {
-        let mut entries = Vec::with_capacity(page.lines as usize * SLOTS);
+        let mut entries = vec![0; page.lines as usize * SLOTS];
+        let mut count = 0;
         for number in 0..page.lines {
             for word in self.index.line(page, number)? {
                 // Each is written over the last if that was empty: no branch that depends on it.
@@ -134,6 +141,7 @@ impl Writer<'_> {
                 count += usize::from(entry != 0);
             }
         }
+        entries.truncate(count);
         Ok(entries)
     }
 
@@ -156,7 +164,7 @@ impl Writer<'_> {
     fn filled(&self, page: Page, entries: &[u64]) -> Result<Page> {
         let mut filling = Filling::new(page);
         for entry in entries {
-            if !filling.add(entry) {
+            if !filling.add(*entry) {
                 return Err(Error::invalid(SKEWED));
             }
         }

@@ -245,12 +245,22 @@ impl Hash {
         Ok(self.get_with(key, |_| ())?.is_some())
     }
 
-    /// Gives `key` the value; returns whether it replaced one.
+    /// Gives `key` the value, whether it had one or not: not having to know makes it fast.
     ///
     /// # Errors
     /// Key or value is over its limit, the disk is full, or the store is damaged: nothing changed.
     #[inline]
-    pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+    pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let done = self.core().writer_unsettled().and_then(|w| w.put_soon(key, value));
+        done.map_err(|e| self.named(e))?;
+        self.finish_write()
+    }
+
+    /// Gives `key` the value; returns whether it had one before.
+    ///
+    /// # Errors
+    /// As [`Hash::insert`].
+    pub fn replace(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         self.write(|writer| writer.put(key, value))
     }
 
@@ -376,7 +386,7 @@ impl Hash {
     /// # Errors
     /// The index was replaced and cannot be read.
     pub fn len(&self) -> Result<u64> {
-        Ok(self.core().index().map_err(|e| self.named(e))?.load(words::COUNT))
+        self.core().count().map_err(|e| self.named(e))
     }
 
     /// Whether there is no key.

@@ -28,14 +28,15 @@ pub(crate) struct Index {
 }
 
 /// The state word: the directory's first line (32 bits), its depth (6), how many batches were
-/// entered (25), and whether one is being entered.
+/// entered (24), whether puts wait in the ring, and whether a batch is being entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct State(pub u64);
 
 impl State {
     const BUSY: u64 = 1 << 63;
+    const PENDING: u64 = 1 << 62;
     const ONE_BATCH: u64 = 1 << 38;
-    const BATCHES: u64 = State::BUSY - State::ONE_BATCH;
+    const BATCHES: u64 = State::PENDING - State::ONE_BATCH;
 
     pub(crate) fn new(directory: u64, depth: u32) -> State {
         State(directory | u64::from(depth) << 32)
@@ -43,7 +44,7 @@ impl State {
 
     /// The same with another directory.
     pub(crate) fn with_directory(self, directory: u64, depth: u32) -> State {
-        let kept = self.0 & (State::BUSY | State::BATCHES);
+        let kept = self.0 & (State::BUSY | State::PENDING | State::BATCHES);
         State(State::new(directory, depth).0 | kept)
     }
 
@@ -61,6 +62,28 @@ impl State {
     #[inline(always)]
     pub(crate) fn is_busy(self) -> bool {
         self.0 & State::BUSY != 0
+    }
+
+    /// Whether puts wait in the ring: what the pages say is not the newest.
+    #[inline(always)]
+    pub(crate) fn is_pending(self) -> bool {
+        self.0 & State::PENDING != 0
+    }
+
+    /// Whether the pages say all there is to say.
+    #[inline(always)]
+    pub(crate) fn is_settled(self) -> bool {
+        self.0 & (State::BUSY | State::PENDING) == 0
+    }
+
+    /// While puts wait.
+    pub(crate) fn pending(self) -> State {
+        State(self.0 | State::PENDING)
+    }
+
+    /// When none waits.
+    pub(crate) fn settled(self) -> State {
+        State(self.0 & !State::PENDING)
     }
 
     /// Whether no batch was entered, or begun to be, from one to the other.
@@ -219,14 +242,28 @@ impl Index {
         state: State,
         place: u64,
     ) -> Result<Option<(u64, &'h [u8])>> {
+        // The ring first: what leaves it is in the page by then.
+        if state.is_pending()
+            && let Some(found) = self.find_pending(data, held, key, place)?
+        {
+            return Ok(Some(found));
+        }
+        self.find_in_page(data, held, key, state, place)
+    }
+
+    /// The same, whatever waits in the ring.
+    #[inline(always)]
+    pub(crate) fn find_in_page<'h>(
+        &self,
+        data: &'h SharedMap,
+        held: &'h impl Holds,
+        key: &[u8],
+        state: State,
+        place: u64,
+    ) -> Result<Option<(u64, &'h [u8])>> {
         let page = self.page(state, place)?;
         let found = self.probe(page, page.tag(place), |_, slot| {
-            let at = address_of(slot);
-            match value_if_key(data, held, at, key) {
-                Some(value) => Some(Ok((at, value))),
-                // Another key of the same tag; or behind the end that this process knows.
-                None => behind_end(data, held, at, key).map(|v| v.map(|v| (at, v))).transpose(),
-            }
+            check_key(data, held, address_of(slot), key).transpose()
         })?;
         found.transpose()
     }
@@ -304,6 +341,21 @@ impl Index {
         if let Ok(page) = self.page(self.state(), place) {
             self.map.prefetch(page.line_at(page.line(page.tag(place))));
         }
+    }
+}
+
+/// The value of the record at `at`, and that address, if it is one of `key`.
+#[inline(always)]
+pub(crate) fn check_key<'h>(
+    data: &'h SharedMap,
+    held: &'h impl Holds,
+    at: u64,
+    key: &[u8],
+) -> Result<Option<(u64, &'h [u8])>> {
+    match value_if_key(data, held, at, key) {
+        Some(value) => Ok(Some((at, value))),
+        // Another key of the same tag; or behind the end that this process knows.
+        None => Ok(behind_end(data, held, at, key)?.map(|value| (at, value))),
     }
 }
 

@@ -9,7 +9,7 @@
 //! garbage; writers move what is alive out of the oldest segment of the log, a little at a time.
 //!
 //! Reading order: `docs/format/hash.md`, `format`, `view`, `page`, `index`, `pins`, `reader`; then
-//! `writer`, `log`, `grow`, `blocks`, `clean`, `sync`; then how a store is opened and repaired:
+//! `writer`, `pending`, `log`, `grow`, `blocks`, `clean`, `sync`; then how a store is opened and repaired:
 //! `core`, `scan`, `rebuild`; then what users see: `handle`, `batch`, `iter`, `watch`, `verify`,
 //! `backup`, `stats`.
 //!
@@ -29,6 +29,7 @@ mod index;
 mod iter;
 mod log;
 mod page;
+mod pending;
 mod pins;
 mod reader;
 mod rebuild;

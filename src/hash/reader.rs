@@ -58,12 +58,20 @@ pub(super) struct Unpinned;
 impl Holds for Unpinned {}
 
 impl Core {
-    /// The newest index, and its state, when no batch is being entered.
+    /// The newest index, and its state, when no batch is being entered; for so many lookups.
     #[inline(always)]
-    fn current(&self) -> Option<(&Index, State)> {
+    fn current(&self, lookups: usize) -> Option<(&Index, State)> {
         let index = self.newest.get();
         let state = index.state();
-        (self.is_newest(index) && !state.is_busy()).then_some((index, state))
+        if !self.is_newest(index) {
+            return None;
+        }
+        (state.is_settled() || self.is_current_unsettled(state, lookups)).then_some((index, state))
+    }
+
+    #[inline(never)]
+    fn is_current_unsettled(&self, state: State, lookups: usize) -> bool {
+        !state.is_busy() && !self.is_ring_due(lookups)
     }
 
     /// Sees to it that there will be a current index. Nothing may be pinned by the caller.
@@ -74,7 +82,13 @@ impl Core {
             return self.attach().map(drop);
         }
         for _ in 0..SPINS {
-            if !index.state().is_busy() {
+            let state = index.state();
+            if state.is_pending() && !state.is_busy() && self.data.is_writable() {
+                // If somebody is writing, or there is no room to, what waits is found where it is.
+                let _ = self.try_writer();
+                return Ok(());
+            }
+            if !state.is_busy() {
                 return Ok(());
             }
             std::hint::spin_loop();
@@ -96,7 +110,7 @@ impl Core {
         }
         loop {
             let pin = pin(&self.data)?;
-            if let Some((index, state)) = self.current() {
+            if let Some((index, state)) = self.current(1) {
                 let place = index.place(key);
                 let found = index.find(&self.data, &pin, key, state, place)?;
                 return Ok(found.map(|(_, value)| f(value)));
@@ -113,7 +127,7 @@ impl Core {
         }
         loop {
             let pin = pin(&self.data)?;
-            if let Some((index, state)) = self.current() {
+            if let Some((index, state)) = self.current(1) {
                 let found = index.find(&self.data, &pin, key, state, index.place(key))?;
                 let place = found.map(|(at, value)| {
                     let header = RecordHeader::new(Kind::Put, key, value);
@@ -142,7 +156,7 @@ impl Core {
         }
         loop {
             let pin = pin(&self.data)?;
-            if let Some((index, state)) = self.current()
+            if let Some((index, state)) = self.current(keys.len())
                 && let Some(values) = index.find_many(&self.data, &pin, keys, state)?
             {
                 values.into_iter().enumerate().for_each(|(i, value)| f(i, value));
@@ -163,12 +177,12 @@ impl Core {
     }
 
     /// Does `look` until nothing was taken out of reach meanwhile.
-    fn without_pin<R>(&self, look: impl Fn(&Index, State) -> Result<R>) -> Result<R> {
+    pub(super) fn without_pin<R>(&self, look: impl Fn(&Index, State) -> Result<R>) -> Result<R> {
         for _ in 0..ATTEMPTS {
             let epoch = self.session(session::EPOCH).load(Ordering::Acquire);
             // A private index has no number that another could have.
             let is_private = self.is_private.load(Ordering::Relaxed);
-            let current = match self.current() {
+            let current = match self.current(1) {
                 None if is_private && self.is_alone() => {
                     Some((self.newest.get(), self.newest.get().state()))
                 }
@@ -218,7 +232,7 @@ impl Core {
         }
         loop {
             let pin = pin(&self.data)?;
-            if let Some((index, state)) = self.current() {
+            if let Some((index, state)) = self.current(1) {
                 return self.scan_page_of(index, state, &pin, from, f);
             }
             drop(pin);
@@ -239,6 +253,7 @@ impl Core {
             let at = state.directory() * LINE;
             return Err(super::index::damaged(at, "a page that this directory cannot have"));
         };
+        let waiting = index.pending(&self.data, held, state)?;
         let mut slots = Vec::with_capacity(page.lines as usize * 8);
         for number in 0..page.lines {
             for word in index.line(page, number)? {
@@ -260,7 +275,15 @@ impl Core {
                 }
             };
             // A page that begins before: it was two when the one before it was given.
-            if start == from || place_of(index.hash.hash(found.key)) >= from {
+            if (start == from || place_of(index.hash.hash(found.key)) >= from)
+                && waiting.iter().all(|(_, newer)| newer.key != found.key)
+            {
+                f(found.key, found.value);
+            }
+        }
+        for (_, found) in waiting {
+            let place = index.place(found.key);
+            if place >= from && next.is_none_or(|next| place < next) {
                 f(found.key, found.value);
             }
         }

@@ -47,6 +47,8 @@ impl Hash {
 
     fn stats_now(&self) -> Result<Stats> {
         let core = self.core();
+        // Settles what waits, too, where that can be done.
+        let records = core.count()?;
         let index = core.index()?;
         let index_bytes = index.map.refresh_len()?;
         let load = |word| index.load(word);
@@ -57,7 +59,7 @@ impl Hash {
         let used = LOG_AT.saturating_add(log).saturating_add(retired);
         let session = |word| core.session(word).load(std::sync::atomic::Ordering::Relaxed);
         Ok(Stats {
-            records: load(words::COUNT),
+            records,
             header_bytes: LOG_AT,
             live_bytes: live,
             dead_bytes: log - live,

@@ -47,10 +47,10 @@ impl Core {
         if self.is_durable(wanted) {
             return Ok(());
         }
-        let promise = self.writer()?.promise()?;
+        let promise = self.writer_unsettled()?.promise()?;
         // Others write meanwhile.
         self.data.sync()?;
-        self.writer()?.keep(promise);
+        self.writer_unsettled()?.keep(promise);
         Ok(())
     }
 }

@@ -6,7 +6,7 @@
 use super::core::Core;
 use super::format::words;
 use super::handle::Hash;
-use super::index::{Index, damaged};
+use super::index::{Index, State, damaged};
 use super::page::{OVERFLOW, Page, address_of};
 use super::reader::too_busy;
 use super::rebuild::{Log, damaged_data};
@@ -64,20 +64,23 @@ impl Writer<'_> {
             let at = made.load(words::TAIL);
             return Err(damaged_data(at, "the log ends here, before its end".into()));
         }
-        for (word, what) in [(words::COUNT, "records"), (words::LIVE, "bytes")] {
-            let (said, found) = (self.index.load(word), made.load(word));
+        let waiting = self.waiting(self.index.state())?;
+        let counts =
+            [(words::COUNT, waiting.records, "records"), (words::LIVE, waiting.bytes, "bytes")];
+        for (word, more, what) in counts {
+            let (said, found) = (self.index.load(word).wrapping_add(more), made.load(word));
             if said != found {
                 let what = format!("the index counts {said} {what} where the log has {found}");
                 return Err(damaged(word, &what));
             }
         }
-        self.compare(&made)?;
+        self.compare(&made, &waiting)?;
         progress(2 * total, 2 * total);
         Ok(())
     }
 
     /// Whether the index leads to what the one made from the log leads to.
-    fn compare(&self, made: &Index) -> Result<()> {
+    fn compare(&self, made: &Index, waiting: &Waiting) -> Result<()> {
         let state = self.index.state();
         let (mut at, mut count) = (0, 0);
         while at < state.entries() {
@@ -95,7 +98,7 @@ impl Writer<'_> {
                 for word in self.index.line(page, number)? {
                     let slot = word.load(Ordering::Acquire) & !OVERFLOW;
                     if slot != 0 {
-                        self.check_slot(word, made, page.line_at(number))?;
+                        self.check_slot(word, made, waiting, page.line_at(number))?;
                         count += 1;
                     }
                 }
@@ -108,21 +111,51 @@ impl Writer<'_> {
         Err(damaged(words::COUNT, "the index's pages do not hold as many records as it counts"))
     }
 
-    fn check_slot(&self, word: &AtomicU64, made: &Index, at: u64) -> Result<()> {
+    /// What is to be added to the index's counts, and which of its records do not count.
+    fn waiting(&self, state: State) -> Result<Waiting> {
+        let mut waiting = Waiting::default();
+        for (_, new) in self.index.pending(&self.core.data, self, state)? {
+            let place = self.index.place(new.key);
+            waiting.bytes = waiting.bytes.wrapping_add(new.header.room());
+            match self.index.locate(&self.core.data, self, new.key, place)? {
+                None => waiting.records += 1,
+                Some((_, slot, old)) => {
+                    waiting.bytes = waiting.bytes.wrapping_sub(old.header.room());
+                    waiting.replaced.push(address_of(slot));
+                }
+            }
+        }
+        Ok(waiting)
+    }
+
+    fn check_slot(&self, word: &AtomicU64, made: &Index, waiting: &Waiting, at: u64) -> Result<()> {
         let address = address_of(word.load(Ordering::Acquire));
         let found = record(&self.core.data, self, address);
         let found = found.ok_or_else(|| damaged(at, "the index leads to what is no record"))?;
+        if is_marked_dead(&self.core.data, address) {
+            return Err(damaged_data(address, "a record that lives is marked as replaced".into()));
+        }
         let place = self.index.place(found.key);
         // Found, and in this very slot: another may lead to the same record.
         let slot = self.index.locate_address(place, address)?;
         if !slot.is_some_and(|(other, _)| std::ptr::eq(other, word)) {
             return Err(damaged(at, "a slot where its key is not looked for"));
         }
-        if made.locate_address(made.place(found.key), address)?.is_none() {
+        if made.locate_address(made.place(found.key), address)?.is_none()
+            && !waiting.replaced.contains(&address)
+        {
             return Err(damaged(at, "the index leads to a record that was replaced"));
         }
         Ok(())
     }
+}
+
+/// What the puts in the ring change: records and bytes that come, and the records they replace.
+#[derive(Default)]
+struct Waiting {
+    records: u64,
+    bytes: u64,
+    replaced: Vec<u64>,
 }
 
 /// What an index hashes with.
@@ -132,9 +165,6 @@ struct IndexSeed {
 }
 
 impl IndexSeed {
-        if is_marked_dead(&self.core.data, address) {
-            return Err(damaged_data(address, "a record that lives is marked as replaced".into()));
-        }
     fn of(index: &Index) -> IndexSeed {
         IndexSeed { hash_id: index.header.hash_id, seed: index.header.seed }
     }

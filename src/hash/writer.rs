@@ -9,6 +9,7 @@
 //! 4. The slot, the counts, and the word that says up to where the index knows the log.
 //!
 //! [`Writer::finish_others`] does step 4 for a writer that died, by reading the records in between.
+//! Plain puts do steps 1 and 4 later, see [`super::pending`].
 
 use super::core::Core;
 use super::format::{
@@ -61,19 +62,40 @@ impl Change<'_> {
 }
 
 impl Core {
-    /// Waits for the right to write.
+    /// Waits for the right to write, and has the index know everything.
     #[inline(always)]
     pub(crate) fn writer(&self) -> Result<Writer<'_>> {
+        let writer = self.writer_unsettled()?;
+        writer.settle()?;
+        Ok(writer)
+    }
+
+    /// Waits for the right to write; puts may wait in the ring.
+    #[inline(always)]
+    pub(crate) fn writer_unsettled(&self) -> Result<Writer<'_>> {
         if !self.data.is_writable() {
             return Err(Error::invalid("the store was opened for reading only"));
         }
         let lock = self.writer_lock();
         let got = lock.lock()?;
+        self.writer_with(lock, got)
+    }
+
+    /// The same if nobody is writing.
+    pub(crate) fn try_writer(&self) -> Result<Option<Writer<'_>>> {
+        let lock = self.writer_lock();
+        let got = lock.try_lock()?;
+        let writer = got.map(|got| self.writer_with(lock, got)).transpose()?;
+        writer.map(|writer| writer.settle().map(|()| writer)).transpose()
+    }
+
+    #[inline(always)]
+    fn writer_with<'c>(&'c self, lock: RobustLock<'c>, got: Got) -> Result<Writer<'c>> {
         let writer =
             Writer { core: self, index: self.newest.get(), lock: Some(lock), _here: PhantomData };
         let is_current = self.is_newest(writer.index);
         let load = |word| writer.index.load(word);
-        let is_done = load(words::APPLIED) == load(words::TAIL) && load(words::CLEAN) == 0;
+        let is_done = writer.is_whole() && load(words::CLEAN) == 0;
         // Others may have made the files longer, or shorter.
         let is_known = self.data.len() == self.session(session::DATA_LEN).load(Ordering::Relaxed)
             && writer.index.map.len() == load(words::INDEX_LEN);
@@ -85,6 +107,13 @@ impl Core {
 }
 
 impl<'c> Writer<'c> {
+    /// Whether the index knows all of the log, but for what waits in the ring.
+    #[inline(always)]
+    fn is_whole(&self) -> bool {
+        self.index.load(words::APPLIED) == self.index.load(words::TAIL)
+            || self.index.state().is_pending()
+    }
+
     /// What is to be done before the first change, and after another writer failed.
     #[cold]
     fn prepare(mut self, got: Got, is_current: bool) -> Result<Writer<'c>> {
@@ -101,13 +130,13 @@ impl<'c> Writer<'c> {
             self.index.store(words::CLEAN, 0);
             self.index.map.sync()?;
         }
-        if got == Got::OwnerDied || self.index.load(words::APPLIED) != self.index.load(words::TAIL)
-        {
+        if got == Got::OwnerDied || !self.is_whole() {
             self.discard_unpublished()?;
             if got == Got::OwnerDied {
                 self.wipe_unpublished();
             }
             self.finish_others()?;
+            self.empty_ring();
             self.repair_cleaning()?;
         }
         // A batch that its writer could not finish is finished now.
@@ -118,7 +147,7 @@ impl<'c> Writer<'c> {
         Ok(self)
     }
 
-    /// Gives the key the value; whether it had one.
+    /// Gives the key the value, at once in the index; whether it had one.
     #[inline(always)]
     pub(crate) fn put(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         check_sizes(key, value)?;
@@ -154,6 +183,9 @@ impl<'c> Writer<'c> {
         self.publish(&cursor);
         word.store(moved_to(new_slot, at), Ordering::Release);
         self.counted(count, live, cursor.at);
+        if old_room != 0 {
+            mark_dead(&self.core.data, address_of(new_slot), true);
+        }
         self.made_garbage(old_room)
     }
 
@@ -175,6 +207,7 @@ impl<'c> Writer<'c> {
         self.publish(&cursor);
         word.store(slot & OVERFLOW, Ordering::Release);
         self.counted(count, live, cursor.at);
+        mark_dead(&self.core.data, address_of(slot), true);
         self.made_garbage(old_room + RecordHeader::new(Kind::Delete, key, &[]).room())?;
         Ok(true)
     }
@@ -183,9 +216,6 @@ impl<'c> Writer<'c> {
     pub(crate) fn batch<'a>(
         &self,
         changes: impl ExactSizeIterator<Item = Change<'a>> + Clone,
-        if old_room != 0 {
-            mark_dead(&self.core.data, address_of(new_slot), true);
-        }
     ) -> Result<()> {
         let count = changes.len();
         if count == 0 {
@@ -207,7 +237,6 @@ impl<'c> Writer<'c> {
         let append_all = |cursor: &mut Cursor| {
             self.append_record(cursor, header, &[], &[])?;
             for change in changes.clone() {
-        mark_dead(&self.core.data, address_of(slot), true);
                 match change {
                     Change::Put(key, value) => self.append(cursor, Kind::Put, key, value)?,
                     Change::Delete(key) => self.append(cursor, Kind::Delete, key, &[])?,

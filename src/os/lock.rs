@@ -73,7 +73,14 @@ impl<'m> RobustLock<'m> {
     pub(crate) fn lock(self) -> Result<Got> {
         // SAFETY: memory that `init` made a mutex before the store could be opened; what damage made
         // of it since is the C library's to refuse.
-        match unsafe { libc::pthread_mutex_lock(self.mutex()) } {
+        let code = unsafe { libc::pthread_mutex_lock(self.mutex()) };
+        self.got(code)
+    }
+
+    /// What the C library says of an attempt to take it.
+    #[inline]
+    fn got(self, code: i32) -> Result<Got> {
+        match code {
             0 => Ok(Got::Released),
             libc::EOWNERDEAD => {
                 // Marked at once: who cannot repair now leaves that to the next holder, by what the
@@ -86,6 +93,15 @@ impl<'m> RobustLock<'m> {
                 "this thread is writing to the store already; use the batch or transaction it is in",
             )),
             other => Err(Error::io("take the lock of", io::Error::from_raw_os_error(other))),
+        }
+    }
+
+    /// Takes the lock if it is free; `None` if somebody has it, this thread or another.
+    pub(crate) fn try_lock(self) -> Result<Option<Got>> {
+        // SAFETY: as for `lock`.
+        match unsafe { libc::pthread_mutex_trylock(self.mutex()) } {
+            libc::EBUSY | libc::EDEADLK => Ok(None),
+            code => self.got(code).map(Some),
         }
     }
 
