@@ -22,7 +22,7 @@ const LINES: usize = 2;
 /// Entries of a page that are far from the line where they belong.
 const FAR: usize = 3;
 /// The file grows by a part of its size, within these bounds.
-const STEP: std::ops::RangeInclusive<u64> = 4096..=(128 << 10);
+const STEP: std::ops::RangeInclusive<u64> = 4096..=(32 << 10);
 /// So many blocks wait before it is worth looking whether readers are gone.
 const WORTH_LOOKING: u64 = 16;
 /// Line numbers have 32 bits.

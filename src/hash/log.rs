@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) const ENTRY_BYTES: u64 = 32;
 /// The data file grows by a part of its size, within these bounds: a step takes well under a tenth
 /// of a millisecond where memory or disk is to be had.
-const STEP: std::ops::RangeInclusive<u64> = 4096..=(128 << 10);
+const STEP: std::ops::RangeInclusive<u64> = 4096..=(32 << 10);
 
 /// The sequence number of a unit that is inside a segment of several.
 const INNER: u64 = u64::MAX;
