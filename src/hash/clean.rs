@@ -18,13 +18,13 @@
 //! checkpoint that is durable says that it holds nothing.
 
 use super::format::{Kind, SEGMENT_HEADER, session, unit_place, words};
-use super::index::damaged;
+use super::index::{Located, damaged, not_a_record};
 use super::page::moved_to;
 use super::pins;
-use super::view::{RecordView, is_marked_dead, record};
+use super::view::{is_marked_dead, record};
 use super::writer::Writer;
 use crate::Result;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Garbage is worth a look when there are so many bytes of it.
 const WORTH_CLEANING: u64 = 4096;
@@ -38,12 +38,15 @@ const WORTH_SHRINKING: u64 = 1 << 20;
 /// Records looked at together, so that the waits for their slots overlap.
 const GROUP: usize = 16;
 
-/// A record of the oldest segment, and where its key belongs.
-#[derive(Clone, Copy)]
-struct Found<'w> {
-    at: u64,
-    place: u64,
-    record: RecordView<'w>,
+/// Records of the oldest segment that may live: where each is, and where its key belongs.
+pub(crate) struct Group {
+    found: [(u64, u64); GROUP],
+    count: usize,
+    /// The segment, where looking began in it, where it goes on, and whether that is its end.
+    unit: u64,
+    start: u64,
+    next: u64,
+    is_end: bool,
 }
 
 impl Writer<'_> {
@@ -72,8 +75,7 @@ impl Writer<'_> {
         // What waits in the ring counts, and what is copied goes behind it.
         self.settle()?;
         self.index.store(words::DEBT, 0);
-        let live = self.index.load(words::LIVE);
-        if self.index.log_bytes() > live.saturating_add(live / 8 * 5 + SLACK) {
+        if self.is_cleaning_due() {
             // At most once round, whatever a damaged word says.
             let last = self.index.load(words::SEQUENCE);
             self.clean(debt.saturating_mul(PACE), last)?;
@@ -86,20 +88,41 @@ impl Writer<'_> {
     pub(crate) fn clean(&self, budget: u64, last: u64) -> Result<u64> {
         let mut done = 0;
         while done < budget {
-            let unit = self.index.load(words::OLDEST_UNIT);
-            if unit == self.index.load(words::TAIL_UNIT) || self.segment(unit)?.sequence() > last {
-                break;
-            }
-            let start = self.index.load(words::CLEANED);
-            let (group, next, is_end) = self.gather(start)?;
-            self.copy_living(&group)?;
-            self.index.word(words::CLEANED).store(next, Ordering::Release);
-            done += next - start;
-            if is_end {
-                self.retire_segment(unit)?;
-            }
+            let Some(group) = self.gather(PACE * WORTH_CLEANING, last)? else { break };
+            done += group.next - group.start;
+            self.clean_group(&group)?;
         }
         Ok(done)
+    }
+
+    /// Begins to clean what is due, by asking for what that needs from memory: somebody who waits
+    /// for memory, too, goes on meanwhile, and ends with [`Writer::end_cleaning`].
+    pub(crate) fn begin_cleaning(&self) -> Result<Option<Group>> {
+        let debt = self.index.load(words::DEBT);
+        if debt == 0 || !self.is_cleaning_due() {
+            self.index.store(words::DEBT, 0);
+            return Ok(None);
+        }
+        let budget = debt.saturating_mul(PACE);
+        let group = self.gather(budget, self.index.load(words::SEQUENCE))?;
+        let looked = group.as_ref().map_or(budget, |group| group.next - group.start);
+        self.index.store(words::DEBT, debt.saturating_sub(looked / PACE));
+        Ok(group)
+    }
+
+    /// Copies what lives of a group. No cleaning may have come in between.
+    pub(crate) fn end_cleaning(&self, group: Option<Group>) -> Result<()> {
+        match group.map_or(Ok(()), |group| self.clean_group(&group)) {
+            // As for `pay`.
+            Err(error) if !error.is_bad_file() => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Whether there is more garbage than there may be.
+    fn is_cleaning_due(&self) -> bool {
+        let live = self.index.load(words::LIVE);
+        self.index.log_bytes() > live.saturating_add(live / 8 * 5 + SLACK)
     }
 
     /// Empties every segment there is but the newest, and gives back what can be given back.
@@ -117,51 +140,69 @@ impl Writer<'_> {
         self.trim()
     }
 
-    /// The next records of the oldest segment, where the one after them is, and whether they are
-    /// the last.
-    fn gather(&self, start: u64) -> Result<(Vec<Found<'_>>, u64, bool)> {
-        let mut group = Vec::with_capacity(GROUP);
-        let mut at = start;
-        loop {
+    /// The next records of the oldest segment, some `budget` bytes of them, if it is none after
+    /// number `last` and not the newest.
+    fn gather(&self, budget: u64, last: u64) -> Result<Option<Group>> {
+        let unit = self.index.load(words::OLDEST_UNIT);
+        if unit == self.index.load(words::TAIL_UNIT) || self.segment(unit)?.sequence() > last {
+            return Ok(None);
+        }
+        let start = self.index.load(words::CLEANED);
+        let mut group =
+            Group { found: [(0, 0); GROUP], count: 0, unit, start, next: start, is_end: false };
+        while group.next - start < budget {
+            let at = group.next;
             let found = record(&self.core.data, self, at);
             let found = found.ok_or_else(|| damaged(at, "what should be a record is none"))?;
             match found.header.kind {
-                Kind::End => return Ok((group, at, true)),
+                Kind::End => {
+                    group.is_end = true;
+                    break;
+                }
                 Kind::Put if is_marked_dead(&self.core.data, at) => {}
                 Kind::Put => {
-                    let place = self.index.place(found.key);
-                    self.index.prefetch(place);
-                    group.push(Found { at, place, record: found });
+                    let Some(place) = group.found.get_mut(group.count) else { break };
+                    *place = (at, self.index.place(found.key));
+                    self.index.prefetch(place.1);
+                    group.count += 1;
                 }
                 // No older record of its key is left.
                 Kind::Delete | Kind::Batch | Kind::Clear => {}
             }
-            at += found.header.room();
-            if group.len() == GROUP || at - start > PACE * WORTH_CLEANING {
-                return Ok((group, at, false));
-            }
+            group.next = at + found.header.room();
         }
+        Ok(Some(group))
+    }
+
+    /// Copies what lives of a group, and goes on behind it.
+    fn clean_group(&self, group: &Group) -> Result<()> {
+        self.copy_living(group)?;
+        self.index.word(words::CLEANED).store(group.next, Ordering::Release);
+        if group.is_end { self.retire_segment(group.unit) } else { Ok(()) }
     }
 
     /// Appends those records again that the index leads to.
-    fn copy_living(&self, group: &[Found<'_>]) -> Result<()> {
+    fn copy_living(&self, group: &Group) -> Result<()> {
         let mut cursor = self.cursor();
-        let mut moved: Vec<(&AtomicU64, u64, u64)> = Vec::with_capacity(GROUP);
-        for found in group {
-            if let Some((word, old)) = self.index.locate_address(found.place, found.at)? {
-                let RecordView { key, value, .. } = found.record;
-                let at = self.append(&mut cursor, Kind::Put, key, value);
-                moved.push((word, old, at.inspect_err(|_| self.give_up())?));
+        let mut moved: [Option<(Located<'_>, u64)>; GROUP] = [None; GROUP];
+        let mut count = 0;
+        for (at, place) in group.found.iter().take(group.count) {
+            let Some(old) = self.index.locate_address(*place, *at)? else { continue };
+            let found = record(&self.core.data, self, *at).ok_or_else(|| not_a_record(*at))?;
+            let at = self.append(&mut cursor, Kind::Put, found.key, found.value);
+            if let Some(moved) = moved.get_mut(count) {
+                *moved = Some((old, at.inspect_err(|_| self.give_up())?));
+                count += 1;
             }
         }
-        if moved.is_empty() {
+        if count == 0 {
             return Ok(());
         }
         // Entering them once more, should this writer die now, changes no count.
         self.index.store(words::INTENT_AT, 0);
         self.publish(&cursor);
-        for (word, old, at) in moved {
-            word.store(moved_to(old, at), Ordering::Release);
+        for (old, at) in moved.into_iter().flatten() {
+            old.word.store(moved_to(old.slot, at), Ordering::Release);
         }
         self.index.word(words::APPLIED).store(cursor.at, Ordering::Release);
         Ok(())

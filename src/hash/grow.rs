@@ -5,7 +5,7 @@
 //! first, then named in the directory.
 
 use super::format::words;
-use super::index::damaged;
+use super::index::{Located, damaged, not_a_record};
 use super::page::{
     Filling, LINE, OVERFLOW, Page, REACH, SLOTS, address_of, size_for, slot, tag_of,
 };
@@ -37,7 +37,7 @@ pub(crate) enum Grown {
 impl Writer<'_> {
     /// A free slot for a place, within reach of the line where it belongs.
     #[inline(always)]
-    pub(crate) fn free_slot(&self, place: u64, reach: u64) -> Result<Option<(&AtomicU64, u64)>> {
+    pub(crate) fn free_slot(&self, place: u64, reach: u64) -> Result<Option<Located<'_>>> {
         let page = self.index.page(self.index.state(), place)?;
         let tag = page.tag(place);
         let mut number = page.line(tag);
@@ -45,7 +45,8 @@ impl Writer<'_> {
             let line = self.index.line(page, number)?;
             let is_free = |word: &&AtomicU64| word.load(Ordering::Relaxed) & !OVERFLOW == 0;
             if let Some(free) = line.iter().find(is_free) {
-                return Ok(Some((free, slot(tag, 0) | free.load(Ordering::Relaxed))));
+                let slot = slot(tag, 0) | free.load(Ordering::Relaxed);
+                return Ok(Some(Located { word: free, slot, room: 0 }));
             }
             // Set before anything goes to the next line.
             line[0].store(line[0].load(Ordering::Relaxed) | OVERFLOW, Ordering::Release);
@@ -56,7 +57,7 @@ impl Writer<'_> {
 
     /// A free slot for a place, making room if there is none.
     #[inline(always)]
-    pub(crate) fn slot_for(&self, place: u64) -> Result<(&AtomicU64, u64)> {
+    pub(crate) fn slot_for(&self, place: u64) -> Result<Located<'_>> {
         match self.free_slot(place, REACH)? {
             Some(free) => Ok(free),
             None => self.slot_after_growth(place),
@@ -64,7 +65,7 @@ impl Writer<'_> {
     }
 
     #[cold]
-    fn slot_after_growth(&self, place: u64) -> Result<(&AtomicU64, u64)> {
+    fn slot_after_growth(&self, place: u64) -> Result<Located<'_>> {
         let page = self.index.page(self.index.state(), place)?;
         if self.count_far(page)? * FAR_PART <= page.lines
             && let Some(free) = self.free_slot(place, FAR_REACH)?
@@ -155,7 +156,7 @@ impl Writer<'_> {
     fn retagged(&self, entry: u64, base: u32) -> Result<u64> {
         let at = address_of(entry);
         let found = record(&self.core.data, self, at);
-        let found = found.ok_or_else(|| damaged(at, "the index leads to what is no record"))?;
+        let found = found.ok_or_else(|| not_a_record(at))?;
         let any = Page { block: 0, lines: 0, depth: base, base };
         Ok(slot(any.tag(self.index.place(found.key)), at))
     }

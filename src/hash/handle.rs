@@ -493,8 +493,9 @@ impl Scan for Hash {
 impl<'c> Writer<'c> {
     /// The value of a key, as the writer sees it.
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<&[u8]>> {
-        let found = self.index.locate(&self.core.data, self, key, self.index.place(key))?;
-        Ok(found.map(|(_, _, record)| record.value))
+        let (index, place) = (self.index, self.index.place(key));
+        let found = index.find(&self.core.data, self, key, index.state(), place)?;
+        Ok(found.map(|(_, value)| value))
     }
 
     /// Whether most of a large index is empty.

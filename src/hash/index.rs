@@ -10,7 +10,7 @@
 
 use super::format::{IndexHeader, words};
 use super::page::{LINE, Page, address_of, candidates, overflows, place_of, tag_of};
-use super::view::{Holds, RecordView, record, value_if_key};
+use super::view::{Holds, record, room_if_key, value_if_key};
 use crate::keyhash::KeyHash;
 use crate::os::shared::SharedMap;
 use crate::{Error, Result};
@@ -18,6 +18,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Lookups that wait for memory at the same time.
 const BATCH: usize = 32;
+
+/// Where the index says where a key's record is.
+#[derive(Clone, Copy)]
+pub(crate) struct Located<'i> {
+    pub word: &'i AtomicU64,
+    pub slot: u64,
+    /// Bytes that the record takes in the log.
+    pub room: u64,
+}
 
 /// An index file that is mapped.
 #[derive(Debug)]
@@ -303,35 +312,31 @@ impl Index {
         Ok(self.state().is_of_same_batch(state).then_some(values))
     }
 
-    /// The slot of a key, its word, and the record it leads to.
-    pub(crate) fn locate<'h>(
+    /// The slot of a key.
+    #[inline(always)]
+    pub(crate) fn locate(
         &self,
-        data: &'h SharedMap,
-        held: &'h impl Holds,
+        data: &SharedMap,
+        held: &impl Holds,
         key: &[u8],
         place: u64,
-    ) -> Result<Option<(&AtomicU64, u64, RecordView<'h>)>> {
+    ) -> Result<Option<Located<'_>>> {
         let page = self.page(self.state(), place)?;
         let found = self.probe(page, page.tag(place), |word, slot| {
-            let at = address_of(slot);
-            match record(data, held, at) {
-                Some(found) if found.key == key => Some(Ok((word, slot, found))),
-                Some(_) => None,
-                None => Some(Err(damaged(at, "the index leads to what is no record"))),
+            match room_if_key(data, held, address_of(slot), key) {
+                Some(0) => None,
+                Some(room) => Some(Ok(Located { word, slot, room })),
+                None => Some(Err(not_a_record(address_of(slot)))),
             }
         })?;
         found.transpose()
     }
 
     /// The slot that leads to the record at `address`, if there is one.
-    pub(crate) fn locate_address(
-        &self,
-        place: u64,
-        address: u64,
-    ) -> Result<Option<(&AtomicU64, u64)>> {
+    pub(crate) fn locate_address(&self, place: u64, address: u64) -> Result<Option<Located<'_>>> {
         let page = self.page(self.state(), place)?;
         self.probe(page, page.tag(place), |word, slot| {
-            (address_of(slot) == address).then_some((word, slot))
+            (address_of(slot) == address).then_some(Located { word, slot, room: 0 })
         })
     }
 
@@ -372,7 +377,12 @@ fn behind_end<'h>(
     if record(data, held, at).is_some() {
         return Ok(value_if_key(data, held, at, key));
     }
-    Err(damaged(at, "the index leads to what is no record"))
+    Err(not_a_record(at))
+}
+
+#[cold]
+pub(crate) fn not_a_record(at: u64) -> Error {
+    damaged(at, "the index leads to what is no record")
 }
 
 /// Damage that making the index again may repair.

@@ -15,7 +15,7 @@
 
 use super::core::Core;
 use super::format::{Kind, words};
-use super::index::{Index, State, check_key, damaged};
+use super::index::{Index, Located, State, check_key, not_a_record};
 use super::page::{address_of, candidates, moved_to, slot};
 use super::reader::Unpinned;
 use super::view::{Holds, RecordView, mark_dead, record};
@@ -210,12 +210,9 @@ impl Writer<'_> {
         let new = record(&self.core.data, self, at).ok_or_else(|| not_a_record(at))?;
         let room = new.header.room();
         let old = self.index.locate(&self.core.data, self, new.key, place)?;
-        let (page_word, page_slot, old_room) = match old {
-            Some((word, slot, record)) => (word, slot, record.header.room()),
-            None => {
-                let (word, slot) = self.slot_for(place)?;
-                (word, slot, 0)
-            }
+        let Located { word: page_word, slot: page_slot, room: old_room } = match old {
+            Some(found) => found,
+            None => self.slot_for(place)?,
         };
         let count = self.index.load(words::COUNT).wrapping_add(u64::from(old_room == 0));
         let live = self.index.load(words::LIVE).wrapping_add(room).wrapping_sub(old_room);
@@ -263,9 +260,4 @@ impl Writer<'_> {
         let state = self.index.state();
         self.index.word(words::STATE).store(state.settled().0, Ordering::Release);
     }
-}
-
-#[cold]
-fn not_a_record(at: u64) -> crate::Error {
-    damaged(at, "the index leads to what is no record")
 }

@@ -9,7 +9,7 @@
 //! segments' headers are wiped, and the log goes on in a new segment, with a number by chance.
 
 use super::format::{Checkpoint, Kind, LOG_AT, SEGMENT_HEADER, unit_place, words};
-use super::index::{Index, damaged};
+use super::index::{Index, damaged, not_a_record};
 use super::page::{OVERFLOW, Page, address_of, moved_to};
 use super::pins;
 use super::scan::{Found, Next, Place};
@@ -113,10 +113,9 @@ impl Writer<'_> {
             for entry in entries {
                 let at = address_of(entry);
                 let found = record(&self.core.data, self, at);
-                let found =
-                    found.ok_or_else(|| damaged(at, "the index leads to what is no record"))?;
-                let (word, slot) = self.slot_for(self.index.place(found.key))?;
-                word.store(slot | (at / 8), Relaxed);
+                let found = found.ok_or_else(|| not_a_record(at))?;
+                let new = self.slot_for(self.index.place(found.key))?;
+                new.word.store(moved_to(new.slot, at), Relaxed);
             }
             let cover = state.depth().checked_sub(page.depth).map(|shift| 1u64 << shift);
             at += cover.ok_or_else(|| damaged(at, "a page deeper than its directory"))?;
@@ -202,7 +201,7 @@ impl Writer<'_> {
     fn enter_anew(&self, at: u64, place: u64, found: &RecordView<'_>) -> Result<()> {
         let is_put = found.header.kind == Kind::Put;
         let old = self.index.locate(&self.core.data, self, found.key, place)?;
-        let old_room = old.map_or(0, |(_, _, record)| record.header.room());
+        let old_room = old.map_or(0, |old| old.room);
         let (mut count, mut live) = (self.index.load(words::COUNT), self.index.load(words::LIVE));
         count -= u64::from(old.is_some());
         live -= old_room;
@@ -211,11 +210,11 @@ impl Writer<'_> {
             live += found.header.room();
         }
         match (old, is_put) {
-            (Some((word, slot, _)), true) => word.store(moved_to(slot, at), Relaxed),
-            (Some((word, slot, _)), false) => word.store(slot & OVERFLOW, Relaxed),
+            (Some(old), true) => old.word.store(moved_to(old.slot, at), Relaxed),
+            (Some(old), false) => old.word.store(old.slot & OVERFLOW, Relaxed),
             (None, true) => {
-                let (word, slot) = self.slot_for(place)?;
-                word.store(slot | (at / 8), Relaxed);
+                let new = self.slot_for(place)?;
+                new.word.store(moved_to(new.slot, at), Relaxed);
             }
             (None, false) => {}
         }

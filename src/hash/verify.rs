@@ -119,9 +119,9 @@ impl Writer<'_> {
             waiting.bytes = waiting.bytes.wrapping_add(new.header.room());
             match self.index.locate(&self.core.data, self, new.key, place)? {
                 None => waiting.records += 1,
-                Some((_, slot, old)) => {
-                    waiting.bytes = waiting.bytes.wrapping_sub(old.header.room());
-                    waiting.replaced.push(address_of(slot));
+                Some(old) => {
+                    waiting.bytes = waiting.bytes.wrapping_sub(old.room);
+                    waiting.replaced.push(address_of(old.slot));
                 }
             }
         }
@@ -138,7 +138,7 @@ impl Writer<'_> {
         let place = self.index.place(found.key);
         // Found, and in this very slot: another may lead to the same record.
         let slot = self.index.locate_address(place, address)?;
-        if !slot.is_some_and(|(other, _)| std::ptr::eq(other, word)) {
+        if !slot.is_some_and(|other| std::ptr::eq(other.word, word)) {
             return Err(damaged(at, "a slot where its key is not looked for"));
         }
         if made.locate_address(made.place(found.key), address)?.is_none()

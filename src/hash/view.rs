@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::format::{Kind, RecordHeader, SHORT_HEADER, is_dead, marked, short_put};
+use super::format::{ALIGN, Kind, RecordHeader, SHORT_HEADER, is_dead, marked, short_put};
 use crate::os::shared::SharedMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -63,6 +63,23 @@ pub(crate) fn value_if_key<'h>(
     let all = unsafe { data.bytes(at + SHORT_HEADER as u64, key_len + value_len)? };
     let (found, value) = all.split_at_checked(key.len())?;
     equal(found, key).then_some(value)
+}
+
+/// The room that the record at `at` takes if it is of `key`, else 0; `None` if it is no record.
+#[inline(always)]
+pub(crate) fn room_if_key(data: &SharedMap, held: &impl Holds, at: u64, key: &[u8]) -> Option<u64> {
+    let first = data.word(at)?.load(Ordering::Relaxed);
+    let Some((key_len, value_len)) = short_put(first) else {
+        let found = record(data, held, at)?;
+        return Some(if found.key == key { found.header.room() } else { 0 });
+    };
+    if key_len != key.len() as u64 {
+        return Some(0);
+    }
+    // SAFETY: as for `record`.
+    let found = unsafe { data.bytes(at + SHORT_HEADER as u64, key_len)? };
+    let room = (SHORT_HEADER as u64 + key_len + value_len).next_multiple_of(ALIGN);
+    Some(if equal(found, key) { room } else { 0 })
 }
 
 /// Whether two keys of one length are equal; short ones without a call.

@@ -15,14 +15,14 @@ use super::core::Core;
 use super::format::{
     Kind, MAX_KEY, MAX_VALUE, RecordHeader, SEGMENT_HEADER, session, unit_place, words,
 };
-use super::index::{Index, damaged};
+use super::index::{Index, Located, damaged};
 use super::log::Cursor;
 use super::page::{OVERFLOW, Page, SIZES, address_of, moved_to};
 use super::view::{Holds, RecordView, mark_dead, record};
 use crate::os::lock::{Got, RobustLock};
 use crate::{Error, ErrorKind, Result};
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// The right to change the store; dropped, it is somebody else's.
 pub(crate) struct Writer<'c> {
@@ -153,26 +153,22 @@ impl<'c> Writer<'c> {
         check_sizes(key, value)?;
         let place = self.index.place(key);
         let old = self.index.locate(&self.core.data, self, key, place)?;
-        let found = old.map(|(word, slot, record)| (word, slot, record.header.room()));
-        self.put_at(place, found, key, value)?;
-        Ok(found.is_some())
+        self.put_at(place, old, key, value)?;
+        Ok(old.is_some())
     }
 
-    /// The same where the key's slot, and the room of its record, are known.
+    /// The same where the key's slot is known.
     #[inline(always)]
     pub(crate) fn put_at(
         &self,
         place: u64,
-        old: Option<(&AtomicU64, u64, u64)>,
+        old: Option<Located<'_>>,
         key: &[u8],
         value: &[u8],
     ) -> Result<()> {
-        let (word, new_slot, old_room) = match old {
-            Some((word, slot, room)) => (word, slot, room),
-            None => {
-                let (word, slot) = self.slot_for(place)?;
-                (word, slot, 0)
-            }
+        let Located { word, slot, room: old_room } = match old {
+            Some(found) => found,
+            None => self.slot_for(place)?,
         };
         let mut cursor = self.cursor();
         let at = self.append(&mut cursor, Kind::Put, key, value).inspect_err(|_| self.give_up())?;
@@ -181,10 +177,10 @@ impl<'c> Writer<'c> {
         let live = self.index.load(words::LIVE).wrapping_add(room).wrapping_sub(old_room);
         self.note_intent(at, count, live);
         self.publish(&cursor);
-        word.store(moved_to(new_slot, at), Ordering::Release);
+        word.store(moved_to(slot, at), Ordering::Release);
         self.counted(count, live, cursor.at);
         if old_room != 0 {
-            mark_dead(&self.core.data, address_of(new_slot), true);
+            mark_dead(&self.core.data, address_of(slot), true);
         }
         self.made_garbage(old_room)
     }
@@ -193,11 +189,14 @@ impl<'c> Writer<'c> {
     pub(crate) fn delete(&self, key: &[u8]) -> Result<bool> {
         check_sizes(key, &[])?;
         let place = self.index.place(key);
-        let Some((word, slot, record)) = self.index.locate(&self.core.data, self, key, place)?
+        self.index.prefetch(place);
+        let group = self.begin_cleaning()?;
+        let Some(Located { word, slot, room: old_room }) =
+            self.index.locate(&self.core.data, self, key, place)?
         else {
+            self.end_cleaning(group)?;
             return Ok(false);
         };
-        let old_room = record.header.room();
         let mut cursor = self.cursor();
         let at =
             self.append(&mut cursor, Kind::Delete, key, &[]).inspect_err(|_| self.give_up())?;
@@ -208,6 +207,7 @@ impl<'c> Writer<'c> {
         word.store(slot & OVERFLOW, Ordering::Release);
         self.counted(count, live, cursor.at);
         mark_dead(&self.core.data, address_of(slot), true);
+        self.end_cleaning(group)?;
         self.made_garbage(old_room + RecordHeader::new(Kind::Delete, key, &[]).room())?;
         Ok(true)
     }
@@ -356,7 +356,7 @@ impl<'c> Writer<'c> {
         if is_begun {
             // The counts were noted when they could still be known.
         } else {
-            let old_room = old.map_or(0, |(_, _, record)| record.header.room());
+            let old_room = old.map_or(0, |old| old.room);
             let room = if is_put { found.header.room() } else { 0 };
             let count = self.index.load(words::COUNT).wrapping_add(u64::from(is_put));
             let count = count.saturating_sub(u64::from(old.is_some()));
@@ -368,15 +368,13 @@ impl<'c> Writer<'c> {
             self.note_intent(at, count, live);
         }
         match (old, is_put) {
-            (Some((_, slot, _)), true) if address_of(slot) == at => {}
-            (Some((word, slot, _)), true) => {
-                word.store(moved_to(slot, at), Ordering::Release);
-            }
+            (Some(old), true) if address_of(old.slot) == at => {}
+            (Some(old), true) => old.word.store(moved_to(old.slot, at), Ordering::Release),
             (None, true) => {
-                let (word, slot) = self.slot_for(place)?;
-                word.store(slot | (at / 8), Ordering::Release);
+                let new = self.slot_for(place)?;
+                new.word.store(moved_to(new.slot, at), Ordering::Release);
             }
-            (Some((word, slot, _)), false) => word.store(slot & OVERFLOW, Ordering::Release),
+            (Some(old), false) => old.word.store(old.slot & OVERFLOW, Ordering::Release),
             (None, false) => {}
         }
         let (count, live) =
