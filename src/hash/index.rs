@@ -260,7 +260,8 @@ impl Index {
         self.find_in_page(data, held, key, state, place)
     }
 
-    /// The same, whatever waits in the ring.
+    /// The same, whatever waits in the ring. As [`Index::probe`], written out: it is what most
+    /// programs do most.
     #[inline(always)]
     pub(crate) fn find_in_page<'h>(
         &self,
@@ -271,10 +272,31 @@ impl Index {
         place: u64,
     ) -> Result<Option<(u64, &'h [u8])>> {
         let page = self.page(state, place)?;
-        let found = self.probe(page, page.tag(place), |_, slot| {
-            check_key(data, held, address_of(slot), key).transpose()
-        })?;
-        found.transpose()
+        let tag = page.tag(place);
+        let mut number = page.line(tag);
+        for _ in 0..page.lines {
+            let line = self.line(page, number)?;
+            let mut mask = candidates(line, tag);
+            while mask != 0 {
+                let at =
+                    address_of(line[mask.trailing_zeros() as usize & 7].load(Ordering::Acquire));
+                if let Some(value) = value_if_key(data, held, at, key) {
+                    return Ok(Some((at, value)));
+                }
+                // Empty, another key of the same tag, or behind the end that this process knows.
+                if at != 0
+                    && let Some(value) = behind_end(data, held, at, key)?
+                {
+                    return Ok(Some((at, value)));
+                }
+                mask &= mask - 1;
+            }
+            if !overflows(line) {
+                break;
+            }
+            number = page.next_line(number);
+        }
+        Ok(None)
     }
 
     /// The values of many keys, whose waits for memory overlap; `None` if a batch was entered
@@ -291,22 +313,26 @@ impl Index {
             let mut places = [0u64; BATCH];
             for (place, key) in places.iter_mut().zip(batch) {
                 *place = self.place(key.as_ref());
-                self.map.prefetch(state.entry_at(*place));
+                let page = self.page(state, *place)?;
+                self.map.prefetch(page.line_at(page.line(page.tag(*place))));
             }
-            let mut pages = [Page { block: 0, lines: 0, depth: 0, base: 0 }; BATCH];
-            for (page, place) in pages.iter_mut().zip(places).take(batch.len()) {
-                *page = self.page(state, place)?;
-                self.map.prefetch(page.line_at(page.line(page.tag(place))));
+            // The first record that each may be; 0 if there is none.
+            let mut first = [0u64; BATCH];
+            for (first, place) in first.iter_mut().zip(places).take(batch.len()) {
+                let page = self.page(state, place)?;
+                let found = self.probe(page, page.tag(place), |_, slot| Some(address_of(slot)))?;
+                *first = found.unwrap_or(0);
+                data.prefetch(*first);
             }
-            for (page, place) in pages.iter().zip(places).take(batch.len()) {
-                self.probe(*page, page.tag(place), |_, slot| {
-                    data.prefetch(address_of(slot));
-                    Some(())
-                })?;
-            }
-            for (key, place) in batch.iter().zip(places) {
-                let value = self.find(data, held, key.as_ref(), state, place)?;
-                values.push(value.map(|(_, value)| value));
+            for ((key, place), first) in batch.iter().zip(places).zip(first) {
+                let key = key.as_ref();
+                let value = match value_if_key(data, held, first, key) {
+                    // The ring has something newer, perhaps.
+                    Some(value) if !state.is_pending() => Some(value),
+                    None if first == 0 && !state.is_pending() => None,
+                    _ => self.find(data, held, key, state, place)?.map(|(_, value)| value),
+                };
+                values.push(value);
             }
         }
         Ok(self.state().is_of_same_batch(state).then_some(values))
