@@ -62,14 +62,15 @@ pub(crate) fn is_alive(pid: u32, start: u64) -> bool {
 
 /// When a process began; `None` if there is none, or it is only a zombie.
 fn start_of(pid: u32) -> Option<u64> {
-    let stat = match fs::read_to_string(format!("/proc/{pid}/stat")) {
+    let stat = match fs::read(format!("/proc/{pid}/stat")) {
         Ok(stat) => stat,
         // /proc may be closed to us (hidepid): the process is then taken to live.
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Some(0),
         Err(_) => return None,
     };
-    // The name, in parentheses, may hold anything; fields are counted after it.
-    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    // The name, in parentheses, may hold any bytes; fields are counted after it.
+    let after = stat.iter().rposition(|byte| *byte == b')')? + 1;
+    let mut fields = std::str::from_utf8(stat.get(after..)?).ok()?.split_ascii_whitespace();
     let state = fields.next()?;
     if matches!(state, "Z" | "X") {
         return None;
@@ -95,4 +96,21 @@ pub(crate) fn random_word() -> Result<u64> {
         return Err(Error::io("get random bytes", io::Error::last_os_error()));
     }
     Ok(u64::from_le_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_of_any_name_is_alive() {
+        let pid = std::process::id();
+        let (name, start) = (fs::read("/proc/self/comm").unwrap(), start_of(pid).unwrap());
+        for strange in [&b"a) Z (b"[..], b"\xff\xfe", b""] {
+            fs::write("/proc/self/comm", strange).unwrap();
+            assert_eq!(start_of(pid), Some(start), "{strange:?}");
+            assert!(is_alive(pid, start), "{strange:?}");
+        }
+        fs::write("/proc/self/comm", name.trim_ascii_end()).unwrap();
+    }
 }
