@@ -8,6 +8,7 @@ pub mod capability;
 pub mod constant;
 pub mod foreign;
 pub mod hash;
+pub mod stats;
 
 mod bytes;
 mod convert;

@@ -15,6 +15,7 @@ use super::verify::verify;
 use crate::os::file::{FileId, open_regular, read_exact_at};
 use crate::os::map::Map;
 use crate::os::source::{Memory, Pread};
+use crate::stats::{Done, Operation, Operations, Recorder, Statistics};
 use crate::{Access, Advice, Bytes, Error, ErrorKind, Get, Residency, Result, Scan};
 use std::borrow::Cow;
 use std::fs::File;
@@ -25,10 +26,11 @@ use std::sync::{Arc, Mutex};
 const COLD_BATCH: usize = 128;
 
 /// How to open a constant file.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     access: Access,
     advice: Option<Advice>,
+    statistics: Option<Statistics>,
 }
 
 impl OpenOptions {
@@ -53,15 +55,25 @@ impl OpenOptions {
         self
     }
 
+    /// Counts and times operations; without it nothing is counted.
+    #[must_use]
+    pub fn statistics(mut self, statistics: Statistics) -> Self {
+        self.statistics = Some(statistics);
+        self
+    }
+
     /// Opens the file at `path`: reads its header, whatever its size.
     ///
     /// # Errors
-    /// The file is missing, may not be read, is not a constant file, or is truncated.
+    /// The file is missing, may not be read, is not a constant file, or is truncated; or the
+    /// statistics that are asked for cannot be had.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Constant> {
         let path = path.as_ref().to_owned();
-        let snapshot = Arc::new(Snapshot::open(&path, self)?);
+        let snapshot = Arc::new(Snapshot::open(&path, &self)?);
+        let recorder = Recorder::new(self.statistics.as_ref(), &path)?.map(Arc::new);
         let newest = Mutex::new(Arc::clone(&snapshot));
-        Ok(Constant { snapshot, shared: Arc::new(Shared { path, options: self, newest }) })
+        let shared = Arc::new(Shared { path, options: self, newest });
+        Ok(Constant { snapshot, recorder, shared })
     }
 }
 
@@ -83,6 +95,8 @@ impl OpenOptions {
 #[derive(Clone, Debug)]
 pub struct Constant {
     snapshot: Arc<Snapshot>,
+    /// What counts operations, if that is asked for: here, where asking for it is one test.
+    recorder: Option<Arc<Recorder>>,
     shared: Arc<Shared>,
 }
 
@@ -112,12 +126,12 @@ enum Data<'a> {
 }
 
 impl Snapshot {
-    fn open(path: &Path, options: OpenOptions) -> Result<Snapshot> {
+    fn open(path: &Path, options: &OpenOptions) -> Result<Snapshot> {
         let (file, meta) = open_regular(path)?;
         Snapshot::of(file, FileId::of(&meta), meta.len(), options).map_err(|e| e.at(path))
     }
 
-    fn of(file: File, id: FileId, len: u64, options: OpenOptions) -> Result<Snapshot> {
+    fn of(file: File, id: FileId, len: u64, options: &OpenOptions) -> Result<Snapshot> {
         let mut first = [0; HEADER_BYTES];
         let head = first.get_mut(..len.min(HEADER_BYTES as u64) as usize).unwrap_or_default();
         read_exact_at(&file, head, 0)?;
@@ -182,7 +196,7 @@ impl Constant {
         }
         let mut newest = self.shared.newest.lock().unwrap_or_else(|e| e.into_inner());
         if newest.id != FileId::of(&meta) {
-            *newest = Arc::new(Snapshot::open(path, self.shared.options)?);
+            *newest = Arc::new(Snapshot::open(path, &self.shared.options)?);
         }
         let changed = newest.id != self.snapshot.id;
         self.snapshot = Arc::clone(&newest);
@@ -198,7 +212,13 @@ impl Constant {
             Data::Memory(map) => Iter::of_memory(scanner, Memory(map.bytes())),
             Data::File(file) => Iter::of_file(scanner, snapshot.pread(file)),
         }
-        .named(self.path())
+        .named(self.path(), self.recorder.as_deref())
+    }
+
+    /// What was done with this handle and its clones so far, and how long it took; where
+    /// statistics are shared, by all processes together. `None` if it was opened without.
+    pub fn operations(&self) -> Option<Operations> {
+        self.recorder.as_ref().map(|recorder| recorder.operations())
     }
 
     /// What is in the file; reads the head of every bucket.
@@ -234,7 +254,7 @@ impl Constant {
     pub fn preload(&self) -> Result<()> {
         match self.snapshot.data() {
             Data::Memory(map) => map.preload(),
-            Data::File(_) => self.scan(|_, _| Ok(())),
+            Data::File(_) => self.scan_all(|_, _| Ok(())),
         }
     }
 
@@ -281,18 +301,97 @@ impl Constant {
     #[cold]
     #[inline(never)]
     fn get_slowly(&self, key: &[u8], error: &mut Option<Error>) -> Option<Bytes<'_>> {
+        let found = match &self.recorder {
+            None => self.find(key),
+            Some(recorder) => {
+                let done = |value: &Option<Bytes<'_>>| Done::found(value.as_ref().map(|v| v.len()));
+                recorder.observe(Operation::Get, || self.find(key), done)
+            }
+        };
+        found.unwrap_or_else(|e| {
+            *error = Some(e.at(self.path()));
+            None
+        })
+    }
+
+    /// The first look of a lookup that is counted; what is unclear is not counted yet.
+    #[inline(never)]
+    fn first_counted(&self, recorder: &Recorder, key: &[u8]) -> First<'_> {
+        let snapshot = &*self.snapshot;
+        let begun = recorder.begin(Operation::Get);
+        let first = snapshot.layout.index.first_look(snapshot.map.bytes(), key);
+        match first {
+            First::Found(value) => recorder.finish(begun, Done::found(Some(value.len()))),
+            First::Absent => recorder.finish(begun, Done::found(None)),
+            First::Unclear => {}
+        }
+        first
+    }
+
+    /// The first value of `key`, in whatever case.
+    fn find(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
         let index = &self.snapshot.layout.index;
-        let found = match self.snapshot.data() {
+        match self.snapshot.data() {
             Data::Memory(map) => {
                 index.find(&Memory(map.bytes()), key).map(|found| found.map(Cow::Borrowed))
             }
             Data::File(file) => {
                 index.find(&self.snapshot.pread(file), key).map(|found| found.map(Cow::Owned))
             }
+        }
+    }
+
+    /// Every value of `key`, not counted.
+    fn find_all(&self, key: &[u8]) -> Result<Vec<Bytes<'_>>> {
+        let index = &self.snapshot.layout.index;
+        let all = match self.snapshot.data() {
+            Data::Memory(map) => {
+                let all = index.find_all(&Memory(map.bytes()), key);
+                all.map(|all| all.into_iter().map(Cow::Borrowed).collect())
+            }
+            Data::File(file) => {
+                let all = index.find_all(&self.snapshot.pread(file), key);
+                all.map(|all| all.into_iter().map(Cow::Owned).collect())
+            }
         };
-        found.unwrap_or_else(|e| {
-            *error = Some(e.at(self.path()));
-            None
+        all.map_err(|e| e.at(self.path()))
+    }
+
+    /// The first value of each key, not counted.
+    #[inline]
+    fn find_many<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        mut f: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        let index = &self.snapshot.layout.index;
+        let done = match self.snapshot.data() {
+            Data::Memory(map) if self.shared.options.advice == Some(Advice::Random) => {
+                self.get_many_cold(map, keys, &mut f)
+            }
+            Data::Memory(map) => index.find_many(map.bytes(), keys, &mut f),
+            Data::File(file) => keys.iter().enumerate().try_for_each(|(i, key)| {
+                let value = index.find(&self.snapshot.pread(file), key.as_ref())?;
+                f(i, value.as_deref());
+                Ok(())
+            }),
+        };
+        done.map_err(|e| e.at(self.path()))
+    }
+
+    /// Every record, not counted.
+    #[inline]
+    fn scan_all(&self, f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        let Layout { header, index } = &self.snapshot.layout;
+        let scanner = Scanner::new(header, index.shape);
+        let done = match self.snapshot.data() {
+            Data::Memory(map) => scanner.scan(&Memory(map.bytes()), f),
+            Data::File(file) => scanner.scan(&self.snapshot.pread(file), f),
+        };
+        // Other errors may be those of `f`.
+        done.map_err(|e| match e.kind() {
+            ErrorKind::Corrupt { .. } => e.at(self.path()),
+            _ => e,
         })
     }
 
@@ -329,7 +428,11 @@ impl Get for Constant {
     #[inline(always)]
     fn get(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
         let snapshot = &*self.snapshot;
-        match snapshot.layout.index.first_look(snapshot.map.bytes(), key) {
+        let first = match &self.recorder {
+            None => snapshot.layout.index.first_look(snapshot.map.bytes(), key),
+            Some(recorder) => self.first_counted(recorder, key),
+        };
+        match first {
             First::Found(value) => Ok(Some(Cow::Borrowed(value))),
             First::Absent => Ok(None),
             First::Unclear => {
@@ -346,18 +449,12 @@ impl Get for Constant {
     }
 
     fn get_all(&self, key: &[u8]) -> Result<Vec<Bytes<'_>>> {
-        let index = &self.snapshot.layout.index;
-        let all = match self.snapshot.data() {
-            Data::Memory(map) => {
-                let all = index.find_all(&Memory(map.bytes()), key);
-                all.map(|all| all.into_iter().map(Cow::Borrowed).collect())
-            }
-            Data::File(file) => {
-                let all = index.find_all(&self.snapshot.pread(file), key);
-                all.map(|all| all.into_iter().map(Cow::Owned).collect())
-            }
+        let Some(recorder) = &self.recorder else { return self.find_all(key) };
+        let done = |all: &Vec<Bytes<'_>>| {
+            let bytes = all.iter().map(|value| value.len()).sum();
+            Done::found((!all.is_empty()).then_some(bytes))
         };
-        all.map_err(|e| e.at(self.path()))
+        recorder.observe(Operation::GetAll, || self.find_all(key), done)
     }
 
     fn get_many<K, F>(&self, keys: &[K], mut f: F) -> Result<()>
@@ -365,19 +462,13 @@ impl Get for Constant {
         K: AsRef<[u8]>,
         F: FnMut(usize, Option<&[u8]>),
     {
-        let index = &self.snapshot.layout.index;
-        let done = match self.snapshot.data() {
-            Data::Memory(map) if self.shared.options.advice == Some(Advice::Random) => {
-                self.get_many_cold(map, keys, &mut f)
-            }
-            Data::Memory(map) => index.find_many(map.bytes(), keys, &mut f),
-            Data::File(file) => keys.iter().enumerate().try_for_each(|(i, key)| {
-                let value = index.find(&self.snapshot.pread(file), key.as_ref())?;
-                f(i, value.as_deref());
-                Ok(())
-            }),
-        };
-        done.map_err(|e| e.at(self.path()))
+        let Some(recorder) = &self.recorder else { return self.find_many(keys, f) };
+        recorder.observe_many(Operation::GetMany, |moved| {
+            self.find_many(keys, |i, value| {
+                moved.value(value);
+                f(i, value);
+            })
+        })
     }
 }
 
@@ -386,16 +477,14 @@ impl Scan for Constant {
     where
         F: FnMut(&[u8], &[u8]) -> Result<()>,
     {
-        let Layout { header, index } = &self.snapshot.layout;
-        let scanner = Scanner::new(header, index.shape);
-        let done = match self.snapshot.data() {
-            Data::Memory(map) => scanner.scan(&Memory(map.bytes()), f),
-            Data::File(file) => scanner.scan(&self.snapshot.pread(file), f),
-        };
-        // Other errors may be those of `f`.
-        done.map_err(|e| match e.kind() {
-            ErrorKind::Corrupt { .. } => e.at(self.path()),
-            _ => e,
+        let Some(recorder) = &self.recorder else { return self.scan_all(f) };
+        recorder.observe_many(Operation::Scan, |moved| {
+            self.scan_all(f)?;
+            // Counting each record would take as long as a quarter of reading it.
+            let header = &self.snapshot.layout.header;
+            moved.items = header.records;
+            moved.bytes = header.key_bytes.saturating_add(header.value_bytes);
+            Ok(())
         })
     }
 

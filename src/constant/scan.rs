@@ -11,6 +11,7 @@ use super::lookup::{List, LogRecord, RECORD_HEAD, passes_end};
 use super::view::prefetch;
 use crate::bytes::le32;
 use crate::os::source::{Memory, Source};
+use crate::stats::{Moved, Operation, Recorder};
 use crate::{Bytes, Error, Record, Result};
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -278,6 +279,8 @@ pub struct Iter<'a> {
     failed: Option<Error>,
     /// What to name in errors.
     path: Option<&'a Path>,
+    /// Where to count.
+    recorder: Option<&'a Recorder>,
 }
 
 #[derive(Debug)]
@@ -294,6 +297,7 @@ impl<'a> Iter<'a> {
             queue: VecDeque::new(),
             failed: None,
             path: None,
+            recorder: None,
         }
     }
 
@@ -304,16 +308,31 @@ impl<'a> Iter<'a> {
             queue: VecDeque::new(),
             failed: None,
             path: None,
+            recorder: None,
         }
     }
 
-    /// The same, naming the file in errors.
-    pub(crate) fn named(self, path: &'a Path) -> Iter<'a> {
-        Iter { path: Some(path), ..self }
+    /// The same, naming the file in errors, and counted as a scan if that is asked for.
+    pub(crate) fn named(self, path: &'a Path, recorder: Option<&'a Recorder>) -> Iter<'a> {
+        if let Some(recorder) = recorder {
+            recorder.record(Operation::Scan);
+        }
+        Iter { path: Some(path), recorder, ..self }
+    }
+
+    /// Decodes the next window, and counts what is in it; false at the end.
+    fn fill(&mut self) -> Result<bool> {
+        let filled = self.decode();
+        if let Some(recorder) = self.recorder {
+            let mut moved = Moved::default();
+            self.queue.iter().for_each(|(key, value)| moved.record(key, value));
+            recorder.record_moved(Operation::Scan, moved);
+        }
+        filled
     }
 
     /// Decodes the next window; false at the end.
-    fn fill(&mut self) -> Result<bool> {
+    fn decode(&mut self) -> Result<bool> {
         let queue = &mut self.queue;
         match &self.source {
             Either::Memory(memory) => {

@@ -4,8 +4,10 @@
 //! kernel is told about them), [`source`] (one reading interface over both), [`publish`] (how a new
 //! file takes the place of an old one); then what stores that change need: [`shared`] (maps that
 //! grow, of many processes), [`lock`] (which a killed holder cannot leave locked), [`process`]
-//! (who lives).
+//! (who lives); for statistics [`area`] (words that many count in) and [`tsc`] (the processor's
+//! clock).
 
+pub(crate) mod area;
 pub(crate) mod file;
 pub(crate) mod lock;
 pub(crate) mod map;
@@ -14,5 +16,6 @@ pub(crate) mod process;
 pub mod publish;
 pub(crate) mod shared;
 pub(crate) mod source;
+pub(crate) mod tsc;
 
 pub use map::{Access, Advice, Residency};

@@ -87,6 +87,39 @@ pub(crate) fn boot_and_namespace() -> (u128, u64) {
     (boot, namespace)
 }
 
+/// A process, such that no two that ever were are equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    /// Its number; never 0.
+    pub pid: u32,
+    /// The namespace of that number, 0 where the kernel does not tell.
+    pub namespace: u32,
+    /// When it began, in clock ticks after the boot; 0 where the kernel does not tell.
+    pub start: u64,
+    /// A number that stands for the boot; 0 where the kernel does not tell.
+    pub boot: u64,
+}
+
+impl Process {
+    /// This process.
+    pub(crate) fn current() -> Process {
+        prepare();
+        let (boot, namespace) = boot_and_namespace();
+        let boot = (boot >> 64) as u64 ^ boot as u64;
+        Process { pid: own_pid(), namespace: namespace as u32, start: own_start(), boot }
+    }
+
+    /// Whether it has ended, as far as `observer`, who asks, can tell for certain.
+    pub(crate) fn is_dead(&self, observer: &Process) -> bool {
+        if self.boot != observer.boot {
+            return true;
+        }
+        // Who does not see itself in /proc does not see others there.
+        let is_seen = self.namespace == observer.namespace && observer.start != 0;
+        is_seen && !is_alive(self.pid, self.start)
+    }
+}
+
 /// Random bits that nobody can guess.
 pub(crate) fn random_word() -> Result<u64> {
     let mut bytes = [0; 8];
@@ -103,6 +136,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn this_process_is_alive_and_others_with_its_number_are_not() {
+        let me = Process::current();
+        assert!(me.pid != 0 && me.start != 0 && me.boot != 0 && me.namespace != 0, "{me:?}");
+        assert!(!me.is_dead(&me));
+        assert!(Process { start: me.start + 1, ..me }.is_dead(&me));
+        assert!(Process { boot: me.boot ^ 1, ..me }.is_dead(&me));
+        assert!(Process { pid: u32::MAX, ..me }.is_dead(&me));
+        assert!(!Process { pid: u32::MAX, namespace: 1, ..me }.is_dead(&me));
+        assert!(!Process { start: me.start + 1, ..me }.is_dead(&Process { start: 0, ..me }));
+    }
+
+    #[test]
     fn a_process_of_any_name_is_alive() {
         let pid = std::process::id();
         let (name, start) = (fs::read("/proc/self/comm").unwrap(), start_of(pid).unwrap());
@@ -112,5 +157,20 @@ mod tests {
             assert!(is_alive(pid, start), "{strange:?}");
         }
         fs::write("/proc/self/comm", name.trim_ascii_end()).unwrap();
+    }
+
+    #[test]
+    fn a_killed_child_is_dead_also_before_it_is_waited_for() {
+        let me = Process::current();
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let start = start_of(child.id()).unwrap();
+        let process = Process { pid: child.id(), start, ..me };
+        assert!(!process.is_dead(&me));
+        child.kill().unwrap();
+        while !process.is_dead(&me) {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert!(process.is_dead(&me));
     }
 }

@@ -1,0 +1,107 @@
+//! Memory of one size that other threads, and other processes, count in while we read it.
+//!
+//! Invariants: an [`Area`] gives out atomic words and nothing else, so that whatever others write,
+//! a read gives some number; a file's area is never longer than the file, and all of its blocks
+//! are allocated before it is written, so that a full disk is an error and not SIGBUS.
+//!
+//! Threads: everything here may be used by any number of threads at once.
+
+#![allow(unsafe_code)]
+
+use crate::{Error, Result};
+use memmap2::{MmapOptions, MmapRaw};
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+
+/// Words of zeros at first, in memory or in a file.
+#[derive(Debug)]
+pub(crate) struct Area {
+    map: MmapRaw,
+}
+
+impl Area {
+    /// Memory of this process; pages that nobody writes take none.
+    pub(crate) fn private(len: usize) -> Result<Area> {
+        let map = MmapOptions::new().len(len).no_reserve_swap().map_anon();
+        let map = map.map_err(|e| Error::io("allocate memory", e))?;
+        Ok(Area { map: MmapRaw::from(map) })
+    }
+
+    /// The first `len` bytes of `file`, which is open for writing; allocates its blocks first.
+    pub(crate) fn of_file(file: &File, len: usize) -> Result<Area> {
+        allocate(file, len as u64)?;
+        let map = MmapOptions::new().len(len).map_raw(file);
+        Ok(Area { map: map.map_err(|e| Error::io("map", e))? })
+    }
+
+    /// All whole words.
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        let (start, bytes) = (self.map.as_mut_ptr(), self.map.len());
+        // SAFETY: the map lives as long as `self`, may be read and written, and starts on a page,
+        // so that its words are aligned. Everybody in this process reaches them through this
+        // function alone, as atomics; what other processes write is to us as if by another thread.
+        unsafe { std::slice::from_raw_parts(start.cast(), bytes / size_of::<AtomicU64>()) }
+    }
+}
+
+/// Opens a regular file for reading and writing, or makes it; never follows a symbolic link,
+/// which others may have put in its place, and never blocks.
+pub(crate) fn open_or_create(path: &Path) -> Result<File> {
+    let at = |action, e| Error::io(action, e).at(path);
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o666)
+        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOFOLLOW)
+        .open(path)
+        .map_err(|e| at("open or create", e))?;
+    let meta = file.metadata().map_err(|e| at("ask the size of", e))?;
+    let kind = meta.file_type();
+    if kind.is_file() && !kind.is_fifo() {
+        return Ok(file);
+    }
+    Err(Error::invalid("this is not a regular file; remove it, and a new one is made").at(path))
+}
+
+/// Backs `len` bytes of the file with blocks, and makes it at least so long.
+fn allocate(file: &File, len: u64) -> Result<()> {
+    let len = libc::off_t::try_from(len).map_err(|_| Error::invalid("the area is too large"))?;
+    // SAFETY: the descriptor is open for as long as `file` is borrowed; the call has no pointers.
+    match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, len) } {
+        0 => Ok(()),
+        code => Err(Error::io("allocate room for", std::io::Error::from_raw_os_error(code))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn two_maps_of_a_file_are_the_same_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("area");
+        let (one, two) = (open_or_create(&path).unwrap(), open_or_create(&path).unwrap());
+        let one = Area::of_file(&one, 4096).unwrap();
+        let two = Area::of_file(&two, 4096).unwrap();
+        one.words()[3].store(17, Ordering::Relaxed);
+        assert_eq!(two.words()[3].load(Ordering::Relaxed), 17);
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 4096);
+    }
+
+    #[test]
+    fn links_and_folders_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path().join("victim"), &link).unwrap();
+        open_or_create(&link).unwrap_err();
+        open_or_create(dir.path()).unwrap_err();
+        assert!(!dir.path().join("victim").exists());
+    }
+}
