@@ -5,6 +5,7 @@ use crate::foreign::{self, Cdb, Cdb64, Mcdb};
 use crate::hash::{self, Hash};
 use crate::os::file::{open_regular, read_exact_at};
 use crate::os::map::Map;
+use crate::stats::{Operations, Statistics};
 use crate::{Access, Advice, Bytes, Error, ErrorKind, Get, Residency, Result, Scan};
 use std::fs::File;
 use std::io::{self, Read};
@@ -51,11 +52,12 @@ pub fn kind_of(path: impl AsRef<Path>) -> Result<&'static str> {
 }
 
 /// How to open a store of whatever kind.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     access: Access,
     advice: Option<Advice>,
     is_read_only: bool,
+    statistics: Option<Statistics>,
 }
 
 impl OpenOptions {
@@ -88,28 +90,46 @@ impl OpenOptions {
         self
     }
 
+    /// Counts and times operations; without it nothing is counted. Opening fails for files of other
+    /// formats, whose readers do not count.
+    #[must_use]
+    pub fn statistics(mut self, statistics: Statistics) -> Self {
+        self.statistics = Some(statistics);
+        self
+    }
+
     /// Opens the store at `path`: a constant or hash file by its magic number, mcdb, cdb64 and cdb,
     /// which have none, by the chain of 256 table offsets in the header.
     ///
     /// # Errors
     /// The file is missing, may not be read, is of no known kind, or is truncated; or a hash store
-    /// shall be read other than mapped.
+    /// shall be read other than mapped; or the statistics that are asked for cannot be had.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Store> {
         let path = path.as_ref();
-        match recognise(path).map_err(|e| e.at(path))? {
-            Kind::Constant => {
-                let options = constant::OpenOptions::new().access(self.access);
-                let options = match self.advice {
-                    Some(advice) => options.advice(advice),
-                    None => options,
-                };
-                options.open(path).map(Store::Constant)
-            }
+        let kind = recognise(path).map_err(|e| e.at(path))?;
+        if self.statistics.is_some() && !matches!(kind, Kind::Constant | Kind::Hash) {
+            let what = "operations on files of other formats are not counted: open this one without \
+                        statistics, or convert it";
+            return Err(Error::invalid(what).at(path));
+        }
+        match kind {
+            Kind::Constant => self.constant(path).map(Store::Constant),
             Kind::Hash => self.hash(path).map(Store::Hash),
             Kind::Mcdb => self.foreign(Mcdb::options()).open(path).map(Store::Mcdb),
             Kind::Cdb64 => self.foreign(Cdb64::options()).open(path).map(Store::Cdb64),
             Kind::Cdb => self.foreign(Cdb::options()).open(path).map(Store::Cdb),
         }
+    }
+
+    fn constant(self, path: &Path) -> Result<Constant> {
+        let mut options = constant::OpenOptions::new().access(self.access);
+        if let Some(advice) = self.advice {
+            options = options.advice(advice);
+        }
+        if let Some(statistics) = self.statistics {
+            options = options.statistics(statistics);
+        }
+        options.open(path)
     }
 
     fn hash(self, path: &Path) -> Result<Hash> {
@@ -118,8 +138,11 @@ impl OpenOptions {
                         how it shall be read";
             return Err(Error::invalid(what).at(path));
         }
-        let options = Hash::options().read_only(self.is_read_only);
-        let store = match options.open(path) {
+        let mut options = Hash::options().read_only(self.is_read_only);
+        if let Some(statistics) = self.statistics {
+            options = options.statistics(statistics);
+        }
+        let store = match options.clone().open(path) {
             Err(e) if !self.is_read_only && is_refusal(&e) => options.read_only(true).open(path)?,
             opened => opened?,
         };
@@ -258,6 +281,16 @@ impl Store {
             Store::Cdb64(store) => store.stats()?.into(),
             Store::Mcdb(store) => store.stats()?.into(),
         })
+    }
+
+    /// What was done with this handle and its clones so far, and how long it took; where
+    /// statistics are shared, by all processes together. `None` if it was opened without.
+    pub fn operations(&self) -> Option<Operations> {
+        match self {
+            Store::Constant(store) => store.operations(),
+            Store::Hash(store) => store.operations(),
+            Store::Cdb(_) | Store::Cdb64(_) | Store::Mcdb(_) => None,
+        }
     }
 
     /// Reads the whole file, and the index beside it if there is one, into memory and returns when

@@ -68,7 +68,8 @@ impl Hash {
     /// finished by the next writer who finds room.
     pub fn batch(&self, batch: &Batch) -> Result<()> {
         let changes = batch.changes.iter().map(|(key, value)| change(key, value.as_deref()));
-        self.write(|writer| writer.batch(changes))
+        let all = batch.changes.iter().map(|(key, value)| (&key[..], value.as_deref()));
+        self.counted_commit(all, || self.write(|writer| writer.batch(changes)))
     }
 
     /// Begins a transaction: nobody else writes until it is committed or dropped. Use it in one
@@ -155,10 +156,14 @@ impl Transaction<'_> {
     /// # Errors
     /// As [`Hash::batch`].
     pub fn commit(mut self) -> Result<()> {
+        let writer = self.writer.take();
+        let all = self.changes.iter().map(|(key, value)| (&key[..], value.as_deref()));
         let changes = self.changes.iter().map(|(key, value)| change(key, value.as_deref()));
-        let done = self.writer.take().map_or(Ok(()), |writer| writer.batch(changes));
-        done.map_err(|e| self.store.named(e))?;
-        self.store.finish_write()
+        self.store.counted_commit(all, || {
+            let done = writer.map_or(Ok(()), |writer| writer.batch(changes));
+            done.map_err(|e| self.store.named(e))?;
+            self.store.finish_write()
+        })
     }
 
     /// Changes nothing; the same as dropping it.

@@ -10,6 +10,7 @@ use super::pins::{self, Reader};
 use super::reader::Value;
 use super::writer::Writer;
 use crate::keyhash;
+use crate::stats::{Done, Operation, Outcome, Recorder, Statistics};
 use crate::{Bytes, Error, Get, Result, Scan};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -36,11 +37,12 @@ pub enum Durability {
 const LARGE_INDEX: u64 = 1 << 20;
 
 /// How to open a hash store.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     is_created: bool,
     is_read_only: bool,
     durability: Durability,
+    statistics: Option<Statistics>,
 }
 
 impl OpenOptions {
@@ -71,19 +73,28 @@ impl OpenOptions {
         self
     }
 
+    /// Counts and times operations; without it nothing is counted.
+    #[must_use]
+    pub fn statistics(mut self, statistics: Statistics) -> Self {
+        self.statistics = Some(statistics);
+        self
+    }
+
     /// Opens the store at `path`. Its index lies beside it, as `path` with `-index` at the end, and
     /// is made again if it is missing or does not fit.
     ///
     /// # Errors
     /// The file is missing, may not be opened, is no hash store, or is damaged where its beginning
-    /// or, after a power failure, its log was read.
+    /// or, after a power failure, its log was read; or the statistics that are asked for cannot be
+    /// had.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Hash> {
         let path = path.as_ref();
         if self.is_created && self.is_read_only {
             return Err(Error::invalid("a store cannot be created for reading only").at(path));
         }
         let core = Core::open(path, self.is_created, self.is_read_only).map_err(|e| e.at(path))?;
-        Ok(Hash::of(core, Some(path.to_owned()), self.durability))
+        let recorder = Recorder::new(self.statistics.as_ref(), path)?;
+        Ok(Hash::of(core, Some(path.to_owned()), self.durability, recorder))
     }
 }
 
@@ -108,6 +119,8 @@ pub struct Hash {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) core: Arc<Core>,
+    /// What counts operations, if that is asked for.
+    pub(super) recorder: Option<Box<Recorder>>,
     path: Option<PathBuf>,
     durability: Durability,
     /// The last segment that the compaction going on will empty.
@@ -129,13 +142,19 @@ impl Drop for Shared {
 }
 
 impl Hash {
-    fn of(core: Core, path: Option<PathBuf>, durability: Durability) -> Hash {
+    fn of(
+        core: Core,
+        path: Option<PathBuf>,
+        durability: Durability,
+        recorder: Option<Recorder>,
+    ) -> Hash {
         let core = Arc::new(core);
         let ticker = match durability {
             Durability::Interval(ms) if path.is_some() => Some(start_ticker(Arc::clone(&core), ms)),
             _ => None,
         };
-        Hash { shared: Arc::new(Shared { core, path, durability, goal: Mutex::new(None), ticker }) }
+        let (recorder, goal) = (recorder.map(Box::new), Mutex::new(None));
+        Hash { shared: Arc::new(Shared { core, recorder, path, durability, goal, ticker }) }
     }
 
     /// How to open a store, other than with the defaults.
@@ -159,12 +178,12 @@ impl Hash {
         OpenOptions::new().create(true).open(path)
     }
 
-    /// A new store that is in memory only, and gone with its last handle.
+    /// A new store that is in memory only, and gone with its last handle. Nothing is counted.
     ///
     /// # Errors
     /// Memory is short.
     pub fn in_memory() -> Result<Hash> {
-        Ok(Hash::of(Core::in_memory()?, None, Durability::Buffered))
+        Ok(Hash::of(Core::in_memory()?, None, Durability::Buffered, None))
     }
 
     pub(super) fn core(&self) -> &Core {
@@ -202,7 +221,10 @@ impl Hash {
     #[inline(always)]
     pub(super) fn finish_write(&self) -> Result<()> {
         self.core().ring();
-        if self.shared.durability == Durability::Sync { self.sync() } else { Ok(()) }
+        if self.shared.durability != Durability::Sync {
+            return Ok(());
+        }
+        self.core().sync().map_err(|e| self.named(e))
     }
 
     /// The value of `key`, in place; `None` if it is absent.
@@ -211,7 +233,9 @@ impl Hash {
     /// The store is damaged where it was read, or could not be read.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
-        self.core().get(key).map_err(|e| self.named(e))
+        let look = || self.core().get(key).map_err(|e| self.named(e));
+        let done = |value: &Option<Value<'_>>| Done::found(value.as_ref().map(|v| v.len()));
+        self.counted(Operation::Get, look, done)
     }
 
     /// Gives the value of `key` to `f`, and returns what that returns; `None` if the key is absent.
@@ -221,7 +245,7 @@ impl Hash {
     /// As [`Hash::get`].
     #[inline]
     pub fn get_with<R>(&self, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        self.core().get_with(key, f).map_err(|e| self.named(e))
+        self.get_with_counted(key, f)
     }
 
     /// The value of each of `keys`, in their order: `f` is called once for each with its index.
@@ -234,7 +258,7 @@ impl Hash {
         keys: &[K],
         f: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        self.core().get_many(keys, f).map_err(|e| self.named(e))
+        self.get_many_counted(keys, f)
     }
 
     /// Whether `key` has a value.
@@ -251,9 +275,13 @@ impl Hash {
     /// Key or value is over its limit, the disk is full, or the store is damaged: nothing changed.
     #[inline]
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let done = self.core().writer_unsettled().and_then(|w| w.put_soon(key, value));
-        done.map_err(|e| self.named(e))?;
-        self.finish_write()
+        let put = || {
+            let done = self.core().writer_unsettled().and_then(|w| w.put_soon(key, value));
+            done.map_err(|e| self.named(e))?;
+            self.finish_write()
+        };
+        let done = |(): &()| Done::one(Outcome::Done, key.len() + value.len());
+        self.counted(Operation::Insert, put, done)
     }
 
     /// Gives `key` the value; returns whether it had one before.
@@ -261,7 +289,8 @@ impl Hash {
     /// # Errors
     /// As [`Hash::insert`].
     pub fn replace(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.write(|writer| writer.put(key, value))
+        let done = |_: &bool| Done::one(Outcome::Done, key.len() + value.len());
+        self.counted(Operation::Insert, || self.write(|writer| writer.put(key, value)), done)
     }
 
     /// Takes `key` out; returns whether it was there.
@@ -269,14 +298,16 @@ impl Hash {
     /// # Errors
     /// As [`Hash::insert`].
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
-        self.write(|writer| {
+        let remove = |writer: &Writer<'_>| {
             let was_there = writer.delete(key)?;
             if was_there && writer.is_index_empty() {
                 // A full disk is no reason to say that the key is still there: it is tried again.
                 let _ = self.core().new_index(writer, keyhash::RAPID, From::Index);
             }
             Ok(was_there)
-        })
+        };
+        let done = |was_there: &bool| Done::found(was_there.then_some(key.len()));
+        self.counted(Operation::Remove, || self.write(remove), done)
     }
 
     /// Reads the value of `key` and writes what `f` makes of it, with nobody writing in between:
@@ -290,13 +321,13 @@ impl Hash {
         key: &[u8],
         f: impl FnOnce(Option<&[u8]>) -> Option<Vec<u8>>,
     ) -> Result<bool> {
-        self.write(|writer| {
+        self.write_counted(|writer| {
             let new = f(writer.get(key)?);
             match &new {
                 Some(value) => writer.put(key, value).map(drop)?,
                 None => writer.delete(key).map(drop)?,
             }
-            Ok(new.is_some())
+            Ok((new.is_some(), Some(key.len() + new.map_or(0, |value| value.len()))))
         })
     }
 
@@ -319,15 +350,15 @@ impl Hash {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<bool> {
-        self.write(|writer| {
+        self.write_counted(|writer| {
             if writer.get(key)? != expected {
-                return Ok(false);
+                return Ok((false, None));
             }
             match new {
                 Some(value) => writer.put(key, value).map(drop)?,
                 None => writer.delete(key).map(drop)?,
             }
-            Ok(true)
+            Ok((true, Some(key.len() + new.map_or(0, <[u8]>::len))))
         })
     }
 
@@ -336,10 +367,10 @@ impl Hash {
     /// # Errors
     /// As [`Hash::insert`].
     pub fn append(&self, key: &[u8], more: &[u8]) -> Result<u64> {
-        self.write(|writer| {
+        self.write_counted(|writer| {
             let value = [writer.get(key)?.unwrap_or_default(), more].concat();
             writer.put(key, &value)?;
-            Ok(value.len() as u64)
+            Ok((value.len() as u64, Some(key.len() + value.len())))
         })
     }
 
@@ -350,7 +381,7 @@ impl Hash {
     /// The value is no number, or the sum is beyond 64 bits: nothing changed. Or as
     /// [`Hash::insert`].
     pub fn increment(&self, key: &[u8], by: i64) -> Result<i64> {
-        self.write(|writer| {
+        self.write_counted(|writer| {
             let old = match writer.get(key)? {
                 None => 0,
                 Some(value) => {
@@ -362,8 +393,9 @@ impl Hash {
             };
             let sum: i64 = i64::checked_add(old, by)
                 .ok_or_else(|| Error::invalid(format!("{old} + {by} is beyond 64 bits")))?;
-            writer.put(key, sum.to_string().as_bytes())?;
-            Ok(sum)
+            let digits = sum.to_string();
+            writer.put(key, digits.as_bytes())?;
+            Ok((sum, Some(key.len() + digits.len())))
         })
     }
 
@@ -402,7 +434,8 @@ impl Hash {
     /// # Errors
     /// The disk refuses.
     pub fn sync(&self) -> Result<()> {
-        self.core().sync().map_err(|e| self.named(e))
+        let sync = || self.core().sync().map_err(|e| self.named(e));
+        self.counted(Operation::Sync, sync, |()| Done::one(Outcome::Done, 0))
     }
 
     /// Goes once round the log, so that nothing is left of what was replaced or deleted before, and
@@ -449,7 +482,7 @@ impl Get for Hash {
     }
 
     fn get_all(&self, key: &[u8]) -> Result<Vec<Bytes<'_>>> {
-        Ok(Get::get(self, key)?.into_iter().collect())
+        self.get_all_counted(key)
     }
 
     fn contains_key(&self, key: &[u8]) -> Result<bool> {
@@ -467,10 +500,21 @@ impl Get for Hash {
 
 impl Scan for Hash {
     /// As [`Hash::iter`].
-    fn scan<F>(&self, mut f: F) -> Result<()>
+    fn scan<F>(&self, f: F) -> Result<()>
     where
         F: FnMut(&[u8], &[u8]) -> Result<()>,
     {
+        self.scan_counted(f)
+    }
+
+    fn len(&self) -> Result<u64> {
+        Hash::len(self)
+    }
+}
+
+impl Hash {
+    /// Every record, as [`Hash::iter`], not counted.
+    pub(super) fn scan_all(&self, mut f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
         let mut from = Some(0);
         while let Some(start) = from {
             let mut done = Ok(());
@@ -483,10 +527,6 @@ impl Scan for Hash {
             done?;
         }
         Ok(())
-    }
-
-    fn len(&self) -> Result<u64> {
-        Hash::len(self)
     }
 }
 

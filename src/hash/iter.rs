@@ -19,6 +19,7 @@ impl Hash {
     /// or changes may be given as it was before or after, or not at all if it was not there
     /// throughout; none is given twice. Nothing is held between two records.
     pub fn iter(&self) -> Iter<'_> {
+        self.count_iter();
         Iter { store: self, from: Some(0), page: VecDeque::new() }
     }
 }
@@ -35,7 +36,9 @@ impl Iterator for Iter<'_> {
             let page = &mut self.page;
             let mut keep =
                 |key: &[u8], value: &[u8]| page.push_back((key.to_vec(), value.to_vec()));
-            match self.store.core().scan_page(from, &mut keep) {
+            let read = self.store.core().scan_page(from, &mut keep);
+            self.store.count_page(self.page.iter());
+            match read {
                 Ok(next) => self.from = next,
                 Err(error) => return Some(Err(self.store.named(error))),
             }

@@ -1,0 +1,139 @@
+//! Counting and timing what is done with a store, where its opener asked for it.
+//!
+//! A handle without statistics has no recorder: an operation then is one test, and the code that it
+//! would be without. With one, the same operation is done out of line, between two looks at the
+//! clock where it is timed. It is counted when it has let go of every lock and pin of its own, so
+//! that a callback may use the store.
+
+use super::handle::Hash;
+use super::writer::Writer;
+use crate::stats::{Done, Moved, Operation, Operations, Outcome};
+use crate::{Bytes, Result};
+use std::borrow::Cow;
+
+impl Hash {
+    /// What was done with this handle and its clones so far, and how long it took; where
+    /// statistics are shared, by all processes together. `None` if it was opened without. What a
+    /// transaction reads and collects, and `clear`, `compact`, `rebuild_index` and `verify`, are
+    /// not counted.
+    pub fn operations(&self) -> Option<Operations> {
+        self.shared.recorder.as_ref().map(|recorder| recorder.operations())
+    }
+
+    /// Does `f`, and counts it by what `done` makes of its result.
+    #[inline(always)]
+    pub(super) fn counted<T>(
+        &self,
+        operation: Operation,
+        f: impl FnOnce() -> Result<T>,
+        done: impl FnOnce(&T) -> Done,
+    ) -> Result<T> {
+        match &self.shared.recorder {
+            None => f(),
+            Some(recorder) => recorder.observe(operation, f, done),
+        }
+    }
+
+    /// Does `f`, which makes all of these changes or none, and counts it as a commit.
+    pub(super) fn counted_commit<'a>(
+        &self,
+        changes: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+        f: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let Some(recorder) = &self.shared.recorder else { return f() };
+        let mut all = Moved::default();
+        changes.for_each(|(key, value)| all.record(key, value.unwrap_or_default()));
+        recorder.observe_many(Operation::Commit, |moved| {
+            f()?;
+            *moved = all;
+            Ok(())
+        })
+    }
+
+    /// A change that reads and writes; `change` tells how many bytes it has written, key and
+    /// value, or `None` if nothing was to be changed.
+    #[inline(always)]
+    pub(super) fn write_counted<R>(
+        &self,
+        change: impl FnOnce(&Writer<'_>) -> Result<(R, Option<usize>)>,
+    ) -> Result<R> {
+        let done = |(_, written): &(R, Option<usize>)| match written {
+            Some(bytes) => Done::one(Outcome::Done, *bytes),
+            None => Done::one(Outcome::Unchanged, 0),
+        };
+        Ok(self.counted(Operation::Update, || self.write(change), done)?.0)
+    }
+
+    /// [`Hash::get_with`], counted if that is asked for.
+    #[inline(always)]
+    pub(super) fn get_with_counted<R>(
+        &self,
+        key: &[u8],
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        let Some(recorder) = &self.shared.recorder else {
+            return self.core().get_with(key, f).map_err(|e| self.named(e));
+        };
+        let look = || {
+            let with_len = |value: &[u8]| (f(value), value.len());
+            self.core().get_with(key, with_len).map_err(|e| self.named(e))
+        };
+        let done = |found: &Option<(R, usize)>| Done::found(found.as_ref().map(|(_, len)| *len));
+        Ok(recorder.observe(Operation::Get, look, done)?.map(|(done, _)| done))
+    }
+
+    /// The value of `key` if there is one, counted as the reading of all if that is asked for.
+    pub(super) fn get_all_counted(&self, key: &[u8]) -> Result<Vec<Bytes<'_>>> {
+        let look = || {
+            let found = self.core().get_with(key, |value| Cow::Owned(value.to_vec()));
+            Ok(found.map_err(|e| self.named(e))?.into_iter().collect())
+        };
+        let done = |all: &Vec<Bytes<'_>>| Done::found(all.first().map(|value| value.len()));
+        self.counted(Operation::GetAll, look, done)
+    }
+
+    /// [`Hash::get_many`], counted if that is asked for.
+    pub(super) fn get_many_counted<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        mut f: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        let Some(recorder) = &self.shared.recorder else {
+            return self.core().get_many(keys, f).map_err(|e| self.named(e));
+        };
+        recorder.observe_many(Operation::GetMany, |moved| {
+            let look = |i, value: Option<&[u8]>| {
+                moved.value(value);
+                f(i, value);
+            };
+            self.core().get_many(keys, look).map_err(|e| self.named(e))
+        })
+    }
+
+    /// Every record, as [`Hash::iter`] gives them, counted as a scan if that is asked for.
+    pub(super) fn scan_counted(&self, mut f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        let Some(recorder) = &self.shared.recorder else { return self.scan_all(f) };
+        recorder.observe_many(Operation::Scan, |moved| {
+            self.scan_all(|key, value| {
+                moved.record(key, value);
+                f(key, value)
+            })
+        })
+    }
+
+    /// An iterator begins.
+    pub(super) fn count_iter(&self) {
+        if let Some(recorder) = &self.shared.recorder {
+            recorder.record(Operation::Scan);
+        }
+    }
+
+    /// An iterator has read these records.
+    pub(super) fn count_page<'a>(&self, page: impl Iterator<Item = &'a (Vec<u8>, Vec<u8>)>) {
+        if let Some(recorder) = &self.shared.recorder {
+            let mut moved = Moved::default();
+            page.for_each(|(key, value)| moved.record(key, value));
+            recorder.record_moved(Operation::Scan, moved);
+        }
+    }
+}
