@@ -8,6 +8,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use credenza::hash::{Durability, Hash};
+use credenza::stats::Statistics;
 use credenza::{Access, Error, OpenOptions, Result, Store};
 use credenza_formats::Format;
 use std::path::Path;
@@ -146,11 +147,20 @@ pub struct WriteArgs {
 impl WriteArgs {
     /// Opens the hash store at `path`, which must be there.
     pub fn open(self, path: &Path) -> Result<Hash> {
+        self.open_with(path, false)
+    }
+
+    /// The same, and shares statistics of what is done with it if they are asked for.
+    pub fn open_with(self, path: &Path, with_statistics: bool) -> Result<Hash> {
         match credenza::kind_of(path)? {
             "hash" => {}
             other => return Err(not_hash(other).at(path)),
         }
-        Hash::options().durability(self.durability).open(path)
+        let options = Hash::options().durability(self.durability);
+        if with_statistics {
+            return options.statistics(Statistics::new().shared(true)).open(path);
+        }
+        options.open(path)
     }
 
     /// Opens the hash store at `path`, or makes it.

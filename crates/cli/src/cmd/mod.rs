@@ -10,6 +10,7 @@ pub mod delete;
 pub mod dump;
 pub mod freeze;
 pub mod get;
+mod live;
 pub mod load;
 pub mod man;
 pub mod preload;

@@ -60,13 +60,18 @@ pub struct Put {
     #[arg(long)]
     json: bool,
 
+    /// Count and time what is done with the store, in the file FILE-stats beside it, for 'credenza
+    /// stat --live'
+    #[arg(long)]
+    statistics: bool,
+
     #[command(flatten)]
     write: WriteArgs,
 }
 
 /// Runs the command.
 pub fn run(args: &Put, quiet: bool) -> Result<Status> {
-    let store = args.write.open(&args.store)?;
+    let store = args.write.open_with(&args.store, args.statistics)?;
     let done = match (&args.key, args.from) {
         (Some(key), _) => {
             let key = keys::of_argument(key, args.hex)?;

@@ -53,13 +53,18 @@ pub struct Shell {
     #[arg(value_name = "FILE")]
     store: PathBuf,
 
+    /// Count and time what is done with the store, in the file FILE-stats beside it, for 'credenza
+    /// stat --live'
+    #[arg(long)]
+    statistics: bool,
+
     #[command(flatten)]
     write: WriteArgs,
 }
 
 /// Runs the command.
 pub fn run(args: &Shell) -> Result<Status> {
-    let store = args.write.open(&args.store)?;
+    let store = args.write.open_with(&args.store, args.statistics)?;
     let mut lines = Lines::new(&store, &COMMANDS)?;
     let out = Output::stdout()?;
     let mut session = Session { path: &args.store, store: &store, transaction: None, out };

@@ -1,5 +1,6 @@
-//! `credenza stat`: what a store is made of.
+//! `credenza stat`: what a store is made of, or, with `--live`, what is done with it.
 
+use super::live;
 use crate::args::{ReadArgs, exit_status};
 use crate::exit::Status;
 use crate::{json, output};
@@ -17,7 +18,8 @@ const BAR_CELLS: usize = 40;
 /// Bars of a histogram; a longer one is shown with several counts in a bar.
 const BARS: usize = 24;
 
-/// Show what a store is made of: records, bytes, how evenly it is filled, what is in memory.
+/// Show what a store is made of: records, bytes, how evenly it is filled, what is in memory; or,
+/// with --live, what is done with it.
 ///
 /// Keys, values, directory (what finds and checks records) and slack (what is not used) add up
 /// to the file. The histogram shows how evenly records are spread: for constant stores how many
@@ -28,11 +30,19 @@ const BARS: usize = 24;
 /// deleted; retired, what is emptied and waits for readers or a sync; free, what new records go to;
 /// index, the second file. Readers are those that hold values, so that the space these are in is
 /// not reused: their process, and for how long.
+///
+/// With --live, what the processes that use a constant or hash store did with it in the last second,
+/// and how long it took: those that share their statistics, which are in the file STORE-stats.
+/// Programs ask for that when they open the store; 'put' and 'shell' do with --statistics. On a
+/// terminal a table that is drawn again, elsewhere a line for each second. Latencies are those of
+/// the operations that were timed, by default one of 256.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
        credenza stat words.store\n  \
-       credenza stat words.store --json | jq .records\n",
+       credenza stat words.store --json | jq .records\n  \
+       credenza stat --live words.store                 until it is ended (Ctrl-C)\n  \
+       credenza stat --live words.store --json --count 60\n",
     exit_status!()
 ))]
 pub struct Stat {
@@ -43,12 +53,36 @@ pub struct Stat {
     #[arg(long)]
     json: bool,
 
+    /// Show what is done with the store, every second, by those who share statistics of it
+    #[arg(long, conflicts_with_all = ["access", "read_only"])]
+    live: bool,
+
+    /// End after N reports
+    #[arg(long, value_name = "N", requires = "live")]
+    count: Option<u64>,
+
+    /// The time between reports
+    #[arg(long, value_name = "SECONDS", requires = "live", default_value = "1", value_parser = pause)]
+    interval: Duration,
+
     #[command(flatten)]
     read: ReadArgs,
 }
 
+/// A time of a hundredth of a second to a day.
+fn pause(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.01..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("write a number of seconds from 0.01 to 86400".into()),
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &Stat) -> Result<Status> {
+    if args.live {
+        live::run(&args.store, args.json, args.interval, args.count)?;
+        return Ok(Status::Done);
+    }
     let store = args.read.open(&args.store)?;
     let found = Found::of(&args.store, &store)?;
     if args.json {
@@ -196,7 +230,16 @@ fn draw(text: &mut String, counts: &[u64]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{BARS, draw};
+    use super::{BARS, draw, pause};
+    use std::time::Duration;
+
+    #[test]
+    fn intervals_are_within_reason() {
+        assert_eq!(pause("0.5"), Ok(Duration::from_millis(500)));
+        for bad in ["", "0", "-1", "nan", "inf", "1e9", "1s"] {
+            assert!(pause(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn bars_are_in_proportion() {
