@@ -25,6 +25,9 @@ fn main() -> Result<()> {
         }
         fixtures(format, &folder);
     }
+    // Calls of the first slot, and the bucket of 16 ns, in words of a place and a value.
+    save(&folder("stats_file").join("seed-0"), &[0, 2, 8, 0, 0, 0, 0, 0, 9, 0, 0]);
+    save(&folder("stats_file").join("seed-1"), &[0, 4, 16, 0, 0, 0, 0, 0, 0, 0, 9]);
     for (i, (file, records)) in constant::SAMPLES.iter().enumerate() {
         save(&folder("constant_view").join(format!("seed-{i}")), file);
         save(&folder("constant_mutated").join(format!("seed-{i}")), &[i as u8, 7, 0, 0, 0]);

@@ -5,6 +5,7 @@
 
 pub mod constant;
 pub mod hash;
+pub mod stats;
 
 use credenza::foreign::{Cdb, Cdb64, Mcdb};
 use credenza::{ErrorKind, Get, Result, Scan};
