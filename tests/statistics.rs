@@ -140,8 +140,8 @@ fn changes_are_counted_as_they_ended() {
     let dir = tempfile::tempdir().unwrap();
     let path = hash(dir.path());
     let store = open_hash(&path, Statistics::new().latency(Latency::Every));
-    assert!(!store.insert(b"new", b"value").unwrap());
-    assert!(store.insert(b"new", b"other").unwrap());
+    store.insert(b"new", b"value").unwrap();
+    assert!(store.replace(b"new", b"other").unwrap());
     assert!(store.remove(b"new").unwrap() && !store.remove(b"new").unwrap());
     store.insert(&vec![0; 70_000], b"").unwrap_err();
     assert!(store.update(b"n", |_| Some(b"1".to_vec())).unwrap());
@@ -167,8 +167,8 @@ fn changes_are_counted_as_they_ended() {
         assert_eq!(tally.latency.count(), tally.calls, "{operation}");
         (outcomes.map(|outcome| tally.count(outcome)), tally.items, tally.bytes)
     };
-    let [new, hit, miss, failed] = [Outcome::New, Outcome::Hit, Outcome::Miss, Outcome::Failed];
-    assert_eq!(of(Operation::Insert, [new, Outcome::Replaced, failed]), ([1, 1, 1], 3, 16));
+    let [done, hit, miss, failed] = [Outcome::Done, Outcome::Hit, Outcome::Miss, Outcome::Failed];
+    assert_eq!(of(Operation::Insert, [done, miss, failed]), ([2, 0, 1], 3, 16));
     assert_eq!(of(Operation::Remove, [hit, miss, failed]), ([1, 1, 0], 2, 3));
     let update = [Outcome::Done, Outcome::Unchanged, failed];
     assert_eq!(of(Operation::Update, update), ([4, 1, 1], 6, 2 + 4 + 5 + 1));
@@ -311,7 +311,7 @@ fn threads_that_write_lose_no_count() {
     });
     let all = store.operations().unwrap();
     let inserts = all.of(Operation::Insert);
-    assert_eq!(inserts.count(Outcome::New), THREADS * CHANGES);
+    assert_eq!(inserts.count(Outcome::Done), THREADS * CHANGES);
     assert_eq!((inserts.calls, inserts.bytes), (THREADS * CHANGES, THREADS * CHANGES * 13));
     assert_eq!(all.of(Operation::Update).count(Outcome::Done), THREADS * CHANGES);
     assert_eq!(store.increment(b"sum", 0).unwrap() as u64, THREADS * CHANGES);

@@ -14,7 +14,7 @@ pub enum Operation {
     GetMany,
     /// Reading records one after another: `scan`, `iter`, `range`.
     Scan,
-    /// Adding or replacing a record.
+    /// Adding or replacing a record: `insert`, `replace`.
     Insert,
     /// Removing a record.
     Remove,
@@ -36,10 +36,6 @@ pub enum Outcome {
     Hit,
     /// The key was not there.
     Miss,
-    /// A record was added.
-    New,
-    /// A record took the place of another.
-    Replaced,
     /// Done, where there is nothing to tell apart.
     Done,
     /// The key was there, or had another value than was expected, so that nothing was written.
@@ -83,9 +79,8 @@ impl Operation {
             Operation::Get | Operation::GetAll | Operation::GetMany | Operation::Remove => {
                 &[Outcome::Hit, Outcome::Miss, Outcome::Failed]
             }
-            Operation::Insert => &[Outcome::New, Outcome::Replaced, Outcome::Failed],
             Operation::Update => &[Outcome::Done, Outcome::Unchanged, Outcome::Failed],
-            Operation::Scan | Operation::Commit | Operation::Sync => {
+            Operation::Insert | Operation::Scan | Operation::Commit | Operation::Sync => {
                 &[Outcome::Done, Outcome::Failed]
             }
         }
@@ -119,8 +114,6 @@ impl Outcome {
         match self {
             Outcome::Hit => "hit",
             Outcome::Miss => "miss",
-            Outcome::New => "new",
-            Outcome::Replaced => "replaced",
             Outcome::Done => "done",
             Outcome::Unchanged => "unchanged",
             Outcome::Failed => "failed",

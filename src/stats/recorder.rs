@@ -213,9 +213,9 @@ impl Recorder {
         };
         words[CALLS].store(calls.wrapping_add(CALL - 1), Ordering::Relaxed);
         match done.outcome {
-            Outcome::Miss | Outcome::Replaced | Outcome::Unchanged => bump(&words[SECOND], 1),
+            Outcome::Miss | Outcome::Unchanged => bump(&words[SECOND], 1),
             Outcome::Failed => bump(&words[FAILED], 1),
-            Outcome::Hit | Outcome::New | Outcome::Done => {}
+            Outcome::Hit | Outcome::Done => {}
         }
         if done.moved.bytes != 0 {
             bump(&words[TRANSFERRED], done.moved.bytes);
@@ -231,9 +231,9 @@ impl Recorder {
         let slot = self.slot();
         let line = self.line(slot, operation);
         match done.outcome {
-            Outcome::Miss | Outcome::Replaced | Outcome::Unchanged => line.add(SECOND, 1),
+            Outcome::Miss | Outcome::Unchanged => line.add(SECOND, 1),
             Outcome::Failed => line.add(FAILED, 1),
-            Outcome::Hit | Outcome::New | Outcome::Done => {}
+            Outcome::Hit | Outcome::Done => {}
         }
         line.add(SECOND, done.moved.misses);
         line.add(ITEMS, done.moved.items);

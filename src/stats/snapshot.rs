@@ -141,8 +141,8 @@ impl Tally {
         };
         match outcome {
             _ if !self.operation.outcomes().contains(&outcome) => 0,
-            Outcome::Hit | Outcome::New | Outcome::Done => first,
-            Outcome::Miss | Outcome::Replaced | Outcome::Unchanged => self.second,
+            Outcome::Hit | Outcome::Done => first,
+            Outcome::Miss | Outcome::Unchanged => self.second,
             Outcome::Failed => self.failed,
         }
     }
