@@ -17,7 +17,6 @@ use super::view::{RecordView, bytes, is_marked_dead, mark_dead, record, write};
 use super::writer::Writer;
 use crate::os::process::random_word;
 use crate::{Error, Result};
-use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -30,8 +29,39 @@ pub(crate) enum Log {
     GoesOn,
 }
 
-/// Records whose slots are waited for at the same time.
-const AHEAD: usize = 24;
+/// Records of one part of the index are entered so many at a time.
+const TOGETHER: usize = 64;
+/// Bytes of the log for each part: its pages then stay in the processor's caches, and so does the
+/// way to them in its tables of addresses, which is what costs most.
+const PART: u64 = 128 << 10;
+/// At most so many parts, lest the records that wait take much memory.
+const PARTS: u64 = 4096;
+
+/// Records to be entered, by the part of the index that they go to; those of one key keep their
+/// order. Entering each as it comes, with its line asked for 24 records before, took a fifth
+/// longer.
+struct Waiting {
+    shift: u32,
+    parts: Vec<Vec<(u64, u64)>>,
+}
+
+impl Waiting {
+    fn new(log_bytes: u64) -> Waiting {
+        let parts = (log_bytes / PART).clamp(2, PARTS).next_power_of_two();
+        let new = || Vec::with_capacity(TOGETHER);
+        Waiting {
+            shift: 64 - parts.ilog2(),
+            parts: std::iter::repeat_with(new).take(parts as usize).collect(),
+        }
+    }
+
+    /// Adds the record at `at`; the part that is now to be entered, if there is one.
+    fn add(&mut self, at: u64, place: u64) -> Option<&mut Vec<(u64, u64)>> {
+        let part = self.parts.get_mut((place >> self.shift) as usize)?;
+        part.push((at, place));
+        (part.len() == TOGETHER).then_some(part)
+    }
+}
 
 impl Writer<'_> {
     /// Fills the new, empty index from the log.
@@ -127,7 +157,7 @@ impl Writer<'_> {
     fn replay(&self, first: Found, durable: &Checkpoint, log: Log) -> Result<Place> {
         let core = self.core;
         let mut place = Place::first_of(first);
-        let mut waiting: VecDeque<(u64, u64, RecordView<'_>)> = VecDeque::with_capacity(AHEAD);
+        let mut waiting = Waiting::new(core.data.len());
         self.take_segment(first, None)?;
         loop {
             match place.next(core, self) {
@@ -144,11 +174,12 @@ impl Writer<'_> {
                         }
                         Kind::Put | Kind::Delete => {
                             let hash_place = self.index.place(found.key);
-                            self.index.prefetch(hash_place);
-                            waiting.push_back((place.at, hash_place, found));
+                            if let Some(part) = waiting.add(place.at, hash_place) {
+                                self.enter_part(part)?;
+                            }
                         }
                         Kind::Clear => {
-                            waiting.clear();
+                            waiting.parts.iter_mut().for_each(Vec::clear);
                             self.empty_index()?;
                         }
                         Kind::Batch | Kind::End => {}
@@ -164,16 +195,22 @@ impl Writer<'_> {
                     break;
                 }
             }
-            if waiting.len() == AHEAD
-                && let Some((at, hash_place, found)) = waiting.pop_front()
-            {
-                self.enter_anew(at, hash_place, &found)?;
-            }
         }
-        for (at, hash_place, found) in waiting {
-            self.enter_anew(at, hash_place, &found)?;
-        }
+        waiting.parts.iter_mut().try_for_each(|part| self.enter_part(part))?;
         Ok(place)
+    }
+
+    /// Enters the records of a part, and empties it.
+    fn enter_part(&self, part: &mut Vec<(u64, u64)>) -> Result<()> {
+        for (at, place) in part.iter() {
+            self.index.prefetch(*place);
+            self.core.data.prefetch(*at);
+        }
+        for (at, place) in part.drain(..) {
+            let found = record(&self.core.data, self, at).ok_or_else(|| not_a_record(at))?;
+            self.enter_anew(at, place, &found)?;
+        }
+        Ok(())
     }
 
     /// Notes a segment in the table, after another.
