@@ -25,6 +25,9 @@ const FAR: usize = 3;
 const STEP: std::ops::RangeInclusive<u64> = 4096..=(32 << 10);
 /// So many blocks wait before it is worth looking whether readers are gone.
 const WORTH_LOOKING: u64 = 16;
+/// An index of fewer lines is to stay small: its blocks are looked for at once, and divided. In a
+/// large one every size is about to be needed as it is.
+const SMALL: u64 = 1024;
 /// Line numbers have 32 bits.
 const MAX_LINES: u64 = 1 << 32;
 
@@ -32,8 +35,12 @@ impl Writer<'_> {
     /// A block with so many lines for its user.
     pub(crate) fn allocate(&self, lines: u64) -> Result<u64> {
         if let Some(list) = list_of(lines) {
-            if self.index.load(words::RETIRED_COUNT) >= WORTH_LOOKING {
+            let is_small = self.index.load(words::BUMP) < SMALL;
+            if self.index.load(words::RETIRED_COUNT) >= if is_small { 1 } else { WORTH_LOOKING } {
                 self.take_back_blocks()?;
+            }
+            if is_small {
+                self.divide_block(lines)?;
             }
             let block = self.index.load(list);
             if block != 0 {
@@ -54,6 +61,25 @@ impl Writer<'_> {
         self.block(block)?[LINES].store(lines, Ordering::Relaxed);
         self.block(block)?[FAR].store(0, Ordering::Relaxed);
         Ok(block)
+    }
+
+    /// If there is no free block of this size, makes one of a larger one.
+    fn divide_block(&self, lines: u64) -> Result<()> {
+        for size in SIZES.into_iter().filter(|size| *size >= lines) {
+            let Some(list) = list_of(size) else { break };
+            let block = self.index.load(list);
+            if block == 0 {
+                continue;
+            }
+            if size > lines {
+                let next = self.block(block)?[NEXT].load(Ordering::Relaxed);
+                self.index.word(list).store(next, Ordering::Release);
+                self.free(block, lines + 1)?;
+                self.free(block + lines + 1, size - lines)?;
+            }
+            break;
+        }
+        Ok(())
     }
 
     /// Makes sure that the index file has `end` lines.

@@ -97,7 +97,10 @@ impl Writer<'_> {
     fn make_room(&self, place: u64) -> Result<Grown> {
         let page = self.index.page(self.index.state(), place)?;
         let entries = self.entries(page)?;
-        if let Some(lines) = size_for(entries.len() as u64 + 1, page.lines) {
+        // The only page grows twofold: nobody needs the blocks that it gives up.
+        let is_only = self.index.state().depth() == 0;
+        let above = if is_only { 2 * page.lines - 1 } else { page.lines };
+        if let Some(lines) = size_for(entries.len() as u64 + 1, above) {
             let larger = Page { lines, ..page };
             self.replace(page, place, &[self.filled(larger, &entries)?])?;
             return Ok(Grown::Done);
