@@ -44,9 +44,9 @@ pub enum ErrorKind {
         /// What is wrong there.
         what: String,
     },
-    /// A key, a value or a file is over a documented limit.
+    /// A key, a value or a file is over a documented limit, or a change over that of its store.
     TooLarge {
-        /// What is too large: "key", "value", "file".
+        /// What is too large: "key", "value", "file"; for a store with a limit "record", "batch".
         what: &'static str,
         /// Its size in bytes.
         size: u64,

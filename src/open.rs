@@ -434,6 +434,8 @@ fn hash_stats(store: &Hash) -> Result<StoreStats> {
             ("retired_bytes", stats.retired_bytes),
             ("free_bytes", stats.free_bytes),
             ("index_bytes", stats.index_bytes),
+            ("limit_bytes", stats.limit_bytes),
+            ("evictions", stats.evictions),
             ("changes", stats.changes),
             ("durable_changes", stats.durable_changes),
         ],

@@ -142,7 +142,8 @@ pub struct Recovered {
 
 /// Copies every record that is whole in the damaged store at `from` into a new one at `to`, in the
 /// order in which they were written. A key whose last record is lost gets the value it had before.
-/// The damaged store is only read.
+/// The damaged store is only read. The new one has the same limit; of a store with a limit a key
+/// whose last record is lost may be absent, for what it had before may have been dropped.
 ///
 /// # Errors
 /// `from` has no whole header, or `to` exists or cannot be written.
@@ -154,14 +155,15 @@ pub fn recover(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Recovered
         );
     }
     let core = Core::open_to_recover(from).map_err(|e| e.at(from))?;
-    let store = Hash::create(to)?;
+    let store = Hash::options().create(true).limit(core.header.limit).open(to)?;
     let mut recovered = Recovered::default();
     // Nobody writes to a store that is being recovered.
     let held = Unpinned;
     // Before the oldest that a checkpoint names there are only remains.
     let oldest = core.checkpoint().map_or(0, |checkpoint| checkpoint.oldest);
+    let dropped = core.last_eviction(&held, oldest);
     for segment in core.segments(&held, oldest).into_values().flatten() {
-        core.salvage(&held, segment, &store, &mut recovered)?;
+        core.salvage(&held, (segment, dropped), &store, &mut recovered)?;
     }
     store.sync()?;
     recovered.keys = store.len()?;
@@ -169,11 +171,12 @@ pub fn recover(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Recovered
 }
 
 impl Core {
-    /// Enters the whole records of a segment in `store`.
+    /// Enters the whole records of a segment in `store`, but for those before the place up to which
+    /// all was copied or dropped.
     fn salvage(
         &self,
         held: &Unpinned,
-        segment: Found,
+        (segment, dropped): (Found, Option<(u64, u64)>),
         store: &Hash,
         sum: &mut Recovered,
     ) -> Result<()> {
@@ -190,10 +193,11 @@ impl Core {
             sum.lost_bytes += lost;
             lost = 0;
             match found.header.kind {
+                Kind::Put if Some((segment.sequence, place.at)) < dropped => {}
                 Kind::Put => store.insert(found.key, found.value).map(drop)?,
                 Kind::Delete => store.remove(found.key).map(drop)?,
                 Kind::Clear => store.clear()?,
-                Kind::Batch => {}
+                Kind::Batch | Kind::Evict => {}
                 Kind::End => return Ok(()),
             }
             sum.records += u64::from(matches!(found.header.kind, Kind::Put | Kind::Delete));

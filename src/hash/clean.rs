@@ -45,8 +45,15 @@ pub(crate) struct Group {
     /// The segment, where looking began in it, where it goes on, and whether that is its end.
     unit: u64,
     start: u64,
-    next: u64,
-    is_end: bool,
+    pub next: u64,
+    pub is_end: bool,
+}
+
+impl Group {
+    /// Each record's address, and the place of its key.
+    pub(super) fn found(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.found.into_iter().take(self.count)
+    }
 }
 
 impl Writer<'_> {
@@ -142,7 +149,7 @@ impl Writer<'_> {
 
     /// The next records of the oldest segment, some `budget` bytes of them, if it is none after
     /// number `last` and not the newest.
-    fn gather(&self, budget: u64, last: u64) -> Result<Option<Group>> {
+    pub(super) fn gather(&self, budget: u64, last: u64) -> Result<Option<Group>> {
         let unit = self.index.load(words::OLDEST_UNIT);
         if unit == self.index.load(words::TAIL_UNIT) || self.segment(unit)?.sequence() > last {
             return Ok(None);
@@ -166,8 +173,8 @@ impl Writer<'_> {
                     self.index.prefetch(place.1);
                     group.count += 1;
                 }
-                // No older record of its key is left.
-                Kind::Delete | Kind::Batch | Kind::Clear => {}
+                // No older record of its key is left, nor any before what was dropped.
+                Kind::Delete | Kind::Batch | Kind::Clear | Kind::Evict => {}
             }
             group.next = at + found.header.room();
         }
@@ -186,12 +193,18 @@ impl Writer<'_> {
         let mut cursor = self.cursor();
         let mut moved: [Option<(Located<'_>, u64)>; GROUP] = [None; GROUP];
         let mut count = 0;
-        for (at, place) in group.found.iter().take(group.count) {
-            let Some(old) = self.index.locate_address(*place, *at)? else { continue };
-            let found = record(&self.core.data, self, *at).ok_or_else(|| not_a_record(*at))?;
+        for (old_at, place) in group.found() {
+            let Some(old) = self.index.locate_address(place, old_at)? else { continue };
+            let found =
+                record(&self.core.data, self, old_at).ok_or_else(|| not_a_record(old_at))?;
             let at = self.append(&mut cursor, Kind::Put, found.key, found.value);
+            let at = at.inspect_err(|_| self.give_up())?;
+            if self.core.is_used(old_at) {
+                // It is moved, not passed over by those who need room.
+                self.core.used(at);
+            }
             if let Some(moved) = moved.get_mut(count) {
-                *moved = Some((old, at.inspect_err(|_| self.give_up())?));
+                *moved = Some((old, at));
                 count += 1;
             }
         }
@@ -209,7 +222,7 @@ impl Writer<'_> {
     }
 
     /// Takes the oldest segment, of which everything was copied, out of the log.
-    fn retire_segment(&self, unit: u64) -> Result<()> {
+    pub(super) fn retire_segment(&self, unit: u64) -> Result<()> {
         let segment = self.segment(unit)?;
         let (at, _) = unit_place(unit);
         let end = self.segment_end(unit)?;

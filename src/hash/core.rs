@@ -8,6 +8,7 @@
 //! another number there than that of the index they have look for the new one beside the data
 //! file, wherever that is now.
 
+use super::evict::{Worth, check_limit};
 use super::format::{
     Checkpoint, ENGINE, HEADER_BYTES, Header, INDEX_HEADER, IndexHeader, LOG_AT, MAGIC, PINS,
     PINS_AT, SEGMENT_HEADER, SegmentHeader, session, unit_place, words,
@@ -69,20 +70,28 @@ pub(crate) struct Core {
     pub transactions: AtomicU64,
     /// Lookups that met puts waiting in the ring.
     pub met_pending: AtomicU32,
+    /// What the user says of records to be dropped.
+    pub worth: Option<Worth>,
 }
 
 impl Core {
     /// Opens the store at `path`, or makes one there if `is_new_wanted`.
-    pub(crate) fn open(path: &Path, is_new_wanted: bool, is_reader: bool) -> Result<Core> {
+    /// A limit of 0 is whichever the store has; a new one has none then.
+    pub(crate) fn open(
+        path: &Path,
+        is_new_wanted: bool,
+        is_reader: bool,
+        limit: u64,
+    ) -> Result<Core> {
         prepare();
         let file = open_data(path, is_new_wanted, is_reader)?;
-        Core::of(file, Some(path.to_owned()), is_new_wanted, !is_reader)
+        Core::of(file, Some(path.to_owned()), is_new_wanted, !is_reader, limit)
     }
 
     /// A new store that exists in memory only.
     pub(crate) fn in_memory() -> Result<Core> {
         prepare();
-        Core::of(memory_file()?, None, true, true)
+        Core::of(memory_file()?, None, true, true, 0)
     }
 
     fn of(
@@ -90,9 +99,10 @@ impl Core {
         path: Option<PathBuf>,
         is_new_wanted: bool,
         is_writable: bool,
+        limit: u64,
     ) -> Result<Core> {
         lock_range(&file, OPENING, if is_writable { Want::Exclusive } else { Want::Shared }, true)?;
-        let opened = Core::of_locked(&file, path, is_new_wanted, is_writable);
+        let opened = Core::of_locked(&file, path, is_new_wanted, is_writable, limit);
         lock_range(&file, OPENING, Want::Nothing, true)?;
         opened
     }
@@ -102,10 +112,11 @@ impl Core {
         path: Option<PathBuf>,
         is_new_wanted: bool,
         is_writable: bool,
+        limit: u64,
     ) -> Result<Core> {
         let len = file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
         if is_new_wanted && is_writable && is_unborn(file, len)? {
-            create_data(file)?;
+            create_data(file, limit)?;
             if let Some(path) = &path {
                 publish::sync_folder_of(path)?;
             }
@@ -114,6 +125,7 @@ impl Core {
         let mut bytes = vec![0; len.min(HEADER_BYTES as u64) as usize];
         read_exact_at(file, &mut bytes, 0)?;
         let header = Header::decode(&bytes)?;
+        check_limit(&header, limit)?;
         if len < LOG_AT + SEGMENT_HEADER {
             return Err(Error::corrupt(len, "the file ends before its first record"));
         }
@@ -151,6 +163,7 @@ impl Core {
             seen_at_opening,
             transactions,
             met_pending: AtomicU32::new(0),
+            worth: None,
         };
         core.seen_at_opening = core.seen();
         core
@@ -534,10 +547,10 @@ fn is_unborn(file: &File, len: u64) -> Result<bool> {
 }
 
 /// Writes a data file with an empty log.
-fn create_data(file: &File) -> Result<()> {
+fn create_data(file: &File, limit: u64) -> Result<()> {
     let write = |bytes: &[u8], at| file.write_all_at(bytes, at).map_err(|e| Error::io("write", e));
     let store = u128::from(random_word()?) | u128::from(random_word()?) << 64;
-    let header = Header { store, seed: random_word()? };
+    let header = Header { store, seed: random_word()?, limit };
     let (at, size) = unit_place(0);
     let made = file.set_len(at + size).map_err(|e| Error::io("make longer", e)).and_then(|()| {
         let segment = SegmentHeader { sequence: 1, units: 1 };

@@ -75,7 +75,12 @@ pub(crate) struct Header {
     pub store: u128,
     /// Seed of the checksums of records.
     pub seed: u64,
+    /// How many bytes what lives in it may take; 0: as many as there are.
+    pub limit: u64,
 }
+
+/// A feature that a writer must understand: the store has a limit, by which writers drop records.
+const HAS_LIMIT: u32 = 1;
 
 impl Header {
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
@@ -83,9 +88,12 @@ impl Header {
         put(&mut bytes, 0, &MAGIC);
         put(&mut bytes, 8, &ENGINE.to_le_bytes());
         put(&mut bytes, 12, &VERSION.to_le_bytes());
-        // 16..28: feature bits, none yet.
+        // 16..28: feature bits; this is the only one yet.
+        let to_write = if self.limit > 0 { HAS_LIMIT } else { 0 };
+        put(&mut bytes, 20, &to_write.to_le_bytes());
         put(&mut bytes, 32, &self.store.to_le_bytes());
         put(&mut bytes, 48, &self.seed.to_le_bytes());
+        put(&mut bytes, 56, &self.limit.to_le_bytes());
         let sum = xxh3_64(&bytes[..CHECKSUM_AT]);
         put(&mut bytes, CHECKSUM_AT, &sum.to_le_bytes());
         bytes
@@ -119,13 +127,16 @@ impl Header {
             return Err(Error::corrupt(0, "the header's checksum does not fit"));
         }
         let [_, to_write, to_read] = [16, 20, 24].map(|at| le32(bytes, at).unwrap_or(0));
-        if version == 0 || to_write != 0 || to_read != 0 {
+        let limit = le64(bytes, 56).unwrap_or(0);
+        let is_fit = to_write == if limit > 0 { HAS_LIMIT } else { 0 };
+        if version == 0 || !is_fit || to_read != 0 {
             let what =
                 "a hash store with features that this program does not know: take a newer one";
             return Err(Error::new(ErrorKind::Unsupported(what.into())));
         }
         let word = |at| u128::from(le64(bytes, at).unwrap_or(0));
-        Ok(Header { store: word(32) | word(40) << 64, seed: le64(bytes, 48).unwrap_or(0) })
+        let (store, seed) = (word(32) | word(40) << 64, le64(bytes, 48).unwrap_or(0));
+        Ok(Header { store, seed, limit })
     }
 }
 
@@ -230,6 +241,8 @@ pub(crate) enum Kind {
     Clear,
     /// The segment ends here; the eight bytes that follow name the next one's first unit.
     End,
+    /// Whatever the log has before the place that follows has no value: it was copied, or dropped.
+    Evict,
 }
 
 pub(crate) const SHORT_HEADER: usize = 8;
@@ -240,6 +253,12 @@ const LONG: u8 = 0x80;
 /// them: after a power failure they mean nothing, for what replaced the record may be lost.
 const DEAD: u8 = 0x38;
 const PUT: u8 = 1;
+/// Of the kind, in a store with a limit: somebody has read the record since it was written here.
+const READ: u8 = 0x40;
+/// The same in a record's first word.
+pub(crate) const USED: u64 = (READ as u64) << 32;
+/// Bytes behind an eviction's header: a segment's number, and a place in it.
+pub(crate) const EVICTION_BYTES: u64 = 16;
 /// Records begin at multiples of this.
 pub(crate) const ALIGN: u64 = 8;
 
@@ -273,6 +292,7 @@ impl RecordHeader {
             Kind::Put | Kind::Delete => u64::from(self.key_len) + u64::from(self.value_len),
             Kind::Batch | Kind::Clear => 0,
             Kind::End => 8,
+            Kind::Evict => EVICTION_BYTES,
         };
         self.header_bytes() + payload
     }
@@ -293,6 +313,7 @@ impl RecordHeader {
             Kind::Batch => 3,
             Kind::End => 4,
             Kind::Clear => 5,
+            Kind::Evict => 6,
         };
         if self.is_short() {
             let word = u64::from(kind) << 32
@@ -311,13 +332,14 @@ impl RecordHeader {
     #[inline(always)]
     pub(crate) fn decode(first: u64, second: impl FnOnce() -> Option<u64>) -> Option<RecordHeader> {
         let tag = (first >> 32) as u8;
-        let kind = match tag & !LONG {
+        let kind = match tag & !(LONG | READ) {
             PUT => Kind::Put,
             dead if dead == PUT | DEAD => Kind::Put,
             2 => Kind::Delete,
             3 => Kind::Batch,
             4 => Kind::End,
             5 => Kind::Clear,
+            6 => Kind::Evict,
             _ => return None,
         };
         let (key_len, value_len) = if tag & LONG == 0 {
@@ -336,7 +358,7 @@ impl RecordHeader {
 /// The lengths of key and value of a put with a short header that begins with this word.
 #[inline(always)]
 pub(crate) fn short_put(first: u64) -> Option<(u64, u64)> {
-    let is_put = (first >> 32) as u8 & !DEAD == PUT;
+    let is_put = (first >> 32) as u8 & !(DEAD | READ) == PUT;
     is_put.then_some((first >> 40 & 0xff, first >> 48))
 }
 
@@ -420,10 +442,13 @@ pub(crate) mod words {
     pub(crate) const PAGE_LINES: u64 = 320;
     /// How many sequence numbers to leave out before the next segment's.
     pub(crate) const SKIPPED: u64 = 336;
+    /// Records dropped by the limit; and what that count is after the drop that has begun.
+    pub(crate) const EVICTED: u64 = 344;
+    pub(crate) const INTENT_EVICTED: u64 = 352;
     /// Bytes of the index file.
     pub(crate) const INDEX_LEN: u64 = 328;
     /// Which slot of the ring is the next.
-    pub(crate) const RING_NEXT: u64 = 344;
+    pub(crate) const RING_NEXT: u64 = 360;
     /// The first free block of each size.
     pub(crate) const FREE_BLOCKS: u64 = 384;
     /// The records that the pages do not lead to yet, as slots; and the places of their keys.
@@ -505,6 +530,10 @@ mod tests {
             let first = le64(&bytes, 0).unwrap();
             assert_eq!(RecordHeader::decode(first, || le64(&bytes, 8)), Some(header));
         }
+        // That a record was read is no part of what it says.
+        let read = RecordHeader { kind: Kind::Put, key_len: 3, value_len: 4 };
+        let first = le64(&read.encode().0, 0).unwrap();
+        assert_eq!(RecordHeader::decode(first | USED, || None), Some(read));
         assert_eq!(RecordHeader::decode(0, || None), None);
         assert_eq!(RecordHeader::decode(0x81 << 32, || Some(0)), None);
         let put = RecordHeader { kind: Kind::Put, key_len: 3, value_len: 4 };
@@ -512,7 +541,7 @@ mod tests {
         assert_eq!(RecordHeader::decode(marked(first, true), || None), Some(put));
         assert!(is_dead(marked(first, true)) && !is_dead(first));
         assert_eq!(marked(marked(first, true), false), first);
-        for bit in 0..8 {
+        for bit in (0..8).filter(|bit| 1 << bit != READ) {
             let flipped = RecordHeader::decode(first ^ 1 << (32 + bit), || None);
             assert!(flipped.is_none_or(|found| found.kind != Kind::Put), "bit {bit}");
         }
@@ -520,7 +549,9 @@ mod tests {
 
     #[test]
     fn headers_decode_to_what_was_encoded() {
-        let header = Header { store: 1 << 100, seed: 7 };
+        let header = Header { store: 1 << 100, seed: 7, limit: 0 };
+        let limited = Header { limit: 5 << 20, ..header };
+        assert_eq!(Header::decode(&limited.encode()).unwrap(), limited);
         let mut bytes = header.encode();
         assert_eq!(Header::decode(&bytes).unwrap(), header);
         let segment = SegmentHeader { sequence: 9, units: 2 };

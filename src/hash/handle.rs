@@ -5,6 +5,7 @@
 //! handles on the same store.
 
 use super::core::{Core, From};
+use super::evict::Worth;
 use super::format::words;
 use super::pins::{self, Reader};
 use super::reader::Value;
@@ -43,6 +44,8 @@ pub struct OpenOptions {
     is_read_only: bool,
     durability: Durability,
     statistics: Option<Statistics>,
+    limit: u64,
+    worth: Option<Worth>,
 }
 
 impl OpenOptions {
@@ -80,19 +83,56 @@ impl OpenOptions {
         self
     }
 
+    /// How many bytes the records of a new store may take: those that are found, each with its
+    /// header of 8 or 16 bytes and rounded up to a multiple of 8. To keep below, writes drop the
+    /// records that were not used for longest, and count them ([`Stats::evictions`]); a dropped key
+    /// is as one that was removed. 0: no limit, unless the store has one.
+    ///
+    /// The limit is the store's for ever, and everybody's who opens it. Naming another for a store
+    /// that is there is an error; naming none takes the one that it has.
+    ///
+    /// Every write keeps the limit. One that needs `n` bytes copies at most eight times as many, or
+    /// 4 KiB, and one group of records more. A record was used if somebody read it, other than by
+    /// iterating or from a handle that is for reading only, since it was written or last passed
+    /// over. As long as those that were used take less than a quarter of the limit, and no record
+    /// or batch is over a thirty-second part of it, none of them is dropped; else the oldest may be.
+    ///
+    /// [`Stats::evictions`]: super::Stats::evictions
+    #[must_use]
+    pub fn limit(mut self, bytes: u64) -> Self {
+        self.limit = bytes;
+        self
+    }
+
+    /// What a record is worth to this handle, given its key and value: for stores with a limit.
+    /// Records to be dropped are looked at in groups of up to sixteen, the oldest first. Of those
+    /// in a group that nobody used, the half with the least worth for each of their bytes goes, and
+    /// more if it must; the others are kept like used ones. Those of worth `u64::MAX` are kept as
+    /// if they were used, and are the last in their group to go when no other way is left.
+    ///
+    /// The function is called while others cannot write; it must not use the store, and should be
+    /// quick. Handles without it, in whatever process, drop by age alone.
+    #[must_use]
+    pub fn worth(mut self, worth: fn(&[u8], &[u8]) -> u64) -> Self {
+        self.worth = Some(worth);
+        self
+    }
+
     /// Opens the store at `path`. Its index lies beside it, as `path` with `-index` at the end, and
     /// is made again if it is missing or does not fit.
     ///
     /// # Errors
-    /// The file is missing, may not be opened, is no hash store, or is damaged where its beginning
-    /// or, after a power failure, its log was read; or the statistics that are asked for cannot be
-    /// had.
+    /// The file is missing, may not be opened, is no hash store, has another limit, or is damaged
+    /// where its beginning or, after a power failure, its log was read; or the statistics that are
+    /// asked for cannot be had.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Hash> {
         let path = path.as_ref();
         if self.is_created && self.is_read_only {
             return Err(Error::invalid("a store cannot be created for reading only").at(path));
         }
-        let core = Core::open(path, self.is_created, self.is_read_only).map_err(|e| e.at(path))?;
+        let core = Core::open(path, self.is_created, self.is_read_only, self.limit);
+        let mut core = core.map_err(|e| e.at(path))?;
+        core.worth = self.worth;
         let recorder = Recorder::new(self.statistics.as_ref(), path)?;
         Ok(Hash::of(core, Some(path.to_owned()), self.durability, recorder))
     }
@@ -272,7 +312,8 @@ impl Hash {
     /// Gives `key` the value, whether it had one or not: not having to know makes it fast.
     ///
     /// # Errors
-    /// Key or value is over its limit, the disk is full, or the store is damaged: nothing changed.
+    /// Key or value is over its limit, or both together over that of the store, the disk is full, or
+    /// the store is damaged: nothing changed.
     #[inline]
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let put = || {
@@ -429,6 +470,12 @@ impl Hash {
         Ok(self.len()? == 0)
     }
 
+    /// How many bytes of records the store may have; 0: as many as there is room for. See
+    /// [`OpenOptions::limit`].
+    pub fn limit(&self) -> u64 {
+        self.core().header.limit
+    }
+
     /// Returns when everything that was written before the call, by whomever, is on the disk.
     ///
     /// # Errors
@@ -535,7 +582,10 @@ impl<'c> Writer<'c> {
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<&[u8]>> {
         let (index, place) = (self.index, self.index.place(key));
         let found = index.find(&self.core.data, self, key, index.state(), place)?;
-        Ok(found.map(|(_, value)| value))
+        Ok(found.map(|(at, value)| {
+            self.core.used(at);
+            value
+        }))
     }
 
     /// Whether most of a large index is empty.

@@ -299,15 +299,16 @@ impl Index {
         Ok(None)
     }
 
-    /// The values of many keys, whose waits for memory overlap; `None` if a batch was entered
-    /// meanwhile, so that they may be from before and after it.
+    /// The values of many keys and where their records are, whose waits for memory overlap; `None`
+    /// if a batch was entered meanwhile, so that they may be from before and after it.
+    #[allow(clippy::type_complexity, reason = "what `find` gives, for each")]
     pub(crate) fn find_many<'h, K: AsRef<[u8]>>(
         &self,
         data: &'h SharedMap,
         held: &'h impl Holds,
         keys: &[K],
         state: State,
-    ) -> Result<Option<Vec<Option<&'h [u8]>>>> {
+    ) -> Result<Option<Vec<Option<(u64, &'h [u8])>>>> {
         let mut values = Vec::with_capacity(keys.len());
         for batch in keys.chunks(BATCH) {
             let mut places = [0u64; BATCH];
@@ -328,9 +329,9 @@ impl Index {
                 let key = key.as_ref();
                 let value = match value_if_key(data, held, first, key) {
                     // The ring has something newer, perhaps.
-                    Some(value) if !state.is_pending() => Some(value),
+                    Some(value) if !state.is_pending() => Some((first, value)),
                     None if first == 0 && !state.is_pending() => None,
-                    _ => self.find(data, held, key, state, place)?.map(|(_, value)| value),
+                    _ => self.find(data, held, key, state, place)?,
                 };
                 values.push(value);
             }

@@ -9,9 +9,9 @@
 //! garbage; writers move what is alive out of the oldest segment of the log, a little at a time.
 //!
 //! Reading order: `docs/format/hash.md`, `format`, `view`, `page`, `index`, `pins`, `reader`; then
-//! `writer`, `pending`, `log`, `grow`, `blocks`, `clean`, `sync`; then how a store is opened and
-//! repaired: `core`, `scan`, `rebuild`; then what users see: `handle`, `counted`, `batch`, `iter`,
-//! `watch`, `verify`, `backup`, `stats`.
+//! `writer`, `pending`, `log`, `grow`, `blocks`, `clean`, `evict`, `sync`; then how a store is
+//! opened and repaired: `core`, `scan`, `rebuild`; then what users see: `handle`, `counted`,
+//! `batch`, `iter`, `watch`, `verify`, `backup`, `stats`.
 //!
 //! Invariants: the log is the truth, and what is in it never changes before its segment is
 //! emptied; the index can be made again from it at any time. One writer at a time, by a lock that
@@ -23,6 +23,7 @@ mod blocks;
 mod clean;
 mod core;
 mod counted;
+mod evict;
 mod format;
 mod grow;
 mod handle;

@@ -141,7 +141,10 @@ impl Writer<'_> {
     /// Gives the key the value; the index learns of it later if that is worth it.
     #[inline(always)]
     pub(crate) fn put_soon(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        if self.index.load(words::PAGE_LINES) > WORTH_WAITING && self.has_room_to_settle() {
+        // Where there is a limit what lives must be known to the byte.
+        let is_worth_it =
+            self.index.load(words::PAGE_LINES) > WORTH_WAITING && self.core.header.limit == 0;
+        if is_worth_it && self.has_room_to_settle() {
             return self.put_later(key, value);
         }
         self.settle()?;

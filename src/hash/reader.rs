@@ -113,7 +113,10 @@ impl Core {
             if let Some((index, state)) = self.current(1) {
                 let place = index.place(key);
                 let found = index.find(&self.data, &pin, key, state, place)?;
-                return Ok(found.map(|(_, value)| f(value)));
+                return Ok(found.map(|(at, value)| {
+                    self.used(at);
+                    f(value)
+                }));
             }
             drop(pin);
             self.await_current()?;
@@ -130,6 +133,7 @@ impl Core {
             if let Some((index, state)) = self.current(1) {
                 let found = index.find(&self.data, &pin, key, state, index.place(key))?;
                 let place = found.map(|(at, value)| {
+                    self.used(at);
                     let header = RecordHeader::new(Kind::Put, key, value);
                     (at + header.header_bytes() + key.len() as u64, value.len() as u64)
                 });
@@ -159,7 +163,8 @@ impl Core {
             if let Some((index, state)) = self.current(keys.len())
                 && let Some(values) = index.find_many(&self.data, &pin, keys, state)?
             {
-                values.into_iter().enumerate().for_each(|(i, value)| f(i, value));
+                values.iter().flatten().for_each(|(at, _)| self.used(*at));
+                values.into_iter().enumerate().for_each(|(i, v)| f(i, v.map(|(_, value)| value)));
                 return Ok(());
             }
             drop(pin);

@@ -109,7 +109,7 @@ impl Writer<'_> {
 
     /// Fills the new, empty index with what another one leads to.
     pub(crate) fn copy_index(&self, old: &Index) -> Result<()> {
-        const COPIED: [u64; 15] = [
+        const COPIED: [u64; 16] = [
             words::COUNT,
             words::LIVE,
             words::TAIL,
@@ -125,6 +125,7 @@ impl Writer<'_> {
             words::UNITS,
             words::FREE_UNIT,
             words::SKIPPED,
+            words::EVICTED,
         ];
         for word in COPIED {
             self.index.store(word, old.load(word));
@@ -158,6 +159,7 @@ impl Writer<'_> {
         let core = self.core;
         let mut place = Place::first_of(first);
         let mut waiting = Waiting::new(core.data.len());
+        let mut dropped = None;
         self.take_segment(first, None)?;
         loop {
             match place.next(core, self) {
@@ -182,6 +184,7 @@ impl Writer<'_> {
                             waiting.parts.iter_mut().for_each(Vec::clear);
                             self.empty_index()?;
                         }
+                        Kind::Evict => dropped = dropped.max(core.eviction(place.at)),
                         Kind::Batch | Kind::End => {}
                     }
                     place = after;
@@ -197,6 +200,9 @@ impl Writer<'_> {
             }
         }
         waiting.parts.iter_mut().try_for_each(|part| self.enter_part(part))?;
+        if let Some(dropped) = dropped {
+            self.drop_before(first, dropped)?;
+        }
         Ok(place)
     }
 

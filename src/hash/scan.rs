@@ -3,7 +3,7 @@
 
 use super::core::Core;
 use super::format::{
-    Kind, SEGMENT_END, SEGMENT_HEADER, SegmentHeader, record_checksum, unit_of, unit_place,
+    Kind, SEGMENT_END, SEGMENT_HEADER, SegmentHeader, USED, record_checksum, unit_of, unit_place,
 };
 use super::view::{Holds, RecordView, bytes, record};
 use std::collections::BTreeMap;
@@ -80,10 +80,16 @@ impl Core {
         let (key, value) = match header.kind {
             Kind::Put | Kind::Delete => (found.key, found.value),
             Kind::Batch | Kind::Clear => (&[][..], &[][..]),
-            Kind::End => (&[][..], bytes(&self.data, held, at + head, 8).ok_or("the file ends")?),
+            Kind::End | Kind::Evict => {
+                let len = header.room() - head;
+                (&[][..], bytes(&self.data, held, at + head, len).ok_or("the file ends")?)
+            }
         };
         let sum = record_checksum(&self.header, &header, (at, segment.sequence), (key, value));
         let first = self.data.word(at).map_or(0, |word| word.load(Ordering::Relaxed));
+        if first & USED != 0 && self.header.limit == 0 {
+            return Err("a record counts as used, in a store without limit");
+        }
         if first as u32 != sum {
             return Err("a record's checksum does not fit");
         }

@@ -30,6 +30,10 @@ pub struct Stats {
     pub page_bytes: u64,
     /// Entries of the index's directory.
     pub directory_entries: u64,
+    /// How many bytes `live_bytes` may be; 0: any.
+    pub limit_bytes: u64,
+    /// Records that were dropped to keep below the limit, since the index was made from the log.
+    pub evictions: u64,
     /// Records ever appended.
     pub changes: u64,
     /// How many of them are known to be on the disk.
@@ -69,6 +73,8 @@ impl Hash {
             index_bytes,
             page_bytes: load(words::PAGE_LINES).saturating_mul(LINE),
             directory_entries: index.state().entries(),
+            limit_bytes: core.header.limit,
+            evictions: load(words::EVICTED),
             changes: session(super::format::session::CHANGES),
             durable_changes: session(super::format::session::DURABLE),
         })

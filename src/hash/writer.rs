@@ -151,6 +151,7 @@ impl<'c> Writer<'c> {
     #[inline(always)]
     pub(crate) fn put(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         check_sizes(key, value)?;
+        self.make_way(|| RecordHeader::new(Kind::Put, key, value).room())?;
         let place = self.index.place(key);
         let old = self.index.locate(&self.core.data, self, key, place)?;
         self.put_at(place, old, key, value)?;
@@ -227,6 +228,7 @@ impl<'c> Writer<'c> {
                 Change::Delete(key) => check_sizes(key, &[])?,
             }
         }
+        self.make_way_for(changes.clone())?;
         let count =
             u32::try_from(count).map_err(|_| Error::invalid("a batch of over 2^32 changes"))?;
         // Room for all of them in the index, lest it is missing when there is no way back.
@@ -347,6 +349,7 @@ impl<'c> Writer<'c> {
         match found.header.kind {
             Kind::Put | Kind::Delete => {}
             Kind::Clear => return self.empty_index(),
+            Kind::Evict => return self.enter_eviction(at),
             Kind::Batch | Kind::End => return Ok(()),
         }
         let is_put = found.header.kind == Kind::Put;
