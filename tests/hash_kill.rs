@@ -7,13 +7,14 @@
 mod common;
 
 use common::hash::{batch_of, index_of};
+use common::steps::states_during;
 use common::subject::{Operation, State, Subject, difference, state_of};
-use common::sys::{self, Status};
+use common::sys;
 use common::{Rng, child, is_child, rounds, seed};
 use credenza::hash::Hash;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -200,80 +201,6 @@ fn what_a_killed_writer_has_completed_is_there() {
     for number in 0..WRITERS as usize {
         fleet.kill(number, &store, "at the end");
     }
-}
-
-/// A file that another process writes, and what was in it.
-struct Seen {
-    path: PathBuf,
-    file: File,
-    view: sys::View,
-    bytes: Vec<u8>,
-}
-
-impl Seen {
-    fn new(path: PathBuf) -> Seen {
-        let file = File::open(&path).unwrap();
-        Seen { view: sys::View::of(&file), path, file, bytes: Vec::new() }
-    }
-
-    /// Whether there is something else in it now, or another file of its name.
-    fn look(&mut self, is_name_asked: bool) -> bool {
-        let inode = |meta: std::io::Result<Metadata>| meta.unwrap().ino();
-        if is_name_asked && inode(std::fs::metadata(&self.path)) != inode(self.file.metadata()) {
-            *self = Seen { bytes: std::mem::take(&mut self.bytes), ..Seen::new(self.path.clone()) };
-        }
-        if self.file.metadata().unwrap().len() as usize != self.view.bytes().len() {
-            self.view = sys::View::of(&self.file);
-        }
-        let is_changed = self.bytes != self.view.bytes();
-        if is_changed {
-            self.bytes = self.view.bytes().to_vec();
-        }
-        is_changed
-    }
-}
-
-/// The states of the files while `work` is done to a store, one after the other, as the death of
-/// the process that does it would leave them; `None` where tracing is not allowed.
-fn states_during(path: &Path, work: impl FnOnce(&Hash)) -> Option<Vec<Vec<Vec<u8>>>> {
-    let mut process = sys::fork(|| {
-        let store = Hash::open(path).unwrap();
-        // Where it may not be traced, it says so by ending.
-        if sys::be_traced() {
-            sys::stop_here();
-            work(&store);
-            sys::stop_here();
-        }
-    });
-    let is_stopped = |status| matches!(status, Status::Stopped(signal) if signal == sys::SIGSTOP);
-    if !is_stopped(process.wait()) {
-        return None;
-    }
-    let mut states: Vec<Vec<Vec<u8>>> = Vec::new();
-    let mut files: Vec<Seen> = Hash::files(path).into_iter().map(Seen::new).collect();
-    for steps in 0u64.. {
-        // An index that takes the place of this one is complete before it bears the name.
-        let mut is_changed = false;
-        for file in &mut files {
-            is_changed |= file.look(steps % 256 == 0);
-        }
-        if is_changed {
-            states.push(files.iter().map(|file| file.bytes.clone()).collect());
-        }
-        match process.step() {
-            Status::Stopped(signal) if signal == sys::SIGSTOP => break,
-            Status::Stopped(_) => {}
-            other => panic!("the writer came to an end: {other:?}"),
-        }
-    }
-    for file in &mut files {
-        file.look(true);
-    }
-    states.push(files.into_iter().map(|file| file.bytes).collect());
-    for state in &mut states {
-        Hash::bury(&mut state[0], process.pid());
-    }
-    Some(states)
 }
 
 /// A store whose next record begins a new segment.

@@ -356,8 +356,8 @@ fn by_age(living: &mut [Living<'_>], wanted: u64, is_forced: bool) -> usize {
     living.len()
 }
 
-/// The same by what they are worth: of those that may go at least half do, so that for each that is
-/// copied another is not.
+/// The same by what they are worth. Half of those that may go do, so that for each that is copied
+/// another is not; if it is forced, as many as must.
 fn by_worth(living: &mut [Living<'_>], worth: Worth, wanted: u64, is_forced: bool) -> usize {
     let mut order: Vec<(bool, bool, u64, u64, usize)> = Vec::with_capacity(living.len());
     for (i, one) in living.iter().enumerate() {
@@ -372,10 +372,10 @@ fn by_worth(living: &mut [Living<'_>], worth: Worth, wanted: u64, is_forced: boo
         (u128::from(a.0) * u128::from(b.1)).cmp(&(u128::from(b.0) * u128::from(a.1)))
     };
     order.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then(by_byte((a.2, a.3), (b.2, b.3))));
-    let least = if is_forced { 0 } else { order.len().div_ceil(2) };
+    let half = order.len().div_ceil(2);
     let mut freed = 0;
     for (n, (_, _, _, room, i)) in order.into_iter().enumerate() {
-        if n >= least && freed >= wanted {
+        if if is_forced { freed >= wanted } else { n >= half } {
             break;
         }
         if let Some(one) = living.get_mut(i) {

@@ -106,9 +106,10 @@ impl OpenOptions {
 
     /// What a record is worth to this handle, given its key and value: for stores with a limit.
     /// Records to be dropped are looked at in groups of up to sixteen, the oldest first. Of those
-    /// in a group that nobody used, the half with the least worth for each of their bytes goes, and
-    /// more if it must; the others are kept like used ones. Those of worth `u64::MAX` are kept as
-    /// if they were used, and are the last in their group to go when no other way is left.
+    /// in a group that nobody used, the half with the least worth for each of their bytes goes; the
+    /// others are kept, as are those of worth `u64::MAX`, and count as used ones in what
+    /// [`OpenOptions::limit`] promises. Beyond that used ones go, too: in their group after those
+    /// that nobody used, with the least worth first, and those of worth `u64::MAX` last.
     ///
     /// The function is called while others cannot write; it must not use the store, and should be
     /// quick. Handles without it, in whatever process, drop by age alone.

@@ -1,8 +1,8 @@
 //! The hash engine as a [`Subject`].
 
-use super::subject::{Operation, Subject};
+use super::subject::{Operation, State, Subject};
 use credenza::Result;
-use credenza::hash::{Batch, Hash};
+use credenza::hash::{Batch, Hash, OpenOptions};
 use std::path::{Path, PathBuf};
 
 /// Where the data file says which boot of the machine its locks are of.
@@ -33,6 +33,31 @@ pub fn batch_of(changes: &[(Vec<u8>, Option<Vec<u8>>)]) -> Batch {
         };
     }
     batch
+}
+
+/// How to make a store with a limit.
+pub fn limited(limit: u64) -> OpenOptions {
+    Hash::options().create(true).limit(limit)
+}
+
+/// What records take: a header of 8 or 16 bytes, and up to a multiple of eight.
+pub fn room(key: &[u8], value: &[u8]) -> u64 {
+    let head = if key.len() < 256 && value.len() < 65_536 { 8 } else { 16 };
+    (head + key.len() as u64 + value.len() as u64).next_multiple_of(8)
+}
+
+/// The same of all records of a store.
+pub fn sum(state: &State) -> u64 {
+    state.iter().map(|(key, value)| room(key, value)).sum()
+}
+
+/// The limit holds for what lives, and the file is in proportion to it.
+pub fn check_limit(store: &Hash, limit: u64, what: &str) {
+    // Besides twice the limit there are segments that wait, and the space that the file grows by.
+    const CONSTANT: u64 = 4 << 20;
+    let stats = store.stats().unwrap();
+    assert!(stats.live_bytes <= limit, "{what}: {} of {limit}", stats.live_bytes);
+    assert!(stats.file_bytes <= 2 * limit + CONSTANT, "{what}: {stats:?}");
 }
 
 impl Subject for Hash {

@@ -8,6 +8,7 @@ pub mod hash;
 pub mod history;
 pub mod mount;
 pub mod power;
+pub mod steps;
 pub mod subject;
 pub mod sys;
 

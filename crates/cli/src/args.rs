@@ -163,9 +163,9 @@ impl WriteArgs {
         options.open(path)
     }
 
-    /// Opens the hash store at `path`, or makes it.
-    pub fn create(self, path: &Path) -> Result<Hash> {
-        Hash::options().durability(self.durability).create(true).open(path)
+    /// Opens the hash store at `path`, or makes it; with a limit, if that is not 0.
+    pub fn create(self, path: &Path, limit: u64) -> Result<Hash> {
+        Hash::options().durability(self.durability).create(true).limit(limit).open(path)
     }
 }
 

@@ -116,25 +116,36 @@ pub struct Additions {
     store: Hash,
     batch: Batch,
     bytes: usize,
+    /// A batch is written when it has so many.
+    most: usize,
 }
 
 impl Additions {
     const RECORDS: usize = 4096;
     const BYTES: usize = 4 << 20;
+    /// In a store with a limit a batch may have such a part of it, lest it drops what is in use.
+    const PART: u64 = 64;
+    /// No record takes more than so much besides its key and value.
+    const HEAD: usize = 24;
 
     /// Nothing on its way yet.
     pub fn to(store: Hash) -> Additions {
-        Additions { store, batch: Batch::new(), bytes: 0 }
+        let most = match store.limit() {
+            0 => Self::BYTES,
+            limit => (limit / Self::PART).min(Self::BYTES as u64) as usize,
+        };
+        Additions { store, batch: Batch::new(), bytes: 0, most }
     }
 
     /// The key gets the value, with this batch.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.batch.insert(key, value);
-        self.bytes += key.len() + value.len();
-        if self.batch.len() < Self::RECORDS && self.bytes < Self::BYTES {
-            return Ok(());
+        let bytes = key.len() + value.len() + Self::HEAD;
+        if self.bytes > 0 && self.bytes + bytes > self.most {
+            self.write()?;
         }
-        self.write()
+        self.batch.insert(key, value);
+        self.bytes += bytes;
+        if self.batch.len() < Self::RECORDS { Ok(()) } else { self.write() }
     }
 
     fn write(&mut self) -> Result<()> {

@@ -39,6 +39,28 @@ fn create_makes_one_and_never_another_in_its_place() {
 }
 
 #[test]
+fn a_limit_is_kept_and_shown() {
+    let folder = Folder::new();
+    let store = folder.path("store");
+    let made = json(run(&["create", &store, "--limit", "64KiB", "--json"]));
+    assert_eq!(made["limit_bytes"], 65536);
+    let text: String = (0..5000).map(|i| format!("key {i}\tvalue {i}\n")).collect();
+    run_with(&["put", &store, "--from", "tsv"], text.as_bytes()).expect(0);
+    let stat = json(run(&["stat", &store, "--json"]));
+    let number = |name: &str| stat[name].as_u64().expect("a number");
+    assert_eq!((number("limit_bytes"), number("records") + number("evictions")), (65536, 5000));
+    assert!(number("live_bytes") <= 65536 && number("records") > 1000, "{stat}");
+    assert!(run(&["stat", &store]).expect(0).text().contains("evictions"));
+    assert_eq!(run(&["get", &store, "key 4999"]).expect(0).text(), "value 4999");
+    let got = run_with(&["put", &store, "large"], &[b'x'; 70_000]).expect(111);
+    assert!(got.err.contains("over the limit of 65536 bytes"), "{}", got.err);
+    let got = run(&["create", &store, "--if-missing", "--limit", "1M"]).expect(111);
+    assert!(got.err.contains("a limit of 65536 bytes"), "{}", got.err);
+    run(&["create", &folder.path("none"), "--limit", "0"]).expect(111);
+    assert_eq!(folder.names(), ["store", "store-index"]);
+}
+
+#[test]
 fn put_and_delete_change_single_keys() {
     let folder = Folder::new();
     let store = store_of(&folder, &[]);

@@ -28,7 +28,8 @@ const BARS: usize = 24;
 ///
 /// Of a hash store: live bytes are those of records that are found; dead, of what was replaced or
 /// deleted; retired, what is emptied and waits for readers or a sync; free, what new records go to;
-/// index, the second file. Readers are those that hold values, so that the space these are in is
+/// index, the second file. Limit is what live bytes may be at most, 0 for any; evictions, how many
+/// records were dropped to keep below it since the index was last made from the log. Readers are those that hold values, so that the space these are in is
 /// not reused: their process, and for how long.
 ///
 /// With --live, what the processes that use a constant or hash store did with it in the last second,
