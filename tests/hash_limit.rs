@@ -237,6 +237,34 @@ fn where_all_is_used_a_write_waits_for_little() {
     println!("{most} at most, {} on average", all as f64 / 6000.0);
 }
 
+/// Everything was read, all the time: the limit holds nevertheless.
+#[test]
+fn where_nothing_else_is_left_used_records_go() {
+    fn worth(_: &[u8], value: &[u8]) -> u64 {
+        if value[0] == 1 { u64::MAX } else { 0 }
+    }
+    let limit = 256 << 10;
+    let folder = tempfile::tempdir().unwrap();
+    for (i, options) in [limited(limit), limited(limit).worth(worth)].into_iter().enumerate() {
+        let store = options.open(folder.path().join(i.to_string())).unwrap();
+        for i in 0..1500u64 {
+            let before = store.changes();
+            store.insert(&key(i), &vec![1; 1000]).unwrap();
+            check_limit(&store, limit, "nothing else is left");
+            // Eight times its size, two groups of sixteen, and what says where the log begins.
+            assert!(
+                store.changes() - before <= 8 + 2 * 16 + 6,
+                "{i}: {}",
+                store.changes() - before
+            );
+            store.iter().for_each(|record| must(store.get(&record.unwrap().0).map(drop)));
+            assert!(store.get(&key(i)).unwrap().is_some());
+        }
+        assert!(store.stats().unwrap().evictions > 1000);
+        state_of(&store, "nothing else is left");
+    }
+}
+
 /// As long as they are few against the limit, those that are used are never dropped.
 #[test]
 fn used_records_below_a_quarter_of_the_limit_stay() {
@@ -297,6 +325,23 @@ fn what_is_worth_more_stays() {
     state_of(&store, "all worth the most");
 }
 
+/// What was dropped is still whole in the file, before the place where the log begins now.
+#[test]
+fn recovery_brings_nothing_back_that_was_dropped() {
+    let (folder, path, store) = in_folder(20_000);
+    (0..150).for_each(|i| must(store.insert(&key(i), &[7; 90])));
+    // Not the oldest are dropped, as would be done again by writing the same.
+    (0..30).for_each(|i| drop(store.get(&key(i)).unwrap()));
+    (150..190).for_each(|i| must(store.insert(&key(i), &[7; 90])));
+    assert!(store.stats().unwrap().evictions > 5);
+    (150..190).for_each(|i| must(store.remove(&key(i))));
+    let state = state_of(&store, "before");
+    let saved = folder.path().join("saved");
+    let found = recover(&path, &saved).unwrap();
+    assert!(found.records > 190, "nothing that was dropped is there: {found:?}");
+    assert!(state_of(&Hash::open(&saved).unwrap(), "saved") == state);
+}
+
 /// A key that was dropped and then removed does not come back, whatever the index is made from.
 #[test]
 fn what_was_dropped_stays_away() {
@@ -312,9 +357,12 @@ fn what_was_dropped_stays_away() {
             store.sync().unwrap();
         }
     }
+    // With room to spare nothing is dropped again that comes back.
+    let all = state_of(&store, "full");
+    all.keys().step_by(4).for_each(|key| must(store.remove(key)));
     let state = state_of(&store, "before");
     let stats = store.stats().unwrap();
-    assert!(stats.evictions > 5000 && stats.records < 1500, "{stats:?}");
+    assert!(stats.evictions > 5000 && stats.records < 1200, "{stats:?}");
     let copy = folder.path().join("copy");
     store.backup(&copy, |_, _| ()).unwrap();
     let other = Hash::open(&copy).unwrap();
