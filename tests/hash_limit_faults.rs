@@ -190,6 +190,7 @@ fn who_drops_may_die_at_every_instruction() {
         let gone = before.keys().filter(|key| !after.contains_key(*key)).count() as u64;
         let again = before.keys().filter(|key| after.get(*key) != before.get(*key)).count() as u64;
         assert!((gone..=again).contains(&evictions), "round {round}: {evictions} counted");
+        println!("round {round}: {} states, {evictions} dropped", states.len());
     }
     assert!(dropped > 3, "hardly anything was dropped: {dropped}");
     println!("{count} states");

@@ -42,12 +42,14 @@ impl Seen {
 /// The states of the files while `work` is done to a store, one after the other, as the death of
 /// the process that does it would leave them; `None` where tracing is not allowed.
 pub fn states_during(path: &Path, work: impl FnOnce(&Hash)) -> Option<Vec<Vec<Vec<u8>>>> {
+    let done = path.with_extension("done");
     let mut process = sys::fork(|| {
         let store = Hash::open(path).unwrap();
         // Where it may not be traced, it says so by ending.
         if sys::be_traced() {
             sys::stop_here();
             work(&store);
+            File::create(&done).unwrap();
             sys::stop_here();
         }
     });
@@ -67,11 +69,14 @@ pub fn states_during(path: &Path, work: impl FnOnce(&Hash)) -> Option<Vec<Vec<Ve
             states.push(files.iter().map(|file| file.bytes.clone()).collect());
         }
         match process.step() {
-            Status::Stopped(signal) if signal == sys::SIGSTOP => break,
+            // Others may stop it, too, who pause all that runs here: it goes on then.
+            Status::Stopped(signal) if signal == sys::SIGSTOP && done.exists() => break,
+            Status::Stopped(signal) if signal == sys::SIGSTOP => println!("stopped at {steps}"),
             Status::Stopped(_) => {}
             other => panic!("the writer came to an end: {other:?}"),
         }
     }
+    std::fs::remove_file(done).unwrap();
     for file in &mut files {
         file.look(true);
     }
