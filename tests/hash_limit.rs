@@ -105,7 +105,7 @@ fn a_larger_record_or_batch_is_refused_and_nothing_changes() {
     is_refused(transaction.commit(), "batch");
     assert!((state_of(&store, "after"), store.changes()) == before);
     // Just as large as the limit it takes the place of everything.
-    assert!(!store.insert(b"k", &[0; 9991]).unwrap());
+    assert!(!store.replace(b"k", &[0; 9991]).unwrap());
     assert_eq!((store.len().unwrap(), store.stats().unwrap().live_bytes), (1, limit));
     store.insert(b"k", &[1; 9991]).unwrap();
     assert_eq!(store.get(b"k").unwrap().as_deref(), Some(&[1; 9991][..]));
