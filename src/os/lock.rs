@@ -16,6 +16,11 @@ use std::sync::atomic::AtomicU64;
 pub(crate) const LOCK_BYTES: u64 = 64;
 const _: () = assert!(size_of::<libc::pthread_mutex_t>() <= LOCK_BYTES as usize);
 
+/// How often who finds a lock taken tries again before it sleeps, and for how long it does not look
+/// in between: a look takes the lock's line of memory from its holder.
+const TRIES: u32 = 64;
+const PAUSES: u32 = 32;
+
 /// Says which programs agree on what is in those bytes: C library, machine and size.
 pub(crate) const LAYOUT: u64 = {
     let libc_id = if cfg!(target_env = "musl") { 2 } else { 1 };
@@ -68,9 +73,24 @@ impl<'m> RobustLock<'m> {
         }
     }
 
-    /// Takes the lock, waiting for it.
+    /// Takes the lock, waiting for it: awake for as long as most holders have it, then asleep. Going
+    /// to sleep at once made two processes that write together half as fast as one.
     #[inline]
     pub(crate) fn lock(self) -> Result<Got> {
+        match self.try_lock()? {
+            Some(got) => Ok(got),
+            None => self.wait(),
+        }
+    }
+
+    #[cold]
+    fn wait(self) -> Result<Got> {
+        for _ in 0..TRIES {
+            (0..PAUSES).for_each(|_| std::hint::spin_loop());
+            if let Some(got) = self.try_lock()? {
+                return Ok(got);
+            }
+        }
         // SAFETY: memory that `init` made a mutex before the store could be opened; what damage made
         // of it since is the C library's to refuse.
         let code = unsafe { libc::pthread_mutex_lock(self.mutex()) };
@@ -97,8 +117,9 @@ impl<'m> RobustLock<'m> {
     }
 
     /// Takes the lock if it is free; `None` if somebody has it, this thread or another.
+    #[inline]
     pub(crate) fn try_lock(self) -> Result<Option<Got>> {
-        // SAFETY: as for `lock`.
+        // SAFETY: as for `wait`.
         match unsafe { libc::pthread_mutex_trylock(self.mutex()) } {
             libc::EBUSY | libc::EDEADLK => Ok(None),
             code => self.got(code).map(Some),
