@@ -13,11 +13,15 @@ use credenza::Scan;
 use credenza::hash::{Batch, Durability, Hash};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 const KEYS: u64 = 12;
+/// Of these, each of the first is written by one thread only, which need not look what was there.
+const OWN_KEYS: u64 = 6;
+/// Puts that one thread makes to such keys, one after the other.
+const PUTS: u64 = 12;
 
 fn key_of(key: u64) -> Vec<u8> {
     format!("key {key}").into_bytes()
@@ -39,21 +43,35 @@ fn version_of(key: u64, value: &[u8]) -> u64 {
     version
 }
 
-/// Writes `count` versions of random keys; what was done.
-fn write(store: &Hash, seed: u64, count: u64) -> Vec<Event> {
+/// Writes `count` versions of random keys; what was done. `own` is the key that nobody else
+/// writes.
+fn write(store: &Hash, own: u64, seed: u64, count: u64) -> Vec<Event> {
     let mut rng = Rng::new(seed);
-    let step = |_| {
-        let key = rng.below(KEYS);
-        let mut version = 0;
+    let mut events = Vec::new();
+    let mut own_version = 0;
+    while (events.len() as u64) < count {
         let begin = now();
+        // Plain puts one after the other, some to other keys lest one waits for the one before it.
+        if rng.below(3) == 0 {
+            own_version += 1;
+            store.insert(&key_of(own), &value_of(own, own_version)).unwrap();
+            let (key, version) = (own, own_version);
+            events.push(Event { key, is_write: true, version, begin, end: now() });
+            for _ in 0..rng.below(PUTS) {
+                store.insert(&rng.below(500).to_le_bytes(), &[7; 30]).unwrap();
+            }
+            continue;
+        }
+        let key = OWN_KEYS + rng.below(KEYS - OWN_KEYS);
+        let mut version = 0;
         let next = |old: Option<&[u8]>| {
             version = old.map_or(0, |old| version_of(key, old)) + 1;
             Some(value_of(key, version))
         };
         store.update(&key_of(key), next).unwrap();
-        Event { key, is_write: true, version, begin, end: now() }
-    };
-    (0..count).map(step).collect()
+        events.push(Event { key, is_write: true, version, begin, end: now() });
+    }
+    events
 }
 
 /// Reads `count` random keys, in every way there is.
@@ -87,7 +105,8 @@ fn read(store: &Hash, seed: u64, count: u64) -> Vec<Event> {
             _ => {
                 for record in store {
                     let (key, value) = record.unwrap();
-                    let key = std::str::from_utf8(&key[4..]).unwrap().parse().unwrap();
+                    let Some(key) = key.strip_prefix(b"key ") else { continue };
+                    let key = std::str::from_utf8(key).unwrap().parse().unwrap();
                     events.push(event(key, version_of(key, &value), begin));
                 }
             }
@@ -96,14 +115,14 @@ fn read(store: &Hash, seed: u64, count: u64) -> Vec<Event> {
     events
 }
 
-/// Two threads that write and two that read.
-fn read_and_write(store: &Hash, seed: u64, count: u64) -> Vec<Event> {
+/// Two threads that write, each with one of two keys of its own, and two that read.
+fn read_and_write(store: &Hash, own: u64, seed: u64, count: u64) -> Vec<Event> {
     thread::scope(|scope| {
         let handles: Vec<_> = (0..4u64)
             .map(|i| {
                 let seed = seed * 10 + i;
                 scope.spawn(move || match i % 2 {
-                    0 => write(store, seed, count),
+                    0 => write(store, own + i / 2, seed, count),
                     _ => read(store, seed, count / 2),
                 })
             })
@@ -122,12 +141,13 @@ fn child_reads_and_writes() {
     let variable = |name: &str| std::env::var(name).unwrap();
     let (path, seed, count) = (variable("STORE"), variable("SEED"), variable("COUNT"));
     let (seed, count) = (seed.parse().unwrap(), count.parse().unwrap());
+    let own = variable("OWN").parse().unwrap();
     let events = match variable("RIGHTS").as_str() {
         "read" => {
             let store = Hash::options().read_only(true).open(&path).unwrap();
             read(&store, seed, count / 4)
         }
-        _ => read_and_write(&Hash::open(&path).unwrap(), seed, count),
+        _ => read_and_write(&Hash::open(&path).unwrap(), own, seed, count),
     };
     let bytes: Vec<u8> = events.iter().flat_map(Event::encode).collect();
     std::fs::write(variable("HISTORY"), bytes).unwrap();
@@ -148,11 +168,12 @@ fn one_order_explains_what_everybody_saw() {
             command.env("STORE", &path).env("HISTORY", &history).env("RIGHTS", rights);
             command
                 .env("SEED", (seed * 100 + i as u64).to_string())
+                .env("OWN", (2 + 2 * i).to_string())
                 .env("COUNT", count.to_string());
             (command.stdout(std::process::Stdio::null()).spawn().unwrap(), history)
         };
         let children: Vec<_> = rights.iter().enumerate().map(start).collect();
-        let mut events = read_and_write(&store, seed * 100 + 50, count);
+        let mut events = read_and_write(&store, 0, seed * 100 + 50, count);
         for (mut process, history) in children {
             assert!(process.wait().unwrap().success(), "seed {seed}");
             events.extend(Event::decode_all(&std::fs::read(history).unwrap()));
@@ -167,6 +188,34 @@ fn one_order_explains_what_everybody_saw() {
 
 fn read_version(store: &Hash, key: u64) -> u64 {
     store.get_with(&key_of(key), |value| version_of(key, value)).unwrap().unwrap_or(0)
+}
+
+/// While keys come, `len` is no less than what was there before it was asked for, and no more than
+/// what is there after it.
+#[test]
+fn who_may_not_write_counts_what_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    let reader = Hash::options().read_only(true).open(&path).unwrap();
+    let (begun, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    const COUNT: u64 = 100_000;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for i in 0..COUNT {
+                begun.store(i + 1, Ordering::SeqCst);
+                store.insert(&i.to_le_bytes(), b"").unwrap();
+                done.store(i + 1, Ordering::SeqCst);
+            }
+        });
+        let mut before = 0;
+        while before < COUNT {
+            before = done.load(Ordering::SeqCst);
+            let len = reader.len().unwrap();
+            let after = begun.load(Ordering::SeqCst);
+            assert!((before..=after).contains(&len), "{len} keys, where {before} to {after} were");
+        }
+    });
 }
 
 /// Two handles, each of which finds what the other has written, however the files grow and shrink.

@@ -251,13 +251,15 @@ impl Index {
         state: State,
         place: u64,
     ) -> Result<Option<(u64, &'h [u8])>> {
-        // The ring first: what leaves it is in the page by then.
-        if state.is_pending()
-            && let Some(found) = self.find_pending(data, held, key, place)?
-        {
-            return Ok(Some(found));
+        if !state.is_pending() {
+            return self.find_in_page(data, held, key, state, place);
         }
-        self.find_in_page(data, held, key, state, place)
+        // The ring first: what leaves it is in the page by then; perhaps in a page of a larger
+        // directory than the one that there was.
+        match self.find_pending(data, held, key, place)? {
+            None => self.find_in_page(data, held, key, self.state(), place),
+            found => Ok(found),
+        }
     }
 
     /// The same, whatever waits in the ring. As [`Index::probe`], written out: it is what most

@@ -17,12 +17,12 @@ use super::core::Core;
 use super::format::{Kind, words};
 use super::index::{Index, Located, State, check_key, not_a_record};
 use super::page::{address_of, candidates, moved_to, slot};
-use super::reader::Unpinned;
+use super::reader::{ATTEMPTS, Unpinned, too_busy};
 use super::view::{Holds, RecordView, mark_dead, record};
 use super::writer::{Writer, check_sizes};
 use crate::Result;
 use crate::os::shared::SharedMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Puts that may wait.
 const RING: usize = 8;
@@ -64,6 +64,8 @@ impl Index {
             }
             mask &= mask - 1;
         }
+        // The slots were compared without an order: what is not there must be in its page.
+        fence(Ordering::Acquire);
         Ok(None)
     }
 
@@ -116,23 +118,45 @@ impl Core {
         if self.data.is_writable() {
             return Ok(self.writer()?.index.load(words::COUNT));
         }
-        self.without_pin(|index, state| {
-            let mut count = index.load(words::COUNT);
-            for (_, waiting) in index.pending(&self.data, &Unpinned, state)? {
-                let place = index.place(waiting.key);
-                let old = index.find_in_page(&self.data, &Unpinned, waiting.key, state, place)?;
-                count += u64::from(old.is_none());
+        for _ in 0..ATTEMPTS {
+            if let Some(count) =
+                self.without_pin(|index, state| self.count_waiting(index, state))?
+            {
+                return Ok(count);
             }
-            Ok(count)
-        })
+        }
+        Err(too_busy())
     }
 
-    /// Whether a reader that meets puts in the ring should settle them.
+    /// The number of keys, those that wait among them; `None` if a put was entered meanwhile: it may
+    /// have been counted twice, or not at all.
+    fn count_waiting(&self, index: &Index, state: State) -> Result<Option<u64>> {
+        let applied = index.word(words::APPLIED).load(Ordering::Acquire);
+        let (mut known, mut new) = (index.load(words::COUNT), 0);
+        for (at, waiting) in index.pending(&self.data, &Unpinned, state)? {
+            let place = index.place(waiting.key);
+            let state = index.state();
+            match index.find_in_page(&self.data, &Unpinned, waiting.key, state, place)? {
+                None => new += 1,
+                // It is being entered, or was when its writer died.
+                Some((old, _)) if old == at && index.load(words::INTENT_AT) == at => {
+                    known = index.load(words::INTENT_COUNT);
+                }
+                Some(_) => {}
+            }
+        }
+        fence(Ordering::Acquire);
+        Ok((index.load(words::APPLIED) == applied).then_some(known + new))
+    }
+
+    /// Whether a reader that meets puts in the ring should settle them: not twice for one lookup of
+    /// however many keys, for perhaps nobody can.
     #[inline(always)]
     pub(crate) fn is_ring_due(&self, lookups: usize) -> bool {
-        let met = self.met_pending.load(Ordering::Relaxed).saturating_add(lookups as u32);
+        let met = self.met_pending.load(Ordering::Relaxed);
         let is_due = met >= PATIENCE && self.data.is_writable();
-        self.met_pending.store(if is_due { 0 } else { met }, Ordering::Relaxed);
+        let met = if is_due { 0 } else { met.saturating_add(lookups as u32) };
+        self.met_pending.store(met, Ordering::Relaxed);
         is_due
     }
 }
@@ -262,5 +286,75 @@ impl Writer<'_> {
         ring.iter().for_each(|word| word.store(0, Ordering::Release));
         let state = self.index.state();
         self.index.word(words::STATE).store(state.settled().0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RING;
+    use crate::hash::Hash;
+    use crate::hash::pins::pin;
+    use std::collections::VecDeque;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    fn key(i: u64) -> Vec<u8> {
+        format!("key {i}").into_bytes()
+    }
+
+    /// A reader that is interrupted after it has loaded the state word: meanwhile what waited is
+    /// entered in a page of a larger directory, which that state does not lead to.
+    #[test]
+    fn what_leaves_the_ring_under_a_reader_is_found() {
+        let store = Hash::in_memory().unwrap();
+        let core = store.core();
+        let pin = pin(&core.data).unwrap();
+        let index = core.newest.get();
+        let mut seen = VecDeque::new();
+        for i in 0..20_000u64 {
+            let value = i.to_le_bytes();
+            store.insert(&key(i % 15_000), &value).unwrap();
+            seen.push_back((i, index.state()));
+            let Some((i, state)) = seen.pop_front_if(|(first, _)| i - *first > 2 * RING as u64)
+            else {
+                continue;
+            };
+            let (key, value) = (key(i % 15_000), i.to_le_bytes());
+            let place = index.place(&key);
+            let found = index.find(&core.data, &pin, &key, state, place).unwrap();
+            assert_eq!(found.map(|(_, value)| value), Some(&value[..]), "number {i}");
+            let mut given = Vec::new();
+            let mut keep = |found: &[u8], value: &[u8]| {
+                if found == key {
+                    given.push(value.to_vec());
+                }
+            };
+            core.scan_page_of(index, state, &pin, place, &mut keep).unwrap();
+            assert_eq!(given, [value], "number {i}, scanned");
+        }
+    }
+
+    /// Somebody stands still who may write, and puts wait: nobody can enter them.
+    #[test]
+    fn who_looks_many_keys_up_waits_for_no_writer() {
+        let store = Hash::in_memory().unwrap();
+        let keys: Vec<_> = (0..100).map(key).collect();
+        for key in &keys {
+            store.insert(key, b"value").unwrap();
+        }
+        let writer = store.core().writer_unsettled().unwrap();
+        assert!(writer.index.state().is_pending());
+        let (sender, receiver) = mpsc::channel();
+        let reader = store.clone();
+        std::thread::spawn(move || {
+            for _ in 0..10 {
+                let mut count = 0;
+                reader.get_many(&keys, |_, value| count += usize::from(value.is_some())).unwrap();
+                sender.send(count).unwrap();
+            }
+        });
+        for _ in 0..10 {
+            assert_eq!(receiver.recv_timeout(Duration::from_secs(20)), Ok(100));
+        }
     }
 }

@@ -19,7 +19,7 @@ use std::ops::Deref;
 use std::sync::atomic::{Ordering, fence};
 
 /// How often a reader looks again that cannot pin.
-const ATTEMPTS: u32 = 10_000;
+pub(super) const ATTEMPTS: u32 = 10_000;
 /// How often a reader looks whether a batch is done before it sleeps until it is.
 const SPINS: u32 = 200;
 
@@ -245,7 +245,7 @@ impl Core {
         }
     }
 
-    fn scan_page_of(
+    pub(super) fn scan_page_of(
         &self,
         index: &Index,
         state: State,
@@ -253,12 +253,14 @@ impl Core {
         from: u64,
         f: &mut impl FnMut(&[u8], &[u8]),
     ) -> Result<Option<u64>> {
+        // The ring first, and then the directory that there is by now, as for a lookup.
+        let waiting = index.pending(&self.data, held, state)?;
+        let state = index.state();
         let page = index.page(state, from)?;
         let Some((start, next)) = range_of(page, from) else {
             let at = state.directory() * LINE;
             return Err(super::index::damaged(at, "a page that this directory cannot have"));
         };
-        let waiting = index.pending(&self.data, held, state)?;
         let mut slots = Vec::with_capacity(page.lines as usize * 8);
         for number in 0..page.lines {
             for word in index.line(page, number)? {
