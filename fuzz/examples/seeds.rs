@@ -39,7 +39,8 @@ fn main() -> Result<()> {
     let scratch = tempfile::tempdir().expect("a folder");
     for (i, files) in credenza_fuzz::hash::samples(scratch.path()).iter().enumerate() {
         save(&folder("hash_files").join(format!("seed-{i}")), files);
-        let operations: Vec<u8> = (0..600u32).map(|n| (n * n * 7 + n * (i as u32 + 3)) as u8).collect();
+        let operations: Vec<u8> =
+            (0..120u32).map(|n| (n * n * 7 + n * (i as u32 + 3)) as u8).collect();
         save(&folder("hash_operations").join(format!("seed-{i}")), &operations);
     }
     Ok(())

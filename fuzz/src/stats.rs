@@ -5,7 +5,8 @@ use std::cell::RefCell;
 
 /// Bytes of a file, and of its header.
 const BYTES: usize = 2_625_536;
-const HEADER: [u8; 64] = *b"\x89CRDNZS\n\x01\0\0\0\x09\0\0\0\x40\0\0\0\0\x02\0\0\0\x10\x28\0\0\0\0\0\
+const HEADER: [u8; 64] =
+    *b"\x89CRDNZS\n\x01\0\0\0\x09\0\0\0\x40\0\0\0\0\x02\0\0\0\x10\x28\0\0\0\0\0\
     \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
 thread_local! {
