@@ -93,9 +93,10 @@ impl Core {
             }
             std::hint::spin_loop();
         }
-        // Whoever enters it has the lock, or is dead: then taking the lock finishes the batch.
+        // Whoever enters it has the lock, or is dead: then taking the lock finishes the batch. Or
+        // there is none, and the bit that says so is damage.
         if self.data.is_writable() {
-            self.writer().map(drop)
+            self.writer().map(|writer| writer.end_batch())
         } else {
             std::thread::yield_now();
             Ok(())
@@ -309,4 +310,28 @@ fn range_of(page: Page, place: u64) -> Option<(u64, Option<u64>)> {
     let shift = 64 - page.depth;
     let start = place >> shift << shift;
     Some((start, start.checked_add(1 << shift)))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::hash::Hash;
+    use crate::hash::format::words;
+    use std::sync::atomic::Ordering;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    /// A batch that nobody enters, for the bit that says so was flipped.
+    #[test]
+    fn who_waits_for_a_batch_of_nobody_goes_on() {
+        let store = Hash::in_memory().unwrap();
+        store.insert(b"key", b"value").unwrap();
+        let index = store.core().newest.get();
+        index.word(words::STATE).store(index.state().busy().0, Ordering::Relaxed);
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || {
+            sender.send(store.get(b"key").unwrap().as_deref().map(<[u8]>::to_vec)).unwrap();
+        });
+        let found = receiver.recv_timeout(Duration::from_secs(20));
+        assert_eq!(found, Ok(Some(b"value".to_vec())));
+    }
 }

@@ -140,11 +140,16 @@ impl<'c> Writer<'c> {
             self.repair_cleaning()?;
         }
         // A batch that its writer could not finish is finished now.
+        self.end_batch();
+        Ok(self)
+    }
+
+    /// Has readers wait no longer, if they do.
+    pub(crate) fn end_batch(&self) {
         let state = self.index.state();
         if state.is_busy() {
             self.index.word(words::STATE).store(state.done().0, Ordering::Release);
         }
-        Ok(self)
     }
 
     /// Gives the key the value, at once in the index; whether it had one.
@@ -255,8 +260,7 @@ impl<'c> Writer<'c> {
         self.publish(&cursor);
         let done = self.finish_others();
         // Also after an error: what could not be entered is entered by the next writer.
-        let state = self.index.state();
-        self.index.word(words::STATE).store(state.done().0, Ordering::Release);
+        self.end_batch();
         done?;
         let grown = self.index.load(words::LIVE).saturating_sub(live);
         self.made_garbage((written + header.room()).saturating_sub(grown))
