@@ -163,7 +163,8 @@ impl Writer<'_> {
         let state = self.index.state();
         let directory_lines = (state.entries() * 8).div_ceil(LINE);
         let segments = self.index.load(words::SEGMENTS_AT);
-        let segment_lines = self.index.load(words::SEGMENTS_ROOM) * super::log::ENTRY_BYTES / LINE;
+        let room = self.index.load(words::SEGMENTS_ROOM);
+        let segment_lines = room.saturating_mul(super::log::ENTRY_BYTES) / LINE;
         let mut used =
             vec![(state.directory() - 1, directory_lines + 1), (segments, segment_lines + 1)];
         let mut page_lines = 0;
@@ -190,7 +191,7 @@ impl Writer<'_> {
                 self.block(end)?[LINES].store(block - end - 1, Ordering::Relaxed);
                 self.retire(end)?;
             }
-            end = block + lines;
+            end = block.saturating_add(lines);
         }
         Ok(())
     }

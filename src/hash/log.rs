@@ -168,7 +168,7 @@ impl Writer<'_> {
     ) -> Result<u64> {
         let room = record.room();
         if cursor.at + room + SEGMENT_END > cursor.end {
-            self.next_segment(cursor, room, 1 + self.index.load(words::SKIPPED))?;
+            self.next_segment(cursor, room, self.index.load(words::SKIPPED).wrapping_add(1))?;
         }
         if cursor.at + room + SEGMENT_END > self.core.data.len() {
             self.room_or_next(cursor, room)?;
@@ -193,7 +193,7 @@ impl Writer<'_> {
     fn room_or_next(&self, cursor: &mut Cursor, room: u64) -> Result<()> {
         match self.grow_data(cursor.at + room + SEGMENT_END, cursor.end) {
             Err(error) if !error.is_bad_file() => {
-                self.next_segment(cursor, room, 1 + self.index.load(words::SKIPPED))?;
+                self.next_segment(cursor, room, self.index.load(words::SKIPPED).wrapping_add(1))?;
                 self.grow_data(cursor.at + room + SEGMENT_END, cursor.end)
             }
             done => done,
@@ -231,7 +231,8 @@ impl Writer<'_> {
         let place = (cursor.at, cursor.sequence);
         write_record(&self.core.data, &self.core.header, place, &record, &[], &unit.to_le_bytes());
         self.segment(cursor.unit)?.set_next(unit);
-        self.index.store(words::CHAIN, self.index.load(words::CHAIN) + (end - at));
+        let chain = self.index.load(words::CHAIN).saturating_add(end - at);
+        self.index.store(words::CHAIN, chain);
         *cursor = Cursor { at: at + SEGMENT_HEADER, end, unit, sequence, ..*cursor };
         Ok(())
     }

@@ -146,7 +146,7 @@ impl Core {
             }
         }
         fence(Ordering::Acquire);
-        Ok((index.load(words::APPLIED) == applied).then_some(known + new))
+        Ok((index.load(words::APPLIED) == applied).then_some(known.saturating_add(new)))
     }
 
     /// Whether a reader that meets puts in the ring should settle them: not twice for one lookup of
@@ -180,7 +180,8 @@ impl Writer<'_> {
     #[inline(always)]
     fn has_room_to_settle(&self) -> bool {
         // A page grows by half, or to two with 80 lines; the directory may double.
-        let growing = (2 * self.index.load(words::PAGE_LINES) + 16).min(RING as u64 * 164);
+        let pages = self.index.load(words::PAGE_LINES).min(RING as u64 * 82);
+        let growing = (2 * pages + 16).min(RING as u64 * 164);
         let directory = self.index.state().entries() / 4 + 2;
         let end = self.index.load(words::BUMP).saturating_add(growing + directory);
         self.reserve_index(end).is_ok()
