@@ -5,7 +5,8 @@
 
 use crate::common::power::Disk;
 use std::cell::RefCell;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 thread_local! {
     static DISK: RefCell<Option<Disk>> = const { RefCell::new(None) };
@@ -28,13 +29,15 @@ pub fn with<R>(f: impl FnOnce(&mut Disk) -> R) -> R {
     DISK.with_borrow_mut(|disk| f(disk.as_mut().expect("a disk was installed")))
 }
 
-/// Which file of the disk a descriptor is: its number, or all of them for their folder.
+/// Which file of the disk a descriptor is: its number, or all of them for their folder. Not by the
+/// name that the kernel gives: that of a file which was made without one stays none.
 fn file_of(disk: &Disk, fd: libc::c_int) -> Option<Option<usize>> {
-    let path: PathBuf = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
-    if let Some(i) = disk.files().iter().position(|file| *file == path) {
+    let inode = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
+    let wanted = inode(format!("/proc/self/fd/{fd}").as_ref())?;
+    if let Some(i) = disk.files().iter().position(|file| inode(file) == Some(wanted)) {
         return Some(Some(i));
     }
-    disk.files()[0].parent().is_some_and(|folder| folder == path).then_some(None)
+    disk.files()[0].parent().is_some_and(|folder| inode(folder) == Some(wanted)).then_some(None)
 }
 
 fn note(fd: libc::c_int, is_synced: bool) {
