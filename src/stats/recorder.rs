@@ -550,5 +550,7 @@ mod tests {
         let operations = recorder.operations();
         let gets = operations.of(Operation::Get);
         assert_eq!((gets.count(Outcome::Miss), gets.count(Outcome::Hit)), (3, 3));
+        // Lest the recorder and its callback keep each other.
+        shared.lock().unwrap().take();
     }
 }
