@@ -194,7 +194,7 @@ impl Core {
             lost = 0;
             match found.header.kind {
                 Kind::Put if Some((segment.sequence, place.at)) < dropped => {}
-                Kind::Put => store.insert(found.key, found.value).map(drop)?,
+                Kind::Put => store.insert(found.key, found.value)?,
                 Kind::Delete => store.remove(found.key).map(drop)?,
                 Kind::Clear => store.clear()?,
                 Kind::Batch | Kind::Evict => {}

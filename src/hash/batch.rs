@@ -160,9 +160,7 @@ impl Transaction<'_> {
         let all = self.changes.iter().map(|(key, value)| (&key[..], value.as_deref()));
         let changes = self.changes.iter().map(|(key, value)| change(key, value.as_deref()));
         self.store.counted_commit(all, || {
-            let done = writer.map_or(Ok(()), |writer| writer.batch(changes));
-            done.map_err(|e| self.store.named(e))?;
-            self.store.finish_write()
+            self.store.finish(writer.map_or(Ok(()), |writer| writer.batch(changes)))
         })
     }
 

@@ -19,7 +19,7 @@
 
 use super::format::{Kind, SEGMENT_HEADER, session, unit_place, words};
 use super::index::{Located, damaged, not_a_record};
-use super::page::moved_to;
+use super::log::Cursor;
 use super::pins;
 use super::view::{is_marked_dead, record};
 use super::writer::Writer;
@@ -184,8 +184,28 @@ impl Writer<'_> {
     /// Copies what lives of a group, and goes on behind it.
     fn clean_group(&self, group: &Group) -> Result<()> {
         self.copy_living(group)?;
-        self.index.word(words::CLEANED).store(group.next, Ordering::Release);
-        if group.is_end { self.retire_segment(group.unit) } else { Ok(()) }
+        self.go_on_at(group.unit, group.next, group.is_end)
+    }
+
+    /// What there is in the oldest segment before `next` is in use no longer.
+    pub(super) fn go_on_at(&self, unit: u64, next: u64, is_end: bool) -> Result<()> {
+        self.index.word(words::CLEANED).store(next, Ordering::Release);
+        if is_end { self.retire_segment(unit) } else { Ok(()) }
+    }
+
+    /// Has these slots lead to copies of their records, which end at `cursor`; the index then knows
+    /// the log up to `applied`.
+    pub(super) fn lead_to_copies<'w>(
+        &self,
+        cursor: &Cursor,
+        copies: impl Iterator<Item = (Located<'w>, u64)>,
+        applied: u64,
+    ) {
+        // Entering them once more, should this writer die now, changes no count.
+        self.index.store(words::INTENT_AT, 0);
+        self.publish(cursor);
+        copies.for_each(|(slot, at)| slot.lead_to(at));
+        self.index.word(words::APPLIED).store(applied, Ordering::Release);
     }
 
     /// Appends those records again that the index leads to.
@@ -208,21 +228,14 @@ impl Writer<'_> {
                 count += 1;
             }
         }
-        if count == 0 {
-            return Ok(());
+        if count > 0 {
+            self.lead_to_copies(&cursor, moved.into_iter().flatten(), cursor.at);
         }
-        // Entering them once more, should this writer die now, changes no count.
-        self.index.store(words::INTENT_AT, 0);
-        self.publish(&cursor);
-        for (old, at) in moved.into_iter().flatten() {
-            old.word.store(moved_to(old.slot, at), Ordering::Release);
-        }
-        self.index.word(words::APPLIED).store(cursor.at, Ordering::Release);
         Ok(())
     }
 
     /// Takes the oldest segment, of which everything was copied, out of the log.
-    pub(super) fn retire_segment(&self, unit: u64) -> Result<()> {
+    fn retire_segment(&self, unit: u64) -> Result<()> {
         let segment = self.segment(unit)?;
         let (at, _) = unit_place(unit);
         let end = self.segment_end(unit)?;

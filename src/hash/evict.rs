@@ -21,7 +21,6 @@
 use super::core::Core;
 use super::format::{EVICTION_BYTES, Header, Kind, RecordHeader, USED, words};
 use super::index::{Located, damaged, not_a_record};
-use super::page::{OVERFLOW, moved_to};
 use super::scan::{self, Next, Place};
 use super::view::{Holds, RecordView, record};
 use super::writer::{Change, Writer};
@@ -203,10 +202,7 @@ impl Writer<'_> {
             living.truncate(chosen);
         }
         self.pass(&living, (self.segment(unit)?.sequence(), next))?;
-        self.index.word(words::CLEANED).store(next, Ordering::Release);
-        if is_end {
-            self.retire_segment(unit)?;
-        }
+        self.go_on_at(unit, next, is_end)?;
         Ok(living.iter().map(Living::room).sum())
     }
 
@@ -237,7 +233,7 @@ impl Writer<'_> {
         let mut append = || {
             for one in living.iter().filter(|one| !one.is_dropped) {
                 let at = self.append(&mut cursor, Kind::Put, one.record.key, one.record.value)?;
-                moved.push((one, at));
+                moved.push((one.slot, at));
             }
             if living.iter().all(|one| !one.is_dropped) {
                 return Ok(None);
@@ -250,14 +246,7 @@ impl Writer<'_> {
             self.append_record(&mut cursor, header, &[], &place).map(Some)
         };
         let eviction = append().inspect_err(|_: &Error| self.give_up())?;
-        // Entering the copies once more, should this writer die now, changes no count.
-        self.index.store(words::INTENT_AT, 0);
-        self.publish(&cursor);
-        for (one, at) in moved {
-            one.slot.word.store(moved_to(one.slot.slot, at), Ordering::Release);
-        }
-        let applied = eviction.unwrap_or(cursor.at);
-        self.index.word(words::APPLIED).store(applied, Ordering::Release);
+        self.lead_to_copies(&cursor, moved.into_iter(), eviction.unwrap_or(cursor.at));
         self.finish_others()
     }
 
@@ -281,7 +270,7 @@ impl Writer<'_> {
                     self.note_drop(from, found.header.room());
                 }
                 if let Some(old) = slot {
-                    old.word.store(old.slot & OVERFLOW, Ordering::Release);
+                    old.clear();
                 }
                 if slot.is_some() || is_begun {
                     self.count_drop();
@@ -329,7 +318,7 @@ impl Writer<'_> {
                     };
                     if let Some(old) = slot {
                         self.note_drop(place.at, found.header.room());
-                        old.word.store(old.slot & OVERFLOW, Ordering::Relaxed);
+                        old.clear();
                         self.count_drop();
                     }
                     after

@@ -217,7 +217,7 @@ impl Writer<'_> {
             self.index.entry(new, 2 * i)?.store(entry, Ordering::Relaxed);
             self.index.entry(new, 2 * i + 1)?.store(entry, Ordering::Relaxed);
         }
-        self.index.word(words::STATE).store(new.0, Ordering::Release);
+        self.index.set_state(new);
         self.retire(state.directory() - 1)?;
         Ok(true)
     }

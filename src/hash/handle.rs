@@ -248,24 +248,18 @@ impl Hash {
     /// Changes the store, and waits for the disk if that is asked for.
     #[inline(always)]
     pub(super) fn write<R>(&self, change: impl FnOnce(&Writer<'_>) -> Result<R>) -> Result<R> {
-        let core = self.core();
-        let changed = core.writer().and_then(|writer| change(&writer));
-        let done = match changed {
-            Ok(done) => done,
-            Err(error) => return Err(self.named(error)),
-        };
-        self.finish_write()?;
-        Ok(done)
+        self.finish(self.core().writer().and_then(|writer| change(&writer)))
     }
 
-    /// What is due after a change, when the lock is free again.
+    /// Ends a change, when the lock is free again.
     #[inline(always)]
-    pub(super) fn finish_write(&self) -> Result<()> {
+    pub(super) fn finish<R>(&self, changed: Result<R>) -> Result<R> {
+        let done = changed.map_err(|e| self.named(e))?;
         self.core().ring();
-        if self.shared.durability != Durability::Sync {
-            return Ok(());
+        if self.shared.durability == Durability::Sync {
+            self.core().sync().map_err(|e| self.named(e))?;
         }
-        self.core().sync().map_err(|e| self.named(e))
+        Ok(done)
     }
 
     /// The value of `key`, in place; `None` if it is absent.
@@ -317,11 +311,8 @@ impl Hash {
     /// the store is damaged: nothing changed.
     #[inline]
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let put = || {
-            let done = self.core().writer_unsettled().and_then(|w| w.put_soon(key, value));
-            done.map_err(|e| self.named(e))?;
-            self.finish_write()
-        };
+        let put =
+            || self.finish(self.core().writer_unsettled().and_then(|w| w.put_soon(key, value)));
         let done = |(): &()| Done::one(Outcome::Done, key.len() + value.len());
         self.counted(Operation::Insert, put, done)
     }

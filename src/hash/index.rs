@@ -9,7 +9,9 @@
 //! Nothing read from the file is trusted: what leads outside is damage.
 
 use super::format::{IndexHeader, words};
-use super::page::{LINE, Page, address_of, candidates, overflows, place_of, tag_of};
+use super::page::{
+    LINE, OVERFLOW, Page, address_of, candidates, moved_to, overflows, place_of, tag_of,
+};
 use super::view::{Holds, record, room_if_key, value_if_key};
 use crate::keyhash::KeyHash;
 use crate::os::shared::SharedMap;
@@ -26,6 +28,20 @@ pub(crate) struct Located<'i> {
     pub slot: u64,
     /// Bytes that the record takes in the log.
     pub room: u64,
+}
+
+impl Located<'_> {
+    /// Has it lead to the record at `at` from now on.
+    #[inline(always)]
+    pub(crate) fn lead_to(self, at: u64) {
+        self.word.store(moved_to(self.slot, at), Ordering::Release);
+    }
+
+    /// Has it lead nowhere; the mark of its line stays.
+    #[inline(always)]
+    pub(crate) fn clear(self) {
+        self.word.store(self.slot & OVERFLOW, Ordering::Release);
+    }
 }
 
 /// An index file that is mapped.
@@ -159,6 +175,11 @@ impl Index {
         State(self.word(words::STATE).load(Ordering::Acquire))
     }
 
+    /// Only the writer.
+    pub(crate) fn set_state(&self, state: State) {
+        self.word(words::STATE).store(state.0, Ordering::Release);
+    }
+
     /// The directory's entry number `i`.
     #[inline(always)]
     pub(crate) fn entry(&self, state: State, i: u64) -> Result<&AtomicU64> {
@@ -278,20 +299,8 @@ impl Index {
         let mut number = page.line(tag);
         for _ in 0..page.lines {
             let line = self.line(page, number)?;
-            let mut mask = candidates(line, tag);
-            while mask != 0 {
-                let at =
-                    address_of(line[mask.trailing_zeros() as usize & 7].load(Ordering::Acquire));
-                if let Some(value) = value_if_key(data, held, at, key) {
-                    return Ok(Some((at, value)));
-                }
-                // Empty, another key of the same tag, or behind the end that this process knows.
-                if at != 0
-                    && let Some(value) = behind_end(data, held, at, key)?
-                {
-                    return Ok(Some((at, value)));
-                }
-                mask &= mask - 1;
+            if let Some(found) = find_in_line(data, held, key, line, tag)? {
+                return Ok(Some(found));
             }
             if !overflows(line) {
                 break;
@@ -316,8 +325,7 @@ impl Index {
             let mut places = [0u64; BATCH];
             for (place, key) in places.iter_mut().zip(batch) {
                 *place = self.place(key.as_ref());
-                let page = self.page(state, *place)?;
-                self.map.prefetch(page.line_at(page.line(page.tag(*place))));
+                self.prefetch(*place);
             }
             // The first record that each may be; 0 if there is none.
             let mut first = [0u64; BATCH];
@@ -378,19 +386,30 @@ impl Index {
     }
 }
 
-/// The value of the record at `at`, and that address, if it is one of `key`.
+/// The value of a key and where its record is, if one of these slots leads to it.
 #[inline(always)]
-pub(crate) fn check_key<'h>(
+pub(crate) fn find_in_line<'h>(
     data: &'h SharedMap,
     held: &'h impl Holds,
-    at: u64,
     key: &[u8],
+    line: &[AtomicU64; 8],
+    tag: u64,
 ) -> Result<Option<(u64, &'h [u8])>> {
-    match value_if_key(data, held, at, key) {
-        Some(value) => Ok(Some((at, value))),
-        // Another key of the same tag; or behind the end that this process knows.
-        None => Ok(behind_end(data, held, at, key)?.map(|value| (at, value))),
+    let mut mask = candidates(line, tag);
+    while mask != 0 {
+        let at = address_of(line[mask.trailing_zeros() as usize & 7].load(Ordering::Acquire));
+        if let Some(value) = value_if_key(data, held, at, key) {
+            return Ok(Some((at, value)));
+        }
+        // Empty, another key of the same tag, or behind the end that this process knows.
+        if at != 0
+            && let Some(value) = behind_end(data, held, at, key)?
+        {
+            return Ok(Some((at, value)));
+        }
+        mask &= mask - 1;
     }
+    Ok(None)
 }
 
 #[cold]

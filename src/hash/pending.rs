@@ -15,10 +15,10 @@
 
 use super::core::Core;
 use super::format::{Kind, words};
-use super::index::{Index, Located, State, check_key, not_a_record};
-use super::page::{address_of, candidates, moved_to, slot};
+use super::index::{Index, State, find_in_line, not_a_record};
+use super::page::{address_of, candidates, slot};
 use super::reader::{ATTEMPTS, Unpinned, too_busy};
-use super::view::{Holds, RecordView, mark_dead, record};
+use super::view::{Holds, RecordView, record};
 use super::writer::{Writer, check_sizes};
 use crate::Result;
 use crate::os::shared::SharedMap;
@@ -54,19 +54,10 @@ impl Index {
         place: u64,
     ) -> Result<Option<(u64, &'h [u8])>> {
         let ring = self.eight_words(words::RING);
-        let mut mask = candidates(ring, place >> TAG_SHIFT);
-        while mask != 0 {
-            let at = address_of(ring[mask.trailing_zeros() as usize & 7].load(Ordering::Acquire));
-            if at != 0
-                && let Some(found) = check_key(data, held, at, key)?
-            {
-                return Ok(Some(found));
-            }
-            mask &= mask - 1;
-        }
+        let found = find_in_line(data, held, key, ring, place >> TAG_SHIFT)?;
         // The slots were compared without an order: what is not there must be in its page.
         fence(Ordering::Acquire);
-        Ok(None)
+        Ok(found)
     }
 
     /// The puts that wait: each record and its address, one for a key. Such as left the ring
@@ -98,8 +89,8 @@ impl Index {
 
     /// Asks for the records that a key's page may lead to.
     #[inline(always)]
-    fn prefetch_records(&self, data: &SharedMap, state: State, place: u64) -> Result<()> {
-        let page = self.page(state, place)?;
+    fn prefetch_records(&self, data: &SharedMap, place: u64) -> Result<()> {
+        let page = self.page(self.state(), place)?;
         self.probe(page, page.tag(place), |_, slot| {
             data.prefetch(address_of(slot));
             Some(())
@@ -181,7 +172,7 @@ impl Writer<'_> {
     fn has_room_to_settle(&self) -> bool {
         // A page grows by half, or to two with 80 lines; the directory may double.
         let pages = self.index.load(words::PAGE_LINES).min(RING as u64 * 82);
-        let growing = (2 * pages + 16).min(RING as u64 * 164);
+        let growing = 2 * pages + 16;
         let directory = self.index.state().entries() / 4 + 2;
         let end = self.index.load(words::BUMP).saturating_add(growing + directory);
         self.reserve_index(end).is_ok()
@@ -206,7 +197,7 @@ impl Writer<'_> {
         let half = (next + HALF) % RING;
         if ring[half].load(Ordering::Relaxed) != 0 {
             let place = places[half].load(Ordering::Relaxed);
-            self.index.prefetch_records(&self.core.data, self.index.state(), place)?;
+            self.index.prefetch_records(&self.core.data, place)?;
         }
         let mut cursor = self.cursor();
         let at = self.append(&mut cursor, Kind::Put, key, value).inspect_err(|_| self.give_up())?;
@@ -216,7 +207,7 @@ impl Writer<'_> {
         self.index.store(words::RING_NEXT, (next + 1) as u64);
         let state = self.index.state();
         if !state.is_pending() {
-            self.index.word(words::STATE).store(state.pending().0, Ordering::Release);
+            self.index.set_state(state.pending());
         }
         self.made_garbage(0)
     }
@@ -238,20 +229,17 @@ impl Writer<'_> {
         let new = record(&self.core.data, self, at).ok_or_else(|| not_a_record(at))?;
         let room = new.header.room();
         let old = self.index.locate(&self.core.data, self, new.key, place)?;
-        let Located { word: page_word, slot: page_slot, room: old_room } = match old {
+        let slot = match old {
             Some(found) => found,
             None => self.slot_for(place)?,
         };
-        let count = self.index.load(words::COUNT).wrapping_add(u64::from(old_room == 0));
-        let live = self.index.load(words::LIVE).wrapping_add(room).wrapping_sub(old_room);
+        let (count, live) = self.counts_after_put(slot, room);
         self.note_intent(at, count, live);
-        page_word.store(moved_to(page_slot, at), Ordering::Release);
+        slot.lead_to(at);
         self.counted(count, live, at + room);
         word.store(0, Ordering::Release);
-        if old_room != 0 {
-            mark_dead(&self.core.data, address_of(page_slot), true);
-        }
-        let debt = self.index.load(words::DEBT).saturating_add(old_room);
+        self.mark_replaced(slot);
+        let debt = self.index.load(words::DEBT).saturating_add(slot.room);
         self.index.store(words::DEBT, debt);
         Ok(())
     }
@@ -271,13 +259,12 @@ impl Writer<'_> {
         let waiting = waiting.filter(|i| ring[*i].load(Ordering::Relaxed) != 0);
         for i in waiting.clone() {
             let place = places[i].load(Ordering::Relaxed);
-            self.index.prefetch_records(&self.core.data, self.index.state(), place)?;
+            self.index.prefetch_records(&self.core.data, place)?;
         }
         for i in waiting {
             self.enter_pending(i)?;
         }
-        let state = self.index.state();
-        self.index.word(words::STATE).store(state.settled().0, Ordering::Release);
+        self.index.set_state(self.index.state().settled());
         Ok(())
     }
 
@@ -285,8 +272,7 @@ impl Writer<'_> {
     pub(crate) fn empty_ring(&self) {
         let ring = self.index.eight_words(words::RING);
         ring.iter().for_each(|word| word.store(0, Ordering::Release));
-        let state = self.index.state();
-        self.index.word(words::STATE).store(state.settled().0, Ordering::Release);
+        self.index.set_state(self.index.state().settled());
     }
 }
 

@@ -315,8 +315,6 @@ fn range_of(page: Page, place: u64) -> Option<(u64, Option<u64>)> {
 #[cfg(test)]
 mod tests {
     use crate::hash::Hash;
-    use crate::hash::format::words;
-    use std::sync::atomic::Ordering;
     use std::sync::mpsc;
     use std::time::Duration;
 
@@ -326,7 +324,7 @@ mod tests {
         let store = Hash::in_memory().unwrap();
         store.insert(b"key", b"value").unwrap();
         let index = store.core().newest.get();
-        index.word(words::STATE).store(index.state().busy().0, Ordering::Relaxed);
+        index.set_state(index.state().busy());
         let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || {
             sender.send(store.get(b"key").unwrap().as_deref().map(<[u8]>::to_vec)).unwrap();

@@ -10,7 +10,7 @@
 
 use super::format::{Checkpoint, Kind, LOG_AT, SEGMENT_HEADER, unit_place, words};
 use super::index::{Index, damaged, not_a_record};
-use super::page::{OVERFLOW, Page, address_of, moved_to};
+use super::page::{Page, address_of};
 use super::pins;
 use super::scan::{Found, Next, Place};
 use super::view::{RecordView, bytes, is_marked_dead, mark_dead, record, write};
@@ -145,8 +145,7 @@ impl Writer<'_> {
                 let at = address_of(entry);
                 let found = record(&self.core.data, self, at);
                 let found = found.ok_or_else(|| not_a_record(at))?;
-                let new = self.slot_for(self.index.place(found.key))?;
-                new.word.store(moved_to(new.slot, at), Relaxed);
+                self.slot_for(self.index.place(found.key))?.lead_to(at);
             }
             let cover = state.depth().checked_sub(page.depth).map(|shift| 1u64 << shift);
             at += cover.ok_or_else(|| damaged(at, "a page deeper than its directory"))?;
@@ -253,12 +252,9 @@ impl Writer<'_> {
             live += found.header.room();
         }
         match (old, is_put) {
-            (Some(old), true) => old.word.store(moved_to(old.slot, at), Relaxed),
-            (Some(old), false) => old.word.store(old.slot & OVERFLOW, Relaxed),
-            (None, true) => {
-                let new = self.slot_for(place)?;
-                new.word.store(moved_to(new.slot, at), Relaxed);
-            }
+            (Some(old), true) => old.lead_to(at),
+            (Some(old), false) => old.clear(),
+            (None, true) => self.slot_for(place)?.lead_to(at),
             (None, false) => {}
         }
         self.index.store(words::COUNT, count);

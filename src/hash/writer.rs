@@ -17,7 +17,7 @@ use super::format::{
 };
 use super::index::{Index, Located, damaged};
 use super::log::Cursor;
-use super::page::{OVERFLOW, Page, SIZES, address_of, moved_to};
+use super::page::{Page, SIZES, address_of};
 use super::view::{Holds, RecordView, mark_dead, record};
 use crate::os::lock::{Got, RobustLock};
 use crate::{Error, ErrorKind, Result};
@@ -148,7 +148,7 @@ impl<'c> Writer<'c> {
     pub(crate) fn end_batch(&self) {
         let state = self.index.state();
         if state.is_busy() {
-            self.index.word(words::STATE).store(state.done().0, Ordering::Release);
+            self.index.set_state(state.done());
         }
     }
 
@@ -159,36 +159,37 @@ impl<'c> Writer<'c> {
         self.make_way(|| RecordHeader::new(Kind::Put, key, value).room())?;
         let place = self.index.place(key);
         let old = self.index.locate(&self.core.data, self, key, place)?;
-        self.put_at(place, old, key, value)?;
-        Ok(old.is_some())
-    }
-
-    /// The same where the key's slot is known.
-    #[inline(always)]
-    pub(crate) fn put_at(
-        &self,
-        place: u64,
-        old: Option<Located<'_>>,
-        key: &[u8],
-        value: &[u8],
-    ) -> Result<()> {
-        let Located { word, slot, room: old_room } = match old {
+        let slot = match old {
             Some(found) => found,
             None => self.slot_for(place)?,
         };
         let mut cursor = self.cursor();
         let at = self.append(&mut cursor, Kind::Put, key, value).inspect_err(|_| self.give_up())?;
         let room = RecordHeader::new(Kind::Put, key, value).room();
-        let count = self.index.load(words::COUNT).wrapping_add(u64::from(old.is_none()));
-        let live = self.index.load(words::LIVE).wrapping_add(room).wrapping_sub(old_room);
+        let (count, live) = self.counts_after_put(slot, room);
         self.note_intent(at, count, live);
         self.publish(&cursor);
-        word.store(moved_to(slot, at), Ordering::Release);
+        slot.lead_to(at);
         self.counted(count, live, cursor.at);
-        if old_room != 0 {
-            mark_dead(&self.core.data, address_of(slot), true);
+        self.mark_replaced(slot);
+        self.made_garbage(slot.room)?;
+        Ok(old.is_some())
+    }
+
+    /// What the counts are when a slot leads to a record of `room` bytes instead.
+    #[inline(always)]
+    pub(crate) fn counts_after_put(&self, slot: Located<'_>, room: u64) -> (u64, u64) {
+        let count = self.index.load(words::COUNT).wrapping_add(u64::from(slot.room == 0));
+        let live = self.index.load(words::LIVE).wrapping_add(room).wrapping_sub(slot.room);
+        (count, live)
+    }
+
+    /// Marks the record that a slot led to, if it did.
+    #[inline(always)]
+    pub(crate) fn mark_replaced(&self, slot: Located<'_>) {
+        if slot.room != 0 {
+            mark_dead(&self.core.data, address_of(slot.slot), true);
         }
-        self.made_garbage(old_room)
     }
 
     /// Takes the key out; whether it was there.
@@ -197,9 +198,7 @@ impl<'c> Writer<'c> {
         let place = self.index.place(key);
         self.index.prefetch(place);
         let group = self.begin_cleaning()?;
-        let Some(Located { word, slot, room: old_room }) =
-            self.index.locate(&self.core.data, self, key, place)?
-        else {
+        let Some(slot) = self.index.locate(&self.core.data, self, key, place)? else {
             self.end_cleaning(group)?;
             return Ok(false);
         };
@@ -207,14 +206,14 @@ impl<'c> Writer<'c> {
         let at =
             self.append(&mut cursor, Kind::Delete, key, &[]).inspect_err(|_| self.give_up())?;
         let count = self.index.load(words::COUNT).saturating_sub(1);
-        let live = self.index.load(words::LIVE).saturating_sub(old_room);
+        let live = self.index.load(words::LIVE).saturating_sub(slot.room);
         self.note_intent(at, count, live);
         self.publish(&cursor);
-        word.store(slot & OVERFLOW, Ordering::Release);
+        slot.clear();
         self.counted(count, live, cursor.at);
-        mark_dead(&self.core.data, address_of(slot), true);
+        self.mark_replaced(slot);
         self.end_cleaning(group)?;
-        self.made_garbage(old_room + RecordHeader::new(Kind::Delete, key, &[]).room())?;
+        self.made_garbage(slot.room + RecordHeader::new(Kind::Delete, key, &[]).room())?;
         Ok(true)
     }
 
@@ -256,7 +255,7 @@ impl<'c> Writer<'c> {
         let written: u64 = changes.map(|change| change.record().room()).sum();
         let live = self.index.load(words::LIVE);
         let state = self.index.state();
-        self.index.word(words::STATE).store(state.busy().0, Ordering::Release);
+        self.index.set_state(state.busy());
         self.publish(&cursor);
         let done = self.finish_others();
         // Also after an error: what could not be entered is entered by the next writer.
@@ -292,7 +291,7 @@ impl<'c> Writer<'c> {
         let directory = self.allocate(1)?;
         let state = self.index.state().with_directory(directory + 1, 0);
         self.index.entry(state, 0)?.store(page.encode(), Ordering::Relaxed);
-        self.index.word(words::STATE).store(state.0, Ordering::Release);
+        self.index.set_state(state);
         self.index.store(words::COUNT, 0);
         self.index.store(words::LIVE, 0);
         self.sweep()
@@ -376,12 +375,9 @@ impl<'c> Writer<'c> {
         }
         match (old, is_put) {
             (Some(old), true) if address_of(old.slot) == at => {}
-            (Some(old), true) => old.word.store(moved_to(old.slot, at), Ordering::Release),
-            (None, true) => {
-                let new = self.slot_for(place)?;
-                new.word.store(moved_to(new.slot, at), Ordering::Release);
-            }
-            (Some(old), false) => old.word.store(old.slot & OVERFLOW, Ordering::Release),
+            (Some(old), true) => old.lead_to(at),
+            (None, true) => self.slot_for(place)?.lead_to(at),
+            (Some(old), false) => old.clear(),
             (None, false) => {}
         }
         let (count, live) =

@@ -67,7 +67,7 @@ impl Subject for Hash {
 
     fn apply(&self, operation: &Operation) -> Result<()> {
         match operation {
-            Operation::Insert(key, value) => self.insert(key, value).map(drop),
+            Operation::Insert(key, value) => self.insert(key, value),
             Operation::Remove(key) => self.remove(key).map(drop),
             Operation::Batch(changes) => self.batch(&batch_of(changes)),
             Operation::Clear => self.clear(),

@@ -59,7 +59,7 @@ impl Store for hash::Hash {
 impl Writer for hash::Hash {
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        hash::Hash::insert(self, key, value).map(drop)
+        hash::Hash::insert(self, key, value)
     }
 
     #[inline]

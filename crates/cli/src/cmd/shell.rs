@@ -175,7 +175,7 @@ impl Session<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<Said> {
         match &mut self.transaction {
             Some(transaction) => transaction.insert(key, value)?,
-            None => drop(self.store.insert(key, value)?),
+            None => self.store.insert(key, value)?,
         }
         Ok(Said::Done)
     }
