@@ -4,6 +4,7 @@
 //! read by everyone; the hash engine: a store that many processes change; and reads the files of
 //! cdb, cdb64 and mcdb in place. [`freeze`] and [`thaw`] go from one engine to the other.
 
+pub mod btree;
 pub mod capability;
 pub mod constant;
 pub mod foreign;
@@ -12,6 +13,7 @@ pub mod stats;
 
 mod bytes;
 mod convert;
+mod durability;
 mod error;
 mod keyhash;
 mod open;
@@ -19,6 +21,7 @@ mod os;
 
 pub use capability::{Bytes, Get, Record, Scan};
 pub use convert::{HashBuilder, freeze, thaw};
+pub use durability::Durability;
 pub use error::{Error, ErrorKind, Result};
 pub use open::{OpenOptions, Store, StoreStats, kind_of, open};
 pub use os::publish::Staged;

@@ -1,5 +1,6 @@
 //! Opening a store whose kind is not known: it is recognised by its content.
 
+use crate::btree::{self, BTree};
 use crate::constant::{self, Constant};
 use crate::foreign::{self, Cdb, Cdb64, Mcdb};
 use crate::hash::{self, Hash};
@@ -45,6 +46,7 @@ pub fn kind_of(path: impl AsRef<Path>) -> Result<&'static str> {
     Ok(match recognise(path).map_err(|e| e.at(path))? {
         Kind::Constant => "constant",
         Kind::Hash => "hash",
+        Kind::BTree => "btree",
         Kind::Mcdb => "mcdb",
         Kind::Cdb64 => "cdb64",
         Kind::Cdb => "cdb",
@@ -115,6 +117,7 @@ impl OpenOptions {
         match kind {
             Kind::Constant => self.constant(path).map(Store::Constant),
             Kind::Hash => self.hash(path).map(Store::Hash),
+            Kind::BTree => self.btree(path).map(Store::BTree),
             Kind::Mcdb => self.foreign(Mcdb::options()).open(path).map(Store::Mcdb),
             Kind::Cdb64 => self.foreign(Cdb64::options()).open(path).map(Store::Cdb64),
             Kind::Cdb => self.foreign(Cdb::options()).open(path).map(Store::Cdb),
@@ -147,7 +150,20 @@ impl OpenOptions {
             opened => opened?,
         };
         if self.advice == Some(Advice::WillNeed) {
-            preload(&store)?;
+            preload(&files_of(&store)?)?;
+        }
+        Ok(store)
+    }
+
+    fn btree(self, path: &Path) -> Result<BTree> {
+        if self.access != Access::Map {
+            let what = "a btree store changes while it is read, so that it is always mapped: leave \
+                        out how it shall be read";
+            return Err(Error::invalid(what).at(path));
+        }
+        let store = BTree::open(path)?;
+        if self.advice == Some(Advice::WillNeed) {
+            preload(&file_of(&store)?)?;
         }
         Ok(store)
     }
@@ -168,6 +184,7 @@ impl OpenOptions {
 enum Kind {
     Constant,
     Hash,
+    BTree,
     Mcdb,
     Cdb64,
     Cdb,
@@ -179,6 +196,9 @@ fn recognise(path: &Path) -> Result<Kind> {
     read_exact_at(&file, &mut head, 0)?;
     if hash::recognises(&head) {
         return Ok(Kind::Hash);
+    }
+    if btree::recognises(&head) {
+        return Ok(Kind::BTree);
     }
     if head.starts_with(&constant::MAGIC) {
         return Ok(Kind::Constant);
@@ -227,6 +247,8 @@ pub enum Store {
     Constant(Constant),
     /// A hash store.
     Hash(Hash),
+    /// A btree store: its main table is what is read.
+    BTree(BTree),
     /// A cdb file.
     Cdb(Cdb),
     /// A cdb64 file.
@@ -241,6 +263,7 @@ macro_rules! each {
         match $store {
             Store::Constant($inner) => $with,
             Store::Hash($inner) => $with,
+            Store::BTree($inner) => $with,
             Store::Cdb($inner) => $with,
             Store::Cdb64($inner) => $with,
             Store::Mcdb($inner) => $with,
@@ -249,11 +272,12 @@ macro_rules! each {
 }
 
 impl Store {
-    /// What kind of store it is: "constant", "hash", "cdb", "cdb64" or "mcdb".
+    /// What kind of store it is: "constant", "hash", "btree", "cdb", "cdb64" or "mcdb".
     pub fn kind(&self) -> &'static str {
         match self {
             Store::Constant(_) => "constant",
             Store::Hash(_) => "hash",
+            Store::BTree(_) => "btree",
             Store::Cdb(_) => "cdb",
             Store::Cdb64(_) => "cdb64",
             Store::Mcdb(_) => "mcdb",
@@ -277,6 +301,7 @@ impl Store {
         Ok(match self {
             Store::Constant(store) => store.stats()?.into(),
             Store::Hash(store) => hash_stats(store)?,
+            Store::BTree(store) => btree_stats(store)?,
             Store::Cdb(store) => store.stats()?.into(),
             Store::Cdb64(store) => store.stats()?.into(),
             Store::Mcdb(store) => store.stats()?.into(),
@@ -289,7 +314,7 @@ impl Store {
         match self {
             Store::Constant(store) => store.operations(),
             Store::Hash(store) => store.operations(),
-            Store::Cdb(_) | Store::Cdb64(_) | Store::Mcdb(_) => None,
+            Store::BTree(_) | Store::Cdb(_) | Store::Cdb64(_) | Store::Mcdb(_) => None,
         }
     }
 
@@ -301,7 +326,8 @@ impl Store {
     pub fn preload(&self) -> Result<()> {
         match self {
             Store::Constant(store) => store.preload(),
-            Store::Hash(store) => preload(store),
+            Store::Hash(store) => preload(&files_of(store)?),
+            Store::BTree(store) => preload(&file_of(store)?),
             Store::Cdb(store) => store.preload(),
             Store::Cdb64(store) => store.preload(),
             Store::Mcdb(store) => store.preload(),
@@ -316,8 +342,8 @@ impl Store {
     pub fn advise(&self, advice: Advice) -> Result<()> {
         match self {
             Store::Constant(store) => store.advise(advice),
-            Store::Hash(store) if advice == Advice::WillNeed => preload(store),
-            Store::Hash(_) => Ok(()),
+            Store::Hash(_) | Store::BTree(_) if advice == Advice::WillNeed => self.preload(),
+            Store::Hash(_) | Store::BTree(_) => Ok(()),
             Store::Cdb(store) => store.advise(advice),
             Store::Cdb64(store) => store.advise(advice),
             Store::Mcdb(store) => store.advise(advice),
@@ -331,7 +357,8 @@ impl Store {
     pub fn residency(&self) -> Result<Residency> {
         match self {
             Store::Constant(store) => store.residency(),
-            Store::Hash(store) => residency(store),
+            Store::Hash(store) => residency(&files_of(store)?),
+            Store::BTree(store) => residency(&file_of(store)?),
             Store::Cdb(store) => store.residency(),
             Store::Cdb64(store) => store.residency(),
             Store::Mcdb(store) => store.residency(),
@@ -346,17 +373,31 @@ impl Store {
     pub fn lock_in_memory(&self) -> Result<()> {
         match self {
             Store::Constant(store) => store.lock_in_memory(),
-            Store::Hash(store) => {
-                let what = "a hash store grows and shrinks, so that it cannot be locked in memory: \
-                            preload it without locking";
-                let error = Error::invalid(what);
-                Err(store.path().map_or_else(|| Error::invalid(what), |path| error.at(path)))
-            }
+            Store::Hash(store) => Err(no_locking("hash", store.path())),
+            Store::BTree(store) => Err(no_locking("btree", store.path())),
             Store::Cdb(store) => store.lock_in_memory(),
             Store::Cdb64(store) => store.lock_in_memory(),
             Store::Mcdb(store) => store.lock_in_memory(),
         }
     }
+}
+
+fn no_locking(kind: &str, path: Option<&Path>) -> Error {
+    let error = Error::invalid(format!(
+        "a {kind} store grows and shrinks, so that it cannot be locked in memory: preload it without \
+         locking"
+    ));
+    match path {
+        Some(path) => error.at(path),
+        None => error,
+    }
+}
+
+/// The file of a btree store; none if it is in memory.
+fn file_of(store: &BTree) -> Result<Vec<(PathBuf, File)>> {
+    let Some(path) = store.path() else { return Ok(Vec::new()) };
+    let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
+    Ok(vec![(path.to_owned(), file)])
 }
 
 /// The files of a hash store: its log, and its index if there is one; none if it is in memory.
@@ -377,11 +418,12 @@ fn files_of(store: &Hash) -> Result<Vec<(PathBuf, File)>> {
     Ok(files)
 }
 
-/// Reads the files of a hash store into memory: by reading, for a map of a file that its writers
-/// make shorter cannot be touched safely.
-fn preload(store: &Hash) -> Result<()> {
+/// Reads the files of a store that changes into memory: by reading, for a map of a file that its
+/// writers make shorter cannot be touched safely.
+fn preload(files: &[(PathBuf, File)]) -> Result<()> {
     let mut piece = vec![0; 1 << 20];
-    for (path, mut file) in files_of(store)? {
+    for (path, file) in files {
+        let mut file: &File = file;
         loop {
             match file.read(&mut piece) {
                 Ok(0) => break,
@@ -394,15 +436,15 @@ fn preload(store: &Hash) -> Result<()> {
     Ok(())
 }
 
-/// How much of the files of a hash store is in memory. Their maps are asked about, not read.
-fn residency(store: &Hash) -> Result<Residency> {
+/// How much of the files of a store that changes is in memory. Their maps are asked about, not read.
+fn residency(files: &[(PathBuf, File)]) -> Result<Residency> {
     let mut sum = Residency { resident: 0, total: 0 };
-    for (path, file) in files_of(store)? {
+    for (path, file) in files {
         let of_file = |file: &File| {
             let meta = file.metadata().map_err(|e| Error::io("ask the size of", e))?;
             Map::of_file(file, meta.len())?.residency()
         };
-        let found = of_file(&file).map_err(|e| e.at(&path))?;
+        let found = of_file(file).map_err(|e| e.at(path))?;
         sum.resident += found.resident;
         sum.total += found.total;
     }
@@ -438,6 +480,39 @@ fn hash_stats(store: &Hash) -> Result<StoreStats> {
             ("evictions", stats.evictions),
             ("changes", stats.changes),
             ("durable_changes", stats.durable_changes),
+        ],
+        histogram: None,
+    })
+}
+
+/// The same of a btree store: its main table counts, and what others take is its directory.
+fn btree_stats(store: &BTree) -> Result<StoreStats> {
+    let (mut key_bytes, mut value_bytes) = (0u64, 0u64);
+    Scan::scan(store, |key, value| {
+        key_bytes += key.len() as u64;
+        value_bytes += value.len() as u64;
+        Ok(())
+    })?;
+    let stats = store.stats()?;
+    let slack_bytes = stats.held_bytes + stats.free_bytes;
+    // Keys are stored once for all that begin with them, so the sum may be over the file.
+    let used = stats.file_bytes.saturating_sub(slack_bytes);
+    let directory_bytes = used.saturating_sub(key_bytes + value_bytes);
+    Ok(StoreStats {
+        records: stats.records,
+        key_bytes,
+        value_bytes,
+        directory_bytes,
+        slack_bytes,
+        file_bytes: stats.file_bytes,
+        more: vec![
+            ("tables", stats.tables),
+            ("depth", stats.depth),
+            ("live_bytes", stats.live_bytes),
+            ("held_bytes", stats.held_bytes),
+            ("free_bytes", stats.free_bytes),
+            ("commits", stats.commits),
+            ("readers", stats.readers.len() as u64),
         ],
         histogram: None,
     })
@@ -479,6 +554,7 @@ impl Scan for Store {
                 f(&key, &value)
             }),
             Store::Constant(store) => store.scan(f),
+            Store::BTree(store) => store.scan(f),
             Store::Cdb(store) => store.scan(f),
             Store::Cdb64(store) => store.scan(f),
             Store::Mcdb(store) => store.scan(f),

@@ -197,6 +197,22 @@ impl SharedMap {
         })
     }
 
+    /// The bytes of a range to write, if it is within the file.
+    ///
+    /// # Safety
+    /// Nobody else reads or writes them as long as the slice lives, and the map is writable.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref)]
+    pub(crate) unsafe fn bytes_mut(&self, at: u64, len: u64) -> Option<&mut [u8]> {
+        if at.checked_add(len)? > self.len() {
+            return None;
+        }
+        // SAFETY: the range lies within the map and the file; the caller promises the rest.
+        Some(unsafe {
+            std::slice::from_raw_parts_mut(self.base.as_ptr().add(at as usize), len as usize)
+        })
+    }
+
     /// Copies `bytes` to `at`; `false` if that is not within the file.
     ///
     /// # Safety

@@ -3,6 +3,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod btree;
 pub mod damage;
 pub mod hash;
 pub mod history;

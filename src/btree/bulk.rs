@@ -1,0 +1,208 @@
+//! Filling an empty table with records in order: every page is written once, and full.
+
+use super::edit::{check_sizes, parting, to_store};
+use super::format::{PAGE, Tree};
+use super::items::Items;
+use super::page::{HEAD, Link, MAX_PREFIX, at, common};
+use super::record::{Far, KeyToStore, ValueToStore, record_bytes};
+use super::writer::Writer;
+use crate::{Error, Result};
+
+/// Pages of one level that are not written yet, and of those above.
+struct Builder<'w, 'c> {
+    writer: &'w mut Writer<'c>,
+    leaf: Items,
+    fill: Fill,
+    inner: Vec<Items>,
+    /// The last key of the leaf written last.
+    last: Vec<u8>,
+}
+
+pub(crate) fn load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+    writer: &mut Writer<'_>,
+    tree: &mut Tree,
+    records: impl IntoIterator<Item = Result<(K, V)>>,
+) -> Result<u64> {
+    if tree.depth != 0 {
+        return Err(Error::invalid("only an empty table can be filled by a bulk load"));
+    }
+    let loaded = load_empty(writer, tree, records);
+    writer.is_broken |= loaded.is_err();
+    loaded
+}
+
+fn load_empty<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+    writer: &mut Writer<'_>,
+    tree: &mut Tree,
+    records: impl IntoIterator<Item = Result<(K, V)>>,
+) -> Result<u64> {
+    let mut builder = Builder {
+        writer,
+        leaf: Items::default(),
+        fill: Fill::default(),
+        inner: Vec::new(),
+        last: Vec::new(),
+    };
+    let mut count = 0;
+    for record in records {
+        let (key, value) = record?;
+        let (key, value) = (key.as_ref(), value.as_ref());
+        check_sizes(key, value)?;
+        if count > 0 && builder.newest_key() >= key {
+            return Err(Error::invalid(
+                "the keys of a bulk load must come in order, each once: sort them first",
+            ));
+        }
+        builder.add(key, value)?;
+        count += 1;
+    }
+    if count > 0 {
+        builder.finish(tree)?;
+    }
+    tree.count = count;
+    Ok(count)
+}
+
+impl Builder<'_, '_> {
+    fn newest_key(&self) -> &[u8] {
+        match self.leaf.len() {
+            0 => &self.last,
+            len => self.leaf.key(len - 1),
+        }
+    }
+
+    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let far_key = self.writer.store_key(key)?;
+        let far_value = self.writer.store_value(value)?;
+        let stored = to_store(value, far_value);
+        let count = self.leaf.len();
+        self.leaf.insert(count, key, far_key, stored);
+        self.fill.add(self.leaf.key(0), key, far_key, stored);
+        // What a page takes exactly is only asked for when it may be full.
+        if self.fill.most_bytes() > PAGE && !self.leaf.fits(0, count + 1, false, 0) {
+            let mut full = std::mem::take(&mut self.leaf);
+            self.write_leaf(&mut full, count)?;
+            full.clear();
+            full.insert(0, key, far_key, stored);
+            self.leaf = full;
+            self.fill = Fill::default();
+            self.fill.add(key, key, far_key, stored);
+        }
+        Ok(())
+    }
+
+    fn write_leaf(&mut self, items: &mut Items, count: usize) -> Result<()> {
+        let is_first = self.inner.is_empty();
+        let parting = if is_first { &[][..] } else { parting(&self.last, items.key(0)) }.to_vec();
+        self.last.clear();
+        self.last.extend_from_slice(items.key(count - 1));
+        let (page, _) = self.writer.new_page()?;
+        let bytes = self.writer.page_mut(page)?;
+        items.write_leaf(0, count, bytes);
+        let link = Link::new(page, bytes);
+        let far = self.writer.store_key(&parting)?;
+        self.add_link(0, &parting, far, link)
+    }
+
+    /// Puts a link in the newest page of a level of inner pages.
+    fn add_link(&mut self, level: usize, key: &[u8], far: Option<Far>, link: Link) -> Result<()> {
+        if level == self.inner.len() {
+            self.inner.push(Items::default());
+        }
+        let items = &mut self.inner[level];
+        let count = items.len();
+        items.insert_link(count, key, far, link);
+        if count == 0 || items.fits(0, count + 1, true, 0) {
+            return Ok(());
+        }
+        let mut full = std::mem::take(items);
+        self.write_inner(&mut full, level, count)?;
+        full.clear();
+        full.insert_link(0, key, far, link);
+        self.inner[level] = full;
+        Ok(())
+    }
+
+    fn write_inner(&mut self, items: &mut Items, level: usize, count: usize) -> Result<()> {
+        let link = self.inner_page(items, level, count)?;
+        let (key, far) = (items.key(0).to_vec(), items.far(0));
+        self.add_link(level + 1, &key, far, link)
+    }
+
+    fn inner_page(&mut self, items: &mut Items, level: usize, count: usize) -> Result<Link> {
+        let (page, _) = self.writer.new_page()?;
+        let bytes = self.writer.page_mut(page)?;
+        items.write_inner(0, count, level as u8 + 1, bytes);
+        Ok(Link::new(page, bytes))
+    }
+
+    /// Writes what is left, from the leaves up to the topmost page.
+    fn finish(&mut self, tree: &mut Tree) -> Result<()> {
+        let mut items = std::mem::take(&mut self.leaf);
+        let count = items.len();
+        self.write_leaf(&mut items, count)?;
+        let mut level = 0;
+        loop {
+            let mut items = std::mem::take(&mut self.inner[level]);
+            let count = items.len();
+            if count == 1 && level + 1 == self.inner.len() {
+                let link = items.first_link();
+                (tree.root, tree.depth) = (link.map_or(0, |link| link.0), level as u64 + 1);
+                return Ok(());
+            }
+            self.write_inner(&mut items, level, count)?;
+            level += 1;
+        }
+    }
+}
+
+/// What the records of a leaf take, kept up to date with each that is added.
+#[derive(Debug, Default)]
+struct Fill {
+    count: usize,
+    /// Bytes that all keys begin with.
+    prefix: usize,
+    /// Bytes of all keys that are in the page, how many, and the fewest of one.
+    keys: usize,
+    near: usize,
+    shortest: usize,
+    /// Everything else in the heap.
+    others: usize,
+    /// The lengths of key and value if they are all the same, and whether the values are far.
+    uniform: Option<(usize, usize, bool)>,
+}
+
+impl Fill {
+    fn add(&mut self, first: &[u8], key: &[u8], far: Option<Far>, value: ValueToStore<'_>) {
+        let is_far = matches!(value, ValueToStore::Far(_));
+        let shape = far.is_none().then_some((key.len(), value.bytes(), is_far));
+        if self.count == 0 {
+            (self.prefix, self.shortest, self.uniform) = (MAX_PREFIX, usize::MAX, shape);
+        }
+        self.uniform = self.uniform.filter(|uniform| Some(*uniform) == shape);
+        self.prefix = common(first, key).min(self.prefix);
+        self.count += 1;
+        let bytes = record_bytes(KeyToStore { rest: key, far }, value);
+        match far {
+            None => {
+                self.keys += key.len();
+                self.near += 1;
+                self.shortest = self.shortest.min(key.len());
+                self.others += bytes - key.len().saturating_sub(HEAD);
+            }
+            Some(_) => self.others += bytes,
+        }
+    }
+
+    /// At most so many bytes.
+    fn most_bytes(&self) -> usize {
+        let (count, prefix) = (self.count, self.prefix);
+        if let Some((key, value, _)) = self.uniform {
+            let tail = (key - prefix.min(key)).saturating_sub(HEAD);
+            return at::HEADS + prefix + count * (HEAD + tail + value);
+        }
+        // A key shorter than the prefix and a head would take less than nothing.
+        let cut = if self.near > 0 { (prefix + HEAD).min(self.shortest) } else { 0 };
+        at::HEADS + prefix + count * (HEAD + 2) + self.others + self.keys - self.near * cut
+    }
+}

@@ -1,0 +1,416 @@
+//! An open store: its file, its locks, and how a process comes to share them with others.
+//!
+//! Opening is done under a lock of the kernel on byte 0 of the file, which also the death of a
+//! process lets go. Whoever finds that the machine was started anew since the locks were made makes
+//! them again, and goes on from the newest commit that is durable.
+
+use super::format::{
+    COMMIT_WORDS, Commit, ENGINE, FIXED, HEADER_BYTES, Header, MAGIC, MAX_PAGES, META_WORDS, METAS,
+    PAGE_BYTES, TABLES, session, table_of,
+};
+use super::view::Holds;
+use super::writer::Scratch;
+use crate::os::file::read_exact_at;
+use crate::os::lock::{Got, LAYOUT, LOCK_BYTES, RobustLock, Want, lock_range};
+use crate::os::process::{boot_and_namespace, prepare, random_word};
+use crate::os::publish;
+use crate::os::shared::{SharedMap, memory_file};
+use crate::{Error, ErrorKind, Result};
+use std::fs::{File, OpenOptions};
+use std::marker::PhantomData;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Addresses set aside for the file to grow into.
+const ROOM: u64 = 1 << 42;
+/// The same for stores in memory.
+const MEMORY_ROOM: u64 = 1 << 38;
+/// Pages of a new file: page 0, the first block of the table, and one for a tree.
+const FIRST_PAGES: u64 = 2;
+/// The stamp of a store's first, empty commit.
+pub(crate) const FIRST_STAMP: u64 = 1;
+/// The byte of the file that is locked while a store is being opened; and as long as it is.
+const OPENING: u64 = 0;
+const OPEN: u64 = 1;
+
+/// An open store.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub map: SharedMap,
+    pub header: Header,
+    /// What the last writer of this process left to the next.
+    scratch: Mutex<Option<Box<Scratch>>>,
+    is_in_memory: bool,
+    /// Transactions that are neither committed nor dropped.
+    pub transactions: AtomicU64,
+}
+
+/// The writer's lock, which is held as long as this lives; it is this thread's.
+#[derive(Debug)]
+pub(crate) struct Locked<'c> {
+    lock: RobustLock<'c>,
+    _here: PhantomData<*const ()>,
+}
+
+impl Holds for Locked<'_> {}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.lock.unlock();
+    }
+}
+
+impl Core {
+    /// Opens the store at `path`, or makes one there if `is_new_wanted`.
+    pub(crate) fn open(path: &Path, is_new_wanted: bool) -> Result<Core> {
+        prepare();
+        let file = open_file(path, is_new_wanted)?;
+        Core::of(file, is_new_wanted, Some(path))
+    }
+
+    /// A new store that exists in memory only.
+    pub(crate) fn in_memory() -> Result<Core> {
+        prepare();
+        Core::of(memory_file()?, true, None)
+    }
+
+    fn of(file: File, is_new_wanted: bool, path: Option<&Path>) -> Result<Core> {
+        lock_range(&file, OPENING, Want::Exclusive, true)?;
+        let opened = Core::of_locked(&file, is_new_wanted, path);
+        lock_range(&file, OPENING, Want::Nothing, true)?;
+        opened
+    }
+
+    fn of_locked(file: &File, is_new_wanted: bool, path: Option<&Path>) -> Result<Core> {
+        let length = || file.metadata().map_err(|e| Error::io("ask the size of", e));
+        if is_new_wanted && is_unborn(file, length()?.len())? {
+            create_file(file)?;
+            if let Some(path) = path {
+                publish::sync_folder_of(path)?;
+            }
+        }
+        let len = length()?.len();
+        let mut bytes = vec![0; len.min(HEADER_BYTES as u64) as usize];
+        read_exact_at(file, &mut bytes, 0)?;
+        let header = Header::decode(&bytes)?;
+        if len < FIRST_PAGES * PAGE_BYTES {
+            return Err(Error::corrupt(len, "the file ends before its first page"));
+        }
+        let clone = file.try_clone().map_err(|e| Error::io("open again", e))?;
+        let room = if path.is_some() { ROOM.max(4 * len) } else { MEMORY_ROOM };
+        let map = SharedMap::new(clone, true, room)?;
+        let core = Core {
+            map,
+            header,
+            scratch: Mutex::new(None),
+            is_in_memory: path.is_none(),
+            transactions: AtomicU64::new(0),
+        };
+        if !is_same_session(&core.map)? {
+            core.begin_session()?;
+        }
+        core.check_commit(&core.newest())?;
+        lock_range(core.map.file(), OPEN, Want::Shared, true)?;
+        Ok(core)
+    }
+
+    /// A word of page 0; `offset` is one of [`session`].
+    #[inline(always)]
+    pub(crate) fn word(&self, offset: u64) -> &AtomicU64 {
+        &self.map.head()[offset as usize / 8]
+    }
+
+    pub(crate) fn load(&self, offset: u64) -> u64 {
+        self.word(offset).load(Ordering::Acquire)
+    }
+
+    /// A word of any page, if the file has it.
+    #[inline(always)]
+    pub(crate) fn map_word(&self, at: u64) -> Option<&AtomicU64> {
+        match self.map.word(at) {
+            Some(word) => Some(word),
+            None => {
+                self.map.refresh_len().ok()?;
+                self.map.word(at)
+            }
+        }
+    }
+
+    fn lock_at(&self, offset: u64) -> RobustLock<'_> {
+        const WORDS: usize = (LOCK_BYTES / 8) as usize;
+        let (lines, _) = self.map.head().as_chunks::<WORDS>();
+        RobustLock::at(&lines[offset as usize / 8 / WORDS])
+    }
+
+    /// The right to change the store.
+    pub(crate) fn lock(&self) -> Result<Locked<'_>> {
+        let lock = self.lock_at(session::WRITER_LOCK);
+        // What a holder left who died is known by words of page 0.
+        let (Got::Released | Got::OwnerDied) = lock.lock()?;
+        Ok(Locked { lock, _here: PhantomData })
+    }
+
+    /// The right to wait for the disk for a group.
+    pub(crate) fn sync_lock(&self) -> RobustLock<'_> {
+        self.lock_at(session::SYNC_LOCK)
+    }
+
+    /// The newest commit.
+    #[inline(always)]
+    pub(crate) fn newest(&self) -> Commit {
+        loop {
+            let number = self.load(session::STATE);
+            let at = session::COMMITS[(number % 2) as usize] as usize / 8;
+            let words: [u64; COMMIT_WORDS] =
+                std::array::from_fn(|i| self.map.head()[at + i].load(Ordering::Acquire));
+            // It is written over when there have been two more.
+            if self.load(session::STATE) == number {
+                return Commit { number, ..Commit::of(words) };
+            }
+        }
+    }
+
+    /// Makes a commit the newest; only who has the lock.
+    pub(crate) fn publish(&self, commit: &Commit) {
+        let at = session::COMMITS[(commit.number % 2) as usize] as usize / 8;
+        for (i, word) in commit.words().into_iter().enumerate() {
+            self.map.head()[at + i].store(word, Ordering::Release);
+        }
+        self.word(session::STATE).store(commit.number, Ordering::SeqCst);
+    }
+
+    /// Whether what a commit says of itself can be.
+    fn check_commit(&self, commit: &Commit) -> Result<()> {
+        let len = self.map.refresh_len()?;
+        let is_sane = commit.stamp != 0
+            && commit.stamp < FIXED
+            && commit.end >= FIRST_PAGES
+            && commit.end < MAX_PAGES;
+        if !is_sane {
+            let at = session::COMMITS[(commit.number % 2) as usize];
+            return Err(Error::corrupt(at, "a commit that cannot be"));
+        }
+        if commit.end * PAGE_BYTES > len {
+            return Err(Error::corrupt(len, "the file is shorter than its newest commit says"));
+        }
+        Ok(())
+    }
+
+    /// The two words of the table of pages for a page.
+    #[inline(always)]
+    pub(crate) fn entry(&self, page: u64) -> Result<[&AtomicU64; 2]> {
+        let (block, i) = table_of(page);
+        let words = || {
+            let table = self.word(session::TABLES + 8 * block.min(TABLES - 1));
+            let at = table.load(Ordering::Acquire).checked_mul(PAGE_BYTES)?;
+            let at = at.checked_add(16 * i).filter(|at| *at >= PAGE_BYTES)?;
+            Some([self.map_word(at)?, self.map_word(at + 8)?])
+        };
+        words().ok_or_else(|| {
+            Error::corrupt(
+                session::TABLES + 8 * block,
+                "the table of pages leads outside of the file",
+            )
+        })
+    }
+
+    /// Makes the locks and words that processes share as long as the machine runs.
+    fn begin_session(&self) -> Result<()> {
+        let durable = self.durable().ok_or_else(|| {
+            Error::corrupt(METAS[0], "neither of the two durable commits is whole")
+        })?;
+        self.check_commit(&durable)?;
+        let store = |at, value| self.word(at).store(value, Ordering::Release);
+        // Not before all is done: whoever comes after one that fails begins again.
+        store(session::BOOT_LOW, 0);
+        store(session::BOOT_HIGH, 0);
+        for at in (session::STATE..session::TABLES).step_by(8) {
+            store(at, 0);
+        }
+        for at in (session::SLOTS..session::END).step_by(8) {
+            store(at, 0);
+        }
+        self.publish(&durable);
+        store(session::DURABLE, durable.stamp);
+        store(session::UNSWEPT, 1);
+        store(session::UNSUMMED, 1);
+        self.lock_at(session::WRITER_LOCK).init()?;
+        self.sync_lock().init()?;
+        let (boot, namespace) = boot_and_namespace();
+        store(session::LOCK_LAYOUT, LAYOUT);
+        store(session::NAMESPACE, namespace);
+        store(session::BOOT_LOW, boot as u64);
+        store(session::BOOT_HIGH, (boot >> 64) as u64);
+        Ok(())
+    }
+
+    /// The newest commit that is durable for certain.
+    pub(crate) fn durable(&self) -> Option<Commit> {
+        (0..METAS.len()).filter_map(|place| self.meta(place)).max_by_key(|commit| commit.stamp)
+    }
+
+    /// The durable commit in one of the two places.
+    pub(crate) fn meta(&self, place: usize) -> Option<Commit> {
+        let from = METAS[place] as usize / 8;
+        let words: [u64; META_WORDS] =
+            std::array::from_fn(|i| self.map.head()[from + i].load(Ordering::Relaxed));
+        Commit::of_meta(words, &self.header)
+    }
+
+    /// Writes a durable commit to one of its places; `None` empties it.
+    pub(crate) fn write_meta(&self, place: usize, commit: Option<&Commit>) {
+        let words = commit.map_or([0; META_WORDS], |commit| commit.meta(&self.header));
+        for (i, word) in words.into_iter().enumerate() {
+            self.map.head()[METAS[place] as usize / 8 + i].store(word, Ordering::Release);
+        }
+    }
+
+    /// Gives the readers another page of slots; `false` if there are as many as can be.
+    #[cold]
+    pub(crate) fn add_slots(&self) -> Result<bool> {
+        let writer = super::writer::Writer::begin(self)?;
+        writer.add_slots()
+    }
+
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.is_in_memory
+    }
+
+    pub(crate) fn take_scratch(&self) -> Box<Scratch> {
+        let scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner).take();
+        scratch.unwrap_or_default()
+    }
+
+    pub(crate) fn put_scratch(&self, scratch: Box<Scratch>) {
+        *self.scratch.lock().unwrap_or_else(PoisonError::into_inner) = Some(scratch);
+    }
+
+    /// If nobody else has the store open, makes everything durable.
+    fn close(&self) -> Result<()> {
+        if !self.is_in_memory && lock_range(self.map.file(), OPEN, Want::Exclusive, false)? {
+            self.sync()?;
+            // A forked process may have the same opening.
+            lock_range(self.map.file(), OPEN, Want::Shared, false)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        if self.transactions.load(Ordering::Relaxed) > 0 {
+            // Forgotten, with the lock held: it must stay where it is.
+            self.map.keep();
+            return;
+        }
+        // There is nobody to tell; what is not durable yet is safe as long as the machine runs.
+        let _ = self.close();
+    }
+}
+
+fn open_file(path: &Path, is_new_wanted: bool) -> Result<File> {
+    if !is_new_wanted || path.exists() {
+        // Says what it is, if it is no file.
+        crate::os::file::open_regular(path)?;
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(is_new_wanted).mode(0o666);
+    options.custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
+    options.open(path).map_err(|e| Error::io("open", e))
+}
+
+/// Whether there is nothing in the file, or only what somebody left who was killed while making it:
+/// the header is written last.
+fn is_unborn(file: &File, len: u64) -> Result<bool> {
+    if len == 0 {
+        return Ok(true);
+    }
+    let mut bytes = vec![0; len.min(FIRST_PAGES * PAGE_BYTES) as usize];
+    read_exact_at(file, &mut bytes, 0)?;
+    Ok(len <= FIRST_PAGES * PAGE_BYTES
+        && bytes[..bytes.len().min(HEADER_BYTES)].iter().all(|b| *b == 0))
+}
+
+/// Writes a file with an empty tree.
+fn create_file(file: &File) -> Result<()> {
+    let write = |bytes: &[u8], at| file.write_all_at(bytes, at).map_err(|e| Error::io("write", e));
+    let header = Header { store: u128::from(random_word()?) | u128::from(random_word()?) << 64 };
+    let commit = Commit { stamp: FIRST_STAMP, end: FIRST_PAGES, number: 1, ..Commit::default() };
+    let made = (|| {
+        let mut bytes = vec![0; (FIRST_PAGES * PAGE_BYTES) as usize];
+        let mut put = |at: u64, word: u64| {
+            bytes[at as usize..at as usize + 8].copy_from_slice(&word.to_le_bytes());
+        };
+        for (i, word) in commit.meta(&header).into_iter().enumerate() {
+            put(METAS[0] + 8 * i as u64, word);
+        }
+        put(session::TABLES, 1);
+        for page in 0..FIRST_PAGES {
+            put(PAGE_BYTES + 16 * page, FIXED);
+        }
+        write(&bytes, 0)?;
+        file.sync_all().map_err(|e| Error::io("make durable", e))?;
+        write(&header.encode(), 0)?;
+        file.sync_all().map_err(|e| Error::io("make durable", e))
+    })();
+    made.inspect_err(|_| {
+        let _ = file.set_len(0);
+    })
+}
+
+/// Whether the locks and words of the session were made since the machine was started.
+fn is_same_session(map: &SharedMap) -> Result<bool> {
+    let load = |at: u64| map.head()[at as usize / 8].load(Ordering::Acquire);
+    let (boot, namespace) = boot_and_namespace();
+    let found = u128::from(load(session::BOOT_LOW)) | u128::from(load(session::BOOT_HIGH)) << 64;
+    let refuse = |what: &str| Err(Error::new(ErrorKind::Unsupported(what.into())));
+    if boot == 0 {
+        return refuse(
+            "this machine does not say which boot it is in (/proc/sys/kernel/random/boot_id): nobody \
+             could tell a power failure",
+        );
+    }
+    if found != boot {
+        return Ok(false);
+    }
+    if load(session::LOCK_LAYOUT) != LAYOUT {
+        return refuse(
+            "the store is in use by a program with another C library or word size: close it there",
+        );
+    }
+    if load(session::NAMESPACE) != namespace {
+        return refuse(
+            "the store is in use in another process namespace (another container): its processes \
+             cannot be told from dead ones",
+        );
+    }
+    Ok(true)
+}
+
+/// Whether a file that begins so is a tree.
+pub(crate) fn recognises(head: &[u8]) -> bool {
+    head.starts_with(&MAGIC) && crate::bytes::le32(head, 8) == Some(ENGINE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::format::{FIRST_TABLE, first_of_table, table_pages};
+    use super::*;
+    use crate::os::shared::HEAD_BYTES;
+
+    #[test]
+    fn the_blocks_of_the_table_tell_of_every_page_once() {
+        let mut next = 0;
+        for block in 0..TABLES {
+            assert_eq!(first_of_table(block), next);
+            assert_eq!(table_of(next), (block, 0));
+            let pages = table_pages(block) * FIRST_TABLE;
+            assert_eq!(table_of(next + pages - 1), (block, pages - 1));
+            next += pages;
+        }
+        assert!(next >= MAX_PAGES);
+        const { assert!(HEAD_BYTES == PAGE_BYTES) };
+    }
+}

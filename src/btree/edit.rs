@@ -1,0 +1,502 @@
+//! Changing a tree: the way down, on which every page becomes the writer's own, and the changes that
+//! go up again from pages that became too full or too empty.
+
+use super::format::{MAX_KEY, MAX_VALUE, PAGE, Tree};
+use super::inner;
+use super::leaf;
+use super::page::{Link, Place, birth, common, count};
+use super::record::{Far, NEAR_KEY, NEAR_VALUE, Value, ValueToStore};
+use super::tree::{Pages, levels, of};
+use super::writer::Writer;
+use crate::{Error, ErrorKind, Result};
+
+/// A page with less than this in it is joined with one beside it, if both fit in one page of which
+/// so much stays free.
+const SPARSE: usize = PAGE / 4;
+const SPARE: usize = PAGE / 8;
+
+/// An inner page on the way down, and the number of the link that was taken.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    page: u64,
+    index: usize,
+}
+
+/// A key that begins a page, and the link to that.
+struct Part {
+    key: Vec<u8>,
+    far: Option<Far>,
+    link: Link,
+}
+
+/// What an insertion does with a value that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Old {
+    Replace,
+    Keep,
+}
+
+impl Writer<'_> {
+    /// Puts a record in; whether the key was there before.
+    pub(crate) fn insert(
+        &mut self,
+        tree: &mut Tree,
+        key: &[u8],
+        value: &[u8],
+        old: Old,
+    ) -> Result<bool> {
+        check_sizes(key, value)?;
+        self.whole(|writer| writer.insert_checked(tree, key, value, old))
+    }
+
+    /// Does something that may leave a tree half changed if it fails.
+    fn whole<R>(&mut self, change: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
+        let done = change(self);
+        self.is_broken |= done.is_err();
+        done
+    }
+
+    fn insert_checked(
+        &mut self,
+        tree: &mut Tree,
+        key: &[u8],
+        value: &[u8],
+        old: Old,
+    ) -> Result<bool> {
+        if tree.depth == 0 {
+            return self.insert_first(tree, key, value).map(|()| false);
+        }
+        if old == Old::Keep && super::tree::get(self, tree, key)?.is_some() {
+            return Ok(true);
+        }
+        let mut path = Vec::new();
+        let page = self.descend(tree, key, &mut path)?;
+        let place = of(page, leaf::find(self.page(page)?, key, self))?;
+        match place {
+            Place::Found(i) => self.replace_at(tree, &path, page, i, value)?,
+            Place::Missing(i) => {
+                self.insert_at(tree, &path, page, i, key, value)?;
+                tree.count += 1;
+            }
+        }
+        Ok(matches!(place, Place::Found(_)))
+    }
+
+    fn insert_first(&mut self, tree: &mut Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        let (far_key, far_value) = (self.store_key(key)?, self.store_value(value)?);
+        let stored = to_store(value, far_value);
+        self.scratch.items.clear();
+        self.scratch.items.insert(0, key, far_key, stored);
+        let (page, _) = self.new_page()?;
+        let mut items = std::mem::take(&mut self.scratch.items);
+        let bytes = self.page_mut(page)?;
+        items.write_leaf(0, 1, bytes);
+        tree.root = Link::new(page, bytes).0;
+        self.scratch.items = items;
+        (tree.depth, tree.count) = (1, 1);
+        Ok(())
+    }
+
+    /// Goes down to the leaf that `key` belongs in, and makes all pages on the way this writer's own.
+    #[inline]
+    fn descend(&mut self, tree: &mut Tree, key: &[u8], path: &mut Vec<Step>) -> Result<u64> {
+        let levels = levels(tree)?.unwrap_or(0);
+        let root = self.own_page(Link(tree.root))?;
+        tree.root = root.0;
+        let mut page = root.page();
+        for level in (1..=levels).rev() {
+            let bytes = self.page_on(page, level)?;
+            let index = of(page, inner::find(bytes, key, self))?;
+            let link = of(page, inner::link(bytes, index))?;
+            self.prefetch_heads(link);
+            path.push(Step { page, index });
+            page = self.own_child(page, index, link)?;
+        }
+        self.page_on(page, 0)?;
+        Ok(page)
+    }
+
+    fn own_child(&mut self, parent: u64, index: usize, link: Link) -> Result<u64> {
+        let own = self.own_page(link)?;
+        if own != link {
+            of(parent, inner::set_link(self.page_mut(parent)?, index, own))?;
+        }
+        Ok(own.page())
+    }
+
+    #[inline]
+    fn own_page(&mut self, link: Link) -> Result<Link> {
+        if birth(self.page(link.page())?) >= self.own.since {
+            return Ok(link);
+        }
+        let page = self.copy_page(link.page())?;
+        Ok(Link::new(page, self.page(page)?))
+    }
+
+    pub(crate) fn store_key(&mut self, key: &[u8]) -> Result<Option<Far>> {
+        if key.len() <= NEAR_KEY { Ok(None) } else { self.write_far(key).map(Some) }
+    }
+
+    pub(crate) fn store_value(&mut self, value: &[u8]) -> Result<Option<Far>> {
+        if value.len() <= NEAR_VALUE { Ok(None) } else { self.write_far(value).map(Some) }
+    }
+
+    fn replace_at(
+        &mut self,
+        tree: &mut Tree,
+        path: &[Step],
+        page: u64,
+        i: usize,
+        value: &[u8],
+    ) -> Result<()> {
+        if let Value::Far(far) = of(page, leaf::value(self.page(page)?, i))? {
+            self.free_far(far)?;
+        }
+        let far = self.store_value(value)?;
+        let stored = to_store(value, far);
+        if of(page, leaf::replace(self.page_mut(page)?, i, stored))? {
+            return Ok(());
+        }
+        self.scratch.items.clear();
+        self.take_items(page, &[], None)?;
+        self.scratch.items.replace(i, stored);
+        self.write_pages(tree, path, page, 0, None)
+    }
+
+    fn insert_at(
+        &mut self,
+        tree: &mut Tree,
+        path: &[Step],
+        page: u64,
+        i: usize,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
+        let (far_key, far_value) = (self.store_key(key)?, self.store_value(value)?);
+        let stored = to_store(value, far_value);
+        let mut bytes = std::mem::take(&mut self.scratch.bytes);
+        let done = self
+            .page_mut(page)
+            .and_then(|leaf| of(page, leaf::insert(leaf, i, key, far_key, stored, &mut bytes)));
+        self.scratch.bytes = bytes;
+        if done? {
+            return Ok(());
+        }
+        let count = count(self.page(page)?);
+        self.scratch.items.clear();
+        self.take_items(page, &[], None)?;
+        self.scratch.items.insert(i, key, far_key, stored);
+        self.write_pages(tree, path, page, 0, edge(i, count))
+    }
+
+    /// Appends what is in a page to the items.
+    fn take_items(&mut self, page: u64, first: &[u8], first_far: Option<Far>) -> Result<()> {
+        let mut items = std::mem::take(&mut self.scratch.items);
+        let taken = self.page(page).and_then(|b| of(page, items.take(b, first, first_far, self)));
+        self.scratch.items = items;
+        taken
+    }
+
+    /// Writes the items in the place of a page, as so many pages as they need, and has the pages
+    /// above lead to them.
+    fn write_pages(
+        &mut self,
+        tree: &mut Tree,
+        path: &[Step],
+        page: u64,
+        level: u8,
+        hint: Option<usize>,
+    ) -> Result<()> {
+        let mut items = std::mem::take(&mut self.scratch.items);
+        let starts = items.divide(level > 0, hint);
+        let mut parts = Vec::new();
+        for (n, from) in starts.iter().enumerate() {
+            let to = starts.get(n + 1).copied().unwrap_or(items.len());
+            let page = if n == 0 { page } else { self.new_page()?.0 };
+            if n > 0 {
+                let (key, far) = if level > 0 {
+                    (items.key(*from).to_vec(), items.far(*from))
+                } else {
+                    let key = parting(items.key(from - 1), items.key(*from)).to_vec();
+                    let far = self.store_key(&key)?;
+                    (key, far)
+                };
+                parts.push(Part { key, far, link: Link(page) });
+            }
+            let bytes = self.page_mut(page)?;
+            if level > 0 {
+                items.write_inner(*from, to, level, bytes);
+            } else {
+                items.write_leaf(*from, to, bytes);
+            }
+            if let Some(part) = parts.last_mut() {
+                part.link = Link::new(page, bytes);
+            }
+        }
+        self.scratch.items = items;
+        if parts.is_empty() { Ok(()) } else { self.insert_links(tree, path, page, level, parts) }
+    }
+
+    /// Puts links to new pages behind that to a page of this level.
+    fn insert_links(
+        &mut self,
+        tree: &mut Tree,
+        path: &[Step],
+        page: u64,
+        level: u8,
+        parts: Vec<Part>,
+    ) -> Result<()> {
+        let Some((step, path)) = path.split_last() else {
+            return self.add_level(tree, page, level, parts);
+        };
+        let mut parts = parts.into_iter().enumerate();
+        let mut bytes = std::mem::take(&mut self.scratch.bytes);
+        let mut left = None;
+        for (n, part) in parts.by_ref() {
+            let at = step.index + 1 + n;
+            let done = self.page_mut(step.page).and_then(|inner| {
+                let done = inner::insert(inner, at, &part.key, part.far, part.link, &mut bytes);
+                of(step.page, done)
+            })?;
+            if !done {
+                left = Some((n, part));
+                break;
+            }
+        }
+        self.scratch.bytes = bytes;
+        let Some(left) = left else { return Ok(()) };
+        let count = count(self.page(step.page)?);
+        self.scratch.items.clear();
+        self.take_items(step.page, &[], None)?;
+        let first = step.index + 1 + left.0;
+        for (n, part) in std::iter::once(left).chain(parts) {
+            let at = step.index + 1 + n;
+            self.scratch.items.insert_link(at, &part.key, part.far, part.link);
+        }
+        self.write_pages(tree, path, step.page, level + 1, edge(first, count))
+    }
+
+    fn add_level(&mut self, tree: &mut Tree, page: u64, level: u8, parts: Vec<Part>) -> Result<()> {
+        let first = Link::new(page, self.page(page)?);
+        self.scratch.items.clear();
+        self.scratch.items.insert_link(0, &[], None, first);
+        for (n, part) in parts.iter().enumerate() {
+            self.scratch.items.insert_link(n + 1, &part.key, part.far, part.link);
+        }
+        let (root, _) = self.new_page()?;
+        tree.root = root;
+        tree.depth += 1;
+        self.write_pages(tree, &[], root, level + 1, None)?;
+        if tree.depth == u64::from(level) + 2 {
+            tree.root = Link::new(root, self.page(root)?).0;
+        }
+        Ok(())
+    }
+
+    /// Takes a record out; whether it was there.
+    pub(crate) fn remove(&mut self, tree: &mut Tree, key: &[u8]) -> Result<bool> {
+        // Nothing is copied for a key that is not there.
+        if super::tree::get(self, tree, key)?.is_none() {
+            return Ok(false);
+        }
+        self.whole(|writer| writer.remove_found(tree, key))?;
+        Ok(true)
+    }
+
+    fn remove_found(&mut self, tree: &mut Tree, key: &[u8]) -> Result<()> {
+        let mut path = Vec::new();
+        let page = self.descend(tree, key, &mut path)?;
+        let bytes = self.page(page)?;
+        let Place::Found(i) = of(page, leaf::find(bytes, key, self))? else {
+            return Err(super::writer::damaged(page, "a record that only a lookup finds"));
+        };
+        let value = of(page, leaf::value(bytes, i))?;
+        let value = if let Value::Far(far) = value { Some(far) } else { None };
+        let mut scratch = Vec::new();
+        let far_key = if key.len() > NEAR_KEY {
+            of(page, leaf::key_of(bytes, i, self, &mut scratch))?
+        } else {
+            None
+        };
+        for far in value.into_iter().chain(far_key) {
+            self.free_far(far)?;
+        }
+        of(page, leaf::remove(self.page_mut(page)?, i))?;
+        tree.count = tree.count.saturating_sub(1);
+        if leaf::used(self.page(page)?) < SPARSE { self.join(tree, path, page, 0) } else { Ok(()) }
+    }
+
+    /// Joins a page in which little is left with one beside it, and so on up.
+    fn join(
+        &mut self,
+        tree: &mut Tree,
+        mut path: Vec<Step>,
+        mut page: u64,
+        mut level: u8,
+    ) -> Result<()> {
+        while let Some(step) = path.pop() {
+            if count(self.page(page)?) == 0 {
+                self.unlink(step.page, step.index)?;
+                self.free(page)?;
+            } else if !self.join_with_next(step, page, level)? {
+                return Ok(());
+            }
+            (page, level) = (step.page, level + 1);
+            let bytes = self.page(page)?;
+            let is_root = path.is_empty();
+            if count(bytes) > 1 && (is_root || inner::used(bytes) >= SPARSE) {
+                return Ok(());
+            }
+        }
+        self.lower_root(tree, page)
+    }
+
+    /// Takes levels away that have a single page, and the tree's last page if it is empty.
+    fn lower_root(&mut self, tree: &mut Tree, mut page: u64) -> Result<()> {
+        while count(self.page(page)?) <= 1 {
+            let is_inner = tree.depth > 1;
+            let is_empty = count(self.page(page)?) == 0;
+            if is_empty {
+                self.free(page)?;
+                (tree.root, tree.depth) = (0, 0);
+                return Ok(());
+            }
+            if !is_inner {
+                return Ok(());
+            }
+            let link = of(page, inner::link(self.page(page)?, 0))?;
+            self.free(page)?;
+            tree.root = link.0;
+            tree.depth -= 1;
+            page = link.page();
+        }
+        Ok(())
+    }
+
+    /// Takes a link out of an inner page, with the key that goes.
+    fn unlink(&mut self, page: u64, index: usize) -> Result<()> {
+        let bytes = self.page(page)?;
+        let gone = index.max(1);
+        if gone < count(bytes) {
+            let mut key = Vec::new();
+            if let Some(far) = of(page, inner::key_of(bytes, gone, self, &mut key))? {
+                self.free_far(far)?;
+            }
+        }
+        of(page, inner::remove(self.page_mut(page)?, index))
+    }
+
+    /// Joins a page with the one behind it, or before it if it is the last; whether they fit.
+    fn join_with_next(&mut self, step: Step, page: u64, level: u8) -> Result<bool> {
+        let parent = self.page(step.page)?;
+        if count(parent) < 2 {
+            return Ok(false);
+        }
+        let left = if step.index + 1 < count(parent) { step.index } else { step.index - 1 };
+        let other = if left == step.index { left + 1 } else { left };
+        let other = of(step.page, inner::link(parent, other))?.page();
+        let (first, second) = if left == step.index { (page, other) } else { (other, page) };
+        let mut key = Vec::new();
+        let far = of(step.page, inner::key_of(parent, left + 1, self, &mut key))?;
+        self.page_on(other, u64::from(level))?;
+        self.scratch.items.clear();
+        self.take_items(first, &[], None)?;
+        self.take_items(second, &key, far)?;
+        if !self.scratch.items.fits(0, self.scratch.items.len(), level > 0, SPARE) {
+            return Ok(false);
+        }
+        let mut items = std::mem::take(&mut self.scratch.items);
+        let bytes = self.page_mut(page)?;
+        if level > 0 {
+            items.write_inner(0, items.len(), level, bytes);
+        } else {
+            items.write_leaf(0, items.len(), bytes);
+        }
+        let link = Link::new(page, bytes);
+        self.scratch.items = items;
+        self.free(other)?;
+        if level == 0
+            && let Some(far) = far
+        {
+            self.free_far(far)?;
+        }
+        of(step.page, inner::remove(self.page_mut(step.page)?, left + 1))?;
+        of(step.page, inner::set_link(self.page_mut(step.page)?, left, link))?;
+        Ok(true)
+    }
+}
+
+impl Writer<'_> {
+    /// Takes all records out.
+    pub(crate) fn clear(&mut self, tree: &mut Tree) -> Result<()> {
+        self.whole(|writer| writer.free_tree(tree))
+    }
+
+    /// Frees all pages of a tree.
+    fn free_tree(&mut self, tree: &mut Tree) -> Result<()> {
+        if let Some(levels) = levels(tree)? {
+            self.free_branch(Link(tree.root).page(), levels)?;
+        }
+        *tree = Tree { kind: tree.kind, ..Tree::default() };
+        Ok(())
+    }
+
+    /// Frees a page and all below it.
+    fn free_branch(&mut self, page: u64, level: u64) -> Result<()> {
+        let bytes = self.page_on(page, level)?;
+        // The bytes may be another's as soon as the page is free.
+        let mut branches = Vec::new();
+        let mut elsewhere = Vec::new();
+        let mut key = Vec::new();
+        for i in 0..count(bytes) {
+            if level > 0 {
+                branches.push(of(page, inner::link(bytes, i))?.page());
+                if i > 0 {
+                    elsewhere.extend(of(page, inner::key_of(bytes, i, self, &mut key))?);
+                }
+            } else {
+                elsewhere.extend(of(page, leaf::key_of(bytes, i, self, &mut key))?);
+                if let Value::Far(far) = of(page, leaf::value(bytes, i))? {
+                    elsewhere.push(far);
+                }
+            }
+        }
+        self.free(page)?;
+        for branch in branches {
+            self.free_branch(branch, level.saturating_sub(1))?;
+        }
+        elsewhere.into_iter().try_for_each(|far| self.free_far(far))
+    }
+}
+
+/// Where a page is best parted to which a record is added before the first, or behind the last: such
+/// come in order, and fill page after page.
+fn edge(i: usize, count: usize) -> Option<usize> {
+    if i == count {
+        Some(count)
+    } else if i == 0 {
+        Some(1)
+    } else {
+        None
+    }
+}
+
+/// The shortest key that is above one and not above the next.
+pub(crate) fn parting<'k>(below: &[u8], next: &'k [u8]) -> &'k [u8] {
+    &next[..(common(below, next) + 1).min(next.len())]
+}
+
+pub(crate) fn to_store(value: &[u8], far: Option<Far>) -> ValueToStore<'_> {
+    far.map_or(ValueToStore::Near(value), ValueToStore::Far)
+}
+
+pub(crate) fn check_sizes(key: &[u8], value: &[u8]) -> Result<()> {
+    let too_large = |what, size, limit| Err(Error::new(ErrorKind::TooLarge { what, size, limit }));
+    if key.len() > MAX_KEY {
+        return too_large("key", key.len() as u64, MAX_KEY as u64);
+    }
+    if value.len() as u64 > MAX_VALUE {
+        return too_large("value", value.len() as u64, MAX_VALUE);
+    }
+    Ok(())
+}

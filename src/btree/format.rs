@@ -1,0 +1,254 @@
+//! The bytes of a tree file: its head page, what a commit is, and the table of pages.
+//!
+//! `docs/format/btree.md` has all of it with the reasons. Everything is little-endian.
+
+use crate::bytes::{array, le32, le64};
+use crate::{Error, ErrorKind, Result};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Bytes of a page.
+pub(crate) const PAGE: usize = 4096;
+/// The same where addresses are counted.
+pub(crate) const PAGE_BYTES: u64 = PAGE as u64;
+
+pub(crate) const MAGIC: [u8; 8] = *b"\x89CRDNZA\n";
+/// Engine number of tree files.
+pub(crate) const ENGINE: u32 = 3;
+pub(crate) const VERSION: u32 = 1;
+/// Bytes of the header at the beginning of page 0.
+pub(crate) const HEADER_BYTES: usize = 64;
+
+/// Where the two places for durable commits are: a sector each.
+pub(crate) const METAS: [u64; 2] = [512, 1024];
+/// Bytes of a durable commit: the words of a commit, and a checksum.
+pub(crate) const META_WORDS: usize = COMMIT_WORDS + 1;
+
+/// Longest key.
+pub const MAX_KEY: usize = 65_536;
+/// Longest value.
+pub const MAX_VALUE: u64 = u32::MAX as u64;
+/// Longest name of a table.
+pub const MAX_NAME: usize = 255;
+/// Page numbers are below this: files of up to 2^48 bytes.
+pub(crate) const MAX_PAGES: u64 = 1 << 36;
+
+/// Offsets in page 0 of what processes share while the machine runs.
+pub(crate) mod session {
+    pub(crate) const BOOT_LOW: u64 = 2048;
+    pub(crate) const BOOT_HIGH: u64 = 2056;
+    pub(crate) const LOCK_LAYOUT: u64 = 2064;
+    pub(crate) const NAMESPACE: u64 = 2072;
+    /// The number of the newest commit; its words are at `COMMITS[number % 2]`.
+    pub(crate) const STATE: u64 = 2080;
+    /// Nonzero while somebody changes the table of pages: the stamp that he began with.
+    pub(crate) const WRITING: u64 = 2088;
+    /// The stamp of the commit that is durable for certain.
+    pub(crate) const DURABLE: u64 = 2096;
+    /// The stamp of a commit that is being made durable, or of which nobody knows whether it is.
+    pub(crate) const SYNCING: u64 = 2104;
+    /// How many of the durable commit's pages have been replaced since.
+    pub(crate) const RETAINED: u64 = 2112;
+    /// Slots of readers that were ever in use.
+    pub(crate) const SLOTS_USED: u64 = 2120;
+    /// Nonzero as long as the table of pages may hold what a power failure left.
+    pub(crate) const UNSWEPT: u64 = 2128;
+    /// Nonzero if pages of the durable commit may have no checksum.
+    pub(crate) const UNSUMMED: u64 = 2144;
+    pub(crate) const WRITER_LOCK: u64 = 2176;
+    pub(crate) const SYNC_LOCK: u64 = 2240;
+    /// The newest commit, and the one before it or after it.
+    pub(crate) const COMMITS: [u64; 2] = [2304, 2432];
+    /// Page numbers of further pages of slots.
+    pub(crate) const SLOT_PAGES: u64 = 2560;
+    pub(crate) const SLOT_PAGE_COUNT: u64 = 32;
+    /// Page numbers of the blocks of the table of pages.
+    pub(crate) const TABLES: u64 = 2816;
+    /// The slots of readers that are in page 0.
+    pub(crate) const SLOTS: u64 = 3072;
+    pub(crate) const END: u64 = 4096;
+}
+
+/// Bytes of an entry in the table of pages: the stamp that the page was written under, and the stamp
+/// that it was freed under.
+pub(crate) const ENTRY: u64 = 16;
+/// The table is in blocks: the first tells of this many pages, the second of the next as many, each
+/// other of twice as many as the one before.
+pub(crate) const FIRST_TABLE: u64 = PAGE_BYTES / ENTRY;
+/// Blocks for all pages that there can be.
+pub(crate) const TABLES: u64 = 29;
+/// The stamp of pages that are never freed: page 0, the table itself, slots of readers.
+pub(crate) const FIXED: u64 = 1 << 62;
+/// Set in the second word of a page in use: the other bits are those of its checksum.
+pub(crate) const SUMMED: u64 = 1 << 63;
+
+/// Which block of the table tells of a page, and as which of its pages.
+#[inline(always)]
+pub(crate) fn table_of(page: u64) -> (u64, u64) {
+    let block = u64::from(64 - (page / FIRST_TABLE).leading_zeros());
+    (block, page - first_of_table(block))
+}
+
+/// The first page that a block of the table tells of; also where the one before ends.
+pub(crate) const fn first_of_table(block: u64) -> u64 {
+    if block == 0 { 0 } else { FIRST_TABLE << (block - 1) }
+}
+
+/// Pages that a block of the table takes.
+pub(crate) fn table_pages(block: u64) -> u64 {
+    first_of_table(block).max(FIRST_TABLE) / FIRST_TABLE
+}
+
+/// What a file says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// Tells this file from all others.
+    pub store: u128,
+}
+
+impl Header {
+    pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&ENGINE.to_le_bytes());
+        bytes[12..16].copy_from_slice(&VERSION.to_le_bytes());
+        // 16..24: features that may be ignored, that writers must know, that readers must know.
+        bytes[24..28].copy_from_slice(&(PAGE as u32).to_le_bytes());
+        bytes[32..48].copy_from_slice(&self.store.to_le_bytes());
+        let sum = xxh3_64_with_seed(&bytes[..56], 0);
+        bytes[56..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Header> {
+        let wrong = |found: String| {
+            Error::new(ErrorKind::WrongFormat { expected: "a credenza btree store", found })
+        };
+        if bytes.get(..8) != Some(&MAGIC[..]) {
+            return Err(wrong("it does not begin as one".into()));
+        }
+        let number = |at| le32(bytes, at).unwrap_or(0);
+        if number(8) != ENGINE {
+            return Err(wrong(format!("it is a credenza file of engine {}", number(8))));
+        }
+        let Some(sum) = le64(bytes, 56) else {
+            return Err(Error::corrupt(bytes.len() as u64, "the file ends within its header"));
+        };
+        if sum != xxh3_64_with_seed(&bytes[..56], 0) {
+            return Err(Error::corrupt(0, "the header's checksum does not fit"));
+        }
+        let features = [number(20), number(28)];
+        if number(12) != VERSION || features != [0, 0] || number(24) != PAGE as u32 {
+            let what = format!(
+                "a btree store of version {} with pages of {} bytes and features {features:x?}: this \
+                 program knows version {VERSION} with pages of {PAGE}; use a newer one",
+                number(12),
+                number(24),
+            );
+            return Err(Error::new(ErrorKind::Unsupported(what)));
+        }
+        let store = array(bytes, 32).map_or(0, u128::from_le_bytes);
+        Ok(Header { store })
+    }
+}
+
+/// Where a tree is, and what is in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tree {
+    /// The [`Link`](super::page::Link) to the topmost page; 0 if there is none.
+    pub root: u64,
+    /// Levels of pages: 0 for an empty tree, 1 if the topmost page is a leaf.
+    pub depth: u64,
+    /// Records.
+    pub count: u64,
+    /// What kind of table it is: 0, keys that are bytes, one value each.
+    pub kind: u64,
+}
+
+/// Words that a tree takes in a commit, and in the record of a table.
+pub(crate) const TREE_WORDS: usize = 4;
+
+impl Tree {
+    pub(crate) fn words(&self) -> [u64; TREE_WORDS] {
+        [self.root, self.depth, self.count, self.kind]
+    }
+
+    pub(crate) fn of(words: [u64; TREE_WORDS]) -> Tree {
+        let [root, depth, count, kind] = words;
+        Tree { root, depth, count, kind }
+    }
+
+    pub(crate) fn encode(&self) -> [u8; TREE_WORDS * 8] {
+        let mut bytes = [0; TREE_WORDS * 8];
+        for (place, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(self.words()) {
+            *place = word.to_le_bytes();
+        }
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Tree> {
+        let bytes: &[u8; TREE_WORDS * 8] = bytes.try_into().ok()?;
+        let word = |i: usize| u64::from_le_bytes(bytes.as_chunks::<8>().0[i]);
+        Some(Tree::of(std::array::from_fn(word)))
+    }
+}
+
+/// A state of the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Commit {
+    /// One more than that of the state before.
+    pub number: u64,
+    /// All of its pages were written under this stamp or one before.
+    pub stamp: u64,
+    /// Pages of the file that were ever in use; those behind are all free.
+    pub end: u64,
+    /// The table without a name.
+    pub main: Tree,
+    /// The names of the other tables, and where they are.
+    pub catalog: Tree,
+}
+
+pub(crate) const COMMIT_WORDS: usize = 3 + 2 * TREE_WORDS;
+
+impl Commit {
+    pub(crate) fn words(&self) -> [u64; COMMIT_WORDS] {
+        let mut words = [0; COMMIT_WORDS];
+        words[..3].copy_from_slice(&[self.number, self.stamp, self.end]);
+        words[3..3 + TREE_WORDS].copy_from_slice(&self.main.words());
+        words[3 + TREE_WORDS..].copy_from_slice(&self.catalog.words());
+        words
+    }
+
+    pub(crate) fn of(words: [u64; COMMIT_WORDS]) -> Commit {
+        let tree = |from: usize| Tree::of(std::array::from_fn(|i| words[from + i]));
+        let [number, stamp, end, ..] = words;
+        Commit { number, stamp, end, main: tree(3), catalog: tree(3 + TREE_WORDS) }
+    }
+
+    /// As it is written to be durable.
+    pub(crate) fn meta(&self, header: &Header) -> [u64; META_WORDS] {
+        let mut meta = [0; META_WORDS];
+        meta[..COMMIT_WORDS].copy_from_slice(&self.words());
+        meta[COMMIT_WORDS] = Self::sum(&self.words(), header);
+        meta
+    }
+
+    /// A durable commit; `None` if it is not whole.
+    pub(crate) fn of_meta(meta: [u64; META_WORDS], header: &Header) -> Option<Commit> {
+        let words = std::array::from_fn(|i| meta[i]);
+        let commit = Commit::of(words);
+        (commit.stamp != 0 && meta[COMMIT_WORDS] == Self::sum(&words, header)).then_some(commit)
+    }
+
+    fn sum(words: &[u64; COMMIT_WORDS], header: &Header) -> u64 {
+        let mut bytes = [0; COMMIT_WORDS * 8];
+        for (place, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *place = word.to_le_bytes();
+        }
+        xxh3_64_with_seed(&bytes, header.store as u64)
+    }
+}
+
+/// The checksum of a page as its entry holds it.
+pub(crate) fn page_sum(page: &[u8; PAGE], number: u64) -> u64 {
+    xxh3_64_with_seed(page, number) | SUMMED
+}

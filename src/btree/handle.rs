@@ -1,0 +1,249 @@
+//! An open tree store, as its users see it.
+//!
+//! Threads: a [`BTree`] is cheap to clone, and every clone may be used from any thread, also in a
+//! process forked since. Opening the same file several times, in one process or in many, gives
+//! handles on the same store.
+
+use super::core::Core;
+use super::format::session;
+use super::snapshot::Snapshot;
+use super::transaction::Transaction;
+use crate::durability::{Durability, Ticker};
+use crate::{Bytes, Error, Get, Result, Scan};
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The disk is waited for when so many pages of the durable commit were replaced, and they are a
+/// quarter of the file: their space can be used again then.
+const RETAINED: u64 = 1024;
+
+/// How to open a tree store.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    is_created: bool,
+    durability: Durability,
+}
+
+impl OpenOptions {
+    /// An existing store, for reading and writing, buffered.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes a new store if there is no file, or an empty one.
+    #[must_use]
+    pub fn create(mut self, is_created: bool) -> Self {
+        self.is_created = is_created;
+        self
+    }
+
+    /// When what was committed is safe against the loss of power.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Opens the store at `path`.
+    ///
+    /// # Errors
+    /// The file is missing, may not be opened for writing, is no tree store, or its beginning is
+    /// damaged.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<BTree> {
+        let path = path.as_ref();
+        let core = Core::open(path, self.is_created).map_err(|e| e.at(path))?;
+        Ok(BTree::of(core, Some(path.to_owned()), self.durability))
+    }
+}
+
+/// An open tree store: tables of records in the order of their keys.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("words.btree");
+/// use credenza::btree::BTree;
+/// let words = BTree::create(&path)?;
+/// words.insert(b"credenza", b"a cabinet")?;
+/// words.insert(b"cabinet", b"a small room")?;
+/// let snapshot = words.read()?;
+/// let first = snapshot.main().first()?;
+/// assert_eq!(first, Some((b"cabinet".to_vec(), &b"a small room"[..])));
+/// # Ok::<(), credenza::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct BTree {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    core: Arc<Core>,
+    path: Option<PathBuf>,
+    durability: Durability,
+    /// Syncs now and then, until it is dropped.
+    _ticker: Option<Ticker>,
+}
+
+impl BTree {
+    fn of(core: Core, path: Option<PathBuf>, durability: Durability) -> BTree {
+        let core = Arc::new(core);
+        let ticker = match durability {
+            Durability::Interval(ms) if path.is_some() => {
+                let core = Arc::clone(&core);
+                Some(Ticker::start(ms, move || core.sync()))
+            }
+            _ => None,
+        };
+        BTree { shared: Arc::new(Shared { core, path, durability, _ticker: ticker }) }
+    }
+
+    /// How to open a store, other than with the defaults.
+    pub fn options() -> OpenOptions {
+        OpenOptions::new()
+    }
+
+    /// Opens the existing store at `path`.
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<BTree> {
+        OpenOptions::new().open(path)
+    }
+
+    /// Opens the store at `path`, or makes it if there is none.
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open`]; or the file cannot be made.
+    pub fn create(path: impl AsRef<Path>) -> Result<BTree> {
+        OpenOptions::new().create(true).open(path)
+    }
+
+    /// A new store that is in memory only, and gone with its last handle.
+    ///
+    /// # Errors
+    /// Memory is short.
+    pub fn in_memory() -> Result<BTree> {
+        Ok(BTree::of(Core::in_memory()?, None, Durability::Buffered))
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        &self.shared.core
+    }
+
+    /// The name it was opened by; none for a store in memory.
+    pub fn path(&self) -> Option<&Path> {
+        self.shared.path.as_deref()
+    }
+
+    /// The error, naming the store's file.
+    #[cold]
+    pub(crate) fn named(&self, error: Error) -> Error {
+        match self.path() {
+            Some(path) => error.at(path),
+            None => error,
+        }
+    }
+
+    /// The newest state, to read as long as one likes.
+    ///
+    /// # Errors
+    /// There are as many readers as can be.
+    pub fn read(&self) -> Result<Snapshot<'_>> {
+        let snapshot = Snapshot::new(self.core()).map_err(|e| self.named(e))?;
+        snapshot.note_time();
+        Ok(snapshot)
+    }
+
+    /// Begins a transaction; waits for the one that is going on.
+    ///
+    /// # Errors
+    /// This thread has one already; or the table of pages is damaged.
+    pub fn write(&self) -> Result<Transaction<'_>> {
+        Transaction::new(self).map_err(|e| self.named(e))
+    }
+
+    /// Puts a value in the main table, in a transaction of its own; whether it replaced one.
+    ///
+    /// # Errors
+    /// As [`TableMut::insert`](super::TableMut::insert) and [`Transaction::commit`].
+    pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        let mut transaction = self.write()?;
+        let done = transaction.main().insert(key, value).map_err(|e| self.named(e))?;
+        transaction.commit()?;
+        Ok(done)
+    }
+
+    /// Takes a key out of the main table, in a transaction of its own; whether it was there.
+    ///
+    /// # Errors
+    /// As [`BTree::insert`].
+    pub fn remove(&self, key: &[u8]) -> Result<bool> {
+        let mut transaction = self.write()?;
+        let done = transaction.main().remove(key).map_err(|e| self.named(e))?;
+        if done {
+            transaction.commit()?;
+        }
+        Ok(done)
+    }
+
+    /// Returns when everything that was committed before is safe against the loss of power.
+    ///
+    /// # Errors
+    /// The disk failed or is full: nobody knows what is durable then, but what was before.
+    pub fn sync(&self) -> Result<()> {
+        self.core().sync().map_err(|e| self.named(e))
+    }
+
+    /// What is due after a commit, when the lock is free again.
+    pub(crate) fn after_commit(&self) -> Result<()> {
+        let core = self.core();
+        if self.shared.durability == Durability::Sync {
+            return core.sync_commits().map_err(|e| self.named(e));
+        }
+        let retained = core.load(session::RETAINED);
+        if retained > RETAINED && retained > core.newest().end / 4 {
+            core.sync_commits().map_err(|e| self.named(e))?;
+        }
+        Ok(())
+    }
+}
+
+impl Get for BTree {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
+        let snapshot = Snapshot::new(self.core()).map_err(|e| self.named(e))?;
+        let value = snapshot.main().get(key).map_err(|e| self.named(e))?;
+        Ok(value.map(|value| Cow::Owned(value.to_vec())))
+    }
+
+    fn get_all(&self, key: &[u8]) -> Result<Vec<Bytes<'_>>> {
+        Ok(self.get(key)?.into_iter().collect())
+    }
+
+    fn contains_key(&self, key: &[u8]) -> Result<bool> {
+        let snapshot = Snapshot::new(self.core()).map_err(|e| self.named(e))?;
+        snapshot.main().contains_key(key).map_err(|e| self.named(e))
+    }
+
+    fn get_many<K, F>(&self, keys: &[K], f: F) -> Result<()>
+    where
+        K: AsRef<[u8]>,
+        F: FnMut(usize, Option<&[u8]>),
+    {
+        let snapshot = Snapshot::new(self.core()).map_err(|e| self.named(e))?;
+        snapshot.main().get_many(keys, f).map_err(|e| self.named(e))
+    }
+}
+
+impl Scan for BTree {
+    fn scan<F>(&self, f: F) -> Result<()>
+    where
+        F: FnMut(&[u8], &[u8]) -> Result<()>,
+    {
+        self.read()?.main().scan(f).map_err(|e| self.named(e))
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(self.core().newest().main.count)
+    }
+}

@@ -1,0 +1,369 @@
+//! Pages as lists: taken apart, and written anew in the best layout, as one page or several.
+//!
+//! This is what happens when a page cannot take a change in place: it is full, or its prefix is too
+//! long now, or its heap has waste, or its records no longer have one size. Writing anew costs about
+//! two microseconds, and a page of the usual sizes needs it once in a hundred changes.
+
+use super::format::PAGE;
+use super::inner;
+use super::leaf;
+use super::page::{
+    Bytes, HEAD, Kind, Link, MAX_PREFIX, REFERENCES, at, common, count, head_of, set_short,
+};
+use super::record::{
+    self, Elsewhere, FAR_BYTES, Far, KeyToStore, Value, ValueToStore, key_bytes, record_bytes,
+};
+
+type Checked<T> = Result<T, &'static str>;
+
+/// What a key leads to.
+#[derive(Clone, Copy, Debug)]
+enum Payload {
+    /// Bytes of the arena.
+    Near {
+        from: usize,
+        to: usize,
+    },
+    Far(Far),
+    Link(Link),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    /// Bytes of the arena.
+    key: (usize, usize),
+    far: Option<Far>,
+    payload: Payload,
+}
+
+/// The records of a leaf, or the keys and links of an inner page, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Items {
+    arena: Vec<u8>,
+    list: Vec<Item>,
+    /// A record that is being put together.
+    scratch: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl Items {
+    pub(crate) fn clear(&mut self) {
+        self.arena.clear();
+        self.list.clear();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Appends what is in a page; in an inner page, `first` is the key of its first link.
+    pub(crate) fn take(
+        &mut self,
+        bytes: &Bytes,
+        first: &[u8],
+        first_far: Option<Far>,
+        elsewhere: &impl Elsewhere,
+    ) -> Checked<()> {
+        let mut key = std::mem::take(&mut self.key);
+        let is_inner = super::page::kind(bytes) == Some(Kind::Inner);
+        for i in 0..count(bytes) {
+            let far = if !is_inner {
+                leaf::key_of(bytes, i, elsewhere, &mut key)?
+            } else if i > 0 {
+                inner::key_of(bytes, i, elsewhere, &mut key)?
+            } else {
+                key.clear();
+                key.extend_from_slice(first);
+                first_far
+            };
+            let payload = if is_inner {
+                Payload::Link(inner::link(bytes, i)?)
+            } else {
+                match leaf::value(bytes, i)? {
+                    Value::Near(value) => self.keep(value),
+                    Value::Far(far) => Payload::Far(far),
+                }
+            };
+            let at = self.list.len();
+            self.put(at, &key, far, payload);
+        }
+        self.key = key;
+        Ok(())
+    }
+
+    fn keep(&mut self, value: &[u8]) -> Payload {
+        let from = self.arena.len();
+        self.arena.extend_from_slice(value);
+        Payload::Near { from, to: self.arena.len() }
+    }
+
+    fn put(&mut self, at: usize, key: &[u8], far: Option<Far>, payload: Payload) {
+        let from = self.arena.len();
+        self.arena.extend_from_slice(key);
+        let item = Item { key: (from, self.arena.len()), far, payload };
+        self.list.insert(at.min(self.list.len()), item);
+    }
+
+    /// Puts a record at number `at`.
+    pub(crate) fn insert(
+        &mut self,
+        at: usize,
+        key: &[u8],
+        far: Option<Far>,
+        value: ValueToStore<'_>,
+    ) {
+        let payload = match value {
+            ValueToStore::Near(value) => self.keep(value),
+            ValueToStore::Far(far) => Payload::Far(far),
+        };
+        self.put(at, key, far, payload);
+    }
+
+    /// Gives record number `at` another value.
+    pub(crate) fn replace(&mut self, at: usize, value: ValueToStore<'_>) {
+        let payload = match value {
+            ValueToStore::Near(value) => self.keep(value),
+            ValueToStore::Far(far) => Payload::Far(far),
+        };
+        if let Some(item) = self.list.get_mut(at) {
+            item.payload = payload;
+        }
+    }
+
+    /// Puts a link at number `at`.
+    pub(crate) fn insert_link(&mut self, at: usize, key: &[u8], far: Option<Far>, link: Link) {
+        self.put(at, key, far, Payload::Link(link));
+    }
+
+    /// The key of number `i`.
+    pub(crate) fn key(&self, i: usize) -> &[u8] {
+        self.list.get(i).map_or(&[], |item| &self.arena[item.key.0..item.key.1])
+    }
+
+    /// Where the key of number `i` is, if it is not in its page.
+    pub(crate) fn far(&self, i: usize) -> Option<Far> {
+        self.list.get(i).and_then(|item| item.far)
+    }
+
+    /// What all keys of a range begin with, as far as a page cuts it off. `is_inner`: the first key
+    /// is not stored.
+    fn prefix(&self, from: usize, to: usize, is_inner: bool) -> usize {
+        let first = from + usize::from(is_inner);
+        if first >= to {
+            return 0;
+        }
+        let shared = common(self.key(first), self.key(to - 1)).min(MAX_PREFIX);
+        // Of a single key something must be left.
+        if to - first == 1 { shared.saturating_sub(HEAD) } else { shared }
+    }
+
+    fn value(&self, item: &Item) -> ValueToStore<'_> {
+        match item.payload {
+            Payload::Near { from, to } => ValueToStore::Near(&self.arena[from..to]),
+            Payload::Far(far) => ValueToStore::Far(far),
+            Payload::Link(_) => ValueToStore::Near(&[]),
+        }
+    }
+
+    fn stored<'s>(&'s self, item: &Item, prefix: usize) -> KeyToStore<'s> {
+        let key = &self.arena[item.key.0..item.key.1];
+        KeyToStore { rest: key.get(prefix..).unwrap_or(&[]), far: item.far }
+    }
+
+    /// The lengths of keys and values if they are all the same, and whether the values are far.
+    fn uniform(&self, from: usize, to: usize) -> Option<(usize, usize, bool)> {
+        let shape = |item: &Item| {
+            let (value, is_far) = match item.payload {
+                Payload::Near { from, to } => (to - from, false),
+                Payload::Far(_) => (FAR_BYTES, true),
+                Payload::Link(_) => return None,
+            };
+            item.far.is_none().then_some((item.key.1 - item.key.0, value, is_far))
+        };
+        let list = self.list.get(from..to)?;
+        let first = shape(list.first()?)?;
+        list.iter().all(|item| shape(item) == Some(first)).then_some(first)
+    }
+
+    /// Bytes that a leaf of these records takes.
+    fn leaf_bytes(&self, from: usize, to: usize) -> usize {
+        let (prefix, count) = (self.prefix(from, to, false), to - from);
+        if let Some((key, value, _)) = self.uniform(from, to) {
+            let rest = key - prefix;
+            return at::HEADS + prefix + count * (HEAD + rest.saturating_sub(HEAD) + value);
+        }
+        let records = self.list[from..to].iter();
+        let heap: usize =
+            records.map(|item| record_bytes(self.stored(item, prefix), self.value(item))).sum();
+        at::HEADS + prefix + count * (HEAD + 2) + heap
+    }
+
+    fn inner_bytes(&self, from: usize, to: usize) -> usize {
+        let prefix = self.prefix(from, to, true);
+        let keys = self.list[(from + 1).min(to)..to].iter();
+        let heap: usize = keys.map(|item| key_bytes(self.stored(item, prefix))).sum();
+        inner::arrays_end(to - from) + prefix + heap
+    }
+
+    /// Whether a range fits in a page of which `spare` bytes stay free.
+    pub(crate) fn fits(&self, from: usize, to: usize, is_inner: bool, spare: usize) -> bool {
+        let bytes = if is_inner { self.inner_bytes(from, to) } else { self.leaf_bytes(from, to) };
+        bytes + spare <= PAGE
+    }
+
+    /// The link of the first item.
+    pub(crate) fn first_link(&self) -> Option<Link> {
+        match self.list.first()?.payload {
+            Payload::Link(link) => Some(link),
+            Payload::Near { .. } | Payload::Far(_) => None,
+        }
+    }
+
+    /// Divides the items into pages: the numbers where each begins. Where they do not fit in one,
+    /// they are parted at `hint` if that serves, else in the middle.
+    pub(crate) fn divide(&self, is_inner: bool, hint: Option<usize>) -> Vec<usize> {
+        let mut starts = vec![0];
+        if self.fits(0, self.len(), is_inner, 0) {
+            return starts;
+        }
+        if let Some(at) = hint
+            && at > 0
+            && at < self.len()
+            && self.fits(0, at, is_inner, 0)
+            && self.fits(at, self.len(), is_inner, 0)
+        {
+            starts.push(at);
+            return starts;
+        }
+        self.divide_range(0, self.len(), is_inner, &mut starts);
+        starts
+    }
+
+    fn divide_range(&self, from: usize, to: usize, is_inner: bool, starts: &mut Vec<usize>) {
+        if to - from < 2 || self.fits(from, to, is_inner, 0) {
+            return;
+        }
+        let middle = self.middle(from, to);
+        self.divide_range(from, middle, is_inner, starts);
+        starts.push(middle);
+        self.divide_range(middle, to, is_inner, starts);
+    }
+
+    /// The number that parts a range in two of about the same size, neither empty.
+    fn middle(&self, from: usize, to: usize) -> usize {
+        let prefix = self.prefix(from, to, false);
+        let size =
+            |item: &Item| HEAD + 2 + record_bytes(self.stored(item, prefix), self.value(item));
+        let all: usize = self.list[from..to].iter().map(size).sum();
+        let mut sum = 0;
+        let half = self.list[from..to].iter().position(|item| {
+            sum += size(item);
+            sum * 2 > all
+        });
+        (from + half.unwrap_or(0)).clamp(from + 1, to - 1)
+    }
+
+    /// Writes a range as a leaf; it fits. The birth stays as it is.
+    pub(crate) fn write_leaf(&mut self, from: usize, to: usize, bytes: &mut Bytes) {
+        let prefix = self.prefix(from, to, false);
+        start(bytes, 0, to - from, self.key(from).get(..prefix).unwrap_or(&[]));
+        match self.uniform(from, to) {
+            Some((key, value, is_far)) => {
+                bytes[at::KIND] = Kind::Uniform as u8;
+                let rest = key - prefix;
+                let tail = rest.saturating_sub(HEAD);
+                let room = (PAGE - prefix - at::HEADS) / (HEAD + tail + value);
+                set_short(bytes, at::ROOM, room);
+                set_short(bytes, at::REST, rest);
+                set_short(bytes, at::VALUE, value);
+                set_short(bytes, at::FLAGS, if is_far { usize::from(REFERENCES) } else { 0 });
+                let mut place = at::HEADS + HEAD * room;
+                for (i, item) in self.list[from..to].iter().enumerate() {
+                    let key = &self.arena[item.key.0..item.key.1];
+                    set_head(bytes, i, &key[prefix..]);
+                    bytes[place..place + tail].copy_from_slice(&key[key.len() - tail..]);
+                    place += tail;
+                    match self.value(item) {
+                        ValueToStore::Near(v) => bytes[place..place + value].copy_from_slice(v),
+                        ValueToStore::Far(far) => {
+                            bytes[place..place + value].copy_from_slice(&far.encode());
+                        }
+                    }
+                    place += value;
+                }
+            }
+            None => self.write_heap(from, to, prefix, bytes),
+        }
+    }
+
+    fn write_heap(&mut self, from: usize, to: usize, prefix: usize, bytes: &mut Bytes) {
+        bytes[at::KIND] = Kind::Leaf as u8;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let (count, mut heap) = (to - from, PAGE - prefix);
+        // As much room for heads as there is for records of the same size.
+        let size = self.leaf_bytes(from, to) - prefix - at::HEADS;
+        let spare = (PAGE - prefix - at::HEADS).saturating_sub(size);
+        let room = count + spare / (size / count.max(1)).max(1);
+        set_short(bytes, at::ROOM, room);
+        for (i, item) in self.list[from..to].iter().enumerate() {
+            let key = self.stored(item, prefix);
+            set_head(bytes, i, key.rest);
+            scratch.clear();
+            record::encode(&mut scratch, key, self.value(item));
+            bytes[heap - scratch.len()..heap].copy_from_slice(&scratch);
+            heap -= scratch.len();
+            set_short(bytes, at::HEADS + HEAD * room + 2 * i, heap);
+        }
+        set_short(bytes, at::HEAP, heap);
+        self.scratch = scratch;
+    }
+
+    /// Writes a range as an inner page of this level; it fits. The birth stays as it is.
+    pub(crate) fn write_inner(&mut self, from: usize, to: usize, level: u8, bytes: &mut Bytes) {
+        let prefix = self.prefix(from, to, true);
+        start(bytes, level, to - from, self.key(to - 1).get(..prefix).unwrap_or(&[]));
+        bytes[at::KIND] = Kind::Inner as u8;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let (count, mut heap) = (to - from, PAGE - prefix);
+        let size = self.inner_bytes(from, to) - prefix - at::HEADS;
+        let spare = (PAGE - prefix - at::HEADS).saturating_sub(size + 8);
+        let room = count + spare / (size / count.max(1)).max(1);
+        set_short(bytes, at::ROOM, room);
+        for (i, item) in self.list[from..to].iter().enumerate() {
+            let Payload::Link(link) = item.payload else { continue };
+            let place = inner::links_at(room) + 8 * i;
+            bytes[place..place + 8].copy_from_slice(&link.0.to_le_bytes());
+            let mut offset = 0;
+            if i == 0 {
+                set_head(bytes, i, &[]);
+            } else {
+                let key = self.stored(item, prefix);
+                set_head(bytes, i, key.rest);
+                scratch.clear();
+                record::encode_key(&mut scratch, key);
+                if !scratch.is_empty() {
+                    bytes[heap - scratch.len()..heap].copy_from_slice(&scratch);
+                    heap -= scratch.len();
+                    offset = heap;
+                }
+            }
+            set_short(bytes, inner::offsets_at(room) + 2 * i, offset);
+        }
+        set_short(bytes, at::HEAP, heap);
+        self.scratch = scratch;
+    }
+}
+
+/// Begins a page: its head and its prefix.
+fn start(bytes: &mut Bytes, level: u8, count: usize, prefix: &[u8]) {
+    bytes[at::KIND..at::HEADS].fill(0);
+    bytes[at::LEVEL] = level;
+    set_short(bytes, at::COUNT, count);
+    set_short(bytes, at::PREFIX, prefix.len());
+    bytes[PAGE - prefix.len()..].copy_from_slice(prefix);
+}
+
+fn set_head(bytes: &mut Bytes, i: usize, rest: &[u8]) {
+    let place = at::HEADS + HEAD * i;
+    bytes[place..place + HEAD].copy_from_slice(&head_of(rest).to_le_bytes());
+}

@@ -1,0 +1,395 @@
+//! Pages that hold records: looking up, and the changes that one page can take as it is.
+//!
+//! Two kinds. In a *uniform* leaf all keys have one length and all values have one length: behind
+//! the heads lie, in the order of the keys, what comes after each head and the value. In any other
+//! leaf, behind the heads lies for each record where it is in the heap.
+//!
+//! A change that a page cannot take in place says so, and [`super::items`] writes the page anew, or
+//! more than one.
+
+use super::format::PAGE;
+use super::page::{
+    Bytes, HEAD, Kind, Place, REFERENCES, at, bytes_of, count, cut, head, head_of, heads, kind,
+    lower, place_in_run, prefix, run, set_short, short,
+};
+use super::record::{
+    self, Elsewhere, FAR_BYTES, Far, KeyToStore, Record, Tail, Value, ValueToStore, compare,
+    compare_near,
+};
+use std::cmp::Ordering;
+
+type Checked<T> = Result<T, &'static str>;
+
+const DAMAGED: &str = "a record that leads outside of its page";
+
+/// How the records of a uniform leaf lie.
+#[derive(Clone, Copy)]
+struct Uniform {
+    /// Where the first is.
+    from: usize,
+    /// Bytes of a key after its head, and of a value.
+    tail: usize,
+    value: usize,
+    /// Bytes of a key after the page's prefix.
+    rest: usize,
+    is_far: bool,
+}
+
+impl Uniform {
+    #[inline(always)]
+    fn of(bytes: &Bytes) -> Uniform {
+        let rest = short(bytes, at::REST);
+        Uniform {
+            from: at::HEADS + HEAD * short(bytes, at::ROOM),
+            tail: rest.saturating_sub(HEAD),
+            value: short(bytes, at::VALUE),
+            rest,
+            is_far: short(bytes, at::FLAGS) & usize::from(REFERENCES) != 0,
+        }
+    }
+
+    fn stride(self) -> usize {
+        self.tail + self.value
+    }
+
+    #[inline(always)]
+    fn tail(self, bytes: &Bytes, i: usize) -> Checked<&[u8]> {
+        let from = self.from + i * self.stride();
+        bytes.get(from..from + self.tail).ok_or(DAMAGED)
+    }
+
+    #[inline(always)]
+    fn value(self, bytes: &Bytes, i: usize) -> Checked<Value<'_>> {
+        let from = self.from + i * self.stride() + self.tail;
+        let value = bytes.get(from..from + self.value).ok_or(DAMAGED)?;
+        Ok(if self.is_far {
+            Value::Far(Far::decode(value).ok_or(DAMAGED)?)
+        } else {
+            Value::Near(value)
+        })
+    }
+}
+
+/// Where the numbers are that say where each record is.
+fn offsets_at(bytes: &Bytes) -> usize {
+    at::HEADS + HEAD * short(bytes, at::ROOM)
+}
+
+/// The record with this number in the heap.
+#[inline(always)]
+fn heap_record(bytes: &Bytes, i: usize) -> Checked<Record<'_>> {
+    let at = offsets_at(bytes) + 2 * i;
+    let offset = bytes.get(at..at + 2).ok_or(DAMAGED)?;
+    let offset = usize::from(u16::from_le_bytes([offset[0], offset[1]]));
+    bytes.get(offset..).and_then(record::decode).ok_or(DAMAGED)
+}
+
+/// Where `key` is, or would be.
+#[inline(always)]
+pub(crate) fn find(bytes: &Bytes, key: &[u8], elsewhere: &impl Elsewhere) -> Checked<Place> {
+    let rest = match cut(key, prefix(bytes)?) {
+        Ok(rest) => rest,
+        Err(Ordering::Greater) => return Ok(Place::Missing(count(bytes))),
+        Err(_) => return Ok(Place::Missing(0)),
+    };
+    let (heads, wanted) = (heads(bytes)?, head_of(rest));
+    let from = lower(heads, wanted);
+    let same = run(heads, from, wanted);
+    if same == 0 {
+        return Ok(Place::Missing(from));
+    }
+    if kind(bytes) == Some(Kind::Uniform) {
+        let uniform = Uniform::of(bytes);
+        if uniform.rest == rest.len() && uniform.tail == 0 {
+            return Ok(Place::Found(from));
+        }
+        place_in_run(from, same, |i| Ok(compare_near(uniform.rest, uniform.tail(bytes, i)?, rest)))
+    } else {
+        place_in_run(from, same, |i| {
+            let record = heap_record(bytes, i)?;
+            compare(record.rest, record.tail, rest, key, elsewhere)
+        })
+    }
+}
+
+/// The value of record number `i`.
+#[inline(always)]
+pub(crate) fn value(bytes: &Bytes, i: usize) -> Checked<Value<'_>> {
+    if kind(bytes) == Some(Kind::Uniform) {
+        Uniform::of(bytes).value(bytes, i)
+    } else {
+        Ok(heap_record(bytes, i)?.value)
+    }
+}
+
+/// Where the record with this number is in the page, about: to ask for it early.
+#[inline(always)]
+pub(crate) fn place_of(bytes: &Bytes, i: usize) -> usize {
+    if kind(bytes) == Some(Kind::Uniform) {
+        let uniform = Uniform::of(bytes);
+        uniform.from + i * uniform.stride()
+    } else {
+        let at = offsets_at(bytes) + 2 * i;
+        bytes.get(at..at + 2).map_or(0, |o| usize::from(u16::from_le_bytes([o[0], o[1]])))
+    }
+}
+
+/// Puts the key of record number `i` in the place of what is in `key`; where the key is if it is not
+/// in the page.
+#[inline(always)]
+pub(crate) fn key_of(
+    bytes: &Bytes,
+    i: usize,
+    elsewhere: &impl Elsewhere,
+    key: &mut Vec<u8>,
+) -> Checked<Option<Far>> {
+    let (rest, tail) = if kind(bytes) == Some(Kind::Uniform) {
+        let uniform = Uniform::of(bytes);
+        (uniform.rest, Tail::Near(uniform.tail(bytes, i)?))
+    } else {
+        let record = heap_record(bytes, i)?;
+        (record.rest, record.tail)
+    };
+    let head = bytes_of(head(heads(bytes)?, i));
+    join(prefix(bytes)?, head, rest, tail, elsewhere, key)
+}
+
+/// The records of a leaf, one after the other: what all keys begin with is written once.
+pub(crate) struct Records<'p, 'k> {
+    bytes: &'p Bytes,
+    heads: &'p [[u8; HEAD]],
+    prefix: usize,
+    uniform: Option<Uniform>,
+    key: &'k mut Vec<u8>,
+}
+
+impl<'p, 'k> Records<'p, 'k> {
+    /// `key` is where keys are put together.
+    pub(crate) fn new(bytes: &'p Bytes, key: &'k mut Vec<u8>) -> Checked<Self> {
+        let (prefix, heads) = (prefix(bytes)?, heads(bytes)?);
+        let uniform = (kind(bytes) == Some(Kind::Uniform)).then(|| Uniform::of(bytes));
+        key.clear();
+        key.extend_from_slice(prefix);
+        let longest = HEAD + uniform.map_or(0, |uniform| uniform.tail);
+        key.resize(prefix.len() + longest, 0);
+        Ok(Records { bytes, heads, prefix: prefix.len(), uniform, key })
+    }
+
+    /// The key and the value of record number `i`.
+    #[inline(always)]
+    pub(crate) fn get<'s>(
+        &'s mut self,
+        i: usize,
+        elsewhere: &impl Elsewhere,
+    ) -> Checked<(&'s [u8], Value<'p>)> {
+        let head = bytes_of(head(self.heads, i));
+        let Some(uniform) = self.uniform else {
+            let record = heap_record(self.bytes, i)?;
+            let prefix = self.bytes.get(PAGE - self.prefix..).ok_or(DAMAGED)?;
+            join(prefix, head, record.rest, record.tail, elsewhere, self.key)?;
+            return Ok((self.key, record.value));
+        };
+        let value = uniform.value(self.bytes, i)?;
+        let rest = self.key.get_mut(self.prefix..).ok_or(DAMAGED)?;
+        if let Some(place) = rest.first_chunk_mut::<HEAD>() {
+            *place = head;
+        }
+        if uniform.tail > 0 {
+            rest[HEAD..].copy_from_slice(uniform.tail(self.bytes, i)?);
+        }
+        let key = self.key.get(..self.prefix + uniform.rest).ok_or(DAMAGED)?;
+        Ok((key, value))
+    }
+}
+
+/// Puts a key together.
+#[inline(always)]
+pub(crate) fn join(
+    prefix: &[u8],
+    head: [u8; HEAD],
+    rest: usize,
+    tail: Tail<'_>,
+    elsewhere: &impl Elsewhere,
+    key: &mut Vec<u8>,
+) -> Checked<Option<Far>> {
+    key.clear();
+    match tail {
+        Tail::Near(tail) => {
+            key.extend_from_slice(prefix);
+            key.extend_from_slice(&head[..rest.min(HEAD)]);
+            key.extend_from_slice(tail);
+            Ok(None)
+        }
+        Tail::Far(far) => {
+            key.extend_from_slice(elsewhere.far(far)?);
+            Ok(Some(far))
+        }
+    }
+}
+
+/// Bytes of the page that hold something.
+pub(crate) fn used(bytes: &Bytes) -> usize {
+    let (count, prefix) = (count(bytes), short(bytes, at::PREFIX));
+    if kind(bytes) == Some(Kind::Uniform) {
+        at::HEADS + count * (HEAD + Uniform::of(bytes).stride()) + prefix
+    } else {
+        let heap = PAGE.saturating_sub(prefix + short(bytes, at::HEAP));
+        at::HEADS + count * (HEAD + 2) + heap.saturating_sub(short(bytes, at::WASTE)) + prefix
+    }
+}
+
+/// Moves part of a page; whether it lies within.
+fn shift(bytes: &mut Bytes, from: usize, len: usize, to: usize) -> bool {
+    let fits = from + len <= PAGE && to + len <= PAGE;
+    if fits {
+        bytes.copy_within(from..from + len, to);
+    }
+    fits
+}
+
+/// Puts a record at number `i`, if the page can take it as it is.
+pub(crate) fn insert(
+    bytes: &mut Bytes,
+    i: usize,
+    key: &[u8],
+    far: Option<Far>,
+    value: ValueToStore<'_>,
+    scratch: &mut Vec<u8>,
+) -> Checked<bool> {
+    let Ok(rest) = cut(key, prefix(bytes)?) else { return Ok(false) };
+    let (count, room) = (count(bytes), short(bytes, at::ROOM));
+    if i > count || count > room {
+        return Err("a count that is over the page's room");
+    }
+    let key = KeyToStore { rest, far };
+    let done = if kind(bytes) == Some(Kind::Uniform) {
+        insert_uniform(bytes, i, key, value, count, room)
+    } else {
+        insert_heap(bytes, i, key, value, scratch)?
+    };
+    if done {
+        shift(bytes, at::HEADS + HEAD * i, HEAD * (count - i), at::HEADS + HEAD * (i + 1));
+        let from = at::HEADS + HEAD * i;
+        bytes[from..from + HEAD].copy_from_slice(&head_of(rest).to_le_bytes());
+        set_short(bytes, at::COUNT, count + 1);
+    }
+    Ok(done)
+}
+
+fn insert_uniform(
+    bytes: &mut Bytes,
+    i: usize,
+    key: KeyToStore<'_>,
+    value: ValueToStore<'_>,
+    count: usize,
+    room: usize,
+) -> bool {
+    let uniform = Uniform::of(bytes);
+    let is_far = matches!(value, ValueToStore::Far(_));
+    if key.far.is_some()
+        || key.rest.len() != uniform.rest
+        || value.bytes() != uniform.value
+        || is_far != uniform.is_far
+        || count >= room
+    {
+        return false;
+    }
+    let (from, stride) = (uniform.from + i * uniform.stride(), uniform.stride());
+    if !shift(bytes, from, stride * (count - i), from + stride) || from + stride > PAGE {
+        return false;
+    }
+    bytes[from..from + uniform.tail].copy_from_slice(&key.rest[uniform.rest - uniform.tail..]);
+    write_value(bytes, from + uniform.tail, value)
+}
+
+fn write_value(bytes: &mut Bytes, from: usize, value: ValueToStore<'_>) -> bool {
+    let place = bytes.get_mut(from..from + value.bytes());
+    match (place, value) {
+        (Some(place), ValueToStore::Near(value)) => place.copy_from_slice(value),
+        (Some(place), ValueToStore::Far(far)) => place.copy_from_slice(&far.encode()),
+        (None, _) => return false,
+    }
+    true
+}
+
+fn insert_heap(
+    bytes: &mut Bytes,
+    i: usize,
+    key: KeyToStore<'_>,
+    value: ValueToStore<'_>,
+    scratch: &mut Vec<u8>,
+) -> Checked<bool> {
+    // How much room the arrays get when they are full.
+    const STEP: usize = 8;
+    let (count, room) = (count(bytes), short(bytes, at::ROOM));
+    let heap = short(bytes, at::HEAP);
+    let more = if count == room { STEP } else { 0 };
+    let size = record::record_bytes(key, value);
+    if at::HEADS + (HEAD + 2) * (room + more) + size > heap || heap > PAGE {
+        return Ok(false);
+    }
+    if more > 0 {
+        let from = offsets_at(bytes);
+        shift(bytes, from, 2 * count, from + HEAD * more);
+        set_short(bytes, at::ROOM, room + more);
+    }
+    scratch.clear();
+    record::encode(scratch, key, value);
+    let offset = heap - size;
+    bytes[offset..heap].copy_from_slice(scratch);
+    set_short(bytes, at::HEAP, offset);
+    let place = offsets_at(bytes) + 2 * i;
+    shift(bytes, place, 2 * (count - i), place + 2);
+    set_short(bytes, place, offset);
+    Ok(true)
+}
+
+/// Puts a value in the place of that of record number `i`, if the page can take it as it is.
+pub(crate) fn replace(bytes: &mut Bytes, i: usize, new: ValueToStore<'_>) -> Checked<bool> {
+    let place = match (value(bytes, i)?, new) {
+        (Value::Near(old), ValueToStore::Near(new)) if old.len() == new.len() => {
+            offset_in(bytes, old)
+        }
+        (Value::Far(_), ValueToStore::Far(_)) => far_value_at(bytes, i)?,
+        _ => return Ok(false),
+    };
+    Ok(write_value(bytes, place, new))
+}
+
+/// Where a part of the page is in it.
+fn offset_in(bytes: &Bytes, part: &[u8]) -> usize {
+    part.as_ptr().addr() - bytes.as_ptr().addr()
+}
+
+/// Where the reference to the value of record number `i` is.
+fn far_value_at(bytes: &Bytes, i: usize) -> Checked<usize> {
+    if kind(bytes) == Some(Kind::Uniform) {
+        let uniform = Uniform::of(bytes);
+        return Ok(uniform.from + i * uniform.stride() + uniform.tail);
+    }
+    let size = record::stored_bytes(heap_record(bytes, i)?);
+    Ok(place_of(bytes, i) + size - FAR_BYTES)
+}
+
+/// Takes record number `i` out.
+pub(crate) fn remove(bytes: &mut Bytes, i: usize) -> Checked<()> {
+    let count = count(bytes);
+    if i >= count {
+        return Err("a record that is not there");
+    }
+    if kind(bytes) == Some(Kind::Uniform) {
+        let uniform = Uniform::of(bytes);
+        let (from, stride) = (uniform.from + i * uniform.stride(), uniform.stride());
+        shift(bytes, from + stride, stride * (count - i - 1), from);
+    } else {
+        let size = record::stored_bytes(heap_record(bytes, i)?);
+        let waste = short(bytes, at::WASTE) + size;
+        set_short(bytes, at::WASTE, waste.min(PAGE));
+        let place = offsets_at(bytes) + 2 * i;
+        shift(bytes, place + 2, 2 * (count - i - 1), place);
+    }
+    let place = at::HEADS + HEAD * i;
+    shift(bytes, place + HEAD, HEAD * (count - i - 1), place);
+    set_short(bytes, at::COUNT, count - 1);
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! The btree engine: an ordered store with transactions and snapshots, for many processes.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`handle`], [`snapshot`], [`transaction`], [`table`], [`range`] | what users see |
+//! | [`format`] | the bytes of page 0, of a commit, of the table of pages |
+//! | [`page`], [`record`], [`leaf`], [`inner`] | the bytes of a page of a tree, and changes in place |
+//! | [`items`] | pages taken apart, and written anew |
+//! | [`tree`], [`cursor`], [`scan`] | looking up, going through |
+//! | [`edit`], [`bulk`] | changing a tree, filling one |
+//! | [`writer`], [`space`] | the one who writes, and which pages are free |
+//! | [`core`], [`pins`], [`sync`] | processes that share a file, who reads what, what is durable |
+//! | [`verify`], [`stats`] | checking all of it, and counting |
+//! | [`view`] | pages of the file as bytes: the only `unsafe` |
+//!
+//! Invariants: a page that a commit leads to is never written as long as anybody may read that
+//! commit. A commit is one store of its number. What a writer does before is known by its stamp, and
+//! taken back by the next one if it dies.
+//!
+//! Threads: any number of readers, which wait for nobody; one writer, who holds a lock that processes
+//! share and that survives the death of its holder.
+
+mod bulk;
+mod core;
+mod cursor;
+mod edit;
+mod format;
+mod handle;
+mod inner;
+mod items;
+mod leaf;
+mod page;
+mod pins;
+mod range;
+mod record;
+mod scan;
+mod snapshot;
+mod source;
+mod space;
+mod stats;
+mod sync;
+mod table;
+mod transaction;
+mod tree;
+mod verify;
+mod view;
+mod writer;
+
+pub use format::{MAX_KEY, MAX_NAME, MAX_VALUE};
+pub use handle::{BTree, OpenOptions};
+pub use pins::Reader;
+pub use range::Range;
+pub use snapshot::Snapshot;
+pub use stats::Stats;
+pub use table::{Cursor, Pair, Table, TableMut};
+pub use transaction::{Savepoint, Transaction};
+
+pub(crate) use core::recognises;

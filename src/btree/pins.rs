@@ -1,0 +1,205 @@
+//! Who reads which commit: so that no page is written that somebody looks at.
+//!
+//! A reader takes a slot in the file, and writes there who it is and the stamp of its commit. Pages
+//! of that commit stay as they are until the slot is empty again, or its process is dead. The first
+//! slots are in page 0; when they are all taken, the file gets pages of more.
+//!
+//! Order: a reader writes the stamp, and then looks whether the commit is still the newest: if it is,
+//! whoever writes later sees the stamp before he reuses a page that the commit has.
+
+use super::core::Core;
+use super::format::{Commit, PAGE_BYTES, session};
+use super::view::Holds;
+use crate::os::process::{is_alive, own_pid, own_start};
+use crate::{Error, Result};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Words of a slot: who, the stamp, and since when in milliseconds.
+const SLOT_WORDS: u64 = 4;
+const SLOT_BYTES: u64 = 8 * SLOT_WORDS;
+/// Slots in page 0, and in each further page.
+const FIRST_SLOTS: u64 = (session::END - session::SLOTS) / SLOT_BYTES;
+const PAGE_SLOTS: u64 = PAGE_BYTES / SLOT_BYTES;
+/// Most slots that there can be.
+pub(crate) const MAX_SLOTS: u64 = FIRST_SLOTS + session::SLOT_PAGE_COUNT * PAGE_SLOTS;
+
+/// A process is known by its number and when it began, in ticks since the boot.
+const PID_SHIFT: u32 = 42;
+const START_MASK: u64 = (1 << PID_SHIFT) - 1;
+
+/// A reader's claim on a commit; dropped, it is no more.
+#[derive(Debug)]
+pub(crate) struct Pin<'c> {
+    slot: Slot<'c>,
+    owner: u64,
+}
+
+impl Holds for Pin<'_> {}
+
+impl Drop for Pin<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // After a fork the child drops what is the parent's.
+        if self.owner >> PID_SHIFT == u64::from(own_pid()) {
+            self.slot.stamp.store(0, Ordering::Release);
+            self.slot.owner.store(0, Ordering::Release);
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot<'c> {
+    owner: &'c AtomicU64,
+    stamp: &'c AtomicU64,
+    since: &'c AtomicU64,
+}
+
+/// One who reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reader {
+    /// The process.
+    pub pid: u32,
+    /// How long it has read that commit, in milliseconds; 0 for a lookup that is going on.
+    pub age_ms: u64,
+    /// The stamp of the commit.
+    pub stamp: u64,
+}
+
+thread_local! {
+    /// The slot that this thread took last: the next time it is probably free.
+    static LAST: Cell<u64> = const { Cell::new(0) };
+}
+
+fn slot(core: &Core, i: u64) -> Option<Slot<'_>> {
+    let at = if i < FIRST_SLOTS {
+        session::SLOTS + i * SLOT_BYTES
+    } else {
+        let (page, i) = ((i - FIRST_SLOTS) / PAGE_SLOTS, (i - FIRST_SLOTS) % PAGE_SLOTS);
+        if page >= session::SLOT_PAGE_COUNT {
+            return None;
+        }
+        let page = core.word(session::SLOT_PAGES + 8 * page).load(Ordering::Acquire);
+        if page == 0 {
+            return None;
+        }
+        page.checked_mul(PAGE_BYTES)? + i * SLOT_BYTES
+    };
+    let word = |i: u64| core.map_word(at + 8 * i);
+    Some(Slot { owner: word(0)?, stamp: word(1)?, since: word(2)? })
+}
+
+fn me() -> u64 {
+    u64::from(own_pid()) << PID_SHIFT | own_start() & START_MASK
+}
+
+/// Takes the newest commit, and a pin on it.
+#[inline(always)]
+pub(crate) fn pin(core: &Core) -> Result<(Pin<'_>, Commit)> {
+    let owner = me();
+    let last = LAST.get();
+    let pin = match slot(core, last) {
+        Some(slot)
+            if last < core.word(session::SLOTS_USED).load(Ordering::Acquire)
+                && take(slot, owner) =>
+        {
+            Pin { slot, owner }
+        }
+        _ => any(core, owner)?,
+    };
+    pin.slot.since.store(0, Ordering::Relaxed);
+    loop {
+        let commit = core.newest();
+        pin.slot.stamp.store(commit.stamp, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if core.word(session::STATE).load(Ordering::Acquire) == commit.number {
+            return Ok((pin, commit));
+        }
+    }
+}
+
+#[inline(always)]
+fn take(slot: Slot<'_>, owner: u64) -> bool {
+    slot.owner.compare_exchange(0, owner, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+}
+
+/// Any free slot.
+#[cold]
+fn any(core: &Core, owner: u64) -> Result<Pin<'_>> {
+    let used = core.word(session::SLOTS_USED);
+    loop {
+        for i in 0..MAX_SLOTS {
+            let Some(slot) = slot(core, i) else { break };
+            if take(slot, owner) {
+                used.fetch_max(i + 1, Ordering::SeqCst);
+                LAST.set(i);
+                return Ok(Pin { slot, owner });
+            }
+        }
+        if clear_dead(core) == 0 && !core.add_slots()? {
+            let what = format!("{MAX_SLOTS} readers hold commits of the store: end some of them");
+            return Err(Error::invalid(what));
+        }
+    }
+}
+
+/// Notes when a pin was taken that may be held for long.
+pub(crate) fn note_time(pin: &Pin<'_>) {
+    pin.slot.since.store(now_ms(), Ordering::Relaxed);
+}
+
+fn slots(core: &Core) -> impl Iterator<Item = Slot<'_>> {
+    let used = core.word(session::SLOTS_USED).load(Ordering::SeqCst).min(MAX_SLOTS);
+    (0..used).map_while(|i| slot(core, i))
+}
+
+/// The stamps of all commits that somebody reads.
+#[inline(always)]
+pub(crate) fn stamps(core: &Core) -> impl Iterator<Item = u64> {
+    fence(Ordering::SeqCst);
+    slots(core).map(|slot| slot.stamp.load(Ordering::SeqCst)).filter(|stamp| *stamp != 0)
+}
+
+/// Empties the slots of processes that died; how many.
+pub(crate) fn clear_dead(core: &Core) -> usize {
+    let is_dead = |slot: &Slot<'_>| {
+        let owner = slot.owner.load(Ordering::SeqCst);
+        let (pid, start) = ((owner >> PID_SHIFT) as u32, owner & START_MASK);
+        if owner == 0 || pid == own_pid() && (start == 0 || start == own_start() & START_MASK) {
+            return false;
+        }
+        if is_alive(pid, start) {
+            return false;
+        }
+        // Ours first: somebody else may clear it and take it meanwhile.
+        if slot.owner.compare_exchange(owner, me(), Ordering::SeqCst, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        slot.stamp.store(0, Ordering::SeqCst);
+        slot.owner.store(0, Ordering::SeqCst);
+        true
+    };
+    slots(core).filter(is_dead).count()
+}
+
+/// Everybody who reads.
+pub(crate) fn readers(core: &Core) -> Vec<Reader> {
+    let now = now_ms();
+    let reader = |slot: Slot<'_>| {
+        let owner = slot.owner.load(Ordering::SeqCst);
+        let stamp = slot.stamp.load(Ordering::SeqCst);
+        let since = slot.since.load(Ordering::Relaxed);
+        (owner != 0 && stamp != 0).then(|| Reader {
+            pid: (owner >> PID_SHIFT) as u32,
+            age_ms: if since == 0 { 0 } else { now.saturating_sub(since) },
+            stamp,
+        })
+    };
+    slots(core).filter_map(reader).collect()
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
+}

@@ -1,0 +1,111 @@
+//! The records of a range of keys, from either end.
+
+use super::table::{Cursor, Pair};
+use crate::Result;
+use std::ops::Bound;
+
+/// Records in order; from [`Table::range`](super::Table::range) and its like.
+#[derive(Debug)]
+pub struct Range<'t> {
+    front: Cursor<'t>,
+    back: Cursor<'t>,
+    start: Bound<Vec<u8>>,
+    end: Bound<Vec<u8>>,
+    has_front: bool,
+    has_back: bool,
+    is_done: bool,
+}
+
+impl<'t> Range<'t> {
+    pub(crate) fn new(
+        front: Cursor<'t>,
+        back: Cursor<'t>,
+        start: Bound<Vec<u8>>,
+        end: Bound<Vec<u8>>,
+    ) -> Range<'t> {
+        Range { front, back, start, end, has_front: false, has_back: false, is_done: false }
+    }
+
+    fn step_front(&mut self) -> Result<Option<Pair<'t>>> {
+        if self.has_front {
+            self.front.next()?;
+        } else {
+            self.has_front = true;
+            match &self.start {
+                Bound::Unbounded => self.front.first()?,
+                Bound::Included(key) => self.front.seek(key)?,
+                Bound::Excluded(key) => {
+                    if self.front.find(key)? {
+                        self.front.next()?;
+                    }
+                    true
+                }
+            };
+        }
+        let Some(key) = self.front.key() else { return Ok(None) };
+        let is_within = match (&self.end, self.back.key().filter(|_| self.has_back)) {
+            (_, Some(taken)) => key < taken,
+            (Bound::Unbounded, None) => true,
+            (Bound::Included(end), None) => key <= &end[..],
+            (Bound::Excluded(end), None) => key < &end[..],
+        };
+        if is_within { self.front.pair() } else { Ok(None) }
+    }
+
+    fn step_back(&mut self) -> Result<Option<Pair<'t>>> {
+        if self.has_back {
+            self.back.previous()?;
+        } else {
+            self.has_back = true;
+            match &self.end {
+                Bound::Unbounded => self.back.last()?,
+                Bound::Excluded(key) => {
+                    self.back.seek(key)?;
+                    self.back.previous()?
+                }
+                Bound::Included(key) => {
+                    if !self.back.find(key)? {
+                        self.back.previous()?;
+                    }
+                    true
+                }
+            };
+        }
+        let Some(key) = self.back.key() else { return Ok(None) };
+        let is_within = match (&self.start, self.front.key().filter(|_| self.has_front)) {
+            (_, Some(taken)) => key > taken,
+            (Bound::Unbounded, None) => true,
+            (Bound::Included(start), None) => key >= &start[..],
+            (Bound::Excluded(start), None) => key > &start[..],
+        };
+        if is_within { self.back.pair() } else { Ok(None) }
+    }
+
+    fn give(&mut self, step: Result<Option<Pair<'t>>>) -> Option<Result<Pair<'t>>> {
+        let given = step.transpose();
+        self.is_done = !matches!(given, Some(Ok(_)));
+        given
+    }
+}
+
+impl<'t> Iterator for Range<'t> {
+    type Item = Result<Pair<'t>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_done {
+            return None;
+        }
+        let step = self.step_front();
+        self.give(step)
+    }
+}
+
+impl DoubleEndedIterator for Range<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        if self.is_done {
+            return None;
+        }
+        let step = self.step_back();
+        self.give(step)
+    }
+}

@@ -1,0 +1,325 @@
+//! How a record lies in the heap of a page, and what lies elsewhere because it is large.
+//!
+//! A record of the heap: a number of one to three bytes, four times the length of what is left of
+//! its key plus two flags; in a leaf, unless the value is elsewhere, the length of the value in the
+//! same manner; what is left of the key behind its head, or where the whole key is; the value, or
+//! where it is.
+
+use super::page::HEAD;
+use crate::bytes::{le32, le64};
+use std::cmp::Ordering;
+
+/// Set where the key is elsewhere, as a whole.
+pub(crate) const FAR_KEY: u32 = 1;
+/// Set where the value is elsewhere.
+pub(crate) const FAR_VALUE: u32 = 2;
+/// Longest key, and value, that are in their page.
+pub(crate) const NEAR_KEY: usize = 512;
+pub(crate) const NEAR_VALUE: usize = 512;
+
+/// Where bytes are that are too many for a page of the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Far {
+    /// Their address in the file.
+    pub at: u64,
+    pub len: u32,
+}
+
+/// Bytes that a reference takes.
+pub(crate) const FAR_BYTES: usize = 12;
+
+impl Far {
+    pub(crate) fn encode(self) -> [u8; FAR_BYTES] {
+        let mut bytes = [0; FAR_BYTES];
+        bytes[..8].copy_from_slice(&self.at.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.len.to_le_bytes());
+        bytes
+    }
+
+    #[inline(always)]
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Far> {
+        Some(Far { at: le64(bytes, 0)?, len: le32(bytes, 8)? })
+    }
+}
+
+/// Who can say what is elsewhere.
+pub(crate) trait Elsewhere {
+    /// The bytes there.
+    fn far(&self, far: Far) -> Result<&[u8], &'static str>;
+}
+
+/// What is left of a key that is in a page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Tail<'p> {
+    /// What comes after the head.
+    Near(&'p [u8]),
+    /// The whole key.
+    Far(Far),
+}
+
+/// A value, or where it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Value<'p> {
+    Near(&'p [u8]),
+    Far(Far),
+}
+
+/// A record of a heap.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record<'p> {
+    /// Bytes of the key after the page's prefix.
+    pub rest: usize,
+    pub tail: Tail<'p>,
+    pub value: Value<'p>,
+}
+
+/// A number in one to three bytes, seven bits each, the lowest first.
+#[inline(always)]
+fn number(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    let (first, after) = bytes.split_first()?;
+    if *first < 0x80 {
+        return Some((u32::from(*first), after));
+    }
+    let (second, after) = after.split_first()?;
+    let low = u32::from(*first & 0x7f) | u32::from(*second & 0x7f) << 7;
+    if *second < 0x80 {
+        return Some((low, after));
+    }
+    let (third, after) = after.split_first()?;
+    Some((low | u32::from(*third) << 14, after))
+}
+
+fn push_number(out: &mut Vec<u8>, number: u32) {
+    debug_assert!(number < 1 << 22);
+    match number {
+        0..0x80 => out.push(number as u8),
+        0x80..0x4000 => out.extend([number as u8 | 0x80, (number >> 7) as u8]),
+        _ => out.extend([number as u8 | 0x80, (number >> 7) as u8 | 0x80, (number >> 14) as u8]),
+    }
+}
+
+fn number_bytes(number: u32) -> usize {
+    match number {
+        0..0x80 => 1,
+        0x80..0x4000 => 2,
+        _ => 3,
+    }
+}
+
+/// The record of a leaf that begins there.
+#[inline(always)]
+pub(crate) fn decode(bytes: &[u8]) -> Option<Record<'_>> {
+    let (key, after) = number(bytes)?;
+    let rest = (key >> 2) as usize;
+    let (value_len, after) =
+        if key & FAR_VALUE == 0 { number(after)? } else { (FAR_BYTES as u32, after) };
+    let (tail, after) = tail(key, after)?;
+    let value = after.get(..value_len as usize)?;
+    let value =
+        if key & FAR_VALUE == 0 { Value::Near(value) } else { Value::Far(Far::decode(value)?) };
+    Some(Record { rest, tail, value })
+}
+
+/// The key of an inner page that begins there: how many bytes are left of it, and those.
+#[inline(always)]
+pub(crate) fn decode_key(bytes: &[u8]) -> Option<(usize, Tail<'_>)> {
+    let (key, after) = number(bytes)?;
+    Some(((key >> 2) as usize, tail(key, after)?.0))
+}
+
+#[inline(always)]
+fn tail(key: u32, bytes: &[u8]) -> Option<(Tail<'_>, &[u8])> {
+    if key & FAR_KEY == 0 {
+        let (near, after) = bytes.split_at_checked(((key >> 2) as usize).saturating_sub(HEAD))?;
+        Some((Tail::Near(near), after))
+    } else {
+        let (far, after) = bytes.split_at_checked(FAR_BYTES)?;
+        Some((Tail::Far(Far::decode(far)?), after))
+    }
+}
+
+/// What is to be stored of a key in a page: what is left of it, and where the whole is if it is not
+/// in the page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyToStore<'a> {
+    pub rest: &'a [u8],
+    pub far: Option<Far>,
+}
+
+impl KeyToStore<'_> {
+    fn number(&self, flags: u32) -> u32 {
+        (self.rest.len() as u32) << 2 | flags | if self.far.is_some() { FAR_KEY } else { 0 }
+    }
+
+    fn tail_bytes(&self) -> usize {
+        if self.far.is_some() { FAR_BYTES } else { self.rest.len().saturating_sub(HEAD) }
+    }
+
+    fn push_tail(&self, out: &mut Vec<u8>) {
+        match self.far {
+            Some(far) => out.extend(far.encode()),
+            None => out.extend(self.rest.get(HEAD..).unwrap_or(&[])),
+        }
+    }
+}
+
+/// What is to be stored of a value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ValueToStore<'a> {
+    Near(&'a [u8]),
+    Far(Far),
+}
+
+impl ValueToStore<'_> {
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            ValueToStore::Near(value) => value.len(),
+            ValueToStore::Far(_) => FAR_BYTES,
+        }
+    }
+}
+
+impl<'a> From<Value<'a>> for ValueToStore<'a> {
+    fn from(value: Value<'a>) -> Self {
+        match value {
+            Value::Near(value) => ValueToStore::Near(value),
+            Value::Far(far) => ValueToStore::Far(far),
+        }
+    }
+}
+
+/// Bytes that a record takes in a heap.
+pub(crate) fn record_bytes(key: KeyToStore<'_>, value: ValueToStore<'_>) -> usize {
+    let lengths = number_bytes(key.number(0))
+        + if let ValueToStore::Near(value) = value { number_bytes(value.len() as u32) } else { 0 };
+    lengths + key.tail_bytes() + value.bytes()
+}
+
+/// How many bytes say how long the rest of a key is.
+pub(crate) fn length_bytes(rest: usize) -> usize {
+    number_bytes((rest as u32) << 2)
+}
+
+/// Bytes that a record takes in a heap where it is.
+pub(crate) fn stored_bytes(record: Record<'_>) -> usize {
+    let value = match record.value {
+        Value::Near(value) => number_bytes(value.len() as u32) + value.len(),
+        Value::Far(_) => FAR_BYTES,
+    };
+    stored_key_bytes(record.rest, record.tail) + value
+}
+
+/// The same for a key of an inner page.
+pub(crate) fn stored_key_bytes(rest: usize, tail: Tail<'_>) -> usize {
+    length_bytes(rest)
+        + match tail {
+            Tail::Near(tail) => tail.len(),
+            Tail::Far(_) => FAR_BYTES,
+        }
+}
+
+/// Puts a record behind `out`.
+pub(crate) fn encode(out: &mut Vec<u8>, key: KeyToStore<'_>, value: ValueToStore<'_>) {
+    match value {
+        ValueToStore::Near(value) => {
+            push_number(out, key.number(0));
+            push_number(out, value.len() as u32);
+            key.push_tail(out);
+            out.extend(value);
+        }
+        ValueToStore::Far(far) => {
+            push_number(out, key.number(FAR_VALUE));
+            key.push_tail(out);
+            out.extend(far.encode());
+        }
+    }
+}
+
+/// Bytes that a key takes in the heap of an inner page; 0 if its head says all.
+pub(crate) fn key_bytes(key: KeyToStore<'_>) -> usize {
+    if is_head_enough(key) { 0 } else { number_bytes(key.number(0)) + key.tail_bytes() }
+}
+
+/// Puts a key of an inner page behind `out`; nothing if its head says all.
+pub(crate) fn encode_key(out: &mut Vec<u8>, key: KeyToStore<'_>) {
+    if !is_head_enough(key) {
+        push_number(out, key.number(0));
+        key.push_tail(out);
+    }
+}
+
+/// A short key without zeros at its end: its head is of no other.
+fn is_head_enough(key: KeyToStore<'_>) -> bool {
+    key.far.is_none() && key.rest.len() <= HEAD && key.rest.last() != Some(&0)
+}
+
+/// How a key in a page, of which `rest` bytes are left, is to one with the same head, of which
+/// `wanted` is left, the whole being `key`.
+#[inline(always)]
+pub(crate) fn compare(
+    rest: usize,
+    tail: Tail<'_>,
+    wanted: &[u8],
+    key: &[u8],
+    elsewhere: &impl Elsewhere,
+) -> Result<Ordering, &'static str> {
+    match tail {
+        Tail::Near(tail) => Ok(compare_near(rest, tail, wanted)),
+        Tail::Far(far) => Ok(elsewhere.far(far)?.cmp(key)),
+    }
+}
+
+/// The same for a key that is in the page.
+#[inline(always)]
+pub(crate) fn compare_near(rest: usize, tail: &[u8], wanted: &[u8]) -> Ordering {
+    // Heads of keys shorter than a head are filled with zeros, which others may have.
+    let lengths = rest.min(HEAD).cmp(&wanted.len().min(HEAD));
+    lengths.then_with(|| tail.cmp(wanted.get(HEAD..).unwrap_or(&[])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_come_back() {
+        let long = [7; 600];
+        let far = Far { at: 0x1234_5678_9abc, len: 99_999 };
+        for len in [0, 1, 4, 5, 31, 32, 40, 127, 128, 500] {
+            for value in [ValueToStore::Near(&long[..len]), ValueToStore::Far(far)] {
+                for far in [None, Some(far)] {
+                    let key = KeyToStore { rest: &long[..len], far };
+                    let mut out = Vec::new();
+                    encode(&mut out, key, value);
+                    assert_eq!(out.len(), record_bytes(key, value));
+                    let record = decode(&out).unwrap();
+                    assert_eq!(record.rest, len);
+                    match (record.tail, key.far) {
+                        (Tail::Near(tail), None) => assert_eq!(tail.len(), len.saturating_sub(4)),
+                        (Tail::Far(found), Some(far)) => assert_eq!(found, far),
+                        other => panic!("{other:?}"),
+                    }
+                    match (record.value, value) {
+                        (Value::Near(a), ValueToStore::Near(b)) => assert_eq!(a, b),
+                        (Value::Far(a), ValueToStore::Far(b)) => assert_eq!(a, b),
+                        other => panic!("{other:?}"),
+                    }
+                    for cut in 0..out.len() {
+                        assert!(decode(&out[..cut]).is_none());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn keys_with_equal_heads_are_ordered_by_what_follows() {
+        let keys: [&[u8]; 6] = [b"a", b"a\0", b"a\0\0", b"a\0\0\0", b"a\0\0\0\0", b"a\0\0\0b"];
+        for (i, a) in keys.iter().enumerate() {
+            for (j, b) in keys.iter().enumerate() {
+                let tail = a.get(HEAD..).unwrap_or(&[]);
+                assert_eq!(compare_near(a.len(), tail, b), i.cmp(&j), "{a:?} {b:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! Which pages are free, and for whom.
+//!
+//! The table of pages says of each under which stamp it was written and under which it was freed.
+//! The commits whose stamps are between are those that lead to it: it may be written again when
+//! nobody holds any of them. Held are the commits of readers, the newest, the durable one, and those
+//! that the writer itself may go back to. So a reader that stays long holds the pages of its commit,
+//! and none that were written and freed since.
+//!
+//! Free pages are found by hints, those freed last first, and by going round the table, so many
+//! entries for every page that the file grows by.
+
+use super::core::Core;
+use super::format::{
+    Commit, FIRST_TABLE, FIXED, MAX_PAGES, PAGE_BYTES, SUMMED, TABLES, first_of_table, session,
+    table_of, table_pages,
+};
+use super::page::Bytes;
+use super::record::Far;
+use super::writer::{Writer, damaged, no_page};
+use crate::{Error, ErrorKind, Result};
+use std::sync::atomic::Ordering;
+
+/// Entries of the table that are looked at at a time, and how many of them a page that the file
+/// grows by pays for.
+const LOOK: u64 = 256;
+const PAID: u64 = 64;
+/// Most hints that are kept.
+const MAX_HINTS: usize = 4096;
+/// The file grows by a sixteenth, but by at least and at most so many pages.
+const GROWTH: (u64, u64) = (8, 2048);
+
+/// What a writer knows of the pages of the file.
+#[derive(Debug, Default)]
+pub(crate) struct Space {
+    /// Stamps of commits that are held, in order.
+    pins: Vec<u64>,
+    hints: Vec<u64>,
+    /// Pages that this writer took, and such of commits that it freed.
+    taken: Vec<u64>,
+    freed: Vec<u64>,
+    /// Pages of the file that are in use, or were.
+    pub end: u64,
+    /// Entries of the table that may be looked at, and where.
+    credit: u64,
+    cursor: u64,
+    /// The stamp of the durable commit, and how many of its pages this writer freed.
+    durable: u64,
+    retained: u64,
+}
+
+impl Space {
+    pub(crate) fn begin(&mut self, core: &Core, base: &Commit) {
+        self.pins.clear();
+        self.pins.push(base.stamp);
+        self.pins.extend(core.pins());
+        self.pins.sort_unstable();
+        self.end = base.end;
+        self.durable = core.load(session::DURABLE);
+        self.credit = self.credit.clamp(2 * LOOK, 64 * LOOK);
+        self.retained = 0;
+    }
+
+    /// Whether a page may be written that was in use between two stamps.
+    #[inline(always)]
+    fn is_free(&self, birth: u64, freed: u64) -> bool {
+        birth == 0
+            || (freed != 0
+                && freed & SUMMED == 0
+                && birth != FIXED
+                && !self.pins.iter().any(|pin| (birth..freed).contains(pin)))
+    }
+
+    /// From now on the pages written so far are held, too.
+    pub(crate) fn hold(&mut self, stamp: u64) {
+        self.pins.push(stamp);
+    }
+
+    /// They are not any more.
+    pub(crate) fn release(&mut self, stamp: u64) {
+        if let Some(i) = self.pins.iter().rposition(|pin| *pin == stamp) {
+            self.pins.swap_remove(i);
+        }
+    }
+
+    /// Ends a writer whose pages are of a commit now.
+    pub(crate) fn committed(&mut self, core: &Core) {
+        if self.retained > 0 {
+            core.word(session::RETAINED).fetch_add(self.retained, Ordering::Relaxed);
+        }
+        self.taken.clear();
+        let room = MAX_HINTS.saturating_sub(self.hints.len());
+        let from = self.freed.len().saturating_sub(room);
+        self.hints.extend(self.freed.drain(..).skip(from));
+    }
+
+    /// Takes back what a writer did who gives up.
+    pub(crate) fn take_back(&mut self, core: &Core) -> Result<()> {
+        self.take_back_to(core, 0, 0)
+    }
+
+    /// The same for what it did after it had taken and freed so many pages.
+    pub(crate) fn take_back_to(&mut self, core: &Core, taken: usize, freed: usize) -> Result<()> {
+        for page in self.freed.drain(freed.min(self.freed.len())..) {
+            core.entry(page)?[1].store(0, Ordering::Release);
+        }
+        for page in self.taken.drain(taken.min(self.taken.len())..) {
+            let [birth, gone] = core.entry(page)?;
+            birth.store(0, Ordering::Release);
+            gone.store(0, Ordering::Release);
+            if self.hints.len() < MAX_HINTS {
+                self.hints.push(page);
+            }
+        }
+        Ok(())
+    }
+
+    /// How many pages were taken and freed.
+    pub(crate) fn progress(&self) -> (usize, usize) {
+        (self.taken.len(), self.freed.len())
+    }
+
+    /// Looks at some entries of the table for free pages; whether there are any.
+    #[cold]
+    fn look(&mut self, core: &Core) -> Result<bool> {
+        while self.credit >= LOOK {
+            self.credit -= LOOK;
+            for _ in 0..LOOK.min(self.end) {
+                if self.cursor >= self.end {
+                    self.cursor = 0;
+                }
+                let [birth, freed] = core.entry(self.cursor)?;
+                let (birth, freed) = (birth.load(Ordering::Relaxed), freed.load(Ordering::Relaxed));
+                if self.is_free(birth, freed) {
+                    self.hints.push(self.cursor);
+                }
+                self.cursor += 1;
+            }
+            if !self.hints.is_empty() {
+                // The lowest first: so the end of the file becomes free some day.
+                self.hints.reverse();
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// A number of pages at the end of the file that were never in use.
+    fn extend(&mut self, core: &Core, pages: u64) -> Result<u64> {
+        // The table must tell of them, and of its own new blocks, which lie before them.
+        loop {
+            let last = self.end + pages - 1;
+            if last >= MAX_PAGES {
+                let (size, limit) = (last * PAGE_BYTES, MAX_PAGES * PAGE_BYTES);
+                return Err(Error::new(ErrorKind::TooLarge { what: "file", size, limit }));
+            }
+            let missing =
+                (0..=table_of(last).0).find(|block| core.load(session::TABLES + 8 * block) == 0);
+            let Some(block) = missing else { break };
+            self.add_table(core, block)?;
+        }
+        let from = self.end;
+        self.grow_file(core, from + pages)?;
+        self.end += pages;
+        Ok(from)
+    }
+
+    #[cold]
+    fn add_table(&mut self, core: &Core, block: u64) -> Result<()> {
+        let (from, pages) = (self.end, table_pages(block));
+        self.grow_file(core, from + pages)?;
+        // What it says of pages that were in use once, and are behind the end since, counts for
+        // nothing: they are entered anew before they are used.
+        core.word(session::TABLES + 8 * block).store(from, Ordering::Release);
+        self.end += pages;
+        for page in from..self.end {
+            let [birth, freed] = core.entry(page)?;
+            birth.store(FIXED, Ordering::Release);
+            freed.store(0, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn grow_file(&self, core: &Core, end: u64) -> Result<()> {
+        if end * PAGE_BYTES <= core.map.len() || end * PAGE_BYTES <= core.map.refresh_len()? {
+            return Ok(());
+        }
+        let more = (end / 16).clamp(GROWTH.0, GROWTH.1);
+        // On a nearly full disk, no more than what is needed.
+        core.map.grow_to((end + more) * PAGE_BYTES).or_else(|_| core.map.grow_to(end * PAGE_BYTES))
+    }
+
+    /// Takes free pages that lie one behind the other.
+    fn take_run(&mut self, core: &Core, pages: u64, stamp: u64) -> Result<u64> {
+        let from = match self.find_run(core, pages)? {
+            Some(from) => from,
+            None => {
+                self.credit += PAID * pages;
+                self.extend(core, pages)?
+            }
+        };
+        for page in from..from + pages {
+            self.enter(core, page, stamp)?;
+        }
+        Ok(from)
+    }
+
+    /// Free pages in a row, if some are found in as much of the table as may be looked at.
+    fn find_run(&mut self, core: &Core, pages: u64) -> Result<Option<u64>> {
+        let mut found = 0;
+        while self.credit >= LOOK {
+            self.credit -= LOOK;
+            for _ in 0..LOOK {
+                if self.cursor >= self.end {
+                    (self.cursor, found) = (0, 0);
+                }
+                let [birth, freed] = core.entry(self.cursor)?;
+                let is_free =
+                    self.is_free(birth.load(Ordering::Relaxed), freed.load(Ordering::Relaxed));
+                self.cursor += 1;
+                found = if is_free { found + 1 } else { 0 };
+                if found == pages {
+                    return Ok(Some(self.cursor - pages));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    #[inline(always)]
+    fn enter(&mut self, core: &Core, page: u64, stamp: u64) -> Result<()> {
+        let [birth, freed] = core.entry(page)?;
+        // In this order: a page with this birth is free again if the writer dies here.
+        birth.store(stamp, Ordering::Release);
+        freed.store(0, Ordering::Release);
+        self.taken.push(page);
+        Ok(())
+    }
+}
+
+impl Writer<'_> {
+    /// A free page.
+    #[inline]
+    fn take(&mut self) -> Result<u64> {
+        let space = &mut self.scratch.space;
+        loop {
+            while let Some(page) = space.hints.pop() {
+                if page >= space.end {
+                    continue;
+                }
+                let [birth, freed] = self.core.entry(page)?;
+                let (birth, freed) = (birth.load(Ordering::Relaxed), freed.load(Ordering::Relaxed));
+                if space.is_free(birth, freed) {
+                    space.enter(self.core, page, self.stamp)?;
+                    return Ok(page);
+                }
+            }
+            if !space.look(self.core)? {
+                break;
+            }
+        }
+        let page = space.extend(self.core, 1)?;
+        space.credit += PAID;
+        space.enter(self.core, page, self.stamp)?;
+        Ok(page)
+    }
+
+    /// A new page with anything in it.
+    pub(crate) fn new_page(&mut self) -> Result<(u64, &mut Bytes)> {
+        let page = self.take()?;
+        let bytes = self.own.adopt(page, self.stamp).ok_or_else(|| no_page(page))?;
+        Ok((page, bytes))
+    }
+
+    /// A copy of a page, which is free then.
+    #[inline]
+    pub(crate) fn copy_page(&mut self, old: u64) -> Result<u64> {
+        let page = self.take()?;
+        self.own.adopt_copy(old, page, self.stamp).ok_or_else(|| no_page(old))?;
+        self.free(old)?;
+        Ok(page)
+    }
+
+    /// Frees a page.
+    #[inline]
+    pub(crate) fn free(&mut self, page: u64) -> Result<()> {
+        let [birth, freed] = self.core.entry(page)?;
+        let born = birth.load(Ordering::Relaxed);
+        let gone = freed.load(Ordering::Relaxed);
+        if born == 0 || born == FIXED || gone & SUMMED == 0 && gone != 0 {
+            return Err(damaged(page, "the page is in use, but the table of pages says it is not"));
+        }
+        let space = &mut self.scratch.space;
+        if born >= self.own.since {
+            // Nobody ever saw it.
+            birth.store(0, Ordering::Release);
+            freed.store(0, Ordering::Release);
+            space.hints.push(page);
+        } else {
+            freed.store(self.stamp, Ordering::Release);
+            space.freed.push(page);
+            space.retained += u64::from(born <= space.durable);
+        }
+        Ok(())
+    }
+
+    /// Writes bytes that are too many for a page of a tree.
+    pub(crate) fn write_far(&mut self, bytes: &[u8]) -> Result<Far> {
+        let pages = (bytes.len() as u64).div_ceil(PAGE_BYTES);
+        let from = self.scratch.space.take_run(self.core, pages, self.stamp)?;
+        let at = from * PAGE_BYTES;
+        if !self.own.write(at, bytes) {
+            return Err(no_page(from));
+        }
+        Ok(Far { at, len: bytes.len() as u32 })
+    }
+
+    /// Frees them.
+    pub(crate) fn free_far(&mut self, far: Far) -> Result<()> {
+        let from = far.at / PAGE_BYTES;
+        for page in from..from + u64::from(far.len).div_ceil(PAGE_BYTES) {
+            self.free(page)?;
+        }
+        Ok(())
+    }
+
+    /// Gives readers another page of slots; `false` if there are as many as can be.
+    pub(crate) fn add_slots(mut self) -> Result<bool> {
+        let core = self.core;
+        let places = (0..session::SLOT_PAGE_COUNT).map(|i| core.word(session::SLOT_PAGES + 8 * i));
+        let Some(place) = places.into_iter().find(|word| word.load(Ordering::Acquire) == 0) else {
+            return Ok(false);
+        };
+        let (page, bytes) = self.new_page()?;
+        bytes.fill(0);
+        let [birth, _] = core.entry(page)?;
+        birth.store(FIXED, Ordering::Release);
+        // A commit, so that nobody takes it for free space behind the end.
+        let (main, catalog) = (self.base.main, self.base.catalog);
+        self.commit(main, catalog)?;
+        place.store(page, Ordering::Release);
+        Ok(true)
+    }
+}
+
+const _: () = assert!(first_of_table(1) == FIRST_TABLE && TABLES > 1);

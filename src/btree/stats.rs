@@ -1,0 +1,86 @@
+//! What is in a store, where its bytes went, and who holds them.
+
+use super::format::{FIXED, PAGE_BYTES, SUMMED, session};
+use super::handle::BTree;
+use super::pins::{self, Reader};
+use crate::Result;
+use std::sync::atomic::Ordering;
+
+/// What is in a store. Sizes are in bytes; header, live, held and free add up to the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Records of the main table.
+    pub records: u64,
+    /// Tables that have a name.
+    pub tables: u64,
+    /// Levels of pages of the main table.
+    pub depth: u64,
+    /// Page 0, the table of pages, and slots of readers.
+    pub header_bytes: u64,
+    /// Pages of the newest commit.
+    pub live_bytes: u64,
+    /// Pages of older commits that a reader holds, or that are not replaced on the disk yet.
+    pub held_bytes: u64,
+    /// Pages for what comes.
+    pub free_bytes: u64,
+    /// The file.
+    pub file_bytes: u64,
+    /// The number of the newest commit.
+    pub commits: u64,
+    /// Whether the newest commit is on the disk.
+    pub is_durable: bool,
+    /// Who reads which commit.
+    pub readers: Vec<Reader>,
+    /// The stamp of the newest commit: readers of lower ones hold pages.
+    pub stamp: u64,
+}
+
+impl BTree {
+    /// What is in the store. Reads the whole table of pages: a 256th of the file.
+    ///
+    /// # Errors
+    /// The store is damaged where it was read.
+    pub fn stats(&self) -> Result<Stats> {
+        self.stats_now().map_err(|e| self.named(e))
+    }
+
+    fn stats_now(&self) -> Result<Stats> {
+        let core = self.core();
+        pins::clear_dead(core);
+        let snapshot = self.read()?;
+        let commit = *snapshot.commit();
+        let pins: Vec<u64> = core.pins().chain([commit.stamp]).collect();
+        let mut pages = [0u64; 3];
+        for page in 0..commit.end {
+            let [birth, freed] = core.entry(page)?;
+            let (born, gone) = (birth.load(Ordering::Relaxed), freed.load(Ordering::Relaxed));
+            let is_in_use = gone == 0 || gone & SUMMED != 0;
+            let is_held = || pins.iter().any(|pin| (born..gone).contains(pin));
+            if born == FIXED {
+                pages[0] += 1;
+            } else if born != 0 && (is_in_use && born <= commit.stamp || gone > commit.stamp) {
+                pages[1] += 1;
+            } else if born != 0 && (is_in_use || is_held()) {
+                pages[2] += 1;
+            }
+        }
+        let file_bytes = core.map.refresh_len()?;
+        let [header_bytes, live_bytes, held_bytes] = pages.map(|pages| pages * PAGE_BYTES);
+        let readers = pins::readers(core);
+        Ok(Stats {
+            records: commit.main.count,
+            tables: commit.catalog.count,
+            depth: commit.main.depth,
+            header_bytes,
+            live_bytes,
+            held_bytes,
+            free_bytes: file_bytes.saturating_sub(header_bytes + live_bytes + held_bytes),
+            file_bytes,
+            commits: commit.number,
+            is_durable: core.load(session::DURABLE) >= commit.stamp,
+            readers: readers.into_iter().filter(|r| r.stamp < commit.stamp).collect(),
+            stamp: commit.stamp,
+        })
+    }
+}

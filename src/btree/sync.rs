@@ -1,0 +1,97 @@
+//! Durability: which commit is on the disk, and how that is known.
+//!
+//! A sync makes the pages of the newest commit durable, then writes the commit to one of two places,
+//! and makes that durable, too. As long as it is not certain which of the two is on the disk, the
+//! pages of both commits are held. Those who want to sync at the same time do it as a group.
+
+use super::core::Core;
+use super::format::{Commit, FIXED, page_sum, session};
+use super::pins::{self, Pin};
+use super::view;
+use crate::Result;
+use std::sync::atomic::Ordering;
+
+impl Core {
+    /// Returns when everything that was committed before the call is durable; every page that is in
+    /// use has a checksum then.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.sync_group(true)
+    }
+
+    /// The same without checksums for what was written since the last.
+    pub(crate) fn sync_commits(&self) -> Result<()> {
+        self.sync_group(false)
+    }
+
+    fn sync_group(&self, with_sums: bool) -> Result<()> {
+        let wanted = self.newest().stamp;
+        if self.is_in_memory() || self.is_durable(wanted) && !with_sums {
+            return Ok(());
+        }
+        // A syncer that died leaves nothing half done but the mark that it was at it.
+        self.sync_lock().lock()?;
+        let done = if self.is_durable(wanted) && (!with_sums || self.load(session::UNSUMMED) == 0) {
+            Ok(())
+        } else {
+            self.sync_newest(with_sums)
+        };
+        self.sync_lock().unlock();
+        done
+    }
+
+    fn is_durable(&self, stamp: u64) -> bool {
+        self.load(session::DURABLE) >= stamp
+    }
+
+    fn sync_newest(&self, with_sums: bool) -> Result<()> {
+        let store = |at, value| self.word(at).store(value, Ordering::SeqCst);
+        let (pin, commit) = pins::pin(self)?;
+        store(session::UNSUMMED, 1);
+        if with_sums {
+            self.sum(&commit, &pin)?;
+        }
+        let durable = self.load(session::DURABLE);
+        let place = self.place_of(durable);
+        if self.load(session::SYNCING) != 0 {
+            // Somebody died at it, or the disk failed: the commit that it wrote must not come to
+            // light when its pages are in use for others.
+            self.write_meta(1 - place, None);
+            self.map.sync()?;
+        }
+        store(session::SYNCING, commit.stamp);
+        self.map.sync()?;
+        self.write_meta(1 - place, Some(&commit));
+        self.map.sync()?;
+        store(session::DURABLE, commit.stamp);
+        store(session::SYNCING, 0);
+        store(session::RETAINED, 0);
+        if with_sums {
+            store(session::UNSUMMED, 0);
+        }
+        Ok(())
+    }
+
+    /// Which of the two places has the durable commit.
+    fn place_of(&self, durable: u64) -> usize {
+        usize::from(self.meta(1).is_some_and(|commit| commit.stamp == durable))
+    }
+
+    /// Enters the checksums of pages that have none. `_pin` holds the commit.
+    fn sum(&self, commit: &Commit, pin: &Pin<'_>) -> Result<()> {
+        for page in 0..commit.end {
+            let [birth, freed] = self.entry(page)?;
+            let born = birth.load(Ordering::Acquire);
+            if born == 0 || born > commit.stamp || born == FIXED {
+                continue;
+            }
+            // Whoever frees it meanwhile leaves its bytes as they are as long as it is held.
+            if freed.load(Ordering::Acquire) == 0
+                && let Some(bytes) = view::page(&self.map, pin, page)
+            {
+                let sum = page_sum(bytes, page);
+                let _ = freed.compare_exchange(0, sum, Ordering::AcqRel, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+}

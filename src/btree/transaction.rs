@@ -1,0 +1,282 @@
+//! Changes that are committed together, or not at all.
+
+use super::core::Core;
+use super::edit::Old;
+use super::format::{MAX_NAME, Tree};
+use super::handle::BTree;
+use super::source::Source;
+use super::table::{Table, TableMut};
+use super::tree;
+use super::writer::Writer;
+use crate::{Error, Result};
+use std::sync::atomic::Ordering;
+
+/// A transaction: what it changes is seen by itself alone until it is committed, and is gone if it
+/// is dropped instead. There is one at a time in all processes; others wait for it when they begin
+/// theirs.
+///
+/// ```
+/// # use credenza::btree::BTree;
+/// let store = BTree::in_memory()?;
+/// let mut transaction = store.write()?;
+/// transaction.main().insert(b"key", b"value")?;
+/// transaction.create_table("users")?.insert(b"bob", b"1001")?;
+/// transaction.commit()?;
+/// assert_eq!(store.read()?.main().get(b"key")?, Some(&b"value"[..]));
+/// # Ok::<(), credenza::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Transaction<'s> {
+    store: &'s BTree,
+    source: Source<'s>,
+    writer: Writer<'s>,
+    main: Tree,
+    catalog: Tree,
+    open: Vec<Open>,
+    savepoints: Vec<Saved>,
+}
+
+/// A table with a name that was looked up.
+#[derive(Clone, Debug)]
+struct Open {
+    name: String,
+    tree: Tree,
+    /// As it is in the catalog.
+    known: Tree,
+}
+
+/// What to go back to.
+#[derive(Debug)]
+struct Saved {
+    id: u64,
+    stamp: u64,
+    progress: (usize, usize),
+    main: Tree,
+    catalog: Tree,
+    open: Vec<Open>,
+}
+
+/// A moment in a transaction that can be gone back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Savepoint(u64);
+
+impl<'s> Transaction<'s> {
+    pub(crate) fn new(store: &'s BTree) -> Result<Transaction<'s>> {
+        let core = store.core();
+        let writer = Writer::begin(core)?;
+        core.transactions.fetch_add(1, Ordering::Relaxed);
+        let (main, catalog) = (writer.base.main, writer.base.catalog);
+        let source = Source::new(&core.map, u64::MAX);
+        let (open, savepoints) = (Vec::new(), Vec::new());
+        Ok(Transaction { store, source, writer, main, catalog, open, savepoints })
+    }
+
+    fn core(&self) -> &'s Core {
+        self.store.core()
+    }
+
+    /// The table without a name, which every store has.
+    #[inline]
+    pub fn main(&mut self) -> TableMut<'_, 's> {
+        TableMut { writer: &mut self.writer, source: &self.source, tree: &mut self.main }
+    }
+
+    /// The table of this name; `None` if there is none.
+    ///
+    /// # Errors
+    /// The store is damaged where it was read.
+    pub fn table(&mut self, name: &str) -> Result<Option<TableMut<'_, 's>>> {
+        let Some(i) = self.find(name)? else { return Ok(None) };
+        let tree = &mut self.open[i].tree;
+        Ok(Some(TableMut { writer: &mut self.writer, source: &self.source, tree }))
+    }
+
+    /// The number of a table among those that were looked up.
+    fn find(&mut self, name: &str) -> Result<Option<usize>> {
+        if let Some(i) = self.open.iter().position(|open| open.name == name) {
+            return Ok(Some(i));
+        }
+        let Some(bytes) = tree::get(&self.source, &self.catalog, name.as_bytes())? else {
+            return Ok(None);
+        };
+        let tree = Tree::decode(bytes).ok_or_else(|| bad_table(name))?;
+        self.open.push(Open { name: name.to_owned(), tree, known: tree });
+        Ok(Some(self.open.len() - 1))
+    }
+
+    /// Makes a table of this name, unless there is one.
+    ///
+    /// # Errors
+    /// The name is empty or over its limit, or as [`TableMut::insert`].
+    pub fn create_table(&mut self, name: &str) -> Result<TableMut<'_, 's>> {
+        check_name(name)?;
+        if self.find(name)?.is_none() {
+            let tree = Tree::default();
+            self.enter(name, &tree)?;
+            self.open.push(Open { name: name.to_owned(), tree, known: tree });
+        }
+        self.table(name)?.ok_or_else(|| bad_table(name))
+    }
+
+    fn enter(&mut self, name: &str, tree: &Tree) -> Result<()> {
+        let bytes = tree.encode();
+        self.writer.insert(&mut self.catalog, name.as_bytes(), &bytes, Old::Replace).map(drop)
+    }
+
+    /// Gives a table another name; whether there is one of the old name.
+    ///
+    /// # Errors
+    /// There is a table of the new name, which is left as it is; or as
+    /// [`Transaction::create_table`].
+    pub fn rename_table(&mut self, from: &str, to: &str) -> Result<bool> {
+        check_name(to)?;
+        let Some(i) = self.find(from)? else { return Ok(false) };
+        if from == to {
+            return Ok(true);
+        }
+        if self.find(to)?.is_some() {
+            return Err(Error::invalid(format!("there is a table {to:?} already")));
+        }
+        let tree = self.open[i].tree;
+        self.writer.remove(&mut self.catalog, from.as_bytes())?;
+        self.enter(to, &tree)?;
+        self.open[i] = Open { name: to.to_owned(), tree, known: tree };
+        Ok(true)
+    }
+
+    /// Takes a table away with all that is in it; whether there was one.
+    ///
+    /// # Errors
+    /// As [`TableMut::insert`].
+    pub fn delete_table(&mut self, name: &str) -> Result<bool> {
+        let Some(i) = self.find(name)? else { return Ok(false) };
+        let mut open = self.open.swap_remove(i);
+        self.writer.clear(&mut open.tree)?;
+        self.writer.remove(&mut self.catalog, name.as_bytes())
+    }
+
+    /// The names of all tables that have one, in order.
+    ///
+    /// # Errors
+    /// The store is damaged where it was read.
+    pub fn tables(&self) -> Result<Vec<String>> {
+        names(Table::new(&self.source, self.catalog))
+    }
+
+    /// Notes this moment, to go back to it with [`Transaction::rollback_to`]. There can be many, one
+    /// within the other.
+    pub fn savepoint(&mut self) -> Savepoint {
+        let id = self.savepoints.last().map_or(1, |saved| saved.id + 1);
+        let space = &mut self.writer.scratch.space;
+        space.hold(self.writer.stamp);
+        self.savepoints.push(Saved {
+            id,
+            stamp: self.writer.stamp,
+            progress: space.progress(),
+            main: self.main,
+            catalog: self.catalog,
+            open: self.open.clone(),
+        });
+        self.writer.begin_stamp();
+        Savepoint(id)
+    }
+
+    /// Undoes everything since that moment; later savepoints are gone, this one stays.
+    ///
+    /// # Errors
+    /// The savepoint is none of this transaction, or not any more; or the store is damaged.
+    pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
+        let Some(i) = self.savepoints.iter().position(|saved| saved.id == savepoint.0) else {
+            return Err(no_savepoint());
+        };
+        for later in self.savepoints.drain(i + 1..) {
+            self.writer.scratch.space.release(later.stamp);
+        }
+        let saved = &self.savepoints[i];
+        (self.main, self.catalog, self.open) = (saved.main, saved.catalog, saved.open.clone());
+        let (taken, freed) = saved.progress;
+        self.writer.scratch.space.take_back_to(self.store.core(), taken, freed)?;
+        // Whatever failed half-way since is undone.
+        self.writer.is_broken = false;
+        Ok(())
+    }
+
+    /// Forgets a savepoint, and those after it: what was changed since then stays.
+    ///
+    /// # Errors
+    /// The savepoint is none of this transaction, or not any more.
+    pub fn release(&mut self, savepoint: Savepoint) -> Result<()> {
+        let Some(i) = self.savepoints.iter().position(|saved| saved.id == savepoint.0) else {
+            return Err(no_savepoint());
+        };
+        for gone in self.savepoints.drain(i..) {
+            self.writer.scratch.space.release(gone.stamp);
+        }
+        Ok(())
+    }
+
+    /// Makes the changes the store's newest state. When this returns they are safe against the death
+    /// of the process; and against the loss of power as the store's [`Durability`] says.
+    ///
+    /// # Errors
+    /// An earlier change failed half-way, or the disk is full, or the store is damaged: nothing was
+    /// changed. Or waiting for the disk failed: the changes are there, but may not be durable.
+    ///
+    /// [`Durability`]: crate::Durability
+    pub fn commit(mut self) -> Result<()> {
+        self.commit_unsynced().map_err(|e| self.store.named(e))?;
+        let store = self.store;
+        drop(self);
+        store.after_commit()
+    }
+
+    fn commit_unsynced(&mut self) -> Result<()> {
+        for i in 0..self.open.len() {
+            if self.open[i].tree != self.open[i].known {
+                let (name, tree) = (std::mem::take(&mut self.open[i].name), self.open[i].tree);
+                self.enter(&name, &tree)?;
+            }
+        }
+        self.writer.commit(self.main, self.catalog)
+    }
+
+    /// Undoes everything, as dropping it does.
+    pub fn abort(self) {}
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        self.core().transactions.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The names in a catalog.
+pub(crate) fn names(catalog: Table<'_>) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    catalog.scan(|name, _| {
+        names.push(String::from_utf8_lossy(name).into_owned());
+        Ok(())
+    })?;
+    Ok(names)
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Err(Error::invalid("a table's name cannot be empty"));
+    }
+    if name.len() > MAX_NAME {
+        let (size, limit) = (name.len() as u64, MAX_NAME as u64);
+        return Err(Error::new(crate::ErrorKind::TooLarge { what: "table name", size, limit }));
+    }
+    Ok(())
+}
+
+#[cold]
+pub(crate) fn bad_table(name: &str) -> Error {
+    Error::corrupt(0, format!("the catalog's record of table {name:?} is not one"))
+}
+
+#[cold]
+fn no_savepoint() -> Error {
+    Error::invalid("this savepoint is none of the transaction's, or was given up")
+}

@@ -1,0 +1,185 @@
+//! Checking every byte of a store that means something.
+//!
+//! All trees are walked: every page is where its level says, its keys are in order and within what
+//! the page above says, its checksum fits, and no page is in use twice. Then the table of pages must
+//! say the same of every page of the file.
+
+use super::core::Core;
+use super::format::{FIXED, PAGE_BYTES, SUMMED, Tree, page_sum, session};
+use super::handle::BTree;
+use super::page::{self, Link, count};
+use super::record::{Far, Value};
+use super::table::Table;
+use super::tree::{Pages, levels, of};
+use super::writer::{Writer, damaged};
+use super::{inner, leaf};
+use crate::{Error, Result};
+use std::sync::atomic::Ordering;
+
+impl BTree {
+    /// Checks every page of the newest state. Writers wait meanwhile, readers do not. `progress` is
+    /// called with bytes done and bytes to do.
+    ///
+    /// # Errors
+    /// The store is damaged: the error names the file, the place, and what to do.
+    pub fn verify(&self, mut progress: impl FnMut(u64, u64)) -> Result<()> {
+        self.verify_now(&mut progress).map_err(|e| self.named(e))
+    }
+
+    fn verify_now(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        // A writer's lock, so that the table of pages stays as it is.
+        let writer = Writer::begin(self.core())?;
+        let snapshot = self.read()?;
+        let commit = *snapshot.commit();
+        let source = snapshot.source();
+        let mut seen = vec![false; commit.end as usize];
+        let mut check = Check { core: writer.core, source, seen: &mut seen, done: 0, progress };
+        check.tree(&commit.main)?;
+        check.tree(&commit.catalog)?;
+        let mut tables = Vec::new();
+        Table::new(source, commit.catalog).scan(|name, bytes| {
+            let name = String::from_utf8_lossy(name);
+            tables.push(Tree::decode(bytes).ok_or_else(|| super::transaction::bad_table(&name))?);
+            Ok(())
+        })?;
+        tables.iter().try_for_each(|tree| check.tree(tree))?;
+        check.rest(commit.stamp)?;
+        if self.core().load(session::DURABLE) >= commit.stamp
+            && !self.core().is_in_memory()
+            && self.core().durable().is_none_or(|durable| durable.stamp < commit.stamp)
+        {
+            return Err(Error::corrupt(super::format::METAS[0], "the durable commit is damaged"));
+        }
+        Ok(())
+    }
+}
+
+struct Check<'a, P> {
+    core: &'a Core,
+    source: &'a P,
+    /// Which pages are in use.
+    seen: &'a mut [bool],
+    done: u64,
+    progress: &'a mut dyn FnMut(u64, u64),
+}
+
+impl<P: Pages> Check<'_, P> {
+    fn tree(&mut self, tree: &Tree) -> Result<()> {
+        let mut count = 0;
+        if let Some(levels) = levels(tree)? {
+            self.branch(Link(tree.root).page(), levels, None, None, &mut count)?;
+        }
+        if count != tree.count {
+            let page = Link(tree.root).page();
+            return Err(damaged(page, &format!("a tree of {count} records, not {}", tree.count)));
+        }
+        Ok(())
+    }
+
+    /// Notes that a page is in use, and checks what the table of pages says of it. `birth`: what the
+    /// page says itself.
+    fn mark(&mut self, page: u64, birth: Option<u64>) -> Result<()> {
+        match self.seen.get_mut(page as usize) {
+            Some(seen @ false) => *seen = true,
+            Some(true) => return Err(damaged(page, "a page that is in use twice")),
+            None => return Err(super::writer::no_page(page)),
+        }
+        let [born, gone] = self.core.entry(page)?.map(|word| word.load(Ordering::Relaxed));
+        if born == 0 || born == FIXED || gone != 0 && gone & SUMMED == 0 {
+            return Err(damaged(page, "a page in use of which the table of pages says it is not"));
+        }
+        if birth.is_some_and(|birth| birth != born) {
+            return Err(damaged(page, "a page of another age than the table of pages says"));
+        }
+        if gone != 0 && gone != page_sum(self.source.page(page)?, page) {
+            return Err(damaged(page, "the page's checksum does not fit"));
+        }
+        self.done += 1;
+        if self.done.is_multiple_of(256) {
+            (self.progress)(self.done * PAGE_BYTES, self.seen.len() as u64 * PAGE_BYTES);
+        }
+        Ok(())
+    }
+
+    fn far(&mut self, far: Far) -> Result<()> {
+        let from = far.at / PAGE_BYTES;
+        let pages = u64::from(far.len).div_ceil(PAGE_BYTES);
+        (from..from.saturating_add(pages)).try_for_each(|page| self.mark(page, None))
+    }
+
+    /// Checks a page and all below it: keys are from `low` on, and below `high`.
+    fn branch(
+        &mut self,
+        page: u64,
+        level: u64,
+        low: Option<&[u8]>,
+        high: Option<&[u8]>,
+        records: &mut u64,
+    ) -> Result<()> {
+        let source = self.source;
+        let bytes = source.page_on(page, level)?;
+        self.mark(page, Some(page::birth(bytes)))?;
+        let (mut before, mut key) = (Vec::new(), Vec::new());
+        let keys_from = usize::from(level > 0);
+        for i in keys_from..count(bytes) {
+            let far = if level > 0 {
+                of(page, inner::key_of(bytes, i, source, &mut key))?
+            } else {
+                of(page, leaf::key_of(bytes, i, source, &mut key))?
+            };
+            let is_within =
+                low.is_none_or(|low| low <= &key[..]) && high.is_none_or(|high| &key[..] < high);
+            if i > keys_from && before >= key || !is_within {
+                return Err(damaged(page, "keys that are not in order"));
+            }
+            if let Some(far) = far {
+                self.far(far)?;
+            }
+            std::mem::swap(&mut before, &mut key);
+        }
+        if level == 0 {
+            *records += count(bytes) as u64;
+            return (0..count(bytes)).try_for_each(|i| match of(page, leaf::value(bytes, i))? {
+                Value::Near(_) => Ok(()),
+                Value::Far(far) => self.far(far),
+            });
+        }
+        if count(bytes) == 0 {
+            return Err(damaged(page, "a page without links"));
+        }
+        let mut from = low.map(<[u8]>::to_vec);
+        for i in 0..count(bytes) {
+            let to = if i + 1 < count(bytes) {
+                let mut key = Vec::new();
+                of(page, inner::key_of(bytes, i + 1, source, &mut key))?;
+                Some(key)
+            } else {
+                high.map(<[u8]>::to_vec)
+            };
+            let below = of(page, inner::link(bytes, i))?.page();
+            self.branch(below, level - 1, from.as_deref(), to.as_deref(), records)?;
+            from = to;
+        }
+        Ok(())
+    }
+
+    /// Checks what the table says of pages that no tree uses.
+    fn rest(&mut self, stamp: u64) -> Result<()> {
+        for page in (0..self.seen.len() as u64).filter(|page| !self.seen[*page as usize]) {
+            let [born, gone] = self.core.entry(page)?.map(|word| word.load(Ordering::Relaxed));
+            let is_in_use = born != 0 && (gone == 0 || gone & SUMMED != 0);
+            let is_right = match born {
+                0 => true,
+                FIXED => self.core.is_fixed(page),
+                _ => !is_in_use && gone <= stamp,
+            };
+            if !is_right || born != FIXED && self.core.is_fixed(page) {
+                return Err(damaged(
+                    page,
+                    "a page that nobody uses, but the table of pages says so",
+                ));
+            }
+        }
+        Ok(())
+    }
+}

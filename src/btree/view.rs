@@ -1,0 +1,113 @@
+//! The btree engine's one place for `unsafe`: pages of the file as bytes, and who may change them.
+
+#![allow(unsafe_code)]
+
+use super::core::Locked;
+use super::format::{PAGE, PAGE_BYTES};
+use super::page::{self, Bytes};
+use super::record::Far;
+use crate::os::shared::SharedMap;
+
+/// A promise that no page of some commit is written while it lives: the pin of a reader, or the
+/// writer's lock.
+pub(crate) trait Holds {}
+
+/// The page with this number, if the file has it. `_held` keeps the pages as they are that a commit
+/// leads to.
+#[inline(always)]
+pub(crate) fn page<'h>(
+    map: &'h SharedMap,
+    _held: &'h impl Holds,
+    number: u64,
+) -> Option<&'h Bytes> {
+    let at = number.checked_mul(PAGE_BYTES)?;
+    // SAFETY: the length is checked. Pages that a commit leads to are not written while `_held`
+    // lives; a damaged page may lead elsewhere: the bytes there are then anything, but bytes.
+    let bytes = unsafe { map.bytes(at, PAGE_BYTES)? };
+    bytes.first_chunk::<PAGE>()
+}
+
+/// Bytes that are too many for a page of the tree.
+#[inline(always)]
+pub(crate) fn far<'h>(map: &'h SharedMap, _held: &'h impl Holds, far: Far) -> Option<&'h [u8]> {
+    // SAFETY: as for `page`.
+    unsafe { map.bytes(far.at, u64::from(far.len)) }
+}
+
+/// The right to write pages that nobody else can know of: those whose birth is not before `since`.
+/// It has the writer's lock, so there is one in all processes.
+#[derive(Debug)]
+pub(crate) struct Own<'c> {
+    _lock: Locked<'c>,
+    map: &'c SharedMap,
+    /// No commit has pages of this birth or a later one, and nobody holds such a page.
+    pub since: u64,
+}
+
+impl Holds for Own<'_> {}
+
+impl<'c> Own<'c> {
+    /// `since` is a stamp after those of all commits.
+    pub(crate) fn new(lock: Locked<'c>, map: &'c SharedMap, since: u64) -> Own<'c> {
+        Own { _lock: lock, map, since }
+    }
+
+    /// A page to read.
+    #[inline(always)]
+    pub(crate) fn page(&self, number: u64) -> Option<&Bytes> {
+        page(self.map, self, number)
+    }
+
+    /// Bytes that are too many for a page of the tree.
+    #[inline(always)]
+    pub(crate) fn elsewhere(&self, place: Far) -> Option<&[u8]> {
+        far(self.map, self, place)
+    }
+
+    /// A page to write; `None` if it is not this writer's alone.
+    #[inline(always)]
+    pub(crate) fn page_mut(&mut self, number: u64) -> Option<&mut Bytes> {
+        if page::birth(self.page(number)?) < self.since {
+            return None;
+        }
+        self.any_mut(number)
+    }
+
+    #[inline(always)]
+    fn any_mut(&mut self, number: u64) -> Option<&mut Bytes> {
+        let at = number.checked_mul(PAGE_BYTES)?;
+        // SAFETY: the page was born under this writer, or is free, so that no commit leads to it; who
+        // has the lock is the only one who writes such; what was borrowed from `self` is gone.
+        let bytes = unsafe { self.map.bytes_mut(at, PAGE_BYTES)? };
+        bytes.first_chunk_mut::<PAGE>()
+    }
+
+    /// Makes a page that the table of pages calls free one of this writer's.
+    pub(crate) fn adopt(&mut self, number: u64, stamp: u64) -> Option<&mut Bytes> {
+        let bytes = self.any_mut(number)?;
+        page::set_birth(bytes, stamp);
+        Some(bytes)
+    }
+
+    /// The same with the bytes of another page.
+    #[inline(always)]
+    pub(crate) fn adopt_copy(&mut self, from: u64, to: u64, stamp: u64) -> Option<()> {
+        if from == to {
+            return None;
+        }
+        // SAFETY: as for `any_mut`; they are two pages, and that at `from` is not written.
+        unsafe {
+            let old = self.map.bytes(from.checked_mul(PAGE_BYTES)?, PAGE_BYTES)?;
+            let new = self.map.bytes_mut(to.checked_mul(PAGE_BYTES)?, PAGE_BYTES)?;
+            new[8..].copy_from_slice(&old[8..]);
+        }
+        page::set_birth(self.any_mut(to)?, stamp);
+        Some(())
+    }
+
+    /// Writes bytes to space that the table of pages gave this writer.
+    pub(crate) fn write(&mut self, at: u64, bytes: &[u8]) -> bool {
+        // SAFETY: as for `any_mut`.
+        unsafe { self.map.write(at, bytes) }
+    }
+}

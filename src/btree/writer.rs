@@ -1,0 +1,190 @@
+//! The one who writes: from taking the lock to the commit, or back to what was before.
+//!
+//! A writer never changes a page that a commit leads to: it writes another one, under its own stamp,
+//! and frees the old one as of that stamp. The commit is one store, of the number of the newest one.
+//! Until then nothing that others look at has changed but the table of pages, and there all that a
+//! writer did is known by its stamp: whoever comes after one that died, at whatever instruction,
+//! takes it back.
+
+use super::core::Core;
+use super::format::{
+    Commit, FIXED, PAGE_BYTES, SUMMED, TABLES, Tree, first_of_table, session, table_pages,
+};
+use super::items::Items;
+use super::page::Bytes;
+use super::pins;
+use super::record::{Elsewhere, Far};
+use super::space::Space;
+use super::tree::Pages;
+use super::view::Own;
+use crate::{Error, Result};
+use std::sync::atomic::Ordering;
+
+/// Memory that one writer leaves to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    pub items: Items,
+    pub bytes: Vec<u8>,
+    pub space: Space,
+}
+
+/// The right to change the store, and what was changed so far.
+#[derive(Debug)]
+pub(crate) struct Writer<'c> {
+    pub core: &'c Core,
+    pub own: Own<'c>,
+    pub base: Commit,
+    /// What pages are written under now.
+    pub stamp: u64,
+    pub scratch: Box<Scratch>,
+    /// An error left something half done.
+    pub is_broken: bool,
+    is_done: bool,
+}
+
+impl Elsewhere for Writer<'_> {
+    fn far(&self, far: Far) -> Result<&[u8], &'static str> {
+        Elsewhere::far(&self.own, far)
+    }
+}
+
+impl Elsewhere for Own<'_> {
+    fn far(&self, far: Far) -> Result<&[u8], &'static str> {
+        self.elsewhere(far).ok_or("what is elsewhere is outside of the file")
+    }
+}
+
+impl Pages for Writer<'_> {
+    #[inline(always)]
+    fn page(&self, number: u64) -> Result<&Bytes> {
+        self.own.page(number).ok_or_else(|| no_page(number))
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, at: u64) {
+        self.core.map.prefetch(at);
+    }
+}
+
+#[cold]
+pub(crate) fn no_page(number: u64) -> Error {
+    Error::corrupt(
+        number.saturating_mul(PAGE_BYTES),
+        "a link to a page that the file does not have",
+    )
+}
+
+#[cold]
+pub(crate) fn damaged(page: u64, what: &str) -> Error {
+    Error::corrupt(page.saturating_mul(PAGE_BYTES), what)
+}
+
+impl<'c> Writer<'c> {
+    /// Waits for the lock, and puts right what a writer left who died.
+    #[inline]
+    pub(crate) fn begin(core: &'c Core) -> Result<Writer<'c>> {
+        let lock = core.lock()?;
+        let base = core.newest();
+        if core.load(session::WRITING) != 0 || core.load(session::UNSWEPT) != 0 {
+            core.sweep(&base)?;
+        }
+        let stamp = base.stamp + 1;
+        core.word(session::WRITING).store(stamp, Ordering::SeqCst);
+        let own = Own::new(lock, &core.map, stamp);
+        let mut scratch = core.take_scratch();
+        scratch.space.begin(core, &base);
+        Ok(Writer { core, own, base, stamp, scratch, is_broken: false, is_done: false })
+    }
+
+    /// Writes pages under a new stamp: those written so far are as those of a commit.
+    pub(crate) fn begin_stamp(&mut self) {
+        self.stamp += 1;
+        self.own.since = self.stamp;
+    }
+
+    /// A page to write that is this writer's alone.
+    #[inline(always)]
+    pub(crate) fn page_mut(&mut self, number: u64) -> Result<&mut Bytes> {
+        self.own.page_mut(number).ok_or_else(|| {
+            damaged(number, "the page is in use twice: as one of a commit, and as a free one")
+        })
+    }
+
+    /// Makes what was written the newest commit.
+    pub(crate) fn commit(&mut self, main: Tree, catalog: Tree) -> Result<()> {
+        if self.is_broken {
+            return Err(Error::invalid(
+                "an earlier change of this transaction failed half-way: nothing of it was committed",
+            ));
+        }
+        let end = self.scratch.space.end;
+        let commit = Commit { number: self.base.number + 1, stamp: self.stamp, end, main, catalog };
+        self.core.publish(&commit);
+        self.scratch.space.committed(self.core);
+        self.finish();
+        Ok(())
+    }
+
+    fn finish(&mut self) {
+        self.core.word(session::WRITING).store(0, Ordering::SeqCst);
+        self.core.put_scratch(std::mem::take(&mut self.scratch));
+        self.is_done = true;
+    }
+}
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        if !self.is_done && self.scratch.space.take_back(self.core).is_ok() {
+            self.core.forget_tables(&self.base);
+            self.finish();
+        }
+        // Else the mark stays, and the next writer looks at the whole table.
+    }
+}
+
+impl Core {
+    /// Takes back what was done in the table of pages after a commit.
+    #[cold]
+    fn sweep(&self, commit: &Commit) -> Result<()> {
+        self.forget_tables(commit);
+        for page in 0..commit.end {
+            let [birth, freed] = self.entry(page)?;
+            let (born, gone) = (birth.load(Ordering::Relaxed), freed.load(Ordering::Relaxed));
+            if born == FIXED {
+                if !self.is_fixed(page) {
+                    birth.store(0, Ordering::Relaxed);
+                }
+            } else if born > commit.stamp {
+                birth.store(0, Ordering::Relaxed);
+                freed.store(0, Ordering::Relaxed);
+            } else if gone & SUMMED == 0 && gone > commit.stamp {
+                freed.store(0, Ordering::Relaxed);
+            }
+        }
+        self.word(session::UNSWEPT).store(0, Ordering::SeqCst);
+        self.word(session::WRITING).store(0, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Whether a page is one that is never freed.
+    pub(crate) fn is_fixed(&self, page: u64) -> bool {
+        let is_table = |block| {
+            let from = self.load(session::TABLES + 8 * block);
+            from != 0 && (from..from.saturating_add(table_pages(block))).contains(&page)
+        };
+        let is_slots = |i| page != 0 && self.load(session::SLOT_PAGES + 8 * i) == page;
+        page == 0 || (0..TABLES).any(is_table) || (0..session::SLOT_PAGE_COUNT).any(is_slots)
+    }
+
+    /// Blocks of the table that are of no use to a commit are not there any more.
+    pub(crate) fn forget_tables(&self, commit: &Commit) {
+        for block in (1..TABLES).filter(|block| first_of_table(*block) >= commit.end) {
+            self.word(session::TABLES + 8 * block).store(0, Ordering::Release);
+        }
+    }
+
+    pub(crate) fn pins(&self) -> impl Iterator<Item = u64> {
+        let words = [session::DURABLE, session::SYNCING].map(|at| self.load(at));
+        words.into_iter().filter(|stamp| *stamp != 0).chain(pins::stamps(self))
+    }
+}

@@ -1,0 +1,56 @@
+//! When what was written is safe against the loss of power: the same three words for every engine.
+
+use crate::Result;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// When what was written is safe against the loss of power. All are safe against the death of the
+/// process, from the moment when the call returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// When `sync` returns, or the kernel gets to it. After a power failure the store is as it was at
+    /// some moment since the last sync.
+    #[default]
+    Buffered,
+    /// As buffered, with a sync every so many milliseconds.
+    Interval(u64),
+    /// When the call returns; those who call at the same time share one wait for the disk.
+    Sync,
+}
+
+/// A thread that syncs now and then, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Ticker {
+    running: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
+    /// The process that has the thread.
+    pid: u32,
+}
+
+impl Ticker {
+    /// Calls `sync` every `ms` milliseconds, and at the end.
+    pub(crate) fn start(ms: u64, sync: impl Fn() -> Result<()> + Send + 'static) -> Ticker {
+        let (sender, receiver) = mpsc::channel();
+        let pause = Duration::from_millis(ms.max(1));
+        let tick = move || {
+            while let Err(mpsc::RecvTimeoutError::Timeout) = receiver.recv_timeout(pause) {
+                // The next tick tries again; who must know calls `sync`.
+                let _ = sync();
+            }
+            let _ = sync();
+        };
+        Ticker { running: Some((sender, std::thread::spawn(tick))), pid: std::process::id() }
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        let Some((sender, thread)) = self.running.take() else { return };
+        drop(sender);
+        // A process forked since has no such thread.
+        if self.pid == std::process::id() {
+            // It ends because the sender is gone; a panic there would have been reported.
+            let _ = thread.join();
+        }
+    }
+}
