@@ -11,6 +11,7 @@
 //! Threads: a measured process has one thread; drivers need not be `Send`.
 
 mod bdb_hash;
+mod btree;
 mod cdb;
 mod constant;
 mod gdbm;
@@ -228,6 +229,7 @@ macro_rules! drivers {
 drivers! {
     constant::Constant,
     hash::Hash,
+    btree::BTree,
     cdb::Cdb,
     mcdb::Mcdb,
     tokyocabinet_hash::TokyoCabinetHash,
