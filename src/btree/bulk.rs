@@ -3,7 +3,7 @@
 use super::edit::{check_sizes, parting, to_store};
 use super::format::{PAGE, Tree};
 use super::items::Items;
-use super::page::{HEAD, Link, MAX_PREFIX, at, common};
+use super::page::{HEAD, Link, MAX_PREFIX, at, common, is_below};
 use super::record::{Far, KeyToStore, ValueToStore, record_bytes};
 use super::writer::Writer;
 use crate::{Error, Result};
@@ -48,7 +48,7 @@ fn load_empty<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         let (key, value) = record?;
         let (key, value) = (key.as_ref(), value.as_ref());
         check_sizes(key, value)?;
-        if count > 0 && builder.newest_key() >= key {
+        if count > 0 && !is_below(builder.newest_key(), key) {
             return Err(Error::invalid(
                 "the keys of a bulk load must come in order, each once: sort them first",
             ));
@@ -166,8 +166,9 @@ struct Fill {
     keys: usize,
     near: usize,
     shortest: usize,
-    /// Everything else in the heap.
+    /// Everything else in the heap, and what the first record added to it.
     others: usize,
+    first_others: usize,
     /// The lengths of key and value if they are all the same, and whether the values are far.
     uniform: Option<(usize, usize, bool)>,
 }
@@ -182,13 +183,21 @@ impl Fill {
         self.uniform = self.uniform.filter(|uniform| Some(*uniform) == shape);
         self.prefix = common(first, key).min(self.prefix);
         self.count += 1;
+        if self.uniform.is_some() && self.count > 1 {
+            // As the first: what it added is known.
+            self.keys += key.len();
+            self.near += 1;
+            self.others += self.first_others;
+            return;
+        }
         let bytes = record_bytes(KeyToStore { rest: key, far }, value);
         match far {
             None => {
                 self.keys += key.len();
                 self.near += 1;
                 self.shortest = self.shortest.min(key.len());
-                self.others += bytes - key.len().saturating_sub(HEAD);
+                self.first_others = bytes - key.len().saturating_sub(HEAD);
+                self.others += self.first_others;
             }
             Some(_) => self.others += bytes,
         }

@@ -7,7 +7,7 @@ use super::leaf;
 use super::page::{Link, Place, birth, common, count};
 use super::record::{Far, NEAR_KEY, NEAR_VALUE, Value, ValueToStore};
 use super::tree::{Pages, levels, of};
-use super::writer::Writer;
+use super::writer::{Last, Writer};
 use crate::{Error, ErrorKind, Result};
 
 /// A page with less than this in it is joined with one beside it, if both fit in one page of which
@@ -17,7 +17,7 @@ const SPARE: usize = PAGE / 8;
 
 /// An inner page on the way down, and the number of the link that was taken.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+pub(crate) struct Step {
     page: u64,
     index: usize,
 }
@@ -69,17 +69,89 @@ impl Writer<'_> {
         if old == Old::Keep && super::tree::get(self, tree, key)?.is_some() {
             return Ok(true);
         }
-        let mut path = Vec::new();
-        let page = self.descend(tree, key, &mut path)?;
-        let place = of(page, leaf::find(self.page(page)?, key, self))?;
+        if let Some(last) = self.last.filter(|last| last.root == tree.root)
+            && leaf::is_behind(self.page(last.leaf)?, key)
+            && self.append(last, key, value)?
+        {
+            tree.count += 1;
+            return Ok(false);
+        }
+        let mut path = std::mem::take(&mut self.scratch.path);
+        path.clear();
+        let done = self.insert_below(tree, key, value, &mut path);
+        self.scratch.path = path;
+        done
+    }
+
+    fn insert_below(
+        &mut self,
+        tree: &mut Tree,
+        key: &[u8],
+        value: &[u8],
+        path: &mut Vec<Step>,
+    ) -> Result<bool> {
+        let page = self.descend(tree, key, path)?;
+        let bytes = self.page(page)?;
+        let (place, count) = (of(page, leaf::find(bytes, key, self))?, count(bytes));
         match place {
-            Place::Found(i) => self.replace_at(tree, &path, page, i, value)?,
+            Place::Found(i) => self.replace_at(tree, path, page, i, value)?,
             Place::Missing(i) => {
-                self.insert_at(tree, &path, page, i, key, value)?;
+                self.insert_at(tree, path, page, i, key, value)?;
                 tree.count += 1;
+                if i == count {
+                    self.note_last(tree, path, page)?;
+                }
             }
         }
         Ok(matches!(place, Place::Found(_)))
+    }
+
+    /// Puts a record behind all others of the tree, if its last leaf can take it as it is.
+    fn append(&mut self, last: Last, key: &[u8], value: &[u8]) -> Result<bool> {
+        if key.len() > NEAR_KEY || value.len() > NEAR_VALUE {
+            return Ok(false);
+        }
+        let mut bytes = std::mem::take(&mut self.scratch.bytes);
+        let value = ValueToStore::Near(value);
+        let done = self.page_mut(last.leaf).and_then(|leaf| {
+            of(last.leaf, leaf::insert(leaf, count(leaf), key, None, value, &mut bytes))
+        });
+        self.scratch.bytes = bytes;
+        if done? {
+            self.note_growth(last.above, last.leaf)?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Notes where the tree ends, if the leaf that the path leads to is the last.
+    fn note_last(&mut self, tree: &Tree, path: &[Step], page: u64) -> Result<()> {
+        self.last = None;
+        for step in path {
+            if step.index + 1 != count(self.page(step.page)?) {
+                return Ok(());
+            }
+        }
+        // A page that was just parted is not the last any more.
+        if let Some(above) = path.last()
+            && of(above.page, inner::link(self.page(above.page)?, above.index))?.page() != page
+        {
+            return Ok(());
+        }
+        self.last = Some(Last { root: tree.root, leaf: page, above: path.last().copied() });
+        Ok(())
+    }
+
+    /// Tells the page above that the heads of a page take another line of memory.
+    #[inline(always)]
+    fn note_growth(&mut self, above: Option<Step>, page: u64) -> Result<()> {
+        let Some(above) = above else { return Ok(()) };
+        let bytes = self.page(page)?;
+        if Link::is_new_line(count(bytes)) {
+            let link = Link::new(page, bytes);
+            of(above.page, inner::set_link(self.page_mut(above.page)?, above.index, link))?;
+        }
+        Ok(())
     }
 
     fn insert_first(&mut self, tree: &mut Tree, key: &[u8], value: &[u8]) -> Result<()> {
@@ -180,7 +252,7 @@ impl Writer<'_> {
             .and_then(|leaf| of(page, leaf::insert(leaf, i, key, far_key, stored, &mut bytes)));
         self.scratch.bytes = bytes;
         if done? {
-            return Ok(());
+            return self.note_growth(path.last().copied(), page);
         }
         let count = count(self.page(page)?);
         self.scratch.items.clear();
@@ -207,6 +279,7 @@ impl Writer<'_> {
         level: u8,
         hint: Option<usize>,
     ) -> Result<()> {
+        self.last = None;
         let mut items = std::mem::take(&mut self.scratch.items);
         let starts = items.divide(level > 0, hint);
         let mut parts = Vec::new();
@@ -264,7 +337,7 @@ impl Writer<'_> {
             }
         }
         self.scratch.bytes = bytes;
-        let Some(left) = left else { return Ok(()) };
+        let Some(left) = left else { return self.note_growth(path.last().copied(), step.page) };
         let count = count(self.page(step.page)?);
         self.scratch.items.clear();
         self.take_items(step.page, &[], None)?;
@@ -304,6 +377,7 @@ impl Writer<'_> {
     }
 
     fn remove_found(&mut self, tree: &mut Tree, key: &[u8]) -> Result<()> {
+        self.last = None;
         let mut path = Vec::new();
         let page = self.descend(tree, key, &mut path)?;
         let bytes = self.page(page)?;
@@ -434,6 +508,7 @@ impl Writer<'_> {
 
     /// Frees all pages of a tree.
     fn free_tree(&mut self, tree: &mut Tree) -> Result<()> {
+        self.last = None;
         if let Some(levels) = levels(tree)? {
             self.free_branch(Link(tree.root).page(), levels)?;
         }

@@ -7,8 +7,8 @@
 use super::format::PAGE;
 use super::leaf::join;
 use super::page::{
-    Bytes, HEAD, Link, Place, at, bytes_of, count, cut, head, head_of, heads, lower, place_in_run,
-    prefix, run, set_short, short,
+    BAD_PREFIX, Bytes, Cut, HEAD, Link, Place, at, bytes_of, count, cut, head, head_in, head_of,
+    heads, lower, place_in_run, prefix, run, set_short, short,
 };
 use super::record::{
     Elsewhere, Far, KeyToStore, Tail, compare, decode_key, encode_key, key_bytes, stored_key_bytes,
@@ -70,14 +70,15 @@ fn in_heap(bytes: &Bytes, i: usize) -> Checked<Option<(usize, Tail<'_>)>> {
 /// The number of the page below that `key` belongs in.
 #[inline(always)]
 pub(crate) fn find(bytes: &Bytes, key: &[u8], elsewhere: &impl Elsewhere) -> Checked<usize> {
-    let rest = match cut(key, prefix(bytes)?) {
+    let rest = match cut(bytes, key) {
         Ok(rest) => rest,
-        Err(Ordering::Greater) => return Ok(count(bytes).saturating_sub(1)),
-        Err(_) => return Ok(0),
+        Err(Cut::Before) => return Ok(0),
+        Err(Cut::Behind) => return Ok(count(bytes).saturating_sub(1)),
+        Err(Cut::Damaged) => return Err(BAD_PREFIX),
     };
     // Key 0 has no place among the others.
     let heads = heads(bytes)?.get(1..).ok_or("a page without links")?;
-    let wanted = head_of(rest);
+    let wanted = head_in(key, key.len() - rest.len());
     let from = lower(heads, wanted);
     let same = run(heads, from, wanted);
     if same == 0 {
@@ -139,7 +140,7 @@ pub(crate) fn insert(
     scratch: &mut Vec<u8>,
 ) -> Checked<bool> {
     const STEP: usize = 4;
-    let Ok(rest) = cut(key, prefix(bytes)?) else { return Ok(false) };
+    let Ok(rest) = cut(bytes, key) else { return Ok(false) };
     let (count, room, heap) = (count(bytes), short(bytes, at::ROOM), short(bytes, at::HEAP));
     if i == 0 || i > count || count > room {
         return Err("a count that is over the page's room");

@@ -101,7 +101,11 @@ impl Items {
         let from = self.arena.len();
         self.arena.extend_from_slice(key);
         let item = Item { key: (from, self.arena.len()), far, payload };
-        self.list.insert(at.min(self.list.len()), item);
+        if at >= self.list.len() {
+            self.list.push(item);
+        } else {
+            self.list.insert(at, item);
+        }
     }
 
     /// Puts a record at number `at`.

@@ -9,14 +9,13 @@
 
 use super::format::PAGE;
 use super::page::{
-    Bytes, HEAD, Kind, Place, REFERENCES, at, bytes_of, count, cut, head, head_of, heads, kind,
-    lower, place_in_run, prefix, run, set_short, short,
+    BAD_PREFIX, Bytes, Cut, HEAD, Kind, Place, REFERENCES, at, bytes_of, count, cut, head, head_in,
+    head_of, heads, kind, lower, place_in_run, prefix, run, set_short, short,
 };
 use super::record::{
     self, Elsewhere, FAR_BYTES, Far, KeyToStore, Record, Tail, Value, ValueToStore, compare,
     compare_near,
 };
-use std::cmp::Ordering;
 
 type Checked<T> = Result<T, &'static str>;
 
@@ -87,12 +86,13 @@ fn heap_record(bytes: &Bytes, i: usize) -> Checked<Record<'_>> {
 /// Where `key` is, or would be.
 #[inline(always)]
 pub(crate) fn find(bytes: &Bytes, key: &[u8], elsewhere: &impl Elsewhere) -> Checked<Place> {
-    let rest = match cut(key, prefix(bytes)?) {
+    let rest = match cut(bytes, key) {
         Ok(rest) => rest,
-        Err(Ordering::Greater) => return Ok(Place::Missing(count(bytes))),
-        Err(_) => return Ok(Place::Missing(0)),
+        Err(Cut::Before) => return Ok(Place::Missing(0)),
+        Err(Cut::Behind) => return Ok(Place::Missing(count(bytes))),
+        Err(Cut::Damaged) => return Err(BAD_PREFIX),
     };
-    let (heads, wanted) = (heads(bytes)?, head_of(rest));
+    let (heads, wanted) = (heads(bytes)?, head_in(key, key.len() - rest.len()));
     let from = lower(heads, wanted);
     let same = run(heads, from, wanted);
     if same == 0 {
@@ -109,6 +109,17 @@ pub(crate) fn find(bytes: &Bytes, key: &[u8], elsewhere: &impl Elsewhere) -> Che
             let record = heap_record(bytes, i)?;
             compare(record.rest, record.tail, rest, key, elsewhere)
         })
+    }
+}
+
+/// Whether `key` is behind all keys of the page, as their heads alone say.
+#[inline(always)]
+pub(crate) fn is_behind(bytes: &Bytes, key: &[u8]) -> bool {
+    match (cut(bytes, key), heads(bytes).map(<[_]>::last)) {
+        (Ok(rest), Ok(Some(last))) => {
+            head_in(key, key.len() - rest.len()) > u32::from_le_bytes(*last)
+        }
+        _ => false,
     }
 }
 
@@ -256,7 +267,7 @@ pub(crate) fn insert(
     value: ValueToStore<'_>,
     scratch: &mut Vec<u8>,
 ) -> Checked<bool> {
-    let Ok(rest) = cut(key, prefix(bytes)?) else { return Ok(false) };
+    let Ok(rest) = cut(bytes, key) else { return Ok(false) };
     let (count, room) = (count(bytes), short(bytes, at::ROOM));
     if i > count || count > room {
         return Err("a count that is over the page's room");

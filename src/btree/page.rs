@@ -53,6 +53,7 @@ pub(crate) enum Kind {
 
 /// Set in the flags of a uniform leaf whose values are references.
 pub(crate) const REFERENCES: u16 = 1;
+pub(crate) const BAD_PREFIX: &str = "a prefix longer than the page";
 /// Longest prefix that is cut off.
 pub(crate) const MAX_PREFIX: usize = 1024;
 /// Bytes of a key that are in its head.
@@ -68,6 +69,12 @@ impl Link {
     pub(crate) fn new(page: u64, bytes: &Bytes) -> Link {
         let heads = at::HEADS + HEAD * count(bytes);
         Link(page | (heads.div_ceil(64) as u64) << Self::LINES_SHIFT)
+    }
+
+    /// Whether the last of so many heads is the first in its line.
+    #[inline(always)]
+    pub(crate) fn is_new_line(count: usize) -> bool {
+        (at::HEADS + HEAD * count) % 64 == HEAD
     }
 
     #[inline(always)]
@@ -122,7 +129,7 @@ pub(crate) fn count(bytes: &Bytes) -> usize {
 #[inline(always)]
 pub(crate) fn prefix(bytes: &Bytes) -> Result<&[u8], &'static str> {
     let len = short(bytes, at::PREFIX);
-    PAGE.checked_sub(len).and_then(|from| bytes.get(from..)).ok_or("a prefix longer than the page")
+    PAGE.checked_sub(len).and_then(|from| bytes.get(from..)).ok_or(BAD_PREFIX)
 }
 
 /// The heads of the keys, as they stand there.
@@ -136,14 +143,25 @@ pub(crate) fn heads(bytes: &Bytes) -> Result<&[[u8; HEAD]], &'static str> {
 /// The head of what is left of a key.
 #[inline(always)]
 pub(crate) fn head_of(rest: &[u8]) -> u32 {
+    let byte = |i: usize| u32::from(rest.get(i).copied().unwrap_or(0));
     match rest.first_chunk::<HEAD>() {
         Some(first) => u32::from_le_bytes(*first).swap_bytes(),
-        None => {
-            let mut padded = [0; HEAD];
-            padded[..rest.len()].copy_from_slice(rest);
-            u32::from_le_bytes(padded).swap_bytes()
-        }
+        None => byte(0) << 24 | byte(1) << 16 | byte(2) << 8,
     }
+}
+
+/// The same of what is left of a key of which `cut` bytes are cut off.
+#[inline(always)]
+pub(crate) fn head_in(key: &[u8], cut: usize) -> u32 {
+    // The head is in the last eight bytes: two loads that need no branch for short rests.
+    if let Some(last) = key.last_chunk::<8>()
+        && let Some(before) = (cut + 8).checked_sub(key.len())
+        && before < 8
+    {
+        let rest = u64::from_le_bytes(*last).swap_bytes() << (8 * before);
+        return (rest >> 32) as u32;
+    }
+    head_of(key.get(cut..).unwrap_or(&[]))
 }
 
 #[inline(always)]
@@ -157,19 +175,34 @@ pub(crate) fn bytes_of(head: u32) -> [u8; HEAD] {
     head.swap_bytes().to_le_bytes()
 }
 
+/// How many heads are compared at once at the end of a search.
+const WINDOW: usize = 16;
+
 /// How many heads are lower.
 #[inline(always)]
 pub(crate) fn lower(heads: &[[u8; HEAD]], wanted: u32) -> usize {
-    // Both parts are free of branches that nobody can predict; the second compares four at once.
+    let is_lower = |head: &[u8; HEAD]| usize::from(u32::from_le_bytes(*head) < wanted);
+    let Some(last) = heads.len().checked_sub(WINDOW) else {
+        return heads.iter().map(is_lower).sum();
+    };
+    // Both parts are free of branches that nobody can predict. All heads before `from` are lower.
     let mut from = 0;
     let mut len = heads.len();
-    while len > 32 {
+    while len > WINDOW {
         let half = len / 2;
-        from = if head(heads, from + half - 1) < wanted { from + half } else { from };
+        let is_lower = head(heads, from + half - 1) < wanted;
+        from = std::hint::select_unpredictable(is_lower, from + half, from);
         len -= half;
     }
-    let last = heads.get(from..from + len).unwrap_or(&[]);
-    from + last.iter().map(|head| usize::from(u32::from_le_bytes(*head) < wanted)).sum::<usize>()
+    // A window of a fixed size is compared four heads at a time.
+    let from = from.min(last);
+    match heads.get(from..).and_then(|heads| heads.first_chunk::<WINDOW>()) {
+        Some(window) => {
+            let lower = window.iter().map(|head| u32::from(u32::from_le_bytes(*head) < wanted));
+            from + lower.sum::<u32>() as usize
+        }
+        None => from,
+    }
 }
 
 /// How many heads, from `from` on, are the same.
@@ -206,11 +239,38 @@ impl Place {
 /// What is left of a key after the page's prefix; or, if it does not begin so, where it is of all
 /// keys of the page.
 #[inline(always)]
-pub(crate) fn cut<'k>(key: &'k [u8], prefix: &[u8]) -> Result<&'k [u8], Ordering> {
+pub(crate) fn cut<'k>(bytes: &Bytes, key: &'k [u8]) -> Result<&'k [u8], Cut> {
+    let len = short(bytes, at::PREFIX);
+    // A short prefix is compared as a number: it ends with the page.
+    if len < 8
+        && let Some(start) = key.first_chunk::<8>()
+    {
+        let unused = 64 - 8 * len as u32;
+        let prefix = le64(bytes, PAGE - 8).unwrap_or(0).checked_shr(unused).unwrap_or(0);
+        let start = u64::from_le_bytes(*start).checked_shl(unused).unwrap_or(0);
+        if start.checked_shr(unused).unwrap_or(0) == prefix {
+            return Ok(&key[len..]);
+        }
+    }
+    cut_any(bytes, key)
+}
+
+/// How a key without the page's prefix is to all keys of the page; or what is wrong with the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    Before,
+    Behind,
+    Damaged,
+}
+
+#[inline(never)]
+fn cut_any<'k>(bytes: &Bytes, key: &'k [u8]) -> Result<&'k [u8], Cut> {
+    let prefix = prefix(bytes).map_err(|_| Cut::Damaged)?;
     match key.split_at_checked(prefix.len()) {
         Some((start, rest)) if start == prefix => Ok(rest),
         // Not equal: shorter, or another.
-        _ => Err(key.cmp(prefix)),
+        _ if key < prefix => Err(Cut::Before),
+        _ => Err(Cut::Behind),
     }
 }
 
@@ -237,8 +297,31 @@ pub(crate) fn place_in_run(
 }
 
 /// How many bytes two keys have in common at their beginning.
+#[inline]
 pub(crate) fn common(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+    let (first, second) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
+    let mut len = 0;
+    for (a, b) in first.iter().zip(second) {
+        let difference = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+        if difference != 0 {
+            return len + difference.trailing_zeros() as usize / 8;
+        }
+        len += 8;
+    }
+    let rest = a[len..].iter().zip(&b[len..]);
+    len + rest.take_while(|(a, b)| a == b).count()
+}
+
+/// Whether one key is below another: as `a < b`, for keys that often differ in their first bytes.
+#[inline]
+pub(crate) fn is_below(a: &[u8], b: &[u8]) -> bool {
+    if let (Some(first), Some(second)) = (a.first_chunk::<8>(), b.first_chunk::<8>()) {
+        let [first, second] = [first, second].map(|key| u64::from_le_bytes(*key).swap_bytes());
+        if first != second {
+            return first < second;
+        }
+    }
+    a < b
 }
 
 #[cfg(test)]
@@ -247,7 +330,7 @@ mod tests {
 
     #[test]
     fn the_search_agrees_with_a_plain_one() {
-        for len in [0usize, 1, 2, 31, 32, 33, 64, 65, 100, 333, 500] {
+        for len in [0usize, 1, 2, 15, 16, 17, 31, 32, 33, 64, 65, 100, 333, 500] {
             let numbers: Vec<u32> = (0..len).map(|i| (i / 3 * 10) as u32).collect();
             let heads: Vec<[u8; 4]> = numbers.iter().map(|n| n.to_le_bytes()).collect();
             for wanted in (0..len as u32 * 4 + 20).chain([u32::MAX]) {
@@ -255,6 +338,31 @@ mod tests {
                 assert_eq!(lower(&heads, wanted), at, "{wanted} in {len}");
                 let same = numbers.iter().filter(|n| **n == wanted).count();
                 assert_eq!(run(&heads, at, wanted), same, "{wanted} in {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_are_compared_as_slices_are() {
+        let keys: [&[u8]; 9] = [
+            b"",
+            b"a",
+            b"abcdefg",
+            b"abcdefgh",
+            b"abcdefgi",
+            b"abcdefgha",
+            b"abcdefghabcdefgh",
+            b"abcdefghabcdefghx",
+            b"\xffbcdefgh",
+        ];
+        for a in keys {
+            for b in keys {
+                assert_eq!(is_below(a, b), a < b);
+                let same = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+                assert_eq!(common(a, b), same);
+            }
+            for cut in 0..=a.len() {
+                assert_eq!(head_in(a, cut), head_of(&a[cut..]), "{a:?} {cut}");
             }
         }
     }
@@ -270,10 +378,25 @@ mod tests {
 
     #[test]
     fn a_key_without_the_prefix_is_before_or_after_all_others() {
-        assert_eq!(cut(b"abcd", b"ab"), Ok(&b"cd"[..]));
-        assert_eq!(cut(b"ab", b"ab"), Ok(&b""[..]));
-        assert_eq!(cut(b"a", b"ab"), Err(Ordering::Less));
-        assert_eq!(cut(b"ac", b"ab"), Err(Ordering::Greater));
-        assert_eq!(cut(b"aazz", b"ab"), Err(Ordering::Less));
+        for prefix in [&b""[..], b"ab", b"abcdefg", b"abcdefgh", b"abcdefghijkl"] {
+            let mut page = [0xee; PAGE];
+            set_short(&mut page, at::PREFIX, prefix.len());
+            page[PAGE - prefix.len()..].copy_from_slice(prefix);
+            for tail in [&b""[..], b"x", b"12345678", b"a longer one than that"] {
+                let key = [prefix, tail].concat();
+                assert_eq!(cut(&page, &key), Ok(tail));
+                if let Some(last) = prefix.len().checked_sub(1) {
+                    assert_eq!(cut(&page, &key[..last]), Err(Cut::Before));
+                    for (change, where_) in [(1, Cut::Behind), (-1, Cut::Before)] {
+                        let mut other = key.clone();
+                        other[last] = other[last].wrapping_add_signed(change);
+                        assert_eq!(cut(&page, &other), Err(where_));
+                    }
+                }
+            }
+        }
+        let mut page = [0; PAGE];
+        set_short(&mut page, at::PREFIX, PAGE + 1);
+        assert_eq!(cut(&page, b"key"), Err(Cut::Damaged));
     }
 }

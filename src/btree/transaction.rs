@@ -196,6 +196,7 @@ impl<'s> Transaction<'s> {
         (self.main, self.catalog, self.open) = (saved.main, saved.catalog, saved.open.clone());
         let (taken, freed) = saved.progress;
         self.writer.scratch.space.take_back_to(self.store.core(), taken, freed)?;
+        self.writer.last = None;
         // Whatever failed half-way since is undone.
         self.writer.is_broken = false;
         Ok(())

@@ -7,6 +7,7 @@
 //! takes it back.
 
 use super::core::Core;
+use super::edit::Step;
 use super::format::{
     Commit, FIXED, PAGE_BYTES, SUMMED, TABLES, Tree, first_of_table, session, table_pages,
 };
@@ -25,7 +26,19 @@ use std::sync::atomic::Ordering;
 pub(crate) struct Scratch {
     pub items: Items,
     pub bytes: Vec<u8>,
+    pub path: Vec<Step>,
     pub space: Space,
+}
+
+/// The last leaf of a tree, when the record put in last is the last of all: the next one probably
+/// goes there, too.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Last {
+    /// As it is in its tree.
+    pub root: u64,
+    pub leaf: u64,
+    /// The page above, and the number of the link there; `None` if there is none.
+    pub above: Option<Step>,
 }
 
 /// The right to change the store, and what was changed so far.
@@ -37,6 +50,8 @@ pub(crate) struct Writer<'c> {
     /// What pages are written under now.
     pub stamp: u64,
     pub scratch: Box<Scratch>,
+    /// Not valid any more when a page of the tree was copied, parted or freed.
+    pub last: Option<Last>,
     /// An error left something half done.
     pub is_broken: bool,
     is_done: bool,
@@ -93,13 +108,14 @@ impl<'c> Writer<'c> {
         let own = Own::new(lock, &core.map, stamp);
         let mut scratch = core.take_scratch();
         scratch.space.begin(core, &base);
-        Ok(Writer { core, own, base, stamp, scratch, is_broken: false, is_done: false })
+        Ok(Writer { core, own, base, stamp, scratch, last: None, is_broken: false, is_done: false })
     }
 
     /// Writes pages under a new stamp: those written so far are as those of a commit.
     pub(crate) fn begin_stamp(&mut self) {
         self.stamp += 1;
         self.own.since = self.stamp;
+        self.last = None;
     }
 
     /// A page to write that is this writer's alone.
