@@ -75,7 +75,7 @@ impl Style {
             1 => 0,
             2 => rng.below(20),
             3 => rng.below(600),
-            4 => [3, 511, 512, 513, 4096, 10_000][rng.below(6) as usize],
+            4 => [3, 511, 512, 513, 2048, 2049, 4096, 10_000][rng.below(8) as usize],
             _ => 1024,
         };
         rng.bytes(len as usize)

@@ -1,10 +1,11 @@
 //! Filling an empty table with records in order: every page is written once, and full.
 
-use super::edit::{check_sizes, parting, to_store};
+use super::edit::{check_sizes, parting};
 use super::format::{PAGE, Tree};
 use super::items::Items;
 use super::page::{HEAD, Link, MAX_PREFIX, at, common, is_below};
-use super::record::{Far, KeyToStore, ValueToStore, record_bytes};
+use super::record::{Far, KeyToStore, NEAR_VALUE, ValueToStore, record_bytes};
+use super::values::Pack;
 use super::writer::Writer;
 use crate::{Error, Result};
 
@@ -13,6 +14,7 @@ struct Builder<'w, 'c> {
     writer: &'w mut Writer<'c>,
     leaf: Items,
     fill: Fill,
+    pack: Pack,
     inner: Vec<Items>,
     /// The last key of the leaf written last.
     last: Vec<u8>,
@@ -40,6 +42,7 @@ fn load_empty<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         writer,
         leaf: Items::default(),
         fill: Fill::default(),
+        pack: Pack::default(),
         inner: Vec::new(),
         last: Vec::new(),
     };
@@ -73,9 +76,12 @@ impl Builder<'_, '_> {
 
     fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let far_key = self.writer.store_key(key)?;
-        let far_value = self.writer.store_value(value)?;
-        let stored = to_store(value, far_value);
         let count = self.leaf.len();
+        // Where a long value is does not matter to what the page takes; it is written when it is known
+        // to which leaf it belongs.
+        let later = Far { at: 0, len: value.len() as u32, sum: 0 };
+        let is_near = value.len() <= NEAR_VALUE;
+        let stored = if is_near { ValueToStore::Near(value) } else { ValueToStore::Far(later) };
         self.leaf.insert(count, key, far_key, stored);
         self.fill.add(self.leaf.key(0), key, far_key, stored);
         // What a page takes exactly is only asked for when it may be full.
@@ -87,6 +93,16 @@ impl Builder<'_, '_> {
             self.leaf = full;
             self.fill = Fill::default();
             self.fill.add(key, key, far_key, stored);
+            self.pack = Pack::default();
+        }
+        if !is_near {
+            let far = if later.is_packed() {
+                self.writer.pack(&mut self.pack, value)?
+            } else {
+                self.writer.write_far(value)?
+            };
+            let newest = self.leaf.len() - 1;
+            self.leaf.replace(newest, ValueToStore::Far(far));
         }
         Ok(())
     }
@@ -99,6 +115,7 @@ impl Builder<'_, '_> {
         let (page, _) = self.writer.new_page()?;
         let bytes = self.writer.page_mut(page)?;
         items.write_leaf(0, count, bytes);
+        self.pack.write(bytes);
         let link = Link::new(page, bytes);
         let far = self.writer.store_key(&parting)?;
         self.add_link(0, &parting, far, link)

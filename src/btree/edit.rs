@@ -7,6 +7,7 @@ use super::leaf;
 use super::page::{Link, Place, birth, common, count};
 use super::record::{Far, NEAR_KEY, NEAR_VALUE, Value, ValueToStore};
 use super::tree::{Pages, levels, of};
+use super::values::Pack;
 use super::writer::{Last, Writer};
 use crate::{Error, ErrorKind, Result};
 
@@ -94,7 +95,7 @@ impl Writer<'_> {
         let bytes = self.page(page)?;
         let (place, count) = (of(page, leaf::find(bytes, key, self))?, count(bytes));
         match place {
-            Place::Found(i) => self.replace_at(tree, path, page, i, value)?,
+            Place::Found(i) => self.replace_at(tree, path, page, i, key, value)?,
             Place::Missing(i) => {
                 self.insert_at(tree, path, page, i, key, value)?;
                 tree.count += 1;
@@ -155,14 +156,17 @@ impl Writer<'_> {
     }
 
     fn insert_first(&mut self, tree: &mut Tree, key: &[u8], value: &[u8]) -> Result<()> {
-        let (far_key, far_value) = (self.store_key(key)?, self.store_value(value)?);
-        let stored = to_store(value, far_value);
-        self.scratch.items.clear();
-        self.scratch.items.insert(0, key, far_key, stored);
-        let (page, _) = self.new_page()?;
+        let far_key = self.store_key(key)?;
+        let (page, bytes) = self.new_page()?;
+        Pack::default().write(bytes);
+        let far_value = self.store_value(page, value)?;
         let mut items = std::mem::take(&mut self.scratch.items);
+        items.clear();
+        items.insert(0, key, far_key, to_store(value, far_value));
         let bytes = self.page_mut(page)?;
+        let pack = Pack::of(bytes);
         items.write_leaf(0, 1, bytes);
+        pack.write(bytes);
         tree.root = Link::new(page, bytes).0;
         self.scratch.items = items;
         (tree.depth, tree.count) = (1, 1);
@@ -209,22 +213,39 @@ impl Writer<'_> {
         if key.len() <= NEAR_KEY { Ok(None) } else { self.write_far(key).map(Some) }
     }
 
-    pub(crate) fn store_value(&mut self, value: &[u8]) -> Result<Option<Far>> {
-        if value.len() <= NEAR_VALUE { Ok(None) } else { self.write_far(value).map(Some) }
-    }
-
     fn replace_at(
         &mut self,
         tree: &mut Tree,
         path: &[Step],
         page: u64,
         i: usize,
+        key: &[u8],
         value: &[u8],
     ) -> Result<()> {
-        if let Value::Far(far) = of(page, leaf::value(self.page(page)?, i))? {
-            self.free_far(far)?;
+        let bytes = self.page(page)?;
+        let old = match of(page, leaf::value(bytes, i))? {
+            Value::Near(_) => None,
+            Value::Far(far) => Some(far),
+        };
+        if let Some(old) = old {
+            if value.len() > NEAR_VALUE {
+                return self.replace_far(page, i, old, value);
+            }
+            let mut scratch = Vec::new();
+            let far_key = of(page, leaf::key_of(bytes, i, self, &mut scratch))?;
+            of(page, leaf::remove(self.page_mut(page)?, i))?;
+            self.free_value(page, old)?;
+            return self.insert_stored(
+                tree,
+                path,
+                page,
+                i,
+                key,
+                far_key,
+                ValueToStore::Near(value),
+            );
         }
-        let far = self.store_value(value)?;
+        let far = self.store_value(page, value)?;
         let stored = to_store(value, far);
         if of(page, leaf::replace(self.page_mut(page)?, i, stored))? {
             return Ok(());
@@ -233,6 +254,16 @@ impl Writer<'_> {
         self.take_items(page, &[], None)?;
         self.scratch.items.replace(i, stored);
         self.write_pages(tree, path, page, 0, None)
+    }
+
+    /// Puts a long value in the place of another.
+    fn replace_far(&mut self, page: u64, i: usize, old: Far, value: &[u8]) -> Result<()> {
+        let (new, is_over) = match self.overwrite(old, value)? {
+            Some(new) => (Some(new), true),
+            None => (self.store_value(page, value)?, false),
+        };
+        of(page, leaf::replace(self.page_mut(page)?, i, to_store(value, new)))?;
+        if is_over { Ok(()) } else { self.free_value(page, old) }
     }
 
     fn insert_at(
@@ -244,8 +275,22 @@ impl Writer<'_> {
         key: &[u8],
         value: &[u8],
     ) -> Result<()> {
-        let (far_key, far_value) = (self.store_key(key)?, self.store_value(value)?);
-        let stored = to_store(value, far_value);
+        let (far_key, far_value) = (self.store_key(key)?, self.store_value(page, value)?);
+        self.insert_stored(tree, path, page, i, key, far_key, to_store(value, far_value))
+    }
+
+    /// Puts a record in, of which what is elsewhere is written.
+    #[allow(clippy::too_many_arguments, reason = "a place in a tree, and a record")]
+    fn insert_stored(
+        &mut self,
+        tree: &mut Tree,
+        path: &[Step],
+        page: u64,
+        i: usize,
+        key: &[u8],
+        far_key: Option<Far>,
+        stored: ValueToStore<'_>,
+    ) -> Result<()> {
         let mut bytes = std::mem::take(&mut self.scratch.bytes);
         let done = self
             .page_mut(page)
@@ -282,6 +327,12 @@ impl Writer<'_> {
         self.last = None;
         let mut items = std::mem::take(&mut self.scratch.items);
         let starts = items.divide(level > 0, hint);
+        let packs = if level == 0 {
+            let pack = Pack::of(self.page(page)?);
+            self.part_values(&mut items, &starts, pack)?
+        } else {
+            Vec::new()
+        };
         let mut parts = Vec::new();
         for (n, from) in starts.iter().enumerate() {
             let to = starts.get(n + 1).copied().unwrap_or(items.len());
@@ -301,6 +352,7 @@ impl Writer<'_> {
                 items.write_inner(*from, to, level, bytes);
             } else {
                 items.write_leaf(*from, to, bytes);
+                packs[n].write(bytes);
             }
             if let Some(part) = parts.last_mut() {
                 part.link = Link::new(page, bytes);
@@ -392,10 +444,13 @@ impl Writer<'_> {
         } else {
             None
         };
-        for far in value.into_iter().chain(far_key) {
+        of(page, leaf::remove(self.page_mut(page)?, i))?;
+        if let Some(far) = far_key {
             self.free_far(far)?;
         }
-        of(page, leaf::remove(self.page_mut(page)?, i))?;
+        if let Some(far) = value {
+            self.free_value(page, far)?;
+        }
         tree.count = tree.count.saturating_sub(1);
         if leaf::used(self.page(page)?) < SPARSE { self.join(tree, path, page, 0) } else { Ok(()) }
     }
@@ -479,12 +534,14 @@ impl Writer<'_> {
         if !self.scratch.items.fits(0, self.scratch.items.len(), level > 0, SPARE) {
             return Ok(false);
         }
+        let pack = Pack::of(self.page(page)?).join(Pack::of(self.page(other)?));
         let mut items = std::mem::take(&mut self.scratch.items);
         let bytes = self.page_mut(page)?;
         if level > 0 {
             items.write_inner(0, items.len(), level, bytes);
         } else {
             items.write_leaf(0, items.len(), bytes);
+            pack.write(bytes);
         }
         let link = Link::new(page, bytes);
         self.scratch.items = items;
@@ -521,7 +578,7 @@ impl Writer<'_> {
         let bytes = self.page_on(page, level)?;
         // The bytes may be another's as soon as the page is free.
         let mut branches = Vec::new();
-        let mut elsewhere = Vec::new();
+        let (mut elsewhere, mut packed) = (Vec::new(), Vec::new());
         let mut key = Vec::new();
         for i in 0..count(bytes) {
             if level > 0 {
@@ -531,8 +588,10 @@ impl Writer<'_> {
                 }
             } else {
                 elsewhere.extend(of(page, leaf::key_of(bytes, i, self, &mut key))?);
-                if let Value::Far(far) = of(page, leaf::value(bytes, i))? {
-                    elsewhere.push(far);
+                match of(page, leaf::value(bytes, i))? {
+                    Value::Near(_) => {}
+                    Value::Far(far) if far.is_packed() => packed.push(far.page()),
+                    Value::Far(far) => elsewhere.push(far),
                 }
             }
         }
@@ -540,6 +599,9 @@ impl Writer<'_> {
         for branch in branches {
             self.free_branch(branch, level.saturating_sub(1))?;
         }
+        packed.sort_unstable();
+        packed.dedup();
+        packed.into_iter().try_for_each(|page| self.free(page))?;
         elsewhere.into_iter().try_for_each(|far| self.free_far(far))
     }
 }
@@ -561,7 +623,7 @@ pub(crate) fn parting<'k>(below: &[u8], next: &'k [u8]) -> &'k [u8] {
     &next[..(common(below, next) + 1).min(next.len())]
 }
 
-pub(crate) fn to_store(value: &[u8], far: Option<Far>) -> ValueToStore<'_> {
+fn to_store(value: &[u8], far: Option<Far>) -> ValueToStore<'_> {
     far.map_or(ValueToStore::Near(value), ValueToStore::Far)
 }
 

@@ -98,6 +98,16 @@ pub(crate) fn table_pages(block: u64) -> u64 {
     first_of_table(block).max(FIRST_TABLE) / FIRST_TABLE
 }
 
+/// Set in the first word of a page that holds no part of a tree, but values or keys from elsewhere:
+/// each of them has a checksum of its own.
+pub(crate) const VALUES: u64 = 1 << 61;
+
+/// The stamp that a page was written under, from the first word of its entry.
+#[inline(always)]
+pub(crate) fn born(word: u64) -> u64 {
+    word & !VALUES
+}
+
 /// What a file says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
@@ -246,6 +256,11 @@ impl Commit {
         }
         xxh3_64_with_seed(&bytes, header.store as u64)
     }
+}
+
+/// The checksum of bytes that are elsewhere.
+pub(crate) fn far_sum(bytes: &[u8]) -> u32 {
+    xxh3_64_with_seed(bytes, 0) as u32
 }
 
 /// The checksum of a page as its entry holds it.

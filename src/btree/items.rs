@@ -134,6 +134,14 @@ impl Items {
         }
     }
 
+    /// Where the value of number `i` is, if it shares a page with others of its leaf.
+    pub(crate) fn packed(&self, i: usize) -> Option<Far> {
+        match self.list.get(i)?.payload {
+            Payload::Far(far) => Some(far).filter(|far| far.is_packed()),
+            Payload::Near { .. } | Payload::Link(_) => None,
+        }
+    }
+
     /// Puts a link at number `at`.
     pub(crate) fn insert_link(&mut self, at: usize, key: &[u8], far: Option<Far>, link: Link) {
         self.put(at, key, far, Payload::Link(link));

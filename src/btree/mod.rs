@@ -7,7 +7,7 @@
 //! | [`page`], [`record`], [`leaf`], [`inner`] | the bytes of a page of a tree, and changes in place |
 //! | [`items`] | pages taken apart, and written anew |
 //! | [`tree`], [`cursor`], [`scan`] | looking up, going through |
-//! | [`edit`], [`bulk`] | changing a tree, filling one |
+//! | [`edit`], [`bulk`], [`values`] | changing a tree, filling one, long values |
 //! | [`writer`], [`space`] | the one who writes, and which pages are free |
 //! | [`core`], [`pins`], [`sync`] | processes that share a file, who reads what, what is durable |
 //! | [`verify`], [`stats`] | checking all of it, and counting |
@@ -42,6 +42,7 @@ mod sync;
 mod table;
 mod transaction;
 mod tree;
+mod values;
 mod verify;
 mod view;
 mod writer;

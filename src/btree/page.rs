@@ -36,8 +36,12 @@ pub(crate) mod at {
     pub(crate) const VALUE: usize = 22;
     /// In a uniform leaf: whether the values are references.
     pub(crate) const FLAGS: usize = 24;
+    /// In a leaf: the address behind the last value that was put in a page of values, eight bytes.
+    pub(crate) const TAIL: usize = 32;
+    /// In a leaf: bytes of its pages of values that nobody refers to any more, about; four bytes.
+    pub(crate) const DEAD: usize = 40;
     /// The heads.
-    pub(crate) const HEADS: usize = 32;
+    pub(crate) const HEADS: usize = 48;
 }
 
 /// What a page is.

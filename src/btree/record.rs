@@ -5,6 +5,7 @@
 //! same manner; what is left of the key behind its head, or where the whole key is; the value, or
 //! where it is.
 
+use super::format::PAGE_BYTES;
 use super::page::HEAD;
 use crate::bytes::{le32, le64};
 use std::cmp::Ordering;
@@ -16,6 +17,8 @@ pub(crate) const FAR_VALUE: u32 = 2;
 /// Longest key, and value, that are in their page.
 pub(crate) const NEAR_KEY: usize = 512;
 pub(crate) const NEAR_VALUE: usize = 512;
+/// Longest value that shares a page with others; longer ones have pages of their own.
+pub(crate) const PACKED_VALUE: usize = 2048;
 
 /// Where bytes are that are too many for a page of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,22 +26,35 @@ pub(crate) struct Far {
     /// Their address in the file.
     pub at: u64,
     pub len: u32,
+    pub sum: u32,
 }
 
 /// Bytes that a reference takes.
-pub(crate) const FAR_BYTES: usize = 12;
+pub(crate) const FAR_BYTES: usize = 16;
 
 impl Far {
+    /// Whether it shares its page with other values of its leaf.
+    #[inline(always)]
+    pub(crate) fn is_packed(self) -> bool {
+        self.len as usize <= PACKED_VALUE
+    }
+
+    /// The page that it begins in.
+    pub(crate) fn page(self) -> u64 {
+        self.at / PAGE_BYTES
+    }
+
     pub(crate) fn encode(self) -> [u8; FAR_BYTES] {
         let mut bytes = [0; FAR_BYTES];
         bytes[..8].copy_from_slice(&self.at.to_le_bytes());
-        bytes[8..].copy_from_slice(&self.len.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.len.to_le_bytes());
+        bytes[12..].copy_from_slice(&self.sum.to_le_bytes());
         bytes
     }
 
     #[inline(always)]
     pub(crate) fn decode(bytes: &[u8]) -> Option<Far> {
-        Some(Far { at: le64(bytes, 0)?, len: le32(bytes, 8)? })
+        Some(Far { at: le64(bytes, 0)?, len: le32(bytes, 8)?, sum: le32(bytes, 12)? })
     }
 }
 
@@ -284,7 +300,7 @@ mod tests {
     #[test]
     fn records_come_back() {
         let long = [7; 600];
-        let far = Far { at: 0x1234_5678_9abc, len: 99_999 };
+        let far = Far { at: 0x1234_5678_9abc, len: 99_999, sum: 5 };
         for len in [0, 1, 4, 5, 31, 32, 40, 127, 128, 500] {
             for value in [ValueToStore::Near(&long[..len]), ValueToStore::Far(far)] {
                 for far in [None, Some(far)] {

@@ -11,8 +11,8 @@
 
 use super::core::Core;
 use super::format::{
-    Commit, FIRST_TABLE, FIXED, MAX_PAGES, PAGE_BYTES, SUMMED, TABLES, first_of_table, session,
-    table_of, table_pages,
+    self, Commit, FIRST_TABLE, FIXED, MAX_PAGES, PAGE_BYTES, SUMMED, TABLES, VALUES, born, far_sum,
+    first_of_table, session, table_of, table_pages,
 };
 use super::page::Bytes;
 use super::record::Far;
@@ -67,7 +67,7 @@ impl Space {
             || (freed != 0
                 && freed & SUMMED == 0
                 && birth != FIXED
-                && !self.pins.iter().any(|pin| (birth..freed).contains(pin)))
+                && !self.pins.iter().any(|pin| (born(birth)..freed).contains(pin)))
     }
 
     /// From now on the pages written so far are held, too.
@@ -291,7 +291,7 @@ impl Writer<'_> {
             return Err(damaged(page, "the page is in use, but the table of pages says it is not"));
         }
         let space = &mut self.scratch.space;
-        if born >= self.own.since {
+        if format::born(born) >= self.own.since {
             // Nobody ever saw it.
             birth.store(0, Ordering::Release);
             freed.store(0, Ordering::Release);
@@ -299,7 +299,7 @@ impl Writer<'_> {
         } else {
             freed.store(self.stamp, Ordering::Release);
             space.freed.push(page);
-            space.retained += u64::from(born <= space.durable);
+            space.retained += u64::from(format::born(born) <= space.durable);
         }
         Ok(())
     }
@@ -307,17 +307,28 @@ impl Writer<'_> {
     /// Writes bytes that are too many for a page of a tree.
     pub(crate) fn write_far(&mut self, bytes: &[u8]) -> Result<Far> {
         let pages = (bytes.len() as u64).div_ceil(PAGE_BYTES);
-        let from = self.scratch.space.take_run(self.core, pages, self.stamp)?;
-        let at = from * PAGE_BYTES;
+        let from = self.scratch.space.take_run(self.core, pages, self.stamp | VALUES)?;
+        self.write_at(from * PAGE_BYTES, bytes)
+    }
+
+    /// Writes them to space that is this writer's.
+    pub(crate) fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<Far> {
         if !self.own.write(at, bytes) {
-            return Err(no_page(from));
+            return Err(no_page(at / PAGE_BYTES));
         }
-        Ok(Far { at, len: bytes.len() as u32 })
+        Ok(Far { at, len: bytes.len() as u32, sum: far_sum(bytes) })
+    }
+
+    /// A new page for values.
+    pub(crate) fn new_values(&mut self) -> Result<u64> {
+        let page = self.take()?;
+        self.core.entry(page)?[0].store(self.stamp | VALUES, Ordering::Release);
+        Ok(page)
     }
 
     /// Frees them.
     pub(crate) fn free_far(&mut self, far: Far) -> Result<()> {
-        let from = far.at / PAGE_BYTES;
+        let from = far.page();
         for page in from..from + u64::from(far.len).div_ceil(PAGE_BYTES) {
             self.free(page)?;
         }

@@ -1,6 +1,6 @@
 //! What is in a store, where its bytes went, and who holds them.
 
-use super::format::{FIXED, PAGE_BYTES, SUMMED, session};
+use super::format::{self, FIXED, PAGE_BYTES, SUMMED, session};
 use super::handle::BTree;
 use super::pins::{self, Reader};
 use crate::Result;
@@ -56,10 +56,11 @@ impl BTree {
             let [birth, freed] = core.entry(page)?;
             let (born, gone) = (birth.load(Ordering::Relaxed), freed.load(Ordering::Relaxed));
             let is_in_use = gone == 0 || gone & SUMMED != 0;
-            let is_held = || pins.iter().any(|pin| (born..gone).contains(pin));
+            let since = format::born(born);
+            let is_held = || pins.iter().any(|pin| (since..gone).contains(pin));
             if born == FIXED {
                 pages[0] += 1;
-            } else if born != 0 && (is_in_use && born <= commit.stamp || gone > commit.stamp) {
+            } else if born != 0 && (is_in_use && since <= commit.stamp || gone > commit.stamp) {
                 pages[1] += 1;
             } else if born != 0 && (is_in_use || is_held()) {
                 pages[2] += 1;

@@ -5,7 +5,7 @@
 //! pages of both commits are held. Those who want to sync at the same time do it as a group.
 
 use super::core::Core;
-use super::format::{Commit, FIXED, page_sum, session};
+use super::format::{Commit, FIXED, VALUES, page_sum, session};
 use super::pins::{self, Pin};
 use super::view;
 use crate::Result;
@@ -81,7 +81,7 @@ impl Core {
         for page in 0..commit.end {
             let [birth, freed] = self.entry(page)?;
             let born = birth.load(Ordering::Acquire);
-            if born == 0 || born > commit.stamp || born == FIXED {
+            if born == 0 || born > commit.stamp || born == FIXED || born & VALUES != 0 {
                 continue;
             }
             // Whoever frees it meanwhile leaves its bytes as they are as long as it is held.

@@ -5,15 +5,16 @@
 //! say the same of every page of the file.
 
 use super::core::Core;
-use super::format::{FIXED, PAGE_BYTES, SUMMED, Tree, page_sum, session};
+use super::format::{FIXED, PAGE_BYTES, SUMMED, Tree, VALUES, far_sum, page_sum, session};
 use super::handle::BTree;
-use super::page::{self, Link, count};
+use super::page::{self, Bytes, Link, count};
 use super::record::{Far, Value};
 use super::table::Table;
 use super::tree::{Pages, levels, of};
 use super::writer::{Writer, damaged};
 use super::{inner, leaf};
 use crate::{Error, Result};
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 impl BTree {
@@ -88,7 +89,7 @@ impl<P: Pages> Check<'_, P> {
         if born == 0 || born == FIXED || gone != 0 && gone & SUMMED == 0 {
             return Err(damaged(page, "a page in use of which the table of pages says it is not"));
         }
-        if birth.is_some_and(|birth| birth != born) {
+        if birth.map_or(born & VALUES == 0, |birth| birth != born) {
             return Err(damaged(page, "a page of another age than the table of pages says"));
         }
         if gone != 0 && gone != page_sum(self.source.page(page)?, page) {
@@ -101,10 +102,32 @@ impl<P: Pages> Check<'_, P> {
         Ok(())
     }
 
-    fn far(&mut self, far: Far) -> Result<()> {
-        let from = far.at / PAGE_BYTES;
-        let pages = u64::from(far.len).div_ceil(PAGE_BYTES);
-        (from..from.saturating_add(pages)).try_for_each(|page| self.mark(page, None))
+    /// Checks bytes that are elsewhere. `is_seen`: their page is known to be in use by this leaf.
+    fn far(&mut self, page: u64, far: Far, is_seen: bool) -> Result<()> {
+        if !is_seen {
+            let from = far.page();
+            let pages = u64::from(far.len).div_ceil(PAGE_BYTES);
+            (from..from.saturating_add(pages)).try_for_each(|page| self.mark(page, None))?;
+        }
+        if far_sum(of(page, self.source.far(far))?) != far.sum {
+            return Err(damaged(far.page(), "the checksum of a long key or value does not fit"));
+        }
+        Ok(())
+    }
+
+    /// Checks the long values of a leaf, some of which share pages.
+    fn values(&mut self, page: u64, bytes: &Bytes) -> Result<()> {
+        let mut seen = BTreeSet::new();
+        for i in 0..count(bytes) {
+            if let Value::Far(far) = of(page, leaf::value(bytes, i))? {
+                let is_within = far.at % PAGE_BYTES + u64::from(far.len) <= PAGE_BYTES;
+                if far.is_packed() && !is_within {
+                    return Err(damaged(page, "a value that does not end in its page"));
+                }
+                self.far(page, far, far.is_packed() && !seen.insert(far.page()))?;
+            }
+        }
+        Ok(())
     }
 
     /// Checks a page and all below it: keys are from `low` on, and below `high`.
@@ -133,16 +156,13 @@ impl<P: Pages> Check<'_, P> {
                 return Err(damaged(page, "keys that are not in order"));
             }
             if let Some(far) = far {
-                self.far(far)?;
+                self.far(page, far, false)?;
             }
             std::mem::swap(&mut before, &mut key);
         }
         if level == 0 {
             *records += count(bytes) as u64;
-            return (0..count(bytes)).try_for_each(|i| match of(page, leaf::value(bytes, i))? {
-                Value::Near(_) => Ok(()),
-                Value::Far(far) => self.far(far),
-            });
+            return self.values(page, bytes);
         }
         if count(bytes) == 0 {
             return Err(damaged(page, "a page without links"));

@@ -105,9 +105,10 @@ impl<'c> Own<'c> {
         Some(())
     }
 
-    /// Writes bytes to space that the table of pages gave this writer.
+    /// Writes bytes to space that the table of pages gave this writer, or behind the last value in a
+    /// page of values of a leaf.
     pub(crate) fn write(&mut self, at: u64, bytes: &[u8]) -> bool {
-        // SAFETY: as for `any_mut`.
+        // SAFETY: as for `any_mut`; no commit refers to what is behind the last value.
         unsafe { self.map.write(at, bytes) }
     }
 }

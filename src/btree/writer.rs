@@ -9,7 +9,7 @@
 use super::core::Core;
 use super::edit::Step;
 use super::format::{
-    Commit, FIXED, PAGE_BYTES, SUMMED, TABLES, Tree, first_of_table, session, table_pages,
+    self, Commit, FIXED, PAGE_BYTES, SUMMED, TABLES, Tree, first_of_table, session, table_pages,
 };
 use super::items::Items;
 use super::page::Bytes;
@@ -170,7 +170,7 @@ impl Core {
                 if !self.is_fixed(page) {
                     birth.store(0, Ordering::Relaxed);
                 }
-            } else if born > commit.stamp {
+            } else if format::born(born) > commit.stamp {
                 birth.store(0, Ordering::Relaxed);
                 freed.store(0, Ordering::Relaxed);
             } else if gone & SUMMED == 0 && gone > commit.stamp {
