@@ -83,6 +83,50 @@ impl Style {
 }
 
 #[test]
+fn records_put_in_order_are_found() {
+    for (count, digits) in [(338, 8), (339, 8), (400, 5), (5000, 8), (3000, 20)] {
+        for is_descending in [false, true] {
+            let key = |i: usize| {
+                let i = if is_descending { count - 1 - i } else { i };
+                format!("{i:0digits$}").into_bytes()
+            };
+            let store = BTree::in_memory().unwrap();
+            let mut transaction = store.write().unwrap();
+            let mut map = Map::new();
+            for i in 0..count {
+                let value = format!("{:08}", i * 7).into_bytes();
+                assert!(!transaction.main().insert(&key(i), &value).unwrap());
+                map.insert(key(i), value);
+            }
+            transaction.commit().unwrap();
+            store.verify(|_, _| ()).unwrap();
+            let snapshot = store.read().unwrap();
+            let found = snapshot.main().iter().map(|record| own(record.unwrap()));
+            assert!(found.eq(map.clone()), "{count} keys of {digits} digits");
+            for (key, value) in &map {
+                assert_eq!(snapshot.main().get(key).unwrap(), Some(&value[..]));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_store_that_another_handle_made_longer_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let stores = [BTree::create(&path).unwrap(), BTree::create(&path).unwrap()];
+    for i in 0..3000u32 {
+        let mut transaction = stores[i as usize % 2].write().unwrap();
+        for j in 0..10 {
+            transaction.main().insert(format!("{}", i * 7919 + j).as_bytes(), &[7; 100]).unwrap();
+        }
+        transaction.commit().unwrap();
+    }
+    stores[0].sync().unwrap();
+    stores[1].verify(|_, _| ()).unwrap();
+}
+
+#[test]
 fn random_operations_do_what_maps_do() {
     for round in 0..rounds(15) {
         run(seed(round));

@@ -2,7 +2,7 @@
 
 use super::edit::{check_sizes, parting};
 use super::format::{PAGE, Tree};
-use super::items::Items;
+use super::items::{Items, most_cut};
 use super::page::{HEAD, Link, MAX_PREFIX, at, common, is_below};
 use super::record::{Far, KeyToStore, NEAR_VALUE, ValueToStore, record_bytes};
 use super::values::Pack;
@@ -198,7 +198,7 @@ impl Fill {
             (self.prefix, self.shortest, self.uniform) = (MAX_PREFIX, usize::MAX, shape);
         }
         self.uniform = self.uniform.filter(|uniform| Some(*uniform) == shape);
-        self.prefix = common(first, key).min(self.prefix);
+        self.prefix = common(first, key).min(self.prefix).min(most_cut(first, key));
         self.count += 1;
         if self.uniform.is_some() && self.count > 1 {
             // As the first: what it added is known.

@@ -181,6 +181,15 @@ impl Core {
         self.word(session::STATE).store(commit.number, Ordering::SeqCst);
     }
 
+    /// Learns that the file is longer, if another process made it so for this commit.
+    #[inline(always)]
+    pub(crate) fn see_whole(&self, commit: &Commit) -> Result<()> {
+        if commit.end.saturating_mul(PAGE_BYTES) > self.map.len() {
+            self.map.refresh_len()?;
+        }
+        Ok(())
+    }
+
     /// Whether what a commit says of itself can be.
     fn check_commit(&self, commit: &Commit) -> Result<()> {
         let len = self.map.refresh_len()?;

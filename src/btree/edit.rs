@@ -128,6 +128,10 @@ impl Writer<'_> {
     /// Notes where the tree ends, if the leaf that the path leads to is the last.
     fn note_last(&mut self, tree: &Tree, path: &[Step], page: u64) -> Result<()> {
         self.last = None;
+        // A leaf that was parted, and the only page until then, has no path to it.
+        if path.len() as u64 + 1 != tree.depth {
+            return Ok(());
+        }
         for step in path {
             if step.index + 1 != count(self.page(step.page)?) {
                 return Ok(());

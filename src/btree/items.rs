@@ -164,9 +164,8 @@ impl Items {
         if first >= to {
             return 0;
         }
-        let shared = common(self.key(first), self.key(to - 1)).min(MAX_PREFIX);
-        // Of a single key something must be left.
-        if to - first == 1 { shared.saturating_sub(HEAD) } else { shared }
+        let (low, high) = (self.key(first), self.key(to - 1));
+        common(low, high).min(MAX_PREFIX).min(most_cut(low, high))
     }
 
     fn value(&self, item: &Item) -> ValueToStore<'_> {
@@ -364,6 +363,11 @@ impl Items {
         set_short(bytes, at::HEAP, heap);
         self.scratch = scratch;
     }
+}
+
+/// How much it makes sense to cut off keys like these: heads take their room whatever is in them.
+pub(crate) fn most_cut(a: &[u8], b: &[u8]) -> usize {
+    a.len().min(b.len()).saturating_sub(HEAD)
 }
 
 /// Begins a page: its head and its prefix.

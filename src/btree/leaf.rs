@@ -9,8 +9,8 @@
 
 use super::format::PAGE;
 use super::page::{
-    BAD_PREFIX, Bytes, Cut, HEAD, Kind, Place, REFERENCES, at, bytes_of, count, cut, head, head_in,
-    head_of, heads, kind, lower, place_in_run, prefix, run, set_short, short,
+    BAD_PREFIX, Bytes, Cut, HEAD, Kind, Place, REFERENCES, at, bytes_of, count, cut, first_in_line,
+    head, head_in, head_of, heads, kind, lower, place_in_run, prefix, run, set_short, short,
 };
 use super::record::{
     self, Elsewhere, FAR_BYTES, Far, KeyToStore, Record, Tail, Value, ValueToStore, compare,
@@ -83,9 +83,37 @@ fn heap_record(bytes: &Bytes, i: usize) -> Checked<Record<'_>> {
     bytes.get(offset..).and_then(record::decode).ok_or(DAMAGED)
 }
 
+/// Between which numbers a key is, or would be, as the first heads in three lines of memory say.
+#[inline(always)]
+pub(crate) fn narrow(bytes: &Bytes, key: &[u8], lines: [usize; 3]) -> Checked<(usize, usize)> {
+    let heads = heads(bytes)?;
+    let Ok(rest) = cut(bytes, key) else { return Ok((0, heads.len())) };
+    let wanted = head_in(key, key.len() - rest.len());
+    let (mut from, mut to) = (0, heads.len());
+    for pivot in lines.map(first_in_line) {
+        if pivot < to && pivot >= from {
+            let is_lower = head(heads, pivot) < wanted;
+            from = std::hint::select_unpredictable(is_lower, pivot, from);
+            to = std::hint::select_unpredictable(is_lower, to, pivot);
+        }
+    }
+    Ok((from, to))
+}
+
 /// Where `key` is, or would be.
 #[inline(always)]
 pub(crate) fn find(bytes: &Bytes, key: &[u8], elsewhere: &impl Elsewhere) -> Checked<Place> {
+    find_in(bytes, key, (0, count(bytes)), elsewhere)
+}
+
+/// The same if it is known to be between these numbers.
+#[inline(always)]
+pub(crate) fn find_in(
+    bytes: &Bytes,
+    key: &[u8],
+    range: (usize, usize),
+    elsewhere: &impl Elsewhere,
+) -> Checked<Place> {
     let rest = match cut(bytes, key) {
         Ok(rest) => rest,
         Err(Cut::Before) => return Ok(Place::Missing(0)),
@@ -93,7 +121,7 @@ pub(crate) fn find(bytes: &Bytes, key: &[u8], elsewhere: &impl Elsewhere) -> Che
         Err(Cut::Damaged) => return Err(BAD_PREFIX),
     };
     let (heads, wanted) = (heads(bytes)?, head_in(key, key.len() - rest.len()));
-    let from = lower(heads, wanted);
+    let from = range.0 + lower(heads.get(range.0..range.1).ok_or(DAMAGED)?, wanted);
     let same = run(heads, from, wanted);
     if same == 0 {
         return Ok(Place::Missing(from));

@@ -194,8 +194,9 @@ pub(crate) fn lower(heads: &[[u8; HEAD]], wanted: u32) -> usize {
     let mut len = heads.len();
     while len > WINDOW {
         let half = len / 2;
-        let is_lower = head(heads, from + half - 1) < wanted;
-        from = std::hint::select_unpredictable(is_lower, from + half, from);
+        // A mask, since a choice is made a branch again where it is in a loop.
+        let is_lower = usize::from(head(heads, from + half - 1) < wanted);
+        from += half & is_lower.wrapping_neg();
         len -= half;
     }
     // A window of a fixed size is compared four heads at a time.
@@ -207,6 +208,18 @@ pub(crate) fn lower(heads: &[[u8; HEAD]], wanted: u32) -> usize {
         }
         None => from,
     }
+}
+
+/// In which line of memory of its page a head is.
+#[inline(always)]
+pub(crate) fn line_of(i: usize) -> usize {
+    (at::HEADS + HEAD * i) / 64
+}
+
+/// The number of the first head in a line of memory.
+#[inline(always)]
+pub(crate) fn first_in_line(line: usize) -> usize {
+    (64 * line).saturating_sub(at::HEADS) / HEAD
 }
 
 /// How many heads, from `from` on, are the same.

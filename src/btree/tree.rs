@@ -5,7 +5,7 @@
 //! keys in step, and so waits for all of them together.
 
 use super::format::{PAGE_BYTES, Tree};
-use super::page::{Bytes, Kind, Link, Place, at, kind};
+use super::page::{self, Bytes, Kind, Link, Place, at, kind};
 use super::record::{Elsewhere, Value};
 use super::writer::damaged;
 use super::{inner, leaf};
@@ -13,6 +13,8 @@ use crate::{Error, Result};
 
 /// Most levels of pages: far more than 2^36 pages need.
 pub(crate) const MAX_DEPTH: u64 = 40;
+/// So many levels at the top are always in the processor's caches: at most some hundred pages.
+const HOT_LEVELS: u64 = 2;
 /// Keys that are looked up in step.
 const STEP: usize = 32;
 
@@ -69,6 +71,12 @@ pub(crate) fn levels(tree: &Tree) -> Result<Option<u64>> {
     }
 }
 
+/// Whether pages on this level are probably not in the processor's caches.
+#[inline(always)]
+fn is_cold(tree: &Tree, level: u64) -> bool {
+    tree.depth > level + HOT_LEVELS
+}
+
 #[cold]
 fn too_deep() -> Error {
     Error::corrupt(0, "a tree with more levels than there can be")
@@ -120,13 +128,26 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
                 let bytes = pages.page_on(link.page(), level)?;
                 let i = of(link.page(), inner::find(bytes, key.as_ref(), pages))?;
                 *link = of(link.page(), inner::link(bytes, i))?;
-                pages.prefetch_heads(*link);
+                if level == 1 {
+                    prefetch_pivots(pages, *link);
+                } else if is_cold(tree, level - 1) {
+                    pages.prefetch_heads(*link);
+                }
+            }
+        }
+        let mut ranges = [(0, 0); STEP];
+        for ((link, key), range) in links.iter().zip(part).zip(&mut ranges) {
+            let bytes = pages.page_on(link.page(), 0)?;
+            *range = of(link.page(), leaf::narrow(bytes, key.as_ref(), pivots(*link)))?;
+            let from = link.page() * PAGE_BYTES;
+            for line in page::line_of(range.0)..=page::line_of(range.1) {
+                pages.prefetch(from + 64 * line as u64);
             }
         }
         let mut places = [Place::Missing(0); STEP];
-        for ((link, key), place) in links.iter().zip(part).zip(&mut places) {
-            let bytes = pages.page_on(link.page(), 0)?;
-            *place = of(link.page(), leaf::find(bytes, key.as_ref(), pages))?;
+        for (((link, key), place), range) in links.iter().zip(part).zip(&mut places).zip(ranges) {
+            let bytes = pages.page(link.page())?;
+            *place = of(link.page(), leaf::find_in(bytes, key.as_ref(), range, pages))?;
             if let Place::Found(i) = *place {
                 let at = link.page() * PAGE_BYTES + leaf::place_of(bytes, i) as u64;
                 pages.prefetch(at);
@@ -145,4 +166,23 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
         }
     }
     Ok(())
+}
+
+/// The lines of heads that part a leaf's in four. Of a leaf in the usual sizes, these and those of one
+/// quarter are eight lines of memory instead of twenty; many lookups together are bound by those.
+#[inline(always)]
+fn pivots(link: Link) -> [usize; 3] {
+    let lines = link.lines() as usize;
+    [lines / 4, lines / 2, 3 * lines / 4]
+}
+
+#[inline(always)]
+fn prefetch_pivots(pages: &impl Pages, link: Link) {
+    let from = link.page() * PAGE_BYTES;
+    pages.prefetch(from);
+    // The head of the page, too, says where its records are.
+    pages.prefetch(from + PAGE_BYTES - 64);
+    for line in pivots(link) {
+        pages.prefetch(from + 64 * line as u64);
+    }
 }

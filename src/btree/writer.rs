@@ -103,6 +103,7 @@ impl<'c> Writer<'c> {
         if core.load(session::WRITING) != 0 || core.load(session::UNSWEPT) != 0 {
             core.sweep(&base)?;
         }
+        core.see_whole(&base)?;
         let stamp = base.stamp + 1;
         core.word(session::WRITING).store(stamp, Ordering::SeqCst);
         let own = Own::new(lock, &core.map, stamp);
