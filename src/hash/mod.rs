@@ -10,8 +10,8 @@
 //!
 //! Reading order: `docs/format/hash.md`, `format`, `view`, `page`, `index`, `pins`, `reader`; then
 //! `writer`, `pending`, `log`, `grow`, `blocks`, `clean`, `evict`, `sync`; then how a store is
-//! opened and repaired: `core`, `scan`, `rebuild`; then what users see: `handle`, `counted`,
-//! `batch`, `iter`, `watch`, `verify`, `backup`, `stats`.
+//! opened and repaired: `core`, `scan`, `rebuild`; then what users see: `options`, `handle`,
+//! `counted`, `batch`, `iter`, `watch`, `verify`, `backup`, `stats`.
 //!
 //! Invariants: the log is the truth, and what is in it never changes before its segment is
 //! emptied; the index can be made again from it at any time. One writer at a time, by a lock that
@@ -30,6 +30,7 @@ mod handle;
 mod index;
 mod iter;
 mod log;
+mod options;
 mod page;
 mod pending;
 mod pins;
@@ -47,8 +48,9 @@ pub use backup::{Recovered, recover};
 pub use batch::{Batch, Transaction};
 #[allow(unused_imports, reason = "the recogniser of files uses it")]
 pub(crate) use core::recognises;
-pub use handle::{Durability, Hash, OpenOptions};
+pub use handle::Hash;
 pub use iter::Iter;
+pub use options::{Durability, OpenOptions};
 pub use pins::Reader;
 pub use reader::Value;
 pub use stats::Stats;

@@ -1,0 +1,124 @@
+//! How a hash store is opened, and when what is written to it is durable.
+
+use super::core::Core;
+use super::evict::Worth;
+use super::handle::Hash;
+use crate::stats::{Recorder, Statistics};
+use crate::{Error, Result};
+use std::path::Path;
+
+/// When what was written is safe against the loss of power. All are safe against the death of the
+/// process, from the moment when the call returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// When [`Hash::sync`] returns, or the kernel gets to it. After a power failure the store is as
+    /// it was at some moment since the last sync.
+    #[default]
+    Buffered,
+    /// As buffered, with a sync every so many milliseconds.
+    Interval(u64),
+    /// When the call returns; those who call at the same time share one wait for the disk.
+    Sync,
+}
+
+/// How to open a hash store.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    is_created: bool,
+    is_read_only: bool,
+    durability: Durability,
+    statistics: Option<Statistics>,
+    limit: u64,
+    worth: Option<Worth>,
+}
+
+impl OpenOptions {
+    /// An existing store, for reading and writing, buffered.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes a new store if there is no file, or an empty one.
+    #[must_use]
+    pub fn create(mut self, is_created: bool) -> Self {
+        self.is_created = is_created;
+        self
+    }
+
+    /// Never writes, and needs no permission to: values are then copied, and a busy writer makes
+    /// readers look more than once.
+    #[must_use]
+    pub fn read_only(mut self, is_read_only: bool) -> Self {
+        self.is_read_only = is_read_only;
+        self
+    }
+
+    /// When what is written is safe against the loss of power.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Counts and times operations; without it nothing is counted.
+    #[must_use]
+    pub fn statistics(mut self, statistics: Statistics) -> Self {
+        self.statistics = Some(statistics);
+        self
+    }
+
+    /// How many bytes the records of a new store may take: those that are found, each with its
+    /// header of 8 or 16 bytes and rounded up to a multiple of 8. To keep below, writes drop the
+    /// records that were not used for longest, and count them ([`Stats::evictions`]); a dropped key
+    /// is as one that was removed. 0: no limit, unless the store has one.
+    ///
+    /// The limit is the store's for ever, and everybody's who opens it. Naming another for a store
+    /// that is there is an error; naming none takes the one that it has.
+    ///
+    /// Every write keeps the limit. One that needs `n` bytes copies at most eight times as many, or
+    /// 4 KiB, and one group of records more. A record was used if somebody read it, other than by
+    /// iterating or from a handle that is for reading only, since it was written or last passed
+    /// over. As long as those that were used take less than a quarter of the limit, and no record
+    /// or batch is over a thirty-second part of it, none of them is dropped; else the oldest may be.
+    ///
+    /// [`Stats::evictions`]: super::Stats::evictions
+    #[must_use]
+    pub fn limit(mut self, bytes: u64) -> Self {
+        self.limit = bytes;
+        self
+    }
+
+    /// What a record is worth to this handle, given its key and value: for stores with a limit.
+    /// Records to be dropped are looked at in groups of up to sixteen, the oldest first. Of those
+    /// in a group that nobody used, the half with the least worth for each of their bytes goes; the
+    /// others are kept, as are those of worth `u64::MAX`, and count as used ones in what
+    /// [`OpenOptions::limit`] promises. Beyond that used ones go, too: in their group after those
+    /// that nobody used, with the least worth first, and those of worth `u64::MAX` last.
+    ///
+    /// The function is called while others cannot write; it must not use the store, and should be
+    /// quick. Handles without it, in whatever process, drop by age alone.
+    #[must_use]
+    pub fn worth(mut self, worth: fn(&[u8], &[u8]) -> u64) -> Self {
+        self.worth = Some(worth);
+        self
+    }
+
+    /// Opens the store at `path`. Its index lies beside it, as `path` with `-index` at the end, and
+    /// is made again if it is missing or does not fit.
+    ///
+    /// # Errors
+    /// The file is missing, may not be opened, is no hash store, has another limit, or is damaged
+    /// where its beginning or, after a power failure, its log was read; or the statistics that are
+    /// asked for cannot be had.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Hash> {
+        let path = path.as_ref();
+        if self.is_created && self.is_read_only {
+            return Err(Error::invalid("a store cannot be created for reading only").at(path));
+        }
+        let core = Core::open(path, self.is_created, self.is_read_only, self.limit);
+        let mut core = core.map_err(|e| e.at(path))?;
+        core.worth = self.worth;
+        let recorder = Recorder::new(self.statistics.as_ref(), path)?;
+        Ok(Hash::of(core, Some(path.to_owned()), self.durability, recorder))
+    }
+}
