@@ -5,6 +5,7 @@ use super::format::{
     CHECKPOINTS, Checkpoint, HEADER_BYTES, Header, Kind, session, unit_place, words,
 };
 use super::handle::Hash;
+use super::index::damaged;
 use super::pins::{note_time, pin};
 use super::reader::{Unpinned, too_busy};
 use super::scan::{Found, Place};
@@ -54,8 +55,8 @@ impl Core {
             return self.copy_segments(to, progress);
         }
         let seen = self.seen();
-        self.copy_segments(to, progress)?;
-        if self.seen() == seen { Ok(()) } else { Err(too_busy()) }
+        let done = self.copy_segments(to, progress);
+        if self.seen() == seen { done } else { Err(too_busy()) }
     }
 
     fn copy_segments(&self, to: &File, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
@@ -78,7 +79,8 @@ impl Core {
             write(&word.to_le_bytes(), CHECKPOINTS[1] + 8 * i as u64)?;
         }
         let ends = |segment: &Found| if segment.unit == last.unit { end } else { segment.end() };
-        let total: u64 = segments.iter().map(|s| ends(s) - unit_place(s.unit).0).sum();
+        let bytes = segments.iter().map(|s| ends(s) - unit_place(s.unit).0);
+        let total = bytes.fold(0, u64::saturating_add);
         let mut done = HEADER_BYTES as u64;
         let mut buffer = vec![0; PIECE as usize];
         for segment in &segments {
@@ -120,12 +122,19 @@ impl Core {
             let segment = index.segment(unit)?;
             segments.push(Found { unit, units: segment.units(), sequence: segment.sequence() });
             if unit == last {
-                break;
+                return log_of(segments, index.load(words::TAIL));
             }
             unit = segment.next();
         }
-        Ok((segments, index.load(words::TAIL)))
+        Err(damaged(words::OLDEST_UNIT, "the oldest segment does not lead to the newest"))
     }
+}
+
+/// Segments, and the place in the last of them where the log ends.
+fn log_of(segments: Vec<Found>, end: u64) -> Result<(Vec<Found>, u64)> {
+    let is_fit = segments.last().is_some_and(|last| (last.first()..=last.end()).contains(&end));
+    let what = "the end of the log is not in its last segment";
+    is_fit.then_some((segments, end)).ok_or_else(|| damaged(words::TAIL, what))
 }
 
 /// What [`recover`] found.

@@ -8,7 +8,8 @@
 //! [`Writer::sweep`], which the next one runs, finds them again.
 
 use super::format::{INDEX_HEADER, words};
-use super::index::damaged;
+use super::grow::MAX_DEPTH;
+use super::index::{State, damaged};
 use super::page::{LINE, Page, SIZES};
 use super::pins;
 use super::writer::Writer;
@@ -16,9 +17,9 @@ use crate::{Error, ErrorKind, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The words of a block's own line.
-const NEXT: usize = 0;
+pub(super) const NEXT: usize = 0;
 const EPOCH: usize = 1;
-const LINES: usize = 2;
+pub(super) const LINES: usize = 2;
 /// Entries of a page that are far from the line where they belong.
 const FAR: usize = 3;
 /// The file grows by a part of its size, within these bounds.
@@ -29,7 +30,7 @@ const WORTH_LOOKING: u64 = 16;
 /// large one every size is about to be needed as it is.
 const SMALL: u64 = 1024;
 /// Line numbers have 32 bits.
-const MAX_LINES: u64 = 1 << 32;
+pub(super) const MAX_LINES: u64 = 1 << 32;
 
 impl Writer<'_> {
     /// A block with so many lines for its user.
@@ -44,6 +45,9 @@ impl Writer<'_> {
             }
             let block = self.index.load(list);
             if block != 0 {
+                if self.lines_of(block)? != lines {
+                    return Err(damaged(list, "a free block is not of the size of its list"));
+                }
                 let next = self.block(block)?[NEXT].load(Ordering::Relaxed);
                 self.index.word(list).store(next, Ordering::Release);
                 self.block(block)?[FAR].store(0, Ordering::Relaxed);
@@ -51,6 +55,9 @@ impl Writer<'_> {
             }
         }
         let block = self.index.load(words::BUMP);
+        if block < INDEX_HEADER / LINE {
+            return Err(damaged(words::BUMP, "the index ends in its head"));
+        }
         let end = block.saturating_add(1 + lines);
         if end > MAX_LINES {
             let (size, limit) = (end.saturating_mul(LINE), MAX_LINES * LINE);
@@ -92,6 +99,9 @@ impl Writer<'_> {
     #[cold]
     fn grow_index(&self, end: u64) -> Result<()> {
         let len = self.index.map.len();
+        if self.index.load(words::BUMP).saturating_mul(LINE) > len {
+            return Err(damaged(words::BUMP, "the index is longer than its file"));
+        }
         let step = (len / 16).clamp(*STEP.start(), *STEP.end());
         let wanted = end.min(MAX_LINES * LINE).max(len + step).next_multiple_of(4096);
         self.index.map.grow_to(wanted)?;
@@ -104,7 +114,7 @@ impl Writer<'_> {
         let own = self.block(block)?;
         if self.lock.is_none() {
             // Nobody else knows this index.
-            return self.free(block, own[LINES].load(Ordering::Relaxed) + 1);
+            return self.free(block, self.lines_of(block)? + 1);
         }
         own[NEXT].store(0, Ordering::Relaxed);
         own[EPOCH].store(pins::end_epoch(&self.core.data), Ordering::Relaxed);
@@ -131,14 +141,17 @@ impl Writer<'_> {
             if !pins::is_past(&self.core.data, own[EPOCH].load(Ordering::Relaxed)) {
                 return Ok(());
             }
-            let (next, lines) =
-                (own[NEXT].load(Ordering::Relaxed), own[LINES].load(Ordering::Relaxed));
+            let (next, lines) = (own[NEXT].load(Ordering::Relaxed), self.lines_of(block)?);
+            let count = self.index.load(words::RETIRED_COUNT);
+            if count == 0 {
+                // Lest damage has it go in a circle.
+                return Err(damaged(words::RETIRED_COUNT, "more retired blocks than there are"));
+            }
             if next == 0 {
                 self.index.store(words::RETIRED_LAST, 0);
             }
             self.index.word(words::RETIRED_FIRST).store(next, Ordering::Release);
-            let count = self.index.load(words::RETIRED_COUNT);
-            self.index.store(words::RETIRED_COUNT, count.saturating_sub(1));
+            self.index.store(words::RETIRED_COUNT, count - 1);
             self.free(block, lines + 1)?;
         }
     }
@@ -160,13 +173,16 @@ impl Writer<'_> {
     /// Makes the lists again from what the directory leads to, after a writer died. What a dead
     /// writer left of the directory is put right as well.
     pub(crate) fn sweep(&self) -> Result<()> {
-        let state = self.index.state();
-        let directory_lines = (state.entries() * 8).div_ceil(LINE);
+        let state = self.directory()?;
         let segments = self.index.load(words::SEGMENTS_AT);
         let room = self.index.load(words::SEGMENTS_ROOM);
         let segment_lines = room.saturating_mul(super::log::ENTRY_BYTES) / LINE;
-        let mut used =
-            vec![(state.directory() - 1, directory_lines + 1), (segments, segment_lines + 1)];
+        // If it was about to be longer what is behind is free; and not part of it when it is retired.
+        self.block(segments)?[LINES].store(segment_lines, Ordering::Relaxed);
+        let mut used = vec![
+            (state.directory() - 1, state.directory_lines() + 1),
+            (segments, self.lines_of(segments)? + 1),
+        ];
         let mut page_lines = 0;
         for page in self.repair_directory()? {
             used.push((page.block, page.lines + 1));
@@ -200,13 +216,10 @@ impl Writer<'_> {
     /// the two halves) in the place of another, some entries name the old one: it is as good as
     /// before, for nothing was written since, and takes its place again.
     fn repair_directory(&self) -> Result<Vec<Page>> {
-        let state = self.index.state();
+        let state = self.directory()?;
         let load =
             |i| Ok::<_, Error>(Page::decode(self.index.entry(state, i)?.load(Ordering::Relaxed)));
-        let cover = |page: Page| match state.depth().checked_sub(page.depth) {
-            Some(shift) if page.lines > 0 && page.base <= page.depth => Ok(1u64 << shift),
-            _ => Err(damaged(state.directory() * LINE, "a page that this directory cannot have")),
-        };
+        let cover = |page: Page| self.index.cover(state, page);
         let mut pages: Vec<(u64, Page)> = Vec::new();
         let mut at = 0;
         while at < state.entries() {
@@ -238,16 +251,34 @@ impl Writer<'_> {
     }
 
     /// The own line of a block.
-    fn block(&self, block: u64) -> Result<&[AtomicU64; 8]> {
+    pub(super) fn block(&self, block: u64) -> Result<&[AtomicU64; 8]> {
         let line = self.index.map.line(block.saturating_mul(LINE));
-        line.ok_or_else(|| {
-            damaged(block.saturating_mul(LINE), "a block beyond the end of the index")
-        })
+        line.filter(|_| self.index.has_block(block, 0)).ok_or_else(|| not_a_block(block))
+    }
+
+    /// How many lines the user of a block has.
+    pub(super) fn lines_of(&self, block: u64) -> Result<u64> {
+        let lines = self.block(block)?[LINES].load(Ordering::Relaxed);
+        if self.index.has_block(block, lines) { Ok(lines) } else { Err(not_a_block(block)) }
+    }
+
+    /// Where the directory is: in a place where it may be changed.
+    pub(crate) fn directory(&self) -> Result<State> {
+        let state = self.index.state();
+        let is_there = state.depth() <= MAX_DEPTH
+            && state.directory() > 0
+            && self.index.has_block(state.directory() - 1, state.directory_lines());
+        is_there.then_some(state).ok_or_else(|| damaged(words::STATE, "there can be no directory"))
     }
 }
 
+#[cold]
+fn not_a_block(block: u64) -> Error {
+    damaged(block.saturating_mul(LINE), "a block that is not where blocks are")
+}
+
 /// The word that names the first free block of this size, if pages have it.
-fn list_of(lines: u64) -> Option<u64> {
+pub(super) fn list_of(lines: u64) -> Option<u64> {
     let i = SIZES.iter().position(|size| *size == lines)?;
     Some(words::FREE_BLOCKS + 8 * i as u64)
 }

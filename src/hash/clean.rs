@@ -151,7 +151,7 @@ impl Writer<'_> {
     /// number `last` and not the newest.
     pub(super) fn gather(&self, budget: u64, last: u64) -> Result<Option<Group>> {
         let unit = self.index.load(words::OLDEST_UNIT);
-        if unit == self.index.load(words::TAIL_UNIT) || self.segment(unit)?.sequence() > last {
+        if unit == self.index.load(words::TAIL_UNIT) || self.oldest()? > last {
             return Ok(None);
         }
         let start = self.index.load(words::CLEANED);
@@ -240,6 +240,9 @@ impl Writer<'_> {
         let (at, _) = unit_place(unit);
         let end = self.segment_end(unit)?;
         let next = segment.next();
+        if self.segment(next)?.sequence() <= segment.sequence() {
+            return Err(damaged(unit, "the log leads in a circle"));
+        }
         segment.set_epoch(pins::end_epoch(&self.core.data));
         if self.index.load(words::RETIRED_UNIT) == 0 {
             self.index.word(words::RETIRED_UNIT).store(unit + 1, Ordering::Release);
@@ -260,11 +263,29 @@ impl Writer<'_> {
         self.trim()
     }
 
-    /// After a writer died: where cleaning goes on.
+    /// The number of the oldest segment, in which cleaning goes on.
+    pub(crate) fn oldest(&self) -> Result<u64> {
+        let unit = self.index.load(words::OLDEST_UNIT);
+        let (segment, end) = (self.segment(unit)?, self.segment_end(unit)?);
+        let is_fit = (unit_place(unit).0..end).contains(&self.index.load(words::CLEANED));
+        let what = "the oldest segment is not the one that is being emptied";
+        is_fit.then_some(segment.sequence()).ok_or_else(|| damaged(words::OLDEST_UNIT, what))
+    }
+
+    /// After a writer died, and in an index that nobody has looked at: cleaning goes on where it was,
+    /// if a record begins there, else at the segment's beginning once more.
     pub(crate) fn repair_cleaning(&self) -> Result<()> {
         let unit = self.index.load(words::OLDEST_UNIT);
-        let start = unit_place(unit).0 + SEGMENT_HEADER;
-        if !(start..self.segment_end(unit)?).contains(&self.index.load(words::CLEANED)) {
+        let start = unit_place(unit).0.saturating_add(SEGMENT_HEADER);
+        let cleaned = self.index.load(words::CLEANED);
+        let mut at = start;
+        while at < cleaned.min(self.segment_end(unit)?)
+            && let Some(found) = record(&self.core.data, self, at)
+            && found.header.kind != Kind::End
+        {
+            at += found.header.room();
+        }
+        if at != cleaned {
             self.index.store(words::CLEANED, start);
         }
         if self.index.load(words::RETIRED_UNIT) == unit + 1 {
@@ -276,7 +297,7 @@ impl Writer<'_> {
     /// Makes retired segments free whose time has come; whether any is left.
     pub(crate) fn take_back_segments(&self) -> Result<bool> {
         let reusable = self.core.session(session::REUSABLE).load(Ordering::Relaxed);
-        let oldest = self.segment(self.index.load(words::OLDEST_UNIT))?.sequence();
+        let oldest = self.oldest()?;
         loop {
             let retired = self.index.load(words::RETIRED_UNIT);
             if retired == 0 {
@@ -373,12 +394,13 @@ impl Writer<'_> {
             0 => return Ok(0),
             retired => retired - 1,
         };
-        let mut bytes = 0;
-        for _ in 0..=self.index.load(words::UNITS) {
+        let mut bytes = 0u64;
+        for _ in 0..=self.units()? {
             if unit == oldest {
                 return Ok(bytes);
             }
-            bytes += self.segment_end(unit)?.saturating_sub(unit_place(unit).0);
+            let end = self.segment_end(unit)?;
+            bytes = bytes.saturating_add(end.saturating_sub(unit_place(unit).0));
             unit = self.segment(unit)?.next();
         }
         Err(damaged(words::RETIRED_UNIT, "the emptied segments do not lead to the oldest in use"))
@@ -386,7 +408,7 @@ impl Writer<'_> {
 
     /// Gives free units at the end of the file back to the file system, if they are many.
     pub(crate) fn trim(&self) -> Result<()> {
-        let units = self.index.load(words::UNITS);
+        let units = self.units()?;
         let mut used = units;
         while used > 1 && self.is_free(used - 1)? {
             used -= 1;

@@ -15,7 +15,6 @@ use super::format::{
 };
 use super::index::{Index, State};
 use super::page::{LINE, Page, SIZES};
-use super::reader::Unpinned;
 use super::rebuild::Log;
 use super::writer::Writer;
 use crate::keyhash;
@@ -260,8 +259,8 @@ impl Core {
     fn find_index(&self, is_continued: bool) -> Result<()> {
         let wanted = self.session(session::INDEX_ID).load(Ordering::Acquire);
         if let Some(index) = self.index_file(wanted, is_continued)? {
-            self.newest.push(index);
-            return Ok(());
+            let index = self.newest.push(index);
+            return self.look_at(index);
         }
         if !self.data.is_writable() {
             // For this process alone.
@@ -270,12 +269,25 @@ impl Core {
                 Writer { core: self, index: self.newest.get(), lock: None, _here: PhantomData };
             return writer.rebuild(Log::Stays);
         }
+        // What others write may look like none for a moment: whoever has the lock knows.
+        self.writer_unsettled().map(drop)
+    }
+
+    /// Has a writer look at an index that others use, or used until they died; if nobody writes just
+    /// now, else that is done before the first change.
+    fn look_at(&self, index: &Index) -> Result<()> {
+        if !self.data.is_writable() || index.load(words::CLEAN) != 0 {
+            return Ok(());
+        }
         let lock = self.writer_lock();
-        lock.lock()?;
-        let writer =
-            Writer { core: self, index: self.newest.get(), lock: Some(lock), _here: PhantomData };
-        self.new_index(&writer, keyhash::RAPID, From::Log)?;
-        Ok(())
+        match lock.try_lock() {
+            Ok(Some(got)) => match self.writer_with(lock, got) {
+                Err(error) if error.is_bad_file() => Err(error),
+                // A full disk keeps nobody from reading.
+                _ => Ok(()),
+            },
+            _ => Ok(()),
+        }
     }
 
     /// The index with this number beside the data file, if it can be trusted.
@@ -304,41 +316,16 @@ impl Core {
             return Ok(None);
         }
         let index = Index::new(SharedMap::new(file, self.data.is_writable(), INDEX_ROOM)?, header)?;
-        let is_whole = index.load(words::BUMP).saturating_mul(LINE) <= index.map.len()
-            && index.load(words::TAIL) <= self.data.refresh_len()?
-            && index.load(words::UNITS) <= 2 * self.units() + 64;
+        // Files are made longer first, and then they have more in them.
+        let lines = index.load(words::BUMP);
+        let is_whole = lines.saturating_mul(LINE) <= index.map.refresh_len()?
+            && index.load(words::TAIL) <= self.data.refresh_len()?;
         // One that was closed, and put back when the store had changed since, is not trusted either.
         let clean = index.load(words::CLEAN);
         let is_of_now = self.checkpoint().is_some_and(|durable| durable.number == clean);
         // One that nobody changes can be looked at whole.
         let is_trusted = if clean == 0 { is_continued } else { is_of_now && self.is_sane(&index) };
         Ok((is_whole && is_trusted).then_some(index))
-    }
-
-    /// Whether what an index that was closed says of the log fits what the log says: a writer
-    /// would follow it.
-    fn is_sane(&self, index: &Index) -> bool {
-        const MOST: u64 = 1 << 48;
-        let load = |word| index.load(word);
-        let segment = |unit: u64| self.segment_at(&Unpinned, unit).filter(|_| unit < self.units());
-        let (Some(newest), Some(oldest)) =
-            (segment(load(words::TAIL_UNIT)), segment(load(words::OLDEST_UNIT)))
-        else {
-            return false;
-        };
-        let counts = [words::COUNT, words::LIVE, words::CHAIN, words::DEBT, words::SKIPPED];
-        let table = load(words::SEGMENTS_AT).saturating_add(load(words::SEGMENTS_ROOM));
-        newest.sequence == load(words::SEQUENCE)
-            && newest.end() == load(words::TAIL_END)
-            && (newest.first()..=newest.end()).contains(&load(words::TAIL))
-            && load(words::APPLIED) == load(words::TAIL)
-            && index.state().is_settled()
-            && oldest.sequence <= newest.sequence
-            && (oldest.first()..=oldest.end()).contains(&load(words::CLEANED))
-            && load(words::UNITS) <= load(words::SEGMENTS_ROOM)
-            && table <= index.map.len()
-            && load(words::PAGE_LINES) <= load(words::BUMP)
-            && counts.into_iter().all(|word| load(word) < MOST)
     }
 
     /// Where the index is: beside the data file, also if that was moved since it was opened.
@@ -504,6 +491,7 @@ impl Index {
         let header = IndexHeader { store: store.store, id, hash_id, seed };
         file.write_all_at(&header.encode(), 0).map_err(|e| Error::io("write", e))?;
         let index = Index::new(SharedMap::new(file, true, room)?, header)?;
+        index.is_checked.store(true, Ordering::Relaxed);
         index.store(words::INDEX_LEN, HEAD_BYTES);
         // The directory's block is the first, its only page the second.
         let directory = INDEX_HEADER / LINE;

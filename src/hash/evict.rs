@@ -166,6 +166,10 @@ impl Writer<'_> {
         if self.excess(full, room) == 0 {
             return Ok(());
         }
+        if self.index.load(words::LIVE) > limit.min(self.index.log_bytes()) {
+            // Lest everything is dropped for a number.
+            return Err(damaged(words::LIVE, "the index counts more bytes than there may be"));
+        }
         let enough = full - limit / SPARE;
         let mut left = room.saturating_mul(PACE).max(PASSED_AT_LEAST);
         while left > 0 && self.excess(enough, room) > 0 && self.index.load(words::LIVE) > 0 {
@@ -216,8 +220,7 @@ impl Writer<'_> {
             return Err(damaged(words::LIVE, "the index counts more bytes than the log has"));
         }
         let mut cursor = self.cursor();
-        let step = 1 + self.index.load(words::SKIPPED);
-        self.next_segment(&mut cursor, 0, step).inspect_err(|_| self.give_up())?;
+        self.next_segment(&mut cursor, 0, self.step()?).inspect_err(|_| self.give_up())?;
         self.publish(&cursor);
         self.index.word(words::APPLIED).store(cursor.at, Ordering::Release);
         Ok(unit)

@@ -5,10 +5,8 @@
 //! first, then named in the directory.
 
 use super::format::words;
-use super::index::{Located, damaged, not_a_record};
-use super::page::{
-    Filling, LINE, OVERFLOW, Page, REACH, SLOTS, address_of, size_for, slot, tag_of,
-};
+use super::index::{Located, State, not_a_page, not_a_record};
+use super::page::{Filling, OVERFLOW, Page, REACH, SLOTS, address_of, size_for, slot, tag_of};
 use super::view::record;
 use super::writer::Writer;
 use crate::{Error, Result};
@@ -16,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A directory this deep has a page for every two records of a store, or there is something wrong
 /// with their hashes.
-const MAX_DEPTH: u32 = 30;
+pub(super) const MAX_DEPTH: u32 = 30;
 /// Below this depth a directory costs nothing.
 const FREE_DEPTH: u32 = 12;
 
@@ -38,7 +36,11 @@ impl Writer<'_> {
     /// A free slot for a place, within reach of the line where it belongs.
     #[inline(always)]
     pub(crate) fn free_slot(&self, place: u64, reach: u64) -> Result<Option<Located<'_>>> {
-        let page = self.index.page(self.index.state(), place)?;
+        let state = self.index.state();
+        let page = self.index.page(state, place)?;
+        if !self.index.has_block(page.block, page.lines) {
+            return Err(not_a_page(state));
+        }
         let tag = page.tag(place);
         let mut number = page.line(tag);
         for _ in 0..=reach.min(page.lines.saturating_sub(1)) {
@@ -95,10 +97,12 @@ impl Writer<'_> {
 
     /// Puts a larger page, or two, in the place of the page that holds `place`.
     fn make_room(&self, place: u64) -> Result<Grown> {
-        let page = self.index.page(self.index.state(), place)?;
+        let state = self.directory()?;
+        let page = self.index.page(state, place)?;
+        self.index.cover(state, page)?;
         let entries = self.entries(page)?;
         // The only page grows twofold: nobody needs the blocks that it gives up.
-        let is_only = self.index.state().depth() == 0;
+        let is_only = state.depth() == 0;
         let above = if is_only { 2 * page.lines - 1 } else { page.lines };
         if let Some(lines) = size_for(entries.len() as u64 + 1, above) {
             let larger = Page { lines, ..page };
@@ -185,13 +189,11 @@ impl Writer<'_> {
 
     /// Names `new`, one page or two halves, in the directory where `old` was.
     fn replace(&self, old: Page, place: u64, new: &[Page]) -> Result<()> {
-        let state = self.index.state();
+        let state = self.directory()?;
         let prefix = if old.depth == 0 { 0 } else { place >> (64 - old.depth) };
-        let shift = |page: Page| state.depth().checked_sub(page.depth);
-        let skewed = || damaged(state.directory() * LINE, "a page that this directory cannot have");
-        let mut at = prefix << shift(old).ok_or_else(skewed)?;
+        let mut at = prefix * self.index.cover(state, old)?;
         for page in new {
-            for _ in 0..1u64 << shift(*page).ok_or_else(skewed)? {
+            for _ in 0..self.index.cover(state, *page)? {
                 self.index.entry(state, at)?.store(page.encode(), Ordering::Release);
                 at += 1;
             }
@@ -204,13 +206,13 @@ impl Writer<'_> {
 
     /// Makes the directory twice as long; `false` if that is out of proportion.
     fn double_directory(&self) -> Result<bool> {
-        let state = self.index.state();
+        let state = self.directory()?;
         let depth = state.depth() + 1;
         let is_large = depth > FREE_DEPTH && 1 << depth > self.index.load(words::COUNT);
         if depth > MAX_DEPTH || is_large {
             return Ok(false);
         }
-        let block = self.allocate(((1u64 << depth) * 8).div_ceil(LINE))?;
+        let block = self.allocate(State::new(0, depth).directory_lines())?;
         let new = state.with_directory(block + 1, depth);
         for i in 0..state.entries() {
             let entry = self.index.entry(state, i)?.load(Ordering::Relaxed);

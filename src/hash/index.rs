@@ -8,7 +8,7 @@
 //!
 //! Nothing read from the file is trusted: what leads outside is damage.
 
-use super::format::{IndexHeader, words};
+use super::format::{INDEX_HEADER, IndexHeader, words};
 use super::page::{
     LINE, OVERFLOW, Page, address_of, candidates, moved_to, overflows, place_of, tag_of,
 };
@@ -16,7 +16,7 @@ use super::view::{Holds, record, room_if_key, value_if_key};
 use crate::keyhash::KeyHash;
 use crate::os::shared::SharedMap;
 use crate::{Error, Result};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Lookups that wait for memory at the same time.
 const BATCH: usize = 32;
@@ -50,6 +50,8 @@ pub(crate) struct Index {
     pub map: SharedMap,
     pub header: IndexHeader,
     pub hash: KeyHash,
+    /// Whether a writer of this process has looked at what it says ([`super::check`]), or made it.
+    pub is_checked: AtomicBool,
 }
 
 /// The state word: the directory's first line (32 bits), its depth (6), how many batches were
@@ -132,6 +134,11 @@ impl State {
         1 << self.depth()
     }
 
+    /// Lines of the directory.
+    pub(crate) fn directory_lines(self) -> u64 {
+        1 << self.depth().saturating_sub(3)
+    }
+
     /// Where the entry for a place is in the file.
     #[inline(always)]
     fn entry_at(self, place: u64) -> u64 {
@@ -145,7 +152,7 @@ impl Index {
     pub(crate) fn new(map: SharedMap, header: IndexHeader) -> Result<Index> {
         let hash = KeyHash::new(header.hash_id, header.seed);
         let hash = hash.ok_or_else(|| damaged(8, "an unknown hash function"))?;
-        Ok(Index { map, header, hash })
+        Ok(Index { map, header, hash, is_checked: AtomicBool::new(false) })
     }
 
     /// The place of a key.
@@ -180,6 +187,13 @@ impl Index {
         self.word(words::STATE).store(state.0, Ordering::Release);
     }
 
+    /// Whether a block of so many lines, and one of its own, can be there.
+    #[inline(always)]
+    pub(crate) fn has_block(&self, block: u64, lines: u64) -> bool {
+        let end = block.saturating_add(lines).saturating_add(1);
+        block >= INDEX_HEADER / LINE && end <= self.load(words::BUMP)
+    }
+
     /// The directory's entry number `i`.
     #[inline(always)]
     pub(crate) fn entry(&self, state: State, i: u64) -> Result<&AtomicU64> {
@@ -193,6 +207,38 @@ impl Index {
         let at = state.entry_at(place);
         let entry = self.reach(at, 8, |map| map.word(at))?;
         Ok(Page::decode(entry.load(Ordering::Acquire)))
+    }
+
+    /// Gives every page to `f`, in the order of the directory: each once, and all of it in one part
+    /// of the directory.
+    pub(crate) fn each_page(
+        &self,
+        state: State,
+        mut f: impl FnMut(Page) -> Result<()>,
+    ) -> Result<()> {
+        let mut at = 0;
+        while at < state.entries() {
+            let page = Page::decode(self.entry(state, at)?.load(Ordering::Acquire));
+            let cover = self.cover(state, page)?;
+            if at % cover != 0 {
+                return Err(not_a_page(state));
+            }
+            for other in at..at + cover {
+                if self.entry(state, other)?.load(Ordering::Acquire) != page.encode() {
+                    return Err(damaged(other, "a part of a page is looked for elsewhere"));
+                }
+            }
+            f(page)?;
+            at += cover;
+        }
+        Ok(())
+    }
+
+    /// How many entries of the directory name a page; an error if there can be no such page.
+    pub(crate) fn cover(&self, state: State, page: Page) -> Result<u64> {
+        let shift = state.depth().checked_sub(page.depth).filter(|_| page.is_possible());
+        let shift = shift.filter(|_| self.has_block(page.block, page.lines));
+        shift.map(|shift| 1 << shift).ok_or_else(|| not_a_page(state))
     }
 
     /// A line of a page.
@@ -431,6 +477,11 @@ fn behind_end<'h>(
 #[cold]
 pub(crate) fn not_a_record(at: u64) -> Error {
     damaged(at, "the index leads to what is no record")
+}
+
+#[cold]
+pub(crate) fn not_a_page(state: State) -> Error {
+    damaged(state.directory() * LINE, "a page that this directory cannot have")
 }
 
 /// Damage that making the index again may repair.

@@ -26,7 +26,12 @@ pub(crate) const ENTRY_BYTES: u64 = 32;
 const STEP: std::ops::RangeInclusive<u64> = 4096..=(32 << 10);
 
 /// The sequence number of a unit that is inside a segment of several.
-const INNER: u64 = u64::MAX;
+pub(super) const INNER: u64 = u64::MAX;
+/// Units that may be in use or free beyond the end of the file, which reaches them step by step: those
+/// of the longest record, several times over.
+const MOST_BEYOND: u64 = 1 << 16;
+/// No number of segments, bytes or records is as large.
+pub(super) const MOST: u64 = 1 << 48;
 
 /// The table's entry for a unit: its segment's sequence number (0: free), the next segment's first
 /// unit and how many units this one has, the epoch in which it was retired.
@@ -99,19 +104,31 @@ impl Segment<'_> {
 pub(crate) struct Cursor {
     pub at: u64,
     /// Where the segment ends.
-    end: u64,
-    unit: u64,
-    sequence: u64,
+    pub end: u64,
+    pub unit: u64,
+    pub sequence: u64,
     /// Records appended with it.
     appended: u64,
+}
+
+/// The segments that hold what is needed.
+pub(crate) struct Chain {
+    /// For each unit whether it is one of theirs.
+    is_used: Vec<bool>,
+    /// Bytes of those from the oldest in use on.
+    pub bytes: u64,
+    /// The end of the log.
+    pub last: Cursor,
 }
 
 impl Index {
     /// The entry of a unit in the table of segments.
     pub(crate) fn segment(&self, unit: u64) -> Result<Segment<'_>> {
-        let table = self.load(words::SEGMENTS_AT).saturating_add(1).saturating_mul(LINE);
+        let block = self.load(words::SEGMENTS_AT);
+        let table = block.saturating_add(1).saturating_mul(LINE);
         let at = table.saturating_add(unit.saturating_mul(ENTRY_BYTES));
-        let line = self.map.line(at - at % LINE).filter(|_| unit < self.load(words::SEGMENTS_ROOM));
+        let is_there = unit < self.load(words::SEGMENTS_ROOM) && self.has_block(block, 0);
+        let line = self.map.line(at - at % LINE).filter(|_| is_there);
         let half = (at % LINE / 8) as usize;
         let words = line.and_then(|line| line.get(half..half + ENTRY_BYTES as usize / 8));
         words.map(Segment).ok_or_else(|| damaged(at, "a segment that is not in the table"))
@@ -145,6 +162,34 @@ impl Writer<'_> {
         }
     }
 
+    /// How many units there are.
+    pub(crate) fn units(&self) -> Result<u64> {
+        let load = |word| self.index.load(word);
+        let units = load(words::UNITS);
+        let is_fit = load(words::TAIL_UNIT).max(load(words::OLDEST_UNIT)) < units
+            && units <= load(words::SEGMENTS_ROOM)
+            && units <= self.core.units() + MOST_BEYOND;
+        is_fit.then_some(units).ok_or_else(|| damaged(words::UNITS, "not so many segments fit"))
+    }
+
+    /// By how much the next segment's number is greater.
+    pub(crate) fn step(&self) -> Result<u64> {
+        match self.index.load(words::SKIPPED) {
+            skipped @ 0..MOST => Ok(skipped + 1),
+            _ => Err(damaged(words::SKIPPED, "no segment can have the next number")),
+        }
+    }
+
+    /// Before anything is done where the cursor's segment ends: that this is its end.
+    fn check_cursor(&self, cursor: &Cursor) -> Result<()> {
+        let (start, _) = unit_place(cursor.unit);
+        let places = start.saturating_add(SEGMENT_HEADER)..=cursor.end.saturating_sub(SEGMENT_END);
+        let is_fit = self.segment(cursor.unit)?.sequence() == cursor.sequence
+            && self.segment_end(cursor.unit)? == cursor.end
+            && places.contains(&cursor.at);
+        if is_fit { Ok(()) } else { Err(damaged(words::TAIL, "the log ends in no segment")) }
+    }
+
     /// Appends a record behind the cursor and says where it is.
     #[inline(always)]
     pub(crate) fn append(
@@ -167,10 +212,11 @@ impl Writer<'_> {
         value: &[u8],
     ) -> Result<u64> {
         let room = record.room();
-        if cursor.at + room + SEGMENT_END > cursor.end {
-            self.next_segment(cursor, room, self.index.load(words::SKIPPED).wrapping_add(1))?;
+        let needed = room + SEGMENT_END;
+        if cursor.at.saturating_add(needed) > cursor.end {
+            self.next_segment(cursor, room, self.step()?)?;
         }
-        if cursor.at + room + SEGMENT_END > self.core.data.len() {
+        if cursor.at.saturating_add(needed) > self.core.data.len() {
             self.room_or_next(cursor, room)?;
         }
         let at = cursor.at;
@@ -191,9 +237,10 @@ impl Writer<'_> {
     /// segment that is there already.
     #[cold]
     fn room_or_next(&self, cursor: &mut Cursor, room: u64) -> Result<()> {
+        self.check_cursor(cursor)?;
         match self.grow_data(cursor.at + room + SEGMENT_END, cursor.end) {
             Err(error) if !error.is_bad_file() => {
-                self.next_segment(cursor, room, self.index.load(words::SKIPPED).wrapping_add(1))?;
+                self.next_segment(cursor, room, self.step()?)?;
                 self.grow_data(cursor.at + room + SEGMENT_END, cursor.end)
             }
             done => done,
@@ -218,6 +265,7 @@ impl Writer<'_> {
     /// greater by `step`.
     #[cold]
     pub(crate) fn next_segment(&self, cursor: &mut Cursor, room: u64, step: u64) -> Result<()> {
+        self.check_cursor(cursor)?;
         let sequence = cursor.sequence.wrapping_add(step);
         let (unit, units) = self.take_room(room + SEGMENT_HEADER + SEGMENT_END)?;
         let (at, _) = unit_place(unit);
@@ -272,7 +320,7 @@ impl Writer<'_> {
         if let Some(run) = self.take_free_run(bytes)? {
             return Ok(run);
         }
-        let first = self.index.load(words::UNITS);
+        let first = self.units()?;
         let mut units = 0;
         let mut size = 0;
         while size < bytes {
@@ -298,7 +346,8 @@ impl Writer<'_> {
     pub(crate) fn make_segment_table(&self, units: u64) -> Result<()> {
         let old_room = self.index.load(words::SEGMENTS_ROOM);
         let old = self.index.load(words::SEGMENTS_AT);
-        let room = units.max(2 * old_room).next_multiple_of(LINE / ENTRY_BYTES);
+        let room = units.max(old_room.saturating_mul(2).min(2 * units));
+        let room = room.next_multiple_of(LINE / ENTRY_BYTES);
         let block = self.allocate(room * ENTRY_BYTES / LINE)?;
         for line in 0..room * ENTRY_BYTES / LINE {
             let at = |block: u64| (block + 1 + line) * LINE;
@@ -334,49 +383,57 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Frees the segments that no published record is in: those of a writer that failed or died.
-    pub(crate) fn discard_unpublished(&self) -> Result<()> {
+    /// The segments from the oldest that was emptied, or is in use, to that in which the log ends.
+    pub(crate) fn chain(&self) -> Result<Chain> {
         let tail = self.index.load(words::TAIL);
-        let units = self.index.load(words::UNITS);
-        let mut is_used = vec![false; units as usize];
-        let first = match self.index.load(words::RETIRED_UNIT) {
-            0 => self.index.load(words::OLDEST_UNIT),
+        let oldest = self.index.load(words::OLDEST_UNIT);
+        let mut unit = match self.index.load(words::RETIRED_UNIT) {
+            0 => oldest,
             retired => retired - 1,
         };
-        let oldest = self.index.load(words::OLDEST_UNIT);
-        let (mut unit, mut chain, mut is_live) = (first, 0, false);
-        let mut steps = 0;
+        let mut is_used = vec![false; self.units()? as usize];
+        let (mut bytes, mut is_live, mut before) = (0u64, false, 0);
         loop {
-            steps += 1;
             let segment = self.segment(unit)?;
-            let (at, _) = unit_place(unit);
-            let end = self.segment_end(unit)?;
-            let count = segment.units() as usize;
-            for used in is_used.iter_mut().skip(unit as usize).take(count) {
+            let (at, end) = (unit_place(unit).0, self.segment_end(unit)?);
+            let units = is_used.iter_mut().skip(unit as usize).take(segment.units() as usize);
+            let mut count = 0;
+            for used in units {
                 *used = true;
+                count += 1;
             }
-            is_live |= unit == oldest;
-            chain += if is_live { end - at } else { 0 };
-            if (at..end).contains(&tail) {
-                self.index.store(words::TAIL_UNIT, unit);
-                self.index.store(words::TAIL_END, end);
-                self.index.store(words::SEQUENCE, segment.sequence());
-                self.index.store(words::CHAIN, chain);
-                break;
-            }
-            let is_known = unit_of(tail).is_some() && segment.next() < units && steps <= units;
-            if !is_known || self.segment(segment.next())?.sequence() <= segment.sequence() {
+            // Rising numbers do not lead in a circle.
+            let is_fit = (before + 1..INNER).contains(&segment.sequence());
+            if !is_fit || count != segment.units() || unit_of(tail).is_none() {
                 return Err(damaged(tail, "the end of the log is in none of its segments"));
             }
+            is_live |= unit == oldest;
+            bytes = bytes.saturating_add(if is_live { end - at } else { 0 });
+            if (at..end).contains(&tail) {
+                let last =
+                    Cursor { at: tail, end, unit, sequence: segment.sequence(), appended: 0 };
+                let what = "the oldest segment is none of the log's";
+                let chain = Chain { is_used, bytes, last };
+                return is_live.then_some(chain).ok_or_else(|| damaged(words::OLDEST_UNIT, what));
+            }
+            before = segment.sequence();
             unit = segment.next();
         }
-        let last = self.index.load(words::SEQUENCE);
+    }
+
+    /// Frees the segments that no published record is in: those of a writer that failed or died.
+    pub(crate) fn discard_unpublished(&self) -> Result<()> {
+        let Chain { is_used, bytes, last } = self.chain()?;
+        self.index.store(words::TAIL_UNIT, last.unit);
+        self.index.store(words::TAIL_END, last.end);
+        self.index.store(words::SEQUENCE, last.sequence);
+        self.index.store(words::CHAIN, bytes);
         for (unit, _) in is_used.iter().enumerate().filter(|(_, is_used)| !**is_used) {
             let segment = self.segment(unit as u64)?;
             if !matches!(segment.sequence(), 0 | INNER) {
                 // Nor may another have its number in the same place: what is left of its records
                 // would fit.
-                let skipped = segment.sequence().saturating_sub(last);
+                let skipped = segment.sequence().saturating_sub(last.sequence);
                 self.index.word(words::SKIPPED).fetch_max(skipped, Ordering::Release);
                 let (at, _) = unit_place(unit as u64);
                 // On the disk, too, it must not look like the one that will follow.

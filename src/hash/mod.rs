@@ -10,7 +10,7 @@
 //!
 //! Reading order: `docs/format/hash.md`, `format`, `view`, `page`, `index`, `pins`, `reader`; then
 //! `writer`, `pending`, `log`, `grow`, `blocks`, `clean`, `evict`, `sync`; then how a store is
-//! opened and repaired: `core`, `scan`, `rebuild`; then what users see: `options`, `handle`,
+//! opened and repaired: `core`, `check`, `scan`, `rebuild`; then what users see: `options`, `handle`,
 //! `counted`, `batch`, `iter`, `watch`, `verify`, `backup`, `stats`.
 //!
 //! Invariants: the log is the truth, and what is in it never changes before its segment is
@@ -20,6 +20,7 @@
 mod backup;
 mod batch;
 mod blocks;
+mod check;
 mod clean;
 mod core;
 mod counted;

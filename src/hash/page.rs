@@ -91,7 +91,13 @@ impl Page {
         (self.block + 1 + line) * LINE
     }
 
-    /// Which half of the page an entry goes to when it splits.
+    /// Whether a writer could have made a page like this.
+    pub(crate) fn is_possible(self) -> bool {
+        let used = self.depth.checked_sub(self.base);
+        SIZES.contains(&self.lines) && used.is_some_and(|used| used <= USED_AT_MOST)
+    }
+
+    /// Which half of the page an entry goes to when it splits; of a page that is possible.
     pub(crate) fn is_upper(self, tag: u64) -> bool {
         tag >> (TAG_BITS - 1 - (self.depth - self.base)) & 1 == 1
     }

@@ -268,6 +268,23 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// Where in the ring something is, from the oldest on, and the addresses of the records.
+    pub(super) fn ring(&self) -> Vec<(usize, u64)> {
+        let ring = self.index.eight_words(words::RING);
+        let next = self.index.load(words::RING_NEXT) as usize;
+        let all = (0..RING).map(|i| next.wrapping_add(i) % RING);
+        let used = all.map(|i| (i, ring[i].load(Ordering::Relaxed))).filter(|(_, slot)| *slot != 0);
+        used.map(|(i, slot)| (i, address_of(slot))).collect()
+    }
+
+    /// Whether slot `i` of the ring is one of a put of this key.
+    pub(super) fn is_in_ring(&self, i: usize, key: &[u8]) -> bool {
+        let place = self.index.place(key);
+        let word = self.index.eight_words(words::RING)[i % RING].load(Ordering::Relaxed);
+        word == slot(place >> TAG_SHIFT, address_of(word))
+            && self.index.eight_words(words::RING_PLACES)[i % RING].load(Ordering::Relaxed) == place
+    }
+
     /// Forgets what waits, when the index has learnt of it from the log.
     pub(crate) fn empty_ring(&self) {
         let ring = self.index.eight_words(words::RING);

@@ -10,7 +10,7 @@ use super::core::Core;
 use super::format::Kind;
 use super::format::{RecordHeader, session};
 use super::index::{Index, State};
-use super::page::{LINE, Page, address_of, place_of};
+use super::page::{Page, address_of, place_of};
 use super::pins::{Pin, note_time, pin};
 use super::view::{Holds, bytes, record};
 use crate::os::shared::SharedMap;
@@ -258,10 +258,9 @@ impl Core {
         let waiting = index.pending(&self.data, held, state)?;
         let state = index.state();
         let page = index.page(state, from)?;
-        let Some((start, next)) = range_of(page, from) else {
-            let at = state.directory() * LINE;
-            return Err(super::index::damaged(at, "a page that this directory cannot have"));
-        };
+        // No deeper than the directory: so there are no more pages than its entries.
+        let range = range_of(page, from).filter(|_| page.depth <= state.depth());
+        let (start, next) = range.ok_or_else(|| super::index::not_a_page(state))?;
         let mut slots = Vec::with_capacity(page.lines as usize * 8);
         for number in 0..page.lines {
             for word in index.line(page, number)? {

@@ -9,8 +9,8 @@
 //! segments' headers are wiped, and the log goes on in a new segment, with a number by chance.
 
 use super::format::{Checkpoint, Kind, LOG_AT, SEGMENT_HEADER, unit_place, words};
-use super::index::{Index, damaged, not_a_record};
-use super::page::{Page, address_of};
+use super::index::{Index, not_a_record};
+use super::page::address_of;
 use super::pins;
 use super::scan::{Found, Next, Place};
 use super::view::{RecordView, bytes, is_marked_dead, mark_dead, record, write};
@@ -18,7 +18,6 @@ use super::writer::Writer;
 use crate::os::process::random_word;
 use crate::{Error, Result};
 use std::marker::PhantomData;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// What is to become of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,15 +129,12 @@ impl Writer<'_> {
         for word in COPIED {
             self.index.store(word, old.load(word));
         }
-        self.make_segment_table(old.load(words::UNITS))?;
         let from = Writer { core: self.core, index: old, lock: None, _here: PhantomData };
-        for unit in 0..old.load(words::UNITS) {
+        self.make_segment_table(from.units()?)?;
+        for unit in 0..from.units()? {
             self.segment(unit)?.copy_from(&from.segment(unit)?);
         }
-        let state = old.state();
-        let mut at = 0;
-        while at < state.entries() {
-            let page = Page::decode(old.entry(state, at)?.load(Relaxed));
+        old.each_page(from.directory()?, |page| {
             let entries = from.entries(page)?;
             from.prefetch_records(&entries);
             for entry in entries {
@@ -147,10 +143,8 @@ impl Writer<'_> {
                 let found = found.ok_or_else(|| not_a_record(at))?;
                 self.slot_for(self.index.place(found.key))?.lead_to(at);
             }
-            let cover = state.depth().checked_sub(page.depth).map(|shift| 1u64 << shift);
-            at += cover.ok_or_else(|| damaged(at, "a page deeper than its directory"))?;
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Enters the records of the log, and says where it ends.
@@ -282,8 +276,11 @@ impl Writer<'_> {
     /// After a writer died: what it appended and did not publish is wiped, lest it is taken for a
     /// part of the log when the index is made again.
     pub(crate) fn wipe_unpublished(&self) {
-        let (at, end) = (self.index.load(words::TAIL), self.index.load(words::TAIL_END));
-        let end = end.min(self.core.data.len());
+        // What the segment says, and not only what the index does: it is the log that is written to.
+        let segment = self.core.segment_at(self, self.index.load(words::TAIL_UNIT));
+        let at = self.index.load(words::TAIL);
+        let Some(segment) = segment.filter(|s| (s.first()..s.end()).contains(&at)) else { return };
+        let end = segment.end().min(self.core.data.len());
         const ZEROS: [u8; 4096] = [0; 4096];
         for from in (at..end).step_by(ZEROS.len()) {
             let len = (end - from).min(ZEROS.len() as u64) as usize;

@@ -69,7 +69,7 @@ impl Writer<'_> {
         let session = |word| self.core.session(word);
         let load = |word| session(word).load(Ordering::Relaxed);
         let checkpoint = Checkpoint {
-            number: load(session::CHECKPOINT) + 1,
+            number: load(session::CHECKPOINT).wrapping_add(1),
             oldest: load(session::SYNCED_OLDEST),
             sequence: load(session::SYNCED_SEQUENCE),
             end: load(session::SYNCED_END),
@@ -81,7 +81,7 @@ impl Writer<'_> {
         }
         session(session::CHECKPOINT).store(checkpoint.number, Ordering::Relaxed);
         Ok(Promise {
-            oldest: self.segment(self.index.load(words::OLDEST_UNIT))?.sequence(),
+            oldest: self.oldest()?,
             sequence: self.index.load(words::SEQUENCE),
             end: self.index.load(words::TAIL),
             changes: load(session::CHANGES),

@@ -7,7 +7,7 @@ use super::core::Core;
 use super::format::words;
 use super::handle::Hash;
 use super::index::{Index, State, damaged};
-use super::page::{OVERFLOW, Page, address_of};
+use super::page::{OVERFLOW, address_of};
 use super::reader::too_busy;
 use super::rebuild::{Log, damaged_data};
 use super::view::{is_marked_dead, record};
@@ -81,19 +81,8 @@ impl Writer<'_> {
 
     /// Whether the index leads to what the one made from the log leads to.
     fn compare(&self, made: &Index, waiting: &Waiting) -> Result<()> {
-        let state = self.index.state();
-        let (mut at, mut count) = (0, 0);
-        while at < state.entries() {
-            let page = Page::decode(self.index.entry(state, at)?.load(Ordering::Acquire));
-            let cover = state.depth().checked_sub(page.depth).map_or(0, |shift| 1u64 << shift);
-            if cover == 0 || at % cover != 0 || page.lines == 0 {
-                return Err(damaged(at, "a page that this directory cannot have"));
-            }
-            for other in at..at + cover {
-                if self.index.entry(state, other)?.load(Ordering::Acquire) != page.encode() {
-                    return Err(damaged(other, "a part of a page is looked for elsewhere"));
-                }
-            }
+        let mut count = 0;
+        self.index.each_page(self.index.state(), |page| {
             for number in 0..page.lines {
                 for word in self.index.line(page, number)? {
                     let slot = word.load(Ordering::Acquire) & !OVERFLOW;
@@ -103,8 +92,8 @@ impl Writer<'_> {
                     }
                 }
             }
-            at += cover;
-        }
+            Ok(())
+        })?;
         if count == self.index.load(words::COUNT) {
             return Ok(());
         }

@@ -11,7 +11,7 @@
 //! [`Writer::finish_others`] does step 4 for a writer that died, by reading the records in between.
 //! Plain puts do steps 1 and 4 later, see [`super::pending`].
 
-use super::core::Core;
+use super::core::{Core, From};
 use super::format::{
     Kind, MAX_KEY, MAX_VALUE, RecordHeader, SEGMENT_HEADER, session, unit_place, words,
 };
@@ -19,6 +19,7 @@ use super::index::{Index, Located, damaged};
 use super::log::Cursor;
 use super::page::{Page, SIZES, address_of};
 use super::view::{Holds, RecordView, mark_dead, record};
+use crate::keyhash;
 use crate::os::lock::{Got, RobustLock};
 use crate::{Error, ErrorKind, Result};
 use std::marker::PhantomData;
@@ -90,7 +91,7 @@ impl Core {
     }
 
     #[inline(always)]
-    fn writer_with<'c>(&'c self, lock: RobustLock<'c>, got: Got) -> Result<Writer<'c>> {
+    pub(super) fn writer_with<'c>(&'c self, lock: RobustLock<'c>, got: Got) -> Result<Writer<'c>> {
         let writer =
             Writer { core: self, index: self.newest.get(), lock: Some(lock), _here: PhantomData };
         let is_current = self.is_newest(writer.index);
@@ -98,7 +99,8 @@ impl Core {
         let is_done = writer.is_whole() && load(words::CLEAN) == 0;
         // Others may have made the files longer, or shorter.
         let is_known = self.data.len() == self.session(session::DATA_LEN).load(Ordering::Relaxed)
-            && writer.index.map.len() == load(words::INDEX_LEN);
+            && writer.index.map.len() == load(words::INDEX_LEN)
+            && writer.index.is_checked.load(Ordering::Relaxed);
         if got == Got::Released && is_current && is_done && is_known {
             return Ok(writer);
         }
@@ -122,26 +124,44 @@ impl<'c> Writer<'c> {
             self.index = self.core.attach_under_lock(&self)?;
         }
         self.index.store(words::INDEX_LEN, self.index.map.refresh_len()?);
-        if got == Got::OwnerDied {
-            self.sweep()?;
-        }
         if self.index.load(words::CLEAN) != 0 {
             // On the disk before anything else is: what a power cut leaves must not look clean.
             self.index.store(words::CLEAN, 0);
             self.index.map.sync()?;
         }
-        if got == Got::OwnerDied || !self.is_whole() {
+        match self.put_right(got == Got::OwnerDied) {
+            // It cannot be trusted, nor repaired: as if there were none.
+            Err(error) if error.is_bad_file() => {
+                self.index = self.core.new_index(&self, keyhash::RAPID, From::Log)?;
+            }
+            done => done?,
+        }
+        // A batch that its writer could not finish is finished now.
+        self.end_batch();
+        Ok(self)
+    }
+
+    /// Has an index that nobody has looked at be one to be trusted, and finishes what another writer
+    /// could not.
+    fn put_right(&self, has_died: bool) -> Result<()> {
+        let is_half_done = has_died || !self.is_whole();
+        if is_half_done || !self.index.is_checked.load(Ordering::Relaxed) {
+            self.check(has_died)?;
+        }
+        if has_died {
+            self.sweep()?;
+        }
+        if is_half_done {
             self.discard_unpublished()?;
-            if got == Got::OwnerDied {
+            if has_died {
                 self.wipe_unpublished();
             }
             self.finish_others()?;
             self.empty_ring();
             self.repair_cleaning()?;
         }
-        // A batch that its writer could not finish is finished now.
-        self.end_batch();
-        Ok(self)
+        self.index.is_checked.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Has readers wait no longer, if they do.
@@ -324,11 +344,18 @@ impl<'c> Writer<'c> {
     pub(crate) fn finish_others(&self) -> Result<()> {
         let mut at = self.index.load(words::APPLIED);
         let tail = self.index.load(words::TAIL);
+        let mut segments = 0;
         while at != tail {
             let found = record(&self.core.data, self, at);
             let found = found.ok_or_else(|| damaged(at, "the log ends before its end"))?;
             at = match found.header.kind {
-                Kind::End => self.after_end(at)?,
+                Kind::End if segments > self.index.load(words::UNITS) => {
+                    return Err(damaged(at, "the log leads in a circle"));
+                }
+                Kind::End => {
+                    segments += 1;
+                    self.after_end(at)?
+                }
                 _ => {
                     self.enter(at, &found)?;
                     at + found.header.room()
@@ -342,7 +369,7 @@ impl<'c> Writer<'c> {
     /// Where the first record of the segment is that the end at `at` names.
     pub(crate) fn after_end(&self, at: u64) -> Result<u64> {
         let unit = self.core.data.word(at + 8).map(|word| word.load(Ordering::Relaxed));
-        let unit = unit.filter(|unit| *unit < self.index.load(words::UNITS));
+        let unit = unit.filter(|unit| *unit < self.core.units());
         let unit = unit.ok_or_else(|| damaged(at, "a segment ends without naming the next"))?;
         Ok(unit_place(unit).0 + SEGMENT_HEADER)
     }

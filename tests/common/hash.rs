@@ -12,6 +12,15 @@ pub const LOCKS_AT: [usize; 2] = [2176, 2240];
 /// Where the log begins.
 pub const LOG_AT: usize = 8192;
 
+/// The number of the index that belongs to a data file; and of an index.
+pub fn index_wanted(data: &[u8]) -> &[u8] {
+    &data[BOOT_AT + 72..BOOT_AT + 80]
+}
+
+pub fn index_number(index: &[u8]) -> &[u8] {
+    &index[32..40]
+}
+
 /// The name of a store's index.
 pub fn index_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();

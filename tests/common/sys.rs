@@ -122,6 +122,15 @@ pub fn limit_file_size(bytes: Option<u64>) {
     assert_eq!(rc, 0, "cannot limit the size of files");
 }
 
+/// Memory of this process that is not shared may from now on be no more than so many bytes: asking
+/// for more ends it.
+pub fn limit_memory(bytes: u64) {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the limit is read during the call.
+    let rc = unsafe { libc::setrlimit(libc::RLIMIT_DATA, &raw const limit) };
+    assert_eq!(rc, 0, "cannot limit memory");
+}
+
 /// Becomes a user without rights; whether this one may.
 pub fn become_nobody() -> bool {
     // SAFETY: no memory is passed.
