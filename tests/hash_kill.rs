@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::hash::{batch_of, index_of};
+use common::hash::{batch_of, index_number, index_of, index_wanted};
 use common::steps::states_during;
 use common::subject::{Operation, State, Subject, difference, state_of};
 use common::sys;
@@ -265,6 +265,10 @@ fn a_writer_may_die_at_every_instruction() {
             let store = Hash::open(&copy).unwrap_or_else(|e| panic!("{what}: {e}"));
             store.insert(b"more", b"").unwrap_or_else(|e| panic!("{what}: {e}"));
             store.remove(b"more").unwrap();
+            // What it left is put right, and not taken for damage.
+            let has_index = index_number(&state[1]) == index_wanted(&state[0]);
+            let is_kept = index_wanted(&std::fs::read(&copy).unwrap()) == index_wanted(&state[0]);
+            assert!(is_kept || !has_index, "{what}: the index was made again");
             let found = state_of(&store, &what);
             assert!(found == before || found == after, "{what}: {}", difference(&found, &after));
             // What was done stays done.

@@ -5,7 +5,7 @@ mod common;
 #[path = "common/syncs.rs"]
 mod syncs;
 
-use common::hash::{check_limit, index_of, limited, must, sum};
+use common::hash::{check_limit, index_number, index_of, index_wanted, limited, must, sum};
 use common::power::{Disk, write_image};
 use common::steps::states_during;
 use common::subject::{Operation, State, Subject, difference, state_of};
@@ -169,6 +169,9 @@ fn who_drops_may_die_at_every_instruction() {
             let store = Hash::open(&copy).unwrap_or_else(|e| panic!("{what}: {e}"));
             // Whoever comes next finishes it, and changes nothing else.
             assert!(!store.remove(b"none").unwrap_or_else(|e| panic!("{what}: {e}")));
+            let has_index = index_number(&state[1]) == index_wanted(&state[0]);
+            let is_kept = index_wanted(&fs::read(&copy).unwrap()) == index_wanted(&state[0]);
+            assert!(is_kept || !has_index, "{what}: the index was made again");
             let found = state_of(&store, &what);
             let is_right = found == after || is_between(&found, &before, &after);
             assert!(is_right, "{what}: {}", difference(&found, &after));
