@@ -14,7 +14,7 @@ mod common;
 
 use common::hash::{LOCKS_AT, LOG_AT, batch_of, index_of, index_wanted, limited};
 use common::subject::State;
-use common::{Rng, child, is_child, is_soak, sys};
+use common::{Rng, child, is_child, is_soak, rounds, sys};
 use credenza::hash::{Hash, recover};
 use credenza::{Error, Result};
 use std::cell::RefCell;
@@ -207,6 +207,27 @@ impl<'s> Checked<'s> {
         self.look(store, (0..100).chain(1000..1010));
     }
 
+    /// Everything that a handle can do; whatever the answers are.
+    fn use_anyhow(&self, store: &Hash, folder: &Path) {
+        for i in 0..200 {
+            self.done(store.insert(&key(i * 5), &[5; 100]));
+            self.done(store.get(&key(i)));
+            self.done(store.remove(&key(i * 3)));
+        }
+        let batch: Vec<_> = (0..20).map(|i| (key(2000 + i), Some(vec![9; 30]))).collect();
+        self.done(store.batch(&batch_of(&batch)));
+        self.done(store.len());
+        self.done(store.stats());
+        let most = 100_000;
+        assert!(store.iter().take(most).count() < most, "{}: a scan does not end", self.what);
+        self.done(store.compact(1 << 20));
+        self.done(store.verify(|_, _| ()));
+        self.done(store.backup(folder.join("copy"), |_, _| ()));
+        self.done(store.rebuild_index(true));
+        self.done(store.clear());
+        self.done(store.sync());
+    }
+
     /// Without the index everything is there.
     fn is_all_there(&self, path: &Path) {
         fs::remove_file(index_of(path)).unwrap();
@@ -276,6 +297,45 @@ fn who_opens_a_store_in_use_trusts_no_word_of_its_index() {
 }
 
 #[test]
+fn child_meets_several() {
+    if !is_child() {
+        return;
+    }
+    set_bounds();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    for (count, limit) in [(1000, 0), (150, 0), (150, 4 << 20)] {
+        let mut sample = sample(count, limit);
+        let sound = sample.index.clone();
+        let mut rng = Rng::new(count);
+        for turn in 0..rounds(100) {
+            let mut what = format!("turn {turn}");
+            for _ in 0..1 + rng.below(4) {
+                let end = if rng.below(2) == 0 { HEAD } else { sound.len() };
+                let at = 64 + 8 * rng.below((end as u64 - 64) / 8) as usize;
+                let values: Vec<u64> = sample.values(at, &mut rng).into_iter().collect();
+                let value = values[rng.below(values.len() as u64) as usize];
+                sample.index[at..at + 8].copy_from_slice(&value.to_le_bytes());
+                what += &format!(", {at}: {value}");
+            }
+            println!("word {what}");
+            sample.write(&path, 0, sample.word(0), rng.below(3) == 0);
+            let checked = Checked::new(&sample, &what);
+            if let Some(store) = checked.done(Hash::open(&path)) {
+                checked.use_anyhow(&store, folder.path());
+            }
+            sample.index.clone_from(&sound);
+        }
+    }
+}
+
+/// Of several numbers, in pages as well, nobody can say what is right.
+#[test]
+fn whatever_is_in_the_index_who_uses_it_ends_well() {
+    within_bounds("child_meets_several");
+}
+
+#[test]
 fn child_reads() {
     if !is_child() {
         return;
@@ -337,22 +397,7 @@ fn child_is_surprised() {
                 checked.is_all_there(&path);
                 return;
             }
-            for i in 0..200 {
-                checked.done(store.insert(&key(i * 5), &[5; 100]));
-                checked.done(store.get(&key(i)));
-                checked.done(store.remove(&key(i * 3)));
-            }
-            let batch: Vec<_> = (0..20).map(|i| (key(2000 + i), Some(vec![9; 30]))).collect();
-            checked.done(store.batch(&batch_of(&batch)));
-            checked.done(store.len());
-            checked.done(store.stats());
-            assert!(store.iter().take(100_000).count() < 100_000, "{what}: a scan does not end");
-            checked.done(store.compact(1 << 20));
-            checked.done(store.verify(|_, _| ()));
-            checked.done(store.backup(folder.path().join("copy"), |_, _| ()));
-            checked.done(store.rebuild_index(true));
-            checked.done(store.clear());
-            checked.done(store.sync());
+            checked.use_anyhow(&store, folder.path());
         });
     }
 }

@@ -245,7 +245,7 @@ impl Writer<'_> {
     /// Counts another entry of a page that is far from its line.
     pub(crate) fn count_far(&self, page: Page) -> Result<u64> {
         let word = &self.block(page.block)?[FAR];
-        let count = word.load(Ordering::Relaxed) + 1;
+        let count = word.load(Ordering::Relaxed).saturating_add(1);
         word.store(count, Ordering::Relaxed);
         Ok(count)
     }
@@ -281,4 +281,30 @@ fn not_a_block(block: u64) -> Error {
 pub(super) fn list_of(lines: u64) -> Option<u64> {
     let i = SIZES.iter().position(|size| *size == lines)?;
     Some(words::FREE_BLOCKS + 8 * i as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FAR;
+    use crate::hash::Hash;
+    use std::sync::atomic::Ordering;
+
+    /// Damage says that as many entries of each page are far from their lines as can be said.
+    #[test]
+    fn a_count_that_is_damaged_has_the_page_grow() {
+        let store = Hash::in_memory().unwrap();
+        for i in 0..2000u64 {
+            {
+                let writer = store.core().writer().unwrap();
+                let damage = |page: super::Page| {
+                    writer.block(page.block)?[FAR].store(u64::MAX, Ordering::Relaxed);
+                    Ok(())
+                };
+                writer.index.each_page(writer.index.state(), damage).unwrap();
+            }
+            store.insert(&i.to_le_bytes(), b"value").unwrap();
+        }
+        assert_eq!(store.len().unwrap(), 2000);
+        store.verify(|_, _| ()).unwrap();
+    }
 }
