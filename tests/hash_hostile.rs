@@ -275,7 +275,7 @@ fn child_opens() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     // The first has a directory of more than one entry.
-    for (count, limit, every) in [(1000, 0, 60), (150, 0, 6), (150, 4 << 20, 20)] {
+    for (count, limit, every) in [(1000, 0, 90), (150, 0, 8), (150, 4 << 20, 25)] {
         let sample = sample(count, limit);
         for has_died in [false, true] {
             each_word(&sample, if has_died { 2 * every } else { every }, |at, value| {
@@ -344,7 +344,7 @@ fn child_reads() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     let sample = sample(150, 0);
-    each_word(&sample, 8, |at, value| {
+    each_word(&sample, 10, |at, value| {
         sample.write(&path, at, value, false);
         // For reading only: nothing can be checked that others may be changing.
         let Ok(reader) = Hash::options().read_only(true).open(&path) else { return };
@@ -379,7 +379,7 @@ fn child_is_surprised() {
     let path = folder.path().join("store");
     let sample = sample(150, 0);
     for is_another_first in [true, false] {
-        each_word(&sample, 8, |at, value| {
+        each_word(&sample, 10, |at, value| {
             let what = format!("{at}: {value}, another first: {is_another_first}");
             sample.write(&path, 0, sample.word(0), false);
             let store = Hash::open(&path).unwrap();
