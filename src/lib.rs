@@ -18,14 +18,17 @@ mod error;
 mod keyhash;
 mod open;
 mod os;
+mod store_files;
+mod store_stats;
 
 pub use capability::{Bytes, Get, Record, Scan};
 pub use convert::{HashBuilder, freeze, thaw};
 pub use durability::Durability;
 pub use error::{Error, ErrorKind, Result};
-pub use open::{OpenOptions, Store, StoreStats, kind_of, open};
+pub use open::{OpenOptions, Store, kind_of, open};
 pub use os::publish::Staged;
 pub use os::{Access, Advice, Residency};
+pub use store_stats::StoreStats;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

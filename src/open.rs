@@ -5,12 +5,12 @@ use crate::constant::{self, Constant};
 use crate::foreign::{self, Cdb, Cdb64, Mcdb};
 use crate::hash::{self, Hash};
 use crate::os::file::{open_regular, read_exact_at};
-use crate::os::map::Map;
 use crate::stats::{Operations, Statistics};
+use crate::store_files::{file_of, files_of, preload, residency};
+use crate::store_stats::{StoreStats, btree_stats, hash_stats};
 use crate::{Access, Advice, Bytes, Error, ErrorKind, Get, Residency, Result, Scan};
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
 /// Bytes looked at: as many as the longest header of a foreign file has.
 const HEAD_BYTES: u64 = 4096;
@@ -393,131 +393,6 @@ fn no_locking(kind: &str, path: Option<&Path>) -> Error {
     }
 }
 
-/// The file of a btree store; none if it is in memory.
-fn file_of(store: &BTree) -> Result<Vec<(PathBuf, File)>> {
-    let Some(path) = store.path() else { return Ok(Vec::new()) };
-    let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
-    Ok(vec![(path.to_owned(), file)])
-}
-
-/// The files of a hash store: its log, and its index if there is one; none if it is in memory.
-fn files_of(store: &Hash) -> Result<Vec<(PathBuf, File)>> {
-    let Some(path) = store.path() else { return Ok(Vec::new()) };
-    let data = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mut index = data.clone().into_os_string();
-    index.push("-index");
-    let mut files = Vec::new();
-    for path in [data, index.into()] {
-        match File::open(&path) {
-            Ok(file) => files.push((path, file)),
-            // An index is not there, or may not be read: then each process makes its own.
-            Err(_) if !files.is_empty() => {}
-            Err(e) => return Err(Error::io("open", e).at(path)),
-        }
-    }
-    Ok(files)
-}
-
-/// Reads the files of a store that changes into memory: by reading, for a map of a file that its
-/// writers make shorter cannot be touched safely.
-fn preload(files: &[(PathBuf, File)]) -> Result<()> {
-    let mut piece = vec![0; 1 << 20];
-    for (path, file) in files {
-        let mut file: &File = file;
-        loop {
-            match file.read(&mut piece) {
-                Ok(0) => break,
-                Ok(_) => {}
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(Error::io("read", e).at(path)),
-            }
-        }
-    }
-    Ok(())
-}
-
-/// How much of the files of a store that changes is in memory. Their maps are asked about, not read.
-fn residency(files: &[(PathBuf, File)]) -> Result<Residency> {
-    let mut sum = Residency { resident: 0, total: 0 };
-    for (path, file) in files {
-        let of_file = |file: &File| {
-            let meta = file.metadata().map_err(|e| Error::io("ask the size of", e))?;
-            Map::of_file(file, meta.len())?.residency()
-        };
-        let found = of_file(file).map_err(|e| e.at(path))?;
-        sum.resident += found.resident;
-        sum.total += found.total;
-    }
-    Ok(sum)
-}
-
-/// The statistics of a hash store, and the bytes of its keys and values, which it does not count.
-/// What others write meanwhile may be in one number and not in another; the sum stays the file.
-fn hash_stats(store: &Hash) -> Result<StoreStats> {
-    let (mut key_bytes, mut value_bytes) = (0u64, 0u64);
-    Scan::scan(store, |key, value| {
-        key_bytes += key.len() as u64;
-        value_bytes += value.len() as u64;
-        Ok(())
-    })?;
-    let stats = store.stats()?;
-    let slack_bytes = stats.dead_bytes + stats.retired_bytes + stats.free_bytes;
-    let others = key_bytes + value_bytes + slack_bytes;
-    Ok(StoreStats {
-        records: stats.records,
-        key_bytes,
-        value_bytes,
-        directory_bytes: stats.file_bytes.saturating_sub(others),
-        slack_bytes,
-        file_bytes: stats.file_bytes,
-        more: vec![
-            ("live_bytes", stats.live_bytes),
-            ("dead_bytes", stats.dead_bytes),
-            ("retired_bytes", stats.retired_bytes),
-            ("free_bytes", stats.free_bytes),
-            ("index_bytes", stats.index_bytes),
-            ("limit_bytes", stats.limit_bytes),
-            ("evictions", stats.evictions),
-            ("changes", stats.changes),
-            ("durable_changes", stats.durable_changes),
-        ],
-        histogram: None,
-    })
-}
-
-/// The same of a btree store: its main table counts, and what others take is its directory.
-fn btree_stats(store: &BTree) -> Result<StoreStats> {
-    let (mut key_bytes, mut value_bytes) = (0u64, 0u64);
-    Scan::scan(store, |key, value| {
-        key_bytes += key.len() as u64;
-        value_bytes += value.len() as u64;
-        Ok(())
-    })?;
-    let stats = store.stats()?;
-    let slack_bytes = stats.held_bytes + stats.free_bytes;
-    // Keys are stored once for all that begin with them, so the sum may be over the file.
-    let used = stats.file_bytes.saturating_sub(slack_bytes);
-    let directory_bytes = used.saturating_sub(key_bytes + value_bytes);
-    Ok(StoreStats {
-        records: stats.records,
-        key_bytes,
-        value_bytes,
-        directory_bytes,
-        slack_bytes,
-        file_bytes: stats.file_bytes,
-        more: vec![
-            ("tables", stats.tables),
-            ("depth", stats.depth),
-            ("live_bytes", stats.live_bytes),
-            ("held_bytes", stats.held_bytes),
-            ("free_bytes", stats.free_bytes),
-            ("commits", stats.commits),
-            ("readers", stats.readers.len() as u64),
-        ],
-        histogram: None,
-    })
-}
-
 impl Get for Store {
     #[inline]
     fn get(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
@@ -563,63 +438,5 @@ impl Scan for Store {
 
     fn len(&self) -> Result<u64> {
         each!(self, store => Scan::len(store))
-    }
-}
-
-/// What is in a store of whatever kind. Sizes are in bytes; keys, values, directory and slack add
-/// up to the size of the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct StoreStats {
-    /// Records: a key with three values counts three times.
-    pub records: u64,
-    /// Bytes of all keys.
-    pub key_bytes: u64,
-    /// Bytes of all values.
-    pub value_bytes: u64,
-    /// Bytes that find records, or say how long they are.
-    pub directory_bytes: u64,
-    /// Bytes not used.
-    pub slack_bytes: u64,
-    /// Bytes of the file.
-    pub file_bytes: u64,
-    /// What only this kind of store has: names, as in its own statistics, and numbers.
-    pub more: Vec<(&'static str, u64)>,
-    /// The name of the histogram of this kind of store, if it has one, and its counts from 0 on.
-    pub histogram: Option<(&'static str, Vec<u64>)>,
-}
-
-impl From<constant::Stats> for StoreStats {
-    fn from(stats: constant::Stats) -> Self {
-        StoreStats {
-            records: stats.records,
-            key_bytes: stats.key_bytes,
-            value_bytes: stats.value_bytes,
-            directory_bytes: stats.directory_bytes,
-            slack_bytes: stats.slack_bytes,
-            file_bytes: stats.file_bytes,
-            more: vec![
-                ("log_bytes", stats.log_bytes),
-                ("list_bytes", stats.list_bytes),
-                ("buckets", stats.buckets),
-                ("largest_bucket", stats.largest_bucket),
-            ],
-            histogram: Some(("fill_histogram", stats.fill_histogram)),
-        }
-    }
-}
-
-impl From<foreign::Stats> for StoreStats {
-    fn from(stats: foreign::Stats) -> Self {
-        StoreStats {
-            records: stats.records,
-            key_bytes: stats.key_bytes,
-            value_bytes: stats.value_bytes,
-            directory_bytes: stats.directory_bytes,
-            slack_bytes: stats.slack_bytes,
-            file_bytes: stats.file_bytes,
-            more: vec![("tables", stats.tables), ("slots", stats.slots)],
-            histogram: Some(("distance_histogram", stats.distance_histogram)),
-        }
     }
 }

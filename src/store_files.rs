@@ -1,0 +1,67 @@
+//! The files of stores that change: reading them into memory, and how much of them is there.
+
+use crate::btree::BTree;
+use crate::hash::Hash;
+use crate::os::map::Map;
+use crate::{Error, Residency, Result};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::PathBuf;
+
+/// The file of a btree store; none if it is in memory.
+pub(crate) fn file_of(store: &BTree) -> Result<Vec<(PathBuf, File)>> {
+    let Some(path) = store.path() else { return Ok(Vec::new()) };
+    let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
+    Ok(vec![(path.to_owned(), file)])
+}
+
+/// The files of a hash store: its log, and its index if there is one; none if it is in memory.
+pub(crate) fn files_of(store: &Hash) -> Result<Vec<(PathBuf, File)>> {
+    let Some(path) = store.path() else { return Ok(Vec::new()) };
+    let data = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut index = data.clone().into_os_string();
+    index.push("-index");
+    let mut files = Vec::new();
+    for path in [data, index.into()] {
+        match File::open(&path) {
+            Ok(file) => files.push((path, file)),
+            // An index is not there, or may not be read: then each process makes its own.
+            Err(_) if !files.is_empty() => {}
+            Err(e) => return Err(Error::io("open", e).at(path)),
+        }
+    }
+    Ok(files)
+}
+
+/// Reads the files of a store that changes into memory: by reading, for a map of a file that its
+/// writers make shorter cannot be touched safely.
+pub(crate) fn preload(files: &[(PathBuf, File)]) -> Result<()> {
+    let mut piece = vec![0; 1 << 20];
+    for (path, file) in files {
+        let mut file: &File = file;
+        loop {
+            match file.read(&mut piece) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(Error::io("read", e).at(path)),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How much of the files of a store that changes is in memory. Their maps are asked about, not read.
+pub(crate) fn residency(files: &[(PathBuf, File)]) -> Result<Residency> {
+    let mut sum = Residency { resident: 0, total: 0 };
+    for (path, file) in files {
+        let of_file = |file: &File| {
+            let meta = file.metadata().map_err(|e| Error::io("ask the size of", e))?;
+            Map::of_file(file, meta.len())?.residency()
+        };
+        let found = of_file(file).map_err(|e| e.at(path))?;
+        sum.resident += found.resident;
+        sum.total += found.total;
+    }
+    Ok(sum)
+}
