@@ -83,35 +83,36 @@ impl OpenOptions {
         self
     }
 
-    /// Never writes to the file or beside it. Only a hash store makes a difference: one that may be
-    /// written is otherwise opened as its writers open it, so that readers can hold values in place
-    /// and its index is made where there is none; one that may not be is opened for reading only.
+    /// Never writes to the file or beside it. A hash store that may be written is otherwise opened as
+    /// its writers open it, so that readers can hold values in place and its index is made where there
+    /// is none; one that may not be is opened for reading only. A btree store cannot be opened so: its
+    /// readers note in it what they read.
     #[must_use]
     pub fn read_only(mut self, is_read_only: bool) -> Self {
         self.is_read_only = is_read_only;
         self
     }
 
-    /// Counts and times operations; without it nothing is counted. Opening fails for files of other
-    /// formats, whose readers do not count.
+    /// Counts and times operations; without it nothing is counted. Opening fails for btree stores and
+    /// files of other formats, whose readers do not count.
     #[must_use]
     pub fn statistics(mut self, statistics: Statistics) -> Self {
         self.statistics = Some(statistics);
         self
     }
 
-    /// Opens the store at `path`: a constant or hash file by its magic number, mcdb, cdb64 and cdb,
+    /// Opens the store at `path`: a constant, hash or btree file by its magic number, mcdb, cdb64 and cdb,
     /// which have none, by the chain of 256 table offsets in the header.
     ///
     /// # Errors
-    /// The file is missing, may not be read, is of no known kind, or is truncated; or a hash store
-    /// shall be read other than mapped; or the statistics that are asked for cannot be had.
+    /// The file is missing, may not be read, is of no known kind, or is truncated; or a hash or
+    /// btree store shall be read other than mapped, or a btree store without writing; or the statistics that are asked for cannot be had.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Store> {
         let path = path.as_ref();
         let kind = recognise(path).map_err(|e| e.at(path))?;
         if self.statistics.is_some() && !matches!(kind, Kind::Constant | Kind::Hash) {
-            let what = "operations on files of other formats are not counted: open this one without \
-                        statistics, or convert it";
+            let what = "operations on btree stores and on files of other formats are not counted: open \
+                        this one without statistics, or convert it";
             return Err(Error::invalid(what).at(path));
         }
         match kind {
@@ -159,6 +160,11 @@ impl OpenOptions {
         if self.access != Access::Map {
             let what = "a btree store changes while it is read, so that it is always mapped: leave \
                         out how it shall be read";
+            return Err(Error::invalid(what).at(path));
+        }
+        if self.is_read_only {
+            let what = "readers of a btree store note in its file what they read, so that it cannot be \
+                        opened without writing: leave out that it shall be, or freeze the store";
             return Err(Error::invalid(what).at(path));
         }
         let store = BTree::open(path)?;
@@ -218,7 +224,7 @@ fn recognise(path: &Path) -> Result<Kind> {
         "it looks like text; if it is a dump, `credenza load` makes a store of it".into()
     } else {
         format!(
-            "its {} bytes have neither the magic number of a constant or hash file, nor a header \
+            "its {} bytes have neither the magic number of a constant, hash or btree file, nor a header \
              whose tables follow each other as in an mcdb, cdb64 or cdb file",
             meta.len()
         )

@@ -119,11 +119,11 @@ pub(crate) fn btree_stats(store: &BTree) -> Result<StoreStats> {
         more: vec![
             ("tables", stats.tables),
             ("depth", stats.depth),
+            ("header_bytes", stats.header_bytes),
             ("live_bytes", stats.live_bytes),
             ("held_bytes", stats.held_bytes),
             ("free_bytes", stats.free_bytes),
             ("commits", stats.commits),
-            ("readers", stats.readers.len() as u64),
         ],
         histogram: None,
     })

@@ -1,7 +1,9 @@
-//! Danger: who opens a hash store without knowing what it is gets other answers than its owner, or
+//! Danger: who opens a store that changes without knowing what it is gets other answers than its owner, or
 //! changes what must not change.
 
+use credenza::btree::BTree;
 use credenza::hash::Hash;
+use credenza::stats::Statistics;
 use credenza::{Access, Advice, Get, OpenOptions, Scan, Store, kind_of};
 use tempfile::TempDir;
 
@@ -101,4 +103,34 @@ fn memory_is_asked_for_in_vain_or_in_earnest() {
     let memory = Store::Hash(Hash::in_memory().expect("a store"));
     memory.preload().expect("nothing to read");
     assert_eq!(memory.residency().expect("residency").total, 0);
+}
+
+#[test]
+fn a_btree_store_is_recognised_and_says_what_it_cannot() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("store");
+    let tree = BTree::create(&path).expect("a store");
+    for i in 0..500u32 {
+        tree.insert(format!("key{i}").as_bytes(), &i.to_le_bytes()).expect("it is put");
+    }
+    assert_eq!(kind_of(&path).expect("a kind"), "btree");
+    let store = OpenOptions::new().advice(Advice::WillNeed).open(&path).expect("the store");
+    assert!(matches!(store, Store::BTree(_)));
+    assert_eq!((store.kind(), store.len().expect("a number")), ("btree", 500));
+    assert_eq!(store.get(b"key7").expect("a lookup").as_deref(), Some(&[7, 0, 0, 0][..]));
+    let stats = store.stats().expect("statistics");
+    assert_eq!((stats.records, stats.value_bytes), (500, 500 * 4));
+    assert_eq!(stats.file_bytes, std::fs::metadata(&path).expect("the file").len());
+    store.preload().expect("it is read");
+    let found = store.residency().expect("residency");
+    assert_eq!((found.resident, found.total), (stats.file_bytes, stats.file_bytes));
+    let refused = |options: OpenOptions, why: &str| {
+        let error = options.open(&path).expect_err("refused").to_string();
+        assert!(error.contains(why), "{error}");
+    };
+    refused(OpenOptions::new().access(Access::Read), "always mapped");
+    refused(OpenOptions::new().read_only(true), "freeze the store");
+    refused(OpenOptions::new().statistics(Statistics::new()), "without statistics");
+    let error = store.lock_in_memory().expect_err("it grows").to_string();
+    assert!(error.contains("preload it"), "{error}");
 }
