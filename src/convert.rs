@@ -1,29 +1,72 @@
 //! From one engine to the other: what is only read is frozen, what changes again is thawed.
 //!
-//! An engine knows no other, so this stands above them. A new hash store is built under a temporary
-//! name beside its target and takes its place when it is whole, as every file of this library does.
-//! Its index goes first: an index that does not fit is made again, whichever store it lies beside,
-//! so that a process killed between the two leaves the old store, or none, and later the new one.
+//! An engine knows no other, so this stands above them.
 
+use crate::btree::BTree;
+use crate::btree_builder::BTreeBuilder;
 use crate::constant::{self, Builder};
-use crate::hash::{Batch, Hash};
-use crate::os::publish::{Staged, keep_mode, replace, temporary_name};
+use crate::hash::Hash;
+use crate::hash_builder::HashBuilder;
 use crate::{Error, ErrorKind, Result, Scan};
-use std::ffi::OsString;
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// A batch is written when it has so many records, or so many bytes.
-const BATCH_RECORDS: usize = 4096;
-const BATCH_BYTES: usize = 4 << 20;
+/// A store that changes, of which [`freeze`] makes one that does not.
+pub trait Freeze: Scan {
+    /// Its file, which can be no target; none if it is in memory.
+    fn file(&self) -> Option<&Path>;
 
-/// Writes the records of a hash store to a constant file at `path`, which appears whole or not at
-/// all: smaller, faster to read, and never changed again. `progress` is called with records done
-/// and records to do.
+    /// As [`Scan::scan`], with the records that the store has at one moment.
+    ///
+    /// # Errors
+    /// As [`Scan::scan`].
+    fn scan_moment<F>(&self, f: F) -> Result<()>
+    where
+        F: FnMut(&[u8], &[u8]) -> Result<()>,
+        Self: Sized;
+}
+
+impl Freeze for Hash {
+    fn file(&self) -> Option<&Path> {
+        self.path()
+    }
+
+    /// Writers wait meanwhile, readers do not. Where the store is opened for reading only nobody
+    /// waits, and what is written meanwhile may be among the records or not.
+    fn scan_moment<F>(&self, f: F) -> Result<()>
+    where
+        F: FnMut(&[u8], &[u8]) -> Result<()>,
+    {
+        let _writers_wait = match self.transaction() {
+            Ok(transaction) => Some(transaction),
+            // It is open for reading only, or this thread keeps the others out already.
+            Err(e) if matches!(e.kind(), ErrorKind::Invalid(_)) => None,
+            Err(e) => return Err(e),
+        };
+        self.scan(f)
+    }
+}
+
+/// Its main table.
+impl Freeze for BTree {
+    fn file(&self) -> Option<&Path> {
+        self.path()
+    }
+
+    /// Nobody waits.
+    fn scan_moment<F>(&self, f: F) -> Result<()>
+    where
+        F: FnMut(&[u8], &[u8]) -> Result<()>,
+    {
+        self.scan(f)
+    }
+}
+
+/// Writes the records of a hash or btree store to a constant file at `path`, which appears whole or
+/// not at all: smaller, faster to read, and never changed again. `progress` is called with records
+/// done and records to do.
 ///
-/// The file has what the store had at one moment: writers wait meanwhile, readers do not. Where the
-/// store is opened for reading only nobody waits, and what is written meanwhile may be in the file
-/// or not.
+/// The file has what the store had at one moment: see [`Freeze::scan_moment`] of each for who waits
+/// meanwhile. Of a btree store it is the main table.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -40,39 +83,41 @@ const BATCH_BYTES: usize = 4 << 20;
 /// The store is damaged, the file cannot be written, or `path` is the store itself: what was at
 /// `path` is untouched.
 pub fn freeze(
-    store: &Hash,
+    store: &impl Freeze,
     path: impl AsRef<Path>,
     mut progress: impl FnMut(u64, u64),
 ) -> Result<constant::Stats> {
     let path = path.as_ref();
     let resolved = |path: &Path| std::fs::canonicalize(path).ok();
-    if resolved(path).is_some_and(|target| store.path().and_then(resolved) == Some(target)) {
+    if resolved(path).is_some_and(|target| store.file().and_then(resolved) == Some(target)) {
         return Err(Error::invalid("this is the store itself: name another file").at(path));
     }
     let mut builder = Builder::create(path)?;
-    let _writers_wait = match store.transaction() {
-        Ok(transaction) => Some(transaction),
-        // It is open for reading only, or this thread keeps the others out already.
-        Err(e) if matches!(e.kind(), ErrorKind::Invalid(_)) => None,
-        Err(e) => return Err(e),
-    };
-    each_record(store, &mut progress, |key, value| builder.add(key, value))?;
+    let mut count = Count::of(store, &mut progress)?;
+    store.scan_moment(|key, value| {
+        builder.add(key, value)?;
+        count.one();
+        Ok(())
+    })?;
     builder.finish()
 }
 
-/// Gives every record to `add`, and says how far it is.
-fn each_record(
-    store: &impl Scan,
-    progress: &mut impl FnMut(u64, u64),
-    mut add: impl FnMut(&[u8], &[u8]) -> Result<()>,
-) -> Result<()> {
-    let (mut done, total) = (0, store.len()?);
-    store.scan(|key, value| {
-        add(key, value)?;
-        done += 1;
-        progress(done, total.max(done));
-        Ok(())
-    })
+/// Says how far something is.
+struct Count<'p> {
+    done: u64,
+    total: u64,
+    progress: &'p mut dyn FnMut(u64, u64),
+}
+
+impl<'p> Count<'p> {
+    fn of(store: &impl Scan, progress: &'p mut dyn FnMut(u64, u64)) -> Result<Count<'p>> {
+        Ok(Count { done: 0, total: store.len()?, progress })
+    }
+
+    fn one(&mut self) {
+        self.done += 1;
+        (self.progress)(self.done, self.total.max(self.done));
+    }
 }
 
 /// Makes a hash store at `path` with the records of a store of any kind; durable when the call
@@ -99,136 +144,66 @@ pub fn thaw(
     mut progress: impl FnMut(u64, u64),
 ) -> Result<Hash> {
     let path = path.as_ref();
-    if std::fs::symlink_metadata(path).is_ok() {
-        let what = "there is a file already, and perhaps the only one: name another";
-        return Err(Error::invalid(what).at(path));
-    }
+    refuse_old(path)?;
     let mut builder = HashBuilder::create(path)?;
-    each_record(store, &mut progress, |key, value| builder.add(key, value))?;
-    match builder.replaced()? {
-        0 => builder.finish(),
-        n => Err(Error::invalid(format!(
-            "keys with several values, {n} more than there are keys, where a hash store has one value \
-             a key: dump the store, and load it with --duplicates first or last"
-        ))
-        .at(path)),
-    }
+    let mut count = Count::of(store, &mut progress)?;
+    store.scan(|key, value| {
+        builder.add(key, value)?;
+        count.one();
+        Ok(())
+    })?;
+    refuse_several("hash", builder.replaced()?).map_err(|e| e.at(path))?;
+    builder.finish()
 }
 
-/// A new hash store in the making: it appears at its path whole, or not at all. Dropped before
-/// [`HashBuilder::finish`], it leaves nothing.
+/// Makes a btree store at `path` with the records of a store of any kind in its main table, as
+/// [`thaw`] makes a hash store. From a store in the order of its keys it is made fastest.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
-/// # let path = dir.path().join("users.hash");
-/// let mut builder = credenza::HashBuilder::create(&path)?;
-/// builder.add(b"bob", b"1001")?;
-/// assert!(!path.exists());
-/// let users = builder.finish()?;
-/// assert_eq!(users.len()?, 1);
+/// # let path = dir.path().join("users.btree");
+/// let users = credenza::hash::Hash::in_memory()?;
+/// users.insert(b"bob", b"1001")?;
+/// let in_order = credenza::thaw_btree(&users, &path, |_, _| {})?;
+/// assert_eq!(in_order.read()?.main().first()?, Some((b"bob".to_vec(), &b"1001"[..])));
 /// # Ok::<(), credenza::Error>(())
 /// ```
-#[derive(Debug)]
-pub struct HashBuilder {
-    /// There until it is finished.
-    store: Option<Hash>,
-    batch: Batch,
-    batch_bytes: usize,
-    added: u64,
-    temporary: PathBuf,
-    target: PathBuf,
+///
+/// # Errors
+/// As [`thaw`].
+pub fn thaw_btree(
+    store: &impl Scan,
+    path: impl AsRef<Path>,
+    mut progress: impl FnMut(u64, u64),
+) -> Result<BTree> {
+    let path = path.as_ref();
+    refuse_old(path)?;
+    let mut builder = BTreeBuilder::create(path)?;
+    let mut count = Count::of(store, &mut progress)?;
+    store.scan(|key, value| {
+        builder.add(key, value)?;
+        count.one();
+        Ok(())
+    })?;
+    refuse_several("btree", builder.replaced()?).map_err(|e| e.at(path))?;
+    builder.finish()
 }
 
-impl HashBuilder {
-    /// Starts a store that will appear at, or replace, `path`.
-    ///
-    /// # Errors
-    /// The folder is missing or may not be written, or `path` is no regular file.
-    pub fn create(path: impl AsRef<Path>) -> Result<HashBuilder> {
-        let path = path.as_ref();
-        // Looks at the folder and at what is there, in the same words as for every other store.
-        drop(Staged::create(path)?);
-        let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let temporary = temporary_name(&target);
-        let mut builder = HashBuilder {
-            store: None,
-            batch: Batch::new(),
-            batch_bytes: 0,
-            added: 0,
-            temporary,
-            target,
-        };
-        builder.store = Some(Hash::create(&builder.temporary)?);
-        Ok(builder)
+/// What is thawed is often the only copy.
+fn refuse_old(path: &Path) -> Result<()> {
+    if std::fs::symlink_metadata(path).is_err() {
+        return Ok(());
     }
-
-    /// Adds a record; the value of a key that came before is replaced.
-    ///
-    /// # Errors
-    /// Key or value is over its limit, or the disk is full.
-    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.batch.insert(key, value);
-        self.batch_bytes += key.len() + value.len();
-        self.added += 1;
-        if self.batch.len() < BATCH_RECORDS && self.batch_bytes < BATCH_BYTES {
-            return Ok(());
-        }
-        self.flush()
-    }
-
-    /// Writes what is in the batch.
-    fn flush(&mut self) -> Result<()> {
-        let batch = std::mem::take(&mut self.batch);
-        self.batch_bytes = 0;
-        self.store.as_ref().map_or(Ok(()), |store| store.batch(&batch))
-    }
-
-    /// How many of the records added so far replaced one that was added before.
-    ///
-    /// # Errors
-    /// As [`HashBuilder::add`].
-    pub fn replaced(&mut self) -> Result<u64> {
-        self.flush()?;
-        let keys = self.store.as_ref().map_or(Ok(self.added), Hash::len)?;
-        Ok(self.added.saturating_sub(keys))
-    }
-
-    /// Makes the store durable, puts it in its place and opens it there.
-    ///
-    /// # Errors
-    /// The disk is full or failed: what was at the path is untouched.
-    pub fn finish(mut self) -> Result<Hash> {
-        self.flush()?;
-        if let Some(store) = self.store.take() {
-            store.sync()?;
-            // The last handle: with it the index is closed, so that it is used as it is.
-            drop(store);
-        }
-        let (index, target_index) = (index_of(&self.temporary), index_of(&self.target));
-        for path in [&index, &self.temporary] {
-            let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
-            keep_mode(&file, &self.target)?;
-            file.sync_all().map_err(|e| Error::io("make durable", e).at(path))?;
-        }
-        replace(&index, &target_index)?;
-        replace(&self.temporary, &self.target)?;
-        Hash::open(&self.target)
-    }
+    let what = "there is a file already, and perhaps the only one: name another";
+    Err(Error::invalid(what).at(path))
 }
 
-impl Drop for HashBuilder {
-    fn drop(&mut self) {
-        // After it is finished there is nothing of these names.
-        self.store = None;
-        for path in [&index_of(&self.temporary), &self.temporary] {
-            let _ = std::fs::remove_file(path);
-        }
+fn refuse_several(kind: &str, replaced: u64) -> Result<()> {
+    match replaced {
+        0 => Ok(()),
+        n => Err(Error::invalid(format!(
+            "keys with several values, {n} more than there are keys, where a {kind} store has one \
+             value a key: dump the store, and load it with --duplicates first or last"
+        ))),
     }
-}
-
-/// Where the index of the store at `path` lies.
-fn index_of(path: &Path) -> PathBuf {
-    let mut name: OsString = path.as_os_str().to_owned();
-    name.push("-index");
-    name.into()
 }

@@ -1,8 +1,9 @@
 //! Embedded key-value stores, each the fastest and safest of its class.
 //!
 //! This version has the constant engine: an immutable file, built once, published atomically,
-//! read by everyone; the hash engine: a store that many processes change; and reads the files of
-//! cdb, cdb64 and mcdb in place. [`freeze`] and [`thaw`] go from one engine to the other.
+//! read by everyone; the hash engine: a store that many processes change; the btree engine: the same
+//! with keys in order, tables and transactions; and reads the files of cdb, cdb64 and mcdb in place.
+//! [`freeze`], [`thaw`] and [`thaw_btree`] go from one engine to the other.
 
 pub mod btree;
 pub mod capability;
@@ -11,20 +12,26 @@ pub mod foreign;
 pub mod hash;
 pub mod stats;
 
+mod btree_builder;
+mod btree_load;
 mod bytes;
 mod convert;
 mod durability;
 mod error;
+mod hash_builder;
 mod keyhash;
 mod open;
 mod os;
 mod store_files;
 mod store_stats;
 
+pub use btree_builder::BTreeBuilder;
+pub use btree_load::BTreeLoad;
 pub use capability::{Bytes, Get, Record, Scan};
-pub use convert::{HashBuilder, freeze, thaw};
+pub use convert::{Freeze, freeze, thaw, thaw_btree};
 pub use durability::Durability;
 pub use error::{Error, ErrorKind, Result};
+pub use hash_builder::HashBuilder;
 pub use open::{OpenOptions, Store, kind_of, open};
 pub use os::publish::Staged;
 pub use os::{Access, Advice, Residency};

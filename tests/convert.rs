@@ -1,9 +1,10 @@
 //! Danger: a store that goes from one engine to the other loses records, mixes two moments, or
 //! appears half.
 
+use credenza::btree::BTree;
 use credenza::constant::{Builder, Constant};
 use credenza::hash::{Batch, Hash};
-use credenza::{HashBuilder, Scan, freeze, thaw};
+use credenza::{BTreeBuilder, BTreeLoad, Get, HashBuilder, Scan, freeze, thaw, thaw_btree};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -189,8 +190,161 @@ fn targets_that_cannot_be_are_refused() {
         [folder.path().to_owned(), folder.path().join("no/such/folder"), "/dev/null".into()]
     {
         assert!(HashBuilder::create(&target).is_err(), "{}", target.display());
+        assert!(BTreeBuilder::create(&target).is_err(), "{}", target.display());
         assert!(thaw(&store, &target, |_, _| {}).is_err(), "{}", target.display());
         assert!(freeze(&store, &target, |_, _| {}).is_err(), "{}", target.display());
     }
     assert!(names(&folder).is_empty());
+}
+
+/// What a btree store has in its main table.
+fn btree_of(path: &Path, records: &Map) -> BTree {
+    let store = BTree::create(path).expect("a store");
+    let mut load = BTreeLoad::begin(&store, None);
+    for (key, value) in records {
+        load.add(key, value).expect("it is added");
+    }
+    load.finish().expect("it is committed");
+    store
+}
+
+#[test]
+fn btree_stores_go_round_and_progress_ends() {
+    let folder = TempDir::new().expect("a folder");
+    let records = records(20_000);
+    let total = records.len() as u64;
+    let [tree, frozen, hash, back] =
+        ["tree", "frozen", "hash", "back"].map(|name| folder.path().join(name));
+    let store = btree_of(&tree, &records);
+    store.verify(|_, _| {}).expect("it is whole");
+    let mut last = (0, 0);
+    let stats = freeze(&store, &frozen, |done, of| last = (done, of)).expect("it is frozen");
+    assert_eq!((stats.records, last), (total, (total, total)));
+    let frozen = Constant::open(&frozen).expect("the file");
+    assert!(all(&frozen) == records);
+    assert!(all(&thaw(&store, &hash, |_, _| {}).expect("it is thawed")) == records);
+    let mut last = (0, 0);
+    // A constant file is in no order of keys.
+    let thawed = thaw_btree(&frozen, &back, |done, of| last = (done, of)).expect("it is thawed");
+    assert_eq!(last, (total, total));
+    assert!(all(&thawed) == records);
+    thawed.verify(|_, _| {}).expect("it is whole");
+    assert!(thawed.stats().expect("statistics").is_durable, "it is on the disk");
+    thawed.insert(b"more", b"").expect("it can be changed");
+    for target in [&tree, &back] {
+        let error = thaw_btree(&frozen, target, |_, _| {}).expect_err("it is there");
+        assert!(error.to_string().contains("there is a file already"), "{error}");
+    }
+    let error = freeze(&store, &tree, |_, _| {}).expect_err("the store itself");
+    assert!(error.to_string().contains("the store itself"), "{error}");
+    assert_eq!(names(&folder), ["back", "frozen", "hash", "hash-index", "tree"]);
+}
+
+#[test]
+fn a_btree_store_has_one_value_a_key() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("thawed");
+    let twice = [("a", "1"), ("b", "2"), ("a", "3"), ("a", "3")];
+    let constant = constant_of(&folder.path().join("constant"), &twice);
+    let error = thaw_btree(&constant, &path, |_, _| {}).expect_err("two values");
+    assert!(error.to_string().contains("2 more than there are keys"), "{error}");
+    assert_eq!(names(&folder), ["constant"], "nothing else is left");
+}
+
+/// Sorted up to a point, and from there on in any order, with keys that come again.
+#[test]
+fn a_load_takes_records_in_any_order() {
+    let number = |i: u32| format!("{i:05}").into_bytes();
+    for sorted in [0, 1, 2, 5000, 10_000] {
+        for is_empty in [true, false] {
+            let store = BTree::in_memory().expect("a store");
+            if !is_empty {
+                store.insert(&number(9), b"old").expect("it is put");
+            }
+            let mut load = BTreeLoad::begin(&store, None);
+            let others = (sorted..10_000).rev().chain(0..sorted / 2);
+            for (added, i) in (0..).zip((0..sorted).chain(others)) {
+                load.add(&number(i), &number(added)).expect("it is added");
+            }
+            let replaced = u64::from(sorted / 2) + u64::from(!is_empty);
+            assert_eq!(load.replaced().expect("a number"), replaced, "{sorted} {is_empty}");
+            let seen = store.len().expect("a number");
+            assert_eq!(seen, u64::from(!is_empty), "nothing is seen before it is finished");
+            load.finish().expect("it is committed");
+            assert_eq!(store.len().expect("a number"), 10_000);
+            let snapshot = store.read().expect("a snapshot");
+            for i in 0..10_000 {
+                let last = match i {
+                    i if i < sorted / 2 => 10_000 + i,
+                    i if i < sorted => i,
+                    i => sorted + (9999 - i),
+                };
+                let value = snapshot.main().get(&number(i)).expect("a lookup");
+                assert_eq!(value, Some(&number(last)[..]), "{i} of {sorted} {is_empty}");
+            }
+            drop(snapshot);
+            store.verify(|_, _| {}).expect("it is whole");
+        }
+    }
+}
+
+#[test]
+fn a_load_that_fails_or_is_dropped_leaves_the_store_as_it_was() {
+    let store = BTree::in_memory().expect("a store");
+    store.insert(b"k", b"v").expect("it is put");
+    let mut load = BTreeLoad::begin(&store, None);
+    load.add(b"k", b"new").expect("it is added");
+    drop(load);
+    let mut load = BTreeLoad::begin(&store, None);
+    load.add(b"k", b"new").expect("it is added");
+    load.add(&[0; 65_537], b"").expect("it is noted");
+    let error = load.replaced().expect_err("a long key").to_string();
+    assert!(error.contains("65536 bytes"), "{error}");
+    let error = load.add(b"k", b"").and_then(|()| load.finish()).expect_err("it is over");
+    assert!(error.to_string().contains("failed before"), "{error}");
+    let error = BTreeLoad::begin(&store, Some("none")).finish().expect_err("no table");
+    assert!(error.to_string().contains("no table \"none\""), "{error}");
+    assert_eq!(store.get(b"k").expect("a lookup").as_deref(), Some(&b"v"[..]));
+    store.insert(b"k", b"still").expect("nobody has the lock");
+}
+
+#[test]
+fn a_btree_builder_replaces_whole_stores_or_leaves_nothing() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("store");
+    let old = BTree::create(&path).expect("a store");
+    old.insert(b"k", b"old").expect("it is put");
+    let mut builder = BTreeBuilder::create(&path).expect("a builder");
+    for i in 0..10_000u32 {
+        builder.add(&i.to_le_bytes(), b"new").expect("it is added");
+    }
+    assert_eq!(builder.replaced().expect("a number"), 0);
+    drop(builder);
+    assert_eq!(names(&folder), ["store"]);
+    let mut builder = BTreeBuilder::create(&path).expect("a builder");
+    builder.add(b"k", b"first").expect("it is added");
+    builder.add(b"k", b"new").expect("it is added");
+    assert_eq!(builder.replaced().expect("a number"), 1);
+    builder.begin_table("more").expect("a table");
+    builder.add(b"a", b"1").expect("it is added");
+    let new = builder.finish().expect("a store");
+    assert_eq!(new.get(b"k").expect("a lookup").as_deref(), Some(&b"new"[..]));
+    assert_eq!(old.get(b"k").expect("a lookup").as_deref(), Some(&b"old"[..]));
+    new.verify(|_, _| {}).expect("it is whole");
+    drop((old, new));
+    let again = BTree::open(&path).expect("the store");
+    let snapshot = again.read().expect("a snapshot");
+    let table = snapshot.table("more").expect("a lookup").expect("the table");
+    assert_eq!((snapshot.main().len(), table.len()), (1, 1));
+    drop(snapshot);
+    let over = BTreeBuilder::create(&path).and_then(|mut b| {
+        b.add(&[0; 65537], b"")?;
+        b.finish()
+    });
+    assert!(over.expect_err("a long key").to_string().contains("65536 bytes"));
+    let mut builder = BTreeBuilder::create(&path).expect("a builder");
+    assert!(builder.begin_table("").is_err(), "a table without a name");
+    drop(builder);
+    assert_eq!(again.len().expect("a number"), 1);
+    assert_eq!(names(&folder), ["store"]);
 }

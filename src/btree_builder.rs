@@ -1,0 +1,115 @@
+//! A new btree store in the making, beside its target until it is whole.
+
+use crate::btree::BTree;
+use crate::btree_load::BTreeLoad;
+use crate::os::publish::{Staged, keep_mode, replace, temporary_name};
+use crate::{Error, Result};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// A new btree store in the making: it appears at its path whole, or not at all. Dropped before
+/// [`BTreeBuilder::finish`], it leaves nothing.
+///
+/// Records may come in any order; in that of their keys they are written fastest and closest.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("users.btree");
+/// let mut builder = credenza::BTreeBuilder::create(&path)?;
+/// builder.add(b"bob", b"1001")?;
+/// builder.begin_table("groups")?;
+/// builder.add(b"staff", b"50")?;
+/// assert!(!path.exists());
+/// let users = builder.finish()?;
+/// assert_eq!(users.read()?.tables()?, ["groups"]);
+/// # Ok::<(), credenza::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct BTreeBuilder {
+    /// Both are there until it is finished.
+    store: Option<BTree>,
+    load: Option<BTreeLoad>,
+    temporary: PathBuf,
+    target: PathBuf,
+}
+
+impl BTreeBuilder {
+    /// Starts a store that will appear at, or replace, `path`.
+    ///
+    /// # Errors
+    /// The folder is missing or may not be written, or `path` is no regular file.
+    pub fn create(path: impl AsRef<Path>) -> Result<BTreeBuilder> {
+        let path = path.as_ref();
+        // Looks at the folder and at what is there, in the same words as for every other store.
+        drop(Staged::create(path)?);
+        let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let temporary = temporary_name(&target);
+        let mut builder = BTreeBuilder { store: None, load: None, temporary, target };
+        let store = BTree::create(&builder.temporary)?;
+        builder.load = Some(BTreeLoad::begin(&store, None));
+        builder.store = Some(store);
+        Ok(builder)
+    }
+
+    /// What is added from here on goes into a table of this name, which is made if it is not there.
+    ///
+    /// # Errors
+    /// The name is empty or too long, or as [`BTreeBuilder::add`].
+    pub fn begin_table(&mut self, name: &str) -> Result<()> {
+        let (Some(store), Some(load)) = (&self.store, self.load.take()) else {
+            return Err(failed());
+        };
+        load.finish()?;
+        let mut transaction = store.write()?;
+        transaction.create_table(name)?;
+        transaction.commit()?;
+        self.load = Some(BTreeLoad::begin(store, Some(name)));
+        Ok(())
+    }
+
+    /// Adds a record; the value of a key that came before is replaced.
+    ///
+    /// # Errors
+    /// This record, or one before, is over its limit; or the disk is full. Drop the builder then.
+    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.load.as_mut().ok_or_else(failed)?.add(key, value)
+    }
+
+    /// How many of the records added so far to this table replaced one that was added before.
+    ///
+    /// # Errors
+    /// As [`BTreeBuilder::add`].
+    pub fn replaced(&mut self) -> Result<u64> {
+        self.load.as_mut().ok_or_else(failed)?.replaced()
+    }
+
+    /// Makes the store durable, puts it in its place and opens it there.
+    ///
+    /// # Errors
+    /// As [`BTreeBuilder::add`]: what was at the path is untouched.
+    pub fn finish(mut self) -> Result<BTree> {
+        self.load.take().ok_or_else(failed)?.finish()?;
+        if let Some(store) = self.store.take() {
+            store.sync()?;
+        }
+        let path = &self.temporary;
+        let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
+        keep_mode(&file, &self.target)?;
+        file.sync_all().map_err(|e| Error::io("make durable", e).at(path))?;
+        replace(path, &self.target)?;
+        BTree::open(&self.target)
+    }
+}
+
+#[cold]
+fn failed() -> Error {
+    Error::invalid("building the store failed before: begin it anew")
+}
+
+impl Drop for BTreeBuilder {
+    fn drop(&mut self) {
+        // After it is finished there is nothing of this name.
+        (self.load, self.store) = (None, None);
+        let _ = std::fs::remove_file(&self.temporary);
+    }
+}
