@@ -5,9 +5,13 @@
 mod common;
 
 use common::{Records, Rng, is_soak, model_of, seed};
+use credenza::btree::BTree;
 use credenza::constant::{BuildOptions, Builder, Constant, View};
 use credenza::foreign::{Cdb, Cdb64, Cdb64Writer, CdbWriter, Mcdb, McdbWriter};
-use credenza::{Access, Error, ErrorKind, Get, Result, Scan, Store};
+use credenza::hash::Hash;
+use credenza::{Access, BTreeBuilder, Error, ErrorKind, Get, HashBuilder, Result, Scan, Store};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
@@ -16,6 +20,8 @@ trait Reader {
     /// What must live for the store to be open.
     type Held;
     type Store<'a>: Get + Scan;
+    /// Whether a key keeps every value it is given, or the last one only.
+    const KEEPS_ALL: bool = true;
     fn build(records: &Records) -> Self::Held;
     fn open(held: &Self::Held) -> Self::Store<'_>;
     /// The records as the iterator gives them, where the store has one.
@@ -126,9 +132,55 @@ foreign!(InCdb, CdbWriter, Cdb);
 foreign!(InCdb64, Cdb64Writer, Cdb64);
 foreign!(InMcdb, McdbWriter, Mcdb);
 
+/// A store that changes, with one value a key.
+macro_rules! changing {
+    ($name:ident, $store:ty, |$path:ident, $records:ident| $write:expr) => {
+        struct $name;
+        impl Reader for $name {
+            type Held = InFolder;
+            type Store<'a> = $store;
+            const KEEPS_ALL: bool = false;
+            fn build($records: &Records) -> InFolder {
+                InFolder::new(|$path| $write)
+            }
+            fn open(held: &InFolder) -> $store {
+                <$store>::open(&held.path).unwrap()
+            }
+        }
+    };
+}
+changing!(InHash, Hash, |path, records| {
+    let mut builder = HashBuilder::create(path)?;
+    records.iter().try_for_each(|(key, value)| builder.add(key, value))?;
+    builder.finish().map(drop)
+});
+changing!(InBTree, BTree, |path, records| {
+    let store = BTree::create(path)?;
+    let mut transaction = store.write()?;
+    let put = |(key, value): &(Vec<u8>, Vec<u8>)| transaction.main().insert(key, value).map(drop);
+    records.iter().try_for_each(put)?;
+    transaction.commit()
+});
+changing!(LoadedBTree, BTree, |path, records| {
+    let mut builder = BTreeBuilder::create(path)?;
+    let sorted: BTreeMap<_, _> = records.iter().map(|(key, value)| (key, value)).collect();
+    sorted.into_iter().try_for_each(|(key, value)| builder.add(key, value))?;
+    builder.finish().map(drop)
+});
+
+/// What is left of `records` in a store: the last value of each key, where it keeps no others.
+fn kept<R: Reader>(records: &Records) -> Cow<'_, Records> {
+    if R::KEEPS_ALL {
+        return Cow::Borrowed(records);
+    }
+    let last: BTreeMap<_, _> = records.iter().cloned().collect();
+    Cow::Owned(last.into_iter().collect())
+}
+
 /// Builds `records` and asks everything that can be asked.
 fn holds<R: Reader>(records: &Records) {
     let held = R::build(records);
+    let records = &*kept::<R>(records);
     let store = R::open(&held);
     let model = model_of(records);
     assert_eq!(store.len().unwrap(), records.len() as u64);
@@ -362,6 +414,9 @@ suite! {
     cdb: InCdb,
     cdb64: InCdb64,
     mcdb: InMcdb,
+    hash: InHash,
+    btree: InBTree,
+    btree_loaded: LoadedBTree,
 }
 
 /// The error of adding a record that is over `limit`.
