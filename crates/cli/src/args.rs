@@ -1,15 +1,19 @@
 //! The command line: what every command takes, and how words become values.
 
+use crate::changing::Changing;
 use crate::cmd::{
     backup, bench, compact, completions, convert, create, delete, dump, freeze, get, load, man,
-    preload, put, recover, scan, shell, stat, thaw, verify, watch,
+    preload, put, range, recover, scan, shell, stat, table, thaw, verify, watch,
 };
+use crate::readable::Readable;
+use crate::table::TableOf;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use credenza::hash::{Durability, Hash};
+use credenza::btree::{self, BTree};
+use credenza::hash::{self, Hash};
 use credenza::stats::Statistics;
-use credenza::{Access, Error, OpenOptions, Result, Store};
+use credenza::{Access, Durability, Error, OpenOptions, Result, Store};
 use credenza_formats::Format;
 use std::path::Path;
 
@@ -39,8 +43,8 @@ const STYLES: Styles = Styles::styled()
 ///
 /// A store is one file. Every command that reads one recognises its kind from its content, and
 /// every command that makes one puts it in its place in one step: readers see the old store or the
-/// new one, whatever happens. Hash stores are changed in place, by any number of processes; their
-/// index, in a second file whose name ends in -index, can always be made again.
+/// new one, whatever happens. Hash and btree stores are changed in place, by any number of processes;
+/// a hash store's index, in a second file whose name ends in -index, can always be made again.
 #[derive(Debug, Parser)]
 #[command(
     name = "credenza",
@@ -73,6 +77,7 @@ pub enum Command {
     Load(load::Load),
     Get(get::Get),
     Scan(scan::Scan),
+    Range(range::Range),
     Dump(dump::Dump),
     Stat(stat::Stat),
     Verify(verify::Verify),
@@ -81,6 +86,7 @@ pub enum Command {
     Create(create::Create),
     Put(put::Put),
     Delete(delete::Delete),
+    Table(table::Table),
     Shell(shell::Shell),
     Watch(watch::Watch),
     Compact(compact::Compact),
@@ -94,14 +100,14 @@ pub enum Command {
 }
 
 /// How a store is read.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Copy, Debug, Default, Args)]
 pub struct ReadArgs {
-    /// How the file is read; a hash store is always mapped
+    /// How the file is read; a store that changes is always mapped
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
     access: How,
 
     /// Write nothing: open a hash store, which otherwise is opened as by those who write, so that
-    /// nothing of it or beside it changes
+    /// nothing of it or beside it changes; a btree store cannot be read so
     #[arg(long)]
     read_only: bool,
 }
@@ -127,9 +133,46 @@ impl ReadArgs {
         };
         OpenOptions::new().access(access).read_only(self.read_only).open(path)
     }
+
+    /// Opens the store at `path`, or the table of it that is asked for.
+    pub fn open_table(self, path: &Path, table: &TableArgs) -> Result<Readable> {
+        let store = self.open(path)?;
+        if table.name().is_none() {
+            return Ok(Readable::Store(store));
+        }
+        match store {
+            Store::BTree(store) => TableOf::of(store, table).map(Readable::Table),
+            other => Err(no_tables(other.kind()).at(path)),
+        }
+    }
 }
 
-/// How a hash store is written.
+/// Which table of a btree store is meant.
+#[derive(Clone, Debug, Args)]
+pub struct TableArgs {
+    /// The table of a btree store that is meant, which must be there [default: the main one, which
+    /// has no name]
+    #[arg(long, value_name = "NAME")]
+    table: Option<String>,
+}
+
+impl TableArgs {
+    /// Its name, if it has one.
+    pub fn name(&self) -> Option<&str> {
+        self.table.as_deref()
+    }
+
+    /// An error if a table is asked for where there is none.
+    pub fn refuse(&self, kind: &str) -> Result<()> {
+        if self.table.is_none() { Ok(()) } else { Err(no_tables(kind)) }
+    }
+}
+
+fn no_tables(kind: &str) -> Error {
+    Error::invalid(format!("a {kind} store has no tables, as a btree store has: leave out --table"))
+}
+
+/// How a store that changes is written.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct WriteArgs {
     /// When what was written is safe against a power cut: 'buffered' when the last process closes
@@ -145,42 +188,82 @@ pub struct WriteArgs {
 }
 
 impl WriteArgs {
-    /// Opens the hash store at `path`, which must be there.
-    pub fn open(self, path: &Path) -> Result<Hash> {
-        self.open_with(path, false)
+    /// Opens the store at `path`, which must be there and change; shares statistics of what is done
+    /// with it if they are asked for.
+    pub fn open(self, path: &Path, table: &TableArgs, with_statistics: bool) -> Result<Changing> {
+        match credenza::kind_of(path)? {
+            "hash" => {
+                table.refuse("hash").map_err(|e| e.at(path))?;
+                let mut options = self.hash();
+                if with_statistics {
+                    options = options.statistics(Statistics::new().shared(true));
+                }
+                options.open(path).map(Changing::Hash)
+            }
+            "btree" if with_statistics => {
+                let what = "operations on btree stores are not counted: leave out --statistics";
+                Err(Error::invalid(what).at(path))
+            }
+            "btree" => TableOf::of(self.btree().open(path)?, table).map(Changing::BTree),
+            other => Err(unchanging(other).at(path)),
+        }
     }
 
-    /// The same, and shares statistics of what is done with it if they are asked for.
-    pub fn open_with(self, path: &Path, with_statistics: bool) -> Result<Hash> {
+    /// Opens the hash store at `path`; of a btree store, says what there is `instead`.
+    pub fn open_hash(self, path: &Path, instead: &str) -> Result<Hash> {
         match credenza::kind_of(path)? {
-            "hash" => {}
-            other => return Err(not_hash(other).at(path)),
+            "hash" => self.hash().open(path),
+            "btree" => Err(Error::invalid(instead).at(path)),
+            other => Err(unchanging(other).at(path)),
         }
-        let options = Hash::options().durability(self.durability);
-        if with_statistics {
-            return options.statistics(Statistics::new().shared(true)).open(path);
-        }
-        options.open(path)
     }
 
     /// Opens the hash store at `path`, or makes it; with a limit, if that is not 0.
-    pub fn create(self, path: &Path, limit: u64) -> Result<Hash> {
-        Hash::options().durability(self.durability).create(true).limit(limit).open(path)
+    pub fn create_hash(self, path: &Path, limit: u64) -> Result<Hash> {
+        self.hash().create(true).limit(limit).open(path)
+    }
+
+    /// Opens the btree store at `path`, which must be there.
+    pub fn open_btree(self, path: &Path) -> Result<BTree> {
+        match credenza::kind_of(path)? {
+            "btree" => self.btree().open(path),
+            other => Err(table::no_order(other).at(path)),
+        }
+    }
+
+    /// Opens the btree store at `path`, or makes it.
+    pub fn create_btree(self, path: &Path) -> Result<BTree> {
+        self.btree().create(true).open(path)
+    }
+
+    fn hash(self) -> hash::OpenOptions {
+        Hash::options().durability(match self.durability {
+            Durability::Buffered => hash::Durability::Buffered,
+            Durability::Interval(ms) => hash::Durability::Interval(ms),
+            Durability::Sync => hash::Durability::Sync,
+        })
+    }
+
+    fn btree(self) -> btree::OpenOptions {
+        BTree::options().durability(self.durability)
     }
 }
 
-/// Opens the hash store at `path` to read it, whether it may be written or not.
-pub fn open_hash(path: &Path) -> Result<Hash> {
+/// Opens the hash store at `path` to read it, whether it may be written or not; of a btree store,
+/// says what there is `instead`.
+pub fn open_hash(path: &Path, instead: &str) -> Result<Hash> {
     match credenza::open(path)? {
         Store::Hash(store) => Ok(store),
-        other => Err(not_hash(other.kind()).at(path)),
+        Store::BTree(_) => Err(Error::invalid(instead).at(path)),
+        other => Err(unchanging(other.kind()).at(path)),
     }
 }
 
-fn not_hash(kind: &str) -> Error {
+/// The error for a store that cannot be changed.
+pub fn unchanging(kind: &str) -> Error {
     Error::invalid(format!(
-        "this is a store of kind '{kind}', which never changes; 'credenza thaw' makes a hash store \
-         of it"
+        "this is a store of kind '{kind}', which never changes; 'credenza thaw' makes one of it that \
+         does"
     ))
 }
 

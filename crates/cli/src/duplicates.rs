@@ -15,12 +15,12 @@ use crate::target::Target;
 /// What to do with a record whose key has come before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Policy {
-    /// Keep every record, in input order (cdb's own way); not in a hash store, with one value a key
+    /// Keep every record, in input order (cdb's own way); not where a key has one value: hash, btree
     #[default]
     Keep,
     /// Keep the first record of a key (tinycdb -u)
     First,
-    /// Keep the last record of a key (tinycdb -r); always so in a hash store unless said otherwise
+    /// Keep the last record of a key (tinycdb -r); so in a hash or btree store unless said otherwise
     Last,
     /// Stop with an error and leave the old store as it is (tinycdb -e)
     Error,

@@ -2,13 +2,16 @@
 //!
 //! Reading order: [`args`] (the command line), [`cmd`] (one file for each command), then the small
 //! parts they share: [`input`], [`keys`], [`words`], [`target`] and [`duplicates`] for what is read
-//! and built, [`output`], [`json`], [`progress`], [`prompt`] and [`exit`] for what people and
+//! and built, [`readable`], [`changing`], [`table`], [`additions`] and [`session`] for stores that are
+//! there, [`output`], [`json`], [`progress`], [`prompt`] and [`exit`] for what people and
 //! programs see.
 //!
 //! Nothing here prints with `println!`, which panics when the reader has gone away: results go
 //! through [`output::Output`], notes through [`exit::note`].
 
+mod additions;
 mod args;
+mod changing;
 mod cmd;
 mod duplicates;
 mod exit;
@@ -18,6 +21,9 @@ mod keys;
 mod output;
 mod progress;
 mod prompt;
+mod readable;
+mod session;
+mod table;
 mod target;
 mod words;
 

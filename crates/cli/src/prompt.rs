@@ -3,7 +3,7 @@
 //!
 //! The history is of this session only: keys and values are not left in a file of their own.
 
-use credenza::hash::Hash;
+use crate::changing::Changing;
 use credenza::{Error, Result};
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
@@ -14,7 +14,7 @@ use rustyline::validate::Validator;
 use rustyline::{CompletionType, Config, Context, Editor, Helper};
 use std::io::{self, BufRead, IsTerminal, StdinLock};
 
-/// Records looked at for keys that begin as what was typed.
+/// Records of a hash store looked at for keys that begin as what was typed.
 const KEYS_LOOKED_AT: usize = 10_000;
 /// Keys that are shown.
 const KEYS_SHOWN: usize = 50;
@@ -28,7 +28,7 @@ pub enum Lines<'s> {
 impl<'s> Lines<'s> {
     /// From whom standard input is. `commands` are completed as first words, and keys of `store`
     /// behind them.
-    pub fn new(store: &'s Hash, commands: &'static [&'static str]) -> Result<Lines<'s>> {
+    pub fn new(store: &'s Changing, commands: &'static [&'static str]) -> Result<Lines<'s>> {
         let stdin = io::stdin().lock();
         if !stdin.is_terminal() {
             return Ok(Lines::Script(stdin));
@@ -73,7 +73,7 @@ fn cannot_read(error: ReadlineError) -> Error {
 
 /// What completes words.
 pub struct Words<'s> {
-    store: &'s Hash,
+    store: &'s Changing,
     commands: &'static [&'static str],
 }
 
@@ -81,10 +81,11 @@ impl Words<'_> {
     /// Keys that begin with `start` and can be typed as they are.
     fn keys(&self, start: &str) -> Vec<String> {
         let is_plain = |c: char| c.is_alphanumeric() || "-_.:/@+=,%#~*!$&()[]{}<>|;?^".contains(c);
-        let looked_at = self.store.iter().take(KEYS_LOOKED_AT).map_while(Result::ok);
-        let texts = looked_at.filter_map(|(key, _)| String::from_utf8(key).ok());
-        let fitting = texts.filter(|key| key.starts_with(start) && key.chars().all(is_plain));
-        let mut keys: Vec<String> = fitting.take(KEYS_SHOWN).collect();
+        // Where the store cannot be read, there is nothing to complete.
+        let found = self.store.keys(start.as_bytes(), KEYS_SHOWN, KEYS_LOOKED_AT);
+        let texts = found.unwrap_or_default().into_iter().map(String::from_utf8);
+        let texts = texts.filter_map(Result::ok).filter(|key| key.chars().all(is_plain));
+        let mut keys: Vec<String> = texts.collect();
         keys.sort();
         keys
     }
@@ -131,15 +132,25 @@ impl Helper for Words<'_> {}
 #[cfg(test)]
 mod tests {
     use super::Words;
+    use crate::changing::Changing;
+    use crate::table::TableOf;
+    use credenza::btree::BTree;
     use credenza::hash::Hash;
 
     #[test]
     fn commands_and_keys_are_completed() {
-        let store = Hash::in_memory().expect("a store");
-        for key in ["apple", "apricot", "banana", "an apple"] {
-            store.insert(key.as_bytes(), b"").expect("it is put");
+        let hash = Changing::Hash(Hash::in_memory().expect("a store"));
+        let store = BTree::in_memory().expect("a store");
+        for store in [hash, Changing::BTree(TableOf { store, name: None })] {
+            for key in ["apple", "apricot", "banana", "an apple"] {
+                store.put(key.as_bytes(), b"", false).expect("it is put");
+            }
+            completed_in(&store);
         }
-        let words = Words { store: &store, commands: &["get", "put", "begin", "help"] };
+    }
+
+    fn completed_in(store: &Changing) {
+        let words = Words { store, commands: &["get", "put", "begin", "help"] };
         let found = |line: &str| words.candidates(line);
         let texts = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(found("g"), (0, texts(&["get"])));

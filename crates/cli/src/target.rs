@@ -1,12 +1,13 @@
 //! The stores this program can write, behind one type.
 
+use crate::additions::Additions;
 use crate::args::BuildArgs;
+use crate::changing::Changing;
 use crate::progress::{Bar, Unit};
 use clap::ValueEnum;
 use credenza::constant::{BuildOptions, Builder, Phase};
 use credenza::foreign::{Cdb64Writer, CdbWriter, McdbWriter};
-use credenza::hash::{Batch, Hash};
-use credenza::{Error, HashBuilder, Result};
+use credenza::{BTreeBuilder, Error, HashBuilder, Result};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -17,6 +18,9 @@ pub enum Kind {
     Constant,
     /// Credenza's own store that changes: one value a key, many writers
     Hash,
+    /// Credenza's own store that changes, in the order of its keys: transactions and tables
+    #[value(name = "btree")]
+    BTree,
     /// D. J. Bernstein's cdb, read by cdb and tinycdb; at most 4 GiB
     Cdb,
     /// cdb with 64-bit offsets
@@ -25,11 +29,29 @@ pub enum Kind {
     Mcdb,
 }
 
+impl Kind {
+    /// Whether stores of this kind change: one that is there gets more records, and has one value a
+    /// key.
+    pub fn is_changing(self) -> bool {
+        matches!(self, Kind::Hash | Kind::BTree)
+    }
+
+    /// The kind of the store at `path`, whole or damaged, if it changes.
+    pub fn changing_at(path: &Path) -> Option<Kind> {
+        match credenza::kind_of(path) {
+            Ok("hash") => Some(Kind::Hash),
+            Ok("btree") => Some(Kind::BTree),
+            _ => None,
+        }
+    }
+}
+
 /// A store being written; nothing is visible until [`Target::finish`] returns.
 pub enum Target {
     Constant(Box<Builder>),
     Hash(Box<HashBuilder>),
-    /// Not a new store, but one that is there: what is added is visible batch by batch.
+    BTree(Box<BTreeBuilder>),
+    /// Not a new store, but one that is there.
     Existing(Additions),
     Cdb(CdbWriter),
     Cdb64(Cdb64Writer),
@@ -52,16 +74,17 @@ impl Target {
                 constant_options(args, bar).create(path).map(|b| Target::Constant(Box::new(b)))
             }
             Kind::Hash => HashBuilder::create(path).map(|b| Target::Hash(Box::new(b))),
+            Kind::BTree => BTreeBuilder::create(path).map(|b| Target::BTree(Box::new(b))),
             Kind::Cdb => CdbWriter::create(path).map(Target::Cdb),
             Kind::Cdb64 => Cdb64Writer::create(path).map(Target::Cdb64),
             Kind::Mcdb => McdbWriter::create(path).map(Target::Mcdb),
         }
     }
 
-    /// The hash store that is there.
-    pub fn existing(store: Hash, args: &BuildArgs) -> Result<Target> {
+    /// The store that is there.
+    pub fn existing(store: &Changing, args: &BuildArgs) -> Result<Target> {
         no_build_args(args)?;
-        Ok(Target::Existing(Additions::to(store)))
+        Ok(Target::Existing(store.additions()))
     }
 
     /// Adds a record; the values of one key keep the order in which they are added.
@@ -69,6 +92,7 @@ impl Target {
         match self {
             Target::Constant(builder) => builder.add(key, value),
             Target::Hash(builder) => builder.add(key, value),
+            Target::BTree(builder) => builder.add(key, value),
             Target::Existing(additions) => additions.add(key, value),
             Target::Cdb(writer) => writer.add(key, value),
             Target::Cdb64(writer) => writer.add(key, value),
@@ -80,6 +104,7 @@ impl Target {
     pub fn replaced(&mut self) -> Result<u64> {
         match self {
             Target::Hash(builder) => builder.replaced(),
+            Target::BTree(builder) => builder.replaced(),
             _ => Ok(0),
         }
     }
@@ -89,17 +114,13 @@ impl Target {
         match self {
             Target::Constant(builder) => builder.finish().map(drop),
             Target::Hash(builder) => builder.finish().map(drop),
+            Target::BTree(builder) => builder.finish().map(drop),
             Target::Existing(additions) => additions.finish(),
             Target::Cdb(writer) => writer.finish().map(drop),
             Target::Cdb64(writer) => writer.finish().map(drop),
             Target::Mcdb(writer) => writer.finish().map(drop),
         }
     }
-}
-
-/// Whether there is a hash store at `path`, whole or damaged.
-pub fn is_hash(path: &Path) -> bool {
-    credenza::kind_of(path).is_ok_and(|kind| kind == "hash")
 }
 
 /// Removes the index of a hash store that was replaced by something else.
@@ -111,55 +132,8 @@ pub fn remove_index(path: &Path) {
     let _ = std::fs::remove_file(index);
 }
 
-/// Records on their way into a hash store that is there already: a batch at a time.
-pub struct Additions {
-    store: Hash,
-    batch: Batch,
-    bytes: usize,
-    /// A batch is written when it has so many.
-    most: usize,
-}
-
-impl Additions {
-    const RECORDS: usize = 4096;
-    const BYTES: usize = 4 << 20;
-    /// In a store with a limit a batch may have such a part of it, lest it drops what is in use.
-    const PART: u64 = 64;
-    /// No record takes more than so much besides its key and value.
-    const HEAD: usize = 24;
-
-    /// Nothing on its way yet.
-    pub fn to(store: Hash) -> Additions {
-        let most = match store.limit() {
-            0 => Self::BYTES,
-            limit => (limit / Self::PART).min(Self::BYTES as u64) as usize,
-        };
-        Additions { store, batch: Batch::new(), bytes: 0, most }
-    }
-
-    /// The key gets the value, with this batch.
-    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let bytes = key.len() + value.len() + Self::HEAD;
-        if self.bytes > 0 && self.bytes + bytes > self.most {
-            self.write()?;
-        }
-        self.batch.insert(key, value);
-        self.bytes += bytes;
-        if self.batch.len() < Self::RECORDS { Ok(()) } else { self.write() }
-    }
-
-    fn write(&mut self) -> Result<()> {
-        self.bytes = 0;
-        self.store.batch(&std::mem::take(&mut self.batch))
-    }
-
-    /// Writes the last batch.
-    pub fn finish(mut self) -> Result<()> {
-        self.write()
-    }
-}
-
-fn no_build_args(args: &BuildArgs) -> Result<()> {
+/// An error if options of constant stores are given.
+pub fn no_build_args(args: &BuildArgs) -> Result<()> {
     if args.memory_budget.is_none() && args.seed.is_none() {
         return Ok(());
     }

@@ -3,10 +3,11 @@
 mod common;
 use common::*;
 
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 23] = [
     "load",
     "get",
     "scan",
+    "range",
     "dump",
     "stat",
     "verify",
@@ -15,6 +16,7 @@ const COMMANDS: [&str; 21] = [
     "create",
     "put",
     "delete",
+    "table",
     "shell",
     "watch",
     "compact",
@@ -43,6 +45,12 @@ fn every_command_explains_itself() {
         assert!(run(&[command, "-h"]).expect(0).text().len() < help.len());
     }
     assert!(run(&["get", "--help"]).expect(0).text().contains("  100  "));
+    for action in ["list", "create", "rename", "delete"] {
+        let help = run(&["table", action, "--help"]).expect(0).text();
+        assert!(help.contains("Exit status:") && help.contains("Examples:\n  "), "{help}");
+        assert!(help.contains(&format!("credenza table {action} ")), "{help}");
+        assert_eq!(run(&["help", "table", action]).expect(0).text(), help);
+    }
 }
 
 #[test]
@@ -85,6 +93,7 @@ fn manual_pages_are_complete() {
             assert!(page.contains(part), "{part} in {name}");
         }
     }
+    assert!(names.contains(&"credenza-table-rename.1".to_owned()), "{names:?}");
     assert!(run(&["man"]).expect(0).text().contains(".TH credenza 1"));
     let file = folder.file("file", "");
     let got = run(&["man", &file]).expect(111);

@@ -37,7 +37,11 @@ pub struct Backup {
 
 /// Runs the command.
 pub fn run(args: &Backup, quiet: bool) -> Result<Status> {
-    let store = open_hash(&args.store)?;
+    let store = open_hash(
+        &args.store,
+        "backup is for hash stores; 'credenza convert SRC DST --to btree' copies a btree store in use, \
+         all its tables as they are at one moment",
+    )?;
     let resolved = |path| canonicalize(path).ok();
     if resolved(&args.target).is_some_and(|target| resolved(&args.store) == Some(target)) {
         let what = "this is the store itself: name another file for its copy";

@@ -48,7 +48,12 @@ pub struct Compact {
 
 /// Runs the command.
 pub fn run(args: &Compact, quiet: bool) -> Result<Status> {
-    let store = args.write.open(&args.store)?;
+    let store = args.write.open_hash(
+        &args.store,
+        "a btree store uses the space of what was replaced and deleted again, and keeps its file as \
+         long as it is; 'credenza convert SRC DST --to btree' makes a copy of it that is as small as \
+         can be",
+    )?;
     let before = store.stats()?;
     let bar = Bar::new(quiet);
     let log_bytes = before.live_bytes + before.dead_bytes;

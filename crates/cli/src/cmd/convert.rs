@@ -1,15 +1,19 @@
 //! `credenza convert`: any store or text to any other.
 
-use crate::args::{BuildArgs, CDB_TEXT, ReadArgs, exit_status, format_parser, format_value};
+use crate::args::{
+    BuildArgs, CDB_TEXT, ReadArgs, TableArgs, exit_status, format_parser, format_value,
+};
 use crate::cmd::{dump, load};
 use crate::exit::Status;
 use crate::input;
 use crate::output::Output;
-use crate::progress::Bar;
+use crate::progress::{Bar, Unit};
+use crate::readable::Readable;
 use crate::target::{self, Kind, Target};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use credenza::{Error, ErrorKind, Result, Store};
+use credenza::btree::BTree;
+use credenza::{BTreeBuilder, Error, ErrorKind, Result, Store};
 use credenza_formats::Format;
 use std::fs::File;
 use std::io::Read;
@@ -21,15 +25,19 @@ use std::sync::Arc;
 ///
 /// SRC is a store of any kind, recognised by its content, or text (say --from if it could be
 /// either). Records keep the order in which the source gives them, and no value is changed; DST
-/// appears, or is replaced, only when all of SRC has been read. A hash store has one value a key: a
-/// source in which a key comes twice is refused ('load --duplicates' chooses).
+/// appears, or is replaced, only when all of SRC has been read. A hash or btree store has one value a
+/// key: a source in which a key comes twice is refused ('load --duplicates' chooses).
+///
+/// Of a btree store the main table is read, or that of --table. From btree to btree, without --table,
+/// all its tables are, as they are at one moment: the new store is as small as can be.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
        credenza convert old.cdb new.store --to constant\n  \
        credenza convert new.store back.cdb --to cdb          for the cdb tools again\n  \
        credenza convert words.tsv words.jsonl --to jsonl\n  \
-       credenza convert words.store - --to cdb-text | less\n",
+       credenza convert words.store - --to cdb-text | less\n  \
+       credenza convert users users.copy --to btree          a copy of a btree store in use\n",
     exit_status!()
 ))]
 pub struct Convert {
@@ -53,6 +61,9 @@ pub struct Convert {
         value_name = "FORMAT"
     )]
     from: Option<Format>,
+
+    #[command(flatten)]
+    table: TableArgs,
 
     #[command(flatten)]
     build: BuildArgs,
@@ -91,7 +102,7 @@ fn form_parser() -> impl TypedValueParser<Value = Form> {
 
 /// Where the records come from.
 enum Source {
-    Store(Box<Store>),
+    Store(Box<Readable>),
     Text(PathBuf, Option<Format>),
 }
 
@@ -102,9 +113,10 @@ impl Source {
         let special = |meta: std::fs::Metadata| !meta.is_file() && !meta.is_dir();
         let is_special = std::fs::metadata(&args.source).is_ok_and(special);
         if args.from.is_some() || is_special || input::is_dash(&args.source) {
+            args.table.refuse("text")?;
             return Ok(text());
         }
-        match args.read.open(&args.source) {
+        match args.read.open_table(&args.source, &args.table) {
             Ok(store) => Ok(Source::Store(Box::new(store))),
             Err(e) if matches!(e.kind(), ErrorKind::WrongFormat { .. }) => {
                 // Neither store nor text: what the store said helps more.
@@ -114,14 +126,56 @@ impl Source {
         }
     }
 
+    /// A btree store that is read as a whole.
+    fn btree(&self) -> Option<&BTree> {
+        match self {
+            Source::Store(store) => match &**store {
+                Readable::Store(Store::BTree(store)) => Some(store),
+                _ => None,
+            },
+            Source::Text(..) => None,
+        }
+    }
+
+    fn note_other_tables(&self, quiet: bool) -> Result<()> {
+        match self {
+            Source::Store(store) => store.note_other_tables(quiet),
+            Source::Text(..) => Ok(()),
+        }
+    }
+
     fn each(&self, bar: &Bar, f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<u64> {
         match self {
-            Source::Store(store) => dump::each_record(store, bar, f),
+            Source::Store(store) => dump::each_record(&**store, bar, f),
             Source::Text(path, format) => {
                 input::each_record(slice::from_ref(path), *format, bar, f)
             }
         }
     }
+}
+
+/// Copies all tables of a btree store, as they are at one moment; returns how many records they have.
+fn copy(store: &BTree, args: &Convert, bar: &Bar) -> Result<u64> {
+    target::no_build_args(&args.build)?;
+    let mut builder = BTreeBuilder::create(&args.target)?;
+    let named = |e: Error| e.at(&args.source);
+    let snapshot = store.read()?;
+    let mut count = 0;
+    let mut add = |key: &[u8], value: &[u8], builder: &mut BTreeBuilder| {
+        count += 1;
+        bar.count(count);
+        builder.add(key, value)
+    };
+    bar.begin("copying", Unit::Records, None);
+    snapshot.main().scan(|key, value| add(key, value, &mut builder)).map_err(named)?;
+    for name in snapshot.tables().map_err(named)? {
+        builder.begin_table(&name)?;
+        if let Some(table) = snapshot.table(&name).map_err(named)? {
+            table.scan(|key, value| add(key, value, &mut builder)).map_err(named)?;
+        }
+    }
+    builder.finish()?;
+    Ok(count)
 }
 
 /// Whether a file that is no store begins like a text format.
@@ -137,11 +191,18 @@ pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
     match args.to {
         Form::Store(kind) => {
             let bar = Arc::new(Bar::new(quiet));
-            let was_hash = target::is_hash(&args.target);
+            let was_hash = Kind::changing_at(&args.target) == Some(Kind::Hash);
+            if let (Some(store), Kind::BTree) = (source.btree(), kind) {
+                let count = copy(store, args, &bar)?;
+                drop(bar);
+                load::summary(&args.target, count, count, args.json, quiet)?;
+                return Ok(Status::Done);
+            }
+            source.note_other_tables(quiet)?;
             let mut target = Target::create(kind, &args.target, &args.build, &bar)?;
             let count = source.each(&bar, |key, value| target.add(key, value))?;
             if target.replaced()? > 0 {
-                return Err(several_values(&args.target));
+                return Err(several_values(kind, &args.target));
             }
             target.finish().map_err(|e| e.at(&args.target))?;
             if was_hash && kind != Kind::Hash {
@@ -151,6 +212,7 @@ pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
             load::summary(&args.target, count, count, args.json, quiet)?;
         }
         Form::Text(format) => {
+            source.note_other_tables(quiet)?;
             let out = Output::create(&args.target)?;
             let bar = Bar::new(quiet || out.is_terminal());
             dump::write_text(format, out, |write| source.each(&bar, write))?;
@@ -159,8 +221,11 @@ pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
     Ok(Status::Done)
 }
 
-fn several_values(path: &Path) -> Error {
-    let what = "a key comes more than once, and a hash store has one value a key: 'credenza dump' \
-                and 'load --to hash --duplicates first' or 'last' choose one";
-    Error::invalid(what).at(path)
+fn several_values(kind: Kind, path: &Path) -> Error {
+    let kind = if kind == Kind::Hash { "hash" } else { "btree" };
+    Error::invalid(format!(
+        "a key comes more than once, and a {kind} store has one value a key: 'credenza dump' and \
+         'load --to {kind} --duplicates first' or 'last' choose one"
+    ))
+    .at(path)
 }

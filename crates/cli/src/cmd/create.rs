@@ -1,25 +1,29 @@
-//! `credenza create`: a new hash store, empty.
+//! `credenza create`: a new store that changes, empty.
 
 use crate::args::{WriteArgs, exit_status, size};
 use crate::exit::Status;
 use crate::{input, json, output};
-use clap::Args;
-use credenza::{Error, Result};
+use clap::{Args, ValueEnum};
+use credenza::{Error, Result, Scan};
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-/// Make a new, empty hash store: one that many processes change and read at the same time.
+/// Make a new, empty store that many processes change and read at the same time.
+///
+/// A hash store finds single keys fastest. A btree store has its keys in order, tables, and
+/// transactions over all of them.
 ///
 /// An error if the file exists. Of two who make the same store at once, one does.
 ///
-/// With --limit, writes drop the records that were not read or written for longest, so that those
+/// With --limit, writes to a hash store drop the records that were not read or written for longest, so that those
 /// that are left never take more, each with its header of 8 or 16 bytes. The limit is the store's
 /// for ever, whoever opens it; the file takes up to twice as much and 4 MiB.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
        credenza create users\n  \
+       credenza create events --engine btree      keys in order\n  \
        credenza create users --if-missing         in a script that may run again\n  \
        credenza create pages --limit 64MiB        a cache\n",
     exit_status!()
@@ -29,11 +33,15 @@ pub struct Create {
     #[arg(value_name = "FILE")]
     store: PathBuf,
 
-    /// Take a hash store that is there as it is
+    /// What kind of store
+    #[arg(long, value_enum, default_value_t, value_name = "ENGINE")]
+    engine: Engine,
+
+    /// Take a store of this engine that is there as it is
     #[arg(long)]
     if_missing: bool,
 
-    /// How many bytes its records may take, such as 64MiB: a cache
+    /// How many bytes the records of a hash store may take, such as 64MiB: a cache
     #[arg(long, value_name = "SIZE", value_parser = size)]
     limit: Option<u64>,
 
@@ -45,6 +53,27 @@ pub struct Create {
     write: WriteArgs,
 }
 
+/// A store that changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Engine {
+    /// One value a key, found at once
+    #[default]
+    Hash,
+    /// In the order of its keys, with transactions and tables
+    #[value(name = "btree")]
+    BTree,
+}
+
+impl Engine {
+    /// As `Store::kind` calls it.
+    fn name(self) -> &'static str {
+        match self {
+            Engine::Hash => "hash",
+            Engine::BTree => "btree",
+        }
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &Create, quiet: bool) -> Result<Status> {
     let path = &args.store;
@@ -52,6 +81,9 @@ pub fn run(args: &Create, quiet: bool) -> Result<Status> {
         return Err(Error::invalid(
             "--limit 0 leaves no room for any record: leave it out for none",
         ));
+    }
+    if args.limit.is_some() && args.engine == Engine::BTree {
+        return Err(Error::invalid("a btree store has no limit: leave out --limit, or --engine"));
     }
     if input::is_dash(path) {
         let what = "a store cannot be written to standard output; name its file";
@@ -61,22 +93,32 @@ pub fn run(args: &Create, quiet: bool) -> Result<Status> {
         Ok(_) => true,
         Err(e) if e.kind() == ErrorKind::AlreadyExists && args.if_missing => false,
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
-            let what = "there is a file already; --if-missing takes a hash store as it is";
+            let what = "there is a file already; --if-missing takes a store as it is";
             return Err(Error::invalid(what).at(path));
         }
         Err(e) => return Err(Error::io("create", e).at(path)),
     };
     // An empty file becomes a store.
-    let store = args.write.create(path, args.limit.unwrap_or(0))?;
-    let records = store.len()?;
+    let (records, limit) = match args.engine {
+        Engine::Hash => {
+            let store = args.write.create_hash(path, args.limit.unwrap_or(0))?;
+            (store.len()?, store.limit())
+        }
+        Engine::BTree => (args.write.create_btree(path)?.len()?, 0),
+    };
+    let kind = args.engine.name();
     if args.json {
         json::print(&serde_json::json!({
-            "store": path.to_string_lossy(), "created": is_new, "records": records,
-            "limit_bytes": store.limit(),
+            "store": path.to_string_lossy(), "kind": kind, "created": is_new, "records": records,
+            "limit_bytes": limit,
         }))?;
     } else if !quiet {
-        let what = if is_new { "a new hash store" } else { "was there already" };
-        output::print(format!("{}: {what}\n", path.display()))?;
+        let path = path.display();
+        output::print(if is_new {
+            format!("{path}: a new {kind} store\n")
+        } else {
+            format!("{path}: was there already\n")
+        })?;
     }
     Ok(Status::Done)
 }

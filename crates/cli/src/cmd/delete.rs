@@ -1,19 +1,20 @@
-//! `credenza delete`: keys out of a hash store.
+//! `credenza delete`: keys out of a store that changes.
 
-use crate::args::{WriteArgs, exit_status};
+use crate::args::{TableArgs, WriteArgs, exit_status};
+use crate::changing;
 use crate::exit::{self, Status};
 use crate::json;
 use crate::keys::{self, Layout};
 use crate::output::escaped;
 use clap::Args;
 use credenza::Result;
-use credenza::hash::Hash;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Take keys out of a hash store.
+/// Take keys out of a hash or btree store.
 ///
-/// Keys that are not there are named on standard error (not with --quiet).
+/// Keys that are not there are named on standard error (not with --quiet). Of a btree store they are
+/// taken out in one transaction, all of them or, after an error, none.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -23,7 +24,7 @@ use std::path::PathBuf;
     exit_status!("  100  none of the keys was there\n")
 ))]
 pub struct Delete {
-    /// The hash store to change
+    /// The store to change
     #[arg(value_name = "FILE")]
     store: PathBuf,
 
@@ -48,6 +49,9 @@ pub struct Delete {
     json: bool,
 
     #[command(flatten)]
+    table: TableArgs,
+
+    #[command(flatten)]
     write: WriteArgs,
 }
 
@@ -55,15 +59,15 @@ pub struct Delete {
 pub fn run(args: &Delete, quiet: bool) -> Result<Status> {
     let keys = args.keys.iter().map(|key| keys::of_argument(key, args.hex));
     let keys = keys.collect::<Result<Vec<_>>>()?;
-    let store = args.write.open(&args.store)?;
+    let store = args.write.open(&args.store, &args.table, false)?;
     let mut done = Done { deleted: 0, missing: 0 };
-    match &args.keys_from {
+    store.delete(|delete| match &args.keys_from {
         Some(path) => {
             let layout = Layout::EndedBy(if args.null { 0 } else { b'\n' });
-            keys::each_batch(path, layout, args.hex, |keys| done.delete(&store, keys, quiet))?;
+            keys::each_batch(path, layout, args.hex, |keys| done.delete(delete, keys, quiet))
         }
-        None => done.delete(&store, &keys, quiet)?,
-    }
+        None => done.delete(delete, &keys, quiet),
+    })?;
     if args.json {
         json::print(&serde_json::json!({
             "store": args.store.to_string_lossy(),
@@ -80,9 +84,14 @@ struct Done {
 }
 
 impl Done {
-    fn delete(&mut self, store: &Hash, keys: &[Vec<u8>], quiet: bool) -> Result<()> {
+    fn delete(
+        &mut self,
+        delete: changing::Delete<'_>,
+        keys: &[Vec<u8>],
+        quiet: bool,
+    ) -> Result<()> {
         for key in keys {
-            if store.remove(key)? {
+            if delete(key)? {
                 self.deleted += 1;
                 continue;
             }

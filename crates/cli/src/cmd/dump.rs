@@ -1,18 +1,19 @@
 //! `credenza dump`: store to text, losing nothing.
 
-use crate::args::{ReadArgs, exit_status, format_parser};
+use crate::args::{ReadArgs, TableArgs, exit_status, format_parser};
 use crate::exit::Status;
 use crate::output::Output;
 use crate::progress::{Bar, Unit};
 use clap::Args;
-use credenza::{Result, Scan, Store};
+use credenza::{Result, Scan};
 use credenza_formats::Format;
 use std::path::PathBuf;
 
 /// Write every record as text that load reads back.
 ///
 /// The values of one key come in the order in which they were added. A record that the format
-/// cannot hold is an error, never changed or left out.
+/// cannot hold is an error, never changed or left out. Of a btree store it is one table, in the order
+/// of its keys, as it is at one moment.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -35,12 +36,16 @@ pub struct Dump {
     output: PathBuf,
 
     #[command(flatten)]
+    table: TableArgs,
+
+    #[command(flatten)]
     read: ReadArgs,
 }
 
 /// Runs the command.
 pub fn run(args: &Dump, quiet: bool) -> Result<Status> {
-    let store = args.read.open(&args.store)?;
+    let store = args.read.open_table(&args.store, &args.table)?;
+    store.note_other_tables(quiet)?;
     let out = Output::create(&args.output)?;
     let bar = Bar::new(quiet || out.is_terminal());
     write_text(args.to, out, |write| each_record(&store, &bar, write))?;
@@ -65,7 +70,7 @@ pub fn write_text(
 
 /// Scans `store` and shows how far it is; returns how many records there were.
 pub fn each_record(
-    store: &Store,
+    store: &impl Scan,
     bar: &Bar,
     mut f: impl FnMut(&[u8], &[u8]) -> Result<()>,
 ) -> Result<u64> {

@@ -1,18 +1,20 @@
-//! `credenza freeze`: a hash store to a constant one.
+//! `credenza freeze`: a store that changes to a constant one.
 
-use crate::args::{exit_status, open_hash};
+use crate::args::{ReadArgs, TableArgs, exit_status, unchanging};
 use crate::cmd::load;
 use crate::exit::Status;
 use crate::progress::{Bar, Unit};
+use crate::readable::Readable;
 use clap::Args;
-use credenza::Result;
+use credenza::constant::Stats;
+use credenza::{Result, Store};
 use std::path::PathBuf;
 
-/// Make a constant store of what a hash store has at this moment.
+/// Make a constant store of what a hash store, or a table of a btree store, has at this moment.
 ///
-/// The constant store is smaller, faster to read, and never changes. The hash store stays as it
-/// is; who writes to it waits until it is read, who reads does not. TARGET appears, or is replaced,
-/// in one step.
+/// The constant store is smaller, faster to read, and never changes. The other one stays as it is.
+/// Who writes to a hash store waits until it is read; nobody waits for a btree store. TARGET appears,
+/// or is replaced, in one step.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -21,7 +23,7 @@ use std::path::PathBuf;
     exit_status!()
 ))]
 pub struct Freeze {
-    /// The hash store to read
+    /// The hash or btree store to read
     #[arg(value_name = "FILE")]
     store: PathBuf,
 
@@ -31,15 +33,27 @@ pub struct Freeze {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    table: TableArgs,
 }
 
 /// Runs the command.
 pub fn run(args: &Freeze, quiet: bool) -> Result<Status> {
-    let store = open_hash(&args.store)?;
-    let bar = Bar::new(quiet);
-    bar.begin("freezing", Unit::Records, Some(store.len()?));
-    let stats = credenza::freeze(&store, &args.target, |done, _| bar.count(done))?;
-    drop(bar);
+    let store = ReadArgs::default().open_table(&args.store, &args.table)?;
+    store.note_other_tables(quiet)?;
+    let stats = match &store {
+        Readable::Store(Store::Hash(store)) => freeze(store, args, quiet)?,
+        Readable::Store(Store::BTree(store)) => freeze(store, args, quiet)?,
+        Readable::Table(table) => freeze(table, args, quiet)?,
+        Readable::Store(other) => return Err(unchanging(other.kind()).at(&args.store)),
+    };
     load::summary(&args.target, stats.records, stats.records, args.json, quiet)?;
     Ok(Status::Done)
+}
+
+fn freeze(store: &impl credenza::Freeze, args: &Freeze, quiet: bool) -> Result<Stats> {
+    let bar = Bar::new(quiet);
+    bar.begin("freezing", Unit::Records, Some(store.len()?));
+    credenza::freeze(store, &args.target, |done, _| bar.count(done))
 }

@@ -1,13 +1,14 @@
 //! `credenza get`: the value of a key, or of many keys.
 
-use crate::args::{ReadArgs, exit_status, format_parser};
+use crate::args::{ReadArgs, TableArgs, exit_status, format_parser};
 use crate::exit::{self, Status};
 use crate::json;
 use crate::keys::{self, Layout};
 use crate::output::{Output, escaped};
 use crate::progress::{Bar, Unit};
+use crate::readable::Readable;
 use clap::Args;
-use credenza::{Error, Get as _, Result, Store};
+use credenza::{Error, Get as _, Result};
 use credenza_formats::{Format, Writer};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -71,6 +72,9 @@ pub struct Get {
     form: Form,
 
     #[command(flatten)]
+    table: TableArgs,
+
+    #[command(flatten)]
     read: ReadArgs,
 }
 
@@ -93,7 +97,7 @@ struct Form {
 
 /// Runs the command.
 pub fn run(args: &Get, quiet: bool) -> Result<Status> {
-    let store = args.read.open(&args.store)?;
+    let store = args.read.open_table(&args.store, &args.table)?;
     let mut out = Output::stdout()?;
     let missing = answer_all(args, &store, &mut out, quiet)?;
     out.finish()?;
@@ -101,7 +105,7 @@ pub fn run(args: &Get, quiet: bool) -> Result<Status> {
 }
 
 /// Looks up what was asked for; returns how many keys are missing.
-fn answer_all(args: &Get, store: &Store, out: &mut Output, quiet: bool) -> Result<u64> {
+fn answer_all(args: &Get, store: &Readable, out: &mut Output, quiet: bool) -> Result<u64> {
     let bar = Bar::new(quiet || out.is_terminal());
     let want = match args.nth {
         Some(n) => Want::Nth(n),
@@ -149,7 +153,7 @@ enum Want {
 }
 
 struct Lookup<'a> {
-    store: &'a Store,
+    store: &'a Readable,
     want: Want,
     answers: Answers<'a>,
     missing: u64,
@@ -164,7 +168,7 @@ impl Lookup<'_> {
         match self.want {
             // Copied one by one: what is held while somebody is slow to read the answers keeps the
             // store's writers from reusing its space.
-            Want::First if matches!(store, Store::Hash(_)) => {
+            Want::First if store.is_changing() => {
                 keys.iter().try_for_each(|key| self.answer(key, store.get(key)?.as_deref()))
             }
             Want::First => {

@@ -1,6 +1,6 @@
 //! `credenza load`: text to store.
 
-use crate::args::{BuildArgs, WriteArgs, exit_status, format_parser};
+use crate::args::{BuildArgs, TableArgs, WriteArgs, exit_status, format_parser};
 use crate::duplicates::{Filter, Policy};
 use crate::exit::Status;
 use crate::progress::Bar;
@@ -19,10 +19,17 @@ use std::sync::Arc;
 /// The store appears, or replaces the old one, only after the last line was read and found right:
 /// after an error, a full disk or a kill the old store is untouched and nothing else is left.
 ///
-/// A hash store that is there is not replaced: the records are added to it, and take the place of
-/// those with the same keys, in batches, each of which is there whole or not at all. After an error
-/// the batches before it stay; loading the same input again does no harm. A new hash store that is
-/// killed while it is built leaves its files, whose names begin with a dot and end in .tmp.
+/// A hash or btree store that is there is not replaced: the records are added to it, and take the
+/// place of those with the same keys. Into a btree store they go in one transaction, all of them or
+/// none; if they come in the order of their keys, and its table is empty, by a bulk load, which is
+/// much faster. Into a hash store they go in batches, each of which is there whole or not at all:
+/// after an error the batches before it stay; loading the same input again does no harm. A new hash
+/// or btree store that is killed while it is built leaves files whose names begin with a dot and end
+/// in .tmp.
+///
+/// Hash and btree stores have one value a key: of several records in the input with the same key the
+/// last stays, or what --duplicates says. It is about the input alone: a record that the store has is
+/// replaced in any case.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -32,11 +39,13 @@ use std::sync::Arc;
        credenza load words.cdb words.tsv --to cdb           a store for the cdb tools\n  \
        credenza load users users.tsv --to hash              a store that changes\n  \
        credenza load users more.tsv                         more into it\n  \
+       LC_ALL=C sort events.tsv | credenza load events --to btree --from tsv\n  \
+       credenza load events days.tsv --table days           into a table of it\n  \
        credenza load s a.jsonl b.jsonl --duplicates last    later records replace earlier ones\n",
     exit_status!()
 ))]
 pub struct Load {
-    /// The store to build; replaced in one step if it exists and is no hash store
+    /// The store to build; replaced in one step if it exists and is no hash or btree store
     store: PathBuf,
 
     /// Text to read, one after the other; - is standard input
@@ -47,7 +56,7 @@ pub struct Load {
     #[arg(long, value_parser = format_parser(), value_name = "FORMAT")]
     from: Option<Format>,
 
-    /// Kind of store to build [default: constant, or hash if STORE is a hash store]
+    /// Kind of store to build [default: constant, or that of STORE if it is hash or btree]
     #[arg(long, value_enum, value_name = "KIND")]
     to: Option<Kind>,
 
@@ -55,7 +64,7 @@ pub struct Load {
     build: BuildArgs,
 
     /// What becomes of records whose key came before; all but 'keep' hold all keys in memory
-    /// [default: keep, or last into a hash store]
+    /// [default: keep, or last into a hash or btree store]
     #[arg(long, value_enum, value_name = "POLICY")]
     duplicates: Option<Policy>,
 
@@ -64,21 +73,29 @@ pub struct Load {
     json: bool,
 
     #[command(flatten)]
+    table: TableArgs,
+
+    #[command(flatten)]
     write: WriteArgs,
 }
 
 /// Runs the command.
 pub fn run(args: &Load, quiet: bool) -> Result<Status> {
-    let was_hash = target::is_hash(&args.store);
-    let kind = args.to.unwrap_or(if was_hash { Kind::Hash } else { Kind::Constant });
+    let old = Kind::changing_at(&args.store);
+    let kind = args.to.or(old).unwrap_or(Kind::Constant);
     let policy = policy(args.duplicates, kind)?;
-    if was_hash && kind == Kind::Hash {
+    if old == Some(kind) {
         return add(args, policy, quiet);
+    }
+    if args.table.name().is_some() {
+        let what = "--table is for a btree store that is there: 'credenza create --engine btree' and \
+                    'credenza table create' make one";
+        return Err(Error::invalid(what).at(&args.store));
     }
     let bar = Arc::new(Bar::new(quiet));
     let target = Target::create(kind, &args.store, &args.build, &bar)?;
     let (read, records) = fill(args, policy, target, &bar, quiet)?;
-    if was_hash {
+    if old == Some(Kind::Hash) {
         target::remove_index(&args.store);
     }
     drop(bar);
@@ -86,14 +103,14 @@ pub fn run(args: &Load, quiet: bool) -> Result<Status> {
     Ok(Status::Done)
 }
 
-/// Adds the input to the hash store that is there.
+/// Adds the input to the store that is there.
 fn add(args: &Load, policy: Policy, quiet: bool) -> Result<Status> {
-    let store = args.write.open(&args.store)?;
+    let store = args.write.open(&args.store, &args.table, false)?;
     let bar = Bar::new(quiet);
-    let target = Target::existing(store.clone(), &args.build)?;
+    let target = Target::existing(&store, &args.build)?;
     let (read, added) = fill(args, policy, target, &bar, quiet)?;
     drop(bar);
-    let (records, bytes) = (store.len()?, store.stats()?.file_bytes);
+    let (records, bytes) = (store.len()?, store.file_bytes()?);
     if args.json {
         print_json(&args.store, read, records, bytes)?;
     } else if !quiet {
@@ -114,13 +131,14 @@ fn fill(args: &Load, policy: Policy, target: Target, bar: &Bar, quiet: bool) -> 
     Ok((read, records))
 }
 
-/// What becomes of repeated keys. In a hash store the later value replaces the earlier by itself.
+/// What becomes of repeated keys. In a store that changes the later value replaces the earlier by
+/// itself.
 fn policy(asked: Option<Policy>, kind: Kind) -> Result<Policy> {
     match (asked, kind) {
-        (Some(Policy::Keep), Kind::Hash) => Err(Error::invalid(
-            "a hash store has one value a key: say --duplicates first, last or error",
+        (Some(Policy::Keep), kind) if kind.is_changing() => Err(Error::invalid(
+            "a hash or btree store has one value a key: say --duplicates first, last or error",
         )),
-        (None | Some(Policy::Last), Kind::Hash) => Ok(Policy::Keep),
+        (None | Some(Policy::Last), kind) if kind.is_changing() => Ok(Policy::Keep),
         (asked, _) => Ok(asked.unwrap_or_default()),
     }
 }

@@ -5,7 +5,7 @@ use crate::exit::Status;
 use crate::output;
 use clap::{Args, Command, CommandFactory};
 use credenza::{Error, Result};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Write the manual pages.
 ///
@@ -35,12 +35,15 @@ pub fn run(args: &Man) -> Result<Status> {
     };
     let at = |e| Error::io("write manual pages into", e).at(folder);
     std::fs::create_dir_all(folder).map_err(at)?;
-    for command in std::iter::once(&command).chain(command.get_subcommands()) {
-        let name = command.get_display_name().unwrap_or_else(|| command.get_name());
-        let file = folder.join(format!("{name}.1"));
-        page(command).and_then(|page| std::fs::write(file, page)).map_err(at)?;
-    }
+    write_pages(&command, folder).map_err(at)?;
     Ok(Status::Done)
+}
+
+/// The pages of a command, and of all below it.
+fn write_pages(command: &Command, folder: &Path) -> std::io::Result<()> {
+    let name = command.get_display_name().unwrap_or_else(|| command.get_name());
+    std::fs::write(folder.join(format!("{name}.1")), page(command)?)?;
+    command.get_subcommands().try_for_each(|below| write_pages(below, folder))
 }
 
 /// The manual page of a command.

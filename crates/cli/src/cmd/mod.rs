@@ -15,10 +15,12 @@ pub mod load;
 pub mod man;
 pub mod preload;
 pub mod put;
+pub mod range;
 pub mod recover;
 pub mod scan;
 pub mod shell;
 pub mod stat;
+pub mod table;
 pub mod thaw;
 pub mod verify;
 pub mod watch;
@@ -34,6 +36,7 @@ pub fn run(cli: Cli) -> Result<Status> {
         Command::Load(args) => load::run(&args, quiet),
         Command::Get(args) => get::run(&args, quiet),
         Command::Scan(args) => scan::run(&args),
+        Command::Range(args) => range::run(&args),
         Command::Dump(args) => dump::run(&args, quiet),
         Command::Stat(args) => stat::run(&args),
         Command::Verify(args) => verify::run(&args, quiet),
@@ -42,6 +45,7 @@ pub fn run(cli: Cli) -> Result<Status> {
         Command::Create(args) => create::run(&args, quiet),
         Command::Put(args) => put::run(&args, quiet),
         Command::Delete(args) => delete::run(&args, quiet),
+        Command::Table(args) => table::run(&args),
         Command::Shell(args) => shell::run(&args),
         Command::Watch(args) => watch::run(&args),
         Command::Compact(args) => compact::run(&args, quiet),

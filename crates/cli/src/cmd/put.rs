@@ -1,12 +1,11 @@
-//! `credenza put`: values into a hash store.
+//! `credenza put`: values into a store that changes.
 
-use crate::args::{WriteArgs, exit_status, format_parser};
+use crate::args::{TableArgs, WriteArgs, exit_status, format_parser};
+use crate::changing::Changing;
 use crate::exit::{self, Status};
 use crate::progress::Bar;
-use crate::target::Additions;
 use crate::{input, json, keys, output};
 use clap::Args;
-use credenza::hash::Hash;
 use credenza::{Error, Result};
 use credenza_formats::Format;
 use indicatif::HumanCount;
@@ -16,11 +15,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::slice;
 
-/// Give a key of a hash store a value, or many keys theirs.
+/// Give a key of a hash or btree store a value, or many keys theirs.
 ///
 /// Without VALUE, all of standard input is the value, every byte of it. With --from, standard input
-/// has many records in a text format; they are written in batches, each of which is there whole or
-/// not at all: after an error the batches before it stay. A value that a key had is replaced.
+/// has many records in a text format. Into a btree store they are written in one transaction, all of
+/// them or none; into a hash store in batches, each of which is there whole or not at all: after an
+/// error the batches before it stay. A value that a key had is replaced.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -29,11 +29,12 @@ use std::slice;
        credenza put users --from tsv < users.tsv              many\n  \
        credenza put locks job \"$$\" --if-absent || echo taken\n  \
        credenza put users --durability sync alice 1002        safe against a power cut at once\n  \
+       credenza put users --table groups staff 50             a table of a btree store\n  \
        credenza put users -- -key value                       a key that begins with a dash\n",
     exit_status!("  100  with --if-absent: a key had a value, which stayed\n")
 ))]
 pub struct Put {
-    /// The hash store to change
+    /// The store to change
     #[arg(value_name = "FILE")]
     store: PathBuf,
 
@@ -60,10 +61,13 @@ pub struct Put {
     #[arg(long)]
     json: bool,
 
-    /// Count and time what is done with the store, in the file FILE-stats beside it, for 'credenza
+    /// Count and time what is done with the hash store, in the file FILE-stats beside it, for 'credenza
     /// stat --live'
     #[arg(long)]
     statistics: bool,
+
+    #[command(flatten)]
+    table: TableArgs,
 
     #[command(flatten)]
     write: WriteArgs,
@@ -71,7 +75,7 @@ pub struct Put {
 
 /// Runs the command.
 pub fn run(args: &Put, quiet: bool) -> Result<Status> {
-    let store = args.write.open_with(&args.store, args.statistics)?;
+    let store = args.write.open(&args.store, &args.table, args.statistics)?;
     let done = match (&args.key, args.from) {
         (Some(key), _) => {
             let key = keys::of_argument(key, args.hex)?;
@@ -79,9 +83,9 @@ pub fn run(args: &Put, quiet: bool) -> Result<Status> {
                 Some(value) => value.as_bytes().to_vec(),
                 None => value_from_input(quiet)?,
             };
-            put_one(&store, &key, &value, args.if_absent)?
+            Done::of(store.put(&key, &value, args.if_absent)?)
         }
-        (None, Some(format)) => put_many(args, store.clone(), format, quiet)?,
+        (None, Some(format)) => put_many(args, &store, format, quiet)?,
         (None, None) => return Err(Error::invalid("name a KEY, or a format with --from")),
     };
     report(args, &done, quiet)?;
@@ -95,31 +99,30 @@ struct Done {
     kept: u64,
 }
 
-fn put_one(store: &Hash, key: &[u8], value: &[u8], if_absent: bool) -> Result<Done> {
-    let is_written = if if_absent {
-        store.insert_if_absent(key, value)?
-    } else {
-        store.insert(key, value)?;
-        true
-    };
-    Ok(Done { written: u64::from(is_written), kept: u64::from(!is_written) })
+impl Done {
+    fn of(is_written: bool) -> Done {
+        Done { written: u64::from(is_written), kept: u64::from(!is_written) }
+    }
 }
 
-fn put_many(args: &Put, store: Hash, format: Format, quiet: bool) -> Result<Done> {
+fn put_many(args: &Put, store: &Changing, format: Format, quiet: bool) -> Result<Done> {
     let bar = Bar::new(quiet);
     let from = PathBuf::from("-");
     let inputs = slice::from_ref(&from);
     input::hint_if_typed(inputs, quiet);
     let mut done = Done { written: 0, kept: 0 };
     if args.if_absent {
-        input::each_record(inputs, Some(format), &bar, |key, value| {
-            let one = put_one(&store, key, value, true)?;
-            done.written += one.written;
-            done.kept += one.kept;
-            Ok(())
+        store.put_absent(|put| {
+            input::each_record(inputs, Some(format), &bar, |key, value| {
+                let one = Done::of(put(key, value)?);
+                done.written += one.written;
+                done.kept += one.kept;
+                Ok(())
+            })
+            .map(drop)
         })?;
     } else {
-        let mut additions = Additions::to(store);
+        let mut additions = store.additions();
         let add = |key: &[u8], value: &[u8]| additions.add(key, value);
         done.written = input::each_record(inputs, Some(format), &bar, add)?;
         additions.finish()?;

@@ -5,8 +5,8 @@ use crate::exit::Status;
 use crate::progress::{Bar, Unit};
 use crate::{json, output};
 use clap::Args;
-use credenza::Result;
 use credenza::hash::recover;
+use credenza::{Error, Result};
 use indicatif::{HumanBytes, HumanCount};
 use std::path::PathBuf;
 
@@ -36,6 +36,11 @@ pub struct Recover {
 
 /// Runs the command.
 pub fn run(args: &Recover, quiet: bool) -> Result<Status> {
+    if credenza::kind_of(&args.store).is_ok_and(|kind| kind == "btree") {
+        let what = "recover is for hash stores; of a damaged btree store 'credenza dump' and 'credenza \
+                    range', with --table for its tables, write what can still be read";
+        return Err(Error::invalid(what).at(&args.store));
+    }
     let bar = Bar::new(quiet);
     bar.begin("recovering", Unit::Bytes, None);
     let found = recover(&args.store, &args.target)?;

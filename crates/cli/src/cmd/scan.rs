@@ -1,6 +1,6 @@
 //! `credenza scan`: a look at the records of a store.
 
-use crate::args::{ReadArgs, exit_status};
+use crate::args::{ReadArgs, TableArgs, exit_status};
 use crate::exit::Status;
 use crate::json;
 use crate::output::{Output, escaped};
@@ -15,7 +15,8 @@ const SHOWN_BYTES: usize = 200;
 /// Show records for people to read.
 ///
 /// One record a line: key, tab, value. Bytes that are not text are shown as \xNN, and long keys
-/// and values are cut. To process records, use --json here, or dump.
+/// and values are cut. To process records, use --json here, or dump. Those of a btree store come in
+/// the order of their keys; 'range' shows a part.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -28,13 +29,26 @@ pub struct Scan {
     /// The store to read
     store: PathBuf,
 
-    /// Show keys only
-    #[arg(long)]
-    keys: bool,
-
     /// Stop after this many records
     #[arg(short = 'n', long, value_name = "N")]
     limit: Option<u64>,
+
+    #[command(flatten)]
+    table: TableArgs,
+
+    #[command(flatten)]
+    shown: Shown,
+
+    #[command(flatten)]
+    read: ReadArgs,
+}
+
+/// How records are shown.
+#[derive(Debug, Args)]
+pub struct Shown {
+    /// Show keys only
+    #[arg(long)]
+    keys: bool,
 
     /// Show keys and values in full, however long
     #[arg(long)]
@@ -43,19 +57,16 @@ pub struct Scan {
     /// One JSON object a line; what is not UTF-8 is in key_base64 and value_base64
     #[arg(long)]
     json: bool,
-
-    #[command(flatten)]
-    read: ReadArgs,
 }
 
 /// Runs the command.
 pub fn run(args: &Scan) -> Result<Status> {
-    let store = args.read.open(&args.store)?;
+    let store = args.read.open_table(&args.store, &args.table)?;
     let mut out = Output::stdout()?;
     let mut left = args.limit.unwrap_or(u64::MAX);
     if left > 0 {
         let scanned = store.scan(|key, value| {
-            out.put(line(args, key, value).as_bytes())?;
+            out.put(args.shown.line(key, value).as_bytes())?;
             left -= 1;
             // An error is how a scan is stopped; which one is seen by `left` alone.
             if left == 0 { Err(Error::invalid("the limit is reached")) } else { Ok(()) }
@@ -68,16 +79,19 @@ pub fn run(args: &Scan) -> Result<Status> {
     Ok(Status::Done)
 }
 
-fn line(args: &Scan, key: &[u8], value: &[u8]) -> String {
-    match (args.json, args.keys) {
-        (true, false) => json::record_line(key, Some(value)),
-        (true, true) => {
-            let mut object = Map::new();
-            json::put_bytes(&mut object, "key", key);
-            json::line(&Value::Object(object))
+impl Shown {
+    /// A record on a line.
+    pub fn line(&self, key: &[u8], value: &[u8]) -> String {
+        match (self.json, self.keys) {
+            (true, false) => json::record_line(key, Some(value)),
+            (true, true) => {
+                let mut object = Map::new();
+                json::put_bytes(&mut object, "key", key);
+                json::line(&Value::Object(object))
+            }
+            (false, false) => format!("{}\t{}\n", shown(key, self.full), shown(value, self.full)),
+            (false, true) => format!("{}\n", shown(key, self.full)),
         }
-        (false, false) => format!("{}\t{}\n", shown(key, args.full), shown(value, args.full)),
-        (false, true) => format!("{}\n", shown(key, args.full)),
     }
 }
 

@@ -1,14 +1,15 @@
-//! `credenza shell`: a hash store, command by command.
+//! `credenza shell`: a store that changes, command by command.
 
-use crate::args::{WriteArgs, exit_status};
+use crate::args::{TableArgs, WriteArgs, exit_status};
+use crate::changing::Changing;
 use crate::cmd::stat;
 use crate::exit::{self, Status};
 use crate::output::{Output, escaped};
 use crate::prompt::Lines;
+use crate::session::Session;
 use crate::words;
 use clap::Args;
-use credenza::hash::{Hash, Transaction};
-use credenza::{Error, Result, Store};
+use credenza::{Error, Result};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -34,13 +35,13 @@ Words stand between blanks. \"two words\" are one in quotes; \\n, \\t, \\\\, \\\
 for other bytes, as scan shows them.
 ";
 
-/// Read and change a hash store, command by command.
+/// Read and change a hash or btree store, command by command.
 ///
 /// With a history and completion of commands and keys (Tab) in a terminal. From a file or a pipe,
 /// commands are read line by line: the first that fails ends the shell, and what was not committed
 /// is forgotten; empty lines, and those that begin with #, are passed over. 'help' lists the
-/// commands. Within a transaction get sees what it changed; scan, len and stat show the store
-/// without it.
+/// commands. Within a transaction get sees what it changed, and of a btree store, which is scanned in
+/// the order of its keys, so do scan and len; else they and stat show the store without it.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -49,14 +50,17 @@ for other bytes, as scan shows them.
     exit_status!("  100  a key was not found (not in a terminal)\n")
 ))]
 pub struct Shell {
-    /// The hash store to open
+    /// The store to open
     #[arg(value_name = "FILE")]
     store: PathBuf,
 
-    /// Count and time what is done with the store, in the file FILE-stats beside it, for 'credenza
+    /// Count and time what is done with the hash store, in the file FILE-stats beside it, for 'credenza
     /// stat --live'
     #[arg(long)]
     statistics: bool,
+
+    #[command(flatten)]
+    table: TableArgs,
 
     #[command(flatten)]
     write: WriteArgs,
@@ -64,16 +68,17 @@ pub struct Shell {
 
 /// Runs the command.
 pub fn run(args: &Shell) -> Result<Status> {
-    let store = args.write.open_with(&args.store, args.statistics)?;
+    let store = args.write.open(&args.store, &args.table, args.statistics)?;
     let mut lines = Lines::new(&store, &COMMANDS)?;
     let out = Output::stdout()?;
-    let mut session = Session { path: &args.store, store: &store, transaction: None, out };
+    let session = Session::of(&store);
+    let mut shell = Conversation { path: &args.store, store: &store, session, out };
     let (mut number, mut status) = (0u64, Status::Done);
-    while let Some(line) = lines.next(session.prompt())? {
+    while let Some(line) = lines.next(shell.prompt())? {
         number += 1;
         let said = words::split(&line).map_err(Error::invalid);
-        let said = said.and_then(|words| session.obey(&words));
-        session.out.flush().map_err(|e| Error::io("write", e).at(session.out.name()))?;
+        let said = said.and_then(|words| shell.obey(&words));
+        shell.out.flush().map_err(|e| Error::io("write", e).at(shell.out.name()))?;
         match said {
             Ok(Said::Quit) => break,
             Ok(Said::Missing) if !lines.is_person() => status = Status::NotFound,
@@ -83,16 +88,14 @@ pub fn run(args: &Shell) -> Result<Status> {
             Err(e) => return Err(Error::invalid(format!("line {number}: {e}"))),
         }
     }
-    match session.transaction.take() {
-        Some(_) if lines.is_person() => {
-            exit::note("the transaction was not committed: it is forgotten");
-        }
-        Some(_) => {
+    if shell.session.is_in_transaction() {
+        shell.session.abort()?;
+        if !lines.is_person() {
             return Err(Error::invalid("the input ends before 'commit': nothing of it is done"));
         }
-        None => {}
+        exit::note("the transaction was not committed: it is forgotten");
     }
-    session.out.finish()?;
+    shell.out.finish()?;
     Ok(status)
 }
 
@@ -103,16 +106,16 @@ enum Said {
     Quit,
 }
 
-struct Session<'s> {
+struct Conversation<'s> {
     path: &'s Path,
-    store: &'s Hash,
-    transaction: Option<Transaction<'s>>,
+    store: &'s Changing,
+    session: Session<'s>,
     out: Output,
 }
 
-impl Session<'_> {
+impl Conversation<'_> {
     fn prompt(&self) -> &'static str {
-        if self.transaction.is_some() { "credenza*> " } else { "credenza> " }
+        if self.session.is_in_transaction() { "credenza*> " } else { "credenza> " }
     }
 
     /// Does what a line says.
@@ -131,20 +134,17 @@ impl Session<'_> {
                 let number = number.ok_or_else(|| Error::invalid("N must be a whole number"))?;
                 self.scan(prefix, number)
             }
-            [b"len"] => self.say(&format!("{}\n", self.store.len()?)),
+            [b"len"] => {
+                let len = self.session.len()?;
+                self.say(&format!("{len}\n"))
+            }
             [b"stat"] => {
-                let text = stat::text_of(self.path, &Store::Hash(self.store.clone()))?;
+                let text = stat::text_of(self.path, &self.store.whole())?;
                 self.say(&text)
             }
-            [b"begin"] => self.begin(),
-            [b"commit"] => {
-                self.taken()?.commit()?;
-                Ok(Said::Done)
-            }
-            [b"abort"] => {
-                self.taken()?.abort();
-                Ok(Said::Done)
-            }
+            [b"begin"] => self.session.begin().map(|()| Said::Done),
+            [b"commit"] => self.session.commit().map(|()| Said::Done),
+            [b"abort"] => self.session.abort().map(|()| Said::Done),
             [b"help", ..] => self.say(HELP),
             [b"quit" | b"exit"] => Ok(Said::Quit),
             [first, ..] => Err(not_understood(first)),
@@ -162,36 +162,20 @@ impl Session<'_> {
     }
 
     fn get(&mut self, key: &[u8]) -> Result<Said> {
-        let text = match &self.transaction {
-            Some(transaction) => transaction.get(key)?.map(escaped),
-            None => self.store.get_with(key, escaped)?,
-        };
-        match text {
+        match self.session.get(key)? {
             Some(text) => self.say(&format!("{text}\n")),
             None => Ok(self.missing(key)),
         }
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<Said> {
-        match &mut self.transaction {
-            Some(transaction) => transaction.insert(key, value)?,
-            None => self.store.insert(key, value)?,
-        }
-        Ok(Said::Done)
+        self.session.put(key, value).map(|()| Said::Done)
     }
 
     fn delete(&mut self, keys: &[&[u8]]) -> Result<Said> {
         let mut said = Said::Done;
         for key in keys {
-            let was_there = match &mut self.transaction {
-                Some(transaction) => {
-                    let was_there = transaction.get(key)?.is_some();
-                    transaction.remove(key)?;
-                    was_there
-                }
-                None => self.store.remove(key)?,
-            };
-            if !was_there {
+            if !self.session.delete(key)? {
                 said = self.missing(key);
             }
         }
@@ -199,31 +183,16 @@ impl Session<'_> {
     }
 
     fn scan(&mut self, prefix: &[u8], limit: u64) -> Result<Said> {
+        let Conversation { session, out, .. } = self;
         let mut left = limit;
-        for record in self.store {
-            let (key, value) = record?;
-            if left == 0 {
-                break;
-            }
-            if key.starts_with(prefix) {
-                self.out.put(format!("{}\t{}\n", escaped(&key), escaped(&value)).as_bytes())?;
+        if left > 0 {
+            session.scan(prefix, &mut |key, value| {
+                out.put(format!("{}\t{}\n", escaped(key), escaped(value)).as_bytes())?;
                 left -= 1;
-            }
+                Ok(left > 0)
+            })?;
         }
         Ok(Said::Done)
-    }
-
-    fn begin(&mut self) -> Result<Said> {
-        if self.transaction.is_some() {
-            return Err(Error::invalid("a transaction has begun already: commit or abort it"));
-        }
-        self.transaction = Some(self.store.transaction()?);
-        Ok(Said::Done)
-    }
-
-    fn taken(&mut self) -> Result<Transaction<'_>> {
-        let none = || Error::invalid("there is no transaction: 'begin' begins one");
-        self.transaction.take().ok_or_else(none)
     }
 }
 

@@ -5,8 +5,7 @@ use crate::args::{ReadArgs, exit_status};
 use crate::exit::Status;
 use crate::{json, output};
 use clap::Args;
-use credenza::hash::Reader;
-use credenza::{Residency, Result, Store, StoreStats};
+use credenza::{Residency, Result, Store, StoreStats, btree, hash};
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use serde_json::Value;
 use std::fmt::{Display, Write};
@@ -29,8 +28,16 @@ const BARS: usize = 24;
 /// Of a hash store: live bytes are those of records that are found; dead, of what was replaced or
 /// deleted; retired, what is emptied and waits for readers or a sync; free, what new records go to;
 /// index, the second file. Limit is what live bytes may be at most, 0 for any; evictions, how many
-/// records were dropped to keep below it since the index was last made from the log. Readers are those that hold values, so that the space these are in is
-/// not reused: their process, and for how long.
+/// records were dropped to keep below it since the index was last made from the log. Readers are
+/// those that hold values, so that the space these are in is not reused: their process, and for how
+/// long.
+///
+/// Of a btree store: records, keys and values are those of the main table, and directory is all else
+/// that is in use, other tables too ('credenza table list' counts their records); depth, how many
+/// pages lead to a record; live bytes, pages that are in use; held, pages of older states that
+/// somebody still reads, or that are not replaced on the disk yet; free, pages for what comes;
+/// commits, how often the store was changed. Readers are those that read an older state, so that its
+/// pages are not reused: their process, and for how long.
 ///
 /// With --live, what the processes that use a constant or hash store did with it in the last second,
 /// and how long it took: those that share their statistics, which are in the file STORE-stats.
@@ -104,8 +111,22 @@ struct Found {
     kind: &'static str,
     stats: StoreStats,
     residency: Residency,
-    /// Of a hash store.
+    /// Of a store that changes.
     readers: Option<Vec<Reader>>,
+}
+
+/// A process that keeps space from being reused.
+struct Reader {
+    pid: u32,
+    age_ms: u64,
+    /// What it holds, in the engine's word for it.
+    holds: (&'static str, u64),
+}
+
+impl Reader {
+    fn of(pid: u32, age_ms: u64, holds: (&'static str, u64)) -> Reader {
+        Reader { pid, age_ms, holds }
+    }
 }
 
 impl Found {
@@ -113,7 +134,16 @@ impl Found {
         // Before the statistics, which read the file into memory.
         let residency = store.residency()?;
         let readers = match store {
-            Store::Hash(store) => Some(store.readers()),
+            Store::Hash(store) => {
+                let readers = store.readers().into_iter();
+                let reader = |r: hash::Reader| Reader::of(r.pid, r.age_ms, ("epoch", r.epoch));
+                Some(readers.map(reader).collect())
+            }
+            Store::BTree(store) => {
+                let readers = store.stats()?.readers.into_iter();
+                let reader = |r: btree::Reader| Reader::of(r.pid, r.age_ms, ("stamp", r.stamp));
+                Some(readers.map(reader).collect())
+            }
             _ => None,
         };
         let stats = store.stats()?;
@@ -143,7 +173,10 @@ fn as_json(found: &Found) -> Value {
         object[*name] = counts.as_slice().into();
     }
     if let Some(readers) = readers {
-        let reader = |reader: &Reader| serde_json::json!({ "pid": reader.pid, "age_ms": reader.age_ms, "epoch": reader.epoch });
+        let reader = |reader: &Reader| {
+            let (name, number) = reader.holds;
+            serde_json::json!({ "pid": reader.pid, "age_ms": reader.age_ms, name: number })
+        };
         object["readers"] = readers.iter().map(reader).collect();
     }
     object

@@ -1,6 +1,7 @@
-//! `credenza thaw`: any store to a hash store.
+//! `credenza thaw`: any store to one that changes.
 
-use crate::args::{ReadArgs, exit_status};
+use crate::args::{ReadArgs, TableArgs, exit_status};
+use crate::cmd::create::Engine;
 use crate::cmd::load;
 use crate::exit::Status;
 use crate::progress::{Bar, Unit};
@@ -8,30 +9,38 @@ use clap::Args;
 use credenza::{Result, Scan};
 use std::path::PathBuf;
 
-/// Make a hash store, which can be changed, of a store of any kind.
+/// Make a hash or btree store, which can be changed, of a store of any kind.
 ///
-/// TARGET must not exist; it appears in one step, when all is read and on the disk. A hash store has
-/// one value a key: a store in which a key has several is refused, and 'dump' and 'load
-/// --duplicates first' or 'last' choose one.
+/// TARGET must not exist; it appears in one step, when all is read and on the disk. It has one value
+/// a key: a store in which a key has several is refused, and 'dump' and 'load --duplicates first' or
+/// 'last' choose one. Of a btree store one table is read.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
        credenza thaw users.constant users\n  \
        credenza thaw old.cdb new\n  \
+       credenza thaw users.constant users --engine btree       keys in order\n  \
        credenza dump a.cdb | credenza load b --to hash --duplicates first\n",
     exit_status!()
 ))]
 pub struct Thaw {
-    /// The store to read: constant, cdb, cdb64, mcdb, or hash
+    /// The store to read: constant, cdb, cdb64, mcdb, hash, or btree
     #[arg(value_name = "CONSTANT")]
     store: PathBuf,
 
-    /// The hash store to make
+    /// The store to make
     target: PathBuf,
+
+    /// What kind of store to make
+    #[arg(long, value_enum, default_value_t, value_name = "ENGINE")]
+    engine: Engine,
 
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    table: TableArgs,
 
     #[command(flatten)]
     read: ReadArgs,
@@ -39,12 +48,16 @@ pub struct Thaw {
 
 /// Runs the command.
 pub fn run(args: &Thaw, quiet: bool) -> Result<Status> {
-    let store = args.read.open(&args.store)?;
+    let store = args.read.open_table(&args.store, &args.table)?;
+    store.note_other_tables(quiet)?;
     let bar = Bar::new(quiet);
     bar.begin("thawing", Unit::Records, None);
-    let thawed = credenza::thaw(&store, &args.target, |done, _| bar.count(done))?;
+    let progress = |done: u64, _| bar.count(done);
+    let records = match args.engine {
+        Engine::Hash => Scan::len(&credenza::thaw(&store, &args.target, progress)?)?,
+        Engine::BTree => credenza::thaw_btree(&store, &args.target, progress)?.len()?,
+    };
     drop(bar);
-    let records = Scan::len(&thawed)?;
     load::summary(&args.target, records, records, args.json, quiet)?;
     Ok(Status::Done)
 }

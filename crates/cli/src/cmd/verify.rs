@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 ///
 /// Prints one line for each store: ok, or the damaged place on standard error. A constant store
 /// is checked against its checksums; a hash store too, and that its index leads to every record,
-/// while its writers wait; the formats of cdb and mcdb have none, so that their structure is checked
+/// while its writers wait; a btree store too, all its tables, and that every page is used once, while
+/// its writers wait; the formats of cdb and mcdb have none, so that their structure is checked
 /// and changed bytes in values cannot be seen.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(

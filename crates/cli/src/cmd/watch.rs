@@ -47,7 +47,11 @@ pub struct Watch {
 
 /// Runs the command.
 pub fn run(args: &Watch) -> Result<Status> {
-    let store = open_hash(&args.store)?;
+    let store = open_hash(
+        &args.store,
+        "a btree store wakes nobody when it changes; 'credenza stat --json' has in 'commits' how often \
+         it did",
+    )?;
     let mut out = Output::stdout()?;
     let mut known = args.since.unwrap_or_else(|| store.changes());
     let end = args.timeout.and_then(|timeout| Instant::now().checked_add(timeout));

@@ -10,7 +10,7 @@ pub type Records = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Kinds that never change, and keep every value of a key.
 pub const KINDS: [&str; 4] = ["constant", "cdb", "cdb64", "mcdb"];
-pub const ALL_KINDS: [&str; 5] = ["constant", "hash", "cdb", "cdb64", "mcdb"];
+pub const ALL_KINDS: [&str; 6] = ["constant", "hash", "btree", "cdb", "cdb64", "mcdb"];
 /// Text formats that hold any bytes.
 pub const BINARY_FORMATS: [&str; 6] = ["cdb", "tsv", "db_dump", "db_dump-p", "tdbdump", "jsonl"];
 /// Text formats that hold some keys and values only.

@@ -1,0 +1,87 @@
+//! Records on their way into a store that is there already.
+
+use crate::table::TableOf;
+use credenza::hash::{Batch, Hash};
+use credenza::{BTreeLoad, Result};
+
+/// Records on their way into a store that is there.
+pub enum Additions {
+    Hash(Batches),
+    BTree(BTreeLoad),
+}
+
+impl Additions {
+    /// A batch at a time, each of which is there whole or not at all.
+    pub fn to_hash(store: Hash) -> Additions {
+        Additions::Hash(Batches::to(store))
+    }
+
+    /// All in one transaction.
+    pub fn to_table(table: &TableOf) -> Additions {
+        Additions::BTree(BTreeLoad::begin(&table.store, table.name.as_deref()))
+    }
+
+    /// The key gets the value.
+    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        match self {
+            Additions::Hash(batches) => batches.add(key, value),
+            Additions::BTree(load) => load.add(key, value),
+        }
+    }
+
+    /// Writes what is not written yet.
+    pub fn finish(self) -> Result<()> {
+        match self {
+            Additions::Hash(batches) => batches.finish(),
+            Additions::BTree(load) => load.finish(),
+        }
+    }
+}
+
+/// Records on their way into a hash store: a batch at a time.
+pub struct Batches {
+    store: Hash,
+    batch: Batch,
+    bytes: usize,
+    /// A batch is written when it has so many.
+    most: usize,
+}
+
+impl Batches {
+    const RECORDS: usize = 4096;
+    const BYTES: usize = 4 << 20;
+    /// In a store with a limit a batch may have such a part of it, lest it drops what is in use.
+    const PART: u64 = 64;
+    /// No record takes more than so much besides its key and value.
+    const HEAD: usize = 24;
+
+    /// Nothing on its way yet.
+    fn to(store: Hash) -> Batches {
+        let most = match store.limit() {
+            0 => Self::BYTES,
+            limit => (limit / Self::PART).min(Self::BYTES as u64) as usize,
+        };
+        Batches { store, batch: Batch::new(), bytes: 0, most }
+    }
+
+    /// The key gets the value, with this batch.
+    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let bytes = key.len() + value.len() + Self::HEAD;
+        if self.bytes > 0 && self.bytes + bytes > self.most {
+            self.write()?;
+        }
+        self.batch.insert(key, value);
+        self.bytes += bytes;
+        if self.batch.len() < Self::RECORDS { Ok(()) } else { self.write() }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        self.bytes = 0;
+        self.store.batch(&std::mem::take(&mut self.batch))
+    }
+
+    /// Writes the last batch.
+    fn finish(mut self) -> Result<()> {
+        self.write()
+    }
+}

@@ -1,0 +1,103 @@
+//! A store that changes, of whichever engine, as the commands that change it see it.
+
+use crate::additions::Additions;
+use crate::table::TableOf;
+use credenza::hash::Hash;
+use credenza::{Result, Scan, Store};
+
+/// A store that is open to be changed.
+#[derive(Clone, Debug)]
+pub enum Changing {
+    Hash(Hash),
+    BTree(TableOf),
+}
+
+impl Changing {
+    /// Gives a key a value, unless it has one and `if_absent` says to leave it; whether it did.
+    pub fn put(&self, key: &[u8], value: &[u8], if_absent: bool) -> Result<bool> {
+        match (self, if_absent) {
+            (Changing::Hash(store), true) => store.insert_if_absent(key, value),
+            (Changing::Hash(store), false) => store.insert(key, value).map(|()| true),
+            (Changing::BTree(table), true) => {
+                table.change(|table| table.insert_if_absent(key, value))
+            }
+            (Changing::BTree(table), false) => {
+                table.change(|table| table.insert(key, value)).map(|_| true)
+            }
+        }
+    }
+
+    /// Calls `f` with something that puts values where there are none, and says whether it did: in
+    /// a btree store all in one transaction.
+    pub fn put_absent(&self, f: impl FnOnce(PutAbsent<'_>) -> Result<()>) -> Result<()> {
+        match self {
+            Changing::Hash(store) => f(&mut |key, value| store.insert_if_absent(key, value)),
+            Changing::BTree(table) => {
+                table.change(|table| f(&mut |key, value| table.insert_if_absent(key, value)))
+            }
+        }
+    }
+
+    /// Calls `f` with something that takes a key out, and says whether it was there: of a btree
+    /// store all in one transaction.
+    pub fn delete(&self, f: impl FnOnce(Delete<'_>) -> Result<()>) -> Result<()> {
+        match self {
+            Changing::Hash(store) => f(&mut |key| store.remove(key)),
+            Changing::BTree(table) => table.change(|table| f(&mut |key| table.remove(key))),
+        }
+    }
+
+    /// Records on their way into it.
+    pub fn additions(&self) -> Additions {
+        match self {
+            Changing::Hash(store) => Additions::to_hash(store.clone()),
+            Changing::BTree(table) => Additions::to_table(table),
+        }
+    }
+
+    /// How many records it has.
+    pub fn len(&self) -> Result<u64> {
+        match self {
+            Changing::Hash(store) => store.len(),
+            Changing::BTree(table) => Scan::len(table),
+        }
+    }
+
+    /// Bytes of its file.
+    pub fn file_bytes(&self) -> Result<u64> {
+        match self {
+            Changing::Hash(store) => Ok(store.stats()?.file_bytes),
+            Changing::BTree(table) => Ok(table.store.stats()?.file_bytes),
+        }
+    }
+
+    /// All of it, not one table.
+    pub fn whole(&self) -> Store {
+        match self {
+            Changing::Hash(store) => Store::Hash(store.clone()),
+            Changing::BTree(table) => Store::BTree(table.store.clone()),
+        }
+    }
+
+    /// The keys that begin so, at most `most` of them; a hash store is searched for them among its
+    /// first `look_at` records.
+    pub fn keys(&self, prefix: &[u8], most: usize, look_at: usize) -> Result<Vec<Vec<u8>>> {
+        match self {
+            Changing::Hash(store) => {
+                let keys = store.iter().take(look_at).map(|record| Ok(record?.0));
+                let fits = |key: &Result<Vec<u8>>| {
+                    key.as_ref().map_or(true, |key| key.starts_with(prefix))
+                };
+                keys.filter(fits).take(most).collect()
+            }
+            Changing::BTree(table) => table.read(|table| {
+                table.prefix(prefix).take(most).map(|record| Ok(record?.0)).collect()
+            }),
+        }
+    }
+}
+
+/// What puts a value where there is none.
+pub type PutAbsent<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<bool>;
+/// What takes a key out.
+pub type Delete<'a> = &'a mut dyn FnMut(&[u8]) -> Result<bool>;

@@ -1,0 +1,122 @@
+//! `credenza range`: the records of a btree store in the order of their keys.
+
+use crate::args::{TableArgs, exit_status, format_parser};
+use crate::cmd::dump::{self, Sink};
+use crate::cmd::scan::Shown;
+use crate::cmd::table;
+use crate::exit::Status;
+use crate::keys;
+use crate::output::Output;
+use crate::table::TableOf;
+use clap::Args;
+use credenza::Result;
+use credenza_formats::Format;
+use std::ffi::{OsStr, OsString};
+use std::ops::Bound;
+use std::path::PathBuf;
+
+/// Show or write the records of a btree store whose keys are in a range, in their order.
+///
+/// Keys are compared byte by byte. FROM is in the range, TO is not. Records are shown as 'scan' does,
+/// or, with --to, written as 'dump' does. They are those of one moment, whatever is written
+/// meanwhile.
+#[derive(Debug, Args)]
+#[command(after_long_help = concat!(
+    "Examples:\n  \
+       credenza range events 2026-01 2026-02                January\n  \
+       credenza range events --prefix 2026-01-31            one day\n  \
+       credenza range events --reverse --limit 10           the newest ten\n  \
+       credenza range events 2026-01 --to tsv -o since.tsv\n  \
+       credenza range counters --hex 00ff 0100 --json\n",
+    exit_status!()
+))]
+pub struct Range {
+    /// The btree store to read
+    store: PathBuf,
+
+    /// The first key [default: the first that there is]
+    from: Option<OsString>,
+
+    /// The key before which to end [default: behind the last that there is]
+    #[arg(value_name = "TO")]
+    until: Option<OsString>,
+
+    /// Keys that begin so
+    #[arg(short, long, value_name = "PREFIX", conflicts_with = "from")]
+    prefix: Option<OsString>,
+
+    /// From the last key to the first
+    #[arg(short, long)]
+    reverse: bool,
+
+    /// Stop after this many records
+    #[arg(short = 'n', long, value_name = "N")]
+    limit: Option<u64>,
+
+    /// FROM, TO and PREFIX are written as hexadecimal digits
+    #[arg(long)]
+    hex: bool,
+
+    #[command(flatten)]
+    table: TableArgs,
+
+    #[command(flatten)]
+    shown: Shown,
+
+    /// Write the records in this text format
+    #[arg(
+        long,
+        value_parser = format_parser(),
+        value_name = "FORMAT",
+        conflicts_with_all = ["keys", "full", "json"]
+    )]
+    to: Option<Format>,
+
+    /// File to write, which appears whole or not at all [default: standard output]
+    #[arg(short, long, default_value = "-", hide_default_value = true, value_name = "FILE")]
+    output: PathBuf,
+}
+
+/// Runs the command.
+pub fn run(args: &Range) -> Result<Status> {
+    let table = TableOf::of(table::open(&args.store)?, &args.table)?;
+    let mut out = Output::create(&args.output)?;
+    match args.to {
+        Some(format) => dump::write_text(format, out, |write| each(args, &table, write))?,
+        None => {
+            each(args, &table, &mut |key, value| out.put(args.shown.line(key, value).as_bytes()))?;
+            out.finish()?;
+        }
+    }
+    Ok(Status::Done)
+}
+
+/// Gives the records that are asked for to `take`; returns how many there are.
+fn each(args: &Range, table: &TableOf, take: Sink<'_>) -> Result<u64> {
+    let key = |argument: &Option<OsString>| {
+        argument.as_deref().map(|key: &OsStr| keys::of_argument(key, args.hex)).transpose()
+    };
+    let (from, until, prefix) = (key(&args.from)?, key(&args.until)?, key(&args.prefix)?);
+    let limit = usize::try_from(args.limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+    table.read(|table| {
+        let records = match &prefix {
+            Some(prefix) => table.prefix(prefix),
+            None => table.range((
+                from.as_deref().map_or(Bound::Unbounded, Bound::Included),
+                until.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
+            )),
+        };
+        let mut count = 0;
+        let mut one = |record: Result<credenza::btree::Pair<'_>>| {
+            let (key, value) = record?;
+            count += 1;
+            take(&key, value)
+        };
+        if args.reverse {
+            records.rev().take(limit).try_for_each(&mut one)?;
+        } else {
+            records.take(limit).try_for_each(&mut one)?;
+        }
+        Ok(count)
+    })
+}

@@ -1,0 +1,213 @@
+//! `credenza table`: the tables of a btree store.
+
+use crate::args::{WriteArgs, exit_status};
+use crate::exit::{self, Status};
+use crate::output::escaped;
+use crate::table::no_table;
+use crate::{json, output};
+use clap::{Args, Subcommand};
+use credenza::btree::{BTree, Transaction};
+use credenza::{Error, Result, Store};
+use indicatif::HumanCount;
+use std::path::{Path, PathBuf};
+
+/// List, make, rename and delete the tables of a btree store.
+///
+/// A btree store has a main table, without a name, which commands use if they are not told another
+/// with --table, and as many tables with names as you like: each has records of its own.
+#[derive(Debug, Args)]
+#[command(disable_help_subcommand = true, after_long_help = concat!(
+    "Examples:\n  \
+       credenza table create users groups\n  \
+       credenza put users --table groups staff 50\n  \
+       credenza table list users\n  \
+       credenza table rename users groups teams\n  \
+       credenza table delete users teams\n",
+    exit_status!("  100  there is no such table\n")
+))]
+pub struct Table {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    List(List),
+    Create(Create),
+    Rename(Rename),
+    Delete(Delete),
+}
+
+/// Show the tables of a btree store, and how many records each has.
+///
+/// One a line, in the order of their names: the number of records, tab, the name. The main table
+/// comes first, with no name behind the tab.
+#[derive(Debug, Args)]
+#[command(after_long_help = concat!(
+    "Examples:\n  \
+       credenza table list users\n  \
+       credenza table list users --json | jq -r .table\n",
+    exit_status!()
+))]
+struct List {
+    /// The btree store to read
+    #[arg(value_name = "FILE")]
+    store: PathBuf,
+
+    /// One JSON object a line; the name of the main table is null
+    #[arg(long)]
+    json: bool,
+}
+
+/// Make tables, which are empty.
+///
+/// Those that are there already are left as they are.
+#[derive(Debug, Args)]
+#[command(after_long_help = concat!(
+    "Examples:\n  \
+       credenza table create users groups\n",
+    exit_status!()
+))]
+struct Create {
+    #[command(flatten)]
+    names: Names,
+
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+/// Give a table another name.
+///
+/// An error if there is a table of the new name.
+#[derive(Debug, Args)]
+#[command(after_long_help = concat!(
+    "Examples:\n  \
+       credenza table rename users groups teams\n",
+    exit_status!("  100  there is no such table\n")
+))]
+struct Rename {
+    /// The btree store to change
+    #[arg(value_name = "FILE")]
+    store: PathBuf,
+
+    /// The table
+    from: String,
+
+    /// Its new name
+    to: String,
+
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+/// Take tables away, with all that is in them.
+///
+/// All of them at once; if one is not there, none.
+#[derive(Debug, Args)]
+#[command(after_long_help = concat!(
+    "Examples:\n  \
+       credenza table delete users groups\n",
+    exit_status!("  100  there is no such table; nothing was deleted\n")
+))]
+struct Delete {
+    #[command(flatten)]
+    names: Names,
+
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+#[derive(Debug, Args)]
+struct Names {
+    /// The btree store to change
+    #[arg(value_name = "FILE")]
+    store: PathBuf,
+
+    /// The tables
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+}
+
+/// Runs the command.
+pub fn run(args: &Table) -> Result<Status> {
+    match &args.action {
+        Action::List(args) => list(args),
+        Action::Create(Create { names, write }) => change(&names.store, *write, |transaction| {
+            for name in &names.names {
+                transaction.create_table(name)?;
+            }
+            Ok(true)
+        }),
+        Action::Rename(args) => change(&args.store, args.write, |transaction| {
+            let is_done = transaction.rename_table(&args.from, &args.to)?;
+            Ok(found(is_done, &args.from, &args.store))
+        }),
+        Action::Delete(Delete { names, write }) => change(&names.store, *write, |transaction| {
+            let mut is_done = true;
+            for name in &names.names {
+                is_done &= found(transaction.delete_table(name)?, name, &names.store);
+            }
+            Ok(is_done)
+        }),
+    }
+}
+
+/// Says that there is no such table, if there is none.
+fn found(is_there: bool, name: &str, path: &Path) -> bool {
+    if !is_there {
+        exit::report(&no_table(name).at(path));
+    }
+    is_there
+}
+
+/// Does `f` in a transaction, which is committed if it says so.
+fn change(
+    path: &Path,
+    write: WriteArgs,
+    f: impl FnOnce(&mut Transaction<'_>) -> Result<bool>,
+) -> Result<Status> {
+    let store = write.open_btree(path)?;
+    let mut transaction = store.write()?;
+    let is_done = f(&mut transaction).map_err(|e| e.at(path))?;
+    if !is_done {
+        return Ok(Status::NotFound);
+    }
+    transaction.commit()?;
+    Ok(Status::Done)
+}
+
+fn list(args: &List) -> Result<Status> {
+    let store = open(&args.store)?;
+    let snapshot = store.read()?;
+    let mut tables = vec![(None, snapshot.main().len())];
+    for name in snapshot.tables()? {
+        let table = snapshot.table(&name)?;
+        tables.push((Some(name), table.map_or(0, |table| table.len())));
+    }
+    drop(snapshot);
+    let line = |(name, records): &(Option<String>, u64)| {
+        if args.json {
+            return json::line(&serde_json::json!({ "table": name, "records": records }));
+        }
+        let name = name.as_ref().map_or_else(String::new, |name| escaped(name.as_bytes()));
+        format!("{}\t{name}\n", HumanCount(*records))
+    };
+    output::print(tables.iter().map(line).collect::<String>())?;
+    Ok(Status::Done)
+}
+
+/// Opens a store that must be a btree.
+pub fn open(path: &Path) -> Result<BTree> {
+    match credenza::open(path)? {
+        Store::BTree(store) => Ok(store),
+        other => Err(no_order(other.kind()).at(path)),
+    }
+}
+
+/// The error for a store of another engine.
+pub fn no_order(kind: &str) -> Error {
+    Error::invalid(format!(
+        "this is a store of kind '{kind}', which has neither tables nor an order of keys; 'credenza \
+         convert --to btree' makes one of it that has"
+    ))
+}

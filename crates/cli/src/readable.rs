@@ -1,0 +1,83 @@
+//! What a command reads: a store of any kind, or a table of a btree store.
+
+use crate::exit;
+use crate::table::TableOf;
+use credenza::{Bytes, Get, Result, Scan, Store};
+
+/// What is read.
+#[derive(Debug)]
+pub enum Readable {
+    /// All of it; of a btree store the main table.
+    Store(Store),
+    Table(TableOf),
+}
+
+impl Readable {
+    /// Whether others may change it meanwhile, who wait for, or cannot use, what is held.
+    pub fn is_changing(&self) -> bool {
+        matches!(self, Readable::Table(_) | Readable::Store(Store::Hash(_) | Store::BTree(_)))
+    }
+
+    /// Says that there is more in the store than is read, lest somebody takes a part for the whole.
+    pub fn note_other_tables(&self, quiet: bool) -> Result<()> {
+        if quiet {
+            return Ok(());
+        }
+        if let Readable::Store(Store::BTree(store)) = self {
+            let count = store.read()?.tables()?.len();
+            if count > 0 {
+                let noun = if count == 1 { "table" } else { "tables" };
+                exit::note(format_args!(
+                    "this is the main table; {count} more {noun} can be named with --table"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Get for Readable {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
+        match self {
+            Readable::Store(store) => store.get(key),
+            Readable::Table(table) => table.get(key),
+        }
+    }
+
+    fn get_all(&self, key: &[u8]) -> Result<Vec<Bytes<'_>>> {
+        match self {
+            Readable::Store(store) => store.get_all(key),
+            Readable::Table(table) => table.get_all(key),
+        }
+    }
+
+    fn get_many<K, F>(&self, keys: &[K], f: F) -> Result<()>
+    where
+        K: AsRef<[u8]>,
+        F: FnMut(usize, Option<&[u8]>),
+    {
+        match self {
+            Readable::Store(store) => store.get_many(keys, f),
+            Readable::Table(table) => table.get_many(keys, f),
+        }
+    }
+}
+
+impl Scan for Readable {
+    fn scan<F>(&self, f: F) -> Result<()>
+    where
+        F: FnMut(&[u8], &[u8]) -> Result<()>,
+    {
+        match self {
+            Readable::Store(store) => store.scan(f),
+            Readable::Table(table) => table.scan(f),
+        }
+    }
+
+    fn len(&self) -> Result<u64> {
+        match self {
+            Readable::Store(store) => store.len(),
+            Readable::Table(table) => Scan::len(table),
+        }
+    }
+}

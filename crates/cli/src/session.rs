@@ -1,0 +1,147 @@
+//! What the shell's commands do, on whichever engine: at once, or collected in a transaction.
+
+use crate::changing::Changing;
+use crate::output::escaped;
+use crate::table::TableOf;
+use credenza::btree;
+use credenza::hash::{self, Hash};
+use credenza::{Error, Get as _, Result};
+
+/// A store, and the transaction that has begun, if one has.
+pub enum Session<'s> {
+    Hash(&'s Hash, Option<hash::Transaction<'s>>),
+    BTree(&'s TableOf, Option<Box<btree::Transaction<'s>>>),
+}
+
+/// Takes a record; false if it wants no more.
+pub type Take<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<bool>;
+
+impl<'s> Session<'s> {
+    /// Nothing has begun.
+    pub fn of(store: &'s Changing) -> Session<'s> {
+        match store {
+            Changing::Hash(store) => Session::Hash(store, None),
+            Changing::BTree(table) => Session::BTree(table, None),
+        }
+    }
+
+    /// Whether a transaction has begun.
+    pub fn is_in_transaction(&self) -> bool {
+        matches!(self, Session::Hash(_, Some(_)) | Session::BTree(_, Some(_)))
+    }
+
+    /// The value of a key, as people read it.
+    pub fn get(&mut self, key: &[u8]) -> Result<Option<String>> {
+        match self {
+            Session::Hash(_, Some(transaction)) => Ok(transaction.get(key)?.map(escaped)),
+            Session::Hash(store, None) => store.get_with(key, escaped),
+            Session::BTree(table, Some(transaction)) => {
+                table.within(transaction, |table| Ok(table.get(key)?.map(escaped)))
+            }
+            Session::BTree(table, None) => Ok(table.get(key)?.map(|value| escaped(&value))),
+        }
+    }
+
+    /// Gives a key a value.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        match self {
+            Session::Hash(_, Some(transaction)) => transaction.insert(key, value),
+            Session::Hash(store, None) => store.insert(key, value),
+            Session::BTree(table, Some(transaction)) => {
+                table.within(transaction, |table| table.insert(key, value).map(drop))
+            }
+            Session::BTree(table, None) => table.change(|table| table.insert(key, value)).map(drop),
+        }
+    }
+
+    /// Takes a key out; whether it was there.
+    pub fn delete(&mut self, key: &[u8]) -> Result<bool> {
+        match self {
+            Session::Hash(_, Some(transaction)) => {
+                let was_there = transaction.get(key)?.is_some();
+                transaction.remove(key)?;
+                Ok(was_there)
+            }
+            Session::Hash(store, None) => store.remove(key),
+            Session::BTree(table, Some(transaction)) => {
+                table.within(transaction, |table| table.remove(key))
+            }
+            Session::BTree(table, None) => table.change(|table| table.remove(key)),
+        }
+    }
+
+    /// Calls `take` with the records whose keys begin so. Of a hash store those that are committed.
+    pub fn scan(&mut self, prefix: &[u8], take: Take<'_>) -> Result<()> {
+        match self {
+            Session::Hash(store, _) => {
+                for record in *store {
+                    let (key, value) = record?;
+                    if key.starts_with(prefix) && !take(&key, &value)? {
+                        break;
+                    }
+                }
+                Ok(())
+            }
+            Session::BTree(table, Some(transaction)) => {
+                table.within(transaction, |table| each(table.read().prefix(prefix), take))
+            }
+            Session::BTree(table, None) => table.read(|table| each(table.prefix(prefix), take)),
+        }
+    }
+
+    /// How many records there are. Of a hash store those that are committed.
+    pub fn len(&mut self) -> Result<u64> {
+        match self {
+            Session::Hash(store, _) => store.len(),
+            Session::BTree(table, Some(transaction)) => {
+                table.within(transaction, |table| Ok(table.len()))
+            }
+            Session::BTree(table, None) => table.read(|table| Ok(table.len())),
+        }
+    }
+
+    pub fn begin(&mut self) -> Result<()> {
+        match self {
+            Session::Hash(_, Some(_)) | Session::BTree(_, Some(_)) => {
+                Err(Error::invalid("a transaction has begun already: commit or abort it"))
+            }
+            Session::Hash(store, none) => {
+                *none = Some(store.transaction()?);
+                Ok(())
+            }
+            Session::BTree(table, none) => {
+                *none = Some(Box::new(table.store.write()?));
+                Ok(())
+            }
+        }
+    }
+
+    pub fn commit(&mut self) -> Result<()> {
+        match self {
+            Session::Hash(_, transaction) => transaction.take().ok_or_else(none)?.commit(),
+            Session::BTree(_, transaction) => transaction.take().ok_or_else(none)?.commit(),
+        }
+    }
+
+    /// Forgets the transaction that has begun.
+    pub fn abort(&mut self) -> Result<()> {
+        match self {
+            Session::Hash(_, transaction) => transaction.take().ok_or_else(none).map(drop),
+            Session::BTree(_, transaction) => transaction.take().ok_or_else(none).map(drop),
+        }
+    }
+}
+
+fn none() -> Error {
+    Error::invalid("there is no transaction: 'begin' begins one")
+}
+
+fn each(records: btree::Range<'_>, take: Take<'_>) -> Result<()> {
+    for record in records {
+        let (key, value) = record?;
+        if !take(&key, value)? {
+            break;
+        }
+    }
+    Ok(())
+}
