@@ -78,11 +78,11 @@ pub struct BTree {
 
 #[derive(Debug)]
 struct Shared {
+    /// Syncs now and then, until it is dropped, which is before the store is.
+    _ticker: Option<Ticker>,
     core: Arc<Core>,
     path: Option<PathBuf>,
     durability: Durability,
-    /// Syncs now and then, until it is dropped.
-    _ticker: Option<Ticker>,
 }
 
 impl BTree {

@@ -6,19 +6,18 @@
 
 use super::core::{Core, From};
 use super::format::words;
-use super::options::{Durability, OpenOptions};
+use super::options::OpenOptions;
 use super::pins::{self, Reader};
 use super::reader::Value;
 use super::writer::Writer;
+use crate::durability::{Durability, Ticker};
 use crate::keyhash;
 use crate::stats::{Done, Operation, Outcome, Recorder};
 use crate::{Bytes, Error, Get, Result, Scan};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// An index file of so many bytes is made anew when the store is emptied.
 const LARGE_INDEX: u64 = 1 << 20;
@@ -43,6 +42,8 @@ pub struct Hash {
 /// What the clones of a handle have in common.
 #[derive(Debug)]
 pub(super) struct Shared {
+    /// Syncs now and then, until it is dropped, which is before the store is.
+    _ticker: Option<Ticker>,
     pub(super) core: Arc<Core>,
     /// What counts operations, if that is asked for.
     pub(super) recorder: Option<Box<Recorder>>,
@@ -50,20 +51,6 @@ pub(super) struct Shared {
     durability: Durability,
     /// The last segment that the compaction going on will empty.
     goal: Mutex<Option<u64>>,
-    /// Syncs now and then, until the sender is dropped.
-    ticker: Option<Ticker>,
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        let Some(ticker) = self.ticker.take() else { return };
-        drop(ticker.sender);
-        // A process forked since has no such thread.
-        if ticker.pid == std::process::id() {
-            // It ends because the sender is gone; a panic there would have been reported.
-            let _ = ticker.thread.join();
-        }
-    }
 }
 
 impl Hash {
@@ -75,11 +62,16 @@ impl Hash {
     ) -> Hash {
         let core = Arc::new(core);
         let ticker = match durability {
-            Durability::Interval(ms) if path.is_some() => Some(start_ticker(Arc::clone(&core), ms)),
+            Durability::Interval(ms) if path.is_some() => {
+                let core = Arc::clone(&core);
+                Some(Ticker::start(ms, move || core.sync()))
+            }
             _ => None,
         };
         let (recorder, goal) = (recorder.map(Box::new), Mutex::new(None));
-        Hash { shared: Arc::new(Shared { core, recorder, path, durability, goal, ticker }) }
+        Hash {
+            shared: Arc::new(Shared { core, recorder, path, durability, goal, _ticker: ticker }),
+        }
     }
 
     /// How to open a store, other than with the defaults.
@@ -469,27 +461,6 @@ impl<'c> Writer<'c> {
         let lines = self.index.load(words::PAGE_LINES);
         lines > 1024 && lines > self.index.load(words::COUNT)
     }
-}
-
-/// A thread that syncs, and the process that has it.
-#[derive(Debug)]
-struct Ticker {
-    sender: mpsc::Sender<()>,
-    thread: JoinHandle<()>,
-    pid: u32,
-}
-
-fn start_ticker(core: Arc<Core>, ms: u64) -> Ticker {
-    let (sender, receiver) = mpsc::channel();
-    let pause = Duration::from_millis(ms.max(1));
-    let tick = move || {
-        while let Err(mpsc::RecvTimeoutError::Timeout) = receiver.recv_timeout(pause) {
-            // The next tick tries again; who must know calls `sync`.
-            let _ = core.sync();
-        }
-        let _ = core.sync();
-    };
-    Ticker { sender, thread: std::thread::spawn(tick), pid: std::process::id() }
 }
 
 impl Core {

@@ -45,13 +45,14 @@ mod view;
 mod watch;
 mod writer;
 
+pub use crate::durability::Durability;
 pub use backup::{Recovered, recover};
 pub use batch::{Batch, Transaction};
 #[allow(unused_imports, reason = "the recogniser of files uses it")]
 pub(crate) use core::recognises;
 pub use handle::Hash;
 pub use iter::Iter;
-pub use options::{Durability, OpenOptions};
+pub use options::OpenOptions;
 pub use pins::Reader;
 pub use reader::Value;
 pub use stats::Stats;

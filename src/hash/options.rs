@@ -1,25 +1,12 @@
-//! How a hash store is opened, and when what is written to it is durable.
+//! How a hash store is opened.
 
 use super::core::Core;
 use super::evict::Worth;
 use super::handle::Hash;
+use crate::durability::Durability;
 use crate::stats::{Recorder, Statistics};
 use crate::{Error, Result};
 use std::path::Path;
-
-/// When what was written is safe against the loss of power. All are safe against the death of the
-/// process, from the moment when the call returns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// When [`Hash::sync`] returns, or the kernel gets to it. After a power failure the store is as
-    /// it was at some moment since the last sync.
-    #[default]
-    Buffered,
-    /// As buffered, with a sync every so many milliseconds.
-    Interval(u64),
-    /// When the call returns; those who call at the same time share one wait for the disk.
-    Sync,
-}
 
 /// How to open a hash store.
 #[derive(Clone, Debug, Default)]

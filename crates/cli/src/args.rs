@@ -237,11 +237,7 @@ impl WriteArgs {
     }
 
     fn hash(self) -> hash::OpenOptions {
-        Hash::options().durability(match self.durability {
-            Durability::Buffered => hash::Durability::Buffered,
-            Durability::Interval(ms) => hash::Durability::Interval(ms),
-            Durability::Sync => hash::Durability::Sync,
-        })
+        Hash::options().durability(self.durability)
     }
 
     fn btree(self) -> btree::OpenOptions {
