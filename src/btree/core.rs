@@ -181,15 +181,6 @@ impl Core {
         self.word(session::STATE).store(commit.number, Ordering::SeqCst);
     }
 
-    /// Learns that the file is longer, if another process made it so for this commit.
-    #[inline(always)]
-    pub(crate) fn see_whole(&self, commit: &Commit) -> Result<()> {
-        if commit.end.saturating_mul(PAGE_BYTES) > self.map.len() {
-            self.map.refresh_len()?;
-        }
-        Ok(())
-    }
-
     /// Whether what a commit says of itself can be.
     fn check_commit(&self, commit: &Commit) -> Result<()> {
         let len = self.map.refresh_len()?;
@@ -205,6 +196,12 @@ impl Core {
             return Err(Error::corrupt(len, "the file is shorter than its newest commit says"));
         }
         Ok(())
+    }
+
+    /// Sees to it that the pages of a commit can be reached: others may have made the file longer.
+    #[inline]
+    pub(crate) fn reach(&self, commit: &Commit) -> Result<()> {
+        if commit.end <= self.map.len() / PAGE_BYTES { Ok(()) } else { self.check_commit(commit) }
     }
 
     /// The two words of the table of pages for a page.

@@ -78,7 +78,7 @@ impl Core {
 
     /// Enters the checksums of pages that have none. `_pin` holds the commit.
     fn sum(&self, commit: &Commit, pin: &Pin<'_>) -> Result<()> {
-        self.see_whole(commit)?;
+        self.reach(commit)?;
         for page in 0..commit.end {
             let [birth, freed] = self.entry(page)?;
             let born = birth.load(Ordering::Acquire);

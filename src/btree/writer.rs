@@ -100,10 +100,10 @@ impl<'c> Writer<'c> {
     pub(crate) fn begin(core: &'c Core) -> Result<Writer<'c>> {
         let lock = core.lock()?;
         let base = core.newest();
+        core.reach(&base)?;
         if core.load(session::WRITING) != 0 || core.load(session::UNSWEPT) != 0 {
             core.sweep(&base)?;
         }
-        core.see_whole(&base)?;
         let stamp = base.stamp + 1;
         core.word(session::WRITING).store(stamp, Ordering::SeqCst);
         let own = Own::new(lock, &core.map, stamp);
