@@ -21,7 +21,7 @@ use std::marker::PhantomData;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// Addresses set aside for the file to grow into.
 const ROOM: u64 = 1 << 42;
@@ -285,12 +285,14 @@ impl Core {
     }
 
     pub(crate) fn take_scratch(&self) -> Box<Scratch> {
-        let scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner).take();
-        scratch.unwrap_or_default()
+        // Not waited for: in a forked process nobody may be there to let it go.
+        self.scratch.try_lock().ok().and_then(|mut scratch| scratch.take()).unwrap_or_default()
     }
 
     pub(crate) fn put_scratch(&self, scratch: Box<Scratch>) {
-        *self.scratch.lock().unwrap_or_else(PoisonError::into_inner) = Some(scratch);
+        if let Ok(mut place) = self.scratch.try_lock() {
+            *place = Some(scratch);
+        }
     }
 
     /// If nobody else has the store open, makes everything durable.

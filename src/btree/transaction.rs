@@ -13,7 +13,8 @@ use std::sync::atomic::Ordering;
 
 /// A transaction: what it changes is seen by itself alone until it is committed, and is gone if it
 /// is dropped instead. There is one at a time in all processes; others wait for it when they begin
-/// theirs.
+/// theirs. It is its process's alone: a child that is forked meanwhile can neither commit nor undo
+/// it, and must change nothing in it.
 ///
 /// ```
 /// # use credenza::btree::BTree;
@@ -186,6 +187,7 @@ impl<'s> Transaction<'s> {
     /// # Errors
     /// The savepoint is none of this transaction, or not any more; or the store is damaged.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
+        self.writer.check_process()?;
         let Some(i) = self.savepoints.iter().position(|saved| saved.id == savepoint.0) else {
             return Err(no_savepoint());
         };
@@ -232,6 +234,7 @@ impl<'s> Transaction<'s> {
     }
 
     fn commit_unsynced(&mut self) -> Result<()> {
+        self.writer.check_process()?;
         for i in 0..self.open.len() {
             if self.open[i].tree != self.open[i].known {
                 let (name, tree) = (std::mem::take(&mut self.open[i].name), self.open[i].tree);

@@ -18,6 +18,7 @@ use super::record::{Elsewhere, Far};
 use super::space::Space;
 use super::tree::Pages;
 use super::view::Own;
+use crate::os::process::own_pid;
 use crate::{Error, Result};
 use std::sync::atomic::Ordering;
 
@@ -54,6 +55,8 @@ pub(crate) struct Writer<'c> {
     pub last: Option<Last>,
     /// An error left something half done.
     pub is_broken: bool,
+    /// Who it is: a child that was forked meanwhile has a copy, and neither the lock nor the right.
+    pid: u32,
     is_done: bool,
 }
 
@@ -109,7 +112,18 @@ impl<'c> Writer<'c> {
         let own = Own::new(lock, &core.map, stamp);
         let mut scratch = core.take_scratch();
         scratch.space.begin(core, &base);
-        Ok(Writer { core, own, base, stamp, scratch, last: None, is_broken: false, is_done: false })
+        let (is_broken, is_done, pid) = (false, false, own_pid());
+        Ok(Writer { core, own, base, stamp, scratch, last: None, is_broken, pid, is_done })
+    }
+
+    /// An error in a process that was forked since this writer began.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.pid == own_pid() {
+            return Ok(());
+        }
+        Err(Error::invalid(
+            "this transaction was begun before the fork of this process: it is the parent's",
+        ))
     }
 
     /// Writes pages under a new stamp: those written so far are as those of a commit.
@@ -151,6 +165,9 @@ impl<'c> Writer<'c> {
 
 impl Drop for Writer<'_> {
     fn drop(&mut self) {
+        if self.check_process().is_err() {
+            return;
+        }
         if !self.is_done && self.scratch.space.take_back(self.core).is_ok() {
             self.core.forget_tables(&self.base);
             self.finish();
