@@ -217,8 +217,11 @@ impl Core {
         }
     }
 
+    /// The stamps of all commits that are held.
     pub(crate) fn pins(&self) -> impl Iterator<Item = u64> {
-        let words = [session::DURABLE, session::SYNCING].map(|at| self.load(at));
-        words.into_iter().filter(|stamp| *stamp != 0).chain(pins::stamps(self))
+        // In this order: a commit that is synced meanwhile goes from its pin to the one word, and
+        // on to the other.
+        let words = [session::SYNCING, session::DURABLE].into_iter().map(|at| self.load(at));
+        pins::stamps(self).chain(words.filter(|stamp| *stamp != 0))
     }
 }
