@@ -348,8 +348,9 @@ impl Writer<'_> {
         birth.store(FIXED, Ordering::Release);
         // A commit, so that nobody takes it for free space behind the end.
         let (main, catalog) = (self.base.main, self.base.catalog);
-        self.commit(main, catalog)?;
+        self.publish(main, catalog)?;
         place.store(page, Ordering::Release);
+        self.finish();
         Ok(true)
     }
 }

@@ -143,6 +143,13 @@ impl<'c> Writer<'c> {
 
     /// Makes what was written the newest commit.
     pub(crate) fn commit(&mut self, main: Tree, catalog: Tree) -> Result<()> {
+        self.publish(main, catalog)?;
+        self.finish();
+        Ok(())
+    }
+
+    /// The same without an end: what belongs to the commit and not to its trees can follow.
+    pub(crate) fn publish(&mut self, main: Tree, catalog: Tree) -> Result<()> {
         if self.is_broken {
             return Err(Error::invalid(
                 "an earlier change of this transaction failed half-way: nothing of it was committed",
@@ -152,11 +159,11 @@ impl<'c> Writer<'c> {
         let commit = Commit { number: self.base.number + 1, stamp: self.stamp, end, main, catalog };
         self.core.publish(&commit);
         self.scratch.space.committed(self.core);
-        self.finish();
         Ok(())
     }
 
-    fn finish(&mut self) {
+    /// Ends a writer who is done; if he dies before, the next one looks at the whole table.
+    pub(crate) fn finish(&mut self) {
         self.core.word(session::WRITING).store(0, Ordering::SeqCst);
         self.core.put_scratch(std::mem::take(&mut self.scratch));
         self.is_done = true;
