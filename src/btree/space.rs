@@ -15,6 +15,7 @@ use super::format::{
     first_of_table, session, table_of, table_pages,
 };
 use super::page::Bytes;
+use super::pins;
 use super::record::Far;
 use super::writer::{Writer, damaged, no_page};
 use crate::{Error, ErrorKind, Result};
@@ -185,6 +186,8 @@ impl Space {
         if end * PAGE_BYTES <= core.map.len() || end * PAGE_BYTES <= core.map.refresh_len()? {
             return Ok(());
         }
+        // What the dead hold is free for the next writer.
+        pins::clear_dead(core);
         let more = (end / 16).clamp(GROWTH.0, GROWTH.1);
         // On a nearly full disk, no more than what is needed.
         core.map.grow_to((end + more) * PAGE_BYTES).or_else(|_| core.map.grow_to(end * PAGE_BYTES))
