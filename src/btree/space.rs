@@ -211,20 +211,19 @@ impl Space {
     /// Free pages in a row, if some are found in as much of the table as may be looked at.
     fn find_run(&mut self, core: &Core, pages: u64) -> Result<Option<u64>> {
         let mut found = 0;
-        while self.credit >= LOOK {
-            self.credit -= LOOK;
-            for _ in 0..LOOK {
-                if self.cursor >= self.end {
-                    (self.cursor, found) = (0, 0);
-                }
-                let [birth, freed] = core.entry(self.cursor)?;
-                let is_free =
-                    self.is_free(birth.load(Ordering::Relaxed), freed.load(Ordering::Relaxed));
-                self.cursor += 1;
-                found = if is_free { found + 1 } else { 0 };
-                if found == pages {
-                    return Ok(Some(self.cursor - pages));
-                }
+        // Once round, and no more than is paid for.
+        for _ in 0..(self.end + pages).min(self.credit) {
+            self.credit -= 1;
+            if self.cursor >= self.end {
+                (self.cursor, found) = (0, 0);
+            }
+            let [birth, freed] = core.entry(self.cursor)?;
+            let is_free =
+                self.is_free(birth.load(Ordering::Relaxed), freed.load(Ordering::Relaxed));
+            self.cursor += 1;
+            found = if is_free { found + 1 } else { 0 };
+            if found == pages {
+                return Ok(Some(self.cursor - pages));
             }
         }
         Ok(None)
@@ -310,7 +309,10 @@ impl Writer<'_> {
     /// Writes bytes that are too many for a page of a tree.
     pub(crate) fn write_far(&mut self, bytes: &[u8]) -> Result<Far> {
         let pages = (bytes.len() as u64).div_ceil(PAGE_BYTES);
-        let from = self.scratch.space.take_run(self.core, pages, self.stamp | VALUES)?;
+        let from = match pages {
+            1 => self.new_values()?,
+            _ => self.scratch.space.take_run(self.core, pages, self.stamp | VALUES)?,
+        };
         self.write_at(from * PAGE_BYTES, bytes)
     }
 
