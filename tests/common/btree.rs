@@ -1,7 +1,7 @@
 //! The btree engine as a [`Subject`].
 
-use super::subject::{Operation, Subject};
-use credenza::btree::BTree;
+use super::subject::{Operation, State, Subject};
+use credenza::btree::{BTree, Snapshot, Table, Transaction};
 use credenza::{Get, Result, Scan};
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,141 @@ use std::path::{Path, PathBuf};
 pub const BOOT_AT: usize = 2048;
 /// Where the locks of writers and of those who sync begin.
 pub const LOCKS_AT: [usize; 2] = [2176, 2240];
+
+/// The same store with its records in three tables: the last byte of a key says in which.
+pub struct Spread(pub BTree);
+
+/// The tables that have a name.
+const NAMES: [&str; 2] = ["one", "two"];
+
+fn number_of(key: &[u8]) -> usize {
+    key.last().map_or(0, |last| usize::from(*last % 3))
+}
+
+/// Makes changes in their tables, half of them after something that is undone.
+pub fn change(
+    transaction: &mut Transaction<'_>,
+    changes: &[(Vec<u8>, Option<Vec<u8>>)],
+) -> Result<()> {
+    for (i, (key, value)) in changes.iter().enumerate() {
+        if i > 0 && i == changes.len() / 2 {
+            let savepoint = transaction.savepoint();
+            transaction.main().clear()?;
+            transaction.create_table("undone")?.insert(key, &[1; 3000])?;
+            transaction.delete_table(NAMES[0])?;
+            transaction.rollback_to(savepoint)?;
+        }
+        let mut table = match number_of(key) {
+            0 => transaction.main(),
+            i => transaction.create_table(NAMES[i - 1])?,
+        };
+        match value {
+            Some(value) => drop(table.insert(key, value)?),
+            None => drop(table.remove(key)?),
+        }
+    }
+    Ok(())
+}
+
+/// Makes an operation's changes.
+pub fn perform(transaction: &mut Transaction<'_>, operation: &Operation) -> Result<()> {
+    match operation {
+        Operation::Insert(key, value) => change(transaction, &[(key.clone(), Some(value.clone()))]),
+        Operation::Remove(key) => change(transaction, &[(key.clone(), None)]),
+        Operation::Batch(changes) => change(transaction, changes),
+        Operation::Clear => {
+            transaction.main().clear()?;
+            NAMES.iter().try_for_each(|name| transaction.delete_table(name).map(drop))
+        }
+        Operation::Compact => Ok(()),
+    }
+}
+
+fn put_all(state: &mut State, table: Table<'_>) -> Result<()> {
+    let before = state.len() as u64;
+    table.scan(|key, value| {
+        state.insert(key.to_vec(), value.to_vec());
+        Ok(())
+    })?;
+    assert_eq!(state.len() as u64 - before, table.len(), "a table's length and its scan differ");
+    Ok(())
+}
+
+/// What is in the three tables of a snapshot.
+pub fn seen_by(snapshot: &Snapshot<'_>) -> Result<State> {
+    let mut state = State::new();
+    put_all(&mut state, snapshot.main())?;
+    for name in NAMES {
+        snapshot.table(name)?.map_or(Ok(()), |table| put_all(&mut state, table))?;
+    }
+    Ok(state)
+}
+
+/// The same of a transaction.
+pub fn seen_within(transaction: &mut Transaction<'_>) -> Result<State> {
+    let mut state = State::new();
+    put_all(&mut state, transaction.main().read())?;
+    for name in NAMES {
+        transaction.table(name)?.map_or(Ok(()), |table| put_all(&mut state, table.read()))?;
+    }
+    Ok(state)
+}
+
+impl Subject for Spread {
+    fn open(path: &Path) -> Result<Spread> {
+        BTree::create(path).map(Spread)
+    }
+
+    fn apply(&self, operation: &Operation) -> Result<()> {
+        let mut transaction = self.0.write()?;
+        perform(&mut transaction, operation)?;
+        transaction.commit()?;
+        if matches!(operation, Operation::Compact) { self.0.sync() } else { Ok(()) }
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.0.sync()
+    }
+
+    fn verify(&self) -> Result<()> {
+        self.0.verify(|_, _| ())
+    }
+
+    fn len(&self) -> Result<u64> {
+        let snapshot = self.0.read()?;
+        let mut len = snapshot.main().len();
+        for name in NAMES {
+            len += snapshot.table(name)?.map_or(0, |table| table.len());
+        }
+        Ok(len)
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let snapshot = self.0.read()?;
+        let table = match number_of(key) {
+            0 => Some(snapshot.main()),
+            i => snapshot.table(NAMES[i - 1])?,
+        };
+        let Some(table) = table else { return Ok(None) };
+        Ok(table.get(key)?.map(<[u8]>::to_vec))
+    }
+
+    fn records(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        Ok(seen_by(&self.0.read()?)?.into_iter().collect())
+    }
+
+    fn files(path: &Path) -> Vec<PathBuf> {
+        BTree::files(path)
+    }
+
+    fn reboot(first: &mut [u8]) {
+        BTree::reboot(first);
+    }
+
+    fn bury(first: &mut [u8], pid: u32) {
+        BTree::bury(first, pid);
+    }
+}
 
 impl Subject for BTree {
     fn open(path: &Path) -> Result<BTree> {

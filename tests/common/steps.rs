@@ -3,7 +3,6 @@
 
 use super::subject::Subject;
 use super::sys::{self, Status};
-use credenza::hash::Hash;
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -41,10 +40,24 @@ impl Seen {
 
 /// The states of the files while `work` is done to a store, one after the other, as the death of
 /// the process that does it would leave them; `None` where tracing is not allowed.
-pub fn states_during(path: &Path, work: impl FnOnce(&Hash)) -> Option<Vec<Vec<Vec<u8>>>> {
+pub fn states_during<S: Subject>(
+    path: &Path,
+    work: impl FnOnce(&S),
+) -> Option<Vec<Vec<Vec<u8>>>> {
+    states_chosen::<S, S>(path, || S::open(path).unwrap(), work, |_, _| true)
+}
+
+/// The same with something else that is opened, of those states that are chosen by what the first
+/// file was in the last one chosen, and is now; and of the last.
+pub fn states_chosen<S: Subject, T>(
+    path: &Path,
+    open: impl FnOnce() -> T,
+    work: impl FnOnce(&T),
+    mut is_chosen: impl FnMut(&[u8], &[u8]) -> bool,
+) -> Option<Vec<Vec<Vec<u8>>>> {
     let done = path.with_extension("done");
     let mut process = sys::fork(|| {
-        let store = Hash::open(path).unwrap();
+        let store = open();
         // Where it may not be traced, it says so by ending.
         if sys::be_traced() {
             sys::stop_here();
@@ -58,14 +71,16 @@ pub fn states_during(path: &Path, work: impl FnOnce(&Hash)) -> Option<Vec<Vec<Ve
         return None;
     }
     let mut states: Vec<Vec<Vec<u8>>> = Vec::new();
-    let mut files: Vec<Seen> = Hash::files(path).into_iter().map(Seen::new).collect();
+    let mut files: Vec<Seen> = S::files(path).into_iter().map(Seen::new).collect();
     for steps in 0u64.. {
         // An index that takes the place of this one is complete before it bears the name.
         let mut is_changed = false;
         for file in &mut files {
             is_changed |= file.look(steps % 256 == 0);
         }
-        if is_changed {
+        if is_changed
+            && states.last().is_none_or(|last: &Vec<Vec<u8>>| is_chosen(&last[0], &files[0].bytes))
+        {
             states.push(files.iter().map(|file| file.bytes.clone()).collect());
         }
         match process.step() {
@@ -82,7 +97,7 @@ pub fn states_during(path: &Path, work: impl FnOnce(&Hash)) -> Option<Vec<Vec<Ve
     }
     states.push(files.into_iter().map(|file| file.bytes).collect());
     for state in &mut states {
-        Hash::bury(&mut state[0], process.pid());
+        S::bury(&mut state[0], process.pid());
     }
     Some(states)
 }

@@ -4,12 +4,14 @@
 #![allow(unsafe_code)]
 
 use crate::common::power::Disk;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 thread_local! {
     static DISK: RefCell<Option<Disk>> = const { RefCell::new(None) };
+    /// How many syncs there were, and which of them is to fail.
+    static SYNCS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
 }
 
 /// From now on, `disk` is told what this thread syncs.
@@ -22,6 +24,25 @@ pub fn take() -> Disk {
     let mut disk = DISK.take().expect("a disk was installed");
     disk.look();
     disk
+}
+
+/// How many times this thread has waited for the disk without an error.
+pub fn count() -> u64 {
+    SYNCS.get().0
+}
+
+/// The disk fails this thread's next wait for it, or after so many others; without them, not at all.
+pub fn fail_after(others: Option<u64>) {
+    let (count, _) = SYNCS.get();
+    SYNCS.set((count, others.map_or(0, |others| count + others + 1)));
+}
+
+/// Counts a wait; whether it fails.
+fn fails() -> bool {
+    let (count, failing) = SYNCS.get();
+    let fails = count + 1 == failing;
+    SYNCS.set(if fails { (count, 0) } else { (count + 1, failing) });
+    fails
 }
 
 /// What `f` says of the disk that is installed.
@@ -56,6 +77,13 @@ fn note(fd: libc::c_int, is_synced: bool) {
 
 #[unsafe(no_mangle)]
 extern "C" fn fdatasync(fd: libc::c_int) -> libc::c_int {
+    if fails() {
+        // Some of it may be on the disk, or all.
+        note(fd, false);
+        // SAFETY: the place is this thread's own.
+        unsafe { *libc::__errno_location() = libc::EIO };
+        return -1;
+    }
     note(fd, true);
     // Nothing is lost: these tests never cut the power.
     0

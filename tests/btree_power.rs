@@ -1,0 +1,274 @@
+//! Danger: a power failure that leaves a store torn: a commit without one before it, half a commit,
+//! less than what was synced, or a file that cannot be opened or written any more.
+//!
+//! No power is cut here. The disk is made up: of every sector any of the contents since the last
+//! sync ([`common::power`]); then the store is told that the machine was started anew, by the boot
+//! in its header. What it is then must be what it was after one of the commits since the last sync.
+//! Some syncs fail, at each of their waits for the disk; some are the store's own.
+
+mod common;
+#[path = "common/syncs.rs"]
+mod syncs;
+
+use common::btree::{Spread, change};
+use common::power::{Disk, Image, write_image};
+use common::subject::{Operation, State, Subject, difference, state_of};
+use common::{Rng, rounds, seed};
+use credenza::Durability;
+use credenza::btree::BTree;
+use std::path::{Path, PathBuf};
+
+/// How many images are made up of each disk.
+const IMAGES: u64 = 4;
+/// How often the power fails in a round.
+const CUTS: u64 = 5;
+
+/// What a round writes: so many keys with values of up to so many bytes, and how many operations
+/// between two failures.
+const SHAPES: [(u64, u64, u64); 7] = [
+    (6, 90, 30),
+    (40, 300, 60),
+    (300, 60, 150),
+    (4, 3000, 60),
+    (3, 20_000, 40),
+    (1500, 20, 300),
+    // The store syncs by itself.
+    (5, 400_000, 40),
+];
+
+#[test]
+fn what_is_left_is_what_was_after_one_of_the_commits_since_the_last_sync() {
+    let mut syncs = 0;
+    for round in 0..rounds(14) {
+        let mut round = Round::new(seed(round));
+        round.run();
+        syncs += round.own_syncs;
+    }
+    println!("{syncs} syncs of the store's own");
+}
+
+/// A store whose power fails now and then.
+struct Round {
+    rng: Rng,
+    folder: tempfile::TempDir,
+    what: String,
+    durability: Durability,
+    /// What the store is after each commit that a failure may leave; the first is durable.
+    states: Vec<State>,
+    /// Syncs that nobody asked for.
+    own_syncs: u64,
+}
+
+impl Round {
+    fn new(seed: u64) -> Round {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut rng, what) = (Rng::new(seed), format!("seed {seed}"));
+        let durability =
+            if rng.below(4) == 0 { Durability::Sync } else { Durability::Buffered };
+        let states = vec![State::new()];
+        Round { rng, folder, what, durability, states, own_syncs: 0 }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("store")
+    }
+
+    fn open(&self, path: &Path) -> Spread {
+        let options = BTree::options().create(true).durability(self.durability);
+        Spread(options.open(path).unwrap_or_else(|e| panic!("{}: {e}", self.what)))
+    }
+
+    fn run(&mut self) {
+        let shape = SHAPES[self.rng.below(SHAPES.len() as u64) as usize];
+        self.what = format!("{}, {shape:?}, {:?}", self.what, self.durability);
+        let path = self.path();
+        let store = self.open(&path);
+        store.sync().unwrap();
+        drop(store);
+        for cut in 1..=CUTS {
+            syncs::install(Disk::of(Spread::files(&path)));
+            let store = self.open(&path);
+            syncs::with(Disk::look);
+            let store = self.write(store, &path, shape, cut);
+            let disk = syncs::take();
+            drop(store);
+            for i in 0..IMAGES {
+                let image = self.image(&disk);
+                let found = self.recover(&image, &format!("cut {cut}, image {i}"));
+                if i + 1 == IMAGES {
+                    // On with the file as it was before the recovery looked at it.
+                    write_image(&image, &Spread::files(&path));
+                    self.states = vec![found];
+                }
+            }
+        }
+    }
+
+    /// Some transactions, with syncs in between; sometimes the store is closed and opened again.
+    fn write(
+        &mut self,
+        mut store: Spread,
+        path: &Path,
+        (keys, largest, most): (u64, u64, u64),
+        cut: u64,
+    ) -> Spread {
+        let pause = 1 + self.rng.below(40);
+        for number in 0..self.rng.below(most + 1) {
+            let operation = Operation::random(&mut self.rng, keys, largest);
+            let before = syncs::count();
+            let fails = self.rng.below(12) == 0;
+            syncs::fail_after(fails.then(|| self.rng.below(2)));
+            let done = self.apply(&store, &operation);
+            let mut state = self.states.last().unwrap().clone();
+            operation.change(&mut state);
+            self.states.push(state);
+            if self.rng.below(8) == 0 {
+                syncs::with(Disk::look);
+            }
+            let mut is_durable = done.is_ok() && syncs::count() >= before + 2;
+            assert!(done.is_ok() || fails, "{}: {done:?}", self.what);
+            assert!(is_durable || done.is_err() || self.durability != Durability::Sync);
+            self.own_syncs += u64::from(is_durable && self.durability != Durability::Sync);
+            if fails {
+                // Whether it fails or not: there may be nothing to sync.
+                let done = store.sync();
+                let image = syncs::with(|disk| disk.image(&mut self.rng));
+                let image = rebooted(image);
+                self.recover(&image, &format!("cut {cut}, in sync {number}: {done:?}"));
+                is_durable |= done.is_ok();
+            }
+            syncs::fail_after(None);
+            if self.rng.below(60) == 0 {
+                drop(store);
+                store = self.open(path);
+                is_durable = true;
+            } else if self.rng.below(pause) == 0 {
+                store.sync().unwrap();
+                is_durable = true;
+            }
+            if is_durable {
+                self.states.drain(..self.states.len() - 1);
+            }
+        }
+        store
+    }
+
+    /// The disk may have looked at any moment of it.
+    fn apply(&mut self, store: &Spread, operation: &Operation) -> credenza::Result<()> {
+        let Operation::Batch(changes) = operation else { return store.apply(operation) };
+        let mut transaction = store.0.write()?;
+        let (some, others) = changes.split_at(self.rng.below(changes.len() as u64 + 1) as usize);
+        change(&mut transaction, some)?;
+        if self.rng.below(4) == 0 {
+            syncs::with(Disk::look);
+        }
+        change(&mut transaction, others)?;
+        if self.rng.below(4) == 0 {
+            syncs::with(Disk::look);
+        }
+        transaction.commit()
+    }
+
+    fn image(&mut self, disk: &Disk) -> Image {
+        rebooted(disk.image(&mut self.rng))
+    }
+
+    /// Opens an image: what is in it then.
+    fn recover(&mut self, image: &Image, what: &str) -> State {
+        let path = &self.folder.path().join("image");
+        let what = format!("{}, {what}", self.what);
+        write_image(image, &Spread::files(path));
+        let store = Spread::open(path).unwrap_or_else(|e| panic!("{what}: {e}"));
+        // Before anybody has written: readers see the same.
+        let seen: State = store.records().unwrap().into_iter().collect();
+        let found = state_of(&store, &what);
+        assert!(seen == found, "{what}: {}", difference(&seen, &found));
+        self.check(&found, &what);
+        // Written, closed and opened it is as good as any.
+        let mut state = found.clone();
+        for _ in 0..6 {
+            let operation = Operation::random(&mut self.rng, 50, 2000);
+            store.apply(&operation).unwrap_or_else(|e| panic!("{what}: {e}"));
+            operation.change(&mut state);
+        }
+        assert!(state_of(&store, &what) == state, "{what}: written to");
+        drop(store);
+        let store = Spread::open(path).unwrap_or_else(|e| panic!("{what}: again: {e}"));
+        assert!(state_of(&store, &what) == state, "{what}: opened again");
+        found
+    }
+
+    fn check(&self, found: &State, what: &str) {
+        if self.states.contains(found) {
+            return;
+        }
+        let near = self.states.iter().map(|state| difference(found, state));
+        let near = near.min_by_key(|text| text.split(' ').next().unwrap().parse::<u64>().unwrap());
+        let count = self.states.len();
+        panic!("{what}: none of {count} states; the nearest: {}", near.unwrap());
+    }
+}
+
+fn rebooted(mut image: Image) -> Image {
+    image.iter_mut().flatten().for_each(|bytes| Spread::reboot(bytes));
+    image
+}
+
+/// The store is not yet there, or it is there and opens.
+#[test]
+fn a_store_that_was_being_made_can_be_made() {
+    for round in 0..rounds(25) {
+        let mut rng = Rng::new(seed(round));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        std::fs::write(&path, "").unwrap();
+        syncs::install(Disk::of(Spread::files(&path)));
+        let store = Spread::open(&path).unwrap();
+        syncs::with(Disk::look);
+        let mut states = vec![State::new()];
+        for _ in 0..rng.below(20) {
+            let operation = Operation::random(&mut rng, 20, 100);
+            store.apply(&operation).unwrap();
+            let mut state = states.last().unwrap().clone();
+            operation.change(&mut state);
+            states.push(state);
+            syncs::with(Disk::look);
+        }
+        let disk = syncs::take();
+        drop(store);
+        for i in 0..20 {
+            let image = rebooted(disk.image(&mut rng));
+            let path = folder.path().join(format!("image {i}"));
+            write_image(&image, &Spread::files(&path));
+            let what = format!("round {round}, image {i}");
+            let store = Spread::open(&path).unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert!(states.contains(&state_of(&store, &what)), "{what}");
+        }
+    }
+}
+
+/// A sync that failed is an error of every sync until one has waited for the disk again.
+#[test]
+fn after_a_sync_that_failed_the_next_one_waits_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    std::fs::write(&path, "").unwrap();
+    syncs::install(Disk::of(Spread::files(&path)));
+    let store = BTree::create(&path).unwrap();
+    for others in [0, 1, 0, 1] {
+        store.insert(b"key", &[others as u8; 5000]).unwrap();
+        for _ in 0..3 {
+            syncs::fail_after(Some(others));
+            let error = store.sync().unwrap_err().to_string();
+            assert!(error.contains("make durable") && error.contains("store"), "{error}");
+            assert!(!store.stats().unwrap().is_durable);
+        }
+        syncs::fail_after(None);
+        let before = syncs::count();
+        store.sync().unwrap();
+        assert!(syncs::count() >= before + 2, "it did not wait for the disk");
+        assert!(store.stats().unwrap().is_durable);
+        store.verify(|_, _| ()).unwrap();
+    }
+    drop(syncs::take());
+}
