@@ -52,7 +52,8 @@ pub(crate) mod session {
     pub(crate) const SLOTS_USED: u64 = 2120;
     /// Nonzero as long as the table of pages may hold what a power failure left.
     pub(crate) const UNSWEPT: u64 = 2128;
-    /// Nonzero if pages of the durable commit may have no checksum.
+    /// Nonzero if pages of the durable commit may have no checksum: another number each time that
+    /// there may be more.
     pub(crate) const UNSUMMED: u64 = 2144;
     pub(crate) const WRITER_LOCK: u64 = 2176;
     pub(crate) const SYNC_LOCK: u64 = 2240;

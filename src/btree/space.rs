@@ -101,8 +101,13 @@ impl Space {
 
     /// The same for what it did after it had taken and freed so many pages.
     pub(crate) fn take_back_to(&mut self, core: &Core, taken: usize, freed: usize) -> Result<()> {
+        let is_given_back = self.freed.len() > freed;
         for page in self.freed.drain(freed.min(self.freed.len())..) {
             core.entry(page)?[1].store(0, Ordering::Release);
+        }
+        // Not before: a sync that is going on may have passed them by.
+        if is_given_back {
+            core.note_unsummed();
         }
         for page in self.taken.drain(taken.min(self.taken.len())..) {
             let [birth, gone] = core.entry(page)?;

@@ -46,7 +46,7 @@ impl Core {
     fn sync_newest(&self, with_sums: bool) -> Result<()> {
         let store = |at, value| self.word(at).store(value, Ordering::SeqCst);
         let (pin, commit) = pins::pin(self)?;
-        store(session::UNSUMMED, 1);
+        let unsummed = self.note_unsummed();
         if with_sums {
             self.sum(&commit, &pin)?;
         }
@@ -66,9 +66,16 @@ impl Core {
         store(session::SYNCING, 0);
         store(session::RETAINED, 0);
         if with_sums {
-            store(session::UNSUMMED, 0);
+            // Unless somebody has given pages back meanwhile that he had freed.
+            let word = self.word(session::UNSUMMED);
+            let _ = word.compare_exchange(unsummed, 0, Ordering::SeqCst, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// Notes that there may be pages without checksums; what the word is then.
+    pub(crate) fn note_unsummed(&self) -> u64 {
+        self.word(session::UNSUMMED).fetch_add(1, Ordering::SeqCst).wrapping_add(1)
     }
 
     /// Which of the two places has the durable commit.
@@ -81,14 +88,17 @@ impl Core {
         self.reach(commit)?;
         for page in 0..commit.end {
             let [birth, freed] = self.entry(page)?;
+            // In this order: a free page that is taken meanwhile is no longer of an old birth when it
+            // is in use.
+            if freed.load(Ordering::Acquire) != 0 {
+                continue;
+            }
             let born = birth.load(Ordering::Acquire);
             if born == 0 || born > commit.stamp || born == FIXED || born & VALUES != 0 {
                 continue;
             }
             // Whoever frees it meanwhile leaves its bytes as they are as long as it is held.
-            if freed.load(Ordering::Acquire) == 0
-                && let Some(bytes) = view::page(&self.map, pin, page)
-            {
+            if let Some(bytes) = view::page(&self.map, pin, page) {
                 let sum = page_sum(bytes, page);
                 let _ = freed.compare_exchange(0, sum, Ordering::AcqRel, Ordering::Relaxed);
             }

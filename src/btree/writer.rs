@@ -202,6 +202,7 @@ impl Core {
                 freed.store(0, Ordering::Relaxed);
             }
         }
+        self.note_unsummed();
         self.word(session::UNSWEPT).store(0, Ordering::SeqCst);
         self.word(session::WRITING).store(0, Ordering::SeqCst);
         Ok(())
