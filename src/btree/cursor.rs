@@ -6,6 +6,7 @@
 use super::format::Tree;
 use super::page::{Link, Place, count};
 use super::tree::{Pages, levels, of};
+use super::writer::damaged;
 use super::{inner, leaf};
 use crate::Result;
 
@@ -101,6 +102,7 @@ impl<'p, P: Pages> Walk<'p, P> {
         let bytes = self.pages.page_on(link.page(), 0)?;
         let place = of(link.page(), leaf::find(bytes, key, self.pages))?;
         (self.leaf, self.count, self.at) = (link.page(), count(bytes), place.index());
+        self.where_ = Where::Before;
         self.arrive(Way::Forward)?;
         Ok(matches!(place, Place::Found(_)))
     }
@@ -128,12 +130,7 @@ impl<'p, P: Pages> Walk<'p, P> {
                 self.at -= 1;
                 self.arrive(Way::Back)
             }
-            Where::Here => {
-                if !self.beside(Way::Back)? {
-                    return Ok(self.leave(Way::Back));
-                }
-                self.arrive(Way::Back)
-            }
+            Where::Here => self.arrive_beside(Way::Back),
         }
     }
 
@@ -146,13 +143,39 @@ impl<'p, P: Pages> Walk<'p, P> {
     /// Reads the key here, in another leaf if this one ends here.
     #[inline]
     fn arrive(&mut self, way: Way) -> Result<bool> {
-        while self.at >= self.count {
-            if !self.beside(way)? {
-                return Ok(self.leave(way));
-            }
+        if self.at >= self.count {
+            return self.arrive_beside(way);
         }
+        self.read_key()?;
+        self.where_ = Where::Here;
+        Ok(true)
+    }
+
+    #[inline]
+    fn read_key(&mut self) -> Result<()> {
         let bytes = self.pages.page(self.leaf)?;
-        of(self.leaf, leaf::key_of(bytes, self.at, self.pages, &mut self.key))?;
+        of(self.leaf, leaf::key_of(bytes, self.at, self.pages, &mut self.key)).map(drop)
+    }
+
+    /// The same in the leaf beside this one. From leaf to leaf keys go up, or down: so that a walk
+    /// comes to an end wherever links of damaged pages lead.
+    fn arrive_beside(&mut self, way: Way) -> Result<bool> {
+        if !self.beside(way)? {
+            return Ok(self.leave(way));
+        }
+        let before = (self.where_ == Where::Here).then(|| std::mem::take(&mut self.key));
+        self.where_ = Where::Before;
+        if self.count == 0 {
+            return Err(damaged(self.leaf, "a leaf without records"));
+        }
+        self.read_key()?;
+        let is_in_order = before.is_none_or(|before| match way {
+            Way::Forward => before < self.key,
+            Way::Back => before > self.key,
+        });
+        if !is_in_order {
+            return Err(damaged(self.leaf, "keys that are not in order"));
+        }
         self.where_ = Where::Here;
         Ok(true)
     }

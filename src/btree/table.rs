@@ -4,11 +4,12 @@ use super::bulk;
 use super::cursor::Walk;
 use super::edit::Old;
 use super::format::Tree;
+use super::page::Link;
 use super::range::Range;
 use super::scan;
 use super::source::Source;
 use super::tree;
-use super::writer::Writer;
+use super::writer::{Writer, damaged};
 use crate::Result;
 use std::ops::{Bound, RangeBounds};
 
@@ -320,7 +321,8 @@ impl TableMut<'_, '_> {
             let group: Vec<Vec<u8>> =
                 range.take(GROUP).map(|pair| pair.map(|(key, _)| key)).collect::<Result<_>>()?;
             for key in &group {
-                removed += u64::from(self.remove(key)?);
+                self.remove_read(key)?;
+                removed += 1;
             }
             if group.len() < GROUP {
                 return Ok(removed);
@@ -348,9 +350,18 @@ impl TableMut<'_, '_> {
 
     fn pop(&mut self, pair: Option<(Vec<u8>, Vec<u8>)>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         if let Some((key, _)) = &pair {
-            self.remove(key)?;
+            self.remove_read(key)?;
         }
         Ok(pair)
+    }
+
+    /// Takes a key out that a walk came by.
+    fn remove_read(&mut self, key: &[u8]) -> Result<()> {
+        if self.remove(key)? {
+            return Ok(());
+        }
+        // Who takes all out, one after the other, would come to no end.
+        Err(damaged(Link(self.tree.root).page(), "a record that only a walk finds"))
     }
 
     /// Takes all records out.
