@@ -20,8 +20,8 @@ use std::fs::{File, OpenOptions};
 use std::marker::PhantomData;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Addresses set aside for the file to grow into.
 const ROOM: u64 = 1 << 42;
@@ -184,8 +184,10 @@ impl Core {
     /// Whether what a commit says of itself can be.
     fn check_commit(&self, commit: &Commit) -> Result<()> {
         let len = self.map.refresh_len()?;
+        // So far from the end of numbers that they can be counted on.
         let is_sane = commit.stamp != 0
-            && commit.stamp < FIXED
+            && commit.stamp < FIXED / 2
+            && commit.number < FIXED / 2
             && commit.end >= FIRST_PAGES
             && commit.end < MAX_PAGES;
         if !is_sane {
@@ -210,8 +212,9 @@ impl Core {
         let (block, i) = table_of(page);
         let words = || {
             let table = self.word(session::TABLES + 8 * block.min(TABLES - 1));
-            let at = table.load(Ordering::Acquire).checked_mul(PAGE_BYTES)?;
-            let at = at.checked_add(16 * i).filter(|at| *at >= PAGE_BYTES)?;
+            let from = table.load(Ordering::Acquire);
+            let from = from.checked_mul(PAGE_BYTES).filter(|from| *from != 0)?;
+            let at = from.checked_add(16 * i)?;
             Some([self.map_word(at)?, self.map_word(at + 8)?])
         };
         words().ok_or_else(|| {

@@ -8,7 +8,7 @@ use super::page::{Link, Place, birth, common, count};
 use super::record::{Far, NEAR_KEY, NEAR_VALUE, Value, ValueToStore};
 use super::tree::{Pages, levels, of};
 use super::values::Pack;
-use super::writer::{Last, Writer};
+use super::writer::{Last, Writer, damaged};
 use crate::{Error, ErrorKind, Result};
 
 /// A page with less than this in it is joined with one beside it, if both fit in one page of which
@@ -98,7 +98,7 @@ impl Writer<'_> {
             Place::Found(i) => self.replace_at(tree, path, page, i, key, value)?,
             Place::Missing(i) => {
                 self.insert_at(tree, path, page, i, key, value)?;
-                tree.count += 1;
+                tree.count = tree.count.saturating_add(1);
                 if i == count {
                     self.note_last(tree, path, page)?;
                 }
@@ -331,6 +331,11 @@ impl Writer<'_> {
         self.last = None;
         let mut items = std::mem::take(&mut self.scratch.items);
         let starts = items.divide(level > 0, hint);
+        // Of a damaged page a single record may be more than fits in any.
+        let mut parts = starts.iter().zip(starts.iter().skip(1).copied().chain([items.len()]));
+        if parts.any(|(from, to)| to - from == 1 && !items.fits(*from, to, level > 0, 0)) {
+            return Err(damaged(page, "a record that is larger than there can be"));
+        }
         let packs = if level == 0 {
             let pack = Pack::of(self.page(page)?);
             self.part_values(&mut items, &starts, pack)?
@@ -438,7 +443,7 @@ impl Writer<'_> {
         let page = self.descend(tree, key, &mut path)?;
         let bytes = self.page(page)?;
         let Place::Found(i) = of(page, leaf::find(bytes, key, self))? else {
-            return Err(super::writer::damaged(page, "a record that only a lookup finds"));
+            return Err(damaged(page, "a record that only a lookup finds"));
         };
         let value = of(page, leaf::value(bytes, i))?;
         let value = if let Value::Far(far) = value { Some(far) } else { None };

@@ -236,6 +236,10 @@ impl Space {
 
     #[inline(always)]
     fn enter(&mut self, core: &Core, page: u64, stamp: u64) -> Result<()> {
+        // There are the locks and the commits.
+        if page == 0 {
+            return Err(damaged(1, "the table of pages calls page 0 free"));
+        }
         let [birth, freed] = core.entry(page)?;
         // In this order: a page with this birth is free again if the writer dies here.
         birth.store(stamp, Ordering::Release);
