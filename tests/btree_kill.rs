@@ -179,7 +179,8 @@ fn what_a_killed_writer_has_committed_is_there() {
     let mut store = BTree::create(&path).unwrap();
     std::fs::write(path.with_extension("told"), [0; 8 * WRITERS as usize]).unwrap();
     let count = (WRITERS + READERS) as usize;
-    let mut fleet = Fleet { seed, path: path.clone(), processes: (0..count).map(|_| None).collect() };
+    let mut fleet =
+        Fleet { seed, path: path.clone(), processes: (0..count).map(|_| None).collect() };
     let mut models = Models::new(seed);
     (0..count).for_each(|number| fleet.start(number));
     for kill in 0..kills {
@@ -307,7 +308,8 @@ fn chosen(every: u64) -> impl FnMut(&[u8], &[u8]) -> bool {
 /// Follows each of the works; those that take long only where the long tests were asked for.
 fn die_at_every_instruction(name: &str, records: u64, short: Vec<Work>, long: Vec<Work>) {
     let mut count = 0;
-    let works: Vec<Work> = short.into_iter().chain(long.into_iter().filter(|_| is_soak())).collect();
+    let works: Vec<Work> =
+        short.into_iter().chain(long.into_iter().filter(|_| is_soak())).collect();
     for (number, work) in works.iter().enumerate() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store");

@@ -63,8 +63,7 @@ impl Round {
     fn new(seed: u64) -> Round {
         let folder = tempfile::tempdir().unwrap();
         let (mut rng, what) = (Rng::new(seed), format!("seed {seed}"));
-        let durability =
-            if rng.below(4) == 0 { Durability::Sync } else { Durability::Buffered };
+        let durability = if rng.below(4) == 0 { Durability::Sync } else { Durability::Buffered };
         let states = vec![State::new()];
         Round { rng, folder, what, durability, states, own_syncs: 0 }
     }

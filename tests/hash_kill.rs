@@ -246,7 +246,8 @@ fn a_writer_may_die_at_every_instruction() {
         let operation = &operations[round as usize % operations.len()];
         let mut after = before.clone();
         operation.change(&mut after);
-        let Some(states) = states_during(&path, |store: &Hash| store.apply(operation).unwrap()) else {
+        let Some(states) = states_during(&path, |store: &Hash| store.apply(operation).unwrap())
+        else {
             println!("skipped: this process may not trace another");
             return;
         };

@@ -40,10 +40,7 @@ impl Seen {
 
 /// The states of the files while `work` is done to a store, one after the other, as the death of
 /// the process that does it would leave them; `None` where tracing is not allowed.
-pub fn states_during<S: Subject>(
-    path: &Path,
-    work: impl FnOnce(&S),
-) -> Option<Vec<Vec<Vec<u8>>>> {
+pub fn states_during<S: Subject>(path: &Path, work: impl FnOnce(&S)) -> Option<Vec<Vec<Vec<u8>>>> {
     states_chosen::<S, S>(path, || S::open(path).unwrap(), work, |_, _| true)
 }
 
