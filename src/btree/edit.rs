@@ -331,11 +331,6 @@ impl Writer<'_> {
         self.last = None;
         let mut items = std::mem::take(&mut self.scratch.items);
         let starts = items.divide(level > 0, hint);
-        // Of a damaged page a single record may be more than fits in any.
-        let mut parts = starts.iter().zip(starts.iter().skip(1).copied().chain([items.len()]));
-        if parts.any(|(from, to)| to - from == 1 && !items.fits(*from, to, level > 0, 0)) {
-            return Err(damaged(page, "a record that is larger than there can be"));
-        }
         let packs = if level == 0 {
             let pack = Pack::of(self.page(page)?);
             self.part_values(&mut items, &starts, pack)?

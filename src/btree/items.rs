@@ -11,10 +11,14 @@ use super::page::{
     Bytes, HEAD, Kind, Link, MAX_PREFIX, REFERENCES, at, common, count, head_of, set_short,
 };
 use super::record::{
-    self, Elsewhere, FAR_BYTES, Far, KeyToStore, Value, ValueToStore, key_bytes, record_bytes,
+    self, Elsewhere, FAR_BYTES, Far, KeyToStore, NEAR_KEY, NEAR_VALUE, Value, ValueToStore,
+    key_bytes, record_bytes,
 };
 
 type Checked<T> = Result<T, &'static str>;
+
+/// So that what is taken from a page, also a damaged one, fits in pages again.
+const TOO_LARGE: &str = "a key or a value that is too large to be in its page";
 
 /// What a key leads to.
 #[derive(Clone, Copy, Debug)]
@@ -80,10 +84,14 @@ impl Items {
                 Payload::Link(inner::link(bytes, i)?)
             } else {
                 match leaf::value(bytes, i)? {
+                    Value::Near(value) if value.len() > NEAR_VALUE => return Err(TOO_LARGE),
                     Value::Near(value) => self.keep(value),
                     Value::Far(far) => Payload::Far(far),
                 }
             };
+            if far.is_none() && key.len() > NEAR_KEY {
+                return Err(TOO_LARGE);
+            }
             let at = self.list.len();
             self.put(at, &key, far, payload);
         }
