@@ -96,6 +96,7 @@ CREDENZA_ROUNDS ?= 5000
 
 soak: ## hours: many more random rounds, both sanitizers, every fuzz target
 	CREDENZA_ROUNDS=$(CREDENZA_ROUNDS) cargo test --release --workspace --locked
+	CREDENZA_SOAK=1 cargo test --release -p credenza --locked --test btree_kill --test btree_corruption
 	$(MAKE) asan tsan
 	$(MAKE) fuzz SECONDS_EACH=$(SECONDS_EACH)
 

@@ -11,7 +11,7 @@ use common::btree::{Spread, perform, seen_by, seen_within};
 use common::history::{Event, check};
 use common::subject::{Operation, State, Subject, difference, state_of};
 use common::sys::{self, Status, fork, now};
-use common::{Rng, child, is_child, rounds, seed};
+use common::{Rng, child, is_child, ordered, rounds, seed};
 use credenza::btree::{BTree, Snapshot, Table};
 use credenza::{Durability, Get, Scan};
 use std::path::Path;
@@ -249,7 +249,7 @@ fn who_opened_a_small_file_writes_to_the_large_one() {
             let store = BTree::open(&path).unwrap();
             let mut transaction = store.write().unwrap();
             for i in 0..4000u64 {
-                transaction.main().insert(&i.to_be_bytes(), &[7; 200]).unwrap();
+                transaction.main().insert(&ordered(i), &[7; 200]).unwrap();
             }
             transaction.main().insert(b"large", &[5; 100_000]).unwrap();
             transaction.commit().unwrap();
@@ -258,8 +258,8 @@ fn who_opened_a_small_file_writes_to_the_large_one() {
         let mut transaction = store.write().unwrap();
         let mut table = transaction.main();
         match way {
-            0 => assert!(table.insert(&3999u64.to_be_bytes(), b"new").unwrap()),
-            1 => assert!(table.remove(&3999u64.to_be_bytes()).unwrap()),
+            0 => assert!(table.insert(&ordered(3999), b"new").unwrap()),
+            1 => assert!(table.remove(&ordered(3999)).unwrap()),
             2 => assert!(table.insert(b"large", b"small").unwrap()),
             _ => table.clear().unwrap(),
         }
@@ -324,7 +324,7 @@ fn a_fork_leaves_its_parents_transaction_alone() {
         transaction.create_table("other").unwrap().insert(b"key", b"").unwrap();
         let savepoint = transaction.savepoint();
         for i in 0..500u64 {
-            transaction.main().insert(&i.to_be_bytes(), &[1; 100]).unwrap();
+            transaction.main().insert(&ordered(i), &[1; 100]).unwrap();
         }
         let cell = std::cell::Cell::new(Some(transaction));
         let mut process = fork(|| {
@@ -340,7 +340,7 @@ fn a_fork_leaves_its_parents_transaction_alone() {
         assert_eq!(process.wait(), Status::Exited(0), "committed: {is_committed}");
         let mut transaction = cell.take().unwrap();
         for i in 500..1000u64 {
-            transaction.main().insert(&i.to_be_bytes(), &[2; 100]).unwrap();
+            transaction.main().insert(&ordered(i), &[2; 100]).unwrap();
         }
         transaction.commit().unwrap();
         assert_eq!(state_of(&store, "after the fork").len(), 1000);
@@ -487,79 +487,6 @@ impl Drop for Done<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
-}
-
-/// The space of large values that are replaced, one page long or several, is used again.
-#[test]
-fn values_that_are_replaced_do_not_make_the_file_grow_for_ever() {
-    for largest in [3000, 9000, 40_000] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("store");
-        let store = BTree::create(&path).unwrap();
-        let mut rng = Rng::new(largest);
-        let mut churn = |turns: u64| {
-            for turn in 0..turns {
-                let mut transaction = store.write().unwrap();
-                for i in 0..30u8 {
-                    let value = vec![turn as u8; 600 + rng.below(largest) as usize];
-                    transaction.main().insert(&[i], &value).unwrap();
-                }
-                transaction.commit().unwrap();
-            }
-        };
-        churn(100);
-        let before = store.stats().unwrap();
-        churn(400);
-        let after = store.stats().unwrap();
-        let limit = 3 * before.file_bytes / 2;
-        assert!(after.file_bytes <= limit, "{largest}: from {before:?} to {after:?}");
-        state_of(&store, "at the end");
-    }
-}
-
-/// A reader that stays holds the pages of its commit, and not those of all that come after.
-#[test]
-fn a_reader_that_stays_does_not_make_the_file_grow_for_ever() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
-    let store = BTree::create(&path).unwrap();
-    let keys = 2000u64;
-    let fill = |byte: u8| {
-        let mut transaction = store.write().unwrap();
-        for i in 0..keys {
-            transaction.main().insert(&i.to_be_bytes(), &[byte; 200]).unwrap();
-        }
-        transaction.commit().unwrap();
-    };
-    fill(1);
-    let live = store.stats().unwrap().live_bytes;
-    let held = store.read().unwrap();
-    let mut rng = Rng::new(1);
-    let mut churn = |count: u64| {
-        for turn in 0..count {
-            let mut transaction = store.write().unwrap();
-            for _ in 0..40 {
-                let key = rng.below(keys).to_be_bytes();
-                transaction.main().insert(&key, &[turn as u8; 200]).unwrap();
-            }
-            transaction.commit().unwrap();
-            // Others come and go.
-            assert_eq!(store.read().unwrap().main().len(), keys);
-        }
-    };
-    churn(150);
-    let before = store.stats().unwrap().file_bytes;
-    churn(300);
-    let after = store.stats().unwrap();
-    assert!(after.file_bytes <= before + before / 4, "from {before} to {after:?}");
-    assert!(after.file_bytes <= 6 * live, "{live} bytes of records, {after:?}");
-    held.main()
-        .scan(|_, value| {
-            assert_eq!(value, [1; 200]);
-            Ok(())
-        })
-        .unwrap();
-    state_of(&store, "at the end");
 }
 
 /// Whoever waits for the lock gets it when its holder is done, or dead; and nobody waits for himself.

@@ -151,7 +151,8 @@ fn who_drops_may_die_at_every_instruction() {
             _ => Operation::Batch((0..4).map(|i| (key(i), Some(vec![i as u8; 60]))).collect()),
         };
         let before = state_of(&Hash::open(&path).unwrap(), "before");
-        let Some(states) = states_during(&path, |store| store.apply(&operation).unwrap()) else {
+        let Some(states) = states_during(&path, |store: &Hash| store.apply(&operation).unwrap())
+        else {
             println!("skipped: this process may not trace another");
             return;
         };

@@ -9,6 +9,7 @@ pub mod hash;
 pub mod history;
 pub mod mount;
 pub mod power;
+pub mod sample;
 pub mod steps;
 pub mod subject;
 pub mod sys;
@@ -44,6 +45,11 @@ impl Rng {
             items.swap(i, self.below(i as u64 + 1) as usize);
         }
     }
+}
+
+/// A key that is in the order of its number.
+pub fn ordered(number: u64) -> [u8; 8] {
+    number.swap_bytes().to_le_bytes()
 }
 
 /// How many rounds a random test does.

@@ -2,6 +2,7 @@
 //! that do so are those here, in a program that has this file.
 
 #![allow(unsafe_code)]
+#![allow(dead_code, reason = "each test file uses its part")]
 
 use crate::common::power::Disk;
 use std::cell::{Cell, RefCell};

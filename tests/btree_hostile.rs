@@ -1,0 +1,231 @@
+//! Danger: files made to do harm, that make a btree store panic, hang, die of SIGBUS, or take all
+//! memory.
+//!
+//! Whatever bytes a file has, every call gives an answer or an error, and comes to an end. The two
+//! locks in the session are the C library's: what damage made of them is not tried.
+
+mod common;
+
+use common::btree::LOCKS_AT;
+use common::sample::{
+    COMMIT_WORDS, COMMITS, METAS, PAGE, SESSION, STATE, put, sample, try_all, word,
+};
+use common::subject::Subject;
+use common::{Rng, ordered, rounds, seed, sys};
+use credenza::btree::BTree;
+use std::fs;
+
+/// Words that a hostile file may have where numbers are.
+fn hostile(rng: &mut Rng, old: u64) -> u64 {
+    match rng.below(12) {
+        0 => 0,
+        1 => 1,
+        2 => u64::MAX,
+        3 => 1 << rng.below(64),
+        4 => old.wrapping_add(1),
+        5 => old.wrapping_sub(1),
+        6 => old ^ 1 << rng.below(64),
+        7 => rng.below(300),
+        8 => (1 << 62) - rng.below(3),
+        9 => (1 << 63) + rng.below(300),
+        10 => rng.below(1 << 40),
+        _ => rng.next(),
+    }
+}
+
+/// The bytes of a durable commit with its checksum.
+fn seal(bytes: &mut [u8], at: usize) {
+    let sum =
+        xxhash_rust::xxh3::xxh3_64_with_seed(&bytes[at..at + 8 * COMMIT_WORDS], word(bytes, 32));
+    put(bytes, at + 8 * COMMIT_WORDS, sum);
+}
+
+#[test]
+fn hostile_words_of_the_session_and_of_commits_do_no_harm() {
+    sys::limit_memory(2 << 30);
+    let sample = sample(40);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let is_lock = |at: &usize| (LOCKS_AT[0]..LOCKS_AT[1] + 64).contains(at);
+    for round in 0..rounds(6) {
+        let mut rng = Rng::new(seed(round));
+        for at in (SESSION..PAGE).step_by(8).filter(|at| !is_lock(at)) {
+            // Of the slots some are enough.
+            if at > 3100 && at % 64 > 0 {
+                continue;
+            }
+            let mut bytes = sample.bytes.clone();
+            let value = hostile(&mut rng, word(&bytes, at));
+            put(&mut bytes, at, value);
+            let what = format!("seed {}, word {at} is {value:#x}", round + 1);
+            try_all(&path, &sample, &bytes, &mut rng, &what);
+        }
+        for i in 0..COMMIT_WORDS {
+            let mut bytes = sample.bytes.clone();
+            for place in METAS {
+                let value = hostile(&mut rng, word(&bytes, place + 8 * i));
+                put(&mut bytes, place + 8 * i, value);
+                seal(&mut bytes, place);
+            }
+            BTree::reboot(&mut bytes);
+            let what = format!("seed {}, word {i} of the durable commits", round + 1);
+            try_all(&path, &sample, &bytes, &mut rng, &what);
+            let mut bytes = sample.bytes.clone();
+            let at = sample.commit_at() + 8 * i;
+            let value = hostile(&mut rng, word(&bytes, at));
+            put(&mut bytes, at, value);
+            let what = format!("seed {}, word {i} of the newest commit is {value:#x}", round + 1);
+            try_all(&path, &sample, &bytes, &mut rng, &what);
+        }
+    }
+}
+
+#[test]
+fn hostile_tables_of_pages_do_no_harm() {
+    sys::limit_memory(2 << 30);
+    let sample = sample(40);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    for round in 0..rounds(40) {
+        let mut rng = Rng::new(seed(round));
+        let mut bytes = sample.bytes.clone();
+        let end = word(&bytes, sample.commit_at() + 16);
+        for _ in 0..1 + rng.below(8) {
+            let at = PAGE + 8 * rng.below(2 * end) as usize;
+            let value = hostile(&mut rng, word(&bytes, at));
+            put(&mut bytes, at, value);
+        }
+        if rng.below(3) == 0 {
+            BTree::reboot(&mut bytes);
+        }
+        try_all(&path, &sample, &bytes, &mut rng, &format!("seed {}", round + 1));
+    }
+}
+
+/// One hostile change of a page of a tree.
+fn harm(bytes: &mut [u8], pages: &[usize], rng: &mut Rng) {
+    let any = |rng: &mut Rng| pages[rng.below(pages.len() as u64) as usize];
+    let page = any(rng) * PAGE;
+    let short = |rng: &mut Rng| {
+        let some = [0, 1, 2, 31, 32, 33, 255, 1016, 1017, 2048, 4064, 4095, 4096, 4097, 65535];
+        if rng.below(3) == 0 { rng.below(65536) as u16 } else { some[rng.below(15) as usize] }
+    };
+    let room = usize::from(u16::from_le_bytes([bytes[page + 12], bytes[page + 13]]));
+    let arrays = (page + 32 + 4 * room.min(500)).next_multiple_of(8);
+    match rng.below(10) {
+        // Kind, level, count, room, prefix, heap, waste, lengths, flags.
+        0..3 => {
+            let at = page + 8 + 2 * rng.below(9) as usize;
+            let value = short(rng);
+            bytes[at..at + 2].copy_from_slice(&value.to_le_bytes());
+        }
+        3 => bytes[page + 8 + rng.below(2) as usize] = rng.below(5) as u8,
+        // Offsets and links, wherever those are.
+        4..6 => {
+            let at = arrays + 2 * rng.below(100) as usize;
+            let value = short(rng);
+            bytes[at..at + 2].copy_from_slice(&value.to_le_bytes());
+        }
+        6 => {
+            let at = arrays + 8 * rng.below(20) as usize;
+            let to = any(rng) as u64;
+            put(bytes, at, to);
+        }
+        7 => {
+            let at = page + 32 + rng.below(4064) as usize;
+            let len = (1 + rng.below(64) as usize).min(page + PAGE - at);
+            let noise = rng.bytes(len);
+            bytes[at..at + len].copy_from_slice(&noise);
+        }
+        8 => {
+            // Another page's bytes, under this one's stamp.
+            let other = any(rng) * PAGE;
+            bytes.copy_within(other + 8..other + PAGE, page + 8);
+        }
+        _ => {
+            let at = page + 32 + rng.below(4064) as usize;
+            bytes[at] = rng.next() as u8;
+        }
+    }
+}
+
+#[test]
+fn hostile_pages_do_no_harm() {
+    sys::limit_memory(2 << 30);
+    let sample = sample(60);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let pages = sample.tree_pages();
+    let mut sound = 0;
+    for round in 0..rounds(200) {
+        let mut rng = Rng::new(seed(round));
+        let mut bytes = sample.bytes.clone();
+        for _ in 0..1 + rng.below(5) {
+            harm(&mut bytes, &pages, &mut rng);
+        }
+        // With checksums that fit, or without any.
+        let has_sums = rng.below(2) == 0;
+        for page in &pages {
+            let part = &bytes[page * PAGE..(page + 1) * PAGE];
+            let sum = xxhash_rust::xxh3::xxh3_64_with_seed(part, *page as u64) | 1 << 63;
+            put(&mut bytes, PAGE + 16 * page + 8, if has_sums { sum } else { 0 });
+        }
+        let what = format!("seed {}", round + 1);
+        sound += u64::from(try_all(&path, &sample, &bytes, &mut rng, &what));
+    }
+    println!("{sound} passed verify");
+}
+
+/// Every page leads to the same one below: a walk that believed it would come to no end.
+#[test]
+fn links_that_meet_again_end_a_walk() {
+    sys::give_up_after(60);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::create(&path).unwrap();
+    for i in 0..3000u64 {
+        store.insert(&ordered(i), &[1; 8]).unwrap();
+    }
+    drop(store);
+    let template = fs::read(&path).unwrap();
+    let at = COMMITS[word(&template, STATE) as usize % 2];
+    let root = (word(&template, at + 24) & 0xff_ffff) as usize;
+    assert_eq!(word(&template, at + 32), 2, "a root and its leaves");
+    for is_empty in [false, true] {
+        let mut bytes = template.clone();
+        let length = bytes.len() / PAGE;
+        let room =
+            usize::from(u16::from_le_bytes([bytes[root * PAGE + 12], bytes[root * PAGE + 13]]));
+        let count =
+            usize::from(u16::from_le_bytes([bytes[root * PAGE + 10], bytes[root * PAGE + 11]]));
+        let links = (32 + 4 * room).next_multiple_of(8);
+        let leaf = (word(&bytes, root * PAGE + links) & 0xff_ffff) as usize;
+        if is_empty {
+            bytes[leaf * PAGE + 10..leaf * PAGE + 12].fill(0);
+        }
+        let page = bytes[root * PAGE..(root + 1) * PAGE].to_vec();
+        for level in 1..30u8 {
+            let mut page = page.clone();
+            let below = if level == 1 { leaf } else { length + usize::from(level) - 2 };
+            (0..count).for_each(|i| put(&mut page, links + 8 * i, below as u64));
+            page[9] = level;
+            bytes.extend(page);
+        }
+        put(&mut bytes, at + 24, length as u64 + 28);
+        put(&mut bytes, at + 32, 30);
+        put(&mut bytes, at + 16, length as u64 + 29);
+        fs::write(&path, &bytes).unwrap();
+        let store = BTree::open(&path).unwrap();
+        let snapshot = store.read().unwrap();
+        let table = snapshot.main();
+        assert!(table.scan(|_, _| Ok(())).is_err(), "a scan");
+        assert!(table.iter().any(|pair| pair.is_err()), "a walk");
+        assert!(table.iter().rev().any(|pair| pair.is_err()), "a walk back");
+        store.verify(|_, _| ()).unwrap_err();
+        drop(snapshot);
+        let mut transaction = store.write().unwrap();
+        let _ = transaction.main().remove_range(..);
+        let _ = transaction.main().clear();
+        drop(transaction);
+    }
+}

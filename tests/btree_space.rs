@@ -1,0 +1,181 @@
+//! Danger: a btree store whose file grows for ever though what is in it does not; and a full disk that
+//! harms what is there.
+
+mod common;
+
+use common::mount::Mount;
+use common::subject::{Operation, State, Subject, state_of};
+use common::{Rng, child, is_child, ordered, sys};
+use credenza::btree::BTree;
+use credenza::{Get, Scan};
+use std::fs;
+
+/// The space of large values that are replaced, one page long or several, is used again.
+#[test]
+fn values_that_are_replaced_do_not_make_the_file_grow_for_ever() {
+    for largest in [3000, 9000, 40_000] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let store = BTree::create(&path).unwrap();
+        let mut rng = Rng::new(largest);
+        let mut churn = |turns: u64| {
+            for turn in 0..turns {
+                let mut transaction = store.write().unwrap();
+                for i in 0..30u8 {
+                    let value = vec![turn as u8; 600 + rng.below(largest) as usize];
+                    transaction.main().insert(&[i], &value).unwrap();
+                }
+                transaction.commit().unwrap();
+            }
+        };
+        churn(100);
+        let before = store.stats().unwrap();
+        churn(400);
+        let after = store.stats().unwrap();
+        let limit = 3 * before.file_bytes / 2;
+        assert!(after.file_bytes <= limit, "{largest}: from {before:?} to {after:?}");
+        state_of(&store, "at the end");
+    }
+}
+
+/// A reader that stays holds the pages of its commit, and not those of all that come after.
+#[test]
+fn a_reader_that_stays_does_not_make_the_file_grow_for_ever() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::create(&path).unwrap();
+    let keys = 2000u64;
+    let fill = |byte: u8| {
+        let mut transaction = store.write().unwrap();
+        for i in 0..keys {
+            transaction.main().insert(&ordered(i), &[byte; 200]).unwrap();
+        }
+        transaction.commit().unwrap();
+    };
+    fill(1);
+    let live = store.stats().unwrap().live_bytes;
+    let held = store.read().unwrap();
+    let mut rng = Rng::new(1);
+    let mut churn = |count: u64| {
+        for turn in 0..count {
+            let mut transaction = store.write().unwrap();
+            for _ in 0..40 {
+                let key = ordered(rng.below(keys));
+                transaction.main().insert(&key, &[turn as u8; 200]).unwrap();
+            }
+            transaction.commit().unwrap();
+            // Others come and go.
+            assert_eq!(store.read().unwrap().main().len(), keys);
+        }
+    };
+    churn(150);
+    let before = store.stats().unwrap().file_bytes;
+    churn(300);
+    let after = store.stats().unwrap();
+    assert!(after.file_bytes <= before + before / 4, "from {before} to {after:?}");
+    assert!(after.file_bytes <= 6 * live, "{live} bytes of records, {after:?}");
+    held.main()
+        .scan(|_, value| {
+            assert_eq!(value, [1; 200]);
+            Ok(())
+        })
+        .unwrap();
+    state_of(&store, "at the end");
+}
+
+/// A child's work: writes with less and less room, at first none.
+#[test]
+fn child_fills() {
+    if !is_child() {
+        return;
+    }
+    sys::give_up_after(600);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::create(&path).unwrap();
+    let mut state = State::new();
+    let mut rng = Rng::new(3);
+    let (mut errors, mut limit) = (0, 12 << 10);
+    // Past the second block of the table of pages.
+    while limit < 1300 << 10 {
+        sys::limit_file_size(Some(limit));
+        let operation = Operation::random(&mut rng, 2000, 3000);
+        let mut after = state.clone();
+        operation.change(&mut after);
+        match store.apply(&operation) {
+            Ok(()) => state = after,
+            Err(error) => {
+                errors += 1;
+                let text = error.to_string();
+                assert!(
+                    text.contains("make longer") && text.contains("large"),
+                    "limit {limit}: {text}"
+                );
+                // Nothing changed; and all is there to be read.
+                assert!(state_of(&store, &format!("limit {limit}: {text}")) == state);
+                limit += 4096;
+            }
+        }
+    }
+    sys::limit_file_size(None);
+    store.insert(b"after", b"wards").unwrap();
+    state.insert(b"after".to_vec(), b"wards".to_vec());
+    assert!(state_of(&store, "with room again") == state);
+    assert!(errors > 100, "{errors} errors");
+}
+
+#[test]
+fn a_file_that_may_not_grow_is_an_error_and_nothing_changes() {
+    let output = child("child_fills").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?}: {}", output.status, text);
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_the_store_stays_usable() {
+    for size in ["100k", "2m"] {
+        let Some(mount) = Mount::of_size(size) else {
+            println!("skipped: this user may not mount a small file system");
+            return;
+        };
+        let path = mount.path().join("store");
+        let store = BTree::create(&path).unwrap();
+        let ballast = mount.path().join("ballast");
+        fs::write(&ballast, vec![0; 32 << 10]).unwrap();
+        let key = |i: u64| ordered(i);
+        let mut count = 0u64;
+        let error = loop {
+            match store.insert(&key(count), &[count as u8; 500]) {
+                Ok(_) => count += 1,
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(error.contains("free some space") && error.contains("store"), "{error}");
+        assert_eq!(Scan::len(&store).unwrap(), count);
+        let mut transaction = store.write().unwrap();
+        assert!(
+            (count..).take(100).any(|i| transaction.main().insert(&key(i), &[1; 500]).is_err())
+        );
+        let error = transaction.commit().unwrap_err().to_string();
+        assert!(error.contains("half-way"), "{error}");
+        for i in 0..count {
+            let found = Get::get(&store, &key(i)).unwrap();
+            assert_eq!(found.as_deref(), Some(&[count.min(i) as u8; 500][..]));
+        }
+        state_of(&store, size);
+        store.sync().unwrap();
+        fs::remove_file(&ballast).unwrap();
+        for i in 0..count / 2 {
+            assert!(
+                store.remove(&key(i)).unwrap_or_else(|e| panic!("{size}, {i} of {count}: {e}"))
+            );
+        }
+        store.sync().unwrap();
+        for i in 0..count / 4 {
+            store.insert(&key(i), &[3; 400]).unwrap_or_else(|e| panic!("{size}, {i}: {e}"));
+        }
+        state_of(&store, size);
+        drop(store);
+        state_of(&BTree::open(&path).unwrap(), size);
+    }
+}
