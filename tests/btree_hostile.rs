@@ -155,7 +155,7 @@ fn hostile_pages_do_no_harm() {
     let sample = sample(60);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
-    let pages = sample.tree_pages();
+    let pages = sample.pages();
     let mut sound = 0;
     for round in 0..rounds(200) {
         let mut rng = Rng::new(seed(round));

@@ -5,6 +5,7 @@ use super::{Rng, ordered, sys};
 use credenza::btree::{BTree, Cursor, Table};
 use credenza::{Get, Result, Scan};
 use std::fs;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -79,20 +80,22 @@ impl Sample {
         [0, 8].map(|more| word(&self.bytes, PAGE + 16 * page + more))
     }
 
-    /// Pages that the newest commit leads to: such have a checksum.
+    /// Pages of trees that the newest commit leads to: such have a checksum.
     pub fn pages(&self) -> Vec<usize> {
         let end = word(&self.bytes, self.commit_at() + 16) as usize;
         assert!(end <= 256, "the sample is too large");
         (2..end).filter(|page| self.entry(*page)[1] >> 63 == 1).collect()
     }
 
-    /// Such as are pages of a tree, not bytes of a value.
-    pub fn tree_pages(&self) -> Vec<usize> {
-        let birth = |page: &usize| word(&self.bytes, page * PAGE);
-        let is_tree = |page: &usize| {
-            birth(page) == self.entry(*page)[0] && (1..4).contains(&self.bytes[page * PAGE + 8])
+    /// Where the long keys and values are, each with a checksum of its own.
+    pub fn elsewhere(&self) -> Vec<Range<usize>> {
+        let records = self.tables.iter().flat_map(|(_, state)| state);
+        let long = records.flat_map(|(key, value)| [key, value]).filter(|part| part.len() > 512);
+        let place = |part: &Vec<u8>| {
+            let from = self.bytes.windows(part.len()).position(|bytes| bytes == part);
+            from.map(|from| from..from + part.len()).expect("it is in the file")
         };
-        self.pages().into_iter().filter(is_tree).collect()
+        long.map(place).collect()
     }
 
     pub fn commit_at(&self) -> usize {
