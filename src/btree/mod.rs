@@ -2,16 +2,16 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | [`handle`], [`snapshot`], [`transaction`], [`table`], [`range`] | what users see |
-//! | [`format`] | the bytes of page 0, of a commit, of the table of pages |
-//! | [`page`], [`record`], [`leaf`], [`inner`] | the bytes of a page of a tree, and changes in place |
-//! | [`items`] | pages taken apart, and written anew |
-//! | [`tree`], [`cursor`], [`scan`] | looking up, going through |
-//! | [`edit`], [`bulk`], [`values`] | changing a tree, filling one, long values |
-//! | [`writer`], [`space`] | the one who writes, and which pages are free |
-//! | [`core`], [`pins`], [`sync`] | processes that share a file, who reads what, what is durable |
-//! | [`verify`], [`stats`] | checking all of it, and counting |
-//! | [`view`] | pages of the file as bytes: the only `unsafe` |
+//! | `handle`, `snapshot`, `transaction`, `table`, `range` | what users see |
+//! | `format` | the bytes of page 0, of a commit, of the table of pages |
+//! | `page`, `record`, `leaf`, `inner` | the bytes of a page of a tree, and changes in place |
+//! | `items` | pages taken apart, and written anew |
+//! | `tree`, `cursor`, `scan` | looking up, going through |
+//! | `edit`, `bulk`, `values` | changing a tree, filling one, long values |
+//! | `writer`, `space` | the one who writes, and which pages are free |
+//! | `core`, `pins`, `sync` | processes that share a file, who reads what, what is durable |
+//! | `verify`, `stats` | checking all of it, and counting |
+//! | `view` | pages of the file as bytes: the only `unsafe` |
 //!
 //! Invariants: a page that a commit leads to is never written as long as anybody may read that
 //! commit. A commit is one store of its number. What a writer does before is known by its stamp, and
