@@ -28,8 +28,9 @@ pub(crate) fn load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     if tree.depth != 0 {
         return Err(Error::invalid("only an empty table can be filled by a bulk load"));
     }
+    let was_broken = std::mem::replace(&mut writer.is_broken, true);
     let loaded = load_empty(writer, tree, records);
-    writer.is_broken |= loaded.is_err();
+    writer.is_broken = was_broken || loaded.is_err();
     loaded
 }
 
@@ -229,6 +230,6 @@ impl Fill {
         }
         // A key shorter than the prefix and a head would take less than nothing.
         let cut = if self.near > 0 { (prefix + HEAD).min(self.shortest) } else { 0 };
-        at::HEADS + prefix + count * (HEAD + 2) + self.others + self.keys - self.near * cut
+        at::HEADS + prefix + HEAD + count * (HEAD + 2) + self.others + self.keys - self.near * cut
     }
 }

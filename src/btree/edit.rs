@@ -52,8 +52,10 @@ impl Writer<'_> {
 
     /// Does something that may leave a tree half changed if it fails.
     fn whole<R>(&mut self, change: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
+        // Also if it panics.
+        let was_broken = std::mem::replace(&mut self.is_broken, true);
         let done = change(self);
-        self.is_broken |= done.is_err();
+        self.is_broken = was_broken || done.is_err();
         done
     }
 

@@ -145,6 +145,17 @@ fn any(core: &Core, owner: u64) -> Result<Pin<'_>> {
     }
 }
 
+/// Whether half of the slots that there are were ever in use.
+#[inline(always)]
+pub(crate) fn are_few_left(core: &Core) -> bool {
+    let used = core.word(session::SLOTS_USED).load(Ordering::Relaxed).min(MAX_SLOTS);
+    used > FIRST_SLOTS / 2 && {
+        let pages = (0..session::SLOT_PAGE_COUNT).map(|i| core.load(session::SLOT_PAGES + 8 * i));
+        let pages = pages.filter(|page| *page != 0).count() as u64;
+        pages < session::SLOT_PAGE_COUNT && 2 * used > FIRST_SLOTS + pages * PAGE_SLOTS
+    }
+}
+
 /// Notes when a pin was taken that may be held for long.
 pub(crate) fn note_time(pin: &Pin<'_>) {
     pin.slot.since.store(now_ms(), Ordering::Relaxed);

@@ -11,6 +11,9 @@ use crate::Result;
 /// A state of the store that stays as it is: whatever others write meanwhile is not seen. Reading it
 /// waits for nobody, and keeps nobody waiting; but the space of what is replaced or removed meanwhile
 /// cannot be used again until it is dropped.
+///
+/// A process that is forked may use its parent's snapshots as long as the parent has them, and no
+/// longer: it should take its own.
 #[derive(Debug)]
 pub struct Snapshot<'s> {
     source: Source<'s>,

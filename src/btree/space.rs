@@ -19,7 +19,7 @@ use super::pins;
 use super::record::Far;
 use super::writer::{Writer, damaged, no_page};
 use crate::{Error, ErrorKind, Result};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Entries of the table that are looked at at a time, and how many of them a page that the file
 /// grows by pays for.
@@ -249,7 +249,13 @@ impl Space {
     }
 }
 
-impl Writer<'_> {
+/// A page of slots for readers, and where its number goes.
+pub(crate) struct NewSlots<'c> {
+    pub place: &'c AtomicU64,
+    pub page: u64,
+}
+
+impl<'c> Writer<'c> {
     /// A free page.
     #[inline]
     fn take(&mut self) -> Result<u64> {
@@ -351,21 +357,27 @@ impl Writer<'_> {
 
     /// Gives readers another page of slots; `false` if there are as many as can be.
     pub(crate) fn add_slots(mut self) -> Result<bool> {
+        let Some(added) = self.new_slots()? else { return Ok(false) };
+        // A commit, so that nobody takes it for free space behind the end.
+        let (main, catalog) = (self.base.main, self.base.catalog);
+        self.publish(main, catalog)?;
+        added.place.store(added.page, Ordering::Release);
+        self.finish();
+        Ok(true)
+    }
+
+    /// A page of slots, which readers can use when its number is in its place: not before a commit.
+    pub(crate) fn new_slots(&mut self) -> Result<Option<NewSlots<'c>>> {
         let core = self.core;
         let places = (0..session::SLOT_PAGE_COUNT).map(|i| core.word(session::SLOT_PAGES + 8 * i));
         let Some(place) = places.into_iter().find(|word| word.load(Ordering::Acquire) == 0) else {
-            return Ok(false);
+            return Ok(None);
         };
         let (page, bytes) = self.new_page()?;
         bytes.fill(0);
         let [birth, _] = core.entry(page)?;
         birth.store(FIXED, Ordering::Release);
-        // A commit, so that nobody takes it for free space behind the end.
-        let (main, catalog) = (self.base.main, self.base.catalog);
-        self.publish(main, catalog)?;
-        place.store(page, Ordering::Release);
-        self.finish();
-        Ok(true)
+        Ok(Some(NewSlots { place, page }))
     }
 }
 

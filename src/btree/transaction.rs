@@ -52,6 +52,7 @@ struct Saved {
     id: u64,
     stamp: u64,
     progress: (usize, usize),
+    is_broken: bool,
     main: Tree,
     catalog: Tree,
     open: Vec<Open>,
@@ -174,6 +175,7 @@ impl<'s> Transaction<'s> {
             id,
             stamp: self.writer.stamp,
             progress: space.progress(),
+            is_broken: self.writer.is_broken,
             main: self.main,
             catalog: self.catalog,
             open: self.open.clone(),
@@ -200,7 +202,7 @@ impl<'s> Transaction<'s> {
         self.writer.scratch.space.take_back_to(self.store.core(), taken, freed)?;
         self.writer.last = None;
         // Whatever failed half-way since is undone.
-        self.writer.is_broken = false;
+        self.writer.is_broken = saved.is_broken;
         Ok(())
     }
 

@@ -137,6 +137,11 @@ impl Writer<'_> {
         let bytes = self.page(leaf)?;
         let pack = Pack::of(bytes);
         of(leaf, items.take(bytes, &[], None, self))?;
+        // A longer prefix saves nothing where keys are elsewhere, and may be too much for the page.
+        if !items.fits(0, items.len(), false, 0) {
+            self.scratch.items = items;
+            return Ok(());
+        }
         let packs = self.part_values(&mut items, &[0], pack)?;
         let bytes = self.page_mut(leaf)?;
         let len = items.len();

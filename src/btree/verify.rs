@@ -28,9 +28,15 @@ impl BTree {
     }
 
     fn verify_now(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
-        // A writer's lock, so that the table of pages stays as it is.
-        let writer = Writer::begin(self.core())?;
-        let snapshot = self.read()?;
+        // The newest commit, and a writer's lock, so that the table of pages stays as it is. In this
+        // order: who finds no slot for a reader waits for a writer.
+        let (snapshot, writer) = loop {
+            let snapshot = self.read()?;
+            let writer = Writer::begin(self.core())?;
+            if writer.base.number == snapshot.number() {
+                break (snapshot, writer);
+            }
+        };
         let commit = *snapshot.commit();
         let source = snapshot.source();
         let mut seen = vec![false; commit.end as usize];

@@ -143,7 +143,13 @@ impl<'c> Writer<'c> {
 
     /// Makes what was written the newest commit.
     pub(crate) fn commit(&mut self, main: Tree, catalog: Tree) -> Result<()> {
+        // Early: a reader who finds no slot has to wait for a writer. On a full disk he does.
+        let slots =
+            if pins::are_few_left(self.core) { self.new_slots().ok().flatten() } else { None };
         self.publish(main, catalog)?;
+        if let Some(slots) = slots {
+            slots.place.store(slots.page, Ordering::Release);
+        }
         self.finish();
         Ok(())
     }

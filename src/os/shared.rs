@@ -84,13 +84,19 @@ impl SharedMap {
     /// Asks the kernel for the length of the file, which others may have changed.
     #[cold]
     pub(crate) fn refresh_len(&self) -> Result<u64> {
-        let len = self.file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
-        if len < HEAD_BYTES {
-            return Err(Error::corrupt(len, "somebody made the file shorter than its header"));
+        loop {
+            let before = self.len();
+            let len = self.file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
+            if len < HEAD_BYTES {
+                return Err(Error::corrupt(len, "somebody made the file shorter than its header"));
+            }
+            let len = len.min(self.reserved as u64);
+            // Unless another thread has made it longer, or asked, meanwhile: ours may be older.
+            let (new, old) = (Ordering::Relaxed, Ordering::Relaxed);
+            if self.len.compare_exchange(before, len, new, old).is_ok() {
+                return Ok(len);
+            }
         }
-        let len = len.min(self.reserved as u64);
-        self.len.store(len, Ordering::Relaxed);
-        Ok(len)
     }
 
     /// Makes the file at least `end` bytes long, with disk space and pages behind the new bytes.

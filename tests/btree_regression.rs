@@ -1,0 +1,143 @@
+//! Defects of the btree engine that were found and repaired: each with the case that showed it.
+
+use credenza::btree::BTree;
+use credenza::{Get, Result};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A key that is longer than what a page cuts off.
+fn long_key(i: usize) -> Vec<u8> {
+    let mut key = vec![b'a'; 1100];
+    key.extend(format!("{i:05}").bytes());
+    key
+}
+
+/// Values written anew in a leaf whose prefix has become longer: the keys are elsewhere, so that the
+/// prefix saves nothing, and the page was too small for it.
+#[test]
+fn values_are_packed_anew_in_a_full_leaf_of_long_keys() {
+    for count in [76, 84, 90, 98] {
+        let store = BTree::in_memory().unwrap();
+        let mut transaction = store.write().unwrap();
+        transaction.main().insert(b"b", &[9; 600]).unwrap();
+        for i in 0..count {
+            transaction.main().insert(&long_key(i), &[i as u8; 600]).unwrap();
+        }
+        transaction.commit().unwrap();
+        store.remove(b"b").unwrap();
+        for (round, step) in [1, 7, 11, 13, 17, 19].into_iter().enumerate() {
+            for i in (0..count).map(|i| i * step % count).filter(|i| i % 5 != 0) {
+                store.insert(&long_key(i), &vec![i as u8; 601 + round]).unwrap();
+            }
+            store.verify(|_, _| ()).unwrap();
+        }
+        for i in 0..count {
+            let value = store.get(&long_key(i)).unwrap().unwrap();
+            assert!(value.iter().all(|byte| *byte == i as u8), "{count}: {i}");
+        }
+    }
+}
+
+/// A short key between long ones made a bulk load think that a leaf takes less than it does.
+#[test]
+fn a_bulk_load_fills_no_leaf_too_far() {
+    let with = |tail: &[u8]| [&[b'a'; 510], tail].concat();
+    for len in 100..140 {
+        let mut records = vec![(with(&[b'a'; 100]), vec![1; 401]), (with(b"b"), vec![2; 400])];
+        let many = |first: u8, i: u8| with(&[&[first, i][..], &[b'z'; 98]].concat());
+        records.extend((0..6).map(|i| (many(b'c', i), vec![3 + i; 400])));
+        records.push((with(&[&[b'd'][..], &[b'z'; 99]].concat()), vec![77; len]));
+        records.extend((0..6).map(|i| (many(b'e', i), vec![88; 512])));
+        let store = BTree::in_memory().unwrap();
+        let mut transaction = store.write().unwrap();
+        transaction.main().bulk_load(records.iter().cloned().map(Ok)).unwrap();
+        transaction.commit().unwrap();
+        store.verify(|_, _| ()).unwrap();
+        for (key, value) in &records {
+            assert_eq!(store.get(key).unwrap().as_deref(), Some(&value[..]), "{len}");
+        }
+    }
+}
+
+/// What failed half-way before a savepoint is not made good by going back to that.
+#[test]
+fn a_savepoint_after_a_failure_mends_nothing() {
+    let store = BTree::in_memory().unwrap();
+    store.insert(b"before", b"").unwrap();
+    store.remove(b"before").unwrap();
+    let mut transaction = store.write().unwrap();
+    let records = (0..1000).map(|i| Ok((format!("{i:05}"), [0; 100])));
+    let wrong = std::iter::once(Ok(("0".to_owned(), [0; 100])));
+    assert!(transaction.main().bulk_load(records.chain(wrong)).is_err());
+    let savepoint = transaction.savepoint();
+    transaction.rollback_to(savepoint).unwrap();
+    assert!(transaction.commit().is_err());
+    store.verify(|_, _| ()).unwrap();
+    // One before it does.
+    let mut transaction = store.write().unwrap();
+    let savepoint = transaction.savepoint();
+    let records: Vec<Result<(&[u8], &[u8])>> = vec![Ok((b"b", b"")), Ok((b"a", b""))];
+    assert!(transaction.main().bulk_load(records).is_err());
+    transaction.rollback_to(savepoint).unwrap();
+    transaction.main().insert(b"key", b"value").unwrap();
+    transaction.commit().unwrap();
+    store.verify(|_, _| ()).unwrap();
+    assert_eq!(store.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+}
+
+#[test]
+fn a_change_that_panics_half_way_is_not_committed() {
+    let store = BTree::in_memory().unwrap();
+    let mut transaction = store.write().unwrap();
+    let records = (0..1000).map(|i| {
+        assert!(i < 999, "as it should");
+        Ok((format!("{i:05}"), [0; 100]))
+    });
+    catch_unwind(AssertUnwindSafe(|| transaction.main().bulk_load(records))).unwrap_err();
+    assert!(transaction.commit().is_err());
+    store.verify(|_, _| ()).unwrap();
+}
+
+/// Whoever asked how long the file is set back what a writer knew who made it longer meanwhile.
+#[test]
+fn a_writer_is_not_told_that_the_file_is_shorter() {
+    for _ in 0..8 {
+        let store = BTree::in_memory().unwrap();
+        let is_done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !is_done.load(Ordering::Relaxed) {
+                        store.stats().unwrap();
+                    }
+                });
+            }
+            let mut transaction = store.write().unwrap();
+            let mut put =
+                |i: u32| transaction.main().insert(format!("{i:08}").as_bytes(), &[0; 500]);
+            let done: Result<Vec<bool>> = (0..2000).map(&mut put).collect();
+            is_done.store(true, Ordering::Relaxed);
+            done.unwrap();
+            transaction.commit().unwrap();
+        });
+    }
+}
+
+/// Readers need not wait for a writer to get a slot, not even beside a transaction of their own.
+#[test]
+fn there_are_slots_for_readers_before_they_are_needed() {
+    let store = BTree::in_memory().unwrap();
+    let mut held = Vec::new();
+    // As many as there are slots in page 0.
+    for i in 0..32u32 {
+        held.push(store.read().unwrap());
+        store.insert(&i.to_le_bytes(), b"").unwrap();
+    }
+    let transaction = store.write().unwrap();
+    for _ in 0..30 {
+        held.push(store.read().unwrap());
+    }
+    drop(transaction);
+    store.verify(|_, _| ()).unwrap();
+    assert_eq!(held.iter().map(|snapshot| snapshot.main().len()).max(), Some(32));
+}
