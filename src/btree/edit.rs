@@ -1,26 +1,21 @@
-//! Changing a tree: the way down, on which every page becomes the writer's own, and the changes that
-//! go up again from pages that became too full or too empty.
+//! Putting records in a tree: the way down, on which every page becomes the writer's own, and the
+//! changes that go up again from pages that became too full.
 
-use super::format::{MAX_KEY, MAX_VALUE, PAGE, Tree};
+use super::format::{MAX_KEY, MAX_VALUE, Tree};
 use super::inner;
 use super::leaf;
 use super::page::{Link, Place, birth, common, count};
 use super::record::{Far, NEAR_KEY, NEAR_VALUE, Value, ValueToStore};
 use super::tree::{Pages, levels, of};
 use super::values::Pack;
-use super::writer::{Last, Writer, damaged};
+use super::writer::{Last, Writer};
 use crate::{Error, ErrorKind, Result};
-
-/// A page with less than this in it is joined with one beside it, if both fit in one page of which
-/// so much stays free.
-const SPARSE: usize = PAGE / 4;
-const SPARE: usize = PAGE / 8;
 
 /// An inner page on the way down, and the number of the link that was taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
-    page: u64,
-    index: usize,
+    pub page: u64,
+    pub index: usize,
 }
 
 /// A key that begins a page, and the link to that.
@@ -51,7 +46,7 @@ impl Writer<'_> {
     }
 
     /// Does something that may leave a tree half changed if it fails.
-    fn whole<R>(&mut self, change: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
+    pub(super) fn whole<R>(&mut self, change: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
         // Also if it panics.
         let was_broken = std::mem::replace(&mut self.is_broken, true);
         let done = change(self);
@@ -181,7 +176,12 @@ impl Writer<'_> {
 
     /// Goes down to the leaf that `key` belongs in, and makes all pages on the way this writer's own.
     #[inline]
-    fn descend(&mut self, tree: &mut Tree, key: &[u8], path: &mut Vec<Step>) -> Result<u64> {
+    pub(super) fn descend(
+        &mut self,
+        tree: &mut Tree,
+        key: &[u8],
+        path: &mut Vec<Step>,
+    ) -> Result<u64> {
         let levels = levels(tree)?.unwrap_or(0);
         let root = self.own_page(Link(tree.root))?;
         tree.root = root.0;
@@ -313,7 +313,12 @@ impl Writer<'_> {
     }
 
     /// Appends what is in a page to the items.
-    fn take_items(&mut self, page: u64, first: &[u8], first_far: Option<Far>) -> Result<()> {
+    pub(super) fn take_items(
+        &mut self,
+        page: u64,
+        first: &[u8],
+        first_far: Option<Far>,
+    ) -> Result<()> {
         let mut items = std::mem::take(&mut self.scratch.items);
         let taken = self.page(page).and_then(|b| of(page, items.take(b, first, first_far, self)));
         self.scratch.items = items;
@@ -422,193 +427,6 @@ impl Writer<'_> {
             tree.root = Link::new(root, self.page(root)?).0;
         }
         Ok(())
-    }
-
-    /// Takes a record out; whether it was there.
-    pub(crate) fn remove(&mut self, tree: &mut Tree, key: &[u8]) -> Result<bool> {
-        // Nothing is copied for a key that is not there.
-        if super::tree::get(self, tree, key)?.is_none() {
-            return Ok(false);
-        }
-        self.whole(|writer| writer.remove_found(tree, key))?;
-        Ok(true)
-    }
-
-    fn remove_found(&mut self, tree: &mut Tree, key: &[u8]) -> Result<()> {
-        self.last = None;
-        let mut path = Vec::new();
-        let page = self.descend(tree, key, &mut path)?;
-        let bytes = self.page(page)?;
-        let Place::Found(i) = of(page, leaf::find(bytes, key, self))? else {
-            return Err(damaged(page, "a record that only a lookup finds"));
-        };
-        let value = of(page, leaf::value(bytes, i))?;
-        let value = if let Value::Far(far) = value { Some(far) } else { None };
-        let mut scratch = Vec::new();
-        let far_key = if key.len() > NEAR_KEY {
-            of(page, leaf::key_of(bytes, i, self, &mut scratch))?
-        } else {
-            None
-        };
-        of(page, leaf::remove(self.page_mut(page)?, i))?;
-        if let Some(far) = far_key {
-            self.free_far(far)?;
-        }
-        if let Some(far) = value {
-            self.free_value(page, far)?;
-        }
-        tree.count = tree.count.saturating_sub(1);
-        if leaf::used(self.page(page)?) < SPARSE { self.join(tree, path, page, 0) } else { Ok(()) }
-    }
-
-    /// Joins a page in which little is left with one beside it, and so on up.
-    fn join(
-        &mut self,
-        tree: &mut Tree,
-        mut path: Vec<Step>,
-        mut page: u64,
-        mut level: u8,
-    ) -> Result<()> {
-        while let Some(step) = path.pop() {
-            if count(self.page(page)?) == 0 {
-                self.unlink(step.page, step.index)?;
-                self.free(page)?;
-            } else if !self.join_with_next(step, page, level)? {
-                return Ok(());
-            }
-            (page, level) = (step.page, level + 1);
-            let bytes = self.page(page)?;
-            let is_root = path.is_empty();
-            if count(bytes) > 1 && (is_root || inner::used(bytes) >= SPARSE) {
-                return Ok(());
-            }
-        }
-        self.lower_root(tree, page)
-    }
-
-    /// Takes levels away that have a single page, and the tree's last page if it is empty.
-    fn lower_root(&mut self, tree: &mut Tree, mut page: u64) -> Result<()> {
-        while count(self.page(page)?) <= 1 {
-            let is_inner = tree.depth > 1;
-            let is_empty = count(self.page(page)?) == 0;
-            if is_empty {
-                self.free(page)?;
-                (tree.root, tree.depth) = (0, 0);
-                return Ok(());
-            }
-            if !is_inner {
-                return Ok(());
-            }
-            let link = of(page, inner::link(self.page(page)?, 0))?;
-            self.free(page)?;
-            tree.root = link.0;
-            tree.depth -= 1;
-            page = link.page();
-        }
-        Ok(())
-    }
-
-    /// Takes a link out of an inner page, with the key that goes.
-    fn unlink(&mut self, page: u64, index: usize) -> Result<()> {
-        let bytes = self.page(page)?;
-        let gone = index.max(1);
-        if gone < count(bytes) {
-            let mut key = Vec::new();
-            if let Some(far) = of(page, inner::key_of(bytes, gone, self, &mut key))? {
-                self.free_far(far)?;
-            }
-        }
-        of(page, inner::remove(self.page_mut(page)?, index))
-    }
-
-    /// Joins a page with the one behind it, or before it if it is the last; whether they fit.
-    fn join_with_next(&mut self, step: Step, page: u64, level: u8) -> Result<bool> {
-        let parent = self.page(step.page)?;
-        if count(parent) < 2 {
-            return Ok(false);
-        }
-        let left = if step.index + 1 < count(parent) { step.index } else { step.index - 1 };
-        let other = if left == step.index { left + 1 } else { left };
-        let other = of(step.page, inner::link(parent, other))?.page();
-        let (first, second) = if left == step.index { (page, other) } else { (other, page) };
-        let mut key = Vec::new();
-        let far = of(step.page, inner::key_of(parent, left + 1, self, &mut key))?;
-        self.page_on(other, u64::from(level))?;
-        self.scratch.items.clear();
-        self.take_items(first, &[], None)?;
-        self.take_items(second, &key, far)?;
-        if !self.scratch.items.fits(0, self.scratch.items.len(), level > 0, SPARE) {
-            return Ok(false);
-        }
-        let pack = Pack::of(self.page(page)?).join(Pack::of(self.page(other)?));
-        let mut items = std::mem::take(&mut self.scratch.items);
-        let bytes = self.page_mut(page)?;
-        if level > 0 {
-            items.write_inner(0, items.len(), level, bytes);
-        } else {
-            items.write_leaf(0, items.len(), bytes);
-            pack.write(bytes);
-        }
-        let link = Link::new(page, bytes);
-        self.scratch.items = items;
-        self.free(other)?;
-        if level == 0
-            && let Some(far) = far
-        {
-            self.free_far(far)?;
-        }
-        of(step.page, inner::remove(self.page_mut(step.page)?, left + 1))?;
-        of(step.page, inner::set_link(self.page_mut(step.page)?, left, link))?;
-        Ok(true)
-    }
-}
-
-impl Writer<'_> {
-    /// Takes all records out.
-    pub(crate) fn clear(&mut self, tree: &mut Tree) -> Result<()> {
-        self.whole(|writer| writer.free_tree(tree))
-    }
-
-    /// Frees all pages of a tree.
-    fn free_tree(&mut self, tree: &mut Tree) -> Result<()> {
-        self.last = None;
-        if let Some(levels) = levels(tree)? {
-            self.free_branch(Link(tree.root).page(), levels)?;
-        }
-        *tree = Tree { kind: tree.kind, ..Tree::default() };
-        Ok(())
-    }
-
-    /// Frees a page and all below it.
-    fn free_branch(&mut self, page: u64, level: u64) -> Result<()> {
-        let bytes = self.page_on(page, level)?;
-        // The bytes may be another's as soon as the page is free.
-        let mut branches = Vec::new();
-        let (mut elsewhere, mut packed) = (Vec::new(), Vec::new());
-        let mut key = Vec::new();
-        for i in 0..count(bytes) {
-            if level > 0 {
-                branches.push(of(page, inner::link(bytes, i))?.page());
-                if i > 0 {
-                    elsewhere.extend(of(page, inner::key_of(bytes, i, self, &mut key))?);
-                }
-            } else {
-                elsewhere.extend(of(page, leaf::key_of(bytes, i, self, &mut key))?);
-                match of(page, leaf::value(bytes, i))? {
-                    Value::Near(_) => {}
-                    Value::Far(far) if far.is_packed() => packed.push(far.page()),
-                    Value::Far(far) => elsewhere.push(far),
-                }
-            }
-        }
-        self.free(page)?;
-        for branch in branches {
-            self.free_branch(branch, level.saturating_sub(1))?;
-        }
-        packed.sort_unstable();
-        packed.dedup();
-        packed.into_iter().try_for_each(|page| self.free(page))?;
-        elsewhere.into_iter().try_for_each(|far| self.free_far(far))
     }
 }
 

@@ -7,7 +7,7 @@
 //! | `page`, `record`, `leaf`, `inner` | the bytes of a page of a tree, and changes in place |
 //! | `items` | pages taken apart, and written anew |
 //! | `tree`, `cursor`, `scan` | looking up, going through |
-//! | `edit`, `bulk`, `values` | changing a tree, filling one, long values |
+//! | `edit`, `remove`, `bulk`, `values` | putting in, taking out, filling a tree, long values |
 //! | `writer`, `space` | the one who writes, and which pages are free |
 //! | `core`, `pins`, `sync` | processes that share a file, who reads what, what is durable |
 //! | `verify`, `stats` | checking all of it, and counting |
@@ -33,6 +33,7 @@ mod page;
 mod pins;
 mod range;
 mod record;
+mod remove;
 mod scan;
 mod snapshot;
 mod source;
