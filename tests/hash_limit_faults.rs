@@ -139,7 +139,7 @@ fn full(path: &Path, limit: u64, rng: &mut Rng) {
 fn who_drops_may_die_at_every_instruction() {
     let mut count = 0;
     let mut dropped = 0;
-    for round in 0..rounds(3) {
+    for round in 0..rounds(2) {
         let mut rng = Rng::new(seed(round));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store");
@@ -147,8 +147,8 @@ fn who_drops_may_die_at_every_instruction() {
         full(&path, limit, &mut rng);
         let operation = match round % 3 {
             0 => Operation::Insert(b"new".to_vec(), vec![1; 90]),
-            1 => Operation::Insert(b"new".to_vec(), vec![1; 180]),
-            _ => Operation::Batch((0..4).map(|i| (key(i), Some(vec![i as u8; 60]))).collect()),
+            1 => Operation::Batch((0..4).map(|i| (key(i), Some(vec![i as u8; 60]))).collect()),
+            _ => Operation::Insert(b"new".to_vec(), vec![1; 180]),
         };
         let before = state_of(&Hash::open(&path).unwrap(), "before");
         let Some(states) = states_during(&path, |store: &Hash| store.apply(&operation).unwrap())
