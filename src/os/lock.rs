@@ -91,10 +91,17 @@ impl<'m> RobustLock<'m> {
                 return Ok(got);
             }
         }
-        // SAFETY: memory that `init` made a mutex before the store could be opened; what damage made
-        // of it since is the C library's to refuse.
-        let code = unsafe { libc::pthread_mutex_lock(self.mutex()) };
-        self.got(code)
+        // Never asleep for long: of a process that dies, one thread may have the lock and another may
+        // just have been woken for it. Nobody wakes those then who wait in other processes.
+        loop {
+            let limit = in_a_moment();
+            // SAFETY: memory that `init` made a mutex before the store could be opened; what damage
+            // made of it since is the C library's to refuse. The limit is read during the call.
+            let code = unsafe { libc::pthread_mutex_timedlock(self.mutex(), &raw const limit) };
+            if code != libc::ETIMEDOUT {
+                return self.got(code);
+            }
+        }
     }
 
     /// What the C library says of an attempt to take it.
@@ -134,6 +141,18 @@ impl<'m> RobustLock<'m> {
             libc::pthread_mutex_unlock(self.mutex());
         }
     }
+}
+
+/// A tenth of a second from now, by the clock that locks go by.
+fn in_a_moment() -> libc::timespec {
+    const SECOND: i64 = 1_000_000_000;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the time is written during the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time) };
+    let nanoseconds = time.tv_nsec + SECOND / 10;
+    time.tv_sec += nanoseconds / SECOND;
+    time.tv_nsec = nanoseconds % SECOND;
+    time
 }
 
 /// What is wanted of a byte of a file.
