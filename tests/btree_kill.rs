@@ -218,6 +218,77 @@ fn what_a_killed_writer_has_committed_is_there() {
     (0..count).for_each(|number| fleet.kill(number, "at the end"));
 }
 
+/// A process that is killed when it is dropped, also after a failure.
+struct Killed(Child);
+
+impl Killed {
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A child's work: threads that all want the lock, all the time.
+#[test]
+fn child_crowds() {
+    if !is_child() {
+        return;
+    }
+    sys::give_up_after(600);
+    let store = &BTree::open(std::env::var("STORE").unwrap()).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..3u8 {
+            scope.spawn(move || {
+                loop {
+                    store.insert(&[thread], b"").unwrap();
+                }
+            });
+        }
+    });
+}
+
+/// Of a process that dies, one thread may have the lock and another may just have been woken for it:
+/// then nobody is left to wake those who wait in other processes.
+#[test]
+fn who_waits_for_the_lock_gets_it_whoever_dies() {
+    let kills = rounds(150);
+    let mut rng = Rng::new(seed(kills));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::create(&path).unwrap();
+    let start = || {
+        let mut command = child("child_crowds");
+        Killed(command.env("STORE", &path).stdout(Stdio::null()).spawn().unwrap())
+    };
+    let number = || store.read().unwrap().number();
+    let mut processes = [start(), start()];
+    for kill in 0..kills {
+        let goes_on = || {
+            // What never comes is what is looked for: however long that takes on a slow machine.
+            let (from, begun) = (number(), std::time::Instant::now());
+            while number() < from + 5 {
+                let waited = begun.elapsed();
+                assert!(waited < Duration::from_secs(30), "kill {kill}: nobody gets the lock");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        goes_on();
+        std::thread::sleep(Duration::from_micros(rng.below(5000)));
+        let one = rng.below(2) as usize;
+        processes[one].kill();
+        goes_on();
+        processes[one] = start();
+    }
+    drop(processes);
+    store.verify(|_, _| ()).unwrap();
+}
+
 /// What a process may be at when it dies.
 enum Work {
     Change(Vec<Operation>),
