@@ -10,15 +10,16 @@ use super::format::{
 };
 use super::view::Holds;
 use super::writer::Scratch;
-use crate::os::file::read_exact_at;
-use crate::os::lock::{Got, LAYOUT, LOCK_BYTES, RobustLock, Want, lock_range};
-use crate::os::process::{boot_and_namespace, prepare, random_word};
+use crate::os::file::{open_changing, read_exact_at};
+use crate::os::lock::{Got, RobustLock, Want, lock_range};
+use crate::os::process::{prepare, random_id};
 use crate::os::publish;
+use crate::os::session::Session;
 use crate::os::shared::{SharedMap, memory_file};
-use crate::{Error, ErrorKind, Result};
-use std::fs::{File, OpenOptions};
+use crate::{Error, Result};
+use std::fs::File;
 use std::marker::PhantomData;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -66,7 +67,7 @@ impl Core {
     /// Opens the store at `path`, or makes one there if `is_new_wanted`.
     pub(crate) fn open(path: &Path, is_new_wanted: bool) -> Result<Core> {
         prepare();
-        let file = open_file(path, is_new_wanted)?;
+        let file = open_changing(path, is_new_wanted, true)?;
         Core::of(file, is_new_wanted, Some(path))
     }
 
@@ -108,7 +109,7 @@ impl Core {
             is_in_memory: path.is_none(),
             transactions: AtomicU64::new(0),
         };
-        if !is_same_session(&core.map)? {
+        if !Session::at(&core.map, session::BOOT_LOW).is_current()? {
             core.begin_session()?;
         }
         core.check_commit(&core.newest())?;
@@ -138,15 +139,9 @@ impl Core {
         }
     }
 
-    fn lock_at(&self, offset: u64) -> RobustLock<'_> {
-        const WORDS: usize = (LOCK_BYTES / 8) as usize;
-        let (lines, _) = self.map.head().as_chunks::<WORDS>();
-        RobustLock::at(&lines[offset as usize / 8 / WORDS])
-    }
-
     /// The right to change the store.
     pub(crate) fn lock(&self) -> Result<Locked<'_>> {
-        let lock = self.lock_at(session::WRITER_LOCK);
+        let lock = RobustLock::in_head(&self.map, session::WRITER_LOCK);
         // What a holder left who died is known by words of page 0.
         let (Got::Released | Got::OwnerDied) = lock.lock()?;
         Ok(Locked { lock, _here: PhantomData })
@@ -154,7 +149,7 @@ impl Core {
 
     /// The right to wait for the disk for a group.
     pub(crate) fn sync_lock(&self) -> RobustLock<'_> {
-        self.lock_at(session::SYNC_LOCK)
+        RobustLock::in_head(&self.map, session::SYNC_LOCK)
     }
 
     /// The newest commit.
@@ -232,9 +227,6 @@ impl Core {
         })?;
         self.check_commit(&durable)?;
         let store = |at, value| self.word(at).store(value, Ordering::Release);
-        // Not before all is done: whoever comes after one that fails begins again.
-        store(session::BOOT_LOW, 0);
-        store(session::BOOT_HIGH, 0);
         for at in (session::STATE..session::TABLES).step_by(8) {
             store(at, 0);
         }
@@ -245,13 +237,9 @@ impl Core {
         store(session::DURABLE, durable.stamp);
         store(session::UNSWEPT, 1);
         store(session::UNSUMMED, 1);
-        self.lock_at(session::WRITER_LOCK).init()?;
+        RobustLock::in_head(&self.map, session::WRITER_LOCK).init()?;
         self.sync_lock().init()?;
-        let (boot, namespace) = boot_and_namespace();
-        store(session::LOCK_LAYOUT, LAYOUT);
-        store(session::NAMESPACE, namespace);
-        store(session::BOOT_LOW, boot as u64);
-        store(session::BOOT_HIGH, (boot >> 64) as u64);
+        Session::at(&self.map, session::BOOT_LOW).begin();
         Ok(())
     }
 
@@ -321,17 +309,6 @@ impl Drop for Core {
     }
 }
 
-fn open_file(path: &Path, is_new_wanted: bool) -> Result<File> {
-    if !is_new_wanted || path.exists() {
-        // Says what it is, if it is no file.
-        crate::os::file::open_regular(path)?;
-    }
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(is_new_wanted).mode(0o666);
-    options.custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
-    options.open(path).map_err(|e| Error::io("open", e))
-}
-
 /// Whether there is nothing in the file, or only what somebody left who was killed while making it:
 /// the header is written last.
 fn is_unborn(file: &File, len: u64) -> Result<bool> {
@@ -347,7 +324,7 @@ fn is_unborn(file: &File, len: u64) -> Result<bool> {
 /// Writes a file with an empty tree.
 fn create_file(file: &File) -> Result<()> {
     let write = |bytes: &[u8], at| file.write_all_at(bytes, at).map_err(|e| Error::io("write", e));
-    let header = Header { store: u128::from(random_word()?) | u128::from(random_word()?) << 64 };
+    let header = Header { store: random_id()? };
     let commit = Commit { stamp: FIRST_STAMP, end: FIRST_PAGES, number: 1, ..Commit::default() };
     let made = (|| {
         let mut bytes = vec![0; (FIRST_PAGES * PAGE_BYTES) as usize];
@@ -369,35 +346,6 @@ fn create_file(file: &File) -> Result<()> {
     made.inspect_err(|_| {
         let _ = file.set_len(0);
     })
-}
-
-/// Whether the locks and words of the session were made since the machine was started.
-fn is_same_session(map: &SharedMap) -> Result<bool> {
-    let load = |at: u64| map.head()[at as usize / 8].load(Ordering::Acquire);
-    let (boot, namespace) = boot_and_namespace();
-    let found = u128::from(load(session::BOOT_LOW)) | u128::from(load(session::BOOT_HIGH)) << 64;
-    let refuse = |what: &str| Err(Error::new(ErrorKind::Unsupported(what.into())));
-    if boot == 0 {
-        return refuse(
-            "this machine does not say which boot it is in (/proc/sys/kernel/random/boot_id): nobody \
-             could tell a power failure",
-        );
-    }
-    if found != boot {
-        return Ok(false);
-    }
-    if load(session::LOCK_LAYOUT) != LAYOUT {
-        return refuse(
-            "the store is in use by a program with another C library or word size: close it there",
-        );
-    }
-    if load(session::NAMESPACE) != namespace {
-        return refuse(
-            "the store is in use in another process namespace (another container): its processes \
-             cannot be told from dead ones",
-        );
-    }
-    Ok(true)
 }
 
 /// Whether a file that begins so is a tree.

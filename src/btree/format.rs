@@ -34,10 +34,8 @@ pub(crate) const MAX_PAGES: u64 = 1 << 36;
 
 /// Offsets in page 0 of what processes share while the machine runs.
 pub(crate) mod session {
+    /// The first of the four words that say whose session it is.
     pub(crate) const BOOT_LOW: u64 = 2048;
-    pub(crate) const BOOT_HIGH: u64 = 2056;
-    pub(crate) const LOCK_LAYOUT: u64 = 2064;
-    pub(crate) const NAMESPACE: u64 = 2072;
     /// The number of the newest commit; its words are at `COMMITS[number % 2]`.
     pub(crate) const STATE: u64 = 2080;
     /// Nonzero while somebody changes the table of pages: the stamp that he began with.

@@ -10,7 +10,7 @@ use super::pins::{note_time, pin};
 use super::reader::{Unpinned, too_busy};
 use super::scan::{Found, Place};
 use crate::os::file::read_exact_at;
-use crate::os::process::random_word;
+use crate::os::process::random_id;
 use crate::os::publish::Staged;
 use crate::{Error, Result};
 use std::fs::File;
@@ -64,7 +64,7 @@ impl Core {
         let write =
             |bytes: &[u8], at| to.write_all_at(bytes, at).map_err(|e| Error::io("write", e));
         // Another store, whose index is not taken for this one's; the seed is that of the sums.
-        let store = u128::from(random_word()?) | u128::from(random_word()?) << 64;
+        let store = random_id()?;
         let header = Header { store, ..self.header };
         write(&header.encode(), 0)?;
         let (Some(first), Some(last)) = (segments.first(), segments.last()) else { return Ok(()) };

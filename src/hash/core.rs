@@ -18,13 +18,14 @@ use super::page::{LINE, Page, SIZES};
 use super::rebuild::Log;
 use super::writer::Writer;
 use crate::keyhash;
-use crate::os::file::read_exact_at;
-use crate::os::lock::{LAYOUT, LOCK_BYTES, RobustLock, Want, lock_range};
+use crate::os::file::{open_changing, read_exact_at};
+use crate::os::lock::{RobustLock, Want, lock_range};
 use crate::os::newest::Newest;
-use crate::os::process::{boot_and_namespace, prepare, random_word};
+use crate::os::process::{prepare, random_id, random_word};
 use crate::os::publish::{self, Staged};
+use crate::os::session::Session;
 use crate::os::shared::{HEAD_BYTES, SharedMap, memory_file};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 use std::fs::{File, OpenOptions};
 use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
@@ -83,7 +84,7 @@ impl Core {
         limit: u64,
     ) -> Result<Core> {
         prepare();
-        let file = open_data(path, is_new_wanted, is_reader)?;
+        let file = open_changing(path, is_new_wanted, !is_reader)?;
         Core::of(file, Some(path.to_owned()), is_new_wanted, !is_reader, limit)
     }
 
@@ -131,7 +132,7 @@ impl Core {
         let clone = file.try_clone().map_err(|e| Error::io("open again", e))?;
         let room = if path.is_some() { DATA_ROOM.max(4 * len) } else { MEMORY_ROOM };
         let data = SharedMap::new(clone, is_writable, room)?;
-        let is_continued = is_same_session(&data)?;
+        let is_continued = Session::at(&data, session::BOOT_LOW).is_current()?;
         let empty =
             Index::create(memory_file()?, SMALL_ROOM, header, keyhash::RAPID, random_word()?)?;
         let core = Core::new(data, header, empty, path);
@@ -202,19 +203,12 @@ impl Core {
     /// The right to change the store.
     #[inline(always)]
     pub(crate) fn writer_lock(&self) -> RobustLock<'_> {
-        self.lock_at(session::WRITER_LOCK)
+        RobustLock::in_head(&self.data, session::WRITER_LOCK)
     }
 
     /// The right to wait for the disk for a group.
     pub(crate) fn sync_lock(&self) -> RobustLock<'_> {
-        self.lock_at(session::SYNC_LOCK)
-    }
-
-    #[inline(always)]
-    fn lock_at(&self, offset: u64) -> RobustLock<'_> {
-        const WORDS: usize = (LOCK_BYTES / 8) as usize;
-        let (lines, _) = self.data.head().as_chunks::<WORDS>();
-        RobustLock::at(&lines[offset as usize / 8 / WORDS])
+        RobustLock::in_head(&self.data, session::SYNC_LOCK)
     }
 
     /// Makes the locks and words that processes share as long as the machine runs.
@@ -247,11 +241,7 @@ impl Core {
         store(session::EPOCH, 1);
         self.writer_lock().init()?;
         self.sync_lock().init()?;
-        let (boot, namespace) = boot_and_namespace();
-        store(session::LOCK_LAYOUT, LAYOUT);
-        store(session::NAMESPACE, namespace);
-        store(session::BOOT_LOW, boot as u64);
-        store(session::BOOT_HIGH, (boot >> 64) as u64);
+        Session::at(&self.data, session::BOOT_LOW).begin();
         Ok(())
     }
 
@@ -512,17 +502,6 @@ impl Index {
     }
 }
 
-fn open_data(path: &Path, is_new_wanted: bool, is_reader: bool) -> Result<File> {
-    if !is_new_wanted || path.exists() {
-        // Says what it is, if it is no file.
-        crate::os::file::open_regular(path)?;
-    }
-    let mut options = OpenOptions::new();
-    options.read(true).write(!is_reader).create(is_new_wanted && !is_reader).mode(0o666);
-    options.custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
-    options.open(path).map_err(|e| Error::io("open", e))
-}
-
 /// Whether there is nothing in the file, or only what somebody left who was killed while making it:
 /// the header is written last.
 fn is_unborn(file: &File, len: u64) -> Result<bool> {
@@ -537,8 +516,7 @@ fn is_unborn(file: &File, len: u64) -> Result<bool> {
 /// Writes a data file with an empty log.
 fn create_data(file: &File, limit: u64) -> Result<()> {
     let write = |bytes: &[u8], at| file.write_all_at(bytes, at).map_err(|e| Error::io("write", e));
-    let store = u128::from(random_word()?) | u128::from(random_word()?) << 64;
-    let header = Header { store, seed: random_word()?, limit };
+    let header = Header { store: random_id()?, seed: random_word()?, limit };
     let (at, size) = unit_place(0);
     let made = file.set_len(at + size).map_err(|e| Error::io("make longer", e)).and_then(|()| {
         let segment = SegmentHeader { sequence: 1, units: 1 };
@@ -550,32 +528,6 @@ fn create_data(file: &File, limit: u64) -> Result<()> {
     made.inspect_err(|_| {
         let _ = file.set_len(0);
     })
-}
-
-/// Whether the locks and words of the session were made since the machine was started.
-fn is_same_session(data: &SharedMap) -> Result<bool> {
-    let load = |at: u64| data.head()[at as usize / 8].load(Ordering::Acquire);
-    let (boot, namespace) = boot_and_namespace();
-    let found = u128::from(load(session::BOOT_LOW)) | u128::from(load(session::BOOT_HIGH)) << 64;
-    if boot == 0 {
-        let what = "this machine does not say which boot it is in (/proc/sys/kernel/random/boot_id): \
-                    nobody could tell a power failure";
-        return Err(Error::new(ErrorKind::Unsupported(what.into())));
-    }
-    if found != boot {
-        return Ok(false);
-    }
-    if load(session::LOCK_LAYOUT) != LAYOUT {
-        let what =
-            "the store is in use by a program with another C library or word size: close it there";
-        return Err(Error::new(ErrorKind::Unsupported(what.into())));
-    }
-    if load(session::NAMESPACE) != namespace {
-        let what = "the store is in use in another process namespace (another container): its \
-                    processes cannot be told from dead ones";
-        return Err(Error::new(ErrorKind::Unsupported(what.into())));
-    }
-    Ok(true)
 }
 
 /// Whether a file that begins so is a hash store.

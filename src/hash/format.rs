@@ -41,10 +41,8 @@ pub(crate) const LOG_AT: u64 = 8192;
 /// Words of the session, as offsets in the data file.
 pub(crate) mod session {
     use super::SESSION_AT;
+    /// The first of the four words that say whose session it is.
     pub(crate) const BOOT_LOW: u64 = SESSION_AT;
-    pub(crate) const BOOT_HIGH: u64 = SESSION_AT + 8;
-    pub(crate) const LOCK_LAYOUT: u64 = SESSION_AT + 16;
-    pub(crate) const NAMESPACE: u64 = SESSION_AT + 24;
     /// A line that every reader reads and that rarely changes.
     pub(crate) const EPOCH: u64 = SESSION_AT + 64;
     pub(crate) const INDEX_ID: u64 = SESSION_AT + 72;

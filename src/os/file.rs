@@ -42,6 +42,19 @@ pub(crate) fn open_regular(path: &Path) -> Result<(File, Metadata)> {
         .at(path))
 }
 
+/// Opens a file that processes share to change it, or, without `is_writable`, to read what others
+/// change; makes an empty one if there is none and `is_new_wanted`.
+pub(crate) fn open_changing(path: &Path, is_new_wanted: bool, is_writable: bool) -> Result<File> {
+    if !is_new_wanted || path.exists() {
+        // Says what it is, if it is no file.
+        open_regular(path)?;
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).write(is_writable).create(is_new_wanted && is_writable).mode(0o666);
+    options.custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
+    options.open(path).map_err(|e| Error::io("open", e))
+}
+
 /// Fills `buf` from `offset`; the file having become shorter is damage, not an I/O error.
 pub(crate) fn read_exact_at(file: &File, buf: &mut [u8], offset: u64) -> Result<()> {
     file.read_exact_at(buf, offset).map_err(|e| match e.kind() {

@@ -6,6 +6,7 @@
 
 #![allow(unsafe_code)]
 
+use super::shared::SharedMap;
 use crate::{Error, Result};
 use std::fs::File;
 use std::io;
@@ -43,9 +44,13 @@ pub(crate) enum Got {
 }
 
 impl<'m> RobustLock<'m> {
-    /// The lock in these words of a map that is shared and writable; nothing else uses them.
-    pub(crate) fn at(place: &'m [AtomicU64; LOCK_BYTES as usize / 8]) -> RobustLock<'m> {
-        RobustLock(place)
+    /// The lock at an offset in the head of a map that is shared and writable, a multiple of
+    /// [`LOCK_BYTES`]; nothing else uses the place.
+    #[inline(always)]
+    pub(crate) fn in_head(map: &'m SharedMap, offset: u64) -> RobustLock<'m> {
+        const WORDS: usize = (LOCK_BYTES / 8) as usize;
+        let (lines, _) = map.head().as_chunks::<WORDS>();
+        RobustLock(&lines[offset as usize / 8 / WORDS])
     }
 
     fn mutex(self) -> *mut libc::pthread_mutex_t {

@@ -131,6 +131,11 @@ pub(crate) fn random_word() -> Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
+/// A number that nothing else has.
+pub(crate) fn random_id() -> Result<u128> {
+    Ok(u128::from(random_word()?) | u128::from(random_word()?) << 64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,64 @@
+//! Whose the locks in a file are: which boot of the machine they were made in, by programs of which
+//! layout, in which namespace of processes.
+//!
+//! Four words of a file say it. Where the boot is another, nothing that processes shared counts any
+//! more, and whoever opens the file makes it anew; what is written last are these words.
+
+use super::lock::LAYOUT;
+use super::process::boot_and_namespace;
+use super::shared::{HEAD_BYTES, SharedMap};
+use crate::{Error, ErrorKind, Result};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Those words: the boot, low half first, the layout, and the namespace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Session<'m>([&'m AtomicU64; 4]);
+
+impl<'m> Session<'m> {
+    /// That of a file whose words are at `offset`, within its head.
+    pub(crate) fn at(map: &'m SharedMap, offset: u64) -> Session<'m> {
+        debug_assert!(offset + 32 <= HEAD_BYTES);
+        Session(std::array::from_fn(|i| &map.head()[offset as usize / 8 + i]))
+    }
+
+    /// Whether it began since the machine was started.
+    ///
+    /// # Errors
+    /// It did, but processes take part that this one cannot share locks with.
+    pub(crate) fn is_current(self) -> Result<bool> {
+        let [low, high, layout, of_pids] = self.0.map(|word| word.load(Ordering::Acquire));
+        let (boot, namespace) = boot_and_namespace();
+        let refuse = |what: &str| Err(Error::new(ErrorKind::Unsupported(what.into())));
+        if boot == 0 {
+            return refuse(
+                "this machine does not say which boot it is in (/proc/sys/kernel/random/boot_id): \
+                 nobody could tell a power failure",
+            );
+        }
+        if u128::from(low) | u128::from(high) << 64 != boot {
+            return Ok(false);
+        }
+        if layout != LAYOUT {
+            return refuse(
+                "the store is in use by a program with another C library or word size: close it there",
+            );
+        }
+        if of_pids != namespace {
+            return refuse(
+                "the store is in use in another process namespace (another container): its \
+                 processes cannot be told from dead ones",
+            );
+        }
+        Ok(true)
+    }
+
+    /// Says that it began in this boot: when all that processes share is made.
+    pub(crate) fn begin(self) {
+        let (boot, namespace) = boot_and_namespace();
+        let [low, high, layout, of_pids] = self.0;
+        layout.store(LAYOUT, Ordering::Release);
+        of_pids.store(namespace, Ordering::Release);
+        low.store(boot as u64, Ordering::Release);
+        high.store((boot >> 64) as u64, Ordering::Release);
+    }
+}
