@@ -94,11 +94,7 @@ pub fn freeze(
     }
     let mut builder = Builder::create(path)?;
     let mut count = Count::of(store, &mut progress)?;
-    store.scan_moment(|key, value| {
-        builder.add(key, value)?;
-        count.one();
-        Ok(())
-    })?;
+    store.scan_moment(count.each(|key, value| builder.add(key, value)))?;
     builder.finish()
 }
 
@@ -114,9 +110,17 @@ impl<'p> Count<'p> {
         Ok(Count { done: 0, total: store.len()?, progress })
     }
 
-    fn one(&mut self) {
-        self.done += 1;
-        (self.progress)(self.done, self.total.max(self.done));
+    /// Does `add` with a record, and counts it.
+    fn each(
+        &mut self,
+        mut add: impl FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> impl FnMut(&[u8], &[u8]) -> Result<()> {
+        move |key, value| {
+            add(key, value)?;
+            self.done += 1;
+            (self.progress)(self.done, self.total.max(self.done));
+            Ok(())
+        }
     }
 }
 
@@ -147,11 +151,7 @@ pub fn thaw(
     refuse_old(path)?;
     let mut builder = HashBuilder::create(path)?;
     let mut count = Count::of(store, &mut progress)?;
-    store.scan(|key, value| {
-        builder.add(key, value)?;
-        count.one();
-        Ok(())
-    })?;
+    store.scan(count.each(|key, value| builder.add(key, value)))?;
     refuse_several("hash", builder.replaced()?).map_err(|e| e.at(path))?;
     builder.finish()
 }
@@ -180,11 +180,7 @@ pub fn thaw_btree(
     refuse_old(path)?;
     let mut builder = BTreeBuilder::create(path)?;
     let mut count = Count::of(store, &mut progress)?;
-    store.scan(|key, value| {
-        builder.add(key, value)?;
-        count.one();
-        Ok(())
-    })?;
+    store.scan(count.each(|key, value| builder.add(key, value)))?;
     refuse_several("btree", builder.replaced()?).map_err(|e| e.at(path))?;
     builder.finish()
 }

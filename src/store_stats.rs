@@ -62,15 +62,21 @@ impl From<foreign::Stats> for StoreStats {
     }
 }
 
-/// The statistics of a hash store, and the bytes of its keys and values, which it does not count.
-/// What others write meanwhile may be in one number and not in another; the sum stays the file.
-pub(crate) fn hash_stats(store: &Hash) -> Result<StoreStats> {
-    let (mut key_bytes, mut value_bytes) = (0u64, 0u64);
-    Scan::scan(store, |key, value| {
+/// The bytes of all keys, and those of all values.
+fn sizes(store: &impl Scan) -> Result<(u64, u64)> {
+    let (mut key_bytes, mut value_bytes) = (0, 0);
+    store.scan(|key, value| {
         key_bytes += key.len() as u64;
         value_bytes += value.len() as u64;
         Ok(())
     })?;
+    Ok((key_bytes, value_bytes))
+}
+
+/// The statistics of a hash store, and the bytes of its keys and values, which it does not count.
+/// What others write meanwhile may be in one number and not in another; the sum stays the file.
+pub(crate) fn hash_stats(store: &Hash) -> Result<StoreStats> {
+    let (key_bytes, value_bytes) = sizes(store)?;
     let stats = store.stats()?;
     let slack_bytes = stats.dead_bytes + stats.retired_bytes + stats.free_bytes;
     let others = key_bytes + value_bytes + slack_bytes;
@@ -98,12 +104,7 @@ pub(crate) fn hash_stats(store: &Hash) -> Result<StoreStats> {
 
 /// The same of a btree store: its main table counts, and what others take is its directory.
 pub(crate) fn btree_stats(store: &BTree) -> Result<StoreStats> {
-    let (mut key_bytes, mut value_bytes) = (0u64, 0u64);
-    Scan::scan(store, |key, value| {
-        key_bytes += key.len() as u64;
-        value_bytes += value.len() as u64;
-        Ok(())
-    })?;
+    let (key_bytes, value_bytes) = sizes(store)?;
     let stats = store.stats()?;
     let slack_bytes = stats.held_bytes + stats.free_bytes;
     // Keys are stored once for all that begin with them, so the sum may be over the file.
