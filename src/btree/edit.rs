@@ -64,9 +64,6 @@ impl Writer<'_> {
         if tree.depth == 0 {
             return self.insert_first(tree, key, value).map(|()| false);
         }
-        if old == Old::Keep && super::tree::get(self, tree, key)?.is_some() {
-            return Ok(true);
-        }
         if let Some(last) = self.last.filter(|last| last.root == tree.root)
             && leaf::is_behind(self.page(last.leaf)?, key)
             && self.append(last, key, value)?
@@ -76,7 +73,7 @@ impl Writer<'_> {
         }
         let mut path = std::mem::take(&mut self.scratch.path);
         path.clear();
-        let done = self.insert_below(tree, key, value, &mut path);
+        let done = self.insert_below(tree, key, value, old, &mut path);
         self.scratch.path = path;
         done
     }
@@ -86,11 +83,15 @@ impl Writer<'_> {
         tree: &mut Tree,
         key: &[u8],
         value: &[u8],
+        old: Old,
         path: &mut Vec<Step>,
     ) -> Result<bool> {
-        let page = self.descend(tree, key, path)?;
-        let bytes = self.page(page)?;
-        let (place, count) = (of(page, leaf::find(bytes, key, self))?, count(bytes));
+        let place = self.find(tree, key, path)?;
+        if old == Old::Keep && matches!(place, Place::Found(_)) {
+            return Ok(true);
+        }
+        let page = self.own_path(tree, path)?;
+        let count = count(self.page(page)?);
         match place {
             Place::Found(i) => self.replace_at(tree, path, page, i, key, value)?,
             Place::Missing(i) => {
@@ -174,35 +175,38 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Goes down to the leaf that `key` belongs in, and makes all pages on the way this writer's own.
+    /// Where `key` is in its leaf, or would be, and the way to that; nothing is copied. The tree is not
+    /// empty.
     #[inline]
-    pub(super) fn descend(
-        &mut self,
-        tree: &mut Tree,
-        key: &[u8],
-        path: &mut Vec<Step>,
-    ) -> Result<u64> {
-        let levels = levels(tree)?.unwrap_or(0);
-        let root = self.own_page(Link(tree.root))?;
-        tree.root = root.0;
-        let mut page = root.page();
-        for level in (1..=levels).rev() {
+    pub(super) fn find(&self, tree: &Tree, key: &[u8], path: &mut Vec<Step>) -> Result<Place> {
+        let mut link = Link(tree.root);
+        for level in (1..=levels(tree)?.unwrap_or(0)).rev() {
+            let page = link.page();
             let bytes = self.page_on(page, level)?;
             let index = of(page, inner::find(bytes, key, self))?;
-            let link = of(page, inner::link(bytes, index))?;
+            link = of(page, inner::link(bytes, index))?;
             self.prefetch_heads(link);
             path.push(Step { page, index });
-            page = self.own_child(page, index, link)?;
         }
-        self.page_on(page, 0)?;
-        Ok(page)
+        of(link.page(), leaf::find(self.page_on(link.page(), 0)?, key, self))
     }
 
-    fn own_child(&mut self, parent: u64, index: usize, link: Link) -> Result<u64> {
-        let own = self.own_page(link)?;
-        if own != link {
-            of(parent, inner::set_link(self.page_mut(parent)?, index, own))?;
+    /// Makes all pages on the way this writer's own, and says which the leaf is.
+    #[inline]
+    pub(super) fn own_path(&mut self, tree: &mut Tree, path: &mut [Step]) -> Result<u64> {
+        let mut own = self.own_page(Link(tree.root))?;
+        tree.root = own.0;
+        let levels = (1..=path.len() as u64).rev();
+        // Looked at again: a damaged table of pages may have given one of them away for another.
+        for (Step { page, index }, level) in path.iter_mut().zip(levels) {
+            *page = own.page();
+            let link = of(*page, inner::link(self.page_on(*page, level)?, *index))?;
+            own = self.own_page(link)?;
+            if own != link {
+                of(*page, inner::set_link(self.page_mut(*page)?, *index, own))?;
+            }
         }
+        self.page_on(own.page(), 0)?;
         Ok(own.page())
     }
 

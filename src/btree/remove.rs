@@ -8,7 +8,7 @@ use super::page::{Link, Place, count};
 use super::record::{NEAR_KEY, Value};
 use super::tree::{Pages, levels, of};
 use super::values::Pack;
-use super::writer::{Writer, damaged};
+use super::writer::Writer;
 use crate::Result;
 
 /// A page with less than this in it is joined with one beside it, if both fit in one page of which
@@ -19,22 +19,26 @@ const SPARE: usize = PAGE / 8;
 impl Writer<'_> {
     /// Takes a record out; whether it was there.
     pub(crate) fn remove(&mut self, tree: &mut Tree, key: &[u8]) -> Result<bool> {
-        // Nothing is copied for a key that is not there.
-        if super::tree::get(self, tree, key)?.is_none() {
+        if tree.depth == 0 {
             return Ok(false);
         }
-        self.whole(|writer| writer.remove_found(tree, key))?;
+        let mut path = Vec::new();
+        // Nothing is copied for a key that is not there.
+        let Place::Found(i) = self.find(tree, key, &mut path)? else { return Ok(false) };
+        self.whole(|writer| writer.remove_found(tree, key, path, i))?;
         Ok(true)
     }
 
-    fn remove_found(&mut self, tree: &mut Tree, key: &[u8]) -> Result<()> {
+    fn remove_found(
+        &mut self,
+        tree: &mut Tree,
+        key: &[u8],
+        mut path: Vec<Step>,
+        i: usize,
+    ) -> Result<()> {
         self.last = None;
-        let mut path = Vec::new();
-        let page = self.descend(tree, key, &mut path)?;
+        let page = self.own_path(tree, &mut path)?;
         let bytes = self.page(page)?;
-        let Place::Found(i) = of(page, leaf::find(bytes, key, self))? else {
-            return Err(damaged(page, "a record that only a lookup finds"));
-        };
         let value = of(page, leaf::value(bytes, i))?;
         let value = if let Value::Far(far) = value { Some(far) } else { None };
         let mut scratch = Vec::new();
