@@ -5,16 +5,6 @@ mod common;
 use common::*;
 use credenza::btree::BTree;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
-
-fn parsed(got: Run) -> Value {
-    serde_json::from_str(&got.expect(0).text()).expect("JSON")
-}
-
-fn records_of(records: &[(&str, &str)]) -> Records {
-    records.iter().map(|(k, v)| (k.as_bytes().to_vec(), v.as_bytes().to_vec())).collect()
-}
 
 /// A new btree store with these records.
 fn store_of(folder: &Folder, records: &[(&str, &str)]) -> String {
@@ -438,22 +428,5 @@ fn the_shell_does_as_it_is_told() {
 #[test]
 fn a_killed_shell_leaves_nothing_of_its_transaction() {
     let folder = Folder::new();
-    let store = store_of(&folder, &[("bob", "1001")]);
-    let mut child = Command::new(program())
-        .args(["shell", &store])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the program starts");
-    let mut stdin = child.stdin.take().expect("its input");
-    stdin.write_all(b"begin\nput bob 1\nget bob\n").expect("it reads");
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
-    assert_eq!(line, "1\n");
-    assert_eq!(run(&["get", &store, "bob"]).expect(0).text(), "1001", "not committed yet");
-    child.kill().expect("it can be killed");
-    child.wait().expect("it ends");
-    assert_eq!(run(&["get", &store, "bob"]).expect(0).text(), "1001");
-    run(&["put", &store, "bob", "2"]).expect(0);
-    run(&["verify", &store]).expect(0);
+    kill_a_shell(&store_of(&folder, &[("bob", "1001")]));
 }

@@ -4,20 +4,12 @@ mod common;
 use common::*;
 use credenza::hash::Hash;
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
-
-fn json(got: Run) -> Value {
-    serde_json::from_str(&got.expect(0).text()).expect("JSON")
-}
 
 /// A new hash store with these records.
 fn store_of(folder: &Folder, records: &[(&str, &str)]) -> String {
     folder.store("hash", &records_of(records))
-}
-
-fn records_of(records: &[(&str, &str)]) -> Records {
-    records.iter().map(|(k, v)| (k.as_bytes().to_vec(), v.as_bytes().to_vec())).collect()
 }
 
 #[test]
@@ -28,9 +20,9 @@ fn create_makes_one_and_never_another_in_its_place() {
     run(&["put", &store, "k", "v"]).expect(0);
     let got = run(&["create", &store]).expect(111);
     assert!(got.err.contains("--if-missing"), "{}", got.err);
-    let again = json(run(&["create", &store, "--if-missing", "--json"]));
+    let again = parsed(run(&["create", &store, "--if-missing", "--json"]));
     assert_eq!((&again["created"], &again["records"]), (&false.into(), &1.into()));
-    let new = json(run(&["create", &folder.path("new"), "--if-missing", "--json"]));
+    let new = parsed(run(&["create", &folder.path("new"), "--if-missing", "--json"]));
     assert_eq!(new["created"], true);
     let constant = folder.store("constant", &plain_records(3));
     let before = std::fs::read(&constant).expect("the store");
@@ -42,11 +34,11 @@ fn create_makes_one_and_never_another_in_its_place() {
 fn a_limit_is_kept_and_shown() {
     let folder = Folder::new();
     let store = folder.path("store");
-    let made = json(run(&["create", &store, "--limit", "64KiB", "--json"]));
+    let made = parsed(run(&["create", &store, "--limit", "64KiB", "--json"]));
     assert_eq!(made["limit_bytes"], 65536);
     let text: String = (0..5000).map(|i| format!("key {i}\tvalue {i}\n")).collect();
     run_with(&["put", &store, "--from", "tsv"], text.as_bytes()).expect(0);
-    let stat = json(run(&["stat", &store, "--json"]));
+    let stat = parsed(run(&["stat", &store, "--json"]));
     let number = |name: &str| stat[name].as_u64().expect("a number");
     assert_eq!((number("limit_bytes"), number("records") + number("evictions")), (65536, 5000));
     assert!(number("live_bytes") <= 65536 && number("records") > 1000, "{stat}");
@@ -81,7 +73,7 @@ fn put_and_delete_change_single_keys() {
     assert_eq!(run(&["delete", &store, "eve", "none"]).expect(0).err, "not found: none\n");
     assert_eq!(run(&["delete", &store, "eve", "none", "-q"]).expect(100).err, "");
     run(&["delete", &store, "--hex", "00ff"]).expect(0);
-    let got = json(run_with(&["delete", &store, "-k", "-", "-0", "--json"], b"bob\0no\0"));
+    let got = parsed(run_with(&["delete", &store, "-k", "-", "-0", "--json"], b"bob\0no\0"));
     assert_eq!((&got["deleted"], &got["missing"]), (&1.into(), &1.into()));
     assert_eq!(dump(&store), [(vec![], vec![])]);
 }
@@ -152,13 +144,13 @@ fn load_adds_to_a_store_that_is_there() {
     let store = store_of(&folder, &[("a", "1"), ("b", "2")]);
     let got = run_with(&["load", &store, "--from", "tsv"], b"b\t3\nc\t4\n").expect(0).text();
     assert!(got.starts_with(&format!("{store}: 2 written, 3 records now, ")), "{got}");
-    let got = json(run_with(&["load", &store, "--to", "hash", "--json"], b"+1,1:d->5\n\n"));
+    let got = parsed(run_with(&["load", &store, "--to", "hash", "--json"], b"+1,1:d->5\n\n"));
     assert_eq!((&got["records_read"], &got["records"]), (&1.into(), &4.into()));
     let expected = [("a", "1"), ("b", "3"), ("c", "4"), ("d", "5")];
     assert_eq!(sorted(dump(&store)), records_of(&expected));
     run_with(&["load", &store, "--seed", "1", "--from", "cdb"], b"\n").expect(111);
     run_with(&["load", &store, "--to", "constant", "--from", "cdb"], b"\n").expect(0);
-    assert_eq!(json(run(&["stat", &store, "--json"]))["kind"], "constant");
+    assert_eq!(parsed(run(&["stat", &store, "--json"]))["kind"], "constant");
     assert_eq!(folder.names(), ["hash.store"]);
 }
 
@@ -204,7 +196,7 @@ fn freeze_and_thaw_go_round() {
     let (frozen, thawed) = (folder.path("frozen"), folder.path("thawed"));
     let got = run(&["freeze", &store, &frozen]).expect(0).text();
     assert!(got.starts_with(&format!("{frozen}: 100,000 records, ")), "{got}");
-    let got = json(run(&["thaw", &frozen, &thawed, "--json"]));
+    let got = parsed(run(&["thaw", &frozen, &thawed, "--json"]));
     assert_eq!(got["records"], 100_000);
     run(&["verify", "-q", &frozen, &thawed]).expect(0);
     let expected = sorted(records);
@@ -226,7 +218,7 @@ fn a_copy_is_a_store_of_its_own() {
     let folder = Folder::new();
     let store = folder.store("hash", &plain_records(1000));
     let copy = folder.path("copy");
-    let got = json(run(&["backup", &store, &copy, "--json"]));
+    let got = parsed(run(&["backup", &store, &copy, "--json"]));
     assert_eq!(got["file_bytes"], std::fs::metadata(&copy).expect("the copy").len());
     run(&["put", &store, "later", "1"]).expect(0);
     run(&["verify", &copy]).expect(0);
@@ -243,7 +235,7 @@ fn compact_gives_space_back() {
     let keys: Vec<u8> = (1..20_000).flat_map(|i| format!("key{i}\n").into_bytes()).collect();
     run_with(&["delete", &store, "-k", "-"], &keys).expect(0);
     run(&["compact", &store, "--budget", "4K"]).expect(0);
-    let got = json(run(&["compact", &store, "--index", "--json"]));
+    let got = parsed(run(&["compact", &store, "--index", "--json"]));
     let size = |name: &str| got[name].as_u64().expect("a size");
     assert!(got["done"] == true, "{got}");
     assert!(size("file_bytes_after") <= size("file_bytes_before"), "{got}");
@@ -270,7 +262,7 @@ fn recover_takes_what_is_whole() {
     let bad = folder.file("bad", &bytes);
     run(&["verify", &bad]).expect(111);
     let target = folder.path("recovered");
-    let got = json(run(&["recover", &bad, &target, "--json"]));
+    let got = parsed(run(&["recover", &bad, &target, "--json"]));
     assert_eq!(got["records"], 9);
     let expected = whole.into_iter().filter(|(key, _)| key != b"key17").collect();
     assert_eq!(sorted(dump(&target)), sorted(expected));
@@ -281,7 +273,7 @@ fn recover_takes_what_is_whole() {
 fn stat_names_those_who_hold_values() {
     let folder = Folder::new();
     let path = store_of(&folder, &[("bob", "1001")]);
-    let stat = || json(run(&["stat", &path, "--json"]));
+    let stat = || parsed(run(&["stat", &path, "--json"]));
     assert_eq!(stat()["readers"], serde_json::json!([]));
     let store = Hash::open(&path).expect("the store");
     let value = store.get(b"bob").expect("a lookup").expect("a value");
@@ -324,7 +316,7 @@ fn nothing_is_held_while_output_waits() {
         while !is_waiting() {
             std::thread::yield_now();
         }
-        let stat = json(run(&["stat", &store, "--json"]));
+        let stat = parsed(run(&["stat", &store, "--json"]));
         assert_eq!(stat["readers"], serde_json::json!([]), "{args:?}");
         drop(out);
         child.wait().expect("it ends");
@@ -335,7 +327,7 @@ fn nothing_is_held_while_output_waits() {
 fn watch_sees_changes_of_other_processes() {
     let folder = Folder::new();
     let store = store_of(&folder, &[]);
-    let known = json(run(&["stat", &store, "--json"]))["changes"].as_u64().expect("a number");
+    let known = parsed(run(&["stat", &store, "--json"]))["changes"].as_u64().expect("a number");
     let mut child = Command::new(program())
         .args(["watch", &store, "--json", "--count", "3", "--since", &known.to_string()])
         .stdout(Stdio::piped())
@@ -415,21 +407,5 @@ fn a_script_ends_at_its_first_error() {
 #[test]
 fn a_killed_shell_leaves_nothing_of_its_transaction() {
     let folder = Folder::new();
-    let store = store_of(&folder, &[("bob", "1001")]);
-    let mut child = Command::new(program())
-        .args(["shell", &store])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the program starts");
-    let mut stdin = child.stdin.take().expect("its input");
-    stdin.write_all(b"begin\nput bob 1\nget bob\n").expect("it reads");
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
-    assert_eq!(line, "1\n");
-    child.kill().expect("it can be killed");
-    child.wait().expect("it ends");
-    assert_eq!(run(&["get", &store, "bob"]).expect(0).text(), "1001");
-    run(&["put", &store, "bob", "2"]).expect(0);
-    run(&["verify", &store]).expect(0);
+    kill_a_shell(&store_of(&folder, &[("bob", "1001")]));
 }

@@ -3,7 +3,9 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use assert_cmd::Command;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
+use std::process::{self, Stdio};
 use tempfile::TempDir;
 
 pub type Records = Vec<(Vec<u8>, Vec<u8>)>;
@@ -203,4 +205,36 @@ impl Random {
         let len = at_least + self.below(below - at_least);
         (0..len).map(|_| self.next() as u8).collect()
     }
+}
+
+/// What a run wrote as JSON.
+pub fn parsed(got: Run) -> serde_json::Value {
+    serde_json::from_str(&got.expect(0).text()).expect("JSON")
+}
+
+/// Records of text.
+pub fn records_of(records: &[(&str, &str)]) -> Records {
+    records.iter().map(|(k, v)| (k.as_bytes().to_vec(), v.as_bytes().to_vec())).collect()
+}
+
+/// Kills a shell within a transaction that changes `bob` of a store, who has `1001`: he still has it,
+/// and others may write.
+pub fn kill_a_shell(store: &str) {
+    let mut child = process::Command::new(program())
+        .args(["shell", store])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut stdin = child.stdin.take().expect("its input");
+    stdin.write_all(b"begin\nput bob 1\nget bob\n").expect("it reads");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
+    assert_eq!(line, "1\n");
+    assert_eq!(run(&["get", store, "bob"]).expect(0).text(), "1001", "not committed yet");
+    child.kill().expect("it can be killed");
+    child.wait().expect("it ends");
+    assert_eq!(run(&["get", store, "bob"]).expect(0).text(), "1001");
+    run(&["put", store, "bob", "2"]).expect(0);
+    run(&["verify", store]).expect(0);
 }
