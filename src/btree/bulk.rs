@@ -1,6 +1,6 @@
 //! Filling an empty table with records in order: every page is written once, and full.
 
-use super::edit::{check_sizes, parting};
+use super::edit::parting;
 use super::format::{PAGE, Tree};
 use super::items::{Items, most_cut};
 use super::page::{HEAD, Link, MAX_PREFIX, at, common, is_below};
@@ -20,16 +20,18 @@ struct Builder<'w, 'c> {
     last: Vec<u8>,
 }
 
+/// Fills an empty tree; `check` says what is wrong with a record, if anything is.
 pub(crate) fn load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     writer: &mut Writer<'_>,
     tree: &mut Tree,
     records: impl IntoIterator<Item = Result<(K, V)>>,
+    check: impl Fn(&[u8], &[u8]) -> Result<()>,
 ) -> Result<u64> {
     if tree.depth != 0 {
         return Err(Error::invalid("only an empty table can be filled by a bulk load"));
     }
     let was_broken = std::mem::replace(&mut writer.is_broken, true);
-    let loaded = load_empty(writer, tree, records);
+    let loaded = load_empty(writer, tree, records, check);
     writer.is_broken = was_broken || loaded.is_err();
     loaded
 }
@@ -38,6 +40,7 @@ fn load_empty<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     writer: &mut Writer<'_>,
     tree: &mut Tree,
     records: impl IntoIterator<Item = Result<(K, V)>>,
+    check: impl Fn(&[u8], &[u8]) -> Result<()>,
 ) -> Result<u64> {
     let mut builder = Builder {
         writer,
@@ -51,7 +54,7 @@ fn load_empty<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     for record in records {
         let (key, value) = record?;
         let (key, value) = (key.as_ref(), value.as_ref());
-        check_sizes(key, value)?;
+        check(key, value)?;
         if count > 0 && !is_below(builder.newest_key(), key) {
             return Err(Error::invalid(
                 "the keys of a bulk load must come in order, each once: sort them first",

@@ -221,6 +221,20 @@ impl<'p, P: Pages> Walk<'p, P> {
         (self.where_ == Where::Here).then_some((self.leaf, self.at, self.count))
     }
 
+    /// Goes so many records further, a leaf at a time; whether there is one.
+    pub(crate) fn skip(&mut self, mut records: u64) -> Result<bool> {
+        while let Some((_, at, count)) = self.leaf() {
+            let here = (count - at) as u64;
+            if records < here {
+                self.at += records as usize;
+                return self.arrive(Way::Forward);
+            }
+            records -= here;
+            self.next_leaf()?;
+        }
+        Ok(false)
+    }
+
     /// Goes to the first record of the next leaf.
     pub(crate) fn next_leaf(&mut self) -> Result<bool> {
         self.at = self.count;

@@ -1,7 +1,7 @@
 //! Putting records in a tree: the way down, on which every page becomes the writer's own, and the
 //! changes that go up again from pages that became too full.
 
-use super::format::{MAX_KEY, MAX_VALUE, Tree};
+use super::format::{MAX_KEY, MAX_STORED_KEY, MAX_VALUE, Tree};
 use super::inner;
 use super::leaf;
 use super::page::{Link, Place, birth, common, count};
@@ -33,7 +33,7 @@ pub(crate) enum Old {
 }
 
 impl Writer<'_> {
-    /// Puts a record in; whether the key was there before.
+    /// Puts a record in, whose sizes were checked; whether the key was there before.
     pub(crate) fn insert(
         &mut self,
         tree: &mut Tree,
@@ -41,8 +41,8 @@ impl Writer<'_> {
         value: &[u8],
         old: Old,
     ) -> Result<bool> {
-        check_sizes(key, value)?;
-        self.whole(|writer| writer.insert_checked(tree, key, value, old))
+        debug_assert!(key.len() <= MAX_STORED_KEY);
+        self.whole(|writer| writer.insert_whole(tree, key, value, old))
     }
 
     /// Does something that may leave a tree half changed if it fails.
@@ -54,7 +54,7 @@ impl Writer<'_> {
         done
     }
 
-    fn insert_checked(
+    fn insert_whole(
         &mut self,
         tree: &mut Tree,
         key: &[u8],
@@ -455,6 +455,7 @@ fn to_store(value: &[u8], far: Option<Far>) -> ValueToStore<'_> {
     far.map_or(ValueToStore::Near(value), ValueToStore::Far)
 }
 
+/// An error if a key or a value is over its limit.
 pub(crate) fn check_sizes(key: &[u8], value: &[u8]) -> Result<()> {
     let too_large = |what, size, limit| Err(Error::new(ErrorKind::TooLarge { what, size, limit }));
     if key.len() > MAX_KEY {

@@ -25,6 +25,9 @@ pub(crate) const META_WORDS: usize = COMMIT_WORDS + 1;
 
 /// Longest key.
 pub const MAX_KEY: usize = 65_536;
+/// Longest key as it is stored: of a table whose keys may have several values the key with its zeros
+/// marked, and the value.
+pub(crate) const MAX_STORED_KEY: usize = 3 * MAX_KEY + 1;
 /// Longest value.
 pub const MAX_VALUE: u64 = u32::MAX as u64;
 /// Longest name of a table.
@@ -169,21 +172,24 @@ pub(crate) struct Tree {
     pub depth: u64,
     /// Records.
     pub count: u64,
-    /// What kind of table it is: 0, keys that are bytes, one value each.
+    /// What kind of table it is: 0, keys that are bytes, one value each. [`Kind`](super::kind::Kind)
+    /// has the others.
     pub kind: u64,
+    /// The number of the next record to be appended, less one.
+    pub last_number: u64,
 }
 
 /// Words that a tree takes in a commit, and in the record of a table.
-pub(crate) const TREE_WORDS: usize = 4;
+pub(crate) const TREE_WORDS: usize = 5;
 
 impl Tree {
     pub(crate) fn words(&self) -> [u64; TREE_WORDS] {
-        [self.root, self.depth, self.count, self.kind]
+        [self.root, self.depth, self.count, self.kind, self.last_number]
     }
 
     pub(crate) fn of(words: [u64; TREE_WORDS]) -> Tree {
-        let [root, depth, count, kind] = words;
-        Tree { root, depth, count, kind }
+        let [root, depth, count, kind, last_number] = words;
+        Tree { root, depth, count, kind, last_number }
     }
 
     pub(crate) fn encode(&self) -> [u8; TREE_WORDS * 8] {
@@ -194,10 +200,9 @@ impl Tree {
         bytes
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Tree> {
-        let bytes: &[u8; TREE_WORDS * 8] = bytes.try_into().ok()?;
+    pub(crate) fn decode(bytes: &[u8; TREE_WORDS * 8]) -> Tree {
         let word = |i: usize| u64::from_le_bytes(bytes.as_chunks::<8>().0[i]);
-        Some(Tree::of(std::array::from_fn(word)))
+        Tree::of(std::array::from_fn(word))
     }
 }
 

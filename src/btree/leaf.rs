@@ -7,7 +7,7 @@
 //! A change that a page cannot take in place says so, and [`super::items`] writes the page anew, or
 //! more than one.
 
-use super::format::{MAX_KEY, PAGE};
+use super::format::{MAX_STORED_KEY, PAGE};
 use super::page::{
     BAD_PREFIX, Bytes, Cut, HEAD, Kind, Place, REFERENCES, at, bytes_of, count, cut, first_in_line,
     head, head_in, head_of, heads, kind, lower, place_in_run, prefix, run, set_short, short,
@@ -260,7 +260,7 @@ pub(crate) fn join(
             Ok(None)
         }
         Tail::Far(far) => {
-            if far.len as usize > MAX_KEY {
+            if far.len as usize > MAX_STORED_KEY {
                 return Err("a key that is over its limit");
             }
             key.extend_from_slice(elsewhere.far(far)?);

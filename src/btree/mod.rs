@@ -2,7 +2,10 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `handle`, `snapshot`, `transaction`, `table`, `range` | what users see |
+//! | `handle`, `snapshot`, `transaction`, `nested` | what users see: the store, what they read and change |
+//! | `table`, `table_mut`, `range`, `cursor_mut`, `count` | tables whose keys have one value each |
+//! | `multi`, `multi_mut`, `pairs` | tables whose keys may have several |
+//! | `key`, `kind`, `typed` | what keys are, and of which kind a table is |
 //! | `format` | the bytes of page 0, of a commit, of the table of pages |
 //! | `page`, `record`, `leaf`, `inner` | the bytes of a page of a tree, and changes in place |
 //! | `items` | pages taken apart, and written anew |
@@ -22,14 +25,22 @@
 
 mod bulk;
 mod core;
+mod count;
 mod cursor;
+mod cursor_mut;
 mod edit;
 mod format;
 mod handle;
 mod inner;
 mod items;
+mod key;
+mod kind;
 mod leaf;
+mod multi;
+mod multi_mut;
+mod nested;
 mod page;
+mod pairs;
 mod pins;
 mod range;
 mod record;
@@ -41,20 +52,30 @@ mod space;
 mod stats;
 mod sync;
 mod table;
+mod table_mut;
 mod transaction;
 mod tree;
+mod typed;
 mod values;
 mod verify;
 mod view;
 mod writer;
 
+pub use cursor_mut::CursorMut;
 pub use format::{MAX_KEY, MAX_NAME, MAX_VALUE};
 pub use handle::{BTree, OpenOptions};
+pub use key::{Key, KeyType};
+pub use kind::{Duplicates, TableOptions};
+pub use multi::{MultiCursor, MultiPair, MultiRange, MultiTable, Values};
+pub use multi_mut::{MultiTableMut, Position};
+pub use nested::Nested;
 pub use pins::Reader;
 pub use range::Range;
 pub use snapshot::Snapshot;
 pub use stats::Stats;
-pub use table::{Cursor, Pair, Table, TableMut};
+pub use table::{Cursor, Pair, Table};
+pub use table_mut::TableMut;
 pub use transaction::{Savepoint, Transaction};
+pub use typed::{Typed, TypedMut, TypedPair, TypedRange};
 
 pub(crate) use core::recognises;

@@ -4,6 +4,15 @@ use super::table::{Cursor, Pair};
 use crate::Result;
 use std::ops::Bound;
 
+/// The first key behind all that begin with these bytes; `None` if there is none. It is the prefix
+/// without the highest bytes at its end, and one more in the last.
+pub(crate) fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
+    let mut behind = prefix[..=last].to_vec();
+    behind[last] += 1;
+    Some(behind)
+}
+
 /// Records in order; from [`Table::range`](super::Table::range) and its like.
 #[derive(Debug)]
 pub struct Range<'t> {

@@ -170,7 +170,7 @@ impl Writer<'_> {
         if let Some(levels) = levels(tree)? {
             self.free_branch(Link(tree.root).page(), levels)?;
         }
-        *tree = Tree { kind: tree.kind, ..Tree::default() };
+        (tree.root, tree.depth, tree.count) = (0, 0, 0);
         Ok(())
     }
 

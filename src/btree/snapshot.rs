@@ -2,6 +2,8 @@
 
 use super::core::Core;
 use super::format::{Commit, Tree};
+use super::kind::{self, Kind, TableOptions};
+use super::multi::MultiTable;
 use super::pins::{self, Pin};
 use super::source::Source;
 use super::table::Table;
@@ -40,18 +42,43 @@ impl<'s> Snapshot<'s> {
 
     /// The table without a name, which every store has.
     pub fn main(&self) -> Table<'_> {
-        Table::new(&self.source, self.commit.main)
+        Table::new(&self.source, self.commit.main, "")
     }
 
-    /// The table of this name; `None` if there is none.
+    /// The table of this name, whose keys have one value each; `None` if there is none.
+    ///
+    /// # Errors
+    /// Its keys may have several values: then it is a [`Snapshot::multi_table`]; or the store is
+    /// damaged where it was read.
+    pub fn table(&self, name: &str) -> Result<Option<Table<'_>>> {
+        let Some((tree, key_name)) = self.find(name)? else { return Ok(None) };
+        Kind::of(&tree)?.check_duplicates(name, false)?;
+        Ok(Some(Table::new(&self.source, tree, key_name)))
+    }
+
+    /// The table of this name, whose keys may have several values; `None` if there is none.
+    ///
+    /// # Errors
+    /// Its keys have one value each: then it is a [`Snapshot::table`]; or the store is damaged where
+    /// it was read.
+    pub fn multi_table(&self, name: &str) -> Result<Option<MultiTable<'_>>> {
+        let Some((tree, key_name)) = self.find(name)? else { return Ok(None) };
+        let kind = Kind::of(&tree)?;
+        kind.check_duplicates(name, true)?;
+        Ok(Some(MultiTable::new(Table::new(&self.source, tree, key_name), kind)))
+    }
+
+    /// What the table of this name was made for; `None` if there is none.
     ///
     /// # Errors
     /// The store is damaged where it was read.
-    pub fn table(&self, name: &str) -> Result<Option<Table<'_>>> {
+    pub fn table_options(&self, name: &str) -> Result<Option<TableOptions>> {
+        self.find(name)?.map(|(tree, key_name)| kind::options(&tree, key_name)).transpose()
+    }
+
+    fn find(&self, name: &str) -> Result<Option<(Tree, &str)>> {
         let found = tree::get(&self.source, &self.commit.catalog, name.as_bytes())?;
-        let Some(bytes) = found else { return Ok(None) };
-        let tree = Tree::decode(bytes).ok_or_else(|| super::transaction::bad_table(name))?;
-        Ok(Some(Table::new(&self.source, tree)))
+        found.map(|bytes| kind::decode(name, bytes)).transpose()
     }
 
     /// The names of all tables that have one, in order.
@@ -59,7 +86,7 @@ impl<'s> Snapshot<'s> {
     /// # Errors
     /// The store is damaged where it was read.
     pub fn tables(&self) -> Result<Vec<String>> {
-        super::transaction::names(Table::new(&self.source, self.commit.catalog))
+        super::transaction::names(Table::new(&self.source, self.commit.catalog, ""))
     }
 
     pub(crate) fn commit(&self) -> &Commit {

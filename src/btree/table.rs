@@ -1,15 +1,11 @@
-//! Tables as their users see them: to read, in a snapshot or a transaction, and to change.
+//! Tables as those see them who read them, in a snapshot or a transaction.
 
-use super::bulk;
 use super::cursor::Walk;
-use super::edit::Old;
 use super::format::Tree;
-use super::page::Link;
-use super::range::Range;
-use super::scan;
+use super::key::KeyType;
+use super::range::{Range, behind};
 use super::source::Source;
-use super::tree;
-use super::writer::{Writer, damaged};
+use super::{count, kind, scan, tree};
 use crate::Result;
 use std::ops::{Bound, RangeBounds};
 
@@ -21,14 +17,24 @@ use std::ops::{Bound, RangeBounds};
 pub struct Table<'t> {
     source: &'t Source<'t>,
     tree: Tree,
+    /// The name of its type of keys, if that is a program's own.
+    key_name: &'t str,
 }
 
 /// A key and its value.
 pub type Pair<'t> = (Vec<u8>, &'t [u8]);
 
 impl<'t> Table<'t> {
-    pub(crate) fn new(source: &'t Source<'t>, tree: Tree) -> Table<'t> {
-        Table { source, tree }
+    pub(crate) fn new(source: &'t Source<'t>, tree: Tree, key_name: &'t str) -> Table<'t> {
+        Table { source, tree, key_name }
+    }
+
+    /// What its keys are.
+    ///
+    /// # Errors
+    /// The table is of a kind that this program does not know.
+    pub fn key_type(&self) -> Result<KeyType> {
+        kind::options(&self.tree, self.key_name).map(|options| options.keys().clone())
     }
 
     /// The value of `key`; `None` if it is absent.
@@ -81,7 +87,7 @@ impl<'t> Table<'t> {
 
     /// A cursor before the first record.
     pub fn cursor(&self) -> Cursor<'t> {
-        Cursor { walk: Walk::new(self.source, self.tree) }
+        Cursor { table: *self, walk: Walk::new(self.source, self.tree) }
     }
 
     /// The records whose keys are in a range, in order, from either end.
@@ -97,14 +103,28 @@ impl<'t> Table<'t> {
 
     /// The records whose keys begin so.
     pub fn prefix(&self, prefix: &[u8]) -> Range<'t> {
-        // The first key behind: the prefix without the highest bytes at its end, one more in the last.
-        let kept = prefix.iter().rposition(|byte| *byte != 0xff).map(|last| {
-            let mut behind = prefix[..=last].to_vec();
-            behind[last] += 1;
-            behind
-        });
-        let end = kept.map_or(Bound::Unbounded, Bound::Excluded);
+        let end = behind(prefix).map_or(Bound::Unbounded, Bound::Excluded);
         Range::new(self.cursor(), self.cursor(), Bound::Included(prefix.to_vec()), end)
+    }
+
+    /// How many records have keys in a range; looks at every page that has some of them, and not at
+    /// each record.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub fn count_range<'k>(&self, keys: impl RangeBounds<&'k [u8]>) -> Result<u64> {
+        let (start, end) = (keys.start_bound().cloned(), keys.end_bound().cloned());
+        count::exactly(self.source, self.tree, start, end)
+    }
+
+    /// About how many they are, in the time of two lookups: as if every page had as much below it as
+    /// those beside it.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub fn estimate_range<'k>(&self, keys: impl RangeBounds<&'k [u8]>) -> Result<u64> {
+        let (start, end) = (keys.start_bound().cloned(), keys.end_bound().cloned());
+        count::about(self.source, &self.tree, start, end)
     }
 
     /// The record with the lowest key.
@@ -176,6 +196,7 @@ impl<'t> Table<'t> {
 /// A place in a table: at a record, before the first, or behind the last.
 #[derive(Debug)]
 pub struct Cursor<'t> {
+    table: Table<'t>,
     walk: Walk<'t, Source<'t>>,
 }
 
@@ -191,6 +212,16 @@ impl<'t> Cursor<'t> {
     /// As [`Table::get`]; so for all methods.
     pub fn value(&self) -> Result<Option<&'t [u8]>> {
         self.walk.value()
+    }
+
+    /// The table that it is in.
+    pub(crate) fn table(&self) -> Table<'t> {
+        self.table
+    }
+
+    /// Goes so many records further; whether there is one.
+    pub(crate) fn skip(&mut self, records: u64) -> Result<bool> {
+        self.walk.skip(records)
     }
 
     /// Key and value here.
@@ -247,141 +278,5 @@ impl<'t> Cursor<'t> {
     /// As [`Table::get`].
     pub fn previous(&mut self) -> Result<bool> {
         self.walk.previous()
-    }
-}
-
-/// A table to change, in a transaction.
-#[derive(Debug)]
-pub struct TableMut<'t, 'c> {
-    pub(crate) writer: &'t mut Writer<'c>,
-    pub(crate) source: &'t Source<'c>,
-    pub(crate) tree: &'t mut Tree,
-}
-
-impl TableMut<'_, '_> {
-    /// The table as it is now, to read.
-    pub fn read(&self) -> Table<'_> {
-        Table::new(self.source, *self.tree)
-    }
-
-    /// The value of `key`; `None` if it is absent.
-    ///
-    /// # Errors
-    /// As [`Table::get`].
-    pub fn get(&self, key: &[u8]) -> Result<Option<&[u8]>> {
-        tree::get(self.source, self.tree, key)
-    }
-
-    /// How many records there are.
-    pub fn len(&self) -> u64 {
-        self.tree.count
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.tree.count == 0
-    }
-
-    /// Puts a value; whether it replaced one.
-    ///
-    /// # Errors
-    /// Key or value are over their limit, the disk is full, or the store is damaged. After the latter
-    /// two the transaction cannot be committed.
-    #[inline]
-    pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.writer.insert(self.tree, key, value, Old::Replace)
-    }
-
-    /// Puts a value if there is none; whether it did.
-    ///
-    /// # Errors
-    /// As [`TableMut::insert`].
-    pub fn insert_if_absent(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
-        Ok(!self.writer.insert(self.tree, key, value, Old::Keep)?)
-    }
-
-    /// Takes a key out; whether it was there.
-    ///
-    /// # Errors
-    /// As [`TableMut::insert`].
-    pub fn remove(&mut self, key: &[u8]) -> Result<bool> {
-        self.writer.remove(self.tree, key)
-    }
-
-    /// Takes all keys of a range out; how many.
-    ///
-    /// # Errors
-    /// As [`TableMut::insert`].
-    pub fn remove_range<'k>(&mut self, keys: impl RangeBounds<&'k [u8]>) -> Result<u64> {
-        // So many at a time that their keys are little memory.
-        const GROUP: usize = 1000;
-        let mut removed = 0;
-        loop {
-            let range = self.read().range((keys.start_bound().cloned(), keys.end_bound().cloned()));
-            let group: Vec<Vec<u8>> =
-                range.take(GROUP).map(|pair| pair.map(|(key, _)| key)).collect::<Result<_>>()?;
-            for key in &group {
-                self.remove_read(key)?;
-                removed += 1;
-            }
-            if group.len() < GROUP {
-                return Ok(removed);
-            }
-        }
-    }
-
-    /// Takes the record with the lowest key out.
-    ///
-    /// # Errors
-    /// As [`TableMut::insert`].
-    pub fn pop_first(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        let pair = self.read().first()?.map(|(key, value)| (key, value.to_vec()));
-        self.pop(pair)
-    }
-
-    /// Takes the record with the highest key out.
-    ///
-    /// # Errors
-    /// As [`TableMut::insert`].
-    pub fn pop_last(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        let pair = self.read().last()?.map(|(key, value)| (key, value.to_vec()));
-        self.pop(pair)
-    }
-
-    fn pop(&mut self, pair: Option<(Vec<u8>, Vec<u8>)>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        if let Some((key, _)) = &pair {
-            self.remove_read(key)?;
-        }
-        Ok(pair)
-    }
-
-    /// Takes a key out that a walk came by.
-    fn remove_read(&mut self, key: &[u8]) -> Result<()> {
-        if self.remove(key)? {
-            return Ok(());
-        }
-        // Who takes all out, one after the other, would come to no end.
-        Err(damaged(Link(self.tree.root).page(), "a record that only a walk finds"))
-    }
-
-    /// Takes all records out.
-    ///
-    /// # Errors
-    /// As [`TableMut::insert`].
-    pub fn clear(&mut self) -> Result<()> {
-        self.writer.clear(self.tree)
-    }
-
-    /// Fills an empty table with records that come in the order of their keys, each key once: every
-    /// page is written once, and full. Returns how many.
-    ///
-    /// # Errors
-    /// The table is not empty, the keys are not in order, or as [`TableMut::insert`], or what the
-    /// iterator says; the transaction cannot be committed then.
-    pub fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
-        &mut self,
-        records: impl IntoIterator<Item = Result<(K, V)>>,
-    ) -> Result<u64> {
-        bulk::load(self.writer, self.tree, records)
     }
 }

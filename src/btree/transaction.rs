@@ -4,8 +4,12 @@ use super::core::Core;
 use super::edit::Old;
 use super::format::{MAX_NAME, Tree};
 use super::handle::BTree;
+use super::key::KeyType;
+use super::kind::{self, Kind, TableOptions};
+use super::multi_mut::MultiTableMut;
 use super::source::Source;
-use super::table::{Table, TableMut};
+use super::table::Table;
+use super::table_mut::TableMut;
 use super::tree;
 use super::writer::Writer;
 use crate::{Error, Result};
@@ -41,6 +45,8 @@ pub struct Transaction<'s> {
 #[derive(Clone, Debug)]
 struct Open {
     name: String,
+    /// The name of its type of keys, if that is a program's own.
+    key_name: String,
     tree: Tree,
     /// As it is in the catalog.
     known: Tree,
@@ -80,17 +86,45 @@ impl<'s> Transaction<'s> {
     /// The table without a name, which every store has.
     #[inline]
     pub fn main(&mut self) -> TableMut<'_, 's> {
-        TableMut { writer: &mut self.writer, source: &self.source, tree: &mut self.main }
+        let tree = &mut self.main;
+        TableMut { writer: &mut self.writer, source: &self.source, tree, key_name: "" }
     }
 
-    /// The table of this name; `None` if there is none.
+    /// The table of this name, whose keys have one value each; `None` if there is none.
+    ///
+    /// # Errors
+    /// Its keys may have several values: then it is a [`Transaction::multi_table`]; or the store is
+    /// damaged where it was read.
+    pub fn table(&mut self, name: &str) -> Result<Option<TableMut<'_, 's>>> {
+        let Some(i) = self.find(name)? else { return Ok(None) };
+        Kind::of(&self.open[i].tree)?.check_duplicates(name, false)?;
+        Ok(Some(self.opened(i)))
+    }
+
+    /// The table of this name, whose keys may have several values; `None` if there is none.
+    ///
+    /// # Errors
+    /// Its keys have one value each: then it is a [`Transaction::table`]; or the store is damaged where
+    /// it was read.
+    pub fn multi_table(&mut self, name: &str) -> Result<Option<MultiTableMut<'_, 's>>> {
+        let Some(i) = self.find(name)? else { return Ok(None) };
+        let kind = Kind::of(&self.open[i].tree)?;
+        kind.check_duplicates(name, true)?;
+        Ok(Some(MultiTableMut::new(self.opened(i), kind)))
+    }
+
+    fn opened(&mut self, i: usize) -> TableMut<'_, 's> {
+        let Open { tree, key_name, .. } = &mut self.open[i];
+        TableMut { writer: &mut self.writer, source: &self.source, tree, key_name }
+    }
+
+    /// What the table of this name was made for; `None` if there is none.
     ///
     /// # Errors
     /// The store is damaged where it was read.
-    pub fn table(&mut self, name: &str) -> Result<Option<TableMut<'_, 's>>> {
+    pub fn table_options(&mut self, name: &str) -> Result<Option<TableOptions>> {
         let Some(i) = self.find(name)? else { return Ok(None) };
-        let tree = &mut self.open[i].tree;
-        Ok(Some(TableMut { writer: &mut self.writer, source: &self.source, tree }))
+        kind::options(&self.open[i].tree, &self.open[i].key_name).map(Some)
     }
 
     /// The number of a table among those that were looked up.
@@ -101,27 +135,51 @@ impl<'s> Transaction<'s> {
         let Some(bytes) = tree::get(&self.source, &self.catalog, name.as_bytes())? else {
             return Ok(None);
         };
-        let tree = Tree::decode(bytes).ok_or_else(|| bad_table(name))?;
-        self.open.push(Open { name: name.to_owned(), tree, known: tree });
+        let (tree, key_name) = kind::decode(name, bytes)?;
+        let (name, key_name) = (name.to_owned(), key_name.to_owned());
+        self.open.push(Open { name, key_name, tree, known: tree });
         Ok(Some(self.open.len() - 1))
     }
 
-    /// Makes a table of this name, unless there is one.
+    /// Makes a table of this name for keys that are bytes, each with one value, unless there is one of
+    /// this name.
     ///
     /// # Errors
-    /// The name is empty or over its limit, or as [`TableMut::insert`].
+    /// The name is empty or over its limit, or there is a table of another kind; or as
+    /// [`TableMut::insert`].
     pub fn create_table(&mut self, name: &str) -> Result<TableMut<'_, 's>> {
-        check_name(name)?;
-        if self.find(name)?.is_none() {
-            let tree = Tree::default();
-            self.enter(name, &tree)?;
-            self.open.push(Open { name: name.to_owned(), tree, known: tree });
-        }
-        self.table(name)?.ok_or_else(|| bad_table(name))
+        self.create_table_with(name, &TableOptions::new())?;
+        let i = self.open.iter().position(|open| open.name == name).unwrap_or_default();
+        Ok(self.opened(i))
     }
 
-    fn enter(&mut self, name: &str, tree: &Tree) -> Result<()> {
-        let bytes = tree.encode();
+    /// Makes a table of this name, unless there is one like it; whether it did.
+    ///
+    /// # Errors
+    /// As [`Transaction::create_table`]; or there can be no such table.
+    pub fn create_table_with(&mut self, name: &str, options: &TableOptions) -> Result<bool> {
+        check_name(name)?;
+        options.check()?;
+        if let Some(found) = self.table_options(name)? {
+            if found == *options {
+                return Ok(false);
+            }
+            return Err(Error::invalid(format!(
+                "there is a table {name:?} of another kind already"
+            )));
+        }
+        let tree = Tree { kind: options.kind().word(), ..Tree::default() };
+        let key_name = match options.keys() {
+            KeyType::Other(name) => name.clone(),
+            _ => String::new(),
+        };
+        self.enter(name, &tree, &key_name)?;
+        self.open.push(Open { name: name.to_owned(), key_name, tree, known: tree });
+        Ok(true)
+    }
+
+    fn enter(&mut self, name: &str, tree: &Tree, key_name: &str) -> Result<()> {
+        let bytes = kind::encode(tree, key_name);
         self.writer.insert(&mut self.catalog, name.as_bytes(), &bytes, Old::Replace).map(drop)
     }
 
@@ -139,10 +197,10 @@ impl<'s> Transaction<'s> {
         if self.find(to)?.is_some() {
             return Err(Error::invalid(format!("there is a table {to:?} already")));
         }
-        let tree = self.open[i].tree;
+        let Open { tree, key_name, .. } = self.open[i].clone();
         self.writer.remove(&mut self.catalog, from.as_bytes())?;
-        self.enter(to, &tree)?;
-        self.open[i] = Open { name: to.to_owned(), tree, known: tree };
+        self.enter(to, &tree, &key_name)?;
+        self.open[i] = Open { name: to.to_owned(), key_name, tree, known: tree };
         Ok(true)
     }
 
@@ -162,7 +220,7 @@ impl<'s> Transaction<'s> {
     /// # Errors
     /// The store is damaged where it was read.
     pub fn tables(&self) -> Result<Vec<String>> {
-        names(Table::new(&self.source, self.catalog))
+        names(Table::new(&self.source, self.catalog, ""))
     }
 
     /// Notes this moment, to go back to it with [`Transaction::rollback_to`]. There can be many, one
@@ -239,11 +297,16 @@ impl<'s> Transaction<'s> {
         self.writer.check_process()?;
         for i in 0..self.open.len() {
             if self.open[i].tree != self.open[i].known {
-                let (name, tree) = (std::mem::take(&mut self.open[i].name), self.open[i].tree);
-                self.enter(&name, &tree)?;
+                let Open { name, key_name, tree, .. } = self.open[i].clone();
+                self.enter(&name, &tree, &key_name)?;
             }
         }
         self.writer.commit(self.main, self.catalog)
+    }
+
+    /// Nothing of it is committed any more: what should be undone cannot be.
+    pub(super) fn forbid_commit(&mut self) {
+        self.writer.is_broken = true;
     }
 
     /// Undoes everything, as dropping it does.
@@ -275,11 +338,6 @@ fn check_name(name: &str) -> Result<()> {
         return Err(Error::new(crate::ErrorKind::TooLarge { what: "table name", size, limit }));
     }
     Ok(())
-}
-
-#[cold]
-pub(crate) fn bad_table(name: &str) -> Error {
-    Error::corrupt(0, format!("the catalog's record of table {name:?} is not one"))
 }
 
 #[cold]

@@ -7,7 +7,10 @@
 use super::core::Core;
 use super::format::{FIXED, PAGE_BYTES, SUMMED, Tree, VALUES, far_sum, page_sum, session};
 use super::handle::BTree;
+use super::kind::{self, Duplicates, Kind, TableOptions};
+use super::multi::no_pair;
 use super::page::{self, Bytes, Link, count};
+use super::pairs::Pairs;
 use super::record::{Far, Value};
 use super::table::Table;
 use super::tree::{Pages, levels, of};
@@ -44,12 +47,14 @@ impl BTree {
         check.tree(&commit.main)?;
         check.tree(&commit.catalog)?;
         let mut tables = Vec::new();
-        Table::new(source, commit.catalog).scan(|name, bytes| {
-            let name = String::from_utf8_lossy(name);
-            tables.push(Tree::decode(bytes).ok_or_else(|| super::transaction::bad_table(&name))?);
+        Table::new(source, commit.catalog, "").scan(|name, bytes| {
+            tables.push(kind::decode(&String::from_utf8_lossy(name), bytes)?.0);
             Ok(())
         })?;
-        tables.iter().try_for_each(|tree| check.tree(tree))?;
+        for tree in &tables {
+            check.tree(tree)?;
+            check_keys(Table::new(source, *tree, ""), Kind::of(tree)?)?;
+        }
         check.rest(commit.stamp)?;
         if self.core().load(session::DURABLE) >= commit.stamp
             && !self.core().is_in_memory()
@@ -59,6 +64,23 @@ impl BTree {
         }
         Ok(())
     }
+}
+
+/// Checks that keys are what the kind of their table says.
+fn check_keys(table: Table<'_>, kind: Kind) -> Result<()> {
+    let (pairs, mut own) = (Pairs::of(kind), Vec::new());
+    if kind == TableOptions::new().kind() {
+        return Ok(());
+    }
+    table.scan(|key, _| {
+        let key = if kind.duplicates == Duplicates::None {
+            key
+        } else {
+            pairs.split(key, &mut own).ok_or_else(no_pair)?;
+            &own
+        };
+        kind.check_key(key).map_err(|error| Error::corrupt(0, error.to_string()))
+    })
 }
 
 struct Check<'a, P> {

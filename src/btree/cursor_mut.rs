@@ -1,0 +1,145 @@
+//! A cursor that changes what it is at.
+
+use super::cursor::Walk;
+use super::source::Source;
+use super::table_mut::TableMut;
+use crate::{Error, Result};
+
+/// A place in a table that is being changed: at a record, before the first, behind the last, or where
+/// one was that it removed.
+///
+/// ```
+/// use credenza::btree::BTree;
+/// let store = BTree::in_memory()?;
+/// let mut transaction = store.write()?;
+/// for key in [b"a", b"b", b"c"] {
+///     transaction.main().insert(key, b"old")?;
+/// }
+/// let mut cursor = transaction.main().cursor();
+/// while cursor.next()? {
+///     if cursor.key() == Some(b"b") { cursor.remove()? } else { cursor.put(b"new")? }
+/// }
+/// drop(cursor);
+/// assert_eq!(transaction.main().len(), 2);
+/// assert_eq!(transaction.main().get(b"c")?, Some(&b"new"[..]));
+/// # Ok::<(), credenza::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct CursorMut<'t, 'c> {
+    table: TableMut<'t, 'c>,
+    walk: Walk<'t, Source<'c>>,
+    /// A record was removed, and the walk is at the one behind.
+    is_between: bool,
+}
+
+impl<'t, 'c> CursorMut<'t, 'c> {
+    pub(crate) fn new(table: TableMut<'t, 'c>) -> CursorMut<'t, 'c> {
+        let walk = Walk::new(table.source, *table.tree);
+        CursorMut { table, walk, is_between: false }
+    }
+
+    /// The key here; `None` if it is at no record.
+    pub fn key(&self) -> Option<&[u8]> {
+        if self.is_between { None } else { self.walk.key() }
+    }
+
+    /// The value here; `None` if it is at no record.
+    ///
+    /// # Errors
+    /// The store is damaged where it was read; so for all methods.
+    pub fn value(&self) -> Result<Option<&[u8]>> {
+        if self.is_between { Ok(None) } else { self.walk.value() }
+    }
+
+    /// Goes to the first record; whether there is one.
+    ///
+    /// # Errors
+    /// As [`CursorMut::value`].
+    pub fn first(&mut self) -> Result<bool> {
+        self.is_between = false;
+        self.walk.first()
+    }
+
+    /// Goes to the last record; whether there is one.
+    ///
+    /// # Errors
+    /// As [`CursorMut::value`].
+    pub fn last(&mut self) -> Result<bool> {
+        self.is_between = false;
+        self.walk.last()
+    }
+
+    /// Goes to the first record whose key is not below `key`; if there is none, behind the last.
+    /// Whether there is one.
+    ///
+    /// # Errors
+    /// As [`CursorMut::value`].
+    pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        self.is_between = false;
+        self.walk.seek(key)
+    }
+
+    /// The same; whether its key is `key`.
+    ///
+    /// # Errors
+    /// As [`CursorMut::value`].
+    pub fn find(&mut self, key: &[u8]) -> Result<bool> {
+        self.is_between = false;
+        self.walk.find(key)
+    }
+
+    /// Goes to the next record; whether there is one. From before the first, to the first.
+    ///
+    /// # Errors
+    /// As [`CursorMut::value`].
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<bool> {
+        if std::mem::take(&mut self.is_between) {
+            return Ok(self.walk.key().is_some());
+        }
+        self.walk.next()
+    }
+
+    /// Goes to the record before; whether there is one. From behind the last, to the last.
+    ///
+    /// # Errors
+    /// As [`CursorMut::value`].
+    pub fn previous(&mut self) -> Result<bool> {
+        self.is_between = false;
+        self.walk.previous()
+    }
+
+    /// Gives the key here another value.
+    ///
+    /// # Errors
+    /// It is at no record, or as [`TableMut::insert`].
+    pub fn put(&mut self, value: &[u8]) -> Result<()> {
+        let key = self.here()?;
+        self.table.insert(&key, value)?;
+        self.walk_to(&key)
+    }
+
+    /// Takes the record here out; [`CursorMut::next`] goes to the one behind it then, and
+    /// [`CursorMut::previous`] to the one before.
+    ///
+    /// # Errors
+    /// As [`CursorMut::put`].
+    pub fn remove(&mut self) -> Result<()> {
+        let key = self.here()?;
+        self.table.remove(&key)?;
+        self.walk_to(&key)?;
+        self.is_between = true;
+        Ok(())
+    }
+
+    fn here(&self) -> Result<Vec<u8>> {
+        let nowhere = || Error::invalid("the cursor is at no record");
+        self.key().map(<[u8]>::to_vec).ok_or_else(nowhere)
+    }
+
+    /// Finds a key again: where the pages are that lead to it may be others after a change.
+    fn walk_to(&mut self, key: &[u8]) -> Result<()> {
+        self.walk = Walk::new(self.table.source, *self.table.tree);
+        self.walk.seek(key).map(drop)
+    }
+}

@@ -1,0 +1,492 @@
+//! Tables whose keys may have several values, to read.
+
+use super::kind::Kind;
+use super::pairs::{Bounds, Pairs};
+use super::range::{Range, behind};
+use super::table::{Cursor, Table};
+use crate::{Bytes, Error, Result};
+use std::borrow::Cow;
+use std::ops::{Bound, RangeBounds};
+
+/// A table whose keys may have several values, to read, as it is in a snapshot, or in a transaction at
+/// this moment. See [`Duplicates`](super::Duplicates) for the order that the values of a key are in.
+///
+/// Keys are bytes; where the table's keys have another type, those of [`Key::to_bytes`].
+///
+/// ```
+/// use credenza::btree::{BTree, Duplicates, TableOptions};
+/// let store = BTree::in_memory()?;
+/// let mut transaction = store.write()?;
+/// let options = TableOptions::new().duplicates(Duplicates::Sorted);
+/// transaction.create_table_with("members", &options)?;
+/// let mut members = transaction.multi_table("members")?.expect("it was just made");
+/// members.insert(b"staff", b"carol")?;
+/// members.insert(b"staff", b"bob")?;
+/// transaction.commit()?;
+/// let snapshot = store.read()?;
+/// let members = snapshot.multi_table("members")?.expect("it was just made");
+/// assert_eq!(members.count(b"staff")?, 2);
+/// assert_eq!(members.get(b"staff")?.as_deref(), Some(&b"bob"[..]));
+/// # Ok::<(), credenza::Error>(())
+/// ```
+///
+/// [`Key::to_bytes`]: super::Key::to_bytes
+#[derive(Clone, Copy, Debug)]
+pub struct MultiTable<'t> {
+    raw: Table<'t>,
+    pairs: Pairs,
+}
+
+impl<'t> MultiTable<'t> {
+    pub(crate) fn new(raw: Table<'t>, kind: Kind) -> MultiTable<'t> {
+        MultiTable { raw, pairs: Pairs::of(kind) }
+    }
+
+    /// The first value of `key`; `None` if it has none.
+    ///
+    /// # Errors
+    /// The store is damaged where it was read; so for all methods.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Bytes<'t>>> {
+        self.nth(key, 0)
+    }
+
+    /// Whether `key` has a value.
+    ///
+    /// # Errors
+    /// As [`MultiTable::get`].
+    pub fn contains_key(&self, key: &[u8]) -> Result<bool> {
+        self.get(key).map(|value| value.is_some())
+    }
+
+    /// Whether `key` has this value. Takes as long as a lookup where values are sorted, else it looks
+    /// at all of the key.
+    ///
+    /// # Errors
+    /// As [`MultiTable::get`].
+    pub fn contains(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        let Some(mut pair) = self.pairs.begin(key) else { return Ok(false) };
+        if self.pairs.is_sorted() {
+            pair.extend_from_slice(value);
+            return self.raw.contains_key(&pair);
+        }
+        for found in self.values(key) {
+            if found? == value {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The values of `key`, in their order, from either end.
+    pub fn values(&self, key: &[u8]) -> Values<'t> {
+        Values(self.range(key..=key))
+    }
+
+    /// How many values `key` has; looks at every page that has some of them.
+    ///
+    /// # Errors
+    /// As [`MultiTable::get`].
+    pub fn count(&self, key: &[u8]) -> Result<u64> {
+        self.count_range(key..=key)
+    }
+
+    /// The value of `key` that has so many before it; `None` if there are not as many.
+    ///
+    /// # Errors
+    /// As [`MultiTable::get`].
+    pub fn nth(&self, key: &[u8], n: u64) -> Result<Option<Bytes<'t>>> {
+        let Some(begin) = self.pairs.begin(key) else { return Ok(None) };
+        let mut cursor = self.raw.cursor();
+        cursor.seek(&begin)?;
+        if n > 0 {
+            cursor.skip(n)?;
+        }
+        let Some(pair) = cursor.key().filter(|pair| pair.starts_with(&begin)) else {
+            return Ok(None);
+        };
+        let value = cursor.value()?.unwrap_or_default();
+        value_of(self.pairs, &pair[begin.len()..], value).map(Some)
+    }
+
+    /// How many values there are in all.
+    pub fn len(&self) -> u64 {
+        self.raw.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.raw.is_empty()
+    }
+
+    /// How many values the keys of a range have; looks at every page that has some of them.
+    ///
+    /// # Errors
+    /// As [`MultiTable::get`].
+    pub fn count_range<'k>(&self, keys: impl RangeBounds<&'k [u8]>) -> Result<u64> {
+        match self.bounds(&keys) {
+            Some((start, end)) => self.raw.count_range(as_bounds(&start, &end)),
+            None => Ok(0),
+        }
+    }
+
+    /// About how many they are, in the time of two lookups.
+    ///
+    /// # Errors
+    /// As [`MultiTable::get`].
+    pub fn estimate_range<'k>(&self, keys: impl RangeBounds<&'k [u8]>) -> Result<u64> {
+        match self.bounds(&keys) {
+            Some((start, end)) => self.raw.estimate_range(as_bounds(&start, &end)),
+            None => Ok(0),
+        }
+    }
+
+    fn bounds<'k>(&self, keys: &impl RangeBounds<&'k [u8]>) -> Option<Bounds> {
+        self.pairs.bounds(keys.start_bound().cloned(), keys.end_bound().cloned())
+    }
+
+    /// Calls `f` with every key and value, in order, until it fails.
+    ///
+    /// # Errors
+    /// As [`MultiTable::get`], or what `f` returned.
+    pub fn scan(&self, mut f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        let mut key = Vec::new();
+        self.raw.scan(|pair, value| {
+            let rest = self.pairs.split(pair, &mut key).ok_or_else(no_pair)?;
+            f(&key, if self.pairs.is_sorted() { rest } else { value })
+        })
+    }
+
+    /// The keys of a range with their values, in order, from either end.
+    pub fn range<'k>(&self, keys: impl RangeBounds<&'k [u8]>) -> MultiRange<'t> {
+        // What can be no key has no values.
+        let none = (Bound::Unbounded, Bound::Excluded(Vec::new()));
+        self.range_of(self.bounds(&keys).unwrap_or(none))
+    }
+
+    fn range_of(&self, (start, end): Bounds) -> MultiRange<'t> {
+        let raw = Range::new(self.raw.cursor(), self.raw.cursor(), start, end);
+        MultiRange { raw, pairs: self.pairs }
+    }
+
+    /// All keys with their values, in order.
+    pub fn iter(&self) -> MultiRange<'t> {
+        self.range(..)
+    }
+
+    /// The keys that begin so, with their values.
+    pub fn prefix(&self, prefix: &[u8]) -> MultiRange<'t> {
+        let Some(begin) = self.pairs.prefix(prefix) else {
+            return self.range_of((Bound::Unbounded, Bound::Excluded(Vec::new())));
+        };
+        let end = behind(&begin).map_or(Bound::Unbounded, Bound::Excluded);
+        self.range_of((Bound::Included(begin), end))
+    }
+
+    /// The first value of the lowest key.
+    ///
+    /// # Errors
+    /// As [`MultiTable::get`].
+    pub fn first(&self) -> Result<Option<MultiPair<'t>>> {
+        self.iter().next().transpose()
+    }
+
+    /// The last value of the highest key.
+    ///
+    /// # Errors
+    /// As [`MultiTable::get`].
+    pub fn last(&self) -> Result<Option<MultiPair<'t>>> {
+        self.iter().next_back().transpose()
+    }
+
+    /// A cursor before the first value of the lowest key.
+    pub fn cursor(&self) -> MultiCursor<'t> {
+        MultiCursor { raw: self.raw.cursor(), pairs: self.pairs, key: Vec::new(), rest: 0 }
+    }
+}
+
+/// A key and one of its values.
+pub type MultiPair<'t> = (Vec<u8>, Bytes<'t>);
+
+/// Bounds that are borrowed.
+pub(crate) fn as_bounds<'b>(
+    start: &'b Bound<Vec<u8>>,
+    end: &'b Bound<Vec<u8>>,
+) -> (Bound<&'b [u8]>, Bound<&'b [u8]>) {
+    (start.as_ref().map(|key| &key[..]), end.as_ref().map(|key| &key[..]))
+}
+
+/// The value of a pair, of which `rest` is what comes behind the key.
+fn value_of<'t>(pairs: Pairs, rest: &[u8], value: &'t [u8]) -> Result<Bytes<'t>> {
+    Ok(if pairs.is_sorted() { Cow::Owned(rest.to_vec()) } else { Cow::Borrowed(value) })
+}
+
+#[cold]
+pub(crate) fn no_pair() -> Error {
+    Error::corrupt(0, "a record of a table with several values for a key that has none of its form")
+}
+
+/// Keys with their values, in order; from [`MultiTable::range`] and its like.
+#[derive(Debug)]
+pub struct MultiRange<'t> {
+    raw: Range<'t>,
+    pairs: Pairs,
+}
+
+impl<'t> MultiRange<'t> {
+    fn pair(&self, found: Result<(Vec<u8>, &'t [u8])>) -> Result<MultiPair<'t>> {
+        let (pair, value) = found?;
+        let mut key = Vec::new();
+        let rest = self.pairs.split(&pair, &mut key).ok_or_else(no_pair)?;
+        Ok((key, value_of(self.pairs, rest, value)?))
+    }
+}
+
+impl<'t> Iterator for MultiRange<'t> {
+    type Item = Result<MultiPair<'t>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let found = self.raw.next()?;
+        Some(self.pair(found))
+    }
+}
+
+impl DoubleEndedIterator for MultiRange<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let found = self.raw.next_back()?;
+        Some(self.pair(found))
+    }
+}
+
+/// The values of a key, in their order; from [`MultiTable::values`].
+#[derive(Debug)]
+pub struct Values<'t>(MultiRange<'t>);
+
+impl<'t> Iterator for Values<'t> {
+    type Item = Result<Bytes<'t>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(self.0.next()?.map(|(_, value)| value))
+    }
+}
+
+impl DoubleEndedIterator for Values<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        Some(self.0.next_back()?.map(|(_, value)| value))
+    }
+}
+
+/// A place in a table whose keys may have several values: at one of them, before the first, or behind
+/// the last.
+#[derive(Debug)]
+pub struct MultiCursor<'t> {
+    raw: Cursor<'t>,
+    pairs: Pairs,
+    /// The key here, and where behind it in the pair the value or the label begins.
+    key: Vec<u8>,
+    rest: usize,
+}
+
+impl<'t> MultiCursor<'t> {
+    /// The key here; `None` before the first value and behind the last.
+    pub fn key(&self) -> Option<&[u8]> {
+        self.raw.key().map(|_| &self.key[..])
+    }
+
+    /// The value here.
+    ///
+    /// # Errors
+    /// As [`MultiTable::get`]; so for all methods.
+    pub fn value(&self) -> Result<Option<Bytes<'t>>> {
+        let Some(pair) = self.raw.key() else { return Ok(None) };
+        let value = self.raw.value()?.unwrap_or_default();
+        value_of(self.pairs, pair.get(self.rest..).unwrap_or_default(), value).map(Some)
+    }
+
+    /// Reads the key here.
+    fn arrive(&mut self) -> Result<bool> {
+        let Some(pair) = self.raw.key() else { return Ok(false) };
+        let rest = self.pairs.split(pair, &mut self.key).ok_or_else(no_pair)?;
+        self.rest = pair.len() - rest.len();
+        Ok(true)
+    }
+
+    /// What the pairs of the key here begin with.
+    fn begin(&self) -> Option<Vec<u8>> {
+        self.raw.key().and_then(|pair| pair.get(..self.rest)).map(<[u8]>::to_vec)
+    }
+
+    /// Goes to the first value of the lowest key; whether there is one.
+    ///
+    /// # Errors
+    /// As [`MultiTable::get`].
+    pub fn first(&mut self) -> Result<bool> {
+        self.raw.first()?;
+        self.arrive()
+    }
+
+    /// Goes to the last value of the highest key; whether there is one.
+    ///
+    /// # Errors
+    /// As [`MultiTable::get`].
+    pub fn last(&mut self) -> Result<bool> {
+        self.raw.last()?;
+        self.arrive()
+    }
+
+    /// Goes to the first value of the first key that is not below `key`; if there is none, behind the
+    /// last. Whether there is one.
+    ///
+    /// # Errors
+    /// As [`MultiTable::get`]; or this is no key of the table's type.
+    pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        self.pairs.check_key(key)?;
+        self.raw.seek(&self.pairs.begin(key).unwrap_or_default())?;
+        self.arrive()
+    }
+
+    /// The same; whether its key is `key`.
+    ///
+    /// # Errors
+    /// As [`MultiCursor::seek`].
+    pub fn find(&mut self, key: &[u8]) -> Result<bool> {
+        Ok(self.seek(key)? && self.key == key)
+    }
+
+    /// Where values are sorted: goes to the first value of `key` that is not below `value`; if there
+    /// is none, to what comes behind. Whether there is one of this key.
+    ///
+    /// # Errors
+    /// As [`MultiCursor::seek`]; or values are not sorted.
+    pub fn seek_value(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.pairs.check_key(key)?;
+        if !self.pairs.is_sorted() {
+            return Err(Error::invalid("the values of this table are not sorted"));
+        }
+        let mut pair = self.pairs.begin(key).unwrap_or_default();
+        pair.extend_from_slice(value);
+        self.raw.seek(&pair)?;
+        Ok(self.arrive()? && self.key == key)
+    }
+
+    /// Goes to the next value, of this key or of the next; whether there is one.
+    ///
+    /// # Errors
+    /// As [`MultiTable::get`].
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<bool> {
+        self.raw.next()?;
+        self.arrive()
+    }
+
+    /// Goes to the value before, of this key or of the one before; whether there is one.
+    ///
+    /// # Errors
+    /// As [`MultiTable::get`].
+    pub fn previous(&mut self) -> Result<bool> {
+        self.raw.previous()?;
+        self.arrive()
+    }
+
+    /// Goes to the first value of the next key; whether there is one. From before the first, to the
+    /// first.
+    ///
+    /// # Errors
+    /// As [`MultiTable::get`].
+    pub fn next_key(&mut self) -> Result<bool> {
+        let Some(begin) = self.begin() else { return self.next() };
+        match behind(&begin) {
+            Some(behind) => self.raw.seek(&behind)?,
+            None => self.raw.last()? && self.raw.next()?,
+        };
+        self.arrive()
+    }
+
+    /// Goes to the last value of the key before; whether there is one. From behind the last, to the
+    /// last.
+    ///
+    /// # Errors
+    /// As [`MultiTable::get`].
+    pub fn previous_key(&mut self) -> Result<bool> {
+        if let Some(begin) = self.begin() {
+            self.raw.seek(&begin)?;
+        }
+        self.previous()
+    }
+
+    /// Goes to the next value of this key; if there is none it stays where it is. Whether there is one.
+    ///
+    /// # Errors
+    /// As [`MultiTable::get`].
+    pub fn next_value(&mut self) -> Result<bool> {
+        self.step_within(Cursor::next, Cursor::previous)
+    }
+
+    /// Goes to the value of this key before; if there is none it stays where it is. Whether there is
+    /// one.
+    ///
+    /// # Errors
+    /// As [`MultiTable::get`].
+    pub fn previous_value(&mut self) -> Result<bool> {
+        self.step_within(Cursor::previous, Cursor::next)
+    }
+
+    fn step_within(
+        &mut self,
+        step: fn(&mut Cursor<'t>) -> Result<bool>,
+        back: fn(&mut Cursor<'t>) -> Result<bool>,
+    ) -> Result<bool> {
+        let Some(begin) = self.begin() else { return Ok(false) };
+        step(&mut self.raw)?;
+        if self.raw.key().is_some_and(|pair| pair.starts_with(&begin)) {
+            return self.arrive();
+        }
+        back(&mut self.raw)?;
+        Ok(false)
+    }
+
+    /// Goes to the first value of this key; whether the cursor is at one.
+    ///
+    /// # Errors
+    /// As [`MultiTable::get`].
+    pub fn first_value(&mut self) -> Result<bool> {
+        let Some(begin) = self.begin() else { return Ok(false) };
+        self.raw.seek(&begin)?;
+        self.arrive()
+    }
+
+    /// Goes to the last value of this key; whether the cursor is at one.
+    ///
+    /// # Errors
+    /// As [`MultiTable::get`].
+    pub fn last_value(&mut self) -> Result<bool> {
+        let Some(begin) = self.begin() else { return Ok(false) };
+        match behind(&begin) {
+            Some(behind) => {
+                self.raw.seek(&behind)?;
+                self.raw.previous()?
+            }
+            None => self.raw.last()?,
+        };
+        self.arrive()
+    }
+
+    /// How many values this key has; 0 if the cursor is at none.
+    ///
+    /// # Errors
+    /// As [`MultiTable::get`].
+    pub fn count(&self) -> Result<u64> {
+        let Some(begin) = self.begin() else { return Ok(0) };
+        let end = behind(&begin);
+        let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        self.raw.table().count_range((Bound::Included(&begin[..]), end))
+    }
+
+    /// How many values of this key are before this one; `None` if the cursor is at none.
+    ///
+    /// # Errors
+    /// As [`MultiTable::get`].
+    pub fn position(&self) -> Result<Option<u64>> {
+        let (Some(begin), Some(pair)) = (self.begin(), self.raw.key()) else { return Ok(None) };
+        self.raw.table().count_range(&begin[..]..pair).map(Some)
+    }
+}

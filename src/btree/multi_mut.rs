@@ -1,0 +1,426 @@
+//! Tables whose keys may have several values, to change.
+
+use super::bulk;
+use super::edit::{Old, check_sizes};
+use super::format::MAX_KEY;
+use super::kind::Kind;
+use super::multi::{MultiTable, as_bounds, no_pair};
+use super::pairs::{FIRST_LABEL, LABEL_STEP, Pairs, label_bytes, label_of};
+use super::range::behind;
+use super::table::Cursor;
+use super::table_mut::TableMut;
+use crate::{Bytes, Error, ErrorKind, Result};
+use std::ops::RangeBounds;
+
+/// A table whose keys may have several values, to change, in a transaction.
+#[derive(Debug)]
+pub struct MultiTableMut<'t, 'c> {
+    raw: TableMut<'t, 'c>,
+    kind: Kind,
+    pairs: Pairs,
+}
+
+/// Where a value goes among the others of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// Before all others.
+    First,
+    /// Behind all others.
+    Last,
+    /// Before the one that has so many before it.
+    Before(u64),
+    /// Behind the one that has so many before it.
+    After(u64),
+}
+
+/// The labels beside a place; `None` where there is none.
+type Gap = (Option<u64>, Option<u64>);
+
+impl<'t, 'c> MultiTableMut<'t, 'c> {
+    pub(crate) fn new(raw: TableMut<'t, 'c>, kind: Kind) -> MultiTableMut<'t, 'c> {
+        MultiTableMut { raw, kind, pairs: Pairs::of(kind) }
+    }
+
+    /// The table as it is now, to read.
+    pub fn read(&self) -> MultiTable<'_> {
+        MultiTable::new(self.raw.read(), self.kind)
+    }
+
+    /// The first value of `key`; `None` if it has none.
+    ///
+    /// # Errors
+    /// The store is damaged where it was read.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
+        self.read().get(key)
+    }
+
+    /// How many values there are in all.
+    pub fn len(&self) -> u64 {
+        self.raw.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.raw.is_empty()
+    }
+
+    /// Adds a value to a key: where values are sorted, in its place, unless the key has it; else
+    /// behind the others. Whether there is one more now.
+    ///
+    /// # Errors
+    /// Key or value are over their limit, or the key is none of the table's type; or the disk is full,
+    /// or the store is damaged. After the latter two the transaction cannot be committed.
+    pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+        if !self.pairs.is_sorted() {
+            return self.insert_at(key, Position::Last, value);
+        }
+        let pair = sorted_pair(self.pairs, key, value)?;
+        Ok(!self.raw.put_stored(&pair, &[], Old::Keep)?)
+    }
+
+    /// Where values are not sorted: puts one at this place among those of its key. `false` if there is
+    /// no such place, as the key has too few.
+    ///
+    /// # Errors
+    /// Values are sorted, or as [`MultiTableMut::insert`].
+    pub fn insert_at(&mut self, key: &[u8], position: Position, value: &[u8]) -> Result<bool> {
+        if self.pairs.is_sorted() {
+            return Err(Error::invalid(
+                "the values of this table are sorted: their place is not to be chosen",
+            ));
+        }
+        check_sizes(key, value)?;
+        self.pairs.check_key(key)?;
+        let begin = self.pairs.begin(key).unwrap_or_default();
+        let Some(gap) = self.gap(&begin, position)? else { return Ok(false) };
+        let label = match between(gap) {
+            Some(label) => label,
+            None => self.make_room(&begin, gap)?,
+        };
+        self.raw.put_stored(&pair_of(&begin, label), value, Old::Replace)?;
+        Ok(true)
+    }
+
+    /// The labels beside a place among the pairs that begin so; `None` if there is no such place.
+    fn gap(&self, begin: &[u8], position: Position) -> Result<Option<Gap>> {
+        let mut cursor = self.raw.read().cursor();
+        match position {
+            Position::First => {
+                cursor.seek(begin)?;
+                Ok(Some((None, label_here(&cursor, begin)?)))
+            }
+            Position::Last => {
+                match behind(begin) {
+                    Some(behind) => {
+                        cursor.seek(&behind)?;
+                        cursor.previous()?
+                    }
+                    None => cursor.last()?,
+                };
+                Ok(Some((label_here(&cursor, begin)?, None)))
+            }
+            Position::Before(n) | Position::After(n) => {
+                cursor.seek(begin)?;
+                cursor.skip(n)?;
+                let Some(here) = label_here(&cursor, begin)? else { return Ok(None) };
+                if matches!(position, Position::After(_)) {
+                    cursor.next()?;
+                    return Ok(Some((Some(here), label_here(&cursor, begin)?)));
+                }
+                cursor.previous()?;
+                Ok(Some((label_here(&cursor, begin)?, Some(here))))
+            }
+        }
+    }
+
+    /// Gives the values around a place other labels, so many of them that there is room between all;
+    /// the label for the place.
+    fn make_room(&mut self, begin: &[u8], (left, right): Gap) -> Result<u64> {
+        // Room for so many more between any two that were labelled anew: each time there is less to do.
+        const ROOM: u64 = 1 << 16;
+        let mut reach = 16;
+        loop {
+            let before = self.labels(begin, left, reach, |cursor| cursor.previous())?;
+            let after = self.labels(begin, right, reach, |cursor| cursor.next())?;
+            let low = before.beyond.map_or(0, |label| label + 1);
+            let high = after.beyond.unwrap_or(u64::MAX);
+            let count = (before.labels.len() + after.labels.len() + 1) as u64;
+            let step = (high - low) / (count + 1);
+            if step < ROOM && (before.beyond.is_some() || after.beyond.is_some()) {
+                reach *= 2;
+                continue;
+            }
+            if step == 0 {
+                return Err(Error::invalid("a key with as many values as there can be"));
+            }
+            let place = before.labels.len() as u64;
+            let old: Vec<u64> = before.labels.into_iter().rev().chain(after.labels).collect();
+            self.label_anew(begin, &old, |i| low + step * (i + 1 + u64::from(i >= place)))?;
+            return Ok(low + step * (place + 1));
+        }
+    }
+
+    /// So many labels on one side of a place, from the label beside it on.
+    fn labels(
+        &self,
+        begin: &[u8],
+        from: Option<u64>,
+        reach: usize,
+        step: fn(&mut Cursor<'_>) -> Result<bool>,
+    ) -> Result<Side> {
+        let mut labels = Vec::new();
+        let Some(from) = from else { return Ok(Side { labels, beyond: None }) };
+        let table = self.raw.read();
+        let mut cursor = table.cursor();
+        cursor.seek(&pair_of(begin, from))?;
+        while let Some(label) = label_here(&cursor, begin)? {
+            if labels.len() == reach {
+                return Ok(Side { labels, beyond: Some(label) });
+            }
+            labels.push(label);
+            step(&mut cursor)?;
+        }
+        Ok(Side { labels, beyond: None })
+    }
+
+    /// Moves values, in order, to other labels.
+    fn label_anew(&mut self, begin: &[u8], old: &[u64], new: impl Fn(u64) -> u64) -> Result<()> {
+        let mut values = Vec::new();
+        for label in old {
+            let pair = pair_of(begin, *label);
+            values.push(self.raw.get(&pair)?.ok_or_else(no_pair)?.to_vec());
+            self.raw.remove(&pair)?;
+        }
+        for (i, value) in values.iter().enumerate() {
+            self.raw.put_stored(&pair_of(begin, new(i as u64)), value, Old::Replace)?;
+        }
+        Ok(())
+    }
+
+    /// Puts another value in the place of the one of `key` that has so many before it; whether there
+    /// is one. Where values are sorted it goes where it belongs.
+    ///
+    /// # Errors
+    /// As [`MultiTableMut::insert`].
+    pub fn replace_nth(&mut self, key: &[u8], n: u64, value: &[u8]) -> Result<bool> {
+        check_sizes(key, value)?;
+        let Some(pair) = self.nth_pair(key, n)? else { return Ok(false) };
+        if self.pairs.is_sorted() {
+            let new = sorted_pair(self.pairs, key, value)?;
+            self.raw.remove(&pair)?;
+            self.raw.put_stored(&new, &[], Old::Keep)?;
+        } else {
+            self.raw.put_stored(&pair, value, Old::Replace)?;
+        }
+        Ok(true)
+    }
+
+    /// The pair of the value that has so many before it.
+    fn nth_pair(&self, key: &[u8], n: u64) -> Result<Option<Vec<u8>>> {
+        let Some(begin) = self.pairs.begin(key) else { return Ok(None) };
+        let table = self.raw.read();
+        let mut cursor = table.cursor();
+        cursor.seek(&begin)?;
+        cursor.skip(n)?;
+        Ok(cursor.key().filter(|pair| pair.starts_with(&begin)).map(<[u8]>::to_vec))
+    }
+
+    /// Takes a key out with all of its values; how many they were.
+    ///
+    /// # Errors
+    /// As [`MultiTableMut::insert`].
+    pub fn remove(&mut self, key: &[u8]) -> Result<u64> {
+        self.remove_range(key..=key)
+    }
+
+    /// Takes a value of a key out, the first one if it has several that are equal; whether it had it.
+    ///
+    /// # Errors
+    /// As [`MultiTableMut::insert`].
+    pub fn remove_value(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+        if self.pairs.is_sorted() {
+            let Some(mut pair) = self.pairs.begin(key) else { return Ok(false) };
+            pair.extend_from_slice(value);
+            return self.raw.remove(&pair);
+        }
+        let mut n = None;
+        for (i, found) in self.read().values(key).enumerate() {
+            if found? == value {
+                n = Some(i as u64);
+                break;
+            }
+        }
+        n.map_or(Ok(false), |n| self.remove_nth(key, n))
+    }
+
+    /// Takes the value of a key out that has so many before it; whether there was one.
+    ///
+    /// # Errors
+    /// As [`MultiTableMut::insert`].
+    pub fn remove_nth(&mut self, key: &[u8], n: u64) -> Result<bool> {
+        match self.nth_pair(key, n)? {
+            Some(pair) => self.raw.remove(&pair),
+            None => Ok(false),
+        }
+    }
+
+    /// Takes all keys of a range out; how many values they had.
+    ///
+    /// # Errors
+    /// As [`MultiTableMut::insert`].
+    pub fn remove_range<'k>(&mut self, keys: impl RangeBounds<&'k [u8]>) -> Result<u64> {
+        let bounds = self.pairs.bounds(keys.start_bound().cloned(), keys.end_bound().cloned());
+        match bounds {
+            Some((start, end)) => self.raw.remove_range(as_bounds(&start, &end)),
+            None => Ok(0),
+        }
+    }
+
+    /// Takes everything out.
+    ///
+    /// # Errors
+    /// As [`MultiTableMut::insert`].
+    pub fn clear(&mut self) -> Result<()> {
+        self.raw.clear()
+    }
+
+    /// Fills an empty table with keys and values that come in their order; a key comes again for each
+    /// of its values. Returns how many values.
+    ///
+    /// # Errors
+    /// The table is not empty, or the keys, or values that shall be sorted, are not in order; or as
+    /// [`MultiTableMut::insert`], or what the iterator says; the transaction cannot be committed then.
+    pub fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        records: impl IntoIterator<Item = Result<(K, V)>>,
+    ) -> Result<u64> {
+        let pairs = self.pairs;
+        let (mut last, mut label) = (None, FIRST_LABEL);
+        let stored = records.into_iter().map(|record| {
+            let (key, value) = record?;
+            let (key, value) = (key.as_ref(), value.as_ref());
+            if pairs.is_sorted() {
+                return Ok((sorted_pair(pairs, key, value)?, Vec::new()));
+            }
+            check_sizes(key, value)?;
+            pairs.check_key(key)?;
+            let begin = pairs.begin(key).unwrap_or_default();
+            label = if last.as_ref() == Some(&begin) { label + LABEL_STEP } else { FIRST_LABEL };
+            let pair = pair_of(&begin, label);
+            last = Some(begin);
+            Ok((pair, value.to_vec()))
+        });
+        bulk::load(self.raw.writer, self.raw.tree, stored, |_, _| Ok(()))
+    }
+}
+
+/// Labels on one side of a place, the nearest first, and the one beyond them.
+struct Side {
+    labels: Vec<u64>,
+    beyond: Option<u64>,
+}
+
+/// The label where a cursor is, if that is one of the pairs that begin so.
+fn label_here(cursor: &Cursor<'_>, begin: &[u8]) -> Result<Option<u64>> {
+    match cursor.key().filter(|pair| pair.starts_with(begin)) {
+        Some(pair) if pair.len() == begin.len() + 8 => Ok(label_of(pair)),
+        Some(_) => Err(no_pair()),
+        None => Ok(None),
+    }
+}
+
+/// A label between two, or beyond one; `None` if there is no room.
+fn between(gap: Gap) -> Option<u64> {
+    match gap {
+        (None, None) => Some(FIRST_LABEL),
+        (Some(left), None) => left.checked_add(LABEL_STEP),
+        (None, Some(right)) => right.checked_sub(LABEL_STEP),
+        (Some(left), Some(right)) => {
+            let middle = left + right.saturating_sub(left) / 2;
+            (middle > left).then_some(middle)
+        }
+    }
+}
+
+fn pair_of(begin: &[u8], label: u64) -> Vec<u8> {
+    [begin, &label_bytes(label)].concat()
+}
+
+fn sorted_pair(pairs: Pairs, key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
+    check_sizes(key, value)?;
+    if value.len() > MAX_KEY {
+        let (size, limit) = (value.len() as u64, MAX_KEY as u64);
+        return Err(Error::new(ErrorKind::TooLarge { what: "sorted value", size, limit }));
+    }
+    pairs.check_key(key)?;
+    let mut pair = pairs.begin(key).unwrap_or_default();
+    pair.extend_from_slice(value);
+    Ok(pair)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{BTree, Duplicates, Position, TableOptions};
+
+    /// Puts values at places, in a table and in a list, and compares.
+    fn fill(positions: impl Iterator<Item = Position>, count: usize) {
+        let store = BTree::in_memory().unwrap();
+        let mut transaction = store.write().unwrap();
+        let options = TableOptions::new().duplicates(Duplicates::Inserted);
+        transaction.create_table_with("t", &options).unwrap();
+        let mut table = transaction.multi_table("t").unwrap().unwrap();
+        table.insert(b"j", b"before").unwrap();
+        table.insert(b"l", b"behind").unwrap();
+        let mut list: Vec<Vec<u8>> = vec![b"one".to_vec()];
+        table.insert(b"k", b"one").unwrap();
+        for (n, position) in positions.take(count).enumerate() {
+            let value = format!("{n}").into_bytes();
+            let at = match position {
+                Position::First => 0,
+                Position::Last => list.len(),
+                Position::Before(n) => n as usize,
+                Position::After(n) => n as usize + 1,
+            };
+            assert!(table.insert_at(b"k", position, &value).unwrap());
+            list.insert(at, value);
+        }
+        let found: Vec<Vec<u8>> =
+            table.read().values(b"k").map(|value| value.unwrap().into_owned()).collect();
+        assert_eq!(found, list);
+        assert_eq!(table.read().count(b"j").unwrap() + table.read().count(b"l").unwrap(), 2);
+    }
+
+    #[test]
+    fn a_place_takes_any_number_of_values() {
+        fill(std::iter::repeat(Position::Before(0)), 300);
+        fill(std::iter::repeat(Position::After(0)), 3000);
+        fill(std::iter::repeat(Position::First), 300);
+        fill(std::iter::repeat(Position::Last), 300);
+        fill(
+            (0..)
+                .map(|n| if n % 2 == 0 { Position::Before(n / 2) } else { Position::After(n / 2) }),
+            3000,
+        );
+    }
+
+    #[test]
+    fn labels_at_the_ends_of_their_range_are_given_anew() {
+        let store = BTree::in_memory().unwrap();
+        let mut transaction = store.write().unwrap();
+        let options = TableOptions::new().duplicates(Duplicates::Inserted);
+        transaction.create_table_with("t", &options).unwrap();
+        let mut table = transaction.multi_table("t").unwrap().unwrap();
+        for label in [0, 1, 2, u64::MAX - 1, u64::MAX] {
+            let pair = super::pair_of(b"k\0", label);
+            table.raw.put_stored(&pair, &label.to_le_bytes()[..1], super::Old::Replace).unwrap();
+        }
+        assert!(table.insert_at(b"k", Position::First, b"first").unwrap());
+        assert!(table.insert_at(b"k", Position::Last, b"last").unwrap());
+        assert!(table.insert_at(b"k", Position::After(1), b"second").unwrap());
+        assert!(!table.insert_at(b"k", Position::After(8), b"none").unwrap());
+        let found: Vec<Vec<u8>> =
+            table.read().values(b"k").map(|value| value.unwrap().into_owned()).collect();
+        let expected = [&b"first"[..], &[0], b"second", &[1], &[2], &[254], &[255], b"last"];
+        assert_eq!(found, expected);
+    }
+}

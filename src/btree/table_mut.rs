@@ -1,0 +1,226 @@
+//! Tables as those see them who change them, in a transaction.
+
+use super::bulk;
+use super::cursor_mut::CursorMut;
+use super::edit::{Old, check_sizes};
+use super::format::Tree;
+use super::key::Key;
+use super::kind::Kind;
+use super::page::Link;
+use super::source::Source;
+use super::table::Table;
+use super::tree;
+use super::writer::{Writer, damaged};
+use crate::{Error, Result};
+use std::ops::RangeBounds;
+
+/// A table to change, in a transaction.
+#[derive(Debug)]
+pub struct TableMut<'t, 'c> {
+    pub(crate) writer: &'t mut Writer<'c>,
+    pub(crate) source: &'t Source<'c>,
+    pub(crate) tree: &'t mut Tree,
+    /// The name of its type of keys, if that is a program's own.
+    pub(crate) key_name: &'t str,
+}
+
+impl<'t, 'c> TableMut<'t, 'c> {
+    /// The table as it is now, to read.
+    pub fn read(&self) -> Table<'_> {
+        Table::new(self.source, *self.tree, self.key_name)
+    }
+
+    /// The value of `key`; `None` if it is absent.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub fn get(&self, key: &[u8]) -> Result<Option<&[u8]>> {
+        tree::get(self.source, self.tree, key)
+    }
+
+    /// How many records there are.
+    pub fn len(&self) -> u64 {
+        self.tree.count
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.tree.count == 0
+    }
+
+    /// Puts a value; whether it replaced one.
+    ///
+    /// # Errors
+    /// Key or value are over their limit, or the key is none of the table's type; or the disk is full,
+    /// or the store is damaged. After the latter two the transaction cannot be committed.
+    #[inline]
+    pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.put(key, value, Old::Replace)
+    }
+
+    #[inline]
+    fn put(&mut self, key: &[u8], value: &[u8], old: Old) -> Result<bool> {
+        check_sizes(key, value)?;
+        if self.tree.kind == 0 {
+            return self.writer.insert(self.tree, key, value, old);
+        }
+        let kind = Kind::of(self.tree)?;
+        kind.check_key(key)?;
+        let was_there = self.writer.insert(self.tree, key, value, old)?;
+        if kind.is_numbered {
+            self.tree.last_number = self.tree.last_number.max(number_of(key));
+        }
+        Ok(was_there)
+    }
+
+    /// In a table whose records are numbered: puts a value under the next number, and says which. It
+    /// is one more than the highest that there ever was.
+    ///
+    /// # Errors
+    /// Records are not numbered, or there is no further number; or as [`TableMut::insert`].
+    pub fn append(&mut self, value: &[u8]) -> Result<u64> {
+        let kind = Kind::of(self.tree)?;
+        if !kind.is_numbered {
+            return Err(Error::invalid(
+                "the records of this table are not numbered: put them under keys",
+            ));
+        }
+        let width = kind.width().unwrap_or(0);
+        let next = self.tree.last_number.checked_add(1);
+        let Some(next) = next.filter(|next| width == 8 || *next <= u64::from(u32::MAX)) else {
+            return Err(Error::invalid("the numbers of this table's records are used up"));
+        };
+        let bytes = next.to_bytes();
+        self.put(&bytes[8 - width..], value, Old::Keep)?;
+        Ok(next)
+    }
+
+    /// Puts a value if there is none; whether it did.
+    ///
+    /// # Errors
+    /// As [`TableMut::insert`].
+    pub fn insert_if_absent(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+        Ok(!self.put(key, value, Old::Keep)?)
+    }
+
+    /// Takes a key out; whether it was there.
+    ///
+    /// # Errors
+    /// As [`TableMut::insert`].
+    pub fn remove(&mut self, key: &[u8]) -> Result<bool> {
+        self.writer.remove(self.tree, key)
+    }
+
+    /// Takes all keys of a range out; how many.
+    ///
+    /// # Errors
+    /// As [`TableMut::insert`].
+    pub fn remove_range<'k>(&mut self, keys: impl RangeBounds<&'k [u8]>) -> Result<u64> {
+        // So many at a time that their keys are little memory.
+        const GROUP: usize = 1000;
+        let mut removed = 0;
+        loop {
+            let range = self.read().range((keys.start_bound().cloned(), keys.end_bound().cloned()));
+            let group: Vec<Vec<u8>> =
+                range.take(GROUP).map(|pair| pair.map(|(key, _)| key)).collect::<Result<_>>()?;
+            for key in &group {
+                self.remove_read(key)?;
+                removed += 1;
+            }
+            if group.len() < GROUP {
+                return Ok(removed);
+            }
+        }
+    }
+
+    /// Takes the record with the lowest key out.
+    ///
+    /// # Errors
+    /// As [`TableMut::insert`].
+    pub fn pop_first(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        let pair = self.read().first()?.map(|(key, value)| (key, value.to_vec()));
+        self.pop(pair)
+    }
+
+    /// Takes the record with the highest key out.
+    ///
+    /// # Errors
+    /// As [`TableMut::insert`].
+    pub fn pop_last(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        let pair = self.read().last()?.map(|(key, value)| (key, value.to_vec()));
+        self.pop(pair)
+    }
+
+    fn pop(&mut self, pair: Option<(Vec<u8>, Vec<u8>)>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        if let Some((key, _)) = &pair {
+            self.remove_read(key)?;
+        }
+        Ok(pair)
+    }
+
+    /// Takes a key out that a walk came by.
+    fn remove_read(&mut self, key: &[u8]) -> Result<()> {
+        if self.remove(key)? {
+            return Ok(());
+        }
+        // Who takes all out, one after the other, would come to no end.
+        Err(damaged(Link(self.tree.root).page(), "a record that only a walk finds"))
+    }
+
+    /// Takes all records out.
+    ///
+    /// # Errors
+    /// As [`TableMut::insert`].
+    pub fn clear(&mut self) -> Result<()> {
+        self.writer.clear(self.tree)
+    }
+
+    /// Fills an empty table with records that come in the order of their keys, each key once: every
+    /// page is written once, and full. Returns how many.
+    ///
+    /// # Errors
+    /// The table is not empty, the keys are not in order, or as [`TableMut::insert`], or what the
+    /// iterator says; the transaction cannot be committed then.
+    pub fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        records: impl IntoIterator<Item = Result<(K, V)>>,
+    ) -> Result<u64> {
+        let kind = Kind::of(self.tree)?;
+        let is_plain = self.tree.kind == 0;
+        let check = |key: &[u8], value: &[u8]| {
+            check_sizes(key, value)?;
+            if is_plain { Ok(()) } else { kind.check_key(key) }
+        };
+        let count = bulk::load(self.writer, self.tree, records, check)?;
+        if kind.is_numbered {
+            let last = self.read().last()?.map_or(0, |(key, _)| number_of(&key));
+            self.tree.last_number = self.tree.last_number.max(last);
+        }
+        Ok(count)
+    }
+
+    /// A cursor before the first record, that can change what it is at.
+    pub fn cursor(self) -> CursorMut<'t, 'c> {
+        CursorMut::new(self)
+    }
+
+    /// Puts a record whose key is as it is stored, and was checked.
+    pub(crate) fn put_stored(&mut self, key: &[u8], value: &[u8], old: Old) -> Result<bool> {
+        self.writer.insert(self.tree, key, value, old)
+    }
+
+    /// The same table, borrowed from this one.
+    pub(crate) fn borrowed(&mut self) -> TableMut<'_, 'c> {
+        TableMut {
+            writer: self.writer,
+            source: self.source,
+            tree: self.tree,
+            key_name: self.key_name,
+        }
+    }
+}
+
+/// The number that is a key of numbered records.
+fn number_of(key: &[u8]) -> u64 {
+    key.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}

@@ -1,0 +1,246 @@
+//! Tables by keys that are not bytes.
+
+use super::key::{Key, KeyType};
+use super::range::Range;
+use super::table::{Pair, Table};
+use super::table_mut::TableMut;
+use crate::{Error, Result};
+use std::marker::PhantomData;
+use std::ops::{Bound, RangeBounds};
+
+/// A table to read by keys of type `K`; from [`Table::typed`].
+#[derive(Debug)]
+pub struct Typed<'t, K: ?Sized> {
+    table: Table<'t>,
+    keys: PhantomData<fn(&K)>,
+}
+
+/// A key and its value.
+pub type TypedPair<'t, K> = (<K as Key>::Owned, &'t [u8]);
+
+impl<'t> Table<'t> {
+    /// The table by its keys as they are, not by their bytes.
+    ///
+    /// ```
+    /// use credenza::btree::{BTree, TableOptions};
+    /// let store = BTree::in_memory()?;
+    /// let mut transaction = store.write()?;
+    /// transaction.create_table_with("celsius", &TableOptions::of_keys::<f64>())?;
+    /// let mut table = transaction.table("celsius")?.expect("it was just made");
+    /// for (degrees, what) in [(0.0, "water freezes"), (-38.83, "mercury freezes")] {
+    ///     table.typed::<f64>()?.insert(&degrees, what.as_bytes())?;
+    /// }
+    /// let coldest = table.read().typed::<f64>()?.first()?;
+    /// assert_eq!(coldest, Some((-38.83, &b"mercury freezes"[..])));
+    /// # Ok::<(), credenza::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The table's keys are of another type.
+    pub fn typed<K: Key + ?Sized>(self) -> Result<Typed<'t, K>> {
+        check::<K>(&self.key_type()?)?;
+        Ok(Typed { table: self, keys: PhantomData })
+    }
+}
+
+fn check<K: Key + ?Sized>(found: &KeyType) -> Result<()> {
+    if found.name() == K::NAME {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("the table's keys are of type {found}, not {}", K::NAME)))
+}
+
+/// The key of a record that was read.
+fn typed<'t, K: Key + ?Sized>((key, value): Pair<'t>) -> Result<TypedPair<'t, K>> {
+    let found = K::from_bytes(&key).ok_or_else(|| {
+        Error::corrupt(0, format!("a key, \"{}\", that is no {}", key.escape_ascii(), K::NAME))
+    })?;
+    Ok((found, value))
+}
+
+impl<'t, K: Key + ?Sized> Typed<'t, K> {
+    /// The same by the bytes of its keys.
+    pub fn bytes(&self) -> Table<'t> {
+        self.table
+    }
+
+    /// The value of `key`; `None` if it is absent.
+    ///
+    /// # Errors
+    /// The store is damaged where it was read; so for all methods.
+    #[inline]
+    pub fn get(&self, key: &K) -> Result<Option<&'t [u8]>> {
+        key.with_bytes(|key| self.table.get(key))
+    }
+
+    /// How many records there are.
+    pub fn len(&self) -> u64 {
+        self.table.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// The records whose keys are in a range, in order, from either end.
+    pub fn range<'k>(&self, keys: impl RangeBounds<&'k K>) -> TypedRange<'t, K>
+    where
+        K: 'k,
+    {
+        let bytes = |bound: Bound<&&'k K>| bound.map(|key| key.to_bytes());
+        let (start, end) = (bytes(keys.start_bound()), bytes(keys.end_bound()));
+        let range = self.table.range(super::multi::as_bounds(&start, &end));
+        TypedRange { range, keys: PhantomData }
+    }
+
+    /// All records, in order.
+    pub fn iter(&self) -> TypedRange<'t, K> {
+        TypedRange { range: self.table.iter(), keys: PhantomData }
+    }
+
+    /// The record with the lowest key.
+    ///
+    /// # Errors
+    /// As [`Typed::get`].
+    pub fn first(&self) -> Result<Option<TypedPair<'t, K>>> {
+        self.table.first()?.map(typed::<K>).transpose()
+    }
+
+    /// The record with the highest key.
+    ///
+    /// # Errors
+    /// As [`Typed::get`].
+    pub fn last(&self) -> Result<Option<TypedPair<'t, K>>> {
+        self.table.last()?.map(typed::<K>).transpose()
+    }
+
+    /// The first record whose key is not below `key`.
+    ///
+    /// # Errors
+    /// As [`Typed::get`].
+    pub fn at_or_after(&self, key: &K) -> Result<Option<TypedPair<'t, K>>> {
+        key.with_bytes(|key| self.table.at_or_after(key))?.map(typed::<K>).transpose()
+    }
+
+    /// The first record whose key is above `key`.
+    ///
+    /// # Errors
+    /// As [`Typed::get`].
+    pub fn after(&self, key: &K) -> Result<Option<TypedPair<'t, K>>> {
+        key.with_bytes(|key| self.table.after(key))?.map(typed::<K>).transpose()
+    }
+
+    /// The last record whose key is below `key`.
+    ///
+    /// # Errors
+    /// As [`Typed::get`].
+    pub fn before(&self, key: &K) -> Result<Option<TypedPair<'t, K>>> {
+        key.with_bytes(|key| self.table.before(key))?.map(typed::<K>).transpose()
+    }
+
+    /// The last record whose key is not above `key`.
+    ///
+    /// # Errors
+    /// As [`Typed::get`].
+    pub fn at_or_before(&self, key: &K) -> Result<Option<TypedPair<'t, K>>> {
+        key.with_bytes(|key| self.table.at_or_before(key))?.map(typed::<K>).transpose()
+    }
+}
+
+/// Records in the order of their keys; from [`Typed::range`] and [`Typed::iter`].
+#[derive(Debug)]
+pub struct TypedRange<'t, K: ?Sized> {
+    range: Range<'t>,
+    keys: PhantomData<fn(&K)>,
+}
+
+impl<'t, K: Key + ?Sized> Iterator for TypedRange<'t, K> {
+    type Item = Result<TypedPair<'t, K>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(self.range.next()?.and_then(typed::<K>))
+    }
+}
+
+impl<K: Key + ?Sized> DoubleEndedIterator for TypedRange<'_, K> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        Some(self.range.next_back()?.and_then(typed::<K>))
+    }
+}
+
+/// A table to change by keys of type `K`; from [`TableMut::typed`].
+#[derive(Debug)]
+pub struct TypedMut<'t, 'c, K: ?Sized> {
+    table: TableMut<'t, 'c>,
+    keys: PhantomData<fn(&K)>,
+}
+
+impl<'c> TableMut<'_, 'c> {
+    /// The table by its keys as they are, not by their bytes; see [`Table::typed`].
+    ///
+    /// # Errors
+    /// The table's keys are of another type.
+    pub fn typed<K: Key + ?Sized>(&mut self) -> Result<TypedMut<'_, 'c, K>> {
+        check::<K>(&self.read().key_type()?)?;
+        Ok(TypedMut { table: self.borrowed(), keys: PhantomData })
+    }
+}
+
+impl<'c, K: Key + ?Sized> TypedMut<'_, 'c, K> {
+    /// The table as it is now, to read.
+    pub fn read(&self) -> Typed<'_, K> {
+        Typed { table: self.table.read(), keys: PhantomData }
+    }
+
+    /// The same by the bytes of its keys.
+    pub fn bytes(&mut self) -> TableMut<'_, 'c> {
+        self.table.borrowed()
+    }
+
+    /// The value of `key`; `None` if it is absent.
+    ///
+    /// # Errors
+    /// The store is damaged where it was read.
+    pub fn get(&self, key: &K) -> Result<Option<&[u8]>> {
+        key.with_bytes(|key| self.table.get(key))
+    }
+
+    /// Puts a value; whether it replaced one.
+    ///
+    /// # Errors
+    /// As [`TableMut::insert`]; so for all methods that change something.
+    #[inline]
+    pub fn insert(&mut self, key: &K, value: &[u8]) -> Result<bool> {
+        key.with_bytes(|key| self.table.insert(key, value))
+    }
+
+    /// Puts a value if there is none; whether it did.
+    ///
+    /// # Errors
+    /// As [`TableMut::insert`].
+    pub fn insert_if_absent(&mut self, key: &K, value: &[u8]) -> Result<bool> {
+        key.with_bytes(|key| self.table.insert_if_absent(key, value))
+    }
+
+    /// Takes a key out; whether it was there.
+    ///
+    /// # Errors
+    /// As [`TableMut::insert`].
+    pub fn remove(&mut self, key: &K) -> Result<bool> {
+        key.with_bytes(|key| self.table.remove(key))
+    }
+
+    /// Takes all keys of a range out; how many.
+    ///
+    /// # Errors
+    /// As [`TableMut::insert`].
+    pub fn remove_range<'k>(&mut self, keys: impl RangeBounds<&'k K>) -> Result<u64>
+    where
+        K: 'k,
+    {
+        let bytes = |bound: Bound<&&'k K>| bound.map(|key| key.to_bytes());
+        let (start, end) = (bytes(keys.start_bound()), bytes(keys.end_bound()));
+        self.table.remove_range(super::multi::as_bounds(&start, &end))
+    }
+}
