@@ -1,6 +1,6 @@
 //! A new btree store in the making, beside its target until it is whole.
 
-use crate::btree::BTree;
+use crate::btree::{BTree, TableOptions};
 use crate::btree_load::BTreeLoad;
 use crate::os::publish::{Staged, keep_mode, replace, temporary_name};
 use crate::{Error, Result};
@@ -56,12 +56,21 @@ impl BTreeBuilder {
     /// # Errors
     /// The name is empty or too long, or as [`BTreeBuilder::add`].
     pub fn begin_table(&mut self, name: &str) -> Result<()> {
+        self.begin_table_with(name, &TableOptions::new())
+    }
+
+    /// The same for a table of any kind.
+    ///
+    /// # Errors
+    /// As [`BTreeBuilder::begin_table`]; or there can be no such table, or there is one of another
+    /// kind.
+    pub fn begin_table_with(&mut self, name: &str, options: &TableOptions) -> Result<()> {
         let (Some(store), Some(load)) = (&self.store, self.load.take()) else {
             return Err(failed());
         };
         load.finish()?;
         let mut transaction = store.write()?;
-        transaction.create_table(name)?;
+        transaction.create_table_with(name, options)?;
         transaction.commit()?;
         self.load = Some(BTreeLoad::begin(store, Some(name)));
         Ok(())

@@ -5,7 +5,7 @@
 //! keys, and the table was empty, they are a bulk load: each page is written once. From the first
 //! that does not on they are put one by one.
 
-use crate::btree::{BTree, TableMut, Transaction};
+use crate::btree::{BTree, Duplicates, MultiTableMut, TableMut, Transaction};
 use crate::{Error, Result};
 use std::ops::Range;
 use std::rc::Rc;
@@ -69,7 +69,8 @@ impl BTreeLoad {
         BTreeLoad { sender: Some(sender), thread, batch: Batch::default() }
     }
 
-    /// Adds a record; the value of a key that came before, or that the table has, is replaced.
+    /// Adds a record; the value of a key that came before, or that the table has, is replaced, unless
+    /// the table's keys may have several: then it is added to those.
     ///
     /// # Errors
     /// There is no such table; or this record, or one before, is over its limit; or the disk is full,
@@ -153,26 +154,56 @@ fn write(store: &BTree, table: Option<&str>, messages: Receiver<Message>) -> Res
     let mut transaction = store.write()?;
     let mut feed =
         Feed { messages, batch: Rc::default(), next: 0, replaced: 0, is_committed: false };
-    put_all(&mut table_of(&mut transaction, table)?, &mut feed)?;
+    match table {
+        Some(name) if has_several_values(&mut transaction, name)? => {
+            let table = transaction.multi_table(name)?;
+            add_all(&mut table.ok_or_else(|| no_table(name))?, &mut feed)?;
+        }
+        Some(name) => {
+            let table = transaction.table(name)?;
+            put_all(&mut table.ok_or_else(|| no_table(name))?, &mut feed)?;
+        }
+        None => put_all(&mut transaction.main(), &mut feed)?,
+    }
     if feed.is_committed { transaction.commit() } else { Ok(()) }
 }
 
-fn table_of<'t, 's>(
-    transaction: &'t mut Transaction<'s>,
-    table: Option<&str>,
-) -> Result<TableMut<'t, 's>> {
-    let Some(name) = table else { return Ok(transaction.main()) };
-    let found = transaction.table(name)?;
-    found.ok_or_else(|| Error::invalid(format!("there is no table {name:?}")))
+fn has_several_values(transaction: &mut Transaction<'_>, name: &str) -> Result<bool> {
+    let options = transaction.table_options(name)?;
+    Ok(options.is_some_and(|options| options.has_duplicates() != Duplicates::None))
+}
+
+#[cold]
+fn no_table(name: &str) -> Error {
+    Error::invalid(format!("there is no table {name:?}"))
 }
 
 fn put_all(table: &mut TableMut<'_, '_>, feed: &mut Feed) -> Result<()> {
     if table.is_empty() {
-        table.bulk_load(InOrder { feed, last: None })?;
+        let is_next = |last: &Record, next: &Record| last.0.as_ref() < next.0.as_ref();
+        table.bulk_load(InOrder { feed, last: None, is_next })?;
     }
     while feed.is_at_record() {
         let (key, value) = feed.take();
         feed.replaced += u64::from(table.insert(key.as_ref(), value.as_ref())?);
+    }
+    Ok(())
+}
+
+/// The same where a key may have several values.
+fn add_all(table: &mut MultiTableMut<'_, '_>, feed: &mut Feed) -> Result<()> {
+    if table.is_empty() {
+        let is_sorted = table.is_sorted();
+        let is_next = |last: &Record, next: &Record| {
+            let keys = last.0.as_ref().cmp(next.0.as_ref());
+            let values = if is_sorted { last.1.as_ref() < next.1.as_ref() } else { true };
+            keys.is_lt() || keys.is_eq() && values
+        };
+        table.bulk_load(InOrder { feed, last: None, is_next })?;
+    }
+    while feed.is_at_record() {
+        let (key, value) = feed.take();
+        table.insert(key.as_ref(), value.as_ref())?;
     }
     Ok(())
 }
@@ -206,7 +237,7 @@ impl Feed {
     }
 
     /// The record it is at.
-    fn record(&self) -> (Part, Part) {
+    fn record(&self) -> Record {
         let ends = &self.batch.ends;
         let start = self.next.checked_sub(1).map_or(0, |before| ends[before].1);
         let (middle, end) = ends[self.next];
@@ -214,7 +245,7 @@ impl Feed {
         (part(start..middle), part(middle..end))
     }
 
-    fn take(&mut self) -> (Part, Part) {
+    fn take(&mut self) -> Record {
         let record = self.record();
         self.next += 1;
         record
@@ -234,25 +265,29 @@ impl AsRef<[u8]> for Part {
     }
 }
 
-/// The records up to the first whose key is not above the one before.
-struct InOrder<'f> {
+/// A key and its value.
+type Record = (Part, Part);
+
+/// The records up to the first that does not come next after the one before.
+struct InOrder<'f, N> {
     feed: &'f mut Feed,
-    last: Option<Part>,
+    last: Option<Record>,
+    is_next: N,
 }
 
-impl Iterator for InOrder<'_> {
-    type Item = Result<(Part, Part)>;
+impl<N: Fn(&Record, &Record) -> bool> Iterator for InOrder<'_, N> {
+    type Item = Result<Record>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if !self.feed.is_at_record() {
             return None;
         }
-        let (key, value) = self.feed.record();
-        if self.last.as_ref().is_some_and(|last| last.as_ref() >= key.as_ref()) {
+        let record = self.feed.record();
+        if self.last.as_ref().is_some_and(|last| !(self.is_next)(last, &record)) {
             return None;
         }
         self.feed.next += 1;
-        self.last = Some(key.clone());
-        Some(Ok((key, value)))
+        self.last = Some(record.clone());
+        Some(Ok(record))
     }
 }

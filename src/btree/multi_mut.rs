@@ -46,6 +46,11 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
         MultiTable::new(self.raw.read(), self.kind)
     }
 
+    /// Whether the values of a key are sorted.
+    pub(crate) fn is_sorted(&self) -> bool {
+        self.pairs.is_sorted()
+    }
+
     /// The first value of `key`; `None` if it has none.
     ///
     /// # Errors

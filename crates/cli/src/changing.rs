@@ -22,7 +22,7 @@ impl Changing {
                 table.change(|table| table.insert_if_absent(key, value))
             }
             (Changing::BTree(table), false) => {
-                table.change(|table| table.insert(key, value)).map(|_| true)
+                table.change(|table| table.insert(key, value)).map(|()| true)
             }
         }
     }
@@ -52,6 +52,14 @@ impl Changing {
         match self {
             Changing::Hash(store) => Additions::to_hash(store.clone()),
             Changing::BTree(table) => Additions::to_table(table),
+        }
+    }
+
+    /// Whether a key may have several values.
+    pub fn has_several_values(&self) -> bool {
+        match self {
+            Changing::Hash(_) => false,
+            Changing::BTree(table) => table.has_several_values(),
         }
     }
 
@@ -91,7 +99,14 @@ impl Changing {
                 keys.filter(fits).take(most).collect()
             }
             Changing::BTree(table) => table.read(|table| {
-                table.prefix(prefix).take(most).map(|record| Ok(record?.0)).collect()
+                let mut keys: Vec<_> = table
+                    .prefix(prefix)
+                    .take(most)
+                    .map(|record| Ok(record?.0))
+                    .collect::<Result<_>>()?;
+                // A key with several values comes several times.
+                keys.dedup();
+                Ok(keys)
             }),
         }
     }

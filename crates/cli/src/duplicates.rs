@@ -15,7 +15,8 @@ use crate::target::Target;
 /// What to do with a record whose key has come before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Policy {
-    /// Keep every record, in input order (cdb's own way); not where a key has one value: hash, btree
+    /// Keep every record, in input order (cdb's own way); not where a key has one value: hash, and btree
+    /// but for tables made with --duplicates
     #[default]
     Keep,
     /// Keep the first record of a key (tinycdb -u)

@@ -10,6 +10,7 @@
 //! through [`output::Output`], notes through [`exit::note`].
 
 mod additions;
+mod any_table;
 mod args;
 mod changing;
 mod cmd;

@@ -141,7 +141,7 @@ mod tests {
     fn commands_and_keys_are_completed() {
         let hash = Changing::Hash(Hash::in_memory().expect("a store"));
         let store = BTree::in_memory().expect("a store");
-        for store in [hash, Changing::BTree(TableOf { store, name: None })] {
+        for store in [hash, Changing::BTree(TableOf::main(store))] {
             for key in ["apple", "apricot", "banana", "an apple"] {
                 store.put(key.as_bytes(), b"", false).expect("it is put");
             }

@@ -1,11 +1,12 @@
 //! What the shell's commands do, on whichever engine: at once, or collected in a transaction.
 
+use crate::any_table::Records;
 use crate::changing::Changing;
 use crate::output::escaped;
 use crate::table::TableOf;
 use credenza::btree;
 use credenza::hash::{self, Hash};
-use credenza::{Error, Get as _, Result};
+use credenza::{Bytes, Error, Get as _, Result};
 
 /// A store, and the transaction that has begun, if one has.
 pub enum Session<'s> {
@@ -30,15 +31,15 @@ impl<'s> Session<'s> {
         matches!(self, Session::Hash(_, Some(_)) | Session::BTree(_, Some(_)))
     }
 
-    /// The value of a key, as people read it.
+    /// The value of a key, as people read it; several, one a line.
     pub fn get(&mut self, key: &[u8]) -> Result<Option<String>> {
         match self {
             Session::Hash(_, Some(transaction)) => Ok(transaction.get(key)?.map(escaped)),
             Session::Hash(store, None) => store.get_with(key, escaped),
             Session::BTree(table, Some(transaction)) => {
-                table.within(transaction, |table| Ok(table.get(key)?.map(escaped)))
+                table.within(transaction, |table| lines(table.read().get_all(key)?))
             }
-            Session::BTree(table, None) => Ok(table.get(key)?.map(|value| escaped(&value))),
+            Session::BTree(table, None) => lines(table.get_all(key)?),
         }
     }
 
@@ -48,9 +49,9 @@ impl<'s> Session<'s> {
             Session::Hash(_, Some(transaction)) => transaction.insert(key, value),
             Session::Hash(store, None) => store.insert(key, value),
             Session::BTree(table, Some(transaction)) => {
-                table.within(transaction, |table| table.insert(key, value).map(drop))
+                table.within(transaction, |table| table.insert(key, value))
             }
-            Session::BTree(table, None) => table.change(|table| table.insert(key, value)).map(drop),
+            Session::BTree(table, None) => table.change(|table| table.insert(key, value)),
         }
     }
 
@@ -94,7 +95,7 @@ impl<'s> Session<'s> {
         match self {
             Session::Hash(store, _) => store.len(),
             Session::BTree(table, Some(transaction)) => {
-                table.within(transaction, |table| Ok(table.len()))
+                table.within(transaction, |table| Ok(table.read().len()))
             }
             Session::BTree(table, None) => table.read(|table| Ok(table.len())),
         }
@@ -136,10 +137,16 @@ fn none() -> Error {
     Error::invalid("there is no transaction: 'begin' begins one")
 }
 
-fn each(records: btree::Range<'_>, take: Take<'_>) -> Result<()> {
+/// Values as people read them.
+fn lines(values: Vec<Bytes<'_>>) -> Result<Option<String>> {
+    let lines: Vec<String> = values.iter().map(|value| escaped(value)).collect();
+    Ok((!lines.is_empty()).then(|| lines.join("\n")))
+}
+
+fn each(records: Records<'_>, take: Take<'_>) -> Result<()> {
     for record in records {
         let (key, value) = record?;
-        if !take(&key, value)? {
+        if !take(&key, &value)? {
             break;
         }
     }

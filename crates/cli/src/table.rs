@@ -1,7 +1,8 @@
 //! One table of a btree store, read and changed as if it were a store of its own.
 
+use crate::any_table::{AnyTable, AnyTableMut};
 use crate::args::TableArgs;
-use credenza::btree::{BTree, Table, TableMut, Transaction};
+use credenza::btree::{BTree, Duplicates, Snapshot, TableOptions, Transaction};
 use credenza::{Bytes, Error, Freeze, Get, Result, Scan};
 use std::borrow::Cow;
 use std::path::Path;
@@ -11,29 +12,53 @@ use std::path::Path;
 pub struct TableOf {
     pub store: BTree,
     pub name: Option<String>,
+    pub options: TableOptions,
 }
 
 impl TableOf {
     /// The table of `store` that is asked for, which must be there.
     pub fn of(store: BTree, asked: &TableArgs) -> Result<TableOf> {
-        let table = TableOf { store, name: asked.name().map(str::to_owned) };
-        table.read(|_| Ok(()))?;
+        let mut table = TableOf::main(store);
+        if let Some(name) = asked.name() {
+            table.name = Some(name.to_owned());
+            let found = table.store.read()?.table_options(name);
+            let found = found.map_err(|e| table.named(e))?;
+            table.options = found.ok_or_else(|| table.missing())?;
+        }
         Ok(table)
     }
 
+    /// The main table.
+    pub fn main(store: BTree) -> TableOf {
+        TableOf { store, name: None, options: TableOptions::new() }
+    }
+
+    /// Whether a key may have several values.
+    pub fn has_several_values(&self) -> bool {
+        self.options.has_duplicates() != Duplicates::None
+    }
+
     /// Calls `f` with the table as it is now.
-    pub fn read<R>(&self, f: impl FnOnce(Table<'_>) -> Result<R>) -> Result<R> {
+    pub fn read<R>(&self, f: impl FnOnce(AnyTable<'_>) -> Result<R>) -> Result<R> {
         let snapshot = self.store.read()?;
-        let found = match &self.name {
-            None => Ok(Some(snapshot.main())),
-            Some(name) => snapshot.table(name),
-        };
+        let found = self.within_snapshot(&snapshot);
         let done = found.and_then(|table| f(table.ok_or_else(|| self.missing())?));
         done.map_err(|e| self.named(e))
     }
 
+    fn within_snapshot<'t>(&self, snapshot: &'t Snapshot<'_>) -> Result<Option<AnyTable<'t>>> {
+        let keys = self.options.keys().clone();
+        Ok(match &self.name {
+            None => Some(AnyTable::one(keys, snapshot.main())),
+            Some(name) if self.has_several_values() => {
+                snapshot.multi_table(name)?.map(|table| AnyTable::several(keys, table))
+            }
+            Some(name) => snapshot.table(name)?.map(|table| AnyTable::one(keys, table)),
+        })
+    }
+
     /// Calls `f` with the table to change, in a transaction that is committed if `f` succeeds.
-    pub fn change<R>(&self, f: impl FnOnce(&mut TableMut<'_, '_>) -> Result<R>) -> Result<R> {
+    pub fn change<R>(&self, f: impl FnOnce(&mut AnyTableMut<'_, '_>) -> Result<R>) -> Result<R> {
         let mut transaction = self.store.write()?;
         let done = self.within(&mut transaction, f)?;
         transaction.commit()?;
@@ -44,14 +69,25 @@ impl TableOf {
     pub fn within<R>(
         &self,
         transaction: &mut Transaction<'_>,
-        f: impl FnOnce(&mut TableMut<'_, '_>) -> Result<R>,
+        f: impl FnOnce(&mut AnyTableMut<'_, '_>) -> Result<R>,
     ) -> Result<R> {
-        let found = match &self.name {
-            None => Ok(Some(transaction.main())),
-            Some(name) => transaction.table(name),
-        };
+        let found = self.within_transaction(transaction);
         let done = found.and_then(|table| f(&mut table.ok_or_else(|| self.missing())?));
         done.map_err(|e| self.named(e))
+    }
+
+    fn within_transaction<'t, 's>(
+        &self,
+        transaction: &'t mut Transaction<'s>,
+    ) -> Result<Option<AnyTableMut<'t, 's>>> {
+        let keys = self.options.keys().clone();
+        Ok(match &self.name {
+            None => Some(AnyTableMut::one(keys, transaction.main())),
+            Some(name) if self.has_several_values() => {
+                transaction.multi_table(name)?.map(|table| AnyTableMut::several(keys, table))
+            }
+            Some(name) => transaction.table(name)?.map(|table| AnyTableMut::one(keys, table)),
+        })
     }
 
     /// The error, naming the store's file.
@@ -77,11 +113,14 @@ pub fn no_table(name: &str) -> Error {
 
 impl Get for TableOf {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
-        self.read(|table| Ok(table.get(key)?.map(|value| Cow::Owned(value.to_vec()))))
+        self.read(|table| Ok(table.get(key)?.map(|value| Cow::Owned(value.into_owned()))))
     }
 
     fn get_all(&self, key: &[u8]) -> Result<Vec<Bytes<'_>>> {
-        Ok(self.get(key)?.into_iter().collect())
+        self.read(|table| {
+            let own = |value: Bytes<'_>| Cow::Owned(value.into_owned());
+            Ok(table.get_all(key)?.into_iter().map(own).collect())
+        })
     }
 }
 

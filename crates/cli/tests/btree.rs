@@ -202,11 +202,12 @@ fn tables_are_made_listed_renamed_and_deleted() {
     let text = run(&["table", "list", &store, "--json"]).expect(0).text();
     let list: Vec<Value> =
         text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    let expected = [
-        json!({"table": null, "records": 1}),
-        json!({"table": "empty", "records": 0}),
-        json!({"table": "groups", "records": 2}),
-    ];
+    let plain = |table: Value, records: u64| {
+        let (keys, duplicates) = ("binary", "none");
+        json!({"table": table, "records": records, "keys": keys, "duplicates": duplicates,
+               "numbered": false})
+    };
+    let expected = [plain(Value::Null, 1), plain("empty".into(), 0), plain("groups".into(), 2)];
     assert_eq!(list, expected);
     run(&["table", "create", &store, "groups"]).expect(0);
     assert!(run(&["table", "create", &store, ""]).expect(111).err.contains("empty"));

@@ -12,7 +12,7 @@ use crate::readable::Readable;
 use crate::target::{self, Kind, Target};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use credenza::btree::BTree;
+use credenza::btree::{BTree, Duplicates};
 use credenza::{BTreeBuilder, Error, ErrorKind, Result, Store};
 use credenza_formats::Format;
 use std::fs::File;
@@ -169,10 +169,15 @@ fn copy(store: &BTree, args: &Convert, bar: &Bar) -> Result<u64> {
     bar.begin("copying", Unit::Records, None);
     snapshot.main().scan(|key, value| add(key, value, &mut builder)).map_err(named)?;
     for name in snapshot.tables().map_err(named)? {
-        builder.begin_table(&name)?;
-        if let Some(table) = snapshot.table(&name).map_err(named)? {
-            table.scan(|key, value| add(key, value, &mut builder)).map_err(named)?;
-        }
+        let options = snapshot.table_options(&name).map_err(named)?.unwrap_or_default();
+        builder.begin_table_with(&name, &options)?;
+        let mut add = |key: &[u8], value: &[u8]| add(key, value, &mut builder);
+        let copied = if options.has_duplicates() == Duplicates::None {
+            snapshot.table(&name).and_then(|table| table.map_or(Ok(()), |t| t.scan(&mut add)))
+        } else {
+            snapshot.multi_table(&name).and_then(|table| table.map_or(Ok(()), |t| t.scan(&mut add)))
+        };
+        copied.map_err(named)?;
     }
     builder.finish()?;
     Ok(count)

@@ -83,10 +83,10 @@ pub struct Load {
 pub fn run(args: &Load, quiet: bool) -> Result<Status> {
     let old = Kind::changing_at(&args.store);
     let kind = args.to.or(old).unwrap_or(Kind::Constant);
-    let policy = policy(args.duplicates, kind)?;
     if old == Some(kind) {
-        return add(args, policy, quiet);
+        return add(args, kind, quiet);
     }
+    let policy = policy(args.duplicates, kind.is_changing())?;
     if args.table.name().is_some() {
         let what = "--table is for a btree store that is there: 'credenza create --engine btree' and \
                     'credenza table create' make one";
@@ -104,8 +104,9 @@ pub fn run(args: &Load, quiet: bool) -> Result<Status> {
 }
 
 /// Adds the input to the store that is there.
-fn add(args: &Load, policy: Policy, quiet: bool) -> Result<Status> {
+fn add(args: &Load, kind: Kind, quiet: bool) -> Result<Status> {
     let store = args.write.open(&args.store, &args.table, false)?;
+    let policy = policy(args.duplicates, kind.is_changing() && !store.has_several_values())?;
     let bar = Bar::new(quiet);
     let target = Target::existing(&store, &args.build)?;
     let (read, added) = fill(args, policy, target, &bar, quiet)?;
@@ -131,15 +132,16 @@ fn fill(args: &Load, policy: Policy, target: Target, bar: &Bar, quiet: bool) -> 
     Ok((read, records))
 }
 
-/// What becomes of repeated keys. In a store that changes the later value replaces the earlier by
-/// itself.
-fn policy(asked: Option<Policy>, kind: Kind) -> Result<Policy> {
-    match (asked, kind) {
-        (Some(Policy::Keep), kind) if kind.is_changing() => Err(Error::invalid(
-            "a hash or btree store has one value a key: say --duplicates first, last or error",
+/// What becomes of repeated keys. In a store that changes, where keys have one value, the later
+/// replaces the earlier by itself.
+fn policy(asked: Option<Policy>, is_replaced: bool) -> Result<Policy> {
+    match asked {
+        Some(Policy::Keep) if is_replaced => Err(Error::invalid(
+            "a key has one value in a hash store, and in a btree store but for tables that were made \
+             with --duplicates: say --duplicates first, last or error",
         )),
-        (None | Some(Policy::Last), kind) if kind.is_changing() => Ok(Policy::Keep),
-        (asked, _) => Ok(asked.unwrap_or_default()),
+        None | Some(Policy::Last) if is_replaced => Ok(Policy::Keep),
+        asked => Ok(asked.unwrap_or_default()),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::keys;
 use crate::output::Output;
 use crate::table::TableOf;
 use clap::Args;
-use credenza::Result;
+use credenza::{Bytes, Result};
 use credenza_formats::Format;
 use std::ffi::{OsStr, OsString};
 use std::ops::Bound;
@@ -17,7 +17,8 @@ use std::path::PathBuf;
 
 /// Show or write the records of a btree store whose keys are in a range, in their order.
 ///
-/// Keys are compared byte by byte. FROM is in the range, TO is not. Records are shown as 'scan' does,
+/// Keys are compared byte by byte, or as what they are in a table whose keys are numbers. FROM is in the
+/// range, TO is not. Records are shown as 'scan' does,
 /// or, with --to, written as 'dump' does. They are those of one moment, whatever is written
 /// meanwhile.
 #[derive(Debug, Args)]
@@ -101,16 +102,16 @@ fn each(args: &Range, table: &TableOf, take: Sink<'_>) -> Result<u64> {
     table.read(|table| {
         let records = match &prefix {
             Some(prefix) => table.prefix(prefix),
-            None => table.range((
+            None => table.range(
                 from.as_deref().map_or(Bound::Unbounded, Bound::Included),
                 until.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
-            )),
+            )?,
         };
         let mut count = 0;
-        let mut one = |record: Result<credenza::btree::Pair<'_>>| {
+        let mut one = |record: Result<(Vec<u8>, Bytes<'_>)>| {
             let (key, value) = record?;
             count += 1;
-            take(&key, value)
+            take(&key, &value)
         };
         if args.reverse {
             records.rev().take(limit).try_for_each(&mut one)?;

@@ -5,8 +5,9 @@ use crate::exit::{self, Status};
 use crate::output::escaped;
 use crate::table::no_table;
 use crate::{json, output};
-use clap::{Args, Subcommand};
-use credenza::btree::{BTree, Transaction};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand, ValueEnum};
+use credenza::btree::{BTree, Duplicates, KeyType, TableOptions, Transaction};
 use credenza::{Error, Result, Store};
 use indicatif::HumanCount;
 use std::path::{Path, PathBuf};
@@ -40,8 +41,9 @@ enum Action {
 
 /// Show the tables of a btree store, and how many records each has.
 ///
-/// One a line, in the order of their names: the number of records, tab, the name. The main table
-/// comes first, with no name behind the tab.
+/// One a line, in the order of their names: the number of records, tab, the name; and behind another
+/// tab what kind of table it is, if its keys are not bytes with one value each. The main table comes
+/// first, with no name behind the tab.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -61,19 +63,70 @@ struct List {
 
 /// Make tables, which are empty.
 ///
-/// Those that are there already are left as they are.
+/// Those that are there already, and of this kind, are left as they are.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
-       credenza table create users groups\n",
+       credenza table create users groups\n  \
+       credenza table create users visits --keys u64\n  \
+       credenza table create users members --duplicates sorted\n  \
+       credenza table create users log --numbered\n",
     exit_status!()
 ))]
 struct Create {
     #[command(flatten)]
     names: Names,
 
+    /// What the keys are: 'binary' bytes, a 'string' of UTF-8, or numbers, which are written in decimal
+    /// digits and in their order. Programs may have made names for orders of their own [default:
+    /// binary, or u64 with --numbered]
+    #[arg(long, value_name = "TYPE", value_parser = key_types())]
+    keys: Option<KeyType>,
+
+    /// Whether a key may have several values: 'sorted' by their bytes, each once, or in the order in
+    /// which they are 'inserted'
+    #[arg(long, value_enum, default_value = "none", value_name = "none|sorted|inserted")]
+    duplicates: Several,
+
+    /// Records are numbered from 1 on as programs append them
+    #[arg(long)]
+    numbered: bool,
+
     #[command(flatten)]
     write: WriteArgs,
+}
+
+impl Create {
+    fn options(&self) -> TableOptions {
+        let default = if self.numbered { KeyType::U64 } else { KeyType::Binary };
+        TableOptions::new()
+            .key_type(self.keys.clone().unwrap_or(default))
+            .duplicates(self.duplicates.into())
+            .numbered(self.numbered)
+    }
+}
+
+fn key_types() -> impl TypedValueParser<Value = KeyType> {
+    let known: Vec<_> = KeyType::known().map(|known| known.name().to_owned()).collect();
+    PossibleValuesParser::new(known).map(|name| KeyType::named(&name))
+}
+
+/// Whether a key may have several values.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Several {
+    None,
+    Sorted,
+    Inserted,
+}
+
+impl From<Several> for Duplicates {
+    fn from(several: Several) -> Duplicates {
+        match several {
+            Several::None => Duplicates::None,
+            Several::Sorted => Duplicates::Sorted,
+            Several::Inserted => Duplicates::Inserted,
+        }
+    }
 }
 
 /// Give a table another name.
@@ -132,12 +185,16 @@ struct Names {
 pub fn run(args: &Table) -> Result<Status> {
     match &args.action {
         Action::List(args) => list(args),
-        Action::Create(Create { names, write }) => change(&names.store, *write, |transaction| {
-            for name in &names.names {
-                transaction.create_table(name)?;
-            }
-            Ok(true)
-        }),
+        Action::Create(args) => {
+            let Create { names, write, .. } = args;
+            let options = args.options();
+            change(&names.store, *write, |transaction| {
+                for name in &names.names {
+                    transaction.create_table_with(name, &options)?;
+                }
+                Ok(true)
+            })
+        }
         Action::Rename(args) => change(&args.store, args.write, |transaction| {
             let is_done = transaction.rename_table(&args.from, &args.to)?;
             Ok(found(is_done, &args.from, &args.store))
@@ -179,21 +236,47 @@ fn change(
 fn list(args: &List) -> Result<Status> {
     let store = open(&args.store)?;
     let snapshot = store.read()?;
-    let mut tables = vec![(None, snapshot.main().len())];
+    let mut lines = line(args, None, snapshot.main().len(), &TableOptions::new());
     for name in snapshot.tables()? {
-        let table = snapshot.table(&name)?;
-        tables.push((Some(name), table.map_or(0, |table| table.len())));
+        let options = snapshot.table_options(&name)?.unwrap_or_default();
+        let records = match options.has_duplicates() {
+            Duplicates::None => snapshot.table(&name)?.map_or(0, |table| table.len()),
+            _ => snapshot.multi_table(&name)?.map_or(0, |table| table.len()),
+        };
+        lines += &line(args, Some(&name), records, &options);
     }
     drop(snapshot);
-    let line = |(name, records): &(Option<String>, u64)| {
-        if args.json {
-            return json::line(&serde_json::json!({ "table": name, "records": records }));
-        }
-        let name = name.as_ref().map_or_else(String::new, |name| escaped(name.as_bytes()));
-        format!("{}\t{name}\n", HumanCount(*records))
-    };
-    output::print(tables.iter().map(line).collect::<String>())?;
+    output::print(lines)?;
     Ok(Status::Done)
+}
+
+/// What there is to say of a table.
+fn line(args: &List, name: Option<&str>, records: u64, options: &TableOptions) -> String {
+    let duplicates = match options.has_duplicates() {
+        Duplicates::None => "none",
+        Duplicates::Sorted => "sorted",
+        Duplicates::Inserted => "inserted",
+    };
+    let keys = options.keys().name();
+    if args.json {
+        return json::line(&serde_json::json!({
+            "table": name, "records": records, "keys": keys, "duplicates": duplicates,
+            "numbered": options.is_numbered(),
+        }));
+    }
+    let name = name.map_or_else(String::new, |name| escaped(name.as_bytes()));
+    let mut kind = Vec::new();
+    if options.keys() != TableOptions::new().keys() {
+        kind.push(format!("keys {}", escaped(keys.as_bytes())));
+    }
+    if options.has_duplicates() != Duplicates::None {
+        kind.push(format!("duplicates {duplicates}"));
+    }
+    if options.is_numbered() {
+        kind.push("numbered".to_owned());
+    }
+    let kind = if kind.is_empty() { String::new() } else { format!("\t{}", kind.join(", ")) };
+    format!("{}\t{name}{kind}\n", HumanCount(records))
 }
 
 /// Opens a store that must be a btree.

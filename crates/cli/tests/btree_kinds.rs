@@ -1,0 +1,108 @@
+//! Danger: a command that takes the keys of a table for what they are not, or one value for all.
+
+mod common;
+use common::*;
+
+/// A store with a table of each kind.
+fn store_of(folder: &Folder) -> String {
+    let store = folder.path("store");
+    run(&["create", &store, "--engine", "btree"]).expect(0);
+    run(&["table", "create", &store, "ages", "--keys", "i64"]).expect(0);
+    run(&["table", "create", &store, "members", "--duplicates", "sorted"]).expect(0);
+    let visits = ["table", "create", &store, "visits", "--keys", "u32", "--duplicates", "inserted"];
+    run(&visits).expect(0);
+    run(&["table", "create", &store, "log", "--numbered"]).expect(0);
+    store
+}
+
+#[test]
+fn tables_are_listed_with_what_they_are() {
+    let folder = Folder::new();
+    let store = store_of(&folder);
+    let text = "0\t\n0\tages\tkeys i64\n0\tlog\tkeys u64, numbered\n\
+                0\tmembers\tduplicates sorted\n0\tvisits\tkeys u32, duplicates inserted\n";
+    assert_eq!(run(&["table", "list", &store]).expect(0).text(), text);
+    let json = run(&["table", "list", &store, "--json"]).expect(0).text();
+    assert!(json.contains(r#""keys":"u32""#) && json.contains(r#""numbered":true"#), "{json}");
+    let got = run(&["table", "create", &store, "ages"]).expect(111);
+    assert!(got.err.contains("another kind"), "{}", got.err);
+    run(&["table", "create", &store, "ages", "--keys", "i64"]).expect(0);
+    let args = ["table", "create", &store, "n", "--numbered", "--duplicates", "sorted"];
+    assert!(run(&args).expect(111).err.contains("u64"));
+    assert!(run(&["table", "create", &store, "n", "--keys", "u7"]).status != 0);
+}
+
+#[test]
+fn keys_that_are_numbers_are_written_and_read_as_such() {
+    let folder = Folder::new();
+    let store = store_of(&folder);
+    // In front of what may begin with a sign.
+    let ages = |args: &[&str]| run(&[&[args[0], "--table", "ages"], &args[1..]].concat());
+    for (key, value) in [("100", "old"), ("-5", "not yet"), ("9", "young")] {
+        ages(&["put", &store, "--", key, value]).expect(0);
+    }
+    assert_eq!(ages(&["scan", &store]).expect(0).text(), "-5\tnot yet\n9\tyoung\n100\told\n");
+    assert_eq!(ages(&["get", &store, "9"]).expect(0).text(), "young");
+    ages(&["get", &store, "10"]).expect(100);
+    let got = ages(&["get", &store, "nine"]).expect(111);
+    assert!(got.err.contains("nine") && got.err.contains("i64"), "{}", got.err);
+    ages(&["put", &store, "9.5", "x"]).expect(111);
+    assert_eq!(ages(&["range", &store, "0", "100"]).expect(0).text(), "9\tyoung\n");
+    assert_eq!(ages(&["range", &store, "-r", "-n", "1"]).expect(0).text(), "100\told\n");
+    assert_eq!(ages(&["range", &store, "--prefix", "1"]).expect(0).text(), "100\told\n");
+    let dumped = ages(&["dump", &store, "--to", "tsv"]).expect(0).out;
+    let other = Folder::new();
+    let copy = store_of(&other);
+    run_with(&["load", &copy, "--table", "ages", "--from", "tsv"], &dumped).expect(0);
+    assert_eq!(run(&["dump", &copy, "--table", "ages", "--to", "tsv"]).expect(0).out, dumped);
+    ages(&["delete", &store, "9"]).expect(0);
+    let script = b"put 7 seven\nget 7\nscan\nput seven 7\n";
+    let got = run_with(&["shell", &store, "--table", "ages"], script).expect(111);
+    assert_eq!(got.text(), "seven\n-5\tnot yet\n7\tseven\n100\told\n");
+    run(&["verify", &store]).expect(0);
+}
+
+#[test]
+fn a_key_may_have_several_values() {
+    let folder = Folder::new();
+    let store = store_of(&folder);
+    let records = b"staff\tcarol\nadm\tbob\nstaff\tbob\nstaff\tcarol\n";
+    run_with(&["load", &store, "--table", "members", "--from", "tsv"], records).expect(0);
+    let scan = |store: &str, table: &str| run(&["scan", store, "--table", table]).expect(0).text();
+    assert_eq!(scan(&store, "members"), "adm\tbob\nstaff\tbob\nstaff\tcarol\n");
+    let table = ["--table", "members"];
+    let members = |args: &[&str]| run(&[args, &table].concat());
+    assert_eq!(members(&["get", &store, "staff"]).expect(0).text(), "bob");
+    assert_eq!(members(&["get", &store, "staff", "--all"]).expect(0).text(), "bob\ncarol\n");
+    assert_eq!(members(&["get", &store, "staff", "--nth", "2"]).expect(0).text(), "carol");
+    members(&["put", &store, "staff", "alice"]).expect(0);
+    members(&["put", &store, "staff", "zoe", "--if-absent"]).expect(100);
+    let text = "staff\tcarol\nstaff\tbob\nstaff\talice\n";
+    let got = members(&["range", &store, "staff", "--reverse"]).expect(0);
+    assert_eq!(got.text(), text);
+
+    // In the order they come, also when that is not the order of the keys.
+    let records = b"7\tsecond\n7\tfirst\n5\tx\n7\tsecond\n";
+    run_with(&["load", &store, "--table", "visits", "--from", "tsv"], records).expect(0);
+    assert_eq!(scan(&store, "visits"), "5\tx\n7\tsecond\n7\tfirst\n7\tsecond\n");
+
+    let copy = folder.path("copy");
+    run(&["convert", &store, &copy, "--to", "btree"]).expect(0);
+    for table in ["members", "visits"] {
+        assert_eq!(scan(&copy, table), scan(&store, table));
+    }
+    let list = |store: &str| run(&["table", "list", store]).expect(0).text();
+    assert_eq!(list(&copy), list(&store));
+    run(&["verify", &copy]).expect(0);
+
+    let frozen = folder.path("frozen");
+    members(&["freeze", &store, &frozen]).expect(0);
+    assert_eq!(run(&["get", &frozen, "staff", "--all"]).expect(0).text(), "alice\nbob\ncarol\n");
+    let got = members(&["thaw", &store, &folder.path("thawed")]).expect(111);
+    assert!(got.err.contains("several values"), "{}", got.err);
+
+    let got = run_with(&["shell", &store, "--table", "members"], b"get staff\ndelete staff\nlen\n");
+    assert_eq!(got.expect(0).text(), "alice\nbob\ncarol\n1\n");
+    members(&["delete", &store, "staff"]).expect(100);
+    run(&["verify", &store]).expect(0);
+}
