@@ -36,6 +36,12 @@ fn main() -> Result<()> {
         foreign(&folder("cdb64").join(format!("seed-{i}")), &small, 1)?;
         foreign(&folder("mcdb").join(format!("seed-{i}")), &small, 2)?;
     }
+    for i in 0..8u8 {
+        save(&folder("btree_files").join(format!("seed-{i}")), &[i % 4, i / 2, 0, 48, 9, 1, i]);
+        let operations: Vec<u8> =
+            (0..400u32).map(|n| (n * n * 11 + n * (u32::from(i) + 3)) as u8).collect();
+        save(&folder("btree_operations").join(format!("seed-{i}")), &operations);
+    }
     let scratch = tempfile::tempdir().expect("a folder");
     for (i, files) in credenza_fuzz::hash::samples(scratch.path()).iter().enumerate() {
         save(&folder("hash_files").join(format!("seed-{i}")), files);

@@ -3,6 +3,7 @@
 //! A target must not only survive. What two ways of reading say must agree, what a format's reader
 //! gives its writer must take and give back, and what `verify` approves must be found.
 
+pub mod btree;
 pub mod constant;
 pub mod hash;
 pub mod stats;
