@@ -2,7 +2,7 @@
 
 use crate::progress::{Bar, Unit};
 use credenza::{Error, Result};
-use credenza_formats::{Format, Reader};
+use credenza_formats::{Database, Format, Reader};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, IsTerminal, Read};
 use std::path::{Path, PathBuf};
@@ -89,6 +89,11 @@ impl Records {
     pub fn next(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
         self.reader.next_record(key, value).map_err(|e| e.at(&self.name))
     }
+
+    /// The databases that the input has told of so far.
+    pub fn databases(&self) -> &[Database] {
+        self.reader.databases()
+    }
 }
 
 /// Calls `f` with every record of every input, in their order; returns how many there were.
@@ -98,18 +103,32 @@ pub fn each_record(
     bar: &Bar,
     mut f: impl FnMut(&[u8], &[u8]) -> Result<()>,
 ) -> Result<u64> {
+    each_of_databases(paths, format, bar, |_, record| {
+        record.map_or(Ok(()), |(key, value)| f(key, value))
+    })
+}
+
+/// The same with the databases that the input has told of so far; once more without a record at its
+/// end.
+pub fn each_of_databases(
+    paths: &[PathBuf],
+    format: Option<Format>,
+    bar: &Bar,
+    mut f: impl FnMut(&[Database], Option<(&[u8], &[u8])>) -> Result<()>,
+) -> Result<u64> {
     bar.begin("reading", Unit::Bytes, total_bytes(paths));
     let done = Arc::new(AtomicU64::new(0));
     let (mut key, mut value, mut count) = (Vec::new(), Vec::new(), 0u64);
     for path in paths {
         let mut records = Input::open(path)?.into_records(format, &done)?;
         while records.next(&mut key, &mut value)? {
-            f(&key, &value)?;
+            f(records.databases(), Some((&key, &value)))?;
             count += 1;
             if count.is_multiple_of(1024) {
                 bar.at(done.load(Ordering::Relaxed));
             }
         }
+        f(records.databases(), None)?;
     }
     Ok(count)
 }

@@ -14,6 +14,7 @@ mod any_table;
 mod args;
 mod changing;
 mod cmd;
+mod databases;
 mod duplicates;
 mod exit;
 mod input;

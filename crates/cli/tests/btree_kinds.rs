@@ -106,3 +106,44 @@ fn a_key_may_have_several_values() {
     members(&["delete", &store, "staff"]).expect(100);
     run(&["verify", &store]).expect(0);
 }
+
+/// Dumps of the real tools say what their databases are.
+#[test]
+fn databases_of_a_dump_become_tables() {
+    let folder = Folder::new();
+    let part = |header: &str, data: &str| {
+        format!("VERSION=3\nformat=print\n{header}HEADER=END\n{data}DATA=END\n")
+    };
+    let lmdb = "type=btree\nmapsize=1048576\nmaxreaders=126\n";
+    let numbers = " \\02\\00\\00\\00\n two\n \\ff\\01\\00\\00\n many\n";
+    let dump = [
+        part("type=btree\n", " key\n value\n"),
+        part(&format!("database=groups\n{lmdb}duplicates=1\ndupsort=1\n"), " a\n 1\n a\n 2\n"),
+        part(&format!("database=ids\n{lmdb}integerkey=1\n"), numbers),
+        part(&format!("database=none\n{lmdb}"), ""),
+        part("database=log\ntype=recno\nkeys=1\n", " 1\n first\n 10\n tenth\n"),
+        part("database=loose\ntype=btree\nduplicates=1\n", " k\n b\n k\n a\n"),
+    ];
+    let text = folder.file("all.dump", dump.concat());
+    let store = folder.path("store");
+    run(&["convert", &text, &store, "--to", "btree"]).expect(0);
+    let list = "1\t\n2\tgroups\tduplicates sorted\n2\tids\tkeys u32\n2\tlog\tkeys u32, numbered\n\
+                2\tloose\tduplicates inserted\n0\tnone\n";
+    assert_eq!(run(&["table", "list", &store]).expect(0).text(), list);
+    let scan = |table: &str| run(&["scan", &store, "--table", table]).expect(0).text();
+    assert_eq!(scan("groups"), "a\t1\na\t2\n");
+    assert_eq!(scan("ids"), "2\ttwo\n511\tmany\n");
+    assert_eq!(scan("log"), "1\tfirst\n10\ttenth\n");
+    assert_eq!(scan("loose"), "k\tb\nk\ta\n");
+    run(&["verify", &store]).expect(0);
+
+    let repeated = part("database=x\ntype=btree\n", " k\n b\n k\n a\n");
+    let text = folder.file("repeated.dump", repeated);
+    let got = run(&["convert", &text, &folder.path("new"), "--to", "btree"]).expect(111);
+    assert!(got.err.contains("more than once"), "{}", got.err);
+    let odd = part(&format!("database=x\n{lmdb}integerkey=1\n"), " abc\n v\n");
+    let text = folder.file("odd.dump", odd);
+    let got = run(&["convert", &text, &folder.path("new"), "--to", "btree"]).expect(111);
+    assert!(got.err.contains("integers of 8"), "{}", got.err);
+    assert!(!folder.names().contains(&"new".to_owned()));
+}

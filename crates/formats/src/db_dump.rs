@@ -8,8 +8,8 @@
 //! database was dumped twice or two files were mixed up. Parts without a name may repeat.
 //!
 //! Numbered databases (`type=recno`, `queue`, `heap`) have no keys unless they were dumped with
-//! `-k`; then their keys are the decimal numbers. Other settings of the header do not matter here
-//! and are skipped. The writer says `type=btree` and `duplicates=1`, which `db_load` and `mdb_load`
+//! `-k`; then their keys are the decimal numbers. What else a header says of keys and duplicates is
+//! kept for who asks ([`Database`]); other settings are skipped. The writer says `type=btree` and `duplicates=1`, which `db_load` and `mdb_load`
 //! both take.
 
 use crate::escape::{
@@ -17,7 +17,7 @@ use crate::escape::{
     write_backslash_hex, write_escaped,
 };
 use crate::input::{Field, Input, KEY, Place, VALUE};
-use crate::{Codec, Output};
+use crate::{Codec, Database, Output, Repeats};
 use credenza::Result;
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -35,12 +35,20 @@ pub(crate) struct DbDump {
     part: Option<Flavour>,
     begun: bool,
     names: HashSet<Vec<u8>>,
+    databases: Vec<Database>,
     line: Vec<u8>,
 }
 
 impl DbDump {
     pub fn new(flavour: Flavour) -> DbDump {
-        DbDump { flavour, part: None, begun: false, names: HashSet::new(), line: Vec::new() }
+        DbDump {
+            flavour,
+            part: None,
+            begun: false,
+            names: HashSet::new(),
+            databases: Vec::new(),
+            line: Vec::new(),
+        }
     }
 
     /// Reads the header of the next part; `None` at the end of the input.
@@ -54,9 +62,11 @@ impl DbDump {
             return Err(input.error(place, "expected VERSION=3, which begins a dump"));
         }
         let (mut flavour, mut unnumbered, mut keys) = (None, None, false);
+        let mut says = Header::default();
         loop {
             let (place, equals) = input.setting(&mut self.line)?;
             let (name, value) = (&self.line[..equals], &self.line[equals + 1..]);
+            says.note(name, value);
             match (name, value) {
                 (b"HEADER", b"END") => break,
                 (b"format", b"bytevalue") => flavour = Some(Flavour::Hex),
@@ -81,7 +91,10 @@ impl DbDump {
                 place,
                 "this database was dumped without its keys, the record numbers; dump it with db_dump -k",
             )),
-            (Some(flavour), _) => Ok(Some(flavour)),
+            (Some(flavour), _) => {
+                self.databases.push(says.database(unnumbered.is_some()));
+                Ok(Some(flavour))
+            }
         }
     }
 
@@ -115,7 +128,54 @@ impl DbDump {
     }
 }
 
+/// What a header says of its database.
+#[derive(Default)]
+struct Header {
+    name: Option<Vec<u8>>,
+    /// Settings that are on.
+    has_duplicates: bool,
+    is_sorted: bool,
+    /// LMDB says so of values that are compared in a way of their own.
+    is_sorted_otherwise: bool,
+    has_integer_keys: bool,
+    is_lmdb: bool,
+}
+
+impl Header {
+    fn note(&mut self, name: &[u8], value: &[u8]) {
+        let is_on = value == b"1";
+        match name {
+            b"database" | b"subdatabase" => self.name = Some(value.to_vec()),
+            b"duplicates" => self.has_duplicates = is_on,
+            b"dupsort" => self.is_sorted = is_on,
+            b"integerdup" | b"reversedup" => self.is_sorted_otherwise |= is_on,
+            b"integerkey" => self.has_integer_keys = is_on,
+            b"mapsize" | b"maxreaders" => self.is_lmdb = true,
+            _ => {}
+        }
+    }
+
+    fn database(self, is_numbered: bool) -> Database {
+        // LMDB sorts what it calls duplicates; Berkeley DB if it says dupsort, too.
+        let is_sorted = (self.is_sorted || self.is_lmdb) && !self.is_sorted_otherwise;
+        Database {
+            name: self.name,
+            repeats: match (self.has_duplicates || self.is_sorted, is_sorted) {
+                (false, _) => Repeats::None,
+                (true, true) => Repeats::Sorted,
+                (true, false) => Repeats::InOrder,
+            },
+            has_integer_keys: self.has_integer_keys,
+            is_numbered,
+        }
+    }
+}
+
 impl Codec for DbDump {
+    fn databases(&self) -> &[Database] {
+        &self.databases
+    }
+
     fn read(&mut self, input: &mut Input, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
         loop {
             let flavour = match self.part {

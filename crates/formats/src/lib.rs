@@ -71,6 +71,11 @@ pub(crate) trait Codec {
     /// Reads the next record over `key` and `value`, both empty; `false` at the end of the input.
     fn read(&mut self, input: &mut Input, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool>;
 
+    /// The databases that the text has told of so far.
+    fn databases(&self) -> &[Database] {
+        &[]
+    }
+
     /// Writes what comes before the first record.
     fn begin(&self, _out: &mut Output<'_>) -> io::Result<()> {
         Ok(())
@@ -88,6 +93,30 @@ pub(crate) trait Codec {
     fn end(&self, _out: &mut Output<'_>) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// What a dump of Berkeley DB or LMDB says of a database in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Database {
+    /// Its name; `None` if it is the only one of its file, or the main one.
+    pub name: Option<Vec<u8>>,
+    /// Whether a key may come several times.
+    pub repeats: Repeats,
+    /// Whether its keys are numbers of four or eight bytes, the lowest first.
+    pub has_integer_keys: bool,
+    /// Whether its keys are the numbers of its records, in decimal digits.
+    pub is_numbered: bool,
+}
+
+/// How the values of a key are, if there may be several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeats {
+    /// There is one.
+    None,
+    /// In the order of their bytes, each once.
+    Sorted,
+    /// In an order of their own.
+    InOrder,
 }
 
 /// Reads records of `format` from `input`.
@@ -136,6 +165,14 @@ impl Reader {
                 Err(error)
             }
         }
+    }
+}
+
+impl Reader {
+    /// The databases that the text has told of so far; the record read last is of the last of them.
+    /// At the end of the text all of them. Only dumps of Berkeley DB and LMDB tell of any.
+    pub fn databases(&self) -> &[Database] {
+        self.codec.databases()
     }
 }
 

@@ -4,6 +4,7 @@ use crate::args::{
     BuildArgs, CDB_TEXT, ReadArgs, TableArgs, exit_status, format_parser, format_value,
 };
 use crate::cmd::{dump, load};
+use crate::databases;
 use crate::exit::Status;
 use crate::input;
 use crate::output::Output;
@@ -27,6 +28,9 @@ use std::sync::Arc;
 /// either). Records keep the order in which the source gives them, and no value is changed; DST
 /// appears, or is replaced, only when all of SRC has been read. A hash or btree store has one value a
 /// key: a source in which a key comes twice is refused ('load --duplicates' chooses).
+///
+/// From a dump of Berkeley DB or LMDB to a btree store each database that has a name becomes a table,
+/// and one whose keys are integers, records numbered, or values several stays so.
 ///
 /// Of a btree store the main table is read, or that of --table. From btree to btree, without --table,
 /// all its tables are, as they are at one moment: the new store is as small as can be.
@@ -203,6 +207,16 @@ pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
                 load::summary(&args.target, count, count, args.json, quiet)?;
                 return Ok(Status::Done);
             }
+            if let (Source::Text(path, format), Kind::BTree) = (&source, kind) {
+                target::no_build_args(&args.build)?;
+                let count = databases::into_tables(path, *format, &args.target, &bar)?;
+                if was_hash {
+                    target::remove_index(&args.target);
+                }
+                drop(bar);
+                load::summary(&args.target, count, count, args.json, quiet)?;
+                return Ok(Status::Done);
+            }
             source.note_other_tables(quiet)?;
             let mut target = Target::create(kind, &args.target, &args.build, &bar)?;
             let count = source.each(&bar, |key, value| target.add(key, value))?;
@@ -226,7 +240,8 @@ pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
     Ok(Status::Done)
 }
 
-fn several_values(kind: Kind, path: &Path) -> Error {
+/// The error where a key comes more than once.
+pub fn several_values(kind: Kind, path: &Path) -> Error {
     let kind = if kind == Kind::Hash { "hash" } else { "btree" };
     Error::invalid(format!(
         "a key comes more than once, and a {kind} store has one value a key: 'credenza dump' and \

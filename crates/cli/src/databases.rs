@@ -1,0 +1,105 @@
+//! Text on its way into the tables of a new btree store: a dump of Berkeley DB or LMDB may have several
+//! databases, and says what their keys are.
+
+use crate::cmd::convert::several_values;
+use crate::input;
+use crate::progress::Bar;
+use crate::target::Kind;
+use credenza::btree::{Duplicates, KeyType, TableOptions};
+use credenza::{BTreeBuilder, Error, Result};
+use credenza_formats::{Database, Format, Repeats};
+use std::path::Path;
+use std::slice;
+
+/// Makes a btree store at `target` of the text at `path`: of each database that has a name a table, with
+/// its kind, and of everything else the main one. Returns how many records there are.
+pub fn into_tables(path: &Path, format: Option<Format>, target: &Path, bar: &Bar) -> Result<u64> {
+    let mut tables = Tables { builder: BTreeBuilder::create(target)?, begun: 0, keys: Keys::Bytes };
+    let paths = path.to_owned();
+    let count = input::each_of_databases(slice::from_ref(&paths), format, bar, |all, record| {
+        tables.begin(all, record.map(|(key, _)| key), target)?;
+        record.map_or(Ok(()), |(key, value)| tables.add(key, value))
+    })?;
+    tables.check_replaced(target)?;
+    tables.builder.finish().map_err(|e| e.at(target))?;
+    Ok(count)
+}
+
+struct Tables {
+    builder: BTreeBuilder,
+    /// How many of the databases have been begun.
+    begun: usize,
+    keys: Keys,
+}
+
+/// What the keys in the text are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keys {
+    Bytes,
+    /// Decimal digits of a number of this type.
+    Digits,
+    /// A number of so many bytes, the lowest first.
+    Integers(usize),
+}
+
+impl Tables {
+    /// Begins the tables of databases that the text has told of since; `key` is the first key of the
+    /// last of them.
+    fn begin(&mut self, all: &[Database], key: Option<&[u8]>, target: &Path) -> Result<()> {
+        while let Some(database) = all.get(self.begun) {
+            self.begun += 1;
+            let key = key.filter(|_| self.begun == all.len());
+            self.keys = Keys::Bytes;
+            let Some(name) = &database.name else { continue };
+            self.check_replaced(target)?;
+            let name = std::str::from_utf8(name).map_err(|_| {
+                let name = name.escape_ascii();
+                Error::invalid(format!("the name '{name}' of a database is not UTF-8"))
+            })?;
+            let options;
+            (self.keys, options) = kind_of(database, key);
+            self.builder.begin_table_with(name, &options)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        match self.keys {
+            Keys::Bytes => self.builder.add(key, value),
+            Keys::Digits => self.builder.add(&KeyType::U32.parse(key)?, value),
+            Keys::Integers(width) if key.len() == width => {
+                let turned: Vec<u8> = key.iter().rev().copied().collect();
+                self.builder.add(&turned, value)
+            }
+            Keys::Integers(width) => Err(Error::invalid(format!(
+                "a key of {} bytes in a database whose keys are integers of {width}",
+                key.len()
+            ))),
+        }
+    }
+
+    fn check_replaced(&mut self, target: &Path) -> Result<()> {
+        if self.builder.replaced()? == 0 {
+            return Ok(());
+        }
+        Err(several_values(Kind::BTree, target))
+    }
+}
+
+/// The table for a database: what its keys are in the text, and its kind.
+fn kind_of(database: &Database, first: Option<&[u8]>) -> (Keys, TableOptions) {
+    let duplicates = match database.repeats {
+        Repeats::None => Duplicates::None,
+        Repeats::Sorted => Duplicates::Sorted,
+        Repeats::InOrder => Duplicates::Inserted,
+    };
+    if database.is_numbered {
+        return (Keys::Digits, TableOptions::of_keys::<u32>().numbered(true));
+    }
+    let options = TableOptions::new().duplicates(duplicates);
+    match first.map(<[u8]>::len) {
+        Some(4) if database.has_integer_keys => (Keys::Integers(4), options.key_type(KeyType::U32)),
+        _ if database.has_integer_keys => (Keys::Integers(8), options.key_type(KeyType::U64)),
+        _ => (Keys::Bytes, options),
+    }
+}
