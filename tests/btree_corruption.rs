@@ -50,6 +50,76 @@ fn verify_finds_every_flipped_byte_of_pages_in_use_and_of_the_durable_commit() {
     println!("{count} bytes");
 }
 
+/// Whoever has every read checked gets no wrong answer, and changes nothing on a damaged page.
+#[test]
+fn checked_reads_find_every_flipped_byte_that_they_come_by() {
+    let sample = sample(60);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut bytes = sample.bytes.clone();
+    let open = || BTree::options().check_reads(true).open(&path);
+    let read_all = |store: &BTree| -> credenza::Result<()> {
+        let snapshot = store.read()?;
+        for (name, state) in &sample.tables {
+            let table = match *name {
+                "" => snapshot.main(),
+                name => snapshot.table(name)?.unwrap(),
+            };
+            for (key, value) in state {
+                assert_eq!(table.get(key)?, Some(&value[..]), "a wrong answer");
+            }
+            let mut count = 0;
+            table.scan(|key, value| {
+                assert_eq!(state.get(key).map(|value| &value[..]), Some(value), "a wrong record");
+                count += 1;
+                Ok(())
+            })?;
+            assert_eq!(count, state.len());
+        }
+        Ok(())
+    };
+    fs::write(&path, &bytes).unwrap();
+    read_all(&open().unwrap()).unwrap();
+    let step = if is_soak() { 1 } else { 499 };
+    let pages = sample.pages();
+    let places = pages.iter().flat_map(|page| (page * PAGE..(page + 1) * PAGE).step_by(step));
+    let elsewhere = sample.elsewhere();
+    let (mut count, mut replaced) = (0, 0);
+    for at in places.chain(elsewhere.into_iter().flatten().step_by(step)) {
+        bytes[at] ^= 1 << (at % 8);
+        fs::write(&path, &bytes).unwrap();
+        let done = open().and_then(|store| read_all(&store));
+        assert!(done.is_err(), "byte {at}: not found");
+        let changed = open().and_then(|store| {
+            let mut transaction = store.write()?;
+            for (key, _) in sample.tables.iter().flat_map(|(_, state)| state) {
+                transaction.main().insert(key, b"new")?;
+            }
+            transaction.commit()?;
+            store.sync()?;
+            store.verify(|_, _| ())
+        });
+        if changed.is_ok() {
+            // What was damaged is not there any more: a value that was replaced.
+            let store = open().unwrap();
+            let snapshot = store.read().unwrap();
+            for (name, state) in &sample.tables {
+                for (key, value) in state {
+                    assert_eq!(snapshot.main().get(key).unwrap(), Some(&b"new"[..]), "byte {at}");
+                    if !name.is_empty() {
+                        let table = snapshot.table(name).unwrap().unwrap();
+                        assert_eq!(table.get(key).unwrap(), Some(&value[..]), "byte {at}");
+                    }
+                }
+            }
+            replaced += 1;
+        }
+        bytes[at] ^= 1 << (at % 8);
+        count += 1;
+    }
+    assert!(count > 50 && replaced < count / 2, "{count} {replaced}");
+}
+
 /// A page that a transaction freed that was given up, or died, has its checksum again when the store
 /// is synced; and so have those that another process wrote.
 #[test]

@@ -6,8 +6,9 @@
 
 use super::format::{
     COMMIT_WORDS, Commit, ENGINE, FIXED, HEADER_BYTES, Header, MAGIC, MAX_PAGES, META_WORDS, METAS,
-    PAGE_BYTES, TABLES, session, table_of,
+    PAGE_BYTES, SUMMED, TABLES, page_sum, session, table_of,
 };
+use super::page::Bytes;
 use super::view::Holds;
 use super::writer::Scratch;
 use crate::os::file::{open_changing, read_exact_at};
@@ -44,6 +45,8 @@ pub(crate) struct Core {
     /// What the last writer of this process left to the next.
     scratch: Mutex<Option<Box<Scratch>>>,
     is_in_memory: bool,
+    /// Whether every page that is read is compared with its checksum.
+    checks_reads: bool,
     /// Transactions that are neither committed nor dropped.
     pub transactions: AtomicU64,
 }
@@ -107,6 +110,7 @@ impl Core {
             header,
             scratch: Mutex::new(None),
             is_in_memory: path.is_none(),
+            checks_reads: false,
             transactions: AtomicU64::new(0),
         };
         if !Session::at(&core.map, session::BOOT_LOW).is_current()? {
@@ -272,6 +276,24 @@ impl Core {
         writer.add_slots()
     }
 
+    /// From now on every page that is read is compared with its checksum, if it has one.
+    pub(crate) fn check_reads(&mut self) {
+        self.checks_reads = true;
+    }
+
+    pub(crate) fn checks_reads(&self) -> bool {
+        self.checks_reads
+    }
+
+    /// Compares a page that is held with its checksum.
+    pub(crate) fn check_page(&self, number: u64, bytes: &Bytes) -> Result<()> {
+        let sum = self.entry(number)?[1].load(Ordering::Acquire);
+        if sum & SUMMED == 0 || sum == page_sum(bytes, number) {
+            return Ok(());
+        }
+        Err(bad_page_sum(number))
+    }
+
     pub(crate) fn is_in_memory(&self) -> bool {
         self.is_in_memory
     }
@@ -347,6 +369,11 @@ fn create_file(file: &File) -> Result<()> {
     made.inspect_err(|_| {
         let _ = file.set_len(0);
     })
+}
+
+#[cold]
+pub(crate) fn bad_page_sum(page: u64) -> Error {
+    Error::corrupt(page * PAGE_BYTES, "the page's checksum does not fit")
 }
 
 /// Whether a file that begins so is a tree.

@@ -262,6 +262,8 @@ impl Commit {
     }
 }
 
+/// What is wrong where it does not fit.
+pub(crate) const BAD_FAR_SUM: &str = "the checksum of a long key or value does not fit";
 /// The checksum of bytes that are elsewhere.
 pub(crate) fn far_sum(bytes: &[u8]) -> u32 {
     xxh3_64_with_seed(bytes, 0) as u32

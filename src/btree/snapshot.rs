@@ -27,7 +27,7 @@ pub struct Snapshot<'s> {
 impl<'s> Snapshot<'s> {
     pub(crate) fn new(core: &'s Core) -> Result<Snapshot<'s>> {
         let (pin, commit) = pins::pin(core)?;
-        Ok(Snapshot { source: Source::new(&core.map, commit.end), commit, _pin: pin })
+        Ok(Snapshot { source: Source::new(core, commit.end), commit, _pin: pin })
     }
 
     /// Notes since when it is held, for those who look at who holds what.

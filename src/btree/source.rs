@@ -1,5 +1,7 @@
 //! The pages of a commit, for those who read it.
 
+use super::core::Core;
+use super::format::{BAD_FAR_SUM, far_sum};
 use super::page::Bytes;
 use super::record::{Elsewhere, Far};
 use super::tree::Pages;
@@ -13,6 +15,8 @@ use crate::os::shared::SharedMap;
 #[derive(Debug)]
 pub(crate) struct Source<'c> {
     map: &'c SharedMap,
+    /// Who knows the checksums, if they are asked for.
+    checks: Option<&'c Core>,
     /// Pages behind are not of this commit.
     end: u64,
 }
@@ -20,8 +24,13 @@ pub(crate) struct Source<'c> {
 impl Holds for Source<'_> {}
 
 impl<'c> Source<'c> {
-    pub(crate) fn new(map: &'c SharedMap, end: u64) -> Source<'c> {
-        Source { map, end }
+    pub(crate) fn new(core: &'c Core, end: u64) -> Source<'c> {
+        Source { map: &core.map, checks: core.checks_reads().then_some(core), end }
+    }
+
+    #[cold]
+    fn checked<'p>(&self, core: &Core, number: u64, bytes: &'p Bytes) -> Result<&'p Bytes> {
+        core.check_page(number, bytes).map(|()| bytes)
     }
 
     #[cold]
@@ -38,11 +47,17 @@ impl Elsewhere for Source<'_> {
         if far.at / super::format::PAGE_BYTES >= self.end {
             return Err(OUTSIDE);
         }
-        if let Some(bytes) = view::far(self.map, self, far) {
-            return Ok(bytes);
+        let bytes = match view::far(self.map, self, far) {
+            Some(bytes) => bytes,
+            None => {
+                self.map.refresh_len().map_err(|_| OUTSIDE)?;
+                view::far(self.map, self, far).ok_or(OUTSIDE)?
+            }
+        };
+        if self.checks.is_some() && far_sum(bytes) != far.sum {
+            return Err(BAD_FAR_SUM);
         }
-        self.map.refresh_len().map_err(|_| OUTSIDE)?;
-        view::far(self.map, self, far).ok_or(OUTSIDE)
+        Ok(bytes)
     }
 }
 
@@ -52,9 +67,13 @@ impl Pages for Source<'_> {
         if number >= self.end {
             return Err(no_page(number));
         }
-        match view::page(self.map, self, number) {
-            Some(bytes) => Ok(bytes),
-            None => self.look_again(number),
+        let bytes = match view::page(self.map, self, number) {
+            Some(bytes) => bytes,
+            None => self.look_again(number)?,
+        };
+        match self.checks {
+            None => Ok(bytes),
+            Some(core) => self.checked(core, number, bytes),
         }
     }
 

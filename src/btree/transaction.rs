@@ -74,7 +74,7 @@ impl<'s> Transaction<'s> {
         let writer = Writer::begin(core)?;
         core.transactions.fetch_add(1, Ordering::Relaxed);
         let (main, catalog) = (writer.base.main, writer.base.catalog);
-        let source = Source::new(&core.map, u64::MAX);
+        let source = Source::new(core, u64::MAX);
         let (open, savepoints) = (Vec::new(), Vec::new());
         Ok(Transaction { store, source, writer, main, catalog, open, savepoints })
     }

@@ -7,13 +7,13 @@
 //! New values are put behind the last one, also in a page of a commit: nobody who reads that looks
 //! there. Where the last one ends stands in the leaf, so that it is taken back with the leaf.
 
-use super::format::{PAGE_BYTES, VALUES};
+use super::format::{BAD_FAR_SUM, PAGE_BYTES, VALUES, far_sum};
 use super::items::Items;
 use super::leaf;
 use super::page::{Bytes, at, count};
 use super::record::{Far, NEAR_VALUE, PACKED_VALUE, Value, ValueToStore};
 use super::tree::{Pages, of};
-use super::writer::{Writer, no_page};
+use super::writer::{Writer, damaged, no_page};
 use crate::Result;
 use crate::bytes::{le32, le64};
 use std::collections::BTreeMap;
@@ -200,8 +200,13 @@ impl Writer<'_> {
         let mut value = std::mem::take(&mut self.scratch.bytes);
         value.clear();
         value.extend_from_slice(self.own.elsewhere(far).ok_or_else(|| no_page(far.page()))?);
+        // Lest what damage made of it gets a checksum that fits.
+        let is_whole = far_sum(&value) == far.sum;
         let new = self.pack(pack, &value);
         self.scratch.bytes = value;
+        if !is_whole {
+            return Err(damaged(far.page(), BAD_FAR_SUM));
+        }
         items.replace(i, ValueToStore::Far(new?));
         Ok(())
     }

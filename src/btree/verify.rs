@@ -4,8 +4,10 @@
 //! the page above says, its checksum fits, and no page is in use twice. Then the table of pages must
 //! say the same of every page of the file.
 
-use super::core::Core;
-use super::format::{FIXED, PAGE_BYTES, SUMMED, Tree, VALUES, far_sum, page_sum, session};
+use super::core::{Core, bad_page_sum};
+use super::format::{
+    BAD_FAR_SUM, FIXED, PAGE_BYTES, SUMMED, Tree, VALUES, far_sum, page_sum, session,
+};
 use super::handle::BTree;
 use super::kind::{self, Duplicates, Kind, TableOptions};
 use super::multi::no_pair;
@@ -121,7 +123,7 @@ impl<P: Pages> Check<'_, P> {
             return Err(damaged(page, "a page of another age than the table of pages says"));
         }
         if gone != 0 && gone != page_sum(self.source.page(page)?, page) {
-            return Err(damaged(page, "the page's checksum does not fit"));
+            return Err(bad_page_sum(page));
         }
         self.done += 1;
         if self.done.is_multiple_of(256) {
@@ -138,7 +140,7 @@ impl<P: Pages> Check<'_, P> {
             (from..from.saturating_add(pages)).try_for_each(|page| self.mark(page, None))?;
         }
         if far_sum(of(page, self.source.far(far))?) != far.sum {
-            return Err(damaged(far.page(), "the checksum of a long key or value does not fit"));
+            return Err(damaged(far.page(), BAD_FAR_SUM));
         }
         Ok(())
     }

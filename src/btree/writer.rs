@@ -75,7 +75,12 @@ impl Elsewhere for Own<'_> {
 impl Pages for Writer<'_> {
     #[inline(always)]
     fn page(&self, number: u64) -> Result<&Bytes> {
-        self.own.page(number).ok_or_else(|| no_page(number))
+        let bytes = self.own.page(number).ok_or_else(|| no_page(number))?;
+        if self.core.checks_reads() {
+            // Lest what damage made of it gets a checksum that fits.
+            self.core.check_page(number, bytes)?;
+        }
+        Ok(bytes)
     }
 
     #[inline(always)]
