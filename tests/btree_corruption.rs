@@ -89,7 +89,8 @@ fn checked_reads_find_every_flipped_byte_that_they_come_by() {
         bytes[at] ^= 1 << (at % 8);
         fs::write(&path, &bytes).unwrap();
         let done = open().and_then(|store| read_all(&store));
-        assert!(done.is_err(), "byte {at}: not found");
+        let error = done.expect_err("it was not found");
+        assert_eq!(error.path(), Some(path.as_path()), "byte {at}: {error}");
         let changed = open().and_then(|store| {
             let mut transaction = store.write()?;
             for (key, _) in sample.tables.iter().flat_map(|(_, state)| state) {

@@ -21,7 +21,7 @@ use crate::{Error, Result};
 use std::fs::File;
 use std::marker::PhantomData;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -44,7 +44,8 @@ pub(crate) struct Core {
     pub header: Header,
     /// What the last writer of this process left to the next.
     scratch: Mutex<Option<Box<Scratch>>>,
-    is_in_memory: bool,
+    /// The name that it was opened by; none for a store in memory.
+    path: Option<PathBuf>,
     /// Whether every page that is read is compared with its checksum.
     checks_reads: bool,
     /// Transactions that are neither committed nor dropped.
@@ -109,7 +110,7 @@ impl Core {
             map,
             header,
             scratch: Mutex::new(None),
-            is_in_memory: path.is_none(),
+            path: path.map(Path::to_owned),
             checks_reads: false,
             transactions: AtomicU64::new(0),
         };
@@ -295,7 +296,20 @@ impl Core {
     }
 
     pub(crate) fn is_in_memory(&self) -> bool {
-        self.is_in_memory
+        self.path.is_none()
+    }
+
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// The error, naming the store's file.
+    #[cold]
+    pub(crate) fn named(&self, error: Error) -> Error {
+        match &self.path {
+            Some(path) => error.at(path),
+            None => error,
+        }
     }
 
     pub(crate) fn take_scratch(&self) -> Box<Scratch> {
@@ -311,7 +325,7 @@ impl Core {
 
     /// If nobody else has the store open, makes everything durable.
     fn close(&self) -> Result<()> {
-        if !self.is_in_memory && lock_range(self.map.file(), OPEN, Want::Exclusive, false)? {
+        if !self.is_in_memory() && lock_range(self.map.file(), OPEN, Want::Exclusive, false)? {
             self.sync()?;
             // A forked process may have the same opening.
             lock_range(self.map.file(), OPEN, Want::Shared, false)?;

@@ -1,7 +1,7 @@
 //! A cursor that changes what it is at.
 
 use super::cursor::Walk;
-use super::source::Source;
+use super::source::{OfStore, Source};
 use super::table_mut::TableMut;
 use crate::{Error, Result};
 
@@ -48,7 +48,7 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// # Errors
     /// The store is damaged where it was read; so for all methods.
     pub fn value(&self) -> Result<Option<&[u8]>> {
-        if self.is_between { Ok(None) } else { self.walk.value() }
+        if self.is_between { Ok(None) } else { self.walk.value().of(self.table.source.core()) }
     }
 
     /// Goes to the first record; whether there is one.
@@ -57,7 +57,7 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// As [`CursorMut::value`].
     pub fn first(&mut self) -> Result<bool> {
         self.is_between = false;
-        self.walk.first()
+        self.walk.first().of(self.table.source.core())
     }
 
     /// Goes to the last record; whether there is one.
@@ -66,7 +66,7 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// As [`CursorMut::value`].
     pub fn last(&mut self) -> Result<bool> {
         self.is_between = false;
-        self.walk.last()
+        self.walk.last().of(self.table.source.core())
     }
 
     /// Goes to the first record whose key is not below `key`; if there is none, behind the last.
@@ -76,7 +76,7 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// As [`CursorMut::value`].
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
         self.is_between = false;
-        self.walk.seek(key)
+        self.walk.seek(key).of(self.table.source.core())
     }
 
     /// The same; whether its key is `key`.
@@ -85,7 +85,7 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// As [`CursorMut::value`].
     pub fn find(&mut self, key: &[u8]) -> Result<bool> {
         self.is_between = false;
-        self.walk.find(key)
+        self.walk.find(key).of(self.table.source.core())
     }
 
     /// Goes to the next record; whether there is one. From before the first, to the first.
@@ -97,7 +97,7 @@ impl<'t, 'c> CursorMut<'t, 'c> {
         if std::mem::take(&mut self.is_between) {
             return Ok(self.walk.key().is_some());
         }
-        self.walk.next()
+        self.walk.next().of(self.table.source.core())
     }
 
     /// Goes to the record before; whether there is one. From behind the last, to the last.
@@ -106,7 +106,7 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// As [`CursorMut::value`].
     pub fn previous(&mut self) -> Result<bool> {
         self.is_between = false;
-        self.walk.previous()
+        self.walk.previous().of(self.table.source.core())
     }
 
     /// Gives the key here another value.
@@ -140,6 +140,6 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// Finds a key again: where the pages are that lead to it may be others after a change.
     fn walk_to(&mut self, key: &[u8]) -> Result<()> {
         self.walk = Walk::new(self.table.source, *self.table.tree);
-        self.walk.seek(key).map(drop)
+        self.walk.seek(key).map(drop).of(self.table.source.core())
     }
 }

@@ -11,7 +11,7 @@ use super::transaction::Transaction;
 use crate::durability::{Durability, Ticker};
 use crate::{Bytes, Error, Get, Result, Scan};
 use std::borrow::Cow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The disk is waited for when so many pages of the durable commit were replaced, and they are a
@@ -67,7 +67,7 @@ impl OpenOptions {
         if self.checks_reads {
             core.check_reads();
         }
-        Ok(BTree::of(core, Some(path.to_owned()), self.durability))
+        Ok(BTree::of(core, self.durability))
     }
 }
 
@@ -95,21 +95,20 @@ struct Shared {
     /// Syncs now and then, until it is dropped, which is before the store is.
     _ticker: Option<Ticker>,
     core: Arc<Core>,
-    path: Option<PathBuf>,
     durability: Durability,
 }
 
 impl BTree {
-    fn of(core: Core, path: Option<PathBuf>, durability: Durability) -> BTree {
+    fn of(core: Core, durability: Durability) -> BTree {
         let core = Arc::new(core);
         let ticker = match durability {
-            Durability::Interval(ms) if path.is_some() => {
+            Durability::Interval(ms) if !core.is_in_memory() => {
                 let core = Arc::clone(&core);
                 Some(Ticker::start(ms, move || core.sync()))
             }
             _ => None,
         };
-        BTree { shared: Arc::new(Shared { core, path, durability, _ticker: ticker }) }
+        BTree { shared: Arc::new(Shared { core, durability, _ticker: ticker }) }
     }
 
     /// How to open a store, other than with the defaults.
@@ -138,7 +137,7 @@ impl BTree {
     /// # Errors
     /// Memory is short.
     pub fn in_memory() -> Result<BTree> {
-        Ok(BTree::of(Core::in_memory()?, None, Durability::Buffered))
+        Ok(BTree::of(Core::in_memory()?, Durability::Buffered))
     }
 
     pub(crate) fn core(&self) -> &Core {
@@ -147,16 +146,13 @@ impl BTree {
 
     /// The name it was opened by; none for a store in memory.
     pub fn path(&self) -> Option<&Path> {
-        self.shared.path.as_deref()
+        self.core().path()
     }
 
     /// The error, naming the store's file.
     #[cold]
     pub(crate) fn named(&self, error: Error) -> Error {
-        match self.path() {
-            Some(path) => error.at(path),
-            None => error,
-        }
+        self.core().named(error)
     }
 
     /// The newest state, to read as long as one likes.
@@ -254,7 +250,7 @@ impl Scan for BTree {
     where
         F: FnMut(&[u8], &[u8]) -> Result<()>,
     {
-        self.read()?.main().scan(f).map_err(|e| self.named(e))
+        self.read()?.main().scan(f)
     }
 
     fn len(&self) -> Result<u64> {

@@ -151,7 +151,7 @@ impl<'t> MultiTable<'t> {
     pub fn scan(&self, mut f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
         let mut key = Vec::new();
         self.raw.scan(|pair, value| {
-            let rest = self.pairs.split(pair, &mut key).ok_or_else(no_pair)?;
+            let rest = self.pairs.split(pair, &mut key).ok_or_else(|| self.raw.named(no_pair()))?;
             f(&key, if self.pairs.is_sorted() { rest } else { value })
         })
     }
@@ -165,7 +165,7 @@ impl<'t> MultiTable<'t> {
 
     fn range_of(&self, (start, end): Bounds) -> MultiRange<'t> {
         let raw = Range::new(self.raw.cursor(), self.raw.cursor(), start, end);
-        MultiRange { raw, pairs: self.pairs }
+        MultiRange { table: self.raw, raw, pairs: self.pairs }
     }
 
     /// All keys with their values, in order.
@@ -228,6 +228,7 @@ pub(crate) fn no_pair() -> Error {
 /// Keys with their values, in order; from [`MultiTable::range`] and its like.
 #[derive(Debug)]
 pub struct MultiRange<'t> {
+    table: Table<'t>,
     raw: Range<'t>,
     pairs: Pairs,
 }
@@ -236,7 +237,8 @@ impl<'t> MultiRange<'t> {
     fn pair(&self, found: Result<(Vec<u8>, &'t [u8])>) -> Result<MultiPair<'t>> {
         let (pair, value) = found?;
         let mut key = Vec::new();
-        let rest = self.pairs.split(&pair, &mut key).ok_or_else(no_pair)?;
+        let rest = self.pairs.split(&pair, &mut key);
+        let rest = rest.ok_or_else(|| self.table.named(no_pair()))?;
         Ok((key, value_of(self.pairs, rest, value)?))
     }
 }
@@ -305,7 +307,8 @@ impl<'t> MultiCursor<'t> {
     /// Reads the key here.
     fn arrive(&mut self) -> Result<bool> {
         let Some(pair) = self.raw.key() else { return Ok(false) };
-        let rest = self.pairs.split(pair, &mut self.key).ok_or_else(no_pair)?;
+        let rest = self.pairs.split(pair, &mut self.key);
+        let rest = rest.ok_or_else(|| self.raw.table().named(no_pair()))?;
         self.rest = pair.len() - rest.len();
         Ok(true)
     }

@@ -5,7 +5,7 @@ use super::format::{Commit, Tree};
 use super::kind::{self, Kind, TableOptions};
 use super::multi::MultiTable;
 use super::pins::{self, Pin};
-use super::source::Source;
+use super::source::{OfStore, Source};
 use super::table::Table;
 use super::tree;
 use crate::Result;
@@ -77,8 +77,9 @@ impl<'s> Snapshot<'s> {
     }
 
     fn find(&self, name: &str) -> Result<Option<(Tree, &str)>> {
-        let found = tree::get(&self.source, &self.commit.catalog, name.as_bytes())?;
-        found.map(|bytes| kind::decode(name, bytes)).transpose()
+        let found = tree::get(&self.source, &self.commit.catalog, name.as_bytes());
+        let found = found.of(self.source.core())?;
+        found.map(|bytes| kind::decode(name, bytes)).transpose().of(self.source.core())
     }
 
     /// The names of all tables that have one, in order.

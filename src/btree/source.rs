@@ -15,8 +15,9 @@ use crate::os::shared::SharedMap;
 #[derive(Debug)]
 pub(crate) struct Source<'c> {
     map: &'c SharedMap,
-    /// Who knows the checksums, if they are asked for.
-    checks: Option<&'c Core>,
+    core: &'c Core,
+    /// Whether pages are compared with their checksums.
+    is_checked: bool,
     /// Pages behind are not of this commit.
     end: u64,
 }
@@ -25,12 +26,16 @@ impl Holds for Source<'_> {}
 
 impl<'c> Source<'c> {
     pub(crate) fn new(core: &'c Core, end: u64) -> Source<'c> {
-        Source { map: &core.map, checks: core.checks_reads().then_some(core), end }
+        Source { map: &core.map, core, is_checked: core.checks_reads(), end }
+    }
+
+    pub(crate) fn core(&self) -> &'c Core {
+        self.core
     }
 
     #[cold]
-    fn checked<'p>(&self, core: &Core, number: u64, bytes: &'p Bytes) -> Result<&'p Bytes> {
-        core.check_page(number, bytes).map(|()| bytes)
+    fn checked<'p>(&self, number: u64, bytes: &'p Bytes) -> Result<&'p Bytes> {
+        self.core.check_page(number, bytes).map(|()| bytes)
     }
 
     #[cold]
@@ -38,6 +43,18 @@ impl<'c> Source<'c> {
         // Another process may have made the file longer.
         self.map.refresh_len()?;
         view::page(self.map, self, number).ok_or_else(|| no_page(number))
+    }
+}
+
+/// What a store says, naming its file if it is an error: for all that users call.
+pub(crate) trait OfStore {
+    fn of(self, core: &Core) -> Self;
+}
+
+impl<T> OfStore for Result<T> {
+    #[inline(always)]
+    fn of(self, core: &Core) -> Result<T> {
+        self.map_err(|error| core.named(error))
     }
 }
 
@@ -54,7 +71,7 @@ impl Elsewhere for Source<'_> {
                 view::far(self.map, self, far).ok_or(OUTSIDE)?
             }
         };
-        if self.checks.is_some() && far_sum(bytes) != far.sum {
+        if self.is_checked && far_sum(bytes) != far.sum {
             return Err(BAD_FAR_SUM);
         }
         Ok(bytes)
@@ -71,10 +88,7 @@ impl Pages for Source<'_> {
             Some(bytes) => bytes,
             None => self.look_again(number)?,
         };
-        match self.checks {
-            None => Ok(bytes),
-            Some(core) => self.checked(core, number, bytes),
-        }
+        if self.is_checked { self.checked(number, bytes) } else { Ok(bytes) }
     }
 
     #[inline(always)]

@@ -4,9 +4,9 @@ use super::cursor::Walk;
 use super::format::Tree;
 use super::key::KeyType;
 use super::range::{Range, behind};
-use super::source::Source;
+use super::source::{OfStore, Source};
 use super::{count, kind, scan, tree};
-use crate::Result;
+use crate::{Error, Result};
 use std::ops::{Bound, RangeBounds};
 
 /// A table to read, as it is in a snapshot, or in a transaction at this moment.
@@ -29,6 +29,12 @@ impl<'t> Table<'t> {
         Table { source, tree, key_name }
     }
 
+    /// The error, naming the store's file.
+    #[cold]
+    pub(crate) fn named(&self, error: Error) -> Error {
+        self.source.core().named(error)
+    }
+
     /// What its keys are.
     ///
     /// # Errors
@@ -43,7 +49,7 @@ impl<'t> Table<'t> {
     /// The store is damaged where it was read; so for all methods.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Result<Option<&'t [u8]>> {
-        tree::get(self.source, &self.tree, key)
+        tree::get(self.source, &self.tree, key).of(self.source.core())
     }
 
     /// Whether `key` has a value.
@@ -64,7 +70,7 @@ impl<'t> Table<'t> {
         keys: &[K],
         f: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        tree::get_many(self.source, &self.tree, keys, f)
+        tree::get_many(self.source, &self.tree, keys, f).of(self.source.core())
     }
 
     /// How many records there are.
@@ -82,7 +88,13 @@ impl<'t> Table<'t> {
     /// # Errors
     /// As [`Table::get`], or what `f` returned.
     pub fn scan(&self, mut f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
-        scan::scan(self.source, self.tree, None, |key, value| f(key, value).map(|()| true))
+        // What `f` says is not the store's.
+        let mut stopped = Ok(());
+        let scanned = scan::scan(self.source, self.tree, None, |key, value| {
+            stopped = f(key, value);
+            Ok(stopped.is_ok())
+        });
+        scanned.of(self.source.core()).and(stopped)
     }
 
     /// A cursor before the first record.
@@ -114,7 +126,7 @@ impl<'t> Table<'t> {
     /// As [`Table::get`].
     pub fn count_range<'k>(&self, keys: impl RangeBounds<&'k [u8]>) -> Result<u64> {
         let (start, end) = (keys.start_bound().cloned(), keys.end_bound().cloned());
-        count::exactly(self.source, self.tree, start, end)
+        count::exactly(self.source, self.tree, start, end).of(self.source.core())
     }
 
     /// About how many they are, in the time of two lookups: as if every page had as much below it as
@@ -124,7 +136,7 @@ impl<'t> Table<'t> {
     /// As [`Table::get`].
     pub fn estimate_range<'k>(&self, keys: impl RangeBounds<&'k [u8]>) -> Result<u64> {
         let (start, end) = (keys.start_bound().cloned(), keys.end_bound().cloned());
-        count::about(self.source, &self.tree, start, end)
+        count::about(self.source, &self.tree, start, end).of(self.source.core())
     }
 
     /// The record with the lowest key.
@@ -211,7 +223,7 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Table::get`]; so for all methods.
     pub fn value(&self) -> Result<Option<&'t [u8]>> {
-        self.walk.value()
+        self.walk.value().of(self.table.source.core())
     }
 
     /// The table that it is in.
@@ -221,7 +233,7 @@ impl<'t> Cursor<'t> {
 
     /// Goes so many records further; whether there is one.
     pub(crate) fn skip(&mut self, records: u64) -> Result<bool> {
-        self.walk.skip(records)
+        self.walk.skip(records).of(self.table.source.core())
     }
 
     /// Key and value here.
@@ -235,7 +247,7 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn first(&mut self) -> Result<bool> {
-        self.walk.first()
+        self.walk.first().of(self.table.source.core())
     }
 
     /// Goes to the last record; whether there is one.
@@ -243,7 +255,7 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn last(&mut self) -> Result<bool> {
-        self.walk.last()
+        self.walk.last().of(self.table.source.core())
     }
 
     /// Goes to the first record whose key is not below `key`; if there is none, behind the last.
@@ -252,7 +264,7 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        self.walk.seek(key)
+        self.walk.seek(key).of(self.table.source.core())
     }
 
     /// The same; whether its key is `key`.
@@ -260,7 +272,7 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn find(&mut self, key: &[u8]) -> Result<bool> {
-        self.walk.find(key)
+        self.walk.find(key).of(self.table.source.core())
     }
 
     /// Goes to the next record; whether there is one. From before the first, to the first.
@@ -269,7 +281,7 @@ impl<'t> Cursor<'t> {
     /// As [`Table::get`].
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<bool> {
-        self.walk.next()
+        self.walk.next().of(self.table.source.core())
     }
 
     /// Goes to the record before; whether there is one. From behind the last, to the last.
@@ -277,6 +289,6 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn previous(&mut self) -> Result<bool> {
-        self.walk.previous()
+        self.walk.previous().of(self.table.source.core())
     }
 }

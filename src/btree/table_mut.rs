@@ -7,7 +7,7 @@ use super::format::Tree;
 use super::key::Key;
 use super::kind::Kind;
 use super::page::Link;
-use super::source::Source;
+use super::source::{OfStore, Source};
 use super::table::Table;
 use super::tree;
 use super::writer::{Writer, damaged};
@@ -35,7 +35,7 @@ impl<'t, 'c> TableMut<'t, 'c> {
     /// # Errors
     /// As [`Table::get`].
     pub fn get(&self, key: &[u8]) -> Result<Option<&[u8]>> {
-        tree::get(self.source, self.tree, key)
+        tree::get(self.source, self.tree, key).of(self.source.core())
     }
 
     /// How many records there are.
@@ -62,11 +62,11 @@ impl<'t, 'c> TableMut<'t, 'c> {
     fn put(&mut self, key: &[u8], value: &[u8], old: Old) -> Result<bool> {
         check_sizes(key, value)?;
         if self.tree.kind == 0 {
-            return self.writer.insert(self.tree, key, value, old);
+            return self.put_stored(key, value, old);
         }
         let kind = Kind::of(self.tree)?;
         kind.check_key(key)?;
-        let was_there = self.writer.insert(self.tree, key, value, old)?;
+        let was_there = self.put_stored(key, value, old)?;
         if kind.is_numbered {
             self.tree.last_number = self.tree.last_number.max(number_of(key));
         }
@@ -108,7 +108,7 @@ impl<'t, 'c> TableMut<'t, 'c> {
     /// # Errors
     /// As [`TableMut::insert`].
     pub fn remove(&mut self, key: &[u8]) -> Result<bool> {
-        self.writer.remove(self.tree, key)
+        self.writer.remove(self.tree, key).of(self.source.core())
     }
 
     /// Takes all keys of a range out; how many.
@@ -164,7 +164,8 @@ impl<'t, 'c> TableMut<'t, 'c> {
             return Ok(());
         }
         // Who takes all out, one after the other, would come to no end.
-        Err(damaged(Link(self.tree.root).page(), "a record that only a walk finds"))
+        let error = damaged(Link(self.tree.root).page(), "a record that only a walk finds");
+        Err(self.source.core().named(error))
     }
 
     /// Takes all records out.
@@ -172,7 +173,7 @@ impl<'t, 'c> TableMut<'t, 'c> {
     /// # Errors
     /// As [`TableMut::insert`].
     pub fn clear(&mut self) -> Result<()> {
-        self.writer.clear(self.tree)
+        self.writer.clear(self.tree).of(self.source.core())
     }
 
     /// Fills an empty table with records that come in the order of their keys, each key once: every
@@ -205,8 +206,9 @@ impl<'t, 'c> TableMut<'t, 'c> {
     }
 
     /// Puts a record whose key is as it is stored, and was checked.
+    #[inline]
     pub(crate) fn put_stored(&mut self, key: &[u8], value: &[u8], old: Old) -> Result<bool> {
-        self.writer.insert(self.tree, key, value, old)
+        self.writer.insert(self.tree, key, value, old).of(self.source.core())
     }
 
     /// The same table, borrowed from this one.

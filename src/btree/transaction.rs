@@ -7,7 +7,7 @@ use super::handle::BTree;
 use super::key::KeyType;
 use super::kind::{self, Kind, TableOptions};
 use super::multi_mut::MultiTableMut;
-use super::source::Source;
+use super::source::{OfStore, Source};
 use super::table::Table;
 use super::table_mut::TableMut;
 use super::tree;
@@ -132,10 +132,10 @@ impl<'s> Transaction<'s> {
         if let Some(i) = self.open.iter().position(|open| open.name == name) {
             return Ok(Some(i));
         }
-        let Some(bytes) = tree::get(&self.source, &self.catalog, name.as_bytes())? else {
-            return Ok(None);
-        };
-        let (tree, key_name) = kind::decode(name, bytes)?;
+        let core = self.source.core();
+        let found = tree::get(&self.source, &self.catalog, name.as_bytes()).of(core)?;
+        let Some(bytes) = found else { return Ok(None) };
+        let (tree, key_name) = kind::decode(name, bytes).of(core)?;
         let (name, key_name) = (name.to_owned(), key_name.to_owned());
         self.open.push(Open { name, key_name, tree, known: tree });
         Ok(Some(self.open.len() - 1))
@@ -180,7 +180,8 @@ impl<'s> Transaction<'s> {
 
     fn enter(&mut self, name: &str, tree: &Tree, key_name: &str) -> Result<()> {
         let bytes = kind::encode(tree, key_name);
-        self.writer.insert(&mut self.catalog, name.as_bytes(), &bytes, Old::Replace).map(drop)
+        let done = self.writer.insert(&mut self.catalog, name.as_bytes(), &bytes, Old::Replace);
+        done.map(drop).of(self.source.core())
     }
 
     /// Gives a table another name; whether there is one of the old name.
@@ -198,7 +199,8 @@ impl<'s> Transaction<'s> {
             return Err(Error::invalid(format!("there is a table {to:?} already")));
         }
         let Open { tree, key_name, .. } = self.open[i].clone();
-        self.writer.remove(&mut self.catalog, from.as_bytes())?;
+        let core = self.source.core();
+        self.writer.remove(&mut self.catalog, from.as_bytes()).of(core)?;
         self.enter(to, &tree, &key_name)?;
         self.open[i] = Open { name: to.to_owned(), key_name, tree, known: tree };
         Ok(true)
@@ -211,8 +213,9 @@ impl<'s> Transaction<'s> {
     pub fn delete_table(&mut self, name: &str) -> Result<bool> {
         let Some(i) = self.find(name)? else { return Ok(false) };
         let mut open = self.open.swap_remove(i);
-        self.writer.clear(&mut open.tree)?;
-        self.writer.remove(&mut self.catalog, name.as_bytes())
+        let core = self.source.core();
+        self.writer.clear(&mut open.tree).of(core)?;
+        self.writer.remove(&mut self.catalog, name.as_bytes()).of(core)
     }
 
     /// The names of all tables that have one, in order.
