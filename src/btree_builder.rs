@@ -76,7 +76,17 @@ impl BTreeBuilder {
         Ok(())
     }
 
-    /// Adds a record; the value of a key that came before is replaced.
+    /// In a table whose records are numbered: those that are appended later have numbers above this
+    /// one, as it is the highest that was given where the records come from.
+    ///
+    /// # Errors
+    /// As [`BTreeBuilder::add`].
+    pub fn skip_numbers(&mut self, last: u64) -> Result<()> {
+        self.load.as_mut().ok_or_else(failed)?.skip_numbers(last)
+    }
+
+    /// Adds a record; the value of a key that came before is replaced, unless the table's keys may have
+    /// several.
     ///
     /// # Errors
     /// This record, or one before, is over its limit; or the disk is full. Drop the builder then.

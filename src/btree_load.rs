@@ -48,6 +48,8 @@ enum Message {
     Records(Batch),
     /// How many records replaced another so far?
     Count(Sender<u64>),
+    /// Numbers of records up to this one were given.
+    Numbers(u64),
     Commit,
 }
 
@@ -96,6 +98,15 @@ impl BTreeLoad {
         let sender = self.sender.as_ref().ok_or_else(over)?;
         // Nobody listens any more only if there was an error.
         if sender.send(message).is_ok() { Ok(()) } else { self.end().and_then(|()| Err(over())) }
+    }
+
+    /// Where records are numbered: those that are appended later have numbers above this one, as it is
+    /// the highest that was given where the records come from.
+    ///
+    /// # Errors
+    /// As [`BTreeLoad::add`]; that records are not numbered is one of [`BTreeLoad::finish`].
+    pub fn skip_numbers(&mut self, last: u64) -> Result<()> {
+        self.send(Message::Numbers(last))
     }
 
     /// How many of the records added so far replaced one, be it that they had its key or that the
@@ -152,8 +163,8 @@ fn over() -> Error {
 /// What the thread does.
 fn write(store: &BTree, table: Option<&str>, messages: Receiver<Message>) -> Result<()> {
     let mut transaction = store.write()?;
-    let mut feed =
-        Feed { messages, batch: Rc::default(), next: 0, replaced: 0, is_committed: false };
+    let (batch, replaced, last_number, is_committed) = (Rc::default(), 0, None, false);
+    let mut feed = Feed { messages, batch, next: 0, replaced, last_number, is_committed };
     match table {
         Some(name) if has_several_values(&mut transaction, name)? => {
             let table = transaction.multi_table(name)?;
@@ -187,7 +198,7 @@ fn put_all(table: &mut TableMut<'_, '_>, feed: &mut Feed) -> Result<()> {
         let (key, value) = feed.take();
         feed.replaced += u64::from(table.insert(key.as_ref(), value.as_ref())?);
     }
-    Ok(())
+    feed.last_number.map_or(Ok(()), |last| table.skip_numbers(last))
 }
 
 /// The same where a key may have several values.
@@ -215,6 +226,7 @@ struct Feed {
     /// The next record of the batch.
     next: usize,
     replaced: u64,
+    last_number: Option<u64>,
     is_committed: bool,
 }
 
@@ -226,6 +238,7 @@ impl Feed {
                 Ok(Message::Records(batch)) => (self.batch, self.next) = (Rc::new(batch), 0),
                 // Who asked may be gone meanwhile.
                 Ok(Message::Count(sender)) => drop(sender.send(self.replaced)),
+                Ok(Message::Numbers(last)) => self.last_number = Some(last),
                 Ok(Message::Commit) => {
                     self.is_committed = true;
                     return false;

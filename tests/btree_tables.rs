@@ -541,3 +541,93 @@ fn transactions_within_transactions_are_undone_alone() {
         snapshot.table("t").unwrap().unwrap().iter().map(|pair| pair.unwrap().0).collect();
     assert_eq!(keys, [&b"inner"[..], b"middle", b"outer"]);
 }
+
+/// A savepoint is itself alone: no later one, and none of another transaction, is taken for it.
+#[test]
+fn a_savepoint_that_was_given_up_is_none() {
+    let store = BTree::in_memory().unwrap();
+    let other = BTree::in_memory().unwrap();
+    let mut transaction = store.write().unwrap();
+    let gone = transaction.savepoint();
+    transaction.release(gone).unwrap();
+    let kept = transaction.savepoint();
+    assert_ne!(gone, kept);
+    transaction.main().insert(b"key", b"").unwrap();
+    assert!(transaction.rollback_to(gone).is_err());
+    assert!(other.write().unwrap().rollback_to(kept).is_err());
+    // Undone alone, whatever is released and made within.
+    let outer = transaction.savepoint();
+    let mut inner = transaction.nested();
+    inner.main().insert(b"inner", b"").unwrap();
+    inner.release(outer).unwrap();
+    inner.savepoint();
+    inner.savepoint();
+    drop(inner);
+    assert!(transaction.commit().is_err(), "what should be undone was committed");
+    let mut transaction = store.write().unwrap();
+    let outer = transaction.savepoint();
+    let mut inner = transaction.nested();
+    inner.release(outer).unwrap();
+    assert!(inner.commit().is_err());
+    assert!(transaction.commit().is_err());
+}
+
+#[test]
+fn bounds_that_are_no_keys_are_compared_all_the_same() {
+    let store = BTree::in_memory().unwrap();
+    let mut transaction = store.write().unwrap();
+    let options = TableOptions::of_keys::<u16>().duplicates(Duplicates::Sorted);
+    transaction.create_table_with("several", &options).unwrap();
+    for i in 0..1000u16 {
+        transaction.main().insert(&i.to_bytes(), b"").unwrap();
+        let mut table = transaction.multi_table("several").unwrap().unwrap();
+        table.insert(&i.to_bytes(), b"value").unwrap();
+    }
+    transaction.commit().unwrap();
+    let snapshot = store.read().unwrap();
+    let (one, several) = (snapshot.main(), snapshot.multi_table("several").unwrap().unwrap());
+    let keys =
+        [&b""[..], b"\x01", b"\x01\0", b"\x01\0\0", b"\x01\x05\x07", b"\x03\xff", b"\xff\xff\xff"];
+    let bounds =
+        |key: &'static [u8]| [Bound::Included(key), Bound::Excluded(key), Bound::Unbounded];
+    for start in keys.iter().flat_map(|key| bounds(key)) {
+        for end in keys.iter().flat_map(|key| bounds(key)) {
+            let expected = one.count_range((start, end)).unwrap();
+            let what = format!("{start:?} to {end:?}");
+            assert_eq!(several.count_range((start, end)).unwrap(), expected, "{what}");
+            assert_eq!(several.range((start, end)).count() as u64, expected, "{what}");
+        }
+    }
+    assert_eq!(several.count(b"\x01").unwrap() + several.count(b"\x01\0\0").unwrap(), 0);
+    assert!(several.prefix(b"\x01\0\0").next().is_none());
+}
+
+/// Looks at no more of a table than the values of the key.
+#[test]
+fn a_value_too_far_is_none_at_once() {
+    let store = BTree::in_memory().unwrap();
+    let mut transaction = store.write().unwrap();
+    let options = TableOptions::of_keys::<u32>().duplicates(Duplicates::Inserted);
+    transaction.create_table_with("t", &options).unwrap();
+    let mut table = transaction.multi_table("t").unwrap().unwrap();
+    for i in 0..5000u32 {
+        table.insert(&i.to_bytes(), b"value").unwrap();
+    }
+    let key = 7u32.to_bytes();
+    for n in [1, 2, 400, u64::MAX] {
+        assert_eq!(table.read().nth(&key, n).unwrap(), None);
+        assert!(!table.remove_nth(&key, n).unwrap());
+        assert!(!table.insert_at(&key, Position::After(n), b"").unwrap());
+    }
+    assert_eq!(table.read().nth(&key, 0).unwrap().as_deref(), Some(&b"value"[..]));
+}
+
+#[test]
+fn a_program_cannot_name_its_keys_as_those_that_are_known() {
+    let store = BTree::in_memory().unwrap();
+    let mut transaction = store.write().unwrap();
+    let options = TableOptions::new().key_type(KeyType::Other("u64".into()));
+    assert_eq!(options, TableOptions::of_keys::<u64>());
+    transaction.create_table_with("t", &options).unwrap();
+    assert!(transaction.table("t").unwrap().unwrap().insert(b"abc", b"").is_err());
+}

@@ -25,7 +25,7 @@ pub(crate) fn load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     writer: &mut Writer<'_>,
     tree: &mut Tree,
     records: impl IntoIterator<Item = Result<(K, V)>>,
-    check: impl Fn(&[u8], &[u8]) -> Result<()>,
+    check: impl FnMut(&[u8], &[u8]) -> Result<()>,
 ) -> Result<u64> {
     if tree.depth != 0 {
         return Err(Error::invalid("only an empty table can be filled by a bulk load"));
@@ -40,7 +40,7 @@ fn load_empty<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     writer: &mut Writer<'_>,
     tree: &mut Tree,
     records: impl IntoIterator<Item = Result<(K, V)>>,
-    check: impl Fn(&[u8], &[u8]) -> Result<()>,
+    mut check: impl FnMut(&[u8], &[u8]) -> Result<()>,
 ) -> Result<u64> {
     let mut builder = Builder {
         writer,

@@ -189,7 +189,9 @@ impl Core {
             && commit.stamp < FIXED / 2
             && commit.number < FIXED / 2
             && commit.end >= FIRST_PAGES
-            && [commit.main, commit.catalog].iter().all(|tree| tree.kind == 0)
+            && [commit.main, commit.catalog]
+                .iter()
+                .all(|tree| (tree.kind, tree.last_number) == (0, 0))
             && commit.end < MAX_PAGES;
         if !is_sane {
             let at = session::COMMITS[(commit.number % 2) as usize];

@@ -221,9 +221,12 @@ impl<'p, P: Pages> Walk<'p, P> {
         (self.where_ == Where::Here).then_some((self.leaf, self.at, self.count))
     }
 
-    /// Goes so many records further, a leaf at a time; whether there is one.
-    pub(crate) fn skip(&mut self, mut records: u64) -> Result<bool> {
-        while let Some((_, at, count)) = self.leaf() {
+    /// Goes so many records further, a leaf at a time; whether there is one. Ends early in a leaf whose
+    /// first key does not begin so.
+    pub(crate) fn skip(&mut self, mut records: u64, begin: &[u8]) -> Result<bool> {
+        while let Some((_, at, count)) = self.leaf()
+            && self.key.starts_with(begin)
+        {
             let here = (count - at) as u64;
             if records < here {
                 self.at += records as usize;

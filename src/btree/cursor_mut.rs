@@ -30,12 +30,26 @@ pub struct CursorMut<'t, 'c> {
     walk: Walk<'t, Source<'c>>,
     /// A record was removed, and the walk is at the one behind.
     is_between: bool,
+    /// The key that was changed last, and how the cursor went since.
+    changed: Vec<u8>,
+    way: Way,
+}
+
+/// Where a cursor went since it changed something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Nowhere.
+    Stay,
+    Forward,
+    Back,
+    /// Elsewhere.
+    Other,
 }
 
 impl<'t, 'c> CursorMut<'t, 'c> {
     pub(crate) fn new(table: TableMut<'t, 'c>) -> CursorMut<'t, 'c> {
         let walk = Walk::new(table.source, *table.tree);
-        CursorMut { table, walk, is_between: false }
+        CursorMut { table, walk, is_between: false, changed: Vec::new(), way: Way::Other }
     }
 
     /// The key here; `None` if it is at no record.
@@ -56,7 +70,7 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// # Errors
     /// As [`CursorMut::value`].
     pub fn first(&mut self) -> Result<bool> {
-        self.is_between = false;
+        (self.is_between, self.way) = (false, Way::Other);
         self.walk.first().of(self.table.source.core())
     }
 
@@ -65,7 +79,7 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// # Errors
     /// As [`CursorMut::value`].
     pub fn last(&mut self) -> Result<bool> {
-        self.is_between = false;
+        (self.is_between, self.way) = (false, Way::Other);
         self.walk.last().of(self.table.source.core())
     }
 
@@ -75,7 +89,7 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// # Errors
     /// As [`CursorMut::value`].
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        self.is_between = false;
+        (self.is_between, self.way) = (false, Way::Other);
         self.walk.seek(key).of(self.table.source.core())
     }
 
@@ -84,7 +98,7 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// # Errors
     /// As [`CursorMut::value`].
     pub fn find(&mut self, key: &[u8]) -> Result<bool> {
-        self.is_between = false;
+        (self.is_between, self.way) = (false, Way::Other);
         self.walk.find(key).of(self.table.source.core())
     }
 
@@ -94,6 +108,7 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// As [`CursorMut::value`].
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<bool> {
+        self.go(Way::Forward);
         if std::mem::take(&mut self.is_between) {
             return Ok(self.walk.key().is_some());
         }
@@ -105,8 +120,14 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// # Errors
     /// As [`CursorMut::value`].
     pub fn previous(&mut self) -> Result<bool> {
+        self.go(Way::Back);
         self.is_between = false;
         self.walk.previous().of(self.table.source.core())
+    }
+
+    fn go(&mut self, way: Way) {
+        let is_same = self.way == Way::Stay || self.way == way;
+        self.way = if is_same { way } else { Way::Other };
     }
 
     /// Gives the key here another value.
@@ -116,7 +137,10 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     pub fn put(&mut self, value: &[u8]) -> Result<()> {
         let key = self.here()?;
         self.table.insert(&key, value)?;
-        self.walk_to(&key)
+        self.walk_to(&key)?;
+        let is_here = self.walk.key() == Some(&key[..]);
+        self.changed = key;
+        if is_here { Ok(()) } else { Err(self.lost()) }
     }
 
     /// Takes the record here out; [`CursorMut::next`] goes to the one behind it then, and
@@ -126,20 +150,38 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// As [`CursorMut::put`].
     pub fn remove(&mut self) -> Result<()> {
         let key = self.here()?;
-        self.table.remove(&key)?;
+        let was_there = self.table.remove(&key)?;
         self.walk_to(&key)?;
         self.is_between = true;
-        Ok(())
+        let is_behind = self.walk.key().is_none_or(|next| next > &key[..]);
+        self.changed = key;
+        if was_there && is_behind { Ok(()) } else { Err(self.lost()) }
     }
 
-    fn here(&self) -> Result<Vec<u8>> {
-        let nowhere = || Error::invalid("the cursor is at no record");
-        self.key().map(<[u8]>::to_vec).ok_or_else(nowhere)
+    /// The key here, to be changed. As after a change it is looked for anew, whoever goes from one to
+    /// the next might come to no end where keys are not in order: so they must be.
+    fn here(&mut self) -> Result<Vec<u8>> {
+        let Some(key) = self.key() else {
+            return Err(Error::invalid("the cursor is at no record"));
+        };
+        let is_in_order = match self.way {
+            Way::Forward => key > &self.changed[..],
+            Way::Back => key < &self.changed[..],
+            Way::Stay | Way::Other => true,
+        };
+        if is_in_order { Ok(key.to_vec()) } else { Err(self.lost()) }
     }
 
     /// Finds a key again: where the pages are that lead to it may be others after a change.
     fn walk_to(&mut self, key: &[u8]) -> Result<()> {
         self.walk = Walk::new(self.table.source, *self.table.tree);
+        self.way = Way::Stay;
         self.walk.seek(key).map(drop).of(self.table.source.core())
+    }
+
+    #[cold]
+    fn lost(&self) -> Error {
+        let error = Error::corrupt(0, "keys that are not in order");
+        self.table.source.core().named(error)
     }
 }

@@ -68,7 +68,7 @@ impl Writer<'_> {
             && leaf::is_behind(self.page(last.leaf)?, key)
             && self.append(last, key, value)?
         {
-            tree.count += 1;
+            tree.count = tree.count.saturating_add(1);
             return Ok(false);
         }
         let mut path = std::mem::take(&mut self.scratch.path);

@@ -82,7 +82,9 @@ impl KeyType {
         known.unwrap_or_else(|| KeyType::Other(name.to_owned()))
     }
 
-    /// The bytes of a key written as text: a number in decimal digits, and anything else as it is.
+    /// The bytes of a key written as text: a number in decimal digits, and anything else as it is. A
+    /// number may have a plus sign and zeros before it; floating-point numbers may be written as "inf"
+    /// and "nan", also with a minus, and "nan(0x1)" is one of the others, by its bits.
     ///
     /// # Errors
     /// The text is none of this type.
@@ -95,8 +97,8 @@ impl KeyType {
             KeyType::U32 => self.number::<u32>(text),
             KeyType::U64 => self.number::<u64>(text),
             KeyType::I64 => self.number::<i64>(text),
-            KeyType::F32 => self.number::<f32>(text),
-            KeyType::F64 => self.number::<f64>(text),
+            KeyType::F32 => self.float::<f32>(text),
+            KeyType::F64 => self.float::<f64>(text),
         }
     }
 
@@ -105,7 +107,27 @@ impl KeyType {
     }
 
     fn number<N: Key + FromStr>(&self, text: &[u8]) -> Result<Vec<u8>> {
-        let number = self.utf8(text)?.trim().parse::<N>().map_err(|_| self.no_key(text))?;
+        let number = self.utf8(text)?.parse::<N>().map_err(|_| self.no_key(text))?;
+        Ok(number.to_bytes())
+    }
+
+    fn float<F: Float>(&self, text: &[u8]) -> Result<Vec<u8>> {
+        let no_key = || self.no_key(text);
+        let text = self.utf8(text)?;
+        let (is_negative, rest) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
+        let bits = rest.strip_prefix("nan(0x").and_then(|rest| rest.strip_suffix(')'));
+        if let Some(bits) = bits {
+            let bits = u64::from_str_radix(bits, 16).ok();
+            return Ok(bits
+                .and_then(|bits| F::nan(is_negative, bits))
+                .ok_or_else(no_key)?
+                .to_bytes());
+        }
+        let number = text.parse::<F>().map_err(|_| no_key())?;
+        // Too large for the type, and so another number.
+        if number.is_infinite() && text.contains(|c: char| c.is_ascii_digit()) {
+            return Err(no_key());
+        }
         Ok(number.to_bytes())
     }
 
@@ -127,8 +149,8 @@ impl KeyType {
             KeyType::U32 => digits::<u32>(key),
             KeyType::U64 => digits::<u64>(key),
             KeyType::I64 => digits::<i64>(key),
-            KeyType::F32 => digits::<f32>(key),
-            KeyType::F64 => digits::<f64>(key),
+            KeyType::F32 => f32::from_bytes(key).map(Float::text),
+            KeyType::F64 => f64::from_bytes(key).map(Float::text),
         };
         text.unwrap_or_else(|| key.to_vec())
     }
@@ -138,6 +160,53 @@ impl Display for KeyType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// Floating-point numbers, of which many are none.
+trait Float: Key<Owned = Self> + FromStr + Display + Sized {
+    /// One that is no number, by its bits.
+    fn nan(is_negative: bool, bits: u64) -> Option<Self>;
+    /// The sign, and the bits, of one that is no number.
+    fn of_nan(&self) -> Option<(bool, u64)>;
+    fn is_infinite(&self) -> bool;
+
+    fn text(self) -> Vec<u8> {
+        let text = match self.of_nan() {
+            None => self.to_string(),
+            Some((is_negative, bits)) => {
+                let sign = if is_negative { "-" } else { "" };
+                format!("{sign}nan(0x{bits:x})")
+            }
+        };
+        text.into_bytes()
+    }
+}
+
+macro_rules! floats {
+    ($($float:ty, $bits:ty, $sign:expr;)*) => {$(
+        impl Float for $float {
+            fn nan(is_negative: bool, bits: u64) -> Option<$float> {
+                let bits = <$bits>::try_from(bits).ok().filter(|bits| bits & $sign == 0)?;
+                let number = <$float>::from_bits(<$float>::INFINITY.to_bits() | bits);
+                let number = if is_negative { -number } else { number };
+                number.is_nan().then_some(number)
+            }
+
+            fn of_nan(&self) -> Option<(bool, u64)> {
+                let bits = self.to_bits() & !(<$float>::INFINITY.to_bits() | $sign);
+                self.is_nan().then(|| (self.is_sign_negative(), u64::from(bits)))
+            }
+
+            fn is_infinite(&self) -> bool {
+                <$float>::is_infinite(*self)
+            }
+        }
+    )*};
+}
+
+floats! {
+    f32, u32, SIGN_32;
+    f64, u64, SIGN_64;
 }
 
 /// Bytes of the keys of a type; `None` if they have various lengths.
@@ -320,6 +389,10 @@ mod tests {
             (KeyType::I64, "-9223372036854775808"),
             (KeyType::F32, "-0.1"),
             (KeyType::F64, "1.7976931348623157"),
+            (KeyType::F64, "-inf"),
+            (KeyType::F64, "nan(0x8000000000000)"),
+            (KeyType::F64, "-nan(0x1)"),
+            (KeyType::F32, "nan(0x400000)"),
             (KeyType::String, "été"),
             (KeyType::Binary, "\0x"),
         ];
@@ -329,7 +402,16 @@ mod tests {
             assert_eq!(KeyType::named(key.name()), key);
             assert_eq!(KeyType::of(key.code(), ""), key);
         }
-        for (key, text) in [(KeyType::U8, "256"), (KeyType::U64, "-1"), (KeyType::F64, "one")] {
+        let none = [
+            (KeyType::U8, "256"),
+            (KeyType::U64, "-1"),
+            (KeyType::U64, " 1"),
+            (KeyType::F64, "one"),
+            (KeyType::F64, "1e400"),
+            (KeyType::F32, "nan(0x0)"),
+            (KeyType::F32, "nan(0x80000000)"),
+        ];
+        for (key, text) in none {
             let error = key.parse(text.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(text) && error.contains(key.name()), "{error}");
         }

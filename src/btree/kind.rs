@@ -48,7 +48,8 @@ impl TableOptions {
     /// Keys of this type.
     #[must_use]
     pub fn key_type(mut self, key: KeyType) -> TableOptions {
-        self.key = key;
+        // A program's own cannot have the name of one that is known.
+        self.key = KeyType::named(key.name());
         self
     }
 
@@ -84,8 +85,7 @@ impl TableOptions {
 
     /// An error if there can be no such table.
     pub(crate) fn check(&self) -> Result<()> {
-        let is_number = matches!(self.key, KeyType::U32 | KeyType::U64);
-        if self.is_numbered && (!is_number || self.duplicates != Duplicates::None) {
+        if self.is_numbered && !self.can_be_numbered() {
             return Err(Error::invalid(
                 "records are numbered where keys are of type u32 or u64, and each has one value",
             ));
@@ -99,6 +99,10 @@ impl TableOptions {
             )));
         }
         Ok(())
+    }
+
+    fn can_be_numbered(&self) -> bool {
+        matches!(self.key, KeyType::U32 | KeyType::U64) && self.duplicates == Duplicates::None
     }
 
     pub(crate) fn kind(&self) -> Kind {
@@ -133,11 +137,19 @@ impl Kind {
             2 => Some(Duplicates::Inserted),
             _ => None,
         };
-        let key = word as u8;
+        let (key, is_numbered) = (word as u8, word & NUMBERED != 0);
+        let can_be_numbered = TableOptions {
+            key: KeyType::of(key, ""),
+            duplicates: duplicates.unwrap_or_default(),
+            is_numbered,
+        }
+        .can_be_numbered();
         let is_known = key == OTHER || KeyType::of(key, "").code() == key;
         match duplicates {
-            Some(duplicates) if is_known && word >> 11 == 0 => {
-                Ok(Kind { key, duplicates, is_numbered: word & NUMBERED != 0 })
+            Some(duplicates)
+                if is_known && word >> 11 == 0 && (!is_numbered || can_be_numbered) =>
+            {
+                Ok(Kind { key, duplicates, is_numbered })
             }
             _ => Err(Error::new(ErrorKind::Unsupported(format!(
                 "a table of a kind ({word:#x}) that this program does not know: use a newer one"
@@ -216,6 +228,13 @@ mod tests {
             for duplicates in [Duplicates::None, Duplicates::Sorted, Duplicates::Inserted] {
                 for is_numbered in [false, true] {
                     let table = TableOptions { key: key.clone(), duplicates, is_numbered };
+                    if is_numbered && !table.can_be_numbered() {
+                        assert!(
+                            Kind::of(&Tree { kind: table.kind().word(), ..Tree::default() })
+                                .is_err()
+                        );
+                        continue;
+                    }
                     let tree = Tree { kind: table.kind().word(), ..Tree::default() };
                     assert_eq!(Kind::of(&tree).unwrap(), table.kind());
                     assert_eq!(options(&tree, "mine").unwrap(), table);

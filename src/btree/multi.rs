@@ -99,7 +99,7 @@ impl<'t> MultiTable<'t> {
         let mut cursor = self.raw.cursor();
         cursor.seek(&begin)?;
         if n > 0 {
-            cursor.skip(n)?;
+            cursor.skip(n, &begin)?;
         }
         let Some(pair) = cursor.key().filter(|pair| pair.starts_with(&begin)) else {
             return Ok(None);
@@ -123,10 +123,8 @@ impl<'t> MultiTable<'t> {
     /// # Errors
     /// As [`MultiTable::get`].
     pub fn count_range<'k>(&self, keys: impl RangeBounds<&'k [u8]>) -> Result<u64> {
-        match self.bounds(&keys) {
-            Some((start, end)) => self.raw.count_range(as_bounds(&start, &end)),
-            None => Ok(0),
-        }
+        let (start, end) = self.bounds(&keys);
+        self.raw.count_range(as_bounds(&start, &end))
     }
 
     /// About how many they are, in the time of two lookups.
@@ -134,13 +132,11 @@ impl<'t> MultiTable<'t> {
     /// # Errors
     /// As [`MultiTable::get`].
     pub fn estimate_range<'k>(&self, keys: impl RangeBounds<&'k [u8]>) -> Result<u64> {
-        match self.bounds(&keys) {
-            Some((start, end)) => self.raw.estimate_range(as_bounds(&start, &end)),
-            None => Ok(0),
-        }
+        let (start, end) = self.bounds(&keys);
+        self.raw.estimate_range(as_bounds(&start, &end))
     }
 
-    fn bounds<'k>(&self, keys: &impl RangeBounds<&'k [u8]>) -> Option<Bounds> {
+    fn bounds<'k>(&self, keys: &impl RangeBounds<&'k [u8]>) -> Bounds {
         self.pairs.bounds(keys.start_bound().cloned(), keys.end_bound().cloned())
     }
 
@@ -158,9 +154,7 @@ impl<'t> MultiTable<'t> {
 
     /// The keys of a range with their values, in order, from either end.
     pub fn range<'k>(&self, keys: impl RangeBounds<&'k [u8]>) -> MultiRange<'t> {
-        // What can be no key has no values.
-        let none = (Bound::Unbounded, Bound::Excluded(Vec::new()));
-        self.range_of(self.bounds(&keys).unwrap_or(none))
+        self.range_of(self.bounds(&keys))
     }
 
     fn range_of(&self, (start, end): Bounds) -> MultiRange<'t> {

@@ -98,11 +98,16 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
         self.pairs.check_key(key)?;
         let begin = self.pairs.begin(key).unwrap_or_default();
         let Some(gap) = self.gap(&begin, position)? else { return Ok(false) };
-        let label = match between(gap) {
-            Some(label) => label,
-            None => self.make_room(&begin, gap)?,
-        };
-        self.raw.put_stored(&pair_of(&begin, label), value, Old::Replace)?;
+        if let Some(label) = between(gap) {
+            self.raw.put_stored(&pair_of(&begin, label), value, Old::Replace)?;
+            return Ok(true);
+        }
+        let pairs = self.pairs;
+        self.raw.whole(|raw| {
+            let mut table = MultiTableMut { raw: raw.borrowed(), kind: self.kind, pairs };
+            let label = table.make_room(&begin, gap)?;
+            table.raw.put_stored(&pair_of(&begin, label), value, Old::Replace)
+        })?;
         Ok(true)
     }
 
@@ -126,7 +131,7 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
             }
             Position::Before(n) | Position::After(n) => {
                 cursor.seek(begin)?;
-                cursor.skip(n)?;
+                cursor.skip(n, begin)?;
                 let Some(here) = label_here(&cursor, begin)? else { return Ok(None) };
                 if matches!(position, Position::After(_)) {
                     cursor.next()?;
@@ -141,26 +146,29 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
     /// Gives the values around a place other labels, so many of them that there is room between all;
     /// the label for the place.
     fn make_room(&mut self, begin: &[u8], (left, right): Gap) -> Result<u64> {
-        // Room for so many more between any two that were labelled anew: each time there is less to do.
-        const ROOM: u64 = 1 << 16;
+        // So far from each other that there is less to do each time; more where values are probably put
+        // one behind the other.
+        let room = if left.is_some() && right.is_some() { 1 << 16 } else { LABEL_STEP / 16 };
         let mut reach = 16;
         loop {
             let before = self.labels(begin, left, reach, |cursor| cursor.previous())?;
             let after = self.labels(begin, right, reach, |cursor| cursor.next())?;
-            let low = before.beyond.map_or(0, |label| label + 1);
+            let low = before.beyond.map_or(0, |label| label.saturating_add(1));
             let high = after.beyond.unwrap_or(u64::MAX);
             let count = (before.labels.len() + after.labels.len() + 1) as u64;
-            let step = (high - low) / (count + 1);
-            if step < ROOM && (before.beyond.is_some() || after.beyond.is_some()) {
+            let step = high.checked_sub(low).ok_or_else(no_pair)? / (count + 1);
+            if step < room && (before.beyond.is_some() || after.beyond.is_some()) {
                 reach *= 2;
                 continue;
             }
             if step == 0 {
-                return Err(Error::invalid("a key with as many values as there can be"));
+                return Err(too_many());
             }
             let place = before.labels.len() as u64;
-            let old: Vec<u64> = before.labels.into_iter().rev().chain(after.labels).collect();
-            self.label_anew(begin, &old, |i| low + step * (i + 1 + u64::from(i >= place)))?;
+            let new = |i: u64| low + step * (i + 1 + u64::from(i >= place));
+            let old = before.labels.into_iter().rev().chain(after.labels);
+            let moves: Vec<_> = old.zip(0..).map(|(old, i)| (old, new(i))).collect();
+            self.label_anew(begin, &moves)?;
             return Ok(low + step * (place + 1));
         }
     }
@@ -188,22 +196,25 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
         Ok(Side { labels, beyond: None })
     }
 
-    /// Moves values, in order, to other labels.
-    fn label_anew(&mut self, begin: &[u8], old: &[u64], new: impl Fn(u64) -> u64) -> Result<()> {
-        let mut values = Vec::new();
-        for label in old {
-            let pair = pair_of(begin, *label);
-            values.push(self.raw.get(&pair)?.ok_or_else(no_pair)?.to_vec());
+    /// Moves values, in order, from their labels to others.
+    fn label_anew(&mut self, begin: &[u8], moves: &[(u64, u64)]) -> Result<()> {
+        // One after the other, so that no label is met that is still another's: those that go up from
+        // the last on, then those that go down from the first on.
+        let up = moves.iter().rev().filter(|(old, new)| new > old);
+        let down = moves.iter().filter(|(old, new)| new < old);
+        for (old, new) in up.chain(down) {
+            let pair = pair_of(begin, *old);
+            let value = self.raw.get(&pair)?.ok_or_else(no_pair)?.to_vec();
             self.raw.remove(&pair)?;
-        }
-        for (i, value) in values.iter().enumerate() {
-            self.raw.put_stored(&pair_of(begin, new(i as u64)), value, Old::Replace)?;
+            if self.raw.put_stored(&pair_of(begin, *new), &value, Old::Keep)? {
+                return Err(no_pair());
+            }
         }
         Ok(())
     }
 
     /// Puts another value in the place of the one of `key` that has so many before it; whether there
-    /// is one. Where values are sorted it goes where it belongs.
+    /// is one. Where values are sorted it goes where it belongs, and is one with an equal one.
     ///
     /// # Errors
     /// As [`MultiTableMut::insert`].
@@ -212,8 +223,10 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
         let Some(pair) = self.nth_pair(key, n)? else { return Ok(false) };
         if self.pairs.is_sorted() {
             let new = sorted_pair(self.pairs, key, value)?;
-            self.raw.remove(&pair)?;
-            self.raw.put_stored(&new, &[], Old::Keep)?;
+            self.raw.whole(|raw| {
+                raw.remove(&pair)?;
+                raw.put_stored(&new, &[], Old::Keep)
+            })?;
         } else {
             self.raw.put_stored(&pair, value, Old::Replace)?;
         }
@@ -226,7 +239,7 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
         let table = self.raw.read();
         let mut cursor = table.cursor();
         cursor.seek(&begin)?;
-        cursor.skip(n)?;
+        cursor.skip(n, &begin)?;
         Ok(cursor.key().filter(|pair| pair.starts_with(&begin)).map(<[u8]>::to_vec))
     }
 
@@ -274,11 +287,9 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
     /// # Errors
     /// As [`MultiTableMut::insert`].
     pub fn remove_range<'k>(&mut self, keys: impl RangeBounds<&'k [u8]>) -> Result<u64> {
-        let bounds = self.pairs.bounds(keys.start_bound().cloned(), keys.end_bound().cloned());
-        match bounds {
-            Some((start, end)) => self.raw.remove_range(as_bounds(&start, &end)),
-            None => Ok(0),
-        }
+        let (start, end) =
+            self.pairs.bounds(keys.start_bound().cloned(), keys.end_bound().cloned());
+        self.raw.remove_range(as_bounds(&start, &end))
     }
 
     /// Takes everything out.
@@ -310,13 +321,21 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
             check_sizes(key, value)?;
             pairs.check_key(key)?;
             let begin = pairs.begin(key).unwrap_or_default();
-            label = if last.as_ref() == Some(&begin) { label + LABEL_STEP } else { FIRST_LABEL };
+            label = match last.as_ref() == Some(&begin) {
+                true => between((Some(label), None)).ok_or_else(too_many)?,
+                false => FIRST_LABEL,
+            };
             let pair = pair_of(&begin, label);
             last = Some(begin);
             Ok((pair, value.to_vec()))
         });
         bulk::load(self.raw.writer, self.raw.tree, stored, |_, _| Ok(()))
     }
+}
+
+#[cold]
+fn too_many() -> Error {
+    Error::invalid("a key with as many values as there can be")
 }
 
 /// Labels on one side of a place, the nearest first, and the one beyond them.
@@ -338,8 +357,14 @@ fn label_here(cursor: &Cursor<'_>, begin: &[u8]) -> Result<Option<u64>> {
 fn between(gap: Gap) -> Option<u64> {
     match gap {
         (None, None) => Some(FIRST_LABEL),
-        (Some(left), None) => left.checked_add(LABEL_STEP),
-        (None, Some(right)) => right.checked_sub(LABEL_STEP),
+        (Some(left), None) => {
+            let step = LABEL_STEP.min((u64::MAX - left) / 2);
+            (step > 0).then_some(left + step)
+        }
+        (None, Some(right)) => {
+            let step = LABEL_STEP.min(right / 2);
+            (step > 0).then_some(right - step)
+        }
         (Some(left), Some(right)) => {
             let middle = left + right.saturating_sub(left) / 2;
             (middle > left).then_some(middle)
@@ -426,6 +451,28 @@ mod tests {
         let found: Vec<Vec<u8>> =
             table.read().values(b"k").map(|value| value.unwrap().into_owned()).collect();
         let expected = [&b"first"[..], &[0], b"second", &[1], &[2], &[254], &[255], b"last"];
+        assert_eq!(found, expected);
+    }
+    /// A queue whose labels have come to the end of their range goes on.
+    #[test]
+    fn a_queue_at_the_end_of_its_labels_goes_on() {
+        let store = BTree::in_memory().unwrap();
+        let mut transaction = store.write().unwrap();
+        let options = TableOptions::new().duplicates(Duplicates::Inserted);
+        transaction.create_table_with("t", &options).unwrap();
+        let mut table = transaction.multi_table("t").unwrap().unwrap();
+        let count = 300u64;
+        for i in 0..count {
+            let pair = super::pair_of(b"k\0", u64::MAX - (count - i) * super::LABEL_STEP);
+            table.raw.put_stored(&pair, &i.to_le_bytes(), super::Old::Replace).unwrap();
+        }
+        for i in count..count + 3000 {
+            assert!(table.insert(b"k", &i.to_le_bytes()).unwrap());
+            assert!(table.remove_nth(b"k", 0).unwrap());
+        }
+        let found: Vec<Vec<u8>> =
+            table.read().values(b"k").map(|value| value.unwrap().into_owned()).collect();
+        let expected: Vec<_> = (3000..count + 3000).map(|i| i.to_le_bytes().to_vec()).collect();
         assert_eq!(found, expected);
     }
 }

@@ -41,9 +41,11 @@ impl Nested<'_, '_> {
     /// Leaves the changes to the outer transaction: they are seen by others when that is committed.
     ///
     /// # Errors
-    /// The savepoint that it began with was released within it.
+    /// The savepoint that it began with, or one before, was given up within it: then the outer one
+    /// cannot be committed either.
     pub fn commit(mut self) -> Result<()> {
-        self.begin.take().map_or(Ok(()), |begin| self.outer.release(begin))
+        let done = self.begin.take().map_or(Ok(()), |begin| self.outer.release(begin));
+        done.inspect_err(|_| self.outer.forbid_commit())
     }
 }
 

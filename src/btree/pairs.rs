@@ -99,25 +99,44 @@ impl Pairs {
         (self.is_sorted() || rest.len() == 8).then_some(rest)
     }
 
-    /// The bounds of the pairs whose keys are in a range; `None` if a bound can be no key.
-    pub(crate) fn bounds(self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Option<Bounds> {
+    /// The bounds of the pairs whose keys are in a range.
+    pub(crate) fn bounds(self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Bounds {
         let start = match start {
             Bound::Unbounded => Bound::Unbounded,
-            Bound::Included(key) => Bound::Included(self.begin(key)?),
-            Bound::Excluded(key) => match behind(&self.begin(key)?) {
-                Some(first) => Bound::Included(first),
-                // Nothing comes behind the highest key; nor is anything below the empty one.
-                None => return Some((Bound::Unbounded, Bound::Excluded(Vec::new()))),
-            },
+            Bound::Included(key) => self.edge(key, false),
+            Bound::Excluded(key) => self.edge(key, true),
         };
+        // From an edge on nothing is within.
         let end = match end {
             Bound::Unbounded => Bound::Unbounded,
-            Bound::Excluded(key) => Bound::Excluded(self.begin(key)?),
-            Bound::Included(key) => {
-                behind(&self.begin(key)?).map_or(Bound::Unbounded, Bound::Excluded)
+            Bound::Included(key) => self.edge(key, true),
+            Bound::Excluded(key) => self.edge(key, false),
+        };
+        let end = match end {
+            Bound::Included(edge) => Bound::Excluded(edge),
+            // Behind all there are.
+            _ => Bound::Unbounded,
+        };
+        match start {
+            // Nothing comes behind the highest key; nor is anything below the empty one.
+            Bound::Excluded(_) => (Bound::Unbounded, Bound::Excluded(Vec::new())),
+            start => (start, end),
+        }
+    }
+
+    /// The first pair of a key, or behind all of them, which need not be there: included; or excluded if
+    /// there can be none there.
+    fn edge(self, key: &[u8], is_behind: bool) -> Bound<Vec<u8>> {
+        let edge = match self.kind.width() {
+            // No key of the table: it is before those that begin so, or behind the one that it begins with.
+            Some(width) if key.len() < width => Some(key.to_vec()),
+            Some(width) if key.len() > width => behind(&key[..width]),
+            _ => {
+                let begin = self.begin(key).unwrap_or_default();
+                if is_behind { behind(&begin) } else { Some(begin) }
             }
         };
-        Some((start, end))
+        edge.map_or_else(|| Bound::Excluded(key.to_vec()), Bound::Included)
     }
 }
 
@@ -167,9 +186,9 @@ mod tests {
         assert_eq!(all.split(&[0, 1, 9], &mut Vec::new()), Some(&[9][..]));
         assert_eq!(all.split(&[0], &mut Vec::new()), None);
         let highest = [0xff, 0xff];
-        let (start, end) = all.bounds(Bound::Excluded(&highest), Bound::Unbounded).unwrap();
+        let (start, end) = all.bounds(Bound::Excluded(&highest), Bound::Unbounded);
         assert_eq!((start, end), (Bound::Unbounded, Bound::Excluded(Vec::new())));
-        let (_, end) = all.bounds(Bound::Unbounded, Bound::Included(&highest)).unwrap();
+        let (_, end) = all.bounds(Bound::Unbounded, Bound::Included(&highest));
         assert_eq!(end, Bound::Unbounded);
     }
 

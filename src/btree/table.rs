@@ -35,6 +35,11 @@ impl<'t> Table<'t> {
         self.source.core().named(error)
     }
 
+    /// Where records are numbered, the highest number that was ever given; else 0.
+    pub fn last_number(&self) -> u64 {
+        self.tree.last_number
+    }
+
     /// What its keys are.
     ///
     /// # Errors
@@ -231,9 +236,9 @@ impl<'t> Cursor<'t> {
         self.table
     }
 
-    /// Goes so many records further; whether there is one.
-    pub(crate) fn skip(&mut self, records: u64) -> Result<bool> {
-        self.walk.skip(records).of(self.table.source.core())
+    /// Goes so many records further, but not much further than keys begin so; whether there is one.
+    pub(crate) fn skip(&mut self, records: u64, begin: &[u8]) -> Result<bool> {
+        self.walk.skip(records, begin).of(self.table.source.core())
     }
 
     /// Key and value here.

@@ -12,7 +12,7 @@ use super::table::Table;
 use super::tree;
 use super::writer::{Writer, damaged};
 use crate::{Error, Result};
-use std::ops::RangeBounds;
+use std::ops::{Bound, RangeBounds};
 
 /// A table to change, in a transaction.
 #[derive(Debug)]
@@ -91,8 +91,23 @@ impl<'t, 'c> TableMut<'t, 'c> {
             return Err(Error::invalid("the numbers of this table's records are used up"));
         };
         let bytes = next.to_bytes();
-        self.put(&bytes[8 - width..], value, Old::Keep)?;
+        if self.put(&bytes[8 - width..], value, Old::Keep)? {
+            let what = "a record whose number is above the highest that was given";
+            return Err(self.source.core().named(damaged(Link(self.tree.root).page(), what)));
+        }
         Ok(next)
+    }
+
+    /// In a table whose records are numbered: the next number is above this one.
+    ///
+    /// # Errors
+    /// Records are not numbered.
+    pub fn skip_numbers(&mut self, last: u64) -> Result<()> {
+        if !Kind::of(self.tree)?.is_numbered {
+            return Err(Error::invalid("the records of this table are not numbered"));
+        }
+        self.tree.last_number = self.tree.last_number.max(last);
+        Ok(())
     }
 
     /// Puts a value if there is none; whether it did.
@@ -116,21 +131,45 @@ impl<'t, 'c> TableMut<'t, 'c> {
     /// # Errors
     /// As [`TableMut::insert`].
     pub fn remove_range<'k>(&mut self, keys: impl RangeBounds<&'k [u8]>) -> Result<u64> {
-        // So many at a time that their keys are little memory.
-        const GROUP: usize = 1000;
-        let mut removed = 0;
-        loop {
-            let range = self.read().range((keys.start_bound().cloned(), keys.end_bound().cloned()));
-            let group: Vec<Vec<u8>> =
-                range.take(GROUP).map(|pair| pair.map(|(key, _)| key)).collect::<Result<_>>()?;
-            for key in &group {
-                self.remove_read(key)?;
-                removed += 1;
+        let (start, end) = (keys.start_bound().cloned(), keys.end_bound().cloned());
+        self.whole(|table| {
+            let mut removed = 0;
+            loop {
+                let group = table.some_keys((start, end))?;
+                if group.is_empty() {
+                    return Ok(removed);
+                }
+                for key in &group {
+                    table.remove_read(key)?;
+                    removed += 1;
+                }
             }
-            if group.len() < GROUP {
-                return Ok(removed);
+        })
+    }
+
+    /// The first keys of a range, so many that they are little memory.
+    fn some_keys(&self, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<Vec<Vec<u8>>> {
+        const MOST: usize = 1000;
+        const BYTES: usize = 256 << 10;
+        let (mut keys, mut bytes) = (Vec::new(), 0);
+        for pair in self.read().range(range) {
+            let (key, _) = pair?;
+            bytes += key.len();
+            keys.push(key);
+            if keys.len() == MOST || bytes > BYTES {
+                break;
             }
         }
+        Ok(keys)
+    }
+
+    /// Makes several changes that are one: if it fails half-way, the transaction cannot be committed.
+    pub(crate) fn whole<R>(&mut self, change: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
+        // Also if it panics.
+        let was_broken = std::mem::replace(&mut self.writer.is_broken, true);
+        let done = change(self);
+        self.writer.is_broken = was_broken || done.is_err();
+        done
     }
 
     /// Takes the record with the lowest key out.
@@ -192,11 +231,13 @@ impl<'t, 'c> TableMut<'t, 'c> {
             check_sizes(key, value)?;
             if is_plain { Ok(()) } else { kind.check_key(key) }
         };
+        let mut last = 0;
+        let check = |key: &[u8], value: &[u8]| {
+            last = if kind.is_numbered { number_of(key) } else { 0 };
+            check(key, value)
+        };
         let count = bulk::load(self.writer, self.tree, records, check)?;
-        if kind.is_numbered {
-            let last = self.read().last()?.map_or(0, |(key, _)| number_of(&key));
-            self.tree.last_number = self.tree.last_number.max(last);
-        }
+        self.tree.last_number = self.tree.last_number.max(last);
         Ok(count)
     }
 
@@ -223,6 +264,6 @@ impl<'t, 'c> TableMut<'t, 'c> {
 }
 
 /// The number that is a key of numbered records.
-fn number_of(key: &[u8]) -> u64 {
+pub(crate) fn number_of(key: &[u8]) -> u64 {
     key.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }

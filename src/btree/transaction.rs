@@ -13,7 +13,7 @@ use super::table_mut::TableMut;
 use super::tree;
 use super::writer::Writer;
 use crate::{Error, Result};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A transaction: what it changes is seen by itself alone until it is committed, and is gone if it
 /// is dropped instead. There is one at a time in all processes; others wait for it when they begin
@@ -214,8 +214,11 @@ impl<'s> Transaction<'s> {
         let Some(i) = self.find(name)? else { return Ok(false) };
         let mut open = self.open.swap_remove(i);
         let core = self.source.core();
+        let was_broken = std::mem::replace(&mut self.writer.is_broken, true);
         self.writer.clear(&mut open.tree).of(core)?;
-        self.writer.remove(&mut self.catalog, name.as_bytes()).of(core)
+        let was_there = self.writer.remove(&mut self.catalog, name.as_bytes()).of(core)?;
+        self.writer.is_broken = was_broken;
+        Ok(was_there)
     }
 
     /// The names of all tables that have one, in order.
@@ -229,7 +232,9 @@ impl<'s> Transaction<'s> {
     /// Notes this moment, to go back to it with [`Transaction::rollback_to`]. There can be many, one
     /// within the other.
     pub fn savepoint(&mut self) -> Savepoint {
-        let id = self.savepoints.last().map_or(1, |saved| saved.id + 1);
+        // Of no other transaction either.
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let space = &mut self.writer.scratch.space;
         space.hold(self.writer.stamp);
         self.savepoints.push(Saved {
@@ -260,6 +265,7 @@ impl<'s> Transaction<'s> {
         let saved = &self.savepoints[i];
         (self.main, self.catalog, self.open) = (saved.main, saved.catalog, saved.open.clone());
         let (taken, freed) = saved.progress;
+        self.writer.is_broken = true;
         self.writer.scratch.space.take_back_to(self.store.core(), taken, freed)?;
         self.writer.last = None;
         // Whatever failed half-way since is undone.
@@ -326,10 +332,18 @@ impl Drop for Transaction<'_> {
 pub(crate) fn names(catalog: Table<'_>) -> Result<Vec<String>> {
     let mut names = Vec::new();
     catalog.scan(|name, _| {
-        names.push(String::from_utf8_lossy(name).into_owned());
+        names.push(utf8(name)?.to_owned());
         Ok(())
     })?;
     Ok(names)
+}
+
+/// A name in a catalog.
+pub(crate) fn utf8(name: &[u8]) -> Result<&str> {
+    str::from_utf8(name).map_err(|_| {
+        let name = name.escape_ascii();
+        Error::corrupt(0, format!("the name \"{name}\" of a table, which is not UTF-8"))
+    })
 }
 
 fn check_name(name: &str) -> Result<()> {

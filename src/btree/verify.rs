@@ -15,6 +15,7 @@ use super::page::{self, Bytes, Link, count};
 use super::pairs::Pairs;
 use super::record::{Far, Value};
 use super::table::Table;
+use super::table_mut::number_of;
 use super::tree::{Pages, levels, of};
 use super::writer::{Writer, damaged};
 use super::{inner, leaf};
@@ -50,12 +51,12 @@ impl BTree {
         check.tree(&commit.catalog)?;
         let mut tables = Vec::new();
         Table::new(source, commit.catalog, "").scan(|name, bytes| {
-            tables.push(kind::decode(&String::from_utf8_lossy(name), bytes)?.0);
+            tables.push(kind::decode(super::transaction::utf8(name)?, bytes)?.0);
             Ok(())
         })?;
         for tree in &tables {
             check.tree(tree)?;
-            check_keys(Table::new(source, *tree, ""), Kind::of(tree)?)?;
+            check_keys(Table::new(source, *tree, ""), Kind::of(tree)?, tree.last_number)?;
         }
         check.rest(commit.stamp)?;
         if self.core().load(session::DURABLE) >= commit.stamp
@@ -69,7 +70,7 @@ impl BTree {
 }
 
 /// Checks that keys are what the kind of their table says.
-fn check_keys(table: Table<'_>, kind: Kind) -> Result<()> {
+fn check_keys(table: Table<'_>, kind: Kind, last_number: u64) -> Result<()> {
     let (pairs, mut own) = (Pairs::of(kind), Vec::new());
     if kind == TableOptions::new().kind() {
         return Ok(());
@@ -81,7 +82,11 @@ fn check_keys(table: Table<'_>, kind: Kind) -> Result<()> {
             pairs.split(key, &mut own).ok_or_else(no_pair)?;
             &own
         };
-        kind.check_key(key).map_err(|error| Error::corrupt(0, error.to_string()))
+        kind.check_key(key).map_err(|error| Error::corrupt(0, error.to_string()))?;
+        if kind.is_numbered && number_of(key) > last_number {
+            return Err(Error::corrupt(0, "a record whose number is above the highest given"));
+        }
+        Ok(())
     })
 }
 

@@ -15,7 +15,7 @@ pub const SESSION: usize = 2048;
 /// The words of the newest commits, and the places of the durable ones.
 pub const COMMITS: [usize; 2] = [2304, 2432];
 pub const METAS: [usize; 2] = [512, 1024];
-pub const COMMIT_WORDS: usize = 11;
+pub const COMMIT_WORDS: usize = 13;
 pub const STATE: usize = 2080;
 
 /// A small store that was closed: several tables, long keys, large values, an inner level.

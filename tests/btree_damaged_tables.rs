@@ -1,0 +1,185 @@
+//! Danger: a change of a damaged table that fails half-way and can be committed all the same, one that
+//! comes to no end, or one that says it was done and was not.
+
+mod common;
+
+use common::rounds;
+use common::{Rng, seed, sys};
+use credenza::btree::{BTree, Duplicates, Key, Position, TableOptions};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const PAGE: usize = 4096;
+
+fn places(bytes: &[u8], wanted: &[u8]) -> Vec<usize> {
+    (0..bytes.len().saturating_sub(wanted.len()))
+        .filter(|at| bytes[*at..].starts_with(wanted))
+        .collect()
+}
+
+/// A store that is made by `fill`, and closed.
+fn made(folder: &Path, fill: impl FnOnce(&BTree)) -> (PathBuf, Vec<u8>) {
+    let path = folder.join("store");
+    let _ = fs::remove_file(&path);
+    let store = BTree::create(&path).unwrap();
+    fill(&store);
+    drop(store);
+    let bytes = fs::read(&path).unwrap();
+    (path, bytes)
+}
+
+#[test]
+fn a_range_that_is_taken_out_in_part_is_not_committed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, mut bytes) = made(folder.path(), |store| {
+        let mut transaction = store.write().unwrap();
+        for i in 0..5000 {
+            let (key, value) = (format!("key{i:05}"), format!("val{i:05}"));
+            transaction.main().insert(key.as_bytes(), value.as_bytes()).unwrap();
+        }
+        transaction.commit().unwrap();
+    });
+    let page = places(&bytes, b"val03500")[0] / PAGE * PAGE;
+    bytes[page + 8] = 0xee;
+    fs::write(&path, &bytes).unwrap();
+    let store = BTree::open(&path).unwrap();
+    let mut transaction = store.write().unwrap();
+    let error = transaction.main().remove_range(..).unwrap_err();
+    assert!(error.is_bad_file() && error.path() == Some(&path), "{error}");
+    assert!(transaction.main().len() < 5000, "it failed before it began");
+    assert!(transaction.commit().is_err());
+    assert_eq!(store.read().unwrap().main().len(), 5000);
+}
+
+#[test]
+fn values_that_are_moved_in_part_are_not_committed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, mut bytes) = made(folder.path(), |store| {
+        let mut transaction = store.write().unwrap();
+        let options = TableOptions::new().duplicates(Duplicates::Inserted);
+        transaction.create_table_with("t", &options).unwrap();
+        let mut table = transaction.multi_table("t").unwrap().unwrap();
+        table.insert(b"k", &[b'A'; 3000]).unwrap();
+        table.insert(b"k", &[b'B'; 3000]).unwrap();
+        for i in 0..31 {
+            assert!(table.insert_at(b"k", Position::After(0), &vec![b'C'; 3001 + i]).unwrap());
+        }
+        transaction.commit().unwrap();
+    });
+    // The reference to one of the values leads outside of the file.
+    let mut is_damaged = false;
+    for at in places(&bytes, &3028u32.to_le_bytes()) {
+        let address = u64::from_le_bytes(bytes[at - 8..at].try_into().unwrap());
+        if address % 4096 == 0 && address > 0 && address < bytes.len() as u64 {
+            bytes[at - 3] = 0x7f;
+            is_damaged = true;
+        }
+    }
+    assert!(is_damaged);
+    fs::write(&path, &bytes).unwrap();
+    let store = BTree::open(&path).unwrap();
+    let mut transaction = store.write().unwrap();
+    let mut table = transaction.multi_table("t").unwrap().unwrap();
+    let mut failed = 0;
+    for _ in 0..40 {
+        failed += u64::from(table.insert_at(b"k", Position::After(0), b"new").is_err());
+    }
+    assert!(failed > 0, "there was always room");
+    assert!(transaction.commit().is_err());
+    assert_eq!(store.read().unwrap().multi_table("t").unwrap().unwrap().len(), 33);
+}
+
+#[test]
+fn a_cursor_that_changes_leaves_out_of_order_comes_to_an_end() {
+    sys::give_up_after(600);
+    let folder = tempfile::tempdir().unwrap();
+    let (path, bytes) = made(folder.path(), |store| {
+        let mut transaction = store.write().unwrap();
+        for i in 0..40u32 {
+            transaction.main().insert(&(i * 1000).to_bytes(), b"valueABC").unwrap();
+        }
+        transaction.commit().unwrap();
+    });
+    let page = places(&bytes, b"valueABC")[0] / PAGE * PAGE;
+    for round in 0..rounds(150) {
+        let mut rng = Rng::new(seed(round));
+        let mut bytes = bytes.clone();
+        for _ in 0..rng.below(10) + 1 {
+            let at = page + 48 + 4 * rng.below(40) as usize;
+            bytes[at..at + 4].copy_from_slice(&(rng.below(60_000) as u32).to_le_bytes());
+        }
+        for way in 0..3 {
+            fs::write(&path, &bytes).unwrap();
+            let store = BTree::open(&path).unwrap();
+            let mut transaction = store.write().unwrap();
+            let mut cursor = transaction.main().cursor();
+            let mut steps = 0;
+            while let Ok(true) = cursor.next() {
+                steps += 1;
+                assert!(steps <= 1000, "round {round}, way {way}: no end");
+                let done = match way {
+                    0 => cursor.put(b"valueXYZ"),
+                    1 => cursor.remove(),
+                    _ if steps % 2 == 0 => cursor.remove(),
+                    _ => Ok(()),
+                };
+                if done.is_err() {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// A store with a table of three numbered records, in whose catalog `damage` changes something: it is
+/// told where the table's kind stands.
+fn numbered(folder: &Path, damage: impl Fn(&mut [u8], usize)) -> BTree {
+    let options = TableOptions::of_keys::<u64>().numbered(true);
+    let (path, mut bytes) = made(folder, |store| {
+        let mut transaction = store.write().unwrap();
+        transaction.create_table_with("log", &options).unwrap();
+        let mut log = transaction.table("log").unwrap().unwrap();
+        for _ in 0..3 {
+            log.append(b"entry").unwrap();
+        }
+        transaction.commit().unwrap();
+    });
+    let words = [(5u64 | 1 << 10).to_le_bytes(), 3u64.to_le_bytes()].concat();
+    let found = places(&bytes, &words);
+    assert!(!found.is_empty());
+    found.into_iter().for_each(|at| damage(&mut bytes, at));
+    fs::write(&path, &bytes).unwrap();
+    BTree::open(&path).unwrap()
+}
+
+#[test]
+fn a_number_that_was_given_is_an_error_and_no_loss() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = numbered(folder.path(), |bytes, at| bytes[at + 8] = 0);
+    assert!(store.verify(|_, _| ()).is_err());
+    let mut transaction = store.write().unwrap();
+    let mut log = transaction.table("log").unwrap().unwrap();
+    assert!(log.append(b"new").unwrap_err().is_bad_file());
+    assert_eq!(log.len(), 3);
+}
+
+#[test]
+fn kinds_and_counts_that_cannot_be_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    for kind in [1 << 10, 4 << 10 | 5, 1 << 10 | 1 << 8 | 5, 9, 3 << 8] {
+        let store = numbered(folder.path(), |bytes, at| {
+            bytes[at..at + 8].copy_from_slice(&u64::to_le_bytes(kind));
+        });
+        assert!(store.read().unwrap().table("log").is_err(), "{kind:#x}");
+        assert!(store.write().unwrap().table("log").is_err(), "{kind:#x}");
+        assert!(store.verify(|_, _| ()).is_err(), "{kind:#x}");
+    }
+    let store = numbered(folder.path(), |bytes, at| bytes[at - 8..at].fill(0xff));
+    let mut transaction = store.write().unwrap();
+    let mut log = transaction.table("log").unwrap().unwrap();
+    for _ in 0..3 {
+        log.append(b"a count that cannot be").unwrap();
+    }
+    drop(transaction);
+    assert!(store.verify(|_, _| ()).is_err());
+}
