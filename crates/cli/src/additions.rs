@@ -1,15 +1,13 @@
 //! Records on their way into a store that is there already.
 
-use crate::any_table::bytes_of;
 use crate::table::TableOf;
-use credenza::btree::KeyType;
 use credenza::hash::{Batch, Hash};
 use credenza::{BTreeLoad, Result};
 
 /// Records on their way into a store that is there.
 pub enum Additions {
     Hash(Batches),
-    BTree(BTreeLoad, KeyType),
+    BTree(BTreeLoad),
 }
 
 impl Additions {
@@ -20,15 +18,14 @@ impl Additions {
 
     /// All in one transaction.
     pub fn to_table(table: &TableOf) -> Additions {
-        let load = BTreeLoad::begin(&table.store, table.name.as_deref());
-        Additions::BTree(load, table.options.keys().clone())
+        Additions::BTree(BTreeLoad::begin(&table.store, table.name.as_deref()))
     }
 
-    /// The key, as text, gets the value.
+    /// The key, as it is stored, gets the value.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         match self {
             Additions::Hash(batches) => batches.add(key, value),
-            Additions::BTree(load, keys) => load.add(&bytes_of(keys, key)?, value),
+            Additions::BTree(load) => load.add(key, value),
         }
     }
 
@@ -36,7 +33,7 @@ impl Additions {
     pub fn finish(self) -> Result<()> {
         match self {
             Additions::Hash(batches) => batches.finish(),
-            Additions::BTree(load, _) => load.finish(),
+            Additions::BTree(load) => load.finish(),
         }
     }
 }

@@ -30,7 +30,7 @@ pub fn bytes_of<'k>(keys: &KeyType, text: &'k [u8]) -> Result<Cow<'k, [u8]>> {
 }
 
 /// Whether keys are the bytes that they are shown as.
-fn is_text(keys: &KeyType) -> bool {
+pub fn is_text(keys: &KeyType) -> bool {
     matches!(keys, KeyType::Binary | KeyType::String | KeyType::Other(_))
 }
 

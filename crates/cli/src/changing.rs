@@ -1,9 +1,11 @@
 //! A store that changes, of whichever engine, as the commands that change it see it.
 
 use crate::additions::Additions;
+use crate::any_table::bytes_of;
 use crate::table::TableOf;
 use credenza::hash::Hash;
 use credenza::{Result, Scan, Store};
+use std::borrow::Cow;
 
 /// A store that is open to be changed.
 #[derive(Clone, Debug)]
@@ -55,6 +57,22 @@ impl Changing {
         }
     }
 
+    /// The key that text stands for.
+    pub fn key_of<'k>(&self, text: &'k [u8]) -> Result<Cow<'k, [u8]>> {
+        match self {
+            Changing::Hash(_) => Ok(Cow::Borrowed(text)),
+            Changing::BTree(table) => bytes_of(table.options.keys(), text),
+        }
+    }
+
+    /// An error if keys that are written as hexadecimal digits are no bytes, but numbers.
+    pub fn check_hex(&self, hex: bool) -> Result<()> {
+        match self {
+            Changing::BTree(table) if hex => table.check_hex(),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether a key may have several values.
     pub fn has_several_values(&self) -> bool {
         match self {
@@ -87,8 +105,8 @@ impl Changing {
         }
     }
 
-    /// The keys that begin so, at most `most` of them; a hash store is searched for them among its
-    /// first `look_at` records.
+    /// The keys that begin so, at most `most` of them; they are searched for among the first
+    /// `look_at` records.
     pub fn keys(&self, prefix: &[u8], most: usize, look_at: usize) -> Result<Vec<Vec<u8>>> {
         match self {
             Changing::Hash(store) => {
@@ -99,13 +117,17 @@ impl Changing {
                 keys.filter(fits).take(most).collect()
             }
             Changing::BTree(table) => table.read(|table| {
-                let mut keys: Vec<_> = table
-                    .prefix(prefix)
-                    .take(most)
-                    .map(|record| Ok(record?.0))
-                    .collect::<Result<_>>()?;
-                // A key with several values comes several times.
-                keys.dedup();
+                let mut keys: Vec<Vec<u8>> = Vec::new();
+                for record in table.prefix(prefix).take(look_at) {
+                    let (key, _) = record?;
+                    // A key with several values comes several times.
+                    if keys.last() != Some(&key) {
+                        keys.push(key);
+                    }
+                    if keys.len() == most {
+                        break;
+                    }
+                }
                 Ok(keys)
             }),
         }

@@ -1,6 +1,6 @@
 //! One table of a btree store, read and changed as if it were a store of its own.
 
-use crate::any_table::{AnyTable, AnyTableMut};
+use crate::any_table::{self, AnyTable, AnyTableMut};
 use crate::args::TableArgs;
 use credenza::btree::{BTree, Duplicates, Snapshot, TableOptions, Transaction};
 use credenza::{Bytes, Error, Freeze, Get, Result, Scan};
@@ -33,6 +33,17 @@ impl TableOf {
         TableOf { store, name: None, options: TableOptions::new() }
     }
 
+    /// An error if keys are numbers, of which hexadecimal digits would be no bytes.
+    pub fn check_hex(&self) -> Result<()> {
+        if any_table::is_text(self.options.keys()) {
+            return Ok(());
+        }
+        let keys = self.options.keys();
+        Err(Error::invalid(format!(
+            "the keys of this table are of type {keys}, written in decimal digits: leave out --hex"
+        )))
+    }
+
     /// Whether a key may have several values.
     pub fn has_several_values(&self) -> bool {
         self.options.has_duplicates() != Duplicates::None
@@ -46,7 +57,20 @@ impl TableOf {
         done.map_err(|e| self.named(e))
     }
 
+    /// An error if the table is another one now.
+    fn check_options(&self, name: &str, now: Option<TableOptions>) -> Result<()> {
+        if now.is_none_or(|now| now == self.options) {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "table {name:?} was made anew, as one of another kind: begin anew"
+        )))
+    }
+
     fn within_snapshot<'t>(&self, snapshot: &'t Snapshot<'_>) -> Result<Option<AnyTable<'t>>> {
+        if let Some(name) = &self.name {
+            self.check_options(name, snapshot.table_options(name)?)?;
+        }
         let keys = self.options.keys().clone();
         Ok(match &self.name {
             None => Some(AnyTable::one(keys, snapshot.main())),
@@ -80,6 +104,9 @@ impl TableOf {
         &self,
         transaction: &'t mut Transaction<'s>,
     ) -> Result<Option<AnyTableMut<'t, 's>>> {
+        if let Some(name) = &self.name {
+            self.check_options(name, transaction.table_options(name)?)?;
+        }
         let keys = self.options.keys().clone();
         Ok(match &self.name {
             None => Some(AnyTableMut::one(keys, transaction.main())),

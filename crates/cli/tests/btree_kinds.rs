@@ -36,10 +36,9 @@ fn tables_are_listed_with_what_they_are() {
 fn keys_that_are_numbers_are_written_and_read_as_such() {
     let folder = Folder::new();
     let store = store_of(&folder);
-    // In front of what may begin with a sign.
     let ages = |args: &[&str]| run(&[&[args[0], "--table", "ages"], &args[1..]].concat());
     for (key, value) in [("100", "old"), ("-5", "not yet"), ("9", "young")] {
-        ages(&["put", &store, "--", key, value]).expect(0);
+        ages(&["put", &store, key, value]).expect(0);
     }
     assert_eq!(ages(&["scan", &store]).expect(0).text(), "-5\tnot yet\n9\tyoung\n100\told\n");
     assert_eq!(ages(&["get", &store, "9"]).expect(0).text(), "young");
@@ -55,6 +54,19 @@ fn keys_that_are_numbers_are_written_and_read_as_such() {
     let copy = store_of(&other);
     run_with(&["load", &copy, "--table", "ages", "--from", "tsv"], &dumped).expect(0);
     assert_eq!(run(&["dump", &copy, "--table", "ages", "--to", "tsv"]).expect(0).out, dumped);
+    assert_eq!(ages(&["get", &store, "-5"]).expect(0).text(), "not yet");
+    assert_eq!(ages(&["range", &store, "-10", "-1"]).expect(0).text(), "-5\tnot yet\n");
+    for args in [&["get", &store, "--hex", "09"][..], &["range", &store, "--hex", "09"]] {
+        assert!(ages(args).expect(111).err.contains("leave out --hex"));
+    }
+    let twice = b"7\ta\n07\tb\n";
+    let load = |policy: &str| {
+        let args = ["load", &copy, "--table", "ages", "--from", "tsv", "--duplicates", policy];
+        run_with(&args, twice)
+    };
+    assert!(load("error").expect(111).err.contains("7"));
+    load("first").expect(0);
+    assert_eq!(run(&["get", &copy, "--table", "ages", "7"]).expect(0).text(), "a");
     ages(&["delete", &store, "9"]).expect(0);
     let script = b"put 7 seven\nget 7\nscan\nput seven 7\n";
     let got = run_with(&["shell", &store, "--table", "ages"], script).expect(111);
@@ -146,4 +158,51 @@ fn databases_of_a_dump_become_tables() {
     let got = run(&["convert", &text, &folder.path("new"), "--to", "btree"]).expect(111);
     assert!(got.err.contains("integers of 8"), "{}", got.err);
     assert!(!folder.names().contains(&"new".to_owned()));
+}
+
+#[test]
+fn numbers_of_records_go_on_in_a_copy() {
+    use credenza::btree::BTree;
+    let folder = Folder::new();
+    let store = store_of(&folder);
+    let append = |path: &str| {
+        let store = BTree::open(path).expect("it opens");
+        let mut transaction = store.write().expect("a transaction");
+        let mut log = transaction.table("log").expect("the catalog").expect("a table");
+        let number = log.append(b"entry").expect("append");
+        transaction.commit().expect("commit");
+        number
+    };
+    assert_eq!([append(&store), append(&store), append(&store)], [1, 2, 3]);
+    run(&["delete", &store, "--table", "log", "2", "3"]).expect(0);
+    let copy = folder.path("copy");
+    run(&["convert", &store, &copy, "--to", "btree"]).expect(0);
+    assert_eq!([append(&store), append(&copy)], [4, 4]);
+    run(&["verify", &copy]).expect(0);
+}
+
+#[test]
+fn a_shell_does_not_take_a_table_for_the_one_that_it_was() {
+    let folder = Folder::new();
+    let store = store_of(&folder);
+    let program = program();
+    let mut shell = std::process::Command::new(program)
+        .args(["shell", &store, "--table", "ages"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut input = shell.stdin.take().expect("its input");
+    std::io::Write::write_all(&mut input, b"put 1 one\nlen\n").expect("it listens");
+    let mut said = [0; 2];
+    std::io::Read::read_exact(shell.stdout.as_mut().expect("its output"), &mut said).expect("len");
+    run(&["table", "delete", &store, "ages"]).expect(0);
+    run(&["table", "create", &store, "ages", "--keys", "u64"]).expect(0);
+    std::io::Write::write_all(&mut input, b"put 5 five\n").expect("it listens");
+    drop(input);
+    let output = shell.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("another kind"), "{said}");
+    assert_eq!(run(&["scan", &store, "--table", "ages"]).expect(0).text(), "");
 }

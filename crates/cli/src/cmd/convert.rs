@@ -175,6 +175,10 @@ fn copy(store: &BTree, args: &Convert, bar: &Bar) -> Result<u64> {
     for name in snapshot.tables().map_err(named)? {
         let options = snapshot.table_options(&name).map_err(named)?.unwrap_or_default();
         builder.begin_table_with(&name, &options)?;
+        if options.is_numbered() {
+            let table = snapshot.table(&name).map_err(named)?;
+            builder.skip_numbers(table.map_or(0, |table| table.last_number()))?;
+        }
         let mut add = |key: &[u8], value: &[u8]| add(key, value, &mut builder);
         let copied = if options.has_duplicates() == Duplicates::None {
             snapshot.table(&name).and_then(|table| table.map_or(Ok(()), |t| t.scan(&mut add)))

@@ -60,6 +60,7 @@ pub fn run(args: &Delete, quiet: bool) -> Result<Status> {
     let keys = args.keys.iter().map(|key| keys::of_argument(key, args.hex));
     let keys = keys.collect::<Result<Vec<_>>>()?;
     let store = args.write.open(&args.store, &args.table, false)?;
+    store.check_hex(args.hex)?;
     let mut done = Done { deleted: 0, missing: 0 };
     store.delete(|delete| match &args.keys_from {
         Some(path) => {

@@ -34,7 +34,11 @@ pub struct Get {
     store: PathBuf,
 
     /// The key to look up
-    #[arg(required_unless_present = "keys_from", conflicts_with = "keys_from")]
+    #[arg(
+        required_unless_present = "keys_from",
+        conflicts_with = "keys_from",
+        allow_negative_numbers = true
+    )]
     key: Option<OsString>,
 
     /// Every value of a key, in the order in which they were added
@@ -98,6 +102,9 @@ struct Form {
 /// Runs the command.
 pub fn run(args: &Get, quiet: bool) -> Result<Status> {
     let store = args.read.open_table(&args.store, &args.table)?;
+    if let (Readable::Table(table), true) = (&store, args.hex) {
+        table.check_hex()?;
+    }
     let mut out = Output::stdout()?;
     let missing = answer_all(args, &store, &mut out, quiet)?;
     out.finish()?;

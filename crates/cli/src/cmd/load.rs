@@ -10,6 +10,7 @@ use clap::Args;
 use credenza::{Error, Result};
 use credenza_formats::Format;
 use indicatif::{HumanBytes, HumanCount};
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -94,7 +95,7 @@ pub fn run(args: &Load, quiet: bool) -> Result<Status> {
     }
     let bar = Arc::new(Bar::new(quiet));
     let target = Target::create(kind, &args.store, &args.build, &bar)?;
-    let (read, records) = fill(args, policy, target, &bar, quiet)?;
+    let (read, records) = fill(args, policy, target, &bar, quiet, |key| Ok(Cow::Borrowed(key)))?;
     if old == Some(Kind::Hash) {
         target::remove_index(&args.store);
     }
@@ -109,7 +110,7 @@ fn add(args: &Load, kind: Kind, quiet: bool) -> Result<Status> {
     let policy = policy(args.duplicates, kind.is_changing() && !store.has_several_values())?;
     let bar = Bar::new(quiet);
     let target = Target::existing(&store, &args.build)?;
-    let (read, added) = fill(args, policy, target, &bar, quiet)?;
+    let (read, added) = fill(args, policy, target, &bar, quiet, |key| store.key_of(key))?;
     drop(bar);
     let (records, bytes) = (store.len()?, store.file_bytes()?);
     if args.json {
@@ -122,12 +123,20 @@ fn add(args: &Load, kind: Kind, quiet: bool) -> Result<Status> {
     Ok(Status::Done)
 }
 
-/// Reads the input into `target`; returns how many records were read, and how many it took.
-fn fill(args: &Load, policy: Policy, target: Target, bar: &Bar, quiet: bool) -> Result<(u64, u64)> {
+/// Reads the input into `target`, with the keys that its own stand for; returns how many records were read, and how many it took.
+fn fill(
+    args: &Load,
+    policy: Policy,
+    target: Target,
+    bar: &Bar,
+    quiet: bool,
+    key_of: impl Fn(&[u8]) -> Result<Cow<'_, [u8]>>,
+) -> Result<(u64, u64)> {
     let mut filter = Filter::new(policy, target, &args.store)?;
     input::hint_if_typed(&args.inputs, quiet);
-    let read =
-        input::each_record(&args.inputs, args.from, bar, |key, value| filter.add(key, value))?;
+    let read = input::each_record(&args.inputs, args.from, bar, |key, value| {
+        filter.add(&key_of(key)?, value)
+    })?;
     let records = filter.finish().map_err(|e| e.at(&args.store))?;
     Ok((read, records))
 }

@@ -39,7 +39,11 @@ pub struct Put {
     store: PathBuf,
 
     /// The key
-    #[arg(required_unless_present = "from", conflicts_with = "from")]
+    #[arg(
+        required_unless_present = "from",
+        conflicts_with = "from",
+        allow_negative_numbers = true
+    )]
     key: Option<OsString>,
 
     /// Its value [default: standard input]
@@ -76,6 +80,7 @@ pub struct Put {
 /// Runs the command.
 pub fn run(args: &Put, quiet: bool) -> Result<Status> {
     let store = args.write.open(&args.store, &args.table, args.statistics)?;
+    store.check_hex(args.hex)?;
     let done = match (&args.key, args.from) {
         (Some(key), _) => {
             let key = keys::of_argument(key, args.hex)?;
@@ -123,7 +128,7 @@ fn put_many(args: &Put, store: &Changing, format: Format, quiet: bool) -> Result
         })?;
     } else {
         let mut additions = store.additions();
-        let add = |key: &[u8], value: &[u8]| additions.add(key, value);
+        let add = |key: &[u8], value: &[u8]| additions.add(&store.key_of(key)?, value);
         done.written = input::each_record(inputs, Some(format), &bar, add)?;
         additions.finish()?;
     }

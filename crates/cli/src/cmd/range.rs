@@ -36,10 +36,11 @@ pub struct Range {
     store: PathBuf,
 
     /// The first key [default: the first that there is]
+    #[arg(allow_negative_numbers = true)]
     from: Option<OsString>,
 
     /// The key before which to end [default: behind the last that there is]
-    #[arg(value_name = "TO")]
+    #[arg(value_name = "TO", allow_negative_numbers = true)]
     until: Option<OsString>,
 
     /// Keys that begin so
@@ -81,6 +82,9 @@ pub struct Range {
 /// Runs the command.
 pub fn run(args: &Range) -> Result<Status> {
     let table = TableOf::of(table::open(&args.store)?, &args.table)?;
+    if args.hex {
+        table.check_hex()?;
+    }
     let mut out = Output::create(&args.output)?;
     match args.to {
         Some(format) => dump::write_text(format, out, |write| each(args, &table, write))?,
