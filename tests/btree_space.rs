@@ -9,6 +9,7 @@ use common::{Rng, child, is_child, ordered, sys};
 use credenza::btree::BTree;
 use credenza::{Get, Scan};
 use std::fs;
+use std::path::Path;
 
 /// The space of large values that are replaced, one page long or several, is used again.
 #[test]
@@ -178,4 +179,96 @@ fn a_full_disk_is_an_error_and_the_store_stays_usable() {
         drop(store);
         state_of(&BTree::open(&path).unwrap(), size);
     }
+}
+
+fn pages(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().len() / 4096
+}
+
+fn fill(store: &BTree, keys: std::ops::Range<u64>, len: usize) {
+    let mut transaction = store.write().unwrap();
+    for i in keys {
+        transaction.main().insert(&ordered(i), &vec![i as u8; len]).unwrap();
+    }
+    transaction.commit().unwrap();
+}
+
+fn clear(store: &BTree) {
+    let mut transaction = store.write().unwrap();
+    transaction.main().clear().unwrap();
+    transaction.commit().unwrap();
+}
+
+/// The end of the file is given back by a sync when much of it is free, and a store that was emptied
+/// takes a few pages.
+#[test]
+fn a_sync_gives_the_end_of_the_file_back() {
+    for (count, len) in [(20_000, 8), (3000, 300), (2000, 1000), (200, 50_000)] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let store = BTree::create(&path).unwrap();
+        let other = BTree::open(&path).unwrap();
+        fill(&store, 0..count, len);
+        store.sync().unwrap();
+        let full = pages(&path);
+        // Who has it open for long knows how long it was.
+        other.insert(b"other", b"").unwrap();
+        clear(&store);
+        store.sync().unwrap();
+        assert!(pages(&path) <= 16, "{count} of {len}: {} of {full} pages", pages(&path));
+        assert!(store.stats().unwrap().is_durable);
+        state_of(&store, "emptied");
+        // Each writes where the file has no pages any more, for all that it knew.
+        fill(&other, 0..count, len);
+        state_of(&store, "filled by another");
+        state_of(&other, "filled");
+        assert!(pages(&path) <= full + full / 8 + 16, "{} of {full} pages", pages(&path));
+        drop((store, other));
+        let store = BTree::open(&path).unwrap();
+        assert_eq!(Scan::len(&store).unwrap(), count);
+        state_of(&store, "opened again");
+    }
+}
+
+/// Nothing is cut as long as somebody reads an older commit, and all of it when he is gone.
+#[test]
+fn what_a_reader_holds_is_not_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::create(&path).unwrap();
+    fill(&store, 0..4000, 300);
+    store.sync().unwrap();
+    let full = pages(&path);
+    let held = store.read().unwrap();
+    clear(&store);
+    for i in 0..20 {
+        fill(&store, 0..i, 300);
+        store.sync().unwrap();
+        assert!(pages(&path) >= full);
+    }
+    let seen = held.main().iter().map(|pair| pair.unwrap().1[0]).collect::<Vec<_>>();
+    assert!(seen.iter().enumerate().all(|(i, byte)| *byte == i as u8) && seen.len() == 4000);
+    drop(held);
+    clear(&store);
+    store.sync().unwrap();
+    assert!(pages(&path) <= 16, "{} of {full} pages", pages(&path));
+    state_of(&store, "at the end");
+}
+
+/// Further slots of readers do not keep the end of the file for ever.
+#[test]
+fn slots_of_readers_do_not_hold_the_end_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::create(&path).unwrap();
+    fill(&store, 0..4000, 300);
+    let held: Vec<_> = (0..500).map(|_| store.read().unwrap()).collect();
+    drop(held);
+    clear(&store);
+    drop(store);
+    let store = BTree::open(&path).unwrap();
+    store.insert(b"key", b"").unwrap();
+    store.sync().unwrap();
+    assert!(pages(&path) <= 16, "{} pages", pages(&path));
+    state_of(&store, "at the end");
 }

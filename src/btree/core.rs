@@ -50,6 +50,8 @@ pub(crate) struct Core {
     checks_reads: bool,
     /// Transactions that are neither committed nor dropped.
     pub transactions: AtomicU64,
+    /// How often the file had been made shorter when this process last asked how long it is.
+    cuts: AtomicU64,
 }
 
 /// The writer's lock, which is held as long as this lives; it is this thread's.
@@ -113,11 +115,16 @@ impl Core {
             path: path.map(Path::to_owned),
             checks_reads: false,
             transactions: AtomicU64::new(0),
+            cuts: AtomicU64::new(0),
         };
         if !Session::at(&core.map, session::BOOT_LOW).is_current()? {
             core.begin_session()?;
+        } else if core.load(session::SLOT_PAGES) != 0
+            && lock_range(file, OPEN, Want::Exclusive, false)?
+        {
+            core.forget_slots();
         }
-        core.check_commit(&core.newest())?;
+        core.check_newest()?;
         lock_range(core.map.file(), OPEN, Want::Shared, true)?;
         Ok(core)
     }
@@ -152,6 +159,24 @@ impl Core {
         Ok(Locked { lock, _here: PhantomData })
     }
 
+    /// The same if it is free; `None` if somebody has it, this thread or another.
+    pub(crate) fn try_lock(&self) -> Result<Option<Locked<'_>>> {
+        let lock = RobustLock::in_head(&self.map, session::WRITER_LOCK);
+        Ok(lock.try_lock()?.map(|_| Locked { lock, _here: PhantomData }))
+    }
+
+    /// Learns how long the file is, if somebody has made it shorter: what lies behind the end must
+    /// not be touched.
+    #[inline]
+    pub(crate) fn note_cuts(&self) -> Result<()> {
+        let cuts = self.load(session::CUTS);
+        if self.cuts.load(Ordering::Relaxed) != cuts {
+            self.map.refresh_len()?;
+            self.cuts.store(cuts, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
     /// The right to wait for the disk for a group.
     pub(crate) fn sync_lock(&self) -> RobustLock<'_> {
         RobustLock::in_head(&self.map, session::SYNC_LOCK)
@@ -181,6 +206,18 @@ impl Core {
         self.word(session::STATE).store(commit.number, Ordering::SeqCst);
     }
 
+    /// Whether what the newest commit says of itself can be.
+    fn check_newest(&self) -> Result<()> {
+        loop {
+            let commit = self.newest();
+            match self.check_commit(&commit) {
+                // The file may have been made shorter for one that came since.
+                Err(_) if self.load(session::STATE) != commit.number => {}
+                checked => return checked,
+            }
+        }
+    }
+
     /// Whether what a commit says of itself can be.
     fn check_commit(&self, commit: &Commit) -> Result<()> {
         let len = self.map.refresh_len()?;
@@ -203,9 +240,16 @@ impl Core {
         Ok(())
     }
 
+    /// Whether there can be commits after this one.
+    #[inline]
+    pub(crate) fn check_stamp(&self, commit: &Commit) -> Result<()> {
+        if commit.stamp < FIXED / 2 { Ok(()) } else { self.check_commit(commit) }
+    }
+
     /// Sees to it that the pages of a commit can be reached: others may have made the file longer.
     #[inline]
     pub(crate) fn reach(&self, commit: &Commit) -> Result<()> {
+        self.note_cuts()?;
         if commit.end <= self.map.len() / PAGE_BYTES { Ok(()) } else { self.check_commit(commit) }
     }
 
@@ -249,6 +293,21 @@ impl Core {
         self.sync_lock().init()?;
         Session::at(&self.map, session::BOOT_LOW).begin();
         Ok(())
+    }
+
+    /// Gives up the further pages of readers' slots. Nobody else has the store open: all readers are
+    /// dead.
+    fn forget_slots(&self) {
+        let store = |at, value| self.word(at).store(value, Ordering::SeqCst);
+        // First: the pages are free when a writer has looked at the whole table.
+        store(session::UNSWEPT, 1);
+        store(session::SLOTS_USED, 0);
+        for at in (session::SLOTS..session::END).step_by(8) {
+            store(at, 0);
+        }
+        for i in 0..session::SLOT_PAGE_COUNT {
+            store(session::SLOT_PAGES + 8 * i, 0);
+        }
     }
 
     /// The newest commit that is durable for certain.

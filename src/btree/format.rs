@@ -56,6 +56,13 @@ pub(crate) mod session {
     /// Nonzero if pages of the durable commit may have no checksum: another number each time that
     /// there may be more.
     pub(crate) const UNSUMMED: u64 = 2144;
+    /// Nonzero after a commit ended before the one that it follows: commits that somebody may still
+    /// hold have pages, and the table of pages tells of them, up to here.
+    pub(crate) const HIGH: u64 = 2152;
+    /// The stamp of that commit: those from it on end no later than the newest.
+    pub(crate) const LOWERED: u64 = 2160;
+    /// How often the file was made shorter.
+    pub(crate) const CUTS: u64 = 2168;
     pub(crate) const WRITER_LOCK: u64 = 2176;
     pub(crate) const SYNC_LOCK: u64 = 2240;
     /// The newest commit, and the one before it or after it.

@@ -55,6 +55,7 @@ mod table;
 mod table_mut;
 mod transaction;
 mod tree;
+mod trim;
 mod typed;
 mod values;
 mod verify;

@@ -61,7 +61,9 @@ impl<T> OfStore for Result<T> {
 impl Elsewhere for Source<'_> {
     fn far(&self, far: Far) -> Result<&[u8], &'static str> {
         const OUTSIDE: &str = "what is elsewhere is outside of the file";
-        if far.at / super::format::PAGE_BYTES >= self.end {
+        // As a whole: the file may be shorter than this process knows.
+        let end = far.at.saturating_add(u64::from(far.len));
+        if end.div_ceil(super::format::PAGE_BYTES) > self.end {
             return Err(OUTSIDE);
         }
         let bytes = match view::far(self.map, self, far) {

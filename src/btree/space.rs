@@ -41,6 +41,8 @@ pub(crate) struct Space {
     freed: Vec<u64>,
     /// Pages of the file that are in use, or were.
     pub end: u64,
+    /// Pages of commits that somebody may hold are below this; the table tells of them.
+    high: u64,
     /// Entries of the table that may be looked at, and where.
     credit: u64,
     cursor: u64,
@@ -56,6 +58,7 @@ impl Space {
         self.pins.extend(core.pins());
         self.pins.sort_unstable();
         self.end = base.end;
+        self.high = core.high(base);
         self.durable = core.load(session::DURABLE);
         self.credit = self.credit.clamp(2 * LOOK, 64 * LOOK);
         self.retained = 0;
@@ -63,7 +66,7 @@ impl Space {
 
     /// Whether a page may be written that was in use between two stamps.
     #[inline(always)]
-    fn is_free(&self, birth: u64, freed: u64) -> bool {
+    pub(crate) fn is_free(&self, birth: u64, freed: u64) -> bool {
         birth == 0
             || (freed != 0
                 && freed & SUMMED == 0
@@ -150,6 +153,30 @@ impl Space {
         Ok(false)
     }
 
+    /// Has the lowest free page be the next that is taken.
+    fn hint_lowest(&mut self, core: &Core) -> Result<()> {
+        for page in 0..self.end {
+            let [birth, freed] = core.entry(page)?.map(|word| word.load(Ordering::Relaxed));
+            if self.is_free(birth, freed) {
+                self.hints.push(page);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the pages back that were given up behind the end and are there still; whether there are
+    /// any.
+    fn raise_end(&mut self) -> bool {
+        let is_lower = self.end < self.high;
+        if is_lower {
+            self.cursor = self.end;
+            self.credit += self.high - self.end;
+            self.end = self.high;
+        }
+        is_lower
+    }
+
     /// A number of pages at the end of the file that were never in use.
     fn extend(&mut self, core: &Core, pages: u64) -> Result<u64> {
         // The table must tell of them, and of its own new blocks, which lie before them.
@@ -200,11 +227,13 @@ impl Space {
 
     /// Takes free pages that lie one behind the other.
     fn take_run(&mut self, core: &Core, pages: u64, stamp: u64) -> Result<u64> {
-        let from = match self.find_run(core, pages)? {
-            Some(from) => from,
-            None => {
+        let from = loop {
+            if let Some(from) = self.find_run(core, pages)? {
+                break from;
+            }
+            if !self.raise_end() {
                 self.credit += PAID * pages;
-                self.extend(core, pages)?
+                break self.extend(core, pages)?;
             }
         };
         for page in from..from + pages {
@@ -272,7 +301,7 @@ impl<'c> Writer<'c> {
                     return Ok(page);
                 }
             }
-            if !space.look(self.core)? {
+            if !space.look(self.core)? && !space.raise_end() {
                 break;
             }
         }
@@ -373,6 +402,8 @@ impl<'c> Writer<'c> {
         let Some(place) = places.into_iter().find(|word| word.load(Ordering::Acquire) == 0) else {
             return Ok(None);
         };
+        // It stays where it is as long as the machine runs: not at the end, which may become free.
+        self.scratch.space.hint_lowest(core)?;
         let (page, bytes) = self.new_page()?;
         bytes.fill(0);
         let [birth, _] = core.entry(page)?;

@@ -50,6 +50,7 @@ impl BTree {
         pins::clear_dead(core);
         let snapshot = self.read()?;
         let commit = *snapshot.commit();
+        core.reach(&commit)?;
         let pins: Vec<u64> = core.pins().chain([commit.stamp]).collect();
         let mut pages = [0u64; 3];
         for page in 0..commit.end {

@@ -7,6 +7,7 @@
 use super::core::Core;
 use super::format::{Commit, FIXED, VALUES, page_sum, session};
 use super::pins::{self, Pin};
+use super::trim::Trim;
 use super::view;
 use crate::Result;
 use std::sync::atomic::Ordering;
@@ -35,6 +36,18 @@ impl Core {
         } else {
             self.sync_newest(with_sums)
         };
+        self.sync_lock().unlock();
+        done?;
+        self.trim(Trim::Much, with_sums)
+    }
+
+    /// The same, and nothing else.
+    pub(crate) fn sync_only(&self, with_sums: bool) -> Result<()> {
+        if self.is_in_memory() {
+            return Ok(());
+        }
+        self.sync_lock().lock()?;
+        let done = self.sync_newest(with_sums);
         self.sync_lock().unlock();
         done
     }

@@ -6,10 +6,11 @@
 //! writer did is known by its stamp: whoever comes after one that died, at whatever instruction,
 //! takes it back.
 
-use super::core::Core;
+use super::core::{Core, Locked};
 use super::edit::Step;
 use super::format::{
-    self, Commit, FIXED, PAGE_BYTES, SUMMED, TABLES, Tree, first_of_table, session, table_pages,
+    self, Commit, FIXED, MAX_PAGES, PAGE_BYTES, SUMMED, TABLES, Tree, first_of_table, session,
+    table_pages,
 };
 use super::items::Items;
 use super::page::Bytes;
@@ -106,9 +107,20 @@ impl<'c> Writer<'c> {
     /// Waits for the lock, and puts right what a writer left who died.
     #[inline]
     pub(crate) fn begin(core: &'c Core) -> Result<Writer<'c>> {
-        let lock = core.lock()?;
+        Writer::begin_with(core, core.lock()?)
+    }
+
+    /// The same if nobody has the lock, not even this thread.
+    pub(crate) fn try_begin(core: &'c Core) -> Result<Option<Writer<'c>>> {
+        core.try_lock()?.map(|lock| Writer::begin_with(core, lock)).transpose()
+    }
+
+    #[inline]
+    fn begin_with(core: &'c Core, lock: Locked<'c>) -> Result<Writer<'c>> {
+        core.note_cuts()?;
         let base = core.newest();
         core.reach(&base)?;
+        core.check_stamp(&base)?;
         if core.load(session::WRITING) != 0 || core.load(session::UNSWEPT) != 0 {
             core.sweep(&base)?;
         }
@@ -199,7 +211,7 @@ impl Core {
     #[cold]
     fn sweep(&self, commit: &Commit) -> Result<()> {
         self.forget_tables(commit);
-        for page in 0..commit.end {
+        for page in 0..self.high(commit) {
             let [birth, freed] = self.entry(page)?;
             let (born, gone) = (birth.load(Ordering::Relaxed), freed.load(Ordering::Relaxed));
             if born == FIXED {
@@ -229,10 +241,20 @@ impl Core {
         page == 0 || (0..TABLES).any(is_table) || (0..session::SLOT_PAGE_COUNT).any(is_slots)
     }
 
-    /// Blocks of the table that are of no use to a commit are not there any more.
-    pub(crate) fn forget_tables(&self, commit: &Commit) {
-        for block in (1..TABLES).filter(|block| first_of_table(*block) >= commit.end) {
-            self.word(session::TABLES + 8 * block).store(0, Ordering::Release);
+    /// Up to where the table of pages tells of the pages of commits that somebody may hold.
+    pub(crate) fn high(&self, newest: &Commit) -> u64 {
+        newest.end.max(self.load(session::HIGH)).min(MAX_PAGES)
+    }
+
+    /// Blocks of the table that lie behind what anybody may hold are not there any more.
+    pub(crate) fn forget_tables(&self, newest: &Commit) {
+        let high = self.high(newest);
+        for block in (1..TABLES).filter(|block| first_of_table(*block) >= high) {
+            let word = self.word(session::TABLES + 8 * block);
+            // Others are part of what is there, and of use again when the file grows.
+            if word.load(Ordering::Acquire) >= high {
+                word.store(0, Ordering::Release);
+            }
         }
     }
 
