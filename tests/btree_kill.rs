@@ -108,6 +108,7 @@ fn child_writes() {
         match i % 90 {
             0 => store.sync().unwrap(),
             30 => drop(store.write().unwrap()),
+            15 | 45 | 75 => while store.compact(1 << 17).unwrap() {},
             60 => {
                 let mut transaction = store.write().unwrap();
                 transaction.main().clear().unwrap();
@@ -296,6 +297,9 @@ enum Work {
     Durable(Operation),
     GiveUp,
     Sync,
+    /// The file becomes shorter, too; or not, while somebody reads an older state.
+    Compact,
+    CompactHeld,
     /// All slots are taken, so that the file gets another page of them.
     Read,
 }
@@ -332,6 +336,7 @@ impl Work {
                 transaction.commit().unwrap();
             }
             Work::Sync => store.0.sync().unwrap(),
+            Work::Compact | Work::CompactHeld => while store.0.compact(1 << 16).unwrap() {},
             Work::Read => drop(store.0.read().unwrap()),
             Work::GiveUp => {
                 let mut transaction = store.0.write().unwrap();
@@ -386,6 +391,8 @@ fn die_at_every_instruction(name: &str, records: u64, short: Vec<Work>, long: Ve
         let path = folder.path().join("store");
         let mut before = prepared(&path, records);
         let parent = Spread::open(&path).unwrap();
+        let held = matches!(work, Work::CompactHeld).then(|| parent.0.read().unwrap());
+        let seen = held.as_ref().map(|held| seen_by(held).unwrap());
         // What is not durable yet, so that there is something to sync.
         let last = insert("0", 30);
         parent.apply(&last).unwrap();
@@ -399,6 +406,9 @@ fn die_at_every_instruction(name: &str, records: u64, short: Vec<Work>, long: Ve
             println!("skipped: this process may not trace another");
             return;
         };
+        let now = held.as_ref().map(|held| seen_by(held).unwrap());
+        assert!(now == seen, "what is held has changed");
+        drop(held);
         drop(parent);
         let mut is_done = false;
         for (i, state) in states.iter().enumerate() {
@@ -460,6 +470,12 @@ fn a_writer_may_die_at_every_instruction() {
 fn who_syncs_or_reads_may_die_at_every_instruction() {
     die_at_every_instruction("others", 5, vec![Work::Read], vec![Work::Sync]);
     die_at_every_instruction("others", 60, vec![], vec![Work::Sync, Work::Read]);
+}
+
+#[test]
+fn who_compacts_may_die_at_every_instruction() {
+    die_at_every_instruction("a compaction", 20, vec![Work::Compact, Work::CompactHeld], vec![]);
+    die_at_every_instruction("a compaction", 100, vec![], vec![Work::Compact, Work::CompactHeld]);
 }
 
 /// A child's work: holds a snapshot, and says whether it is still the same, each time it is asked.

@@ -113,7 +113,10 @@ impl Round {
     ) -> Spread {
         let pause = 1 + self.rng.below(40);
         for number in 0..self.rng.below(most + 1) {
-            let operation = Operation::random(&mut self.rng, keys, largest);
+            let operation = match self.rng.below(15) {
+                0 => Operation::Compact,
+                _ => Operation::random(&mut self.rng, keys, largest),
+            };
             let before = syncs::count();
             let fails = self.rng.below(12) == 0;
             syncs::fail_after(fails.then(|| self.rng.below(2)));
@@ -124,7 +127,10 @@ impl Round {
             if self.rng.below(8) == 0 {
                 syncs::with(Disk::look);
             }
-            let mut is_durable = done.is_ok() && syncs::count() >= before + 2;
+            // Where all is durable, and in its place, a compaction has nothing to wait for.
+            let has_waited = syncs::count() >= before + 2;
+            let mut is_durable =
+                done.is_ok() && (has_waited || matches!(operation, Operation::Compact));
             assert!(done.is_ok() || fails, "{}: {done:?}", self.what);
             assert!(is_durable || done.is_err() || self.durability != Durability::Sync);
             self.own_syncs += u64::from(is_durable && self.durability != Durability::Sync);
@@ -133,6 +139,7 @@ impl Round {
                 let done = store.sync();
                 let image = syncs::with(|disk| disk.image(&mut self.rng));
                 let image = rebooted(image);
+                syncs::fail_after(None);
                 self.recover(&image, &format!("cut {cut}, in sync {number}: {done:?}"));
                 is_durable |= done.is_ok();
             }

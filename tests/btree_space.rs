@@ -5,7 +5,7 @@ mod common;
 
 use common::mount::Mount;
 use common::subject::{Operation, State, Subject, state_of};
-use common::{Rng, child, is_child, ordered, sys};
+use common::{Rng, child, is_child, ordered, rounds, seed, sys};
 use credenza::btree::BTree;
 use credenza::{Get, Scan};
 use std::fs;
@@ -271,4 +271,121 @@ fn slots_of_readers_do_not_hold_the_end_of_the_file() {
     store.sync().unwrap();
     assert!(pages(&path) <= 16, "{} pages", pages(&path));
     state_of(&store, "at the end");
+}
+
+/// Everything that there is of a store, in all tables.
+fn contents(store: &BTree) -> Vec<(String, Vec<u8>, Vec<u8>)> {
+    let snapshot = store.read().unwrap();
+    let mut all = Vec::new();
+    let mut take = |name: &str, table: credenza::btree::Table<'_>| {
+        let before = all.len() as u64;
+        table
+            .scan(|key, value| {
+                all.push((name.to_owned(), key.to_vec(), value.to_vec()));
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(all.len() as u64 - before, table.len());
+    };
+    take("", snapshot.main());
+    for name in snapshot.tables().unwrap() {
+        take(&name, snapshot.table(&name).unwrap().unwrap());
+    }
+    all
+}
+
+/// Shapes of records: the bytes of keys and values, at most.
+const SHAPES: [(u64, usize, usize); 6] = [
+    (20_000, 8, 8),
+    (6000, 30, 200),
+    (3000, 20, 1500),
+    (1200, 1500, 20),
+    (1500, 10, 9000),
+    (300, 10, 120_000),
+];
+
+/// A store with records of some shape in two tables, in random order, of which most were removed.
+fn thinned(
+    path: &Path,
+    (count, key, value): (u64, usize, usize),
+    kept: u64,
+    rng: &mut Rng,
+) -> BTree {
+    let store = BTree::create(path).unwrap();
+    let mut transaction = store.write().unwrap();
+    let mut keys = Vec::new();
+    for i in 0..count {
+        let mut bytes = rng.next().to_le_bytes().to_vec();
+        bytes.resize(8 + if key > 8 { rng.below(key as u64 - 7) as usize } else { 0 }, i as u8);
+        let len = if value > 8 { rng.below(value as u64 + 1) as usize } else { value };
+        let mut table = match i % 3 {
+            0 => transaction.create_table("other").unwrap(),
+            _ => transaction.main(),
+        };
+        table.insert(&bytes, &vec![i as u8; len]).unwrap();
+        keys.push((i % 3 == 0, bytes));
+    }
+    transaction.commit().unwrap();
+    for part in keys.chunks(keys.len() / 10 + 1) {
+        let mut transaction = store.write().unwrap();
+        for (is_other, key) in part {
+            if rng.below(100) >= kept {
+                match is_other {
+                    true => transaction.table("other").unwrap().unwrap().remove(key).unwrap(),
+                    false => transaction.main().remove(key).unwrap(),
+                };
+            }
+        }
+        transaction.commit().unwrap();
+    }
+    store
+}
+
+/// How long the file of a new store with the same records is.
+fn least(store: &BTree) -> u64 {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("least");
+    let mut builder = credenza::BTreeBuilder::create(&path).unwrap();
+    let mut table = String::new();
+    for (name, key, value) in contents(store) {
+        if name != table {
+            builder.begin_table(&name).unwrap();
+            table = name;
+        }
+        builder.add(&key, &value).unwrap();
+    }
+    let store = builder.finish().unwrap();
+    let stats = store.stats().unwrap();
+    stats.live_bytes + stats.header_bytes
+}
+
+/// After a compaction the file is at most a tenth longer than one that was just made of what is
+/// there.
+#[test]
+fn a_compacted_file_is_as_small_as_a_new_one() {
+    for round in 0..rounds(18) {
+        let mut rng = Rng::new(seed(round));
+        let shape = SHAPES[round as usize % SHAPES.len()];
+        let kept = [100, 50, 7][round as usize / SHAPES.len() % 3];
+        let what = format!("round {round}, {shape:?}, {kept} % kept");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let store = thinned(&path, shape, kept, &mut rng);
+        let before = contents(&store);
+        let full = fs::metadata(&path).unwrap().len();
+        let budget = [1 << 16, 1 << 20, u64::MAX][rng.below(3) as usize];
+        let mut calls = 0;
+        while store.compact(budget).unwrap() {
+            calls += 1;
+            assert!(calls < 20_000, "{what}: a compaction comes to no end");
+        }
+        assert!(contents(&store) == before, "{what}: not the same records");
+        store.verify(|_, _| ()).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let (len, least) = (fs::metadata(&path).unwrap().len(), least(&store));
+        println!("{what}: {full} bytes, {len} after {calls} calls, {least} at least");
+        assert!(len <= least + least / 10 + (24 << 12), "{what}: {len} bytes, {least} at least");
+        // A second one finds nothing to do.
+        store.compact(u64::MAX).unwrap();
+        assert!(contents(&store) == before, "{what}: not the same records");
+    }
 }

@@ -387,6 +387,8 @@ impl Core {
     /// If nobody else has the store open, makes everything durable.
     fn close(&self) -> Result<()> {
         if !self.is_in_memory() && lock_range(self.map.file(), OPEN, Want::Exclusive, false)? {
+            // What the dead hold would stay.
+            super::pins::clear_dead(self);
             self.sync()?;
             // A forked process may have the same opening.
             lock_range(self.map.file(), OPEN, Want::Shared, false)?;

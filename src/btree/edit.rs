@@ -19,10 +19,10 @@ pub(crate) struct Step {
 }
 
 /// A key that begins a page, and the link to that.
-struct Part {
-    key: Vec<u8>,
-    far: Option<Far>,
-    link: Link,
+pub(super) struct Part {
+    pub key: Vec<u8>,
+    pub far: Option<Far>,
+    pub link: Link,
 }
 
 /// What an insertion does with a value that is there.
@@ -211,7 +211,7 @@ impl Writer<'_> {
     }
 
     #[inline]
-    fn own_page(&mut self, link: Link) -> Result<Link> {
+    pub(super) fn own_page(&mut self, link: Link) -> Result<Link> {
         if birth(self.page(link.page())?) >= self.own.since {
             return Ok(link);
         }
@@ -344,7 +344,7 @@ impl Writer<'_> {
         let starts = items.divide(level > 0, hint);
         let packs = if level == 0 {
             let pack = Pack::of(self.page(page)?);
-            self.part_values(&mut items, &starts, pack)?
+            self.part_values(&mut items, &starts, pack, false)?
         } else {
             Vec::new()
         };
@@ -378,7 +378,7 @@ impl Writer<'_> {
     }
 
     /// Puts links to new pages behind that to a page of this level.
-    fn insert_links(
+    pub(super) fn insert_links(
         &mut self,
         tree: &mut Tree,
         path: &[Step],

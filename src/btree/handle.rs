@@ -4,6 +4,7 @@
 //! process forked since. Opening the same file several times, in one process or in many, gives
 //! handles on the same store.
 
+use super::compact::Pass;
 use super::core::Core;
 use super::format::session;
 use super::snapshot::Snapshot;
@@ -12,7 +13,7 @@ use crate::durability::{Durability, Ticker};
 use crate::{Bytes, Error, Get, Result, Scan};
 use std::borrow::Cow;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// The disk is waited for when so many pages of the durable commit were replaced, and they are a
 /// quarter of the file: their space can be used again then.
@@ -96,6 +97,8 @@ struct Shared {
     _ticker: Option<Ticker>,
     core: Arc<Core>,
     durability: Durability,
+    /// The compaction that is going on.
+    compaction: Mutex<Option<Pass>>,
 }
 
 impl BTree {
@@ -108,7 +111,8 @@ impl BTree {
             }
             _ => None,
         };
-        BTree { shared: Arc::new(Shared { core, durability, _ticker: ticker }) }
+        let compaction = Mutex::new(None);
+        BTree { shared: Arc::new(Shared { core, durability, compaction, _ticker: ticker }) }
     }
 
     /// How to open a store, other than with the defaults.
@@ -142,6 +146,10 @@ impl BTree {
 
     pub(crate) fn core(&self) -> &Core {
         &self.shared.core
+    }
+
+    pub(super) fn compaction(&self) -> &Mutex<Option<Pass>> {
+        &self.shared.compaction
     }
 
     /// The name it was opened by; none for a store in memory.

@@ -11,7 +11,8 @@ use super::page::{
     heads, lower, place_in_run, prefix, run, set_short, short,
 };
 use super::record::{
-    Elsewhere, Far, KeyToStore, Tail, compare, decode_key, encode_key, key_bytes, stored_key_bytes,
+    Elsewhere, FAR_BYTES, Far, KeyToStore, Tail, compare, decode_key, encode_key, key_bytes,
+    length_bytes, stored_key_bytes,
 };
 use std::cmp::Ordering;
 
@@ -120,6 +121,23 @@ pub(crate) fn key_of(
         Some(key) => key,
     };
     join(prefix(bytes)?, bytes_of(head), rest, tail, elsewhere, key)
+}
+
+/// Where key number `i`, which is not 0, is, if it is not in the page.
+pub(crate) fn elsewhere_of(bytes: &Bytes, i: usize) -> Checked<Option<Far>> {
+    Ok(match in_heap(bytes, i)? {
+        Some((_, Tail::Far(far))) => Some(far),
+        _ => None,
+    })
+}
+
+/// Has key number `i`, which is elsewhere, be at another place.
+pub(crate) fn move_key(bytes: &mut Bytes, i: usize, far: Far) -> Checked<()> {
+    let Some((rest, _)) = in_heap(bytes, i)? else { return Err(DAMAGED) };
+    let place = offsets_at(short(bytes, at::ROOM)) + 2 * i;
+    let place = short(bytes, place) + length_bytes(rest);
+    bytes.get_mut(place..place + FAR_BYTES).ok_or(DAMAGED)?.copy_from_slice(&far.encode());
+    Ok(())
 }
 
 /// Bytes of the page that hold something.

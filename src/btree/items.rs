@@ -258,6 +258,26 @@ impl Items {
         starts
     }
 
+    /// Divides records into leaves that are as full as can be: the numbers where each begins.
+    pub(crate) fn fill(&self) -> Vec<usize> {
+        let (mut starts, mut from, mut guess) = (vec![0], 0, 1);
+        while !self.fits(from, self.len(), false, 0) {
+            // What fits, and what does not, at first about as much as in the leaf before.
+            let (mut low, mut high) = (1, guess.max(2));
+            while from + high < self.len() && self.fits(from, from + high, false, 0) {
+                (low, high) = (high, 2 * high);
+            }
+            high = high.min(self.len() - from);
+            while high - low > 1 {
+                let middle = low.midpoint(high);
+                if self.fits(from, from + middle, false, 0) { low = middle } else { high = middle }
+            }
+            (from, guess) = (from + low, low);
+            starts.push(from);
+        }
+        starts
+    }
+
     fn divide_range(&self, from: usize, to: usize, is_inner: bool, starts: &mut Vec<usize>) {
         if to - from < 2 || self.fits(from, to, is_inner, 0) {
             return;

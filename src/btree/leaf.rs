@@ -161,6 +161,22 @@ pub(crate) fn value(bytes: &Bytes, i: usize) -> Checked<Value<'_>> {
     }
 }
 
+/// Whether it has nothing that is elsewhere, as its kind alone says.
+pub(crate) fn is_all_near(bytes: &Bytes) -> bool {
+    kind(bytes) == Some(Kind::Uniform) && !Uniform::of(bytes).is_far
+}
+
+/// Where the key and the value of record number `i` are, if they are not in the page.
+pub(crate) fn elsewhere_of(bytes: &Bytes, i: usize) -> Checked<(Option<Far>, Option<Far>)> {
+    let far = |value: Value<'_>| if let Value::Far(far) = value { Some(far) } else { None };
+    if kind(bytes) == Some(Kind::Uniform) {
+        return Ok((None, far(Uniform::of(bytes).value(bytes, i)?)));
+    }
+    let record = heap_record(bytes, i)?;
+    let key = if let Tail::Far(far) = record.tail { Some(far) } else { None };
+    Ok((key, far(record.value)))
+}
+
 /// Where the record with this number is in the page, about: to ask for it early.
 #[inline(always)]
 pub(crate) fn place_of(bytes: &Bytes, i: usize) -> usize {
@@ -396,6 +412,14 @@ pub(crate) fn replace(bytes: &mut Bytes, i: usize, new: ValueToStore<'_>) -> Che
         _ => return Ok(false),
     };
     Ok(write_value(bytes, place, new))
+}
+
+/// Has the key of record number `i`, which is elsewhere, be at another place.
+pub(crate) fn move_key(bytes: &mut Bytes, i: usize, far: Far) -> Checked<()> {
+    let record = heap_record(bytes, i)?;
+    let place = place_of(bytes, i) + record::key_tail_at(record);
+    bytes.get_mut(place..place + FAR_BYTES).ok_or(DAMAGED)?.copy_from_slice(&far.encode());
+    Ok(())
 }
 
 /// Where a part of the page is in it.

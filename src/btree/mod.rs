@@ -12,6 +12,7 @@
 //! | `tree`, `cursor`, `scan` | looking up, going through |
 //! | `edit`, `remove`, `bulk`, `values` | putting in, taking out, filling a tree, long values |
 //! | `writer`, `space` | the one who writes, and which pages are free |
+//! | `compact`, `closer`, `trim` | making the file smaller |
 //! | `core`, `pins`, `sync` | processes that share a file, who reads what, what is durable |
 //! | `verify`, `stats` | checking all of it, and counting |
 //! | `view` | pages of the file as bytes: the only `unsafe` |
@@ -24,6 +25,8 @@
 //! share and that survives the death of its holder.
 
 mod bulk;
+mod closer;
+mod compact;
 mod core;
 mod count;
 mod cursor;

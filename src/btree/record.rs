@@ -216,6 +216,15 @@ pub(crate) fn length_bytes(rest: usize) -> usize {
     number_bytes((rest as u32) << 2)
 }
 
+/// Where in a record of a heap the bytes of its key begin.
+pub(crate) fn key_tail_at(record: Record<'_>) -> usize {
+    let value = match record.value {
+        Value::Near(value) => number_bytes(value.len() as u32),
+        Value::Far(_) => 0,
+    };
+    length_bytes(record.rest) + value
+}
+
 /// Bytes that a record takes in a heap where it is.
 pub(crate) fn stored_bytes(record: Record<'_>) -> usize {
     let value = match record.value {

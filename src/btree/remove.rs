@@ -84,7 +84,7 @@ impl Writer<'_> {
     }
 
     /// Takes levels away that have a single page, and the tree's last page if it is empty.
-    fn lower_root(&mut self, tree: &mut Tree, mut page: u64) -> Result<()> {
+    pub(super) fn lower_root(&mut self, tree: &mut Tree, mut page: u64) -> Result<()> {
         while count(self.page(page)?) <= 1 {
             let is_inner = tree.depth > 1;
             let is_empty = count(self.page(page)?) == 0;
@@ -106,7 +106,7 @@ impl Writer<'_> {
     }
 
     /// Takes a link out of an inner page, with the key that goes.
-    fn unlink(&mut self, page: u64, index: usize) -> Result<()> {
+    pub(super) fn unlink(&mut self, page: u64, index: usize) -> Result<()> {
         let bytes = self.page(page)?;
         let gone = index.max(1);
         if gone < count(bytes) {

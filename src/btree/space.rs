@@ -153,6 +153,93 @@ impl Space {
         Ok(false)
     }
 
+    /// Sees to it that the next pages are taken from free ones that lie before `end`, the lowest first,
+    /// as long as there are any; whether there are so many. `from`: none is free before; it goes on.
+    pub(crate) fn gather_below(
+        &mut self,
+        core: &Core,
+        from: &mut u64,
+        end: u64,
+        pages: usize,
+    ) -> Result<bool> {
+        let mut found = Vec::new();
+        while self.hints.len() + found.len() < pages && *from < end.min(self.end) {
+            // More than asked for: it is cheap where nothing is in between.
+            let to = (*from + LOOK).min(end).min(self.end);
+            for page in *from..to {
+                let [birth, freed] = core.entry(page)?.map(|word| word.load(Ordering::Relaxed));
+                if self.is_free(birth, freed) {
+                    found.push(page);
+                }
+            }
+            *from = to;
+        }
+        self.hints.splice(0..0, found.into_iter().rev());
+        Ok(self.hints.len() >= pages)
+    }
+
+    /// The same with pages at the end that were never in use.
+    pub(crate) fn gather_behind(&mut self, core: &Core, pages: usize) -> Result<()> {
+        if self.hints.len() < pages {
+            let count = (pages - self.hints.len()) as u64;
+            let from = self.extend(core, count)?;
+            for page in from..from + count {
+                // What the table says of them counts for nothing.
+                for word in core.entry(page)? {
+                    word.store(0, Ordering::Release);
+                }
+            }
+            self.hints.splice(0..0, (from..from + count).rev());
+        }
+        Ok(())
+    }
+
+    /// From now on, the pages taken are those that are gathered.
+    pub(crate) fn begin_gathering(&mut self) {
+        self.hints.clear();
+        self.credit = 0;
+    }
+
+    /// The lowest of those that were gathered and not taken.
+    pub(crate) fn lowest_gathered(&self) -> Option<u64> {
+        self.hints.iter().copied().min()
+    }
+
+    /// Free pages in a row that lie between two pages: the first.
+    pub(crate) fn run_within(
+        &self,
+        core: &Core,
+        from: u64,
+        end: u64,
+        pages: u64,
+    ) -> Result<Option<u64>> {
+        let mut found = 0;
+        for page in from..end.min(self.end) {
+            let [birth, freed] = core.entry(page)?.map(|word| word.load(Ordering::Relaxed));
+            found = if self.is_free(birth, freed) { found + 1 } else { 0 };
+            if found == pages {
+                return Ok(Some(page + 1 - pages));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Pages in a row at the end that were never in use: the first.
+    pub(crate) fn run_behind(&mut self, core: &Core, pages: u64) -> Result<u64> {
+        self.extend(core, pages)
+    }
+
+    /// Takes pages in a row.
+    pub(crate) fn enter_run(
+        &mut self,
+        core: &Core,
+        from: u64,
+        pages: u64,
+        stamp: u64,
+    ) -> Result<()> {
+        (from..from + pages).try_for_each(|page| self.enter(core, page, stamp))
+    }
+
     /// Has the lowest free page be the next that is taken.
     fn hint_lowest(&mut self, core: &Core) -> Result<()> {
         for page in 0..self.end {
@@ -179,6 +266,7 @@ impl Space {
 
     /// A number of pages at the end of the file that were never in use.
     fn extend(&mut self, core: &Core, pages: u64) -> Result<u64> {
+        self.end = self.end.max(self.high);
         // The table must tell of them, and of its own new blocks, which lie before them.
         loop {
             let last = self.end + pages - 1;
@@ -236,9 +324,7 @@ impl Space {
                 break self.extend(core, pages)?;
             }
         };
-        for page in from..from + pages {
-            self.enter(core, page, stamp)?;
-        }
+        self.enter_run(core, from, pages, stamp)?;
         Ok(from)
     }
 

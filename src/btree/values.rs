@@ -56,6 +56,13 @@ impl Pack {
         }
     }
 
+    /// One of its pages is another now.
+    fn move_page(&mut self, from: u64, to: u64) {
+        if self.tail / PAGE_BYTES == from {
+            self.tail = to * PAGE_BYTES + self.tail % PAGE_BYTES;
+        }
+    }
+
     /// Whether so many bytes that live should be written anew.
     fn is_loose(self, live: u64) -> bool {
         u64::from(self.dead) > 2 * PAGE_BYTES && u64::from(self.dead) * 4 > live
@@ -130,6 +137,28 @@ impl Writer<'_> {
         if pack.is_loose(live) { self.repack(leaf) } else { Ok(()) }
     }
 
+    /// Moves a page of values of a leaf to a free one, as it is.
+    pub(crate) fn move_values(&mut self, leaf: u64, from: u64) -> Result<()> {
+        let to = self.new_values()?;
+        let mut bytes = std::mem::take(&mut self.scratch.bytes);
+        bytes.clear();
+        bytes.extend_from_slice(self.page(from)?);
+        let written = self.write_at(to * PAGE_BYTES, &bytes);
+        self.scratch.bytes = bytes;
+        written?;
+        for i in 0..count(self.page(leaf)?) {
+            let (_, value) = of(leaf, leaf::elsewhere_of(self.page(leaf)?, i))?;
+            if let Some(far) = value.filter(|far| far.is_packed() && far.page() == from) {
+                let far = Far { at: to * PAGE_BYTES + far.at % PAGE_BYTES, ..far };
+                of(leaf, leaf::replace(self.page_mut(leaf)?, i, ValueToStore::Far(far)))?;
+            }
+        }
+        let mut pack = Pack::of(self.page(leaf)?);
+        pack.move_page(from, to);
+        pack.write(self.page_mut(leaf)?);
+        self.free(from)
+    }
+
     /// Writes all values of a leaf anew, one behind the other.
     fn repack(&mut self, leaf: u64) -> Result<()> {
         let mut items = std::mem::take(&mut self.scratch.items);
@@ -142,7 +171,7 @@ impl Writer<'_> {
             self.scratch.items = items;
             return Ok(());
         }
-        let packs = self.part_values(&mut items, &[0], pack)?;
+        let packs = self.part_values(&mut items, &[0], pack, false)?;
         let bytes = self.page_mut(leaf)?;
         let len = items.len();
         items.write_leaf(0, len, bytes);
@@ -152,13 +181,14 @@ impl Writer<'_> {
     }
 
     /// Sees to it that no page of values belongs to two of the leaves that a leaf is parted into,
-    /// which begin with these items, and that none has much dead in it. What the leaves then know of
-    /// their pages.
+    /// which begin with these items, and that none has much dead in it, or, where that is wanted,
+    /// anything. What the leaves then know of their pages.
     pub(crate) fn part_values(
         &mut self,
         items: &mut Items,
         starts: &[usize],
         pack: Pack,
+        is_close: bool,
     ) -> Result<Vec<Pack>> {
         let mut packs = vec![Pack::default(); starts.len()];
         let mut live = vec![0; starts.len()];
@@ -175,7 +205,8 @@ impl Writer<'_> {
                 packs[keeper].lose(far.len);
             }
         }
-        let loose: Vec<bool> = packs.iter().zip(live).map(|(p, live)| p.is_loose(live)).collect();
+        let is_loose = |(pack, live): (&Pack, u64)| is_close || pack.is_loose(live);
+        let loose: Vec<bool> = packs.iter().zip(live).map(is_loose).collect();
         for (part, (own, is_loose)) in packs.iter_mut().zip(&loose).enumerate() {
             if *is_loose {
                 *own = Pack::default();

@@ -89,16 +89,28 @@ pub fn seen_within(transaction: &mut Transaction<'_>) -> Result<State> {
     Ok(state)
 }
 
+/// Compacts a store, a little at a time.
+pub fn compact(store: &BTree) -> Result<()> {
+    let mut calls = 0;
+    while store.compact(64 << 10)? {
+        calls += 1;
+        assert!(calls < 10_000, "a compaction comes to no end");
+    }
+    store.sync()
+}
+
 impl Subject for Spread {
     fn open(path: &Path) -> Result<Spread> {
         BTree::create(path).map(Spread)
     }
 
     fn apply(&self, operation: &Operation) -> Result<()> {
+        if matches!(operation, Operation::Compact) {
+            return compact(&self.0);
+        }
         let mut transaction = self.0.write()?;
         perform(&mut transaction, operation)?;
-        transaction.commit()?;
-        if matches!(operation, Operation::Compact) { self.0.sync() } else { Ok(()) }
+        transaction.commit()
     }
 
     fn sync(&self) -> Result<()> {
@@ -165,10 +177,9 @@ impl Subject for BTree {
                 }
             }
             Operation::Clear => table.clear()?,
-            // Nothing to move here: the disk is waited for instead, so that pages become free.
             Operation::Compact => {
                 drop(transaction);
-                return self.sync();
+                return compact(self);
             }
         }
         transaction.commit()

@@ -1,0 +1,156 @@
+//! Writing leaves closer: those that lie below one inner page, one after the other, as fewer leaves that
+//! are full, with fewer pages of values if that saves some.
+
+use super::compact::Pass;
+use super::edit::{Part, Step, parting};
+use super::format::{PAGE, PAGE_BYTES, Tree};
+use super::page::{Link, count};
+use super::tree::{Pages, of};
+use super::values::Pack;
+use super::writer::Writer;
+use super::{inner, leaf};
+use crate::Result;
+use std::collections::BTreeSet;
+
+/// Leaves that are written anew together are at most so many, with at most so many pages of values.
+const WINDOW: usize = 32;
+const WINDOW_PAGES: u64 = 256;
+/// They are if a tenth of them is saved.
+const SAVING: u64 = 10;
+
+/// Leaves below one inner page, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Window {
+    pub leaves: Vec<u64>,
+    /// Bytes that are used in them.
+    used: u64,
+    /// Pages of values that they have, and would have if those were written anew; what is used of the
+    /// last of these.
+    pub pages: u64,
+    fewest: u64,
+    last: u64,
+}
+
+impl Window {
+    /// Whether fewer leaves, or pages of values, may do.
+    pub(super) fn is_worth(&self) -> bool {
+        let leaves = self.leaves.len() as u64;
+        let saved = leaves.saturating_sub(self.used.div_ceil(PAGE_BYTES));
+        saved > 0 && saved * SAVING >= leaves || self.are_values_worth()
+    }
+
+    fn are_values_worth(&self) -> bool {
+        let saved = self.pages.saturating_sub(self.fewest);
+        saved > 1 && saved * SAVING >= self.pages
+    }
+
+    /// Counts a value that shares its page with others.
+    fn add_value(&mut self, len: u64) {
+        if self.fewest == 0 || self.last + len > PAGE_BYTES {
+            (self.fewest, self.last) = (self.fewest + 1, 0);
+        }
+        self.last += len;
+    }
+}
+
+/// What became of a window.
+pub(super) enum Closer {
+    Written(usize),
+    /// It would not be fewer leaves.
+    AsMany,
+    NoPlace,
+}
+
+impl Writer<'_> {
+    /// The next leaves.
+    pub(super) fn window(&self, path: &[Step]) -> Result<Window> {
+        let mut window = Window::default();
+        let Some(step) = path.last() else { return Ok(window) };
+        let parent = self.page(step.page)?;
+        for i in (step.index..count(parent)).take(WINDOW) {
+            let page = of(step.page, inner::link(parent, i))?.page();
+            let bytes = self.page_on(page, 0)?;
+            if !window.leaves.is_empty() && window.pages > WINDOW_PAGES {
+                break;
+            }
+            let mut pages = BTreeSet::new();
+            for i in (0..count(bytes)).filter(|_| !leaf::is_all_near(bytes)) {
+                let (_, value) = of(page, leaf::elsewhere_of(bytes, i))?;
+                if let Some(far) = value.filter(|far| far.is_packed()) {
+                    pages.insert(far.page());
+                    window.add_value(u64::from(far.len));
+                }
+            }
+            window.leaves.push(page);
+            window.used += leaf::used(bytes).min(PAGE) as u64;
+            window.pages += pages.len() as u64;
+        }
+        Ok(window)
+    }
+
+    /// Writes the leaves of a window anew, as full as they can be.
+    pub(super) fn write_closer(
+        &mut self,
+        tree: &mut Tree,
+        path: &mut [Step],
+        window: &Window,
+        pass: &mut Pass,
+    ) -> Result<Closer> {
+        let mut pack = Pack::default();
+        self.scratch.items.clear();
+        for (n, page) in window.leaves.iter().enumerate() {
+            self.take_items(*page, &[], None)?;
+            let other = Pack::of(self.page(*page)?);
+            pack = if n == 0 { other } else { pack.join(other) };
+        }
+        let starts = self.scratch.items.fill();
+        let is_close = window.are_values_worth();
+        if starts.len() >= window.leaves.len() && !is_close {
+            return Ok(Closer::AsMany);
+        }
+        let values = if is_close { window.pages as usize } else { starts.len() };
+        let pages = path.len() + 2 * starts.len() + values + 1;
+        if !self.gather(pages, pass)? {
+            if pass.moved_since > 0 {
+                return Ok(Closer::NoPlace);
+            }
+            // There is no place but behind the end, until what was written anew is free.
+            self.scratch.space.gather_behind(self.core, pages)?;
+        }
+        self.own_way(tree, path)?;
+        let Some(step) = path.last().copied() else { return Ok(Closer::AsMany) };
+        let mut items = std::mem::take(&mut self.scratch.items);
+        let packs = self.part_values(&mut items, &starts, pack, is_close)?;
+        let mut parts = Vec::new();
+        for (n, from) in starts.iter().copied().enumerate() {
+            let to = starts.get(n + 1).copied().unwrap_or(items.len());
+            let (key, far) = if n == 0 {
+                (Vec::new(), None)
+            } else {
+                let key = parting(items.key(from - 1), items.key(from)).to_vec();
+                let far = self.store_key(&key)?;
+                (key, far)
+            };
+            let (page, bytes) = self.new_page()?;
+            items.write_leaf(from, to, bytes);
+            packs[n].write(bytes);
+            parts.push(Part { key, far, link: Link::new(page, bytes) });
+        }
+        self.scratch.items = items;
+        for (n, page) in window.leaves.iter().enumerate().rev() {
+            self.free(*page)?;
+            if n > 0 {
+                self.unlink(step.page, step.index + n)?;
+            }
+        }
+        let first = parts.remove(0).link;
+        of(step.page, inner::set_link(self.page_mut(step.page)?, step.index, first))?;
+        if !parts.is_empty() {
+            self.insert_links(tree, path, first.page(), 0, parts)?;
+        } else if path.len() == 1 {
+            self.lower_root(tree, step.page)?;
+        }
+        pass.note_moved(window.leaves.len() as u64);
+        Ok(Closer::Written(starts.len()))
+    }
+}

@@ -1,0 +1,634 @@
+//! Making the file smaller while others use it.
+//!
+//! A pass goes through all tables in the order of their keys, a piece at a time, each of them a
+//! transaction that changes no record. Leaves that would be fewer if they were full are written
+//! anew. What lies behind a boundary, a little above what all pages in use take, goes to free places
+//! before it. Then the end of the file is free, and is cut off.
+//!
+//! What a transaction moves away from is free when it is durable: where places run out there is a
+//! sync. Long values need places in a row; where a pass does not find enough of them, the next one
+//! moves everything behind the present end, so that the one after it finds all that is before free.
+//!
+//! A pass knows where it is by the numbers of links, not by keys: what others write meanwhile may
+//! have it pass over some leaves, or come by them twice.
+
+use super::closer::Closer;
+use super::core::Core;
+use super::cursor::Walk;
+use super::edit::{Old, Step};
+use super::format::{FIXED, PAGE_BYTES, SUMMED, Tree, VALUES, born};
+use super::handle::BTree;
+use super::page::{Link, count};
+use super::pins;
+use super::record::Far;
+use super::tree::{Pages, levels, of};
+use super::trim::Trim;
+use super::writer::{Writer, no_page};
+use super::{inner, kind, leaf};
+use crate::{ErrorKind, Result};
+use std::collections::BTreeSet;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+/// Passes over the file, at most.
+const PASSES: u32 = 6;
+/// Bytes of a long value that are copied at a time.
+const PIECE: u64 = 1 << 20;
+/// Sizes of long values, in powers of two of pages.
+const SIZES: usize = 32;
+
+/// A compaction that is going on.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    way: Way,
+    table: At,
+    /// The way to the next leaf: the number of the link in each inner page, from the top.
+    at: Vec<usize>,
+    /// The number of the leaf, below its inner page, that the next window begins with.
+    window: usize,
+    /// No place is free before this one; nor, for runs of each size, before these.
+    scan: u64,
+    run_scan: [u64; SIZES],
+    /// What was moved; and since places ran out.
+    moved: u64,
+    pub(super) moved_since: u64,
+    number: u32,
+    has_lifted: bool,
+}
+
+/// Where a pass moves pages.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// Before this page, from behind it.
+    Down(u64),
+    /// Behind it, from before.
+    Up(u64),
+}
+
+/// The table that a pass is at.
+#[derive(Debug)]
+enum At {
+    Main,
+    Catalog,
+    /// That of this name, or the next.
+    Named(Vec<u8>),
+}
+
+/// A table as its record in the catalog says.
+struct Named {
+    name: Vec<u8>,
+    tree: Tree,
+    key_name: String,
+}
+
+/// Why a transaction ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Done {
+    /// It has looked at as much as it should.
+    Budget,
+    /// No place is left.
+    Full,
+    /// There is nothing more to look at.
+    End,
+}
+
+/// How many pages are in use, and behind which there are none.
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    pages: u64,
+    end: u64,
+}
+
+impl Live {
+    /// Where the file may end that has no more pages than these.
+    fn boundary(self) -> u64 {
+        self.pages + self.pages / 32 + 8
+    }
+
+    fn is_loose(self) -> bool {
+        self.end > self.boundary() + self.pages / 32
+    }
+}
+
+impl Pass {
+    fn new(way: Way, number: u32, has_lifted: bool) -> Pass {
+        Pass {
+            way,
+            table: At::Main,
+            at: Vec::new(),
+            window: 0,
+            scan: 0,
+            run_scan: [0; SIZES],
+            moved: 0,
+            moved_since: 0,
+            number,
+            has_lifted,
+        }
+    }
+
+    fn is_to_move(&self, page: u64) -> bool {
+        match self.way {
+            Way::Down(end) => page >= end,
+            Way::Up(from) => page < from,
+        }
+    }
+
+    /// Whether the pages that begin with this one, so many, are to be moved.
+    fn is_run_to_move(&self, from: u64, pages: u64) -> bool {
+        match self.way {
+            Way::Down(_) => self.is_to_move(from.saturating_add(pages - 1)),
+            Way::Up(_) => self.is_to_move(from),
+        }
+    }
+
+    pub(super) fn note_moved(&mut self, pages: u64) {
+        self.moved += pages;
+        self.moved_since += pages;
+    }
+}
+
+impl BTree {
+    /// Makes the file smaller: writes leaves with much room in them anew, moves what is at the end of
+    /// the file to free places before, and cuts the end off. Each call looks at about `budget` bytes
+    /// in a transaction of its own, for which others who write wait, and returns whether there is more
+    /// to do: repeat it until not, at times of your choosing. Readers go on; but as long as somebody
+    /// reads an older state, its pages stay, and nothing is cut off before he is done: then by the next
+    /// sync that finds it worth while. A value is moved as a whole, however long it is.
+    ///
+    /// # Errors
+    /// As [`TableMut::insert`](super::TableMut::insert) and [`BTree::sync`]; the records are as they
+    /// were.
+    pub fn compact(&self, budget: u64) -> Result<bool> {
+        let mut pass = self.compaction().lock().unwrap_or_else(PoisonError::into_inner);
+        let done = self.compact_some(&mut pass, budget.div_ceil(PAGE_BYTES).max(1));
+        done.map_err(|error| {
+            *pass = None;
+            self.named(error)
+        })
+    }
+
+    fn compact_some(&self, place: &mut Option<Pass>, budget: u64) -> Result<bool> {
+        let core = self.core();
+        let pass = match place {
+            Some(pass) => pass,
+            None => {
+                // What was replaced before, or the dead hold, is free then.
+                pins::clear_dead(core);
+                core.sync_commits()?;
+                place.insert(Pass::new(Way::Down(core.live()?.boundary()), 1, false))
+            }
+        };
+        let mut writer = Writer::begin(core)?;
+        let (mut main, mut catalog) = (writer.base.main, writer.base.catalog);
+        let done = writer.whole(|w| w.compact(pass, &mut main, &mut catalog, budget));
+        let done = match done {
+            Err(error) if pass.is_lifting() && is_full(&error) => {
+                // There is no room for all of it twice: then it stays as it is.
+                *place = None;
+                return Ok(false);
+            }
+            done => done?,
+        };
+        if writer.scratch.space.progress() != (0, 0) {
+            writer.commit(main, catalog)?;
+        }
+        drop(writer);
+        match done {
+            Done::Budget => Ok(true),
+            Done::Full if pass.moved_since > 0 => {
+                core.sync_commits()?;
+                (pass.scan, pass.moved_since) = (0, 0);
+                Ok(true)
+            }
+            Done::Full | Done::End => {
+                core.sync_commits()?;
+                core.trim(Trim::All, false)?;
+                *place = core.next_pass(pass)?;
+                Ok(place.is_some())
+            }
+        }
+    }
+}
+
+fn is_full(error: &crate::Error) -> bool {
+    matches!(error.kind(), ErrorKind::Io { .. } | ErrorKind::TooLarge { .. })
+}
+
+impl Pass {
+    fn is_lifting(&self) -> bool {
+        matches!(self.way, Way::Up(_))
+    }
+}
+
+impl Core {
+    /// What the newest commit has.
+    fn live(&self) -> Result<Live> {
+        let (_pin, commit) = pins::pin(self)?;
+        self.reach(&commit)?;
+        let mut live = Live { pages: 0, end: 0 };
+        for page in 0..commit.end {
+            let [birth, freed] = self.entry(page)?.map(|word| word.load(Ordering::Relaxed));
+            let is_there = freed == 0 || freed & SUMMED != 0 || freed > commit.stamp;
+            if birth == FIXED || birth != 0 && is_there && born(birth) <= commit.stamp {
+                live.pages += 1;
+                live.end = page + 1;
+            }
+        }
+        Ok(live)
+    }
+
+    /// Bytes of all pages in use.
+    pub(crate) fn live_bytes(&self) -> Result<u64> {
+        Ok(self.live()?.pages * PAGE_BYTES)
+    }
+
+    /// What is to be done after a pass, if anything is.
+    fn next_pass(&self, pass: &Pass) -> Result<Option<Pass>> {
+        let live = self.live()?;
+        if !live.is_loose() || pass.number == PASSES {
+            return Ok(None);
+        }
+        let number = pass.number + 1;
+        if pass.moved > 0 {
+            return Ok(Some(Pass::new(Way::Down(live.boundary()), number, pass.has_lifted)));
+        }
+        let lift = Pass::new(Way::Up(live.end), number, true);
+        Ok((!pass.has_lifted).then_some(lift))
+    }
+}
+
+/// Something of a leaf that is elsewhere and is to be moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Moved {
+    /// A page of values.
+    Values(u64),
+    /// The key, or the value, of this record.
+    Key(usize),
+    Value(usize),
+}
+
+impl Writer<'_> {
+    fn compact(
+        &mut self,
+        pass: &mut Pass,
+        main: &mut Tree,
+        catalog: &mut Tree,
+        budget: u64,
+    ) -> Result<Done> {
+        self.scratch.space.begin_gathering();
+        let mut left = budget;
+        let done = loop {
+            let done = match &pass.table {
+                At::Main => self.compact_tree(main, pass, &mut left)?,
+                At::Catalog => self.compact_tree(catalog, pass, &mut left)?,
+                At::Named(name) => match self.table_from(catalog, name)? {
+                    Some(table) => self.compact_named(catalog, table, pass, &mut left)?,
+                    None => break Done::End,
+                },
+            };
+            if done != Done::End {
+                break done;
+            }
+            pass.table = match std::mem::replace(&mut pass.table, At::Catalog) {
+                At::Main => At::Catalog,
+                At::Catalog => At::Named(Vec::new()),
+                At::Named(mut name) => {
+                    name.push(0);
+                    At::Named(name)
+                }
+            };
+            pass.at.clear();
+        };
+        // What was not needed is found again.
+        let lowest = self.scratch.space.lowest_gathered();
+        pass.scan = lowest.map_or(pass.scan, |lowest| lowest.min(pass.scan));
+        Ok(done)
+    }
+
+    /// The table of this name, or the next.
+    fn table_from(&self, catalog: &Tree, name: &[u8]) -> Result<Option<Named>> {
+        let mut walk = Walk::new(self, *catalog);
+        walk.seek(name)?;
+        let (Some(name), Some(bytes)) = (walk.key(), walk.value()?) else { return Ok(None) };
+        let (tree, key_name) = kind::decode(&String::from_utf8_lossy(name), bytes)?;
+        Ok(Some(Named { name: name.to_vec(), tree, key_name: key_name.to_owned() }))
+    }
+
+    fn compact_named(
+        &mut self,
+        catalog: &mut Tree,
+        mut table: Named,
+        pass: &mut Pass,
+        left: &mut u64,
+    ) -> Result<Done> {
+        let before = table.tree;
+        let done = self.compact_tree(&mut table.tree, pass, left)?;
+        if table.tree != before {
+            self.gather(catalog.depth as usize + 2, pass)?;
+            let record = [&table.tree.encode()[..], table.key_name.as_bytes()].concat();
+            self.insert(catalog, &table.name, &record, Old::Replace)?;
+        }
+        pass.table = At::Named(table.name);
+        Ok(done)
+    }
+
+    /// Goes on in a tree, from where the pass is to its end, or until the budget is used up.
+    fn compact_tree(&mut self, tree: &mut Tree, pass: &mut Pass, left: &mut u64) -> Result<Done> {
+        loop {
+            let Some(levels) = levels(tree)? else { return Ok(Done::End) };
+            if pass.at.len() as u64 != levels {
+                pass.at = vec![0; levels as usize];
+                pass.window = 0;
+            }
+            if *left == 0 {
+                return Ok(Done::Budget);
+            }
+            let Some(mut path) = self.way(tree, pass)? else { return Ok(Done::End) };
+            let has_place = self.compact_inner(tree, &mut path, pass, left)?;
+            let leaves =
+                if has_place { self.compact_leaves(tree, &mut path, pass, left)? } else { None };
+            let Some(leaves) = leaves else { return Ok(Done::Full) };
+            match pass.at.last_mut() {
+                Some(last) => *last += leaves,
+                None => return Ok(Done::End),
+            }
+        }
+    }
+
+    /// The inner pages on the way to the next leaf; `None` if there is none.
+    fn way(&self, tree: &Tree, pass: &mut Pass) -> Result<Option<Vec<Step>>> {
+        'down: loop {
+            let (mut link, mut path) = (Link(tree.root), Vec::new());
+            let levels = pass.at.len();
+            for n in 0..levels {
+                let page = link.page();
+                let bytes = self.page_on(page, (levels - n) as u64)?;
+                if pass.at[n] >= count(bytes) {
+                    // On to the next page of this level.
+                    if n == 0 {
+                        return Ok(None);
+                    }
+                    pass.at[n - 1] += 1;
+                    pass.at[n..].fill(0);
+                    pass.window = 0;
+                    continue 'down;
+                }
+                link = of(page, inner::link(bytes, pass.at[n]))?;
+                path.push(Step { page, index: pass.at[n] });
+            }
+            return Ok(Some(path));
+        }
+    }
+
+    /// Moves the inner pages of which this is the way to the first leaf, and their keys; `false` if
+    /// there is no place for them.
+    fn compact_inner(
+        &mut self,
+        tree: &mut Tree,
+        path: &mut [Step],
+        pass: &mut Pass,
+        left: &mut u64,
+    ) -> Result<bool> {
+        let first = path.iter().rposition(|step| step.index > 0).map_or(0, |last| last + 1);
+        for n in first..path.len() {
+            let page = path[n].page;
+            *left = left.saturating_sub(1);
+            let mut keys = Vec::new();
+            for i in 1..count(self.page(page)?) {
+                let far = of(page, inner::elsewhere_of(self.page(page)?, i))?;
+                if let Some(far) = far
+                    && self.is_far_to_move(far, pass)?
+                {
+                    keys.push((i, far));
+                }
+            }
+            if keys.is_empty() && !pass.is_to_move(page) {
+                continue;
+            }
+            if !self.gather(path.len() + keys.len() + 1, pass)? {
+                return Ok(false);
+            }
+            self.own_way(tree, path)?;
+            pass.note_moved(u64::from(pass.is_to_move(page)));
+            let page = path[n].page;
+            for (i, far) in keys {
+                if let Some(far) = self.move_far(far, pass)? {
+                    of(page, inner::move_key(self.page_mut(page)?, i, far))?;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Makes all pages on the way this writer's own.
+    pub(super) fn own_way(&mut self, tree: &mut Tree, path: &mut [Step]) -> Result<()> {
+        let levels = path.len();
+        let mut own = self.own_page(Link(tree.root))?;
+        tree.root = own.0;
+        for (n, step) in path.iter_mut().enumerate() {
+            step.page = own.page();
+            let bytes = self.page_on(step.page, (levels - n) as u64)?;
+            if n + 1 < levels {
+                let link = of(step.page, inner::link(bytes, step.index))?;
+                own = self.own_page(link)?;
+                if own != link {
+                    of(step.page, inner::set_link(self.page_mut(step.page)?, step.index, own))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the next leaves anew if that saves some, or moves the next one; how many are done.
+    /// `None` if there is no place.
+    fn compact_leaves(
+        &mut self,
+        tree: &mut Tree,
+        path: &mut [Step],
+        pass: &mut Pass,
+        left: &mut u64,
+    ) -> Result<Option<usize>> {
+        let index = path.last().map_or(0, |step| step.index);
+        if index >= pass.window && !pass.is_lifting() {
+            let window = self.window(path)?;
+            pass.window = index + window.leaves.len();
+            if window.is_worth() {
+                match self.write_closer(tree, path, &window, pass)? {
+                    Closer::Written(leaves) => {
+                        *left = left.saturating_sub(window.leaves.len() as u64 + window.pages);
+                        pass.window = index + leaves;
+                        return Ok(Some(leaves));
+                    }
+                    Closer::NoPlace => {
+                        pass.window = index;
+                        return Ok(None);
+                    }
+                    Closer::AsMany => {}
+                }
+            }
+        }
+        Ok(self.compact_leaf(tree, path, pass, left)?.then_some(1))
+    }
+
+    /// Moves a leaf, and what it has elsewhere; `false` if there is no place.
+    fn compact_leaf(
+        &mut self,
+        tree: &mut Tree,
+        path: &mut [Step],
+        pass: &mut Pass,
+        left: &mut u64,
+    ) -> Result<bool> {
+        let link = match path.last() {
+            Some(step) => of(step.page, inner::link(self.page(step.page)?, step.index))?,
+            None => Link(tree.root),
+        };
+        *left = left.saturating_sub(1);
+        let moved = self.to_move(link.page(), pass)?;
+        let is_moved = pass.is_to_move(link.page());
+        if moved.is_empty() && !is_moved {
+            return Ok(true);
+        }
+        if !self.gather(path.len() + moved.len() + 1, pass)? {
+            return Ok(false);
+        }
+        let leaf = self.own_leaf(tree, path)?;
+        pass.note_moved(u64::from(is_moved));
+        for moved in moved {
+            *left = left.saturating_sub(self.move_part(leaf, moved, pass)?);
+        }
+        Ok(true)
+    }
+
+    /// Makes the leaf at the end of a way this writer's own.
+    fn own_leaf(&mut self, tree: &mut Tree, path: &mut [Step]) -> Result<u64> {
+        let Some(last) = path.len().checked_sub(1) else {
+            let own = self.own_page(Link(tree.root))?;
+            tree.root = own.0;
+            return Ok(own.page());
+        };
+        self.own_way(tree, path)?;
+        let step = path[last];
+        let link = of(step.page, inner::link(self.page(step.page)?, step.index))?;
+        let own = self.own_page(link)?;
+        if own != link {
+            of(step.page, inner::set_link(self.page_mut(step.page)?, step.index, own))?;
+        }
+        Ok(own.page())
+    }
+
+    /// What a leaf has elsewhere that is to be moved.
+    fn to_move(&self, page: u64, pass: &mut Pass) -> Result<BTreeSet<Moved>> {
+        let bytes = self.page_on(page, 0)?;
+        let mut moved = BTreeSet::new();
+        if leaf::is_all_near(bytes) {
+            return Ok(moved);
+        }
+        for i in 0..count(bytes) {
+            let (key, value) = of(page, leaf::elsewhere_of(bytes, i))?;
+            if let Some(far) = key
+                && self.is_far_to_move(far, pass)?
+            {
+                moved.insert(Moved::Key(i));
+            }
+            match value {
+                Some(far) if far.is_packed() => {
+                    let page = Some(far.page()).filter(|page| pass.is_to_move(*page));
+                    moved.extend(page.map(Moved::Values));
+                }
+                Some(far) if self.is_far_to_move(far, pass)? => {
+                    moved.insert(Moved::Value(i));
+                }
+                _ => {}
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Moves something that a leaf has elsewhere; how many pages that are.
+    fn move_part(&mut self, leaf: u64, moved: Moved, pass: &mut Pass) -> Result<u64> {
+        let (Moved::Key(i) | Moved::Value(i)) = moved else {
+            let Moved::Values(page) = moved else { return Ok(0) };
+            self.move_values(leaf, page)?;
+            pass.note_moved(1);
+            return Ok(1);
+        };
+        let (key, value) = of(leaf, leaf::elsewhere_of(self.page(leaf)?, i))?;
+        let is_key = moved == Moved::Key(i);
+        let Some(far) = (if is_key { key } else { value }) else { return Ok(0) };
+        let Some(far) = self.move_far(far, pass)? else { return Ok(0) };
+        let bytes = self.page_mut(leaf)?;
+        if is_key {
+            of(leaf, leaf::move_key(bytes, i, far))?;
+        } else {
+            of(leaf, leaf::replace(bytes, i, super::record::ValueToStore::Far(far)))?;
+        }
+        Ok(pages_of(far))
+    }
+
+    /// Whether pages of a long value or key are to be moved, and there is a place for them.
+    fn is_far_to_move(&self, far: Far, pass: &mut Pass) -> Result<bool> {
+        let pages = pages_of(far);
+        if pages == 0 || !pass.is_run_to_move(far.page(), pages) {
+            return Ok(false);
+        }
+        match pass.way {
+            Way::Down(end) if pages > 1 => Ok(self.find_run(pages, end, pass)?.is_some()),
+            _ => Ok(true),
+        }
+    }
+
+    /// Places in a row before the boundary.
+    fn find_run(&self, pages: u64, end: u64, pass: &mut Pass) -> Result<Option<u64>> {
+        let scan = &mut pass.run_scan[pages.ilog2() as usize % SIZES];
+        let found = self.scratch.space.run_within(self.core, *scan, end, pages)?;
+        *scan = found.unwrap_or(end);
+        Ok(found)
+    }
+
+    /// Moves a long value or key; where it is then. `None` if there is no place.
+    fn move_far(&mut self, far: Far, pass: &mut Pass) -> Result<Option<Far>> {
+        let pages = pages_of(far);
+        let stamp = self.stamp | VALUES;
+        let to = match pass.way {
+            _ if pages == 1 => self.new_values()?,
+            Way::Down(end) => {
+                let Some(to) = self.find_run(pages, end, pass)? else { return Ok(None) };
+                self.scratch.space.enter_run(self.core, to, pages, stamp)?;
+                to
+            }
+            Way::Up(_) => {
+                let to = self.scratch.space.run_behind(self.core, pages)?;
+                self.scratch.space.enter_run(self.core, to, pages, stamp)?;
+                to
+            }
+        };
+        let mut bytes = std::mem::take(&mut self.scratch.bytes);
+        let new = Far { at: to * PAGE_BYTES, ..far };
+        for from in (0..u64::from(far.len)).step_by(PIECE as usize) {
+            let len = PIECE.min(u64::from(far.len) - from) as u32;
+            let piece = Far { at: far.at.saturating_add(from), len, sum: 0 };
+            bytes.clear();
+            bytes.extend_from_slice(self.own.elsewhere(piece).ok_or_else(|| no_page(far.page()))?);
+            if !self.own.write(new.at + from, &bytes) {
+                return Err(no_page(to));
+            }
+        }
+        self.scratch.bytes = bytes;
+        self.free_far(far)?;
+        pass.note_moved(pages);
+        Ok(Some(new))
+    }
+
+    /// Sees to it that so many pages can be taken where the pass wants them.
+    pub(super) fn gather(&mut self, pages: usize, pass: &mut Pass) -> Result<bool> {
+        let space = &mut self.scratch.space;
+        match pass.way {
+            Way::Down(end) => space.gather_below(self.core, &mut pass.scan, end, pages),
+            Way::Up(_) => space.gather_behind(self.core, pages).map(|()| true),
+        }
+    }
+}
+
+fn pages_of(far: Far) -> u64 {
+    u64::from(far.len).div_ceil(PAGE_BYTES)
+}
