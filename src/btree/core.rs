@@ -83,7 +83,8 @@ impl Core {
         Core::of(memory_file()?, true, None)
     }
 
-    fn of(file: File, is_new_wanted: bool, path: Option<&Path>) -> Result<Core> {
+    /// The store in a file, or a new one there if that is empty; `path` names its folder.
+    pub(crate) fn of(file: File, is_new_wanted: bool, path: Option<&Path>) -> Result<Core> {
         lock_range(&file, OPENING, Want::Exclusive, true)?;
         let opened = Core::of_locked(&file, is_new_wanted, path);
         lock_range(&file, OPENING, Want::Nothing, true)?;

@@ -102,7 +102,7 @@ struct Shared {
 }
 
 impl BTree {
-    fn of(core: Core, durability: Durability) -> BTree {
+    pub(super) fn of(core: Core, durability: Durability) -> BTree {
         let core = Arc::new(core);
         let ticker = match durability {
             Durability::Interval(ms) if !core.is_in_memory() => {

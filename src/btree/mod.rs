@@ -14,7 +14,7 @@
 //! | `writer`, `space` | the one who writes, and which pages are free |
 //! | `compact`, `closer`, `trim` | making the file smaller |
 //! | `core`, `pins`, `sync` | processes that share a file, who reads what, what is durable |
-//! | `verify`, `stats` | checking all of it, and counting |
+//! | `verify`, `stats`, `backup` | checking all of it, counting, copying |
 //! | `view` | pages of the file as bytes: the only `unsafe` |
 //!
 //! Invariants: a page that a commit leads to is never written as long as anybody may read that
@@ -24,6 +24,7 @@
 //! Threads: any number of readers, which wait for nobody; one writer, who holds a lock that processes
 //! share and that survives the death of its holder.
 
+mod backup;
 mod bulk;
 mod closer;
 mod compact;
