@@ -85,8 +85,8 @@ impl OpenOptions {
 
     /// Never writes to the file or beside it. A hash store that may be written is otherwise opened as
     /// its writers open it, so that readers can hold values in place and its index is made where there
-    /// is none; one that may not be is opened for reading only. A btree store cannot be opened so: its
-    /// readers note in it what they read.
+    /// is none; so is a btree store, and nobody can have that open so while others have it open to
+    /// write: see [`btree::OpenOptions::read_only`]. One that may not be is opened for reading only.
     #[must_use]
     pub fn read_only(mut self, is_read_only: bool) -> Self {
         self.is_read_only = is_read_only;
@@ -106,7 +106,7 @@ impl OpenOptions {
     ///
     /// # Errors
     /// The file is missing, may not be read, is of no known kind, or is truncated; or a hash or
-    /// btree store shall be read other than mapped, or a btree store without writing; or the statistics that are asked for cannot be had.
+    /// btree store shall be read other than mapped; or the statistics that are asked for cannot be had.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Store> {
         let path = path.as_ref();
         let kind = recognise(path).map_err(|e| e.at(path))?;
@@ -162,12 +162,11 @@ impl OpenOptions {
                         out how it shall be read";
             return Err(Error::invalid(what).at(path));
         }
-        if self.is_read_only {
-            let what = "readers of a btree store note in its file what they read, so that it cannot be \
-                        opened without writing: leave out that it shall be, or freeze the store";
-            return Err(Error::invalid(what).at(path));
-        }
-        let store = BTree::open(path)?;
+        let options = BTree::options().read_only(self.is_read_only);
+        let store = match options.clone().open(path) {
+            Err(e) if !self.is_read_only && is_refusal(&e) => options.read_only(true).open(path)?,
+            opened => opened?,
+        };
         if self.advice == Some(Advice::WillNeed) {
             preload(&file_of(&store)?)?;
         }

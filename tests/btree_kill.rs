@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::btree::{Spread, change, perform, seen_by};
+use common::btree::{Spread, change, perform, read_only, seen_by};
 use common::steps::states_chosen;
 use common::subject::{Operation, State, Subject, difference, state_of};
 use common::sys;
@@ -416,12 +416,14 @@ fn die_at_every_instruction(name: &str, records: u64, short: Vec<Work>, long: Ve
             let copy = folder.path().join("copy");
             std::fs::write(&copy, &state[0]).unwrap();
             count += 1;
+            let only = read_only(&copy, &what);
             let store = Spread::open(&copy).unwrap_or_else(|e| panic!("{what}: {e}"));
             // Not yet written to: a reader sees the same, and waits for nobody.
             let seen = seen_by(&store.0.read().unwrap()).unwrap();
             // The table of pages is put right by the next writer, who sees it to its end.
             let found = state_of(&store, &what);
             assert!(seen == found, "{what}: {}", difference(&seen, &found));
+            assert!(only == found, "{what}, read only: {}", difference(&only, &found));
             assert!(found == before || found == after, "{what}: {}", difference(&found, &after));
             // What was done stays done.
             assert!(!is_done || found == after, "{what}: undone");

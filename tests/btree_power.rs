@@ -10,7 +10,7 @@ mod common;
 #[path = "common/syncs.rs"]
 mod syncs;
 
-use common::btree::{Spread, change};
+use common::btree::{Spread, change, read_only};
 use common::power::{Disk, Image, write_image};
 use common::subject::{Operation, State, Subject, difference, state_of};
 use common::{Rng, rounds, seed};
@@ -184,11 +184,14 @@ impl Round {
         let path = &self.folder.path().join("image");
         let what = format!("{}, {what}", self.what);
         write_image(image, &Spread::files(path));
+        // Who may not write sees the same as he who puts it right.
+        let only = read_only(path, &what);
         let store = Spread::open(path).unwrap_or_else(|e| panic!("{what}: {e}"));
         // Before anybody has written: readers see the same.
         let seen: State = store.records().unwrap().into_iter().collect();
         let found = state_of(&store, &what);
         assert!(seen == found, "{what}: {}", difference(&seen, &found));
+        assert!(only == found, "{what}, read only: {}", difference(&only, &found));
         self.check(&found, &what);
         // Written, closed and opened it is as good as any.
         let mut state = found.clone();

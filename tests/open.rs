@@ -129,8 +129,11 @@ fn a_btree_store_is_recognised_and_says_what_it_cannot() {
         assert!(error.contains(why), "{error}");
     };
     refused(OpenOptions::new().access(Access::Read), "always mapped");
-    refused(OpenOptions::new().read_only(true), "freeze the store");
+    refused(OpenOptions::new().read_only(true), "wait until the store is closed");
     refused(OpenOptions::new().statistics(Statistics::new()), "without statistics");
     let error = store.lock_in_memory().expect_err("it grows").to_string();
     assert!(error.contains("preload it"), "{error}");
+    drop((tree, store));
+    let store = OpenOptions::new().read_only(true).open(&path).expect("the store");
+    assert_eq!(store.get(b"key7").expect("a lookup").as_deref(), Some(&[7, 0, 0, 0][..]));
 }

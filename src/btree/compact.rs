@@ -169,6 +169,7 @@ impl BTree {
 
     fn compact_some(&self, place: &mut Option<Pass>, budget: u64) -> Result<bool> {
         let core = self.core();
+        core.check_writable()?;
         let pass = match place {
             Some(pass) => pass,
             None => {

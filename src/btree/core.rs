@@ -12,7 +12,7 @@ use super::page::Bytes;
 use super::view::Holds;
 use super::writer::Scratch;
 use crate::os::file::{open_changing, read_exact_at};
-use crate::os::lock::{Got, RobustLock, Want, lock_range};
+use crate::os::lock::{Got, RobustLock, Want, is_locked, lock_range};
 use crate::os::process::{prepare, random_id};
 use crate::os::publish;
 use crate::os::session::Session;
@@ -33,9 +33,11 @@ const MEMORY_ROOM: u64 = 1 << 38;
 const FIRST_PAGES: u64 = 2;
 /// The stamp of a store's first, empty commit.
 pub(crate) const FIRST_STAMP: u64 = 1;
-/// The byte of the file that is locked while a store is being opened; and as long as it is.
+/// The byte of the file that is locked while a store is being opened; as long as it is; and as long
+/// as somebody has it open who may not write to it.
 const OPENING: u64 = 0;
 const OPEN: u64 = 1;
+const READING: u64 = 2;
 
 /// An open store.
 #[derive(Debug)]
@@ -50,6 +52,9 @@ pub(crate) struct Core {
     checks_reads: bool,
     /// Transactions that are neither committed nor dropped.
     pub transactions: AtomicU64,
+    /// What is read, where nothing may be written: it stays the newest commit, for those who would
+    /// write cannot open the store meanwhile.
+    only: Option<Commit>,
     /// How often the file had been made shorter when this process last asked how long it is.
     cuts: AtomicU64,
 }
@@ -83,12 +88,66 @@ impl Core {
         Core::of(memory_file()?, true, None)
     }
 
+    /// Opens the store at `path` to read it, and writes nothing.
+    pub(crate) fn open_to_read(path: &Path) -> Result<Core> {
+        prepare();
+        let file = open_changing(path, false, false)?;
+        lock_range(&file, OPENING, Want::Shared, true)?;
+        let opened = Core::of_reader(&file, path);
+        lock_range(&file, OPENING, Want::Nothing, true)?;
+        opened
+    }
+
+    /// Whoever writes holds a lock as long as he has the store open, and whoever may not write
+    /// another: no slot protects what these read, so that nobody may write at the same time.
+    fn of_reader(file: &File, path: &Path) -> Result<Core> {
+        let mut core = Core::mapped(file, false, Some(path))?;
+        if is_locked(file, OPEN)? {
+            return Err(Error::invalid(
+                "somebody has the store open who may write, and readers that may not write to its file \
+                 cannot say what they read: get permission to write, or read a copy ('credenza \
+                 backup'), or wait until the store is closed",
+            ));
+        }
+        lock_range(file, READING, Want::Shared, true)?;
+        // After a new start of the machine, what processes shared is not looked at.
+        let is_current = Session::at(&core.map, session::BOOT_LOW).is_of_this_boot();
+        let newest = if is_current { Some(core.newest()) } else { core.durable() };
+        let newest = newest.ok_or_else(no_durable)?;
+        core.check_commit(&newest)?;
+        core.only = Some(newest);
+        Ok(core)
+    }
+
     /// The store in a file, or a new one there if that is empty; `path` names its folder.
     pub(crate) fn of(file: File, is_new_wanted: bool, path: Option<&Path>) -> Result<Core> {
         lock_range(&file, OPENING, Want::Exclusive, true)?;
         let opened = Core::of_locked(&file, is_new_wanted, path);
         lock_range(&file, OPENING, Want::Nothing, true)?;
         opened
+    }
+
+    fn mapped(file: &File, is_writable: bool, path: Option<&Path>) -> Result<Core> {
+        let len = file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
+        let mut bytes = vec![0; len.min(HEADER_BYTES as u64) as usize];
+        read_exact_at(file, &mut bytes, 0)?;
+        let header = Header::decode(&bytes)?;
+        if len < FIRST_PAGES * PAGE_BYTES {
+            return Err(Error::corrupt(len, "the file ends before its first page"));
+        }
+        let clone = file.try_clone().map_err(|e| Error::io("open again", e))?;
+        let room = if path.is_some() { ROOM.max(4 * len) } else { MEMORY_ROOM };
+        let map = SharedMap::new(clone, is_writable, room)?;
+        Ok(Core {
+            map,
+            header,
+            scratch: Mutex::new(None),
+            path: path.map(Path::to_owned),
+            checks_reads: false,
+            transactions: AtomicU64::new(0),
+            only: None,
+            cuts: AtomicU64::new(0),
+        })
     }
 
     fn of_locked(file: &File, is_new_wanted: bool, path: Option<&Path>) -> Result<Core> {
@@ -99,25 +158,15 @@ impl Core {
                 publish::sync_folder_of(path)?;
             }
         }
-        let len = length()?.len();
-        let mut bytes = vec![0; len.min(HEADER_BYTES as u64) as usize];
-        read_exact_at(file, &mut bytes, 0)?;
-        let header = Header::decode(&bytes)?;
-        if len < FIRST_PAGES * PAGE_BYTES {
-            return Err(Error::corrupt(len, "the file ends before its first page"));
+        let core = Core::mapped(file, true, path)?;
+        // Nobody can be in between: who opens it to read does so under the lock of those who open it.
+        if !lock_range(file, READING, Want::Exclusive, false)? {
+            return Err(Error::invalid(
+                "somebody reads the store who may not write to it, and so cannot say what he reads: \
+                 nobody can write before he closes it",
+            ));
         }
-        let clone = file.try_clone().map_err(|e| Error::io("open again", e))?;
-        let room = if path.is_some() { ROOM.max(4 * len) } else { MEMORY_ROOM };
-        let map = SharedMap::new(clone, true, room)?;
-        let core = Core {
-            map,
-            header,
-            scratch: Mutex::new(None),
-            path: path.map(Path::to_owned),
-            checks_reads: false,
-            transactions: AtomicU64::new(0),
-            cuts: AtomicU64::new(0),
-        };
+        lock_range(file, READING, Want::Nothing, true)?;
         if !Session::at(&core.map, session::BOOT_LOW).is_current()? {
             core.begin_session()?;
         } else if core.load(session::SLOT_PAGES) != 0
@@ -154,6 +203,7 @@ impl Core {
 
     /// The right to change the store.
     pub(crate) fn lock(&self) -> Result<Locked<'_>> {
+        self.check_writable()?;
         let lock = RobustLock::in_head(&self.map, session::WRITER_LOCK);
         // What a holder left who died is known by words of page 0.
         let (Got::Released | Got::OwnerDied) = lock.lock()?;
@@ -186,6 +236,9 @@ impl Core {
     /// The newest commit.
     #[inline(always)]
     pub(crate) fn newest(&self) -> Commit {
+        if let Some(only) = self.only {
+            return only;
+        }
         loop {
             let number = self.load(session::STATE);
             let at = session::COMMITS[(number % 2) as usize] as usize / 8;
@@ -275,9 +328,7 @@ impl Core {
 
     /// Makes the locks and words that processes share as long as the machine runs.
     fn begin_session(&self) -> Result<()> {
-        let durable = self.durable().ok_or_else(|| {
-            Error::corrupt(METAS[0], "neither of the two durable commits is whole")
-        })?;
+        let durable = self.durable().ok_or_else(no_durable)?;
         self.check_commit(&durable)?;
         let store = |at, value| self.word(at).store(value, Ordering::Release);
         for at in (session::STATE..session::TABLES).step_by(8) {
@@ -387,7 +438,10 @@ impl Core {
 
     /// If nobody else has the store open, makes everything durable.
     fn close(&self) -> Result<()> {
-        if !self.is_in_memory() && lock_range(self.map.file(), OPEN, Want::Exclusive, false)? {
+        if self.only.is_none()
+            && !self.is_in_memory()
+            && lock_range(self.map.file(), OPEN, Want::Exclusive, false)?
+        {
             // What the dead hold would stay.
             super::pins::clear_dead(self);
             self.sync()?;
@@ -395,6 +449,23 @@ impl Core {
             lock_range(self.map.file(), OPEN, Want::Shared, false)?;
         }
         Ok(())
+    }
+
+    /// What is read, if nothing may be written.
+    #[inline(always)]
+    pub(crate) fn only(&self) -> Option<&Commit> {
+        self.only.as_ref()
+    }
+
+    /// An error if nothing may be written.
+    #[inline]
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        match self.only {
+            None => Ok(()),
+            Some(_) => {
+                Err(Error::invalid("the store was opened to be read only: open it to write"))
+            }
+        }
     }
 }
 
@@ -408,6 +479,11 @@ impl Drop for Core {
         // There is nobody to tell; what is not durable yet is safe as long as the machine runs.
         let _ = self.close();
     }
+}
+
+#[cold]
+fn no_durable() -> Error {
+    Error::corrupt(METAS[0], "neither of the two durable commits is whole")
 }
 
 /// Whether there is nothing in the file, or only what somebody left who was killed while making it:

@@ -23,6 +23,7 @@ const RETAINED: u64 = 1024;
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     is_created: bool,
+    is_read_only: bool,
     durability: Durability,
     checks_reads: bool,
 }
@@ -37,6 +38,17 @@ impl OpenOptions {
     #[must_use]
     pub fn create(mut self, is_created: bool) -> Self {
         self.is_created = is_created;
+        self
+    }
+
+    /// Only reads, which needs no permission to write to the file, and writes nothing to it. Readers
+    /// cannot say then what they read, so that nobody may write at the same time: as long as somebody
+    /// has the store open to write it cannot be opened so, and the other way round. What is read is
+    /// what the last process that wrote had committed; after a new start of the machine, what is
+    /// durable.
+    #[must_use]
+    pub fn read_only(mut self, is_read_only: bool) -> Self {
+        self.is_read_only = is_read_only;
         self
     }
 
@@ -61,10 +73,19 @@ impl OpenOptions {
     ///
     /// # Errors
     /// The file is missing, may not be opened for writing, is no tree store, or its beginning is
-    /// damaged.
+    /// damaged. Or somebody who may not write reads it, or the other way round: see
+    /// [`OpenOptions::read_only`].
     pub fn open(self, path: impl AsRef<Path>) -> Result<BTree> {
         let path = path.as_ref();
-        let mut core = Core::open(path, self.is_created).map_err(|e| e.at(path))?;
+        if self.is_read_only && self.is_created {
+            let what = "a store that is only read cannot be made: leave out one of the two options";
+            return Err(Error::invalid(what).at(path));
+        }
+        let core = match self.is_read_only {
+            true => Core::open_to_read(path),
+            false => Core::open(path, self.is_created),
+        };
+        let mut core = core.map_err(|e| e.at(path))?;
         if self.checks_reads {
             core.check_reads();
         }
@@ -105,7 +126,7 @@ impl BTree {
     pub(super) fn of(core: Core, durability: Durability) -> BTree {
         let core = Arc::new(core);
         let ticker = match durability {
-            Durability::Interval(ms) if !core.is_in_memory() => {
+            Durability::Interval(ms) if !core.is_in_memory() && core.only().is_none() => {
                 let core = Arc::clone(&core);
                 Some(Ticker::start(ms, move || core.sync()))
             }

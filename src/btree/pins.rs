@@ -27,6 +27,8 @@ pub(crate) const MAX_SLOTS: u64 = FIRST_SLOTS + session::SLOT_PAGE_COUNT * PAGE_
 
 /// A process is known by its number and when it began, in ticks since the boot.
 const PID_SHIFT: u32 = 42;
+/// Who has no slot.
+const NOBODY: u64 = 0;
 const START_MASK: u64 = (1 << PID_SHIFT) - 1;
 
 /// A reader's claim on a commit; dropped, it is no more.
@@ -98,6 +100,9 @@ fn me() -> u64 {
 /// Takes the newest commit, and a pin on it.
 #[inline(always)]
 pub(crate) fn pin(core: &Core) -> Result<(Pin<'_>, Commit)> {
+    if let Some(only) = core.only() {
+        return Ok((nothing(core)?, *only));
+    }
     let owner = me();
     let last = LAST.get();
     let pin = match slot(core, last) {
@@ -118,6 +123,13 @@ pub(crate) fn pin(core: &Core) -> Result<(Pin<'_>, Commit)> {
             return Ok((pin, commit));
         }
     }
+}
+
+/// The pin of one who may not write, and need not: nobody else does.
+#[cold]
+fn nothing(core: &Core) -> Result<Pin<'_>> {
+    let slot = slot(core, 0).ok_or_else(|| Error::invalid("the store has no slots of readers"))?;
+    Ok(Pin { slot, owner: NOBODY })
 }
 
 #[inline(always)]
@@ -158,7 +170,9 @@ pub(crate) fn are_few_left(core: &Core) -> bool {
 
 /// Notes when a pin was taken that may be held for long.
 pub(crate) fn note_time(pin: &Pin<'_>) {
-    pin.slot.since.store(now_ms(), Ordering::Relaxed);
+    if pin.owner != NOBODY {
+        pin.slot.since.store(now_ms(), Ordering::Relaxed);
+    }
 }
 
 fn slots(core: &Core) -> impl Iterator<Item = Slot<'_>> {
@@ -175,6 +189,9 @@ pub(crate) fn stamps(core: &Core) -> impl Iterator<Item = u64> {
 
 /// Empties the slots of processes that died; how many.
 pub(crate) fn clear_dead(core: &Core) -> usize {
+    if core.only().is_some() {
+        return 0;
+    }
     let is_dead = |slot: &Slot<'_>| {
         let owner = slot.owner.load(Ordering::SeqCst);
         let (pid, start) = ((owner >> PID_SHIFT) as u32, owner & START_MASK);

@@ -51,7 +51,11 @@ impl BTree {
         let snapshot = self.read()?;
         let commit = *snapshot.commit();
         core.reach(&commit)?;
-        let pins: Vec<u64> = core.pins().chain([commit.stamp]).collect();
+        // Where nobody may write, what is said of readers may be of those before the last start of the
+        // machine.
+        let is_only = core.only().is_some();
+        let held = core.pins().filter(|_| !is_only);
+        let pins: Vec<u64> = held.chain([commit.stamp]).collect();
         let mut pages = [0u64; 3];
         for page in 0..commit.end {
             let [birth, freed] = core.entry(page)?;
@@ -69,7 +73,12 @@ impl BTree {
         }
         let file_bytes = core.map.refresh_len()?;
         let [header_bytes, live_bytes, held_bytes] = pages.map(|pages| pages * PAGE_BYTES);
-        let readers = pins::readers(core);
+        let readers = if is_only { Vec::new() } else { pins::readers(core) };
+        let is_durable = if is_only {
+            core.durable().is_some_and(|durable| durable.stamp >= commit.stamp)
+        } else {
+            core.load(session::DURABLE) >= commit.stamp
+        };
         Ok(Stats {
             records: commit.main.count,
             tables: commit.catalog.count,
@@ -80,7 +89,7 @@ impl BTree {
             free_bytes: file_bytes.saturating_sub(header_bytes + live_bytes + held_bytes),
             file_bytes,
             commits: commit.number,
-            is_durable: core.load(session::DURABLE) >= commit.stamp,
+            is_durable,
             readers: readers.into_iter().filter(|r| r.stamp < commit.stamp).collect(),
             stamp: commit.stamp,
         })

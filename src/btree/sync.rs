@@ -26,7 +26,7 @@ impl Core {
 
     fn sync_group(&self, with_sums: bool) -> Result<()> {
         let wanted = self.newest().stamp;
-        if self.is_in_memory() || self.is_durable(wanted) && !with_sums {
+        if self.only().is_some() || self.is_in_memory() || self.is_durable(wanted) && !with_sums {
             return Ok(());
         }
         // A syncer that died leaves nothing half done but the mark that it was at it.

@@ -6,7 +6,7 @@
 
 use super::core::{Core, bad_page_sum};
 use super::format::{
-    BAD_FAR_SUM, FIXED, PAGE_BYTES, SUMMED, Tree, VALUES, far_sum, page_sum, session,
+    BAD_FAR_SUM, Commit, FIXED, PAGE_BYTES, SUMMED, Tree, VALUES, far_sum, page_sum, session,
 };
 use super::handle::BTree;
 use super::kind::{self, Duplicates, Kind, TableOptions};
@@ -36,17 +36,22 @@ impl BTree {
     fn verify_now(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         // The newest commit, and a writer's lock, so that the table of pages stays as it is. In this
         // order: who finds no slot for a reader waits for a writer.
-        let (snapshot, writer) = loop {
+        // Where nobody may write, nobody does.
+        let core = self.core();
+        let (snapshot, _writer) = loop {
             let snapshot = self.read()?;
-            let writer = Writer::begin(self.core())?;
+            if core.only().is_some() {
+                break (snapshot, None);
+            }
+            let writer = Writer::begin(core)?;
             if writer.base.number == snapshot.number() {
-                break (snapshot, writer);
+                break (snapshot, Some(writer));
             }
         };
         let commit = *snapshot.commit();
         let source = snapshot.source();
         let mut seen = vec![false; commit.end as usize];
-        let mut check = Check { core: writer.core, source, seen: &mut seen, done: 0, progress };
+        let mut check = Check { core, commit, source, seen: &mut seen, done: 0, progress };
         check.tree(&commit.main)?;
         check.tree(&commit.catalog)?;
         let mut tables = Vec::new();
@@ -59,9 +64,9 @@ impl BTree {
             check_keys(Table::new(source, *tree, ""), Kind::of(tree)?, tree.last_number)?;
         }
         check.rest(commit.stamp)?;
-        if self.core().load(session::DURABLE) >= commit.stamp
-            && !self.core().is_in_memory()
-            && self.core().durable().is_none_or(|durable| durable.stamp < commit.stamp)
+        if core.load(session::DURABLE) >= commit.stamp
+            && !core.is_in_memory()
+            && core.durable().is_none_or(|durable| durable.stamp < commit.stamp)
         {
             return Err(Error::corrupt(super::format::METAS[0], "the durable commit is damaged"));
         }
@@ -92,6 +97,7 @@ fn check_keys(table: Table<'_>, kind: Kind, last_number: u64) -> Result<()> {
 
 struct Check<'a, P> {
     core: &'a Core,
+    commit: Commit,
     source: &'a P,
     /// Which pages are in use.
     seen: &'a mut [bool],
@@ -112,6 +118,14 @@ impl<P: Pages> Check<'_, P> {
         Ok(())
     }
 
+    /// What the table of pages says of a page.
+    fn entry(&self, page: u64) -> Result<[u64; 2]> {
+        let entry = self.core.entry(page)?.map(|word| word.load(Ordering::Relaxed));
+        // What was not put right by who may write is not damage.
+        let is_put_right = self.core.only().is_none();
+        Ok(if is_put_right { entry } else { self.core.as_of(&self.commit, page, entry) })
+    }
+
     /// Notes that a page is in use, and checks what the table of pages says of it. `birth`: what the
     /// page says itself.
     fn mark(&mut self, page: u64, birth: Option<u64>) -> Result<()> {
@@ -120,7 +134,7 @@ impl<P: Pages> Check<'_, P> {
             Some(true) => return Err(damaged(page, "a page that is in use twice")),
             None => return Err(super::writer::no_page(page)),
         }
-        let [born, gone] = self.core.entry(page)?.map(|word| word.load(Ordering::Relaxed));
+        let [born, gone] = self.entry(page)?;
         if born == 0 || born == FIXED || gone != 0 && gone & SUMMED == 0 {
             return Err(damaged(page, "a page in use of which the table of pages says it is not"));
         }
@@ -221,14 +235,16 @@ impl<P: Pages> Check<'_, P> {
     /// Checks what the table says of pages that no tree uses.
     fn rest(&mut self, stamp: u64) -> Result<()> {
         for page in (0..self.seen.len() as u64).filter(|page| !self.seen[*page as usize]) {
-            let [born, gone] = self.core.entry(page)?.map(|word| word.load(Ordering::Relaxed));
+            let [born, gone] = self.entry(page)?;
             let is_in_use = born != 0 && (gone == 0 || gone & SUMMED != 0);
             let is_right = match born {
                 0 => true,
                 FIXED => self.core.is_fixed(page),
                 _ => !is_in_use && gone <= stamp,
             };
-            if !is_right || born != FIXED && self.core.is_fixed(page) {
+            // Which pages have slots is not known before who may write begins a session.
+            let is_fixed = self.core.only().is_none() && self.core.is_fixed(page);
+            if !is_right || born != FIXED && is_fixed {
                 return Err(damaged(
                     page,
                     "a page that nobody uses, but the table of pages says so",

@@ -212,23 +212,30 @@ impl Core {
     fn sweep(&self, commit: &Commit) -> Result<()> {
         self.forget_tables(commit);
         for page in 0..self.high(commit) {
-            let [birth, freed] = self.entry(page)?;
-            let (born, gone) = (birth.load(Ordering::Relaxed), freed.load(Ordering::Relaxed));
-            if born == FIXED {
-                if !self.is_fixed(page) {
-                    birth.store(0, Ordering::Relaxed);
-                }
-            } else if format::born(born) > commit.stamp {
-                birth.store(0, Ordering::Relaxed);
-                freed.store(0, Ordering::Relaxed);
-            } else if gone & SUMMED == 0 && gone > commit.stamp {
-                freed.store(0, Ordering::Relaxed);
+            let entry = self.entry(page)?;
+            let before = entry.map(|word| word.load(Ordering::Relaxed));
+            let after = self.as_of(commit, page, before);
+            if after != before {
+                entry.iter().zip(after).for_each(|(word, now)| word.store(now, Ordering::Relaxed));
             }
         }
         self.note_unsummed();
         self.word(session::UNSWEPT).store(0, Ordering::SeqCst);
         self.word(session::WRITING).store(0, Ordering::SeqCst);
         Ok(())
+    }
+
+    /// The words of a page in the table as they were when a commit was made.
+    pub(crate) fn as_of(&self, commit: &Commit, page: u64, [birth, freed]: [u64; 2]) -> [u64; 2] {
+        if birth == FIXED {
+            [if self.is_fixed(page) { FIXED } else { 0 }, freed]
+        } else if format::born(birth) > commit.stamp {
+            [0, 0]
+        } else if freed & SUMMED == 0 && freed > commit.stamp {
+            [birth, 0]
+        } else {
+            [birth, freed]
+        }
     }
 
     /// Whether a page is one that is never freed.

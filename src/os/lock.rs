@@ -168,6 +168,22 @@ pub(crate) enum Want {
     Exclusive,
 }
 
+/// Whether another opening of the file has a lock on byte `at`.
+pub(crate) fn is_locked(file: &File, at: u64) -> Result<bool> {
+    let mut range = libc::flock {
+        l_type: libc::F_WRLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: at.cast_signed(),
+        l_len: 1,
+        l_pid: 0,
+    };
+    // SAFETY: the descriptor is open; the range is read and written during the call.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut range) } != 0 {
+        return Err(Error::io("ask for locks of", io::Error::last_os_error()));
+    }
+    Ok(i32::from(range.l_type) != libc::F_UNLCK)
+}
+
 /// Locks byte `at` of the file for this opening of it; `false` if others hold it and `is_patient`
 /// is not set.
 pub(crate) fn lock_range(file: &File, at: u64, want: Want, is_patient: bool) -> Result<bool> {

@@ -52,6 +52,13 @@ impl<'m> Session<'m> {
         Ok(true)
     }
 
+    /// Whether it began since the machine was started, whoever takes part.
+    pub(crate) fn is_of_this_boot(self) -> bool {
+        let [low, high, ..] = self.0.map(|word| u128::from(word.load(Ordering::Acquire)));
+        let (boot, _) = boot_and_namespace();
+        boot != 0 && low | high << 64 == boot
+    }
+
     /// Says that it began in this boot: when all that processes share is made.
     pub(crate) fn begin(self) {
         let (boot, namespace) = boot_and_namespace();

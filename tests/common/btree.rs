@@ -89,6 +89,21 @@ pub fn seen_within(transaction: &mut Transaction<'_>) -> Result<State> {
     Ok(state)
 }
 
+/// What is in a copy of a store that is opened to be read only; nothing is written to it. A copy, for
+/// processes that other tests fork may have its locks for longer than this one.
+pub fn read_only(path: &Path, what: &str) -> State {
+    let bytes = std::fs::read(path).unwrap();
+    let path = &path.with_extension("only");
+    let _ = std::fs::remove_file(path);
+    std::fs::write(path, &bytes).unwrap();
+    let store = BTree::options().read_only(true).open(path);
+    let store = store.unwrap_or_else(|e| panic!("{what}, read only: {e}"));
+    let state = seen_by(&store.read().unwrap()).unwrap();
+    store.verify(|_, _| ()).unwrap_or_else(|e| panic!("{what}, read only: {e}"));
+    assert!(bytes == std::fs::read(path).unwrap(), "{what}: reading changed the file");
+    state
+}
+
 /// Compacts a store, a little at a time.
 pub fn compact(store: &BTree) -> Result<()> {
     let mut calls = 0;
