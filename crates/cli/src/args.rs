@@ -106,8 +106,8 @@ pub struct ReadArgs {
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
     access: How,
 
-    /// Write nothing: open a hash store, which otherwise is opened as by those who write, so that
-    /// nothing of it or beside it changes; a btree store cannot be read so
+    /// Write nothing: open a hash or btree store, which otherwise is opened as by those who write, so
+    /// that nothing of it or beside it changes; a btree store, while nobody has it open to write
     #[arg(long)]
     read_only: bool,
 }
@@ -209,11 +209,11 @@ impl WriteArgs {
         }
     }
 
-    /// Opens the hash store at `path`; of a btree store, says what there is `instead`.
-    pub fn open_hash(self, path: &Path, instead: &str) -> Result<Hash> {
+    /// Opens the hash or btree store at `path`.
+    pub fn open_changing(self, path: &Path) -> Result<Store> {
         match credenza::kind_of(path)? {
-            "hash" => self.hash().open(path),
-            "btree" => Err(Error::invalid(instead).at(path)),
+            "hash" => self.hash().open(path).map(Store::Hash),
+            "btree" => self.btree().open(path).map(Store::BTree),
             other => Err(unchanging(other).at(path)),
         }
     }

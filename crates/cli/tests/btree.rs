@@ -358,10 +358,9 @@ fn what_cannot_be_done_is_refused_with_what_can() {
     let target = folder.path("target");
     for (args, instead) in [
         (&["watch", &store, "--timeout", "0"][..], "credenza stat --json"),
-        (&["backup", &store, &target], "credenza convert SRC DST --to btree"),
-        (&["compact", &store], "credenza convert SRC DST --to btree"),
+        (&["backup", &store, &store], "name another file"),
+        (&["compact", &store, "--index"], "leave out --index"),
         (&["recover", &store, &target], "credenza dump"),
-        (&["get", &store, "k", "--read-only"], "leave out"),
         (&["get", &store, "k", "--access", "read"], "always mapped"),
         (&["shell", &store, "--statistics"], "leave out --statistics"),
     ] {
@@ -371,6 +370,50 @@ fn what_cannot_be_done_is_refused_with_what_can() {
     assert_eq!(folder.names(), ["btree.store"]);
     assert!(std::fs::read(&store).expect("the store") == before);
     assert_eq!(parsed(run(&["stat", &store, "--json"]))["records"], 1);
+    assert_eq!(run(&["get", &store, "k", "--read-only"]).expect(0).text(), "v");
+    let open = BTree::open(&store).expect("the store");
+    let got = run(&["get", &store, "k", "--read-only"]).expect(111);
+    assert!(got.err.contains("wait until the store is closed"), "{}", got.err);
+    drop(open);
+}
+
+#[test]
+fn a_copy_is_a_store_of_its_own_with_all_tables() {
+    let folder = Folder::new();
+    let (store, copy) = (with_tables(&folder), folder.path("copy"));
+    let got = parsed(run(&["backup", &store, &copy, "--json"]));
+    assert_eq!(got["file_bytes"], std::fs::metadata(&copy).expect("the copy").len());
+    run(&["verify", &copy]).expect(0);
+    let tables = |store: &str| run(&["table", "list", store]).expect(0).text();
+    assert_eq!(tables(&copy), tables(&store));
+    run(&["put", &store, "later", "1"]).expect(0);
+    assert_eq!(dump(&copy), records_of(&[("bob", "1001")]));
+    assert_eq!(run(&["get", &copy, "--table", "groups", "adm"]).expect(0).text(), "4");
+    run(&["backup", &store, &copy]).expect(0);
+    run(&["get", &copy, "later"]).expect(0);
+}
+
+#[test]
+fn compact_gives_space_back() {
+    let folder = Folder::new();
+    let store = folder.store("btree", &plain_records(20_000));
+    let keys: Vec<u8> =
+        (0..20_000).filter(|i| i % 50 > 0).flat_map(|i| format!("key{i}\n").into_bytes()).collect();
+    run_with(&["delete", &store, "-k", "-"], &keys).expect(0);
+    let left = dump(&store);
+    run(&["compact", &store, "--budget", "4K"]).expect(0);
+    let got = parsed(run(&["compact", &store, "--json"]));
+    let size = |name: &str| got[name].as_u64().expect("a size");
+    assert!(got["done"] == true && got["readers"] == 0, "{got}");
+    assert!(size("file_bytes_after") <= size("file_bytes_before"), "{got}");
+    assert!(size("live_bytes_after") <= size("live_bytes_before"), "{got}");
+    let len = std::fs::metadata(&store).expect("the store").len();
+    assert_eq!(size("file_bytes_after"), len);
+    assert!(len < 100_000, "{got}");
+    assert!(dump(&store) == left && left.len() == 400);
+    run(&["verify", &store]).expect(0);
+    let text = run(&["compact", &store]).expect(0).text();
+    assert!(text.contains("held") && !text.contains("more to do"), "{text}");
 }
 
 #[test]

@@ -1,20 +1,21 @@
-//! `credenza backup`: a copy of a hash store in use.
+//! `credenza backup`: a copy of a store in use.
 
-use crate::args::{exit_status, open_hash};
+use crate::args::{exit_status, unchanging};
 use crate::exit::Status;
 use crate::progress::{Bar, Unit};
 use crate::{json, output};
 use clap::Args;
-use credenza::{Error, Result};
+use credenza::{Error, Result, Store};
 use indicatif::HumanBytes;
 use std::fs::{canonicalize, metadata};
 use std::path::PathBuf;
 
-/// Copy a hash store, as it is at this moment, while others read and write it.
+/// Copy a hash or btree store, as it is at this moment, while others read and write it.
 ///
 /// Do not copy the file of a store in use by other means: it would have a part of this moment and a
-/// part of that. TARGET appears, or is replaced, in one step, when it is on the disk; it is one file,
-/// and its index is made when it is first opened.
+/// part of that. TARGET appears, or is replaced, in one step, when it is on the disk. The copy of a
+/// hash store is one file, and its index is made when it is first opened; that of a btree store has
+/// all its tables, is as small as it can be, and was verified.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -23,7 +24,7 @@ use std::path::PathBuf;
     exit_status!()
 ))]
 pub struct Backup {
-    /// The hash store to copy
+    /// The hash or btree store to copy
     #[arg(value_name = "FILE")]
     store: PathBuf,
 
@@ -37,11 +38,7 @@ pub struct Backup {
 
 /// Runs the command.
 pub fn run(args: &Backup, quiet: bool) -> Result<Status> {
-    let store = open_hash(
-        &args.store,
-        "backup is for hash stores; 'credenza convert SRC DST --to btree' copies a btree store in use, \
-         all its tables as they are at one moment",
-    )?;
+    let store = credenza::open(&args.store)?;
     let resolved = |path| canonicalize(path).ok();
     if resolved(&args.target).is_some_and(|target| resolved(&args.store) == Some(target)) {
         let what = "this is the store itself: name another file for its copy";
@@ -49,13 +46,18 @@ pub fn run(args: &Backup, quiet: bool) -> Result<Status> {
     }
     let bar = Bar::new(quiet);
     let mut known = None;
-    store.backup(&args.target, |done, total| {
+    let progress = |done, total| {
         if known != Some(total) {
             known = Some(total);
             bar.begin("copying", Unit::Bytes, known);
         }
         bar.at(done);
-    })?;
+    };
+    match store {
+        Store::Hash(store) => store.backup(&args.target, progress)?,
+        Store::BTree(store) => store.backup(&args.target, progress)?,
+        other => return Err(unchanging(other.kind()).at(&args.store)),
+    }
     drop(bar);
     let target = &args.target;
     let meta = metadata(target).map_err(|e| Error::io("ask the size of", e).at(target))?;
