@@ -123,6 +123,7 @@ pub(crate) fn btree_stats(store: &BTree) -> Result<StoreStats> {
             ("header_bytes", stats.header_bytes),
             ("live_bytes", stats.live_bytes),
             ("held_bytes", stats.held_bytes),
+            ("undurable_bytes", stats.undurable_bytes),
             ("free_bytes", stats.free_bytes),
             ("commits", stats.commits),
         ],

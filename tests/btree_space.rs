@@ -389,3 +389,33 @@ fn a_compacted_file_is_as_small_as_a_new_one() {
         assert!(contents(&store) == before, "{what}: not the same records");
     }
 }
+
+/// Who holds how much: each reader the pages of his commit that were replaced since, and the durable
+/// commit its own.
+#[test]
+fn stats_say_who_holds_how_much() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = BTree::create(folder.path().join("store")).unwrap();
+    fill(&store, 0..2000, 300);
+    store.sync().unwrap();
+    let live = store.stats().unwrap().live_bytes;
+    assert_eq!(store.stats().unwrap().held_bytes, 0);
+    let first = store.read().unwrap();
+    store.insert(b"key", b"value").unwrap();
+    let second = store.read().unwrap();
+    clear(&store);
+    let stats = store.stats().unwrap();
+    let held: Vec<u64> = stats.readers.iter().map(|reader| reader.held_bytes).collect();
+    assert_eq!(held.len(), 2, "{stats:?}");
+    assert!(held.iter().all(|bytes| *bytes >= live), "{stats:?}");
+    assert!(stats.held_bytes > live && stats.held_bytes < 2 * live, "{stats:?}");
+    assert!(stats.undurable_bytes == live, "{stats:?}");
+    drop(first);
+    store.sync().unwrap();
+    let stats = store.stats().unwrap();
+    assert!(stats.undurable_bytes == 0 && stats.readers.len() == 1, "{stats:?}");
+    assert!(stats.readers[0].held_bytes == stats.held_bytes, "{stats:?}");
+    drop(second);
+    let stats = store.stats().unwrap();
+    assert!(stats.held_bytes == 0 && stats.readers.is_empty(), "{stats:?}");
+}

@@ -68,6 +68,8 @@ pub struct Reader {
     pub age_ms: u64,
     /// The stamp of the commit.
     pub stamp: u64,
+    /// Bytes of pages that are kept for it; some of them perhaps for others, too.
+    pub held_bytes: u64,
 }
 
 thread_local! {
@@ -223,6 +225,7 @@ pub(crate) fn readers(core: &Core) -> Vec<Reader> {
             pid: (owner >> PID_SHIFT) as u32,
             age_ms: if since == 0 { 0 } else { now.saturating_sub(since) },
             stamp,
+            held_bytes: 0,
         })
     };
     slots(core).filter_map(reader).collect()

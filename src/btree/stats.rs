@@ -22,6 +22,8 @@ pub struct Stats {
     pub live_bytes: u64,
     /// Pages of older commits that a reader holds, or that are not replaced on the disk yet.
     pub held_bytes: u64,
+    /// Those of them that the durable commit has: a sync lets them go.
+    pub undurable_bytes: u64,
     /// Pages for what comes.
     pub free_bytes: u64,
     /// The file.
@@ -57,6 +59,8 @@ impl BTree {
         let held = core.pins().filter(|_| !is_only);
         let pins: Vec<u64> = held.chain([commit.stamp]).collect();
         let mut pages = [0u64; 3];
+        let mut holders = Holders::new(if is_only { Vec::new() } else { pins::readers(core) });
+        let (durable, mut undurable) = (core.load(session::DURABLE), 0);
         for page in 0..commit.end {
             let [birth, freed] = core.entry(page)?;
             let (born, gone) = (birth.load(Ordering::Relaxed), freed.load(Ordering::Relaxed));
@@ -69,11 +73,14 @@ impl BTree {
                 pages[1] += 1;
             } else if born != 0 && (is_in_use || is_held()) {
                 pages[2] += 1;
+                if !is_in_use {
+                    holders.add(since, gone);
+                    undurable += u64::from((since..gone).contains(&durable));
+                }
             }
         }
         let file_bytes = core.map.refresh_len()?;
         let [header_bytes, live_bytes, held_bytes] = pages.map(|pages| pages * PAGE_BYTES);
-        let readers = if is_only { Vec::new() } else { pins::readers(core) };
         let is_durable = if is_only {
             core.durable().is_some_and(|durable| durable.stamp >= commit.stamp)
         } else {
@@ -86,12 +93,47 @@ impl BTree {
             header_bytes,
             live_bytes,
             held_bytes,
+            undurable_bytes: undurable * PAGE_BYTES,
             free_bytes: file_bytes.saturating_sub(header_bytes + live_bytes + held_bytes),
             file_bytes,
             commits: commit.number,
             is_durable,
-            readers: readers.into_iter().filter(|r| r.stamp < commit.stamp).collect(),
+            readers: holders.readers(commit.stamp),
             stamp: commit.stamp,
         })
+    }
+}
+
+/// Who holds how many pages.
+struct Holders {
+    /// In the order of their stamps.
+    readers: Vec<Reader>,
+    /// How many pages more each of them holds than the one before.
+    more: Vec<i64>,
+}
+
+impl Holders {
+    fn new(mut readers: Vec<Reader>) -> Holders {
+        readers.sort_by_key(|reader| reader.stamp);
+        Holders { more: vec![0; readers.len() + 1], readers }
+    }
+
+    /// Counts a page for those who hold commits from a stamp on to before another.
+    fn add(&mut self, since: u64, gone: u64) {
+        let number = |stamp| self.readers.partition_point(|reader| reader.stamp < stamp);
+        let (from, to) = (number(since), number(gone));
+        self.more[from] += 1;
+        self.more[to] -= 1;
+    }
+
+    /// Those who read commits before that of a stamp.
+    fn readers(mut self, newest: u64) -> Vec<Reader> {
+        let mut pages = 0;
+        for (reader, more) in self.readers.iter_mut().zip(self.more) {
+            pages += more;
+            reader.held_bytes = pages.max(0) as u64 * PAGE_BYTES;
+        }
+        self.readers.retain(|reader| reader.stamp < newest);
+        self.readers
     }
 }

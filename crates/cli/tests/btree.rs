@@ -429,6 +429,8 @@ fn stat_names_those_who_hold_pages() {
     let held = stat();
     assert_eq!(held["readers"][0]["pid"], std::process::id());
     assert!(held["readers"][0]["age_ms"].is_u64() && held["held_bytes"].as_u64() > Some(0));
+    assert!(held["readers"][0]["held_bytes"].as_u64() > Some(0), "{held}");
+    assert!(held["undurable_bytes"].is_u64(), "{held}");
     let text = run(&["stat", &path]).expect(0).text();
     assert!(text.contains(&format!("process {}, for ", std::process::id())), "{text}");
     for label in ["tables", "depth", "live bytes", "held bytes", "free bytes", "commits"] {

@@ -35,9 +35,10 @@ const BARS: usize = 24;
 /// Of a btree store: records, keys and values are those of the main table, and directory is all else
 /// that is in use, other tables too ('credenza table list' counts their records); depth, how many
 /// pages lead to a record; live bytes, pages that are in use; held, pages of older states that
-/// somebody still reads, or that are not replaced on the disk yet; free, pages for what comes;
-/// commits, how often the store was changed. Readers are those that read an older state, so that its
-/// pages are not reused: their process, and for how long.
+/// somebody still reads, or that are not replaced on the disk yet; undurable, the latter of these, which
+/// a sync lets go; free, pages for what comes; commits, how often the store was changed. Readers are
+/// those that read an older state, so that its pages are not reused: their process, for how long,
+/// and how much is held for each.
 ///
 /// With --live, what the processes that use a constant or hash store did with it in the last second,
 /// and how long it took: those that share their statistics, which are in the file STORE-stats.
@@ -121,11 +122,19 @@ struct Reader {
     age_ms: u64,
     /// What it holds, in the engine's word for it.
     holds: (&'static str, u64),
+    /// How much that is, if the engine can tell.
+    bytes: Option<u64>,
 }
 
 impl Reader {
-    fn of(pid: u32, age_ms: u64, holds: (&'static str, u64)) -> Reader {
-        Reader { pid, age_ms, holds }
+    fn of_hash(reader: &hash::Reader) -> Reader {
+        let holds = ("epoch", reader.epoch);
+        Reader { pid: reader.pid, age_ms: reader.age_ms, holds, bytes: None }
+    }
+
+    fn of_btree(reader: &btree::Reader) -> Reader {
+        let (holds, bytes) = (("stamp", reader.stamp), Some(reader.held_bytes));
+        Reader { pid: reader.pid, age_ms: reader.age_ms, holds, bytes }
     }
 }
 
@@ -134,15 +143,9 @@ impl Found {
         // Before the statistics, which read the file into memory.
         let residency = store.residency()?;
         let readers = match store {
-            Store::Hash(store) => {
-                let readers = store.readers().into_iter();
-                let reader = |r: hash::Reader| Reader::of(r.pid, r.age_ms, ("epoch", r.epoch));
-                Some(readers.map(reader).collect())
-            }
+            Store::Hash(store) => Some(store.readers().iter().map(Reader::of_hash).collect()),
             Store::BTree(store) => {
-                let readers = store.stats()?.readers.into_iter();
-                let reader = |r: btree::Reader| Reader::of(r.pid, r.age_ms, ("stamp", r.stamp));
-                Some(readers.map(reader).collect())
+                Some(store.stats()?.readers.iter().map(Reader::of_btree).collect())
             }
             _ => None,
         };
@@ -175,7 +178,12 @@ fn as_json(found: &Found) -> Value {
     if let Some(readers) = readers {
         let reader = |reader: &Reader| {
             let (name, number) = reader.holds;
-            serde_json::json!({ "pid": reader.pid, "age_ms": reader.age_ms, name: number })
+            let mut object =
+                serde_json::json!({ "pid": reader.pid, "age_ms": reader.age_ms, name: number });
+            if let Some(bytes) = reader.bytes {
+                object["held_bytes"] = bytes.into();
+            }
+            object
         };
         object["readers"] = readers.iter().map(reader).collect();
     }
@@ -203,9 +211,10 @@ fn as_text(found: &Found) -> String {
     }
     if let Some(readers) = readers {
         row(&mut text, "readers", readers.len());
-        for Reader { pid, age_ms, .. } in readers {
+        for Reader { pid, age_ms, bytes, .. } in readers {
             let age = HumanDuration(Duration::from_millis(*age_ms));
-            row(&mut text, "", format!("process {pid}, for {age}"));
+            let held = bytes.map_or(String::new(), |bytes| format!(", {}", HumanBytes(bytes)));
+            row(&mut text, "", format!("process {pid}, for {age}{held}"));
         }
     }
     if let Some((name, counts)) = &stats.histogram
