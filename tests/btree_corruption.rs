@@ -6,9 +6,7 @@
 
 mod common;
 
-use common::sample::{
-    COMMIT_WORDS, COMMITS, METAS, PAGE, SESSION, STATE, check_answers, put, sample,
-};
+use common::sample::{COMMITS, META, METAS, PAGE, SESSION, STATE, check_answers, put, sample};
 use common::sample::{try_all, word};
 use common::subject::Subject;
 use common::{Rng, is_soak, rounds, seed, sys};
@@ -35,7 +33,7 @@ fn verify_finds_every_flipped_byte_of_pages_in_use_and_of_the_durable_commit() {
     let heads = pages.iter().flat_map(|page| page * PAGE..page * PAGE + 64);
     let others = pages.iter().flat_map(|page| page * PAGE + 64..(page + 1) * PAGE).step_by(step);
     let elsewhere = elsewhere.into_iter().flatten().step_by(step);
-    let checked = (0..64).chain(meta..meta + 8 * (COMMIT_WORDS + 1)).chain(heads).chain(others);
+    let checked = (0..64).chain(meta..meta + META).chain(heads).chain(others);
     let checked = checked.chain(elsewhere);
     let (mut count, step) = (0, if is_soak() { 1 } else { 3 });
     for at in checked.step_by(step) {

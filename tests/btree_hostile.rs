@@ -8,10 +8,11 @@ mod common;
 
 use common::btree::LOCKS_AT;
 use common::sample::{
-    COMMIT_WORDS, COMMITS, METAS, PAGE, SESSION, STATE, put, sample, try_all, word,
+    COMMIT_WORDS, COMMITS, META, METAS, PAGE, SESSION, STATE, put, sample, try_all, word,
 };
 use common::subject::Subject;
 use common::{Rng, ordered, rounds, seed, sys};
+use credenza::Durability;
 use credenza::btree::BTree;
 use std::fs;
 
@@ -35,9 +36,8 @@ fn hostile(rng: &mut Rng, old: u64) -> u64 {
 
 /// The bytes of a durable commit with its checksum.
 fn seal(bytes: &mut [u8], at: usize) {
-    let sum =
-        xxhash_rust::xxh3::xxh3_64_with_seed(&bytes[at..at + 8 * COMMIT_WORDS], word(bytes, 32));
-    put(bytes, at + 8 * COMMIT_WORDS, sum);
+    let sum = xxhash_rust::xxh3::xxh3_64_with_seed(&bytes[at..at + META - 8], word(bytes, 32));
+    put(bytes, at + META - 8, sum);
 }
 
 #[test]
@@ -78,6 +78,80 @@ fn hostile_words_of_the_session_and_of_commits_do_no_harm() {
             try_all(&path, &sample, &bytes, &mut rng, &what);
         }
     }
+}
+
+/// A durable commit says which pages were written together with it: of any others, and of numbers
+/// that cannot be.
+#[test]
+fn hostile_durable_commits_that_say_what_they_need_do_no_harm() {
+    sys::limit_memory(2 << 30);
+    let sample = sample(40);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    fs::write(&path, &sample.bytes).unwrap();
+    let store = BTree::options().durability(Durability::Sync).open(&path).unwrap();
+    for len in [3, 700, 700, 5000] {
+        store.insert(&sample.keys[3], &vec![5; len]).unwrap();
+    }
+    let bytes = fs::read(&path).unwrap();
+    drop(store);
+    let end = word(&bytes, sample.commit_at() + 16);
+    // Its place, and where it says since when, up to which page, the digest, how many, and which.
+    let place = METAS.into_iter().max_by_key(|at| word(&bytes, at + 8)).unwrap();
+    let since = place + 8 * COMMIT_WORDS;
+    let (digest, count, changes) = (since + 16, since + 24, since + 32);
+    assert!((3..60).contains(&word(&bytes, count)), "it does not say what it needs");
+    let mut counted = 0;
+    for round in 0..rounds(200) {
+        let mut rng = Rng::new(seed(round));
+        let mut bytes = bytes.clone();
+        match rng.below(4) {
+            0 => {
+                let at = since + 8 * rng.below(4) as usize;
+                let value = hostile(&mut rng, word(&bytes, at));
+                put(&mut bytes, at, value);
+            }
+            1 => {
+                let noise = rng.bytes(place + META - 8 - changes);
+                bytes[changes..place + META - 8].copy_from_slice(&noise);
+                put(&mut bytes, count, rng.below(73));
+            }
+            _ => {
+                for _ in 0..1 + rng.below(4) {
+                    let at = changes + 5 * rng.below(word(&bytes, count)) as usize;
+                    let change = rng.below(end) << 2 | rng.below(4);
+                    bytes[at..at + 5].copy_from_slice(&change.to_le_bytes()[..5]);
+                }
+            }
+        }
+        if rng.below(4) > 0 {
+            let sum =
+                digest_of(&bytes, &bytes[changes..][..5 * word(&bytes, count).min(73) as usize]);
+            put(&mut bytes, digest, sum);
+        }
+        seal(&mut bytes, place);
+        if rng.below(2) == 0 {
+            let other = METAS[0] + METAS[1] - place;
+            bytes[other..other + META].fill(0);
+        }
+        BTree::reboot(&mut bytes);
+        let what = format!("seed {}", round + 1);
+        counted += u64::from(try_all(&path, &sample, &bytes, &mut rng, &what));
+    }
+    println!("{counted} passed verify");
+}
+
+/// The digest of the pages of trees among some changes.
+fn digest_of(bytes: &[u8], changes: &[u8]) -> u64 {
+    changes.chunks_exact(5).fold(0u64, |digest, change| {
+        let page = word(&[change, &[0; 3]].concat(), 0) >> 2;
+        match bytes.chunks_exact(PAGE).nth(page as usize) {
+            Some(bytes) if change[0] & 3 == 0 => {
+                xxhash_rust::xxh3::xxh3_64_with_seed(bytes, digest.wrapping_add(page))
+            }
+            _ => digest,
+        }
+    })
 }
 
 #[test]

@@ -7,6 +7,7 @@
 mod common;
 
 use common::btree::{Spread, change, perform, read_only, seen_by};
+use common::sample::{COMMIT_WORDS, METAS, word};
 use common::steps::states_chosen;
 use common::subject::{Operation, State, Subject, difference, state_of};
 use common::sys;
@@ -320,6 +321,10 @@ impl Work {
             _ => Durability::Buffered,
         });
         let store: &Spread = Box::leak(Box::new(Spread(options.open(path).unwrap())));
+        if let Work::Durable(_) = self {
+            // The one that is followed goes to the disk at once with all that it needs.
+            store.apply(&insert("0", 30)).unwrap();
+        }
         if let Work::Read = self {
             (0..32).for_each(|_| std::mem::forget(store.0.read().unwrap()));
         }
@@ -390,6 +395,7 @@ fn die_at_every_instruction(name: &str, records: u64, short: Vec<Work>, long: Ve
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store");
         let mut before = prepared(&path, records);
+        let durable = before.clone();
         let parent = Spread::open(&path).unwrap();
         let held = matches!(work, Work::CompactHeld).then(|| parent.0.read().unwrap());
         let seen = held.as_ref().map(|held| seen_by(held).unwrap());
@@ -402,6 +408,11 @@ fn die_at_every_instruction(name: &str, records: u64, short: Vec<Work>, long: Ve
         let every = if is_soak() { 1 } else { 400 };
         let open = || work.open(&path);
         let states = states_chosen::<Spread, _>(&path, open, |s| work.work(s), chosen(every));
+        if let (Work::Durable(_), Some(last)) = (work, states.as_ref().and_then(|all| all.last())) {
+            let word = |at: usize| word(&last[0], at);
+            let newest = METAS.into_iter().max_by_key(|at| word(at + 8)).unwrap();
+            assert!(word(newest + 8 * COMMIT_WORDS) > 0, "{name}: it does not say what it needs");
+        }
         let Some(states) = states else {
             println!("skipped: this process may not trace another");
             return;
@@ -417,6 +428,18 @@ fn die_at_every_instruction(name: &str, records: u64, short: Vec<Work>, long: Ve
             std::fs::write(&copy, &state[0]).unwrap();
             count += 1;
             let only = read_only(&copy, &what);
+            if i % 4 == 0 || i + 20 > states.len() {
+                // The power fails when all of that has come to the disk.
+                let mut bytes = state[0].clone();
+                Spread::reboot(&mut bytes);
+                let rebooted = folder.path().join("rebooted");
+                std::fs::write(&rebooted, bytes).unwrap();
+                let store = Spread::open(&rebooted).unwrap_or_else(|e| panic!("{what}: {e}"));
+                let found = state_of(&store, &what);
+                let is_kept = matches!(work, Work::Durable(_)) && i + 1 == states.len();
+                let is_one = !is_kept && [&durable, &before].contains(&&found) || found == after;
+                assert!(is_one, "{what}: rebooted: {}", difference(&found, &after));
+            }
             let store = Spread::open(&copy).unwrap_or_else(|e| panic!("{what}: {e}"));
             // Not yet written to: a reader sees the same, and waits for nobody.
             let seen = seen_by(&store.0.read().unwrap()).unwrap();

@@ -4,7 +4,8 @@
 //! No power is cut here. The disk is made up: of every sector any of the contents since the last
 //! sync ([`common::power`]); then the store is told that the machine was started anew, by the boot
 //! in its header. What it is then must be what it was after one of the commits since the last sync.
-//! Some syncs fail, at each of their waits for the disk; some are the store's own.
+//! Some syncs fail, at each of their waits for the disk; some are the store's own; in some the power
+//! fails, or others commit while the disk is waited for.
 
 mod common;
 #[path = "common/syncs.rs"]
@@ -16,7 +17,10 @@ use common::subject::{Operation, State, Subject, difference, state_of};
 use common::{Rng, rounds, seed};
 use credenza::Durability;
 use credenza::btree::BTree;
+use std::cell::Cell;
+use std::iter;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// How many images are made up of each disk.
 const IMAGES: u64 = 4;
@@ -38,13 +42,14 @@ const SHAPES: [(u64, u64, u64); 7] = [
 
 #[test]
 fn what_is_left_is_what_was_after_one_of_the_commits_since_the_last_sync() {
-    let mut syncs = 0;
+    let (mut syncs, mut at_once) = (0, 0);
     for round in 0..rounds(14) {
         let mut round = Round::new(seed(round));
         round.run();
         syncs += round.own_syncs;
+        at_once += round.at_once;
     }
-    println!("{syncs} syncs of the store's own");
+    println!("{syncs} syncs of the store's own, {at_once} commits that waited for the disk once");
 }
 
 /// A store whose power fails now and then.
@@ -55,17 +60,18 @@ struct Round {
     durability: Durability,
     /// What the store is after each commit that a failure may leave; the first is durable.
     states: Vec<State>,
-    /// Syncs that nobody asked for.
+    /// Syncs that nobody asked for, and those that waited for the disk once.
     own_syncs: u64,
+    at_once: u64,
 }
 
 impl Round {
     fn new(seed: u64) -> Round {
         let folder = tempfile::tempdir().unwrap();
         let (mut rng, what) = (Rng::new(seed), format!("seed {seed}"));
-        let durability = if rng.below(4) == 0 { Durability::Sync } else { Durability::Buffered };
+        let durability = if rng.below(2) == 0 { Durability::Sync } else { Durability::Buffered };
         let states = vec![State::new()];
-        Round { rng, folder, what, durability, states, own_syncs: 0 }
+        Round { rng, folder, what, durability, states, own_syncs: 0, at_once: 0 }
     }
 
     fn path(&self) -> PathBuf {
@@ -112,6 +118,7 @@ impl Round {
         cut: u64,
     ) -> Spread {
         let pause = 1 + self.rng.below(40);
+        let mut others = BTree::open(path).unwrap();
         for number in 0..self.rng.below(most + 1) {
             let operation = match self.rng.below(15) {
                 0 => Operation::Compact,
@@ -120,40 +127,68 @@ impl Round {
             let before = syncs::count();
             let fails = self.rng.below(12) == 0;
             syncs::fail_after(fails.then(|| self.rng.below(2)));
+            let meanwhile = (self.rng.below(8) == 0).then(|| {
+                let key = vec![self.rng.below(keys) as u8; 3];
+                let len = self.rng.below(largest + 1) as usize;
+                Operation::Insert(key, self.rng.bytes(len))
+            });
+            let is_done = Rc::new(Cell::new(false));
+            syncs::meanwhile(meanwhile.clone().map(|operation| -> Box<dyn FnOnce()> {
+                let (others, is_done) = (Spread(others.clone()), is_done.clone());
+                Box::new(move || {
+                    // If it is time to sync, that fails: somebody does so.
+                    let _ = others.apply(&operation);
+                    is_done.set(true);
+                })
+            }));
+            drop(syncs::begun());
             let done = self.apply(&store, &operation);
-            let mut state = self.states.last().unwrap().clone();
-            operation.change(&mut state);
-            self.states.push(state);
+            syncs::meanwhile(None);
+            let begun = syncs::begun();
+            let waits = syncs::count() - before;
+            let meanwhile = meanwhile.filter(|_| is_done.get());
+            // What was committed meanwhile may be lost yet.
+            let kept = 1 + usize::from(meanwhile.is_some());
+            let is_compaction = matches!(operation, Operation::Compact);
+            for operation in iter::once(operation).chain(meanwhile) {
+                let mut state = self.states.last().unwrap().clone();
+                operation.change(&mut state);
+                self.states.push(state);
+            }
             if self.rng.below(8) == 0 {
                 syncs::with(Disk::look);
             }
             // Where all is durable, and in its place, a compaction has nothing to wait for.
-            let has_waited = syncs::count() >= before + 2;
-            let mut is_durable =
-                done.is_ok() && (has_waited || matches!(operation, Operation::Compact));
+            let mut is_durable = done.is_ok() && (waits > 0 || is_compaction);
             assert!(done.is_ok() || fails, "{}: {done:?}", self.what);
             assert!(is_durable || done.is_err() || self.durability != Durability::Sync);
             self.own_syncs += u64::from(is_durable && self.durability != Durability::Sync);
+            self.at_once += u64::from(is_durable && waits == 1);
             if fails {
                 // Whether it fails or not: there may be nothing to sync.
                 let done = store.sync();
+                syncs::fail_after(None);
                 let image = syncs::with(|disk| disk.image(&mut self.rng));
                 let image = rebooted(image);
                 syncs::fail_after(None);
                 self.recover(&image, &format!("cut {cut}, in sync {number}: {done:?}"));
                 is_durable |= done.is_ok();
             }
-            syncs::fail_after(None);
+            if let Some(disk) = begun.filter(|_| self.rng.below(3) == 0) {
+                let image = self.image(&disk);
+                self.recover(&image, &format!("cut {cut}, while {number} waits"));
+            }
             if self.rng.below(60) == 0 {
-                drop(store);
+                drop((store, others));
                 store = self.open(path);
+                others = BTree::open(path).unwrap();
                 is_durable = true;
             } else if self.rng.below(pause) == 0 {
                 store.sync().unwrap();
                 is_durable = true;
             }
             if is_durable {
-                self.states.drain(..self.states.len() - 1);
+                self.states.drain(..self.states.len() - kept);
             }
         }
         store

@@ -5,10 +5,12 @@
 //! them again, and goes on from the newest commit that is durable.
 
 use super::format::{
-    COMMIT_WORDS, Commit, ENGINE, FIXED, HEADER_BYTES, Header, MAGIC, MAX_PAGES, META_WORDS, METAS,
-    PAGE_BYTES, SUMMED, TABLES, page_sum, session, table_of,
+    COMMIT_WORDS, Commit, ENGINE, FIXED, HEADER_BYTES, Header, MAGIC, MAX_PAGES, METAS, PAGE_BYTES,
+    SUMMED, TABLES, page_sum, session, table_of,
 };
+use super::meta::{META_WORDS, Meta};
 use super::page::Bytes;
+use super::tracked::Tracked;
 use super::view::Holds;
 use super::writer::Scratch;
 use crate::os::file::{open_changing, read_exact_at};
@@ -57,6 +59,7 @@ pub(crate) struct Core {
     only: Option<Commit>,
     /// How often the file had been made shorter when this process last asked how long it is.
     cuts: AtomicU64,
+    pub tracked: Tracked,
 }
 
 /// The writer's lock, which is held as long as this lives; it is this thread's.
@@ -147,6 +150,7 @@ impl Core {
             transactions: AtomicU64::new(0),
             only: None,
             cuts: AtomicU64::new(0),
+            tracked: Tracked::default(),
         })
     }
 
@@ -273,7 +277,7 @@ impl Core {
     }
 
     /// Whether what a commit says of itself can be.
-    fn check_commit(&self, commit: &Commit) -> Result<()> {
+    pub(crate) fn check_commit(&self, commit: &Commit) -> Result<()> {
         let len = self.map.refresh_len()?;
         // So far from the end of numbers that they can be counted on.
         let is_sane = commit.stamp != 0
@@ -328,8 +332,16 @@ impl Core {
 
     /// Makes the locks and words that processes share as long as the machine runs.
     fn begin_session(&self) -> Result<()> {
-        let durable = self.durable().ok_or_else(no_durable)?;
+        let (place, meta) = self.recoverable().ok_or_else(no_durable)?;
+        let durable = meta.commit;
         self.check_commit(&durable)?;
+        let other = 1 - place;
+        if self.meta(other).is_some_and(|other| other.commit.stamp > durable.stamp) {
+            // Not all that it needs is there. It must not come to light when what comes now happens
+            // to write the rest.
+            self.write_meta(other, None);
+            self.map.sync()?;
+        }
         let store = |at, value| self.word(at).store(value, Ordering::Release);
         for at in (session::STATE..session::TABLES).step_by(8) {
             store(at, 0);
@@ -364,20 +376,20 @@ impl Core {
 
     /// The newest commit that is durable for certain.
     pub(crate) fn durable(&self) -> Option<Commit> {
-        (0..METAS.len()).filter_map(|place| self.meta(place)).max_by_key(|commit| commit.stamp)
+        self.recoverable().map(|(_, meta)| meta.commit)
     }
 
     /// The durable commit in one of the two places.
-    pub(crate) fn meta(&self, place: usize) -> Option<Commit> {
+    pub(crate) fn meta(&self, place: usize) -> Option<Meta> {
         let from = METAS[place] as usize / 8;
         let words: [u64; META_WORDS] =
             std::array::from_fn(|i| self.map.head()[from + i].load(Ordering::Relaxed));
-        Commit::of_meta(words, &self.header)
+        Meta::decode(words, &self.header)
     }
 
     /// Writes a durable commit to one of its places; `None` empties it.
-    pub(crate) fn write_meta(&self, place: usize, commit: Option<&Commit>) {
-        let words = commit.map_or([0; META_WORDS], |commit| commit.meta(&self.header));
+    pub(crate) fn write_meta(&self, place: usize, meta: Option<&Meta>) {
+        let words = meta.map_or([0; META_WORDS], |meta| meta.encode(&self.header));
         for (i, word) in words.into_iter().enumerate() {
             self.map.head()[METAS[place] as usize / 8 + i].store(word, Ordering::Release);
         }
@@ -508,7 +520,7 @@ fn create_file(file: &File) -> Result<()> {
         let mut put = |at: u64, word: u64| {
             bytes[at as usize..at as usize + 8].copy_from_slice(&word.to_le_bytes());
         };
-        for (i, word) in commit.meta(&header).into_iter().enumerate() {
+        for (i, word) in Meta::certain(commit).encode(&header).into_iter().enumerate() {
             put(METAS[0] + 8 * i as u64, word);
         }
         put(session::TABLES, 1);

@@ -20,8 +20,6 @@ pub(crate) const HEADER_BYTES: usize = 64;
 
 /// Where the two places for durable commits are: a sector each.
 pub(crate) const METAS: [u64; 2] = [512, 1024];
-/// Bytes of a durable commit: the words of a commit, and a checksum.
-pub(crate) const META_WORDS: usize = COMMIT_WORDS + 1;
 
 /// Longest key.
 pub const MAX_KEY: usize = 65_536;
@@ -53,6 +51,9 @@ pub(crate) mod session {
     pub(crate) const SLOTS_USED: u64 = 2120;
     /// Nonzero as long as the table of pages may hold what a power failure left.
     pub(crate) const UNSWEPT: u64 = 2128;
+    /// Nonzero when the table of pages is on the disk as the durable commit needs it: there was a sync
+    /// since the session began.
+    pub(crate) const SETTLED: u64 = 2136;
     /// Nonzero if pages of the durable commit may have no checksum: another number each time that
     /// there may be more.
     pub(crate) const UNSUMMED: u64 = 2144;
@@ -243,29 +244,6 @@ impl Commit {
         let tree = |from: usize| Tree::of(std::array::from_fn(|i| words[from + i]));
         let [number, stamp, end, ..] = words;
         Commit { number, stamp, end, main: tree(3), catalog: tree(3 + TREE_WORDS) }
-    }
-
-    /// As it is written to be durable.
-    pub(crate) fn meta(&self, header: &Header) -> [u64; META_WORDS] {
-        let mut meta = [0; META_WORDS];
-        meta[..COMMIT_WORDS].copy_from_slice(&self.words());
-        meta[COMMIT_WORDS] = Self::sum(&self.words(), header);
-        meta
-    }
-
-    /// A durable commit; `None` if it is not whole.
-    pub(crate) fn of_meta(meta: [u64; META_WORDS], header: &Header) -> Option<Commit> {
-        let words = std::array::from_fn(|i| meta[i]);
-        let commit = Commit::of(words);
-        (commit.stamp != 0 && meta[COMMIT_WORDS] == Self::sum(&words, header)).then_some(commit)
-    }
-
-    fn sum(words: &[u64; COMMIT_WORDS], header: &Header) -> u64 {
-        let mut bytes = [0; COMMIT_WORDS * 8];
-        for (place, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-            *place = word.to_le_bytes();
-        }
-        xxh3_64_with_seed(&bytes, header.store as u64)
     }
 }
 

@@ -125,6 +125,9 @@ struct Shared {
 impl BTree {
     pub(super) fn of(core: Core, durability: Durability) -> BTree {
         let core = Arc::new(core);
+        if durability == Durability::Sync {
+            core.tracked.begin();
+        }
         let ticker = match durability {
             Durability::Interval(ms) if !core.is_in_memory() && core.only().is_none() => {
                 let core = Arc::clone(&core);

@@ -13,7 +13,8 @@
 //! | `edit`, `remove`, `bulk`, `values` | putting in, taking out, filling a tree, long values |
 //! | `writer`, `space` | the one who writes, and which pages are free |
 //! | `compact`, `closer`, `trim` | making the file smaller |
-//! | `core`, `pins`, `sync` | processes that share a file, who reads what, what is durable |
+//! | `core`, `pins` | processes that share a file, who reads what |
+//! | `sync`, `meta`, `changes`, `tracked` | what is durable, and how that is known after a power failure |
 //! | `verify`, `stats`, `backup` | checking all of it, counting, copying |
 //! | `view` | pages of the file as bytes: the only `unsafe` |
 //!
@@ -26,6 +27,7 @@
 
 mod backup;
 mod bulk;
+mod changes;
 mod closer;
 mod compact;
 mod core;
@@ -40,6 +42,7 @@ mod items;
 mod key;
 mod kind;
 mod leaf;
+mod meta;
 mod multi;
 mod multi_mut;
 mod nested;
@@ -57,6 +60,9 @@ mod stats;
 mod sync;
 mod table;
 mod table_mut;
+#[cfg(test)]
+mod torn;
+mod tracked;
 mod transaction;
 mod tree;
 mod trim;

@@ -39,6 +39,10 @@ pub(crate) struct Space {
     /// Pages that this writer took, and such of commits that it freed.
     taken: Vec<u64>,
     freed: Vec<u64>,
+    /// Pages of values of commits that something was put behind.
+    added: Vec<u64>,
+    /// The table of pages has a new block.
+    has_new_table: bool,
     /// Pages of the file that are in use, or were.
     pub end: u64,
     /// Pages of commits that somebody may hold are below this; the table tells of them.
@@ -62,6 +66,22 @@ impl Space {
         self.durable = core.load(session::DURABLE);
         self.credit = self.credit.clamp(2 * LOOK, 64 * LOOK);
         self.retained = 0;
+        self.added.clear();
+        self.has_new_table = false;
+    }
+
+    /// The pages that this writer changed, some of them perhaps more than once, or not in the end;
+    /// `None` if the place of the table itself was changed.
+    pub(crate) fn changed(&self) -> Option<impl Iterator<Item = u64>> {
+        let pages = self.taken.iter().chain(&self.freed).chain(&self.added);
+        (!self.has_new_table).then(|| pages.copied())
+    }
+
+    /// Notes that something was put into a page of values of a commit.
+    pub(crate) fn note_added(&mut self, page: u64) {
+        if self.added.last() != Some(&page) {
+            self.added.push(page);
+        }
     }
 
     /// Whether a page may be written that was in use between two stamps.
@@ -293,6 +313,7 @@ impl Space {
         // nothing: they are entered anew before they are used.
         core.word(session::TABLES + 8 * block).store(from, Ordering::Release);
         self.end += pages;
+        self.has_new_table = true;
         for page in from..self.end {
             let [birth, freed] = core.entry(page)?;
             birth.store(FIXED, Ordering::Release);

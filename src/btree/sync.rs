@@ -1,14 +1,18 @@
 //! Durability: which commit is on the disk, and how that is known.
 //!
 //! A sync makes the pages of the newest commit durable, then writes the commit to one of two places,
-//! and makes that durable, too. As long as it is not certain which of the two is on the disk, the
-//! pages of both commits are held. Those who want to sync at the same time do it as a group.
+//! and makes that durable, too. After few changes it does both at once, and says in the commit what
+//! must be there for it to count: see [`super::changes`]. As long as it is not certain which of the
+//! two is on the disk, the pages of both commits are held. Those who want to sync at the same time do
+//! it as a group.
 
 use super::core::Core;
 use super::format::{Commit, FIXED, VALUES, page_sum, session};
+use super::meta::{Meta, Since};
 use super::pins::{self, Pin};
 use super::trim::Trim;
 use super::view;
+use super::writer::Writer;
 use crate::Result;
 use std::sync::atomic::Ordering;
 
@@ -28,6 +32,11 @@ impl Core {
         let wanted = self.newest().stamp;
         if self.only().is_some() || self.is_in_memory() || self.is_durable(wanted) && !with_sums {
             return Ok(());
+        }
+        if self.load(session::UNSWEPT) != 0 {
+            // The table of pages must be what the durable commit says of it before another says what
+            // came after. Not under the lock, which somebody may want who is writing.
+            drop(Writer::begin(self)?);
         }
         // A syncer that died leaves nothing half done but the mark that it was at it.
         self.sync_lock().lock()?;
@@ -63,8 +72,8 @@ impl Core {
         if with_sums {
             self.sum(&commit, &pin)?;
         }
-        let durable = self.load(session::DURABLE);
-        let place = self.place_of(durable);
+        let place = self.place_of(self.load(session::DURABLE));
+        let since = if with_sums { None } else { self.since(place, &commit, &pin)? };
         if self.load(session::SYNCING) != 0 {
             // Somebody died at it, or the disk failed: the commit that it wrote must not come to
             // light when its pages are in use for others.
@@ -72,18 +81,37 @@ impl Core {
             self.map.sync()?;
         }
         store(session::SYNCING, commit.stamp);
-        self.map.sync()?;
-        self.write_meta(1 - place, Some(&commit));
+        if since.is_none() {
+            self.map.sync()?;
+        }
+        self.write_meta(1 - place, Some(&Meta { commit, since }));
         self.map.sync()?;
         store(session::DURABLE, commit.stamp);
         store(session::SYNCING, 0);
+        store(session::SETTLED, 1);
         store(session::RETAINED, 0);
+        self.tracked.forget(commit.stamp);
         if with_sums {
             // Unless somebody has given pages back meanwhile that he had freed.
             let word = self.word(session::UNSUMMED);
             let _ = word.compare_exchange(unsummed, 0, Ordering::SeqCst, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// What a commit has that the durable one has not, if it can go to the disk together with that.
+    fn since(&self, place: usize, commit: &Commit, pin: &Pin<'_>) -> Result<Option<Since>> {
+        // After a power failure, and after a sync that failed, nobody knows what is on the disk of
+        // what is in memory.
+        if self.load(session::SYNCING) != 0 || self.load(session::SETTLED) == 0 {
+            return Ok(None);
+        }
+        match self.meta(place) {
+            Some(durable) if durable.commit.stamp == self.load(session::DURABLE) => {
+                self.changes(&durable.commit, commit, pin)
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Notes that there may be pages without checksums; what the word is then.
@@ -93,7 +121,7 @@ impl Core {
 
     /// Which of the two places has the durable commit.
     fn place_of(&self, durable: u64) -> usize {
-        usize::from(self.meta(1).is_some_and(|commit| commit.stamp == durable))
+        usize::from(self.meta(1).is_some_and(|meta| meta.commit.stamp == durable))
     }
 
     /// Enters the checksums of pages that have none. `_pin` holds the commit.

@@ -302,7 +302,7 @@ impl<'s> Transaction<'s> {
         store.after_commit()
     }
 
-    fn commit_unsynced(&mut self) -> Result<()> {
+    pub(crate) fn commit_unsynced(&mut self) -> Result<()> {
         self.writer.check_process()?;
         for i in 0..self.open.len() {
             if self.open[i].tree != self.open[i].known {

@@ -89,6 +89,8 @@ impl Writer<'_> {
         let used = pack.tail % PAGE_BYTES;
         if used == 0 || used + value.len() as u64 > PAGE_BYTES || !self.is_values(pack.tail)? {
             pack.tail = self.new_values()? * PAGE_BYTES;
+        } else {
+            self.scratch.space.note_added(pack.tail / PAGE_BYTES);
         }
         let far = self.write_at(pack.tail, value)?;
         pack.tail += value.len() as u64;

@@ -180,6 +180,11 @@ impl<'c> Writer<'c> {
         }
         let end = self.scratch.space.end;
         let commit = Commit { number: self.base.number + 1, stamp: self.stamp, end, main, catalog };
+        let tracked = &self.core.tracked;
+        if tracked.is_on() {
+            // Before anybody can sync it.
+            tracked.note(self.base.stamp, commit.stamp, self.scratch.space.changed());
+        }
         self.core.publish(&commit);
         self.scratch.space.committed(self.core);
         Ok(())
@@ -207,18 +212,30 @@ impl Drop for Writer<'_> {
 }
 
 impl Core {
-    /// Takes back what was done in the table of pages after a commit.
+    /// Takes back what was done in the table of pages after a commit. If the commit came to the disk
+    /// together with what it changed, what is there of that is taken back, too, and done again.
     #[cold]
     fn sweep(&self, commit: &Commit) -> Result<()> {
+        let since = self.changes_to_redo(commit);
+        let then = since.as_ref().map_or(*commit, |since| Commit {
+            stamp: since.stamp,
+            end: since.end,
+            ..*commit
+        });
         self.forget_tables(commit);
         for page in 0..self.high(commit) {
             let entry = self.entry(page)?;
             let before = entry.map(|word| word.load(Ordering::Relaxed));
-            let after = self.as_of(commit, page, before);
+            let mut after = self.as_of(&then, page, before);
+            if page >= then.end && since.is_some() && after[0] != FIXED {
+                // It was behind the end then: what the table says of it is of no commit.
+                after = [0, 0];
+            }
             if after != before {
                 entry.iter().zip(after).for_each(|(word, now)| word.store(now, Ordering::Relaxed));
             }
         }
+        since.map_or(Ok(()), |since| self.redo(commit, &since))?;
         self.note_unsummed();
         self.word(session::UNSWEPT).store(0, Ordering::SeqCst);
         self.word(session::WRITING).store(0, Ordering::SeqCst);

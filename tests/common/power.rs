@@ -30,6 +30,7 @@ impl Version {
 }
 
 /// The files of a store, as they may be on the disk.
+#[derive(Clone)]
 pub struct Disk {
     files: Vec<PathBuf>,
     /// Of each file, what it was at the last sync and at each look since.

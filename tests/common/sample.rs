@@ -15,6 +15,8 @@ pub const SESSION: usize = 2048;
 /// The words of the newest commits, and the places of the durable ones.
 pub const COMMITS: [usize; 2] = [2304, 2432];
 pub const METAS: [usize; 2] = [512, 1024];
+/// Bytes of a durable commit; the last eight are a checksum.
+pub const META: usize = 512;
 pub const COMMIT_WORDS: usize = 13;
 pub const STATE: usize = 2080;
 

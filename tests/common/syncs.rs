@@ -13,6 +13,9 @@ thread_local! {
     static DISK: RefCell<Option<Disk>> = const { RefCell::new(None) };
     /// How many syncs there were, and which of them is to fail.
     static SYNCS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    /// The disk as it was when the last wait for it began.
+    static BEGUN: RefCell<Option<Disk>> = const { RefCell::new(None) };
+    static MEANWHILE: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
 /// From now on, `disk` is told what this thread syncs.
@@ -46,6 +49,16 @@ fn fails() -> bool {
     fails
 }
 
+/// What others do while this thread waits for the disk the next time.
+pub fn meanwhile(work: Option<Box<dyn FnOnce()>>) {
+    MEANWHILE.set(work);
+}
+
+/// The disk as it was when the last wait for it began, if there was one since this was asked.
+pub fn begun() -> Option<Disk> {
+    BEGUN.take()
+}
+
 /// What `f` says of the disk that is installed.
 pub fn with<R>(f: impl FnOnce(&mut Disk) -> R) -> R {
     DISK.with_borrow_mut(|disk| f(disk.as_mut().expect("a disk was installed")))
@@ -68,7 +81,11 @@ fn note(fd: libc::c_int, is_synced: bool) {
         let Ok(mut disk) = disk.try_borrow_mut() else { return };
         let Some(disk) = disk.as_mut() else { return };
         match file_of(disk, fd) {
-            Some(Some(i)) if is_synced => disk.synced(i),
+            Some(Some(i)) if is_synced => {
+                disk.look();
+                BEGUN.set(Some(disk.clone()));
+                disk.synced(i);
+            }
             Some(None) if is_synced => disk.names_synced(),
             Some(_) => disk.look(),
             None => {}
@@ -86,6 +103,11 @@ extern "C" fn fdatasync(fd: libc::c_int) -> libc::c_int {
         return -1;
     }
     note(fd, true);
+    // What is written now may come to the disk with the rest, or not.
+    if let Some(work) = MEANWHILE.take() {
+        work();
+        note(fd, false);
+    }
     // Nothing is lost: these tests never cut the power.
     0
 }

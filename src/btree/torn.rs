@@ -1,0 +1,378 @@
+//! Tests: a durable commit that went to the disk at once with all that it needs, and of which some
+//! sectors did not arrive.
+//!
+//! Danger: a commit that counts although something of it is missing, or one that was durable and
+//! does not count. The disk is made up: of each sector one of the contents that it had since the
+//! last sync. What is left must be one of the two commits, whole, with a table of pages that fits it.
+
+use super::handle::BTree;
+use super::transaction::Transaction;
+use crate::Result;
+use crate::durability::Durability;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const SECTOR: usize = 512;
+const PAGE: usize = 4096;
+/// The words that say which boot of the machine the session is of, and the places of durable commits.
+const BOOT: usize = 2048;
+const METAS: [usize; 2] = [512, 1024];
+/// Where the number of the newest commit is.
+const STATE: usize = 2080;
+
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) % n.max(1)
+    }
+}
+
+fn rounds(default: u64) -> u64 {
+    std::env::var("CREDENZA_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
+}
+
+type State = BTreeMap<(bool, Vec<u8>), Vec<u8>>;
+
+/// What a round writes.
+struct Shape {
+    keys: u64,
+    /// Values have one of these lengths, or less.
+    lengths: &'static [u64],
+    /// Records that are there before.
+    before: u64,
+}
+
+const SHAPES: [Shape; 6] = [
+    Shape { keys: 8, lengths: &[60], before: 0 },
+    Shape { keys: 400, lengths: &[20, 20, 100], before: 300 },
+    // In pages that several share; appended behind those that are durable.
+    Shape { keys: 20, lengths: &[600, 700, 2048], before: 10 },
+    Shape { keys: 12, lengths: &[5000, 2049, 9000, 30], before: 6 },
+    Shape { keys: 200, lengths: &[600, 5000, 300], before: 100 },
+    // The table of pages gets its second block meanwhile.
+    Shape { keys: 60, lengths: &[40_000, 600, 5000], before: 80 },
+];
+
+struct Round {
+    rng: Rng,
+    what: String,
+    folder: tempfile::TempDir,
+    shape: &'static Shape,
+    state: State,
+    /// Syncs that waited once, and images.
+    at_once: u64,
+    images: u64,
+}
+
+fn key_of(number: u64) -> (bool, Vec<u8>) {
+    let mut key = number.swap_bytes().to_le_bytes().to_vec();
+    if number % 7 == 3 {
+        key.resize(600, b'k');
+    }
+    (number.is_multiple_of(3), key)
+}
+
+fn put(transaction: &mut Transaction<'_>, state: &mut State, number: u64, value: Option<&[u8]>) {
+    let (is_named, key) = key_of(number);
+    let mut table =
+        if is_named { transaction.create_table("named").unwrap() } else { transaction.main() };
+    match value {
+        Some(value) => {
+            table.insert(&key, value).unwrap();
+            state.insert((is_named, key), value.to_vec());
+        }
+        None => {
+            table.remove(&key).unwrap();
+            state.remove(&(is_named, key));
+        }
+    }
+}
+
+fn read(store: &BTree) -> Result<State> {
+    let mut state = State::new();
+    let snapshot = store.read()?;
+    for is_named in [false, true] {
+        let table = if is_named { snapshot.table("named")? } else { Some(snapshot.main()) };
+        let Some(table) = table else { continue };
+        table.scan(|key, value| {
+            state.insert((is_named, key.to_vec()), value.to_vec());
+            Ok(())
+        })?;
+    }
+    Ok(state)
+}
+
+/// The bytes of a file at several moments, of which the disk has any mixture.
+struct Mixture<'a>(Vec<&'a [u8]>);
+
+impl Mixture<'_> {
+    /// The sectors that differ.
+    fn differing(&self) -> Vec<usize> {
+        let len = self.0.iter().map(|bytes| bytes.len()).max().unwrap_or(0);
+        let sector = |i: usize, at| self.0[i].get(at..at + SECTOR);
+        let differs = |at: &usize| (1..self.0.len()).any(|i| sector(i, *at) != sector(0, *at));
+        (0..len).step_by(SECTOR).filter(differs).collect()
+    }
+
+    /// Each sector as it was at the moment that `choose` says.
+    fn image(&self, mut choose: impl FnMut(usize) -> usize) -> Vec<u8> {
+        let mut image = self.0.iter().max_by_key(|bytes| bytes.len()).unwrap().to_vec();
+        for at in self.differing() {
+            let from = self.0[choose(at)].get(at..at + SECTOR).unwrap_or(&[0; SECTOR]);
+            image[at..at + SECTOR].copy_from_slice(from);
+        }
+        image
+    }
+}
+
+fn open(path: &Path) -> BTree {
+    BTree::options().create(true).durability(Durability::Sync).open(path).unwrap()
+}
+
+impl Round {
+    fn new(seed: u64) -> Round {
+        println!("seed {seed}");
+        let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let shape = &SHAPES[rng.below(SHAPES.len() as u64) as usize];
+        let folder = tempfile::tempdir().unwrap();
+        let what = format!("seed {seed}, {} keys", shape.keys);
+        Round { rng, what, folder, shape, state: State::new(), at_once: 0, images: 0 }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("store")
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        let most = self.shape.lengths[self.rng.below(self.shape.lengths.len() as u64) as usize];
+        let len = self.rng.below(most + 1).max(most / 2);
+        let byte = self.rng.below(256) as u8;
+        (0..len).map(|i| byte.wrapping_add((i / 97) as u8)).collect()
+    }
+
+    /// Changes that are committed or given up; some are undone before.
+    fn transact(&mut self, store: &BTree) {
+        let mut transaction = store.write().unwrap();
+        let mut state = self.state.clone();
+        for _ in 0..1 + self.rng.below(3) {
+            let saved = (self.rng.below(4) == 0).then(|| (transaction.savepoint(), state.clone()));
+            for _ in 0..1 + self.rng.below(2) {
+                let number = self.rng.below(self.shape.keys);
+                let value = (self.rng.below(5) > 0).then(|| self.value());
+                put(&mut transaction, &mut state, number, value.as_deref());
+            }
+            if let Some((savepoint, then)) = saved
+                && self.rng.below(2) == 0
+            {
+                transaction.rollback_to(savepoint).unwrap();
+                state = then;
+            }
+        }
+        if self.rng.below(4) > 0 {
+            transaction.commit_unsynced().unwrap();
+            self.state = state;
+        }
+    }
+
+    fn run(&mut self) {
+        let path = self.path();
+        let mut store = open(&path);
+        let mut transaction = store.write().unwrap();
+        for number in 0..self.shape.before {
+            let value = self.value();
+            put(&mut transaction, &mut self.state, number, Some(&value));
+        }
+        transaction.commit().unwrap();
+        // The file at some moments since the last sync.
+        let mut moments = vec![fs::read(&path).unwrap()];
+        let mut durable = self.state.clone();
+        for step in 0..8 {
+            let what = format!("{}, step {step}", self.what);
+            for _ in 0..1 + self.rng.below(3) {
+                self.transact(&store);
+                moments.push(fs::read(&path).unwrap());
+            }
+            store.core().sync_commits().unwrap();
+            moments.push(fs::read(&path).unwrap());
+            let (_, meta) = store.core().recoverable().unwrap();
+            assert_eq!(meta.commit, store.core().newest(), "{what}");
+            if meta.since.is_some() {
+                self.at_once += 1;
+                self.cut_during(&moments, &durable, &what);
+            }
+            let is_cut = self.rng.below(5);
+            if is_cut > 0 || meta.since.is_none() {
+                durable = self.state.clone();
+                moments.drain(..moments.len() - 1);
+                self.cut_after(&store, &mut moments, &what);
+            }
+            match is_cut {
+                0 | 1 => {
+                    drop(store);
+                    let image = any_mixture(&moments, &mut self.rng);
+                    (store, moments) = go_on(&path, &image);
+                    self.state = read(&store).unwrap();
+                    durable = self.state.clone();
+                }
+                2 => {
+                    // What is not durable is made so.
+                    drop(store);
+                    store = open(&path);
+                    durable = self.state.clone();
+                    moments = vec![fs::read(&path).unwrap()];
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The power fails in the sync: the disk has the commit before, or this one.
+    fn cut_during(&mut self, moments: &[Vec<u8>], durable: &State, what: &str) {
+        let last = moments.len() - 1;
+        let mixture = Mixture(moments.iter().map(|bytes| &bytes[..]).collect());
+        let now = self.state.clone();
+        let either = [durable, &now];
+        let whole = self.recover(&mixture.image(|_| last), &[&now], &format!("{what}, all of it"));
+        assert!(whole);
+        for missing in mixture.differing() {
+            let what = format!("{what}, without {missing}");
+            let old = self.rng.below(last as u64) as usize;
+            self.recover(
+                &mixture.image(|at| if at == missing { old } else { last }),
+                &either,
+                &what,
+            );
+            let what = format!("{what}, but with the commit");
+            let is_there = |at: usize| at == missing || METAS.contains(&at);
+            self.recover(&mixture.image(|at| if is_there(at) { last } else { 0 }), &either, &what);
+        }
+        for i in 0..20 {
+            let what = format!("{what}, mixture {i}");
+            let image = any_mixture(moments, &mut self.rng);
+            if self.recover(&image, &either, &what) {
+                self.cut_again(&image, &what);
+            }
+        }
+    }
+
+    /// It fails later, when others have begun and done more: the disk has this commit.
+    fn cut_after(&mut self, store: &BTree, moments: &mut Vec<Vec<u8>>, what: &str) {
+        let durable = self.state.clone();
+        for _ in 0..self.rng.below(4) {
+            self.transact(store);
+            moments.push(fs::read(self.path()).unwrap());
+        }
+        let mut transaction = store.write().unwrap();
+        let value = self.value();
+        put(&mut transaction, &mut State::new(), 1, Some(&value));
+        moments.push(fs::read(self.path()).unwrap());
+        drop(transaction);
+        moments.push(fs::read(self.path()).unwrap());
+        for i in 0..12 {
+            let image = any_mixture(moments, &mut self.rng);
+            self.recover(&image, &[&durable], &format!("{what}, later, mixture {i}"));
+        }
+    }
+
+    /// It fails once more, before the store that was recovered is synced.
+    fn cut_again(&mut self, image: &[u8], what: &str) {
+        let path = self.folder.path().join("again");
+        let (store, mut moments) = go_on(&path, image);
+        let state = read(&store).unwrap();
+        if self.rng.below(2) == 0 {
+            // Before anybody has written.
+            store.sync().unwrap();
+            moments = vec![fs::read(&path).unwrap()];
+        }
+        let mut transaction = store.write().unwrap();
+        (0..3).for_each(|i| put(&mut transaction, &mut state.clone(), i, Some(&[i as u8; 700])));
+        transaction.commit_unsynced().unwrap();
+        drop(transaction);
+        moments.push(fs::read(&path).unwrap());
+        for i in 0..4 {
+            let image = any_mixture(&moments, &mut self.rng);
+            self.recover(&image, &[&state], &format!("{what}, cut again {i}"));
+        }
+    }
+
+    /// Opens an image: it has one of these states. Whether that is the last of them.
+    fn recover(&mut self, image: &[u8], states: &[&State], what: &str) -> bool {
+        self.images += 1;
+        let path = self.folder.path().join("image");
+        fs::write(&path, rebooted(image.to_vec())).unwrap();
+        let store = BTree::open(&path).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let newest = store.core().newest().stamp;
+        let is_gone = |place| store.core().meta(place).is_none_or(|m| m.commit.stamp <= newest);
+        assert!(is_gone(0) && is_gone(1), "{what}: a commit that did not count may come to light");
+        let found = read(&store).unwrap_or_else(|e| panic!("{what}: {e}"));
+        assert!(states.contains(&&found), "{what}: neither of the two");
+        store.verify(|_, _| ()).unwrap_or_else(|e| panic!("{what}: {e}"));
+        // No page is in use that is free.
+        let mut then = found.clone();
+        for i in 0..2 {
+            let mut transaction = store.write().unwrap();
+            let value = self.value();
+            put(&mut transaction, &mut then, self.rng.below(self.shape.keys) + i, Some(&value));
+            transaction.commit().unwrap();
+        }
+        assert!(read(&store).unwrap() == then, "{what}: written to");
+        store.verify(|_, _| ()).unwrap_or_else(|e| panic!("{what}: written to: {e}"));
+        states.last() == Some(&&found)
+    }
+}
+
+fn any_mixture(moments: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
+    let mixture = Mixture(moments.iter().map(|bytes| &bytes[..]).collect());
+    let last = moments.len() - 1;
+    let differing = mixture.differing();
+    let one = differing.get(rng.below(differing.len() as u64) as usize).copied();
+    let style = rng.below(5);
+    mixture.image(|at| {
+        let is_old = match style {
+            0 => return rng.below(last as u64 + 1) as usize,
+            1 => rng.below(8) == 0,
+            2 => one == Some(at),
+            // Of the table of pages nothing, or some.
+            3 => (PAGE..2 * PAGE).contains(&at),
+            _ => (PAGE..2 * PAGE).contains(&at) && rng.below(2) == 0,
+        };
+        if is_old { rng.below(last.max(1) as u64) as usize } else { last }
+    })
+}
+
+/// Opens a store of which this was left; what the disk may have of it then.
+fn go_on(path: &Path, image: &[u8]) -> (BTree, Vec<Vec<u8>>) {
+    let mut image = rebooted(image.to_vec());
+    fs::write(path, &image).unwrap();
+    let store = open(path);
+    let opened = fs::read(path).unwrap();
+    // A durable commit that did not count was emptied for good.
+    let metas = METAS[0]..METAS[1] + SECTOR;
+    image[metas.clone()].copy_from_slice(&opened[metas]);
+    (store, vec![image, opened])
+}
+
+fn rebooted(mut image: Vec<u8>) -> Vec<u8> {
+    image[BOOT..BOOT + 16].fill(0x5a);
+    // Nothing of the session may be believed.
+    image[STATE..STATE + 8].fill(0x77);
+    image
+}
+
+#[test]
+fn a_commit_counts_if_all_of_it_is_on_the_disk() {
+    let (mut at_once, mut images) = (0, 0);
+    for seed in 1..=rounds(3) {
+        let mut round = Round::new(seed);
+        round.run();
+        at_once += round.at_once;
+        images += round.images;
+    }
+    println!("{at_once} commits at once, {images} images");
+    assert!(at_once > 0, "no commit went to the disk at once");
+}
