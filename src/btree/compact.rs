@@ -175,7 +175,7 @@ impl BTree {
             None => {
                 // What was replaced before, or the dead hold, is free then.
                 pins::clear_dead(core);
-                core.sync_commits()?;
+                core.sync_commits(core.newest().stamp)?;
                 place.insert(Pass::new(Way::Down(core.live()?.boundary()), 1, false))
             }
         };
@@ -197,12 +197,12 @@ impl BTree {
         match done {
             Done::Budget => Ok(true),
             Done::Full if pass.moved_since > 0 => {
-                core.sync_commits()?;
+                core.sync_commits(core.newest().stamp)?;
                 (pass.scan, pass.moved_since) = (0, 0);
                 Ok(true)
             }
             Done::Full | Done::End => {
-                core.sync_commits()?;
+                core.sync_commits(core.newest().stamp)?;
                 core.trim(Trim::All, false)?;
                 *place = core.next_pass(pass)?;
                 Ok(place.is_some())

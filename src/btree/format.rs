@@ -68,6 +68,8 @@ pub(crate) mod session {
     pub(crate) const SYNC_LOCK: u64 = 2240;
     /// The newest commit, and the one before it or after it.
     pub(crate) const COMMITS: [u64; 2] = [2304, 2432];
+    /// Half a word, another number after each sync: who waits for one sleeps on it.
+    pub(crate) const SYNCS: u64 = 2536;
     /// Page numbers of further pages of slots.
     pub(crate) const SLOT_PAGES: u64 = 2560;
     pub(crate) const SLOT_PAGE_COUNT: u64 = 32;

@@ -237,15 +237,15 @@ impl BTree {
         self.core().sync().map_err(|e| self.named(e))
     }
 
-    /// What is due after a commit, when the lock is free again.
-    pub(crate) fn after_commit(&self) -> Result<()> {
+    /// What is due after the commit with this stamp, when the lock is free again.
+    pub(crate) fn after_commit(&self, stamp: u64) -> Result<()> {
         let core = self.core();
         if self.shared.durability == Durability::Sync {
-            return core.sync_commits().map_err(|e| self.named(e));
+            return core.sync_commits(stamp).map_err(|e| self.named(e));
         }
         let retained = core.load(session::RETAINED);
         if retained > RETAINED && retained > core.newest().end / 4 {
-            core.sync_commits().map_err(|e| self.named(e))?;
+            core.sync_commits(stamp).map_err(|e| self.named(e))?;
         }
         Ok(())
     }

@@ -14,22 +14,26 @@ use super::trim::Trim;
 use super::view;
 use super::writer::Writer;
 use crate::Result;
+use crate::os::shared::{wait, wake_all};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// So long somebody waits for another's sync before he asks the lock who has it.
+const LONG: Duration = Duration::from_millis(100);
 
 impl Core {
     /// Returns when everything that was committed before the call is durable; every page that is in
     /// use has a checksum then.
     pub(crate) fn sync(&self) -> Result<()> {
-        self.sync_group(true)
+        self.sync_group(self.newest().stamp, true)
     }
 
-    /// The same without checksums for what was written since the last.
-    pub(crate) fn sync_commits(&self) -> Result<()> {
-        self.sync_group(false)
+    /// The same for the commit with this stamp and those before it, and without checksums.
+    pub(crate) fn sync_commits(&self, wanted: u64) -> Result<()> {
+        self.sync_group(wanted, false)
     }
 
-    fn sync_group(&self, with_sums: bool) -> Result<()> {
-        let wanted = self.newest().stamp;
+    fn sync_group(&self, wanted: u64, with_sums: bool) -> Result<()> {
         if self.only().is_some() || self.is_in_memory() || self.is_durable(wanted) && !with_sums {
             return Ok(());
         }
@@ -38,16 +42,28 @@ impl Core {
             // came after. Not under the lock, which somebody may want who is writing.
             drop(Writer::begin(self)?);
         }
-        // A syncer that died leaves nothing half done but the mark that it was at it.
-        self.sync_lock().lock()?;
+        if with_sums {
+            self.sync_lock().lock()?;
+        } else if !self.lead(wanted)? {
+            return Ok(());
+        }
         let done = if self.is_durable(wanted) && (!with_sums || self.load(session::UNSUMMED) == 0) {
             Ok(())
         } else {
             self.sync_newest(with_sums)
         };
         self.sync_lock().unlock();
+        self.wake_waiting();
         done?;
         self.trim(Trim::Much, with_sums)
+    }
+
+    /// Wakes those who wait for a sync: those who still need one find the lock free.
+    fn wake_waiting(&self) {
+        if let Some(syncs) = self.map.half(session::SYNCS) {
+            syncs.fetch_add(1, Ordering::SeqCst);
+            wake_all(syncs);
+        }
     }
 
     /// The same, and nothing else.
@@ -58,7 +74,31 @@ impl Core {
         self.sync_lock().lock()?;
         let done = self.sync_newest(with_sums);
         self.sync_lock().unlock();
+        self.wake_waiting();
         done
+    }
+
+    /// Takes the lock of those who sync; `false` if somebody made durable meanwhile what is wanted.
+    ///
+    /// All who wait wake up together, and those who need another sync do that as a group: when each
+    /// took the lock to see whether it was its turn, most syncs were of one commit.
+    fn lead(&self, wanted: u64) -> Result<bool> {
+        let Some(syncs) = self.map.half(session::SYNCS) else { return Ok(true) };
+        loop {
+            let count = syncs.load(Ordering::SeqCst);
+            // A syncer that died leaves nothing half done but the mark that it was at it.
+            if self.sync_lock().try_lock()?.is_some() {
+                return Ok(true);
+            }
+            wait(syncs, count, LONG);
+            if self.is_durable(wanted) {
+                return Ok(false);
+            }
+            if syncs.load(Ordering::SeqCst) == count {
+                // He takes long, is dead, or is this thread.
+                return self.sync_lock().lock().map(|_| true);
+            }
+        }
     }
 
     fn is_durable(&self, stamp: u64) -> bool {

@@ -197,7 +197,8 @@ impl Round {
                 self.transact(&store);
                 moments.push(fs::read(&path).unwrap());
             }
-            store.core().sync_commits().unwrap();
+            let newest = store.core().newest().stamp;
+            store.core().sync_commits(newest).unwrap();
             moments.push(fs::read(&path).unwrap());
             let (_, meta) = store.core().recoverable().unwrap();
             assert_eq!(meta.commit, store.core().newest(), "{what}");

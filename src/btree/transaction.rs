@@ -297,9 +297,9 @@ impl<'s> Transaction<'s> {
     /// [`Durability`]: crate::Durability
     pub fn commit(mut self) -> Result<()> {
         self.commit_unsynced().map_err(|e| self.store.named(e))?;
-        let store = self.store;
+        let (store, stamp) = (self.store, self.writer.stamp);
         drop(self);
-        store.after_commit()
+        store.after_commit(stamp)
     }
 
     pub(crate) fn commit_unsynced(&mut self) -> Result<()> {
