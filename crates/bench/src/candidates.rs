@@ -1,8 +1,9 @@
 //! Which stores can be run here, with which library; and `--list`.
 
 use crate::args::BenchArgs;
-use crate::driver::{self, Driver, ForDriver, Shape, Writer, with_driver};
+use crate::driver::{self, Driver, ForDriver, Shape, Writer, can_do, with_driver};
 use crate::result::StoreInfo;
+use crate::workload::Phase;
 use credenza::{Error, Result};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -83,6 +84,11 @@ impl ForDriver for Describe<'_> {
                 _ => D::SYNCS.to_owned(),
             },
             notes: driver.notes(),
+            lacks: Phase::ALL
+                .into_iter()
+                .filter(|phase| !can_do::<D>(*phase))
+                .map(|phase| phase.name().to_owned())
+                .collect(),
         })
     }
 }

@@ -89,10 +89,19 @@ impl Footprint {
     }
 }
 
-/// The files in a folder.
+/// The files in a folder and in those below it.
 pub(crate) fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let list = || -> std::io::Result<_> {
-        std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect()
+        let mut files = Vec::new();
+        let mut folders = vec![folder.to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder)? {
+                let entry = entry?;
+                let is_folder = entry.file_type()?.is_dir();
+                if is_folder { &mut folders } else { &mut files }.push(entry.path());
+            }
+        }
+        Ok(files)
     };
     list().map_err(|e| Error::io("list", e).at(folder))
 }

@@ -141,6 +141,9 @@ pub struct StoreInfo {
     pub syncs: String,
     /// Peculiarities a reader of the figures must know.
     pub notes: Vec<String>,
+    /// The phases it was not measured in, because there is no such thing: `range` where the records
+    /// are in no order, `insert-each` where there are no transactions, changes of what is built once.
+    pub lacks: Vec<String>,
 }
 
 /// One phase of one store, over all rounds.
@@ -151,10 +154,11 @@ pub struct PhaseResult {
     /// The durability class: "buffered", "sync" or "at-close". Never compare across classes.
     pub class: String,
     /// The phase's name: "build", "get-hit", "get-90", "get-miss", "get-many-hit",
-    /// "get-many-miss", "get-chain", "scan", "insert", "reinsert", "remove", "mixed".
+    /// "get-many-miss", "get-chain", "scan", "range", "insert", "insert-random", "insert-each",
+    /// "reinsert", "remove", "mixed".
     pub phase: String,
-    /// Operations on one store in one round: records for build, scan, insert and remove, three
-    /// times as many for reinsert, steps for mixed, else lookups.
+    /// Operations on one store in one round: records for build, scan, insertions and remove, three
+    /// times as many for reinsert, ranges of 100 records for range, steps for mixed, else lookups.
     pub ops: u64,
     /// For the phases that change a store: on how many new stores the phase was done within a
     /// round, so that small ones last long enough to be timed.

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
 
-const PHASES: [&str; 12] = [
+const PHASES: [&str; 15] = [
     "build",
     "get-hit",
     "get-90",
@@ -15,13 +15,17 @@ const PHASES: [&str; 12] = [
     "get-many-miss",
     "get-chain",
     "scan",
+    "range",
     "insert",
+    "insert-random",
+    "insert-each",
     "reinsert",
     "remove",
     "mixed",
 ];
 /// The last of these change a store, which not every one can.
-const CHANGING: [&str; 4] = ["insert", "reinsert", "remove", "mixed"];
+const CHANGING: [&str; 6] =
+    ["insert", "insert-random", "insert-each", "reinsert", "remove", "mixed"];
 
 fn bench(args: &[&str]) -> Output {
     let program = env!("CARGO_BIN_EXE_credenza-bench");
@@ -59,10 +63,23 @@ fn every_store_found_is_measured_and_verified() {
 
     let report: Report = serde_json::from_value(json(&out)).unwrap();
     assert!(report.failures.is_empty());
-    let changing = report.stores.iter().filter(|store| store.changes_class.is_some()).count();
-    let expected =
-        report.stores.len() * (PHASES.len() - CHANGING.len()) + changing * CHANGING.len();
-    assert_eq!(report.results.len(), expected);
+    for store in &report.stores {
+        let measured = report.results.iter().filter(|result| result.store == store.store);
+        let mut all: Vec<&str> = measured.map(|result| &*result.phase).collect();
+        all.extend(store.lacks.iter().map(String::as_str));
+        all.sort_unstable();
+        let mut phases = PHASES;
+        phases.sort_unstable();
+        assert_eq!(all, phases, "{store:?}");
+        let is_changed = !store.lacks.iter().any(|phase| phase == "insert");
+        assert_eq!(store.changes_class.is_some(), is_changed, "{store:?}");
+        let told = |phase: &&String| {
+            report.notes.iter().any(|note| {
+                note.starts_with(&format!("'{phase}' leaves out")) && note.contains(&store.store)
+            })
+        };
+        assert!(store.lacks.iter().all(|phase| told(&phase)), "{store:?}");
+    }
     assert!(report.stores.iter().any(|store| store.store == "constant"));
     for store in &report.stores {
         assert!(!store.version.is_empty() && !store.tuning.is_empty(), "{store:?}");
@@ -74,8 +91,12 @@ fn every_store_found_is_measured_and_verified() {
         assert_eq!(result.native, own || !result.phase.starts_with("get-many"), "{result:?}");
         let info = report.stores.iter().find(|store| store.store == result.store).unwrap();
         let is_changing = CHANGING.contains(&result.phase.as_str());
-        let class = if is_changing { info.changes_class.as_ref() } else { Some(&info.class) };
-        assert_eq!(Some(&result.class), class, "{result:?}");
+        let class = match &*result.phase {
+            "insert-each" => Some("buffered"),
+            _ if is_changing => info.changes_class.as_deref(),
+            _ => Some(&*info.class),
+        };
+        assert_eq!(Some(&*result.class), class, "{result:?}");
         assert_eq!(result.repeats > 1, is_changing, "{result:?}");
     }
     check_contract(&json(&out));
@@ -97,6 +118,7 @@ fn check_contract(report: &Value) {
         let ops = match phase {
             "mixed" => 1000,
             "reinsert" => 6000,
+            "range" => 10,
             _ if is_get => 1000,
             _ => 2000,
         };

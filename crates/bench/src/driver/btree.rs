@@ -1,7 +1,8 @@
 //! Our btree engine, with its default options: it is told nothing about what is to come.
 //!
 //! As LMDB's driver: one transaction for the build, by a bulk load when the keys come sorted; lookups
-//! in one snapshot; single changes all in one transaction, which is committed at the end.
+//! in one snapshot; single changes all in one transaction, which is committed at the end, or each in
+//! one of its own.
 
 #![allow(unsafe_code)]
 
@@ -41,9 +42,9 @@ pub(super) struct Reader {
     _store: Opened,
 }
 
-/// A transaction for all changes.
+/// A transaction for all changes, or none where each has its own.
 pub(super) struct Changer {
-    transaction: btree::Transaction<'static>,
+    transaction: Option<btree::Transaction<'static>>,
     store: Opened,
 }
 
@@ -53,6 +54,7 @@ impl Driver for BTree {
     const NATIVE_GET_MANY: bool = true;
     const SYNCS: &'static str = "fdatasync when the last process closes it";
     const CHANGES: Changes = Changes::AtClose;
+    const COMMITS: bool = true;
 
     fn load(_: Option<&Path>) -> Result<BTree> {
         Ok(BTree)
@@ -66,7 +68,7 @@ impl Driver for BTree {
         let build = if shape.is_sorted { "a bulk load as the keys come sorted" } else { "inserts" };
         format!(
             "defaults, with its lock between processes; build: {build} in one transaction; single \
-             changes: one transaction for the whole phase; lookups: one snapshot"
+             changes: one transaction for the whole phase, or one for each; lookups: one snapshot"
         )
     }
 
@@ -95,11 +97,40 @@ impl Driver for BTree {
 
     fn create(&self, path: &Path, _: &Shape) -> Result<Changer> {
         let store = Opened::new(btree::BTree::create(path)?);
-        Ok(Changer { transaction: store.get().write()?, store })
+        Ok(Changer { transaction: Some(store.get().write()?), store })
+    }
+
+    fn create_committing(&self, path: &Path, _: &Shape) -> Result<Changer> {
+        Ok(Changer { transaction: None, store: Opened::new(btree::BTree::create(path)?) })
     }
 }
 
+fn scan(table: btree::Table<'_>, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+    table.scan(|key, value| {
+        take(key, value);
+        Ok(())
+    })
+}
+
+fn range(
+    table: btree::Table<'_>,
+    from: &[u8],
+    count: usize,
+    mut take: impl FnMut(&[u8], &[u8]),
+) -> Result<()> {
+    let mut cursor = table.cursor();
+    let mut is_there = cursor.seek(from)?;
+    for _ in 0..count {
+        let (true, Some(value)) = (is_there, cursor.value()?) else { break };
+        take(cursor.key().unwrap_or_default(), value);
+        is_there = cursor.next()?;
+    }
+    Ok(())
+}
+
 impl Store for Reader {
+    const IS_ORDERED: bool = true;
+
     #[inline]
     fn get(&mut self, key: &[u8], take: impl FnMut(&[u8])) -> Result<bool> {
         Ok(self.snapshot.main().get(key)?.map(take).is_some())
@@ -110,47 +141,62 @@ impl Store for Reader {
         self.snapshot.main().get_many(keys, take)
     }
 
-    fn scan(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        self.snapshot.main().scan(|key, value| {
-            take(key, value);
-            Ok(())
-        })
+    fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        scan(self.snapshot.main(), take)
+    }
+
+    fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        range(self.snapshot.main(), from, count, take)
     }
 }
 
 impl Store for Changer {
+    const IS_ORDERED: bool = true;
+
     #[inline]
     fn get(&mut self, key: &[u8], take: impl FnMut(&[u8])) -> Result<bool> {
-        Ok(self.transaction.main().get(key)?.map(take).is_some())
-    }
-
-    #[inline]
-    fn get_many(&mut self, keys: &[&[u8]], take: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
-        self.transaction.main().read().get_many(keys, take)
-    }
-
-    fn scan(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        self.transaction.main().read().scan(|key, value| {
-            take(key, value);
-            Ok(())
+        Ok(match &mut self.transaction {
+            Some(transaction) => transaction.main().get(key)?.map(take).is_some(),
+            None => self.store.get().read()?.main().get(key)?.map(take).is_some(),
         })
+    }
+
+    fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        match &mut self.transaction {
+            Some(transaction) => scan(transaction.main().read(), take),
+            None => scan(self.store.get().read()?.main(), take),
+        }
+    }
+
+    fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        match &mut self.transaction {
+            Some(transaction) => range(transaction.main().read(), from, count, take),
+            None => range(self.store.get().read()?.main(), from, count, take),
+        }
     }
 }
 
 impl Writer for Changer {
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.transaction.main().insert(key, value).map(drop)
+        let is_new = match &mut self.transaction {
+            Some(transaction) => transaction.main().insert(key, value),
+            None => self.store.get().insert(key, value),
+        };
+        is_new.map(drop)
     }
 
     #[inline]
     fn remove(&mut self, key: &[u8]) -> Result<bool> {
-        self.transaction.main().remove(key)
+        match &mut self.transaction {
+            Some(transaction) => transaction.main().remove(key),
+            None => self.store.get().remove(key),
+        }
     }
 
     fn close(self) -> Result<()> {
         let Changer { transaction, store } = self;
-        transaction.commit()?;
+        transaction.map_or(Ok(()), btree::Transaction::commit)?;
         drop(store);
         Ok(())
     }

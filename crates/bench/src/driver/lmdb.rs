@@ -3,7 +3,8 @@
 //! Tuning: no lock, no sync, a writable map, no read-ahead; one write transaction for the build,
 //! appending when the keys come sorted. Reads are zero-copy in one read transaction. Single
 //! changes are all in one write transaction, too, which is committed at the end: until then
-//! nothing of them outlives the process.
+//! nothing of them outlives the process. Where each is to be a transaction of its own, its commit
+//! is a write to the map, and outlives the process.
 
 #![allow(unsafe_code)]
 
@@ -78,6 +79,7 @@ const NO_LOCK: c_uint = 0x40_0000;
 const NO_READ_AHEAD: c_uint = 0x80_0000;
 const APPEND: c_uint = 0x20000;
 const NEXT: c_int = 8;
+const SET_RANGE: c_int = 17;
 const NOT_FOUND: c_int = -30798;
 
 impl Api {
@@ -100,6 +102,7 @@ pub(super) struct Lmdb {
 pub(super) struct LmdbStore<'d> {
     api: &'d Api,
     env: *mut Env,
+    /// Null where every change has its own.
     txn: *mut Txn,
     dbi: c_uint,
 }
@@ -154,6 +157,7 @@ impl Driver for Lmdb {
     });
 
     const CHANGES: Changes = Changes::AtClose;
+    const COMMITS: bool = true;
 
     fn load(file: Option<&Path>) -> Result<Lmdb> {
         let source = const { Self::SOURCE.unwrap() };
@@ -173,7 +177,7 @@ impl Driver for Lmdb {
         format!(
             "NOSUBDIR, NOSYNC, NOMETASYNC, WRITEMAP, NORDAHEAD, NOLOCK, map {} GiB; build: \
              {append}one write transaction; single changes: one write transaction for the whole \
-             phase; lookups: one read transaction",
+             phase, or one for each; lookups: one read transaction",
             map_bytes(shape) >> 30
         )
     }
@@ -198,6 +202,12 @@ impl Driver for Lmdb {
     fn create(&self, path: &Path, shape: &Shape) -> Result<LmdbStore<'_>> {
         self.opened(path, shape, NO_SYNC | NO_META_SYNC | WRITE_MAP)
     }
+
+    fn create_committing(&self, path: &Path, shape: &Shape) -> Result<LmdbStore<'_>> {
+        let mut store = self.create(path, shape)?;
+        store.commit()?;
+        Ok(store)
+    }
 }
 
 impl LmdbStore<'_> {
@@ -210,68 +220,113 @@ impl LmdbStore<'_> {
             unsafe { (self.api.mdb_put)(self.txn, self.dbi, &raw mut key, &raw mut value, flags) };
         self.api.check("mdb_put", rc)
     }
-}
 
-impl Writer for LmdbStore<'_> {
+    /// Does `work` in the transaction that is open, or else in one of its own.
     #[inline]
-    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.put(key, value, 0)
-    }
-
-    #[inline]
-    fn remove(&mut self, key: &[u8]) -> Result<bool> {
-        let mut key = Val::of(key);
-        // SAFETY: the transaction is open for writing; the key is readable and only read; a null
-        // value stands for whatever the key has.
-        match unsafe { (self.api.mdb_del)(self.txn, self.dbi, &raw mut key, null_mut()) } {
-            NOT_FOUND => Ok(false),
-            rc => self.api.check("mdb_del", rc).map(|()| true),
+    fn within<T>(&mut self, flags: c_uint, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if !self.txn.is_null() {
+            return work(self);
         }
+        // SAFETY: the environment is open and has no transaction.
+        let rc =
+            unsafe { (self.api.mdb_txn_begin)(self.env, null_mut(), flags, &raw mut self.txn) };
+        self.api.check("mdb_txn_begin", rc)?;
+        let done = work(self);
+        self.commit()?;
+        done
     }
 
-    fn close(mut self) -> Result<()> {
+    fn commit(&mut self) -> Result<()> {
         let txn = std::mem::replace(&mut self.txn, null_mut());
         // SAFETY: the transaction is open, ends here whatever the answer, and was taken out of the
         // store so that nobody ends it again.
         self.api.check("mdb_txn_commit", unsafe { (self.api.mdb_txn_commit)(txn) })
     }
-}
 
-impl Store for LmdbStore<'_> {
-    #[inline]
-    fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
-        let (mut key, mut value) = (Val::of(key), Val::empty());
-        // SAFETY: the read transaction is open; the key is readable and only read.
-        let rc = unsafe { (self.api.mdb_get)(self.txn, self.dbi, &raw mut key, &raw mut value) };
-        match rc {
-            0 => {
-                // SAFETY: mdb_get filled the value in; the transaction stays open, and nothing is
-                // written before `take` is done.
-                take(unsafe { value.bytes() });
-                Ok(true)
-            }
-            NOT_FOUND => Ok(false),
-            _ => self.api.check("mdb_get", rc).map(|()| false),
-        }
-    }
-
-    fn scan(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+    /// Gives the records to `take` that a cursor comes to with `first` and then further steps.
+    fn walk(
+        &mut self,
+        mut key: Val,
+        first: c_int,
+        count: usize,
+        mut take: impl FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
         let api = self.api;
         let mut cursor = null_mut();
         // SAFETY: the transaction is open, and `cursor` a place for the pointer.
         let rc = unsafe { (api.mdb_cursor_open)(self.txn, self.dbi, &raw mut cursor) };
         api.check("mdb_cursor_open", rc)?;
-        let (mut key, mut value) = (Val::empty(), Val::empty());
-        let rc = loop {
-            // SAFETY: the cursor is open; both are places for the answer.
-            match unsafe { (api.mdb_cursor_get)(cursor, &raw mut key, &raw mut value, NEXT) } {
-                // SAFETY: the cursor filled both in; the transaction stays open.
-                0 => unsafe { take(key.bytes(), value.bytes()) },
-                rc => break rc,
+        let (mut value, mut step, mut rc) = (Val::empty(), first, 0);
+        for _ in 0..count {
+            // SAFETY: the cursor is open; the key is readable where it is looked for, and both are
+            // places for the answer.
+            rc = unsafe { (api.mdb_cursor_get)(cursor, &raw mut key, &raw mut value, step) };
+            if rc != 0 {
+                break;
             }
-        };
+            // SAFETY: the cursor filled both in; the transaction stays open.
+            unsafe { take(key.bytes(), value.bytes()) };
+            step = NEXT;
+        }
         // SAFETY: the cursor is open and closed once.
         unsafe { (api.mdb_cursor_close)(cursor) };
         if rc == NOT_FOUND { Ok(()) } else { api.check("mdb_cursor_get", rc) }
+    }
+}
+
+impl Writer for LmdbStore<'_> {
+    #[inline]
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.within(0, |store| store.put(key, value, 0))
+    }
+
+    #[inline]
+    fn remove(&mut self, key: &[u8]) -> Result<bool> {
+        self.within(0, |store| {
+            let mut key = Val::of(key);
+            // SAFETY: the transaction is open for writing; the key is readable and only read; a
+            // null value stands for whatever the key has.
+            let rc = unsafe { (store.api.mdb_del)(store.txn, store.dbi, &raw mut key, null_mut()) };
+            match rc {
+                NOT_FOUND => Ok(false),
+                rc => store.api.check("mdb_del", rc).map(|()| true),
+            }
+        })
+    }
+
+    fn close(mut self) -> Result<()> {
+        if self.txn.is_null() { Ok(()) } else { self.commit() }
+    }
+}
+
+impl Store for LmdbStore<'_> {
+    const IS_ORDERED: bool = true;
+
+    #[inline]
+    fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
+        self.within(READ_ONLY, |store| {
+            let (mut key, mut value) = (Val::of(key), Val::empty());
+            // SAFETY: the transaction is open; the key is readable and only read.
+            let rc =
+                unsafe { (store.api.mdb_get)(store.txn, store.dbi, &raw mut key, &raw mut value) };
+            match rc {
+                0 => {
+                    // SAFETY: mdb_get filled the value in; the transaction stays open, and nothing
+                    // is written before `take` is done.
+                    take(unsafe { value.bytes() });
+                    Ok(true)
+                }
+                NOT_FOUND => Ok(false),
+                _ => store.api.check("mdb_get", rc).map(|()| false),
+            }
+        })
+    }
+
+    fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        self.within(READ_ONLY, |store| store.walk(Val::empty(), NEXT, usize::MAX, take))
+    }
+
+    fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        self.within(READ_ONLY, |store| store.walk(Val::of(from), SET_RANGE, count, take))
     }
 }

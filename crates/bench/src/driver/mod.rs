@@ -31,7 +31,7 @@ mod tkrzw;
 mod tokyocabinet_hash;
 mod trivial;
 
-use crate::workload::Records;
+use crate::workload::{Phase, Records};
 use credenza::{Error, Result};
 pub(crate) use library::Source;
 pub(crate) use no_writer::NoWriter;
@@ -91,6 +91,8 @@ pub(crate) trait Driver: Sized + 'static {
     const SYNCS: &'static str = "none";
     /// The durability class of changes: what is safe when [`Writer::insert`] returns.
     const CHANGES: Changes = Changes::Buffered;
+    /// Whether there is [`Driver::create_committing`].
+    const COMMITS: bool = false;
 
     /// Takes the store's library: `file`, or where [`Source::open`] finds it.
     fn load(file: Option<&Path>) -> Result<Self>;
@@ -135,6 +137,21 @@ pub(crate) trait Driver: Sized + 'static {
     fn create(&self, path: &Path, _shape: &Shape) -> Result<Self::Writer<'_>> {
         Err(Error::invalid("this store is built once and never changed").at(path))
     }
+
+    /// The same for changes that are each a transaction of its own, which outlives the process when
+    /// the call has returned: the class "buffered". Never called where the store has no transactions.
+    fn create_committing(&self, path: &Path, _shape: &Shape) -> Result<Self::Writer<'_>> {
+        Err(Error::invalid("this store has no transactions").at(path))
+    }
+}
+
+/// Whether stores of this kind can do what the phase asks for.
+pub(crate) fn can_do<D: Driver>(phase: Phase) -> bool {
+    match phase {
+        Phase::Range => <D::Store<'_> as Store>::IS_ORDERED,
+        Phase::InsertEach => D::COMMITS,
+        _ => !phase.is_changing() || <D::Writer<'_> as Writer>::IS_POSSIBLE,
+    }
 }
 
 /// What is safe when a change has returned.
@@ -158,6 +175,9 @@ impl Changes {
 
 /// A store open for reading; it closes when dropped.
 pub(crate) trait Store {
+    /// Whether the records are in the order of their keys, so that there is [`Store::range`].
+    const IS_ORDERED: bool = false;
+
     /// Gives the value of `key` to `take`, or says `false` if there is none. The bytes need not
     /// live longer than the call.
     fn get(&mut self, key: &[u8], take: impl FnMut(&[u8])) -> Result<bool>;
@@ -180,6 +200,17 @@ pub(crate) trait Store {
 
     /// Gives every record to `take`, in the order the store likes best.
     fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()>;
+
+    /// Gives the first `count` records whose keys are not below `from` to `take`, in order; fewer
+    /// when there are no more. Never called where the records are in no order.
+    fn range(
+        &mut self,
+        _from: &[u8],
+        _count: usize,
+        _take: impl FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
+        Err(Error::invalid("the records of this store are in no order"))
+    }
 }
 
 /// A store open for changes, one at a time. Its lookups see every change before them.

@@ -30,20 +30,29 @@ impl ForDriver for RoundTrip {
         }
         assert!(driver.open(&folder.path().join("nothing"), &shape, Reading::Warm).is_err());
         if D::Writer::IS_POSSIBLE {
-            changes(&driver, &records);
+            changes(&driver, &records, D::create);
         } else {
             assert!(driver.create(&folder.path().join("new"), &shape).is_err());
+        }
+        if D::COMMITS {
+            changes(&driver, &records, D::create_committing);
+        } else {
+            assert!(driver.create_committing(&folder.path().join("new"), &shape).is_err());
         }
     }
 }
 
 /// Inserts, replaces, removes, and looks at what is there before and after closing.
-fn changes<D: Driver>(driver: &D, records: &Records) {
+fn changes<D: Driver>(
+    driver: &D,
+    records: &Records,
+    create: for<'d> fn(&'d D, &Path, &Shape) -> Result<D::Writer<'d>>,
+) {
     let shape = Shape::of(records);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     let mut model = BTreeMap::new();
-    let mut writer = driver.create(&path, &shape).unwrap();
+    let mut writer = create(driver, &path, &shape).unwrap();
     for (i, (key, value)) in records.iter().enumerate() {
         writer.insert(key, value).unwrap();
         // Every value is replaced at once, in part by a longer or shorter one.
@@ -61,7 +70,7 @@ fn changes<D: Driver>(driver: &D, records: &Records) {
     holds(&mut driver.open(&path, &shape, Reading::Warm).unwrap(), &model, records, D::NAME);
 
     let path = folder.path().join("empty");
-    let mut writer = driver.create(&path, &shape).unwrap();
+    let mut writer = create(driver, &path, &shape).unwrap();
     let (key, value) = records.get(3);
     writer.insert(key, value).unwrap();
     assert!(writer.remove(key).unwrap(), "{}", D::NAME);
@@ -85,6 +94,30 @@ fn holds<S: Store>(
     }
     let (all, count) = scanned(store);
     assert!(count == model.len() && all == *model, "{name}: {count} of {}", model.len());
+    ranges(store, model, name);
+}
+
+/// Whether ranges from keys that are there and from some that are not, before and behind all, too,
+/// are as the model says, of all lengths.
+fn ranges<S: Store>(store: &mut S, model: &BTreeMap<Vec<u8>, Vec<u8>>, name: &str) {
+    if !S::IS_ORDERED {
+        assert!(store.range(b"key", 1, |_, _| panic!("{name} gives a record")).is_err());
+        return;
+    }
+    let mut starts: Vec<Vec<u8>> = model.keys().step_by(97).cloned().collect();
+    for i in 0..5 {
+        let after = model.keys().rev().nth(i * i).map(|key| [key, &b"!"[..]].concat());
+        starts.extend(after);
+    }
+    starts.extend(["0", "key 1", "key 17!", "key 9999", "zzz"].map(|key| key.as_bytes().to_vec()));
+    for (i, start) in starts.iter().enumerate() {
+        let count = [0, 1, 2, 100, 5000][i % 5];
+        let mut got = Vec::new();
+        store.range(start, count, |key, value| got.push((key.to_vec(), value.to_vec()))).unwrap();
+        let expected = model.range(start.clone()..).take(count);
+        let is_right = got.iter().map(|(key, value)| (key, value)).eq(expected);
+        assert!(is_right, "{name}: {count} from {}, got {}", start.escape_ascii(), got.len());
+    }
 }
 
 /// What a scan gives, and how many records that were.
@@ -131,6 +164,7 @@ fn check<S: Store>(store: &mut S, records: &Records, name: &str) {
     let expected: BTreeMap<_, _> =
         records.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
     assert!(count == records.len() && all == expected, "{name}");
+    ranges(store, &all, name);
 }
 
 #[test]

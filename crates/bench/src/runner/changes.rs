@@ -1,6 +1,6 @@
-//! The phases that change a store: insert, reinsert, remove, mixed.
+//! The phases that change a store: three of insertion, reinsert, remove, mixed.
 //!
-//! Each is a [`Work`] that is done on stores of its own: opened new and, but for `insert`, filled
+//! Each is a [`Work`] that is done on stores of its own: opened new and, but for insertion, filled
 //! before the clock starts. Small work is repeated on further new stores until enough operations
 //! were timed. After the clock has stopped every key is looked up in the open store, then the
 //! store is closed, measured, opened for reading and read through: both must be as the data say.
@@ -53,7 +53,11 @@ impl<D: Driver> Round<'_, D> {
     pub(super) fn change(&self, phase: Phase) -> Result<Sample> {
         let records = &self.inputs.records;
         match phase {
-            Phase::Insert => self.measure(phase, &Insert { records }),
+            Phase::Insert => self.measure(phase, &Insert { records, order: records }),
+            Phase::InsertRandom | Phase::InsertEach => {
+                let order = &records.shuffled(self.spec.seed)?;
+                self.measure(phase, &Insert { records, order })
+            }
             Phase::Reinsert => {
                 let others = &records.with_other_values();
                 self.measure(phase, &Reinsert { records, others })
@@ -75,7 +79,7 @@ impl<D: Driver> Round<'_, D> {
         sample.repeats = stores as u64;
         let footprint = Footprint::start();
         for number in 0..stores {
-            let mut store = self.new_store(W::IS_FILLED)?;
+            let mut store = self.new_store(phase, W::IS_FILLED)?;
             let faults = kernel::major_faults();
             let start = Instant::now();
             let outcome = work.run(&mut store)?;
@@ -104,7 +108,7 @@ impl<D: Driver> Round<'_, D> {
         let script = &Script::draw(records, others, self.inputs.queries.hit.len(), self.spec.seed);
         let work = Mixed { records, others, script, outcome: expected(script, records, others) };
         let mut checked = Sample::new(Phase::Mixed, script.len());
-        let mut store = self.new_store(true)?;
+        let mut store = self.new_store(Phase::Mixed, true)?;
         checked.wrong = work.check(&mut store)?;
         self.finish(store, &work, self.content_after(&work), &mut checked)?;
         let sample = self.measure(Phase::Mixed, &work)?;
@@ -117,11 +121,15 @@ impl<D: Driver> Round<'_, D> {
     }
 
     /// An empty store in an empty folder, or one with all records.
-    fn new_store(&self, is_filled: bool) -> Result<D::Writer<'_>> {
-        for file in measure::files_in(&self.spec.folder)? {
-            std::fs::remove_file(&file).map_err(|e| Error::io("remove", e).at(&file))?;
-        }
-        let mut store = self.driver.create(&self.path, &self.shape)?;
+    fn new_store(&self, phase: Phase, is_filled: bool) -> Result<D::Writer<'_>> {
+        let folder = &self.spec.folder;
+        let emptied = std::fs::remove_dir_all(folder).and_then(|()| std::fs::create_dir(folder));
+        emptied.map_err(|e| Error::io("empty", e).at(folder))?;
+        let mut store = if phase == Phase::InsertEach {
+            self.driver.create_committing(&self.path, &self.shape)?
+        } else {
+            self.driver.create(&self.path, &self.shape)?
+        };
         if is_filled {
             insert_all(&mut store, &self.inputs.records)?;
         }
@@ -176,9 +184,11 @@ fn insert_all<W: Writer>(store: &mut W, records: &Records) -> Result<()> {
     Ok(())
 }
 
-/// Every record into an empty store, in the order of the data.
+/// Every record into an empty store.
 struct Insert<'a> {
     records: &'a Records,
+    /// The same in the order in which they are stored.
+    order: &'a Records,
 }
 
 impl Work for Insert<'_> {
@@ -189,7 +199,7 @@ impl Work for Insert<'_> {
     }
 
     fn run<W: Writer>(&self, store: &mut W) -> Result<Outcome> {
-        insert_all(store, self.records)?;
+        insert_all(store, self.order)?;
         Ok(Outcome::default())
     }
 

@@ -6,7 +6,7 @@
 
 use super::passes::{self, Checker, Total};
 use super::protocol::{Message, Sample, Spec};
-use crate::driver::{Driver, ForDriver, Reading, Shape, Store, Writer, kernel, with_driver};
+use crate::driver::{Driver, ForDriver, Reading, Shape, Store, can_do, kernel, with_driver};
 use crate::measure::{self, Footprint, Latencies};
 use crate::workload::{Content, Inputs, Phase, Queries};
 use credenza::{Error, Result};
@@ -106,7 +106,9 @@ impl<'a, D: Driver> Round<'a, D> {
                 say(&Message::Measured(sample))?;
             }
         }
-        let is_reading = |phase: &&Phase| !phase.is_changing() && **phase != Phase::Build;
+        let is_reading = |phase: &&Phase| {
+            !phase.is_changing() && **phase != Phase::Build && can_do::<D>(**phase)
+        };
         for phase in phases.iter().filter(is_reading) {
             say(&Message::Started(*phase))?;
             if self.spec.cold {
@@ -117,8 +119,7 @@ impl<'a, D: Driver> Round<'a, D> {
             let sample = self.with_footprint(*phase, || self.read(*phase))?;
             say(&Message::Measured(sample))?;
         }
-        let is_possible = <D::Writer<'_> as Writer>::IS_POSSIBLE;
-        for phase in phases.iter().filter(|phase| phase.is_changing() && is_possible) {
+        for phase in phases.iter().filter(|phase| phase.is_changing() && can_do::<D>(**phase)) {
             say(&Message::Started(*phase))?;
             say(&Message::Measured(self.change(*phase)?))?;
         }
@@ -183,13 +184,12 @@ impl<'a, D: Driver> Round<'a, D> {
             inputs: self.inputs,
         };
         match phase {
-            Phase::Build | Phase::Insert | Phase::Reinsert | Phase::Remove | Phase::Mixed => {
-                Err(Error::invalid(format!("'{phase}' is no phase that reads")))
-            }
             Phase::GetHit | Phase::GetChain | Phase::GetManyHit => reader.gets(phase, &queries.hit),
             Phase::Get90 => reader.gets(phase, &queries.most),
             Phase::GetMiss | Phase::GetManyMiss => reader.gets(phase, &queries.miss),
             Phase::Scan => reader.scan(self.content),
+            Phase::Range => reader.ranges(),
+            _ => Err(Error::invalid(format!("'{phase}' is no phase that reads"))),
         }
     }
 }
@@ -252,6 +252,21 @@ impl<S: Store> Reader<'_, S> {
         let timed = self.timed(records.len(), Total::of_all(records), passes::scan)?;
         if self.cold {
             wrong = passes::check_scan(&mut self.store, content)?;
+        }
+        Ok(Timed { wrong: wrong.or(timed.wrong.clone()), ..timed })
+    }
+
+    fn ranges(&mut self) -> Result<Timed> {
+        let Inputs { records, ranges, .. } = self.inputs;
+        let mut wrong = None;
+        if !self.cold {
+            wrong = passes::check_ranges(&mut self.store, ranges, records)?;
+        }
+        let expected = Total::of_ranges(ranges, records);
+        let pass = |store: &mut S| passes::ranges(store, ranges);
+        let timed = self.timed(ranges.starts().len(), expected, pass)?;
+        if self.cold {
+            wrong = passes::check_ranges(&mut self.store, ranges, records)?;
         }
         Ok(Timed { wrong: wrong.or(timed.wrong.clone()), ..timed })
     }

@@ -56,6 +56,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Report> {
     notes.extend(about_folder(args, &machine.filesystem));
     notes.extend(about_load(&machine));
     let stores = run.stores(&shape)?;
+    notes.extend(about_what_is_left_out(&stores, &run.phases));
     let settings = run.settings(&workload, &shape);
     inputs.save(&run.inputs)?;
     // From here on only the measured processes need the data.
@@ -98,6 +99,21 @@ fn about_load(machine: &Machine) -> Option<String> {
             machine.cores
         )
     })
+}
+
+/// A store without a figure in a phase that was asked for: why there is none.
+fn about_what_is_left_out(stores: &[StoreInfo], phases: &[Phase]) -> Vec<String> {
+    let left_out = |phase: &Phase| {
+        let lacks = |info: &&StoreInfo| info.lacks.iter().any(|name| name == phase.name());
+        let names: Vec<&str> = stores.iter().filter(lacks).map(|info| &*info.store).collect();
+        let why = match phase {
+            Phase::Range => "their records are in no order",
+            Phase::InsertEach => "they have no transactions that outlive the process",
+            _ => "they are built once and never changed",
+        };
+        (!names.is_empty()).then(|| format!("'{phase}' leaves out {}: {why}", names.join(", ")))
+    };
+    phases.iter().filter_map(left_out).collect()
 }
 
 /// The folder of this run: everything in it goes when the run ends, or is stopped by a signal.

@@ -6,7 +6,7 @@
 
 use crate::driver::Store;
 use crate::measure::Latencies;
-use crate::workload::{Content, Queries, Records};
+use crate::workload::{Content, Queries, Ranges, Records};
 use credenza::Result;
 use std::hint::black_box;
 use std::time::Instant;
@@ -30,6 +30,13 @@ impl Total {
         let mut total = Total::default();
         let hits = (0..queries.len()).filter_map(|i| queries.expected(i));
         hits.for_each(|record| total.add(records.get(record).1));
+        total
+    }
+
+    /// What the data say that these ranges add up to.
+    pub(super) fn of_ranges(ranges: &Ranges, records: &Records) -> Total {
+        let mut total = Total::default();
+        ranges.all().iter().for_each(|record| total.add(records.get(*record as usize).1));
         total
     }
 
@@ -97,6 +104,16 @@ pub(super) fn get_chain<S: Store>(store: &mut S, queries: &Queries) -> Result<To
 pub(super) fn scan<S: Store>(store: &mut S) -> Result<Total> {
     let mut total = Total::default();
     store.scan(|_, value| total.add(value))?;
+    Ok(total)
+}
+
+/// One range after the other.
+#[inline(never)]
+pub(super) fn ranges<S: Store>(store: &mut S, ranges: &Ranges) -> Result<Total> {
+    let mut total = Total::default();
+    for from in ranges.starts().iter() {
+        store.range(from, Ranges::RECORDS, |_, value| total.add(value))?;
+    }
     Ok(total)
 }
 
@@ -202,6 +219,35 @@ pub(super) fn check_scan<S: Store>(store: &mut S, expected: Content) -> Result<O
     } else {
         Some(format!("the scan gives {} records of {}", content.count, expected.count))
     })
+}
+
+/// Compares every record of every range, and their order; returns what is wrong first, in words.
+pub(super) fn check_ranges<S: Store>(
+    store: &mut S,
+    ranges: &Ranges,
+    records: &Records,
+) -> Result<Option<String>> {
+    let mut wrong = None;
+    for (i, from) in ranges.starts().iter().enumerate() {
+        let expected = ranges.of(i);
+        let (mut place, mut what) = (0, None);
+        store.range(from, Ranges::RECORDS, |key, value| {
+            let of = expected.get(place).map(|record| records.get(*record as usize));
+            if of != Some((key, value)) && what.is_none() {
+                let of = in_words(of.map(|(key, _)| key));
+                let got = (key.escape_ascii(), in_words(Some(value)));
+                what =
+                    Some(format!("record {place}: expected key {of}, got '{}': {}", got.0, got.1));
+            }
+            place += 1;
+        })?;
+        if place != expected.len() {
+            what = what.or_else(|| Some(format!("{place} records of {}", expected.len())));
+        }
+        let about = |what| format!("range {i} from '{}': {what}", from.escape_ascii());
+        wrong = wrong.or_else(|| what.map(about));
+    }
+    Ok(wrong)
 }
 
 /// Looks a key up; returns what is wrong with the answer, in words.

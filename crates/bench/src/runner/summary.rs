@@ -1,6 +1,7 @@
 //! From the samples of all rounds to the figures of the report.
 
 use super::protocol::Sample;
+use crate::driver::Changes;
 use crate::measure::Latencies;
 use crate::report::stats::summarise;
 use crate::result::{PhaseResult, StoreInfo};
@@ -54,7 +55,11 @@ fn combined(
     let times: Vec<f64> = all().map(|sample| sample.ns_per_op).collect();
     Some(PhaseResult {
         store: info.store.clone(),
-        class: if phase.is_changing() { info.changes_class.clone()? } else { class.to_owned() },
+        class: match phase {
+            Phase::InsertEach => Changes::Buffered.class().to_owned(),
+            _ if phase.is_changing() => info.changes_class.clone()?,
+            _ => class.to_owned(),
+        },
         phase: phase.name().to_owned(),
         ops: first.ops,
         repeats: first.repeats,

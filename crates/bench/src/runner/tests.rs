@@ -24,6 +24,12 @@ enum Lie {
     ScanShort,
     /// The scan gives the values of two keys the other way round.
     ScanSwapped,
+    /// A range ends one record early.
+    RangeShort,
+    /// A range begins behind its first key.
+    RangeLate,
+    /// The first two records of a range change places.
+    RangeSwapped,
     /// Batches are answered in the wrong order.
     ManyReversed,
     /// Batches leave the last key out.
@@ -56,6 +62,7 @@ struct LiarStore {
 impl Driver for Liar {
     const NAME: &'static str = "liar";
     const SOURCE: Option<Source> = None;
+    const COMMITS: bool = true;
 
     fn load(_: Option<&Path>) -> Result<Liar> {
         Ok(Liar { lie: Lie::None, records: RefCell::default() })
@@ -106,6 +113,10 @@ impl Driver for Liar {
         self.records.borrow_mut().clear();
         let store = LiarStore { lie: self.lie, records: Vec::new(), index: BTreeMap::new() };
         Ok(LiarWriter { liar: self, store, changes: 0, last: Vec::new() })
+    }
+
+    fn create_committing(&self, path: &Path, shape: &Shape) -> Result<LiarWriter<'_>> {
+        self.create(path, shape)
     }
 }
 
@@ -160,6 +171,8 @@ impl Writer for LiarWriter<'_> {
 }
 
 impl Store for LiarStore {
+    const IS_ORDERED: bool = true;
+
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
         let value = match self.lie {
             Lie::FindsAll => Some(self.index.get(key).unwrap_or(&self.records[0].1)),
@@ -183,6 +196,23 @@ impl Store for LiarStore {
 
     fn scan(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
         self.records.iter().for_each(|(key, value)| take(key, value));
+        Ok(())
+    }
+
+    fn range(
+        &mut self,
+        from: &[u8],
+        count: usize,
+        mut take: impl FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
+        let late = usize::from(self.lie == Lie::RangeLate);
+        let count = count - usize::from(self.lie == Lie::RangeShort);
+        let mut records: Vec<_> =
+            self.index.range(from.to_vec()..).skip(late).take(count).collect();
+        if self.lie == Lie::RangeSwapped && records.len() > 1 {
+            records.swap(0, 1);
+        }
+        records.into_iter().for_each(|(key, value)| take(key, value));
         Ok(())
     }
 }
@@ -226,21 +256,24 @@ fn samples(lie: Lie, phases: &[Phase]) -> Vec<Sample> {
 /// a closed store hides is told wherever a changed store is read through and not empty.
 fn told(lie: Lie) -> Vec<Phase> {
     use Phase::{
-        Build, Get90, GetChain, GetHit, GetManyHit, GetManyMiss, GetMiss, Insert, Mixed, Reinsert,
-        Remove, Scan,
+        Build, Get90, GetChain, GetHit, GetManyHit, GetManyMiss, GetMiss, Insert, InsertEach,
+        InsertRandom, Mixed, Range, Reinsert, Remove, Scan,
     };
     match lie {
         Lie::None => vec![],
-        Lie::LastByte | Lie::Missing => vec![GetHit, Get90, GetManyHit, GetChain],
+        Lie::LastByte | Lie::Missing => vec![GetHit, Get90, GetManyHit, GetChain, Range],
         Lie::FindsAll => vec![Get90, GetMiss],
-        Lie::ScanShort | Lie::ScanSwapped => vec![Build, Scan, Insert, Reinsert, Mixed],
+        Lie::ScanShort | Lie::ScanSwapped => {
+            vec![Build, Scan, Insert, InsertRandom, InsertEach, Reinsert, Mixed]
+        }
+        Lie::RangeShort | Lie::RangeLate | Lie::RangeSwapped => vec![Range],
         Lie::ManyReversed => vec![GetManyHit],
         Lie::ManyShort => vec![GetManyHit, GetManyMiss],
         Lie::KeepsOld | Lie::OnlyFirstByte => vec![Reinsert, Mixed],
-        Lie::LosesOne => vec![Insert, Reinsert, Remove, Mixed],
+        Lie::LosesOne => vec![Insert, InsertRandom, InsertEach, Reinsert, Remove, Mixed],
         Lie::RemovesNot => vec![Remove, Mixed],
         Lie::RemovesAll => vec![Mixed],
-        Lie::ForgetsLast => vec![Insert, Reinsert, Mixed],
+        Lie::ForgetsLast => vec![Insert, InsertRandom, InsertEach, Reinsert, Mixed],
     }
 }
 
@@ -248,8 +281,9 @@ fn told(lie: Lie) -> Vec<Phase> {
 fn every_lie_is_told_in_its_phases_and_in_no_other() {
     use Lie::*;
     let reading = [LastByte, Missing, FindsAll, ScanShort, ScanSwapped, ManyReversed, ManyShort];
+    let ranges = [RangeShort, RangeLate, RangeSwapped];
     let changing = [KeepsOld, LosesOne, OnlyFirstByte, RemovesNot, RemovesAll, ForgetsLast];
-    for lie in [None].into_iter().chain(reading).chain(changing) {
+    for lie in [None].into_iter().chain(reading).chain(ranges).chain(changing) {
         let samples = samples_of(lie);
         assert_eq!(samples.len(), Phase::ALL.len(), "{lie:?}");
         let wrong = samples.iter().filter(|s| s.wrong.is_some()).map(|s| s.phase);
@@ -274,7 +308,10 @@ fn an_honest_store_has_exact_counts() {
             (Phase::GetManyMiss, 1200, Some(0), 1200, 1),
             (Phase::GetChain, 1200, Some(1200), 1200, 1),
             (Phase::Scan, 500, None, 0, 1),
+            (Phase::Range, 12, None, 0, 1),
             (Phase::Insert, 500, None, 0, 200),
+            (Phase::InsertRandom, 500, None, 0, 200),
+            (Phase::InsertEach, 500, None, 0, 200),
             (Phase::Reinsert, 1500, None, 0, 67),
             (Phase::Remove, 500, None, 0, 200),
         ]

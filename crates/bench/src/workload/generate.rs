@@ -22,6 +22,8 @@ pub(crate) mod stream {
     pub(crate) const ROUNDS: u64 = 5;
     pub(crate) const REMOVAL: u64 = 6;
     pub(crate) const MIXED: u64 = 7;
+    pub(crate) const RANGES: u64 = 8;
+    pub(crate) const SHUFFLE: u64 = 9;
 }
 
 // --- decimal -----------------------------------------------------------------------------------

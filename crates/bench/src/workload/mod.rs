@@ -1,7 +1,7 @@
 //! What is stored and what is asked for.
 //!
 //! Reading order: [`records`] (data in memory), [`generate`] and [`files`] (where data come
-//! from), [`queries`] (what is asked), [`changes`] (what is changed), then here: a workload by name
+//! from), [`queries`] and [`ranges`] (what is asked), [`changes`] (what is changed), then here: a workload by name
 //! or file, and its preparation.
 //!
 //! A run prepares its workload once, in the parent process, and every measured process reads the
@@ -11,10 +11,12 @@ pub(crate) mod changes;
 pub(crate) mod files;
 pub(crate) mod generate;
 pub(crate) mod queries;
+pub(crate) mod ranges;
 pub(crate) mod records;
 mod spec;
 
 pub(crate) use queries::{Queries, QuerySets};
+pub(crate) use ranges::Ranges;
 pub(crate) use records::{Content, Records};
 pub use spec::Phase;
 pub(crate) use spec::{Data, Workload};
@@ -31,6 +33,8 @@ use std::path::Path;
 pub(crate) struct Inputs {
     pub(crate) records: Records,
     pub(crate) queries: QuerySets,
+    /// Empty where the phase `range` is not asked for: putting all keys in order takes its time.
+    pub(crate) ranges: Ranges,
 }
 
 impl Inputs {
@@ -55,7 +59,10 @@ impl Inputs {
             Data::Ntdb => draw(&mut Integers::new(count)),
             Data::Files { .. } | Data::File { .. } => draw(&mut Alike(&records)),
         }?;
-        Ok((Inputs { records, queries }, notes))
+        let has_ranges = workload.phases.as_ref().is_none_or(|all| all.contains(&Phase::Range));
+        let count = if has_ranges { workload.gets.div_ceil(Ranges::RECORDS) } else { 0 };
+        let ranges = Ranges::draw(&records, count, seed);
+        Ok((Inputs { records, queries, ranges }, notes))
     }
 
     /// Writes everything for [`Inputs::load`].
@@ -64,6 +71,7 @@ impl Inputs {
             let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
             self.records.write_to(&mut out)?;
             self.queries.write_to(&mut out)?;
+            self.ranges.write_to(&mut out)?;
             out.flush()
         };
         write().map_err(|e| Error::io("write", e).at(path))
@@ -74,7 +82,8 @@ impl Inputs {
         let read = || {
             let mut input = BufReader::with_capacity(1 << 20, File::open(path)?);
             let records = Records::read_from(&mut input)?;
-            Ok(Inputs { records, queries: QuerySets::read_from(&mut input)? })
+            let queries = QuerySets::read_from(&mut input)?;
+            Ok(Inputs { records, queries, ranges: Ranges::read_from(&mut input)? })
         };
         read().map_err(|e| Error::io("read", e).at(path))
     }

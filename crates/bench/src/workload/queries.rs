@@ -34,7 +34,7 @@ impl Queries {
         queries
     }
 
-    fn push(&mut self, key: &[u8], record: u32) {
+    pub(super) fn push(&mut self, key: &[u8], record: u32) {
         self.keys.extend_from_slice(key);
         self.lens.push(key.len() as u32);
         self.records.push(record);

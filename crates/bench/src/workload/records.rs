@@ -4,6 +4,8 @@
 //! Invariant: a key occurs once. Stores differ in what they do with a second value of a key, so
 //! no second one is ever given to them.
 
+use super::generate::stream;
+use crate::rng::Rng;
 use credenza::{Error, ErrorKind, Result};
 use std::io::{Read, Write};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -79,6 +81,17 @@ impl Records {
             start = *end as usize;
         }
         Records { bytes, ends: self.ends.clone(), key_lens: self.key_lens.clone() }
+    }
+
+    /// The same records in random order.
+    pub(crate) fn shuffled(&self, seed: u64) -> Result<Records> {
+        let mut order: Vec<u32> = (0..self.len() as u32).collect();
+        Rng::new(seed, stream::SHUFFLE).shuffle(&mut order);
+        let mut shuffled = Records::default();
+        for (key, value) in order.into_iter().map(|i| self.get(i as usize)) {
+            shuffled.push(key, value)?;
+        }
+        Ok(shuffled)
     }
 
     /// What all records amount to, whatever their order.
@@ -276,6 +289,15 @@ mod tests {
         let all: Vec<_> = others.iter().collect();
         assert_eq!(all, [(&b"a"[..], &b"10"[..]), (b"b", b""), (b"", b"0")]);
         assert!(others.with_other_values().iter().eq(records.iter()));
+    }
+
+    #[test]
+    fn shuffled_records_are_the_same_ones_in_another_order() {
+        let mut records = Records::default();
+        (0..100_u8).for_each(|i| records.push(&[i], &[i, 1]).unwrap());
+        let shuffled = records.shuffled(3).unwrap();
+        assert_eq!(shuffled.content(), records.content());
+        assert!(!shuffled.iter().map(|(key, _)| key[0]).is_sorted());
     }
 
     #[test]

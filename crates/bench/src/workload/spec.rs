@@ -43,10 +43,22 @@ pub enum Phase {
     #[value(name = "scan")]
     #[serde(rename = "scan")]
     Scan,
+    /// The 100 records from a random key on, in order.
+    #[value(name = "range")]
+    #[serde(rename = "range")]
+    Range,
     /// Every record into an empty store, one by one.
     #[value(name = "insert")]
     #[serde(rename = "insert")]
     Insert,
+    /// The same in random order.
+    #[value(name = "insert-random")]
+    #[serde(rename = "insert-random")]
+    InsertRandom,
+    /// The same in random order, each in a transaction of its own.
+    #[value(name = "insert-each")]
+    #[serde(rename = "insert-each")]
+    InsertEach,
     /// A new value for every key, several times over.
     #[value(name = "reinsert")]
     #[serde(rename = "reinsert")]
@@ -63,7 +75,7 @@ pub enum Phase {
 
 impl Phase {
     /// All phases, in the order in which they run.
-    pub(crate) const ALL: [Phase; 12] = [
+    pub(crate) const ALL: [Phase; 15] = [
         Phase::Build,
         Phase::GetHit,
         Phase::Get90,
@@ -72,7 +84,10 @@ impl Phase {
         Phase::GetManyMiss,
         Phase::GetChain,
         Phase::Scan,
+        Phase::Range,
         Phase::Insert,
+        Phase::InsertRandom,
+        Phase::InsertEach,
         Phase::Reinsert,
         Phase::Remove,
         Phase::Mixed,
@@ -91,7 +106,10 @@ impl Phase {
             Phase::GetManyMiss => "get-many-miss",
             Phase::GetChain => "get-chain",
             Phase::Scan => "scan",
+            Phase::Range => "range",
             Phase::Insert => "insert",
+            Phase::InsertRandom => "insert-random",
+            Phase::InsertEach => "insert-each",
             Phase::Reinsert => "reinsert",
             Phase::Remove => "remove",
             Phase::Mixed => "mixed",
@@ -105,7 +123,8 @@ impl Phase {
 
     /// Whether single changes are made, each phase on stores of its own.
     pub(crate) fn is_changing(self) -> bool {
-        matches!(self, Phase::Insert | Phase::Reinsert | Phase::Remove | Phase::Mixed)
+        use Phase::{Insert, InsertEach, InsertRandom, Mixed, Reinsert, Remove};
+        matches!(self, Insert | InsertRandom | InsertEach | Reinsert | Remove | Mixed)
     }
 }
 

@@ -122,7 +122,7 @@ fn every_key_is_removed_once_in_random_order() {
 #[test]
 fn keys_are_distinct_and_queries_are_what_they_say() {
     for name in ["decimal", "tokens", "ups", "churn", "ntdb"] {
-        let Inputs { records, queries } = prepared(name, 2000, 1000);
+        let Inputs { records, queries, .. } = prepared(name, 2000, 1000);
         let keys: HashMap<&[u8], usize> =
             records.iter().enumerate().map(|(i, (key, _))| (key, i)).collect();
         assert_eq!(keys.len(), 2000, "{name}");
