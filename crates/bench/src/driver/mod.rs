@@ -10,6 +10,8 @@
 //!
 //! Threads: a measured process has one thread; drivers need not be `Send`.
 
+mod bdb;
+mod bdb_btree;
 mod bdb_hash;
 mod btree;
 mod cdb;
@@ -270,6 +272,7 @@ drivers! {
     ntdb::Ntdb,
     tdb2::Tdb2,
     lmdb::Lmdb,
+    bdb_btree::BdbBtree,
     kyotocabinet::KyotoCabinet,
     tkrzw::Tkrzw,
     gdbm::Gdbm,

@@ -1,0 +1,64 @@
+//! BerkeleyDB's btree access method.
+//!
+//! Tuning, besides what [`super::bdb`] has: 4 KiB pages, or 16 KiB ones where records have more than
+//! 512 bytes, so that a page holds many.
+
+use super::bdb::{Bdb, BdbStore, Method, btree_page_bytes, cache_bytes};
+use super::{Changes, Driver, Identity, Reading, Shape, Source};
+use credenza::Result;
+use std::path::Path;
+
+pub(super) struct BdbBtree(Bdb);
+
+impl Driver for BdbBtree {
+    const NAME: &'static str = "bdb-btree";
+    const SOURCE: Option<Source> = Some(Bdb::SOURCE);
+    const CHANGES: Changes = Changes::AtClose;
+    const COMMITS: bool = true;
+
+    fn load(file: Option<&Path>) -> Result<BdbBtree> {
+        Bdb::load(Self::NAME, file).map(BdbBtree)
+    }
+
+    fn identity(&self) -> Identity {
+        self.0.identity()
+    }
+
+    fn tuning(&self, shape: &Shape) -> String {
+        format!(
+            "no environment, {}-byte pages, cache {} MiB; USERMEM gets, bulk scans and ranges; one \
+             transaction for each change: DB_PRIVATE environment, no locks, TXN_WRITE_NOSYNC",
+            btree_page_bytes(shape),
+            cache_bytes(shape) >> 20
+        )
+    }
+
+    fn notes(&self) -> Vec<String> {
+        vec![
+            "changes are in a cache of the process until the store is closed, as there is no \
+             environment but where each is a transaction"
+                .to_owned(),
+        ]
+    }
+
+    type Store<'d> = BdbStore<'d, true>;
+
+    fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<Self::Store<'_>> {
+        self.0.open(Method::BTree, path, shape)
+    }
+
+    type Writer<'d> = BdbStore<'d, true>;
+
+    fn create(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
+        let handle = self.0.handle(shape)?;
+        handle.set_page_size(btree_page_bytes(shape))?;
+        BdbStore::create(handle, Method::BTree, path, shape)
+    }
+
+    fn create_committing(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let handle = self.0.committing_handle(shape, folder)?;
+        handle.set_page_size(btree_page_bytes(shape))?;
+        BdbStore::create(handle, Method::BTree, path, shape)
+    }
+}
