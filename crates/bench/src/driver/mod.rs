@@ -30,6 +30,8 @@ mod sparkey;
 mod tdb;
 mod tdb2;
 mod tkrzw;
+mod tokyocabinet;
+mod tokyocabinet_btree;
 mod tokyocabinet_hash;
 mod trivial;
 
@@ -273,6 +275,7 @@ drivers! {
     tdb2::Tdb2,
     lmdb::Lmdb,
     bdb_btree::BdbBtree,
+    tokyocabinet_btree::TokyoCabinetBtree,
     kyotocabinet::KyotoCabinet,
     tkrzw::Tkrzw,
     gdbm::Gdbm,

@@ -1,4 +1,4 @@
-//! Tokyo Cabinet's hash database: `libtokyocabinet.so.9`.
+//! Tokyo Cabinet's hash database.
 //!
 //! Tuning: as many buckets again as records, alignment 4, the map over the whole file, no lock
 //! and no mutex; building with `tchdbputasync`, which the library has for it, and single changes
@@ -8,6 +8,9 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
+use super::tokyocabinet::{
+    self, CREATE, NO_LOCK, NO_RECORD, READER, WRITER, c_len, mapped, options,
+};
 use super::{Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
 use crate::workload::Records;
 use credenza::Result;
@@ -43,35 +46,13 @@ api! {
     }
 }
 
-const READER: c_int = 1 << 0;
-const WRITER: c_int = 1 << 1;
-const CREATE: c_int = 1 << 2;
-const NO_LOCK: c_int = 1 << 4;
-const LARGE: u8 = 1 << 0;
-/// `TCENOREC`: no record found.
-const NO_RECORD: c_int = 22;
-
 pub(super) struct TokyoCabinetHash {
     api: Api,
     file: PathBuf,
 }
 
-/// The settings that the data ask for.
-struct Tuning {
-    buckets: i64,
-    mapped: i64,
-    options: u8,
-}
-
-impl Tuning {
-    fn for_shape(shape: &Shape) -> Tuning {
-        let estimate = shape.bytes() + 32 * shape.records;
-        Tuning {
-            buckets: (2 * shape.records).max(1024) as i64,
-            mapped: (6 << 30).max(2 * estimate) as i64,
-            options: if estimate > 1 << 31 { LARGE } else { 0 },
-        }
-    }
+fn buckets(shape: &Shape) -> i64 {
+    (2 * shape.records).max(1024) as i64
 }
 
 /// Alignment of records as a power of two, and the size of the pool of free blocks.
@@ -108,18 +89,17 @@ impl Drop for Handle<'_> {
 impl TokyoCabinetHash {
     fn opened(&self, path: &Path, shape: &Shape, mode: c_int) -> Result<Handle<'_>> {
         let name = c_path(path)?;
-        let tuning = Tuning::for_shape(shape);
         // SAFETY: no preconditions; the library ends the process when memory is out.
         let handle = Handle { api: &self.api, hdb: unsafe { (self.api.tchdbnew)() } };
         // SAFETY: the object is new and not open yet, as tuning asks.
         let tuned = unsafe {
             (self.api.tchdbtune)(
                 handle.hdb,
-                tuning.buckets,
+                buckets(shape),
                 ALIGN_POWER,
                 POOL_POWER,
-                tuning.options,
-            ) && (self.api.tchdbsetxmsiz)(handle.hdb, tuning.mapped)
+                options(shape),
+            ) && (self.api.tchdbsetxmsiz)(handle.hdb, mapped(shape))
         };
         handle.check("tchdbtune", tuned)?;
         // SAFETY: the object is not open; the name is a C string.
@@ -131,31 +111,24 @@ impl TokyoCabinetHash {
 
 impl Driver for TokyoCabinetHash {
     const NAME: &'static str = "tokyocabinet-hash";
-    const SOURCE: Option<Source> = Some(Source {
-        names: &["libtokyocabinet.so.9", "libtokyocabinet.so"],
-        package: Some("libtokyocabinet9"),
-        home: "https://dbmx.net/tokyocabinet/",
-    });
+    const SOURCE: Option<Source> = Some(tokyocabinet::SOURCE);
 
     fn load(file: Option<&Path>) -> Result<Self> {
-        let source = const { Self::SOURCE.unwrap() };
-        let opened = source.open(Self::NAME, file, c"tchdbiternext3")?;
+        let opened = tokyocabinet::SOURCE.open(Self::NAME, file, c"tchdbiternext3")?;
         Ok(TokyoCabinetHash { api: Api::load(opened.library)?, file: opened.file })
     }
 
     fn identity(&self) -> Identity {
-        // SAFETY: `tcversion` is a variable of the library that holds a C string constant.
-        let version = unsafe { CStr::from_ptr(*self.api.tcversion) };
-        Identity { version: version.to_string_lossy().into_owned(), file: Some(self.file.clone()) }
+        tokyocabinet::identity(self.api.tcversion, &self.file)
     }
 
     fn tuning(&self, shape: &Shape) -> String {
-        let Tuning { buckets, mapped, options } = Tuning::for_shape(shape);
         format!(
-            "bnum {buckets}, apow {ALIGN_POWER}, fpow {POOL_POWER}, xmsiz {} MiB, opts {options}, \
-             no lock, no mutex; build: tchdbputasync; single changes: tchdbput, tchdbout; \
-             tchdbget3",
-            mapped >> 20
+            "bnum {}, apow {ALIGN_POWER}, fpow {POOL_POWER}, xmsiz {} MiB, opts {}, no lock, no \
+             mutex; build: tchdbputasync; single changes: tchdbput, tchdbout; tchdbget3",
+            buckets(shape),
+            mapped(shape) >> 20,
+            options(shape)
         )
     }
 
@@ -194,10 +167,6 @@ impl Driver for TokyoCabinetHash {
         let buffer = vec![0; shape.longest_value + 1];
         Ok(HashStore { handle: self.opened(path, shape, WRITER | CREATE)?, buffer })
     }
-}
-
-fn c_len(bytes: &[u8]) -> Result<c_int> {
-    c_int::try_from(bytes.len()).map_err(|_| refused("Tokyo Cabinet", "over 2 GiB in one piece"))
 }
 
 pub(super) struct HashStore<'d> {

@@ -1,0 +1,265 @@
+//! Tokyo Cabinet's B+ tree database.
+//!
+//! Tuning: leaves of some 4 KiB, which is 128 records of the usual size, and as many buckets again
+//! as there are leaves, alignment 16; all nodes stay in the cache, the map is over the whole file, no
+//! lock and no mutex. Reads are zero-copy (`tcbdbget3`, `tcbdbcurval3`).
+//!
+//! Nodes that were changed are in a cache of the process until the store is closed.
+
+#![allow(unsafe_code)]
+
+use super::library::api;
+use super::tokyocabinet::{
+    self, CREATE, NO_LOCK, NO_RECORD, READER, WRITER, c_len, mapped, options,
+};
+use super::{Changes, Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
+use credenza::Result;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+
+/// `TCBDB` and `BDBCUR` of tcbdb.h, only ever pointed to.
+type Bdb = c_void;
+type Cursor = c_void;
+
+api! {
+    struct Api {
+        tcversion: *const *const c_char,
+        tcbdbnew: unsafe extern "C" fn() -> *mut Bdb,
+        tcbdbdel: unsafe extern "C" fn(*mut Bdb),
+        tcbdbecode: unsafe extern "C" fn(*mut Bdb) -> c_int,
+        tcbdberrmsg: unsafe extern "C" fn(c_int) -> *const c_char,
+        tcbdbtune: unsafe extern "C" fn(*mut Bdb, i32, i32, i64, i8, i8, u8) -> bool,
+        tcbdbsetcache: unsafe extern "C" fn(*mut Bdb, i32, i32) -> bool,
+        tcbdbsetxmsiz: unsafe extern "C" fn(*mut Bdb, i64) -> bool,
+        tcbdbopen: unsafe extern "C" fn(*mut Bdb, *const c_char, c_int) -> bool,
+        tcbdbclose: unsafe extern "C" fn(*mut Bdb) -> bool,
+        tcbdbput: unsafe extern "C" fn(*mut Bdb, *const c_void, c_int, *const c_void, c_int) -> bool,
+        tcbdbout: unsafe extern "C" fn(*mut Bdb, *const c_void, c_int) -> bool,
+        tcbdbget3: unsafe extern "C" fn(*mut Bdb, *const c_void, c_int, *mut c_int) -> *const u8,
+        tcbdbcurnew: unsafe extern "C" fn(*mut Bdb) -> *mut Cursor,
+        tcbdbcurdel: unsafe extern "C" fn(*mut Cursor),
+        tcbdbcurfirst: unsafe extern "C" fn(*mut Cursor) -> bool,
+        tcbdbcurjump: unsafe extern "C" fn(*mut Cursor, *const c_void, c_int) -> bool,
+        tcbdbcurnext: unsafe extern "C" fn(*mut Cursor) -> bool,
+        tcbdbcurkey3: unsafe extern "C" fn(*mut Cursor, *mut c_int) -> *const u8,
+        tcbdbcurval3: unsafe extern "C" fn(*mut Cursor, *mut c_int) -> *const u8,
+    }
+}
+
+/// Children of an inner node; alignment of nodes as a power of two, and the size of the pool of free
+/// blocks.
+const BRANCHES: i32 = 256;
+const ALIGN_POWER: i8 = 4;
+const POOL_POWER: i8 = 10;
+
+/// Records of a leaf.
+fn leaf_records(shape: &Shape) -> i32 {
+    (4096 / (shape.bytes() / shape.records.max(1)).max(1)).clamp(16, 128) as i32
+}
+
+/// More leaves than there will be: they are at least half full, and a tenth of that again.
+fn leaves(shape: &Shape) -> i64 {
+    (shape.records as i64 * 22 / 10 / i64::from(leaf_records(shape))).max(1024)
+}
+
+pub(super) struct TokyoCabinetBtree {
+    api: Api,
+    file: PathBuf,
+}
+
+impl TokyoCabinetBtree {
+    fn opened(&self, path: &Path, shape: &Shape, mode: c_int) -> Result<TreeStore<'_>> {
+        let name = c_path(path)?;
+        // SAFETY: no preconditions; the library ends the process when memory is out.
+        let store = TreeStore { api: &self.api, bdb: unsafe { (self.api.tcbdbnew)() } };
+        let (api, bdb, leaves) = (&self.api, store.bdb, leaves(shape));
+        let cached = i32::try_from(leaves).unwrap_or(i32::MAX);
+        // SAFETY: the object is new and not open yet, as tuning asks.
+        let tuned = unsafe {
+            (api.tcbdbtune)(
+                bdb,
+                leaf_records(shape),
+                BRANCHES,
+                2 * leaves,
+                ALIGN_POWER,
+                POOL_POWER,
+                options(shape),
+            ) && (api.tcbdbsetcache)(bdb, cached, cached)
+                && (api.tcbdbsetxmsiz)(bdb, mapped(shape))
+        };
+        store.check("tcbdbtune", tuned)?;
+        // SAFETY: the object is not open; the name is a C string.
+        let opened = unsafe { (api.tcbdbopen)(bdb, name.as_ptr(), mode | NO_LOCK) };
+        store.check("tcbdbopen", opened)?;
+        Ok(store)
+    }
+}
+
+impl Driver for TokyoCabinetBtree {
+    const NAME: &'static str = "tokyocabinet-btree";
+    const SOURCE: Option<Source> = Some(tokyocabinet::SOURCE);
+    const CHANGES: Changes = Changes::AtClose;
+
+    fn load(file: Option<&Path>) -> Result<Self> {
+        let opened = tokyocabinet::SOURCE.open(Self::NAME, file, c"tcbdbcurval3")?;
+        Ok(TokyoCabinetBtree { api: Api::load(opened.library)?, file: opened.file })
+    }
+
+    fn identity(&self) -> Identity {
+        tokyocabinet::identity(self.api.tcversion, &self.file)
+    }
+
+    fn tuning(&self, shape: &Shape) -> String {
+        format!(
+            "lmemb {}, nmemb {BRANCHES}, bnum {}, apow {ALIGN_POWER}, fpow {POOL_POWER}, all nodes \
+             in the cache, xmsiz {} MiB, opts {}, no lock, no mutex; tcbdbget3, cursors",
+            leaf_records(shape),
+            2 * leaves(shape),
+            mapped(shape) >> 20,
+            options(shape)
+        )
+    }
+
+    fn notes(&self) -> Vec<String> {
+        vec!["changes are in a cache of the process until the store is closed".to_owned()]
+    }
+
+    type Store<'d> = TreeStore<'d>;
+
+    fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<TreeStore<'_>> {
+        self.opened(path, shape, READER)
+    }
+
+    type Writer<'d> = TreeStore<'d>;
+
+    fn create(&self, path: &Path, shape: &Shape) -> Result<TreeStore<'_>> {
+        self.opened(path, shape, WRITER | CREATE)
+    }
+}
+
+/// A database object, deleted when dropped.
+pub(super) struct TreeStore<'d> {
+    api: &'d Api,
+    bdb: *mut Bdb,
+}
+
+impl Drop for TreeStore<'_> {
+    fn drop(&mut self) {
+        // SAFETY: made by tcbdbnew, deleted once; an open database is closed by it.
+        unsafe { (self.api.tcbdbdel)(self.bdb) }
+    }
+}
+
+impl TreeStore<'_> {
+    fn code(&self) -> c_int {
+        // SAFETY: the object lives.
+        unsafe { (self.api.tcbdbecode)(self.bdb) }
+    }
+
+    fn check(&self, call: &str, is_done: bool) -> Result<()> {
+        if is_done {
+            return Ok(());
+        }
+        // SAFETY: the message is a C string constant of the library.
+        let why = unsafe { CStr::from_ptr((self.api.tcbdberrmsg)(self.code())) };
+        Err(refused(call, why.to_string_lossy()))
+    }
+
+    /// Gives at most `count` records to `take`, from the first whose key is not below `from`, or
+    /// from the first of all.
+    fn walk(
+        &mut self,
+        from: Option<&[u8]>,
+        count: usize,
+        mut take: impl FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
+        let api = self.api;
+        let from_len = from.map_or(Ok(0), c_len)?;
+        // SAFETY: the database is open; the library ends the process when memory is out.
+        let cursor = unsafe { (api.tcbdbcurnew)(self.bdb) };
+        // SAFETY: the cursor lives; the key is readable.
+        let mut is_there = unsafe {
+            match from {
+                Some(from) => (api.tcbdbcurjump)(cursor, from.as_ptr().cast(), from_len),
+                None => (api.tcbdbcurfirst)(cursor),
+            }
+        };
+        for _ in 0..count {
+            if !is_there {
+                break;
+            }
+            let (mut key_len, mut value_len) = (0, 0);
+            // SAFETY: the cursor is at a record, whose bytes stay where they are until the cursor
+            // moves, as nothing is written meanwhile.
+            unsafe {
+                let key = (api.tcbdbcurkey3)(cursor, &raw mut key_len);
+                let value = (api.tcbdbcurval3)(cursor, &raw mut value_len);
+                if key.is_null() || value.is_null() {
+                    is_there = false;
+                    break;
+                }
+                take(
+                    std::slice::from_raw_parts(key, key_len as usize),
+                    std::slice::from_raw_parts(value, value_len as usize),
+                );
+                is_there = (api.tcbdbcurnext)(cursor);
+            }
+        }
+        // SAFETY: the cursor lives, and is deleted once.
+        unsafe { (api.tcbdbcurdel)(cursor) };
+        self.check("tcbdbcurnext", is_there || count == 0 || self.code() == NO_RECORD)
+    }
+}
+
+impl Store for TreeStore<'_> {
+    const IS_ORDERED: bool = true;
+
+    #[inline]
+    fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
+        let (start, len) = (key.as_ptr().cast(), key.len() as c_int);
+        let mut value_len = 0;
+        // SAFETY: the database is open and the key readable.
+        let value = unsafe { (self.api.tcbdbget3)(self.bdb, start, len, &raw mut value_len) };
+        if value.is_null() {
+            return self.check("tcbdbget3", self.code() == NO_RECORD).map(|()| false);
+        }
+        // SAFETY: the library's own copy, which stays until its next call.
+        take(unsafe { std::slice::from_raw_parts(value, value_len as usize) });
+        Ok(true)
+    }
+
+    fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        self.walk(None, usize::MAX, take)
+    }
+
+    fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        self.walk(Some(from), count, take)
+    }
+}
+
+impl Writer for TreeStore<'_> {
+    #[inline]
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
+        let (key_len, value_len) = (c_len(key)?, c_len(value)?);
+        // SAFETY: the database is open for writing; key and value are readable.
+        let done = unsafe { (self.api.tcbdbput)(self.bdb, k, key_len, v, value_len) };
+        self.check("tcbdbput", done)
+    }
+
+    #[inline]
+    fn remove(&mut self, key: &[u8]) -> Result<bool> {
+        let (start, len) = (key.as_ptr().cast(), c_len(key)?);
+        // SAFETY: the database is open for writing; the key is readable.
+        if unsafe { (self.api.tcbdbout)(self.bdb, start, len) } {
+            return Ok(true);
+        }
+        self.check("tcbdbout", self.code() == NO_RECORD).map(|()| false)
+    }
+
+    fn close(self) -> Result<()> {
+        // SAFETY: the database is open, and nothing uses it after this but its deletion.
+        let closed = unsafe { (self.api.tcbdbclose)(self.bdb) };
+        self.check("tcbdbclose", closed)
+    }
+}
