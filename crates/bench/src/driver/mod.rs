@@ -30,6 +30,8 @@ mod sparkey;
 mod tdb;
 mod tdb2;
 mod tkrzw;
+mod tkrzw_hash;
+mod tkrzw_tree;
 mod tokyocabinet;
 mod tokyocabinet_btree;
 mod tokyocabinet_hash;
@@ -276,8 +278,9 @@ drivers! {
     lmdb::Lmdb,
     bdb_btree::BdbBtree,
     tokyocabinet_btree::TokyoCabinetBtree,
+    tkrzw_tree::TkrzwTree,
     kyotocabinet::KyotoCabinet,
-    tkrzw::Tkrzw,
+    tkrzw_hash::TkrzwHash,
     gdbm::Gdbm,
     sparkey::Sparkey,
 }

@@ -1,20 +1,20 @@
-//! Tkrzw's file hash database, by its C interface: `libtkrzw.so.1`.
+//! What Tkrzw's kinds of file database have in common, by its C interface: `libtkrzw.so.1`.
 //!
-//! Tuning: twice as many buckets as records, addresses of four bytes, alignment 4, no lock of the
-//! file; changes in place, which is its default. Its locks between threads cannot be left out.
-//! Reads are zero-copy (`tkrzw_dbm_process`).
+//! Tuning: no lock of the file. Its locks between threads cannot be left out. Reads are zero-copy
+//! (`tkrzw_dbm_process`, `tkrzw_dbm_iter_process`).
 
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
+use super::{Identity, Source, Store, Writer, c_path, refused};
 use credenza::{Error, Result};
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 
-/// `TkrzwDBM` of tkrzw_langc.h, only ever pointed to.
+/// `TkrzwDBM` and `TkrzwDBMIter` of tkrzw_langc.h, only ever pointed to.
 type Dbm = c_void;
+type Iter = c_void;
 type Process = unsafe extern "C" fn(
     *mut c_void,
     *const c_char,
@@ -39,6 +39,11 @@ api! {
         tkrzw_dbm_process_each: unsafe extern "C" fn(*mut Dbm, Process, *mut c_void, bool) -> bool,
         tkrzw_dbm_set: unsafe extern "C" fn(*mut Dbm, *const c_char, i32, *const c_char, i32, bool) -> bool,
         tkrzw_dbm_remove: unsafe extern "C" fn(*mut Dbm, *const c_char, i32) -> bool,
+        tkrzw_dbm_make_iterator: unsafe extern "C" fn(*mut Dbm) -> *mut Iter,
+        tkrzw_dbm_iter_free: unsafe extern "C" fn(*mut Iter),
+        tkrzw_dbm_iter_jump: unsafe extern "C" fn(*mut Iter, *const c_char, i32) -> bool,
+        tkrzw_dbm_iter_next: unsafe extern "C" fn(*mut Iter) -> bool,
+        tkrzw_dbm_iter_process: unsafe extern "C" fn(*mut Iter, Process, *mut c_void, bool) -> bool,
     }
 }
 
@@ -58,18 +63,10 @@ impl Api {
     }
 }
 
+/// The library.
 pub(super) struct Tkrzw {
     api: Api,
     file: PathBuf,
-}
-
-fn settings(shape: &Shape) -> String {
-    let buckets = (2 * shape.records).max(64);
-    // Four bytes and an alignment of 4 reach 16 GiB.
-    let width = if 2 * shape.bytes() + 64 * shape.records < 8 << 30 { 4 } else { 5 };
-    format!(
-        "num_buckets={buckets},offset_width={width},align_pow=2,file=MemoryMapParallelFile,no_lock=true"
-    )
 }
 
 fn c_len(bytes: &[u8]) -> Result<i32> {
@@ -77,10 +74,37 @@ fn c_len(bytes: &[u8]) -> Result<i32> {
 }
 
 impl Tkrzw {
-    fn opened(&self, path: &Path, shape: &Shape, is_writer: bool) -> Result<TkrzwStore<'_>> {
+    pub(super) const SOURCE: Source = Source {
+        names: &["libtkrzw.so.1"],
+        package: Some("libtkrzw1"),
+        home: "https://dbmx.net/tkrzw/",
+    };
+
+    /// The library for the driver of this name.
+    pub(super) fn load(store: &str, file: Option<&Path>) -> Result<Tkrzw> {
+        let opened = Tkrzw::SOURCE.open(store, file, c"tkrzw_dbm_process")?;
+        Ok(Tkrzw { api: Api::load(opened.library)?, file: opened.file })
+    }
+
+    pub(super) fn identity(&self) -> Identity {
+        // SAFETY: both are variables of the library that hold C string constants.
+        let (package, library) = unsafe {
+            let text = |name: *const *const c_char| CStr::from_ptr(*name).to_string_lossy();
+            (text(self.api.TKRZW_PACKAGE_VERSION), text(self.api.TKRZW_LIBRARY_VERSION))
+        };
+        Identity { version: format!("{package} ({library})"), file: Some(self.file.clone()) }
+    }
+
+    /// Opens the database at `path`; the settings say which kind it is.
+    pub(super) fn open<const IS_ORDERED: bool>(
+        &self,
+        path: &Path,
+        settings: &str,
+        is_writer: bool,
+    ) -> Result<TkrzwStore<'_, IS_ORDERED>> {
         let (api, name) = (&self.api, c_path(path)?);
-        let settings = CString::new(format!("dbm=HashDBM,{}", settings(shape)));
-        let settings = settings.map_err(|e| Error::invalid(e.to_string()))?;
+        let settings = format!("{settings},file=MemoryMapParallelFile,no_lock=true");
+        let settings = CString::new(settings).map_err(|e| Error::invalid(e.to_string()))?;
         // SAFETY: name and settings are C strings.
         let dbm = unsafe { (api.tkrzw_dbm_open)(name.as_ptr(), is_writer, settings.as_ptr()) };
         if dbm.is_null() {
@@ -90,53 +114,13 @@ impl Tkrzw {
     }
 }
 
-impl Driver for Tkrzw {
-    const NAME: &'static str = "tkrzw";
-    const SOURCE: Option<Source> = Some(Source {
-        names: &["libtkrzw.so.1"],
-        package: Some("libtkrzw1"),
-        home: "https://dbmx.net/tkrzw/",
-    });
-
-    fn load(file: Option<&Path>) -> Result<Tkrzw> {
-        let source = const { Self::SOURCE.unwrap() };
-        let opened = source.open(Self::NAME, file, c"tkrzw_dbm_process")?;
-        Ok(Tkrzw { api: Api::load(opened.library)?, file: opened.file })
-    }
-
-    fn identity(&self) -> Identity {
-        // SAFETY: both are variables of the library that hold C string constants.
-        let (package, library) = unsafe {
-            let text = |name: *const *const c_char| CStr::from_ptr(*name).to_string_lossy();
-            (text(self.api.TKRZW_PACKAGE_VERSION), text(self.api.TKRZW_LIBRARY_VERSION))
-        };
-        Identity { version: format!("{package} ({library})"), file: Some(self.file.clone()) }
-    }
-
-    fn tuning(&self, shape: &Shape) -> String {
-        format!("HashDBM {}; tkrzw_dbm_process", settings(shape))
-    }
-
-    type Store<'d> = TkrzwStore<'d>;
-
-    fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<TkrzwStore<'_>> {
-        self.opened(path, shape, false)
-    }
-
-    type Writer<'d> = TkrzwStore<'d>;
-
-    fn create(&self, path: &Path, shape: &Shape) -> Result<TkrzwStore<'_>> {
-        self.opened(path, shape, true)
-    }
-}
-
-/// An open database, closed when dropped.
-pub(super) struct TkrzwStore<'d> {
+/// An open database, closed when dropped; what is in the order of its keys says so.
+pub(super) struct TkrzwStore<'d, const IS_ORDERED: bool> {
     api: &'d Api,
     dbm: *mut Dbm,
 }
 
-impl Drop for TkrzwStore<'_> {
+impl<const IS_ORDERED: bool> Drop for TkrzwStore<'_, IS_ORDERED> {
     fn drop(&mut self) {
         if !self.dbm.is_null() {
             // SAFETY: the database is open; it is closed and freed once.
@@ -181,7 +165,7 @@ fn processor<F: FnMut(&[u8], &[u8])>(_: &Taking<F>) -> Process {
     process::<F>
 }
 
-impl TkrzwStore<'_> {
+impl<const IS_ORDERED: bool> TkrzwStore<'_, IS_ORDERED> {
     #[inline]
     fn taking<F: FnMut(&[u8], &[u8])>(&self, take: F) -> Taking<F> {
         // SAFETY: `TKRZW_REC_PROC_NOOP` is a variable of the library that holds a pointer.
@@ -191,9 +175,20 @@ impl TkrzwStore<'_> {
     fn check(&self, call: &str, is_done: bool) -> Result<()> {
         if is_done { Ok(()) } else { Err(self.api.refused(call)) }
     }
+
+    /// Whether it was done; if not, there must be no such record.
+    fn check_found(&self, call: &str, is_done: bool) -> Result<bool> {
+        // SAFETY: no preconditions.
+        if is_done || unsafe { (self.api.tkrzw_get_last_status_code)() } == NO_RECORD {
+            return Ok(is_done);
+        }
+        Err(self.api.refused(call))
+    }
 }
 
-impl Store for TkrzwStore<'_> {
+impl<const IS_ORDERED: bool> Store for TkrzwStore<'_, IS_ORDERED> {
+    const IS_ORDERED: bool = IS_ORDERED;
+
     #[inline]
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
         let (start, len) = (key.as_ptr().cast(), c_len(key)?);
@@ -221,9 +216,42 @@ impl Store for TkrzwStore<'_> {
         };
         self.check("tkrzw_dbm_process_each", done)
     }
+
+    fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        if !IS_ORDERED {
+            return Err(Error::invalid("the records of this store are in no order"));
+        }
+        let (start, len) = (from.as_ptr().cast(), c_len(from)?);
+        let mut taking = self.taking(take);
+        let process = processor(&taking);
+        let taking = (&raw mut taking).cast();
+        let api = self.api;
+        // SAFETY: the database is open.
+        let iter = unsafe { (api.tkrzw_dbm_make_iterator)(self.dbm) };
+        // SAFETY: the iterator lives and the key is readable.
+        let jumped = unsafe { (api.tkrzw_dbm_iter_jump)(iter, start, len) };
+        let mut is_there = self.check_found("tkrzw_dbm_iter_jump", jumped);
+        for i in 0..count {
+            let Ok(true) = is_there else { break };
+            if i > 0 {
+                // SAFETY: the iterator lives.
+                let moved = unsafe { (api.tkrzw_dbm_iter_next)(iter) };
+                is_there = self.check_found("tkrzw_dbm_iter_next", moved);
+            }
+            if let Ok(true) = is_there {
+                // SAFETY: the iterator lives; `process` gets a record, and `taking`, which it is for
+                // and which lives to the end of this function.
+                let done = unsafe { (api.tkrzw_dbm_iter_process)(iter, process, taking, false) };
+                is_there = self.check_found("tkrzw_dbm_iter_process", done);
+            }
+        }
+        // SAFETY: made above, and freed once.
+        unsafe { (api.tkrzw_dbm_iter_free)(iter) };
+        is_there.map(drop)
+    }
 }
 
-impl Writer for TkrzwStore<'_> {
+impl<const IS_ORDERED: bool> Writer for TkrzwStore<'_, IS_ORDERED> {
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
@@ -237,14 +265,8 @@ impl Writer for TkrzwStore<'_> {
     fn remove(&mut self, key: &[u8]) -> Result<bool> {
         let (start, len) = (key.as_ptr().cast(), c_len(key)?);
         // SAFETY: the database is open; the key is readable.
-        if unsafe { (self.api.tkrzw_dbm_remove)(self.dbm, start, len) } {
-            return Ok(true);
-        }
-        // SAFETY: no preconditions.
-        match unsafe { (self.api.tkrzw_get_last_status_code)() } {
-            NO_RECORD => Ok(false),
-            _ => Err(self.api.refused("tkrzw_dbm_remove")),
-        }
+        let removed = unsafe { (self.api.tkrzw_dbm_remove)(self.dbm, start, len) };
+        self.check_found("tkrzw_dbm_remove", removed)
     }
 
     fn close(mut self) -> Result<()> {

@@ -1,0 +1,47 @@
+//! Tkrzw's file hash database.
+//!
+//! Tuning, besides what [`super::tkrzw`] has: twice as many buckets as records, addresses of four
+//! bytes, alignment 4; changes in place, which is its default.
+
+use super::tkrzw::{Tkrzw, TkrzwStore};
+use super::{Driver, Identity, Reading, Shape, Source};
+use credenza::Result;
+use std::path::Path;
+
+fn settings(shape: &Shape) -> String {
+    let buckets = (2 * shape.records).max(64);
+    // Four bytes and an alignment of 4 reach 16 GiB.
+    let width = if 2 * shape.bytes() + 64 * shape.records < 8 << 30 { 4 } else { 5 };
+    format!("dbm=HashDBM,num_buckets={buckets},offset_width={width},align_pow=2")
+}
+
+pub(super) struct TkrzwHash(Tkrzw);
+
+impl Driver for TkrzwHash {
+    const NAME: &'static str = "tkrzw";
+    const SOURCE: Option<Source> = Some(Tkrzw::SOURCE);
+
+    fn load(file: Option<&Path>) -> Result<TkrzwHash> {
+        Tkrzw::load(Self::NAME, file).map(TkrzwHash)
+    }
+
+    fn identity(&self) -> Identity {
+        self.0.identity()
+    }
+
+    fn tuning(&self, shape: &Shape) -> String {
+        format!("{}, no lock of the file; tkrzw_dbm_process", settings(shape))
+    }
+
+    type Store<'d> = TkrzwStore<'d, false>;
+
+    fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<Self::Store<'_>> {
+        self.0.open(path, &settings(shape), false)
+    }
+
+    type Writer<'d> = TkrzwStore<'d, false>;
+
+    fn create(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
+        self.0.open(path, &settings(shape), true)
+    }
+}
