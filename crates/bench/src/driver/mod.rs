@@ -27,6 +27,7 @@ mod mdbm;
 mod no_writer;
 mod ntdb;
 mod sparkey;
+mod sqlite;
 mod tdb;
 mod tdb2;
 mod tkrzw;
@@ -279,6 +280,7 @@ drivers! {
     bdb_btree::BdbBtree,
     tokyocabinet_btree::TokyoCabinetBtree,
     tkrzw_tree::TkrzwTree,
+    sqlite::Sqlite,
     kyotocabinet::KyotoCabinet,
     tkrzw_hash::TkrzwHash,
     gdbm::Gdbm,

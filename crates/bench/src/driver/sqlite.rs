@@ -1,0 +1,349 @@
+//! SQLite: `libsqlite3.so.0`, one table without row numbers, and statements that are prepared once.
+//!
+//! Tuning: no sync, an exclusive lock, no mutex, a cache of twice the data, the file mapped for
+//! readers; pages of at least twenty records, as its documentation advises for such tables. Lookups
+//! are in one read transaction. Single changes are all in one transaction without a journal, which
+//! is committed at the end; where each is to be one of its own, it goes to a write-ahead log.
+
+#![allow(unsafe_code)]
+
+use super::library::api;
+use super::{Changes, Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
+use crate::machine;
+use credenza::{Error, Result};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+use std::ptr::{null, null_mut};
+
+/// `sqlite3` and `sqlite3_stmt` of sqlite3.h, only ever pointed to.
+type Db = c_void;
+type Stmt = c_void;
+
+api! {
+    struct Api {
+        sqlite3_libversion: unsafe extern "C" fn() -> *const c_char,
+        sqlite3_errmsg: unsafe extern "C" fn(*mut Db) -> *const c_char,
+        sqlite3_open_v2: unsafe extern "C" fn(*const c_char, *mut *mut Db, c_int, *const c_char) -> c_int,
+        sqlite3_close: unsafe extern "C" fn(*mut Db) -> c_int,
+        sqlite3_exec: unsafe extern "C" fn(*mut Db, *const c_char, *const c_void, *mut c_void, *mut *mut c_char) -> c_int,
+        sqlite3_changes: unsafe extern "C" fn(*mut Db) -> c_int,
+        sqlite3_prepare_v2: unsafe extern "C" fn(*mut Db, *const c_char, c_int, *mut *mut Stmt, *mut *const c_char) -> c_int,
+        sqlite3_bind_blob: unsafe extern "C" fn(*mut Stmt, c_int, *const c_void, c_int, *const c_void) -> c_int,
+        sqlite3_step: unsafe extern "C" fn(*mut Stmt) -> c_int,
+        sqlite3_reset: unsafe extern "C" fn(*mut Stmt) -> c_int,
+        sqlite3_column_blob: unsafe extern "C" fn(*mut Stmt, c_int) -> *const u8,
+        sqlite3_column_bytes: unsafe extern "C" fn(*mut Stmt, c_int) -> c_int,
+        sqlite3_finalize: unsafe extern "C" fn(*mut Stmt) -> c_int,
+    }
+}
+
+const OK: c_int = 0;
+const ROW: c_int = 100;
+const DONE: c_int = 101;
+const OPEN_READ_ONLY: c_int = 0x1;
+const OPEN_READ_WRITE: c_int = 0x2;
+const OPEN_CREATE: c_int = 0x4;
+const OPEN_NO_MUTEX: c_int = 0x8000;
+
+pub(super) struct Sqlite {
+    api: Api,
+    file: PathBuf,
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Read,
+    /// All changes in one transaction.
+    Change,
+    /// Each change in one of its own.
+    ChangeEach,
+}
+
+fn cache_kilobytes(shape: &Shape) -> u64 {
+    (2 * shape.bytes()).min(machine::memory_bytes() / 4).max(96 << 20) >> 10
+}
+
+fn page_bytes(shape: &Shape) -> u64 {
+    let record = shape.bytes() / shape.records.max(1);
+    (20 * record).next_power_of_two().clamp(4 << 10, 64 << 10)
+}
+
+impl Sqlite {
+    fn opened(&self, path: &Path, shape: &Shape, usage: Use) -> Result<SqliteStore<'_>> {
+        let (api, name) = (&self.api, c_path(path)?);
+        let mode = if usage == Use::Read { OPEN_READ_ONLY } else { OPEN_READ_WRITE | OPEN_CREATE };
+        let mut db = null_mut();
+        // SAFETY: the name is a C string and `db` a place for the pointer.
+        let rc = unsafe {
+            (api.sqlite3_open_v2)(name.as_ptr(), &raw mut db, mode | OPEN_NO_MUTEX, null())
+        };
+        let none = null_mut();
+        // From here on the connection is closed when dropped, also one that could not be opened.
+        let mut store = SqliteStore {
+            api,
+            db,
+            is_in_transaction: false,
+            get: none,
+            put: none,
+            remove: none,
+            scan: none,
+            range: none,
+        };
+        store.check("sqlite3_open_v2", rc)?;
+        store.run("PRAGMA locking_mode=EXCLUSIVE")?;
+        store.run("PRAGMA synchronous=OFF")?;
+        store.run(&format!("PRAGMA cache_size=-{}", cache_kilobytes(shape)))?;
+        match usage {
+            Use::Read => store.run("PRAGMA mmap_size=2147418112")?,
+            Use::Change | Use::ChangeEach => {
+                let journal = if usage == Use::Change { "OFF" } else { "WAL" };
+                store.run(&format!("PRAGMA page_size={}", page_bytes(shape)))?;
+                store.run(&format!("PRAGMA journal_mode={journal}"))?;
+                store.run("CREATE TABLE kv(k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID")?;
+                store.put = store.prepared("REPLACE INTO kv VALUES(?1, ?2)")?;
+                store.remove = store.prepared("DELETE FROM kv WHERE k=?1")?;
+            }
+        }
+        store.get = store.prepared("SELECT v FROM kv WHERE k=?1")?;
+        store.scan = store.prepared("SELECT k, v FROM kv")?;
+        store.range = store.prepared("SELECT k, v FROM kv WHERE k>=?1 ORDER BY k")?;
+        if usage != Use::ChangeEach {
+            store.run("BEGIN")?;
+            store.is_in_transaction = true;
+        }
+        Ok(store)
+    }
+}
+
+impl Driver for Sqlite {
+    const NAME: &'static str = "sqlite";
+    const SOURCE: Option<Source> = Some(Source {
+        names: &["libsqlite3.so.0"],
+        package: Some("libsqlite3-0"),
+        home: "https://sqlite.org",
+    });
+    const CHANGES: Changes = Changes::AtClose;
+    const COMMITS: bool = true;
+
+    fn load(file: Option<&Path>) -> Result<Sqlite> {
+        let source = const { Self::SOURCE.unwrap() };
+        let opened = source.open(Self::NAME, file, c"sqlite3_open_v2")?;
+        Ok(Sqlite { api: Api::load(opened.library)?, file: opened.file })
+    }
+
+    fn identity(&self) -> Identity {
+        // SAFETY: no preconditions; a C string constant of the library.
+        let version = unsafe { CStr::from_ptr((self.api.sqlite3_libversion)()) };
+        Identity { version: version.to_string_lossy().into_owned(), file: Some(self.file.clone()) }
+    }
+
+    fn tuning(&self, shape: &Shape) -> String {
+        format!(
+            "WITHOUT ROWID, page_size {}, cache_size {} MiB, synchronous OFF, locking_mode \
+             EXCLUSIVE, NOMUTEX; prepared statements; mmap_size 2 GiB and one transaction for all \
+             lookups; changes: journal_mode OFF and one transaction for the whole phase, or \
+             journal_mode WAL and one for each",
+            page_bytes(shape),
+            cache_kilobytes(shape) >> 10
+        )
+    }
+
+    type Store<'d> = SqliteStore<'d>;
+
+    fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<SqliteStore<'_>> {
+        self.opened(path, shape, Use::Read)
+    }
+
+    type Writer<'d> = SqliteStore<'d>;
+
+    fn create(&self, path: &Path, shape: &Shape) -> Result<SqliteStore<'_>> {
+        self.opened(path, shape, Use::Change)
+    }
+
+    fn create_committing(&self, path: &Path, shape: &Shape) -> Result<SqliteStore<'_>> {
+        self.opened(path, shape, Use::ChangeEach)
+    }
+}
+
+/// A connection with its statements, of which a reader has no `put` and `remove`; closed when
+/// dropped.
+pub(super) struct SqliteStore<'d> {
+    api: &'d Api,
+    db: *mut Db,
+    is_in_transaction: bool,
+    get: *mut Stmt,
+    put: *mut Stmt,
+    remove: *mut Stmt,
+    scan: *mut Stmt,
+    range: *mut Stmt,
+}
+
+impl Drop for SqliteStore<'_> {
+    fn drop(&mut self) {
+        // Closing what was read, or after an error that is being reported: no new one.
+        let _ = self.release();
+    }
+}
+
+impl SqliteStore<'_> {
+    fn check(&self, call: &str, rc: c_int) -> Result<()> {
+        if matches!(rc, OK | ROW | DONE) { Ok(()) } else { Err(self.refused(call)) }
+    }
+
+    #[cold]
+    fn refused(&self, call: &str) -> Error {
+        // SAFETY: the connection lives (a null one has a message, too); the message is a C string
+        // that stays until the next call.
+        let why = unsafe { CStr::from_ptr((self.api.sqlite3_errmsg)(self.db)) };
+        refused(call, why.to_string_lossy())
+    }
+
+    fn run(&self, sql: &str) -> Result<()> {
+        let text = CString::new(sql).map_err(|e| Error::invalid(e.to_string()))?;
+        // SAFETY: the connection is open; the text is a C string; nobody asks for rows or a message.
+        let rc = unsafe {
+            (self.api.sqlite3_exec)(self.db, text.as_ptr(), null(), null_mut(), null_mut())
+        };
+        self.check(sql, rc)
+    }
+
+    fn prepared(&self, sql: &str) -> Result<*mut Stmt> {
+        let text = CString::new(sql).map_err(|e| Error::invalid(e.to_string()))?;
+        let mut stmt = null_mut();
+        // SAFETY: the connection is open; the text is a C string, and `stmt` a place for the pointer.
+        let rc = unsafe {
+            let end = null_mut();
+            (self.api.sqlite3_prepare_v2)(self.db, text.as_ptr(), -1, &raw mut stmt, end)
+        };
+        self.check(sql, rc).map(|()| stmt)
+    }
+
+    /// Sets a statement's parameter to these bytes, which must stay until it was reset.
+    #[inline]
+    fn bind(&self, stmt: *mut Stmt, number: c_int, bytes: &[u8]) -> Result<()> {
+        let len = c_int::try_from(bytes.len())
+            .map_err(|_| refused("sqlite3_bind_blob", "over 2 GiB in one piece"))?;
+        let start = bytes.as_ptr().cast();
+        // SAFETY: the statement is prepared and at its start; the bytes are readable, and stay until
+        // it was reset, which every caller does. A null destructor says that they are not the
+        // library's.
+        let rc = unsafe { (self.api.sqlite3_bind_blob)(stmt, number, start, len, null()) };
+        self.check("sqlite3_bind_blob", rc)
+    }
+
+    #[inline]
+    fn step(&self, stmt: *mut Stmt) -> c_int {
+        // SAFETY: the statement is prepared, and what is bound to it is still there.
+        unsafe { (self.api.sqlite3_step)(stmt) }
+    }
+
+    /// Ends what the statement did; `rc` is what its last step said.
+    #[inline]
+    fn reset(&self, stmt: *mut Stmt, rc: c_int) -> Result<()> {
+        let checked = self.check("sqlite3_step", rc);
+        // SAFETY: the statement is prepared. The answer is that of the last step again.
+        unsafe { (self.api.sqlite3_reset)(stmt) };
+        checked
+    }
+
+    /// A column of the row that a statement is at.
+    ///
+    /// # Safety
+    /// The last step gave a row, and the bytes are not used after the next step.
+    #[inline]
+    unsafe fn column<'a>(&self, stmt: *mut Stmt, number: c_int) -> &'a [u8] {
+        // SAFETY: the caller's promise; the length is asked for after the bytes, as the library
+        // wants it.
+        unsafe {
+            let start = (self.api.sqlite3_column_blob)(stmt, number);
+            let len = (self.api.sqlite3_column_bytes)(stmt, number) as usize;
+            if len == 0 { &[] } else { std::slice::from_raw_parts(start, len) }
+        }
+    }
+
+    /// Gives at most `count` rows to `take`.
+    fn rows(
+        &self,
+        stmt: *mut Stmt,
+        count: usize,
+        mut take: impl FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
+        let mut rc = OK;
+        for _ in 0..count {
+            rc = self.step(stmt);
+            if rc != ROW {
+                break;
+            }
+            // SAFETY: the step gave a row, and `take` is done before the next one.
+            unsafe { take(self.column(stmt, 0), self.column(stmt, 1)) };
+        }
+        self.reset(stmt, rc)
+    }
+
+    /// Commits what is open, and closes the connection.
+    fn release(&mut self) -> Result<()> {
+        let committed = if self.is_in_transaction { self.run("COMMIT") } else { Ok(()) };
+        self.is_in_transaction = false;
+        let all = [&mut self.get, &mut self.put, &mut self.remove, &mut self.scan, &mut self.range];
+        for stmt in all {
+            // SAFETY: the statement is prepared, or null, which is allowed; freed once.
+            unsafe { (self.api.sqlite3_finalize)(std::mem::replace(stmt, null_mut())) };
+        }
+        // SAFETY: the connection has no statement; null is allowed.
+        let rc = unsafe { (self.api.sqlite3_close)(std::mem::replace(&mut self.db, null_mut())) };
+        committed?;
+        if rc == OK { Ok(()) } else { Err(refused("sqlite3_close", format!("error {rc}"))) }
+    }
+}
+
+impl Store for SqliteStore<'_> {
+    const IS_ORDERED: bool = true;
+
+    #[inline]
+    fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
+        self.bind(self.get, 1, key)?;
+        let rc = self.step(self.get);
+        if rc == ROW {
+            // SAFETY: the step gave a row, and there is no other before `take` is done.
+            take(unsafe { self.column(self.get, 0) });
+        }
+        self.reset(self.get, rc).map(|()| rc == ROW)
+    }
+
+    fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        self.rows(self.scan, usize::MAX, take)
+    }
+
+    fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        self.bind(self.range, 1, from)?;
+        self.rows(self.range, count, take)
+    }
+}
+
+impl Writer for SqliteStore<'_> {
+    #[inline]
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.bind(self.put, 1, key)?;
+        self.bind(self.put, 2, value)?;
+        let rc = self.step(self.put);
+        self.reset(self.put, rc)
+    }
+
+    #[inline]
+    fn remove(&mut self, key: &[u8]) -> Result<bool> {
+        self.bind(self.remove, 1, key)?;
+        let rc = self.step(self.remove);
+        self.reset(self.remove, rc)?;
+        // SAFETY: the connection is open.
+        Ok(unsafe { (self.api.sqlite3_changes)(self.db) } > 0)
+    }
+
+    fn close(mut self) -> Result<()> {
+        if !self.is_in_transaction {
+            // The log goes into the file: who may only read could not do without a lock there.
+            self.run("PRAGMA journal_mode=DELETE")?;
+        }
+        self.release()
+    }
+}
