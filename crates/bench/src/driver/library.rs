@@ -107,28 +107,46 @@ fn file_of(address: *const libc::c_void) -> Option<PathBuf> {
     Some(path.canonicalize().unwrap_or(path))
 }
 
-/// Declares a struct of function pointers taken from a library by their own names.
+/// The symbol of this name.
+///
+/// # Safety
+/// `T` is the type of the symbol as the library's header declares it, and is not used after the
+/// library was closed.
+pub(super) unsafe fn symbol<T: Copy>(library: &Library, name: &str) -> Result<T> {
+    // SAFETY: the caller's promise.
+    let symbol = unsafe { library.get::<T>(name.as_bytes()) };
+    symbol.map(|symbol| *symbol).map_err(|e| Error::invalid(e.to_string()))
+}
+
+/// Declares a struct of function pointers taken from a library by their own names, or by what
+/// follows a prefix where several libraries have the same functions.
 ///
 /// SAFETY of the macro: each type must be the symbol's C prototype; the struct keeps the library
 /// open, so that the pointers stay valid as long as it lives.
 macro_rules! api {
-    ($(#[$doc:meta])* struct $name:ident { $($symbol:ident: $type:ty,)* }) => {
+    ($(#[$doc:meta])* $vis:vis struct $name:ident { $($symbol:ident: $type:ty,)* }) => {
         $(#[$doc])*
-        struct $name {
+        $vis struct $name {
             $($symbol: $type,)*
             _library: libloading::Library,
         }
 
         impl $name {
-            fn load(library: libloading::Library) -> credenza::Result<$name> {
+            #[allow(dead_code, reason = "a struct is loaded in one way or the other")]
+            $vis fn load(library: libloading::Library) -> credenza::Result<$name> {
+                $name::load_prefixed(library, "")
+            }
+
+            $vis fn load_prefixed(
+                library: libloading::Library,
+                prefix: &str,
+            ) -> credenza::Result<$name> {
                 Ok($name {
                     $($symbol: {
+                        let name = format!("{prefix}{}", stringify!($symbol));
                         // SAFETY: the type is the prototype that the library's header declares,
                         // and `_library` outlives the copied pointer.
-                        let symbol = unsafe {
-                            library.get::<$type>(concat!(stringify!($symbol), "\0").as_bytes())
-                        };
-                        *symbol.map_err(|e| credenza::Error::invalid(e.to_string()))?
+                        unsafe { $crate::driver::library::symbol::<$type>(&library, &name)? }
                     },)*
                     _library: library,
                 })

@@ -23,7 +23,9 @@ mod kyotocabinet;
 mod library;
 mod lmdb;
 mod mcdb;
+mod mdb;
 mod mdbm;
+mod mdbx;
 mod no_writer;
 mod ntdb;
 mod sparkey;
@@ -277,6 +279,7 @@ drivers! {
     ntdb::Ntdb,
     tdb2::Tdb2,
     lmdb::Lmdb,
+    mdbx::Mdbx,
     bdb_btree::BdbBtree,
     tokyocabinet_btree::TokyoCabinetBtree,
     tkrzw_tree::TkrzwTree,

@@ -1,0 +1,308 @@
+//! What LMDB and its descendant libmdbx have in common: an environment with one transaction, and
+//! lookups without a copy.
+//!
+//! Lookups are in one read transaction. Single changes are all in one write transaction, which is
+//! committed when the store is closed: until then nothing of them outlives the process. Where each is
+//! to be a transaction of its own, its commit is a write to the map, and outlives the process.
+
+#![allow(unsafe_code)]
+
+use super::library::api;
+use super::{Shape, Store, Writer, c_path, refused};
+use crate::workload::Records;
+use credenza::Result;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::path::Path;
+use std::ptr::{null, null_mut, without_provenance};
+
+/// `MDB_env`, `MDB_txn` and `MDB_cursor` of lmdb.h, `MDBX_env` and so on of mdbx.h, only ever
+/// pointed to.
+pub(super) type Env = c_void;
+type Txn = c_void;
+type Cursor = c_void;
+
+/// `MDB_val` of lmdb.h, length and address; `MDBX_val` of mdbx.h, address and length.
+#[repr(C)]
+struct Val<const DATA_FIRST: bool>([*const u8; 2]);
+
+impl<const DATA_FIRST: bool> Val<DATA_FIRST> {
+    #[inline]
+    fn of(bytes: &[u8]) -> Self {
+        let (data, len) = (bytes.as_ptr(), without_provenance(bytes.len()));
+        Val(if DATA_FIRST { [data, len] } else { [len, data] })
+    }
+
+    const fn empty() -> Self {
+        Val([null(); 2])
+    }
+
+    /// # Safety
+    /// The library filled this value in, and the transaction it came from is open and was not written to
+    /// since.
+    #[inline]
+    unsafe fn bytes<'a>(&self) -> &'a [u8] {
+        let Val([data, len]) = if DATA_FIRST { *self } else { Val([self.0[1], self.0[0]]) };
+        if len.is_null() {
+            return &[];
+        }
+        // SAFETY: the caller's promise: `len` bytes of the map at `data`.
+        unsafe { std::slice::from_raw_parts(data, len.addr()) }
+    }
+}
+
+impl<const DATA_FIRST: bool> Copy for Val<DATA_FIRST> {}
+
+impl<const DATA_FIRST: bool> Clone for Val<DATA_FIRST> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+/// A pointer to a `Val` in its library's own order.
+type Value = *mut c_void;
+
+api! {
+    /// The functions of both, behind `mdb_` and `mdbx_`. Some of libmdbx answer where those of LMDB
+    /// do not; that answer is not looked at.
+    pub(super) struct Calls {
+        strerror: unsafe extern "C" fn(c_int) -> *const c_char,
+        env_create: unsafe extern "C" fn(*mut *mut Env) -> c_int,
+        env_open: unsafe extern "C" fn(*mut Env, *const c_char, c_uint, libc::mode_t) -> c_int,
+        env_close: unsafe extern "C" fn(*mut Env),
+        txn_begin: unsafe extern "C" fn(*mut Env, *mut Txn, c_uint, *mut *mut Txn) -> c_int,
+        txn_commit: unsafe extern "C" fn(*mut Txn) -> c_int,
+        txn_abort: unsafe extern "C" fn(*mut Txn),
+        dbi_open: unsafe extern "C" fn(*mut Txn, *const c_char, c_uint, *mut c_uint) -> c_int,
+        get: unsafe extern "C" fn(*mut Txn, c_uint, Value, Value) -> c_int,
+        put: unsafe extern "C" fn(*mut Txn, c_uint, Value, Value, c_uint) -> c_int,
+        del: unsafe extern "C" fn(*mut Txn, c_uint, Value, Value) -> c_int,
+        cursor_open: unsafe extern "C" fn(*mut Txn, c_uint, *mut *mut Cursor) -> c_int,
+        cursor_get: unsafe extern "C" fn(*mut Cursor, Value, Value, c_int) -> c_int,
+        cursor_close: unsafe extern "C" fn(*mut Cursor),
+    }
+}
+
+/// Flags that are the same in both.
+pub(super) const NO_SUBDIR: c_uint = 0x4000;
+pub(super) const NO_SYNC: c_uint = 0x10000;
+pub(super) const READ_ONLY: c_uint = 0x20000;
+pub(super) const WRITE_MAP: c_uint = 0x80000;
+pub(super) const NO_READ_AHEAD: c_uint = 0x80_0000;
+const APPEND: c_uint = 0x20000;
+const NEXT: c_int = 8;
+const SET_RANGE: c_int = 17;
+const NOT_FOUND: c_int = -30798;
+
+impl Calls {
+    pub(super) fn check(&self, call: &str, rc: c_int) -> Result<()> {
+        if rc == 0 {
+            return Ok(());
+        }
+        // SAFETY: the message is a C string constant, or in a buffer of the C library.
+        let why = unsafe { CStr::from_ptr((self.strerror)(rc)) };
+        Err(refused(call, why.to_string_lossy()))
+    }
+}
+
+/// More than the file will have.
+pub(super) fn map_bytes(shape: &Shape) -> usize {
+    let need = 4 * shape.bytes() + 512 * shape.records;
+    usize::try_from(need).unwrap_or(usize::MAX).max(8 << 30).next_multiple_of(1 << 20)
+}
+
+/// An open environment with one transaction; closed when dropped.
+pub(super) struct MdbStore<'d, const DATA_FIRST: bool> {
+    calls: &'d Calls,
+    env: *mut Env,
+    /// Null where every change has its own.
+    txn: *mut Txn,
+    dbi: c_uint,
+}
+
+impl<const DATA_FIRST: bool> Drop for MdbStore<'_, DATA_FIRST> {
+    fn drop(&mut self) {
+        if !self.txn.is_null() {
+            // SAFETY: the transaction is open and ends here.
+            unsafe { (self.calls.txn_abort)(self.txn) };
+        }
+        // SAFETY: made by env_create, closed once, after its only transaction.
+        unsafe { (self.calls.env_close)(self.env) };
+    }
+}
+
+impl<'d, const DATA_FIRST: bool> MdbStore<'d, DATA_FIRST> {
+    /// Opens the environment at `path` and begins its transaction; `size` tells it how large it may
+    /// become.
+    pub(super) fn open(
+        calls: &'d Calls,
+        path: &Path,
+        flags: c_uint,
+        size: impl FnOnce(*mut Env) -> Result<()>,
+    ) -> Result<Self> {
+        let name = c_path(path)?;
+        let mut env = null_mut();
+        // SAFETY: `env` is a place for the pointer.
+        calls.check("env_create", unsafe { (calls.env_create)(&raw mut env) })?;
+        let mut store = MdbStore { calls, env, txn: null_mut(), dbi: 0 };
+        size(env)?;
+        // SAFETY: the environment was made; the name is a C string.
+        let rc = unsafe { (calls.env_open)(env, name.as_ptr(), flags, 0o644) };
+        calls.check("env_open", rc)?;
+        // SAFETY: the environment is open; this is its only transaction.
+        let rc =
+            unsafe { (calls.txn_begin)(env, null_mut(), flags & READ_ONLY, &raw mut store.txn) };
+        calls.check("txn_begin", rc)?;
+        // SAFETY: the transaction is open; a null name is the main database.
+        let rc = unsafe { (calls.dbi_open)(store.txn, null(), 0, &raw mut store.dbi) };
+        calls.check("dbi_open", rc)?;
+        Ok(store)
+    }
+
+    /// Stores all records in a new environment, and closes it.
+    pub(super) fn fill(mut self, records: &Records, shape: &Shape) -> Result<()> {
+        let flags = if shape.is_sorted { APPEND } else { 0 };
+        for (key, value) in records.iter() {
+            self.put(key, value, flags)?;
+        }
+        self.close()
+    }
+}
+
+impl<const DATA_FIRST: bool> MdbStore<'_, DATA_FIRST> {
+    #[inline]
+    fn put(&mut self, key: &[u8], value: &[u8], flags: c_uint) -> Result<()> {
+        let mut key = Val::<DATA_FIRST>::of(key);
+        let mut value = Val::<DATA_FIRST>::of(value);
+        // SAFETY: the transaction is open for writing; key and value are readable, and only read
+        // although the prototype lacks const.
+        let rc = unsafe {
+            (self.calls.put)(
+                self.txn,
+                self.dbi,
+                (&raw mut key).cast(),
+                (&raw mut value).cast(),
+                flags,
+            )
+        };
+        self.calls.check("put", rc)
+    }
+
+    /// Does `work` in the transaction that is open, or else in one of its own.
+    #[inline]
+    fn within<T>(&mut self, flags: c_uint, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if !self.txn.is_null() {
+            return work(self);
+        }
+        // SAFETY: the environment is open and has no transaction.
+        let rc = unsafe { (self.calls.txn_begin)(self.env, null_mut(), flags, &raw mut self.txn) };
+        self.calls.check("txn_begin", rc)?;
+        let done = work(self);
+        self.commit()?;
+        done
+    }
+
+    pub(super) fn commit(&mut self) -> Result<()> {
+        let txn = std::mem::replace(&mut self.txn, null_mut());
+        // SAFETY: the transaction is open, ends here whatever the answer, and was taken out of the
+        // store so that nobody ends it again.
+        self.calls.check("txn_commit", unsafe { (self.calls.txn_commit)(txn) })
+    }
+
+    /// Gives the records to `take` that a cursor comes to with `first` and then further steps.
+    fn walk(
+        &mut self,
+        mut key: Val<DATA_FIRST>,
+        first: c_int,
+        count: usize,
+        mut take: impl FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
+        let calls = self.calls;
+        let mut cursor = null_mut();
+        // SAFETY: the transaction is open, and `cursor` a place for the pointer.
+        let rc = unsafe { (calls.cursor_open)(self.txn, self.dbi, &raw mut cursor) };
+        calls.check("cursor_open", rc)?;
+        let (mut value, mut step, mut rc) = (Val::<DATA_FIRST>::empty(), first, 0);
+        for _ in 0..count {
+            // SAFETY: the cursor is open; the key is readable where it is looked for, and both are
+            // places for the answer.
+            rc = unsafe {
+                (calls.cursor_get)(cursor, (&raw mut key).cast(), (&raw mut value).cast(), step)
+            };
+            if rc != 0 {
+                break;
+            }
+            // SAFETY: the cursor filled both in; the transaction stays open.
+            unsafe { take(key.bytes(), value.bytes()) };
+            step = NEXT;
+        }
+        // SAFETY: the cursor is open and closed once.
+        unsafe { (calls.cursor_close)(cursor) };
+        if rc == NOT_FOUND { Ok(()) } else { calls.check("cursor_get", rc) }
+    }
+}
+
+impl<const DATA_FIRST: bool> Writer for MdbStore<'_, DATA_FIRST> {
+    #[inline]
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.within(0, |store| store.put(key, value, 0))
+    }
+
+    #[inline]
+    fn remove(&mut self, key: &[u8]) -> Result<bool> {
+        self.within(0, |store| {
+            let mut key = Val::<DATA_FIRST>::of(key);
+            // SAFETY: the transaction is open for writing; the key is readable and only read; a
+            // null value stands for whatever the key has.
+            let rc = unsafe {
+                (store.calls.del)(store.txn, store.dbi, (&raw mut key).cast(), null_mut())
+            };
+            match rc {
+                NOT_FOUND => Ok(false),
+                rc => store.calls.check("del", rc).map(|()| true),
+            }
+        })
+    }
+
+    fn close(mut self) -> Result<()> {
+        if self.txn.is_null() { Ok(()) } else { self.commit() }
+    }
+}
+
+impl<const DATA_FIRST: bool> Store for MdbStore<'_, DATA_FIRST> {
+    const IS_ORDERED: bool = true;
+
+    #[inline]
+    fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
+        self.within(READ_ONLY, |store| {
+            let mut key = Val::<DATA_FIRST>::of(key);
+            let mut value = Val::<DATA_FIRST>::empty();
+            // SAFETY: the transaction is open; the key is readable and only read.
+            let rc = unsafe {
+                (store.calls.get)(
+                    store.txn,
+                    store.dbi,
+                    (&raw mut key).cast(),
+                    (&raw mut value).cast(),
+                )
+            };
+            match rc {
+                0 => {
+                    // SAFETY: the library filled the value in; the transaction stays open, and nothing
+                    // is written before `take` is done.
+                    take(unsafe { value.bytes() });
+                    Ok(true)
+                }
+                NOT_FOUND => Ok(false),
+                _ => store.calls.check("get", rc).map(|()| false),
+            }
+        })
+    }
+
+    fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        self.within(READ_ONLY, |store| store.walk(Val::empty(), NEXT, usize::MAX, take))
+    }
+
+    fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        self.within(READ_ONLY, |store| store.walk(Val::of(from), SET_RANGE, count, take))
+    }
+}

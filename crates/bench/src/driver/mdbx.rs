@@ -1,0 +1,128 @@
+//! libmdbx: `libmdbx.so`, which no Debian package brings.
+//!
+//! Tuning: the file for this process alone, no sync, a writable map that grows by 64 MiB, no
+//! read-ahead, pages not cleared before use, the last freed used first; one write transaction for
+//! the build, appending when the keys come sorted. The rest is in [`super::mdb`].
+
+#![allow(unsafe_code)]
+
+use super::library::symbol;
+use super::mdb::{
+    Calls, Env, MdbStore, NO_READ_AHEAD, NO_SUBDIR, NO_SYNC, READ_ONLY, WRITE_MAP, map_bytes,
+};
+use super::{Changes, Driver, Identity, Reading, Shape, Source};
+use crate::workload::Records;
+use credenza::Result;
+use std::ffi::{c_int, c_uint};
+use std::path::{Path, PathBuf};
+
+/// The beginning of `struct MDBX_version_info` of mdbx.h.
+#[repr(C)]
+struct Version {
+    major: u16,
+    minor: u16,
+    patch: u16,
+}
+
+/// Sizes: the least, now, the most; by how much it grows, shrinks; of a page.
+type SetGeometry =
+    unsafe extern "C" fn(*mut Env, isize, isize, isize, isize, isize, isize) -> c_int;
+
+/// `MDBX_UTTERLY_NOSYNC`, besides `NO_SYNC`.
+const UTTERLY: c_uint = 0x10_0000;
+const EXCLUSIVE: c_uint = 0x40_0000;
+const NO_MEMORY_INIT: c_uint = 0x100_0000;
+const LIFO_RECLAIM: c_uint = 0x400_0000;
+const GROWTH: isize = 64 << 20;
+const DEFAULT: isize = -1;
+
+pub(super) struct Mdbx {
+    calls: Calls,
+    version: *const Version,
+    set_geometry: SetGeometry,
+    file: PathBuf,
+}
+
+impl Mdbx {
+    fn opened(&self, path: &Path, shape: &Shape, flags: c_uint) -> Result<MdbStore<'_, true>> {
+        let flags = flags | NO_SUBDIR | EXCLUSIVE | NO_READ_AHEAD;
+        MdbStore::open(&self.calls, path, flags, |env| {
+            if flags & READ_ONLY != 0 {
+                return Ok(());
+            }
+            let most = map_bytes(shape) as isize;
+            // SAFETY: the environment was made and is not open yet.
+            let rc = unsafe {
+                (self.set_geometry)(env, DEFAULT, DEFAULT, most, GROWTH, DEFAULT, DEFAULT)
+            };
+            self.calls.check("env_set_geometry", rc)
+        })
+    }
+}
+
+impl Driver for Mdbx {
+    const NAME: &'static str = "mdbx";
+    const SOURCE: Option<Source> = Some(Source {
+        names: &["libmdbx.so"],
+        package: None,
+        home: "https://libmdbx.dqdkfa.ru or https://github.com/erthink/libmdbx (make libmdbx.so)",
+    });
+
+    const CHANGES: Changes = Changes::AtClose;
+    const COMMITS: bool = true;
+    const SYNCS: &'static str = "fdatasync when it is closed";
+
+    fn load(file: Option<&Path>) -> Result<Mdbx> {
+        let source = const { Self::SOURCE.unwrap() };
+        let opened = source.open(Self::NAME, file, c"mdbx_env_create")?;
+        // SAFETY: the types are those of mdbx.h; the library stays open in `calls`.
+        let (version, set_geometry) = unsafe {
+            (
+                symbol::<*const Version>(&opened.library, "mdbx_version")?,
+                symbol::<SetGeometry>(&opened.library, "mdbx_env_set_geometry")?,
+            )
+        };
+        let calls = Calls::load_prefixed(opened.library, "mdbx_")?;
+        Ok(Mdbx { calls, version, set_geometry, file: opened.file })
+    }
+
+    fn identity(&self) -> Identity {
+        // SAFETY: a constant of the library, which is open.
+        let Version { major, minor, patch } = unsafe { self.version.read() };
+        Identity { version: format!("{major}.{minor}.{patch}"), file: Some(self.file.clone()) }
+    }
+
+    fn tuning(&self, shape: &Shape) -> String {
+        let append = if shape.is_sorted { "MDBX_APPEND as the keys come sorted, " } else { "" };
+        format!(
+            "NOSUBDIR, UTTERLY_NOSYNC, WRITEMAP, NORDAHEAD, EXCLUSIVE, NOMEMINIT, LIFORECLAIM, at \
+             most {} GiB in steps of {} MiB; build: {append}one write transaction; single changes: \
+             one write transaction for the whole phase, or one for each; lookups: one read \
+             transaction",
+            map_bytes(shape) >> 30,
+            GROWTH >> 20
+        )
+    }
+
+    fn build(&self, records: &Records, shape: &Shape, path: &Path) -> Result<()> {
+        self.create(path, shape)?.fill(records, shape)
+    }
+
+    type Store<'d> = MdbStore<'d, true>;
+
+    fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<Self::Store<'_>> {
+        self.opened(path, shape, READ_ONLY)
+    }
+
+    type Writer<'d> = MdbStore<'d, true>;
+
+    fn create(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
+        self.opened(path, shape, NO_SYNC | UTTERLY | WRITE_MAP | NO_MEMORY_INIT | LIFO_RECLAIM)
+    }
+
+    fn create_committing(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
+        let mut store = self.create(path, shape)?;
+        store.commit()?;
+        Ok(store)
+    }
+}
