@@ -20,8 +20,10 @@ mod gdbm;
 mod hash;
 pub(crate) mod kernel;
 mod kyotocabinet;
+mod leveldb;
 mod library;
 mod lmdb;
+mod lsm;
 mod mcdb;
 mod mdb;
 mod mdbm;
@@ -284,6 +286,7 @@ drivers! {
     tokyocabinet_btree::TokyoCabinetBtree,
     tkrzw_tree::TkrzwTree,
     sqlite::Sqlite,
+    leveldb::Leveldb,
     kyotocabinet::KyotoCabinet,
     tkrzw_hash::TkrzwHash,
     gdbm::Gdbm,

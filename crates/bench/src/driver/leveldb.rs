@@ -1,0 +1,115 @@
+//! LevelDB, by its C interface: `libleveldb.so.1d`.
+//!
+//! Its tuning is in [`super::lsm`]. There is no opening for reading only.
+
+#![allow(unsafe_code)]
+
+use super::library::symbol;
+use super::lsm::{self, Calls, FILTER_BITS, LsmStore, Options, Settings};
+use super::{Driver, Identity, Reading, Shape, Source};
+use crate::workload::Records;
+use credenza::Result;
+use std::ffi::{c_int, c_void};
+use std::path::{Path, PathBuf};
+
+type Number = unsafe extern "C" fn() -> c_int;
+type NewCache = unsafe extern "C" fn(usize) -> *mut c_void;
+type NewFilter = unsafe extern "C" fn(c_int) -> *mut c_void;
+type SetPart = unsafe extern "C" fn(*mut Options, *mut c_void);
+type Free = unsafe extern "C" fn(*mut c_void);
+
+pub(super) struct Leveldb {
+    calls: Calls,
+    version: [Number; 2],
+    new_cache: NewCache,
+    set_cache: SetPart,
+    free_cache: Free,
+    new_filter: NewFilter,
+    set_filter: SetPart,
+    free_filter: Free,
+    file: PathBuf,
+}
+
+impl Leveldb {
+    fn opened(&self, path: &Path, shape: &Shape, is_created: bool) -> Result<LsmStore<'_>> {
+        let mut settings = Settings::new(&self.calls, is_created);
+        // SAFETY: cache and filter are new, live as long as the options, and are freed behind the
+        // store, as the library asks.
+        unsafe {
+            let cache = (self.new_cache)(lsm::cache_bytes(shape));
+            let filter = (self.new_filter)(c_int::from(FILTER_BITS));
+            (self.set_cache)(settings.options, cache);
+            (self.set_filter)(settings.options, filter);
+            settings.parts.extend([(self.free_cache, cache), (self.free_filter, filter)]);
+        }
+        LsmStore::open_usual(settings, path, None, !is_created)
+    }
+}
+
+impl Driver for Leveldb {
+    const NAME: &'static str = "leveldb";
+    const SOURCE: Option<Source> = Some(Source {
+        names: &["libleveldb.so.1d", "libleveldb.so.1", "libleveldb.so"],
+        package: Some("libleveldb1d"),
+        home: "https://github.com/google/leveldb",
+    });
+    const COMMITS: bool = true;
+
+    fn load(file: Option<&Path>) -> Result<Leveldb> {
+        let source = const { Self::SOURCE.unwrap() };
+        let opened = source.open(Self::NAME, file, c"leveldb_open")?;
+        let library = &opened.library;
+        // SAFETY: the types are the prototypes of leveldb's c.h; the library stays open in `calls`.
+        unsafe {
+            let version = [
+                symbol::<Number>(library, "leveldb_major_version")?,
+                symbol::<Number>(library, "leveldb_minor_version")?,
+            ];
+            Ok(Leveldb {
+                version,
+                new_cache: symbol::<NewCache>(library, "leveldb_cache_create_lru")?,
+                set_cache: symbol::<SetPart>(library, "leveldb_options_set_cache")?,
+                free_cache: symbol::<Free>(library, "leveldb_cache_destroy")?,
+                new_filter: symbol::<NewFilter>(library, "leveldb_filterpolicy_create_bloom")?,
+                set_filter: symbol::<SetPart>(library, "leveldb_options_set_filter_policy")?,
+                free_filter: symbol::<Free>(library, "leveldb_filterpolicy_destroy")?,
+                calls: Calls::load_prefixed(opened.library, "leveldb_")?,
+                file: opened.file,
+            })
+        }
+    }
+
+    fn identity(&self) -> Identity {
+        // SAFETY: no preconditions.
+        let [major, minor] = self.version.map(|number| unsafe { number() });
+        Identity { version: format!("{major}.{minor}"), file: Some(self.file.clone()) }
+    }
+
+    fn tuning(&self, shape: &Shape) -> String {
+        lsm::tuning(shape)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        vec![lsm::NOTE.to_owned()]
+    }
+
+    fn build(&self, records: &Records, shape: &Shape, path: &Path) -> Result<()> {
+        self.create(path, shape)?.fill(records)
+    }
+
+    type Store<'d> = LsmStore<'d>;
+
+    fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<LsmStore<'_>> {
+        self.opened(path, shape, false)
+    }
+
+    type Writer<'d> = LsmStore<'d>;
+
+    fn create(&self, path: &Path, shape: &Shape) -> Result<LsmStore<'_>> {
+        self.opened(path, shape, true)
+    }
+
+    fn create_committing(&self, path: &Path, shape: &Shape) -> Result<LsmStore<'_>> {
+        self.create(path, shape)
+    }
+}

@@ -1,0 +1,382 @@
+//! What LevelDB and RocksDB have in common: log-structured merge trees with the same C interface
+//! but for the prefix of its names.
+//!
+//! Tuning: memory tables of 64 MiB, a cache of twice the data, filters of 10 bits a key, no
+//! compression. A build puts batches of 1,000 records, and compacts everything once, so that lookups
+//! find one file of each key. Single changes go to a log, which is never forced to the disk, and
+//! outlive the process: each is a transaction of its own. A removal does not say whether there was
+//! such a key, so the key is looked up before.
+
+#![allow(unsafe_code)]
+
+use super::library::api;
+use super::{Shape, Store, Writer, c_path, refused};
+use crate::machine;
+use crate::workload::Records;
+use credenza::Result;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::Path;
+use std::ptr::{null, null_mut};
+
+/// The types of c.h, `leveldb_t` and so on, only ever pointed to.
+type Db = c_void;
+pub(super) type Options = c_void;
+type ReadOptions = c_void;
+type WriteOptions = c_void;
+type Iter = c_void;
+type Batch = c_void;
+/// A place for a message.
+type Message = *mut *mut c_char;
+
+api! {
+    /// The functions of both, behind `leveldb_` and `rocksdb_`.
+    pub(super) struct Calls {
+        options_create: unsafe extern "C" fn() -> *mut Options,
+        options_destroy: unsafe extern "C" fn(*mut Options),
+        options_set_create_if_missing: unsafe extern "C" fn(*mut Options, u8),
+        options_set_error_if_exists: unsafe extern "C" fn(*mut Options, u8),
+        options_set_write_buffer_size: unsafe extern "C" fn(*mut Options, usize),
+        options_set_compression: unsafe extern "C" fn(*mut Options, c_int),
+        readoptions_create: unsafe extern "C" fn() -> *mut ReadOptions,
+        readoptions_destroy: unsafe extern "C" fn(*mut ReadOptions),
+        writeoptions_create: unsafe extern "C" fn() -> *mut WriteOptions,
+        writeoptions_destroy: unsafe extern "C" fn(*mut WriteOptions),
+        open: unsafe extern "C" fn(*const Options, *const c_char, Message) -> *mut Db,
+        close: unsafe extern "C" fn(*mut Db),
+        get: unsafe extern "C" fn(*mut Db, *const ReadOptions, *const u8, usize, *mut usize, Message) -> *mut u8,
+        put: unsafe extern "C" fn(*mut Db, *const WriteOptions, *const u8, usize, *const u8, usize, Message),
+        delete: unsafe extern "C" fn(*mut Db, *const WriteOptions, *const u8, usize, Message),
+        write: unsafe extern "C" fn(*mut Db, *const WriteOptions, *mut Batch, Message),
+        writebatch_create: unsafe extern "C" fn() -> *mut Batch,
+        writebatch_destroy: unsafe extern "C" fn(*mut Batch),
+        writebatch_clear: unsafe extern "C" fn(*mut Batch),
+        writebatch_put: unsafe extern "C" fn(*mut Batch, *const u8, usize, *const u8, usize),
+        compact_range: unsafe extern "C" fn(*mut Db, *const u8, usize, *const u8, usize),
+        create_iterator: unsafe extern "C" fn(*mut Db, *const ReadOptions) -> *mut Iter,
+        iter_destroy: unsafe extern "C" fn(*mut Iter),
+        iter_valid: unsafe extern "C" fn(*const Iter) -> u8,
+        iter_seek_to_first: unsafe extern "C" fn(*mut Iter),
+        iter_seek: unsafe extern "C" fn(*mut Iter, *const u8, usize),
+        iter_next: unsafe extern "C" fn(*mut Iter),
+        iter_key: unsafe extern "C" fn(*const Iter, *mut usize) -> *const u8,
+        iter_value: unsafe extern "C" fn(*const Iter, *mut usize) -> *const u8,
+        iter_get_error: unsafe extern "C" fn(*const Iter, Message),
+        free: unsafe extern "C" fn(*mut c_void),
+    }
+}
+
+const MEMORY_TABLE: usize = 64 << 20;
+const NO_COMPRESSION: c_int = 0;
+pub(super) const FILTER_BITS: u8 = 10;
+/// Records put at once in a build.
+const BATCH: usize = 1000;
+
+pub(super) fn cache_bytes(shape: &Shape) -> usize {
+    (2 * shape.bytes()).min(machine::memory_bytes() / 4).max(96 << 20) as usize
+}
+
+/// What both have been told, in words.
+pub(super) fn tuning(shape: &Shape) -> String {
+    format!(
+        "write buffer {} MiB, block cache {} MiB, bloom filter {FILTER_BITS} bits, no compression; \
+         build: batches of {BATCH}, then compact_range; removals look the key up before",
+        MEMORY_TABLE >> 20,
+        cache_bytes(shape) >> 20
+    )
+}
+
+pub(super) const NOTE: &str =
+    "works in threads of its own, too, which share the processor that the process is bound to";
+
+impl Calls {
+    /// What the library said, if it said no.
+    fn check(&self, call: &str, message: *mut c_char) -> Result<()> {
+        if message.is_null() {
+            return Ok(());
+        }
+        // SAFETY: a message is a C string that the library allocated for us, and frees here.
+        unsafe {
+            let why = CStr::from_ptr(message).to_string_lossy().into_owned();
+            (self.free)(message.cast());
+            Err(refused(call, why))
+        }
+    }
+}
+
+/// Options of a store, with what lives as long as they; freed when dropped.
+pub(super) struct Settings<'d> {
+    calls: &'d Calls,
+    pub(super) options: *mut Options,
+    /// What frees a cache or filter that the options refer to, and its argument.
+    pub(super) parts: Vec<(unsafe extern "C" fn(*mut c_void), *mut c_void)>,
+}
+
+impl<'d> Settings<'d> {
+    pub(super) fn new(calls: &'d Calls, is_created: bool) -> Settings<'d> {
+        // SAFETY: no preconditions; the options are new.
+        let options = unsafe {
+            let options = (calls.options_create)();
+            (calls.options_set_create_if_missing)(options, u8::from(is_created));
+            (calls.options_set_error_if_exists)(options, u8::from(is_created));
+            (calls.options_set_write_buffer_size)(options, MEMORY_TABLE);
+            (calls.options_set_compression)(options, NO_COMPRESSION);
+            options
+        };
+        Settings { calls, options, parts: Vec::new() }
+    }
+}
+
+impl Drop for Settings<'_> {
+    fn drop(&mut self) {
+        // SAFETY: whoever has these settings dropped its store before; each is freed once.
+        unsafe {
+            (self.calls.options_destroy)(self.options);
+            self.parts.iter().for_each(|(free, part)| free(*part));
+        }
+    }
+}
+
+/// How values are read without a copy, where the library can.
+#[derive(Clone, Copy)]
+pub(super) struct Pinned {
+    pub(super) get:
+        unsafe extern "C" fn(*mut Db, *const ReadOptions, *const u8, usize, Message) -> *mut c_void,
+    pub(super) value: unsafe extern "C" fn(*const c_void, *mut usize) -> *const u8,
+    pub(super) destroy: unsafe extern "C" fn(*mut c_void),
+}
+
+/// An open store, closed when dropped, before its settings.
+pub(super) struct LsmStore<'d> {
+    calls: &'d Calls,
+    db: *mut Db,
+    reading: *mut ReadOptions,
+    writing: *mut WriteOptions,
+    pinned: Option<Pinned>,
+    /// A reader's one iterator, for all scans and ranges; null before the first.
+    iter: *mut Iter,
+    is_reader: bool,
+    _settings: Settings<'d>,
+}
+
+impl Drop for LsmStore<'_> {
+    fn drop(&mut self) {
+        // SAFETY: each was made by the library and is freed once; the iterator before the store.
+        unsafe {
+            if !self.iter.is_null() {
+                (self.calls.iter_destroy)(self.iter);
+            }
+            if !self.db.is_null() {
+                (self.calls.close)(self.db);
+            }
+            (self.calls.readoptions_destroy)(self.reading);
+            (self.calls.writeoptions_destroy)(self.writing);
+        }
+    }
+}
+
+impl<'d> LsmStore<'d> {
+    /// Opens the store in the folder `path` by `open`, a function of the library.
+    pub(super) fn open(
+        settings: Settings<'d>,
+        path: &Path,
+        pinned: Option<Pinned>,
+        is_reader: bool,
+        open: impl FnOnce(*const Options, *const c_char, Message) -> *mut Db,
+    ) -> Result<Self> {
+        let (calls, name) = (settings.calls, c_path(path)?);
+        let mut message = null_mut();
+        let db = open(settings.options, name.as_ptr(), &raw mut message);
+        // SAFETY: no preconditions.
+        let (reading, writing) =
+            unsafe { ((calls.readoptions_create)(), (calls.writeoptions_create)()) };
+        let iter = null_mut();
+        let store =
+            LsmStore { calls, db, reading, writing, pinned, iter, is_reader, _settings: settings };
+        calls.check("open", message).map_err(|e| e.at(path))?;
+        Ok(store)
+    }
+
+    /// The same by the function that both have.
+    pub(super) fn open_usual(
+        settings: Settings<'d>,
+        path: &Path,
+        pinned: Option<Pinned>,
+        is_reader: bool,
+    ) -> Result<Self> {
+        let open = settings.calls.open;
+        LsmStore::open(settings, path, pinned, is_reader, |options, name, message| {
+            // SAFETY: options and name live, and there is a place for a message.
+            unsafe { open(options, name, message) }
+        })
+    }
+
+    /// What every write does; for what a library has more of than the other.
+    pub(super) fn write_options(&self) -> *mut WriteOptions {
+        self.writing
+    }
+
+    /// Stores all records, compacts, and closes.
+    pub(super) fn fill(self, records: &Records) -> Result<()> {
+        let calls = self.calls;
+        // SAFETY: no preconditions.
+        let batch = unsafe { (calls.writebatch_create)() };
+        let mut filled = Ok(());
+        let mut all = records.iter();
+        loop {
+            let mut count = 0;
+            for (key, value) in all.by_ref().take(BATCH) {
+                count += 1;
+                let (k, v) = (key.as_ptr(), value.as_ptr());
+                // SAFETY: the batch lives; key and value are readable.
+                unsafe { (calls.writebatch_put)(batch, k, key.len(), v, value.len()) };
+            }
+            if count == 0 || filled.is_err() {
+                break;
+            }
+            let mut message = null_mut();
+            // SAFETY: store, options and batch live.
+            unsafe {
+                (calls.write)(self.db, self.writing, batch, &raw mut message);
+                (calls.writebatch_clear)(batch);
+            }
+            filled = calls.check("write", message);
+        }
+        // SAFETY: made above, freed once; the store is open, and null is the first and last key.
+        unsafe {
+            (calls.writebatch_destroy)(batch);
+            (calls.compact_range)(self.db, null(), 0, null(), 0);
+        }
+        filled
+    }
+
+    /// Gives at most `count` records to `take`, from the first whose key is not below `from`, or
+    /// from the first of all.
+    fn walk(
+        &mut self,
+        from: Option<&[u8]>,
+        count: usize,
+        mut take: impl FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
+        let calls = self.calls;
+        if self.iter.is_null() {
+            // SAFETY: the store is open and the options live.
+            self.iter = unsafe { (calls.create_iterator)(self.db, self.reading) };
+        }
+        let iter = self.iter;
+        // SAFETY: the iterator lives; the key is readable.
+        unsafe {
+            match from {
+                Some(from) => (calls.iter_seek)(iter, from.as_ptr(), from.len()),
+                None => (calls.iter_seek_to_first)(iter),
+            }
+        }
+        for _ in 0..count {
+            let (mut key_len, mut value_len) = (0, 0);
+            // SAFETY: the iterator lives; where it is valid it is at a record, whose bytes stay
+            // where they are until it moves.
+            unsafe {
+                if (calls.iter_valid)(iter) == 0 {
+                    break;
+                }
+                let key = (calls.iter_key)(iter, &raw mut key_len);
+                let value = (calls.iter_value)(iter, &raw mut value_len);
+                take(
+                    std::slice::from_raw_parts(key, key_len),
+                    std::slice::from_raw_parts(value, value_len),
+                );
+                (calls.iter_next)(iter);
+            }
+        }
+        let mut message = null_mut();
+        // SAFETY: the iterator lives, and there is a place for a message.
+        unsafe { (calls.iter_get_error)(iter, &raw mut message) };
+        if !self.is_reader {
+            // It would not see later changes.
+            self.iter = null_mut();
+            // SAFETY: freed once, as it was taken out of the store.
+            unsafe { (calls.iter_destroy)(iter) };
+        }
+        calls.check("iterator", message)
+    }
+}
+
+impl Store for LsmStore<'_> {
+    const IS_ORDERED: bool = true;
+
+    #[inline]
+    fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
+        let (start, len) = (key.as_ptr(), key.len());
+        let (mut value_len, mut message) = (0, null_mut());
+        if let Some(pinned) = self.pinned {
+            // SAFETY: store and options live; the key is readable; the value stays where it is until
+            // it is given back.
+            unsafe {
+                let value = (pinned.get)(self.db, self.reading, start, len, &raw mut message);
+                if value.is_null() {
+                    return self.calls.check("get", message).map(|()| false);
+                }
+                let bytes = (pinned.value)(value, &raw mut value_len);
+                take(std::slice::from_raw_parts(bytes, value_len));
+                (pinned.destroy)(value);
+            }
+            return Ok(true);
+        }
+        // SAFETY: store and options live; the key is readable; the value is a copy for us, which is
+        // given back.
+        unsafe {
+            let value = (self.calls.get)(
+                self.db,
+                self.reading,
+                start,
+                len,
+                &raw mut value_len,
+                &raw mut message,
+            );
+            if value.is_null() {
+                return self.calls.check("get", message).map(|()| false);
+            }
+            take(std::slice::from_raw_parts(value, value_len));
+            (self.calls.free)(value.cast());
+        }
+        Ok(true)
+    }
+
+    fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        self.walk(None, usize::MAX, take)
+    }
+
+    fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        self.walk(Some(from), count, take)
+    }
+}
+
+impl Writer for LsmStore<'_> {
+    #[inline]
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let (k, v) = (key.as_ptr(), value.as_ptr());
+        let mut message = null_mut();
+        // SAFETY: store and options live; key and value are readable.
+        unsafe {
+            let (db, writing) = (self.db, self.writing);
+            (self.calls.put)(db, writing, k, key.len(), v, value.len(), &raw mut message);
+        }
+        self.calls.check("put", message)
+    }
+
+    #[inline]
+    fn remove(&mut self, key: &[u8]) -> Result<bool> {
+        if !self.get(key, |_| {})? {
+            return Ok(false);
+        }
+        let mut message = null_mut();
+        // SAFETY: store and options live; the key is readable.
+        unsafe {
+            (self.calls.delete)(self.db, self.writing, key.as_ptr(), key.len(), &raw mut message);
+        }
+        self.calls.check("delete", message).map(|()| true)
+    }
+
+    fn close(self) -> Result<()> {
+        Ok(())
+    }
+}
