@@ -30,6 +30,7 @@ mod mdbm;
 mod mdbx;
 mod no_writer;
 mod ntdb;
+mod rocksdb;
 mod sparkey;
 mod sqlite;
 mod tdb;
@@ -287,6 +288,7 @@ drivers! {
     tkrzw_tree::TkrzwTree,
     sqlite::Sqlite,
     leveldb::Leveldb,
+    rocksdb::Rocksdb,
     kyotocabinet::KyotoCabinet,
     tkrzw_hash::TkrzwHash,
     gdbm::Gdbm,

@@ -1,0 +1,143 @@
+//! RocksDB, by its C interface: `librocksdb.so`.
+//!
+//! Tuning, besides what [`super::lsm`] has: whole filters, tables mapped into memory, no log for
+//! the build; a reader opens the store for reading only. Values are read in place
+//! (`rocksdb_get_pinned`).
+
+#![allow(unsafe_code)]
+
+use super::library::{api, symbol};
+use super::lsm::{self, Calls, FILTER_BITS, LsmStore, Options, Pinned, Settings};
+use super::{Driver, Identity, Reading, Shape, Source};
+use crate::workload::Records;
+use credenza::Result;
+use std::ffi::{c_char, c_double, c_int, c_void};
+use std::path::{Path, PathBuf};
+
+type GetPinned = unsafe extern "C" fn(
+    *mut c_void,
+    *const c_void,
+    *const u8,
+    usize,
+    *mut *mut c_char,
+) -> *mut c_void;
+type PinnedValue = unsafe extern "C" fn(*const c_void, *mut usize) -> *const u8;
+type Free = unsafe extern "C" fn(*mut c_void);
+
+api! {
+    #[allow(non_snake_case, reason = "the library's own names")]
+    struct Api {
+        rocksdb_open_for_read_only: unsafe extern "C" fn(*const Options, *const c_char, u8, *mut *mut c_char) -> *mut c_void,
+        rocksdb_block_based_options_create: unsafe extern "C" fn() -> *mut c_void,
+        rocksdb_block_based_options_destroy: Free,
+        rocksdb_block_based_options_set_block_cache: unsafe extern "C" fn(*mut c_void, *mut c_void),
+        rocksdb_block_based_options_set_filter_policy: unsafe extern "C" fn(*mut c_void, *mut c_void),
+        rocksdb_options_set_block_based_table_factory: unsafe extern "C" fn(*mut Options, *mut c_void),
+        rocksdb_cache_create_lru: unsafe extern "C" fn(usize) -> *mut c_void,
+        rocksdb_cache_destroy: Free,
+        rocksdb_filterpolicy_create_bloom_full: unsafe extern "C" fn(c_double) -> *mut c_void,
+        rocksdb_options_set_allow_mmap_reads: unsafe extern "C" fn(*mut Options, u8),
+        rocksdb_options_set_manifest_preallocation_size: unsafe extern "C" fn(*mut Options, usize),
+        rocksdb_writeoptions_disable_WAL: unsafe extern "C" fn(*mut c_void, c_int),
+    }
+}
+
+pub(super) struct Rocksdb {
+    api: Api,
+    calls: Calls,
+    pinned: Pinned,
+    file: PathBuf,
+}
+
+impl Rocksdb {
+    fn settings(&self, shape: &Shape, is_created: bool) -> Settings<'_> {
+        let mut settings = Settings::new(&self.calls, is_created);
+        let (api, options) = (&self.api, settings.options);
+        // SAFETY: all are new. The table's options own the filter from here on, and the store's
+        // options a copy of them; the cache is counted, and ours to give back.
+        unsafe {
+            let tables = (api.rocksdb_block_based_options_create)();
+            let cache = (api.rocksdb_cache_create_lru)(lsm::cache_bytes(shape));
+            let filter = (api.rocksdb_filterpolicy_create_bloom_full)(f64::from(FILTER_BITS));
+            (api.rocksdb_block_based_options_set_block_cache)(tables, cache);
+            (api.rocksdb_block_based_options_set_filter_policy)(tables, filter);
+            (api.rocksdb_options_set_block_based_table_factory)(options, tables);
+            (api.rocksdb_options_set_allow_mmap_reads)(options, 1);
+            // 4 MiB by default, which would count as the store's.
+            (api.rocksdb_options_set_manifest_preallocation_size)(options, 64 << 10);
+            settings.parts.push((api.rocksdb_block_based_options_destroy, tables));
+            settings.parts.push((api.rocksdb_cache_destroy, cache));
+        }
+        settings
+    }
+}
+
+impl Driver for Rocksdb {
+    const NAME: &'static str = "rocksdb";
+    const SOURCE: Option<Source> = Some(Source {
+        names: &["librocksdb.so.7.8", "librocksdb.so.9.10", "librocksdb.so"],
+        package: Some("librocksdb7.8"),
+        home: "https://rocksdb.org",
+    });
+    const COMMITS: bool = true;
+
+    fn load(file: Option<&Path>) -> Result<Rocksdb> {
+        let source = const { Self::SOURCE.unwrap() };
+        let opened = source.open(Self::NAME, file, c"rocksdb_open_for_read_only")?;
+        // Opened once more, as each struct of functions holds the library.
+        let again = source.open(Self::NAME, Some(&opened.file), c"rocksdb_open_for_read_only")?;
+        let library = &opened.library;
+        // SAFETY: the types are the prototypes of rocksdb's c.h; the library stays open in `calls`.
+        let pinned = unsafe {
+            Pinned {
+                get: symbol::<GetPinned>(library, "rocksdb_get_pinned")?,
+                value: symbol::<PinnedValue>(library, "rocksdb_pinnableslice_value")?,
+                destroy: symbol::<Free>(library, "rocksdb_pinnableslice_destroy")?,
+            }
+        };
+        let api = Api::load(again.library)?;
+        let calls = Calls::load_prefixed(opened.library, "rocksdb_")?;
+        Ok(Rocksdb { api, calls, pinned, file: opened.file })
+    }
+
+    fn identity(&self) -> Identity {
+        // The C interface does not tell the version.
+        Identity { version: String::new(), file: Some(self.file.clone()) }
+    }
+
+    fn tuning(&self, shape: &Shape) -> String {
+        format!("{}, without a log; allow_mmap_reads; rocksdb_get_pinned", lsm::tuning(shape))
+    }
+
+    fn notes(&self) -> Vec<String> {
+        vec![lsm::NOTE.to_owned()]
+    }
+
+    fn build(&self, records: &Records, shape: &Shape, path: &Path) -> Result<()> {
+        let store = self.create(path, shape)?;
+        // SAFETY: the options live as long as the store.
+        unsafe { (self.api.rocksdb_writeoptions_disable_WAL)(store.write_options(), 1) };
+        store.fill(records)
+    }
+
+    type Store<'d> = LsmStore<'d>;
+
+    fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<LsmStore<'_>> {
+        let settings = self.settings(shape, false);
+        LsmStore::open(settings, path, Some(self.pinned), true, |options, name, message| {
+            // SAFETY: options and name live, and there is a place for a message. A log may be there:
+            // it is read.
+            unsafe { (self.api.rocksdb_open_for_read_only)(options, name, 0, message) }
+        })
+    }
+
+    type Writer<'d> = LsmStore<'d>;
+
+    fn create(&self, path: &Path, shape: &Shape) -> Result<LsmStore<'_>> {
+        LsmStore::open_usual(self.settings(shape, true), path, Some(self.pinned), false)
+    }
+
+    fn create_committing(&self, path: &Path, shape: &Shape) -> Result<LsmStore<'_>> {
+        self.create(path, shape)
+    }
+}
