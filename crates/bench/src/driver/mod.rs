@@ -42,6 +42,7 @@ mod tokyocabinet;
 mod tokyocabinet_btree;
 mod tokyocabinet_hash;
 mod trivial;
+mod upscaledb;
 
 use crate::workload::{Phase, Records};
 use credenza::{Error, Result};
@@ -59,6 +60,10 @@ pub(crate) struct Shape {
     pub(crate) key_bytes: u64,
     pub(crate) value_bytes: u64,
     pub(crate) longest_value: usize,
+    /// The length of every key, if all have the same.
+    pub(crate) fixed_key: Option<usize>,
+    /// The length of every value, if all have the same.
+    pub(crate) fixed_value: Option<usize>,
     /// Whether the keys come in ascending order.
     pub(crate) is_sorted: bool,
 }
@@ -71,6 +76,8 @@ impl Shape {
             key_bytes: records.key_bytes(),
             value_bytes: records.value_bytes(),
             longest_value: records.iter().map(|(_, value)| value.len()).max().unwrap_or(0),
+            fixed_key: the_same(keys().map(<[u8]>::len)),
+            fixed_value: the_same(records.iter().map(|(_, value)| value.len())),
             is_sorted: keys().zip(keys().skip(1)).all(|(one, next)| one < next),
         }
     }
@@ -78,6 +85,12 @@ impl Shape {
     pub(crate) fn bytes(&self) -> u64 {
         self.key_bytes + self.value_bytes
     }
+}
+
+/// What all of these are, if they are the same.
+fn the_same(mut lens: impl Iterator<Item = usize>) -> Option<usize> {
+    let first = lens.next()?;
+    lens.all(|len| len == first).then_some(first)
 }
 
 /// How the store file will be read, for stores that can tell the kernel.
@@ -286,6 +299,7 @@ drivers! {
     bdb_btree::BdbBtree,
     tokyocabinet_btree::TokyoCabinetBtree,
     tkrzw_tree::TkrzwTree,
+    upscaledb::Upscaledb,
     sqlite::Sqlite,
     leveldb::Leveldb,
     rocksdb::Rocksdb,

@@ -20,25 +20,41 @@ impl ForDriver for RoundTrip {
                 return;
             }
         };
-        let records = records();
-        let shape = Shape::of(&records);
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("store");
-        driver.build(&records, &shape, &path).unwrap();
-        for reading in [Reading::Warm, Reading::ColdRandom, Reading::ColdNormal] {
-            check(&mut driver.open(&path, &shape, reading).unwrap(), &records, D::NAME);
+        for records in [records(), fixed(4, 8), fixed(8, 8), fixed(12, 40)] {
+            round_trip(&driver, &records);
         }
-        assert!(driver.open(&folder.path().join("nothing"), &shape, Reading::Warm).is_err());
-        if D::Writer::IS_POSSIBLE {
-            changes(&driver, &records, D::create);
-        } else {
-            assert!(driver.create(&folder.path().join("new"), &shape).is_err());
-        }
-        if D::COMMITS {
-            changes(&driver, &records, D::create_committing);
-        } else {
-            assert!(driver.create_committing(&folder.path().join("new"), &shape).is_err());
-        }
+    }
+}
+
+/// Records of which all keys and all values have one length, in no order.
+fn fixed(key_len: usize, value_len: usize) -> Records {
+    let mut records = Records::default();
+    for i in 0..1000_u32 {
+        let mut bytes = i.wrapping_mul(2_654_435_761).to_le_bytes().to_vec();
+        bytes.resize(64, 7);
+        records.push(&bytes[..key_len], &bytes[64 - value_len..]).unwrap();
+    }
+    records
+}
+
+fn round_trip<D: Driver>(driver: &D, records: &Records) {
+    let shape = Shape::of(records);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    driver.build(records, &shape, &path).unwrap();
+    for reading in [Reading::Warm, Reading::ColdRandom, Reading::ColdNormal] {
+        check(&mut driver.open(&path, &shape, reading).unwrap(), records, D::NAME);
+    }
+    assert!(driver.open(&folder.path().join("nothing"), &shape, Reading::Warm).is_err());
+    if D::Writer::IS_POSSIBLE {
+        changes(driver, records, D::create);
+    } else {
+        assert!(driver.create(&folder.path().join("new"), &shape).is_err());
+    }
+    if D::COMMITS {
+        changes(driver, records, D::create_committing);
+    } else {
+        assert!(driver.create_committing(&folder.path().join("new"), &shape).is_err());
     }
 }
 

@@ -1,0 +1,467 @@
+//! upscaledb: `libupscaledb.so`, which no Debian package brings.
+//!
+//! Tuning: an unlimited cache; keys and records of a fixed size where the data have such. Keys of
+//! four and eight bytes are numbers to it, which it searches fastest, with their bytes turned round
+//! so that the order of the numbers is that of the keys. Values are read in place.
+//!
+//! Without transactions, changes are in a cache of the process until the store is closed. Where each
+//! change is to be a transaction of its own, it is written to the journal before the call returns,
+//! and never forced to the disk.
+
+#![allow(unsafe_code)]
+
+use super::library::api;
+use super::{Changes, Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
+use credenza::Result;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
+
+/// `ups_env_t`, `ups_db_t`, `ups_txn_t` and `ups_cursor_t`, only ever pointed to.
+type Env = c_void;
+type Db = c_void;
+type Txn = c_void;
+type Cursor = c_void;
+
+/// `ups_key_t`.
+#[repr(C)]
+struct Key {
+    size: u16,
+    data: *const u8,
+    flags: u32,
+    own_flags: u32,
+}
+
+/// `ups_record_t`.
+#[repr(C)]
+struct Record {
+    size: u32,
+    data: *const u8,
+    flags: u32,
+}
+
+/// `ups_parameter_t`; the last of a list has the name 0.
+#[repr(C)]
+struct Parameter {
+    name: u32,
+    value: u64,
+}
+
+api! {
+    struct Api {
+        ups_get_version: unsafe extern "C" fn(*mut u32, *mut u32, *mut u32),
+        ups_strerror: unsafe extern "C" fn(c_int) -> *const c_char,
+        ups_env_create: unsafe extern "C" fn(*mut *mut Env, *const c_char, u32, u32, *const Parameter) -> c_int,
+        ups_env_open: unsafe extern "C" fn(*mut *mut Env, *const c_char, u32, *const Parameter) -> c_int,
+        ups_env_close: unsafe extern "C" fn(*mut Env, u32) -> c_int,
+        ups_env_create_db: unsafe extern "C" fn(*mut Env, *mut *mut Db, u16, u32, *const Parameter) -> c_int,
+        ups_env_open_db: unsafe extern "C" fn(*mut Env, *mut *mut Db, u16, u32, *const Parameter) -> c_int,
+        ups_db_find: unsafe extern "C" fn(*mut Db, *mut Txn, *mut Key, *mut Record, u32) -> c_int,
+        ups_db_insert: unsafe extern "C" fn(*mut Db, *mut Txn, *mut Key, *mut Record, u32) -> c_int,
+        ups_db_erase: unsafe extern "C" fn(*mut Db, *mut Txn, *mut Key, u32) -> c_int,
+        ups_cursor_create: unsafe extern "C" fn(*mut *mut Cursor, *mut Db, *mut Txn, u32) -> c_int,
+        ups_cursor_move: unsafe extern "C" fn(*mut Cursor, *mut Key, *mut Record, u32) -> c_int,
+        ups_cursor_find: unsafe extern "C" fn(*mut Cursor, *mut Key, *mut Record, u32) -> c_int,
+        ups_cursor_close: unsafe extern "C" fn(*mut Cursor) -> c_int,
+    }
+}
+
+const READ_ONLY: u32 = 0x4;
+const CACHE_UNLIMITED: u32 = 0x4_0000;
+const ENABLE_TRANSACTIONS: u32 = 0x2_0000;
+const OVERWRITE: u32 = 0x1;
+const AUTO_CLEANUP: u32 = 0x1;
+const CURSOR_FIRST: u32 = 0x1;
+const CURSOR_NEXT: u32 = 0x4;
+const FIND_GREATER: u32 = 0x2000;
+const FIND_GREATER_OR_EQUAL: u32 = 0x2000 | 0x4000;
+const PARAM_KEY_SIZE: u32 = 0x102;
+const PARAM_KEY_TYPE: u32 = 0x104;
+const PARAM_RECORD_SIZE: u32 = 0x108;
+const TYPE_UINT32: u64 = 7;
+const TYPE_UINT64: u64 = 9;
+const KEY_NOT_FOUND: c_int = -11;
+/// The number of the only database in the file.
+const DATABASE: u16 = 1;
+/// The longest keys that are said to be of a fixed size.
+const LONGEST_FIXED: usize = 256;
+
+/// What the library is told of the keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keys {
+    /// Numbers of this many bytes.
+    Numbers(usize),
+    Fixed(usize),
+    Varying,
+}
+
+impl Keys {
+    fn of(shape: &Shape) -> Keys {
+        match shape.fixed_key {
+            Some(len @ (4 | 8)) => Keys::Numbers(len),
+            Some(len @ 1..=LONGEST_FIXED) => Keys::Fixed(len),
+            _ => Keys::Varying,
+        }
+    }
+
+    /// Whether there can be such a key, and if not, the longest beginning of it that there can be.
+    fn known(self, key: &[u8]) -> (bool, &[u8]) {
+        match self {
+            Keys::Numbers(len) | Keys::Fixed(len) => (key.len() == len, &key[..key.len().min(len)]),
+            Keys::Varying => (true, key),
+        }
+    }
+}
+
+/// A key as the library has it: in place, or a number.
+struct Given<'k> {
+    key: &'k [u8],
+    number: [u8; 8],
+    len: Option<usize>,
+}
+
+impl<'k> Given<'k> {
+    /// `key` is not longer than the fixed size, if there is one; what is shorter is filled up with
+    /// zeros if it is a number.
+    #[inline]
+    fn of(keys: Keys, key: &'k [u8]) -> Given<'k> {
+        let mut number = [0; 8];
+        let Keys::Numbers(len) = keys else { return Given { key, number, len: None } };
+        number[..key.len()].copy_from_slice(key);
+        number[..len].reverse();
+        Given { key, number, len: Some(len) }
+    }
+
+    /// For the library, to read; it must not outlive `self`.
+    #[inline]
+    fn key(&self) -> Key {
+        let bytes = self.len.map_or(self.key, |len| &self.number[..len]);
+        Key { size: bytes.len() as u16, data: bytes.as_ptr(), flags: 0, own_flags: 0 }
+    }
+}
+
+pub(super) struct Upscaledb {
+    api: Api,
+    file: PathBuf,
+}
+
+impl Api {
+    fn check(&self, call: &str, rc: c_int) -> Result<()> {
+        if rc == 0 {
+            return Ok(());
+        }
+        // SAFETY: no preconditions; a C string constant of the library.
+        let why = unsafe { CStr::from_ptr((self.ups_strerror)(rc)) };
+        Err(refused(call, why.to_string_lossy()))
+    }
+}
+
+impl Upscaledb {
+    fn created(&self, path: &Path, shape: &Shape, flags: u32) -> Result<UpsStore<'_>> {
+        let (api, name) = (&self.api, c_path(path)?);
+        let mut store = UpsStore::new(api, shape);
+        let last = || Parameter { name: 0, value: 0 };
+        let none = [last()];
+        // SAFETY: a place for the pointer, a C string, and a list with its end.
+        let rc = unsafe {
+            let flags = flags | CACHE_UNLIMITED;
+            (api.ups_env_create)(&raw mut store.env, name.as_ptr(), flags, 0o644, none.as_ptr())
+        };
+        api.check("ups_env_create", rc)?;
+        let mut parameters: Vec<Parameter> = Vec::new();
+        match store.keys {
+            Keys::Numbers(len) => {
+                let value = if len == 4 { TYPE_UINT32 } else { TYPE_UINT64 };
+                parameters.push(Parameter { name: PARAM_KEY_TYPE, value });
+            }
+            Keys::Fixed(len) => {
+                parameters.push(Parameter { name: PARAM_KEY_SIZE, value: len as u64 });
+            }
+            Keys::Varying => {}
+        }
+        if let Some(len) = shape.fixed_value {
+            parameters.push(Parameter { name: PARAM_RECORD_SIZE, value: len as u64 });
+        }
+        parameters.push(last());
+        // SAFETY: the environment is open; a place for the pointer, and a list with its end.
+        let rc = unsafe {
+            let list = parameters.as_ptr();
+            (api.ups_env_create_db)(store.env, &raw mut store.db, DATABASE, 0, list)
+        };
+        api.check("ups_env_create_db", rc)?;
+        Ok(store)
+    }
+}
+
+impl Driver for Upscaledb {
+    const NAME: &'static str = "upscaledb";
+    const SOURCE: Option<Source> = Some(Source {
+        names: &["libupscaledb.so.0", "libupscaledb.so"],
+        package: None,
+        home: "https://github.com/cruppstahl/upscaledb",
+    });
+    const CHANGES: Changes = Changes::AtClose;
+    const COMMITS: bool = true;
+
+    fn load(file: Option<&Path>) -> Result<Upscaledb> {
+        let source = const { Self::SOURCE.unwrap() };
+        let opened = source.open(Self::NAME, file, c"ups_env_create")?;
+        Ok(Upscaledb { api: Api::load(opened.library)?, file: opened.file })
+    }
+
+    fn identity(&self) -> Identity {
+        let (mut major, mut minor, mut patch) = (0, 0, 0);
+        // SAFETY: three places for numbers.
+        unsafe { (self.api.ups_get_version)(&raw mut major, &raw mut minor, &raw mut patch) };
+        Identity { version: format!("{major}.{minor}.{patch}"), file: Some(self.file.clone()) }
+    }
+
+    fn tuning(&self, shape: &Shape) -> String {
+        let keys = match Keys::of(shape) {
+            Keys::Numbers(len) => format!("UPS_TYPE_UINT{}", 8 * len),
+            Keys::Fixed(len) => format!("key size {len}"),
+            Keys::Varying => "any key size".to_owned(),
+        };
+        let records = shape.fixed_value.map_or("any".to_owned(), |len| len.to_string());
+        format!(
+            "UPS_CACHE_UNLIMITED, {keys}, record size {records}; one transaction for each change: \
+             UPS_ENABLE_TRANSACTIONS, no fsync"
+        )
+    }
+
+    fn notes(&self) -> Vec<String> {
+        vec![
+            "changes are in a cache of the process until the store is closed, but where each is a \
+             transaction"
+                .to_owned(),
+        ]
+    }
+
+    type Store<'d> = UpsStore<'d>;
+
+    fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<UpsStore<'_>> {
+        let (api, name) = (&self.api, c_path(path)?);
+        let mut store = UpsStore::new(api, shape);
+        let none = [Parameter { name: 0, value: 0 }];
+        // SAFETY: a place for the pointer, a C string, and a list with its end.
+        let rc = unsafe {
+            let flags = READ_ONLY | CACHE_UNLIMITED;
+            (api.ups_env_open)(&raw mut store.env, name.as_ptr(), flags, none.as_ptr())
+        };
+        api.check("ups_env_open", rc).map_err(|e| e.at(path))?;
+        // SAFETY: the environment is open; the same.
+        let rc = unsafe {
+            let (db, list) = (&raw mut store.db, none.as_ptr());
+            (api.ups_env_open_db)(store.env, db, DATABASE, READ_ONLY, list)
+        };
+        api.check("ups_env_open_db", rc)?;
+        Ok(store)
+    }
+
+    type Writer<'d> = UpsStore<'d>;
+
+    fn create(&self, path: &Path, shape: &Shape) -> Result<UpsStore<'_>> {
+        self.created(path, shape, 0)
+    }
+
+    fn create_committing(&self, path: &Path, shape: &Shape) -> Result<UpsStore<'_>> {
+        self.created(path, shape, ENABLE_TRANSACTIONS)
+    }
+}
+
+/// An environment with its database, closed when dropped.
+pub(super) struct UpsStore<'d> {
+    api: &'d Api,
+    env: *mut Env,
+    db: *mut Db,
+    keys: Keys,
+}
+
+impl Drop for UpsStore<'_> {
+    fn drop(&mut self) {
+        // Closing what was read, or after an error that is being reported: no new one.
+        let _ = self.release();
+    }
+}
+
+impl<'d> UpsStore<'d> {
+    /// Not open yet.
+    fn new(api: &'d Api, shape: &Shape) -> UpsStore<'d> {
+        UpsStore { api, env: null_mut(), db: null_mut(), keys: Keys::of(shape) }
+    }
+
+    fn release(&mut self) -> Result<()> {
+        let env = std::mem::replace(&mut self.env, null_mut());
+        if env.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the environment is open, and was taken out of the store; it closes its database.
+        self.api.check("ups_env_close", unsafe { (self.api.ups_env_close)(env, AUTO_CLEANUP) })
+    }
+
+    /// Gives at most `count` records to `take`, from the first whose key is not below `from`, or
+    /// from the first of all.
+    fn walk(
+        &self,
+        from: Option<&[u8]>,
+        count: usize,
+        mut take: impl FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
+        let api = self.api;
+        let mut cursor = null_mut();
+        // SAFETY: the database is open; a place for the pointer.
+        let rc = unsafe { (api.ups_cursor_create)(&raw mut cursor, self.db, null_mut(), 0) };
+        api.check("ups_cursor_create", rc)?;
+        let mut rc = 0;
+        for i in 0..count {
+            let mut key = Key { size: 0, data: null_mut(), flags: 0, own_flags: 0 };
+            let mut record = Record { size: 0, data: null_mut(), flags: 0 };
+            rc = match from.filter(|_| i == 0) {
+                Some(from) => self.find(cursor, from, &mut key, &mut record),
+                // SAFETY: the cursor lives; places for key and record.
+                None => unsafe {
+                    let step = if i == 0 { CURSOR_FIRST } else { CURSOR_NEXT };
+                    (api.ups_cursor_move)(cursor, &raw mut key, &raw mut record, step)
+                },
+            };
+            if rc != 0 {
+                break;
+            }
+            // SAFETY: the library filled both in; they stay until its next call.
+            unsafe { self.give(&key, &record, &mut take) };
+        }
+        // SAFETY: the cursor lives, and is closed once.
+        let closed = unsafe { (api.ups_cursor_close)(cursor) };
+        if rc != KEY_NOT_FOUND {
+            api.check("ups_cursor_move", rc)?;
+        }
+        api.check("ups_cursor_close", closed)
+    }
+
+    /// Goes to the first record whose key is not below `from`, and has it filled in.
+    fn find(&self, cursor: *mut Cursor, from: &[u8], key: &mut Key, record: &mut Record) -> c_int {
+        let (_, beginning) = self.keys.known(from);
+        // A key with zeros at its end is the least one that begins so.
+        let mut filled = [0; LONGEST_FIXED];
+        filled[..beginning.len().min(LONGEST_FIXED)]
+            .copy_from_slice(&beginning[..beginning.len().min(LONGEST_FIXED)]);
+        let beginning = match self.keys {
+            Keys::Fixed(len) => &filled[..len],
+            Keys::Numbers(_) | Keys::Varying => beginning,
+        };
+        let is_cut = self.keys != Keys::Varying && from.len() > beginning.len();
+        let how = if is_cut { FIND_GREATER } else { FIND_GREATER_OR_EQUAL };
+        let given = Given::of(self.keys, beginning);
+        *key = given.key();
+        // SAFETY: the cursor lives; the key is readable, and replaced by the one that is found.
+        let rc = unsafe { (self.api.ups_cursor_find)(cursor, key, record, how) };
+        if rc != 0 {
+            return rc;
+        }
+        // What was found is not told if it is what was looked for.
+        // SAFETY: the cursor is at a record.
+        unsafe { (self.api.ups_cursor_move)(cursor, key, record, 0) }
+    }
+
+    /// # Safety
+    /// The library filled both in, and was not called since.
+    #[inline]
+    unsafe fn give(&self, key: &Key, record: &Record, take: &mut impl FnMut(&[u8], &[u8])) {
+        // SAFETY: the caller's promise.
+        let (key, value) = unsafe { (piece(key.data, key.size as usize), record.bytes()) };
+        if let Keys::Numbers(len) = self.keys {
+            let mut bytes = [0; 8];
+            bytes[..len].copy_from_slice(&key[..len]);
+            bytes[..len].reverse();
+            take(&bytes[..len], value);
+        } else {
+            take(key, value);
+        }
+    }
+}
+
+/// # Safety
+/// `len` bytes at `data` are readable as long as `'a`, or there are none.
+#[inline]
+unsafe fn piece<'a>(data: *const u8, len: usize) -> &'a [u8] {
+    // SAFETY: the caller's promise.
+    if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(data, len) } }
+}
+
+impl Record {
+    /// # Safety
+    /// The library filled this in, and was not called since.
+    #[inline]
+    unsafe fn bytes<'a>(&self) -> &'a [u8] {
+        // SAFETY: the caller's promise.
+        unsafe { piece(self.data, self.size as usize) }
+    }
+}
+
+impl Store for UpsStore<'_> {
+    const IS_ORDERED: bool = true;
+
+    #[inline]
+    fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
+        let (true, key) = self.keys.known(key) else { return Ok(false) };
+        let given = Given::of(self.keys, key);
+        let (mut key, mut record) = (given.key(), Record { size: 0, data: null_mut(), flags: 0 });
+        // SAFETY: the database is open; the key is readable, and there is a place for the record.
+        let rc = unsafe {
+            (self.api.ups_db_find)(self.db, null_mut(), &raw mut key, &raw mut record, 0)
+        };
+        match rc {
+            0 => {
+                // SAFETY: the library filled it in just now.
+                take(unsafe { record.bytes() });
+                Ok(true)
+            }
+            KEY_NOT_FOUND => Ok(false),
+            rc => self.api.check("ups_db_find", rc).map(|()| false),
+        }
+    }
+
+    fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        self.walk(None, usize::MAX, take)
+    }
+
+    fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        self.walk(Some(from), count, take)
+    }
+}
+
+impl Writer for UpsStore<'_> {
+    #[inline]
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let (true, key) = self.keys.known(key) else {
+            return Err(refused("ups_db_insert", "a key of another size than was said"));
+        };
+        if key.len() > usize::from(u16::MAX) || u32::try_from(value.len()).is_err() {
+            return Err(refused("ups_db_insert", "a key over 64 KiB or a value over 4 GiB"));
+        }
+        let given = Given::of(self.keys, key);
+        let mut key = given.key();
+        let mut record = Record { size: value.len() as u32, data: value.as_ptr(), flags: 0 };
+        // SAFETY: the database is open for writing; key and value are readable, and only read.
+        let rc = unsafe {
+            (self.api.ups_db_insert)(self.db, null_mut(), &raw mut key, &raw mut record, OVERWRITE)
+        };
+        self.api.check("ups_db_insert", rc)
+    }
+
+    #[inline]
+    fn remove(&mut self, key: &[u8]) -> Result<bool> {
+        let (true, key) = self.keys.known(key) else { return Ok(false) };
+        let given = Given::of(self.keys, key);
+        let mut key = given.key();
+        // SAFETY: the database is open for writing; the key is readable.
+        match unsafe { (self.api.ups_db_erase)(self.db, null_mut(), &raw mut key, 0) } {
+            KEY_NOT_FOUND => Ok(false),
+            rc => self.api.check("ups_db_erase", rc).map(|()| true),
+        }
+    }
+
+    fn close(mut self) -> Result<()> {
+        self.release()
+    }
+}
