@@ -32,7 +32,7 @@ pub struct BenchArgs {
     /// Records to store at most [default: the workload's own number]
     #[arg(long, value_name = "N")]
     pub records: Option<usize>,
-    /// Lookups in each get phase, and operations in `mixed` [default: 1000000]
+    /// Lookups in each get phase, records in `range`, operations in `mixed` [default: 1000000]
     #[arg(long, value_name = "N")]
     pub gets: Option<usize>,
     /// Keys in one batch of the get-many phases [default: 32]

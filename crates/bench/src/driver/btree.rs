@@ -4,48 +4,24 @@
 //! in one snapshot; single changes all in one transaction, which is committed at the end, or each in
 //! one of its own.
 
-#![allow(unsafe_code)]
-
+use super::kept::Kept;
 use super::{Changes, Driver, Identity, Reading, Shape, Source, Store, Writer};
 use crate::workload::Records;
 use credenza::{Result, btree};
 use std::path::Path;
-use std::ptr::NonNull;
 
 pub(super) struct BTree;
-
-/// A store that lives as long as what is borrowed from it; dropped behind that.
-struct Opened(NonNull<btree::BTree>);
-
-impl Opened {
-    fn new(store: btree::BTree) -> Opened {
-        Opened(NonNull::from(Box::leak(Box::new(store))))
-    }
-
-    fn get(&self) -> &'static btree::BTree {
-        // SAFETY: it lives until `self` is dropped, and those who call this drop what they got
-        // before: it is in a field above this one.
-        unsafe { self.0.as_ref() }
-    }
-}
-
-impl Drop for Opened {
-    fn drop(&mut self) {
-        // SAFETY: leaked in `new`, and taken back once.
-        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
-    }
-}
 
 /// A snapshot for all lookups. Fields are dropped in order: the store last.
 pub(super) struct Reader {
     snapshot: btree::Snapshot<'static>,
-    _store: Opened,
+    _store: Kept<btree::BTree>,
 }
 
 /// A transaction for all changes, or none where each has its own.
 pub(super) struct Changer {
     transaction: Option<btree::Transaction<'static>>,
-    store: Opened,
+    store: Kept<btree::BTree>,
 }
 
 impl Driver for BTree {
@@ -89,19 +65,19 @@ impl Driver for BTree {
     type Store<'d> = Reader;
 
     fn open(&self, path: &Path, _: &Shape, _: Reading) -> Result<Reader> {
-        let store = Opened::new(btree::BTree::open(path)?);
+        let store = Kept::new(btree::BTree::open(path)?);
         Ok(Reader { snapshot: store.get().read()?, _store: store })
     }
 
     type Writer<'d> = Changer;
 
     fn create(&self, path: &Path, _: &Shape) -> Result<Changer> {
-        let store = Opened::new(btree::BTree::create(path)?);
+        let store = Kept::new(btree::BTree::create(path)?);
         Ok(Changer { transaction: Some(store.get().write()?), store })
     }
 
     fn create_committing(&self, path: &Path, _: &Shape) -> Result<Changer> {
-        Ok(Changer { transaction: None, store: Opened::new(btree::BTree::create(path)?) })
+        Ok(Changer { transaction: None, store: Kept::new(btree::BTree::create(path)?) })
     }
 }
 

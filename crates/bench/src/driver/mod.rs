@@ -18,6 +18,7 @@ mod cdb;
 mod constant;
 mod gdbm;
 mod hash;
+mod kept;
 pub(crate) mod kernel;
 mod kyotocabinet;
 mod leveldb;
@@ -30,6 +31,7 @@ mod mdbm;
 mod mdbx;
 mod no_writer;
 mod ntdb;
+mod redb;
 mod rocksdb;
 mod sparkey;
 mod sqlite;
@@ -108,7 +110,7 @@ pub(crate) enum Reading {
 pub(crate) trait Driver: Sized + 'static {
     /// The name in results.
     const NAME: &'static str;
-    /// The library to open; `None` for our own engines.
+    /// The library to open; `None` for what is part of this program: our own engines, and crates.
     const SOURCE: Option<Source>;
     /// Whether [`Store::get_many`] is the store's own.
     const NATIVE_GET_MANY: bool = false;
@@ -299,6 +301,7 @@ drivers! {
     bdb_btree::BdbBtree,
     tokyocabinet_btree::TokyoCabinetBtree,
     tkrzw_tree::TkrzwTree,
+    redb::Redb,
     upscaledb::Upscaledb,
     sqlite::Sqlite,
     leveldb::Leveldb,
