@@ -42,7 +42,8 @@ bench: build rivals ## measure this store and every rival found: DATA, WORKLOAD,
 	echo "wrote $(OUT)/report.json and $(OUT)/report.html"
 
 # The rivals that Debian packages; the program opens them at run time.
-RIVALS := libcdb1 libtokyocabinet9 libdb5.3 liblmdb0 libtdb1 libkyotocabinet16v5 libtkrzw1 libgdbm6
+RIVALS := libcdb1 libtokyocabinet9 libdb5.3 liblmdb0 libtdb1 libkyotocabinet16v5 libtkrzw1 libgdbm6 \
+  libsqlite3-0 libleveldb1d librocksdb7.8
 # Tools that some tests compare with; without them those tests say so.
 TOOLS ?=
 

@@ -155,8 +155,9 @@ fn the_list_names_every_store() {
     let json_done = bench(&["--list", &format!("--json={}", out.display())]);
     assert!(done.status.success() && json_done.status.success());
     let list = json(&out);
-    let names = "constant cdb mcdb tokyocabinet-hash bdb-hash mdbm tdb ntdb tdb2 lmdb kyotocabinet \
-                 tkrzw gdbm sparkey";
+    let names = "constant hash btree cdb mcdb tokyocabinet-hash bdb-hash mdbm tdb ntdb tdb2 lmdb mdbx \
+                 bdb-btree tokyocabinet-btree tkrzw-tree redb upscaledb sqlite leveldb rocksdb \
+                 kyotocabinet tkrzw gdbm sparkey";
     for name in names.split(' ') {
         assert!(text(&done.stdout).contains(name));
         let of_name = list.as_array().unwrap().iter().find(|entry| entry["store"] == name);
