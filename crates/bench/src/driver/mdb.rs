@@ -158,6 +158,11 @@ impl<'d, const DATA_FIRST: bool> MdbStore<'d, DATA_FIRST> {
         Ok(store)
     }
 
+    /// For what a library has more of than the other.
+    pub(super) fn env(&self) -> *mut Env {
+        self.env
+    }
+
     /// Stores all records in a new environment, and closes it.
     pub(super) fn fill(mut self, records: &Records, shape: &Shape) -> Result<()> {
         let flags = if shape.is_sorted { APPEND } else { 0 };

@@ -28,18 +28,24 @@ struct Version {
 type SetGeometry =
     unsafe extern "C" fn(*mut Env, isize, isize, isize, isize, isize, isize) -> c_int;
 
+type SetSyncBytes = unsafe extern "C" fn(*mut Env, usize) -> c_int;
+
 /// `MDBX_UTTERLY_NOSYNC`, besides `NO_SYNC`.
 const UTTERLY: c_uint = 0x10_0000;
 const EXCLUSIVE: c_uint = 0x40_0000;
 const NO_MEMORY_INIT: c_uint = 0x100_0000;
 const LIFO_RECLAIM: c_uint = 0x400_0000;
 const GROWTH: isize = 64 << 20;
+/// After so many bytes of small transactions it syncs by itself: until then it uses no freed page
+/// again, and the file grows with every commit, which takes five times as long.
+const SYNC_BYTES: usize = 1 << 20;
 const DEFAULT: isize = -1;
 
 pub(super) struct Mdbx {
     calls: Calls,
     version: *const Version,
     set_geometry: SetGeometry,
+    set_sync_bytes: SetSyncBytes,
     file: PathBuf,
 }
 
@@ -76,14 +82,15 @@ impl Driver for Mdbx {
         let source = const { Self::SOURCE.unwrap() };
         let opened = source.open(Self::NAME, file, c"mdbx_env_create")?;
         // SAFETY: the types are those of mdbx.h; the library stays open in `calls`.
-        let (version, set_geometry) = unsafe {
+        let (version, set_geometry, set_sync_bytes) = unsafe {
             (
                 symbol::<*const Version>(&opened.library, "mdbx_version")?,
                 symbol::<SetGeometry>(&opened.library, "mdbx_env_set_geometry")?,
+                symbol::<SetSyncBytes>(&opened.library, "mdbx_env_set_syncbytes")?,
             )
         };
         let calls = Calls::load_prefixed(opened.library, "mdbx_")?;
-        Ok(Mdbx { calls, version, set_geometry, file: opened.file })
+        Ok(Mdbx { calls, version, set_geometry, set_sync_bytes, file: opened.file })
     }
 
     fn identity(&self) -> Identity {
@@ -97,10 +104,11 @@ impl Driver for Mdbx {
         format!(
             "NOSUBDIR, UTTERLY_NOSYNC, WRITEMAP, NORDAHEAD, EXCLUSIVE, NOMEMINIT, LIFORECLAIM, at \
              most {} GiB in steps of {} MiB; build: {append}one write transaction; single changes: \
-             one write transaction for the whole phase, or one for each; lookups: one read \
-             transaction",
+             one write transaction for the whole phase, or one for each with a sync after {} KiB; \
+             lookups: one read transaction",
             map_bytes(shape) >> 30,
-            GROWTH >> 20
+            GROWTH >> 20,
+            SYNC_BYTES >> 10
         )
     }
 
@@ -123,6 +131,9 @@ impl Driver for Mdbx {
     fn create_committing(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
         let mut store = self.create(path, shape)?;
         store.commit()?;
+        // SAFETY: the environment is open and has no transaction.
+        let rc = unsafe { (self.set_sync_bytes)(store.env(), SYNC_BYTES) };
+        self.calls.check("env_set_syncbytes", rc)?;
         Ok(store)
     }
 }
