@@ -21,6 +21,9 @@ const LARGE: u8 = 1 << 0;
 /// `TCENOREC`: no record found.
 pub(super) const NO_RECORD: c_int = 22;
 
+pub(super) const YIELDS: &str = "calls sched_yield on about every other operation, as shipped: it \
+    suffers most from other programs on the same processor";
+
 /// The bytes of the file, about.
 pub(super) fn estimate(shape: &Shape) -> u64 {
     shape.bytes() + 32 * shape.records

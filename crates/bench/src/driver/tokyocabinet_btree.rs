@@ -10,7 +10,7 @@
 
 use super::library::api;
 use super::tokyocabinet::{
-    self, CREATE, NO_LOCK, NO_RECORD, READER, WRITER, c_len, mapped, options,
+    self, CREATE, NO_LOCK, NO_RECORD, READER, WRITER, YIELDS, c_len, mapped, options,
 };
 use super::{Changes, Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
 use credenza::Result;
@@ -121,7 +121,10 @@ impl Driver for TokyoCabinetBtree {
     }
 
     fn notes(&self) -> Vec<String> {
-        vec!["changes are in a cache of the process until the store is closed".to_owned()]
+        vec![
+            YIELDS.to_owned(),
+            "changes are in a cache of the process until the store is closed".to_owned(),
+        ]
     }
 
     type Store<'d> = TreeStore<'d>;

@@ -9,7 +9,7 @@
 
 use super::library::api;
 use super::tokyocabinet::{
-    self, CREATE, NO_LOCK, NO_RECORD, READER, WRITER, c_len, mapped, options,
+    self, CREATE, NO_LOCK, NO_RECORD, READER, WRITER, YIELDS, c_len, mapped, options,
 };
 use super::{Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
 use crate::workload::Records;
@@ -133,11 +133,7 @@ impl Driver for TokyoCabinetHash {
     }
 
     fn notes(&self) -> Vec<String> {
-        vec![
-            "calls sched_yield on about every other operation, as shipped: it suffers most from \
-             other programs on the same processor"
-                .to_owned(),
-        ]
+        vec![YIELDS.to_owned()]
     }
 
     fn build(&self, records: &Records, shape: &Shape, path: &Path) -> Result<()> {
