@@ -1,6 +1,7 @@
 //! Danger: a store that answers or keeps wrongly is measured as a fast one. A store that lies in one
 //! way at a time is run here: each lie must be told.
 
+use super::changes::TIMED_OPERATIONS;
 use super::child::Round;
 use super::protocol::{Message, Sample, Spec};
 use crate::driver::{Driver, Identity, Reading, Shape, Source, Store, Writer};
@@ -294,6 +295,7 @@ fn every_lie_is_told_in_its_phases_and_in_no_other() {
 #[test]
 fn an_honest_store_has_exact_counts() {
     let samples = samples_of(Lie::None);
+    let stores = |ops: usize| TIMED_OPERATIONS.div_ceil(ops) as u64;
     let counts = |s: &Sample| (s.phase, s.ops, s.found, s.lookups, s.repeats);
     let found: Vec<_> = samples.iter().map(counts).collect();
     let (mixed, others) = found.split_last().unwrap();
@@ -309,15 +311,15 @@ fn an_honest_store_has_exact_counts() {
             (Phase::GetChain, 1200, Some(1200), 1200, 1),
             (Phase::Scan, 500, None, 0, 1),
             (Phase::Range, 12, None, 0, 1),
-            (Phase::Insert, 500, None, 0, 200),
-            (Phase::InsertRandom, 500, None, 0, 200),
-            (Phase::InsertEach, 500, None, 0, 200),
-            (Phase::Reinsert, 1500, None, 0, 67),
-            (Phase::Remove, 500, None, 0, 200),
+            (Phase::Insert, 500, None, 0, stores(500)),
+            (Phase::InsertRandom, 500, None, 0, stores(500)),
+            (Phase::InsertEach, 500, None, 0, stores(500)),
+            (Phase::Reinsert, 1500, None, 0, stores(1500)),
+            (Phase::Remove, 500, None, 0, stores(500)),
         ]
     );
     let (phase, ops, Some(found), lookups, repeats) = *mixed else { panic!("{mixed:?}") };
-    assert_eq!((phase, ops, repeats), (Phase::Mixed, 1200, 84));
+    assert_eq!((phase, ops, repeats), (Phase::Mixed, 1200, stores(1200)));
     // Six of ten, of which some find that their key was removed.
     assert!((660..780).contains(&lookups), "{mixed:?}");
     assert!(lookups * 8 / 10 < found && found < lookups, "{mixed:?}");
