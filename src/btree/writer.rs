@@ -183,7 +183,9 @@ impl<'c> Writer<'c> {
         let tracked = &self.core.tracked;
         if tracked.is_on() {
             // Before anybody can sync it.
-            tracked.note(self.base.stamp, commit.stamp, self.scratch.space.changed());
+            // What lies behind a lower end is to be cut off: that is not said of a page.
+            let changed = self.scratch.space.changed().filter(|_| end >= self.base.end);
+            tracked.note(self.base.stamp, commit.stamp, changed);
         }
         self.core.publish(&commit);
         self.scratch.space.committed(self.core);
