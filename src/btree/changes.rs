@@ -97,36 +97,13 @@ impl Core {
             && trees(changes).all(|page| is_page_whole(&source, page, meta, since))
     }
 
-    /// Makes the changes in the table of pages that a durable commit says, after it was taken back to
-    /// the commit before.
-    pub(crate) fn redo(&self, commit: &Commit, since: &Since) -> Result<()> {
-        let source = Source::unchecked(self, commit.end);
-        for change in &since.changes {
-            let [birth, freed] = self.entry(change.page)?;
-            let stamp = match change.kind {
-                Changed::Tree => page::birth(source.page(change.page)?),
-                // No older one: nobody is left who reads commits between.
-                Changed::Values => commit.stamp | VALUES,
-                Changed::Added => continue,
-                Changed::Freed => {
-                    // Unless it was taken again meanwhile, and is free by that.
-                    if birth.load(Ordering::Relaxed) != 0 {
-                        freed.store(commit.stamp, Ordering::Relaxed);
-                    }
-                    continue;
-                }
-            };
-            birth.store(stamp, Ordering::Relaxed);
-            freed.store(0, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
     /// What the durable commit of a session that just began says that was written together with it.
     pub(crate) fn changes_to_redo(&self, commit: &Commit) -> Option<Since> {
-        if self.load(session::UNSWEPT) == 0 {
-            return None;
-        }
+        if self.load(session::UNSWEPT) == 0 { None } else { self.since_of(commit) }
+    }
+
+    /// What a durable commit says that was written together with it.
+    pub(crate) fn since_of(&self, commit: &Commit) -> Option<Since> {
         let metas = (0..2).filter_map(|place| self.meta(place));
         metas.filter(|meta| meta.commit.stamp == commit.stamp).find_map(|meta| meta.since)
     }

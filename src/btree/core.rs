@@ -8,7 +8,7 @@ use super::format::{
     COMMIT_WORDS, Commit, ENGINE, FIXED, HEADER_BYTES, Header, MAGIC, MAX_PAGES, METAS, PAGE_BYTES,
     SUMMED, TABLES, page_sum, session, table_of,
 };
-use super::meta::{META_WORDS, Meta};
+use super::meta::{META_WORDS, Meta, Since};
 use super::page::Bytes;
 use super::tracked::Tracked;
 use super::view::Holds;
@@ -56,10 +56,18 @@ pub(crate) struct Core {
     pub transactions: AtomicU64,
     /// What is read, where nothing may be written: it stays the newest commit, for those who would
     /// write cannot open the store meanwhile.
-    only: Option<Commit>,
+    only: Option<Only>,
     /// How often the file had been made shorter when this process last asked how long it is.
     cuts: AtomicU64,
     pub tracked: Tracked,
+}
+
+/// What is read where nothing may be written: a commit, and what the table of pages does not say of
+/// it as nobody has put that right yet.
+#[derive(Debug)]
+pub(crate) struct Only {
+    pub commit: Commit,
+    pub since: Option<Since>,
 }
 
 /// The writer's lock, which is held as long as this lives; it is this thread's.
@@ -118,7 +126,8 @@ impl Core {
         let newest = if is_current { Some(core.newest()) } else { core.durable() };
         let newest = newest.ok_or_else(no_durable)?;
         core.check_commit(&newest)?;
-        core.only = Some(newest);
+        let since = if is_current { core.changes_to_redo(&newest) } else { core.since_of(&newest) };
+        core.only = Some(Only { commit: newest, since });
         Ok(core)
     }
 
@@ -240,8 +249,8 @@ impl Core {
     /// The newest commit.
     #[inline(always)]
     pub(crate) fn newest(&self) -> Commit {
-        if let Some(only) = self.only {
-            return only;
+        if let Some(only) = &self.only {
+            return only.commit;
         }
         loop {
             let number = self.load(session::STATE);
@@ -465,7 +474,7 @@ impl Core {
 
     /// What is read, if nothing may be written.
     #[inline(always)]
-    pub(crate) fn only(&self) -> Option<&Commit> {
+    pub(crate) fn only(&self) -> Option<&Only> {
         self.only.as_ref()
     }
 

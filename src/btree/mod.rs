@@ -11,7 +11,7 @@
 //! | `items` | pages taken apart, and written anew |
 //! | `tree`, `cursor`, `scan` | looking up, going through |
 //! | `edit`, `remove`, `bulk`, `values` | putting in, taking out, filling a tree, long values |
-//! | `writer`, `space` | the one who writes, and which pages are free |
+//! | `writer`, `space`, `as_of` | the one who writes, and which pages are free |
 //! | `compact`, `closer`, `trim` | making the file smaller |
 //! | `core`, `pins` | processes that share a file, who reads what |
 //! | `sync`, `meta`, `changes`, `tracked` | what is durable, and how that is known after a power failure |
@@ -25,6 +25,7 @@
 //! Threads: any number of readers, which wait for nobody; one writer, who holds a lock that processes
 //! share and that survives the death of its holder.
 
+mod as_of;
 mod backup;
 mod bulk;
 mod changes;

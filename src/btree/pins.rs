@@ -103,7 +103,7 @@ fn me() -> u64 {
 #[inline(always)]
 pub(crate) fn pin(core: &Core) -> Result<(Pin<'_>, Commit)> {
     if let Some(only) = core.only() {
-        return Ok((nothing(core)?, *only));
+        return Ok((nothing(core)?, only.commit));
     }
     let owner = me();
     let last = LAST.get();

@@ -1,5 +1,6 @@
 //! What is in a store, where its bytes went, and who holds them.
 
+use super::as_of::AsOf;
 use super::format::{self, FIXED, PAGE_BYTES, SUMMED, session};
 use super::handle::BTree;
 use super::pins::{self, Reader};
@@ -61,9 +62,12 @@ impl BTree {
         let mut pages = [0u64; 3];
         let mut holders = Holders::new(if is_only { Vec::new() } else { pins::readers(core) });
         let (durable, mut undurable) = (core.load(session::DURABLE), 0);
+        let as_of = AsOf::of_only(core);
         for page in 0..commit.end {
-            let [birth, freed] = core.entry(page)?;
-            let (born, gone) = (birth.load(Ordering::Relaxed), freed.load(Ordering::Relaxed));
+            let [born, gone] = match &as_of {
+                Some(table) => table.words(page)?[1],
+                None => core.entry(page)?.map(|word| word.load(Ordering::Relaxed)),
+            };
             let is_in_use = gone == 0 || gone & SUMMED != 0;
             let since = format::born(born);
             let is_held = || pins.iter().any(|pin| (since..gone).contains(pin));

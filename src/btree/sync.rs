@@ -47,21 +47,19 @@ impl Core {
         } else if !self.lead(wanted)? {
             return Ok(());
         }
-        let done = if self.is_durable(wanted) && (!with_sums || self.load(session::UNSUMMED) == 0) {
-            Ok(())
-        } else {
-            self.sync_newest(with_sums)
-        };
+        let has_synced = !self.is_durable(wanted) || with_sums && self.load(session::UNSUMMED) != 0;
+        let done = if has_synced { self.sync_newest(with_sums) } else { Ok(()) };
         self.sync_lock().unlock();
-        self.wake_waiting();
+        self.wake_waiting(has_synced);
         done?;
         self.trim(Trim::Much, with_sums)
     }
 
     /// Wakes those who wait for a sync: those who still need one find the lock free.
-    fn wake_waiting(&self) {
+    fn wake_waiting(&self, has_synced: bool) {
         if let Some(syncs) = self.map.half(session::SYNCS) {
-            syncs.fetch_add(1, Ordering::SeqCst);
+            // A store that is opened and closed stays as it is.
+            syncs.fetch_add(u32::from(has_synced), Ordering::SeqCst);
             wake_all(syncs);
         }
     }
@@ -74,7 +72,7 @@ impl Core {
         self.sync_lock().lock()?;
         let done = self.sync_newest(with_sums);
         self.sync_lock().unlock();
-        self.wake_waiting();
+        self.wake_waiting(true);
         done
     }
 

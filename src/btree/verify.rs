@@ -4,9 +4,10 @@
 //! the page above says, its checksum fits, and no page is in use twice. Then the table of pages must
 //! say the same of every page of the file.
 
+use super::as_of::AsOf;
 use super::core::{Core, bad_page_sum};
 use super::format::{
-    BAD_FAR_SUM, Commit, FIXED, PAGE_BYTES, SUMMED, Tree, VALUES, far_sum, page_sum, session,
+    BAD_FAR_SUM, FIXED, PAGE_BYTES, SUMMED, Tree, VALUES, far_sum, page_sum, session,
 };
 use super::handle::BTree;
 use super::kind::{self, Duplicates, Kind, TableOptions};
@@ -51,7 +52,8 @@ impl BTree {
         let commit = *snapshot.commit();
         let source = snapshot.source();
         let mut seen = vec![false; commit.end as usize];
-        let mut check = Check { core, commit, source, seen: &mut seen, done: 0, progress };
+        let as_of = AsOf::of_only(core);
+        let mut check = Check { core, as_of, source, seen: &mut seen, done: 0, progress };
         check.tree(&commit.main)?;
         check.tree(&commit.catalog)?;
         let mut tables = Vec::new();
@@ -97,7 +99,7 @@ fn check_keys(table: Table<'_>, kind: Kind, last_number: u64) -> Result<()> {
 
 struct Check<'a, P> {
     core: &'a Core,
-    commit: Commit,
+    as_of: Option<AsOf<'a>>,
     source: &'a P,
     /// Which pages are in use.
     seen: &'a mut [bool],
@@ -120,10 +122,11 @@ impl<P: Pages> Check<'_, P> {
 
     /// What the table of pages says of a page.
     fn entry(&self, page: u64) -> Result<[u64; 2]> {
-        let entry = self.core.entry(page)?.map(|word| word.load(Ordering::Relaxed));
-        // What was not put right by who may write is not damage.
-        let is_put_right = self.core.only().is_none();
-        Ok(if is_put_right { entry } else { self.core.as_of(&self.commit, page, entry) })
+        match &self.as_of {
+            // What was not put right by who may write is not damage.
+            Some(table) => table.words(page).map(|[_, after]| after),
+            None => Ok(self.core.entry(page)?.map(|word| word.load(Ordering::Relaxed))),
+        }
     }
 
     /// Notes that a page is in use, and checks what the table of pages says of it. `birth`: what the

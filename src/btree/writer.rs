@@ -6,11 +6,11 @@
 //! writer did is known by its stamp: whoever comes after one that died, at whatever instruction,
 //! takes it back.
 
+use super::as_of::AsOf;
 use super::core::{Core, Locked};
 use super::edit::Step;
 use super::format::{
-    self, Commit, FIXED, MAX_PAGES, PAGE_BYTES, SUMMED, TABLES, Tree, first_of_table, session,
-    table_pages,
+    Commit, MAX_PAGES, PAGE_BYTES, TABLES, Tree, first_of_table, session, table_pages,
 };
 use super::items::Items;
 use super::page::Bytes;
@@ -218,43 +218,19 @@ impl Core {
     /// together with what it changed, what is there of that is taken back, too, and done again.
     #[cold]
     fn sweep(&self, commit: &Commit) -> Result<()> {
-        let since = self.changes_to_redo(commit);
-        let then = since.as_ref().map_or(*commit, |since| Commit {
-            stamp: since.stamp,
-            end: since.end,
-            ..*commit
-        });
+        let table = AsOf::new(self, *commit, self.changes_to_redo(commit));
         self.forget_tables(commit);
         for page in 0..self.high(commit) {
-            let entry = self.entry(page)?;
-            let before = entry.map(|word| word.load(Ordering::Relaxed));
-            let mut after = self.as_of(&then, page, before);
-            if page >= then.end && since.is_some() && after[0] != FIXED {
-                // It was behind the end then: what the table says of it is of no commit.
-                after = [0, 0];
-            }
+            let [before, after] = table.words(page)?;
             if after != before {
+                let entry = self.entry(page)?;
                 entry.iter().zip(after).for_each(|(word, now)| word.store(now, Ordering::Relaxed));
             }
         }
-        since.map_or(Ok(()), |since| self.redo(commit, &since))?;
         self.note_unsummed();
         self.word(session::UNSWEPT).store(0, Ordering::SeqCst);
         self.word(session::WRITING).store(0, Ordering::SeqCst);
         Ok(())
-    }
-
-    /// The words of a page in the table as they were when a commit was made.
-    pub(crate) fn as_of(&self, commit: &Commit, page: u64, [birth, freed]: [u64; 2]) -> [u64; 2] {
-        if birth == FIXED {
-            [if self.is_fixed(page) { FIXED } else { 0 }, freed]
-        } else if format::born(birth) > commit.stamp {
-            [0, 0]
-        } else if freed & SUMMED == 0 && freed > commit.stamp {
-            [birth, 0]
-        } else {
-            [birth, freed]
-        }
     }
 
     /// Whether a page is one that is never freed.

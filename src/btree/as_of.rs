@@ -1,0 +1,83 @@
+//! What the table of pages said of a page when a commit was made.
+//!
+//! What came after the commit is known by its stamps and taken back. If the commit came to the disk
+//! together with what it changed, any mixture of old and new words may be there after a power failure:
+//! then the table is taken back to the commit before, of which all was there, and what the commit says
+//! that it changed is done again.
+
+use super::core::Core;
+use super::format::{self, Commit, FIXED, SUMMED, VALUES};
+use super::meta::{Change, Changed, Since};
+use super::page;
+use super::source::Source;
+use super::tree::Pages;
+use crate::Result;
+use std::sync::atomic::Ordering;
+
+/// The table of pages as of a commit.
+#[derive(Debug)]
+pub(crate) struct AsOf<'c> {
+    core: &'c Core,
+    commit: Commit,
+    /// What the commit changed, in the order of the pages, and the commit before.
+    since: Option<Since>,
+}
+
+impl<'c> AsOf<'c> {
+    /// That of a store where nobody may write, and so put right what is there.
+    pub(crate) fn of_only(core: &'c Core) -> Option<AsOf<'c>> {
+        core.only().map(|only| AsOf::new(core, only.commit, only.since.clone()))
+    }
+
+    /// `since`: what is to be done again.
+    pub(crate) fn new(core: &'c Core, commit: Commit, since: Option<Since>) -> AsOf<'c> {
+        let since = since.map(|mut since| {
+            since.changes.sort_by_key(|change| change.page);
+            since
+        });
+        AsOf { core, commit, since }
+    }
+
+    /// What the table says of a page, and what it should.
+    pub(crate) fn words(&self, page: u64) -> Result<[[u64; 2]; 2]> {
+        let before = self.core.entry(page)?.map(|word| word.load(Ordering::Relaxed));
+        let Some(since) = &self.since else {
+            return Ok([before, self.taken_back(self.commit.stamp, page, before)]);
+        };
+        let mut after = self.taken_back(since.stamp, page, before);
+        if page >= since.end && after[0] != FIXED {
+            // It was behind the end then: what the table says of it is of no commit.
+            after = [0, 0];
+        }
+        let changes = &since.changes;
+        if let Ok(i) = changes.binary_search_by_key(&page, |change| change.page) {
+            after = self.done_again(changes[i], after)?;
+        }
+        Ok([before, after])
+    }
+
+    fn taken_back(&self, stamp: u64, page: u64, [birth, freed]: [u64; 2]) -> [u64; 2] {
+        if birth == FIXED {
+            [if self.core.is_fixed(page) { FIXED } else { 0 }, freed]
+        } else if format::born(birth) > stamp {
+            [0, 0]
+        } else if freed & SUMMED == 0 && freed > stamp {
+            [birth, 0]
+        } else {
+            [birth, freed]
+        }
+    }
+
+    fn done_again(&self, change: Change, [birth, freed]: [u64; 2]) -> Result<[u64; 2]> {
+        let source = Source::unchecked(self.core, self.commit.end);
+        Ok(match change.kind {
+            Changed::Tree => [page::birth(source.page(change.page)?), 0],
+            // No older one: nobody is left who reads commits between.
+            Changed::Values => [self.commit.stamp | VALUES, 0],
+            Changed::Added => [birth, freed],
+            // Unless it was taken again meanwhile, and is free by that.
+            Changed::Freed if birth == 0 => [birth, freed],
+            Changed::Freed => [birth, self.commit.stamp],
+        })
+    }
+}
