@@ -402,6 +402,15 @@ fn records_in_a_range_are_counted() {
         let excluded = (Bound::Excluded(&a[..]), Bound::Included(&b[..]));
         let more = below(to + 1).saturating_sub(below(from + 1));
         assert_eq!(table.count_range(excluded).unwrap(), more, "{from}..={to}, odd {is_odd}");
+        let mut scanned = Vec::new();
+        let scan = table.scan_range(excluded, |key, _| {
+            scanned.push(u64::from_bytes(key).unwrap());
+            Ok(scanned.len() < 700)
+        });
+        scan.unwrap();
+        let first = (from / 2 + 1) * 2;
+        assert_eq!(scanned.len() as u64, more.min(700));
+        assert!(scanned.iter().enumerate().all(|(i, key)| *key == first + 2 * i as u64));
         let about = table.estimate_range(&a[..]..&b[..]).unwrap();
         assert!(about.abs_diff(exact) <= 1000, "{about} of {exact}");
     }

@@ -4,7 +4,7 @@ use super::cursor::Walk;
 use super::format::Tree;
 use super::page::{Link, Place, count};
 use super::tree::{Pages, levels, of};
-use super::{inner, leaf};
+use super::{inner, leaf, scan};
 use crate::Result;
 use std::ops::Bound;
 
@@ -16,21 +16,10 @@ pub(crate) fn exactly(
     end: Bound<&[u8]>,
 ) -> Result<u64> {
     let mut walk = Walk::new(pages, tree);
-    match start {
-        Bound::Unbounded => walk.first()?,
-        Bound::Included(key) => walk.seek(key)?,
-        Bound::Excluded(key) => walk.find(key)? && walk.next()?,
-    };
+    walk.begin(start)?;
     let mut records = 0;
     while let Some((page, at, count)) = walk.leaf() {
-        let to = match end {
-            Bound::Unbounded => count,
-            Bound::Included(key) => match leaf_place(pages, page, key)? {
-                Place::Found(i) => i + 1,
-                Place::Missing(i) => i,
-            },
-            Bound::Excluded(key) => leaf_place(pages, page, key)?.index(),
-        };
+        let to = scan::end_in(pages, page, count, end)?;
         records += to.saturating_sub(at) as u64;
         if to < count {
             break;

@@ -9,6 +9,7 @@ use super::tree::{Pages, levels, of};
 use super::writer::damaged;
 use super::{inner, leaf};
 use crate::Result;
+use std::ops::Bound;
 
 /// A place in a tree.
 #[derive(Debug)]
@@ -105,6 +106,16 @@ impl<'p, P: Pages> Walk<'p, P> {
         self.where_ = Where::Before;
         self.arrive(Way::Forward)?;
         Ok(matches!(place, Place::Found(_)))
+    }
+
+    /// Goes to the first record of what begins so; whether there is one.
+    pub(crate) fn begin(&mut self, start: Bound<&[u8]>) -> Result<bool> {
+        match start {
+            Bound::Unbounded => self.first(),
+            Bound::Included(key) => self.seek(key),
+            Bound::Excluded(key) if self.find(key)? => self.next(),
+            Bound::Excluded(_) => Ok(self.where_ == Where::Here),
+        }
     }
 
     /// Goes to the next record; whether there is one.

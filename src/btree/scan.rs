@@ -3,36 +3,57 @@
 use super::cursor::Walk;
 use super::format::{PAGE_BYTES, Tree};
 use super::leaf;
+use super::page::Place;
 use super::tree::{Pages, of};
 use crate::Result;
+use std::ops::Bound;
 
-/// Calls `f` with every record from `from` on, in order, until it says `false`.
+/// Calls `f` with every record of a range, in order, until it says `false`.
 pub(crate) fn scan<P: Pages>(
     pages: &P,
     tree: Tree,
-    from: Option<&[u8]>,
+    (start, end): (Bound<&[u8]>, Bound<&[u8]>),
     mut f: impl FnMut(&[u8], &[u8]) -> Result<bool>,
 ) -> Result<()> {
     let mut walk = Walk::new(pages, tree);
-    let mut is_there = match from {
-        Some(from) => walk.seek(from)?,
-        None => walk.first()?,
-    };
+    walk.begin(start)?;
     let mut key = Vec::new();
-    while is_there && let Some((page, at, count)) = walk.leaf() {
+    while let Some((page, at, count)) = walk.leaf() {
         let bytes = pages.page(page)?;
+        let to = end_in(pages, page, count, end)?;
         let mut records = of(page, leaf::Records::new(bytes, &mut key))?;
-        for i in at..count {
+        for i in at..to {
             let (key, value) = of(page, records.get(i, pages))?;
             if !f(key, pages.value(page, value)?)? {
                 return Ok(());
             }
         }
-        is_there = walk.next_leaf()?;
+        if to < count {
+            return Ok(());
+        }
+        walk.next_leaf()?;
         if let Some((page, ..)) = walk.leaf() {
             // The leaf is read from front to back: the memory's own foresight does the rest.
             pages.prefetch(page * PAGE_BYTES);
         }
     }
     Ok(())
+}
+
+/// How many of the records of a leaf come before the end of a range.
+pub(crate) fn end_in(
+    pages: &impl Pages,
+    page: u64,
+    count: usize,
+    end: Bound<&[u8]>,
+) -> Result<usize> {
+    let find = |key: &[u8]| of(page, leaf::find(pages.page_on(page, 0)?, key, pages));
+    Ok(match end {
+        Bound::Unbounded => count,
+        Bound::Excluded(key) => find(key)?.index(),
+        Bound::Included(key) => match find(key)? {
+            Place::Found(i) => i + 1,
+            Place::Missing(i) => i,
+        },
+    })
 }

@@ -94,14 +94,15 @@ fn range(
     count: usize,
     mut take: impl FnMut(&[u8], &[u8]),
 ) -> Result<()> {
-    let mut cursor = table.cursor();
-    let mut is_there = cursor.seek(from)?;
-    for _ in 0..count {
-        let (true, Some(value)) = (is_there, cursor.value()?) else { break };
-        take(cursor.key().unwrap_or_default(), value);
-        is_there = cursor.next()?;
+    let mut left = count;
+    if left == 0 {
+        return Ok(());
     }
-    Ok(())
+    table.scan_range(from.., |key, value| {
+        take(key, value);
+        left -= 1;
+        Ok(left > 0)
+    })
 }
 
 impl Store for Reader {
