@@ -419,3 +419,33 @@ fn stats_say_who_holds_how_much() {
     let stats = store.stats().unwrap();
     assert!(stats.held_bytes == 0 && stats.readers.is_empty(), "{stats:?}");
 }
+
+/// While somebody reads nothing is cut off: then a file must not be compacted by making it longer.
+#[test]
+fn compacting_beside_readers_does_not_make_the_file_grow_for_ever() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::create(&path).unwrap();
+    let mut rng = Rng::new(seed(0));
+    let mut held = std::collections::VecDeque::new();
+    for round in 0..60 {
+        for _ in 0..20 {
+            let key = rng.below(30).to_le_bytes();
+            let len = 8 + rng.below(20_000) as usize;
+            store.insert(&key, &vec![1; len]).unwrap();
+        }
+        // Each snapshot is held for two rounds.
+        held.push_back(store.read().unwrap());
+        while store.compact(1 << 17).unwrap() {}
+        if held.len() > 1 {
+            held.pop_front();
+        }
+        let len = std::fs::metadata(&path).unwrap().len();
+        assert!(len < 8 << 20, "round {round}: {len} bytes for 600 KB");
+    }
+    held.clear();
+    while store.compact(1 << 17).unwrap() {}
+    let len = std::fs::metadata(&path).unwrap().len();
+    let live = store.stats().unwrap().live_bytes;
+    assert!(len < live * 5 / 4 + (64 << 10), "{len} bytes for {live}");
+}

@@ -175,6 +175,8 @@ impl BTree {
             None => {
                 // What was replaced before, or the dead hold, is free then.
                 pins::clear_dead(core);
+                // After a start of the machine the table of pages is put right first.
+                drop(Writer::begin(core)?);
                 core.sync_commits(core.newest().stamp)?;
                 place.insert(Pass::new(Way::Down(core.live()?.boundary()), 1, false))
             }
@@ -252,6 +254,12 @@ impl Core {
         let number = pass.number + 1;
         if pass.moved > 0 {
             return Ok(Some(Pass::new(Way::Down(live.boundary()), number, pass.has_lifted)));
+        }
+        // While somebody reads an older commit nothing is cut off, and what is lifted comes down to no
+        // better place: the file would only grow.
+        let newest = self.newest().stamp;
+        if pins::stamps(self).any(|stamp| stamp < newest) {
+            return Ok(None);
         }
         let lift = Pass::new(Way::Up(live.end), number, true);
         Ok((!pass.has_lifted).then_some(lift))
