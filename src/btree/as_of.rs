@@ -38,6 +38,14 @@ impl<'c> AsOf<'c> {
         AsOf { core, commit, since }
     }
 
+    /// The commit that all words of the table are taken back to.
+    pub(crate) fn base(&self) -> Commit {
+        match &self.since {
+            None => self.commit,
+            Some(since) => Commit { stamp: since.stamp, end: since.end, ..self.commit },
+        }
+    }
+
     /// What the table says of a page, and what it should.
     pub(crate) fn words(&self, page: u64) -> Result<[[u64; 2]; 2]> {
         let before = self.core.entry(page)?.map(|word| word.load(Ordering::Relaxed));

@@ -457,7 +457,8 @@ impl Core {
         }
     }
 
-    /// If nobody else has the store open, makes everything durable.
+    /// If nobody else has the store open, makes everything durable. Of two who close it at the same
+    /// moment each may find the other: then nobody does, as after the death of the last.
     fn close(&self) -> Result<()> {
         if self.only.is_none()
             && !self.is_in_memory()

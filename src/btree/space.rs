@@ -47,6 +47,8 @@ pub(crate) struct Space {
     pub end: u64,
     /// Pages of commits that somebody may hold are below this; the table tells of them.
     high: u64,
+    /// Bytes that the file has at least, as long as this writer has the lock.
+    len: u64,
     /// Entries of the table that may be looked at, and where.
     credit: u64,
     cursor: u64,
@@ -63,6 +65,7 @@ impl Space {
         self.pins.sort_unstable();
         self.end = base.end;
         self.high = core.high(base);
+        self.len = 0;
         self.durable = core.load(session::DURABLE);
         self.credit = self.credit.clamp(2 * LOOK, 64 * LOOK);
         self.retained = 0;
@@ -280,13 +283,15 @@ impl Space {
             self.cursor = self.end;
             self.credit += self.high - self.end;
             self.end = self.high;
+            // Those that end before it may have been durable: what is behind is not said of pages.
+            self.has_new_table = true;
         }
         is_lower
     }
 
     /// A number of pages at the end of the file that were never in use.
     fn extend(&mut self, core: &Core, pages: u64) -> Result<u64> {
-        self.end = self.end.max(self.high);
+        self.raise_end();
         // The table must tell of them, and of its own new blocks, which lie before them.
         loop {
             let last = self.end + pages - 1;
@@ -309,8 +314,12 @@ impl Space {
     fn add_table(&mut self, core: &Core, block: u64) -> Result<()> {
         let (from, pages) = (self.end, table_pages(block));
         self.grow_file(core, from + pages)?;
-        // What it says of pages that were in use once, and are behind the end since, counts for
-        // nothing: they are entered anew before they are used.
+        // What was in these pages once says nothing of others.
+        for at in (from * PAGE_BYTES..(from + pages) * PAGE_BYTES).step_by(8) {
+            if let Some(word) = core.map_word(at) {
+                word.store(0, Ordering::Relaxed);
+            }
+        }
         core.word(session::TABLES + 8 * block).store(from, Ordering::Release);
         self.end += pages;
         self.has_new_table = true;
@@ -323,8 +332,14 @@ impl Space {
     }
 
     #[inline]
-    fn grow_file(&self, core: &Core, end: u64) -> Result<()> {
-        if end * PAGE_BYTES <= core.map.len() || end * PAGE_BYTES <= core.map.refresh_len()? {
+    fn grow_file(&mut self, core: &Core, end: u64) -> Result<()> {
+        if end * PAGE_BYTES <= self.len {
+            return Ok(());
+        }
+        // Asked for while this writer has the lock: what the process knows may be from before somebody
+        // made the file shorter.
+        self.len = core.map.refresh_len()?;
+        if end * PAGE_BYTES <= self.len {
             return Ok(());
         }
         // What the dead hold is free for the next writer.

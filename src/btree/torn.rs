@@ -5,9 +5,11 @@
 //! does not count. The disk is made up: of each sector one of the contents that it had since the
 //! last sync. What is left must be one of the two commits, whole, with a table of pages that fits it.
 
+use super::format::session;
 use super::handle::BTree;
 use super::transaction::Transaction;
 use crate::Result;
+use crate::bytes::le64;
 use crate::durability::Durability;
 use std::collections::BTreeMap;
 use std::fs;
@@ -380,4 +382,99 @@ fn a_commit_counts_if_all_of_it_is_on_the_disk() {
     }
     println!("{at_once} commits at once, {images} images");
     assert!(at_once > 0, "no commit went to the disk at once");
+}
+
+/// The places of the blocks of the table of pages are in a sector that the kernel may have written
+/// while they were others: when a transaction that was given up had made one.
+#[test]
+fn a_block_of_the_table_that_was_never_made_is_not_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = durable_store(&folder.path().join("store"));
+    for i in 0..200u64 {
+        if store.core().newest().end >= 248 {
+            break;
+        }
+        store.insert(&i.to_le_bytes(), &[i as u8; 5000]).unwrap();
+    }
+    for i in 0..3u64 {
+        store.insert(&i.to_le_bytes(), &[i as u8; 300]).unwrap();
+    }
+    let mut transaction = store.write().unwrap();
+    transaction.main().insert(b"big", &vec![1; 40 * PAGE]).unwrap();
+    let during = fs::read(store.path().unwrap()).unwrap();
+    transaction.abort();
+    assert_ne!(second_block(&during), 0, "it made no block");
+    // Until the page is in use where the block would have been.
+    for n in 0u8.. {
+        store.insert(&[9, 9, n], &vec![7; 3 * PAGE]).unwrap();
+        let (_, meta) = store.core().recoverable().unwrap();
+        if store.core().newest().end > second_block(&during) {
+            assert!(meta.since.is_some(), "it waited twice");
+            break;
+        }
+    }
+    check_with_old_blocks(&store, &during, &folder.path().join("image"));
+}
+
+/// The same after the end of the file was given back, and a block with it.
+#[test]
+fn a_block_of_the_table_that_was_cut_off_is_not_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = durable_store(&folder.path().join("store"));
+    let mut n = 0u64;
+    let mut fill = |end: u64, len: usize| {
+        while store.core().newest().end < end {
+            store.insert(&n.to_le_bytes(), &vec![n as u8; len]).unwrap();
+            n += 1;
+        }
+        n
+    };
+    let (kept, all) = (fill(200, 5000), fill(400, 9000));
+    let long = fs::read(store.path().unwrap()).unwrap();
+    let mut transaction = store.write().unwrap();
+    for i in kept..all {
+        transaction.main().remove(&i.to_le_bytes()).unwrap();
+    }
+    transaction.commit().unwrap();
+    while store.compact(1 << 30).unwrap() {}
+    assert!(store.core().newest().end <= second_block(&long), "the block is not cut off");
+    store.insert(b"long", &vec![5; 55 * PAGE]).unwrap();
+    check_with_old_blocks(&store, &long, &folder.path().join("image"));
+}
+
+fn durable_store(path: &Path) -> BTree {
+    let options = BTree::options().create(true).durability(Durability::Sync);
+    options.open(path).unwrap()
+}
+
+/// Where the second block of the table is.
+fn second_block(image: &[u8]) -> u64 {
+    le64(image, session::TABLES as usize + 8).unwrap()
+}
+
+/// After a power failure with that sector as it was: the store has all its records, and keeps them.
+fn check_with_old_blocks(store: &BTree, old: &[u8], image: &Path) {
+    let all = |store: &BTree| -> Vec<(Vec<u8>, Vec<u8>)> {
+        let snapshot = store.read().unwrap();
+        let own = |pair: crate::Result<(Vec<u8>, &[u8])>| pair.map(|(k, v)| (k, v.to_vec()));
+        snapshot.main().iter().map(own).collect::<crate::Result<_>>().unwrap()
+    };
+    let expected = all(store);
+    let mut bytes = fs::read(store.path().unwrap()).unwrap();
+    let sector = session::TABLES as usize / 512 * 512..session::TABLES as usize / 512 * 512 + 512;
+    bytes[sector.clone()].copy_from_slice(&old[sector]);
+    bytes[session::BOOT_LOW as usize..][..16].fill(0x5a);
+    fs::write(image, bytes).unwrap();
+    let store = durable_store(image);
+    store.verify(|_, _| ()).unwrap();
+    assert!(all(&store) == expected);
+    for i in 0..60u64 {
+        store.insert(&(100_000 + i).to_le_bytes(), &[3; 9000]).unwrap();
+        store.remove(&(100_000 + i / 2).to_le_bytes()).unwrap();
+    }
+    for i in 0..60u64 {
+        store.remove(&(100_000 + i).to_le_bytes()).unwrap();
+    }
+    store.verify(|_, _| ()).unwrap();
+    assert!(all(&store) == expected);
 }

@@ -134,9 +134,11 @@ impl Writer<'_> {
         let (end, len) = (self.base.end * PAGE_BYTES, core.map.refresh_len()?);
         let free = len.saturating_sub(end) / PAGE_BYTES;
         if core.load(session::HIGH) == 0 && trim.is_worth(free, len / PAGE_BYTES) {
-            // First: whoever dies here has the others look in vain.
+            // Also before: whoever dies here has the others look in vain. But who looked in between saw
+            // how long it was.
             core.word(session::CUTS).fetch_add(1, Ordering::SeqCst);
             core.map.shrink_to(end)?;
+            core.word(session::CUTS).fetch_add(1, Ordering::SeqCst);
         }
         self.finish();
         Ok(())
@@ -151,5 +153,50 @@ impl Core {
             let is_it = from > 1 && from.checked_add(table_pages(block)) == Some(end);
             (is_it && from <= first_of_table(block)).then_some(from)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::BTree;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// Whoever looks while the file is cut must not take its old length for the new one: what is then
+    /// written behind the end ends the process.
+    #[test]
+    fn who_looks_while_the_file_is_cut_writes_nothing_behind_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let fill = |store: &BTree, count: u64| {
+            let mut transaction = store.write().unwrap();
+            for i in 0..count {
+                transaction.main().insert(&i.to_le_bytes(), &[1; 20_000]).unwrap();
+            }
+            transaction.commit().unwrap();
+        };
+        for is_one in [false, true] {
+            let store = BTree::create(&path).unwrap();
+            let other = if is_one { store.clone() } else { BTree::create(&path).unwrap() };
+            let is_over = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        other.core().live_bytes().unwrap();
+                    }
+                });
+                for _ in 0..150 {
+                    fill(&store, 100);
+                    store.sync().unwrap();
+                    let mut transaction = store.write().unwrap();
+                    transaction.main().clear().unwrap();
+                    transaction.commit().unwrap();
+                    store.sync().unwrap();
+                    store.sync().unwrap();
+                    fill(&other, 50);
+                }
+                is_over.store(true, Ordering::Relaxed);
+            });
+            store.verify(|_, _| ()).unwrap();
+        }
     }
 }

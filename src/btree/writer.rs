@@ -219,7 +219,9 @@ impl Core {
     #[cold]
     fn sweep(&self, commit: &Commit) -> Result<()> {
         let table = AsOf::new(self, *commit, self.changes_to_redo(commit));
-        self.forget_tables(commit);
+        // The commit before has all blocks that there can be: what else page 0 says may be from one that
+        // was never made, and lead to a page of this commit.
+        self.forget_tables(&table.base());
         for page in 0..self.high(commit) {
             let [before, after] = table.words(page)?;
             if after != before {
