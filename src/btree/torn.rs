@@ -456,8 +456,8 @@ fn second_block(image: &[u8]) -> u64 {
 fn check_with_old_blocks(store: &BTree, old: &[u8], image: &Path) {
     let all = |store: &BTree| -> Vec<(Vec<u8>, Vec<u8>)> {
         let snapshot = store.read().unwrap();
-        let own = |pair: crate::Result<(Vec<u8>, &[u8])>| pair.map(|(k, v)| (k, v.to_vec()));
-        snapshot.main().iter().map(own).collect::<crate::Result<_>>().unwrap()
+        let own = |pair: Result<(Vec<u8>, &[u8])>| pair.map(|(k, v)| (k, v.to_vec()));
+        snapshot.main().iter().map(own).collect::<Result<_>>().unwrap()
     };
     let expected = all(store);
     let mut bytes = fs::read(store.path().unwrap()).unwrap();
