@@ -440,12 +440,12 @@ fn compacting_beside_readers_does_not_make_the_file_grow_for_ever() {
         if held.len() > 1 {
             held.pop_front();
         }
-        let len = std::fs::metadata(&path).unwrap().len();
+        let len = fs::metadata(&path).unwrap().len();
         assert!(len < 8 << 20, "round {round}: {len} bytes for 600 KB");
     }
     held.clear();
     while store.compact(1 << 17).unwrap() {}
-    let len = std::fs::metadata(&path).unwrap().len();
+    let len = fs::metadata(&path).unwrap().len();
     let live = store.stats().unwrap().live_bytes;
     assert!(len < live * 5 / 4 + (64 << 10), "{len} bytes for {live}");
 }
