@@ -79,7 +79,7 @@ fn hash_files_of_version_1_are_read_and_written() {
 #[test]
 fn btree_files_of_version_1_are_read_and_written() {
     let folder = tempfile::tempdir().unwrap();
-    let path = golden(folder.path(), "btree/mixed-v1.btree", |path| make_btree(path));
+    let path = golden(folder.path(), "btree/mixed-v1.btree", make_btree);
     let store = BTree::open(&path).unwrap();
     store.verify(|_, _| ()).unwrap();
     check(&store);
