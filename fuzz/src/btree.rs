@@ -1,5 +1,6 @@
 //! Btree stores: any operations against maps, and files of sound stores with anything changed in them.
 
+use crate::input::Input;
 use credenza::btree::{BTree, Duplicates, Position, Snapshot, Table, TableOptions, Transaction};
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,41 +21,13 @@ struct Model {
 const NAMES: [&str; 2] = ["sorted", "inserted"];
 const ORDERS: [Duplicates; 2] = [Duplicates::Sorted, Duplicates::Inserted];
 
-/// Bytes of which operations are made; when they are used up, there are no more.
-struct Input<'d>(&'d [u8]);
-
-impl Input<'_> {
-    fn byte(&mut self) -> Option<u8> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(*first)
-    }
-
-    fn key(&mut self) -> Option<Vec<u8>> {
-        let byte = self.byte()?;
-        // Few keys, some of them long: then many operations meet.
-        let len = if byte >= 250 { 300 * usize::from(byte - 249) } else { usize::from(byte % 4) };
-        Some(vec![byte % 50; len])
-    }
-
-    fn value(&mut self) -> Option<Vec<u8>> {
-        let (byte, len) = (self.byte()?, self.byte()?);
-        let len = match len {
-            255 => 9000,
-            200.. => usize::from(len) * 10,
-            _ => usize::from(len),
-        };
-        Some(vec![byte; len])
-    }
-}
-
 /// Does what the bytes say to a store and to maps: they stay alike, also as they were when somebody
 /// began to read.
 pub fn operations(data: &[u8]) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("store");
     let mut model = Model::default();
-    let mut input = Input(data);
+    let mut input = Input::new(data, 9000, 10);
     let mut store = BTree::create(&path).expect("a store");
     let mut transaction = store.write().expect("a transaction");
     for (name, order) in NAMES.iter().zip(ORDERS) {
@@ -62,7 +35,7 @@ pub fn operations(data: &[u8]) {
         transaction.create_table_with(name, &options).expect("a table");
     }
     transaction.commit().expect("commit");
-    while !input.0.is_empty() {
+    while !input.left.is_empty() {
         run(&store, &mut input, &mut model);
         compare(&store.read().expect("a snapshot"), &model);
         store.verify(|_, _| ()).expect("verify");
@@ -279,7 +252,7 @@ const META_BYTES: usize = 512;
 /// Reads one of the samples in which bytes are changed: the input says which, and how the machine was
 /// started; then three bytes of a place, modulo the length, and what to put there: so many bytes.
 pub fn files(input: &[u8]) {
-    let mut input = Input(input);
+    let mut input = Input::new(input, 0, 0);
     let (Some(which), Some(how)) = (input.byte(), input.byte()) else { return };
     let mut bytes = SAMPLES[usize::from(which) % SAMPLES.len()].clone();
     let store = bytes[32..48].to_vec();

@@ -1,39 +1,12 @@
 //! Hash stores: any operations against a map, and any bytes as the files of a store.
 
+use crate::input::Input;
 use credenza::hash::{Batch, Hash};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
-
-/// Bytes of which operations are made; when they are used up, there are no more.
-struct Input<'d>(&'d [u8]);
-
-impl Input<'_> {
-    fn byte(&mut self) -> Option<u8> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(*first)
-    }
-
-    fn key(&mut self) -> Option<Vec<u8>> {
-        let byte = self.byte()?;
-        // Few keys, some of them long: then many operations meet.
-        let len = if byte >= 250 { 300 * usize::from(byte - 249) } else { usize::from(byte % 4) };
-        Some(vec![byte % 50; len])
-    }
-
-    fn value(&mut self) -> Option<Vec<u8>> {
-        let (byte, len) = (self.byte()?, self.byte()?);
-        let len = match len {
-            255 => 70_000,
-            200.. => usize::from(len) * 40,
-            _ => usize::from(len),
-        };
-        Some(vec![byte; len])
-    }
-}
 
 /// A store as three see it: two who write it, and one who may only read.
 struct Handles {
@@ -56,7 +29,7 @@ pub fn operations(data: &[u8]) {
     drop(Hash::create(&path).expect("a store"));
     let mut handles = Handles::open(&path);
     let mut model = Model::new();
-    let mut input = Input(data);
+    let mut input = Input::new(data, 70_000, 40);
     while let Some(byte) = input.byte() {
         if byte % 32 == 31 {
             drop(handles);

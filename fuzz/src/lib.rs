@@ -6,6 +6,7 @@
 pub mod btree;
 pub mod constant;
 pub mod hash;
+mod input;
 pub mod stats;
 
 use credenza::foreign::{Cdb, Cdb64, Mcdb};
