@@ -334,7 +334,7 @@ impl Writer<'_> {
         let done = self.compact_tree(&mut table.tree, pass, left)?;
         if table.tree != before {
             self.gather(catalog.depth as usize + 2, pass)?;
-            let record = [&table.tree.encode()[..], table.key_name.as_bytes()].concat();
+            let record = kind::encode(&table.tree, &table.key_name);
             self.insert(catalog, &table.name, &record, Old::Replace)?;
         }
         pass.table = At::Named(table.name);
@@ -429,25 +429,6 @@ impl Writer<'_> {
         Ok(true)
     }
 
-    /// Makes all pages on the way this writer's own.
-    pub(super) fn own_way(&mut self, tree: &mut Tree, path: &mut [Step]) -> Result<()> {
-        let levels = path.len();
-        let mut own = self.own_page(Link(tree.root))?;
-        tree.root = own.0;
-        for (n, step) in path.iter_mut().enumerate() {
-            step.page = own.page();
-            let bytes = self.page_on(step.page, (levels - n) as u64)?;
-            if n + 1 < levels {
-                let link = of(step.page, inner::link(bytes, step.index))?;
-                own = self.own_page(link)?;
-                if own != link {
-                    of(step.page, inner::set_link(self.page_mut(step.page)?, step.index, own))?;
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Writes the next leaves anew if that saves some, or moves the next one; how many are done.
     /// `None` if there is no place.
     fn compact_leaves(
@@ -500,29 +481,12 @@ impl Writer<'_> {
         if !self.gather(path.len() + moved.len() + 1, pass)? {
             return Ok(false);
         }
-        let leaf = self.own_leaf(tree, path)?;
+        let leaf = self.own_path(tree, path)?;
         pass.note_moved(u64::from(is_moved));
         for moved in moved {
             *left = left.saturating_sub(self.move_part(leaf, moved, pass)?);
         }
         Ok(true)
-    }
-
-    /// Makes the leaf at the end of a way this writer's own.
-    fn own_leaf(&mut self, tree: &mut Tree, path: &mut [Step]) -> Result<u64> {
-        let Some(last) = path.len().checked_sub(1) else {
-            let own = self.own_page(Link(tree.root))?;
-            tree.root = own.0;
-            return Ok(own.page());
-        };
-        self.own_way(tree, path)?;
-        let step = path[last];
-        let link = of(step.page, inner::link(self.page(step.page)?, step.index))?;
-        let own = self.own_page(link)?;
-        if own != link {
-            of(step.page, inner::set_link(self.page_mut(step.page)?, step.index, own))?;
-        }
-        Ok(own.page())
     }
 
     /// What a leaf has elsewhere that is to be moved.

@@ -191,23 +191,48 @@ impl Writer<'_> {
         of(link.page(), leaf::find(self.page_on(link.page(), 0)?, key, self))
     }
 
-    /// Makes all pages on the way this writer's own, and says which the leaf is.
+    /// Makes all pages on the way, and the leaf, this writer's own, and says which that is.
     #[inline]
     pub(super) fn own_path(&mut self, tree: &mut Tree, path: &mut [Step]) -> Result<u64> {
-        let mut own = self.own_page(Link(tree.root))?;
-        tree.root = own.0;
-        let levels = (1..=path.len() as u64).rev();
-        // Looked at again: a damaged table of pages may have given one of them away for another.
-        for (Step { page, index }, level) in path.iter_mut().zip(levels) {
-            *page = own.page();
-            let link = of(*page, inner::link(self.page_on(*page, level)?, *index))?;
-            own = self.own_page(link)?;
-            if own != link {
-                of(*page, inner::set_link(self.page_mut(*page)?, *index, own))?;
-            }
-        }
+        let link = self.own_way(tree, path)?;
+        let own = self.own_page(link)?;
+        self.relink(tree, path.last(), link, own)?;
         self.page_on(own.page(), 0)?;
         Ok(own.page())
+    }
+
+    /// The same without the leaf; the link to that.
+    #[inline]
+    pub(super) fn own_way(&mut self, tree: &mut Tree, path: &mut [Step]) -> Result<Link> {
+        let mut link = Link(tree.root);
+        for n in 0..path.len() {
+            let own = self.own_page(link)?;
+            self.relink(tree, path[..n].last(), link, own)?;
+            path[n].page = own.page();
+            // Looked at again: a damaged table of pages may have given one of them away for another.
+            let bytes = self.page_on(own.page(), (path.len() - n) as u64)?;
+            link = of(own.page(), inner::link(bytes, path[n].index))?;
+        }
+        Ok(link)
+    }
+
+    /// Has what led to a page lead to its copy.
+    #[inline]
+    fn relink(
+        &mut self,
+        tree: &mut Tree,
+        above: Option<&Step>,
+        old: Link,
+        own: Link,
+    ) -> Result<()> {
+        match above {
+            _ if own == old => {}
+            None => tree.root = own.0,
+            Some(step) => {
+                of(step.page, inner::set_link(self.page_mut(step.page)?, step.index, own))?;
+            }
+        }
+        Ok(())
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 use super::kind::Kind;
 use super::pairs::{Bounds, Pairs};
 use super::range::{Range, behind};
-use super::table::{Cursor, Table};
+use super::table::{Cursor, Pair, Table};
 use crate::{Bytes, Error, Result};
 use std::borrow::Cow;
 use std::ops::{Bound, RangeBounds};
@@ -95,17 +95,20 @@ impl<'t> MultiTable<'t> {
     /// # Errors
     /// As [`MultiTable::get`].
     pub fn nth(&self, key: &[u8], n: u64) -> Result<Option<Bytes<'t>>> {
+        let found = self.nth_pair(key, n)?;
+        found.map(|(begin, (pair, value))| value_of(self.pairs, &pair[begin..], value)).transpose()
+    }
+
+    /// The pair of that value, and where in it the value or the label begins.
+    pub(crate) fn nth_pair(&self, key: &[u8], n: u64) -> Result<Option<(usize, Pair<'t>)>> {
         let Some(begin) = self.pairs.begin(key) else { return Ok(None) };
         let mut cursor = self.raw.cursor();
         cursor.seek(&begin)?;
         if n > 0 {
             cursor.skip(n, &begin)?;
         }
-        let Some(pair) = cursor.key().filter(|pair| pair.starts_with(&begin)) else {
-            return Ok(None);
-        };
-        let value = cursor.value()?.unwrap_or_default();
-        value_of(self.pairs, &pair[begin.len()..], value).map(Some)
+        let pair = cursor.pair()?.filter(|(pair, _)| pair.starts_with(&begin));
+        Ok(pair.map(|pair| (begin.len(), pair)))
     }
 
     /// How many values there are in all.
@@ -457,13 +460,7 @@ impl<'t> MultiCursor<'t> {
     /// As [`MultiTable::get`].
     pub fn last_value(&mut self) -> Result<bool> {
         let Some(begin) = self.begin() else { return Ok(false) };
-        match behind(&begin) {
-            Some(behind) => {
-                self.raw.seek(&behind)?;
-                self.raw.previous()?
-            }
-            None => self.raw.last()?,
-        };
+        self.raw.last_with(&begin)?;
         self.arrive()
     }
 

@@ -6,7 +6,6 @@ use super::format::MAX_KEY;
 use super::kind::Kind;
 use super::multi::{MultiTable, as_bounds, no_pair};
 use super::pairs::{FIRST_LABEL, LABEL_STEP, Pairs, label_bytes, label_of};
-use super::range::behind;
 use super::table::Cursor;
 use super::table_mut::TableMut;
 use crate::{Bytes, Error, ErrorKind, Result};
@@ -120,13 +119,7 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
                 Ok(Some((None, label_here(&cursor, begin)?)))
             }
             Position::Last => {
-                match behind(begin) {
-                    Some(behind) => {
-                        cursor.seek(&behind)?;
-                        cursor.previous()?
-                    }
-                    None => cursor.last()?,
-                };
+                cursor.last_with(begin)?;
                 Ok(Some((label_here(&cursor, begin)?, None)))
             }
             Position::Before(n) | Position::After(n) => {
@@ -235,12 +228,7 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
 
     /// The pair of the value that has so many before it.
     fn nth_pair(&self, key: &[u8], n: u64) -> Result<Option<Vec<u8>>> {
-        let Some(begin) = self.pairs.begin(key) else { return Ok(None) };
-        let table = self.raw.read();
-        let mut cursor = table.cursor();
-        cursor.seek(&begin)?;
-        cursor.skip(n, &begin)?;
-        Ok(cursor.key().filter(|pair| pair.starts_with(&begin)).map(<[u8]>::to_vec))
+        Ok(self.read().nth_pair(key, n)?.map(|(_, (pair, _))| pair))
     }
 
     /// Takes a key out with all of its values; how many they were.

@@ -40,16 +40,7 @@ impl<'t> Range<'t> {
             self.front.next()?;
         } else {
             self.has_front = true;
-            match &self.start {
-                Bound::Unbounded => self.front.first()?,
-                Bound::Included(key) => self.front.seek(key)?,
-                Bound::Excluded(key) => {
-                    if self.front.find(key)? {
-                        self.front.next()?;
-                    }
-                    true
-                }
-            };
+            self.front.begin(self.start.as_ref().map(|key| &key[..]))?;
         }
         let Some(key) = self.front.key() else { return Ok(None) };
         let is_within = match (&self.end, self.back.key().filter(|_| self.has_back)) {

@@ -110,14 +110,10 @@ impl<'t> Table<'t> {
         // What `f` says is not the store's.
         let mut stopped = Ok(());
         let scanned = scan::scan(self.source, self.tree, bounds, |key, value| {
-            let goes_on = f(key, value);
-            goes_on.map_or_else(
-                |error| {
-                    stopped = Err(error);
-                    Ok(false)
-                },
-                Ok,
-            )
+            f(key, value).or_else(|error| {
+                stopped = Err(error);
+                Ok(false)
+            })
         });
         scanned.of(self.source.core()).and(stopped)
     }
@@ -254,6 +250,23 @@ impl<'t> Cursor<'t> {
     /// The table that it is in.
     pub(crate) fn table(&self) -> Table<'t> {
         self.table
+    }
+
+    /// Goes to the first record of what begins so; whether there is one.
+    pub(crate) fn begin(&mut self, start: Bound<&[u8]>) -> Result<bool> {
+        self.walk.begin(start).of(self.table.source.core())
+    }
+
+    /// Goes to the last record whose key begins so, or before where there would be one; whether it is
+    /// at a record.
+    pub(crate) fn last_with(&mut self, begin: &[u8]) -> Result<bool> {
+        match behind(begin) {
+            Some(behind) => {
+                self.seek(&behind)?;
+                self.previous()
+            }
+            None => self.last(),
+        }
     }
 
     /// Goes so many records further, but not much further than keys begin so; whether there is one.

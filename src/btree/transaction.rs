@@ -213,12 +213,12 @@ impl<'s> Transaction<'s> {
     pub fn delete_table(&mut self, name: &str) -> Result<bool> {
         let Some(i) = self.find(name)? else { return Ok(false) };
         let mut open = self.open.swap_remove(i);
-        let core = self.source.core();
-        let was_broken = std::mem::replace(&mut self.writer.is_broken, true);
-        self.writer.clear(&mut open.tree).of(core)?;
-        let was_there = self.writer.remove(&mut self.catalog, name.as_bytes()).of(core)?;
-        self.writer.is_broken = was_broken;
-        Ok(was_there)
+        let catalog = &mut self.catalog;
+        let deleted = self.writer.whole(|writer| {
+            writer.clear(&mut open.tree)?;
+            writer.remove(catalog, name.as_bytes())
+        });
+        deleted.of(self.source.core())
     }
 
     /// The names of all tables that have one, in order.
