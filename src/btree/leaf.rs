@@ -19,24 +19,24 @@ use super::record::{
 
 type Checked<T> = Result<T, &'static str>;
 
-const DAMAGED: &str = "a record that leads outside of its page";
+pub(super) const DAMAGED: &str = "a record that leads outside of its page";
 
 /// How the records of a uniform leaf lie.
 #[derive(Clone, Copy)]
-struct Uniform {
+pub(super) struct Uniform {
     /// Where the first is.
-    from: usize,
+    pub from: usize,
     /// Bytes of a key after its head, and of a value.
-    tail: usize,
+    pub tail: usize,
     value: usize,
     /// Bytes of a key after the page's prefix.
-    rest: usize,
-    is_far: bool,
+    pub rest: usize,
+    pub is_far: bool,
 }
 
 impl Uniform {
     #[inline(always)]
-    fn of(bytes: &Bytes) -> Uniform {
+    pub(super) fn of(bytes: &Bytes) -> Uniform {
         let rest = short(bytes, at::REST);
         Uniform {
             from: at::HEADS + HEAD * short(bytes, at::ROOM),
@@ -47,7 +47,7 @@ impl Uniform {
         }
     }
 
-    fn stride(self) -> usize {
+    pub(super) fn stride(self) -> usize {
         self.tail + self.value
     }
 
@@ -76,7 +76,7 @@ fn offsets_at(bytes: &Bytes) -> usize {
 
 /// The record with this number in the heap.
 #[inline(always)]
-fn heap_record(bytes: &Bytes, i: usize) -> Checked<Record<'_>> {
+pub(super) fn heap_record(bytes: &Bytes, i: usize) -> Checked<Record<'_>> {
     let at = offsets_at(bytes) + 2 * i;
     let offset = bytes.get(at..at + 2).ok_or(DAMAGED)?;
     let offset = usize::from(u16::from_le_bytes([offset[0], offset[1]]));
@@ -207,54 +207,6 @@ pub(crate) fn key_of(
     };
     let head = bytes_of(head(heads(bytes)?, i));
     join(prefix(bytes)?, head, rest, tail, elsewhere, key)
-}
-
-/// The records of a leaf, one after the other: what all keys begin with is written once.
-pub(crate) struct Records<'p, 'k> {
-    bytes: &'p Bytes,
-    heads: &'p [[u8; HEAD]],
-    prefix: usize,
-    uniform: Option<Uniform>,
-    key: &'k mut Vec<u8>,
-}
-
-impl<'p, 'k> Records<'p, 'k> {
-    /// `key` is where keys are put together.
-    pub(crate) fn new(bytes: &'p Bytes, key: &'k mut Vec<u8>) -> Checked<Self> {
-        let (prefix, heads) = (prefix(bytes)?, heads(bytes)?);
-        let uniform = (kind(bytes) == Some(Kind::Uniform)).then(|| Uniform::of(bytes));
-        key.clear();
-        key.extend_from_slice(prefix);
-        let longest = HEAD + uniform.map_or(0, |uniform| uniform.tail);
-        key.resize(prefix.len() + longest, 0);
-        Ok(Records { bytes, heads, prefix: prefix.len(), uniform, key })
-    }
-
-    /// The key and the value of record number `i`.
-    #[inline(always)]
-    pub(crate) fn get<'s>(
-        &'s mut self,
-        i: usize,
-        elsewhere: &impl Elsewhere,
-    ) -> Checked<(&'s [u8], Value<'p>)> {
-        let head = bytes_of(head(self.heads, i));
-        let Some(uniform) = self.uniform else {
-            let record = heap_record(self.bytes, i)?;
-            let prefix = self.bytes.get(PAGE - self.prefix..).ok_or(DAMAGED)?;
-            join(prefix, head, record.rest, record.tail, elsewhere, self.key)?;
-            return Ok((self.key, record.value));
-        };
-        let value = uniform.value(self.bytes, i)?;
-        let rest = self.key.get_mut(self.prefix..).ok_or(DAMAGED)?;
-        if let Some(place) = rest.first_chunk_mut::<HEAD>() {
-            *place = head;
-        }
-        if uniform.tail > 0 {
-            rest[HEAD..].copy_from_slice(uniform.tail(self.bytes, i)?);
-        }
-        let key = self.key.get(..self.prefix + uniform.rest).ok_or(DAMAGED)?;
-        Ok((key, value))
-    }
 }
 
 /// Puts a key together.

@@ -7,7 +7,7 @@
 //! | `multi`, `multi_mut`, `pairs` | tables whose keys may have several |
 //! | `key`, `kind`, `typed` | what keys are, and of which kind a table is |
 //! | `format` | the bytes of page 0, of a commit, of the table of pages |
-//! | `page`, `record`, `leaf`, `inner` | the bytes of a page of a tree, and changes in place |
+//! | `page`, `record`, `leaf`, `records`, `inner` | the bytes of a page of a tree, and changes in place |
 //! | `items` | pages taken apart, and written anew |
 //! | `tree`, `cursor`, `scan` | looking up, going through |
 //! | `edit`, `remove`, `bulk`, `values` | putting in, taking out, filling a tree, long values |
@@ -52,6 +52,7 @@ mod pairs;
 mod pins;
 mod range;
 mod record;
+mod records;
 mod remove;
 mod scan;
 mod snapshot;

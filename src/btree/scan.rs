@@ -2,9 +2,9 @@
 
 use super::cursor::Walk;
 use super::format::{PAGE_BYTES, Tree};
-use super::leaf;
 use super::page::Place;
 use super::tree::{Pages, of};
+use super::{leaf, records};
 use crate::Result;
 use std::ops::Bound;
 
@@ -19,16 +19,9 @@ pub(crate) fn scan<P: Pages>(
     walk.begin(start)?;
     let mut key = Vec::new();
     while let Some((page, at, count)) = walk.leaf() {
-        let bytes = pages.page(page)?;
         let to = end_in(pages, page, count, end)?;
-        let mut records = of(page, leaf::Records::new(bytes, &mut key))?;
-        for i in at..to {
-            let (key, value) = of(page, records.get(i, pages))?;
-            if !f(key, pages.value(page, value)?)? {
-                return Ok(());
-            }
-        }
-        if to < count {
+        let is_over = !records::each(pages, page, at..to.max(at), &mut key, &mut f)?;
+        if is_over || to < count {
             return Ok(());
         }
         walk.next_leaf()?;

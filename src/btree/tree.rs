@@ -47,6 +47,7 @@ pub(crate) trait Pages: Elsewhere {
     }
 
     /// What is elsewhere.
+    #[inline(always)]
     fn value<'p>(&'p self, page: u64, value: Value<'p>) -> Result<&'p [u8]> {
         match value {
             Value::Near(value) => Ok(value),

@@ -1,0 +1,139 @@
+//! The records of a leaf, one after the other.
+//!
+//! What all keys of the page begin with is written once, and in a uniform leaf nothing is looked up
+//! for a single record: heads and records are two arrays. Values that are elsewhere are asked for
+//! some records ahead, as they wait for memory each.
+
+use super::leaf::{DAMAGED, Uniform, heap_record, join};
+use super::page::{Bytes, HEAD, Kind, bytes_of, head, heads, kind, prefix};
+use super::record::{Far, Value};
+use super::tree::{Pages, of};
+use crate::Result;
+use crate::bytes::le64;
+use std::ops::Range;
+
+/// How many records ahead a value is asked for.
+const AHEAD: usize = 8;
+
+/// Calls `f` with the records of a leaf that have these numbers, until it says `false`; whether it
+/// never did. `key` is where keys are put together.
+#[inline(always)]
+pub(crate) fn each<P: Pages>(
+    pages: &P,
+    page: u64,
+    numbers: Range<usize>,
+    key: &mut Vec<u8>,
+    f: impl FnMut(&[u8], &[u8]) -> Result<bool>,
+) -> Result<bool> {
+    let bytes = pages.page(page)?;
+    if kind(bytes) == Some(Kind::Uniform) {
+        let leaf = of(page, UniformLeaf::new(bytes, numbers, key))?;
+        if leaf.uniform.is_far { leaf.each_far(pages, page, f) } else { leaf.each_near(page, f) }
+    } else {
+        each_in_heap(pages, page, bytes, numbers, key, f)
+    }
+}
+
+/// Some records of a uniform leaf.
+struct UniformLeaf<'p, 'k> {
+    uniform: Uniform,
+    heads: &'p [[u8; HEAD]],
+    records: &'p [u8],
+    /// What all keys begin with, and room for the rest.
+    key: &'k mut [u8],
+    prefix: usize,
+    key_len: usize,
+}
+
+impl<'p, 'k> UniformLeaf<'p, 'k> {
+    fn new(
+        bytes: &'p Bytes,
+        numbers: Range<usize>,
+        key: &'k mut Vec<u8>,
+    ) -> Result<Self, &'static str> {
+        let (uniform, prefix) = (Uniform::of(bytes), prefix(bytes)?);
+        let heads = heads(bytes)?.get(numbers.clone()).ok_or(DAMAGED)?;
+        let from = uniform.from + numbers.start * uniform.stride();
+        let records = bytes.get(from..from + numbers.len() * uniform.stride()).ok_or(DAMAGED)?;
+        key.clear();
+        key.extend_from_slice(prefix);
+        key.resize(prefix.len() + HEAD + uniform.tail, 0);
+        let (prefix, key_len) = (prefix.len(), prefix.len() + uniform.rest);
+        Ok(UniformLeaf { uniform, heads, records, key, prefix, key_len })
+    }
+
+    /// The key with number `i`, and what of the record is behind the key.
+    #[inline(always)]
+    fn get(&mut self, i: usize) -> Option<(&[u8], &'p [u8])> {
+        let (stride, tail) = (self.uniform.stride(), self.uniform.tail);
+        let head = self.heads.get(i)?;
+        let record = self.records.get(i * stride..(i + 1) * stride)?;
+        let rest = self.key.get_mut(self.prefix..)?;
+        *rest.first_chunk_mut()? = [head[3], head[2], head[1], head[0]];
+        let (tail, value) = record.split_at_checked(tail)?;
+        if !tail.is_empty() {
+            rest.get_mut(HEAD..)?.copy_from_slice(tail);
+        }
+        Some((self.key.get(..self.key_len)?, value))
+    }
+
+    #[inline(always)]
+    fn each_near(
+        mut self,
+        page: u64,
+        mut f: impl FnMut(&[u8], &[u8]) -> Result<bool>,
+    ) -> Result<bool> {
+        for i in 0..self.heads.len() {
+            let (key, value) = of(page, self.get(i).ok_or(DAMAGED))?;
+            if !f(key, value)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn each_far(
+        mut self,
+        pages: &impl Pages,
+        page: u64,
+        mut f: impl FnMut(&[u8], &[u8]) -> Result<bool>,
+    ) -> Result<bool> {
+        for i in 0..self.heads.len() {
+            let ahead = (i + AHEAD) * self.uniform.stride() + self.uniform.tail;
+            if let Some(at) = le64(self.records, ahead) {
+                pages.prefetch(at);
+            }
+            let (key, value) = of(page, self.get(i).ok_or(DAMAGED))?;
+            let far = of(page, Far::decode(value).ok_or(DAMAGED))?;
+            if !f(key, pages.value(page, Value::Far(far))?)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn each_in_heap(
+    pages: &impl Pages,
+    page: u64,
+    bytes: &Bytes,
+    numbers: Range<usize>,
+    key: &mut Vec<u8>,
+    mut f: impl FnMut(&[u8], &[u8]) -> Result<bool>,
+) -> Result<bool> {
+    let (prefix, heads) = (of(page, prefix(bytes))?, of(page, heads(bytes))?);
+    for i in numbers {
+        let record = of(page, heap_record(bytes, i))?;
+        if let (Value::Far(_), Ok(next)) = (record.value, heap_record(bytes, i + AHEAD))
+            && let Value::Far(far) = next.value
+        {
+            pages.prefetch(far.at);
+        }
+        let head = bytes_of(head(heads, i));
+        of(page, join(prefix, head, record.rest, record.tail, pages, key))?;
+        if !f(key, pages.value(page, record.value)?)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
