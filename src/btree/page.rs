@@ -185,25 +185,18 @@ const WINDOW: usize = 16;
 /// How many heads are lower.
 #[inline(always)]
 pub(crate) fn lower(heads: &[[u8; HEAD]], wanted: u32) -> usize {
-    let is_lower = |head: &[u8; HEAD]| usize::from(u32::from_le_bytes(*head) < wanted);
+    let is_lower = |head: &[u8; HEAD]| u32::from_le_bytes(*head) < wanted;
     let Some(last) = heads.len().checked_sub(WINDOW) else {
-        return heads.iter().map(is_lower).sum();
+        return heads.iter().filter(|head| is_lower(head)).count();
     };
-    // Both parts are free of branches that nobody can predict. All heads before `from` are lower.
-    let mut from = 0;
-    let mut len = heads.len();
-    while len > WINDOW {
-        let half = len / 2;
-        // A mask, since a choice is made a branch again where it is in a loop.
-        let is_lower = usize::from(head(heads, from + half - 1) < wanted);
-        from += half & is_lower.wrapping_neg();
-        len -= half;
-    }
-    // A window of a fixed size is compared four heads at a time.
+    // Both parts are free of branches that nobody can predict, and a whole window is compared four
+    // heads at a time. A search among single heads had to look where each is within its page.
+    let (windows, _) = heads.as_chunks::<WINDOW>();
+    let from = WINDOW * windows.partition_point(|window| is_lower(&window[WINDOW - 1]));
     let from = from.min(last);
     match heads.get(from..).and_then(|heads| heads.first_chunk::<WINDOW>()) {
         Some(window) => {
-            let lower = window.iter().map(|head| u32::from(u32::from_le_bytes(*head) < wanted));
+            let lower = window.iter().map(|head| u32::from(is_lower(head)));
             from + lower.sum::<u32>() as usize
         }
         None => from,

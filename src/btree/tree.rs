@@ -96,7 +96,9 @@ pub(crate) fn leaf_of<'p>(
         let bytes = pages.page_on(link.page(), level)?;
         let i = of(link.page(), inner::find(bytes, key, pages))?;
         link = of(link.page(), inner::link(bytes, i))?;
-        pages.prefetch_heads(link);
+        if is_cold(tree, level - 1) {
+            pages.prefetch_heads(link);
+        }
     }
     Ok(Some((link.page(), pages.page_on(link.page(), 0)?)))
 }
