@@ -3,8 +3,9 @@
 use super::edit::parting;
 use super::format::{PAGE, Tree};
 use super::items::{Items, most_cut};
-use super::page::{HEAD, Link, MAX_PREFIX, at, common, is_below};
+use super::page::{Bytes, HEAD, Link, MAX_PREFIX, at, common, is_below};
 use super::record::{Far, KeyToStore, NEAR_VALUE, ValueToStore, record_bytes};
+use super::run::{Added, Run};
 use super::values::Pack;
 use super::writer::Writer;
 use crate::{Error, Result};
@@ -12,6 +13,9 @@ use crate::{Error, Result};
 /// Pages of one level that are not written yet, and of those above.
 struct Builder<'w, 'c> {
     writer: &'w mut Writer<'c>,
+    /// The records of the leaf that is being filled, while all have one size.
+    run: Run,
+    /// The same else, with what they take and where their long values are.
     leaf: Items,
     fill: Fill,
     pack: Pack,
@@ -44,6 +48,7 @@ fn load_empty<K: AsRef<[u8]>, V: AsRef<[u8]>>(
 ) -> Result<u64> {
     let mut builder = Builder {
         writer,
+        run: Run::default(),
         leaf: Items::default(),
         fill: Fill::default(),
         pack: Pack::default(),
@@ -71,14 +76,49 @@ fn load_empty<K: AsRef<[u8]>, V: AsRef<[u8]>>(
 }
 
 impl Builder<'_, '_> {
+    #[inline]
     fn newest_key(&self) -> &[u8] {
         match self.leaf.len() {
-            0 => &self.last,
+            0 if self.run.is_empty() => &self.last,
+            0 => self.run.last(),
             len => self.leaf.key(len - 1),
         }
     }
 
+    #[inline]
     fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if self.leaf.len() == 0 {
+            match self.run.add(key, value) {
+                Added::Yes => return Ok(()),
+                Added::Full => {
+                    self.write_run()?;
+                    return self.add_to_empty(key, value);
+                }
+                Added::Other => self.take_run(),
+            }
+        }
+        self.add_to_items(key, value)
+    }
+
+    /// The first record of a leaf.
+    fn add_to_empty(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        match self.run.add(key, value) {
+            Added::Yes => Ok(()),
+            Added::Full | Added::Other => self.add_to_items(key, value),
+        }
+    }
+
+    /// Goes on without a run: the records have several sizes.
+    fn take_run(&mut self) {
+        for (key, value) in self.run.records() {
+            let value = ValueToStore::Near(value);
+            self.leaf.insert(self.leaf.len(), key, None, value);
+            self.fill.add(self.leaf.key(0), key, None, value);
+        }
+        self.run.clear();
+    }
+
+    fn add_to_items(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let far_key = self.writer.store_key(key)?;
         let count = self.leaf.len();
         // Where a long value is does not matter to what the page takes; it is written when it is known
@@ -90,14 +130,12 @@ impl Builder<'_, '_> {
         self.fill.add(self.leaf.key(0), key, far_key, stored);
         // What a page takes exactly is only asked for when it may be full.
         if self.fill.most_bytes() > PAGE && !self.leaf.fits(0, count + 1, false, 0) {
-            let mut full = std::mem::take(&mut self.leaf);
-            self.write_leaf(&mut full, count)?;
-            full.clear();
-            full.insert(0, key, far_key, stored);
-            self.leaf = full;
-            self.fill = Fill::default();
+            self.write_items(count)?;
+            if far_key.is_none() && is_near {
+                return self.add_to_empty(key, value);
+            }
+            self.leaf.insert(0, key, far_key, stored);
             self.fill.add(key, key, far_key, stored);
-            self.pack = Pack::default();
         }
         if !is_near {
             let far = if later.is_packed() {
@@ -111,15 +149,42 @@ impl Builder<'_, '_> {
         Ok(())
     }
 
-    fn write_leaf(&mut self, items: &mut Items, count: usize) -> Result<()> {
+    /// Writes a leaf of the first of the records that were collected, and forgets all of them.
+    fn write_items(&mut self, count: usize) -> Result<()> {
+        let (mut items, pack) = (std::mem::take(&mut self.leaf), std::mem::take(&mut self.pack));
+        let first = items.key(0).to_vec();
+        let last = items.key(count - 1).to_vec();
+        self.write_leaf(&first, &last, |bytes| {
+            items.write_leaf(0, count, bytes);
+            pack.write(bytes);
+        })?;
+        items.clear();
+        (self.leaf, self.fill) = (items, Fill::default());
+        Ok(())
+    }
+
+    fn write_run(&mut self) -> Result<()> {
+        let mut run = std::mem::take(&mut self.run);
+        self.write_leaf(run.first(), run.last(), |bytes| run.write(bytes))?;
+        run.clear();
+        self.run = run;
+        Ok(())
+    }
+
+    /// Writes a leaf that has keys from `first` to `last`.
+    fn write_leaf(
+        &mut self,
+        first: &[u8],
+        last: &[u8],
+        write: impl FnOnce(&mut Bytes),
+    ) -> Result<()> {
         let is_first = self.inner.is_empty();
-        let parting = if is_first { &[][..] } else { parting(&self.last, items.key(0)) }.to_vec();
+        let parting = if is_first { &[][..] } else { parting(&self.last, first) }.to_vec();
         self.last.clear();
-        self.last.extend_from_slice(items.key(count - 1));
+        self.last.extend_from_slice(last);
         let (page, _) = self.writer.new_page()?;
         let bytes = self.writer.page_mut(page)?;
-        items.write_leaf(0, count, bytes);
-        self.pack.write(bytes);
+        write(bytes);
         let link = Link::new(page, bytes);
         let far = self.writer.store_key(&parting)?;
         self.add_link(0, &parting, far, link)
@@ -159,9 +224,11 @@ impl Builder<'_, '_> {
 
     /// Writes what is left, from the leaves up to the topmost page.
     fn finish(&mut self, tree: &mut Tree) -> Result<()> {
-        let mut items = std::mem::take(&mut self.leaf);
-        let count = items.len();
-        self.write_leaf(&mut items, count)?;
+        if self.run.is_empty() {
+            self.write_items(self.leaf.len())?;
+        } else {
+            self.write_run()?;
+        }
         let mut level = 0;
         loop {
             let mut items = std::mem::take(&mut self.inner[level]);

@@ -308,15 +308,8 @@ impl Items {
         start(bytes, 0, to - from, self.key(from).get(..prefix).unwrap_or(&[]));
         match self.uniform(from, to) {
             Some((key, value, is_far)) => {
-                bytes[at::KIND] = Kind::Uniform as u8;
-                let rest = key - prefix;
-                let tail = rest.saturating_sub(HEAD);
-                let room = (PAGE - prefix - at::HEADS) / (HEAD + tail + value);
-                set_short(bytes, at::ROOM, room);
-                set_short(bytes, at::REST, rest);
-                set_short(bytes, at::VALUE, value);
-                set_short(bytes, at::FLAGS, if is_far { usize::from(REFERENCES) } else { 0 });
-                let mut place = at::HEADS + HEAD * room;
+                let mut place = shape(bytes, prefix, key, value, is_far);
+                let tail = (key - prefix).saturating_sub(HEAD);
                 for (i, item) in self.list[from..to].iter().enumerate() {
                     let key = &self.arena[item.key.0..item.key.1];
                     set_head(bytes, i, &key[prefix..]);
@@ -399,7 +392,7 @@ pub(crate) fn most_cut(a: &[u8], b: &[u8]) -> usize {
 }
 
 /// Begins a page: its head and its prefix.
-fn start(bytes: &mut Bytes, level: u8, count: usize, prefix: &[u8]) {
+pub(super) fn start(bytes: &mut Bytes, level: u8, count: usize, prefix: &[u8]) {
     bytes[at::KIND..at::HEADS].fill(0);
     bytes[at::LEVEL] = level;
     set_short(bytes, at::COUNT, count);
@@ -407,7 +400,25 @@ fn start(bytes: &mut Bytes, level: u8, count: usize, prefix: &[u8]) {
     bytes[PAGE - prefix.len()..].copy_from_slice(prefix);
 }
 
-fn set_head(bytes: &mut Bytes, i: usize, rest: &[u8]) {
+/// Makes a page that is begun a uniform leaf; where its first record belongs.
+pub(super) fn shape(
+    bytes: &mut Bytes,
+    prefix: usize,
+    key: usize,
+    value: usize,
+    is_far: bool,
+) -> usize {
+    let rest = key - prefix;
+    let room = (PAGE - prefix - at::HEADS) / (HEAD + rest.saturating_sub(HEAD) + value);
+    bytes[at::KIND] = Kind::Uniform as u8;
+    set_short(bytes, at::ROOM, room);
+    set_short(bytes, at::REST, rest);
+    set_short(bytes, at::VALUE, value);
+    set_short(bytes, at::FLAGS, if is_far { usize::from(REFERENCES) } else { 0 });
+    at::HEADS + HEAD * room
+}
+
+pub(super) fn set_head(bytes: &mut Bytes, i: usize, rest: &[u8]) {
     let place = at::HEADS + HEAD * i;
     bytes[place..place + HEAD].copy_from_slice(&head_of(rest).to_le_bytes());
 }

@@ -10,7 +10,7 @@
 //! | `page`, `record`, `leaf`, `records`, `inner` | the bytes of a page of a tree, and changes in place |
 //! | `items` | pages taken apart, and written anew |
 //! | `tree`, `cursor`, `scan` | looking up, going through |
-//! | `edit`, `remove`, `bulk`, `values` | putting in, taking out, filling a tree, long values |
+//! | `edit`, `remove`, `bulk`, `run`, `values` | putting in, taking out, filling a tree, long values |
 //! | `writer`, `space`, `as_of` | the one who writes, and which pages are free |
 //! | `compact`, `closer`, `trim` | making the file smaller |
 //! | `core`, `pins` | processes that share a file, who reads what |
@@ -54,6 +54,7 @@ mod range;
 mod record;
 mod records;
 mod remove;
+mod run;
 mod scan;
 mod snapshot;
 mod source;
