@@ -407,3 +407,40 @@ fn range(table: Table<'_>, map: &Map, rng: &mut Rng, a: &[u8], b: &[u8]) {
     }
     assert!(range.next().is_none() && range.next_back().is_none());
 }
+
+/// Records that have one size for a while, then another: each leaf is begun in one way and may have to
+/// go on in the other.
+#[test]
+fn bulk_loads_of_changing_sizes_hold_what_they_were_given() {
+    for round in 0..rounds(2) {
+        let mut rng = Rng::new(seed(round));
+        let mut records: Map = Map::new();
+        let mut number = 0u32;
+        while number < 20_000 {
+            let (key_tail, value) = match rng.below(12) {
+                0 => (rng.below(700) as usize, rng.below(40) as usize),
+                1 => (rng.below(8) as usize, rng.below(2500) as usize),
+                _ => (rng.below(8) as usize, rng.below(40) as usize),
+            };
+            for _ in 0..=rng.below(if value > 512 || key_tail > 512 { 5 } else { 900 }) {
+                number += 1 + rng.below(300) as u32 / 299;
+                let mut key = format!("{:07}", number).into_bytes();
+                key.resize(7 + key_tail, b'k');
+                records.insert(key, vec![number as u8; value]);
+            }
+        }
+        let store = BTree::in_memory().unwrap();
+        let mut transaction = store.write().unwrap();
+        transaction.main().bulk_load(records.iter().map(|(k, v)| Ok((k, v)))).unwrap();
+        transaction.commit().unwrap();
+        store.verify(|_, _| ()).unwrap();
+        let snapshot = store.read().unwrap();
+        let mut all = records.iter();
+        let scanned = snapshot.main().scan(|key, value| {
+            assert_eq!(all.next().map(|(k, v)| (&k[..], &v[..])), Some((key, value)));
+            Ok(())
+        });
+        scanned.unwrap();
+        assert!(all.next().is_none());
+    }
+}

@@ -99,3 +99,59 @@ impl Run {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::items::Items;
+    use super::super::record::ValueToStore;
+    use super::*;
+
+    /// Keys of one length with a beginning of their own, in order.
+    fn key(len: usize, same: usize, i: usize) -> Vec<u8> {
+        let mut key = vec![b'k'; same.min(len)];
+        key.extend((i as u64 * 3).to_be_bytes().iter().skip(4));
+        key.resize(len.max(key.len()), b'.');
+        key
+    }
+
+    /// A run fills the page that a list of the same records fills, to the byte.
+    #[test]
+    fn a_run_is_written_as_a_list_is() {
+        for (len, same) in [(4, 0), (5, 0), (8, 4), (8, 2), (9, 0), (40, 0), (40, 33), (512, 508)] {
+            for value in [0, 1, 8, 100, 512] {
+                let (mut run, mut items) = (Run::default(), Items::default());
+                let mut count = 0;
+                loop {
+                    let (key, value) = (key(len, same, count), vec![count as u8; value]);
+                    let added = run.add(&key, &value);
+                    items.insert(count, &key, None, ValueToStore::Near(&value));
+                    let fits = items.fits(0, count + 1, false, 0);
+                    assert_eq!(added, if fits { Added::Yes } else { Added::Full });
+                    if !fits {
+                        break;
+                    }
+                    count += 1;
+                    assert_eq!(run.last(), key);
+                }
+                assert!(count > 2 && run.records().count() == count);
+                let (mut one, mut other) = ([0xee; PAGE], [0xee; PAGE]);
+                run.write(&mut one);
+                items.write_leaf(0, count, &mut other);
+                assert!(one == other, "keys of {len} bytes, {same} the same, values of {value}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_of_another_size_is_not_taken() {
+        let mut run = Run::default();
+        assert_eq!(run.add(&[0; NEAR_KEY + 1], b""), Added::Other);
+        assert_eq!(run.add(b"", &[0; NEAR_VALUE + 1]), Added::Other);
+        assert!(run.is_empty());
+        assert_eq!(run.add(b"ab", b"value"), Added::Yes);
+        assert_eq!(run.add(b"abc", b"value"), Added::Other);
+        assert_eq!(run.add(b"ac", b"values"), Added::Other);
+        assert_eq!(run.add(b"ac", b"other"), Added::Yes);
+        assert_eq!((run.first(), run.last()), (&b"ab"[..], &b"ac"[..]));
+    }
+}
