@@ -17,7 +17,7 @@ pub struct BenchArgs {
     /// Stores to measure, separated by commas; without it, all that are found (see --list)
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub stores: Option<Vec<String>>,
-    /// decimal, tokens, ups, churn, ntdb, files, or the path of a .toml file
+    /// decimal, tokens, ups, churn, ntdb, ycsb, ycsb-a to ycsb-f, files, or the path of a .toml file
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "decimal")]
     pub workload: String,
     /// Measure with the records of this file, in any format `credenza load` reads
@@ -35,6 +35,10 @@ pub struct BenchArgs {
     /// Lookups in each get phase, records in `range`, operations in `mixed` [default: 1000000]
     #[arg(long, value_name = "N")]
     pub gets: Option<usize>,
+    /// Which keys are asked for how often: uniform, zipfian, latest, hotspot, ascending, descending
+    /// or clustered, with parameters as in zipfian:theta=0.8 [default: the workload's, else uniform]
+    #[arg(long, value_name = "NAME[:PARAMETERS]")]
+    pub distribution: Option<String>,
     /// Keys in one batch of the get-many phases [default: 32]
     #[arg(long, value_name = "N")]
     pub batch: Option<usize>,
@@ -109,6 +113,10 @@ impl BenchArgs {
         workload.batch = self.batch.unwrap_or(workload.batch);
         workload.seed = self.seed.unwrap_or(workload.seed);
         workload.phases = self.phases.clone().or(workload.phases);
+        if let Some(text) = &self.distribution {
+            workload.distribution = text.parse()?;
+            workload.mix.distribution = workload.distribution;
+        }
         if self.cold {
             workload.gets = self.cold_gets;
         }

@@ -3,7 +3,7 @@
 use crate::args::BenchArgs;
 use crate::driver::{self, Driver, ForDriver, Shape, Writer, can_do, with_driver};
 use crate::result::StoreInfo;
-use crate::workload::Phase;
+use crate::workload::{Mix, Phase};
 use credenza::{Error, Result};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -62,6 +62,7 @@ pub(crate) struct Describe<'a> {
     pub(crate) library: Option<&'a Path>,
     pub(crate) shape: &'a Shape,
     pub(crate) class: &'a str,
+    pub(crate) mix: &'a Mix,
 }
 
 impl ForDriver for Describe<'_> {
@@ -86,7 +87,7 @@ impl ForDriver for Describe<'_> {
             notes: driver.notes(),
             lacks: Phase::ALL
                 .into_iter()
-                .filter(|phase| !can_do::<D>(*phase))
+                .filter(|phase| !can_do::<D>(*phase, self.mix))
                 .map(|phase| phase.name().to_owned())
                 .collect(),
         })

@@ -80,8 +80,8 @@ pub struct Cache {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
-    /// The workload's name: "decimal", "tokens", "ups", "churn", "ntdb", "files", or the name in a
-    /// TOML file.
+    /// The workload's name: "decimal", "tokens", "ups", "churn", "ntdb", "ycsb", "ycsb-a" to
+    /// "ycsb-f", "files", or the name in a TOML file.
     pub workload: String,
     /// Where the data came from: "generated", or the file or folder that was read.
     pub data: String,
@@ -114,6 +114,11 @@ pub struct Settings {
     pub baseline: Option<String>,
     /// Seconds after which one process (one store, one round) was given up.
     pub timeout_seconds: u64,
+    /// How the keys of the get phases were chosen, those that are there: "uniform",
+    /// "zipfian:theta=0.99,scrambled=true", ...
+    pub distribution: String,
+    /// What `mixed` did, in words: "get 50, update 50, keys zipfian:theta=0.99,scrambled=true".
+    pub mix: String,
 }
 
 /// One store: which library, which version, how it was set up.

@@ -3,6 +3,9 @@
 //! Invariant: frozen. The same seed gives the same numbers in every version and on every machine,
 //! so that a run can be repeated years later with the same data and the same queries.
 
+use rand_core::TryRng;
+use std::convert::Infallible;
+
 /// A stream of random numbers.
 pub(crate) struct Rng([u64; 4]);
 
@@ -40,6 +43,11 @@ impl Rng {
         self.below(n as u64) as usize
     }
 
+    /// A number from 0 to 1, 1 excluded.
+    pub(crate) fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
     /// Fills `out` with random bytes.
     pub(crate) fn fill(&mut self, out: &mut [u8]) {
         for chunk in out.chunks_mut(8) {
@@ -53,6 +61,24 @@ impl Rng {
         for i in (1..items.len()).rev() {
             items.swap(i, self.index(i + 1));
         }
+    }
+}
+
+/// So that distributions of other crates draw from this stream.
+impl TryRng for Rng {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        Ok((self.next() >> 32) as u32)
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        Ok(self.next())
+    }
+
+    fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), Infallible> {
+        self.fill(out);
+        Ok(())
     }
 }
 

@@ -36,6 +36,10 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+fn json_report(path: &Path) -> Report {
+    serde_json::from_value(json(path)).unwrap()
+}
+
 fn json(path: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
@@ -190,14 +194,48 @@ fn a_store_that_is_missing_does_not_stop_the_others() {
 }
 
 #[test]
+fn ycsb_runs_by_name_and_says_which_stores_cannot_scan() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.json");
+    let run = |workload: &str, more: &[&str]| {
+        let mut args = vec!["--stores=hash,btree,constant", "--records=200", "--gets=5000"];
+        let (dir, json) = (folder.path().display(), out.display());
+        let paths = [format!("--dir={dir}"), format!("--json={json}")];
+        let workload = format!("--workload={workload}");
+        args.extend(["--rounds=1", &workload, &paths[0], &paths[1]].iter().chain(more));
+        let done = bench(&args);
+        assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+        json_report(&out)
+    };
+    for letter in ["a", "d", "e", "f"] {
+        let report = run(&format!("ycsb-{letter}"), &[]);
+        let of_phase = |phase: &str| {
+            let results = report.results.iter().filter(|result| result.phase == phase);
+            results.map(|result| result.store.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(of_phase("build").len(), 3);
+        let can: &[&str] = if letter == "e" { &["btree"] } else { &["hash", "btree"] };
+        assert_eq!(of_phase("mixed"), can, "ycsb-{letter}");
+        let told = report.notes.iter().find(|note| note.starts_with("'mixed' leaves out"));
+        let told = told.expect("a sentence about what is left out");
+        assert_eq!(told.contains("hash") && told.contains("order"), letter == "e", "{told}");
+        assert!(told.contains("constant"), "{told}");
+        assert_eq!(report.settings.workload, format!("ycsb-{letter}"));
+    }
+    let report = run("ycsb-a", &["--distribution=hotspot:keys=0.1", "--phases=mixed"]);
+    assert_eq!(report.settings.mix, "get 50, update 50, keys hotspot:keys=0.1,operations=0.8");
+}
+
+#[test]
 fn what_cannot_be_measured_is_refused_in_a_sentence() {
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 9] = [
         (&["--stores=nothing"], "there is no store 'nothing'"),
         (&["--workload=nothing"], "there is no workload 'nothing'"),
         (&["--rounds=0"], "--rounds"),
         (&["--records=0"], "--records"),
         (&["--batch=0"], "--batch"),
         (&["--root=/etc"], "--root"),
+        (&["--distribution=zipf"], "there is no distribution 'zipf'; there are uniform, zipfian"),
         (&["--cold", "--phases=mixed"], "--cold is for lookups"),
         (&["--data=/nowhere/data.tsv"], "/nowhere/data.tsv"),
     ];

@@ -46,7 +46,7 @@ mod tokyocabinet_hash;
 mod trivial;
 mod upscaledb;
 
-use crate::workload::{Phase, Records};
+use crate::workload::{Action, Mix, Phase, Records};
 use credenza::{Error, Result};
 pub(crate) use library::Source;
 pub(crate) use no_writer::NoWriter;
@@ -81,6 +81,19 @@ impl Shape {
             fixed_key: the_same(keys().map(<[u8]>::len)),
             fixed_value: the_same(records.iter().map(|(_, value)| value.len())),
             is_sorted: keys().zip(keys().skip(1)).all(|(one, next)| one < next),
+        }
+    }
+
+    /// The shape of the data with further keys, each with a value of one of the records.
+    pub(crate) fn with(self, fresh: &Records) -> Shape {
+        let mut lens = fresh.iter().map(|(key, _)| Some(key.len()));
+        let count = fresh.len() as u64;
+        Shape {
+            records: self.records + count,
+            key_bytes: self.key_bytes + fresh.key_bytes(),
+            value_bytes: self.value_bytes + count * self.value_bytes / self.records.max(1),
+            fixed_key: self.fixed_key.filter(|_| lens.all(|len| len == self.fixed_key)),
+            ..self
         }
     }
 
@@ -172,11 +185,12 @@ pub(crate) trait Driver: Sized + 'static {
     }
 }
 
-/// Whether stores of this kind can do what the phase asks for.
-pub(crate) fn can_do<D: Driver>(phase: Phase) -> bool {
+/// Whether stores of this kind can do what the phase asks for; `mix` is what `mixed` does.
+pub(crate) fn can_do<D: Driver>(phase: Phase, mix: &Mix) -> bool {
     match phase {
         Phase::Range => <D::Store<'_> as Store>::IS_ORDERED,
         Phase::InsertEach => D::COMMITS,
+        Phase::Mixed if mix.does(Action::Scan) && !<D::Writer<'_> as Store>::IS_ORDERED => false,
         _ => !phase.is_changing() || <D::Writer<'_> as Writer>::IS_POSSIBLE,
     }
 }

@@ -1,4 +1,5 @@
-//! The phases that change a store: three of insertion, reinsert, remove, mixed.
+//! The phases that change a store: three of insertion, reinsert, remove; [`super::mixed`] has the
+//! last one.
 //!
 //! Each is a [`Work`] that is done on stores of its own: opened new and, but for insertion, filled
 //! before the clock starts. Small work is repeated on further new stores until enough operations
@@ -13,9 +14,9 @@ use super::passes::{self, Total};
 use super::protocol::Sample;
 use crate::driver::{Driver, Reading, Store, Writer, kernel};
 use crate::measure::{self, Footprint};
-use crate::workload::changes::{Action, Script, State};
 use crate::workload::{Content, Phase, Queries, Records};
 use credenza::{Error, Result};
+use std::borrow::Cow;
 use std::time::Instant;
 
 /// Operations that are timed at least, on as many new stores as that takes; fewer where the program
@@ -28,12 +29,12 @@ const REINSERT_PASSES: usize = 3;
 /// What a timed loop adds up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
-    total: Total,
-    removed: u64,
+    pub(super) total: Total,
+    pub(super) removed: u64,
 }
 
 /// What a phase does to a store.
-trait Work {
+pub(super) trait Work {
     /// Whether the store holds all records before.
     const IS_FILLED: bool;
 
@@ -45,8 +46,11 @@ trait Work {
     /// What [`Work::run`] adds up to if every answer is right.
     fn outcome(&self) -> Outcome;
 
-    /// The value that record `i` has afterwards.
-    fn after(&self, i: usize) -> Option<&[u8]>;
+    /// Keys that the store may hold afterwards.
+    fn keys(&self) -> usize;
+
+    /// One of these keys, with the value it has afterwards.
+    fn after(&self, i: usize) -> (&[u8], Option<Cow<'_, [u8]>>);
 }
 
 impl<D: Driver> Round<'_, D> {
@@ -65,16 +69,16 @@ impl<D: Driver> Round<'_, D> {
             }
             Phase::Remove => {
                 let keys = Queries::of_all(records, self.spec.seed);
-                self.measure(phase, &Remove { keys })
+                self.measure(phase, &Remove { records, keys })
             }
-            Phase::Mixed => self.mixed(),
+            Phase::Mixed => self.with_fresh_keys().mixed(),
             _ => Err(Error::invalid(format!("'{phase}' changes no store"))),
         }
     }
 
-    fn measure<W: Work>(&self, phase: Phase, work: &W) -> Result<Sample> {
+    pub(super) fn measure<W: Work>(&self, phase: Phase, work: &W) -> Result<Sample> {
         let stores = TIMED_OPERATIONS.div_ceil(work.operations().max(1));
-        let content = self.content_after(work);
+        let content = content_after(work);
         let mut times = Vec::with_capacity(stores);
         let mut sample = Sample::new(phase, work.operations());
         sample.repeats = stores as u64;
@@ -101,28 +105,8 @@ impl<D: Driver> Round<'_, D> {
         Ok(sample)
     }
 
-    /// A first, untimed run compares every answer with the model; the timed ones, what they add
-    /// up to.
-    fn mixed(&self) -> Result<Sample> {
-        let records = &self.inputs.records;
-        let others = &records.with_other_values();
-        let script = &Script::draw(records, others, self.inputs.queries.hit.len(), self.spec.seed);
-        let work = Mixed { records, others, script, outcome: expected(script, records, others) };
-        let mut checked = Sample::new(Phase::Mixed, script.len());
-        let mut store = self.new_store(Phase::Mixed, true)?;
-        checked.wrong = work.check(&mut store)?;
-        self.finish(store, &work, self.content_after(&work), &mut checked)?;
-        let sample = self.measure(Phase::Mixed, &work)?;
-        Ok(Sample {
-            found: Some(work.outcome.total.found),
-            lookups: script.count(Action::Get) as u64,
-            wrong: checked.wrong.or(sample.wrong.clone()),
-            ..sample
-        })
-    }
-
     /// An empty store in an empty folder, or one with all records.
-    fn new_store(&self, phase: Phase, is_filled: bool) -> Result<D::Writer<'_>> {
+    pub(super) fn new_store(&self, phase: Phase, is_filled: bool) -> Result<D::Writer<'_>> {
         let folder = &self.spec.folder;
         let emptied = std::fs::remove_dir_all(folder).and_then(|()| std::fs::create_dir(folder));
         emptied.map_err(|e| Error::io("empty", e).at(folder))?;
@@ -138,14 +122,14 @@ impl<D: Driver> Round<'_, D> {
     }
 
     /// Compares what the store holds, before and after closing it; takes its size when closed.
-    fn finish<W: Work>(
+    pub(super) fn finish<W: Work>(
         &self,
         mut store: D::Writer<'_>,
         work: &W,
         content: Content,
         sample: &mut Sample,
     ) -> Result<()> {
-        let wrong = self.check_keys(&mut store, work)?;
+        let wrong = check_keys(&mut store, work)?;
         store.close()?;
         sample.file_bytes = sample.file_bytes.max(measure::disk_bytes(&self.spec.folder)?);
         let mut reader = self.driver.open(&self.path, &self.shape, Reading::Warm)?;
@@ -154,27 +138,26 @@ impl<D: Driver> Round<'_, D> {
         sample.wrong = sample.wrong.take().or(wrong).or(wrong_later);
         Ok(())
     }
+}
 
-    /// Looks every key up; returns what is wrong first, in words.
-    fn check_keys<W: Work, S: Store>(&self, store: &mut S, work: &W) -> Result<Option<String>> {
-        let mut wrong = None;
-        for (i, (key, _)) in self.inputs.records.iter().enumerate() {
-            let expected = work.after(i);
-            let what = passes::wrong_answer(store, key, expected)?;
-            wrong = wrong.or_else(|| what.map(|what| format!("afterwards: {what}")));
-        }
-        Ok(wrong)
+/// Looks every key up; returns what is wrong first, in words.
+fn check_keys<W: Work, S: Store>(store: &mut S, work: &W) -> Result<Option<String>> {
+    let mut wrong = None;
+    for (key, expected) in (0..work.keys()).map(|i| work.after(i)) {
+        let what = passes::wrong_answer(store, key, expected.as_deref())?;
+        wrong = wrong.or_else(|| what.map(|what| format!("afterwards: {what}")));
     }
+    Ok(wrong)
+}
 
-    fn content_after<W: Work>(&self, work: &W) -> Content {
-        let mut content = Content::default();
-        for (i, (key, _)) in self.inputs.records.iter().enumerate() {
-            if let Some(value) = work.after(i) {
-                content.add(key, value);
-            }
+pub(super) fn content_after<W: Work>(work: &W) -> Content {
+    let mut content = Content::default();
+    for (key, value) in (0..work.keys()).map(|i| work.after(i)) {
+        if let Some(value) = value {
+            content.add(key, &value);
         }
-        content
     }
+    content
 }
 
 #[inline(never)]
@@ -208,8 +191,13 @@ impl Work for Insert<'_> {
         Outcome::default()
     }
 
-    fn after(&self, i: usize) -> Option<&[u8]> {
-        Some(self.records.get(i).1)
+    fn keys(&self) -> usize {
+        self.records.len()
+    }
+
+    fn after(&self, i: usize) -> (&[u8], Option<Cow<'_, [u8]>>) {
+        let (key, value) = self.records.get(i);
+        (key, Some(value.into()))
     }
 }
 
@@ -237,17 +225,23 @@ impl Work for Reinsert<'_> {
         Outcome::default()
     }
 
-    fn after(&self, i: usize) -> Option<&[u8]> {
-        Some(self.others.get(i).1)
+    fn keys(&self) -> usize {
+        self.others.len()
+    }
+
+    fn after(&self, i: usize) -> (&[u8], Option<Cow<'_, [u8]>>) {
+        let (key, value) = self.others.get(i);
+        (key, Some(value.into()))
     }
 }
 
 /// Every key, in random order.
-struct Remove {
+struct Remove<'a> {
+    records: &'a Records,
     keys: Queries,
 }
 
-impl Work for Remove {
+impl Work for Remove<'_> {
     const IS_FILLED: bool = true;
 
     fn operations(&self) -> usize {
@@ -267,95 +261,11 @@ impl Work for Remove {
         Outcome { removed: self.keys.len() as u64, ..Outcome::default() }
     }
 
-    fn after(&self, _: usize) -> Option<&[u8]> {
-        None
-    }
-}
-
-/// The steps of a script.
-struct Mixed<'a> {
-    records: &'a Records,
-    others: &'a Records,
-    script: &'a Script,
-    outcome: Outcome,
-}
-
-/// The value of a record in this state.
-fn value<'a>(
-    records: &'a Records,
-    others: &'a Records,
-    record: usize,
-    state: State,
-) -> Option<&'a [u8]> {
-    match state {
-        State::Absent => None,
-        State::Own => Some(records.get(record).1),
-        State::Other => Some(others.get(record).1),
-    }
-}
-
-/// What the model says that a script adds up to.
-fn expected(script: &Script, records: &Records, others: &Records) -> Outcome {
-    let mut outcome = Outcome::default();
-    for (step, ..) in script.iter() {
-        let before = value(records, others, step.record as usize, step.before);
-        match (step.action, before) {
-            (Action::Get, Some(value)) => outcome.total.add(value),
-            (Action::Remove, Some(_)) => outcome.removed += 1,
-            _ => {}
-        }
-    }
-    outcome
-}
-
-impl Mixed<'_> {
-    /// Compares every answer with the model; returns what is wrong first, in words.
-    fn check<W: Writer>(&self, store: &mut W) -> Result<Option<String>> {
-        let mut wrong = None;
-        for (i, (step, key, new)) in self.script.iter().enumerate() {
-            let before = value(self.records, self.others, step.record as usize, step.before);
-            let what = match step.action {
-                Action::Get => passes::wrong_answer(store, key, before)?,
-                Action::Put => store.insert(key, new).map(|()| None)?,
-                Action::Remove => {
-                    let removed = store.remove(key)?;
-                    (removed != before.is_some())
-                        .then(|| format!("key '{}': removed is {removed}", key.escape_ascii()))
-                }
-            };
-            wrong = wrong.or_else(|| what.map(|what| format!("step {i}, {what}")));
-        }
-        Ok(wrong)
-    }
-}
-
-impl Work for Mixed<'_> {
-    const IS_FILLED: bool = true;
-
-    fn operations(&self) -> usize {
-        self.script.len()
+    fn keys(&self) -> usize {
+        self.keys.len()
     }
 
-    #[inline(never)]
-    fn run<W: Writer>(&self, store: &mut W) -> Result<Outcome> {
-        let mut outcome = Outcome::default();
-        for (step, key, value) in self.script.iter() {
-            match step.action {
-                Action::Get => {
-                    store.get(key, |value| outcome.total.add(value))?;
-                }
-                Action::Put => store.insert(key, value)?,
-                Action::Remove => outcome.removed += u64::from(store.remove(key)?),
-            }
-        }
-        Ok(outcome)
-    }
-
-    fn outcome(&self) -> Outcome {
-        self.outcome
-    }
-
-    fn after(&self, i: usize) -> Option<&[u8]> {
-        value(self.records, self.others, i, self.script.after[i])
+    fn after(&self, i: usize) -> (&[u8], Option<Cow<'_, [u8]>>) {
+        (self.records.key(i), None)
     }
 }

@@ -70,7 +70,7 @@ pub(super) struct Round<'a, D> {
     pub(super) inputs: &'a Inputs,
     pub(super) shape: Shape,
     pub(super) path: PathBuf,
-    content: Content,
+    pub(super) content: Content,
 }
 
 /// What a phase gave, before it is put together with what all phases have.
@@ -107,7 +107,7 @@ impl<'a, D: Driver> Round<'a, D> {
             }
         }
         let is_reading = |phase: &&Phase| {
-            !phase.is_changing() && **phase != Phase::Build && can_do::<D>(**phase)
+            !phase.is_changing() && **phase != Phase::Build && self.can_do(**phase)
         };
         for phase in phases.iter().filter(is_reading) {
             say(&Message::Started(*phase))?;
@@ -119,11 +119,15 @@ impl<'a, D: Driver> Round<'a, D> {
             let sample = self.with_footprint(*phase, || self.read(*phase))?;
             say(&Message::Measured(sample))?;
         }
-        for phase in phases.iter().filter(|phase| phase.is_changing() && can_do::<D>(**phase)) {
+        for phase in phases.iter().filter(|phase| phase.is_changing() && self.can_do(**phase)) {
             say(&Message::Started(*phase))?;
             say(&Message::Measured(self.change(*phase)?))?;
         }
         Ok(())
+    }
+
+    fn can_do(&self, phase: Phase) -> bool {
+        can_do::<D>(phase, &self.spec.mix)
     }
 
     fn with_footprint(

@@ -2,7 +2,7 @@
 //! and round, and puts their samples together.
 //!
 //! Reading order: [`protocol`], [`process`], here; then what the measured process does:
-//! [`child`], [`passes`], [`changes`].
+//! [`child`], [`passes`], [`changes`], [`mixed`].
 //!
 //! Invariants: within a round every store runs once, in a random order that the seed fixes; two
 //! measured processes never run at the same time; a store that crashed or took too long is not
@@ -10,6 +10,7 @@
 
 mod changes;
 pub(crate) mod child;
+mod mixed;
 mod passes;
 mod process;
 mod protocol;
@@ -26,7 +27,7 @@ use crate::measure;
 use crate::result::{CONTRACT, Failure, Machine, Report, Settings, StoreInfo};
 use crate::rng::Rng;
 use crate::workload::generate::stream;
-use crate::workload::{Inputs, Phase, Workload};
+use crate::workload::{Action, Inputs, Mix, Phase, Workload};
 use credenza::{Error, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use process::{Current, End, Program};
@@ -55,8 +56,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Report> {
     let machine = machine::facts(folder.path(), run.cpu, run.clock_ns);
     notes.extend(about_folder(args, &machine.filesystem));
     notes.extend(about_load(&machine));
-    let stores = run.stores(&shape)?;
-    notes.extend(about_what_is_left_out(&stores, &run.phases));
+    let stores = run.stores(&shape, &workload.mix)?;
+    notes.extend(about_what_is_left_out(&stores, &run.phases, &workload.mix));
     let settings = run.settings(&workload, &shape);
     inputs.save(&run.inputs)?;
     // From here on only the measured processes need the data.
@@ -102,13 +103,17 @@ fn about_load(machine: &Machine) -> Option<String> {
 }
 
 /// A store without a figure in a phase that was asked for: why there is none.
-fn about_what_is_left_out(stores: &[StoreInfo], phases: &[Phase]) -> Vec<String> {
+fn about_what_is_left_out(stores: &[StoreInfo], phases: &[Phase], mix: &Mix) -> Vec<String> {
     let left_out = |phase: &Phase| {
         let lacks = |info: &&StoreInfo| info.lacks.iter().any(|name| name == phase.name());
         let names: Vec<&str> = stores.iter().filter(lacks).map(|info| &*info.store).collect();
         let why = match phase {
             Phase::Range => "their records are in no order",
             Phase::InsertEach => "they have no transactions that outlive the process",
+            Phase::Mixed if mix.does(Action::Scan) => {
+                "it scans ranges, and their records are in no order, or they are built once and \
+                 never changed"
+            }
             _ => "they are built once and never changed",
         };
         (!names.is_empty()).then(|| format!("'{phase}' leaves out {}: {why}", names.join(", ")))
@@ -169,7 +174,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// The stores that take part: those that were named, or all that are found.
-    fn stores(&mut self, shape: &Shape) -> Result<Vec<StoreInfo>> {
+    fn stores(&mut self, shape: &Shape, mix: &Mix) -> Result<Vec<StoreInfo>> {
         let found = || candidates::all(self.args).into_iter().filter(|c| c.found);
         let names = match &self.args.stores {
             Some(names) => names.clone(),
@@ -181,7 +186,7 @@ impl Run<'_> {
                 continue;
             }
             let library = self.args.library(&name);
-            let work = Describe { library: library.as_deref(), shape, class: self.class };
+            let work = Describe { library: library.as_deref(), shape, class: self.class, mix };
             match with_driver(&name, work) {
                 Some(Ok(info)) => stores.push(info),
                 Some(Err(e)) => self.fail(&name, None, None, "missing", e.to_string()),
@@ -209,6 +214,8 @@ impl Run<'_> {
             cpu: self.cpu,
             baseline: self.args.baseline.clone(),
             timeout_seconds: self.args.timeout,
+            distribution: workload.distribution.to_string(),
+            mix: workload.mix.to_string(),
         }
     }
 
@@ -252,6 +259,7 @@ impl Run<'_> {
             folder: folder.empty(store)?,
             inputs: self.inputs.clone(),
             phases: self.phases.clone(),
+            mix: workload.mix.clone(),
             batch: workload.batch,
             seed: workload.seed,
             cold: self.args.cold,

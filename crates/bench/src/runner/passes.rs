@@ -8,6 +8,7 @@ use crate::driver::Store;
 use crate::measure::Latencies;
 use crate::workload::{Content, Queries, Ranges, Records};
 use credenza::Result;
+use std::borrow::Cow;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -229,25 +230,37 @@ pub(super) fn check_ranges<S: Store>(
 ) -> Result<Option<String>> {
     let mut wrong = None;
     for (i, from) in ranges.starts().iter().enumerate() {
-        let expected = ranges.of(i);
-        let (mut place, mut what) = (0, None);
-        store.range(from, Ranges::RECORDS, |key, value| {
-            let of = expected.get(place).map(|record| records.get(*record as usize));
-            if of != Some((key, value)) && what.is_none() {
-                let of = in_words(of.map(|(key, _)| key));
-                let got = (key.escape_ascii(), in_words(Some(value)));
-                what =
-                    Some(format!("record {place}: expected key {of}, got '{}': {}", got.0, got.1));
-            }
-            place += 1;
-        })?;
-        if place != expected.len() {
-            what = what.or_else(|| Some(format!("{place} records of {}", expected.len())));
-        }
-        let about = |what| format!("range {i} from '{}': {what}", from.escape_ascii());
-        wrong = wrong.or_else(|| what.map(about));
+        let expected = ranges.of(i).iter().map(|record| records.get(*record as usize));
+        let expected = expected.map(|(key, value)| (key, Cow::Borrowed(value)));
+        let what = wrong_range(store, from, Ranges::RECORDS, expected)?;
+        wrong = wrong.or_else(|| what.map(|what| format!("range {i} from {what}")));
     }
     Ok(wrong)
+}
+
+/// Reads a range of at most `count` records; returns what is wrong with the answer, in words.
+pub(super) fn wrong_range<'a, S: Store>(
+    store: &mut S,
+    from: &[u8],
+    count: usize,
+    expected: impl Iterator<Item = (&'a [u8], Cow<'a, [u8]>)>,
+) -> Result<Option<String>> {
+    let (mut expected, mut place, mut what) = (expected, 0, None);
+    store.range(from, count, |key, value| {
+        let of = expected.next();
+        if what.is_none() && of.as_ref().map(|(key, value)| (*key, &**value)) != Some((key, value))
+        {
+            let of = in_words(of.map(|(key, _)| key));
+            let (key, value) = (key.escape_ascii(), in_words(Some(value)));
+            what = Some(format!("record {place}: expected key {of}, got '{key}': {value}"));
+        }
+        place += 1;
+    })?;
+    let left = expected.count();
+    if left > 0 {
+        what = what.or_else(|| Some(format!("{place} records of {}", place + left)));
+    }
+    Ok(what.map(|what| format!("'{}': {what}", from.escape_ascii())))
 }
 
 /// Looks a key up; returns what is wrong with the answer, in words.

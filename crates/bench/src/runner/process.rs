@@ -163,6 +163,7 @@ mod tests {
             folder: PathBuf::new(),
             inputs: PathBuf::new(),
             phases: Vec::new(),
+            mix: crate::workload::Mix::default(),
             batch: 1,
             seed: 1,
             cold: false,

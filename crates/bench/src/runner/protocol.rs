@@ -1,6 +1,6 @@
 //! What the parent tells a measured process, and what that one answers: JSON, one message a line.
 
-use crate::workload::Phase;
+use crate::workload::{Mix, Phase};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -15,6 +15,8 @@ pub(crate) struct Spec {
     /// The file with records and queries.
     pub(crate) inputs: PathBuf,
     pub(crate) phases: Vec<Phase>,
+    /// What `mixed` does.
+    pub(crate) mix: Mix,
     pub(crate) batch: usize,
     /// The seed of the order of changes.
     pub(crate) seed: u64,

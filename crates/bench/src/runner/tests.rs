@@ -5,7 +5,7 @@ use super::changes::TIMED_OPERATIONS;
 use super::child::Round;
 use super::protocol::{Message, Sample, Spec};
 use crate::driver::{Driver, Identity, Reading, Shape, Source, Store, Writer};
-use crate::workload::{Inputs, Phase, Records, Workload};
+use crate::workload::{Inputs, Mix, Phase, Records, Workload};
 use credenza::Result;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -129,6 +129,8 @@ struct LiarWriter<'d> {
 }
 
 impl Store for LiarWriter<'_> {
+    const IS_ORDERED: bool = true;
+
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
         Ok(self.store.index.get(key).map(|value| take(value)).is_some())
     }
@@ -136,6 +138,10 @@ impl Store for LiarWriter<'_> {
     fn scan(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
         self.store.index.iter().for_each(|(key, value)| take(key, value));
         Ok(())
+    }
+
+    fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        self.store.range(from, count, take)
     }
 }
 
@@ -224,8 +230,13 @@ fn samples_of(lie: Lie) -> Vec<Sample> {
 }
 
 fn samples(lie: Lie, phases: &[Phase]) -> Vec<Sample> {
+    samples_of_mix(lie, phases, Mix::default())
+}
+
+fn samples_of_mix(lie: Lie, phases: &[Phase], mix: Mix) -> Vec<Sample> {
     let folder = tempfile::tempdir().unwrap();
-    let workload = Workload { records: Some(500), gets: 1200, ..Workload::find("tokens").unwrap() };
+    let found = Workload::find("tokens").unwrap();
+    let workload = Workload { records: Some(500), gets: 1200, mix, ..found };
     let (inputs, _) = Inputs::prepare(&workload).unwrap();
     let spec = Spec {
         store: "liar".to_owned(),
@@ -233,6 +244,7 @@ fn samples(lie: Lie, phases: &[Phase]) -> Vec<Sample> {
         folder: folder.path().to_owned(),
         inputs: folder.path().join("inputs"),
         phases: phases.to_vec(),
+        mix: workload.mix,
         batch: 7,
         seed: 1,
         cold: false,
@@ -323,6 +335,46 @@ fn an_honest_store_has_exact_counts() {
     // Six of ten, of which some find that their key was removed.
     assert!((660..780).contains(&lookups), "{mixed:?}");
     assert!(lookups * 8 / 10 < found && found < lookups, "{mixed:?}");
+}
+
+/// The mix of a `[mix]` table.
+fn mix(table: &str) -> Mix {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mix.toml");
+    std::fs::write(&path, format!("data = \"tokens\"\n[mix]\n{table}")).unwrap();
+    Workload::find(path.to_str().unwrap()).unwrap().mix
+}
+
+#[test]
+fn every_operation_of_a_mix_is_checked() {
+    use Lie::*;
+    let cases = [
+        ("get = 1", vec![]),
+        ("insert = 1", vec![LosesOne, ForgetsLast]),
+        ("get = 1\nupdate = 1\ndistribution = \"zipfian\"", vec![KeepsOld, OnlyFirstByte]),
+        ("read-modify-write = 1\ndistribution = \"latest\"", vec![KeepsOld, OnlyFirstByte]),
+        ("remove = 1", vec![RemovesNot, RemovesAll]),
+        ("scan = 1", vec![RangeShort, RangeLate, RangeSwapped]),
+        ("scan = 1\ninsert = 1\ndistribution = \"clustered\"", vec![LosesOne, RangeLate]),
+    ];
+    for (table, lies) in cases {
+        for lie in [None].into_iter().chain(lies) {
+            let samples = samples_of_mix(lie, &[Phase::Mixed], mix(table));
+            assert_eq!(samples.len(), 1);
+            assert_eq!(samples[0].wrong.is_some(), lie != None, "{table}, {lie:?}: {samples:?}");
+            assert_eq!(samples[0].ops, 1200);
+        }
+    }
+}
+
+#[test]
+fn only_lookups_of_a_mix_have_a_hit_rate() {
+    let sample = |table| samples_of_mix(Lie::None, &[Phase::Mixed], mix(table)).remove(0);
+    let of_scans = sample("scan = 1");
+    assert_eq!((of_scans.found, of_scans.lookups), (None, 0));
+    let of_both = sample("read-modify-write = 1\nscan = 1");
+    assert!((500..700).contains(&of_both.lookups), "{of_both:?}");
+    assert_eq!(of_both.found, Some(of_both.lookups));
 }
 
 #[test]

@@ -1,37 +1,35 @@
-//! What the phase `mixed` does to a store, and what the store must answer: a model that was
-//! computed before anything is timed.
+//! What the phase `mixed` does to a store, step by step, and a model of what the store must answer.
 //!
 //! Invariant: the bytes of a script lie one after the other in its order, as those of queries do,
 //! so that taking the next step costs no cache miss of its own.
 
 use super::generate::stream;
+use super::mix::{Action, Mix};
 use super::records::Records;
 use crate::rng::Rng;
-
-/// What a step does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
-    Get,
-    Put,
-    Remove,
-}
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// What a key has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    Absent,
-    /// The value that the data have.
-    Own,
-    /// The other value, of [`Records::with_other_values`].
-    Other,
+pub(crate) enum Held {
+    Nothing,
+    /// The value of this record.
+    Value(u32),
+    /// The value of this record with the lowest bit of every byte flipped.
+    Flipped(u32),
 }
 
-/// One step, with what its key has before it.
+/// One step. What is about an item is about the record of this number: those of the data first, then
+/// the inserted ones.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub(crate) action: Action,
-    pub(crate) before: State,
-    pub(crate) record: u32,
+    pub(crate) item: u32,
+    /// What the step stores, if it stores a value.
+    pub(crate) stored: Held,
+    /// Records of a scan.
+    pub(crate) scan_len: u32,
     key_len: u32,
     value_len: u32,
 }
@@ -40,43 +38,42 @@ pub(crate) struct Step {
 pub(crate) struct Script {
     bytes: Vec<u8>,
     steps: Vec<Step>,
-    /// What each key has in the end.
-    pub(crate) after: Vec<State>,
 }
 
 impl Script {
-    /// `count` steps on random keys: of ten, six look up, three store a value that the key does
-    /// not have, and one removes, on average.
-    pub(crate) fn draw(records: &Records, others: &Records, count: usize, seed: u64) -> Script {
-        let mut rng = Rng::new(seed, stream::MIXED);
-        let after = vec![State::Own; records.len()];
-        let mut script = Script { bytes: Vec::new(), steps: Vec::with_capacity(count), after };
-        for _ in 0..count {
-            let record = rng.index(records.len());
-            let before = script.after[record];
-            let action = match rng.below(10) {
-                0..6 => Action::Get,
-                6..9 => Action::Put,
-                _ => Action::Remove,
+    /// `count` steps; `fresh` has the keys that are inserted, in this order. A value that is stored
+    /// is that of a random record, so that lengths are those of the data, and never the one that
+    /// the key has already, but for empty ones.
+    pub(crate) fn draw(
+        records: &Records,
+        fresh: &Records,
+        mix: &Mix,
+        count: usize,
+        seed: u64,
+    ) -> Script {
+        let mut rng = Rng::new(seed, stream::NEW_VALUES);
+        let mut model = Model::new(records, fresh, false);
+        let mut script = Script { bytes: Vec::new(), steps: Vec::with_capacity(count) };
+        for draw in mix.draws(records, seed).take(count) {
+            let mut step = Step {
+                action: draw.action,
+                item: draw.item as u32,
+                stored: Held::Nothing,
+                scan_len: draw.scan_len as u32,
+                key_len: 0,
+                value_len: 0,
             };
-            let (key, mut value) = (records.key(record), &[][..]);
-            match (action, before) {
-                (Action::Get, _) => {}
-                (Action::Put, State::Own) => {
-                    value = others.get(record).1;
-                    script.after[record] = State::Other;
-                }
-                (Action::Put, State::Absent | State::Other) => {
-                    value = records.get(record).1;
-                    script.after[record] = State::Own;
-                }
-                (Action::Remove, _) => script.after[record] = State::Absent,
-            }
+            let key = model.key(draw.item);
+            step.key_len = key.len() as u32;
             script.bytes.extend_from_slice(key);
-            script.bytes.extend_from_slice(value);
-            let (key_len, value_len) = (key.len() as u32, value.len() as u32);
-            let record = record as u32;
-            script.steps.push(Step { action, before, record, key_len, value_len });
+            if draw.action.stores() {
+                step.stored = model.another(draw.item, rng.index(records.len()) as u32);
+                let value = model.value(step.stored).unwrap_or_default();
+                step.value_len = value.len() as u32;
+                script.bytes.extend_from_slice(&value);
+            }
+            model.apply(&step);
+            script.steps.push(step);
         }
         script
     }
@@ -85,9 +82,10 @@ impl Script {
         self.steps.len()
     }
 
-    /// How many steps do this.
-    pub(crate) fn count(&self, action: Action) -> usize {
-        self.steps.iter().filter(|step| step.action == action).count()
+    /// How many steps look a key up.
+    pub(crate) fn lookups(&self) -> usize {
+        let is_lookup = |step: &&Step| matches!(step.action, Action::Get | Action::ReadModifyWrite);
+        self.steps.iter().filter(is_lookup).count()
     }
 
     /// The steps in order, each with its key and the value to store.
@@ -103,49 +101,160 @@ impl Script {
     }
 }
 
+/// What a store must hold after the steps so far.
+pub(crate) struct Model<'a> {
+    records: &'a Records,
+    fresh: &'a Records,
+    /// By item.
+    held: Vec<Held>,
+    /// The items whose keys are there, in the order of these; only where it is asked for.
+    order: Option<BTreeMap<&'a [u8], u32>>,
+}
+
+impl<'a> Model<'a> {
+    /// A store that holds all records and none of the fresh keys; `ordered` if ranges are wanted.
+    pub(crate) fn new(records: &'a Records, fresh: &'a Records, ordered: bool) -> Model<'a> {
+        let own = (0..records.len() as u32).map(Held::Value);
+        let held = own.chain((0..fresh.len()).map(|_| Held::Nothing)).collect();
+        let order =
+            ordered.then(|| records.iter().zip(0..).map(|((key, _), item)| (key, item)).collect());
+        Model { records, fresh, held, order }
+    }
+
+    /// How many keys the store may have had.
+    pub(crate) fn items(&self) -> usize {
+        self.held.len()
+    }
+
+    pub(crate) fn key(&self, item: usize) -> &'a [u8] {
+        match item.checked_sub(self.records.len()) {
+            None => self.records.key(item),
+            Some(item) => self.fresh.key(item),
+        }
+    }
+
+    /// What the key of an item has now.
+    pub(crate) fn now(&self, item: usize) -> Option<Cow<'a, [u8]>> {
+        self.value(self.held[item])
+    }
+
+    fn value(&self, held: Held) -> Option<Cow<'a, [u8]>> {
+        let of = |record: u32| self.records.get(record as usize).1;
+        match held {
+            Held::Nothing => None,
+            Held::Value(record) => Some(Cow::Borrowed(of(record))),
+            Held::Flipped(record) => Some(of(record).iter().map(|byte| byte ^ 1).collect()),
+        }
+    }
+
+    /// The value of `record`, flipped if the key has it already.
+    fn another(&self, item: usize, record: u32) -> Held {
+        let is_the_same = self.now(item) == self.value(Held::Value(record));
+        if is_the_same { Held::Flipped(record) } else { Held::Value(record) }
+    }
+
+    /// The records that are there from the key of `item` on, in order.
+    pub(crate) fn range(&self, item: usize) -> impl Iterator<Item = (&'a [u8], Cow<'a, [u8]>)> {
+        let order = self.order.iter().flat_map(move |order| order.range(self.key(item)..));
+        order.map(|(key, item)| (*key, self.now(*item as usize).unwrap_or_default()))
+    }
+
+    /// Does what the step does.
+    pub(crate) fn apply(&mut self, step: &Step) {
+        let item = step.item as usize;
+        if !step.action.stores() && step.action != Action::Remove {
+            return;
+        }
+        self.held[item] = step.stored;
+        let key = self.key(item);
+        if let Some(order) = &mut self.order {
+            match step.stored {
+                Held::Nothing => drop(order.remove(key)),
+                Held::Value(_) | Held::Flipped(_) => drop(order.insert(key, step.item)),
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashMap;
+    use crate::workload::distribution::Distribution;
+
+    fn records(count: u8) -> Records {
+        let mut records = Records::default();
+        for i in 0..count {
+            // Values of which some are equal, and some empty.
+            records.push(&[i], &[7; 3][..usize::from(i % 4)]).unwrap();
+        }
+        records
+    }
+
+    fn all_actions(distribution: &str) -> Mix {
+        let text = format!(
+            "get = 3\ninsert = 1\nupdate = 2\nremove = 2\nscan = 1\nread-modify-write = 2\n\
+             scan-length = \"1..9\"\ndistribution = \"{distribution}\""
+        );
+        let table: super::super::mix::MixTable = toml::from_str(&text).unwrap();
+        table.mix(Distribution::Uniform).unwrap()
+    }
 
     #[test]
     fn the_model_is_what_a_map_does() {
-        let mut records = Records::default();
-        for i in 0..100_u8 {
-            records.push(&[i], &[i, 7]).unwrap();
-        }
-        let others = records.with_other_values();
-        let script = Script::draw(&records, &others, 10_000, 3);
-        let mut map: HashMap<&[u8], &[u8]> = records.iter().collect();
-        let of = |state, record| match state {
-            State::Absent => None,
-            State::Own => Some(records.get(record).1),
-            State::Other => Some(others.get(record).1),
-        };
-        for (step, key, value) in script.iter() {
-            assert_eq!(key, records.key(step.record as usize));
-            assert_eq!(map.get(key).copied(), of(step.before, step.record as usize));
-            match step.action {
-                Action::Get => {}
-                Action::Put => assert_ne!(map.insert(key, value), Some(value)),
-                Action::Remove => drop(map.remove(key)),
+        let (records, mut fresh) = (records(100), Records::default());
+        (0..3000_u16)
+            .for_each(|i| fresh.push(&[&[200][..], &i.to_le_bytes()].concat(), b"").unwrap());
+        for mix in ["uniform", "zipfian", "latest", "ascending"].map(all_actions) {
+            let script = Script::draw(&records, &fresh, &mix, 10_000, 3);
+            let mut model = Model::new(&records, &fresh, true);
+            let mut map: BTreeMap<Vec<u8>, Vec<u8>> =
+                records.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+            let mut seen = vec![0; 6];
+            for (step, key, value) in script.iter() {
+                let item = step.item as usize;
+                seen[step.action as usize] += 1;
+                assert_eq!(key, model.key(item));
+                assert_eq!(map.get(key).map(Vec::as_slice), model.now(item).as_deref());
+                match step.action {
+                    Action::Get => {}
+                    Action::Scan => {
+                        let len = step.scan_len as usize;
+                        let expected = model.range(item).take(len);
+                        let got = map.range(key.to_vec()..).take(len);
+                        assert!(
+                            got.map(|(k, v)| (&k[..], &v[..])).eq(expected
+                                .map(|(k, v)| (k, v.to_vec()))
+                                .collect::<Vec<_>>()
+                                .iter()
+                                .map(|(k, v)| (*k, v.as_slice())))
+                        );
+                    }
+                    Action::Insert => assert_eq!(map.insert(key.to_vec(), value.to_vec()), None),
+                    Action::Update | Action::ReadModifyWrite => {
+                        let old = map.insert(key.to_vec(), value.to_vec());
+                        assert!(old.is_none_or(|old| old != value || old.is_empty()));
+                    }
+                    Action::Remove => drop(map.remove(key)),
+                }
+                model.apply(step);
             }
+            for item in 0..model.items() {
+                assert_eq!(map.get(model.key(item)).map(Vec::as_slice), model.now(item).as_deref());
+            }
+            assert!(seen.iter().all(|count| *count > 500), "{seen:?}");
+            assert_eq!(script.len(), 10_000);
+            assert_eq!(script.lookups(), seen[0] + seen[5]);
         }
-        for (record, state) in script.after.iter().enumerate() {
-            assert_eq!(map.get(records.key(record)).copied(), of(*state, record));
-        }
-        for (action, part) in [(Action::Get, 6000), (Action::Put, 3000), (Action::Remove, 1000)] {
-            assert!(script.count(action).abs_diff(part) < 150, "{action:?}");
-        }
-        assert_eq!(script.len(), 10_000);
     }
 
     #[test]
     fn a_seed_gives_the_same_script_in_every_version() {
-        let mut records = Records::default();
-        (0..100_u8).for_each(|i| records.push(&[i], &[i]).unwrap());
-        let script = Script::draw(&records, &records.with_other_values(), 20, 7);
-        let steps: Vec<_> = script.iter().map(|(step, ..)| (step.record, step.action)).collect();
-        assert_eq!(format!("{:?}", &steps[..3]), "[(41, Put), (89, Get), (45, Get)]");
+        let script = Script::draw(&records(100), &Records::default(), &Mix::default(), 20, 7);
+        let steps: Vec<_> =
+            script.iter().map(|(step, ..)| (step.item, step.action, step.stored)).collect();
+        assert_eq!(
+            format!("{:?}", &steps[..3]),
+            "[(41, Update, Value(44)), (89, Get, Nothing), (45, Get, Nothing)]"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Data sets made from a seed: `decimal`, `tokens`, `ups`, `churn` and `ntdb`.
+//! Data sets made from a seed: `decimal`, `tokens`, `ups`, `churn`, `ntdb` and `ycsb`.
 //!
 //! Invariant: frozen. The same seed and count give the same records in every version.
 
@@ -24,6 +24,9 @@ pub(crate) mod stream {
     pub(crate) const MIXED: u64 = 7;
     pub(crate) const RANGES: u64 = 8;
     pub(crate) const SHUFFLE: u64 = 9;
+    pub(crate) const SCRAMBLE: u64 = 10;
+    pub(crate) const FRESH: u64 = 11;
+    pub(crate) const NEW_VALUES: u64 = 12;
 }
 
 // --- decimal -----------------------------------------------------------------------------------
@@ -207,4 +210,57 @@ impl Keys for Integers {
         key.clear();
         key.extend_from_slice(&i.to_le_bytes());
     }
+}
+
+// --- ycsb --------------------------------------------------------------------------------------
+
+/// YCSB's core workloads: `user` and the hash of the record's number in decimal digits, with ten
+/// fields of 100 printable bytes.
+pub(crate) struct Ycsb {
+    count: u64,
+}
+
+impl Ycsb {
+    const VALUE_LEN: usize = 10 * 100;
+
+    pub(crate) fn new(count: usize) -> Ycsb {
+        Ycsb { count: count as u64 }
+    }
+
+    pub(crate) fn records(&self, seed: u64) -> Result<Records> {
+        let mut rng = Rng::new(seed, stream::DATA);
+        let mut collector = Collector::new(self.count as usize);
+        let (mut key, mut value) = (Vec::new(), vec![0; Ycsb::VALUE_LEN]);
+        for number in 0.. {
+            if collector.is_full() {
+                break;
+            }
+            Ycsb::key(number, &mut key);
+            rng.fill(&mut value);
+            value.iter_mut().for_each(|byte| *byte = b' ' + (*byte & 63));
+            collector.offer(&key, &value)?;
+        }
+        Ok(collector.records)
+    }
+
+    fn key(number: u64, key: &mut Vec<u8>) {
+        key.clear();
+        key.extend_from_slice(b"user");
+        push_number(key, fnv_of(number));
+    }
+}
+
+impl Keys for Ycsb {
+    /// Numbers behind those of the records.
+    fn random(&mut self, rng: &mut Rng, key: &mut Vec<u8>) {
+        Ycsb::key(self.count + rng.below(1 << 40), key);
+    }
+}
+
+/// The hash FNV-1a of a number's eight bytes, the lowest first, without its sign, as in YCSB.
+fn fnv_of(number: u64) -> u64 {
+    let hash = number.to_le_bytes().into_iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    hash.cast_signed().unsigned_abs()
 }

@@ -1,20 +1,25 @@
 //! What is stored and what is asked for.
 //!
 //! Reading order: [`records`] (data in memory), [`generate`] and [`files`] (where data come
-//! from), [`queries`] and [`ranges`] (what is asked), [`changes`] (what is changed), then here: a workload by name
-//! or file, and its preparation.
+//! from), [`distribution`] and [`lengths`] (what is drawn), [`queries`] and [`ranges`] (what is
+//! asked), [`mix`] and [`changes`] (what is done in turn), then here: a workload by name or file, and
+//! its preparation.
 //!
 //! A run prepares its workload once, in the parent process, and every measured process reads the
 //! same bytes from one file: all stores are given equal input.
 
 pub(crate) mod changes;
+pub(crate) mod distribution;
 pub(crate) mod files;
 pub(crate) mod generate;
+mod lengths;
+pub(crate) mod mix;
 pub(crate) mod queries;
 pub(crate) mod ranges;
 pub(crate) mod records;
 mod spec;
 
+pub(crate) use mix::{Action, Mix};
 pub(crate) use queries::{Queries, QuerySets};
 pub(crate) use ranges::Ranges;
 pub(crate) use records::{Content, Records};
@@ -22,8 +27,8 @@ pub use spec::Phase;
 pub(crate) use spec::{Data, Workload};
 
 use credenza::{Error, Result};
-use generate::{Decimal, Integers, Random, Tokens};
-use queries::Alike;
+use generate::{Decimal, Integers, Random, Tokens, Ycsb};
+use queries::{Alike, fresh_keys};
 use records::{Index, MAX_RECORDS};
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
@@ -35,6 +40,8 @@ pub(crate) struct Inputs {
     pub(crate) queries: QuerySets,
     /// Empty where the phase `range` is not asked for: putting all keys in order takes its time.
     pub(crate) ranges: Ranges,
+    /// Keys that `mixed` inserts, in this order; they have no values of their own.
+    pub(crate) fresh: Records,
 }
 
 impl Inputs {
@@ -48,21 +55,32 @@ impl Inputs {
         }
         let index = Index::over(&records);
         let (seed, count) = (workload.seed, records.len());
-        let draw = |keys: &mut dyn generate::Keys| {
-            QuerySets::draw(&records, &index, keys, workload.gets, seed)
+        let wants = |phase| workload.phases.as_ref().is_none_or(|all| all.contains(&phase));
+        let inserts = if wants(Phase::Mixed) {
+            let draws = workload.mix.draws(&records, seed).take(workload.gets);
+            draws.filter(|draw| draw.action == Action::Insert).count()
+        } else {
+            0
         };
-        let queries = match workload.data {
+        let distribution = workload.distribution;
+        let draw = |keys: &mut dyn generate::Keys| {
+            let fresh = fresh_keys(&records, &index, keys, inserts, seed)?;
+            let queries =
+                QuerySets::draw(&records, &index, keys, distribution, workload.gets, seed)?;
+            Ok((queries, fresh))
+        };
+        let (queries, fresh) = match workload.data {
             Data::Decimal => draw(&mut Decimal::new(count)),
             Data::Tokens => draw(&mut Tokens::new(count, seed)),
             Data::Ups => draw(&mut { Random::UPS }),
             Data::Churn => draw(&mut { Random::CHURN }),
             Data::Ntdb => draw(&mut Integers::new(count)),
+            Data::Ycsb => draw(&mut Ycsb::new(count)),
             Data::Files { .. } | Data::File { .. } => draw(&mut Alike(&records)),
         }?;
-        let has_ranges = workload.phases.as_ref().is_none_or(|all| all.contains(&Phase::Range));
-        let count = if has_ranges { workload.gets.div_ceil(Ranges::RECORDS) } else { 0 };
+        let count = if wants(Phase::Range) { workload.gets.div_ceil(Ranges::RECORDS) } else { 0 };
         let ranges = Ranges::draw(&records, count, seed);
-        Ok((Inputs { records, queries, ranges }, notes))
+        Ok((Inputs { records, queries, ranges, fresh }, notes))
     }
 
     /// Writes everything for [`Inputs::load`].
@@ -72,6 +90,7 @@ impl Inputs {
             self.records.write_to(&mut out)?;
             self.queries.write_to(&mut out)?;
             self.ranges.write_to(&mut out)?;
+            self.fresh.write_to(&mut out)?;
             out.flush()
         };
         write().map_err(|e| Error::io("write", e).at(path))
@@ -83,7 +102,8 @@ impl Inputs {
             let mut input = BufReader::with_capacity(1 << 20, File::open(path)?);
             let records = Records::read_from(&mut input)?;
             let queries = QuerySets::read_from(&mut input)?;
-            Ok(Inputs { records, queries, ranges: Ranges::read_from(&mut input)? })
+            let ranges = Ranges::read_from(&mut input)?;
+            Ok(Inputs { records, queries, ranges, fresh: Records::read_from(&mut input)? })
         };
         read().map_err(|e| Error::io("read", e).at(path))
     }
@@ -105,6 +125,7 @@ impl Data {
             Data::Ups => { Random::UPS }.records(wanted.unwrap_or(1_000_000), seed),
             Data::Churn => { Random::CHURN }.records(wanted.unwrap_or(1_000_000), seed),
             Data::Ntdb => Integers::new(wanted.unwrap_or(1_000_000)).records(),
+            Data::Ycsb => Ycsb::new(wanted.unwrap_or(1_000_000)).records(seed),
             Data::Files { root } => files::paths_below(root, limit),
             Data::File { path, format } => {
                 let (records, repeated) = files::records_of(path, *format, limit)?;

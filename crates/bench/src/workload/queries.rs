@@ -3,8 +3,9 @@
 //! Invariant: the key bytes of a set lie one after the other in that order, so that reading the
 //! next key never costs a cache miss of its own: what is measured is the store.
 
+use super::distribution::{Chooser, Distribution};
 use super::generate::{Keys, stream};
-use super::records::{Index, Records, read_u64};
+use super::records::{Collector, Index, Records, read_u64};
 use crate::rng::Rng;
 use credenza::{Error, Result};
 use std::io::{Read, Write};
@@ -85,10 +86,10 @@ impl Queries {
     }
 }
 
-/// The three query sets of a run.
+/// The three query sets of a run. Keys that are there are chosen by the workload's distribution.
 #[derive(Default)]
 pub(crate) struct QuerySets {
-    /// Random keys that are there.
+    /// Keys that are there.
     pub(crate) hit: Queries,
     /// Of every ten keys in a row, nine are there.
     pub(crate) most: Queries,
@@ -102,22 +103,26 @@ impl QuerySets {
         records: &Records,
         index: &Index,
         keys: &mut dyn Keys,
+        distribution: Distribution,
         gets: usize,
         seed: u64,
     ) -> Result<QuerySets> {
         let mut present = Rng::new(seed, stream::QUERIES);
+        // One for each set, as some go through the keys in order.
+        let [mut of_hit, mut of_most] =
+            std::array::from_fn(|_| Chooser::new(distribution, records, seed));
         let mut absent =
             AbsentKeys { records, index, keys, rng: Rng::new(seed, stream::ABSENT), key: vec![] };
         let mut sets = QuerySets::default();
         let mut skipped = 0;
         for i in 0..gets {
-            let record = present.index(records.len());
+            let record = of_hit.next(&mut present, records.len());
             sets.hit.push(records.key(record), record as u32);
             sets.miss.push(absent.next()?, ABSENT);
             if i % 10 == 0 {
                 skipped = i + present.index(10);
             }
-            let record = present.index(records.len());
+            let record = of_most.next(&mut present, records.len());
             if i == skipped {
                 sets.most.push(absent.next()?, ABSENT);
             } else {
@@ -142,6 +147,31 @@ impl QuerySets {
     }
 }
 
+/// `count` keys that are not in the store, each once; `keys` makes candidates for them.
+pub(super) fn fresh_keys(
+    records: &Records,
+    index: &Index,
+    keys: &mut dyn Keys,
+    count: usize,
+    seed: u64,
+) -> Result<Records> {
+    let rng = Rng::new(seed, stream::FRESH);
+    let mut absent = AbsentKeys { records, index, keys, rng, key: Vec::new() };
+    let mut fresh = Collector::new(count);
+    let mut repeated = 0;
+    while !fresh.is_full() {
+        repeated = if fresh.offer(absent.next()?, b"")? { 0 } else { repeated + 1 };
+        if repeated == AbsentKeys::TRIES {
+            return Err(Error::invalid(format!(
+                "only {} of {count} keys to insert were found that the data do not hold: use fewer \
+                 operations, or fewer inserts among them",
+                fresh.records.len()
+            )));
+        }
+    }
+    Ok(fresh.records)
+}
+
 /// Draws candidates until one is not in the store.
 struct AbsentKeys<'a> {
     records: &'a Records,
@@ -152,17 +182,19 @@ struct AbsentKeys<'a> {
 }
 
 impl AbsentKeys<'_> {
+    const TRIES: usize = 10_000;
+
     fn next(&mut self) -> Result<&[u8]> {
-        const TRIES: usize = 10_000;
-        for _ in 0..TRIES {
+        for _ in 0..AbsentKeys::TRIES {
             self.keys.random(&mut self.rng, &mut self.key);
             if self.index.find(self.records, &self.key).is_none() {
                 return Ok(&self.key);
             }
         }
         Err(Error::invalid(format!(
-            "no absent key was found among {TRIES} random ones: the data hold nearly every key of \
-             their shape; use fewer records"
+            "no absent key was found among {} random ones: the data hold nearly every key of \
+             their shape; use fewer records",
+            AbsentKeys::TRIES
         )))
     }
 }

@@ -83,7 +83,7 @@ impl Ranges {
 
 /// The numbers of all records in the order of their keys. The first bytes of a key are compared as
 /// one number, as each look at a key itself is a cache miss.
-fn in_order(records: &Records) -> Vec<u32> {
+pub(super) fn in_order(records: &Records) -> Vec<u32> {
     let first_bytes = |key: &[u8]| {
         let bytes = key.iter().copied().chain(std::iter::repeat(0)).take(8);
         bytes.fold(0_u64, |number, byte| number << 8 | u64::from(byte))

@@ -1,6 +1,8 @@
 //! A workload: which data, which phases, how many of each. By name, from a TOML file, or put
 //! together from options.
 
+use super::distribution::Distribution;
+use super::mix::{Mix, MixTable};
 use clap::ValueEnum;
 use credenza::{Error, Result};
 use credenza_formats::Format;
@@ -67,7 +69,7 @@ pub enum Phase {
     #[value(name = "remove")]
     #[serde(rename = "remove")]
     Remove,
-    /// Lookups, insertions and removals in turn.
+    /// The operations of the workload's mix in turn.
     #[value(name = "mixed")]
     #[serde(rename = "mixed")]
     Mixed,
@@ -142,6 +144,8 @@ pub(crate) enum Data {
     Ups,
     Churn,
     Ntdb,
+    /// YCSB's.
+    Ycsb,
     /// Every path below a folder.
     Files {
         root: PathBuf,
@@ -162,6 +166,7 @@ impl Data {
             "ups" => Data::Ups,
             "churn" => Data::Churn,
             "ntdb" => Data::Ntdb,
+            "ycsb" => Data::Ycsb,
             "files" => Data::Files { root: PathBuf::from("/usr") },
             _ => return None,
         })
@@ -170,7 +175,7 @@ impl Data {
     /// Where the data came from, in words.
     pub(crate) fn origin(&self) -> String {
         match self {
-            Data::Decimal | Data::Tokens | Data::Ups | Data::Churn | Data::Ntdb => {
+            Data::Decimal | Data::Tokens | Data::Ups | Data::Churn | Data::Ntdb | Data::Ycsb => {
                 "generated".to_owned()
             }
             Data::Files { root } => root.display().to_string(),
@@ -191,6 +196,10 @@ pub(crate) struct Workload {
     pub(crate) gets: usize,
     pub(crate) batch: usize,
     pub(crate) seed: u64,
+    /// Which keys are looked up in the get phases, of those that are there.
+    pub(crate) distribution: Distribution,
+    /// What `mixed` does.
+    pub(crate) mix: Mix,
 }
 
 /// A workload file. Every field but `data` has a default; options of the command line win.
@@ -208,6 +217,8 @@ struct WorkloadFile {
     gets: Option<usize>,
     batch: Option<usize>,
     seed: Option<u64>,
+    distribution: Option<Distribution>,
+    mix: Option<MixTable>,
 }
 
 impl Workload {
@@ -224,7 +235,20 @@ impl Workload {
             gets: Workload::GETS,
             batch: Workload::BATCH,
             seed: Workload::SEED,
+            distribution: Distribution::Uniform,
+            mix: Mix::default(),
         }
+    }
+
+    /// `ycsb-a` to `ycsb-f`, a load and then the operations.
+    fn ycsb(name: &str) -> Option<Workload> {
+        let mix = Mix::ycsb(name.strip_prefix("ycsb-")?)?;
+        Some(Workload {
+            phases: Some(vec![Phase::Build, Phase::Mixed]),
+            distribution: mix.distribution,
+            mix,
+            ..Workload::over(name, Data::Ycsb)
+        })
     }
 
     /// The workload of this name, or in this TOML file.
@@ -232,11 +256,14 @@ impl Workload {
         if let Some(data) = Data::named(name) {
             return Ok(Workload::over(name, data));
         }
+        if let Some(workload) = Workload::ycsb(name) {
+            return Ok(workload);
+        }
         let path = Path::new(name);
         if path.extension().is_none_or(|e| e != "toml") {
             return Err(Error::invalid(format!(
-                "there is no workload '{name}': say decimal, tokens, ups, churn, ntdb, files, or the \
-                 path of a .toml file"
+                "there is no workload '{name}': say decimal, tokens, ups, churn, ntdb, ycsb, ycsb-a to \
+                 ycsb-f, files, or the path of a .toml file"
             )));
         }
         let text = std::fs::read_to_string(path).map_err(|e| Error::io("read", e).at(path))?;
@@ -259,6 +286,11 @@ impl Workload {
         if let (Data::Files { root }, Some(wanted)) = (&mut data, file.root) {
             *root = wanted;
         }
+        let distribution = file.distribution.unwrap_or_default();
+        let mix = match file.mix {
+            Some(table) => table.mix(distribution)?,
+            None => Mix::usual(distribution),
+        };
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         Ok(Workload {
             records: file.records,
@@ -266,6 +298,8 @@ impl Workload {
             gets: file.gets.unwrap_or(Workload::GETS),
             batch: file.batch.unwrap_or(Workload::BATCH),
             seed: file.seed.unwrap_or(Workload::SEED),
+            distribution,
+            mix,
             ..Workload::over(&file.name.unwrap_or(stem), data)
         })
     }

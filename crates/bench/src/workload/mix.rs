@@ -1,0 +1,286 @@
+//! What the phase `mixed` does, and how often: weights of operations, and what they are done to.
+
+use super::distribution::{Chooser, Distribution};
+use super::generate::stream;
+use super::lengths::Lengths;
+use super::records::Records;
+use crate::rng::Rng;
+use credenza::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What a step does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Get,
+    /// A key that the store has never had.
+    Insert,
+    /// Another value for a key. One that was removed comes back.
+    Update,
+    Remove,
+    /// The records from a key on, in order.
+    Scan,
+    /// A lookup and then another value for the same key.
+    ReadModifyWrite,
+}
+
+impl Action {
+    const ALL: [Action; 6] = [
+        Action::Get,
+        Action::Insert,
+        Action::Update,
+        Action::Remove,
+        Action::Scan,
+        Action::ReadModifyWrite,
+    ];
+
+    /// The name in workload files.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Action::Get => "get",
+            Action::Insert => "insert",
+            Action::Update => "update",
+            Action::Remove => "remove",
+            Action::Scan => "scan",
+            Action::ReadModifyWrite => "read-modify-write",
+        }
+    }
+
+    /// Whether a value is stored.
+    pub(crate) fn stores(self) -> bool {
+        matches!(self, Action::Insert | Action::Update | Action::ReadModifyWrite)
+    }
+}
+
+/// The operations of the phase `mixed`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Mix {
+    /// How often each of [`Action::ALL`] is done, in relation to the others.
+    weights: [u32; 6],
+    pub(crate) distribution: Distribution,
+    scan_length: Lengths,
+}
+
+impl Default for Mix {
+    fn default() -> Mix {
+        Mix::usual(Distribution::Uniform)
+    }
+}
+
+/// The table `[mix]` of a workload file.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(super) struct MixTable {
+    get: u32,
+    insert: u32,
+    update: u32,
+    remove: u32,
+    scan: u32,
+    read_modify_write: u32,
+    distribution: Option<Distribution>,
+    scan_length: Option<Lengths>,
+}
+
+impl MixTable {
+    /// The mix; without a distribution of its own it has that of the file.
+    pub(super) fn mix(self, distribution: Distribution) -> Result<Mix> {
+        let mix = Mix {
+            weights: [
+                self.get,
+                self.insert,
+                self.update,
+                self.remove,
+                self.scan,
+                self.read_modify_write,
+            ],
+            distribution: self.distribution.unwrap_or(distribution),
+            scan_length: self.scan_length.unwrap_or(Mix::SCAN_LENGTH),
+        };
+        if mix.weights == [0; 6] {
+            let names = Action::ALL.map(Action::name).join(", ");
+            let what = format!("[mix] does nothing: give a weight to one of {names} at least");
+            return Err(Error::invalid(what));
+        }
+        if self.scan_length.is_some() && !mix.does(Action::Scan) {
+            let what = "[mix] has a scan-length but no scan: give scan a weight, or leave it out";
+            return Err(Error::invalid(what));
+        }
+        if mix.scan_length.least() == 0 {
+            return Err(Error::invalid("[mix] scan-length must be at least 1"));
+        }
+        Ok(mix)
+    }
+}
+
+impl Mix {
+    /// YCSB's.
+    const SCAN_LENGTH: Lengths = Lengths::uniform(1, 100);
+
+    /// Of ten operations six look up, three store another value, and one removes.
+    pub(super) fn usual(distribution: Distribution) -> Mix {
+        Mix { weights: [6, 0, 3, 1, 0, 0], distribution, scan_length: Mix::SCAN_LENGTH }
+    }
+
+    /// The core workloads of YCSB (Cooper et al., "Benchmarking Cloud Serving Systems with YCSB",
+    /// 2010), by their letter. Theirs update one of ten fields; a store of bytes has no fields, so that
+    /// ours store a whole value.
+    pub(super) fn ycsb(letter: &str) -> Option<Mix> {
+        let (weights, distribution) = match letter {
+            "a" => ([50, 0, 50, 0, 0, 0], Distribution::ZIPFIAN),
+            "b" => ([95, 0, 5, 0, 0, 0], Distribution::ZIPFIAN),
+            "c" => ([100, 0, 0, 0, 0, 0], Distribution::ZIPFIAN),
+            "d" => ([95, 5, 0, 0, 0, 0], Distribution::LATEST),
+            "e" => ([0, 5, 0, 0, 95, 0], Distribution::ZIPFIAN),
+            "f" => ([50, 0, 0, 0, 0, 50], Distribution::ZIPFIAN),
+            _ => return None,
+        };
+        Some(Mix { weights, distribution, scan_length: Mix::SCAN_LENGTH })
+    }
+
+    /// Whether this is ever done.
+    pub(crate) fn does(&self, action: Action) -> bool {
+        Action::ALL.iter().zip(self.weights).any(|(one, weight)| *one == action && weight > 0)
+    }
+
+    /// What is drawn for a store that begins with `records`, without end.
+    pub(crate) fn draws(&self, records: &Records, seed: u64) -> Draws {
+        Draws {
+            mix: self.clone(),
+            chooser: Chooser::new(self.distribution, records, seed),
+            rng: Rng::new(seed, stream::MIXED),
+            items: records.len(),
+        }
+    }
+}
+
+impl fmt::Display for Mix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (action, weight) in Action::ALL.into_iter().zip(self.weights) {
+            match (action, weight) {
+                (_, 0) => {}
+                (Action::Scan, _) => {
+                    write!(f, "scan {weight} (of {} records), ", self.scan_length)?
+                }
+                _ => write!(f, "{} {weight}, ", action.name())?,
+            }
+        }
+        write!(f, "keys {}", self.distribution)
+    }
+}
+
+/// One operation, before it has bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Draw {
+    pub(crate) action: Action,
+    /// The record it is about: those of the data first, then inserted ones as they come.
+    pub(crate) item: usize,
+    /// Records of a scan; else 0.
+    pub(crate) scan_len: usize,
+}
+
+/// The operations of a mix, one after the other.
+pub(crate) struct Draws {
+    mix: Mix,
+    chooser: Chooser,
+    rng: Rng,
+    /// Records that the store has had so far.
+    items: usize,
+}
+
+impl Iterator for Draws {
+    type Item = Draw;
+
+    fn next(&mut self) -> Option<Draw> {
+        let rng = &mut self.rng;
+        // Drawn for an insertion, too, which does not use it.
+        let mut item = self.chooser.next(rng, self.items);
+        let mut ticket = rng.below(self.mix.weights.iter().map(|weight| u64::from(*weight)).sum());
+        let mut action = Action::Get;
+        for (one, weight) in Action::ALL.into_iter().zip(self.mix.weights) {
+            action = one;
+            match ticket.checked_sub(u64::from(weight)) {
+                Some(less) => ticket = less,
+                None => break,
+            }
+        }
+        let mut scan_len = 0;
+        match action {
+            Action::Insert => (item, self.items) = (self.items, self.items + 1),
+            Action::Scan => scan_len = self.mix.scan_length.draw(rng),
+            _ => {}
+        }
+        Some(Draw { action, item, scan_len })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn records(count: u32) -> Records {
+        let mut records = Records::default();
+        (0..count).for_each(|i| records.push(&i.to_le_bytes(), &[1]).unwrap());
+        records
+    }
+
+    fn of_toml(text: &str) -> Result<Mix> {
+        let table: MixTable = toml::from_str(text).map_err(|e| Error::invalid(e.to_string()))?;
+        table.mix(Distribution::Ascending)
+    }
+
+    #[test]
+    fn operations_come_as_often_as_their_weights_say() {
+        let mix = of_toml(
+            "get = 30\ninsert = 5\nupdate = 20\nremove = 10\nscan = 15\nread-modify-write = 20\n\
+             scan-length = \"3..5\"\ndistribution = \"latest\"",
+        )
+        .unwrap();
+        let draws: Vec<Draw> = mix.draws(&records(100), 9).take(50_000).collect();
+        for (action, weight) in Action::ALL.into_iter().zip(mix.weights) {
+            let count = draws.iter().filter(|draw| draw.action == action).count();
+            // Five standard deviations of at most 112.
+            assert!(count.abs_diff(500 * weight as usize) < 560, "{action:?}: {count}");
+        }
+        let inserted = draws.iter().filter(|draw| draw.action == Action::Insert);
+        assert!(inserted.enumerate().all(|(i, draw)| draw.item == 100 + i));
+        let mut items = 100;
+        for draw in &draws {
+            items += usize::from(draw.action == Action::Insert);
+            assert!(draw.item < items, "{draw:?} of {items}");
+            let is_scan = draw.action == Action::Scan;
+            assert!(if is_scan { (3..=5).contains(&draw.scan_len) } else { draw.scan_len == 0 });
+        }
+        assert!(draws.iter().any(|draw| draw.action == Action::Get && draw.item >= 100));
+    }
+
+    #[test]
+    fn ycsb_is_as_published() {
+        let words = |letter| Mix::ycsb(letter).unwrap().to_string();
+        let zipfian = "keys zipfian:theta=0.99,scrambled=true";
+        assert_eq!(words("a"), format!("get 50, update 50, {zipfian}"));
+        assert_eq!(words("b"), format!("get 95, update 5, {zipfian}"));
+        assert_eq!(words("c"), format!("get 100, {zipfian}"));
+        assert_eq!(words("d"), "get 95, insert 5, keys latest:theta=0.99");
+        assert_eq!(words("e"), format!("insert 5, scan 95 (of 1..100 records), {zipfian}"));
+        assert_eq!(words("f"), format!("get 50, read-modify-write 50, {zipfian}"));
+        assert_eq!(Mix::ycsb("g"), None);
+    }
+
+    #[test]
+    fn a_table_that_contradicts_itself_is_refused() {
+        assert_eq!(of_toml("get = 1").unwrap().distribution, Distribution::Ascending);
+        for (text, what) in [
+            ("", "[mix] does nothing: give a weight to one of get, insert"),
+            ("get = 0", "[mix] does nothing"),
+            ("get = -1", "u32"),
+            ("find = 3", "unknown field `find`"),
+            ("get = 1\nscan-length = \"5\"", "no scan"),
+            ("scan = 1\nscan-length = \"0..5\"", "scan-length must be at least 1"),
+            ("scan = 1\nscan-length = \"many\"", "'many' is no length"),
+            ("get = 1\ndistribution = \"normal\"", "there is no distribution 'normal'"),
+        ] {
+            let refused = of_toml(text).unwrap_err().to_string();
+            assert!(refused.contains(what), "{text}: {refused}");
+        }
+    }
+}
