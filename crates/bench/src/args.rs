@@ -85,6 +85,14 @@ pub struct BenchArgs {
     /// Give a store up in a round after so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 900)]
     pub timeout: u64,
+    /// Time nothing: do the operations of `mixed` on two or more stores in turn, compare every
+    /// answer and everything they hold, and stop at the first difference, with status 111
+    #[arg(long, conflicts_with_all = ["rounds", "phases", "html", "baseline", "cold", "sync"])]
+    pub oracle: bool,
+    /// With --oracle: compare everything the stores hold after every N operations [default: as
+    /// many as there are records, 1000 at least]
+    #[arg(long, value_name = "N", requires = "oracle")]
+    pub check_every: Option<usize>,
     /// List the stores that are found, and where to get the others; with --json, to that file
     #[arg(long)]
     pub list: bool,
@@ -152,6 +160,9 @@ impl BenchArgs {
     pub(crate) fn check(&self) -> Result<()> {
         if self.rounds == 0 || self.timeout == 0 {
             return Err(Error::invalid("--rounds and --timeout must be at least 1"));
+        }
+        if self.check_every == Some(0) {
+            return Err(Error::invalid("--check-every must be at least 1"));
         }
         let libraries = self.libraries.iter().map(|lib| lib.split_once('=').map_or("", |l| l.0));
         let stores = self.stores.iter().flatten().chain(&self.baseline).map(String::as_str);

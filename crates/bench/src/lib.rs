@@ -29,7 +29,8 @@ use std::process::ExitCode;
 /// Exit status when a store failed or gave a wrong answer.
 const FAILED: u8 = 111;
 
-/// Does what `args` ask for: measures, prints the table, writes the files; or lists the stores.
+/// Does what `args` ask for: measures, prints the table, writes the files; or compares stores, or
+/// lists them.
 /// The status is 0, or 111 when a store failed or gave a wrong answer.
 ///
 /// The program starts itself again for each store and round, with its own arguments and
@@ -47,6 +48,9 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
         candidates::list(&args)?;
         return Ok(ExitCode::SUCCESS);
     }
+    if args.oracle {
+        return oracle(&args);
+    }
     let report = runner::run(&args)?;
     let mut out = std::io::stdout().lock();
     let colour = report::terminal::colour_wanted(&out);
@@ -61,4 +65,17 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
     }
     let is_well = report.failures.is_empty() && report.results.iter().all(|r| r.verified);
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// Compares stores, and prints what came of it or writes it as JSON.
+fn oracle(args: &BenchArgs) -> Result<ExitCode> {
+    let verdict = runner::oracle::run(args)?;
+    let written = std::io::stdout().lock().write_all(verdict.in_words().as_bytes());
+    written.map_err(|e| Error::io("write to standard output", e))?;
+    if let Some(path) = &args.json {
+        let text =
+            serde_json::to_string_pretty(&verdict).map_err(|e| Error::invalid(e.to_string()))?;
+        std::fs::write(path, text + "\n").map_err(|e| Error::io("write", e).at(path))?;
+    }
+    Ok(if verdict.is_well() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }

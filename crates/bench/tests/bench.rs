@@ -227,6 +227,38 @@ fn ycsb_runs_by_name_and_says_which_stores_cannot_scan() {
 }
 
 #[test]
+fn the_oracle_compares_every_store_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.json");
+    let run = |args: &[&str]| {
+        let paths = [folder.path(), &out].map(|path| path.display().to_string());
+        let usual = ["--oracle".to_owned(), format!("--dir={}", paths[0])];
+        let all: Vec<&str> = usual.iter().map(String::as_str).chain(args.iter().copied()).collect();
+        bench(&all)
+    };
+    let json_to = format!("--json={}", out.display());
+    let usual = ["--records=500", "--gets=1500", "--check-every=350", "--seed=3"];
+    let done = run(&[&usual[..], &["--workload=ycsb-e", &json_to]].concat());
+    let said = text(&done.stdout);
+    assert!(done.status.success(), "{said}{}", text(&done.stderr));
+    assert!(said.contains("agree: 1500 operations") && said.contains("seed 3"), "{said}");
+    assert!(said.contains("'mixed' leaves out") && said.contains("hash"), "{said}");
+    let verdict = json(&out);
+    assert_eq!(verdict["operations"], 1500);
+    assert_eq!(verdict["full_checks"], 7);
+    assert_eq!(verdict["difference"], Value::Null);
+    let stores = verdict["stores"].as_array().unwrap();
+    assert!(stores.iter().any(|store| store == "btree"), "{verdict}");
+
+    let done = run(&[&usual[..], &["--workload=tokens"]].concat());
+    assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+    let one = run(&["--stores=hash,btree", "--workload=ycsb-e", "--records=10", "--gets=10"]);
+    assert_eq!(one.status.code(), Some(111));
+    assert!(text(&one.stderr).contains("compares two stores at least"), "{}", text(&one.stderr));
+    assert_eq!(run(&["--rounds=3"]).status.code(), Some(2));
+}
+
+#[test]
 fn what_cannot_be_measured_is_refused_in_a_sentence() {
     let cases: [(&[&str], &str); 9] = [
         (&["--stores=nothing"], "there is no store 'nothing'"),

@@ -4,6 +4,7 @@
 //! the sampled latencies, close. With a cold cache the timed pass comes first and there is one.
 //! The phases that change a store come last, each with new stores: see [`super::changes`].
 
+use super::oracle;
 use super::passes::{self, Checker, Total};
 use super::protocol::{Message, Sample, Spec};
 use crate::driver::{Driver, ForDriver, Reading, Shape, Store, can_do, kernel, with_driver};
@@ -43,6 +44,9 @@ fn do_spec(spec: &Spec, say: &dyn Fn(&Message) -> Result<()>) -> Result<()> {
         kernel::pin_to(cpu)?;
     }
     let inputs = Inputs::load(&spec.inputs)?;
+    if let Some(oracle) = &spec.oracle {
+        return say(&Message::Compared(oracle::compare(spec, oracle, &inputs)?));
+    }
     let work = Work { spec, inputs: &inputs, say };
     with_driver(&spec.store, work)
         .unwrap_or_else(|| Err(Error::invalid(format!("there is no store '{}'", spec.store))))

@@ -2,7 +2,7 @@
 //! and round, and puts their samples together.
 //!
 //! Reading order: [`protocol`], [`process`], here; then what the measured process does:
-//! [`child`], [`passes`], [`changes`], [`mixed`].
+//! [`child`], [`passes`], [`changes`], [`mixed`]; [`oracle`] compares and measures nothing.
 //!
 //! Invariants: within a round every store runs once, in a random order that the seed fixes; two
 //! measured processes never run at the same time; a store that crashed or took too long is not
@@ -11,6 +11,7 @@
 mod changes;
 pub(crate) mod child;
 mod mixed;
+pub(crate) mod oracle;
 mod passes;
 mod process;
 mod protocol;
@@ -43,16 +44,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Report> {
     let folder = Folder::create(args)?;
     let (inputs, mut notes) = Inputs::prepare(&workload)?;
     let shape = Shape::of(&inputs.records);
-    let mut run = Run {
-        args,
-        phases: phases(&workload, args.cold),
-        cpu: kernel::allowed_cpus().pop().filter(|_| !args.no_pin),
-        clock_ns: measure::clock_ns(),
-        class: if args.sync { "sync" } else { "buffered" },
-        inputs: folder.path().join("inputs"),
-        failures: Vec::new(),
-        samples: Samples::default(),
-    };
+    let mut run = Run::new(args, &workload, &folder);
     let machine = machine::facts(folder.path(), run.cpu, run.clock_ns);
     notes.extend(about_folder(args, &machine.filesystem));
     notes.extend(about_load(&machine));
@@ -172,7 +164,40 @@ struct Run<'a> {
     samples: Samples,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    fn new(args: &'a BenchArgs, workload: &Workload, folder: &Folder) -> Run<'a> {
+        Run {
+            args,
+            phases: phases(workload, args.cold),
+            cpu: kernel::allowed_cpus().pop().filter(|_| !args.no_pin),
+            clock_ns: measure::clock_ns(),
+            class: if args.sync { "sync" } else { "buffered" },
+            inputs: folder.path().join("inputs"),
+            failures: Vec::new(),
+            samples: Samples::default(),
+        }
+    }
+
+    /// The work of one process for `store`.
+    fn spec(&self, store: &str, workload: &Workload, folder: PathBuf) -> Spec {
+        Spec {
+            store: store.to_owned(),
+            library: self.args.library(store),
+            folder,
+            inputs: self.inputs.clone(),
+            phases: self.phases.clone(),
+            mix: workload.mix.clone(),
+            batch: workload.batch,
+            seed: workload.seed,
+            cold: self.args.cold,
+            read_ahead: self.args.read_ahead,
+            sync: self.args.sync,
+            oracle: None,
+            cpu: self.cpu,
+            clock_ns: self.clock_ns,
+        }
+    }
+
     /// The stores that take part: those that were named, or all that are found.
     fn stores(&mut self, shape: &Shape, mix: &Mix) -> Result<Vec<StoreInfo>> {
         let found = || candidates::all(self.args).into_iter().filter(|c| c.found);
@@ -253,21 +278,7 @@ impl Run<'_> {
         program: &Program,
         bar: &ProgressBar,
     ) -> Result<bool> {
-        let spec = Spec {
-            store: store.to_owned(),
-            library: self.args.library(store),
-            folder: folder.empty(store)?,
-            inputs: self.inputs.clone(),
-            phases: self.phases.clone(),
-            mix: workload.mix.clone(),
-            batch: workload.batch,
-            seed: workload.seed,
-            cold: self.args.cold,
-            read_ahead: self.args.read_ahead,
-            sync: self.args.sync,
-            cpu: self.cpu,
-            clock_ns: self.clock_ns,
-        };
+        let spec = self.spec(store, workload, folder.empty(store)?);
         let mut phase = None;
         let timeout = Duration::from_secs(self.args.timeout);
         let end =
@@ -284,7 +295,7 @@ impl Run<'_> {
                     }
                     self.samples.add(store, round, sample);
                 }
-                Message::Failed(_) | Message::Finished => {}
+                Message::Compared(_) | Message::Failed(_) | Message::Finished => {}
             })?;
         let (status, what) = match end {
             End::Finished => ("", String::new()),

@@ -169,6 +169,7 @@ mod tests {
             cold: false,
             read_ahead: false,
             sync: false,
+            oracle: None,
             cpu: None,
             clock_ns: 0.0,
         };

@@ -1,5 +1,6 @@
 //! What the parent tells a measured process, and what that one answers: JSON, one message a line.
 
+use super::oracle::{Compared, Oracle};
 use crate::workload::{Mix, Phase};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -26,6 +27,8 @@ pub(crate) struct Spec {
     pub(crate) read_ahead: bool,
     /// Bring the files to the disk within `build`.
     pub(crate) sync: bool,
+    /// Compare stores instead of measuring one.
+    pub(crate) oracle: Option<Oracle>,
     /// The processor to run on.
     pub(crate) cpu: Option<usize>,
     pub(crate) clock_ns: f64,
@@ -38,6 +41,8 @@ pub(crate) enum Message {
     Started(Phase),
     /// A phase was measured.
     Measured(Sample),
+    /// Stores were compared.
+    Compared(Compared),
     /// The store refused; nothing more comes.
     Failed(String),
     /// All phases are done.

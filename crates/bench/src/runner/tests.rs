@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// What is wrong with the store's answers, if anything.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Lie {
+pub(super) enum Lie {
     None,
     /// Right length and first byte, another byte wrong.
     LastByte,
@@ -49,12 +49,18 @@ enum Lie {
     ForgetsLast,
 }
 
-struct Liar {
+pub(super) struct Liar {
     lie: Lie,
     records: RefCell<Vec<(Vec<u8>, Vec<u8>)>>,
 }
 
-struct LiarStore {
+impl Liar {
+    pub(super) fn who(lie: Lie) -> Liar {
+        Liar { lie, records: RefCell::default() }
+    }
+}
+
+pub(super) struct LiarStore {
     lie: Lie,
     records: Vec<(Vec<u8>, Vec<u8>)>,
     index: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -66,7 +72,7 @@ impl Driver for Liar {
     const COMMITS: bool = true;
 
     fn load(_: Option<&Path>) -> Result<Liar> {
-        Ok(Liar { lie: Lie::None, records: RefCell::default() })
+        Ok(Liar::who(Lie::None))
     }
 
     fn identity(&self) -> Identity {
@@ -121,7 +127,7 @@ impl Driver for Liar {
     }
 }
 
-struct LiarWriter<'d> {
+pub(super) struct LiarWriter<'d> {
     liar: &'d Liar,
     store: LiarStore,
     changes: usize,
@@ -250,11 +256,12 @@ fn samples_of_mix(lie: Lie, phases: &[Phase], mix: Mix) -> Vec<Sample> {
         cold: false,
         read_ahead: false,
         sync: false,
+        oracle: None,
         cpu: None,
         clock_ns: 0.0,
     };
     let samples = RefCell::new(Vec::new());
-    let driver = Liar { lie, records: RefCell::default() };
+    let driver = Liar::who(lie);
     let hear = |message: &Message| {
         if let Message::Measured(sample) = message {
             samples.borrow_mut().push(sample.clone());
@@ -338,7 +345,7 @@ fn an_honest_store_has_exact_counts() {
 }
 
 /// The mix of a `[mix]` table.
-fn mix(table: &str) -> Mix {
+pub(super) fn mix(table: &str) -> Mix {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mix.toml");
     std::fs::write(&path, format!("data = \"tokens\"\n[mix]\n{table}")).unwrap();

@@ -16,6 +16,7 @@ use credenza_bench::BenchArgs;
        credenza bench --list                                which stores are found here\n  \
        credenza bench --stores constant,cdb,mcdb            the workload 'decimal'\n  \
        credenza bench --workload ycsb-a --records 100000    half lookups, half updates\n  \
+       credenza bench --oracle --stores btree,lmdb          every answer compared, nothing timed\n  \
        credenza bench --workload files --html report.html   the paths below /usr\n  \
        credenza bench --data mine.tsv --json report.json    your own records\n",
     exit_status!()

@@ -1,0 +1,276 @@
+//! The comparing process: all stores, and the model that says what is right.
+
+use super::super::protocol::Spec;
+use super::Oracle;
+use super::subject::{Contents, Opening, Subject};
+use super::verdict::{Answer, Difference, Given};
+use crate::driver::{Shape, with_driver};
+use crate::workload::changes::{Model, Script, Step};
+use crate::workload::{Action, Content, Inputs};
+use credenza::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// The comparing process: opens all stores, and says what came of it.
+pub(in super::super) fn compare(spec: &Spec, oracle: &Oracle, inputs: &Inputs) -> Result<Compared> {
+    let shape = Shape::of(&inputs.records).with(&inputs.fresh);
+    let open = |(name, library): &(String, Option<PathBuf>)| {
+        let (library, folder) = (library.as_deref(), spec.folder.as_path());
+        with_driver(name, Opening { name, library, folder, shape: &shape })
+            .unwrap_or_else(|| Err(Error::invalid(format!("there is no store '{name}'"))))
+            .map_err(|e| Error::invalid(format!("{name}: {e}")))
+    };
+    let subjects = oracle.stores.iter().map(open).collect::<Result<Vec<_>>>()?;
+    let (records, fresh, mix) = (&inputs.records, &inputs.fresh, &spec.mix);
+    let script = Script::draw(records, fresh, mix, inputs.queries.hit.len(), spec.seed);
+    let model = Model::new(records, fresh, mix.does(Action::Scan));
+    let mut comparison = Comparison { subjects, model, done: Compared::default() };
+    comparison.done.difference = comparison.all(&script, oracle.every, inputs);
+    Ok(comparison.done)
+}
+
+/// What the comparing process says.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Compared {
+    pub(super) operations: u64,
+    pub(super) full_checks: u64,
+    pub(super) difference: Option<Difference>,
+}
+
+struct Comparison<'a> {
+    subjects: Vec<Box<dyn Subject>>,
+    model: Model<'a>,
+    done: Compared,
+}
+
+impl Comparison<'_> {
+    /// The first difference.
+    fn all(&mut self, script: &Script, every: usize, inputs: &Inputs) -> Option<Difference> {
+        for (key, value) in inputs.records.iter() {
+            let answers = self.each(|subject| subject.insert(key, value).map(|()| Answer::Done));
+            let difference = self.differs("insert of the data", key, Answer::Done, answers);
+            if difference.is_some() {
+                return difference;
+            }
+        }
+        let mut difference = self.full_check("full check");
+        for (step, key, value) in script.iter() {
+            difference = difference.or_else(|| self.step(step, key, value));
+            if difference.is_some() {
+                return difference;
+            }
+            if self.done.operations.is_multiple_of(every as u64) {
+                difference = self.full_check("full check");
+            }
+        }
+        difference.or_else(|| self.every_key()).or_else(|| self.full_check("full check")).or_else(
+            || {
+                let answers = self.each(|subject| subject.close().map(|()| Answer::Done));
+                let closed = self.differs("close", b"", Answer::Done, answers);
+                closed.or_else(|| self.full_check("full check after closing"))
+            },
+        )
+    }
+
+    /// What each store does. An error is an answer, too.
+    fn each(&mut self, ask: impl FnMut(&mut Box<dyn Subject>) -> Result<Answer>) -> Vec<Answer> {
+        let answers = self.subjects.iter_mut().map(ask);
+        answers.map(|answer| answer.unwrap_or_else(|e| Answer::Failed(e.to_string()))).collect()
+    }
+
+    fn step(&mut self, step: &Step, key: &[u8], value: &[u8]) -> Option<Difference> {
+        self.done.operations += 1;
+        let item = step.item as usize;
+        let now = self.model.now(item);
+        let held = Answer::Values(now.iter().map(|value| value.to_vec()).collect());
+        let count = step.scan_len as usize;
+        let name = step.action.name();
+        let (expected, answers) = match step.action {
+            Action::Get => (held, self.each(|subject| subject.get(key))),
+            Action::Insert | Action::Update => (
+                Answer::Done,
+                self.each(|subject| subject.insert(key, value).map(|()| Answer::Done)),
+            ),
+            Action::Remove => (
+                Answer::Removed(now.is_some()),
+                self.each(|subject| subject.remove(key).map(Answer::Removed)),
+            ),
+            Action::ReadModifyWrite => (
+                held,
+                self.each(|subject| {
+                    let answer = subject.get(key)?;
+                    subject.insert(key, value).map(|()| answer)
+                }),
+            ),
+            Action::Scan => {
+                let range = self.model.range(item).take(count);
+                let range = range.map(|(key, value)| (key.to_vec(), value.into_owned()));
+                let expected = Answer::Range(range.collect());
+                (expected, self.each(|subject| subject.range(key, count)))
+            }
+        };
+        self.model.apply(step);
+        self.differs(name, key, expected, answers)
+    }
+
+    /// The difference of answers to one question, if there is any.
+    fn differs(
+        &self,
+        what: &str,
+        key: &[u8],
+        expected: Answer,
+        answers: Vec<Answer>,
+    ) -> Option<Difference> {
+        let wrong = answers.iter().find(|answer| **answer != expected)?;
+        let given = |(subject, answer): (&dyn Subject, &Answer)| Given {
+            store: subject.name().to_owned(),
+            answer: match *answer == expected {
+                true => answer.without_common_start(wrong).in_words(),
+                false => answer.without_common_start(&expected).in_words(),
+            },
+            differs: *answer != expected,
+        };
+        Some(Difference {
+            operation: self.done.operations,
+            what: what.to_owned(),
+            key: key.escape_ascii().to_string(),
+            model: expected.without_common_start(wrong).in_words(),
+            answers: self.subjects.iter().map(Box::as_ref).zip(&answers).map(given).collect(),
+        })
+    }
+
+    /// Looks up every key that the stores may have had.
+    fn every_key(&mut self) -> Option<Difference> {
+        (0..self.model.items()).find_map(|item| {
+            let key = self.model.key(item);
+            let now = self.model.now(item);
+            let held = Answer::Values(now.iter().map(|value| value.to_vec()).collect());
+            let answers = self.each(|subject| subject.get(key));
+            self.differs("get of every key in the end", key, held, answers)
+        })
+    }
+
+    /// Reads every store through. Only where the sums differ, all records are put side by side.
+    fn full_check(&mut self, what: &str) -> Option<Difference> {
+        self.done.full_checks += 1;
+        let mut expected = Content::default();
+        for item in 0..self.model.items() {
+            let value = self.model.now(item);
+            value.iter().for_each(|value| expected.add(self.model.key(item), value));
+        }
+        let as_expected = |subject: &mut Box<dyn Subject>| match subject.content() {
+            Ok(content) if content == expected => Answer::Done,
+            Ok(_) => Answer::Contradicts,
+            Err(e) => Answer::Failed(e.to_string()),
+        };
+        let sums: Vec<Answer> = self.subjects.iter_mut().map(as_expected).collect();
+        if sums.iter().all(|answer| *answer == Answer::Done) {
+            return None;
+        }
+        // Where all records are as they should be now, the store gives others each time.
+        self.first_record(what).or_else(|| self.differs(what, b"", Answer::Done, sums))
+    }
+
+    /// The first key that a store has other values for than it should.
+    fn first_record(&mut self, what: &str) -> Option<Difference> {
+        let mut expected = Contents::new();
+        for item in 0..self.model.items() {
+            let values = self.model.now(item).map(|value| vec![value.into_owned()]);
+            values.map(|values| expected.insert(self.model.key(item).to_vec(), values));
+        }
+        let all: Vec<Result<Contents>> =
+            self.subjects.iter_mut().map(|subject| subject.records()).collect();
+        let first = |own: &Contents| {
+            let keys = expected.keys().chain(own.keys());
+            keys.filter(|key| expected.get(*key) != own.get(*key)).min().cloned()
+        };
+        let key = all.iter().flatten().filter_map(first).min()?;
+        let has = |own: &Contents| Answer::Values(own.get(&key).cloned().unwrap_or_default());
+        let answers = all.iter().map(|own| match own {
+            Ok(own) => has(own),
+            Err(e) => Answer::Failed(e.to_string()),
+        });
+        let answers = answers.collect();
+        self.differs(what, &key, has(&expected), answers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::tests::{Liar, Lie, mix};
+    use super::super::subject::Open;
+    use super::*;
+    use crate::workload::{Phase, Workload};
+
+    /// What comes of comparing an honest store with one that lies.
+    fn compared(lie: Lie, table: &str, every: usize) -> Compared {
+        let folder = tempfile::tempdir().unwrap();
+        let found = Workload::find("tokens").unwrap();
+        let workload = Workload {
+            records: Some(300),
+            gets: 2000,
+            mix: mix(table),
+            phases: Some(vec![Phase::Mixed]),
+            ..found
+        };
+        let (inputs, _) = Inputs::prepare(&workload).unwrap();
+        let shape = Shape::of(&inputs.records);
+        let open = |name: &str, lie| {
+            Open::create(name, Liar::who(lie), folder.path().join(name), &shape).unwrap()
+        };
+        let subjects = vec![open("honest", Lie::None), open("liar", lie)];
+        let (records, fresh) = (&inputs.records, &inputs.fresh);
+        let script = Script::draw(records, fresh, &workload.mix, 2000, 1);
+        let model = Model::new(records, fresh, workload.mix.does(Action::Scan));
+        let mut comparison = Comparison { subjects, model, done: Compared::default() };
+        comparison.done.difference = comparison.all(&script, every, &inputs);
+        comparison.done
+    }
+
+    const ALL: &str =
+        "get = 4\ninsert = 1\nupdate = 2\nremove = 1\nscan = 1\nread-modify-write = 1";
+
+    #[test]
+    fn honest_stores_agree() {
+        let done = compared(Lie::None, ALL, 500);
+        assert!(done.difference.is_none(), "{done:?}");
+        // At first, four times on the way, at the end, and after closing.
+        assert_eq!((done.operations, done.full_checks), (2000, 7));
+    }
+
+    #[test]
+    fn every_lie_is_told_with_the_store_that_lied() {
+        use Lie::{
+            ForgetsLast, KeepsOld, LosesOne, OnlyFirstByte, RangeLate, RangeShort, RangeSwapped,
+            RemovesAll, RemovesNot,
+        };
+        let told = |lie| {
+            let done = compared(lie, ALL, 500);
+            let difference = done.difference.unwrap_or_else(|| panic!("{lie:?} was not told"));
+            let wrong = difference.answers.iter().filter(|given| given.differs);
+            assert_eq!(wrong.map(|given| &*given.store).collect::<Vec<_>>(), ["liar"], "{lie:?}");
+            let words = difference.in_words();
+            assert!(words.contains("wrong is liar") && words.contains("expected"), "{words}");
+            println!("{lie:?}: {words}");
+            difference
+        };
+        for lie in [RangeShort, RangeLate, RangeSwapped] {
+            assert_eq!(told(lie).what, "scan");
+        }
+        assert_eq!(told(RemovesAll).what, "remove");
+        assert_eq!(told(ForgetsLast).what, "full check after closing");
+        let lost = told(LosesOne);
+        assert_eq!((&*lost.what, lost.operation), ("full check", 0));
+        assert_eq!(lost.answers[1].answer, "nothing");
+        for lie in [KeepsOld, OnlyFirstByte, RemovesNot] {
+            assert!((1..500).contains(&told(lie).operation));
+        }
+    }
+
+    #[test]
+    fn what_no_answer_shows_a_full_check_does() {
+        let done = compared(Lie::KeepsOld, "update = 1", 100);
+        let difference = done.difference.unwrap();
+        assert_eq!((&*difference.what, difference.operation), ("full check", 100));
+    }
+}

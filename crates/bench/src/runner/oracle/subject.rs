@@ -1,0 +1,142 @@
+//! A store that is compared, whatever its kind: what the measuring loops must not do, a call through a
+//! table of functions for each operation, costs nothing here.
+
+use super::verdict::Answer;
+use crate::driver::{Driver, ForDriver, Reading, Shape, Store, Writer};
+use crate::workload::Content;
+use credenza::{Error, Result};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Every key with all values that a store gives for it.
+pub(super) type Contents = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
+
+/// A store of any kind.
+pub(super) trait Subject {
+    fn name(&self) -> &str;
+
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
+
+    fn get(&mut self, key: &[u8]) -> Result<Answer>;
+
+    fn remove(&mut self, key: &[u8]) -> Result<bool>;
+
+    fn range(&mut self, from: &[u8], count: usize) -> Result<Answer>;
+
+    fn content(&mut self) -> Result<Content>;
+
+    /// Every key with all values that the store gives for it.
+    fn records(&mut self) -> Result<Contents>;
+
+    /// Closes the store, and opens it for reading.
+    fn close(&mut self) -> Result<()>;
+}
+
+/// What a driver opened. The driver itself lives as long as the process.
+pub(super) struct Open<D: Driver> {
+    name: String,
+    driver: &'static D,
+    path: PathBuf,
+    shape: Shape,
+    handle: Handle<D>,
+}
+
+enum Handle<D: Driver> {
+    Writer(D::Writer<'static>),
+    Reader(D::Store<'static>),
+    Closed,
+}
+
+impl<D: Driver> Open<D> {
+    pub(super) fn create(
+        name: &str,
+        driver: D,
+        path: PathBuf,
+        shape: &Shape,
+    ) -> Result<Box<dyn Subject>> {
+        let driver: &'static D = Box::leak(Box::new(driver));
+        let handle = Handle::Writer(driver.create(&path, shape)?);
+        Ok(Box::new(Open { name: name.to_owned(), driver, path, shape: *shape, handle }))
+    }
+
+    fn writer(&mut self) -> Result<&mut D::Writer<'static>> {
+        match &mut self.handle {
+            Handle::Writer(writer) => Ok(writer),
+            _ => Err(Error::invalid("the store is closed")),
+        }
+    }
+
+    fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        match &mut self.handle {
+            Handle::Writer(writer) => writer.scan(take),
+            Handle::Reader(reader) => reader.scan(take),
+            Handle::Closed => Err(Error::invalid("the store is closed")),
+        }
+    }
+}
+
+impl<D: Driver> Subject for Open<D> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.writer()?.insert(key, value)
+    }
+
+    fn get(&mut self, key: &[u8]) -> Result<Answer> {
+        let mut values = Vec::new();
+        let is_found = self.writer()?.get(key, |value| values.push(value.to_vec()))?;
+        let is_sane = is_found == (values.len() == 1);
+        Ok(if is_sane { Answer::Values(values) } else { Answer::Contradicts })
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<bool> {
+        self.writer()?.remove(key)
+    }
+
+    fn range(&mut self, from: &[u8], count: usize) -> Result<Answer> {
+        let mut records = Vec::new();
+        let take = |key: &[u8], value: &[u8]| records.push((key.to_vec(), value.to_vec()));
+        self.writer()?.range(from, count, take)?;
+        Ok(Answer::Range(records))
+    }
+
+    fn content(&mut self) -> Result<Content> {
+        let mut content = Content::default();
+        self.scan(|key, value| content.add(key, value))?;
+        Ok(content)
+    }
+
+    fn records(&mut self) -> Result<Contents> {
+        let mut records = Contents::new();
+        self.scan(|key, value| records.entry(key.to_vec()).or_default().push(value.to_vec()))?;
+        Ok(records)
+    }
+
+    fn close(&mut self) -> Result<()> {
+        if let Handle::Writer(writer) = std::mem::replace(&mut self.handle, Handle::Closed) {
+            writer.close()?;
+        }
+        self.handle = Handle::Reader(self.driver.open(&self.path, &self.shape, Reading::Warm)?);
+        Ok(())
+    }
+}
+
+/// Opens a store of the driver's kind.
+pub(super) struct Opening<'a> {
+    pub(super) name: &'a str,
+    pub(super) library: Option<&'a Path>,
+    pub(super) folder: &'a Path,
+    pub(super) shape: &'a Shape,
+}
+
+impl ForDriver for Opening<'_> {
+    type Output = Result<Box<dyn Subject>>;
+
+    fn run<D: Driver>(self) -> Result<Box<dyn Subject>> {
+        let folder = self.folder.join(self.name);
+        std::fs::create_dir(&folder).map_err(|e| Error::io("create", e).at(&folder))?;
+        Open::create(self.name, D::load(self.library)?, folder.join("store"), self.shape)
+    }
+}

@@ -1,0 +1,137 @@
+//! What a comparison found, and how it is told.
+
+use serde::{Deserialize, Serialize};
+
+/// What came of a comparison.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Verdict {
+    pub(super) workload: String,
+    pub(super) mix: String,
+    pub(super) seed: u64,
+    pub(super) records: u64,
+    pub(super) stores: Vec<String>,
+    /// Operations that every store did.
+    pub(super) operations: u64,
+    /// How often everything was compared.
+    pub(super) full_checks: u64,
+    pub(super) difference: Option<Difference>,
+    /// What the reader must know: stores that were left out, and why.
+    pub(super) notes: Vec<String>,
+}
+
+/// The first difference.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Difference {
+    /// The number of the operation, from 1; in a full check, of the last one before it.
+    pub(super) operation: u64,
+    /// What was asked: "get", ..., "full check", "full check after closing".
+    pub(super) what: String,
+    /// The key it was about, escaped.
+    pub(super) key: String,
+    /// The right answer, as the model has it.
+    pub(super) model: String,
+    pub(super) answers: Vec<Given>,
+}
+
+/// The answer of one store.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Given {
+    pub(super) store: String,
+    pub(super) answer: String,
+    pub(super) differs: bool,
+}
+
+impl Verdict {
+    /// Whether all answers were right.
+    pub(crate) fn is_well(&self) -> bool {
+        self.difference.is_none()
+    }
+
+    /// The verdict for a reader.
+    pub(crate) fn in_words(&self) -> String {
+        let mut text: String = self.notes.iter().map(|note| format!("note: {note}\n")).collect();
+        let Verdict { workload, mix, seed, records, operations, full_checks, .. } = self;
+        let stores = self.stores.join(", ");
+        text += &format!("{workload}: {mix}; {records} records, seed {seed}\n");
+        text += &match &self.difference {
+            None => format!(
+                "{stores} agree: {operations} operations, and all records {full_checks} times\n"
+            ),
+            Some(found) => found.in_words(),
+        };
+        text
+    }
+}
+
+impl Difference {
+    pub(super) fn in_words(&self) -> String {
+        let Difference { operation, what, key, model, answers } = self;
+        let wrong = answers.iter().filter(|given| given.differs);
+        let wrong: Vec<&str> = wrong.map(|given| given.store.as_str()).collect();
+        let mut text = format!(
+            "DIFFERENCE at operation {operation}, {what}, key '{key}': wrong is {}\n  {:<20} {model}\n",
+            wrong.join(", "),
+            "expected"
+        );
+        for given in answers {
+            text += &format!("  {:<20} {}\n", given.store, given.answer);
+        }
+        text
+    }
+}
+
+/// What a store says.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Answer {
+    Done,
+    /// The values it gave for one key: one or none, if it is sane.
+    Values(Vec<Vec<u8>>),
+    Removed(bool),
+    Range(Vec<(Vec<u8>, Vec<u8>)>),
+    /// It said that it found a value, or none, and did otherwise.
+    Contradicts,
+    Failed(String),
+}
+
+impl Answer {
+    pub(super) fn in_words(&self) -> String {
+        let bytes = |bytes: &[u8]| match bytes.len() {
+            0..=60 => format!("'{}'", bytes.escape_ascii()),
+            len => format!("'{}...' ({len} bytes)", bytes[..60].escape_ascii()),
+        };
+        match self {
+            Answer::Done => "done".to_owned(),
+            Answer::Values(values) if values.is_empty() => "nothing".to_owned(),
+            Answer::Values(values) => {
+                values.iter().map(|value| bytes(value)).collect::<Vec<_>>().join(" and ")
+            }
+            Answer::Removed(is_removed) => format!("removed: {is_removed}"),
+            Answer::Range(records) => {
+                let shown = records.iter().take(3);
+                let pair = |(key, value): &(Vec<u8>, Vec<u8>)| {
+                    format!("{} -> {}", bytes(key), bytes(&value[..value.len().min(20)]))
+                };
+                let more = if records.len() > 3 { ", ..." } else { "" };
+                let shown: Vec<String> = shown.map(pair).collect();
+                format!(
+                    "from the first difference on {} records: {}{more}",
+                    records.len(),
+                    shown.join(", ")
+                )
+            }
+            Answer::Contradicts => "a value, and that there is none".to_owned(),
+            Answer::Failed(why) => format!("an error: {why}"),
+        }
+    }
+
+    /// Of two ranges, only the part from their first difference on.
+    pub(super) fn without_common_start(&self, other: &Answer) -> Answer {
+        match (self, other) {
+            (Answer::Range(own), Answer::Range(others)) => {
+                let same = own.iter().zip(others).take_while(|(a, b)| a == b).count();
+                Answer::Range(own[same..].to_vec())
+            }
+            _ => self.clone(),
+        }
+    }
+}
