@@ -17,7 +17,8 @@ pub struct BenchArgs {
     /// Stores to measure, separated by commas; without it, all that are found (see --list)
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub stores: Option<Vec<String>>,
-    /// decimal, tokens, ups, churn, ntdb, ycsb, ycsb-a to ycsb-f, files, or the path of a .toml file
+    /// decimal, tokens, ups, churn, random, ntdb, ycsb, ycsb-a to ycsb-f, files, or the path of a
+    /// .toml file
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "decimal")]
     pub workload: String,
     /// Measure with the records of this file, in any format `credenza load` reads

@@ -1,10 +1,12 @@
-//! Data sets made from a seed: `decimal`, `tokens`, `ups`, `churn`, `ntdb` and `ycsb`.
+//! Data sets made from a seed: `decimal`, `tokens`, `ups`, `churn`, `random`, `ntdb` and `ycsb`.
 //!
 //! Invariant: frozen. The same seed and count give the same records in every version.
 
+use super::lengths::Lengths;
 use super::records::{Collector, Records};
+use crate::machine;
 use crate::rng::Rng;
-use credenza::Result;
+use credenza::{Error, Result};
 
 /// A source of keys of one shape. Present and absent keys come from the same source, so that a
 /// store cannot tell them apart by their looks.
@@ -144,32 +146,51 @@ fn push_number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(number.to_string().as_bytes());
 }
 
-// --- ups, churn --------------------------------------------------------------------------------
+// --- ups, churn, random ------------------------------------------------------------------------
 
 /// Random keys of letters and digits, and values of random bytes, which no compression shortens.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Random {
-    key_len: usize,
-    value_len: usize,
+    pub(super) key: Lengths,
+    pub(super) value: Lengths,
 }
 
 impl Random {
     /// As upscaledb's benchmark has them.
-    pub(crate) const UPS: Random = Random { key_len: 16, value_len: 1024 };
+    pub(crate) const UPS: Random = Random { key: Lengths::fixed(16), value: Lengths::fixed(1024) };
     /// Records of a middle size, to be changed.
-    pub(crate) const CHURN: Random = Random { key_len: 32, value_len: 128 };
+    pub(crate) const CHURN: Random = Random { key: Lengths::fixed(32), value: Lengths::fixed(128) };
 
     pub(crate) fn records(&mut self, count: usize, seed: u64) -> Result<Records> {
+        let bytes = (self.key.average() + self.value.average()) * count as f64;
+        if bytes > machine::memory_bytes() as f64 {
+            return Err(Error::invalid(format!(
+                "{count} records of such sizes are about {bytes:.0} bytes, more than this machine \
+                 has memory: use fewer records, or smaller ones"
+            )));
+        }
         let mut rng = Rng::new(seed, stream::DATA);
         let mut collector = Collector::new(count);
-        let mut key = Vec::new();
-        let mut value = vec![0; self.value_len];
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        let mut repeated = 0;
         while !collector.is_full() {
             self.random(&mut rng, &mut key);
+            value.resize(self.value.draw(&mut rng), 0);
             rng.fill(&mut value);
-            collector.offer(&key, &value)?;
+            repeated = if collector.offer(&key, &value)? { 0 } else { repeated + 1 };
+            if repeated == Random::TRIES {
+                return Err(Error::invalid(format!(
+                    "only {} of {count} random keys were different: use longer keys, or fewer \
+                     records",
+                    collector.records.len()
+                )));
+            }
         }
         Ok(collector.records)
     }
+
+    /// So many keys in a row that were there already: there are hardly any others.
+    const TRIES: usize = 10_000;
 }
 
 impl Keys for Random {
@@ -177,7 +198,8 @@ impl Keys for Random {
         const LETTERS: &[u8; 62] =
             b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
         key.clear();
-        key.extend((0..self.key_len).map(|_| LETTERS[rng.index(62)]));
+        let len = self.key.draw(rng);
+        key.extend((0..len).map(|_| LETTERS[rng.index(62)]));
     }
 }
 

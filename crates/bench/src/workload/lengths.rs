@@ -27,6 +27,21 @@ impl Lengths {
         Lengths { least, most, is_zipfian: false }
     }
 
+    pub(crate) const fn fixed(len: usize) -> Lengths {
+        Lengths::uniform(len, len)
+    }
+
+    /// What lengths are on average, about.
+    pub(crate) fn average(&self) -> f64 {
+        let (least, most) = (self.least as f64, self.most as f64);
+        if self.is_zipfian {
+            // By Zipf's law with an exponent of about 1.
+            least + (most - least) / (most - least + 2.0).ln()
+        } else {
+            f64::midpoint(least, most)
+        }
+    }
+
     pub(crate) fn least(&self) -> usize {
         self.least
     }

@@ -74,6 +74,7 @@ impl Inputs {
             Data::Tokens => draw(&mut Tokens::new(count, seed)),
             Data::Ups => draw(&mut { Random::UPS }),
             Data::Churn => draw(&mut { Random::CHURN }),
+            Data::Random(mut sizes) => draw(&mut sizes),
             Data::Ntdb => draw(&mut Integers::new(count)),
             Data::Ycsb => draw(&mut Ycsb::new(count)),
             Data::Files { .. } | Data::File { .. } => draw(&mut Alike(&records)),
@@ -124,6 +125,7 @@ impl Data {
             }
             Data::Ups => { Random::UPS }.records(wanted.unwrap_or(1_000_000), seed),
             Data::Churn => { Random::CHURN }.records(wanted.unwrap_or(1_000_000), seed),
+            Data::Random(sizes) => { *sizes }.records(wanted.unwrap_or(1_000_000), seed),
             Data::Ntdb => Integers::new(wanted.unwrap_or(1_000_000)).records(),
             Data::Ycsb => Ycsb::new(wanted.unwrap_or(1_000_000)).records(seed),
             Data::Files { root } => files::paths_below(root, limit),

@@ -2,6 +2,8 @@
 //! together from options.
 
 use super::distribution::Distribution;
+use super::generate::Random;
+use super::lengths::Lengths;
 use super::mix::{Mix, MixTable};
 use clap::ValueEnum;
 use credenza::{Error, Result};
@@ -143,6 +145,8 @@ pub(crate) enum Data {
     Tokens,
     Ups,
     Churn,
+    /// Random bytes of given lengths.
+    Random(Random),
     Ntdb,
     /// YCSB's.
     Ycsb,
@@ -165,6 +169,9 @@ impl Data {
             "tokens" => Data::Tokens,
             "ups" => Data::Ups,
             "churn" => Data::Churn,
+            "random" => {
+                Data::Random(Random { key: Lengths::fixed(16), value: Lengths::fixed(100) })
+            }
             "ntdb" => Data::Ntdb,
             "ycsb" => Data::Ycsb,
             "files" => Data::Files { root: PathBuf::from("/usr") },
@@ -175,9 +182,13 @@ impl Data {
     /// Where the data came from, in words.
     pub(crate) fn origin(&self) -> String {
         match self {
-            Data::Decimal | Data::Tokens | Data::Ups | Data::Churn | Data::Ntdb | Data::Ycsb => {
-                "generated".to_owned()
-            }
+            Data::Decimal
+            | Data::Tokens
+            | Data::Ups
+            | Data::Churn
+            | Data::Random(_)
+            | Data::Ntdb
+            | Data::Ycsb => "generated".to_owned(),
             Data::Files { root } => root.display().to_string(),
             Data::File { path, .. } => path.display().to_string(),
         }
@@ -212,6 +223,11 @@ struct WorkloadFile {
     format: Option<String>,
     /// For `data = "files"`: the folder.
     root: Option<PathBuf>,
+    /// For `data = "random"`: bytes of keys and values.
+    #[serde(rename = "key-size")]
+    key_size: Option<Lengths>,
+    #[serde(rename = "value-size")]
+    value_size: Option<Lengths>,
     records: Option<usize>,
     phases: Option<Vec<Phase>>,
     gets: Option<usize>,
@@ -262,8 +278,8 @@ impl Workload {
         let path = Path::new(name);
         if path.extension().is_none_or(|e| e != "toml") {
             return Err(Error::invalid(format!(
-                "there is no workload '{name}': say decimal, tokens, ups, churn, ntdb, ycsb, ycsb-a to \
-                 ycsb-f, files, or the path of a .toml file"
+                "there is no workload '{name}': say decimal, tokens, ups, churn, random, ntdb, ycsb, \
+                 ycsb-a to ycsb-f, files, or the path of a .toml file"
             )));
         }
         let text = std::fs::read_to_string(path).map_err(|e| Error::io("read", e).at(path))?;
@@ -285,6 +301,21 @@ impl Workload {
             .unwrap_or_else(|| Data::File { path: folder.join(&file.data), format });
         if let (Data::Files { root }, Some(wanted)) = (&mut data, file.root) {
             *root = wanted;
+        }
+        match &mut data {
+            Data::Random(sizes) => {
+                sizes.key = file.key_size.unwrap_or(sizes.key);
+                sizes.value = file.value_size.unwrap_or(sizes.value);
+                if sizes.key.least() == 0 {
+                    return Err(Error::invalid("key-size must be at least 1"));
+                }
+            }
+            _ if file.key_size.is_some() || file.value_size.is_some() => {
+                let what =
+                    "key-size and value-size are for data = \"random\"; other data have theirs";
+                return Err(Error::invalid(what));
+            }
+            _ => {}
         }
         let distribution = file.distribution.unwrap_or_default();
         let mix = match file.mix {

@@ -98,6 +98,38 @@ fn churn_has_32_and_128_bytes() {
 }
 
 #[test]
+fn random_has_the_sizes_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    let find = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        let found = Workload::find(path.to_str().unwrap())?;
+        Ok(Inputs::prepare(&Workload { gets: 100, ..found })?.0)
+    };
+    let sizes =
+        "data = \"random\"\nrecords = 2000\nkey-size = \"4..9\"\nvalue-size = \"zipfian:0..500\"";
+    let inputs = find(sizes).unwrap();
+    let count = |is: &dyn Fn(&[u8], &[u8]) -> bool| {
+        inputs.records.iter().filter(|(key, value)| is(key, value)).count()
+    };
+    assert_eq!(count(&|key, value| (4..=9).contains(&key.len()) && value.len() <= 500), 2000);
+    assert!((270..400).contains(&count(&|key, _| key.len() == 9)));
+    // One of 6.9, and two thirds of the range is for one of six.
+    assert!((220..370).contains(&count(&|_, value| value.is_empty())));
+    assert!((200..450).contains(&count(&|_, value| value.len() > 160)));
+    let refused = |text: &str| {
+        let text = format!("data = \"random\"\nrecords = 100\n{text}");
+        find(&text).err().map(|e: Error| e.to_string()).unwrap_or_default()
+    };
+    assert!(refused("key-size = \"1\"").contains("only 62 of 100 random keys were different"));
+    assert!(refused("key-size = \"0..8\"").contains("key-size must be at least 1"));
+    assert!(refused("value-size = \"1073741824\"").contains("more than this machine has memory"));
+    assert!(refused("value-size = 3.5").contains("string"));
+    let other = find("data = \"ups\"\nkey-size = \"8\"").err().unwrap().to_string();
+    assert!(other.contains("are for data = \"random\""), "{other}");
+}
+
+#[test]
 fn ntdb_is_its_own_benchmark() {
     let inputs = prepared("ntdb", 300, 10);
     assert_eq!(inputs.records.len(), 300);
