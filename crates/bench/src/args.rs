@@ -40,6 +40,16 @@ pub struct BenchArgs {
     /// or clustered, with parameters as in zipfian:theta=0.8 [default: the workload's, else uniform]
     #[arg(long, value_name = "NAME[:PARAMETERS]")]
     pub distribution: Option<String>,
+    /// Operations of `mixed` in one transaction: tmp (each change has its own), a number, or all;
+    /// for stores that have transactions [default: as each store likes it best]
+    #[arg(long, value_name = "tmp|N|all", conflicts_with = "oracle")]
+    pub transactions: Option<String>,
+    /// End `mixed` when so many bytes of keys and values were stored, if --gets is not reached before
+    #[arg(long, value_name = "BYTES")]
+    pub stop_bytes: Option<u64>,
+    /// End `mixed` after about so many seconds, if --gets is not reached before
+    #[arg(long, value_name = "SECONDS", conflicts_with = "oracle")]
+    pub stop_seconds: Option<u64>,
     /// Keys in one batch of the get-many phases [default: 32]
     #[arg(long, value_name = "N")]
     pub batch: Option<usize>,
@@ -126,6 +136,12 @@ impl BenchArgs {
             workload.distribution = text.parse()?;
             workload.mix.distribution = workload.distribution;
         }
+        if let Some(text) = &self.transactions {
+            workload.mix.transactions = Some(text.parse()?);
+        }
+        let stop = &mut workload.mix.stop;
+        stop.bytes = self.stop_bytes.or(stop.bytes);
+        stop.seconds = self.stop_seconds.or(stop.seconds);
         if self.cold {
             workload.gets = self.cold_gets;
         }

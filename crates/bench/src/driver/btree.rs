@@ -154,6 +154,17 @@ impl Store for Changer {
 }
 
 impl Writer for Changer {
+    const HAS_TRANSACTIONS: bool = true;
+
+    fn begin(&mut self) -> Result<()> {
+        self.transaction = Some(self.store.get().write()?);
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        self.transaction.take().map_or(Ok(()), btree::Transaction::commit)
+    }
+
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let is_new = match &mut self.transaction {

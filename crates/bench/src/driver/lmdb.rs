@@ -99,7 +99,7 @@ impl Driver for Lmdb {
 
     fn create_committing(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
         let mut store = self.create(path, shape)?;
-        store.commit()?;
+        store.commit_open()?;
         Ok(store)
     }
 }

@@ -198,15 +198,19 @@ impl<const DATA_FIRST: bool> MdbStore<'_, DATA_FIRST> {
         if !self.txn.is_null() {
             return work(self);
         }
-        // SAFETY: the environment is open and has no transaction.
-        let rc = unsafe { (self.calls.txn_begin)(self.env, null_mut(), flags, &raw mut self.txn) };
-        self.calls.check("txn_begin", rc)?;
+        self.begin_with(flags)?;
         let done = work(self);
-        self.commit()?;
+        self.commit_open()?;
         done
     }
 
-    pub(super) fn commit(&mut self) -> Result<()> {
+    fn begin_with(&mut self, flags: c_uint) -> Result<()> {
+        // SAFETY: the environment is open and has no transaction.
+        let rc = unsafe { (self.calls.txn_begin)(self.env, null_mut(), flags, &raw mut self.txn) };
+        self.calls.check("txn_begin", rc)
+    }
+
+    pub(super) fn commit_open(&mut self) -> Result<()> {
         let txn = std::mem::replace(&mut self.txn, null_mut());
         // SAFETY: the transaction is open, ends here whatever the answer, and was taken out of the
         // store so that nobody ends it again.
@@ -247,6 +251,16 @@ impl<const DATA_FIRST: bool> MdbStore<'_, DATA_FIRST> {
 }
 
 impl<const DATA_FIRST: bool> Writer for MdbStore<'_, DATA_FIRST> {
+    const HAS_TRANSACTIONS: bool = true;
+
+    fn begin(&mut self) -> Result<()> {
+        self.begin_with(0)
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        self.commit_open()
+    }
+
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.within(0, |store| store.put(key, value, 0))
@@ -269,7 +283,7 @@ impl<const DATA_FIRST: bool> Writer for MdbStore<'_, DATA_FIRST> {
     }
 
     fn close(mut self) -> Result<()> {
-        if self.txn.is_null() { Ok(()) } else { self.commit() }
+        if self.txn.is_null() { Ok(()) } else { self.commit_open() }
     }
 }
 

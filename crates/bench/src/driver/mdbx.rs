@@ -130,7 +130,7 @@ impl Driver for Mdbx {
 
     fn create_committing(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
         let mut store = self.create(path, shape)?;
-        store.commit()?;
+        store.commit_open()?;
         // SAFETY: the environment is open and has no transaction.
         let rc = unsafe { (self.set_sync_bytes)(store.env(), SYNC_BYTES) };
         self.calls.check("env_set_syncbytes", rc)?;

@@ -46,6 +46,7 @@ mod tokyocabinet_hash;
 mod trivial;
 mod upscaledb;
 
+use crate::workload::transactions::Transactions;
 use crate::workload::{Action, Mix, Phase, Records};
 use credenza::{Error, Result};
 pub(crate) use library::Source;
@@ -191,6 +192,8 @@ pub(crate) fn can_do<D: Driver>(phase: Phase, mix: &Mix) -> bool {
         Phase::Range => <D::Store<'_> as Store>::IS_ORDERED,
         Phase::InsertEach => D::COMMITS,
         Phase::Mixed if mix.does(Action::Scan) && !<D::Writer<'_> as Store>::IS_ORDERED => false,
+        Phase::Mixed if mix.transactions == Some(Transactions::Each) => D::COMMITS,
+        Phase::Mixed if mix.transactions.is_some() => <D::Writer<'_> as Writer>::HAS_TRANSACTIONS,
         _ => !phase.is_changing() || <D::Writer<'_> as Writer>::IS_POSSIBLE,
     }
 }
@@ -258,9 +261,22 @@ pub(crate) trait Store {
 pub(crate) trait Writer: Store {
     /// Whether there is such a thing.
     const IS_POSSIBLE: bool = true;
+    /// Whether there are [`Writer::begin`] and [`Writer::commit`].
+    const HAS_TRANSACTIONS: bool = false;
 
     /// Stores `value` under `key`, in place of any value it had.
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Begins a transaction, of which all is that follows until [`Writer::commit`]. Only called for a
+    /// store of [`Driver::create_committing`] that is in no transaction.
+    fn begin(&mut self) -> Result<()> {
+        Err(Error::invalid("this store has no transactions of several changes"))
+    }
+
+    /// Ends the transaction: what was done in it outlives the process.
+    fn commit(&mut self) -> Result<()> {
+        Err(Error::invalid("this store has no transactions of several changes"))
+    }
 
     /// Removes `key`; says whether it was there.
     fn remove(&mut self, key: &[u8]) -> Result<bool>;

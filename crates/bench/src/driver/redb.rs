@@ -224,6 +224,21 @@ impl Store for Changer {
 }
 
 impl Writer for Changer {
+    const HAS_TRANSACTIONS: bool = true;
+
+    fn begin(&mut self) -> Result<()> {
+        let transaction = Kept::new(said("begin_write", self.store.begin_write())?);
+        let table = said("open_table", transaction.get().open_table(TABLE))?;
+        self.open = Some((table, transaction));
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        let Some((table, transaction)) = self.open.take() else { return Ok(()) };
+        drop(table);
+        said("commit", transaction.into_inner().commit())
+    }
+
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.within(|table| said("insert", table.insert(key, value)).map(drop))
@@ -234,11 +249,8 @@ impl Writer for Changer {
         self.within(|table| Ok(said("remove", table.remove(key))?.is_some()))
     }
 
-    fn close(self) -> Result<()> {
-        if let Some((table, transaction)) = self.open {
-            drop(table);
-            said("commit", transaction.into_inner().commit())?;
-        }
+    fn close(mut self) -> Result<()> {
+        self.commit()?;
         said("close", self.store.close())
     }
 }

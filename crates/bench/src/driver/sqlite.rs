@@ -322,6 +322,16 @@ impl Store for SqliteStore<'_> {
 }
 
 impl Writer for SqliteStore<'_> {
+    const HAS_TRANSACTIONS: bool = true;
+
+    fn begin(&mut self) -> Result<()> {
+        self.run("BEGIN")
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        self.run("COMMIT")
+    }
+
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.bind(self.put, 1, key)?;

@@ -53,6 +53,7 @@ fn round_trip<D: Driver>(driver: &D, records: &Records) {
     }
     if D::COMMITS {
         changes(driver, records, D::create_committing);
+        transactions(driver, records);
     } else {
         assert!(driver.create_committing(&folder.path().join("new"), &shape).is_err());
     }
@@ -93,6 +94,38 @@ fn changes<D: Driver>(
     writer.close().unwrap();
     let mut empty = driver.open(&path, &shape, Reading::Warm).unwrap();
     holds(&mut empty, &BTreeMap::new(), records, D::NAME);
+}
+
+/// Changes in transactions of several are there after each, and when the store was closed.
+fn transactions<D: Driver>(driver: &D, records: &Records) {
+    let shape = Shape::of(records);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut writer = driver.create_committing(&path, &shape).unwrap();
+    if !D::Writer::HAS_TRANSACTIONS {
+        assert!(writer.begin().is_err() && writer.commit().is_err(), "{}", D::NAME);
+        return;
+    }
+    let mut model = BTreeMap::new();
+    for i in 0..records.len() {
+        if i % 100 == 0 {
+            writer.begin().unwrap();
+        }
+        let (key, value) = records.get(i);
+        writer.insert(key, value).unwrap();
+        assert!(writer.get(key, |got| assert_eq!(got, value)).unwrap(), "{}", D::NAME);
+        model.insert(key.to_vec(), value.to_vec());
+        if i % 3 == 0 {
+            assert!(writer.remove(key).unwrap(), "{}", D::NAME);
+            model.remove(key);
+        }
+        if i % 100 == 99 || i + 1 == records.len() {
+            writer.commit().unwrap();
+        }
+    }
+    holds(&mut writer, &model, records, D::NAME);
+    writer.close().unwrap();
+    holds(&mut driver.open(&path, &shape, Reading::Warm).unwrap(), &model, records, D::NAME);
 }
 
 /// Whether every key of `records` has the value that the model says, and there is no other.

@@ -110,13 +110,21 @@ impl<D: Driver> Round<'_, D> {
         let folder = &self.spec.folder;
         let emptied = std::fs::remove_dir_all(folder).and_then(|()| std::fs::create_dir(folder));
         emptied.map_err(|e| Error::io("empty", e).at(folder))?;
-        let mut store = if phase == Phase::InsertEach {
+        let transactions = self.spec.mix.transactions.filter(|_| phase == Phase::Mixed);
+        let mut store = if phase == Phase::InsertEach || transactions.is_some() {
             self.driver.create_committing(&self.path, &self.shape)?
         } else {
             self.driver.create(&self.path, &self.shape)?
         };
+        let in_one = transactions.is_some() && D::Writer::HAS_TRANSACTIONS;
+        if in_one {
+            store.begin()?;
+        }
         if is_filled {
             insert_all(&mut store, &self.inputs.records)?;
+        }
+        if in_one {
+            store.commit()?;
         }
         Ok(store)
     }

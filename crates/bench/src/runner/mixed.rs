@@ -9,9 +9,11 @@ use super::passes;
 use super::protocol::Sample;
 use crate::driver::{Driver, Writer};
 use crate::workload::changes::{Model, Script, Step};
+use crate::workload::transactions::Transactions;
 use crate::workload::{Action, Phase};
 use credenza::Result;
 use std::borrow::Cow;
+use std::time::{Duration, Instant};
 
 impl<D: Driver> Round<'_, D> {
     /// The same for stores that will hold further keys, too.
@@ -23,14 +25,19 @@ impl<D: Driver> Round<'_, D> {
     pub(super) fn mixed(&self) -> Result<Sample> {
         let (records, fresh, mix) = (&self.inputs.records, &self.inputs.fresh, &self.spec.mix);
         let count = self.inputs.queries.hit.len();
-        let script = &Script::draw(records, fresh, mix, count, self.spec.seed);
+        let mut script = Script::draw(records, fresh, mix, count, self.spec.seed);
+        if let Some(seconds) = mix.stop.seconds {
+            let done = self.steps_in(&script, Duration::from_secs(seconds))?;
+            script.truncate(done);
+        }
+        let script = &script;
         let new_model = || Model::new(records, fresh, mix.does(Action::Scan));
         let (outcome, found, after) = expected(script, new_model());
-        let work = Mixed { script, outcome, after };
+        let work = Mixed { script, transactions: mix.transactions, outcome, after };
 
         let mut checked = Sample::new(Phase::Mixed, script.len());
         let mut store = self.new_store(Phase::Mixed, true)?;
-        checked.wrong = check(&mut store, script, new_model())?;
+        checked.wrong = check(&mut store, script, mix.transactions, new_model())?;
         self.finish(store, &work, content_after(&work), &mut checked)?;
         let sample = self.measure(Phase::Mixed, &work)?;
         let lookups = script.lookups() as u64;
@@ -41,6 +48,52 @@ impl<D: Driver> Round<'_, D> {
             ..sample
         })
     }
+
+    /// How many steps are done in this time on a store of their own, at least one. The timed runs
+    /// do as many, so that it is known what they must add up to.
+    fn steps_in(&self, script: &Script, time: Duration) -> Result<usize> {
+        const LOOKS_EVERY: usize = 64;
+        let mut store = self.new_store(Phase::Mixed, true)?;
+        let (start, mut outcome) = (Instant::now(), Outcome::default());
+        let goes_on = |i: usize| i == 0 || !i.is_multiple_of(LOOKS_EVERY) || start.elapsed() < time;
+        let done = do_steps(&mut store, script, self.spec.mix.transactions, &mut outcome, goes_on)?;
+        store.close().map(|()| done)
+    }
+}
+
+/// Does what `each` does with every step, in transactions if they are asked for, until `goes_on` says
+/// no; returns how many steps were done.
+#[inline]
+fn in_transactions<W: Writer>(
+    store: &mut W,
+    script: &Script,
+    transactions: Option<Transactions>,
+    mut goes_on: impl FnMut(usize) -> bool,
+    mut each: impl FnMut(&mut W, usize, (&Step, &[u8], &[u8])) -> Result<()>,
+) -> Result<usize> {
+    let size = transactions.and_then(Transactions::operations);
+    let (mut left, mut done) = (0, 0);
+    for step in script.iter() {
+        if !goes_on(done) {
+            break;
+        }
+        if let Some(size) = size.filter(|_| left == 0) {
+            store.begin()?;
+            left = size;
+        }
+        each(store, done, step)?;
+        done += 1;
+        if size.is_some() {
+            left -= 1;
+            if left == 0 {
+                store.commit()?;
+            }
+        }
+    }
+    if left > 0 {
+        store.commit()?;
+    }
+    Ok(done)
 }
 
 /// What the model says that a script adds up to, how many lookups find something, and the model
@@ -70,14 +123,22 @@ fn expected<'a>(script: &Script, mut model: Model<'a>) -> (Outcome, u64, Model<'
 fn check<W: Writer>(
     store: &mut W,
     script: &Script,
+    transactions: Option<Transactions>,
     mut model: Model<'_>,
 ) -> Result<Option<String>> {
     let mut wrong = None;
-    for (i, (step, key, value)) in script.iter().enumerate() {
-        let what = wrong_step(store, step, key, value, &model)?;
-        wrong = wrong.or_else(|| what.map(|what| format!("step {i}, {what}")));
-        model.apply(step);
-    }
+    in_transactions(
+        store,
+        script,
+        transactions,
+        |_| true,
+        |store, i, (step, key, value)| {
+            let what = wrong_step(store, step, key, value, &model)?;
+            wrong = wrong.take().or_else(|| what.map(|what| format!("step {i}, {what}")));
+            model.apply(step);
+            Ok(())
+        },
+    )?;
     Ok(wrong)
 }
 
@@ -109,9 +170,38 @@ fn wrong_step<W: Writer>(
     }
 }
 
+/// What is timed: every step, its answers added up.
+#[inline]
+fn do_steps<W: Writer>(
+    store: &mut W,
+    script: &Script,
+    transactions: Option<Transactions>,
+    outcome: &mut Outcome,
+    goes_on: impl FnMut(usize) -> bool,
+) -> Result<usize> {
+    in_transactions(store, script, transactions, goes_on, |store, _, (step, key, value)| {
+        match step.action {
+            Action::Get => {
+                store.get(key, |value| outcome.total.add(value))?;
+            }
+            Action::Insert | Action::Update => store.insert(key, value)?,
+            Action::Remove => outcome.removed += u64::from(store.remove(key)?),
+            Action::Scan => {
+                store.range(key, step.scan_len as usize, |_, value| outcome.total.add(value))?;
+            }
+            Action::ReadModifyWrite => {
+                store.get(key, |value| outcome.total.add(value))?;
+                store.insert(key, value)?;
+            }
+        }
+        Ok(())
+    })
+}
+
 /// The steps of a script.
 struct Mixed<'a> {
     script: &'a Script,
+    transactions: Option<Transactions>,
     outcome: Outcome,
     after: Model<'a>,
 }
@@ -126,23 +216,7 @@ impl Work for Mixed<'_> {
     #[inline(never)]
     fn run<W: Writer>(&self, store: &mut W) -> Result<Outcome> {
         let mut outcome = Outcome::default();
-        for (step, key, value) in self.script.iter() {
-            match step.action {
-                Action::Get => {
-                    store.get(key, |value| outcome.total.add(value))?;
-                }
-                Action::Insert | Action::Update => store.insert(key, value)?,
-                Action::Remove => outcome.removed += u64::from(store.remove(key)?),
-                Action::Scan => {
-                    store
-                        .range(key, step.scan_len as usize, |_, value| outcome.total.add(value))?;
-                }
-                Action::ReadModifyWrite => {
-                    store.get(key, |value| outcome.total.add(value))?;
-                    store.insert(key, value)?;
-                }
-            }
-        }
+        do_steps(store, self.script, self.transactions, &mut outcome, |_| true)?;
         Ok(outcome)
     }
 

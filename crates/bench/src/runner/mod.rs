@@ -56,7 +56,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Report> {
     drop(inputs);
     run.rounds(&stores, &workload, &folder)?;
     let Run { samples, failures, phases, class, .. } = run;
-    let results = samples.results(&phases, &stores, class);
+    let results = samples.results(&phases, &stores, class, &workload.mix);
     let credenza_bench = CONTRACT;
     Ok(Report { credenza_bench, machine, settings, stores, results, failures, notes })
 }
@@ -102,6 +102,10 @@ fn about_what_is_left_out(stores: &[StoreInfo], phases: &[Phase], mix: &Mix) -> 
         let why = match phase {
             Phase::Range => "their records are in no order",
             Phase::InsertEach => "they have no transactions that outlive the process",
+            Phase::Mixed if mix.transactions.is_some() => {
+                "the workbench has no transactions of theirs for several changes, or they are in no \
+                 order and the mix scans"
+            }
             Phase::Mixed if mix.does(Action::Scan) => {
                 "it scans ranges, and their records are in no order, or they are built once and \
                  never changed"

@@ -5,7 +5,7 @@ use crate::driver::Changes;
 use crate::measure::Latencies;
 use crate::report::stats::summarise;
 use crate::result::{PhaseResult, StoreInfo};
-use crate::workload::Phase;
+use crate::workload::{Mix, Phase};
 
 /// All samples, each with its store and round.
 #[derive(Default)]
@@ -22,6 +22,7 @@ impl Samples {
         phases: &[Phase],
         stores: &[StoreInfo],
         class: &str,
+        mix: &Mix,
     ) -> Vec<PhaseResult> {
         let mut results = Vec::new();
         for phase in phases {
@@ -32,7 +33,7 @@ impl Samples {
                     .map(|(_, round, sample)| (*round, sample))
                     .collect();
                 samples.sort_by_key(|(round, _)| *round);
-                results.extend(combined(*phase, info, class, &samples));
+                results.extend(combined(*phase, info, class, mix, &samples));
             }
         }
         results
@@ -44,6 +45,7 @@ fn combined(
     phase: Phase,
     info: &StoreInfo,
     class: &str,
+    mix: &Mix,
     samples: &[(usize, &Sample)],
 ) -> Option<PhaseResult> {
     let (_, first) = samples.first()?;
@@ -57,6 +59,7 @@ fn combined(
         store: info.store.clone(),
         class: match phase {
             Phase::InsertEach => Changes::Buffered.class().to_owned(),
+            Phase::Mixed if mix.transactions.is_some() => Changes::Buffered.class().to_owned(),
             _ if phase.is_changing() => info.changes_class.clone()?,
             _ => class.to_owned(),
         },

@@ -119,7 +119,8 @@ impl Driver for Liar {
     fn create(&self, _: &Path, _: &Shape) -> Result<LiarWriter<'_>> {
         self.records.borrow_mut().clear();
         let store = LiarStore { lie: self.lie, records: Vec::new(), index: BTreeMap::new() };
-        Ok(LiarWriter { liar: self, store, changes: 0, last: Vec::new() })
+        let (changes, last, is_in_transaction) = (0, Vec::new(), false);
+        Ok(LiarWriter { liar: self, store, changes, last, is_in_transaction })
     }
 
     fn create_committing(&self, path: &Path, shape: &Shape) -> Result<LiarWriter<'_>> {
@@ -132,6 +133,7 @@ pub(super) struct LiarWriter<'d> {
     store: LiarStore,
     changes: usize,
     last: Vec<u8>,
+    is_in_transaction: bool,
 }
 
 impl Store for LiarWriter<'_> {
@@ -152,6 +154,18 @@ impl Store for LiarWriter<'_> {
 }
 
 impl Writer for LiarWriter<'_> {
+    const HAS_TRANSACTIONS: bool = true;
+
+    fn begin(&mut self) -> Result<()> {
+        assert!(!std::mem::replace(&mut self.is_in_transaction, true), "begun twice");
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        assert!(std::mem::take(&mut self.is_in_transaction), "committed what was not begun");
+        Ok(())
+    }
+
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let (lie, index) = (self.store.lie, &mut self.store.index);
         self.changes += 1;
@@ -175,6 +189,7 @@ impl Writer for LiarWriter<'_> {
     }
 
     fn close(mut self) -> Result<()> {
+        assert!(!self.is_in_transaction, "closed before the commit");
         if self.store.lie == Lie::ForgetsLast {
             self.store.index.remove(&self.last);
         }
@@ -372,6 +387,27 @@ fn every_operation_of_a_mix_is_checked() {
             assert_eq!(samples[0].ops, 1200);
         }
     }
+}
+
+#[test]
+fn transactions_of_several_operations_are_begun_and_committed() {
+    let sample = |transactions: &str, lie| {
+        let table = format!("get = 1\nupdate = 1\ntransactions = {transactions}");
+        samples_of_mix(lie, &[Phase::Mixed], mix(&table)).remove(0)
+    };
+    for transactions in ["1", "7", "5000", "\"all\"", "\"tmp\""] {
+        assert_eq!(sample(transactions, Lie::None).wrong, None, "{transactions}");
+        assert!(sample(transactions, Lie::KeepsOld).wrong.is_some(), "{transactions}");
+    }
+}
+
+#[test]
+fn a_mix_stops_after_its_bytes_or_its_time() {
+    let ops = |table: &str| samples_of_mix(Lie::None, &[Phase::Mixed], mix(table)).remove(0).ops;
+    let by_bytes = ops("update = 1\nget = 1\nstop-bytes = 1000");
+    assert!((50..150).contains(&by_bytes), "{by_bytes}");
+    // Whether there is time for all depends on the machine; some are always done.
+    assert!((1..=1200).contains(&ops("get = 1\nstop-seconds = 1")));
 }
 
 #[test]

@@ -54,7 +54,11 @@ impl Script {
         let mut rng = Rng::new(seed, stream::NEW_VALUES);
         let mut model = Model::new(records, fresh, false);
         let mut script = Script { bytes: Vec::new(), steps: Vec::with_capacity(count) };
+        let mut stored = 0;
         for draw in mix.draws(records, seed).take(count) {
+            if mix.stop.bytes.is_some_and(|bytes| stored >= bytes) {
+                break;
+            }
             let mut step = Step {
                 action: draw.action,
                 item: draw.item as u32,
@@ -71,6 +75,7 @@ impl Script {
                 let value = model.value(step.stored).unwrap_or_default();
                 step.value_len = value.len() as u32;
                 script.bytes.extend_from_slice(&value);
+                stored += u64::from(step.key_len) + u64::from(step.value_len);
             }
             model.apply(&step);
             script.steps.push(step);
@@ -80,6 +85,11 @@ impl Script {
 
     pub(crate) fn len(&self) -> usize {
         self.steps.len()
+    }
+
+    /// Leaves only the first `count` steps.
+    pub(crate) fn truncate(&mut self, count: usize) {
+        self.steps.truncate(count);
     }
 
     /// How many steps look a key up.
@@ -245,6 +255,24 @@ mod tests {
             assert_eq!(script.len(), 10_000);
             assert_eq!(script.lookups(), seen[0] + seen[5]);
         }
+    }
+
+    #[test]
+    fn a_script_ends_when_so_many_bytes_are_stored() {
+        let mut mix = all_actions("uniform");
+        let (records, fresh) = (records(100), Records::default());
+        let mut fresh_keys = fresh;
+        (0..3000_u16).for_each(|i| fresh_keys.push(&i.to_le_bytes(), b"").unwrap());
+        let stored = |script: &Script| {
+            let steps = script.iter().filter(|(step, ..)| step.action.stores());
+            steps.map(|(_, key, value)| key.len() + value.len()).sum::<usize>()
+        };
+        mix.stop.bytes = Some(500);
+        let mut script = Script::draw(&records, &fresh_keys, &mix, 10_000, 3);
+        assert!((500..505).contains(&stored(&script)));
+        assert!(script.len() > 200);
+        script.truncate(script.len() / 2);
+        assert!(stored(&script) < 400);
     }
 
     #[test]

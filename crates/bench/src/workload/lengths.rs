@@ -10,7 +10,7 @@ use std::str::FromStr;
 /// Lengths and how often each comes. In options and workload files it is text: `N`, `MIN..MAX` or
 /// `zipfian:MIN..MAX`, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[serde(try_from = "NumberOrText", into = "String")]
 pub(crate) struct Lengths {
     least: usize,
     most: usize,
@@ -78,11 +78,28 @@ impl From<Lengths> for String {
     }
 }
 
-impl TryFrom<String> for Lengths {
+impl TryFrom<NumberOrText> for Lengths {
     type Error = Error;
 
-    fn try_from(text: String) -> Result<Lengths> {
-        text.parse()
+    fn try_from(text: NumberOrText) -> Result<Lengths> {
+        text.to_string().parse()
+    }
+}
+
+/// A number in a workload file, with or without quotes, or a word.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a whole number or a string")]
+pub(super) enum NumberOrText {
+    Number(u64),
+    Text(String),
+}
+
+impl fmt::Display for NumberOrText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NumberOrText::Number(number) => number.fmt(f),
+            NumberOrText::Text(text) => text.fmt(f),
+        }
     }
 }
 

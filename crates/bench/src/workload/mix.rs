@@ -4,6 +4,7 @@ use super::distribution::{Chooser, Distribution};
 use super::generate::stream;
 use super::lengths::Lengths;
 use super::records::Records;
+use super::transactions::Transactions;
 use crate::rng::Rng;
 use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -59,6 +60,18 @@ pub(crate) struct Mix {
     weights: [u32; 6],
     pub(crate) distribution: Distribution,
     scan_length: Lengths,
+    /// `None`: as the store likes it best.
+    pub(crate) transactions: Option<Transactions>,
+    pub(crate) stop: Stop,
+}
+
+/// When a mix ends before all of its operations are done: whichever comes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stop {
+    /// So many bytes of keys and values were stored.
+    pub(crate) bytes: Option<u64>,
+    /// So much time has passed, about.
+    pub(crate) seconds: Option<u64>,
 }
 
 impl Default for Mix {
@@ -79,6 +92,9 @@ pub(super) struct MixTable {
     read_modify_write: u32,
     distribution: Option<Distribution>,
     scan_length: Option<Lengths>,
+    transactions: Option<Transactions>,
+    stop_bytes: Option<u64>,
+    stop_seconds: Option<u64>,
 }
 
 impl MixTable {
@@ -95,6 +111,8 @@ impl MixTable {
             ],
             distribution: self.distribution.unwrap_or(distribution),
             scan_length: self.scan_length.unwrap_or(Mix::SCAN_LENGTH),
+            transactions: self.transactions,
+            stop: Stop { bytes: self.stop_bytes, seconds: self.stop_seconds },
         };
         if mix.weights == [0; 6] {
             let names = Action::ALL.map(Action::name).join(", ");
@@ -108,6 +126,7 @@ impl MixTable {
         if mix.scan_length.least() == 0 {
             return Err(Error::invalid("[mix] scan-length must be at least 1"));
         }
+        mix.check()?;
         Ok(mix)
     }
 }
@@ -118,7 +137,7 @@ impl Mix {
 
     /// Of ten operations six look up, three store another value, and one removes.
     pub(super) fn usual(distribution: Distribution) -> Mix {
-        Mix { weights: [6, 0, 3, 1, 0, 0], distribution, scan_length: Mix::SCAN_LENGTH }
+        Mix::of([6, 0, 3, 1, 0, 0], distribution)
     }
 
     /// The core workloads of YCSB (Cooper et al., "Benchmarking Cloud Serving Systems with YCSB",
@@ -134,7 +153,24 @@ impl Mix {
             "f" => ([50, 0, 0, 0, 0, 50], Distribution::ZIPFIAN),
             _ => return None,
         };
-        Some(Mix { weights, distribution, scan_length: Mix::SCAN_LENGTH })
+        Some(Mix::of(weights, distribution))
+    }
+
+    fn of(weights: [u32; 6], distribution: Distribution) -> Mix {
+        let (scan_length, transactions, stop) = (Mix::SCAN_LENGTH, None, Stop::default());
+        Mix { weights, distribution, scan_length, transactions, stop }
+    }
+
+    /// Refuses what contradicts itself.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.stop.bytes == Some(0) || self.stop.seconds == Some(0) {
+            return Err(Error::invalid("stop-bytes and stop-seconds must be at least 1"));
+        }
+        if self.stop.bytes.is_some() && !Action::ALL.iter().any(|a| a.stores() && self.does(*a)) {
+            let what = "stop-bytes counts what is stored, but the mix stores nothing";
+            return Err(Error::invalid(what));
+        }
+        Ok(())
     }
 
     /// Whether this is ever done.
@@ -164,7 +200,17 @@ impl fmt::Display for Mix {
                 _ => write!(f, "{} {weight}, ", action.name())?,
             }
         }
-        write!(f, "keys {}", self.distribution)
+        write!(f, "keys {}", self.distribution)?;
+        if let Some(transactions) = self.transactions {
+            write!(f, ", transactions {transactions}")?;
+        }
+        if let Some(bytes) = self.stop.bytes {
+            write!(f, ", until {bytes} bytes are stored")?;
+        }
+        if let Some(seconds) = self.stop.seconds {
+            write!(f, ", for about {seconds} s")?;
+        }
+        Ok(())
     }
 }
 
@@ -269,6 +315,11 @@ mod tests {
     #[test]
     fn a_table_that_contradicts_itself_is_refused() {
         assert_eq!(of_toml("get = 1").unwrap().distribution, Distribution::Ascending);
+        let full = "update = 1\ntransactions = 50\nstop-bytes = 9\nstop-seconds = 2";
+        assert_eq!(
+            of_toml(full).unwrap().to_string(),
+            "update 1, keys ascending, transactions 50, until 9 bytes are stored, for about 2 s"
+        );
         for (text, what) in [
             ("", "[mix] does nothing: give a weight to one of get, insert"),
             ("get = 0", "[mix] does nothing"),
@@ -278,6 +329,11 @@ mod tests {
             ("scan = 1\nscan-length = \"0..5\"", "scan-length must be at least 1"),
             ("scan = 1\nscan-length = \"many\"", "'many' is no length"),
             ("get = 1\ndistribution = \"normal\"", "there is no distribution 'normal'"),
+            ("update = 1\ntransactions = 0", "at least 1, or 'all', not '0'"),
+            ("update = 1\ntransactions = \"some\"", "or 'all', not 'some'"),
+            ("update = 1\ntransactions = 1.5", "expected a whole number or a string"),
+            ("get = 1\nstop-bytes = 7", "but the mix stores nothing"),
+            ("get = 1\nstop-seconds = 0", "must be at least 1"),
         ] {
             let refused = of_toml(text).unwrap_err().to_string();
             assert!(refused.contains(what), "{text}: {refused}");

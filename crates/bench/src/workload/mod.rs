@@ -18,6 +18,7 @@ pub(crate) mod queries;
 pub(crate) mod ranges;
 pub(crate) mod records;
 mod spec;
+pub(crate) mod transactions;
 
 pub(crate) use mix::{Action, Mix};
 pub(crate) use queries::{Queries, QuerySets};

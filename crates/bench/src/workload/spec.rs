@@ -347,6 +347,7 @@ impl Workload {
                 return Err(Error::invalid(format!("{option} must be at least 1")));
             }
         }
+        self.mix.check()?;
         if self.phases.as_ref().is_some_and(Vec::is_empty) {
             return Err(Error::invalid("there is no phase to measure"));
         }

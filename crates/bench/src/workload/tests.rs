@@ -124,7 +124,11 @@ fn random_has_the_sizes_of_the_file() {
     assert!(refused("key-size = \"1\"").contains("only 62 of 100 random keys were different"));
     assert!(refused("key-size = \"0..8\"").contains("key-size must be at least 1"));
     assert!(refused("value-size = \"1073741824\"").contains("more than this machine has memory"));
-    assert!(refused("value-size = 3.5").contains("string"));
+    assert!(refused("value-size = 3.5").contains("expected a whole number or a string"));
+    assert_eq!(
+        find("data = \"random\"\nrecords = 9\nkey-size = 7").unwrap().records.key_bytes(),
+        63
+    );
     let other = find("data = \"ups\"\nkey-size = \"8\"").err().unwrap().to_string();
     assert!(other.contains("are for data = \"random\""), "{other}");
 }

@@ -35,9 +35,14 @@ pub(crate) struct Oracle {
 /// Compares the stores that `args` name, or all that are found.
 pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
     args.check()?;
-    let workload = Workload { phases: Some(vec![Phase::Mixed]), ..args.workload()? };
+    let mut workload = Workload { phases: Some(vec![Phase::Mixed]), ..args.workload()? };
     let folder = Folder::create(args)?;
-    let (inputs, notes) = Inputs::prepare(&workload)?;
+    let (inputs, mut notes) = Inputs::prepare(&workload)?;
+    let left_out =
+        (workload.mix.transactions.take().is_some(), workload.mix.stop.seconds.take().is_some());
+    if left_out != (false, false) {
+        notes.push("without the workload's transactions and limit of time".to_owned());
+    }
     let mut run = Run::new(args, &workload, &folder);
     let stores = run.stores(&Shape::of(&inputs.records), &workload.mix)?;
     if let Some(missing) = run.failures.first() {
