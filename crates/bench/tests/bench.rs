@@ -227,6 +227,32 @@ fn ycsb_runs_by_name_and_says_which_stores_cannot_scan() {
 }
 
 #[test]
+fn transactions_are_for_stores_that_have_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, file) = (folder.path().join("out.json"), folder.path().join("mine.toml"));
+    let mix = "data = \"random\"\nvalue-size = \"1..50\"\nphases = [\"mixed\"]\n[mix]\nget = 1\n\
+               update = 1\ntransactions = 50\n";
+    std::fs::write(&file, mix).unwrap();
+    let [workload, dir, json] = [("workload", &*file), ("dir", folder.path()), ("json", &*out)]
+        .map(|(option, path)| format!("--{option}={}", path.display()));
+    let usual = ["--stores=hash,btree,redb", "--records=300", "--gets=5000", "--rounds=1"];
+    for (transactions, seconds) in [("50", None), ("tmp", Some("--stop-seconds=1"))] {
+        let transactions = format!("--transactions={transactions}");
+        let mut args = vec![&*workload, &*dir, &*json, &*transactions];
+        args.extend(usual.iter().chain(&seconds));
+        let done = bench(&args);
+        assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+        let report = json_report(&out);
+        let stores: Vec<&str> = report.results.iter().map(|result| &*result.store).collect();
+        assert_eq!(stores, ["btree", "redb"]);
+        assert!(report.results.iter().all(|result| result.class == "buffered"));
+        assert!(report.results.iter().all(|result| (1..=5000).contains(&result.ops)));
+        let left_out = "'mixed' leaves out hash: the workbench has no transactions";
+        assert!(report.notes.iter().any(|note| note.starts_with(left_out)), "{:?}", report.notes);
+    }
+}
+
+#[test]
 fn the_oracle_compares_every_store_found() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.json");
@@ -260,13 +286,16 @@ fn the_oracle_compares_every_store_found() {
 
 #[test]
 fn what_cannot_be_measured_is_refused_in_a_sentence() {
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 12] = [
         (&["--stores=nothing"], "there is no store 'nothing'"),
         (&["--workload=nothing"], "there is no workload 'nothing'"),
         (&["--rounds=0"], "--rounds"),
         (&["--records=0"], "--records"),
         (&["--batch=0"], "--batch"),
         (&["--root=/etc"], "--root"),
+        (&["--transactions=0"], "transactions are 'tmp'"),
+        (&["--workload=ycsb-c", "--stop-bytes=5"], "the mix stores nothing"),
+        (&["--oracle", "--check-every=0"], "--check-every must be at least 1"),
         (&["--distribution=zipf"], "there is no distribution 'zipf'; there are uniform, zipfian"),
         (&["--cold", "--phases=mixed"], "--cold is for lookups"),
         (&["--data=/nowhere/data.tsv"], "/nowhere/data.tsv"),

@@ -50,6 +50,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Report> {
     notes.extend(about_load(&machine));
     let stores = run.stores(&shape, &workload.mix)?;
     notes.extend(about_what_is_left_out(&stores, &run.phases, &workload.mix));
+    let seed = workload.seed;
+    notes
+        .push(format!("seed {seed}: --seed {seed} draws the same data, keys and operations again"));
     let settings = run.settings(&workload, &shape);
     inputs.save(&run.inputs)?;
     // From here on only the measured processes need the data.
