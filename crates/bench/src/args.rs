@@ -146,6 +146,15 @@ impl BenchArgs {
             workload.gets = self.cold_gets;
         }
         workload.check()?;
+        let is_about_mixed =
+            self.transactions.is_some() || self.stop_bytes.is_some() || self.stop_seconds.is_some();
+        let has_mixed = workload.phases.as_ref().map_or(!self.cold, |p| p.contains(&Phase::Mixed));
+        if is_about_mixed && !has_mixed && !self.oracle {
+            return Err(Error::invalid(
+                "--transactions, --stop-bytes and --stop-seconds are for the phase 'mixed', which is \
+                 not among those to measure",
+            ));
+        }
         let changing = workload.phases.iter().flatten().find(|phase| phase.is_changing());
         if let Some(phase) = changing.filter(|_| self.cold) {
             let what =

@@ -286,7 +286,7 @@ fn the_oracle_compares_every_store_found() {
 
 #[test]
 fn what_cannot_be_measured_is_refused_in_a_sentence() {
-    let cases: [(&[&str], &str); 12] = [
+    let cases: [(&[&str], &str); 13] = [
         (&["--stores=nothing"], "there is no store 'nothing'"),
         (&["--workload=nothing"], "there is no workload 'nothing'"),
         (&["--rounds=0"], "--rounds"),
@@ -294,6 +294,7 @@ fn what_cannot_be_measured_is_refused_in_a_sentence() {
         (&["--batch=0"], "--batch"),
         (&["--root=/etc"], "--root"),
         (&["--transactions=0"], "transactions are 'tmp'"),
+        (&["--transactions=9", "--phases=get-hit"], "are for the phase 'mixed'"),
         (&["--workload=ycsb-c", "--stop-bytes=5"], "the mix stores nothing"),
         (&["--oracle", "--check-every=0"], "--check-every must be at least 1"),
         (&["--distribution=zipf"], "there is no distribution 'zipf'; there are uniform, zipfian"),
