@@ -4,6 +4,7 @@
 //! The error is one pointer wide, so that `Result<Option<..>>` stays small on the lookup path.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use std::{fmt, io};
 
 /// The result of every fallible call of this library.
@@ -63,6 +64,12 @@ pub enum ErrorKind {
         column: u64,
         /// What is wrong there.
         what: String,
+    },
+    /// The lease of a snapshot is over, and somebody needed the space of what it reads. Whoever still
+    /// wants to read takes a new snapshot.
+    Expired {
+        /// How long the lease was.
+        lease: Duration,
     },
     /// An argument or option makes no sense here; the text says which and why.
     Invalid(String),
@@ -146,6 +153,12 @@ impl fmt::Display for Error {
             ErrorKind::Text { format, line, column, what } => {
                 write!(f, "{format} input, line {line}, column {column}: {what}")
             }
+            ErrorKind::Expired { lease } => write!(
+                f,
+                "the snapshot expired: its lease of {} seconds is over, and the space of what it reads \
+                 was needed (read again with a new one; give it a longer lease if it needs that)",
+                lease.as_secs_f64()
+            ),
             ErrorKind::Invalid(what) => f.write_str(what),
         }
     }

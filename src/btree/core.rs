@@ -323,20 +323,21 @@ impl Core {
     /// The two words of the table of pages for a page.
     #[inline(always)]
     pub(crate) fn entry(&self, page: u64) -> Result<[&AtomicU64; 2]> {
-        let (block, i) = table_of(page);
         let words = || {
-            let table = self.word(session::TABLES + 8 * block.min(TABLES - 1));
-            let from = table.load(Ordering::Acquire);
-            let from = from.checked_mul(PAGE_BYTES).filter(|from| *from != 0)?;
-            let at = from.checked_add(16 * i)?;
+            let at = self.entry_at(page)?;
             Some([self.map_word(at)?, self.map_word(at + 8)?])
         };
-        words().ok_or_else(|| {
-            Error::corrupt(
-                session::TABLES + 8 * block,
-                "the table of pages leads outside of the file",
-            )
-        })
+        words().ok_or_else(|| no_entry(page))
+    }
+
+    /// Where they are in the file.
+    #[inline(always)]
+    pub(crate) fn entry_at(&self, page: u64) -> Option<u64> {
+        let (block, i) = table_of(page);
+        let table = self.word(session::TABLES + 8 * block.min(TABLES - 1));
+        let from = table.load(Ordering::Acquire);
+        let from = from.checked_mul(PAGE_BYTES).filter(|from| *from != 0)?;
+        from.checked_add(16 * i)
     }
 
     /// Makes the locks and words that processes share as long as the machine runs.
@@ -545,6 +546,12 @@ fn create_file(file: &File) -> Result<()> {
     made.inspect_err(|_| {
         let _ = file.set_len(0);
     })
+}
+
+#[cold]
+pub(crate) fn no_entry(page: u64) -> Error {
+    let at = session::TABLES + 8 * table_of(page).0;
+    Error::corrupt(at, "the table of pages leads outside of the file")
 }
 
 #[cold]

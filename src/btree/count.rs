@@ -3,6 +3,7 @@
 use super::cursor::Walk;
 use super::format::Tree;
 use super::page::{Link, Place, count};
+use super::source::Source;
 use super::tree::{Pages, levels, of};
 use super::{inner, leaf, scan};
 use crate::Result;
@@ -25,6 +26,35 @@ pub(crate) fn exactly(
             break;
         }
         walk.next_leaf()?;
+    }
+    Ok(records)
+}
+
+/// The same under a lease, with copies of no more than a part of it at a time.
+#[cold]
+pub(crate) fn exactly_in_parts(
+    source: &Source<'_>,
+    tree: Tree,
+    start: Bound<&[u8]>,
+    end: Bound<&[u8]>,
+) -> Result<u64> {
+    let (mut from, mut records): (Option<Vec<u8>>, u64) = (None, 0);
+    while let Some(part) = source.afresh() {
+        let mut walk = Walk::new(&part, tree);
+        walk.begin(from.as_deref().map_or(start, Bound::Included))?;
+        while let Some((page, at, count)) = walk.leaf() {
+            let to = scan::end_in(&part, page, count, end)?;
+            records += to.saturating_sub(at) as u64;
+            if to < count {
+                return Ok(records);
+            }
+            walk.next_leaf()?;
+            if part.is_full() {
+                break;
+            }
+        }
+        let Some(next) = walk.key() else { break };
+        from = Some(scan::behind(from, next.to_vec())?);
     }
     Ok(records)
 }

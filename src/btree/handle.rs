@@ -14,6 +14,7 @@ use crate::{Bytes, Error, Get, Result, Scan};
 use std::borrow::Cow;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// The disk is waited for when so many pages of the durable commit were replaced, and they are a
 /// quarter of the file: their space can be used again then.
@@ -195,6 +196,46 @@ impl BTree {
         let snapshot = Snapshot::new(self.core()).map_err(|e| self.named(e))?;
         snapshot.note_time();
         Ok(snapshot)
+    }
+
+    /// The newest state, to read for so long. When that is over, whoever writes may use the space of
+    /// what is replaced and removed meanwhile: who then reads on gets an error, [`ErrorKind::Expired`],
+    /// and never anything else than what was in that state. As long as nobody writes it can be read
+    /// longer. So a reader that is forgotten, or stopped, does not make the file grow for ever.
+    ///
+    /// It is read as any other snapshot, but slower: what is read is copied first, with a call of the
+    /// kernel for each page, and stays in memory until the snapshot is dropped, or
+    /// [`Snapshot::release_memory`] is called. Only [`Table::scan`], [`Table::scan_range`] and
+    /// [`Table::count_range`] keep nothing, and are the way to read much. Values that were got stay good
+    /// also when the lease is over. A process that is forked cannot read its parent's: it gets that
+    /// error.
+    ///
+    /// Time counts also while the machine sleeps. In a store that was opened to be read only it does not
+    /// count, since nobody can write.
+    ///
+    /// ```
+    /// use credenza::ErrorKind;
+    /// use credenza::btree::BTree;
+    /// use std::time::Duration;
+    /// let store = BTree::in_memory()?;
+    /// store.insert(b"key", b"old")?;
+    /// let snapshot = store.read_for(Duration::ZERO)?;
+    /// assert_eq!(snapshot.main().get(b"key")?, Some(&b"old"[..]));
+    /// store.insert(b"key", b"new")?;
+    /// let late = snapshot.main().get(b"key").unwrap_err();
+    /// assert!(matches!(late.kind(), ErrorKind::Expired { .. }));
+    /// # Ok::<(), credenza::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`BTree::read`].
+    ///
+    /// [`ErrorKind::Expired`]: crate::ErrorKind::Expired
+    /// [`Table::scan`]: super::Table::scan
+    /// [`Table::scan_range`]: super::Table::scan_range
+    /// [`Table::count_range`]: super::Table::count_range
+    pub fn read_for(&self, lease: Duration) -> Result<Snapshot<'_>> {
+        Snapshot::leased(self.core(), lease).map_err(|e| self.named(e))
     }
 
     /// Begins a transaction; waits for the one that is going on.

@@ -14,6 +14,7 @@
 //! | `writer`, `space`, `as_of` | the one who writes, and which pages are free |
 //! | `compact`, `closer`, `trim` | making the file smaller |
 //! | `core`, `pins` | processes that share a file, who reads what |
+//! | `lease`, `copies` | readers whose time is limited, and what they have copied |
 //! | `sync`, `meta`, `changes`, `tracked` | what is durable, and how that is known after a power failure |
 //! | `verify`, `stats`, `backup` | checking all of it, counting, copying |
 //! | `view` | pages of the file as bytes: the only `unsafe` |
@@ -31,11 +32,14 @@ mod bulk;
 mod changes;
 mod closer;
 mod compact;
+mod copies;
 mod core;
 mod count;
 mod cursor;
 mod cursor_mut;
 mod edit;
+#[cfg(test)]
+mod expiry;
 mod format;
 mod handle;
 mod inner;
@@ -43,6 +47,7 @@ mod items;
 mod key;
 mod kind;
 mod leaf;
+mod lease;
 mod meta;
 mod multi;
 mod multi_mut;

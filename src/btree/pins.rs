@@ -6,17 +6,23 @@
 //!
 //! Order: a reader writes the stamp, and then looks whether the commit is still the newest: if it is,
 //! whoever writes later sees the stamp before he reuses a page that the commit has.
+//!
+//! A slot may have a *lease*: a time at which it ends. After that a writer takes it away, by one
+//! exchange of the word with that time, which no slot without a lease has and which is cleared before
+//! a stamp is written. So a slot is never taken from a reader without a lease, whoever had it before.
+//! See [`super::lease`] for those who read so.
 
 use super::core::Core;
 use super::format::{Commit, PAGE_BYTES, session};
+use super::lease::now_ms;
 use super::view::Holds;
 use crate::os::process::{is_alive, own_pid, own_start};
 use crate::{Error, Result};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Words of a slot: who, the stamp, and since when in milliseconds.
+/// Words of a slot: who, the stamp, since when or until when, and the begin of a lease.
 const SLOT_WORDS: u64 = 4;
 const SLOT_BYTES: u64 = 8 * SLOT_WORDS;
 /// Slots in page 0, and in each further page.
@@ -30,6 +36,14 @@ const PID_SHIFT: u32 = 42;
 /// Who has no slot.
 const NOBODY: u64 = 0;
 const START_MASK: u64 = (1 << PID_SHIFT) - 1;
+
+/// Set in the third word of a slot with a lease; the other bits are the millisecond since the boot at
+/// which it ends.
+const LEASED: u64 = 1 << 63;
+/// Set there, too, when it was taken away: the slot holds nothing more.
+const TAKEN: u64 = 1 << 62;
+/// The end of a lease that never ends.
+const NEVER: u64 = TAKEN - 1;
 
 /// A reader's claim on a commit; dropped, it is no more.
 #[derive(Debug)]
@@ -55,7 +69,11 @@ impl Drop for Pin<'_> {
 struct Slot<'c> {
     owner: &'c AtomicU64,
     stamp: &'c AtomicU64,
-    since: &'c AtomicU64,
+    /// 0 for a lookup; in milliseconds since 1970 when a pin was taken that may be held for long; or
+    /// until when, if there is a lease.
+    time: &'c AtomicU64,
+    /// When the lease began.
+    begin: &'c AtomicU64,
 }
 
 /// One who reads.
@@ -70,6 +88,10 @@ pub struct Reader {
     pub stamp: u64,
     /// Bytes of pages that are kept for it; some of them perhaps for others, too.
     pub held_bytes: u64,
+    /// How long its lease is, in milliseconds; `None` if it has none.
+    pub lease_ms: Option<u64>,
+    /// What is left of its lease, in milliseconds: with 0 whoever writes next ends it.
+    pub left_ms: Option<u64>,
 }
 
 thread_local! {
@@ -92,7 +114,7 @@ fn slot(core: &Core, i: u64) -> Option<Slot<'_>> {
         page.checked_mul(PAGE_BYTES)? + i * SLOT_BYTES
     };
     let word = |i: u64| core.map_word(at + 8 * i);
-    Some(Slot { owner: word(0)?, stamp: word(1)?, since: word(2)? })
+    Some(Slot { owner: word(0)?, stamp: word(1)?, time: word(2)?, begin: word(3)? })
 }
 
 fn me() -> u64 {
@@ -116,10 +138,11 @@ pub(crate) fn pin(core: &Core) -> Result<(Pin<'_>, Commit)> {
         }
         _ => any(core, owner)?,
     };
-    pin.slot.since.store(0, Ordering::Relaxed);
+    pin.slot.time.store(0, Ordering::Relaxed);
     loop {
         let commit = core.newest();
-        pin.slot.stamp.store(commit.stamp, Ordering::Relaxed);
+        // Whoever sees the stamp sees that there is no lease.
+        pin.slot.stamp.store(commit.stamp, Ordering::Release);
         fence(Ordering::SeqCst);
         if core.word(session::STATE).load(Ordering::Acquire) == commit.number {
             return Ok((pin, commit));
@@ -173,8 +196,72 @@ pub(crate) fn are_few_left(core: &Core) -> bool {
 /// Notes when a pin was taken that may be held for long.
 pub(crate) fn note_time(pin: &Pin<'_>) {
     if pin.owner != NOBODY {
-        pin.slot.since.store(now_ms(), Ordering::Relaxed);
+        pin.slot.time.store(unix_ms(), Ordering::Relaxed);
     }
+}
+
+/// What a reader with a lease knows of its pin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim<'c> {
+    slot: Slot<'c>,
+    owner: u64,
+    /// The third word of the slot as long as nobody has taken it away.
+    time: u64,
+    pub lease: Duration,
+}
+
+impl Claim<'_> {
+    /// Whether the pin is still there. What was copied before this was called was what the commit has.
+    pub(crate) fn is_held(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.slot.time.load(Ordering::Acquire) == self.time
+            && self.slot.owner.load(Ordering::Acquire) == self.owner
+            // The parent may give it up and take it again for something else.
+            && self.owner >> PID_SHIFT == u64::from(own_pid())
+    }
+}
+
+/// Gives a pin a lease; `None` if it is of one who may not write: then nobody does.
+pub(crate) fn lease<'c>(pin: &Pin<'c>, lease: Duration) -> Option<Claim<'c>> {
+    if pin.owner == NOBODY {
+        return None;
+    }
+    let begin = now_ms();
+    let ms = u64::try_from(lease.as_nanos().div_ceil(1_000_000)).unwrap_or(NEVER);
+    let time = LEASED | begin.saturating_add(ms).min(NEVER);
+    pin.slot.begin.store(begin, Ordering::Relaxed);
+    pin.slot.time.store(time, Ordering::Release);
+    Some(Claim { slot: pin.slot, owner: pin.owner, time, lease })
+}
+
+/// Takes those pins away whose lease is over. Only who has the writer's lock: he gives their pages to
+/// others after that.
+#[inline]
+pub(crate) fn take_expired(core: &Core) {
+    let mut now = None;
+    for slot in slots(core) {
+        if slot.stamp.load(Ordering::Acquire) == 0 {
+            continue;
+        }
+        let time = slot.time.load(Ordering::Acquire);
+        let end = time & NEVER;
+        if time & (LEASED | TAKEN) != LEASED || end == NEVER {
+            continue;
+        }
+        if end <= *now.get_or_insert_with(now_ms) {
+            // If it is another's meanwhile, the word is another; or that lease is over as well.
+            let (new, old) = (Ordering::SeqCst, Ordering::Relaxed);
+            let _ = slot.time.compare_exchange(time, time | TAKEN, new, old);
+        }
+    }
+    if now.is_some() {
+        // Before anything is written to their pages.
+        fence(Ordering::SeqCst);
+    }
+}
+
+fn is_taken(time: u64) -> bool {
+    time & (LEASED | TAKEN) == LEASED | TAKEN
 }
 
 fn slots(core: &Core) -> impl Iterator<Item = Slot<'_>> {
@@ -186,7 +273,12 @@ fn slots(core: &Core) -> impl Iterator<Item = Slot<'_>> {
 #[inline(always)]
 pub(crate) fn stamps(core: &Core) -> impl Iterator<Item = u64> {
     fence(Ordering::SeqCst);
-    slots(core).map(|slot| slot.stamp.load(Ordering::SeqCst)).filter(|stamp| *stamp != 0)
+    let held = |slot: Slot<'_>| {
+        let stamp = slot.stamp.load(Ordering::SeqCst);
+        // In this order: the word is never older than the stamp.
+        (stamp != 0 && !is_taken(slot.time.load(Ordering::Acquire))).then_some(stamp)
+    };
+    slots(core).filter_map(held)
 }
 
 /// Empties the slots of processes that died; how many.
@@ -216,21 +308,33 @@ pub(crate) fn clear_dead(core: &Core) -> usize {
 
 /// Everybody who reads.
 pub(crate) fn readers(core: &Core) -> Vec<Reader> {
-    let now = now_ms();
+    let (now, today) = (now_ms(), unix_ms());
     let reader = |slot: Slot<'_>| {
         let owner = slot.owner.load(Ordering::SeqCst);
         let stamp = slot.stamp.load(Ordering::SeqCst);
-        let since = slot.since.load(Ordering::Relaxed);
-        (owner != 0 && stamp != 0).then(|| Reader {
+        let time = slot.time.load(Ordering::Acquire);
+        if owner == 0 || stamp == 0 || is_taken(time) {
+            return None;
+        }
+        let lease =
+            (time & LEASED != 0).then(|| (slot.begin.load(Ordering::Relaxed), time & NEVER));
+        let age_ms = match lease {
+            Some((begin, _)) => now.saturating_sub(begin),
+            None if time == 0 => 0,
+            None => today.saturating_sub(time),
+        };
+        Some(Reader {
             pid: (owner >> PID_SHIFT) as u32,
-            age_ms: if since == 0 { 0 } else { now.saturating_sub(since) },
+            age_ms,
             stamp,
             held_bytes: 0,
+            lease_ms: lease.map(|(begin, end)| end.saturating_sub(begin)),
+            left_ms: lease.map(|(_, end)| end.saturating_sub(now)),
         })
     };
     slots(core).filter_map(reader).collect()
 }
 
-fn now_ms() -> u64 {
+fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
 }

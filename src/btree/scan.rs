@@ -3,7 +3,9 @@
 use super::cursor::Walk;
 use super::format::{PAGE_BYTES, Tree};
 use super::page::Place;
+use super::source::Source;
 use super::tree::{Pages, of};
+use super::writer::damaged;
 use super::{leaf, records};
 use crate::Result;
 use std::ops::Bound;
@@ -31,6 +33,41 @@ pub(crate) fn scan<P: Pages>(
         }
     }
     Ok(())
+}
+
+/// The same under a lease, with copies of no more than a part of it at a time.
+#[cold]
+pub(crate) fn scan_in_parts(
+    source: &Source<'_>,
+    tree: Tree,
+    (start, end): (Bound<&[u8]>, Bound<&[u8]>),
+    f: &mut dyn FnMut(&[u8], &[u8]) -> Result<bool>,
+) -> Result<()> {
+    let mut from: Option<Vec<u8>> = None;
+    while let Some(part) = source.afresh() {
+        let start = from.as_deref().map_or(start, Bound::Included);
+        let (mut next, mut is_first) = (None, true);
+        scan(&part, tree, (start, end), |key, value| {
+            // One record at least, however long it is.
+            if !std::mem::take(&mut is_first) && part.is_full() {
+                next = Some(key.to_vec());
+                return Ok(false);
+            }
+            f(key, value)
+        })?;
+        let Some(next) = next else { break };
+        from = Some(behind(from, next)?);
+    }
+    Ok(())
+}
+
+/// A key where another part begins: behind that where the last one began, so that an end is come to
+/// also on damaged pages.
+pub(crate) fn behind(last: Option<Vec<u8>>, next: Vec<u8>) -> Result<Vec<u8>> {
+    match last {
+        Some(last) if last >= next => Err(damaged(0, "keys that are not in order")),
+        _ => Ok(next),
+    }
 }
 
 /// How many of the records of a leaf come before the end of a range.

@@ -9,6 +9,7 @@ use super::source::{OfStore, Source};
 use super::table::Table;
 use super::tree;
 use crate::Result;
+use std::time::Duration;
 
 /// A state of the store that stays as it is: whatever others write meanwhile is not seen. Reading it
 /// waits for nobody, and keeps nobody waiting; but the space of what is replaced or removed meanwhile
@@ -28,6 +29,25 @@ impl<'s> Snapshot<'s> {
     pub(crate) fn new(core: &'s Core) -> Result<Snapshot<'s>> {
         let (pin, commit) = pins::pin(core)?;
         Ok(Snapshot { source: Source::new(core, commit.end), commit, _pin: pin })
+    }
+
+    /// One that can be taken away when its lease is over.
+    pub(crate) fn leased(core: &'s Core, lease: Duration) -> Result<Snapshot<'s>> {
+        let mut snapshot = Snapshot::new(core)?;
+        if let Some(claim) = pins::lease(&snapshot._pin, lease) {
+            snapshot.source = Source::leased(core, snapshot.commit.end, claim);
+        }
+        Ok(snapshot)
+    }
+
+    /// Lets go of the memory that a snapshot with a lease ([`BTree::read_for`]) took for what was read
+    /// of it; it can be read on. One without a lease takes none.
+    ///
+    /// [`BTree::read_for`]: super::BTree::read_for
+    pub fn release_memory(&mut self) {
+        if let Some(source) = self.source.afresh() {
+            self.source = source;
+        }
     }
 
     /// Notes since when it is held, for those who look at who holds what.
@@ -78,8 +98,8 @@ impl<'s> Snapshot<'s> {
 
     fn find(&self, name: &str) -> Result<Option<(Tree, &str)>> {
         let found = tree::get(&self.source, &self.commit.catalog, name.as_bytes());
-        let found = found.of(self.source.core())?;
-        found.map(|bytes| kind::decode(name, bytes)).transpose().of(self.source.core())
+        let found = found.of(&self.source)?;
+        found.map(|bytes| kind::decode(name, bytes)).transpose().of(&self.source)
     }
 
     /// The names of all tables that have one, in order.

@@ -1,14 +1,22 @@
 //! The pages of a commit, for those who read it.
+//!
+//! They are where they are in the map of the file; but who reads under a lease has copies of them, and
+//! nothing that is borrowed from the map: see [`super::lease`].
 
 use super::core::Core;
-use super::format::{BAD_FAR_SUM, far_sum};
+use super::format::{BAD_FAR_SUM, PAGE, PAGE_BYTES, far_sum};
+use super::lease::Leased;
 use super::page::Bytes;
+use super::pins::Claim;
 use super::record::{Elsewhere, Far};
 use super::tree::Pages;
 use super::view::{self, Holds};
 use super::writer::no_page;
-use crate::Result;
 use crate::os::shared::SharedMap;
+use crate::{Error, Result};
+
+/// So much is copied before those who read much in turn begin afresh.
+const PART_BYTES: u64 = 1 << 20;
 
 /// Part of a snapshot, or of a transaction: what is borrowed from it lives no longer than those, and
 /// they see to it that the pages stay as they are meanwhile.
@@ -16,8 +24,10 @@ use crate::os::shared::SharedMap;
 pub(crate) struct Source<'c> {
     map: &'c SharedMap,
     core: &'c Core,
-    /// Whether pages are compared with their checksums.
-    is_checked: bool,
+    /// Whether pages are compared with their checksums, or there is a lease.
+    is_careful: bool,
+    /// What was copied under a lease.
+    lease: Option<Box<Leased<'c>>>,
     /// Pages behind are not of this commit.
     end: u64,
 }
@@ -26,7 +36,30 @@ impl Holds for Source<'_> {}
 
 impl<'c> Source<'c> {
     pub(crate) fn new(core: &'c Core, end: u64) -> Source<'c> {
-        Source { map: &core.map, core, is_checked: core.checks_reads(), end }
+        Source { map: &core.map, core, is_careful: core.checks_reads(), lease: None, end }
+    }
+
+    /// The pages of a commit that is held as long as nobody takes the pin away.
+    pub(crate) fn leased(core: &'c Core, end: u64, claim: Claim<'c>) -> Source<'c> {
+        let lease = Some(Box::new(Leased::new(core, claim)));
+        Source { is_careful: true, lease, ..Source::new(core, end) }
+    }
+
+    /// The same pages with no copies yet, for those who read much in turn; `None` if there are none.
+    pub(crate) fn afresh(&self) -> Option<Source<'c>> {
+        let lease = self.lease.as_ref()?;
+        Some(Source::leased(self.core, self.end, *lease.claim()))
+    }
+
+    /// Whether what is read is copied, under a lease.
+    #[inline(always)]
+    pub(crate) fn has_lease(&self) -> bool {
+        self.lease.is_some()
+    }
+
+    /// Whether so much was copied that it is better to begin afresh.
+    pub(crate) fn is_full(&self) -> bool {
+        self.lease.as_ref().is_some_and(|lease| lease.copied_bytes() >= PART_BYTES)
     }
 
     pub(crate) fn core(&self) -> &'c Core {
@@ -36,12 +69,29 @@ impl<'c> Source<'c> {
     /// The same without checksums: where the table of pages may not say the right ones, or the pages
     /// are compared in another way.
     pub(crate) fn unchecked(core: &'c Core, end: u64) -> Source<'c> {
-        Source { map: &core.map, core, is_checked: false, end }
+        Source { is_careful: false, ..Source::new(core, end) }
+    }
+
+    #[inline(always)]
+    fn in_map(&self, number: u64) -> Result<&Bytes> {
+        match view::page(self.map, self, number) {
+            Some(bytes) => Ok(bytes),
+            None => self.look_again(number),
+        }
     }
 
     #[cold]
-    fn checked<'p>(&self, number: u64, bytes: &'p Bytes) -> Result<&'p Bytes> {
-        self.core.check_page(number, bytes).map(|()| bytes)
+    fn with_care(&self, number: u64) -> Result<&Bytes> {
+        let Some(lease) = &self.lease else {
+            let bytes = self.in_map(number)?;
+            return self.core.check_page(number, bytes).map(|()| bytes);
+        };
+        let check = |bytes: &[u8]| match bytes.first_chunk::<PAGE>() {
+            Some(bytes) if self.core.checks_reads() => lease.check_page(number, bytes),
+            _ => Ok(()),
+        };
+        let bytes = lease.bytes(number.saturating_mul(PAGE_BYTES), PAGE, check)?;
+        bytes.first_chunk().ok_or_else(|| no_page(number))
     }
 
     #[cold]
@@ -52,25 +102,56 @@ impl<'c> Source<'c> {
     }
 }
 
+/// Who says of an error whose it is.
+pub(crate) trait Names {
+    fn named(&self, error: Error) -> Error;
+}
+
+impl Names for Core {
+    #[cold]
+    fn named(&self, error: Error) -> Error {
+        Core::named(self, error)
+    }
+}
+
+impl Names for Source<'_> {
+    /// Whatever seems to be wrong: without the pin it means nothing.
+    #[cold]
+    fn named(&self, error: Error) -> Error {
+        let expired = self.lease.as_ref().and_then(|lease| lease.check().err());
+        self.core.named(expired.unwrap_or(error))
+    }
+}
+
 /// What a store says, naming its file if it is an error: for all that users call.
 pub(crate) trait OfStore {
-    fn of(self, core: &Core) -> Self;
+    fn of(self, names: &impl Names) -> Self;
 }
 
 impl<T> OfStore for Result<T> {
     #[inline(always)]
-    fn of(self, core: &Core) -> Result<T> {
-        self.map_err(|error| core.named(error))
+    fn of(self, names: &impl Names) -> Result<T> {
+        self.map_err(|error| names.named(error))
     }
 }
 
 impl Elsewhere for Source<'_> {
     fn far(&self, far: Far) -> Result<&[u8], &'static str> {
         const OUTSIDE: &str = "what is elsewhere is outside of the file";
+        const UNREAD: &str = "what is elsewhere could not be read, or its checksum does not fit";
         // As a whole: the file may be shorter than this process knows.
         let end = far.at.saturating_add(u64::from(far.len));
-        if end.div_ceil(super::format::PAGE_BYTES) > self.end {
+        if end.div_ceil(PAGE_BYTES) > self.end {
             return Err(OUTSIDE);
+        }
+        if let Some(lease) = &self.lease {
+            let is_right = |bytes: &[u8]| !self.core.checks_reads() || far_sum(bytes) == far.sum;
+            let check = |bytes: &[u8]| match is_right(bytes) {
+                true => Ok(()),
+                false => Err(Error::corrupt(far.at, BAD_FAR_SUM)),
+            };
+            // What it is exactly is told by what names it.
+            return lease.bytes(far.at, far.len as usize, check).map_err(|_| UNREAD);
         }
         let bytes = match view::far(self.map, self, far) {
             Some(bytes) => bytes,
@@ -79,7 +160,7 @@ impl Elsewhere for Source<'_> {
                 view::far(self.map, self, far).ok_or(OUTSIDE)?
             }
         };
-        if self.is_checked && far_sum(bytes) != far.sum {
+        if self.is_careful && far_sum(bytes) != far.sum {
             return Err(BAD_FAR_SUM);
         }
         Ok(bytes)
@@ -92,11 +173,7 @@ impl Pages for Source<'_> {
         if number >= self.end {
             return Err(no_page(number));
         }
-        let bytes = match view::page(self.map, self, number) {
-            Some(bytes) => bytes,
-            None => self.look_again(number)?,
-        };
-        if self.is_checked { self.checked(number, bytes) } else { Ok(bytes) }
+        if self.is_careful { self.with_care(number) } else { self.in_map(number) }
     }
 
     #[inline(always)]

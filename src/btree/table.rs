@@ -4,7 +4,7 @@ use super::cursor::Walk;
 use super::format::Tree;
 use super::key::KeyType;
 use super::range::{Range, behind};
-use super::source::{OfStore, Source};
+use super::source::{Names, OfStore, Source};
 use super::{count, kind, scan, tree};
 use crate::{Error, Result};
 use std::ops::{Bound, RangeBounds};
@@ -32,7 +32,7 @@ impl<'t> Table<'t> {
     /// The error, naming the store's file.
     #[cold]
     pub(crate) fn named(&self, error: Error) -> Error {
-        self.source.core().named(error)
+        self.source.named(error)
     }
 
     /// Where records are numbered, the highest number that was ever given; else 0.
@@ -54,7 +54,7 @@ impl<'t> Table<'t> {
     /// The store is damaged where it was read; so for all methods.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Result<Option<&'t [u8]>> {
-        tree::get(self.source, &self.tree, key).of(self.source.core())
+        tree::get(self.source, &self.tree, key).of(self.source)
     }
 
     /// Whether `key` has a value.
@@ -75,7 +75,7 @@ impl<'t> Table<'t> {
         keys: &[K],
         f: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        tree::get_many(self.source, &self.tree, keys, f).of(self.source.core())
+        tree::get_many(self.source, &self.tree, keys, f).of(self.source)
     }
 
     /// How many records there are.
@@ -109,13 +109,17 @@ impl<'t> Table<'t> {
         let bounds = (keys.start_bound().cloned(), keys.end_bound().cloned());
         // What `f` says is not the store's.
         let mut stopped = Ok(());
-        let scanned = scan::scan(self.source, self.tree, bounds, |key, value| {
+        let mut f = |key: &[u8], value: &[u8]| {
             f(key, value).or_else(|error| {
                 stopped = Err(error);
                 Ok(false)
             })
-        });
-        scanned.of(self.source.core()).and(stopped)
+        };
+        let scanned = match self.source.has_lease() {
+            false => scan::scan(self.source, self.tree, bounds, f),
+            true => scan::scan_in_parts(self.source, self.tree, bounds, &mut f),
+        };
+        scanned.of(self.source).and(stopped)
     }
 
     /// A cursor before the first record.
@@ -147,7 +151,11 @@ impl<'t> Table<'t> {
     /// As [`Table::get`].
     pub fn count_range<'k>(&self, keys: impl RangeBounds<&'k [u8]>) -> Result<u64> {
         let (start, end) = (keys.start_bound().cloned(), keys.end_bound().cloned());
-        count::exactly(self.source, self.tree, start, end).of(self.source.core())
+        let counted = match self.source.has_lease() {
+            false => count::exactly(self.source, self.tree, start, end),
+            true => count::exactly_in_parts(self.source, self.tree, start, end),
+        };
+        counted.of(self.source)
     }
 
     /// About how many they are, in the time of two lookups: as if every page had as much below it as
@@ -157,7 +165,7 @@ impl<'t> Table<'t> {
     /// As [`Table::get`].
     pub fn estimate_range<'k>(&self, keys: impl RangeBounds<&'k [u8]>) -> Result<u64> {
         let (start, end) = (keys.start_bound().cloned(), keys.end_bound().cloned());
-        count::about(self.source, &self.tree, start, end).of(self.source.core())
+        count::about(self.source, &self.tree, start, end).of(self.source)
     }
 
     /// The record with the lowest key.
@@ -244,7 +252,7 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Table::get`]; so for all methods.
     pub fn value(&self) -> Result<Option<&'t [u8]>> {
-        self.walk.value().of(self.table.source.core())
+        self.walk.value().of(self.table.source)
     }
 
     /// The table that it is in.
@@ -254,7 +262,7 @@ impl<'t> Cursor<'t> {
 
     /// Goes to the first record of what begins so; whether there is one.
     pub(crate) fn begin(&mut self, start: Bound<&[u8]>) -> Result<bool> {
-        self.walk.begin(start).of(self.table.source.core())
+        self.walk.begin(start).of(self.table.source)
     }
 
     /// Goes to the last record whose key begins so, or before where there would be one; whether it is
@@ -271,7 +279,7 @@ impl<'t> Cursor<'t> {
 
     /// Goes so many records further, but not much further than keys begin so; whether there is one.
     pub(crate) fn skip(&mut self, records: u64, begin: &[u8]) -> Result<bool> {
-        self.walk.skip(records, begin).of(self.table.source.core())
+        self.walk.skip(records, begin).of(self.table.source)
     }
 
     /// Key and value here.
@@ -285,7 +293,7 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn first(&mut self) -> Result<bool> {
-        self.walk.first().of(self.table.source.core())
+        self.walk.first().of(self.table.source)
     }
 
     /// Goes to the last record; whether there is one.
@@ -293,7 +301,7 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn last(&mut self) -> Result<bool> {
-        self.walk.last().of(self.table.source.core())
+        self.walk.last().of(self.table.source)
     }
 
     /// Goes to the first record whose key is not below `key`; if there is none, behind the last.
@@ -302,7 +310,7 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        self.walk.seek(key).of(self.table.source.core())
+        self.walk.seek(key).of(self.table.source)
     }
 
     /// The same; whether its key is `key`.
@@ -310,7 +318,7 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn find(&mut self, key: &[u8]) -> Result<bool> {
-        self.walk.find(key).of(self.table.source.core())
+        self.walk.find(key).of(self.table.source)
     }
 
     /// Goes to the next record; whether there is one. From before the first, to the first.
@@ -319,7 +327,7 @@ impl<'t> Cursor<'t> {
     /// As [`Table::get`].
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<bool> {
-        self.walk.next().of(self.table.source.core())
+        self.walk.next().of(self.table.source)
     }
 
     /// Goes to the record before; whether there is one. From behind the last, to the last.
@@ -327,6 +335,6 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn previous(&mut self) -> Result<bool> {
-        self.walk.previous().of(self.table.source.core())
+        self.walk.previous().of(self.table.source)
     }
 }

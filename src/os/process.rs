@@ -120,6 +120,15 @@ impl Process {
     }
 }
 
+/// Milliseconds since the machine was started, those in which it slept included: the same for all
+/// processes of a boot, whatever is done to the time of day.
+pub(crate) fn ms_since_boot() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the time is written during the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
+    time.tv_sec.cast_unsigned() * 1000 + time.tv_nsec.cast_unsigned() / 1_000_000
+}
+
 /// Random bits that nobody can guess.
 pub(crate) fn random_word() -> Result<u64> {
     let mut bytes = [0; 8];
