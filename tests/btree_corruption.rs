@@ -56,8 +56,9 @@ fn checked_reads_find_every_flipped_byte_that_they_come_by() {
     let path = folder.path().join("store");
     let mut bytes = sample.bytes.clone();
     let open = || BTree::options().check_reads(true).open(&path);
-    let read_all = |store: &BTree| -> credenza::Result<()> {
-        let snapshot = store.read()?;
+    let hour = std::time::Duration::from_secs(3600);
+    let read_all = |store: &BTree, has_lease: bool| -> credenza::Result<()> {
+        let snapshot = if has_lease { store.read_for(hour)? } else { store.read()? };
         for (name, state) in &sample.tables {
             let table = match *name {
                 "" => snapshot.main(),
@@ -77,7 +78,9 @@ fn checked_reads_find_every_flipped_byte_that_they_come_by() {
         Ok(())
     };
     fs::write(&path, &bytes).unwrap();
-    read_all(&open().unwrap()).unwrap();
+    for has_lease in [false, true] {
+        read_all(&open().unwrap(), has_lease).unwrap();
+    }
     let step = if is_soak() { 1 } else { 499 };
     let pages = sample.pages();
     let places = pages.iter().flat_map(|page| (page * PAGE..(page + 1) * PAGE).step_by(step));
@@ -86,9 +89,12 @@ fn checked_reads_find_every_flipped_byte_that_they_come_by() {
     for at in places.chain(elsewhere.into_iter().flatten().step_by(step)) {
         bytes[at] ^= 1 << (at % 8);
         fs::write(&path, &bytes).unwrap();
-        let done = open().and_then(|store| read_all(&store));
-        let error = done.expect_err("it was not found");
-        assert_eq!(error.path(), Some(path.as_path()), "byte {at}: {error}");
+        for has_lease in [false, true] {
+            let done = open().and_then(|store| read_all(&store, has_lease));
+            let error = done.expect_err("it was not found");
+            assert!(error.is_bad_file(), "byte {at}: {error}");
+            assert_eq!(error.path(), Some(path.as_path()), "byte {at}: {error}");
+        }
         let changed = open().and_then(|store| {
             let mut transaction = store.write()?;
             for (key, _) in sample.tables.iter().flat_map(|(_, state)| state) {

@@ -11,6 +11,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 fn filled(path: &Path) -> BTree {
     let store = BTree::create(path).unwrap();
@@ -50,6 +51,8 @@ fn everything_can_be_read_and_nothing_is_written() {
     for store in &stores {
         assert_eq!(Scan::len(store).unwrap(), 3000);
         assert_eq!(Get::get(store, &ordered(600)).unwrap().as_deref(), Some(&[88; 600][..]));
+        let leased = store.read_for(Duration::ZERO).unwrap();
+        assert_eq!(leased.main().count_range(..).unwrap(), 3000);
         let snapshot = store.read().unwrap();
         assert_eq!(
             snapshot.table("other").unwrap().unwrap().get(b"key").unwrap(),

@@ -113,7 +113,7 @@ fn what_is_written_over_between_a_copy_and_the_look_is_not_believed() {
         let options = OpenOptions::new().create(true).check_reads(is_checked);
         let store = options.open(folder.path().join("store")).unwrap();
         let mut expired = 0;
-        for stop in 0..40u64 {
+        for stop in (0..40u64).step_by(2) {
             put_all(&store, 1);
             store.sync().unwrap();
             let leased = store.read_for(Duration::ZERO).unwrap();
@@ -132,7 +132,7 @@ fn what_is_written_over_between_a_copy_and_the_look_is_not_believed() {
             }
             expired += u64::from(is_done.get());
         }
-        assert!(expired > 20, "{expired} reads were disturbed");
+        assert!(expired > 10, "{expired} reads were disturbed");
     }
 }
 
@@ -171,7 +171,7 @@ fn what_is_cut_off_under_a_reader_is_expired() {
             transaction.commit().unwrap();
             store.sync().unwrap();
         };
-        fill(1, 2000);
+        fill(1, 500);
         let leased = other.read_for(Duration::ZERO).unwrap();
         assert_eq!(leased.main().get(&key(0)).unwrap(), Some(&[1; 9000][..]));
         let full = std::fs::metadata(&path).unwrap().len();
@@ -179,10 +179,10 @@ fn what_is_cut_off_under_a_reader_is_expired() {
             fill(2, 1);
             while compacted.compact(u64::MAX).unwrap() {}
         });
-        let found = leased.main().get(&key(1999));
+        let found = leased.main().get(&key(499));
         assert!(is_expired(&found), "{found:?}");
         assert!(std::fs::metadata(&path).unwrap().len() < full / 10);
-        assert!((0..2000).all(|i| is_expired(&leased.main().get(&key(i)))));
+        assert!((0..500).all(|i| is_expired(&leased.main().get(&key(i)))));
     }
 }
 
@@ -192,7 +192,7 @@ fn who_gets_the_slot_of_an_expired_reader_keeps_it() {
     set_clock(1000);
     let store = BTree::in_memory().unwrap();
     put_all(&store, 1);
-    for turn in 0..20u64 {
+    for turn in 0..12u64 {
         let leased = store.read_for(Duration::from_millis(turn % 3)).unwrap();
         if turn % 2 == 0 {
             set_clock(1000 + 10 * turn);
@@ -283,7 +283,7 @@ fn snapshots_are_what_they_were_or_say_that_they_expired() {
     let set = |name| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
     let seeds = match set("CREDENZA_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 1..1 + set("CREDENZA_ROUNDS").unwrap_or(4),
+        None => 1..1 + set("CREDENZA_ROUNDS").unwrap_or(3),
     };
     for seed in seeds {
         println!("CREDENZA_SEED={seed}");
@@ -298,7 +298,7 @@ fn course(rng: &mut Rng, seed: u64) {
     let longest = [2000, 5000, 60_000][seed as usize % 3];
     let (mut now, mut map, mut held) = (1000, Rc::new(Map::new()), Vec::new());
     let mut counts = [0u64; 2];
-    for _ in 0..1500 {
+    for _ in 0..500 {
         set_clock(now);
         let action = rng.below(12);
         match action {
@@ -323,7 +323,7 @@ fn course(rng: &mut Rng, seed: u64) {
                 .for_each(|held| held.is_taken |= held.end.is_some_and(|end| end <= now));
         }
     }
-    assert!(counts.iter().all(|count| *count > 100), "{counts:?} looks");
+    assert!(counts.iter().all(|count| *count > 40), "{counts:?} looks");
     drop(held);
     store.verify(|_, _| ()).unwrap();
 }

@@ -234,36 +234,6 @@ pub(crate) fn lease<'c>(pin: &Pin<'c>, lease: Duration) -> Option<Claim<'c>> {
     Some(Claim { slot: pin.slot, owner: pin.owner, time, lease })
 }
 
-/// Takes those pins away whose lease is over. Only who has the writer's lock: he gives their pages to
-/// others after that.
-#[inline]
-pub(crate) fn take_expired(core: &Core) {
-    let mut now = None;
-    for slot in slots(core) {
-        if slot.stamp.load(Ordering::Acquire) == 0 {
-            continue;
-        }
-        let time = slot.time.load(Ordering::Acquire);
-        let end = time & NEVER;
-        if time & (LEASED | TAKEN) != LEASED || end == NEVER {
-            continue;
-        }
-        if end <= *now.get_or_insert_with(now_ms) {
-            // If it is another's meanwhile, the word is another; or that lease is over as well.
-            let (new, old) = (Ordering::SeqCst, Ordering::Relaxed);
-            let _ = slot.time.compare_exchange(time, time | TAKEN, new, old);
-        }
-    }
-    if now.is_some() {
-        // Before anything is written to their pages.
-        fence(Ordering::SeqCst);
-    }
-}
-
-fn is_taken(time: u64) -> bool {
-    time & (LEASED | TAKEN) == LEASED | TAKEN
-}
-
 fn slots(core: &Core) -> impl Iterator<Item = Slot<'_>> {
     let used = core.word(session::SLOTS_USED).load(Ordering::SeqCst).min(MAX_SLOTS);
     (0..used).map_while(|i| slot(core, i))
@@ -272,13 +242,51 @@ fn slots(core: &Core) -> impl Iterator<Item = Slot<'_>> {
 /// The stamps of all commits that somebody reads.
 #[inline(always)]
 pub(crate) fn stamps(core: &Core) -> impl Iterator<Item = u64> {
+    held(core, |slot, time| !slot.is_taken(time))
+}
+
+/// The same for the one who has the writer's lock and will give pages to others: he takes those pins
+/// away whose lease is over.
+#[inline(always)]
+pub(crate) fn stamps_after_taking(core: &Core) -> impl Iterator<Item = u64> {
+    held(core, |slot, time| !slot.is_taken(time) && !slot.take_if_over(time))
+}
+
+/// The stamps of slots, of those with a lease only if `is_held` says so.
+#[inline(always)]
+fn held<'c>(core: &'c Core, is_held: impl Fn(Slot<'c>, u64) -> bool) -> impl Iterator<Item = u64> {
     fence(Ordering::SeqCst);
-    let held = |slot: Slot<'_>| {
+    slots(core).filter_map(move |slot| {
         let stamp = slot.stamp.load(Ordering::SeqCst);
+        if stamp == 0 {
+            return None;
+        }
         // In this order: the word is never older than the stamp.
-        (stamp != 0 && !is_taken(slot.time.load(Ordering::Acquire))).then_some(stamp)
-    };
-    slots(core).filter_map(held)
+        let time = slot.time.load(Ordering::Acquire);
+        (time & LEASED == 0 || is_held(slot, time)).then_some(stamp)
+    })
+}
+
+impl Slot<'_> {
+    /// Whether it was taken away, as its third word says.
+    fn is_taken(self, time: u64) -> bool {
+        time & (LEASED | TAKEN) == LEASED | TAKEN
+    }
+
+    /// Takes it away if its lease is over; whether it did.
+    #[cold]
+    fn take_if_over(self, time: u64) -> bool {
+        let end = time & NEVER;
+        if end == NEVER || end > now_ms() {
+            return false;
+        }
+        // If it is another's meanwhile, the word is another, or that lease is over as well.
+        let (new, old) = (Ordering::SeqCst, Ordering::Relaxed);
+        let is_done = self.time.compare_exchange(time, time | TAKEN, new, old).is_ok();
+        // Before anything is written to its pages.
+        fence(Ordering::SeqCst);
+        is_done
+    }
 }
 
 /// Empties the slots of processes that died; how many.
@@ -313,7 +321,7 @@ pub(crate) fn readers(core: &Core) -> Vec<Reader> {
         let owner = slot.owner.load(Ordering::SeqCst);
         let stamp = slot.stamp.load(Ordering::SeqCst);
         let time = slot.time.load(Ordering::Acquire);
-        if owner == 0 || stamp == 0 || is_taken(time) {
+        if owner == 0 || stamp == 0 || slot.is_taken(time) {
             return None;
         }
         let lease =

@@ -61,8 +61,7 @@ impl Space {
     pub(crate) fn begin(&mut self, core: &Core, base: &Commit) {
         self.pins.clear();
         self.pins.push(base.stamp);
-        pins::take_expired(core);
-        self.pins.extend(core.pins());
+        self.pins.extend(core.pins_of(pins::stamps_after_taking(core)));
         self.pins.sort_unstable();
         self.end = base.end;
         self.high = core.high(base);

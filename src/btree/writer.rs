@@ -264,9 +264,14 @@ impl Core {
 
     /// The stamps of all commits that are held.
     pub(crate) fn pins(&self) -> impl Iterator<Item = u64> {
+        self.pins_of(pins::stamps(self))
+    }
+
+    /// The same with those of readers.
+    pub(crate) fn pins_of(&self, readers: impl Iterator<Item = u64>) -> impl Iterator<Item = u64> {
         // In this order: a commit that is synced meanwhile goes from its pin to the one word, and
         // on to the other.
         let words = [session::SYNCING, session::DURABLE].into_iter().map(|at| self.load(at));
-        pins::stamps(self).chain(words.filter(|stamp| *stamp != 0))
+        readers.chain(words.filter(|stamp| *stamp != 0))
     }
 }

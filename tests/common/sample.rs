@@ -8,6 +8,7 @@ use std::fs;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::time::Duration;
 
 pub const PAGE: usize = 4096;
 /// Where a file says what processes share while the machine runs.
@@ -150,14 +151,15 @@ fn walk(mut cursor: Cursor<'_>, keys: &[Vec<u8>]) {
 }
 
 /// Reads everything that a store has, if it opens; what verify says.
-fn read_all(path: &Path, sample: &Sample) -> Result<()> {
+fn read_all(path: &Path, sample: &Sample, has_lease: bool) -> Result<()> {
     let store = BTree::open(path)?;
     let bytes = sample.bytes.len();
     for key in sample.keys.iter().step_by(7) {
         let _ = (Get::get(&store, key), Get::contains_key(&store, key));
     }
     let (_, _) = (Scan::len(&store), store.stats());
-    if let Ok(snapshot) = store.read() {
+    let hour = Duration::from_secs(3600);
+    if let Ok(snapshot) = if has_lease { store.read_for(hour) } else { store.read() } {
         ask_table(snapshot.main(), &sample.keys, bytes);
         for name in snapshot.tables().unwrap_or_default() {
             if let Ok(Some(table)) = snapshot.table(&name) {
@@ -232,8 +234,9 @@ fn change_something(
 pub fn try_all(path: &Path, sample: &Sample, bytes: &[u8], rng: &mut Rng, what: &str) -> bool {
     sys::give_up_after(100);
     fs::write(path, bytes).unwrap();
+    let has_lease = rng.below(4) == 0;
     let done = catch_unwind(AssertUnwindSafe(|| {
-        let is_sound = read_all(path, sample).is_ok();
+        let is_sound = read_all(path, sample, has_lease).is_ok();
         fs::write(path, bytes).unwrap();
         let _ = change_all(path, sample, rng);
         is_sound

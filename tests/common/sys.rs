@@ -69,9 +69,18 @@ impl Forked {
 
     /// Lets a traced process that is stopped do one instruction; how it is then.
     pub fn step(&mut self) -> Status {
+        self.go_on(libc::PTRACE_SINGLESTEP)
+    }
+
+    /// Lets a traced process that is stopped go on until a signal stops it; how it is then.
+    pub fn run(&mut self) -> Status {
+        self.go_on(libc::PTRACE_CONT)
+    }
+
+    fn go_on(&mut self, how: libc::c_uint) -> Status {
         // SAFETY: the process is traced by this thread and stopped; no memory is passed.
-        let rc = unsafe { libc::ptrace(libc::PTRACE_SINGLESTEP, self.pid, 0usize, 0usize) };
-        assert_eq!(rc, 0, "cannot step: {}", std::io::Error::last_os_error());
+        let rc = unsafe { libc::ptrace(how, self.pid, 0usize, 0usize) };
+        assert_eq!(rc, 0, "cannot let it go on: {}", std::io::Error::last_os_error());
         self.wait()
     }
 }

@@ -1,0 +1,227 @@
+//! Danger: a reader that is stopped, forgotten or dead and makes the file grow for ever; and one whose
+//! lease is over, and that takes for its own what others have written over its pages since, at
+//! whatever instruction it was stopped.
+
+mod common;
+
+use common::sys::{self, SIGCONT, Status, fork};
+use common::{Rng, ordered, rounds, seed};
+use credenza::btree::{BTree, Snapshot};
+use credenza::{ErrorKind, Result};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+const KEYS: u64 = 400;
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Writes all records anew. Their values are in the pages of the tree, in pages that they share, or in
+/// some of their own.
+fn put_all(store: &BTree, byte: u8) {
+    let mut transaction = store.write().unwrap();
+    for i in 0..KEYS {
+        let len = [20, 700, 5000][i as usize % 3];
+        transaction.main().insert(&ordered(i), &vec![byte; len]).unwrap();
+    }
+    transaction.commit().unwrap();
+}
+
+/// Whether all records are there with this byte; an error if there is one.
+fn has_all(snapshot: &Snapshot<'_>, byte: u8) -> Result<bool> {
+    let (mut count, mut is_right) = (0, true);
+    snapshot.main().scan(|key, value| {
+        is_right &= key == ordered(count) && value.iter().all(|b| *b == byte);
+        count += 1;
+        Ok(())
+    })?;
+    Ok(is_right && count == KEYS)
+}
+
+fn is_expired<T>(found: &Result<T>) -> bool {
+    matches!(found.as_ref().map_err(|e| e.kind()), Err(ErrorKind::Expired { .. }))
+}
+
+fn churn(store: &BTree, turns: u64) {
+    for turn in 0..turns {
+        put_all(store, 2 + turn as u8 % 100);
+        if turn % 7 == 0 {
+            store.sync().unwrap();
+        }
+    }
+    store.sync().unwrap();
+}
+
+/// How long the file is after much was written while a process is stopped that took a snapshot.
+fn len_beside(path: &Path, lease: Option<Duration>, wanted: fn(Result<bool>) -> bool) -> u64 {
+    let store = BTree::create(path).unwrap();
+    put_all(&store, 1);
+    let mut reader = fork(|| {
+        sys::give_up_after(100);
+        let store = BTree::open(path).unwrap();
+        let held = match lease {
+            Some(lease) => store.read_for(lease).unwrap(),
+            None => store.read().unwrap(),
+        };
+        assert!(has_all(&held, 1).unwrap());
+        sys::stop_here();
+        let found = has_all(&held, 1);
+        assert!(wanted(found), "not what was wanted");
+        // Others are not harmed by its end.
+        drop(held);
+        assert!(!has_all(&store.read().unwrap(), 1).unwrap());
+    });
+    assert_eq!(reader.wait(), Status::Stopped(sys::SIGSTOP));
+    churn(&store, 30);
+    let len = fs::metadata(path).unwrap().len();
+    sys::signal(reader.pid(), SIGCONT);
+    assert_eq!(reader.wait(), Status::Exited(0));
+    store.verify(|_, _| ()).unwrap();
+    len
+}
+
+#[test]
+fn a_stopped_reader_whose_lease_is_over_keeps_no_space() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let held = len_beside(&path("held"), None, |found| found.unwrap());
+    let leased = len_beside(&path("leased"), Some(HOUR), |found| found.unwrap());
+    let expired = len_beside(&path("expired"), Some(Duration::ZERO), |found| is_expired(&found));
+    let alone = {
+        let store = BTree::create(path("alone")).unwrap();
+        put_all(&store, 1);
+        churn(&store, 30);
+        fs::metadata(path("alone")).unwrap().len()
+    };
+    println!("{held} bytes beside a reader, {leased}, {expired} when it is expired, {alone} alone");
+    assert!(held > alone + alone / 10 && leased > alone + alone / 10, "nothing was held");
+    assert!(expired <= alone + alone / 20, "an expired reader holds space");
+}
+
+/// Readers that nobody lets go, each of another state: the file stays as it is.
+#[test]
+fn forgotten_readers_do_not_make_the_file_grow_for_ever() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::create(&path).unwrap();
+    put_all(&store, 1);
+    let (mut lengths, mut forgotten) = (Vec::new(), Vec::new());
+    for turn in 0..40 {
+        let snapshot = store.read_for(Duration::ZERO).unwrap();
+        assert!(snapshot.main().get(&ordered(turn)).unwrap().is_some());
+        forgotten.push(snapshot);
+        churn(&store, 2);
+        lengths.push(fs::metadata(&path).unwrap().len());
+    }
+    assert!(lengths[39] <= lengths[4] + lengths[4] / 4, "the file grows: {lengths:?}");
+    let stats = store.stats().unwrap();
+    assert!(stats.readers.is_empty() && stats.held_bytes == 0, "{stats:?}");
+    assert!(forgotten.iter().all(|snapshot| is_expired(&has_all(snapshot, 1))));
+    while store.compact(u64::MAX).unwrap() {}
+    store.verify(|_, _| ()).unwrap();
+}
+
+/// What the dead hold is free before their lease is over.
+#[test]
+fn a_dead_reader_needs_no_end_of_its_lease() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::create(&path).unwrap();
+    put_all(&store, 1);
+    let mut reader = fork(|| {
+        let store = BTree::open(&path).unwrap();
+        let _held = store.read_for(HOUR).unwrap();
+        sys::stop_here();
+    });
+    assert_eq!(reader.wait(), Status::Stopped(sys::SIGSTOP));
+    put_all(&store, 2);
+    let readers = store.stats().unwrap().readers;
+    let hour = HOUR.as_millis() as u64;
+    assert_eq!(readers.len(), 1);
+    assert_eq!((readers[0].pid, readers[0].lease_ms), (reader.pid(), Some(hour)));
+    assert!(readers[0].left_ms <= Some(hour) && readers[0].held_bytes > 0, "{readers:?}");
+    reader.kill();
+    assert_eq!(store.stats().unwrap().readers, []);
+    // Its slot is as good as any other.
+    let held = store.read().unwrap();
+    churn(&store, 5);
+    assert!(has_all(&held, 2).unwrap());
+}
+
+/// A child cannot know when its parent lets go of a snapshot: it reads nothing of it.
+#[test]
+fn a_child_cannot_read_what_its_parent_has_leased() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = BTree::create(folder.path().join("store")).unwrap();
+    put_all(&store, 1);
+    let held = store.read_for(HOUR).unwrap();
+    let mut child = fork(|| {
+        assert!(is_expired(&has_all(&held, 1)));
+        assert!(has_all(&store.read_for(HOUR).unwrap(), 1).unwrap());
+    });
+    assert_eq!(child.wait(), Status::Exited(0));
+    put_all(&store, 2);
+    assert!(has_all(&held, 1).unwrap());
+}
+
+/// A reader whose lease is over is stopped at some instruction of a lookup, of all that it has, until
+/// all is written over. It goes on then, and has the right value or the right error.
+#[test]
+fn a_reader_may_be_stopped_at_every_instruction() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::create(&path).unwrap();
+    put_all(&store, 1);
+    let counts = folder.path().join("counts");
+    let mut reader = fork(|| {
+        let store = BTree::open(&path).unwrap();
+        // Where it may not be traced, it says so by ending.
+        if !sys::be_traced() {
+            return;
+        }
+        let mut found = [0; 2];
+        for turn in 0u64.. {
+            let leased = store.read_for(Duration::ZERO).unwrap();
+            sys::stop_here();
+            let value = leased.main().get(&ordered(turn % 3));
+            sys::stop_here();
+            let is_right = |value: &[u8]| value.iter().all(|byte| *byte == 1);
+            match &value {
+                Ok(Some(value)) if is_right(value) => found[0] += 1,
+                _ if is_expired(&value) => found[1] += 1,
+                other => panic!("a reader found {other:?}"),
+            }
+            fs::write(&counts, format!("{} {}", found[0], found[1])).unwrap();
+        }
+    });
+    let stopped = Status::Stopped(sys::SIGSTOP);
+    if reader.wait() != stopped {
+        println!("tracing is not allowed here");
+        return;
+    }
+    for round in 0..rounds(2) {
+        let mut rng = Rng::new(seed(round));
+        // How many instructions a lookup of each kind of value takes.
+        let mut lengths = [0u64; 3];
+        for length in &mut lengths {
+            while reader.step() != stopped {
+                *length += 1;
+            }
+            assert_eq!(reader.run(), stopped);
+        }
+        println!("{lengths:?} instructions");
+        for turn in 0..60u64 {
+            let length = lengths[turn as usize % 3];
+            for _ in 0..length * (turn / 3) / 20 + rng.below(length / 20) {
+                assert_ne!(reader.step(), stopped, "a lookup is shorter than the one before");
+            }
+            churn(&store, 4);
+            assert_eq!(reader.run(), stopped, "the reader came to an end");
+            put_all(&store, 1);
+            assert_eq!(reader.run(), stopped, "the reader came to an end");
+        }
+    }
+    let counts = fs::read_to_string(counts).unwrap();
+    let counts: Vec<u64> = counts.split(' ').map(|count| count.parse().unwrap()).collect();
+    println!("{counts:?} values and errors");
+    assert!(counts[0] >= 10 && counts[1] >= 40, "{counts:?} values and errors");
+}
