@@ -212,6 +212,37 @@ fn who_gets_the_slot_of_an_expired_reader_keeps_it() {
     }
 }
 
+/// Who reads much under a lease does not get a copy of all of it.
+#[test]
+fn a_scan_keeps_no_copies() {
+    let store = BTree::in_memory().unwrap();
+    let mut transaction = store.write().unwrap();
+    for i in 0..3000u64 {
+        let len = if i == 700 { 3 << 20 } else { 1000 };
+        transaction.main().insert(&key(i), &vec![i as u8; len]).unwrap();
+    }
+    transaction.commit().unwrap();
+    let mut leased = store.read_for(Duration::from_secs(1)).unwrap();
+    let mut next = 0;
+    leased
+        .main()
+        .scan(|found, value| {
+            assert!(found == key(next) && value.iter().all(|byte| *byte == next as u8));
+            next += 1;
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!((next, leased.main().count_range(..).unwrap()), (3000, 3000));
+    assert!(!leased.source().is_full());
+    for i in 0..3000 {
+        assert_eq!(leased.main().get(&key(i)).unwrap().unwrap()[0], i as u8);
+    }
+    assert!(leased.source().is_full());
+    leased.release_memory();
+    assert!(!leased.source().is_full());
+    assert_eq!(leased.main().get(&key(2999)).unwrap(), Some(&[2999u64 as u8; 1000][..]));
+}
+
 /// What a snapshot should be of, and whether it has to say that it expired.
 struct Held<'s> {
     snapshot: Snapshot<'s>,

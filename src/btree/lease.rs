@@ -18,7 +18,7 @@
 
 use super::copies::Copies;
 use super::core::{Core, bad_page_sum, no_entry};
-use super::format::{SUMMED, page_sum};
+use super::format::{PAGE, SUMMED, page_sum};
 use super::page::Bytes;
 use super::pins::Claim;
 use crate::os::file::read_exact_at;
@@ -79,7 +79,10 @@ impl<'c> Leased<'c> {
         bytes.try_reserve_exact(len).map_err(|_| {
             Error::io("get memory for a copy", std::io::ErrorKind::OutOfMemory.into())
         })?;
-        bytes.resize(len, 0);
+        while bytes.len() < len {
+            let part = PAGE.min(len - bytes.len());
+            bytes.extend_from_slice(&[0; PAGE][..part]);
+        }
         read_exact_at(self.core.map.file(), &mut bytes, at)?;
         Ok(bytes.into_boxed_slice())
     }

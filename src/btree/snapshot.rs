@@ -13,10 +13,12 @@ use std::time::Duration;
 
 /// A state of the store that stays as it is: whatever others write meanwhile is not seen. Reading it
 /// waits for nobody, and keeps nobody waiting; but the space of what is replaced or removed meanwhile
-/// cannot be used again until it is dropped.
+/// cannot be used again until it is dropped, unless it has a lease ([`BTree::read_for`]).
 ///
 /// A process that is forked may use its parent's snapshots as long as the parent has them, and no
 /// longer: it should take its own.
+///
+/// [`BTree::read_for`]: super::BTree::read_for
 #[derive(Debug)]
 pub struct Snapshot<'s> {
     source: Source<'s>,

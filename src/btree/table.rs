@@ -11,8 +11,8 @@ use std::ops::{Bound, RangeBounds};
 
 /// A table to read, as it is in a snapshot, or in a transaction at this moment.
 ///
-/// Values are in place, and live as long as the snapshot, or until the transaction changes
-/// something.
+/// Values are in place, or under a lease copies, and live as long as the snapshot, or until the
+/// transaction changes something. Under a lease every method may say that the snapshot expired.
 #[derive(Clone, Copy, Debug)]
 pub struct Table<'t> {
     source: &'t Source<'t>,

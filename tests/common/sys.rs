@@ -72,7 +72,13 @@ impl Forked {
         self.go_on(libc::PTRACE_SINGLESTEP)
     }
 
-    /// Lets a traced process that is stopped go on until a signal stops it; how it is then.
+    /// Lets a traced process that is stopped go on until it calls the kernel, or comes back from there;
+    /// how it is then.
+    pub fn run_to_call(&mut self) -> Status {
+        self.go_on(libc::PTRACE_SYSCALL)
+    }
+
+    /// The same until a signal stops it.
     pub fn run(&mut self) -> Status {
         self.go_on(libc::PTRACE_CONT)
     }

@@ -124,17 +124,20 @@ struct Reader {
     holds: (&'static str, u64),
     /// How much that is, if the engine can tell.
     bytes: Option<u64>,
+    /// How long its lease is, and what is left of it, in milliseconds.
+    lease: Option<(u64, u64)>,
 }
 
 impl Reader {
     fn of_hash(reader: &hash::Reader) -> Reader {
         let holds = ("epoch", reader.epoch);
-        Reader { pid: reader.pid, age_ms: reader.age_ms, holds, bytes: None }
+        Reader { pid: reader.pid, age_ms: reader.age_ms, holds, bytes: None, lease: None }
     }
 
     fn of_btree(reader: &btree::Reader) -> Reader {
         let (holds, bytes) = (("stamp", reader.stamp), Some(reader.held_bytes));
-        Reader { pid: reader.pid, age_ms: reader.age_ms, holds, bytes }
+        let lease = reader.lease_ms.zip(reader.left_ms);
+        Reader { pid: reader.pid, age_ms: reader.age_ms, holds, bytes, lease }
     }
 }
 
@@ -183,6 +186,10 @@ fn as_json(found: &Found) -> Value {
             if let Some(bytes) = reader.bytes {
                 object["held_bytes"] = bytes.into();
             }
+            if let Some((lease, left)) = reader.lease {
+                object["lease_ms"] = lease.into();
+                object["left_ms"] = left.into();
+            }
             object
         };
         object["readers"] = readers.iter().map(reader).collect();
@@ -211,10 +218,15 @@ fn as_text(found: &Found) -> String {
     }
     if let Some(readers) = readers {
         row(&mut text, "readers", readers.len());
-        for Reader { pid, age_ms, bytes, .. } in readers {
+        for Reader { pid, age_ms, bytes, lease, .. } in readers {
             let age = HumanDuration(Duration::from_millis(*age_ms));
             let held = bytes.map_or(String::new(), |bytes| format!(", {}", HumanBytes(bytes)));
-            row(&mut text, "", format!("process {pid}, for {age}{held}"));
+            let lease = lease.map_or(String::new(), |(lease, left)| {
+                let [lease, left] =
+                    [lease, left].map(|ms| HumanDuration(Duration::from_millis(ms)));
+                format!(", lease of {lease}, {left} left")
+            });
+            row(&mut text, "", format!("process {pid}, for {age}{held}{lease}"));
         }
     }
     if let Some((name, counts)) = &stats.histogram
