@@ -324,7 +324,7 @@ fn snapshots_are_what_they_were_or_say_that_they_expired() {
 
 fn course(rng: &mut Rng, seed: u64) {
     let folder = tempfile::tempdir().unwrap();
-    let options = OpenOptions::new().create(true).check_reads(seed % 2 == 0);
+    let options = OpenOptions::new().create(true).check_reads(seed.is_multiple_of(2));
     let store = options.open(folder.path().join("store")).unwrap();
     let longest = [2000, 5000, 60_000][seed as usize % 3];
     let (mut now, mut map, mut held) = (1000, Rc::new(Map::new()), Vec::new());

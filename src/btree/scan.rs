@@ -35,13 +35,16 @@ pub(crate) fn scan<P: Pages>(
     Ok(())
 }
 
+/// What is done with every record, until it says `false`.
+type Each<'f> = dyn FnMut(&[u8], &[u8]) -> Result<bool> + 'f;
+
 /// The same under a lease, with copies of no more than a part of it at a time.
 #[cold]
 pub(crate) fn scan_in_parts(
     source: &Source<'_>,
     tree: Tree,
     (start, end): (Bound<&[u8]>, Bound<&[u8]>),
-    f: &mut dyn FnMut(&[u8], &[u8]) -> Result<bool>,
+    f: &mut Each<'_>,
 ) -> Result<()> {
     let mut from: Option<Vec<u8>> = None;
     while let Some(part) = source.afresh() {

@@ -433,6 +433,15 @@ fn stat_names_those_who_hold_pages() {
     assert!(held["undurable_bytes"].is_u64(), "{held}");
     let text = run(&["stat", &path]).expect(0).text();
     assert!(text.contains(&format!("process {}, for ", std::process::id())), "{text}");
+    let leased = store.read_for(std::time::Duration::from_secs(3600)).expect("a snapshot");
+    run(&["put", &path, "bob", "1003"]).expect(0);
+    let found = stat();
+    assert!(found["readers"][0]["lease_ms"].is_null(), "{found}");
+    assert_eq!(found["readers"][1]["lease_ms"], 3_600_000, "{found}");
+    assert!(found["readers"][1]["left_ms"].as_u64() <= Some(3_600_000), "{found}");
+    let text = run(&["stat", &path]).expect(0).text();
+    assert!(text.contains(", lease of "), "{text}");
+    drop(leased);
     for label in ["tables", "depth", "live bytes", "held bytes", "free bytes", "commits"] {
         assert!(text.contains(label), "{label} in\n{text}");
     }
