@@ -109,7 +109,7 @@ mod tests {
     /// Keys of one length with a beginning of their own, in order.
     fn key(len: usize, same: usize, i: usize) -> Vec<u8> {
         let mut key = vec![b'k'; same.min(len)];
-        key.extend((i as u64 * 3).to_be_bytes().iter().skip(4));
+        key.extend((i as u32 * 3).swap_bytes().to_le_bytes());
         key.resize(len.max(key.len()), b'.');
         key
     }
