@@ -32,6 +32,43 @@ pub struct Report {
     /// What the reader must know before quoting a figure ("the directory is not on tmpfs", ...).
     #[serde(default)]
     pub notes: Vec<String>,
+    /// How far figures are apart by chance; `None` where that was not asked for.
+    #[serde(default)]
+    pub noise: Option<Noise>,
+}
+
+impl Report {
+    /// How many times as fast a store may look as itself in this phase; 1 where it is not known.
+    pub fn noise_floor(&self, phase: &str) -> f64 {
+        let phases = self.noise.iter().flat_map(|noise| &noise.phases);
+        let floors = phases.filter(|noise| noise.phase == phase).map(|noise| noise.floor);
+        floors.filter(|floor| floor.is_finite()).fold(1.0, f64::max)
+    }
+}
+
+/// One store measured against itself, in the same rounds as all others.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Noise {
+    /// The store that took part twice.
+    pub store: String,
+    /// What came of it, phase by phase.
+    pub phases: Vec<PhaseNoise>,
+}
+
+/// How far two runs of one store are apart in one phase.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PhaseNoise {
+    /// The phase's name.
+    pub phase: String,
+    /// How many times as fast as itself: the median of the rounds' ratios.
+    pub median: f64,
+    /// Lower end of its 95 % interval.
+    pub low: f64,
+    /// Upper end of it.
+    pub high: f64,
+    /// The larger of `high` and the inverse of `low`: a ratio whose interval lies between this and
+    /// its inverse shows no difference.
+    pub floor: f64,
 }
 
 /// The machine and its state when the run began.

@@ -5,22 +5,13 @@
 //! says stands in the text too.
 
 use super::compare::{Comparison, Headline, is_own, wrong_answers};
+use super::pen::{Pen, Style, WIDTH, shortened, width, wrapped};
 use super::stats::{self, Ratio, Verdict};
 use super::text;
 use crate::result::{PhaseResult, Report};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 
-/// The most columns a line has.
-const WIDTH: usize = 100;
 const GAP: usize = 2;
-
-/// Whether output to `stream` should have colours: it is a terminal that knows them, and
-/// `NO_COLOR` is not set (see no-color.org).
-pub fn colour_wanted(stream: &impl IsTerminal) -> bool {
-    let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    stream.is_terminal() && !set("NO_COLOR") && !dumb
-}
 
 /// Prints the report: what ran, one table a class, our engines against the best rivals, failures.
 ///
@@ -77,16 +68,6 @@ struct Column {
 struct Cell {
     text: String,
     style: Style,
-}
-
-#[derive(Clone, Copy, Default, PartialEq)]
-enum Style {
-    #[default]
-    Plain,
-    Bold,
-    Dim,
-    Good,
-    Bad,
 }
 
 impl Column {
@@ -343,55 +324,6 @@ fn remarks(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
         wrapped(out, pen, "  ", &text::clean(&line))?;
     }
     Ok(())
-}
-
-/// Prints words in lines of at most [`WIDTH`] columns, dim.
-fn wrapped(out: &mut impl Write, pen: &Pen, indent: &str, words: &str) -> io::Result<()> {
-    let mut line = String::new();
-    for word in words.split_whitespace() {
-        if !line.is_empty() && width(indent) + width(&line) + 1 + width(word) > WIDTH {
-            writeln!(out, "{indent}{}", pen.paint(&line, Style::Dim))?;
-            line.clear();
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    writeln!(out, "{indent}{}", pen.paint(&line, Style::Dim))
-}
-
-fn shortened(text: &str, most: usize) -> String {
-    if width(text) <= most {
-        return text.to_owned();
-    }
-    text.chars().take(most - 1).chain(['…']).collect()
-}
-
-fn width(text: &str) -> usize {
-    text.chars().count()
-}
-
-/// Puts colours on, or does not.
-struct Pen {
-    colour: bool,
-}
-
-impl Pen {
-    fn bold(&self, text: &str) -> String {
-        self.paint(text, Style::Bold)
-    }
-
-    fn paint(&self, text: &str, style: Style) -> String {
-        let code = match style {
-            Style::Bold => "1",
-            Style::Dim => "2",
-            Style::Good => "32",
-            Style::Bad => "31",
-            Style::Plain => return text.to_owned(),
-        };
-        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
-    }
 }
 
 #[cfg(test)]

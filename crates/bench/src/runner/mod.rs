@@ -65,7 +65,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Report> {
     let Run { samples, failures, phases, class, .. } = run;
     let results = samples.results(&phases, &stores, class);
     let credenza_bench = CONTRACT;
-    Ok(Report { credenza_bench, machine, settings, stores, results, failures, notes })
+    Ok(Report { credenza_bench, machine, settings, stores, results, failures, notes, noise: None })
 }
 
 /// The phases in the order in which they run, whatever the order they were named in.

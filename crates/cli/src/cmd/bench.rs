@@ -16,8 +16,9 @@ use credenza_bench::BenchArgs;
        credenza bench --list                                which stores are found here\n  \
        credenza bench --stores constant,cdb,mcdb            the workload 'decimal'\n  \
        credenza bench --workload files --html report.html   the paths below /usr\n  \
-       credenza bench --data mine.tsv --json report.json    your own records\n",
-    exit_status!()
+       credenza bench --data mine.tsv --json report.json    your own records\n  \
+       credenza bench compare before.json after.json        two saved runs: what became worse\n",
+    exit_status!("    1  compare: something regressed\n")
 ))]
 pub struct Bench {
     #[command(flatten)]
