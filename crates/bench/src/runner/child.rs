@@ -2,7 +2,8 @@
 //!
 //! Order within a phase that reads: open, compare every answer, one untimed pass, the timed passes,
 //! the sampled latencies, close. With a cold cache the timed pass comes first and there is one.
-//! The phases that change a store come last, each with new stores: see [`super::changes`].
+//! The phases that change a store come last, each with new stores: see [`super::changes`]. They
+//! follow all that read, as they take the built store's place.
 
 use super::passes::{self, Checker, Total};
 use super::protocol::{Message, Sample, Spec};
@@ -96,34 +97,46 @@ impl<'a, D: Driver> Round<'a, D> {
     }
 
     /// Builds the store if it is read, and measures all phases that are asked for and that the
-    /// store can do.
+    /// store can do. A phase that the store refuses takes no other with it, unless it is the build.
     pub(super) fn run(&self, say: &dyn Fn(&Message) -> Result<()>) -> Result<()> {
         let phases = &self.spec.phases;
+        let mut is_built = false;
         if phases.iter().any(|phase| !phase.is_changing()) {
             say(&Message::Started(Phase::Build))?;
-            let sample = self.with_footprint(Phase::Build, || self.build())?;
-            if phases.contains(&Phase::Build) {
-                say(&Message::Measured(sample))?;
-            }
-        }
-        let is_reading = |phase: &&Phase| {
-            !phase.is_changing() && **phase != Phase::Build && can_do::<D>(**phase)
-        };
-        for phase in phases.iter().filter(is_reading) {
-            say(&Message::Started(*phase))?;
-            if self.spec.cold {
-                for file in measure::files_in(&self.spec.folder)? {
-                    kernel::evict(&file)?;
+            match self.with_footprint(Phase::Build, || self.build()) {
+                Ok(sample) => {
+                    is_built = true;
+                    if phases.contains(&Phase::Build) {
+                        say(&Message::Measured(sample))?;
+                    }
                 }
+                Err(e) => say(&Message::Refused(Phase::Build, e.to_string()))?,
             }
-            let sample = self.with_footprint(*phase, || self.read(*phase))?;
-            say(&Message::Measured(sample))?;
         }
-        for phase in phases.iter().filter(|phase| phase.is_changing() && can_do::<D>(**phase)) {
-            say(&Message::Started(*phase))?;
-            say(&Message::Measured(self.change(*phase)?))?;
+        for phase in phases.iter().filter(|phase| can_do::<D>(**phase)) {
+            let is_due = phase.is_changing() || (is_built && *phase != Phase::Build);
+            if is_due {
+                say(&Message::Started(*phase))?;
+                say(&match self.measure_one(*phase) {
+                    Ok(sample) => Message::Measured(sample),
+                    Err(e) => Message::Refused(*phase, e.to_string()),
+                })?;
+            }
         }
         Ok(())
+    }
+
+    /// Any phase but the build.
+    fn measure_one(&self, phase: Phase) -> Result<Sample> {
+        if phase.is_changing() {
+            return self.change(phase);
+        }
+        if self.spec.cold {
+            for file in measure::files_in(&self.spec.folder)? {
+                kernel::evict(&file)?;
+            }
+        }
+        self.with_footprint(phase, || self.read(phase))
     }
 
     fn with_footprint(

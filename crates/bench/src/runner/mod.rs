@@ -5,8 +5,8 @@
 //! [`child`], [`passes`], [`changes`].
 //!
 //! Invariants: within a round every store runs once, in a random order that the seed fixes; two
-//! measured processes never run at the same time; a store that crashed or took too long is not
-//! tried again, and never stops the others.
+//! measured processes never run at the same time. A phase that failed, crashed or took too long is
+//! told once and not tried again; the store's other phases go on, and so do the other stores.
 
 mod changes;
 pub(crate) mod child;
@@ -15,6 +15,8 @@ mod process;
 mod protocol;
 mod summary;
 
+#[cfg(test)]
+mod parent_tests;
 #[cfg(test)]
 mod tests;
 
@@ -99,6 +101,20 @@ fn about_load(machine: &Machine) -> Option<String> {
             machine.cores
         )
     })
+}
+
+/// Takes a phase away that failed; with the build, all that read what it builds.
+fn without(phases: &mut Vec<Phase>, failed: Phase) {
+    phases.retain(|phase| match failed {
+        Phase::Build => phase.is_changing(),
+        _ => *phase != failed,
+    });
+}
+
+/// Whether a phase has its turn after another.
+fn is_after(phase: Phase, other: Phase) -> bool {
+    let turn = |phase| Phase::ALL.iter().position(|each| *each == phase);
+    turn(phase) > turn(other)
 }
 
 /// A store without a figure in a phase that was asked for: why there is none.
@@ -219,15 +235,13 @@ impl Run<'_> {
             ProgressStyle::with_template("{wide_bar} {percent:>3} % {elapsed} {msg:<44}")
                 .unwrap_or_else(|_| ProgressStyle::default_bar()),
         );
-        let mut given_up = vec![false; stores.len()];
+        let mut left = vec![self.phases.clone(); stores.len()];
         for round in 0..self.args.rounds {
             let mut order: Vec<usize> = (0..stores.len()).collect();
             Rng::new(workload.seed.wrapping_add(round as u64), stream::ROUNDS).shuffle(&mut order);
             for (place, i) in order.into_iter().enumerate() {
-                if !given_up[i] {
-                    given_up[i] =
-                        !self.one(&stores[i].store, round, workload, folder, &program, &bar)?;
-                }
+                let store = &stores[i].store;
+                self.one(store, round, &mut left[i], workload, folder, &program, &bar)?;
                 let done = (round * stores.len() + place + 1) * self.phases.len();
                 bar.set_position(done as u64);
             }
@@ -236,34 +250,25 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// One round of one store; says whether the store may go on.
+    /// One round of one store: all phases in `left`, which loses those that failed. What comes
+    /// after a crash is done by a further process.
+    #[expect(clippy::too_many_arguments, reason = "what changes from call to call")]
     fn one(
         &mut self,
         store: &str,
         round: usize,
+        left: &mut Vec<Phase>,
         workload: &Workload,
         folder: &Folder,
         program: &Program,
         bar: &ProgressBar,
-    ) -> Result<bool> {
-        let spec = Spec {
-            store: store.to_owned(),
-            library: self.args.library(store),
-            folder: folder.empty(store)?,
-            inputs: self.inputs.clone(),
-            phases: self.phases.clone(),
-            batch: workload.batch,
-            seed: workload.seed,
-            cold: self.args.cold,
-            read_ahead: self.args.read_ahead,
-            sync: self.args.sync,
-            cpu: self.cpu,
-            clock_ns: self.clock_ns,
-        };
-        let mut phase = None;
-        let timeout = Duration::from_secs(self.args.timeout);
-        let end =
-            process::run(program, &spec, timeout, &folder.current, |message| match message {
+    ) -> Result<()> {
+        let mut due = left.clone();
+        while !due.is_empty() {
+            let spec = self.spec(store, due.clone(), workload, folder.empty(store)?);
+            let (mut phase, mut refused) = (None, Vec::new());
+            let timeout = Duration::from_secs(self.args.timeout);
+            let hear = |message| match message {
                 Message::Started(begun) => {
                     bar.set_message(format!("round {}: {store} {begun}", round + 1));
                     phase = Some(begun);
@@ -276,19 +281,55 @@ impl Run<'_> {
                     }
                     self.samples.add(store, round, sample);
                 }
+                Message::Refused(phase, what) => {
+                    bar.suspend(|| self.fail(store, Some(round), Some(phase), "error", what));
+                    refused.push(phase);
+                }
                 Message::Failed(_) | Message::Finished => {}
-            })?;
-        let (status, what) = match end {
-            End::Finished => ("", String::new()),
-            End::Failed(what) => ("error", what),
-            End::Crashed(what) => ("crashed", what),
-            End::TimedOut => ("timed-out", format!("no end after {} seconds", timeout.as_secs())),
-        };
-        if !status.is_empty() {
-            bar.suspend(|| self.fail(store, Some(round), phase, status, what));
+            };
+            let end = process::run(program, &spec, timeout, &folder.current, hear)?;
+            let (status, what) = match end {
+                End::Finished => ("", String::new()),
+                End::Failed(what) => ("error", what),
+                End::Crashed(what) => ("crashed", what),
+                End::TimedOut => {
+                    ("timed-out", format!("no end after {} seconds", timeout.as_secs()))
+                }
+            };
+            refused.iter().for_each(|phase| without(left, *phase));
+            due.clear();
+            if !status.is_empty() {
+                bar.suspend(|| self.fail(store, Some(round), phase, status, what));
+                match phase {
+                    Some(phase) => without(left, phase),
+                    None => left.clear(),
+                }
+                // Who took too long has had the time of this round.
+                if let Some(phase) = phase.filter(|_| status == "crashed") {
+                    due.extend(left.iter().filter(|other| is_after(**other, phase)));
+                }
+            }
         }
         folder.empty(store)?;
-        Ok(status.is_empty())
+        Ok(())
+    }
+
+    /// The work of one process.
+    fn spec(&self, store: &str, phases: Vec<Phase>, workload: &Workload, folder: PathBuf) -> Spec {
+        Spec {
+            store: store.to_owned(),
+            library: self.args.library(store),
+            folder,
+            inputs: self.inputs.clone(),
+            phases,
+            batch: workload.batch,
+            seed: workload.seed,
+            cold: self.args.cold,
+            read_ahead: self.args.read_ahead,
+            sync: self.args.sync,
+            cpu: self.cpu,
+            clock_ns: self.clock_ns,
+        }
     }
 
     /// Remembers a failure, and says it at once.

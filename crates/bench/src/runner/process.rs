@@ -25,6 +25,12 @@ impl Program {
         let args = std::env::args_os().skip(1).chain(["--child".into()]).collect();
         Ok(Program { file, args })
     }
+
+    /// A shell script in the place of this program.
+    #[cfg(test)]
+    pub(super) fn of_script(script: &str) -> Program {
+        Program { file: PathBuf::from("/bin/sh"), args: vec!["-c".into(), script.into()] }
+    }
 }
 
 /// The process that is being measured, if any: shared with the handler of signals.
@@ -155,8 +161,7 @@ mod tests {
 
     /// How a shell script ends, and what was heard of it.
     fn end_of(script: &str, timeout: Duration) -> (End, Vec<Message>) {
-        let args = vec!["-c".into(), script.into()];
-        let program = Program { file: PathBuf::from("/bin/sh"), args };
+        let program = Program::of_script(script);
         let spec = Spec {
             store: "none".to_owned(),
             library: None,

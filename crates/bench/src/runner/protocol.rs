@@ -36,7 +36,9 @@ pub(crate) enum Message {
     Started(Phase),
     /// A phase was measured.
     Measured(Sample),
-    /// The store refused; nothing more comes.
+    /// The store refused in this phase, in its own words; the other phases go on.
+    Refused(Phase, String),
+    /// Nothing can be measured; nothing more comes.
     Failed(String),
     /// All phases are done.
     Finished,
