@@ -67,6 +67,31 @@ pub(crate) fn rss_bytes() -> u64 {
     kib_field("/proc/self/status", "VmRSS")
 }
 
+/// What this process has read and written so far.
+pub(crate) struct Io {
+    pub(crate) read_bytes: u64,
+    pub(crate) written_bytes: u64,
+    pub(crate) disk_read_bytes: u64,
+    pub(crate) disk_written_bytes: u64,
+    /// What asking took, which the next answer counts as read.
+    pub(crate) asking_bytes: u64,
+}
+
+impl Io {
+    pub(crate) fn so_far() -> Io {
+        let text = text("/proc/self/io");
+        let number =
+            |name: &str| field(&text, name).and_then(|value| value.parse().ok()).unwrap_or(0);
+        Io {
+            read_bytes: number("rchar"),
+            written_bytes: number("wchar"),
+            disk_read_bytes: number("read_bytes"),
+            disk_written_bytes: number("write_bytes"),
+            asking_bytes: text.len() as u64,
+        }
+    }
+}
+
 /// Lets the peak start again from what is resident; says whether the kernel did so.
 pub(crate) fn reset_peak() -> bool {
     fs::write("/proc/self/clear_refs", "5").is_ok()

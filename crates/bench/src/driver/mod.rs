@@ -35,6 +35,7 @@ mod redb;
 mod rocksdb;
 mod sparkey;
 mod sqlite;
+pub(crate) mod syscalls;
 mod tdb;
 mod tdb2;
 mod tkrzw;

@@ -1,11 +1,12 @@
 //! What a run becomes for its reader: the contract file, a table in the terminal, a page.
 //!
 //! Reading order: [`stats`] says what may be concluded from a few rounds, [`compare`] who is
-//! compared with whom; [`json`], [`terminal`] and [`html`] show the same conclusions. [`saved`] puts
-//! two saved runs against each other.
+//! compared with whom; [`json`], [`terminal`] and [`html`] show the same conclusions. [`durability`]
+//! says who brings what to the disk; [`saved`] puts two saved runs against each other.
 
 mod chart;
 pub mod compare;
+pub mod durability;
 mod facts;
 mod figures;
 pub mod html;

@@ -228,6 +228,7 @@ impl SplitMix {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::Effort;
 
     #[test]
     fn medians_of_known_samples() {
@@ -368,6 +369,9 @@ mod tests {
             sample_rounds: rounds.to_vec(),
             major_faults: Vec::new(),
             notes: Vec::new(),
+            file_length_bytes: 0,
+            effort: Effort::default(),
+            write_amplification: None,
         }
     }
 }

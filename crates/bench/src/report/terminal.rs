@@ -5,6 +5,7 @@
 //! says stands in the text too.
 
 use super::compare::{Comparison, Headline, is_own, wrong_answers};
+use super::durability;
 use super::pen::{Pen, Style, WIDTH, shortened, width, wrapped};
 use super::stats::{self, Ratio, Verdict};
 use super::text;
@@ -31,7 +32,20 @@ pub fn print(report: &Report, out: &mut impl Write, colour: bool) -> io::Result<
             headlines(comparison, own, out, &pen)?;
         }
     }
+    disk(report, out, &pen)?;
     remarks(report, out, &pen)
+}
+
+/// What the stores were seen to ask of the disk.
+fn disk(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
+    let lines = durability::lines(report);
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let title =
+        "Asked of the disk, as seen: calls that sync, and bytes written by calls, an operation";
+    writeln!(out, "\n{}", pen.bold(title))?;
+    lines.iter().try_for_each(|line| wrapped(out, pen, "  ", &text::clean(line)))
 }
 
 fn heading(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {

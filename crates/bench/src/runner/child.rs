@@ -8,7 +8,8 @@
 use super::passes::{self, Checker, Total};
 use super::protocol::{Message, Sample, Spec};
 use crate::driver::{Driver, ForDriver, Reading, Shape, Store, can_do, kernel, with_driver};
-use crate::measure::{self, Footprint, Latencies};
+use crate::measure::{self, Footprint, Latencies, Meter, Size};
+use crate::result::Effort;
 use crate::workload::{Content, Inputs, Phase, Queries};
 use credenza::{Error, Result};
 use std::fs::File;
@@ -80,7 +81,7 @@ struct Timed {
     ns_per_op: f64,
     latencies: Vec<(u64, u64)>,
     found: Option<u64>,
-    major_faults: u64,
+    effort: Effort,
     wrong: Option<String>,
 }
 
@@ -146,38 +147,43 @@ impl<'a, D: Driver> Round<'a, D> {
     ) -> Result<Sample> {
         let footprint = Footprint::start();
         let timed = measured()?;
+        let size = Size::of(&self.spec.folder)?;
         Ok(Sample {
             ns_per_op: timed.ns_per_op,
             latencies: timed.latencies,
             found: timed.found,
             lookups: timed.found.map_or(0, |_| timed.ops as u64),
-            file_bytes: measure::disk_bytes(&self.spec.folder)?,
+            file_bytes: size.allocated,
+            file_length: size.length,
             peak_rss_bytes: footprint.peak_rss_bytes(),
-            major_faults: timed.major_faults,
+            effort: timed.effort,
             wrong: timed.wrong,
             ..Sample::new(phase, timed.ops)
         })
     }
 
     fn build(&self) -> Result<Timed> {
-        let (records, faults) = (&self.inputs.records, kernel::major_faults());
+        let (records, meter) = (&self.inputs.records, Meter::start());
         let start = Instant::now();
         self.driver.build(records, &self.shape, &self.path)?;
+        let built = start.elapsed();
+        // What follows is the workbench's own.
+        let effort = meter.stop(records.len());
+        let start = Instant::now();
         if self.spec.sync {
             for file in measure::files_in(&self.spec.folder)? {
                 let synced = File::open(&file).and_then(|f| f.sync_data());
                 synced.map_err(|e| Error::io("bring to disk", e).at(&file))?;
             }
         }
-        let elapsed = start.elapsed();
-        let major_faults = kernel::major_faults() - faults;
+        let elapsed = built + start.elapsed();
         let mut store = self.driver.open(&self.path, &self.shape, Reading::Warm)?;
         Ok(Timed {
             ops: records.len(),
             ns_per_op: ns_per_op(elapsed, records.len()),
             latencies: Vec::new(),
             found: None,
-            major_faults,
+            effort,
             wrong: passes::check_scan(&mut store, self.content)?,
         })
     }
@@ -296,7 +302,7 @@ impl<S: Store> Reader<'_, S> {
         if !self.cold {
             pass(&mut self.store)?;
         }
-        let faults = kernel::major_faults();
+        let meter = Meter::start();
         let mut times = Vec::with_capacity(passes);
         let mut spent = Duration::ZERO;
         while times.len() < passes && (times.is_empty() || spent < PASSES_TIME) {
@@ -309,12 +315,13 @@ impl<S: Store> Reader<'_, S> {
                 wrong = Some(format!("a timed pass adds up to {total:?}, not {expected:?}"));
             }
         }
+        let effort = meter.stop(ops * times.len());
         Ok(Timed {
             ops,
             ns_per_op: measure::median(&mut times),
             latencies: Vec::new(),
             found: None,
-            major_faults: kernel::major_faults() - faults,
+            effort,
             wrong,
         })
     }

@@ -25,6 +25,7 @@ use crate::candidates::{self, Describe};
 use crate::driver::{Shape, kernel, with_driver};
 use crate::machine;
 use crate::measure;
+use crate::report::durability;
 use crate::result::{CONTRACT, Failure, Machine, Report, Settings, StoreInfo};
 use crate::rng::Rng;
 use crate::workload::generate::stream;
@@ -65,7 +66,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Report> {
     drop(inputs);
     run.rounds(&stores, &workload, &folder)?;
     let Run { samples, failures, phases, class, .. } = run;
-    let results = samples.results(&phases, &stores, class);
+    let record_bytes = shape.bytes() as f64 / shape.records.max(1) as f64;
+    let results = samples.results(&phases, &stores, class, record_bytes);
+    notes.extend(durability::warnings(&stores, &results));
     let credenza_bench = CONTRACT;
     Ok(Report { credenza_bench, machine, settings, stores, results, failures, notes, noise: None })
 }

@@ -46,7 +46,7 @@ fn round_of(script: &str) -> (Vec<Phase>, Vec<(Option<String>, String)>, usize) 
     run.one("hash", 0, &mut left, &workload, &run_folder, &program, &bar).unwrap();
     let failures = run.failures.iter().map(|f| (f.phase.clone(), f.status.clone())).collect();
     let info = StoreInfo { store: "hash".into(), ..StoreInfo::default() };
-    let results = run.samples.results(&Phase::ALL, &[info], "buffered");
+    let results = run.samples.results(&Phase::ALL, &[info], "buffered", 16.0);
     (left, failures, results.len())
 }
 

@@ -1,5 +1,6 @@
 //! What the parent tells a measured process, and what that one answers: JSON, one message a line.
 
+use crate::result::Effort;
 use crate::workload::Phase;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -60,7 +61,8 @@ pub(crate) struct Sample {
     pub(crate) repeats: u64,
     pub(crate) file_bytes: u64,
     pub(crate) peak_rss_bytes: u64,
-    pub(crate) major_faults: u64,
+    pub(crate) file_length: u64,
+    pub(crate) effort: Effort,
     /// The first wrong answer, in words; `None` if all were right.
     pub(crate) wrong: Option<String>,
 }
@@ -78,7 +80,8 @@ impl Sample {
             repeats: 1,
             file_bytes: 0,
             peak_rss_bytes: 0,
-            major_faults: 0,
+            file_length: 0,
+            effort: Effort::default(),
             wrong: None,
         }
     }
