@@ -246,9 +246,9 @@ fn lmdb_changes_more_than_one_transaction_can_take() {
     let path = folder.path().join("store");
     let mut writer = lmdb.create(&path, &shape(16_000)).unwrap();
     for i in 0..records {
-        writer.insert(&i.to_be_bytes(), b"value").unwrap();
+        writer.insert(&i.to_le_bytes(), b"value").unwrap();
     }
-    assert!(writer.remove(&7_u64.to_be_bytes()).unwrap());
+    assert!(writer.remove(&7_u64.to_le_bytes()).unwrap());
     // Nothing was closed: what another transaction finds was committed on the way.
     std::mem::forget(writer);
     let mut store = lmdb.open(&path, &shape(16_000), Reading::Warm).unwrap();
