@@ -78,6 +78,10 @@ pub struct BenchArgs {
     /// Bring the files to the disk within `build`, for every store; single changes are not synced
     #[arg(long)]
     pub sync: bool,
+    /// Measure one store twice in every round (--baseline, or the first): differences as small as
+    /// between it and itself are not shown as such; takes 5 rounds
+    #[arg(long)]
+    pub noise: bool,
     /// Let the kernel choose the processor
     #[arg(long)]
     pub no_pin: bool,
@@ -189,6 +193,9 @@ impl BenchArgs {
     pub(crate) fn check(&self) -> Result<()> {
         if self.rounds == 0 || self.timeout == 0 {
             return Err(Error::invalid("--rounds and --timeout must be at least 1"));
+        }
+        if self.noise && self.rounds < 5 {
+            return Err(Error::invalid("--noise takes at least 5 rounds: say --rounds 5"));
         }
         let libraries = self.libraries.iter().map(|lib| lib.split_once('=').map_or("", |l| l.0));
         let stores = self.stores.iter().flatten().chain(&self.baseline).map(String::as_str);

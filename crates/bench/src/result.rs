@@ -36,6 +36,10 @@ pub struct Report {
     /// How far figures are apart by chance; `None` where that was not asked for.
     #[serde(default)]
     pub noise: Option<Noise>,
+    /// What the workbench itself takes of an operation, in each phase: the time of a store that does
+    /// nothing. It is in every figure, and subtracted nowhere.
+    #[serde(default)]
+    pub workbench: Vec<OwnCost>,
 }
 
 impl Report {
@@ -45,6 +49,15 @@ impl Report {
         let floors = phases.filter(|noise| noise.phase == phase).map(|noise| noise.floor);
         floors.filter(|floor| floor.is_finite()).fold(1.0, f64::max)
     }
+}
+
+/// The workbench's own part of an operation in one phase.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OwnCost {
+    /// The phase's name.
+    pub phase: String,
+    /// Nanoseconds of one operation.
+    pub ns_per_op: f64,
 }
 
 /// One store measured against itself, in the same rounds as all others.

@@ -31,6 +31,7 @@ mod mdbm;
 mod mdbx;
 mod no_writer;
 mod ntdb;
+mod null;
 mod redb;
 mod rocksdb;
 mod sparkey;
@@ -269,6 +270,9 @@ pub(crate) trait ForDriver {
     fn run<D: Driver>(self) -> Self::Output;
 }
 
+/// The store that does nothing.
+pub(crate) const NULL: &str = <null::Null as Driver>::NAME;
+
 /// Declares [`NAMES`] and [`with_driver`].
 macro_rules! drivers {
     ($($driver:ty,)*) => {
@@ -280,7 +284,8 @@ macro_rules! drivers {
             $(if name == <$driver>::NAME {
                 return Some(work.run::<$driver>());
             })*
-            None
+            // In no list: it is the workbench's measure of itself.
+            (name == NULL).then(|| work.run::<null::Null>())
         }
     };
 }

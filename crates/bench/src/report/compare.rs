@@ -22,6 +22,8 @@ pub struct Comparison<'a> {
     /// The store all others are put in relation to: the one asked for, or the first.
     pub baseline: &'a str,
     results: HashMap<(&'a str, &'a str), &'a PhaseResult>,
+    /// The noise floor of each phase.
+    floors: HashMap<&'a str, f64>,
 }
 
 /// One of our engines against the fastest rival of a phase.
@@ -81,7 +83,8 @@ impl<'a> Comparison<'a> {
         }
         let asked = report.settings.baseline.as_deref();
         let baseline = asked.filter(|store| stores.contains(store)).unwrap_or(stores[0]);
-        Comparison { class, stores, phases, baseline, results }
+        let floors = phases.iter().map(|phase| (*phase, report.noise_floor(phase))).collect();
+        Comparison { class, stores, phases, baseline, results, floors }
     }
 
     /// What was measured of this store in this phase, if anything.
@@ -91,7 +94,8 @@ impl<'a> Comparison<'a> {
 
     /// How many times as fast `store` is as `other` in this phase.
     pub fn ratio(&self, store: &str, other: &str, phase: &str) -> Option<Ratio> {
-        stats::speed_ratio(self.result(store, phase)?, self.result(other, phase)?)
+        let ratio = stats::speed_ratio(self.result(store, phase)?, self.result(other, phase)?)?;
+        Some(Ratio { floor: self.floors.get(phase).copied().unwrap_or(1.0), ..ratio })
     }
 
     /// How many times as fast as the baseline; `None` for the baseline itself.

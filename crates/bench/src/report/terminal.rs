@@ -9,7 +9,7 @@ use super::durability;
 use super::pen::{Pen, Style, WIDTH, shortened, width, wrapped};
 use super::stats::{self, Ratio, Verdict};
 use super::text;
-use crate::result::{PhaseResult, Report};
+use crate::result::{OwnCost, PhaseNoise, PhaseResult, Report};
 use std::io::{self, Write};
 
 const GAP: usize = 2;
@@ -239,7 +239,8 @@ fn legend(c: &Comparison, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     let baseline = text::clean(c.baseline);
     let mut says = vec![format!(
         "Second lines: how many times as fast as {baseline} (above 1: faster), and the file's size \
-         in relation to it; ~ no difference seen (the 95 % interval spans 1)."
+         in relation to it; ~ no difference seen (the 95 % interval spans 1, or \
+         lies within the noise)."
     )];
     if c.has_plain_loops() {
         says.push("* the store has no batched read: a plain loop of single gets.".to_owned());
@@ -319,6 +320,8 @@ fn remarks(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
             text::percent(stats::range_coverage(rounds))
         ));
     }
+    says.extend(noise(report));
+    says.extend(own_cost(report));
     says.extend(wrong_answers(report).iter().map(|line| text::clean(line)));
     says.extend(report.notes.iter().map(|note| text::clean(note)));
     if !says.is_empty() {
@@ -338,6 +341,35 @@ fn remarks(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
         wrapped(out, pen, "  ", &text::clean(&line))?;
     }
     Ok(())
+}
+
+/// How far a store was from itself.
+fn noise(report: &Report) -> Option<String> {
+    let noise = report.noise.as_ref()?;
+    let phase = |p: &PhaseNoise| {
+        let [low, high] = [p.low, p.high].map(text::number);
+        format!("{} [{low}, {high}]", text::clean(&p.phase))
+    };
+    let phases: Vec<String> = noise.phases.iter().map(phase).collect();
+    Some(format!(
+        "Noise, {} against itself in the same rounds: {}. A ratio whose interval lies within that, \
+         or its inverse, shows no difference.",
+        text::clean(&noise.store),
+        phases.join(", ")
+    ))
+}
+
+/// What the workbench itself takes.
+fn own_cost(report: &Report) -> Option<String> {
+    let cost = |c: &OwnCost| format!("{} {}", text::clean(&c.phase), text::number(c.ns_per_op));
+    let costs: Vec<String> = report.workbench.iter().map(cost).collect();
+    (!costs.is_empty()).then(|| {
+        format!(
+            "The workbench's own nanoseconds an operation, with a store that does nothing; \
+             subtracted nowhere: {}.",
+            costs.join(", ")
+        )
+    })
 }
 
 #[cfg(test)]

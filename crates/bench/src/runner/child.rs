@@ -108,7 +108,7 @@ impl<'a, D: Driver> Round<'a, D> {
                 Ok(sample) => {
                     is_built = true;
                     if phases.contains(&Phase::Build) {
-                        say(&Message::Measured(sample))?;
+                        say(&Message::Measured(Box::new(sample)))?;
                     }
                 }
                 Err(e) => say(&Message::Refused(Phase::Build, e.to_string()))?,
@@ -119,7 +119,7 @@ impl<'a, D: Driver> Round<'a, D> {
             if is_due {
                 say(&Message::Started(*phase))?;
                 say(&match self.measure_one(*phase) {
-                    Ok(sample) => Message::Measured(sample),
+                    Ok(sample) => Message::Measured(Box::new(sample)),
                     Err(e) => Message::Refused(*phase, e.to_string()),
                 })?;
             }

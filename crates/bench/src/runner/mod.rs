@@ -22,11 +22,15 @@ mod tests;
 
 use crate::args::BenchArgs;
 use crate::candidates::{self, Describe};
-use crate::driver::{Shape, kernel, with_driver};
+use crate::driver::{NULL, Shape, kernel, with_driver};
 use crate::machine;
 use crate::measure;
 use crate::report::durability;
-use crate::result::{CONTRACT, Failure, Machine, Report, Settings, StoreInfo};
+use crate::report::stats::{self, Ratio};
+use crate::result::{
+    CONTRACT, Failure, Machine, Noise, OwnCost, PhaseNoise, PhaseResult, Report, Settings,
+    StoreInfo,
+};
 use crate::rng::Rng;
 use crate::workload::generate::stream;
 use crate::workload::{Inputs, Phase, Workload};
@@ -54,6 +58,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Report> {
         inputs: folder.path().join("inputs"),
         failures: Vec::new(),
         samples: Samples::default(),
+        again: Samples::default(),
     };
     let machine = machine::facts(folder.path(), run.cpu, run.clock_ns);
     notes.extend(about_folder(args, &machine.filesystem));
@@ -64,13 +69,25 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Report> {
     inputs.save(&run.inputs)?;
     // From here on only the measured processes need the data.
     drop(inputs);
+    let workbench = run.own_cost(&workload, &folder)?;
     run.rounds(&stores, &workload, &folder)?;
-    let Run { samples, failures, phases, class, .. } = run;
+    let Run { samples, again, failures, phases, class, .. } = run;
     let record_bytes = shape.bytes() as f64 / shape.records.max(1) as f64;
     let results = samples.results(&phases, &stores, class, record_bytes);
     notes.extend(durability::warnings(&stores, &results));
+    let noise = noise(&results, &again.results(&phases, &stores, class, record_bytes));
     let credenza_bench = CONTRACT;
-    Ok(Report { credenza_bench, machine, settings, stores, results, failures, notes, noise: None })
+    Ok(Report {
+        credenza_bench,
+        machine,
+        settings,
+        stores,
+        results,
+        failures,
+        notes,
+        noise,
+        workbench,
+    })
 }
 
 /// The phases in the order in which they run, whatever the order they were named in.
@@ -104,6 +121,23 @@ fn about_load(machine: &Machine) -> Option<String> {
             machine.cores
         )
     })
+}
+
+/// What a store's figures and those of the same store again say of chance; `None` without the latter.
+fn noise(results: &[PhaseResult], again: &[PhaseResult]) -> Option<Noise> {
+    let phase = |other: &PhaseResult| {
+        let own = results.iter().find(|r| (&r.store, &r.phase) == (&other.store, &other.phase))?;
+        let Ratio { median, low, high, .. } = stats::speed_ratio(other, own)?;
+        Some(PhaseNoise {
+            phase: other.phase.clone(),
+            median,
+            low,
+            high,
+            floor: high.max(1.0 / low),
+        })
+    };
+    let store = again.first()?.store.clone();
+    Some(Noise { store, phases: again.iter().filter_map(phase).collect() })
 }
 
 /// Takes a phase away that failed; with the build, all that read what it builds.
@@ -184,6 +218,24 @@ struct Run<'a> {
     inputs: PathBuf,
     failures: Vec<Failure>,
     samples: Samples,
+    /// Those of the store that is measured a second time, against itself.
+    again: Samples,
+}
+
+/// A store in the run, and the phases that it has not failed in.
+struct Entrant {
+    store: String,
+    /// Whether it is there for the second time, to be compared with itself.
+    again: bool,
+    left: Vec<Phase>,
+}
+
+/// What is the same for every process of a run.
+struct Work<'a> {
+    workload: &'a Workload,
+    folder: &'a Folder,
+    program: &'a Program,
+    bar: &'a ProgressBar,
 }
 
 impl Run<'_> {
@@ -233,19 +285,26 @@ impl Run<'_> {
 
     fn rounds(&mut self, stores: &[StoreInfo], workload: &Workload, folder: &Folder) -> Result<()> {
         let program = Program::this()?;
-        let steps = self.args.rounds * stores.len() * self.phases.len();
+        let entrants = stores.len() + usize::from(self.args.noise);
+        let steps = self.args.rounds * entrants * self.phases.len();
         let bar = ProgressBar::new(steps as u64).with_style(
             ProgressStyle::with_template("{wide_bar} {percent:>3} % {elapsed} {msg:<44}")
                 .unwrap_or_else(|_| ProgressStyle::default_bar()),
         );
-        let mut left = vec![self.phases.clone(); stores.len()];
+        let entrant = |info: &StoreInfo, again| Entrant {
+            store: info.store.clone(),
+            again,
+            left: self.phases.clone(),
+        };
+        let mut entrants: Vec<Entrant> = stores.iter().map(|info| entrant(info, false)).collect();
+        entrants.extend(self.twice(stores).map(|info| entrant(info, true)));
+        let work = Work { workload, folder, program: &program, bar: &bar };
         for round in 0..self.args.rounds {
-            let mut order: Vec<usize> = (0..stores.len()).collect();
+            let mut order: Vec<usize> = (0..entrants.len()).collect();
             Rng::new(workload.seed.wrapping_add(round as u64), stream::ROUNDS).shuffle(&mut order);
             for (place, i) in order.into_iter().enumerate() {
-                let store = &stores[i].store;
-                self.one(store, round, &mut left[i], workload, folder, &program, &bar)?;
-                let done = (round * stores.len() + place + 1) * self.phases.len();
+                self.one(&mut entrants[i], round, &work)?;
+                let done = (round * entrants.len() + place + 1) * self.phases.len();
                 bar.set_position(done as u64);
             }
         }
@@ -253,19 +312,18 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// One round of one store: all phases in `left`, which loses those that failed. What comes
+    /// The store that is measured against itself, if that is asked for.
+    fn twice<'s>(&self, stores: &'s [StoreInfo]) -> Option<&'s StoreInfo> {
+        let is_asked = |info: &&StoreInfo| Some(&info.store) == self.args.baseline.as_ref();
+        stores.iter().find(is_asked).or(stores.first()).filter(|_| self.args.noise)
+    }
+
+    /// One round of one store: all phases that are left, of which those go that fail. What comes
     /// after a crash is done by a further process.
-    #[expect(clippy::too_many_arguments, reason = "what changes from call to call")]
-    fn one(
-        &mut self,
-        store: &str,
-        round: usize,
-        left: &mut Vec<Phase>,
-        workload: &Workload,
-        folder: &Folder,
-        program: &Program,
-        bar: &ProgressBar,
-    ) -> Result<()> {
+    fn one(&mut self, entrant: &mut Entrant, round: usize, work: &Work) -> Result<()> {
+        let (workload, folder, bar) = (work.workload, work.folder, work.bar);
+        let Entrant { store, again, left } = entrant;
+        let store = store.as_str();
         let mut due = left.clone();
         while !due.is_empty() {
             let spec = self.spec(store, due.clone(), workload, folder.empty(store)?);
@@ -282,7 +340,8 @@ impl Run<'_> {
                         let (store, phase, what) = (store, Some(sample.phase), what.clone());
                         bar.suspend(|| self.fail(store, Some(round), phase, "wrong-answer", what));
                     }
-                    self.samples.add(store, round, sample);
+                    let samples = if *again { &mut self.again } else { &mut self.samples };
+                    samples.add(store, round, *sample);
                 }
                 Message::Refused(phase, what) => {
                     bar.suspend(|| self.fail(store, Some(round), Some(phase), "error", what));
@@ -290,7 +349,7 @@ impl Run<'_> {
                 }
                 Message::Failed(_) | Message::Finished => {}
             };
-            let end = process::run(program, &spec, timeout, &folder.current, hear)?;
+            let end = process::run(work.program, &spec, timeout, &folder.current, hear)?;
             let (status, what) = match end {
                 End::Finished => ("", String::new()),
                 End::Failed(what) => ("error", what),
@@ -315,6 +374,21 @@ impl Run<'_> {
         }
         folder.empty(store)?;
         Ok(())
+    }
+
+    /// Measures the store that does nothing, once: its answers are wrong, and are not looked at.
+    fn own_cost(&self, workload: &Workload, folder: &Folder) -> Result<Vec<OwnCost>> {
+        let spec = self.spec(NULL, self.phases.clone(), workload, folder.empty(NULL)?);
+        let (program, timeout) = (Program::this()?, Duration::from_secs(self.args.timeout));
+        let mut costs = Vec::new();
+        process::run(&program, &spec, timeout, &folder.current, |message| {
+            if let Message::Measured(sample) = message {
+                let (phase, ns_per_op) = (sample.phase.name().to_owned(), sample.ns_per_op);
+                costs.push(OwnCost { phase, ns_per_op });
+            }
+        })?;
+        folder.empty(NULL)?;
+        Ok(costs)
     }
 
     /// The work of one process.

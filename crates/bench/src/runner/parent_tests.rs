@@ -15,7 +15,7 @@ struct Arguments {
 /// where that is asked for. Before that it does `otherwise` where `get-hit` is asked for.
 fn script(otherwise: &str) -> String {
     let sample = Sample { ns_per_op: 7.0, ..Sample::new(Phase::Scan, 1) };
-    let sample = serde_json::to_string(&Message::Measured(sample)).unwrap();
+    let sample = serde_json::to_string(&Message::Measured(Box::new(sample))).unwrap();
     format!(
         "spec=$(cat); case $spec in *'\"get-hit\"'*) echo '{{\"Started\":\"get-hit\"}}'; {otherwise};; \
          esac; echo '{{\"Started\":\"scan\"}}'; echo '{sample}'; echo '\"Finished\"'"
@@ -38,17 +38,20 @@ fn round_of(script: &str) -> (Vec<Phase>, Vec<String>, usize) {
         inputs: PathBuf::new(),
         failures: Vec::new(),
         samples: Samples::default(),
+        again: Samples::default(),
     };
     let workload = Workload::find("decimal").unwrap();
-    let mut left = vec![Phase::GetHit, Phase::Scan];
+    let left = vec![Phase::GetHit, Phase::Scan];
+    let mut entrant = Entrant { store: "hash".into(), again: false, left };
     let program = Program::of_script(script);
     let bar = ProgressBar::hidden();
-    run.one("hash", 0, &mut left, &workload, &run_folder, &program, &bar).unwrap();
+    let work = Work { workload: &workload, folder: &run_folder, program: &program, bar: &bar };
+    run.one(&mut entrant, 0, &work).unwrap();
     let said = |f: &Failure| format!("{} {}", f.phase.as_deref().unwrap_or("start"), f.status);
     let failures = run.failures.iter().map(said).collect();
     let info = StoreInfo { store: "hash".into(), ..StoreInfo::default() };
     let results = run.samples.results(&Phase::ALL, &[info], "buffered", 16.0);
-    (left, failures, results.len())
+    (entrant.left, failures, results.len())
 }
 
 #[test]

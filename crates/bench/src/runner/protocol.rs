@@ -36,7 +36,7 @@ pub(crate) enum Message {
     /// A phase begins; a crash from here on is a crash in it.
     Started(Phase),
     /// A phase was measured.
-    Measured(Sample),
+    Measured(Box<Sample>),
     /// The store refused in this phase, in its own words; the other phases go on.
     Refused(Phase, String),
     /// Nothing can be measured; nothing more comes.

@@ -235,7 +235,7 @@ fn samples_of(lie: Lie) -> Vec<Sample> {
 
 fn samples(lie: Lie, phases: &[Phase]) -> Vec<Sample> {
     let is_sample = |message| match message {
-        Message::Measured(sample) => Some(sample),
+        Message::Measured(sample) => Some(*sample),
         _ => None,
     };
     messages(lie, phases).into_iter().filter_map(is_sample).collect()
