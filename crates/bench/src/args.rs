@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 /// Measure stores: the same work on each, every answer checked.
 ///
 /// Each store runs in a process of its own, round by round in a random order. Exit status: 0 when
-/// all is well, 111 when a store failed or gave a wrong answer (the others are still reported).
+/// all is well, 111 when a store failed or gave a wrong answer (the others are still reported). Ctrl-C
+/// ends the rounds: what is finished is reported, the store files are removed, and the status is 130.
 #[derive(Args, Clone, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct BenchArgs {

@@ -32,9 +32,12 @@ const FAILED: u8 = 111;
 /// Exit status of `compare` when a figure regressed.
 const REGRESSED: u8 = 1;
 
+/// Exit status when a signal ended the run: what was finished is reported all the same.
+const INTERRUPTED: u8 = 130;
+
 /// Does what `args` ask for: measures, prints the table, writes the files; or lists the stores.
 /// The status is 0, or 111 when a store failed or gave a wrong answer; for a comparison of two saved
-/// runs 1 when something regressed.
+/// runs 1 when something regressed; 130 when a signal ended the run.
 ///
 /// The program starts itself again for each store and round, with its own arguments and
 /// `--child`: whatever parses those arguments must come here again.
@@ -65,6 +68,9 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
     }
     if let Some(path) = &args.html {
         report::html::write(&report, path)?;
+    }
+    if report.interrupted {
+        return Ok(ExitCode::from(INTERRUPTED));
     }
     let is_well = report.failures.is_empty() && report.results.iter().all(|r| r.verified);
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })

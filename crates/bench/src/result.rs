@@ -40,6 +40,9 @@ pub struct Report {
     /// nothing. It is in every figure, and subtracted nowhere.
     #[serde(default)]
     pub workbench: Vec<OwnCost>,
+    /// Whether a signal ended the run before its last round.
+    #[serde(default)]
+    pub interrupted: bool,
 }
 
 impl Report {

@@ -189,6 +189,7 @@ fn push_new<'a>(list: &mut Vec<&'a str>, item: &'a str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::{Noise, PhaseNoise};
 
     fn fixture() -> Report {
         serde_json::from_slice(include_bytes!("../../tests/fixtures/report.json")).unwrap()
@@ -252,6 +253,22 @@ mod tests {
         report.failures[0].phase = Some("get-90".into());
         report.failures[0].status = "wrong-answer".into();
         assert!(wrong_answers(&report).is_empty());
+    }
+
+    #[test]
+    fn within_the_noise_there_is_no_difference() {
+        let mut report = fixture();
+        let verdict = |report: &Report| {
+            let ratio = Comparison::of(report)[0].ratio("constant", "cdb", "get-hit");
+            ratio.unwrap().verdict()
+        };
+        assert_eq!(verdict(&report), Verdict::Faster);
+        let phase = "get-hit".to_owned();
+        let noise = PhaseNoise { phase, median: 1.0, low: 0.01, high: 2.0, floor: 100.0 };
+        report.noise = Some(Noise { store: "cdb".into(), phases: vec![noise] });
+        assert_eq!(verdict(&report), Verdict::NoDifference);
+        let scan = Comparison::of(&report)[0].ratio("constant", "cdb", "scan").unwrap();
+        assert_eq!(scan.verdict(), Verdict::Faster, "each phase has its own noise");
     }
 
     #[test]

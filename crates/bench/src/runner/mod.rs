@@ -69,9 +69,14 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Report> {
     inputs.save(&run.inputs)?;
     // From here on only the measured processes need the data.
     drop(inputs);
+    folder.current.begin();
     let workbench = run.own_cost(&workload, &folder)?;
     run.rounds(&stores, &workload, &folder)?;
     let Run { samples, again, failures, phases, class, .. } = run;
+    let interrupted = folder.current.is_stopping();
+    if interrupted {
+        notes.push("stopped by a signal: figures rest on the rounds that were finished".to_owned());
+    }
     let record_bytes = shape.bytes() as f64 / shape.records.max(1) as f64;
     let results = samples.results(&phases, &stores, class, record_bytes);
     notes.extend(durability::warnings(&stores, &results));
@@ -87,6 +92,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Report> {
         notes,
         noise,
         workbench,
+        interrupted,
     })
 }
 
@@ -169,7 +175,8 @@ fn about_what_is_left_out(stores: &[StoreInfo], phases: &[Phase]) -> Vec<String>
     phases.iter().filter_map(left_out).collect()
 }
 
-/// The folder of this run: everything in it goes when the run ends, or is stopped by a signal.
+/// The folder of this run: everything in it goes when the run ends, or is stopped by a signal. The
+/// first signal within the rounds ends them, and what is finished is reported; any other leaves at once.
 struct Folder {
     folder: tempfile::TempDir,
     current: Current,
@@ -184,7 +191,9 @@ impl Folder {
         let (path, process) = (folder.path().to_owned(), current.clone());
         // A program that handles signals itself keeps its handler.
         let _ = ctrlc::set_handler(move || {
-            process.stop();
+            if process.stop() {
+                return;
+            }
             // The process may still be writing files: then a second look removes them.
             if std::fs::remove_dir_all(&path).is_err() {
                 let _ = std::fs::remove_dir_all(&path);
@@ -303,6 +312,9 @@ impl Run<'_> {
             let mut order: Vec<usize> = (0..entrants.len()).collect();
             Rng::new(workload.seed.wrapping_add(round as u64), stream::ROUNDS).shuffle(&mut order);
             for (place, i) in order.into_iter().enumerate() {
+                if folder.current.is_stopping() {
+                    break;
+                }
                 self.one(&mut entrants[i], round, &work)?;
                 let done = (round * entrants.len() + place + 1) * self.phases.len();
                 bar.set_position(done as u64);
@@ -350,6 +362,9 @@ impl Run<'_> {
                 Message::Failed(_) | Message::Finished => {}
             };
             let end = process::run(work.program, &spec, timeout, &folder.current, hear)?;
+            if folder.current.is_stopping() {
+                break;
+            }
             let (status, what) = match end {
                 End::Finished => ("", String::new()),
                 End::Failed(what) => ("error", what),
