@@ -61,6 +61,9 @@ pub struct BenchArgs {
     /// Write the results as a page with charts to this file
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Write the figures as comma-separated values to this file, one line for a store and phase
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
     /// The store that ratios are against
     #[arg(long, value_name = "STORE")]
     pub baseline: Option<String>,

@@ -66,6 +66,9 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
     if let Some(path) = &args.json {
         report::json::write(&report, path)?;
     }
+    if let Some(path) = &args.csv {
+        report::csv::write(&report, path)?;
+    }
     if let Some(path) = &args.html {
         report::html::write(&report, path)?;
     }

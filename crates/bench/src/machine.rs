@@ -26,6 +26,12 @@ pub(crate) fn facts(dir: &Path, cpu: Option<usize>, clock_ns: f64) -> Machine {
         os: os_name(),
         filesystem: filesystem_of(dir),
         transparent_huge_pages: format!("{}, {}", huge("enabled"), huge("shmem_enabled")),
+        governor: text(&format!(
+            "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor",
+            cpu.unwrap_or(0)
+        ))
+        .trim()
+        .to_owned(),
         load_average: load_average(),
         clock_ns,
         started_unix: since_1970.as_secs(),

@@ -109,6 +109,9 @@ pub struct Machine {
     /// The mode of transparent huge pages: "always", "madvise" or "never"; for shared memory
     /// after a comma. Empty where the kernel does not say.
     pub transparent_huge_pages: String,
+    /// How the kernel chooses the clock rate of the processor that was measured on: "performance",
+    /// "powersave" or another; empty where it does not say.
+    pub governor: String,
     /// Load averages over 1, 5 and 15 minutes, before the run.
     pub load_average: [f64; 3],
     /// What one reading of the clock costs, in nanoseconds; taken off every latency.

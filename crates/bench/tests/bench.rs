@@ -45,6 +45,7 @@ fn every_store_found_is_measured_and_verified() {
     let folder = tempfile::tempdir().unwrap();
     let (dir, out) = (folder.path().join("stores"), folder.path().join("out.json"));
     let page = folder.path().join("out.html");
+    let table = folder.path().join("out.csv");
     std::fs::create_dir(&dir).unwrap();
     let done = bench(&[
         "--workload=tokens",
@@ -55,6 +56,7 @@ fn every_store_found_is_measured_and_verified() {
         &format!("--dir={}", dir.display()),
         &format!("--json={}", out.display()),
         &format!("--html={}", page.display()),
+        &format!("--csv={}", table.display()),
     ]);
     assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0, "files were left behind");
@@ -63,6 +65,8 @@ fn every_store_found_is_measured_and_verified() {
 
     let report: Report = serde_json::from_value(json(&out)).unwrap();
     assert!(report.failures.is_empty());
+    let lines = std::fs::read_to_string(&table).unwrap().lines().count();
+    assert_eq!(lines, 1 + report.results.len());
     for store in &report.stores {
         let measured = report.results.iter().filter(|result| result.store == store.store);
         let mut all: Vec<&str> = measured.map(|result| &*result.phase).collect();

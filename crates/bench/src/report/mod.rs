@@ -6,6 +6,7 @@
 
 mod chart;
 pub mod compare;
+pub mod csv;
 pub mod durability;
 mod facts;
 mod figures;

@@ -223,6 +223,7 @@ fn notes(before: &Report, after: &Report) -> Vec<String> {
     let mut says = Vec::new();
     let machines = [&before.machine, &after.machine];
     differ(&mut says, "kernel", &machines[0].kernel, &machines[1].kernel);
+    differ(&mut says, "governor", &machines[0].governor, &machines[1].governor);
     differ(&mut says, "system", &machines[0].os, &machines[1].os);
     for (machine, when) in machines.into_iter().zip(["earlier", "later"]) {
         let load = machine.load_average[0];
