@@ -3,7 +3,7 @@
 use crate::driver;
 use crate::machine;
 use crate::workload::{Data, Phase, Workload};
-use clap::Args;
+use clap::{Args, Subcommand};
 use credenza::{Error, Result};
 use credenza_formats::Format;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,13 @@ use std::path::{Path, PathBuf};
 /// Measure stores: the same work on each, every answer checked.
 ///
 /// Each store runs in a process of its own, round by round in a random order. Exit status: 0 when
-/// all is well, 111 when a store failed or gave a wrong answer (the others are still reported).
+/// all is well, 111 when a store failed or gave a wrong answer (the others are still reported). Ctrl-C
+/// ends the rounds: what is finished is reported, the store files are removed, and the status is 130.
 #[derive(Args, Clone, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct BenchArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
     /// Stores to measure, separated by commas; without it, all that are found (see --list)
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub stores: Option<Vec<String>>,
@@ -72,6 +76,9 @@ pub struct BenchArgs {
     /// Write the results as a page with charts to this file
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Write the figures as comma-separated values to this file, one line for a store and phase
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
     /// The store that ratios are against
     #[arg(long, value_name = "STORE")]
     pub baseline: Option<String>,
@@ -90,6 +97,10 @@ pub struct BenchArgs {
     /// Bring the files to the disk within `build`, for every store; single changes are not synced
     #[arg(long)]
     pub sync: bool,
+    /// Measure one store twice in every round (--baseline, or the first): differences as small as
+    /// between it and itself are not shown as such; takes 5 rounds
+    #[arg(long)]
+    pub noise: bool,
     /// Let the kernel choose the processor
     #[arg(long)]
     pub no_pin: bool,
@@ -110,6 +121,48 @@ pub struct BenchArgs {
     /// Do one round of one store: the program starts itself with this
     #[arg(long, hide = true)]
     pub child: bool,
+}
+
+/// What is done with runs that were saved.
+#[derive(Subcommand, Clone, Debug)]
+pub(crate) enum Command {
+    Compare(Compare),
+}
+
+/// Compare two saved runs, and say by the exit status whether anything became worse.
+///
+/// Both files are from `--json`. A figure regressed when its whole 95 % interval shows it slower and
+/// its median is slower by more than the threshold; when the file is larger by more than that; when
+/// the answers are not right any more; or when the store fails. That takes three rounds in both runs.
+/// Runs of other data, other work or another machine are not compared.
+#[derive(Args, Clone, Debug)]
+#[command(after_long_help = "\
+Examples:
+  credenza bench --json before.json                     a run, and after the change another
+  credenza bench compare before.json after.json         what has changed
+  credenza bench compare before.json after.json --threshold 10 || echo slower
+
+Exit status:
+    0  nothing regressed
+    1  something did
+  111  any error: a damaged file, unlike runs; nothing was compared
+")]
+pub(crate) struct Compare {
+    /// The earlier run, as JSON
+    #[arg(value_name = "BEFORE.json")]
+    pub(crate) before: PathBuf,
+    /// The later run
+    #[arg(value_name = "AFTER.json")]
+    pub(crate) after: PathBuf,
+    /// By how many percent a figure may be worse
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+    pub(crate) threshold: f64,
+    /// Compare unlike runs, too: the figures then say nothing of a change alone
+    #[arg(long)]
+    pub(crate) anyway: bool,
+    /// Write the comparison as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 impl BenchArgs {
@@ -189,6 +242,9 @@ impl BenchArgs {
         }
         if self.check_every == Some(0) {
             return Err(Error::invalid("--check-every must be at least 1"));
+        }
+        if self.noise && self.rounds < 5 {
+            return Err(Error::invalid("--noise takes at least 5 rounds: say --rounds 5"));
         }
         let libraries = self.libraries.iter().map(|lib| lib.split_once('=').map_or("", |l| l.0));
         let stores = self.stores.iter().flatten().chain(&self.baseline).map(String::as_str);

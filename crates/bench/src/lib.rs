@@ -22,16 +22,23 @@ mod workload;
 pub use args::BenchArgs;
 pub use workload::Phase;
 
+use args::{Command, Compare};
 use credenza::{Error, Result};
 use std::io::Write;
 use std::process::ExitCode;
 
 /// Exit status when a store failed or gave a wrong answer.
 const FAILED: u8 = 111;
+/// Exit status of `compare` when a figure regressed.
+const REGRESSED: u8 = 1;
+
+/// Exit status when a signal ended the run: what was finished is reported all the same.
+const INTERRUPTED: u8 = 130;
 
 /// Does what `args` ask for: measures, prints the table, writes the files; or compares stores, or
 /// lists them.
-/// The status is 0, or 111 when a store failed or gave a wrong answer.
+/// The status is 0, or 111 when a store failed or gave a wrong answer; for a comparison of two saved
+/// runs 1 when something regressed; 130 when a signal ended the run.
 ///
 /// The program starts itself again for each store and round, with its own arguments and
 /// `--child`: whatever parses those arguments must come here again.
@@ -40,6 +47,9 @@ const FAILED: u8 = 111;
 /// The options make no sense, the data cannot be read, or the results cannot be written. A store
 /// that fails is no error: it is told in the report.
 pub fn run(args: BenchArgs) -> Result<ExitCode> {
+    if let Some(Command::Compare(wanted)) = &args.command {
+        return compare(wanted);
+    }
     if args.child {
         runner::child::main()?;
         return Ok(ExitCode::SUCCESS);
@@ -53,15 +63,21 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
     }
     let report = runner::run(&args)?;
     let mut out = std::io::stdout().lock();
-    let colour = report::terminal::colour_wanted(&out);
+    let colour = report::colour_wanted(&out);
     report::terminal::print(&report, &mut out, colour)
         .and_then(|()| out.flush())
         .map_err(|e| Error::io("write to standard output", e))?;
     if let Some(path) = &args.json {
         report::json::write(&report, path)?;
     }
+    if let Some(path) = &args.csv {
+        report::csv::write(&report, path)?;
+    }
     if let Some(path) = &args.html {
         report::html::write(&report, path)?;
+    }
+    if report.interrupted {
+        return Ok(ExitCode::from(INTERRUPTED));
     }
     let is_well = report.failures.is_empty() && report.results.iter().all(|r| r.verified);
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
@@ -78,4 +94,27 @@ fn oracle(args: &BenchArgs) -> Result<ExitCode> {
         std::fs::write(path, text + "\n").map_err(|e| Error::io("write", e).at(path))?;
     }
     Ok(if verdict.is_well() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// Compares two saved runs.
+fn compare(wanted: &Compare) -> Result<ExitCode> {
+    let before = report::json::read(&wanted.before)?;
+    let after = report::json::read(&wanted.after)?;
+    let changes = report::saved::compare(&before, &after, wanted.threshold)?;
+    if !changes.unlike.is_empty() && !wanted.anyway {
+        return Err(Error::invalid(format!(
+            "these runs are not alike, and are not compared: {}; measure both alike, or say --anyway \
+             to see the figures side by side",
+            changes.unlike.join("; ")
+        )));
+    }
+    let mut out = std::io::stdout().lock();
+    let colour = report::colour_wanted(&out);
+    report::saved::print(&changes, &before, &after, &mut out, colour)
+        .and_then(|()| out.flush())
+        .map_err(|e| Error::io("write to standard output", e))?;
+    if let Some(path) = &wanted.json {
+        report::json::publish_value(&changes, path)?;
+    }
+    Ok(if changes.regressions == 0 { ExitCode::SUCCESS } else { ExitCode::from(REGRESSED) })
 }

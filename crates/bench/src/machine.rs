@@ -26,6 +26,12 @@ pub(crate) fn facts(dir: &Path, cpu: Option<usize>, clock_ns: f64) -> Machine {
         os: os_name(),
         filesystem: filesystem_of(dir),
         transparent_huge_pages: format!("{}, {}", huge("enabled"), huge("shmem_enabled")),
+        governor: text(&format!(
+            "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor",
+            cpu.unwrap_or(0)
+        ))
+        .trim()
+        .to_owned(),
         load_average: load_average(),
         clock_ns,
         started_unix: since_1970.as_secs(),
@@ -65,6 +71,31 @@ pub(crate) fn peak_rss_bytes() -> u64 {
 /// The memory this process has resident, in bytes.
 pub(crate) fn rss_bytes() -> u64 {
     kib_field("/proc/self/status", "VmRSS")
+}
+
+/// What this process has read and written so far.
+pub(crate) struct Io {
+    pub(crate) read_bytes: u64,
+    pub(crate) written_bytes: u64,
+    pub(crate) disk_read_bytes: u64,
+    pub(crate) disk_written_bytes: u64,
+    /// What asking took, which the next answer counts as read.
+    pub(crate) asking_bytes: u64,
+}
+
+impl Io {
+    pub(crate) fn so_far() -> Io {
+        let text = text("/proc/self/io");
+        let number =
+            |name: &str| field(&text, name).and_then(|value| value.parse().ok()).unwrap_or(0);
+        Io {
+            read_bytes: number("rchar"),
+            written_bytes: number("wchar"),
+            disk_read_bytes: number("read_bytes"),
+            disk_written_bytes: number("write_bytes"),
+            asking_bytes: text.len() as u64,
+        }
+    }
 }
 
 /// Lets the peak start again from what is resident; says whether the kernel did so.

@@ -1,7 +1,8 @@
 //! Clock, histogram and sizes: the instruments.
 
-use crate::driver::kernel;
-use crate::machine;
+use crate::driver::{kernel, syscalls};
+use crate::machine::{self, Io};
+use crate::result::{Calls, Effort};
 use credenza::{Error, Result};
 use hdrhistogram::Histogram;
 use std::hint::black_box;
@@ -89,6 +90,37 @@ impl Footprint {
     }
 }
 
+/// What a stretch of work takes besides time: started right before the clock, stopped right after.
+pub(crate) struct Meter {
+    calls: Calls,
+    faults: (u64, u64),
+    io: Io,
+}
+
+impl Meter {
+    pub(crate) fn start() -> Meter {
+        let io = Io::so_far();
+        Meter { io, calls: syscalls::so_far(), faults: kernel::faults() }
+    }
+
+    /// What was done since, which were so many operations.
+    pub(crate) fn stop(self, operations: usize) -> Effort {
+        let (faults, calls, io) = (kernel::faults(), syscalls::so_far(), Io::so_far());
+        let read = io.read_bytes.saturating_sub(self.io.read_bytes);
+        Effort {
+            operations: operations as u64,
+            calls: calls - self.calls,
+            closing: Calls::default(),
+            minor_faults: faults.0.saturating_sub(self.faults.0),
+            major_faults: faults.1.saturating_sub(self.faults.1),
+            read_bytes: read.saturating_sub(self.io.asking_bytes),
+            written_bytes: io.written_bytes.saturating_sub(self.io.written_bytes),
+            disk_read_bytes: io.disk_read_bytes.saturating_sub(self.io.disk_read_bytes),
+            disk_written_bytes: io.disk_written_bytes.saturating_sub(self.io.disk_written_bytes),
+        }
+    }
+}
+
 /// The files in a folder and in those below it.
 pub(crate) fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let list = || -> std::io::Result<_> {
@@ -106,13 +138,26 @@ pub(crate) fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
     list().map_err(|e| Error::io("list", e).at(folder))
 }
 
-/// Bytes that the files in a folder take on the disk, in whole blocks.
-pub(crate) fn disk_bytes(folder: &Path) -> Result<u64> {
-    let mut bytes = 0;
-    for path in files_in(folder)? {
-        bytes += path.metadata().map_err(|e| Error::io("look at", e).at(&path))?.blocks() * 512;
+/// The size of a store's files.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Size {
+    /// What they take on the disk, in whole blocks.
+    pub(crate) allocated: u64,
+    /// Their lengths.
+    pub(crate) length: u64,
+}
+
+impl Size {
+    /// That of all files in a folder.
+    pub(crate) fn of(folder: &Path) -> Result<Size> {
+        let mut size = Size::default();
+        for path in files_in(folder)? {
+            let file = path.metadata().map_err(|e| Error::io("look at", e).at(&path))?;
+            size.allocated += file.blocks() * 512;
+            size.length += file.len();
+        }
+        Ok(size)
     }
-    Ok(bytes)
 }
 
 /// The median; 0 if there is nothing.
@@ -128,6 +173,28 @@ pub(crate) fn median(values: &mut [f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Other tests of this process write and read, too: at least so much must have been seen.
+    #[test]
+    fn what_work_takes_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let meter = Meter::start();
+        std::fs::write(&path, vec![1; 300_000]).unwrap();
+        std::fs::File::open(&path).unwrap().sync_all().unwrap();
+        let read = std::fs::read(&path).unwrap();
+        let effort = meter.stop(3);
+        assert_eq!((effort.operations, read.len()), (3, 300_000));
+        assert!(effort.calls.fsync >= 1 && effort.calls.written_bytes >= 300_000, "{effort:?}");
+        assert!(effort.read_bytes >= 300_000 && effort.written_bytes >= 300_000, "{effort:?}");
+        assert!(effort.minor_faults > 0, "{effort:?}");
+        // A hole of a megabyte has a length, and no blocks.
+        let holey = std::fs::File::create(folder.path().join("hole")).unwrap();
+        holey.set_len(1 << 20).unwrap();
+        let size = Size::of(folder.path()).unwrap();
+        assert_eq!(size.length, 300_000 + (1 << 20));
+        assert!((300_000..1 << 20).contains(&size.allocated), "{size:?}");
+    }
 
     #[test]
     fn counts_of_two_processes_make_one_histogram() {

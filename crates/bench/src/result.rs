@@ -7,6 +7,7 @@
 //! rounds. What did not work is never a number here: it is in [`Report::failures`].
 
 use serde::{Deserialize, Serialize};
+use std::ops::{AddAssign, Sub};
 
 /// The version of the contract, in `credenza_bench`.
 pub const CONTRACT: u32 = 1;
@@ -32,6 +33,59 @@ pub struct Report {
     /// What the reader must know before quoting a figure ("the directory is not on tmpfs", ...).
     #[serde(default)]
     pub notes: Vec<String>,
+    /// How far figures are apart by chance; `None` where that was not asked for.
+    #[serde(default)]
+    pub noise: Option<Noise>,
+    /// What the workbench itself takes of an operation, in each phase: the time of a store that does
+    /// nothing. It is in every figure, and subtracted nowhere.
+    #[serde(default)]
+    pub workbench: Vec<OwnCost>,
+    /// Whether a signal ended the run before its last round.
+    #[serde(default)]
+    pub interrupted: bool,
+}
+
+impl Report {
+    /// How many times as fast a store may look as itself in this phase; 1 where it is not known.
+    pub fn noise_floor(&self, phase: &str) -> f64 {
+        let phases = self.noise.iter().flat_map(|noise| &noise.phases);
+        let floors = phases.filter(|noise| noise.phase == phase).map(|noise| noise.floor);
+        floors.filter(|floor| floor.is_finite()).fold(1.0, f64::max)
+    }
+}
+
+/// The workbench's own part of an operation in one phase.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OwnCost {
+    /// The phase's name.
+    pub phase: String,
+    /// Nanoseconds of one operation.
+    pub ns_per_op: f64,
+}
+
+/// One store measured against itself, in the same rounds as all others.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Noise {
+    /// The store that took part twice.
+    pub store: String,
+    /// What came of it, phase by phase.
+    pub phases: Vec<PhaseNoise>,
+}
+
+/// How far two runs of one store are apart in one phase.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PhaseNoise {
+    /// The phase's name.
+    pub phase: String,
+    /// How many times as fast as itself: the median of the rounds' ratios.
+    pub median: f64,
+    /// Lower end of its 95 % interval.
+    pub low: f64,
+    /// Upper end of it.
+    pub high: f64,
+    /// The larger of `high` and the inverse of `low`: a ratio whose interval lies between this and
+    /// its inverse shows no difference.
+    pub floor: f64,
 }
 
 /// The machine and its state when the run began.
@@ -55,6 +109,9 @@ pub struct Machine {
     /// The mode of transparent huge pages: "always", "madvise" or "never"; for shared memory
     /// after a comma. Empty where the kernel does not say.
     pub transparent_huge_pages: String,
+    /// How the kernel chooses the clock rate of the processor that was measured on: "performance",
+    /// "powersave" or another; empty where it does not say.
+    pub governor: String,
     /// Load averages over 1, 5 and 15 minutes, before the run.
     pub load_average: [f64; 3],
     /// What one reading of the clock costs, in nanoseconds; taken off every latency.
@@ -200,6 +257,110 @@ pub struct PhaseResult {
     /// What was seen in this phase that a reader must know; the first wrong answer, for one.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// The lengths of the store's files together, where `file_bytes` are the blocks they take: holes
+    /// and what was allocated in advance make them differ (the largest of all rounds).
+    #[serde(default)]
+    pub file_length_bytes: u64,
+    /// What was seen of the timed work besides its time, over all rounds together.
+    #[serde(default)]
+    pub effort: Effort,
+    /// Bytes that went to the files for each byte of keys and values that was stored: by the kernel's
+    /// count where it has one, else by the calls that were seen. `None` for phases that store nothing
+    /// or where it is not known how much, and where nothing was seen: writes to a map on tmpfs.
+    #[serde(default)]
+    pub write_amplification: Option<f64>,
+}
+
+/// What the timed work took besides time: the timed passes of all rounds and of all new stores.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Effort {
+    /// The operations that were timed: divide by these.
+    pub operations: u64,
+    /// The calls that were seen within the timed work.
+    pub calls: Calls,
+    /// Those that were seen when a changed store was closed, which is not timed; a build is timed
+    /// until it is closed.
+    pub closing: Calls,
+    /// Page faults that needed no reading from the disk.
+    pub minor_faults: u64,
+    /// Page faults that did.
+    pub major_faults: u64,
+    /// Bytes that calls of any kind read, and wrote, as the kernel counts them (`rchar` and `wchar`
+    /// of `/proc/self/io`).
+    pub read_bytes: u64,
+    /// See `read_bytes`.
+    pub written_bytes: u64,
+    /// Bytes that were read from a disk, and pages of files on a disk that were changed, in bytes, by
+    /// calls or in a map (`read_bytes` and `write_bytes` there); 0 on tmpfs.
+    pub disk_read_bytes: u64,
+    /// See `disk_read_bytes`.
+    pub disk_written_bytes: u64,
+}
+
+/// How often the store called what, of the calls that write files or bring them to the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Calls {
+    /// Calls of `fsync`.
+    pub fsync: u64,
+    /// Calls of `fdatasync`.
+    pub fdatasync: u64,
+    /// Calls of `msync` that wait (`MS_SYNC`).
+    pub msync: u64,
+    /// Calls of `sync_file_range`.
+    pub sync_file_range: u64,
+    /// Calls of `write`, `pwrite`, `writev` and `pwritev` that wrote something.
+    pub writes: u64,
+    /// What these wrote.
+    pub written_bytes: u64,
+}
+
+impl Calls {
+    /// All calls that bring something to the disk.
+    pub fn syncs(&self) -> u64 {
+        self.fsync + self.fdatasync + self.msync + self.sync_file_range
+    }
+}
+
+impl Sub for Calls {
+    type Output = Calls;
+
+    fn sub(self, before: Calls) -> Calls {
+        Calls {
+            fsync: self.fsync - before.fsync,
+            fdatasync: self.fdatasync - before.fdatasync,
+            msync: self.msync - before.msync,
+            sync_file_range: self.sync_file_range - before.sync_file_range,
+            writes: self.writes - before.writes,
+            written_bytes: self.written_bytes - before.written_bytes,
+        }
+    }
+}
+
+impl AddAssign for Calls {
+    fn add_assign(&mut self, other: Calls) {
+        self.fsync += other.fsync;
+        self.fdatasync += other.fdatasync;
+        self.msync += other.msync;
+        self.sync_file_range += other.sync_file_range;
+        self.writes += other.writes;
+        self.written_bytes += other.written_bytes;
+    }
+}
+
+impl AddAssign for Effort {
+    fn add_assign(&mut self, other: Effort) {
+        self.operations += other.operations;
+        self.calls += other.calls;
+        self.closing += other.closing;
+        self.minor_faults += other.minor_faults;
+        self.major_faults += other.major_faults;
+        self.read_bytes += other.read_bytes;
+        self.written_bytes += other.written_bytes;
+        self.disk_read_bytes += other.disk_read_bytes;
+        self.disk_written_bytes += other.disk_written_bytes;
+    }
 }
 
 /// Samples and what they amount to.

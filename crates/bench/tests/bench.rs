@@ -49,6 +49,7 @@ fn every_store_found_is_measured_and_verified() {
     let folder = tempfile::tempdir().unwrap();
     let (dir, out) = (folder.path().join("stores"), folder.path().join("out.json"));
     let page = folder.path().join("out.html");
+    let table = folder.path().join("out.csv");
     std::fs::create_dir(&dir).unwrap();
     let done = bench(&[
         "--workload=tokens",
@@ -59,6 +60,7 @@ fn every_store_found_is_measured_and_verified() {
         &format!("--dir={}", dir.display()),
         &format!("--json={}", out.display()),
         &format!("--html={}", page.display()),
+        &format!("--csv={}", table.display()),
     ]);
     assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0, "files were left behind");
@@ -67,6 +69,8 @@ fn every_store_found_is_measured_and_verified() {
 
     let report: Report = serde_json::from_value(json(&out)).unwrap();
     assert!(report.failures.is_empty());
+    let lines = std::fs::read_to_string(&table).unwrap().lines().count();
+    assert_eq!(lines, 1 + report.results.len());
     for store in &report.stores {
         let measured = report.results.iter().filter(|result| result.store == store.store);
         let mut all: Vec<&str> = measured.map(|result| &*result.phase).collect();
@@ -308,26 +312,86 @@ fn what_cannot_be_measured_is_refused_in_a_sentence() {
     }
 }
 
-#[test]
-fn a_signal_leaves_no_files() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = env!("CARGO_BIN_EXE_credenza-bench");
-    let mut running = Command::new(program)
-        .args(["--stores=constant", "--workload=ups", "--records=20000", "--rounds=10000"])
-        .arg(format!("--dir={}", folder.path().display()))
+/// A run that never ends by itself, of which the first round of `constant` has begun.
+fn endless(dir: &Path, json: &Path) -> std::process::Child {
+    let mut running = Command::new(env!("CARGO_BIN_EXE_credenza-bench"))
+        .args(["--stores=constant", "--workload=ups", "--records=2000", "--rounds=1000000"])
+        .arg("--phases=build,get-hit")
+        .arg(format!("--dir={}", dir.display()))
+        .arg(format!("--json={}", json.display()))
+        .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    // Until the first measured process has begun to write; a run this long never ends by itself.
     let store = || {
-        let run = std::fs::read_dir(folder.path()).ok()?.flatten().next()?;
+        let run = std::fs::read_dir(dir).ok()?.flatten().next()?;
         Some(run.path().join("constant").exists())
     };
     while store() != Some(true) {
         assert!(running.try_wait().unwrap().is_none(), "the run ended");
         std::thread::yield_now();
     }
-    let id = running.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-    assert_eq!(running.wait().unwrap().code(), Some(130));
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    running
+}
+
+fn send(signal: &str, process: &std::process::Child) {
+    let id = process.id().to_string();
+    assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+}
+
+#[test]
+fn an_interrupt_reports_what_is_finished_and_leaves_no_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dir, out) = (folder.path().join("stores"), folder.path().join("out.json"));
+    for signal in ["-INT", "-TERM"] {
+        std::fs::create_dir(&dir).unwrap();
+        let running = endless(&dir, &out);
+        send(signal, &running);
+        let done = running.wait_with_output().unwrap();
+        assert_eq!(done.status.code(), Some(130));
+        let said = text(&done.stdout);
+        assert!(said.contains("stopped by a signal"), "{said}");
+        let report: Report = serde_json::from_value(json(&out)).unwrap();
+        assert!(report.interrupted && report.failures.is_empty(), "{:?}", report.failures);
+        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
+        std::fs::remove_dir(&dir).unwrap();
+    }
+}
+
+#[test]
+fn noise_and_the_workbench_itself_are_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.json");
+    let done = bench(&[
+        "--stores=hash,constant",
+        "--noise",
+        "--rounds=5",
+        "--records=200",
+        "--gets=100",
+        "--phases=build,get-many-hit",
+        "--baseline=constant",
+        &format!("--dir={}", folder.path().display()),
+        &format!("--json={}", out.display()),
+    ]);
+    assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+    let said = text(&done.stdout);
+    assert!(said.contains("Noise, constant against itself"), "{said}");
+    assert!(said.contains("subtracted nowhere"), "{said}");
+    let report: Report = serde_json::from_value(json(&out)).unwrap();
+    let noise = report.noise.as_ref().unwrap();
+    let phases: Vec<&str> = noise.phases.iter().map(|p| &*p.phase).collect();
+    assert_eq!(phases, ["build", "get-many-hit"]);
+    for phase in &noise.phases {
+        assert!(phase.low <= phase.median && phase.median <= phase.high, "{phase:?}");
+        let floor = phase.high.max(1.0 / phase.low);
+        assert!((phase.floor / floor - 1.0).abs() < 1e-9, "{phase:?}");
+        assert!(report.noise_floor(&phase.phase) >= 1.0);
+    }
+    let costs: Vec<&str> = report.workbench.iter().map(|cost| &*cost.phase).collect();
+    assert_eq!(costs, phases);
+    assert!(report.workbench.iter().all(|cost| cost.ns_per_op > 0.0));
+    // Neither is a store of the report, and no store is there twice.
+    let names: Vec<&str> = report.results.iter().map(|r| &*r.store).collect();
+    assert_eq!(names, ["hash", "constant"].repeat(2));
+    let few = bench(&["--noise", "--rounds=4"]);
+    assert!(text(&few.stderr).contains("at least 5 rounds"), "{}", text(&few.stderr));
 }

@@ -51,6 +51,11 @@ fn every_command_explains_itself() {
         assert!(help.contains(&format!("credenza table {action} ")), "{help}");
         assert_eq!(run(&["help", "table", action]).expect(0).text(), help);
     }
+    let help = run(&["bench", "compare", "--help"]).expect(0).text();
+    for says in ["Exit status:", "    1  something did", "credenza bench compare before.json"] {
+        assert!(help.contains(says), "{help}");
+    }
+    assert_eq!(help.lines().find(|line| line.chars().count() > 100), None);
 }
 
 #[test]

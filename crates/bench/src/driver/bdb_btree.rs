@@ -14,6 +14,7 @@ impl Driver for BdbBtree {
     const NAME: &'static str = "bdb-btree";
     const SOURCE: Option<Source> = Some(Bdb::SOURCE);
     const CHANGES: Changes = Changes::AtClose;
+    const SYNCS: &'static str = "fdatasync when it is closed";
     const COMMITS: bool = true;
 
     fn load(file: Option<&Path>) -> Result<BdbBtree> {

@@ -22,6 +22,7 @@ impl Driver for BdbHash {
     const NAME: &'static str = "bdb-hash";
     const SOURCE: Option<Source> = Some(Bdb::SOURCE);
     const CHANGES: Changes = Changes::AtClose;
+    const SYNCS: &'static str = "fdatasync when it is closed";
 
     fn load(file: Option<&Path>) -> Result<BdbHash> {
         Bdb::load(Self::NAME, file).map(BdbHash)

@@ -123,6 +123,7 @@ impl Gdbm {
 
 impl Driver for Gdbm {
     const NAME: &'static str = "gdbm";
+    const SYNCS: &'static str = "msync and fsync when it is closed";
     const SOURCE: Option<Source> = Some(Source {
         names: &["libgdbm.so.6"],
         package: Some("libgdbm6"),

@@ -102,11 +102,12 @@ pub(crate) fn give_back_memory() {
     }
 }
 
-/// Page faults of this process so far that had to read from the disk.
-pub(crate) fn major_faults() -> u64 {
+/// Page faults of this process so far: those that needed no reading from the disk, and those that did.
+pub(crate) fn faults() -> (u64, u64) {
     // SAFETY: rusage is numbers only, for which zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: `usage` is a place for the answer.
     let rc = unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
-    if rc == 0 { u64::try_from(usage.ru_majflt).unwrap_or(0) } else { 0 }
+    let count = |n: libc::c_long| if rc == 0 { u64::try_from(n).unwrap_or(0) } else { 0 };
+    (count(usage.ru_minflt), count(usage.ru_majflt))
 }

@@ -48,6 +48,7 @@ impl Leveldb {
 
 impl Driver for Leveldb {
     const NAME: &'static str = "leveldb";
+    const SYNCS: &'static str = "fdatasync of every table it writes";
     const SOURCE: Option<Source> = Some(Source {
         names: &["libleveldb.so.1d", "libleveldb.so.1", "libleveldb.so"],
         package: Some("libleveldb1d"),

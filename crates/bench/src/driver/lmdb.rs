@@ -7,7 +7,8 @@
 
 use super::library::symbol;
 use super::mdb::{
-    Calls, Env, MdbStore, NO_READ_AHEAD, NO_SUBDIR, NO_SYNC, READ_ONLY, WRITE_MAP, map_bytes,
+    Calls, Env, MdbStore, NO_READ_AHEAD, NO_SUBDIR, NO_SYNC, READ_ONLY, WRITE_MAP, at_once,
+    map_bytes,
 };
 use super::{Changes, Driver, Identity, Reading, Shape, Source};
 use crate::workload::Records;
@@ -31,7 +32,7 @@ pub(super) struct Lmdb {
 impl Lmdb {
     fn opened(&self, path: &Path, shape: &Shape, flags: c_uint) -> Result<MdbStore<'_, false>> {
         let flags = flags | NO_SUBDIR | NO_LOCK | NO_READ_AHEAD;
-        MdbStore::open(&self.calls, path, flags, |env| {
+        MdbStore::open(&self.calls, path, flags, at_once(shape), |env| {
             // SAFETY: the environment was made and is not open yet.
             let rc = unsafe { (self.set_map_size)(env, map_bytes(shape)) };
             self.calls.check("env_set_mapsize", rc)
@@ -73,10 +74,15 @@ impl Driver for Lmdb {
 
     fn tuning(&self, shape: &Shape) -> String {
         let append = if shape.is_sorted { "MDB_APPEND as the keys come sorted, " } else { "" };
+        // A transaction cannot take more than 131,071 pages.
+        let transactions = match at_once(shape) {
+            usize::MAX => "one write transaction for the whole phase".to_owned(),
+            changes => format!("a write transaction for every {changes} changes"),
+        };
         format!(
             "NOSUBDIR, NOSYNC, NOMETASYNC, WRITEMAP, NORDAHEAD, NOLOCK, map {} GiB; build: \
-             {append}one write transaction; single changes: one write transaction for the whole \
-             phase, or one for each; lookups: one read transaction",
+             {append}as single changes; single changes: {transactions}, or one for each; lookups: \
+             one read transaction",
             map_bytes(shape) >> 30
         )
     }

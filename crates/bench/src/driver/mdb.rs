@@ -1,9 +1,11 @@
 //! What LMDB and its descendant libmdbx have in common: an environment with one transaction, and
 //! lookups without a copy.
 //!
-//! Lookups are in one read transaction. Single changes are all in one write transaction, which is
-//! committed when the store is closed: until then nothing of them outlives the process. Where each is
-//! to be a transaction of its own, its commit is a write to the map, and outlives the process.
+//! Lookups are in one read transaction. Single changes are in one write transaction, which is
+//! committed when the store is closed: until then nothing of them is sure to outlive the process.
+//! LMDB's transactions have a largest size: where a phase could reach it, the transaction is committed
+//! and a further one begun after [`MdbStore::at_once`] changes. Where each is to be a transaction of
+//! its own, its commit is a write to the map, and outlives the process.
 
 #![allow(unsafe_code)]
 
@@ -110,6 +112,18 @@ pub(super) fn map_bytes(shape: &Shape) -> usize {
     usize::try_from(need).unwrap_or(usize::MAX).max(8 << 30).next_multiple_of(1 << 20)
 }
 
+/// So many changes in one transaction of LMDB, which can take 131,071 pages: a change writes to a leaf
+/// of its own at worst, to a large value's page, and to a part of the pages above.
+const MOST_AT_ONCE: usize = 30_000;
+
+/// The changes that LMDB is to make in one transaction: any number, as fast as can be, where a store
+/// that is half empty has fewer pages than a transaction can take.
+pub(super) fn at_once(shape: &Shape) -> usize {
+    const RECORD: u64 = 32;
+    let pages = 2 * (shape.bytes() + RECORD * shape.records) / 4096;
+    if pages < 100_000 { usize::MAX } else { MOST_AT_ONCE }
+}
+
 /// An open environment with one transaction; closed when dropped.
 pub(super) struct MdbStore<'d, const DATA_FIRST: bool> {
     calls: &'d Calls,
@@ -117,6 +131,10 @@ pub(super) struct MdbStore<'d, const DATA_FIRST: bool> {
     /// Null where every change has its own.
     txn: *mut Txn,
     dbi: c_uint,
+    /// Changes in one transaction.
+    at_once: usize,
+    /// Changes that this transaction still takes.
+    left: usize,
 }
 
 impl<const DATA_FIRST: bool> Drop for MdbStore<'_, DATA_FIRST> {
@@ -131,27 +149,25 @@ impl<const DATA_FIRST: bool> Drop for MdbStore<'_, DATA_FIRST> {
 }
 
 impl<'d, const DATA_FIRST: bool> MdbStore<'d, DATA_FIRST> {
-    /// Opens the environment at `path` and begins its transaction; `size` tells it how large it may
-    /// become.
+    /// Opens the environment at `path` and begins its transaction, which takes `at_once` changes;
+    /// `size` tells it how large it may become.
     pub(super) fn open(
         calls: &'d Calls,
         path: &Path,
         flags: c_uint,
+        at_once: usize,
         size: impl FnOnce(*mut Env) -> Result<()>,
     ) -> Result<Self> {
         let name = c_path(path)?;
         let mut env = null_mut();
         // SAFETY: `env` is a place for the pointer.
         calls.check("env_create", unsafe { (calls.env_create)(&raw mut env) })?;
-        let mut store = MdbStore { calls, env, txn: null_mut(), dbi: 0 };
+        let mut store = MdbStore { calls, env, txn: null_mut(), dbi: 0, at_once, left: at_once };
         size(env)?;
         // SAFETY: the environment was made; the name is a C string.
         let rc = unsafe { (calls.env_open)(env, name.as_ptr(), flags, 0o644) };
         calls.check("env_open", rc)?;
-        // SAFETY: the environment is open; this is its only transaction.
-        let rc =
-            unsafe { (calls.txn_begin)(env, null_mut(), flags & READ_ONLY, &raw mut store.txn) };
-        calls.check("txn_begin", rc)?;
+        store.begin_with(flags & READ_ONLY)?;
         // SAFETY: the transaction is open; a null name is the main database.
         let rc = unsafe { (calls.dbi_open)(store.txn, null(), 0, &raw mut store.dbi) };
         calls.check("dbi_open", rc)?;
@@ -167,7 +183,7 @@ impl<'d, const DATA_FIRST: bool> MdbStore<'d, DATA_FIRST> {
     pub(super) fn fill(mut self, records: &Records, shape: &Shape) -> Result<()> {
         let flags = if shape.is_sorted { APPEND } else { 0 };
         for (key, value) in records.iter() {
-            self.put(key, value, flags)?;
+            self.change(|store| store.put(key, value, flags))?;
         }
         self.close()
     }
@@ -204,7 +220,20 @@ impl<const DATA_FIRST: bool> MdbStore<'_, DATA_FIRST> {
         done
     }
 
+    /// Does `work`, which changes one record, as [`MdbStore::within`] does; when the transaction that
+    /// is open has taken as many as it can, in a further one.
+    #[inline]
+    fn change<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if self.left == 0 && !self.txn.is_null() {
+            self.commit_open()?;
+            self.begin_with(0)?;
+        }
+        self.left = self.left.saturating_sub(1);
+        self.within(0, work)
+    }
+
     fn begin_with(&mut self, flags: c_uint) -> Result<()> {
+        self.left = self.at_once;
         // SAFETY: the environment is open and has no transaction.
         let rc = unsafe { (self.calls.txn_begin)(self.env, null_mut(), flags, &raw mut self.txn) };
         self.calls.check("txn_begin", rc)
@@ -263,12 +292,12 @@ impl<const DATA_FIRST: bool> Writer for MdbStore<'_, DATA_FIRST> {
 
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.within(0, |store| store.put(key, value, 0))
+        self.change(|store| store.put(key, value, 0))
     }
 
     #[inline]
     fn remove(&mut self, key: &[u8]) -> Result<bool> {
-        self.within(0, |store| {
+        self.change(|store| {
             let mut key = Val::<DATA_FIRST>::of(key);
             // SAFETY: the transaction is open for writing; the key is readable and only read; a
             // null value stands for whatever the key has.

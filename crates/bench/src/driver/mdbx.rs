@@ -52,7 +52,8 @@ pub(super) struct Mdbx {
 impl Mdbx {
     fn opened(&self, path: &Path, shape: &Shape, flags: c_uint) -> Result<MdbStore<'_, true>> {
         let flags = flags | NO_SUBDIR | EXCLUSIVE | NO_READ_AHEAD;
-        MdbStore::open(&self.calls, path, flags, |env| {
+        // Its transactions take any number of pages: in a writable map it keeps no list of them.
+        MdbStore::open(&self.calls, path, flags, usize::MAX, |env| {
             if flags & READ_ONLY != 0 {
                 return Ok(());
             }

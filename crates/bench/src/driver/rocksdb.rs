@@ -74,6 +74,7 @@ impl Rocksdb {
 
 impl Driver for Rocksdb {
     const NAME: &'static str = "rocksdb";
+    const SYNCS: &'static str = "fdatasync of every table and list of tables it writes";
     const SOURCE: Option<Source> = Some(Source {
         names: &["librocksdb.so.7.8", "librocksdb.so.9.10", "librocksdb.so"],
         package: Some("librocksdb7.8"),

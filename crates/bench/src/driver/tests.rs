@@ -255,3 +255,35 @@ fn shape_knows_sorted_keys() {
     assert!(!shape.is_sorted);
     assert_eq!((shape.records, shape.bytes(), shape.longest_value), (3, 10, 4));
 }
+
+#[test]
+fn lmdb_changes_more_than_one_transaction_can_take() {
+    let records = 40_000;
+    let shape = |value_bytes| Shape {
+        records,
+        key_bytes: 8 * records,
+        value_bytes: value_bytes * records,
+        longest_value: value_bytes as usize,
+        fixed_key: Some(8),
+        fixed_value: Some(value_bytes as usize),
+        is_sorted: false,
+    };
+    assert_eq!(mdb::at_once(&shape(16)), usize::MAX);
+    assert!(mdb::at_once(&shape(16_000)) < records as usize);
+    let Ok(lmdb) = lmdb::Lmdb::load(None) else {
+        eprintln!("not tested: liblmdb is not found");
+        return;
+    };
+    // The shape says that values are large, so that the transaction changes; the values are small.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut writer = lmdb.create(&path, &shape(16_000)).unwrap();
+    for i in 0..records {
+        writer.insert(&i.to_le_bytes(), b"value").unwrap();
+    }
+    assert!(writer.remove(&7_u64.to_le_bytes()).unwrap());
+    // Nothing was closed: what another transaction finds was committed on the way.
+    std::mem::forget(writer);
+    let mut store = lmdb.open(&path, &shape(16_000), Reading::Warm).unwrap();
+    assert_eq!(scanned(&mut store).1, mdb::at_once(&shape(16_000)));
+}

@@ -22,6 +22,8 @@ pub struct Comparison<'a> {
     /// The store all others are put in relation to: the one asked for, or the first.
     pub baseline: &'a str,
     results: HashMap<(&'a str, &'a str), &'a PhaseResult>,
+    /// The noise floor of each phase.
+    floors: HashMap<&'a str, f64>,
 }
 
 /// One of our engines against the fastest rival of a phase.
@@ -81,7 +83,8 @@ impl<'a> Comparison<'a> {
         }
         let asked = report.settings.baseline.as_deref();
         let baseline = asked.filter(|store| stores.contains(store)).unwrap_or(stores[0]);
-        Comparison { class, stores, phases, baseline, results }
+        let floors = phases.iter().map(|phase| (*phase, report.noise_floor(phase))).collect();
+        Comparison { class, stores, phases, baseline, results, floors }
     }
 
     /// What was measured of this store in this phase, if anything.
@@ -91,7 +94,8 @@ impl<'a> Comparison<'a> {
 
     /// How many times as fast `store` is as `other` in this phase.
     pub fn ratio(&self, store: &str, other: &str, phase: &str) -> Option<Ratio> {
-        stats::speed_ratio(self.result(store, phase)?, self.result(other, phase)?)
+        let ratio = stats::speed_ratio(self.result(store, phase)?, self.result(other, phase)?)?;
+        Some(Ratio { floor: self.floors.get(phase).copied().unwrap_or(1.0), ..ratio })
     }
 
     /// How many times as fast as the baseline; `None` for the baseline itself.
@@ -185,6 +189,7 @@ fn push_new<'a>(list: &mut Vec<&'a str>, item: &'a str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::{Noise, PhaseNoise};
 
     fn fixture() -> Report {
         serde_json::from_slice(include_bytes!("../../tests/fixtures/report.json")).unwrap()
@@ -248,6 +253,22 @@ mod tests {
         report.failures[0].phase = Some("get-90".into());
         report.failures[0].status = "wrong-answer".into();
         assert!(wrong_answers(&report).is_empty());
+    }
+
+    #[test]
+    fn within_the_noise_there_is_no_difference() {
+        let mut report = fixture();
+        let verdict = |report: &Report| {
+            let ratio = Comparison::of(report)[0].ratio("constant", "cdb", "get-hit");
+            ratio.unwrap().verdict()
+        };
+        assert_eq!(verdict(&report), Verdict::Faster);
+        let phase = "get-hit".to_owned();
+        let noise = PhaseNoise { phase, median: 1.0, low: 0.01, high: 2.0, floor: 100.0 };
+        report.noise = Some(Noise { store: "cdb".into(), phases: vec![noise] });
+        assert_eq!(verdict(&report), Verdict::NoDifference);
+        let scan = Comparison::of(&report)[0].ratio("constant", "cdb", "scan").unwrap();
+        assert_eq!(scan.verdict(), Verdict::Faster, "each phase has its own noise");
     }
 
     #[test]

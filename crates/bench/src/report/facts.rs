@@ -96,6 +96,7 @@ fn machine(report: &Report) -> Vec<(&'static str, String)> {
         ("Caches", m.caches.iter().map(cache).collect::<Vec<_>>().join(", ")),
         ("Memory", text::binary_bytes(m.memory_bytes)),
         ("Huge pages", m.transparent_huge_pages.clone()),
+        ("Governor", m.governor.clone()),
         ("Kernel", m.kernel.clone()),
         ("System", m.os.clone()),
         ("Filesystem", m.filesystem.clone()),

@@ -48,6 +48,13 @@ fn parse(bytes: &[u8]) -> Result<Report> {
     Ok(report)
 }
 
+/// Writes any value as indented JSON in place of `path`.
+pub(crate) fn publish_value(value: &impl serde::Serialize, path: &Path) -> Result<()> {
+    let mut text = serde_json::to_string_pretty(value).map_err(|e| unfit(&e).at(path))?;
+    text.push('\n');
+    publish(text.as_bytes(), path)
+}
+
 /// Puts these bytes in the place of `path`, whole or not at all.
 pub(super) fn publish(bytes: &[u8], path: &Path) -> Result<()> {
     let staged = Staged::create(path)?;

@@ -1,18 +1,24 @@
 //! What a run becomes for its reader: the contract file, a table in the terminal, a page.
 //!
 //! Reading order: [`stats`] says what may be concluded from a few rounds, [`compare`] who is
-//! compared with whom; [`json`], [`terminal`] and [`html`] show the same conclusions.
+//! compared with whom; [`json`], [`terminal`] and [`html`] show the same conclusions. [`durability`]
+//! says who brings what to the disk; [`saved`] puts two saved runs against each other.
 
 mod chart;
 pub mod compare;
+pub mod csv;
+pub mod durability;
 mod facts;
 mod figures;
 pub mod html;
 pub mod json;
+mod pen;
+pub mod saved;
 pub mod stats;
 pub mod terminal;
 mod text;
 
 pub use html::write as write_html;
 pub use json::{read as read_json, write as write_json};
-pub use terminal::{colour_wanted, print as print_terminal};
+pub use pen::colour_wanted;
+pub use terminal::print as print_terminal;

@@ -11,6 +11,7 @@
 //! Figures that are not finite are left out everywhere; no function here panics.
 
 use crate::result::{PhaseResult, Summary};
+use serde::Serialize;
 
 const RESAMPLES: usize = 10_000;
 const SEED: u64 = 0x0063_7265_6465_6e7a;
@@ -36,19 +37,36 @@ pub fn interval(samples: &[f64]) -> Option<(f64, f64)> {
     if sorted.is_empty() {
         return None;
     }
-    let mut random = SplitMix(SEED);
-    let mut resample = vec![0.0; sorted.len()];
-    let mut medians = Vec::with_capacity(RESAMPLES);
-    for _ in 0..RESAMPLES {
-        for slot in &mut resample {
-            *slot = sorted[random.below(sorted.len())];
-        }
-        resample.sort_by(f64::total_cmp);
-        medians.push(middle(&resample));
+    let (mut random, mut resampler) = (SplitMix(SEED), Resampler::of(&sorted));
+    Some(inner((0..RESAMPLES).map(|_| resampler.median(&mut random)).collect()))
+}
+
+/// Draws as many figures as there are, at random and again, and takes their median.
+struct Resampler<'a> {
+    samples: &'a [f64],
+    drawn: Vec<f64>,
+}
+
+impl<'a> Resampler<'a> {
+    /// For at least one figure.
+    fn of(samples: &'a [f64]) -> Resampler<'a> {
+        Resampler { samples, drawn: vec![0.0; samples.len()] }
     }
-    medians.sort_by(f64::total_cmp);
+
+    fn median(&mut self, random: &mut SplitMix) -> f64 {
+        for slot in &mut self.drawn {
+            *slot = self.samples[random.below(self.samples.len())];
+        }
+        self.drawn.sort_by(f64::total_cmp);
+        middle(&self.drawn)
+    }
+}
+
+/// The part of [`RESAMPLES`] figures that lies between the tails, as (low, high).
+fn inner(mut figures: Vec<f64>) -> (f64, f64) {
+    figures.sort_by(f64::total_cmp);
     let outside = (RESAMPLES as f64 * TAIL) as usize;
-    Some((medians[outside], medians[RESAMPLES - 1 - outside]))
+    (figures[outside], figures[RESAMPLES - 1 - outside])
 }
 
 /// Median, interval and samples of one figure per round; zeros when there is no finite sample.
@@ -78,7 +96,7 @@ pub fn outliers(samples: &[f64]) -> Vec<bool> {
 }
 
 /// How many times as fast one store is as another, from pairs of samples of the same round.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ratio {
     /// The median of the pairs' ratios; above 1 is faster.
     pub median: f64,
@@ -88,6 +106,9 @@ pub struct Ratio {
     pub high: f64,
     /// How many rounds both stores finished.
     pub pairs: usize,
+    /// The noise floor: how many times as fast a store may look as itself, at least 1. An interval
+    /// within it, or within its inverse, shows no difference.
+    pub floor: f64,
 }
 
 /// What a ratio's interval allows to say.
@@ -97,7 +118,7 @@ pub enum Verdict {
     Faster,
     /// The whole interval is below 1.
     Slower,
-    /// The interval spans 1.
+    /// The interval spans 1, or lies within the noise floor.
     NoDifference,
     /// Fewer than three pairs: there is a ratio, but nothing to judge it by.
     TooFewRounds,
@@ -109,16 +130,33 @@ impl Ratio {
         let usable = pairs.iter().filter(|(own, other)| *own > 0.0 && *other > 0.0);
         let ratios: Vec<f64> = usable.map(|(own, other)| other / own).collect();
         let (low, high) = interval(&ratios)?;
-        Some(Ratio { median: median(&ratios)?, low, high, pairs: ratios.len() })
+        Some(Ratio { median: median(&ratios)?, low, high, pairs: ratios.len(), floor: 1.0 })
+    }
+
+    /// How many times as fast `after` is as `before`, two lists of times of one store in two runs.
+    /// Their rounds are no pairs, as nothing that disturbed one run disturbed the other: it is the
+    /// ratio of the medians, and both are drawn from by themselves for its interval. `pairs` is
+    /// the shorter list's length. `None` if either has no time above 0.
+    pub fn of_runs(before: &[f64], after: &[f64]) -> Option<Ratio> {
+        let usable = |times: &[f64]| -> Vec<f64> {
+            sorted(times).into_iter().filter(|time| *time > 0.0).collect()
+        };
+        let (before, after) = (usable(before), usable(after));
+        let median = median(&before)? / median(&after)?;
+        let (mut random, mut old) = (SplitMix(SEED), Resampler::of(&before));
+        let mut new = Resampler::of(&after);
+        let mut ratio = |_| old.median(&mut random) / new.median(&mut random);
+        let (low, high) = inner((0..RESAMPLES).map(&mut ratio).collect());
+        Some(Ratio { median, low, high, pairs: before.len().min(after.len()), floor: 1.0 })
     }
 
     /// What may be said.
     pub fn verdict(&self) -> Verdict {
         if self.pairs < PAIRS_FOR_VERDICT {
             Verdict::TooFewRounds
-        } else if self.low > 1.0 {
+        } else if self.low > 1.0 && self.high > self.floor {
             Verdict::Faster
-        } else if self.high < 1.0 {
+        } else if self.high < 1.0 && self.low < 1.0 / self.floor {
             Verdict::Slower
         } else {
             Verdict::NoDifference
@@ -190,6 +228,7 @@ impl SplitMix {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::Effort;
 
     #[test]
     fn medians_of_known_samples() {
@@ -260,7 +299,7 @@ mod tests {
         let pairs: Vec<(f64, f64)> =
             (0..5).map(|i| (f64::from(1 << i), f64::from(2 << i))).collect();
         let ratio = Ratio::of_pairs(&pairs).expect("there are pairs");
-        assert_eq!(ratio, Ratio { median: 2.0, low: 2.0, high: 2.0, pairs: 5 });
+        assert_eq!(ratio, Ratio { median: 2.0, low: 2.0, high: 2.0, pairs: 5, floor: 1.0 });
         assert_eq!(ratio.verdict(), Verdict::Faster);
         assert_eq!(Ratio::of_pairs(&[(0.0, 1.0), (1.0, 0.0), (f64::NAN, 1.0)]), None);
     }
@@ -275,6 +314,27 @@ mod tests {
         assert_eq!(verdict(&[50.0, 60.0, 55.0]), Verdict::Slower);
         assert_eq!(verdict(&[9.0, 11.0, 9.5, 10.5]), Verdict::NoDifference);
         assert_eq!(verdict(&[1.0, 1.0]), Verdict::TooFewRounds);
+    }
+
+    #[test]
+    fn what_lies_within_the_noise_floor_is_no_difference() {
+        let ratio = |low, high| Ratio { median: low, low, high, pairs: 5, floor: 1.25 };
+        assert_eq!(ratio(1.1, 1.2).verdict(), Verdict::NoDifference);
+        assert_eq!(ratio(1.1, 1.3).verdict(), Verdict::Faster);
+        assert_eq!(ratio(0.85, 0.9).verdict(), Verdict::NoDifference);
+        assert_eq!(ratio(0.75, 0.9).verdict(), Verdict::Slower);
+    }
+
+    #[test]
+    fn two_runs_are_compared_by_their_medians() {
+        let ratio = Ratio::of_runs(&[10.0, 12.0, 11.0], &[5.0, 4.0, 6.0, 0.0, f64::NAN]).unwrap();
+        assert_eq!((ratio.median, ratio.pairs), (2.2, 3));
+        // The ends of both ranges against each other: three samples are drawn alike often enough.
+        assert_eq!((ratio.low, ratio.high), (10.0 / 6.0, 12.0 / 4.0));
+        assert_eq!(ratio.verdict(), Verdict::Faster);
+        assert_eq!(Ratio::of_runs(&[], &[1.0]), None);
+        let same = Ratio::of_runs(&[9.0, 11.0, 10.0], &[9.5, 10.5, 10.0]).unwrap();
+        assert_eq!(same.verdict(), Verdict::NoDifference);
     }
 
     #[test]
@@ -309,6 +369,9 @@ mod tests {
             sample_rounds: rounds.to_vec(),
             major_faults: Vec::new(),
             notes: Vec::new(),
+            file_length_bytes: 0,
+            effort: Effort::default(),
+            write_amplification: None,
         }
     }
 }

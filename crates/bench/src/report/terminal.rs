@@ -5,22 +5,14 @@
 //! says stands in the text too.
 
 use super::compare::{Comparison, Headline, is_own, wrong_answers};
+use super::durability;
+use super::pen::{Pen, Style, WIDTH, shortened, width, wrapped};
 use super::stats::{self, Ratio, Verdict};
 use super::text;
-use crate::result::{PhaseResult, Report};
-use std::io::{self, IsTerminal, Write};
+use crate::result::{OwnCost, PhaseNoise, PhaseResult, Report};
+use std::io::{self, Write};
 
-/// The most columns a line has.
-const WIDTH: usize = 100;
 const GAP: usize = 2;
-
-/// Whether output to `stream` should have colours: it is a terminal that knows them, and
-/// `NO_COLOR` is not set (see no-color.org).
-pub fn colour_wanted(stream: &impl IsTerminal) -> bool {
-    let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    stream.is_terminal() && !set("NO_COLOR") && !dumb
-}
 
 /// Prints the report: what ran, one table a class, our engines against the best rivals, failures.
 ///
@@ -40,7 +32,20 @@ pub fn print(report: &Report, out: &mut impl Write, colour: bool) -> io::Result<
             headlines(comparison, own, out, &pen)?;
         }
     }
+    disk(report, out, &pen)?;
     remarks(report, out, &pen)
+}
+
+/// What the stores were seen to ask of the disk.
+fn disk(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
+    let lines = durability::lines(report);
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let title =
+        "Asked of the disk, as seen: calls that sync, and bytes written by calls, an operation";
+    writeln!(out, "\n{}", pen.bold(title))?;
+    lines.iter().try_for_each(|line| wrapped(out, pen, "  ", &text::clean(line)))
 }
 
 fn heading(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
@@ -77,16 +82,6 @@ struct Column {
 struct Cell {
     text: String,
     style: Style,
-}
-
-#[derive(Clone, Copy, Default, PartialEq)]
-enum Style {
-    #[default]
-    Plain,
-    Bold,
-    Dim,
-    Good,
-    Bad,
 }
 
 impl Column {
@@ -244,7 +239,8 @@ fn legend(c: &Comparison, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     let baseline = text::clean(c.baseline);
     let mut says = vec![format!(
         "Second lines: how many times as fast as {baseline} (above 1: faster), and the file's size \
-         in relation to it; ~ no difference seen (the 95 % interval spans 1)."
+         in relation to it; ~ no difference seen (the 95 % interval spans 1, or \
+         lies within the noise)."
     )];
     if c.has_plain_loops() {
         says.push("* the store has no batched read: a plain loop of single gets.".to_owned());
@@ -324,6 +320,8 @@ fn remarks(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
             text::percent(stats::range_coverage(rounds))
         ));
     }
+    says.extend(noise(report));
+    says.extend(own_cost(report));
     says.extend(wrong_answers(report).iter().map(|line| text::clean(line)));
     says.extend(report.notes.iter().map(|note| text::clean(note)));
     if !says.is_empty() {
@@ -345,53 +343,33 @@ fn remarks(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     Ok(())
 }
 
-/// Prints words in lines of at most [`WIDTH`] columns, dim.
-fn wrapped(out: &mut impl Write, pen: &Pen, indent: &str, words: &str) -> io::Result<()> {
-    let mut line = String::new();
-    for word in words.split_whitespace() {
-        if !line.is_empty() && width(indent) + width(&line) + 1 + width(word) > WIDTH {
-            writeln!(out, "{indent}{}", pen.paint(&line, Style::Dim))?;
-            line.clear();
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    writeln!(out, "{indent}{}", pen.paint(&line, Style::Dim))
+/// How far a store was from itself.
+fn noise(report: &Report) -> Option<String> {
+    let noise = report.noise.as_ref()?;
+    let phase = |p: &PhaseNoise| {
+        let [low, high] = [p.low, p.high].map(text::number);
+        format!("{} [{low}, {high}]", text::clean(&p.phase))
+    };
+    let phases: Vec<String> = noise.phases.iter().map(phase).collect();
+    Some(format!(
+        "Noise, {} against itself in the same rounds: {}. A ratio whose interval lies within that, \
+         or its inverse, shows no difference.",
+        text::clean(&noise.store),
+        phases.join(", ")
+    ))
 }
 
-fn shortened(text: &str, most: usize) -> String {
-    if width(text) <= most {
-        return text.to_owned();
-    }
-    text.chars().take(most - 1).chain(['…']).collect()
-}
-
-fn width(text: &str) -> usize {
-    text.chars().count()
-}
-
-/// Puts colours on, or does not.
-struct Pen {
-    colour: bool,
-}
-
-impl Pen {
-    fn bold(&self, text: &str) -> String {
-        self.paint(text, Style::Bold)
-    }
-
-    fn paint(&self, text: &str, style: Style) -> String {
-        let code = match style {
-            Style::Bold => "1",
-            Style::Dim => "2",
-            Style::Good => "32",
-            Style::Bad => "31",
-            Style::Plain => return text.to_owned(),
-        };
-        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
-    }
+/// What the workbench itself takes.
+fn own_cost(report: &Report) -> Option<String> {
+    let cost = |c: &OwnCost| format!("{} {}", text::clean(&c.phase), text::number(c.ns_per_op));
+    let costs: Vec<String> = report.workbench.iter().map(cost).collect();
+    (!costs.is_empty()).then(|| {
+        format!(
+            "The workbench's own nanoseconds an operation, with a store that does nothing; \
+             subtracted nowhere: {}.",
+            costs.join(", ")
+        )
+    })
 }
 
 #[cfg(test)]

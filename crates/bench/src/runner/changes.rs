@@ -12,8 +12,8 @@
 use super::child::{Round, ns_per_op};
 use super::passes::{self, Total};
 use super::protocol::Sample;
-use crate::driver::{Driver, Reading, Store, Writer, kernel};
-use crate::measure::{self, Footprint};
+use crate::driver::{Driver, Reading, Store, Writer};
+use crate::measure::{self, Footprint, Meter, Size};
 use crate::workload::{Content, Phase, Queries, Records};
 use credenza::{Error, Result};
 use std::borrow::Cow;
@@ -85,11 +85,11 @@ impl<D: Driver> Round<'_, D> {
         let footprint = Footprint::start();
         for number in 0..stores {
             let mut store = self.new_store(phase, W::IS_FILLED)?;
-            let faults = kernel::major_faults();
+            let meter = Meter::start();
             let start = Instant::now();
             let outcome = work.run(&mut store)?;
             let elapsed = start.elapsed();
-            sample.major_faults += kernel::major_faults() - faults;
+            sample.effort += meter.stop(work.operations());
             times.push(ns_per_op(elapsed, work.operations()));
             // Later stores find memory that was given back to the allocator, not to the kernel.
             if number == 0 {
@@ -138,8 +138,12 @@ impl<D: Driver> Round<'_, D> {
         sample: &mut Sample,
     ) -> Result<()> {
         let wrong = check_keys(&mut store, work)?;
+        let meter = Meter::start();
         store.close()?;
-        sample.file_bytes = sample.file_bytes.max(measure::disk_bytes(&self.spec.folder)?);
+        sample.effort.closing += meter.stop(0).calls;
+        let size = Size::of(&self.spec.folder)?;
+        sample.file_bytes = sample.file_bytes.max(size.allocated);
+        sample.file_length = sample.file_length.max(size.length);
         let mut reader = self.driver.open(&self.path, &self.shape, Reading::Warm)?;
         let wrong_later = passes::check_scan(&mut reader, content)?;
         let wrong_later = wrong_later.map(|what| format!("after closing: {what}"));

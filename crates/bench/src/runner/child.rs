@@ -2,13 +2,15 @@
 //!
 //! Order within a phase that reads: open, compare every answer, one untimed pass, the timed passes,
 //! the sampled latencies, close. With a cold cache the timed pass comes first and there is one.
-//! The phases that change a store come last, each with new stores: see [`super::changes`].
+//! The phases that change a store come last, each with new stores: see [`super::changes`]. They
+//! follow all that read, as they take the built store's place.
 
 use super::oracle;
 use super::passes::{self, Checker, Total};
 use super::protocol::{Message, Sample, Spec};
 use crate::driver::{Driver, ForDriver, Reading, Shape, Store, can_do, kernel, with_driver};
-use crate::measure::{self, Footprint, Latencies};
+use crate::measure::{self, Footprint, Latencies, Meter, Size};
+use crate::result::Effort;
 use crate::workload::{Content, Inputs, Phase, Queries};
 use credenza::{Error, Result};
 use std::fs::File;
@@ -83,7 +85,7 @@ struct Timed {
     ns_per_op: f64,
     latencies: Vec<(u64, u64)>,
     found: Option<u64>,
-    major_faults: u64,
+    effort: Effort,
     wrong: Option<String>,
 }
 
@@ -100,38 +102,50 @@ impl<'a, D: Driver> Round<'a, D> {
     }
 
     /// Builds the store if it is read, and measures all phases that are asked for and that the
-    /// store can do.
+    /// store can do. A phase that the store refuses takes no other with it, unless it is the build.
     pub(super) fn run(&self, say: &dyn Fn(&Message) -> Result<()>) -> Result<()> {
         let phases = &self.spec.phases;
+        let mut is_built = false;
         if phases.iter().any(|phase| !phase.is_changing()) {
             say(&Message::Started(Phase::Build))?;
-            let sample = self.with_footprint(Phase::Build, || self.build())?;
-            if phases.contains(&Phase::Build) {
-                say(&Message::Measured(sample))?;
-            }
-        }
-        let is_reading = |phase: &&Phase| {
-            !phase.is_changing() && **phase != Phase::Build && self.can_do(**phase)
-        };
-        for phase in phases.iter().filter(is_reading) {
-            say(&Message::Started(*phase))?;
-            if self.spec.cold {
-                for file in measure::files_in(&self.spec.folder)? {
-                    kernel::evict(&file)?;
+            match self.with_footprint(Phase::Build, || self.build()) {
+                Ok(sample) => {
+                    is_built = true;
+                    if phases.contains(&Phase::Build) {
+                        say(&Message::Measured(Box::new(sample)))?;
+                    }
                 }
+                Err(e) => say(&Message::Refused(Phase::Build, e.to_string()))?,
             }
-            let sample = self.with_footprint(*phase, || self.read(*phase))?;
-            say(&Message::Measured(sample))?;
         }
-        for phase in phases.iter().filter(|phase| phase.is_changing() && self.can_do(**phase)) {
-            say(&Message::Started(*phase))?;
-            say(&Message::Measured(self.change(*phase)?))?;
+        for phase in phases.iter().filter(|phase| self.can_do(**phase)) {
+            let is_due = phase.is_changing() || (is_built && *phase != Phase::Build);
+            if is_due {
+                say(&Message::Started(*phase))?;
+                say(&match self.measure_one(*phase) {
+                    Ok(sample) => Message::Measured(Box::new(sample)),
+                    Err(e) => Message::Refused(*phase, e.to_string()),
+                })?;
+            }
         }
         Ok(())
     }
 
     fn can_do(&self, phase: Phase) -> bool {
         can_do::<D>(phase, &self.spec.mix)
+    }
+
+    /// Any phase but the build.
+    fn measure_one(&self, phase: Phase) -> Result<Sample> {
+        if phase.is_changing() {
+            return self.change(phase);
+        }
+        if self.spec.cold {
+            for file in measure::files_in(&self.spec.folder)? {
+                kernel::evict(&file)?;
+            }
+        }
+        self.with_footprint(phase, || self.read(phase))
     }
 
     fn with_footprint(
@@ -141,38 +155,43 @@ impl<'a, D: Driver> Round<'a, D> {
     ) -> Result<Sample> {
         let footprint = Footprint::start();
         let timed = measured()?;
+        let size = Size::of(&self.spec.folder)?;
         Ok(Sample {
             ns_per_op: timed.ns_per_op,
             latencies: timed.latencies,
             found: timed.found,
             lookups: timed.found.map_or(0, |_| timed.ops as u64),
-            file_bytes: measure::disk_bytes(&self.spec.folder)?,
+            file_bytes: size.allocated,
+            file_length: size.length,
             peak_rss_bytes: footprint.peak_rss_bytes(),
-            major_faults: timed.major_faults,
+            effort: timed.effort,
             wrong: timed.wrong,
             ..Sample::new(phase, timed.ops)
         })
     }
 
     fn build(&self) -> Result<Timed> {
-        let (records, faults) = (&self.inputs.records, kernel::major_faults());
+        let (records, meter) = (&self.inputs.records, Meter::start());
         let start = Instant::now();
         self.driver.build(records, &self.shape, &self.path)?;
+        let built = start.elapsed();
+        // What follows is the workbench's own.
+        let effort = meter.stop(records.len());
+        let start = Instant::now();
         if self.spec.sync {
             for file in measure::files_in(&self.spec.folder)? {
                 let synced = File::open(&file).and_then(|f| f.sync_data());
                 synced.map_err(|e| Error::io("bring to disk", e).at(&file))?;
             }
         }
-        let elapsed = start.elapsed();
-        let major_faults = kernel::major_faults() - faults;
+        let elapsed = built + start.elapsed();
         let mut store = self.driver.open(&self.path, &self.shape, Reading::Warm)?;
         Ok(Timed {
             ops: records.len(),
             ns_per_op: ns_per_op(elapsed, records.len()),
             latencies: Vec::new(),
             found: None,
-            major_faults,
+            effort,
             wrong: passes::check_scan(&mut store, self.content)?,
         })
     }
@@ -291,7 +310,7 @@ impl<S: Store> Reader<'_, S> {
         if !self.cold {
             pass(&mut self.store)?;
         }
-        let faults = kernel::major_faults();
+        let meter = Meter::start();
         let mut times = Vec::with_capacity(passes);
         let mut spent = Duration::ZERO;
         while times.len() < passes && (times.is_empty() || spent < PASSES_TIME) {
@@ -304,12 +323,13 @@ impl<S: Store> Reader<'_, S> {
                 wrong = Some(format!("a timed pass adds up to {total:?}, not {expected:?}"));
             }
         }
+        let effort = meter.stop(ops * times.len());
         Ok(Timed {
             ops,
             ns_per_op: measure::median(&mut times),
             latencies: Vec::new(),
             found: None,
-            major_faults: kernel::major_faults() - faults,
+            effort,
             wrong,
         })
     }

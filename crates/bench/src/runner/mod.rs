@@ -5,8 +5,8 @@
 //! [`child`], [`passes`], [`changes`], [`mixed`]; [`oracle`] compares and measures nothing.
 //!
 //! Invariants: within a round every store runs once, in a random order that the seed fixes; two
-//! measured processes never run at the same time; a store that crashed or took too long is not
-//! tried again, and never stops the others.
+//! measured processes never run at the same time. A phase that failed, crashed or took too long is
+//! told once and not tried again; the store's other phases go on, and so do the other stores.
 
 mod changes;
 pub(crate) mod child;
@@ -18,14 +18,21 @@ mod protocol;
 mod summary;
 
 #[cfg(test)]
+mod parent_tests;
+#[cfg(test)]
 mod tests;
 
 use crate::args::BenchArgs;
 use crate::candidates::{self, Describe};
-use crate::driver::{Shape, kernel, with_driver};
+use crate::driver::{NULL, Shape, kernel, with_driver};
 use crate::machine;
 use crate::measure;
-use crate::result::{CONTRACT, Failure, Machine, Report, Settings, StoreInfo};
+use crate::report::durability;
+use crate::report::stats::{self, Ratio};
+use crate::result::{
+    CONTRACT, Failure, Machine, Noise, OwnCost, PhaseNoise, PhaseResult, Report, Settings,
+    StoreInfo,
+};
 use crate::rng::Rng;
 use crate::workload::generate::stream;
 use crate::workload::{Action, Inputs, Mix, Phase, Workload};
@@ -57,11 +64,32 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Report> {
     inputs.save(&run.inputs)?;
     // From here on only the measured processes need the data.
     drop(inputs);
+    folder.current.begin();
+    let workbench = run.own_cost(&workload, &folder)?;
     run.rounds(&stores, &workload, &folder)?;
-    let Run { samples, failures, phases, class, .. } = run;
-    let results = samples.results(&phases, &stores, class, &workload.mix);
+    let Run { samples, again, failures, phases, class, .. } = run;
+    let interrupted = folder.current.is_stopping();
+    if interrupted {
+        notes.push("stopped by a signal: figures rest on the rounds that were finished".to_owned());
+    }
+    let record_bytes = shape.bytes() as f64 / shape.records.max(1) as f64;
+    let results = samples.results(&phases, &stores, class, &workload.mix, record_bytes);
+    notes.extend(durability::warnings(&stores, &results));
+    let again = again.results(&phases, &stores, class, &workload.mix, record_bytes);
+    let noise = noise(&results, &again);
     let credenza_bench = CONTRACT;
-    Ok(Report { credenza_bench, machine, settings, stores, results, failures, notes })
+    Ok(Report {
+        credenza_bench,
+        machine,
+        settings,
+        stores,
+        results,
+        failures,
+        notes,
+        noise,
+        workbench,
+        interrupted,
+    })
 }
 
 /// The phases in the order in which they run, whatever the order they were named in.
@@ -97,6 +125,37 @@ fn about_load(machine: &Machine) -> Option<String> {
     })
 }
 
+/// What a store's figures and those of the same store again say of chance; `None` without the latter.
+fn noise(results: &[PhaseResult], again: &[PhaseResult]) -> Option<Noise> {
+    let phase = |other: &PhaseResult| {
+        let own = results.iter().find(|r| (&r.store, &r.phase) == (&other.store, &other.phase))?;
+        let Ratio { median, low, high, .. } = stats::speed_ratio(other, own)?;
+        Some(PhaseNoise {
+            phase: other.phase.clone(),
+            median,
+            low,
+            high,
+            floor: high.max(1.0 / low),
+        })
+    };
+    let store = again.first()?.store.clone();
+    Some(Noise { store, phases: again.iter().filter_map(phase).collect() })
+}
+
+/// Takes a phase away that failed; with the build, all that read what it builds.
+fn without(phases: &mut Vec<Phase>, failed: Phase) {
+    phases.retain(|phase| match failed {
+        Phase::Build => phase.is_changing(),
+        _ => *phase != failed,
+    });
+}
+
+/// Whether a phase has its turn after another.
+fn is_after(phase: Phase, other: Phase) -> bool {
+    let turn = |phase| Phase::ALL.iter().position(|each| *each == phase);
+    turn(phase) > turn(other)
+}
+
 /// A store without a figure in a phase that was asked for: why there is none.
 fn about_what_is_left_out(stores: &[StoreInfo], phases: &[Phase], mix: &Mix) -> Vec<String> {
     let left_out = |phase: &Phase| {
@@ -120,7 +179,8 @@ fn about_what_is_left_out(stores: &[StoreInfo], phases: &[Phase], mix: &Mix) -> 
     phases.iter().filter_map(left_out).collect()
 }
 
-/// The folder of this run: everything in it goes when the run ends, or is stopped by a signal.
+/// The folder of this run: everything in it goes when the run ends, or is stopped by a signal. The
+/// first signal within the rounds ends them, and what is finished is reported; any other leaves at once.
 struct Folder {
     folder: tempfile::TempDir,
     current: Current,
@@ -135,7 +195,9 @@ impl Folder {
         let (path, process) = (folder.path().to_owned(), current.clone());
         // A program that handles signals itself keeps its handler.
         let _ = ctrlc::set_handler(move || {
-            process.stop();
+            if process.stop() {
+                return;
+            }
             // The process may still be writing files: then a second look removes them.
             if std::fs::remove_dir_all(&path).is_err() {
                 let _ = std::fs::remove_dir_all(&path);
@@ -169,6 +231,24 @@ struct Run<'a> {
     inputs: PathBuf,
     failures: Vec<Failure>,
     samples: Samples,
+    /// Those of the store that is measured a second time, against itself.
+    again: Samples,
+}
+
+/// A store in the run, and the phases that it has not failed in.
+struct Entrant {
+    store: String,
+    /// Whether it is there for the second time, to be compared with itself.
+    again: bool,
+    left: Vec<Phase>,
+}
+
+/// What is the same for every process of a run.
+struct Work<'a> {
+    workload: &'a Workload,
+    folder: &'a Folder,
+    program: &'a Program,
+    bar: &'a ProgressBar,
 }
 
 impl<'a> Run<'a> {
@@ -182,26 +262,7 @@ impl<'a> Run<'a> {
             inputs: folder.path().join("inputs"),
             failures: Vec::new(),
             samples: Samples::default(),
-        }
-    }
-
-    /// The work of one process for `store`.
-    fn spec(&self, store: &str, workload: &Workload, folder: PathBuf) -> Spec {
-        Spec {
-            store: store.to_owned(),
-            library: self.args.library(store),
-            folder,
-            inputs: self.inputs.clone(),
-            phases: self.phases.clone(),
-            mix: workload.mix.clone(),
-            batch: workload.batch,
-            seed: workload.seed,
-            cold: self.args.cold,
-            read_ahead: self.args.read_ahead,
-            sync: self.args.sync,
-            oracle: None,
-            cpu: self.cpu,
-            clock_ns: self.clock_ns,
+            again: Samples::default(),
         }
     }
 
@@ -253,21 +314,29 @@ impl<'a> Run<'a> {
 
     fn rounds(&mut self, stores: &[StoreInfo], workload: &Workload, folder: &Folder) -> Result<()> {
         let program = Program::this()?;
-        let steps = self.args.rounds * stores.len() * self.phases.len();
+        let entrants = stores.len() + usize::from(self.args.noise);
+        let steps = self.args.rounds * entrants * self.phases.len();
         let bar = ProgressBar::new(steps as u64).with_style(
             ProgressStyle::with_template("{wide_bar} {percent:>3} % {elapsed} {msg:<44}")
                 .unwrap_or_else(|_| ProgressStyle::default_bar()),
         );
-        let mut given_up = vec![false; stores.len()];
+        let entrant = |info: &StoreInfo, again| Entrant {
+            store: info.store.clone(),
+            again,
+            left: self.phases.clone(),
+        };
+        let mut entrants: Vec<Entrant> = stores.iter().map(|info| entrant(info, false)).collect();
+        entrants.extend(self.twice(stores).map(|info| entrant(info, true)));
+        let work = Work { workload, folder, program: &program, bar: &bar };
         for round in 0..self.args.rounds {
-            let mut order: Vec<usize> = (0..stores.len()).collect();
+            let mut order: Vec<usize> = (0..entrants.len()).collect();
             Rng::new(workload.seed.wrapping_add(round as u64), stream::ROUNDS).shuffle(&mut order);
             for (place, i) in order.into_iter().enumerate() {
-                if !given_up[i] {
-                    given_up[i] =
-                        !self.one(&stores[i].store, round, workload, folder, &program, &bar)?;
+                if folder.current.is_stopping() {
+                    break;
                 }
-                let done = (round * stores.len() + place + 1) * self.phases.len();
+                self.one(&mut entrants[i], round, &work)?;
+                let done = (round * entrants.len() + place + 1) * self.phases.len();
                 bar.set_position(done as u64);
             }
         }
@@ -275,21 +344,24 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// One round of one store; says whether the store may go on.
-    fn one(
-        &mut self,
-        store: &str,
-        round: usize,
-        workload: &Workload,
-        folder: &Folder,
-        program: &Program,
-        bar: &ProgressBar,
-    ) -> Result<bool> {
-        let spec = self.spec(store, workload, folder.empty(store)?);
-        let mut phase = None;
-        let timeout = Duration::from_secs(self.args.timeout);
-        let end =
-            process::run(program, &spec, timeout, &folder.current, |message| match message {
+    /// The store that is measured against itself, if that is asked for.
+    fn twice<'s>(&self, stores: &'s [StoreInfo]) -> Option<&'s StoreInfo> {
+        let is_asked = |info: &&StoreInfo| Some(&info.store) == self.args.baseline.as_ref();
+        stores.iter().find(is_asked).or(stores.first()).filter(|_| self.args.noise)
+    }
+
+    /// One round of one store: all phases that are left, of which those go that fail. What comes
+    /// after a crash is done by a further process.
+    fn one(&mut self, entrant: &mut Entrant, round: usize, work: &Work) -> Result<()> {
+        let (workload, folder, bar) = (work.workload, work.folder, work.bar);
+        let Entrant { store, again, left } = entrant;
+        let store = store.as_str();
+        let mut due = left.clone();
+        while !due.is_empty() {
+            let spec = self.spec(store, due.clone(), workload, folder.empty(store)?);
+            let (mut phase, mut refused) = (None, Vec::new());
+            let timeout = Duration::from_secs(self.args.timeout);
+            let hear = |message| match message {
                 Message::Started(begun) => {
                     bar.set_message(format!("round {}: {store} {begun}", round + 1));
                     phase = Some(begun);
@@ -300,21 +372,78 @@ impl<'a> Run<'a> {
                         let (store, phase, what) = (store, Some(sample.phase), what.clone());
                         bar.suspend(|| self.fail(store, Some(round), phase, "wrong-answer", what));
                     }
-                    self.samples.add(store, round, sample);
+                    let samples = if *again { &mut self.again } else { &mut self.samples };
+                    samples.add(store, round, *sample);
+                }
+                Message::Refused(phase, what) => {
+                    bar.suspend(|| self.fail(store, Some(round), Some(phase), "error", what));
+                    refused.push(phase);
                 }
                 Message::Compared(_) | Message::Failed(_) | Message::Finished => {}
-            })?;
-        let (status, what) = match end {
-            End::Finished => ("", String::new()),
-            End::Failed(what) => ("error", what),
-            End::Crashed(what) => ("crashed", what),
-            End::TimedOut => ("timed-out", format!("no end after {} seconds", timeout.as_secs())),
-        };
-        if !status.is_empty() {
-            bar.suspend(|| self.fail(store, Some(round), phase, status, what));
+            };
+            let end = process::run(work.program, &spec, timeout, &folder.current, hear)?;
+            if folder.current.is_stopping() {
+                break;
+            }
+            let (status, what) = match end {
+                End::Finished => ("", String::new()),
+                End::Failed(what) => ("error", what),
+                End::Crashed(what) => ("crashed", what),
+                End::TimedOut => {
+                    ("timed-out", format!("no end after {} seconds", timeout.as_secs()))
+                }
+            };
+            refused.iter().for_each(|phase| without(left, *phase));
+            due.clear();
+            if !status.is_empty() {
+                bar.suspend(|| self.fail(store, Some(round), phase, status, what));
+                match phase {
+                    Some(phase) => without(left, phase),
+                    None => left.clear(),
+                }
+                // Who took too long has had the time of this round.
+                if let Some(phase) = phase.filter(|_| status == "crashed") {
+                    due.extend(left.iter().filter(|other| is_after(**other, phase)));
+                }
+            }
         }
         folder.empty(store)?;
-        Ok(status.is_empty())
+        Ok(())
+    }
+
+    /// Measures the store that does nothing, once: its answers are wrong, and are not looked at.
+    fn own_cost(&self, workload: &Workload, folder: &Folder) -> Result<Vec<OwnCost>> {
+        let spec = self.spec(NULL, self.phases.clone(), workload, folder.empty(NULL)?);
+        let (program, timeout) = (Program::this()?, Duration::from_secs(self.args.timeout));
+        let mut costs = Vec::new();
+        process::run(&program, &spec, timeout, &folder.current, |message| {
+            if let Message::Measured(sample) = message {
+                let (phase, ns_per_op) = (sample.phase.name().to_owned(), sample.ns_per_op);
+                costs.push(OwnCost { phase, ns_per_op });
+            }
+        })?;
+        folder.empty(NULL)?;
+        Ok(costs)
+    }
+
+    /// The work of one process.
+    fn spec(&self, store: &str, phases: Vec<Phase>, workload: &Workload, folder: PathBuf) -> Spec {
+        Spec {
+            store: store.to_owned(),
+            library: self.args.library(store),
+            folder,
+            inputs: self.inputs.clone(),
+            phases,
+            mix: workload.mix.clone(),
+            batch: workload.batch,
+            seed: workload.seed,
+            cold: self.args.cold,
+            read_ahead: self.args.read_ahead,
+            sync: self.args.sync,
+            oracle: None,
+            cpu: self.cpu,
+            clock_ns: self.clock_ns,
+        }
     }
 
     /// Remembers a failure, and says it at once.

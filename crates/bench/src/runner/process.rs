@@ -4,10 +4,10 @@ use super::protocol::{Message, Spec};
 use credenza::{Error, Result};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,13 +25,25 @@ impl Program {
         let args = std::env::args_os().skip(1).chain(["--child".into()]).collect();
         Ok(Program { file, args })
     }
+
+    /// A shell script in the place of this program.
+    #[cfg(test)]
+    pub(super) fn of_script(script: &str) -> Program {
+        Program { file: PathBuf::from("/bin/sh"), args: vec!["-c".into(), script.into()] }
+    }
 }
+
+/// How far a run has come, as a handler of signals must know it.
+/// (0 is the time before: there is nothing to report yet.)
+const MEASURING: u8 = 1;
+const STOPPING: u8 = 2;
+const LEAVING: u8 = 3;
 
 /// The process that is being measured, if any: shared with the handler of signals.
 #[derive(Clone, Default)]
 pub(crate) struct Current {
     child: Arc<Mutex<Option<Child>>>,
-    is_stopping: Arc<AtomicBool>,
+    state: Arc<AtomicU8>,
 }
 
 impl Current {
@@ -47,16 +59,32 @@ impl Current {
         }
     }
 
-    /// Ends the process for good: the thread that runs processes starts no other and says
-    /// nothing more, so that the caller may clean up and leave.
-    pub(crate) fn stop(&self) {
-        self.is_stopping.store(true, Ordering::SeqCst);
-        self.kill();
+    /// From here on the caller looks at [`Current::is_stopping`] after every process.
+    pub(crate) fn begin(&self) {
+        self.state.store(MEASURING, Ordering::SeqCst);
     }
 
-    /// Sleeps for ever once [`Current::stop`] was called.
-    fn rest_if_stopping(&self) {
-        while self.is_stopping.load(Ordering::SeqCst) {
+    /// Ends the process because of a signal. True for the first one within the measuring: who
+    /// measures then reports what is finished, and cleans up. Else the caller is to clean up and
+    /// leave: no other process is started, and nothing more is said.
+    pub(crate) fn stop(&self) -> bool {
+        let first =
+            self.state.compare_exchange(MEASURING, STOPPING, Ordering::SeqCst, Ordering::SeqCst);
+        if first.is_err() {
+            self.state.store(LEAVING, Ordering::SeqCst);
+        }
+        self.kill();
+        first.is_ok()
+    }
+
+    /// Whether a signal asked for the end of the run.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.state.load(Ordering::SeqCst) >= STOPPING
+    }
+
+    /// Sleeps for ever when the handler of signals is about to leave.
+    fn rest_if_leaving(&self) {
+        while self.state.load(Ordering::SeqCst) == LEAVING {
             std::thread::park();
         }
     }
@@ -89,8 +117,10 @@ pub(crate) fn run(
     mut hear: impl FnMut(Message),
 ) -> Result<End> {
     let deadline = Instant::now() + timeout;
+    // In a group of its own a Ctrl-C does not reach it: it ends when this process says so.
     let mut child = Command::new(&program.file)
         .args(&program.args)
+        .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -98,7 +128,7 @@ pub(crate) fn run(
     let (input, output) = (child.stdin.take(), child.stdout.take());
     *current.lock() = Some(child);
     // A signal from here on finds the process; one from before would have missed it.
-    if current.is_stopping.load(Ordering::SeqCst) {
+    if current.is_stopping() {
         current.kill();
     }
     if let Some(mut input) = input {
@@ -133,7 +163,7 @@ pub(crate) fn run(
     let status = current.wait()?;
     // The listener ends with the process's output, which is closed now.
     let _ = listener.join();
-    current.rest_if_stopping();
+    current.rest_if_leaving();
     Ok(end.unwrap_or_else(|| End::Crashed(in_words(status))))
 }
 
@@ -155,8 +185,7 @@ mod tests {
 
     /// How a shell script ends, and what was heard of it.
     fn end_of(script: &str, timeout: Duration) -> (End, Vec<Message>) {
-        let args = vec!["-c".into(), script.into()];
-        let program = Program { file: PathBuf::from("/bin/sh"), args };
+        let program = Program::of_script(script);
         let spec = Spec {
             store: "none".to_owned(),
             library: None,

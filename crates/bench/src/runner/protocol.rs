@@ -1,6 +1,7 @@
 //! What the parent tells a measured process, and what that one answers: JSON, one message a line.
 
 use super::oracle::{Compared, Oracle};
+use crate::result::Effort;
 use crate::workload::{Mix, Phase};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -40,10 +41,12 @@ pub(crate) enum Message {
     /// A phase begins; a crash from here on is a crash in it.
     Started(Phase),
     /// A phase was measured.
-    Measured(Sample),
+    Measured(Box<Sample>),
     /// Stores were compared.
     Compared(Compared),
-    /// The store refused; nothing more comes.
+    /// The store refused in this phase, in its own words; the other phases go on.
+    Refused(Phase, String),
+    /// Nothing can be measured; nothing more comes.
     Failed(String),
     /// All phases are done.
     Finished,
@@ -65,7 +68,8 @@ pub(crate) struct Sample {
     pub(crate) repeats: u64,
     pub(crate) file_bytes: u64,
     pub(crate) peak_rss_bytes: u64,
-    pub(crate) major_faults: u64,
+    pub(crate) file_length: u64,
+    pub(crate) effort: Effort,
     /// The first wrong answer, in words; `None` if all were right.
     pub(crate) wrong: Option<String>,
 }
@@ -83,7 +87,8 @@ impl Sample {
             repeats: 1,
             file_bytes: 0,
             peak_rss_bytes: 0,
-            major_faults: 0,
+            file_length: 0,
+            effort: Effort::default(),
             wrong: None,
         }
     }

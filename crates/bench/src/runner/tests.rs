@@ -6,7 +6,7 @@ use super::child::Round;
 use super::protocol::{Message, Sample, Spec};
 use crate::driver::{Driver, Identity, Reading, Shape, Source, Store, Writer};
 use crate::workload::{Inputs, Mix, Phase, Records, Workload};
-use credenza::Result;
+use credenza::{Error, Result};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -47,6 +47,10 @@ pub(super) enum Lie {
     RemovesAll,
     /// Closing loses the last change.
     ForgetsLast,
+    /// No lie, but an error: it removes nothing.
+    RefusesRemoval,
+    /// The same: it cannot be built.
+    RefusesBuild,
 }
 
 pub(super) struct Liar {
@@ -84,6 +88,9 @@ impl Driver for Liar {
     }
 
     fn build(&self, records: &Records, _: &Shape, _: &Path) -> Result<()> {
+        if self.lie == Lie::RefusesBuild {
+            return Err(Error::invalid("no room to build"));
+        }
         let all = records.iter().map(|(key, value)| (key.to_vec(), value.to_vec()));
         *self.records.borrow_mut() = all.collect();
         Ok(())
@@ -181,6 +188,9 @@ impl Writer for LiarWriter<'_> {
 
     fn remove(&mut self, key: &[u8]) -> Result<bool> {
         self.changes += 1;
+        if self.store.lie == Lie::RefusesRemoval {
+            return Err(Error::invalid("no room to remove"));
+        }
         if self.store.lie == Lie::RemovesNot && self.changes.is_multiple_of(5) {
             return Ok(self.store.index.contains_key(key));
         }
@@ -255,6 +265,15 @@ fn samples(lie: Lie, phases: &[Phase]) -> Vec<Sample> {
 }
 
 fn samples_of_mix(lie: Lie, phases: &[Phase], mix: Mix) -> Vec<Sample> {
+    let is_sample = |message| match message {
+        Message::Measured(sample) => Some(*sample),
+        _ => None,
+    };
+    messages(lie, phases, mix).into_iter().filter_map(is_sample).collect()
+}
+
+/// All that the measured process says.
+fn messages(lie: Lie, phases: &[Phase], mix: Mix) -> Vec<Message> {
     let folder = tempfile::tempdir().unwrap();
     let found = Workload::find("tokens").unwrap();
     let workload = Workload { records: Some(500), gets: 1200, mix, ..found };
@@ -275,16 +294,14 @@ fn samples_of_mix(lie: Lie, phases: &[Phase], mix: Mix) -> Vec<Sample> {
         cpu: None,
         clock_ns: 0.0,
     };
-    let samples = RefCell::new(Vec::new());
+    let messages = RefCell::new(Vec::new());
     let driver = Liar::who(lie);
     let hear = |message: &Message| {
-        if let Message::Measured(sample) = message {
-            samples.borrow_mut().push(sample.clone());
-        }
+        messages.borrow_mut().push(message.clone());
         Ok(())
     };
     Round::new(&driver, &spec, &inputs).run(&hear).unwrap();
-    samples.into_inner()
+    messages.into_inner()
 }
 
 /// The phases in which the lie must be told. `build` here is not done by a writer; what a scan of
@@ -295,7 +312,7 @@ fn told(lie: Lie) -> Vec<Phase> {
         InsertRandom, Mixed, Range, Reinsert, Remove, Scan,
     };
     match lie {
-        Lie::None => vec![],
+        Lie::None | Lie::RefusesRemoval | Lie::RefusesBuild => vec![],
         Lie::LastByte | Lie::Missing => vec![GetHit, Get90, GetManyHit, GetChain, Range],
         Lie::FindsAll => vec![Get90, GetMiss],
         Lie::ScanShort | Lie::ScanSwapped => {
@@ -426,5 +443,51 @@ fn changes_alone_need_no_build() {
     assert_eq!(
         only(Lie::None).iter().map(|s| s.phase).collect::<Vec<_>>(),
         [Phase::Insert, Phase::Mixed]
+    );
+}
+
+/// What was measured and what was refused.
+fn outcome(lie: Lie) -> (Vec<Phase>, Vec<(Phase, String)>) {
+    let (mut measured, mut refused) = (Vec::new(), Vec::new());
+    for message in messages(lie, &Phase::ALL, Mix::default()) {
+        match message {
+            Message::Measured(sample) => measured.push(sample.phase),
+            Message::Refused(phase, what) => refused.push((phase, what)),
+            _ => {}
+        }
+    }
+    (measured, refused)
+}
+
+#[test]
+fn a_phase_that_fails_takes_no_other_with_it() {
+    let (measured, refused) = outcome(Lie::RefusesRemoval);
+    let fails = |phase: &Phase| matches!(phase, Phase::Remove | Phase::Mixed);
+    let others: Vec<Phase> = Phase::ALL.into_iter().filter(|phase| !fails(phase)).collect();
+    assert_eq!(measured, others);
+    assert_eq!(
+        refused.iter().map(|(phase, _)| *phase).collect::<Vec<_>>(),
+        [Phase::Remove, Phase::Mixed]
+    );
+    assert!(refused.iter().all(|(_, what)| what == "no room to remove"), "{refused:?}");
+}
+
+#[test]
+fn without_a_build_there_are_changes_only() {
+    let (measured, refused) = outcome(Lie::RefusesBuild);
+    let changing: Vec<Phase> = Phase::ALL.into_iter().filter(|p| p.is_changing()).collect();
+    assert_eq!(measured, changing);
+    assert_eq!(refused, [(Phase::Build, "no room to build".to_owned())]);
+}
+
+#[test]
+fn what_failed_is_not_tried_again() {
+    let mut left = Phase::ALL.to_vec();
+    super::without(&mut left, Phase::Remove);
+    assert!(left.len() == Phase::ALL.len() - 1 && !left.contains(&Phase::Remove));
+    super::without(&mut left, Phase::Build);
+    assert!(left.iter().all(|phase| phase.is_changing()) && left.contains(&Phase::Mixed));
+    assert!(
+        super::is_after(Phase::Mixed, Phase::Remove) && !super::is_after(Phase::Scan, Phase::Scan)
     );
 }

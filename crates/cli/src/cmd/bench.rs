@@ -18,8 +18,11 @@ use credenza_bench::BenchArgs;
        credenza bench --workload ycsb-a --records 100000    half lookups, half updates\n  \
        credenza bench --oracle --stores btree,lmdb          every answer compared, nothing timed\n  \
        credenza bench --workload files --html report.html   the paths below /usr\n  \
-       credenza bench --data mine.tsv --json report.json    your own records\n",
-    exit_status!()
+       credenza bench --data mine.tsv --json report.json    your own records\n  \
+       credenza bench compare before.json after.json        two saved runs: what became worse\n",
+    exit_status!(
+        "    1  compare: something regressed\n  130  stopped by a signal: what was finished is reported\n"
+    )
 ))]
 pub struct Bench {
     #[command(flatten)]

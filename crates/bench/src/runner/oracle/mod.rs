@@ -78,7 +78,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
     let spec = Spec {
         oracle: Some(oracle),
         folder: folder.empty("oracle")?,
-        ..run.spec(&verdict.stores[0], &workload, PathBuf::new())
+        ..run.spec(&verdict.stores[0], Vec::new(), &workload, PathBuf::new())
     };
     drop(inputs);
     let timeout = Duration::from_secs(args.timeout);

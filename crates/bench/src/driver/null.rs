@@ -1,0 +1,102 @@
+//! A store that does nothing: what is measured of it is the workbench itself.
+//!
+//! It gives every key as its own value and keeps nothing, so that its answers are wrong and are not
+//! looked at. It is in no list of stores.
+
+use super::{Driver, Identity, Reading, Shape, Source, Store, Writer};
+use crate::workload::Records;
+use credenza::Result;
+use std::hint::black_box;
+use std::path::Path;
+
+pub(super) struct Null;
+
+/// Knows how many records there would be.
+pub(super) struct NullStore {
+    records: u64,
+}
+
+impl Driver for Null {
+    const NAME: &'static str = "null";
+    const SOURCE: Option<Source> = None;
+    const COMMITS: bool = true;
+
+    fn load(_: Option<&Path>) -> Result<Null> {
+        Ok(Null)
+    }
+
+    fn identity(&self) -> Identity {
+        Identity::default()
+    }
+
+    fn tuning(&self, _: &Shape) -> String {
+        "does nothing".to_owned()
+    }
+
+    fn build(&self, records: &Records, _: &Shape, _: &Path) -> Result<()> {
+        records.iter().for_each(|record| {
+            black_box(record);
+        });
+        Ok(())
+    }
+
+    type Store<'d> = NullStore;
+
+    fn open(&self, _: &Path, shape: &Shape, _: Reading) -> Result<NullStore> {
+        Ok(NullStore { records: shape.records })
+    }
+
+    type Writer<'d> = NullStore;
+
+    fn create(&self, _: &Path, shape: &Shape) -> Result<NullStore> {
+        Ok(NullStore { records: shape.records })
+    }
+
+    fn create_committing(&self, path: &Path, shape: &Shape) -> Result<NullStore> {
+        self.create(path, shape)
+    }
+}
+
+impl Store for NullStore {
+    const IS_ORDERED: bool = true;
+
+    #[inline]
+    fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
+        take(black_box(key));
+        Ok(true)
+    }
+
+    fn scan(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        (0..self.records).for_each(|_| take(black_box(b"key"), black_box(b"value")));
+        Ok(())
+    }
+
+    #[inline]
+    fn range(
+        &mut self,
+        from: &[u8],
+        count: usize,
+        mut take: impl FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
+        (0..count).for_each(|_| take(black_box(from), black_box(b"value")));
+        Ok(())
+    }
+}
+
+impl Writer for NullStore {
+    #[inline]
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        black_box((key, value));
+        Ok(())
+    }
+
+    #[inline]
+    fn remove(&mut self, key: &[u8]) -> Result<bool> {
+        black_box(key);
+        Ok(true)
+    }
+
+    fn close(self) -> Result<()> {
+        Ok(())
+    }
+}

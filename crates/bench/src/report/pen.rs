@@ -1,0 +1,80 @@
+//! Writing to a terminal: its width, its styles, and whether it shall have colours.
+//!
+//! Colour is only ever an addition: whatever it says stands in the text too.
+
+use std::io::{self, IsTerminal, Write};
+
+/// The most columns a line has.
+pub(super) const WIDTH: usize = 100;
+
+/// Whether output to `stream` should have colours: it is a terminal that knows them, and
+/// `NO_COLOR` is not set (see no-color.org).
+pub fn colour_wanted(stream: &impl IsTerminal) -> bool {
+    let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    stream.is_terminal() && !set("NO_COLOR") && !dumb
+}
+
+#[derive(Clone, Copy, Default, PartialEq)]
+pub(super) enum Style {
+    #[default]
+    Plain,
+    Bold,
+    Dim,
+    Good,
+    Bad,
+}
+
+/// Prints words in lines of at most [`WIDTH`] columns, dim.
+pub(super) fn wrapped(
+    out: &mut impl Write,
+    pen: &Pen,
+    indent: &str,
+    words: &str,
+) -> io::Result<()> {
+    let mut line = String::new();
+    for word in words.split_whitespace() {
+        if !line.is_empty() && width(indent) + width(&line) + 1 + width(word) > WIDTH {
+            writeln!(out, "{indent}{}", pen.paint(&line, Style::Dim))?;
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    writeln!(out, "{indent}{}", pen.paint(&line, Style::Dim))
+}
+
+pub(super) fn shortened(text: &str, most: usize) -> String {
+    if width(text) <= most {
+        return text.to_owned();
+    }
+    text.chars().take(most - 1).chain(['…']).collect()
+}
+
+pub(super) fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Puts colours on, or does not.
+pub(super) struct Pen {
+    pub(super) colour: bool,
+}
+
+impl Pen {
+    pub(super) fn bold(&self, text: &str) -> String {
+        self.paint(text, Style::Bold)
+    }
+
+    pub(super) fn paint(&self, text: &str, style: Style) -> String {
+        let code = match style {
+            Style::Bold => "1",
+            Style::Dim => "2",
+            Style::Good => "32",
+            Style::Bad => "31",
+            Style::Plain => return text.to_owned(),
+        };
+        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}

@@ -1,0 +1,282 @@
+//! Two saved runs against each other: what has become slower or larger since.
+//!
+//! Runs are compared store by store, phase by phase, within one durability class. Two runs are
+//! *unlike* when their figures were not to be equal anyway: other data, other work, another
+//! machine. Then nothing is compared unless the reader insists; [`Changes::unlike`] says why.
+//!
+//! A figure *regressed* when its whole interval shows it slower and its median is slower by more
+//! than the threshold; when its file is larger by more than that; when its answers were right and
+//! are not any more; or when the store fails in a phase that it did before.
+
+mod print;
+#[cfg(test)]
+mod tests;
+
+pub use print::print;
+
+use super::stats::{self, Ratio, Verdict};
+use super::text;
+use crate::result::{Machine, PhaseResult, Report, Settings, StoreInfo};
+use credenza::{Error, Result};
+use serde::Serialize;
+use std::fmt::Debug;
+
+/// Load average above which other programs were at work.
+const BUSY: f64 = 0.5;
+
+/// What two runs say of each other.
+#[derive(Debug, Serialize)]
+pub struct Changes {
+    /// The version of the contract of these fields: 1.
+    pub credenza_bench_compare: u32,
+    /// Why the figures are not to be compared, each as a sentence; empty when they are.
+    pub unlike: Vec<String>,
+    /// What else is not the same, or must be known before quoting a figure.
+    pub notes: Vec<String>,
+    /// By how many percent a figure may be worse.
+    pub threshold_percent: f64,
+    /// The figures of both runs, in the order of the later one.
+    pub changes: Vec<Change>,
+    /// The figures of the earlier run that the later one failed to give, each as a sentence.
+    pub lost: Vec<String>,
+    /// How many of `changes` and `lost` are regressions.
+    pub regressions: usize,
+}
+
+/// One phase of one store in both runs.
+#[derive(Debug, Serialize)]
+pub struct Change {
+    /// The store's name.
+    pub store: String,
+    /// The phase's name.
+    pub phase: String,
+    /// The durability class in both runs.
+    pub class: String,
+    /// Median nanoseconds of one operation, before and after.
+    pub ns_per_op: [f64; 2],
+    /// How many times as fast as before, with the ends of its 95 % interval; `None` where answers
+    /// were wrong: they have no speed.
+    pub ratio: Option<Ratio>,
+    /// What the store's files take, before and after, in bytes.
+    pub file_bytes: [u64; 2],
+    /// What may be said of the speed.
+    pub speed: Speed,
+    /// Whether the file is larger by more than the threshold.
+    pub larger: bool,
+}
+
+/// What may be said of the speed of one phase of one store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Speed {
+    /// Slower by more than the threshold.
+    Regressed,
+    /// Slower, and within the threshold.
+    Slower,
+    /// The interval spans 1, or lies within the noise floor.
+    NoDifference,
+    /// The whole interval is above 1.
+    Faster,
+    /// Fewer than three rounds in either run: nothing to judge by.
+    TooFewRounds,
+    /// The answers were right before, and are not any more.
+    WrongAnswers,
+    /// The answers were wrong before: there is no speed to compare with.
+    WrongBefore,
+}
+
+impl Change {
+    /// Whether anything of it is worse by more than the threshold.
+    pub fn regressed(&self) -> bool {
+        self.larger || matches!(self.speed, Speed::Regressed | Speed::WrongAnswers)
+    }
+}
+
+/// Compares two runs.
+///
+/// # Errors
+/// The threshold is not a number from 0 on, or the runs have no figure in common.
+pub fn compare(before: &Report, after: &Report, threshold_percent: f64) -> Result<Changes> {
+    if !threshold_percent.is_finite() || threshold_percent < 0.0 {
+        return Err(Error::invalid("--threshold is a percentage: a number from 0 on"));
+    }
+    let part = threshold_percent / 100.0;
+    let both = after.results.iter().filter_map(|new| Some((same_in(before, new)?, new)));
+    let changes: Vec<Change> =
+        both.map(|(old, new)| change(before, after, old, new, part)).collect();
+    let lost = lost(before, after);
+    if changes.is_empty() && lost.is_empty() {
+        return Err(Error::invalid(
+            "the two runs have no store and phase of one durability class in common: name runs of \
+             the same --stores and --phases",
+        ));
+    }
+    let regressions = changes.iter().filter(|change| change.regressed()).count() + lost.len();
+    Ok(Changes {
+        credenza_bench_compare: 1,
+        unlike: unlike(before, after),
+        notes: notes(before, after),
+        threshold_percent,
+        changes,
+        lost,
+        regressions,
+    })
+}
+
+/// The figure of this report that has the same store, phase and class.
+fn same_in<'a>(report: &'a Report, wanted: &PhaseResult) -> Option<&'a PhaseResult> {
+    let key = |r: &'a PhaseResult| (&*r.store, &*r.phase, &*r.class);
+    let wanted = (&*wanted.store, &*wanted.phase, &*wanted.class);
+    report.results.iter().find(|result| key(result) == wanted)
+}
+
+fn change(
+    before: &Report,
+    after: &Report,
+    old: &PhaseResult,
+    new: &PhaseResult,
+    part: f64,
+) -> Change {
+    let are_right = old.verified && new.verified;
+    let ratio = Ratio::of_runs(&old.ns_per_op.samples, &new.ns_per_op.samples);
+    let floor = [before, after].map(|report| report.noise_floor(&new.phase));
+    let ratio =
+        ratio.filter(|_| are_right).map(|ratio| Ratio { floor: floor[0].max(floor[1]), ..ratio });
+    let speed = match ratio.map(|ratio| (ratio.verdict(), ratio.median)) {
+        _ if !old.verified => Speed::WrongBefore,
+        _ if !new.verified => Speed::WrongAnswers,
+        None | Some((Verdict::TooFewRounds, _)) => Speed::TooFewRounds,
+        Some((Verdict::Faster, _)) => Speed::Faster,
+        Some((Verdict::NoDifference, _)) => Speed::NoDifference,
+        Some((Verdict::Slower, median)) if 1.0 / median > 1.0 + part => Speed::Regressed,
+        Some((Verdict::Slower, _)) => Speed::Slower,
+    };
+    Change {
+        store: new.store.clone(),
+        phase: new.phase.clone(),
+        class: new.class.clone(),
+        ns_per_op: [old.ns_per_op.median, new.ns_per_op.median],
+        ratio,
+        file_bytes: [old.file_bytes, new.file_bytes],
+        speed,
+        larger: old.file_bytes > 0 && new.file_bytes as f64 > old.file_bytes as f64 * (1.0 + part),
+    }
+}
+
+/// What the earlier run has and the later one has not, though its store was to give it.
+fn lost(before: &Report, after: &Report) -> Vec<String> {
+    let mut lost = Vec::new();
+    for old in before.results.iter().filter(|old| old.verified && same_in(after, old).is_none()) {
+        let failure = after.failures.iter().find(|failure| {
+            let phase = failure.phase.as_ref();
+            failure.store == old.store && phase.is_none_or(|phase| *phase == old.phase)
+        });
+        if let Some(failure) = failure {
+            lost.push(format!(
+                "{}, {}: {}: {}",
+                old.store, old.phase, failure.status, failure.what
+            ));
+        }
+    }
+    lost
+}
+
+/// Adds a sentence if the two are not the same.
+fn differ<T: PartialEq + Debug>(says: &mut Vec<String>, what: &str, before: &T, after: &T) {
+    if before != after {
+        let said = |value: &T| format!("{value:?}").replace('"', "'");
+        says.push(format!("{what}: {} before, {} after", said(before), said(after)));
+    }
+}
+
+fn unlike(before: &Report, after: &Report) -> Vec<String> {
+    let mut says = Vec::new();
+    let (old, new): (&Settings, &Settings) = (&before.settings, &after.settings);
+    differ(&mut says, "workload", &old.workload, &new.workload);
+    differ(&mut says, "data", &old.data, &new.data);
+    differ(&mut says, "records", &old.records, &new.records);
+    differ(&mut says, "bytes of keys", &old.key_bytes, &new.key_bytes);
+    differ(&mut says, "bytes of values", &old.value_bytes, &new.value_bytes);
+    differ(&mut says, "lookups in a phase", &old.gets, &new.gets);
+    differ(&mut says, "keys in a batch", &old.batch, &new.batch);
+    differ(&mut says, "seed", &old.seed, &new.seed);
+    differ(&mut says, "cold cache", &old.cold, &new.cold);
+    differ(&mut says, "build synced", &old.sync, &new.sync);
+    differ(&mut says, "bound to a processor", &old.cpu.is_some(), &new.cpu.is_some());
+    let (old, new): (&Machine, &Machine) = (&before.machine, &after.machine);
+    differ(&mut says, "processor", &old.cpu, &new.cpu);
+    differ(&mut says, "cores", &old.cores, &new.cores);
+    differ(&mut says, "filesystem", &old.filesystem, &new.filesystem);
+    let pages = [old, new].map(|machine| &machine.transparent_huge_pages);
+    differ(&mut says, "huge pages", pages[0], pages[1]);
+    // What the kernel keeps for itself changes with every boot.
+    let [least, most] =
+        [old.memory_bytes.min(new.memory_bytes), old.memory_bytes.max(new.memory_bytes)];
+    if most as f64 > least as f64 * 1.05 {
+        let said = [old, new].map(|machine| text::binary_bytes(machine.memory_bytes));
+        differ(&mut says, "memory", &said[0], &said[1]);
+    }
+    says
+}
+
+fn notes(before: &Report, after: &Report) -> Vec<String> {
+    let mut says = Vec::new();
+    let machines = [&before.machine, &after.machine];
+    differ(&mut says, "kernel", &machines[0].kernel, &machines[1].kernel);
+    differ(&mut says, "governor", &machines[0].governor, &machines[1].governor);
+    differ(&mut says, "system", &machines[0].os, &machines[1].os);
+    for (machine, when) in machines.into_iter().zip(["earlier", "later"]) {
+        let load = machine.load_average[0];
+        if load > BUSY {
+            says.push(format!("other programs ran beside the {when} run (load average {load:.1})"));
+        }
+    }
+    for info in &after.stores {
+        let Some(old) = before.stores.iter().find(|old| old.store == info.store) else { continue };
+        let mut of_store = Vec::new();
+        differ(&mut of_store, "version", &old.version, &info.version);
+        differ(&mut of_store, "settings", &old.tuning, &info.tuning);
+        says.extend(of_store.iter().map(|what| format!("{}, {what}", info.store)));
+    }
+    says.extend(only_in("earlier", before, after));
+    says.extend(only_in("later", after, before));
+    says.extend(drift(before, after));
+    says
+}
+
+/// The figures that only this run has.
+fn only_in(when: &str, report: &Report, other: &Report) -> Option<String> {
+    let missing = report.results.iter().filter(|result| same_in(other, result).is_none());
+    let names: Vec<String> =
+        missing.map(|r| format!("{} {} ({})", r.store, r.phase, r.class)).collect();
+    let more = names.len().saturating_sub(8);
+    let first = names[..names.len() - more].join(", ");
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!names.is_empty()).then(|| format!("only in the {when} run: {first}{rest}"))
+}
+
+/// Libraries that did not change are the witnesses of the machine: how much they all have changed.
+fn drift(before: &Report, after: &Report) -> Option<String> {
+    let is_same = |new: &&PhaseResult| {
+        let of = |report: &'_ Report| -> Option<(String, String)> {
+            let named = |info: &&StoreInfo| info.store == new.store && info.library.is_some();
+            report.stores.iter().find(named).map(|info| (info.version.clone(), info.tuning.clone()))
+        };
+        of(before).is_some_and(|old| Some(old) == of(after))
+    };
+    let ratio = |new: &PhaseResult| {
+        let old = same_in(before, new)?.ns_per_op.median;
+        let new = new.ns_per_op.median;
+        (old > 0.0 && new > 0.0).then(|| old / new)
+    };
+    let ratios: Vec<f64> = after.results.iter().filter(is_same).filter_map(ratio).collect();
+    let median = stats::median(&ratios)?;
+    (!(0.95..=1.05).contains(&median)).then(|| {
+        format!(
+            "libraries that are the same in both runs are {} as fast as before (median of {}): the \
+             machine or its load has changed",
+            text::factor(median),
+            text::counted(ratios.len(), "figure")
+        )
+    })
+}

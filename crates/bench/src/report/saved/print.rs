@@ -1,0 +1,145 @@
+//! The comparison of two runs as a table for a terminal: one line for a store and phase.
+
+use super::{Change, Changes, Speed};
+use crate::report::pen::{Pen, Style, shortened, width, wrapped};
+use crate::report::text;
+use crate::result::Report;
+use std::io::{self, Write};
+
+/// Prints what two runs say of each other; what must be known first comes first.
+///
+/// # Errors
+/// Those of `out`.
+pub fn print(
+    changes: &Changes,
+    before: &Report,
+    after: &Report,
+    out: &mut impl Write,
+    colour: bool,
+) -> io::Result<()> {
+    let pen = Pen { colour };
+    let name = format!("credenza bench compare  {}", text::clean(&after.settings.workload));
+    let records = format!("{} records", text::count(after.settings.records));
+    writeln!(out, "{}  {records}", pen.bold(&name))?;
+    for (report, when) in [(before, "before"), (after, "after ")] {
+        let (machine, rounds) = (&report.machine, text::counted(report.settings.rounds, "round"));
+        let facts = [
+            text::date(machine.started_unix),
+            rounds,
+            text::clean(&machine.program),
+            text::clean(&machine.cpu),
+        ];
+        wrapped(out, &pen, "", &format!("{when}: {}", facts.join(" · ")))?;
+    }
+    warning(changes, out, &pen)?;
+    writeln!(out)?;
+    table(changes, out, &pen)?;
+    lines(changes, out, &pen)
+}
+
+/// Why the figures are not to be compared, said before any of them.
+fn warning(changes: &Changes, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
+    if changes.unlike.is_empty() {
+        return Ok(());
+    }
+    let loud = "WARNING: these runs are not alike; what follows is no measurement of a change:";
+    writeln!(out, "\n{}", pen.paint(loud, Style::Bad))?;
+    changes.unlike.iter().try_for_each(|what| wrapped(out, pen, "  ", &text::clean(what)))
+}
+
+const HEADS: [&str; 7] =
+    ["store", "phase", "before", "after", "times as fast", "interval", "what is seen"];
+
+fn table(changes: &Changes, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
+    let rows: Vec<[String; 7]> = changes.changes.iter().map(cells).collect();
+    let widest = |column: usize| {
+        let cells = rows.iter().map(|row| width(&row[column]));
+        cells.chain([width(HEADS[column])]).max().unwrap_or(0)
+    };
+    let widths: [usize; 7] = std::array::from_fn(widest);
+    let heads = HEADS.map(str::to_owned);
+    writeln!(out, "{}", pen.paint(&line(&heads, &widths), Style::Dim))?;
+    for (change, row) in changes.changes.iter().zip(&rows) {
+        let style = match change.speed {
+            _ if change.regressed() => Style::Bad,
+            Speed::Faster => Style::Good,
+            _ => Style::Plain,
+        };
+        writeln!(out, "{}", pen.paint(&line(row, &widths), style))?;
+    }
+    Ok(())
+}
+
+/// Names and words are set to the left, figures to the right.
+fn line(cells: &[String; 7], widths: &[usize; 7]) -> String {
+    let mut line = String::new();
+    for (column, (cell, wide)) in cells.iter().zip(widths).enumerate() {
+        let space = " ".repeat(wide.saturating_sub(width(cell)));
+        let is_figure = (2..=5).contains(&column);
+        line += &if is_figure { space + cell } else { cell.clone() + &space };
+        line += "  ";
+    }
+    line.trim_end().to_owned()
+}
+
+fn cells(change: &Change) -> [String; 7] {
+    let (factor, interval) = match &change.ratio {
+        Some(ratio) if ratio.pairs > 1 => {
+            let ends = [ratio.low, ratio.high].map(text::number);
+            (text::factor(ratio.median), format!("[{}, {}]", ends[0], ends[1]))
+        }
+        Some(ratio) => (text::factor(ratio.median), String::new()),
+        None => (text::NONE.to_owned(), String::new()),
+    };
+    [
+        shortened(&text::clean(&change.store), 24),
+        shortened(&text::clean(&change.phase), 24),
+        text::number(change.ns_per_op[0]),
+        text::number(change.ns_per_op[1]),
+        factor,
+        interval,
+        seen(change),
+    ]
+}
+
+fn seen(change: &Change) -> String {
+    let speed = match change.speed {
+        Speed::Regressed => "REGRESSED",
+        Speed::Slower => "slower, within the threshold",
+        Speed::NoDifference => "no difference seen",
+        Speed::Faster => "faster",
+        Speed::TooFewRounds => "too few rounds to judge",
+        Speed::WrongAnswers => "REGRESSED: wrong answers",
+        Speed::WrongBefore => "wrong answers before",
+    };
+    let [before, after] = change.file_bytes.map(text::bytes);
+    let file = format!("; REGRESSED: file {before} before, {after} after");
+    format!("{speed}{}", if change.larger { &*file } else { "" })
+}
+
+fn lines(changes: &Changes, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
+    if !changes.lost.is_empty() {
+        writeln!(out, "\n{}", pen.paint("REGRESSED: failed, and did not before", Style::Bad))?;
+    }
+    for lost in &changes.lost {
+        wrapped(out, pen, "  ", &text::clean(lost))?;
+    }
+    writeln!(out)?;
+    let threshold = text::number(changes.threshold_percent);
+    let legend = format!(
+        "Medians of nanoseconds per operation. REGRESSED: the whole 95 % interval is below 1, and \
+         the median is more than {threshold} % slower; or the file is larger by more than that."
+    );
+    wrapped(out, pen, "", &legend)?;
+    let few = changes.changes.iter().filter(|change| change.speed == Speed::TooFewRounds).count();
+    if few > 0 {
+        let few = text::counted(few, "figure");
+        wrapped(out, pen, "", &format!("{few} not judged: that takes 3 rounds in both runs."))?;
+    }
+    changes.notes.iter().try_for_each(|note| wrapped(out, pen, "", &text::clean(note)))?;
+    let verdict = match changes.regressions {
+        0 => pen.paint("Nothing regressed.", Style::Bold),
+        n => pen.paint(&format!("{} regressed.", text::counted(n, "figure")), Style::Bad),
+    };
+    writeln!(out, "\n{verdict}")
+}

@@ -1,0 +1,147 @@
+//! Danger: a change that made something slower passes, or one that did not is stopped.
+
+use super::*;
+use crate::report::stats;
+use crate::result::Failure;
+
+fn fixture() -> Report {
+    let bytes = include_bytes!("../../../tests/fixtures/report.json");
+    let mut report: Report = serde_json::from_slice(bytes).unwrap();
+    let few = ["constant", "cdb", "sparkey", "lmdb"];
+    report.results.retain(|r| few.contains(&&*r.store) && !r.phase.contains("-m"));
+    report
+}
+
+fn of<'a>(report: &'a mut Report, store: &str, phase: &str) -> &'a mut PhaseResult {
+    let wanted = |r: &&mut PhaseResult| r.store == store && r.phase == phase;
+    report.results.iter_mut().find(wanted).unwrap()
+}
+
+/// The figure with all its samples so many times as large.
+fn slower(report: &mut Report, store: &str, phase: &str, factor: f64) {
+    let result = of(report, store, phase);
+    let samples: Vec<f64> = result.ns_per_op.samples.iter().map(|ns| ns * factor).collect();
+    result.ns_per_op = stats::summarise(&samples);
+}
+
+fn found<'a>(changes: &'a Changes, store: &str, phase: &str) -> &'a Change {
+    changes.changes.iter().find(|c| c.store == store && c.phase == phase).unwrap()
+}
+
+fn printed(changes: &Changes, before: &Report, after: &Report) -> String {
+    let mut out = Vec::new();
+    print(changes, before, after, &mut out, false).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_run_against_itself_shows_no_difference() {
+    let report = fixture();
+    let changes = compare(&report, &report, 5.0).unwrap();
+    assert_eq!((changes.regressions, changes.lost.len()), (0, 0));
+    assert!(changes.unlike.is_empty() && changes.notes.is_empty(), "{:?}", changes.notes);
+    assert_eq!(changes.changes.len(), report.results.len());
+    for change in &changes.changes {
+        let result = of(&mut fixture(), &change.store, &change.phase).clone();
+        let few = result.rounds < 3;
+        let expected = match result.verified {
+            false => Speed::WrongBefore,
+            true if few => Speed::TooFewRounds,
+            true => Speed::NoDifference,
+        };
+        assert_eq!(change.speed, expected, "{change:?}");
+    }
+    assert!(printed(&changes, &report, &report).contains("Nothing regressed."));
+}
+
+#[test]
+fn what_became_slower_is_marked_from_the_threshold_on() {
+    let (before, mut after) = (fixture(), fixture());
+    slower(&mut after, "constant", "get-hit", 1.5);
+    slower(&mut after, "constant", "scan", 0.5);
+    let changes = compare(&before, &after, 5.0).unwrap();
+    assert_eq!(found(&changes, "constant", "get-hit").speed, Speed::Regressed);
+    assert_eq!(found(&changes, "constant", "scan").speed, Speed::Faster);
+    assert_eq!(changes.regressions, 1);
+    let text = printed(&changes, &before, &after);
+    assert!(text.contains("REGRESSED\n") && text.contains("1 figure regressed."), "{text}");
+    assert!(text.lines().all(|line| line.trim_end() == line));
+
+    let changes = compare(&before, &after, 60.0).unwrap();
+    assert_eq!(found(&changes, "constant", "get-hit").speed, Speed::Slower);
+    assert_eq!(changes.regressions, 0);
+}
+
+#[test]
+fn two_rounds_are_too_few_to_judge() {
+    let (before, mut after) = (fixture(), fixture());
+    slower(&mut after, "constant", "scan", 9.0);
+    let result = of(&mut after, "constant", "scan");
+    result.ns_per_op = stats::summarise(&result.ns_per_op.samples[..2]);
+    let changes = compare(&before, &after, 5.0).unwrap();
+    assert_eq!(found(&changes, "constant", "scan").speed, Speed::TooFewRounds);
+    assert!(printed(&changes, &before, &after).contains("1 figure not judged"));
+}
+
+#[test]
+fn larger_files_wrong_answers_and_failures_regress() {
+    let (before, mut after) = (fixture(), fixture());
+    of(&mut after, "cdb", "scan").file_bytes *= 2;
+    of(&mut after, "cdb", "get-hit").verified = false;
+    after.results.retain(|r| !(r.store == "lmdb" && r.phase == "build"));
+    after.failures.push(Failure {
+        store: "lmdb".into(),
+        round: Some(0),
+        phase: Some("build".into()),
+        status: "error".into(),
+        what: "no room".into(),
+    });
+    // What was not asked for again is no failure.
+    after.results.retain(|r| !(r.store == "sparkey" && r.phase == "scan"));
+    let changes = compare(&before, &after, 5.0).unwrap();
+    assert!(found(&changes, "cdb", "scan").larger);
+    assert_eq!(found(&changes, "cdb", "get-hit").speed, Speed::WrongAnswers);
+    assert_eq!(changes.lost, ["lmdb, build: error: no room"]);
+    assert_eq!(changes.regressions, 3);
+    let text = printed(&changes, &before, &after);
+    for says in ["file ", "wrong answers", "no room", "only in the earlier run: lmdb build"] {
+        assert!(text.contains(says), "'{says}' is not in\n{text}");
+    }
+    assert!(text.contains("sparkey scan"), "{text}");
+}
+
+#[test]
+fn unlike_runs_are_told_apart() {
+    let (before, mut after) = (fixture(), fixture());
+    after.settings.records += 1;
+    after.settings.workload = "ups\x1b[31m".into();
+    after.machine.cpu = "another".into();
+    after.machine.memory_bytes *= 2;
+    after.machine.kernel = "Linux 9".into();
+    let changes = compare(&before, &after, 5.0).unwrap();
+    assert_eq!(changes.unlike.len(), 4, "{:?}", changes.unlike);
+    assert!(changes.notes.iter().any(|note| note.starts_with("kernel")), "{:?}", changes.notes);
+    let text = printed(&changes, &before, &after);
+    assert!(text.contains("WARNING") && !text.contains('\x1b'), "{text}");
+}
+
+#[test]
+fn unchanged_libraries_witness_that_the_machine_changed() {
+    let (before, mut after) = (fixture(), fixture());
+    for (store, phase) in after.results.clone().iter().map(|r| (&r.store, &r.phase)) {
+        slower(&mut after, store, phase, 2.0);
+    }
+    let notes = compare(&before, &after, 5.0).unwrap().notes;
+    assert!(notes.iter().any(|note| note.contains("0.50x as fast")), "{notes:?}");
+}
+
+#[test]
+fn nothing_in_common_and_bad_thresholds_are_errors() {
+    let (before, mut after) = (fixture(), fixture());
+    assert!(compare(&before, &after, -1.0).is_err());
+    assert!(compare(&before, &after, f64::NAN).is_err());
+    after.results.clear();
+    after.failures.clear();
+    let error = compare(&before, &after, 5.0).unwrap_err().to_string();
+    assert!(error.contains("in common"), "{error}");
+}

@@ -1,0 +1,72 @@
+//! Danger: one bad phase of one store costs the figures of all its other phases, or one bad store
+//! those of the others. The measured processes are scripts here, which crash where a test wants it.
+
+use super::protocol::Sample;
+use super::*;
+use clap::Parser;
+
+#[derive(Parser)]
+struct Arguments {
+    #[command(flatten)]
+    bench: BenchArgs,
+}
+
+/// A shell script that measures what it is asked for: it reads its work, and answers a sample of `scan`
+/// where that is asked for. Before that it does `otherwise` where `get-hit` is asked for.
+fn script(otherwise: &str) -> String {
+    let sample = Sample { ns_per_op: 7.0, ..Sample::new(Phase::Scan, 1) };
+    let sample = serde_json::to_string(&Message::Measured(Box::new(sample))).unwrap();
+    format!(
+        "spec=$(cat); case $spec in *'\"get-hit\"'*) echo '{{\"Started\":\"get-hit\"}}'; {otherwise};; \
+         esac; echo '{{\"Started\":\"scan\"}}'; echo '{sample}'; echo '\"Finished\"'"
+    )
+}
+
+/// The phases that are left after a round of a store that is this script; what failed, and how many
+/// samples there are.
+fn round_of(script: &str) -> (Vec<Phase>, Vec<String>, usize) {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let args = Arguments::parse_from(["bench", "--timeout=600", "--dir", dir]).bench;
+    let run_folder = Folder::create(&args).unwrap();
+    let mut run = Run {
+        args: &args,
+        phases: Phase::ALL.to_vec(),
+        cpu: None,
+        clock_ns: 0.0,
+        class: "buffered",
+        inputs: PathBuf::new(),
+        failures: Vec::new(),
+        samples: Samples::default(),
+        again: Samples::default(),
+    };
+    let workload = Workload::find("decimal").unwrap();
+    let left = vec![Phase::GetHit, Phase::Scan];
+    let mut entrant = Entrant { store: "hash".into(), again: false, left };
+    let program = Program::of_script(script);
+    let bar = ProgressBar::hidden();
+    let work = Work { workload: &workload, folder: &run_folder, program: &program, bar: &bar };
+    run.one(&mut entrant, 0, &work).unwrap();
+    let said = |f: &Failure| format!("{} {}", f.phase.as_deref().unwrap_or("start"), f.status);
+    let failures = run.failures.iter().map(said).collect();
+    let info = StoreInfo { store: "hash".into(), ..StoreInfo::default() };
+    let results = run.samples.results(&Phase::ALL, &[info], "buffered", &Mix::default(), 16.0);
+    (entrant.left, failures, results.len())
+}
+
+#[test]
+fn what_follows_a_crash_is_measured_all_the_same() {
+    let failed = |status: &str| vec![format!("get-hit {status}")];
+    assert_eq!(round_of(&script("true")), (vec![Phase::GetHit, Phase::Scan], vec![], 1));
+    assert_eq!(round_of(&script("kill -SEGV $$")), (vec![Phase::Scan], failed("crashed"), 1));
+    let refuses = "echo '{\"Refused\":[\"get-hit\",\"no\"]}'";
+    assert_eq!(round_of(&script(refuses)), (vec![Phase::Scan], failed("error"), 1));
+}
+
+#[test]
+fn a_store_that_cannot_begin_is_given_up() {
+    let (left, failures, results) = round_of("echo '{\"Failed\":\"no library\"}'");
+    assert_eq!((left, results), (vec![], 0));
+    assert_eq!(failures, ["start error"]);
+    assert_eq!(round_of("exit 3").1, ["start crashed"]);
+}

@@ -1,0 +1,77 @@
+//! Danger: a store that brings nothing to the disk passes for one that does, or the other way round.
+//! The calls of libraries that were opened at run time are seen by nobody unless they bind to those of
+//! the program.
+
+use serde_json::Value;
+use std::process::Command;
+
+/// The report of a small run of these stores.
+fn report(stores: &str, phases: &str) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.json");
+    let done = Command::new(env!("CARGO_BIN_EXE_credenza-bench"))
+        .args(["--records=300", "--gets=100", "--rounds=2", "--no-pin"])
+        .args([format!("--stores={stores}"), format!("--phases={phases}")])
+        .arg(format!("--dir={}", folder.path().display()))
+        .arg(format!("--json={}", out.display()))
+        .output()
+        .unwrap();
+    // A store that is not installed is told, and is no failure of this test.
+    let code = done.status.code();
+    assert!(matches!(code, Some(0 | 111)), "{}", String::from_utf8_lossy(&done.stderr));
+    serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap()
+}
+
+/// Calls that sync and bytes written by calls in a phase, in all; `None` if the store was not found.
+fn seen(report: &Value, store: &str, phase: &str) -> Option<(u64, u64)> {
+    let is_wanted = |r: &&Value| r["store"] == store && r["phase"] == phase;
+    let Some(result) = report["results"].as_array().unwrap().iter().find(is_wanted) else {
+        eprintln!("not tested: {store} is not found");
+        return None;
+    };
+    let (mut syncs, mut bytes) = (0, 0);
+    for part in ["calls", "closing"] {
+        let calls = &result["effort"][part];
+        let names = ["fsync", "fdatasync", "msync", "sync_file_range"];
+        syncs += names.iter().map(|name| calls[name].as_u64().unwrap()).sum::<u64>();
+        bytes += calls["written_bytes"].as_u64().unwrap();
+    }
+    Some((syncs, bytes))
+}
+
+#[test]
+fn who_syncs_and_who_does_not_is_seen() {
+    let report = report("constant,cdb,gdbm,leveldb,tdb", "build,insert");
+    // Ours: fdatasync of the file and fsync of its folder, in each of two rounds.
+    let (syncs, bytes) = seen(&report, "constant", "build").expect("our own engine");
+    assert!(syncs >= 4 && bytes >= 2 * 300 * 16, "{syncs} {bytes}");
+    if let Some((syncs, bytes)) = seen(&report, "cdb", "build") {
+        assert!(syncs == 0 && bytes >= 2 * 300 * 16, "cdb: {syncs} {bytes}");
+    }
+    if let Some((syncs, bytes)) = seen(&report, "gdbm", "build") {
+        assert!(syncs >= 2 && bytes >= 2 * 300 * 16, "gdbm: {syncs} {bytes}");
+    }
+    if let Some((syncs, bytes)) = seen(&report, "leveldb", "build") {
+        assert!(syncs >= 2 && bytes >= 2 * 300 * 16, "leveldb: {syncs} {bytes}");
+    }
+    if let Some((syncs, _)) = seen(&report, "tdb", "insert") {
+        assert_eq!(syncs, 0, "tdb");
+    }
+}
+
+#[test]
+fn every_build_does_what_its_driver_says() {
+    let all = "constant,hash,btree,cdb,tokyocabinet-hash,bdb-hash,tdb,lmdb,bdb-btree,\
+               tokyocabinet-btree,tkrzw-tree,redb,sqlite,leveldb,rocksdb,kyotocabinet,tkrzw,gdbm";
+    let report = report(all, "build");
+    let notes: Vec<&str> =
+        report["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap()).collect();
+    let of_builds: Vec<&&str> = notes.iter().filter(|note| note.contains(", build: ")).collect();
+    assert!(of_builds.is_empty(), "{of_builds:?}");
+    for result in report["results"].as_array().unwrap() {
+        let effort = &result["effort"];
+        assert_eq!(effort["operations"], 600, "{result}");
+        assert!(effort["minor_faults"].as_u64().unwrap() > 0, "{result}");
+        assert!(result["file_length_bytes"].as_u64().unwrap() > 0, "{result}");
+    }
+}
