@@ -93,8 +93,8 @@ impl OpenOptions {
         self
     }
 
-    /// Counts and times operations; without it nothing is counted. Opening fails for btree stores and
-    /// files of other formats, whose readers do not count.
+    /// Counts and times operations; without it nothing is counted. Opening fails for files of other
+    /// formats, whose readers do not count.
     #[must_use]
     pub fn statistics(mut self, statistics: Statistics) -> Self {
         self.statistics = Some(statistics);
@@ -110,9 +110,9 @@ impl OpenOptions {
     pub fn open(self, path: impl AsRef<Path>) -> Result<Store> {
         let path = path.as_ref();
         let kind = recognise(path).map_err(|e| e.at(path))?;
-        if self.statistics.is_some() && !matches!(kind, Kind::Constant | Kind::Hash) {
-            let what = "operations on btree stores and on files of other formats are not counted: open \
-                        this one without statistics, or convert it";
+        if self.statistics.is_some() && matches!(kind, Kind::Mcdb | Kind::Cdb64 | Kind::Cdb) {
+            let what = "operations on files of other formats are not counted: open this one without \
+                        statistics, or convert it";
             return Err(Error::invalid(what).at(path));
         }
         match kind {
@@ -162,7 +162,10 @@ impl OpenOptions {
                         out how it shall be read";
             return Err(Error::invalid(what).at(path));
         }
-        let options = BTree::options().read_only(self.is_read_only);
+        let mut options = BTree::options().read_only(self.is_read_only);
+        if let Some(statistics) = self.statistics {
+            options = options.statistics(statistics);
+        }
         let store = match options.clone().open(path) {
             Err(e) if !self.is_read_only && is_refusal(&e) => options.read_only(true).open(path)?,
             opened => opened?,
@@ -319,7 +322,8 @@ impl Store {
         match self {
             Store::Constant(store) => store.operations(),
             Store::Hash(store) => store.operations(),
-            Store::BTree(_) | Store::Cdb(_) | Store::Cdb64(_) | Store::Mcdb(_) => None,
+            Store::BTree(store) => store.operations(),
+            Store::Cdb(_) | Store::Cdb64(_) | Store::Mcdb(_) => None,
         }
     }
 

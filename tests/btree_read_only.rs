@@ -61,6 +61,8 @@ fn everything_can_be_read_and_nothing_is_written() {
         assert_eq!(snapshot.main().iter().count(), 3000);
         store.verify(|_, _| ()).unwrap();
         store.sync().unwrap();
+        let error = store.wait_for_change(store.changes(), Duration::ZERO).unwrap_err();
+        assert!(error.to_string().contains("permission to write"), "{error}");
         let stats = store.stats().unwrap();
         assert!(stats.is_durable && stats.readers.is_empty(), "{stats:?}");
         for error in [

@@ -37,7 +37,7 @@ impl BTree {
             .map_err(|e| self.named(e))?;
         drop(snapshot);
         copy.sync().and_then(|()| copy.trim(Trim::All, true)).map_err(|e| e.at(path))?;
-        let copy = BTree::of(copy, Durability::Buffered);
+        let copy = BTree::of(copy, Durability::Buffered, None);
         copy.verify(|done, total| progress(half + done.min(total) * half / total, 2 * half))?;
         progress(2 * half, 2 * half);
         drop(copy);

@@ -271,6 +271,7 @@ impl Core {
             self.map.head()[at + i].store(word, Ordering::Release);
         }
         self.word(session::STATE).store(commit.number, Ordering::SeqCst);
+        self.ring();
     }
 
     /// Whether what the newest commit says of itself can be.

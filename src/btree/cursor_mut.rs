@@ -1,5 +1,6 @@
 //! A cursor that changes what it is at.
 
+use super::counted;
 use super::cursor::Walk;
 use super::source::{OfStore, Source};
 use super::table_mut::TableMut;
@@ -70,8 +71,7 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// # Errors
     /// As [`CursorMut::value`].
     pub fn first(&mut self) -> Result<bool> {
-        (self.is_between, self.way) = (false, Way::Other);
-        self.walk.first().of(self.table.source.core())
+        self.go(|walk| walk.first())
     }
 
     /// Goes to the last record; whether there is one.
@@ -79,8 +79,7 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// # Errors
     /// As [`CursorMut::value`].
     pub fn last(&mut self) -> Result<bool> {
-        (self.is_between, self.way) = (false, Way::Other);
-        self.walk.last().of(self.table.source.core())
+        self.go(|walk| walk.last())
     }
 
     /// Goes to the first record whose key is not below `key`; if there is none, behind the last.
@@ -89,8 +88,7 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// # Errors
     /// As [`CursorMut::value`].
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        (self.is_between, self.way) = (false, Way::Other);
-        self.walk.seek(key).of(self.table.source.core())
+        self.go(|walk| walk.seek(key))
     }
 
     /// The same; whether its key is `key`.
@@ -98,8 +96,7 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// # Errors
     /// As [`CursorMut::value`].
     pub fn find(&mut self, key: &[u8]) -> Result<bool> {
-        (self.is_between, self.way) = (false, Way::Other);
-        self.walk.find(key).of(self.table.source.core())
+        self.go(|walk| walk.find(key))
     }
 
     /// Goes to the next record; whether there is one. From before the first, to the first.
@@ -108,7 +105,7 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// As [`CursorMut::value`].
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<bool> {
-        self.go(Way::Forward);
+        self.step(Way::Forward);
         if std::mem::take(&mut self.is_between) {
             return Ok(self.walk.key().is_some());
         }
@@ -120,12 +117,19 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// # Errors
     /// As [`CursorMut::value`].
     pub fn previous(&mut self) -> Result<bool> {
-        self.go(Way::Back);
+        self.step(Way::Back);
         self.is_between = false;
         self.walk.previous().of(self.table.source.core())
     }
 
-    fn go(&mut self, way: Way) {
+    /// Goes elsewhere; whether there is a record.
+    fn go(&mut self, go: impl FnOnce(&mut Walk<'t, Source<'c>>) -> Result<bool>) -> Result<bool> {
+        (self.is_between, self.way) = (false, Way::Other);
+        let (walk, core) = (&mut self.walk, self.table.source.core());
+        counted::seek(self.table.recorder, || go(walk).of(core))
+    }
+
+    fn step(&mut self, way: Way) {
         let is_same = self.way == Way::Stay || self.way == way;
         self.way = if is_same { way } else { Way::Other };
     }

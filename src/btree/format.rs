@@ -70,6 +70,9 @@ pub(crate) mod session {
     pub(crate) const COMMITS: [u64; 2] = [2304, 2432];
     /// Half a word, another number after each sync: who waits for one sleeps on it.
     pub(crate) const SYNCS: u64 = 2536;
+    /// Half a word on which those sleep who wait for a commit: odd while there may be any, another
+    /// number after each commit that came then.
+    pub(crate) const BELL: u64 = 2540;
     /// Page numbers of further pages of slots.
     pub(crate) const SLOT_PAGES: u64 = 2560;
     pub(crate) const SLOT_PAGE_COUNT: u64 = 32;

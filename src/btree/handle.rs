@@ -6,12 +6,13 @@
 
 use super::compact::Pass;
 use super::core::Core;
+use super::counted::counted;
 use super::format::session;
 use super::snapshot::Snapshot;
 use super::transaction::Transaction;
 use crate::durability::{Durability, Ticker};
+use crate::stats::{Done, Operation, Outcome, Recorder, Statistics};
 use crate::{Bytes, Error, Get, Result, Scan};
-use std::borrow::Cow;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -27,6 +28,7 @@ pub struct OpenOptions {
     is_read_only: bool,
     durability: Durability,
     checks_reads: bool,
+    statistics: Option<Statistics>,
 }
 
 impl OpenOptions {
@@ -70,12 +72,19 @@ impl OpenOptions {
         self
     }
 
+    /// Counts and times operations ([`BTree::operations`]); without it nothing is counted.
+    #[must_use]
+    pub fn statistics(mut self, statistics: Statistics) -> Self {
+        self.statistics = Some(statistics);
+        self
+    }
+
     /// Opens the store at `path`.
     ///
     /// # Errors
     /// The file is missing, may not be opened for writing, is no tree store, or its beginning is
     /// damaged. Or somebody who may not write reads it, or the other way round: see
-    /// [`OpenOptions::read_only`].
+    /// [`OpenOptions::read_only`]. Or the statistics that are asked for cannot be had.
     pub fn open(self, path: impl AsRef<Path>) -> Result<BTree> {
         let path = path.as_ref();
         if self.is_read_only && self.is_created {
@@ -90,7 +99,8 @@ impl OpenOptions {
         if self.checks_reads {
             core.check_reads();
         }
-        Ok(BTree::of(core, self.durability))
+        let recorder = Recorder::new(self.statistics.as_ref(), path)?;
+        Ok(BTree::of(core, self.durability, recorder))
     }
 }
 
@@ -118,13 +128,15 @@ struct Shared {
     /// Syncs now and then, until it is dropped, which is before the store is.
     _ticker: Option<Ticker>,
     core: Arc<Core>,
+    /// What counts operations, if that is asked for.
+    recorder: Option<Box<Recorder>>,
     durability: Durability,
     /// The compaction that is going on.
     compaction: Mutex<Option<Pass>>,
 }
 
 impl BTree {
-    pub(super) fn of(core: Core, durability: Durability) -> BTree {
+    pub(super) fn of(core: Core, durability: Durability, recorder: Option<Recorder>) -> BTree {
         let core = Arc::new(core);
         if durability == Durability::Sync {
             core.tracked.begin();
@@ -136,8 +148,9 @@ impl BTree {
             }
             _ => None,
         };
-        let compaction = Mutex::new(None);
-        BTree { shared: Arc::new(Shared { core, durability, compaction, _ticker: ticker }) }
+        let (recorder, compaction) = (recorder.map(Box::new), Mutex::new(None));
+        let shared = Shared { core, recorder, durability, compaction, _ticker: ticker };
+        BTree { shared: Arc::new(shared) }
     }
 
     /// How to open a store, other than with the defaults.
@@ -161,16 +174,25 @@ impl BTree {
         OpenOptions::new().create(true).open(path)
     }
 
-    /// A new store that is in memory only, and gone with its last handle.
+    /// A new store that is in memory only, and gone with its last handle. Nothing is counted.
     ///
     /// # Errors
     /// Memory is short.
     pub fn in_memory() -> Result<BTree> {
-        Ok(BTree::of(Core::in_memory()?, Durability::Buffered))
+        Ok(BTree::of(Core::in_memory()?, Durability::Buffered, None))
     }
 
     pub(crate) fn core(&self) -> &Core {
         &self.shared.core
+    }
+
+    #[inline(always)]
+    pub(super) fn recorder(&self) -> Option<&Recorder> {
+        self.shared.recorder.as_deref()
+    }
+
+    pub(super) fn durability(&self) -> Durability {
+        self.shared.durability
     }
 
     pub(super) fn compaction(&self) -> &Mutex<Option<Pass>> {
@@ -193,7 +215,7 @@ impl BTree {
     /// # Errors
     /// There are as many readers as can be.
     pub fn read(&self) -> Result<Snapshot<'_>> {
-        let snapshot = Snapshot::new(self.core()).map_err(|e| self.named(e))?;
+        let snapshot = Snapshot::new(self.core(), self.recorder()).map_err(|e| self.named(e))?;
         snapshot.note_time();
         Ok(snapshot)
     }
@@ -235,7 +257,13 @@ impl BTree {
     /// [`Table::scan_range`]: super::Table::scan_range
     /// [`Table::count_range`]: super::Table::count_range
     pub fn read_for(&self, lease: Duration) -> Result<Snapshot<'_>> {
-        Snapshot::leased(self.core(), lease).map_err(|e| self.named(e))
+        Snapshot::leased(self.core(), self.recorder(), lease).map_err(|e| self.named(e))
+    }
+
+    /// The newest state, for one lookup, which is counted as a whole if it is.
+    #[inline]
+    pub(super) fn read_uncounted(&self) -> Result<Snapshot<'_>> {
+        Snapshot::new(self.core(), None).map_err(|e| self.named(e))
     }
 
     /// Begins a transaction; waits for the one that is going on.
@@ -243,7 +271,7 @@ impl BTree {
     /// # Errors
     /// This thread has one already; or the table of pages is damaged.
     pub fn write(&self) -> Result<Transaction<'_>> {
-        Transaction::new(self).map_err(|e| self.named(e))
+        Transaction::new(self, self.recorder()).map_err(|e| self.named(e))
     }
 
     /// Puts a value in the main table, in a transaction of its own; whether it replaced one.
@@ -251,7 +279,15 @@ impl BTree {
     /// # Errors
     /// As [`TableMut::insert`](super::TableMut::insert) and [`Transaction::commit`].
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        let mut transaction = self.write()?;
+        match self.recorder() {
+            None => self.insert_uncounted(key, value),
+            Some(recorder) => self.insert_counted(recorder, key, value),
+        }
+    }
+
+    #[inline]
+    pub(super) fn insert_uncounted(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        let mut transaction = self.write_uncounted()?;
         let done = transaction.main().insert(key, value).map_err(|e| self.named(e))?;
         transaction.commit()?;
         Ok(done)
@@ -262,7 +298,15 @@ impl BTree {
     /// # Errors
     /// As [`BTree::insert`].
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
-        let mut transaction = self.write()?;
+        match self.recorder() {
+            None => self.remove_uncounted(key),
+            Some(recorder) => self.remove_counted(recorder, key),
+        }
+    }
+
+    #[inline]
+    pub(super) fn remove_uncounted(&self, key: &[u8]) -> Result<bool> {
+        let mut transaction = self.write_uncounted()?;
         let done = transaction.main().remove(key).map_err(|e| self.named(e))?;
         if done {
             transaction.commit()?;
@@ -270,12 +314,18 @@ impl BTree {
         Ok(done)
     }
 
+    /// A transaction that is part of an operation.
+    fn write_uncounted(&self) -> Result<Transaction<'_>> {
+        Transaction::new(self, None).map_err(|e| self.named(e))
+    }
+
     /// Returns when everything that was committed before is safe against the loss of power.
     ///
     /// # Errors
     /// The disk failed or is full: nobody knows what is durable then, but what was before.
     pub fn sync(&self) -> Result<()> {
-        self.core().sync().map_err(|e| self.named(e))
+        let sync = || self.core().sync().map_err(|e| self.named(e));
+        counted(self.recorder(), Operation::Sync, sync, |()| Done::one(Outcome::Done, 0))
     }
 
     /// What is due after the commit with this stamp, when the lock is free again.
@@ -294,18 +344,15 @@ impl BTree {
 
 impl Get for BTree {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
-        let snapshot = Snapshot::new(self.core()).map_err(|e| self.named(e))?;
-        let value = snapshot.main().get(key).map_err(|e| self.named(e))?;
-        Ok(value.map(|value| Cow::Owned(value.to_vec())))
+        self.get_counted(key)
     }
 
     fn get_all(&self, key: &[u8]) -> Result<Vec<Bytes<'_>>> {
-        Ok(self.get(key)?.into_iter().collect())
+        self.get_all_counted(key)
     }
 
     fn contains_key(&self, key: &[u8]) -> Result<bool> {
-        let snapshot = Snapshot::new(self.core()).map_err(|e| self.named(e))?;
-        snapshot.main().contains_key(key).map_err(|e| self.named(e))
+        self.contains_counted(key)
     }
 
     fn get_many<K, F>(&self, keys: &[K], f: F) -> Result<()>
@@ -313,8 +360,7 @@ impl Get for BTree {
         K: AsRef<[u8]>,
         F: FnMut(usize, Option<&[u8]>),
     {
-        let snapshot = Snapshot::new(self.core()).map_err(|e| self.named(e))?;
-        snapshot.main().get_many(keys, f).map_err(|e| self.named(e))
+        self.get_many_counted(keys, f)
     }
 }
 

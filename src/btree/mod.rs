@@ -16,7 +16,9 @@
 //! | `core`, `pins` | processes that share a file, who reads what |
 //! | `lease`, `copies` | readers whose time is limited, and what they have copied |
 //! | `sync`, `meta`, `changes`, `tracked` | what is durable, and how that is known after a power failure |
+//! | `watch` | learning that the store has changed |
 //! | `verify`, `stats`, `backup` | checking all of it, counting, copying |
+//! | `counted` | statistics of operations |
 //! | `view` | pages of the file as bytes: the only `unsafe` |
 //!
 //! Invariants: a page that a commit leads to is never written as long as anybody may read that
@@ -35,6 +37,7 @@ mod compact;
 mod copies;
 mod core;
 mod count;
+mod counted;
 mod cursor;
 mod cursor_mut;
 mod edit;
@@ -78,6 +81,7 @@ mod typed;
 mod values;
 mod verify;
 mod view;
+mod watch;
 mod writer;
 
 pub use cursor_mut::CursorMut;

@@ -1,9 +1,11 @@
 //! Tables whose keys may have several values, to read.
 
+use super::counted::{self, counted};
 use super::kind::Kind;
 use super::pairs::{Bounds, Pairs};
 use super::range::{Range, behind};
 use super::table::{Cursor, Pair, Table};
+use crate::stats::{Done, Operation, Recorder};
 use crate::{Bytes, Error, Result};
 use std::borrow::Cow;
 use std::ops::{Bound, RangeBounds};
@@ -33,13 +35,15 @@ use std::ops::{Bound, RangeBounds};
 /// [`Key::to_bytes`]: super::Key::to_bytes
 #[derive(Clone, Copy, Debug)]
 pub struct MultiTable<'t> {
+    /// It counts nothing: what is done by it is part of an operation on this one.
     raw: Table<'t>,
     pairs: Pairs,
+    recorder: Option<&'t Recorder>,
 }
 
 impl<'t> MultiTable<'t> {
     pub(crate) fn new(raw: Table<'t>, kind: Kind) -> MultiTable<'t> {
-        MultiTable { raw, pairs: Pairs::of(kind) }
+        MultiTable { raw: raw.uncounted(), pairs: Pairs::of(kind), recorder: raw.recorder() }
     }
 
     /// The first value of `key`; `None` if it has none.
@@ -64,12 +68,17 @@ impl<'t> MultiTable<'t> {
     /// # Errors
     /// As [`MultiTable::get`].
     pub fn contains(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        let done = |is_there: &bool| Done::found(is_there.then_some(value.len()));
+        counted(self.recorder, Operation::Get, || self.has(key, value), done)
+    }
+
+    fn has(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         let Some(mut pair) = self.pairs.begin(key) else { return Ok(false) };
         if self.pairs.is_sorted() {
             pair.extend_from_slice(value);
             return self.raw.contains_key(&pair);
         }
-        for found in self.values(key) {
+        for found in self.uncounted().values(key) {
             if found? == value {
                 return Ok(true);
             }
@@ -95,8 +104,16 @@ impl<'t> MultiTable<'t> {
     /// # Errors
     /// As [`MultiTable::get`].
     pub fn nth(&self, key: &[u8], n: u64) -> Result<Option<Bytes<'t>>> {
-        let found = self.nth_pair(key, n)?;
-        found.map(|(begin, (pair, value))| value_of(self.pairs, &pair[begin..], value)).transpose()
+        let value =
+            |(begin, (pair, value)): (usize, Pair<'t>)| value_of(self.pairs, &pair[begin..], value);
+        let find = || self.nth_pair(key, n)?.map(value).transpose();
+        let done = |value: &Option<Bytes<'t>>| Done::found(value.as_ref().map(|v| v.len()));
+        counted(self.recorder, Operation::Get, find, done)
+    }
+
+    /// The same table, to do by it what is part of an operation.
+    fn uncounted(&self) -> MultiTable<'t> {
+        MultiTable { recorder: None, ..*self }
     }
 
     /// The pair of that value, and where in it the value or the label begins.
@@ -148,6 +165,16 @@ impl<'t> MultiTable<'t> {
     /// # Errors
     /// As [`MultiTable::get`], or what `f` returned.
     pub fn scan(&self, mut f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        let Some(recorder) = self.recorder else { return self.scan_all(f) };
+        recorder.observe_many(Operation::Scan, |moved| {
+            self.scan_all(|key, value| {
+                moved.record(key, value);
+                f(key, value)
+            })
+        })
+    }
+
+    fn scan_all(&self, mut f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
         let mut key = Vec::new();
         self.raw.scan(|pair, value| {
             let rest = self.pairs.split(pair, &mut key).ok_or_else(|| self.raw.named(no_pair()))?;
@@ -161,8 +188,9 @@ impl<'t> MultiTable<'t> {
     }
 
     fn range_of(&self, (start, end): Bounds) -> MultiRange<'t> {
-        let raw = Range::new(self.raw.cursor(), self.raw.cursor(), start, end);
-        MultiRange { table: self.raw, raw, pairs: self.pairs }
+        counted::begin_scan(self.recorder);
+        let raw = Range::new(self.raw, start, end);
+        MultiRange { table: self.raw, raw, pairs: self.pairs, recorder: self.recorder }
     }
 
     /// All keys with their values, in order.
@@ -184,7 +212,7 @@ impl<'t> MultiTable<'t> {
     /// # Errors
     /// As [`MultiTable::get`].
     pub fn first(&self) -> Result<Option<MultiPair<'t>>> {
-        self.iter().next().transpose()
+        counted::seek_pair(self.recorder, || self.uncounted().iter().next().transpose())
     }
 
     /// The last value of the highest key.
@@ -192,12 +220,13 @@ impl<'t> MultiTable<'t> {
     /// # Errors
     /// As [`MultiTable::get`].
     pub fn last(&self) -> Result<Option<MultiPair<'t>>> {
-        self.iter().next_back().transpose()
+        counted::seek_pair(self.recorder, || self.uncounted().iter().next_back().transpose())
     }
 
     /// A cursor before the first value of the lowest key.
     pub fn cursor(&self) -> MultiCursor<'t> {
-        MultiCursor { raw: self.raw.cursor(), pairs: self.pairs, key: Vec::new(), rest: 0 }
+        let (raw, pairs, recorder) = (self.raw.cursor(), self.pairs, self.recorder);
+        MultiCursor { raw, pairs, key: Vec::new(), rest: 0, recorder }
     }
 }
 
@@ -228,6 +257,7 @@ pub struct MultiRange<'t> {
     table: Table<'t>,
     raw: Range<'t>,
     pairs: Pairs,
+    recorder: Option<&'t Recorder>,
 }
 
 impl<'t> MultiRange<'t> {
@@ -236,7 +266,11 @@ impl<'t> MultiRange<'t> {
         let mut key = Vec::new();
         let rest = self.pairs.split(&pair, &mut key);
         let rest = rest.ok_or_else(|| self.table.named(no_pair()))?;
-        Ok((key, value_of(self.pairs, rest, value)?))
+        let value = value_of(self.pairs, rest, value)?;
+        if let Some(recorder) = self.recorder {
+            counted::scanned(recorder, &key, &value);
+        }
+        Ok((key, value))
     }
 }
 
@@ -283,6 +317,7 @@ pub struct MultiCursor<'t> {
     /// The key here, and where behind it in the pair the value or the label begins.
     key: Vec<u8>,
     rest: usize,
+    recorder: Option<&'t Recorder>,
 }
 
 impl<'t> MultiCursor<'t> {
@@ -320,8 +355,10 @@ impl<'t> MultiCursor<'t> {
     /// # Errors
     /// As [`MultiTable::get`].
     pub fn first(&mut self) -> Result<bool> {
-        self.raw.first()?;
-        self.arrive()
+        counted::seek(self.recorder, || {
+            self.raw.first()?;
+            self.arrive()
+        })
     }
 
     /// Goes to the last value of the highest key; whether there is one.
@@ -329,8 +366,10 @@ impl<'t> MultiCursor<'t> {
     /// # Errors
     /// As [`MultiTable::get`].
     pub fn last(&mut self) -> Result<bool> {
-        self.raw.last()?;
-        self.arrive()
+        counted::seek(self.recorder, || {
+            self.raw.last()?;
+            self.arrive()
+        })
     }
 
     /// Goes to the first value of the first key that is not below `key`; if there is none, behind the
@@ -339,6 +378,10 @@ impl<'t> MultiCursor<'t> {
     /// # Errors
     /// As [`MultiTable::get`]; or this is no key of the table's type.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        counted::seek(self.recorder, || self.go_to(key))
+    }
+
+    fn go_to(&mut self, key: &[u8]) -> Result<bool> {
         self.pairs.check_key(key)?;
         self.raw.seek(&self.pairs.begin(key).unwrap_or_default())?;
         self.arrive()
@@ -349,7 +392,7 @@ impl<'t> MultiCursor<'t> {
     /// # Errors
     /// As [`MultiCursor::seek`].
     pub fn find(&mut self, key: &[u8]) -> Result<bool> {
-        Ok(self.seek(key)? && self.key == key)
+        counted::seek(self.recorder, || Ok(self.go_to(key)? && self.key == key))
     }
 
     /// Where values are sorted: goes to the first value of `key` that is not below `value`; if there
@@ -358,6 +401,10 @@ impl<'t> MultiCursor<'t> {
     /// # Errors
     /// As [`MultiCursor::seek`]; or values are not sorted.
     pub fn seek_value(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+        counted::seek(self.recorder, || self.go_to_value(key, value))
+    }
+
+    fn go_to_value(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
         self.pairs.check_key(key)?;
         if !self.pairs.is_sorted() {
             return Err(Error::invalid("the values of this table are not sorted"));

@@ -1,6 +1,7 @@
 //! Tables whose keys may have several values, to change.
 
 use super::bulk;
+use super::counted::{Change, Counts};
 use super::edit::{Old, check_sizes};
 use super::format::MAX_KEY;
 use super::kind::Kind;
@@ -8,15 +9,18 @@ use super::multi::{MultiTable, as_bounds, no_pair};
 use super::pairs::{FIRST_LABEL, LABEL_STEP, Pairs, label_bytes, label_of};
 use super::table::Cursor;
 use super::table_mut::TableMut;
+use crate::stats::{Moved, Operation, Recorder};
 use crate::{Bytes, Error, ErrorKind, Result};
 use std::ops::RangeBounds;
 
 /// A table whose keys may have several values, to change, in a transaction.
 #[derive(Debug)]
 pub struct MultiTableMut<'t, 'c> {
-    raw: TableMut<'t, 'c>,
+    /// It counts nothing: what is done by it is part of an operation on this one.
+    pub(super) raw: TableMut<'t, 'c>,
     kind: Kind,
     pairs: Pairs,
+    pub(super) recorder: Option<&'t Recorder>,
 }
 
 /// Where a value goes among the others of its key.
@@ -36,12 +40,18 @@ pub enum Position {
 type Gap = (Option<u64>, Option<u64>);
 
 impl<'t, 'c> MultiTableMut<'t, 'c> {
-    pub(crate) fn new(raw: TableMut<'t, 'c>, kind: Kind) -> MultiTableMut<'t, 'c> {
-        MultiTableMut { raw, kind, pairs: Pairs::of(kind) }
+    pub(crate) fn new(mut raw: TableMut<'t, 'c>, kind: Kind) -> MultiTableMut<'t, 'c> {
+        let recorder = raw.recorder.take();
+        MultiTableMut { raw, kind, pairs: Pairs::of(kind), recorder }
     }
 
     /// The table as it is now, to read.
     pub fn read(&self) -> MultiTable<'_> {
+        MultiTable::new(self.raw.read().counted_by(self.recorder), self.kind)
+    }
+
+    /// The same, to read in it for a change.
+    fn uncounted(&self) -> MultiTable<'_> {
         MultiTable::new(self.raw.read(), self.kind)
     }
 
@@ -75,11 +85,14 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
     /// Key or value are over their limit, or the key is none of the table's type; or the disk is full,
     /// or the store is damaged. After the latter two the transaction cannot be committed.
     pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
-        if !self.pairs.is_sorted() {
-            return self.insert_at(key, Position::Last, value);
-        }
-        let pair = sorted_pair(self.pairs, key, value)?;
-        Ok(!self.raw.put_stored(&pair, &[], Old::Keep)?)
+        let put = |table: &mut Self| {
+            if !table.pairs.is_sorted() {
+                return table.put_at(key, Position::Last, value);
+            }
+            let pair = sorted_pair(table.pairs, key, value)?;
+            Ok(!table.raw.put_stored(&pair, &[], Old::Keep)?)
+        };
+        self.change(Operation::Insert, put, |_| Change::put(key, value))
     }
 
     /// Where values are not sorted: puts one at this place among those of its key. `false` if there is
@@ -88,6 +101,11 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
     /// # Errors
     /// Values are sorted, or as [`MultiTableMut::insert`].
     pub fn insert_at(&mut self, key: &[u8], position: Position, value: &[u8]) -> Result<bool> {
+        let put = |table: &mut Self| table.put_at(key, position, value);
+        self.change(Operation::Insert, put, |_| Change::put(key, value))
+    }
+
+    fn put_at(&mut self, key: &[u8], position: Position, value: &[u8]) -> Result<bool> {
         if self.pairs.is_sorted() {
             return Err(Error::invalid(
                 "the values of this table are sorted: their place is not to be chosen",
@@ -103,7 +121,8 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
         }
         let pairs = self.pairs;
         self.raw.whole(|raw| {
-            let mut table = MultiTableMut { raw: raw.borrowed(), kind: self.kind, pairs };
+            let raw = raw.borrowed();
+            let mut table = MultiTableMut { raw, kind: self.kind, pairs, recorder: None };
             let label = table.make_room(&begin, gap)?;
             table.raw.put_stored(&pair_of(&begin, label), value, Old::Replace)
         })?;
@@ -212,6 +231,11 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
     /// # Errors
     /// As [`MultiTableMut::insert`].
     pub fn replace_nth(&mut self, key: &[u8], n: u64, value: &[u8]) -> Result<bool> {
+        let put = |table: &mut Self| table.put_nth(key, n, value);
+        self.change(Operation::Update, put, |is_put| Change::put_if(*is_put, key, value))
+    }
+
+    fn put_nth(&mut self, key: &[u8], n: u64, value: &[u8]) -> Result<bool> {
         check_sizes(key, value)?;
         let Some(pair) = self.nth_pair(key, n)? else { return Ok(false) };
         if self.pairs.is_sorted() {
@@ -228,7 +252,7 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
 
     /// The pair of the value that has so many before it.
     fn nth_pair(&self, key: &[u8], n: u64) -> Result<Option<Vec<u8>>> {
-        Ok(self.read().nth_pair(key, n)?.map(|(_, (pair, _))| pair))
+        Ok(self.uncounted().nth_pair(key, n)?.map(|(_, (pair, _))| pair))
     }
 
     /// Takes a key out with all of its values; how many they were.
@@ -244,19 +268,24 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
     /// # Errors
     /// As [`MultiTableMut::insert`].
     pub fn remove_value(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+        let take = |table: &mut Self| table.take_value(key, value);
+        self.change(Operation::Remove, take, |was| Change::removed(*was, key.len() + value.len()))
+    }
+
+    fn take_value(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
         if self.pairs.is_sorted() {
             let Some(mut pair) = self.pairs.begin(key) else { return Ok(false) };
             pair.extend_from_slice(value);
             return self.raw.remove(&pair);
         }
         let mut n = None;
-        for (i, found) in self.read().values(key).enumerate() {
+        for (i, found) in self.uncounted().values(key).enumerate() {
             if found? == value {
                 n = Some(i as u64);
                 break;
             }
         }
-        n.map_or(Ok(false), |n| self.remove_nth(key, n))
+        n.map_or(Ok(false), |n| self.take_nth(key, n))
     }
 
     /// Takes the value of a key out that has so many before it; whether there was one.
@@ -264,6 +293,11 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
     /// # Errors
     /// As [`MultiTableMut::insert`].
     pub fn remove_nth(&mut self, key: &[u8], n: u64) -> Result<bool> {
+        let take = |table: &mut Self| table.take_nth(key, n);
+        self.change(Operation::Remove, take, |was_there| Change::removed(*was_there, key.len()))
+    }
+
+    fn take_nth(&mut self, key: &[u8], n: u64) -> Result<bool> {
         match self.nth_pair(key, n)? {
             Some(pair) => self.raw.remove(&pair),
             None => Ok(false),
@@ -277,7 +311,9 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
     pub fn remove_range<'k>(&mut self, keys: impl RangeBounds<&'k [u8]>) -> Result<u64> {
         let (start, end) =
             self.pairs.bounds(keys.start_bound().cloned(), keys.end_bound().cloned());
-        self.raw.remove_range(as_bounds(&start, &end))
+        let take = |table: &mut Self| table.raw.take_range(as_bounds(&start, &end));
+        let (removed, _) = self.change(Operation::Remove, take, Change::removed_all)?;
+        Ok(removed)
     }
 
     /// Takes everything out.
@@ -300,9 +336,13 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
     ) -> Result<u64> {
         let pairs = self.pairs;
         let (mut last, mut label) = (None, FIRST_LABEL);
+        let (is_counted, mut loaded) = (self.recorder.is_some(), Moved::default());
         let stored = records.into_iter().map(|record| {
             let (key, value) = record?;
             let (key, value) = (key.as_ref(), value.as_ref());
+            if is_counted {
+                loaded.record(key, value);
+            }
             if pairs.is_sorted() {
                 return Ok((sorted_pair(pairs, key, value)?, Vec::new()));
             }
@@ -317,7 +357,9 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
             last = Some(begin);
             Ok((pair, value.to_vec()))
         });
-        bulk::load(self.raw.writer, self.raw.tree, stored, |_, _| Ok(()))
+        let count = bulk::load(self.raw.writer, self.raw.tree, stored, |_, _| Ok(()))?;
+        self.raw.writer.scratch.moved.add(loaded);
+        Ok(count)
     }
 }
 

@@ -1,7 +1,9 @@
 //! The records of a range of keys, from either end.
 
-use super::table::{Cursor, Pair};
+use super::counted;
+use super::table::{Cursor, Pair, Table};
 use crate::Result;
+use crate::stats::Recorder;
 use std::ops::Bound;
 
 /// The first key behind all that begin with these bytes; `None` if there is none. It is the prefix
@@ -23,16 +25,17 @@ pub struct Range<'t> {
     has_front: bool,
     has_back: bool,
     is_done: bool,
+    /// What counts the records, if that is asked for.
+    recorder: Option<&'t Recorder>,
 }
 
 impl<'t> Range<'t> {
-    pub(crate) fn new(
-        front: Cursor<'t>,
-        back: Cursor<'t>,
-        start: Bound<Vec<u8>>,
-        end: Bound<Vec<u8>>,
-    ) -> Range<'t> {
-        Range { front, back, start, end, has_front: false, has_back: false, is_done: false }
+    pub(crate) fn new(table: Table<'t>, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Range<'t> {
+        let recorder = table.recorder();
+        counted::begin_scan(recorder);
+        let [front, back] = [(), ()].map(|()| table.uncounted().cursor());
+        let (has_front, has_back, is_done) = (false, false, false);
+        Range { front, back, start, end, has_front, has_back, is_done, recorder }
     }
 
     fn step_front(&mut self) -> Result<Option<Pair<'t>>> {
@@ -84,6 +87,9 @@ impl<'t> Range<'t> {
     fn give(&mut self, step: Result<Option<Pair<'t>>>) -> Option<Result<Pair<'t>>> {
         let given = step.transpose();
         self.is_done = !matches!(given, Some(Ok(_)));
+        if let (Some(recorder), Some(Ok((key, value)))) = (self.recorder, &given) {
+            counted::scanned(recorder, key, value);
+        }
         given
     }
 }

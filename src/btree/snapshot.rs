@@ -9,6 +9,7 @@ use super::source::{OfStore, Source};
 use super::table::Table;
 use super::tree;
 use crate::Result;
+use crate::stats::Recorder;
 use std::time::Duration;
 
 /// A state of the store that stays as it is: whatever others write meanwhile is not seen. Reading it
@@ -23,19 +24,25 @@ use std::time::Duration;
 pub struct Snapshot<'s> {
     source: Source<'s>,
     commit: Commit,
+    /// What counts operations on its tables, if that is asked for.
+    recorder: Option<&'s Recorder>,
     /// What keeps the pages as they are.
     _pin: Pin<'s>,
 }
 
 impl<'s> Snapshot<'s> {
-    pub(crate) fn new(core: &'s Core) -> Result<Snapshot<'s>> {
+    pub(crate) fn new(core: &'s Core, recorder: Option<&'s Recorder>) -> Result<Snapshot<'s>> {
         let (pin, commit) = pins::pin(core)?;
-        Ok(Snapshot { source: Source::new(core, commit.end), commit, _pin: pin })
+        Ok(Snapshot { source: Source::new(core, commit.end), commit, recorder, _pin: pin })
     }
 
     /// One that can be taken away when its lease is over.
-    pub(crate) fn leased(core: &'s Core, lease: Duration) -> Result<Snapshot<'s>> {
-        let mut snapshot = Snapshot::new(core)?;
+    pub(crate) fn leased(
+        core: &'s Core,
+        recorder: Option<&'s Recorder>,
+        lease: Duration,
+    ) -> Result<Snapshot<'s>> {
+        let mut snapshot = Snapshot::new(core, recorder)?;
         if let Some(claim) = pins::lease(&snapshot._pin, lease) {
             snapshot.source = Source::leased(core, snapshot.commit.end, claim);
         }
@@ -64,7 +71,7 @@ impl<'s> Snapshot<'s> {
 
     /// The table without a name, which every store has.
     pub fn main(&self) -> Table<'_> {
-        Table::new(&self.source, self.commit.main, "")
+        Table::new(&self.source, self.commit.main, "").counted_by(self.recorder)
     }
 
     /// The table of this name, whose keys have one value each; `None` if there is none.
@@ -75,7 +82,7 @@ impl<'s> Snapshot<'s> {
     pub fn table(&self, name: &str) -> Result<Option<Table<'_>>> {
         let Some((tree, key_name)) = self.find(name)? else { return Ok(None) };
         Kind::of(&tree)?.check_duplicates(name, false)?;
-        Ok(Some(Table::new(&self.source, tree, key_name)))
+        Ok(Some(Table::new(&self.source, tree, key_name).counted_by(self.recorder)))
     }
 
     /// The table of this name, whose keys may have several values; `None` if there is none.
@@ -87,7 +94,8 @@ impl<'s> Snapshot<'s> {
         let Some((tree, key_name)) = self.find(name)? else { return Ok(None) };
         let kind = Kind::of(&tree)?;
         kind.check_duplicates(name, true)?;
-        Ok(Some(MultiTable::new(Table::new(&self.source, tree, key_name), kind)))
+        let table = Table::new(&self.source, tree, key_name).counted_by(self.recorder);
+        Ok(Some(MultiTable::new(table, kind)))
     }
 
     /// What the table of this name was made for; `None` if there is none.

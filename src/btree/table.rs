@@ -5,7 +5,8 @@ use super::format::Tree;
 use super::key::KeyType;
 use super::range::{Range, behind};
 use super::source::{Names, OfStore, Source};
-use super::{count, kind, scan, tree};
+use super::{count, counted, kind, scan, tree};
+use crate::stats::Recorder;
 use crate::{Error, Result};
 use std::ops::{Bound, RangeBounds};
 
@@ -19,14 +20,32 @@ pub struct Table<'t> {
     tree: Tree,
     /// The name of its type of keys, if that is a program's own.
     key_name: &'t str,
+    /// What counts operations on it, if that is asked for.
+    recorder: Option<&'t Recorder>,
 }
 
 /// A key and its value.
 pub type Pair<'t> = (Vec<u8>, &'t [u8]);
 
 impl<'t> Table<'t> {
+    /// A table that counts nothing.
     pub(crate) fn new(source: &'t Source<'t>, tree: Tree, key_name: &'t str) -> Table<'t> {
-        Table { source, tree, key_name }
+        Table { source, tree, key_name, recorder: None }
+    }
+
+    /// The same table, whose operations are counted if there is a recorder.
+    #[inline(always)]
+    pub(crate) fn counted_by(self, recorder: Option<&'t Recorder>) -> Table<'t> {
+        Table { recorder, ..self }
+    }
+
+    /// The same table, to do by it what is part of an operation.
+    pub(super) fn uncounted(&self) -> Table<'t> {
+        Table { recorder: None, ..*self }
+    }
+
+    pub(super) fn recorder(&self) -> Option<&'t Recorder> {
+        self.recorder
     }
 
     /// The error, naming the store's file.
@@ -54,6 +73,15 @@ impl<'t> Table<'t> {
     /// The store is damaged where it was read; so for all methods.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Result<Option<&'t [u8]>> {
+        match self.recorder {
+            None => self.find(key),
+            Some(recorder) => self.get_counted(recorder, key),
+        }
+    }
+
+    /// The value of `key`, not counted.
+    #[inline(always)]
+    pub(super) fn find(&self, key: &[u8]) -> Result<Option<&'t [u8]>> {
         tree::get(self.source, &self.tree, key).of(self.source)
     }
 
@@ -71,6 +99,18 @@ impl<'t> Table<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn get_many<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        f: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        match self.recorder {
+            None => self.find_many(keys, f),
+            Some(recorder) => self.get_many_counted(recorder, keys, f),
+        }
+    }
+
+    /// The value of each key, not counted.
+    pub(super) fn find_many<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
         f: impl FnMut(usize, Option<&[u8]>),
@@ -104,9 +144,21 @@ impl<'t> Table<'t> {
     pub fn scan_range<'k>(
         &self,
         keys: impl RangeBounds<&'k [u8]>,
-        mut f: impl FnMut(&[u8], &[u8]) -> Result<bool>,
+        f: impl FnMut(&[u8], &[u8]) -> Result<bool>,
     ) -> Result<()> {
         let bounds = (keys.start_bound().cloned(), keys.end_bound().cloned());
+        match self.recorder {
+            None => self.scan_bounds(bounds, f),
+            Some(recorder) => self.scan_counted(recorder, bounds, f),
+        }
+    }
+
+    /// The records of a range, not counted.
+    pub(super) fn scan_bounds(
+        &self,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+        mut f: impl FnMut(&[u8], &[u8]) -> Result<bool>,
+    ) -> Result<()> {
         // What `f` says is not the store's.
         let mut stopped = Ok(());
         let mut f = |key: &[u8], value: &[u8]| {
@@ -130,7 +182,7 @@ impl<'t> Table<'t> {
     /// The records whose keys are in a range, in order, from either end.
     pub fn range<'k>(&self, keys: impl RangeBounds<&'k [u8]>) -> Range<'t> {
         let own = |bound: Bound<&&[u8]>| bound.map(|key| key.to_vec());
-        Range::new(self.cursor(), self.cursor(), own(keys.start_bound()), own(keys.end_bound()))
+        Range::new(*self, own(keys.start_bound()), own(keys.end_bound()))
     }
 
     /// All records, in order.
@@ -141,7 +193,7 @@ impl<'t> Table<'t> {
     /// The records whose keys begin so.
     pub fn prefix(&self, prefix: &[u8]) -> Range<'t> {
         let end = behind(prefix).map_or(Bound::Unbounded, Bound::Excluded);
-        Range::new(self.cursor(), self.cursor(), Bound::Included(prefix.to_vec()), end)
+        Range::new(*self, Bound::Included(prefix.to_vec()), end)
     }
 
     /// How many records have keys in a range; looks at every page that has some of them, and not at
@@ -173,9 +225,7 @@ impl<'t> Table<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn first(&self) -> Result<Option<Pair<'t>>> {
-        let mut cursor = self.cursor();
-        cursor.first()?;
-        cursor.pair()
+        self.seek_pair(|cursor| cursor.first())
     }
 
     /// The record with the highest key.
@@ -183,9 +233,7 @@ impl<'t> Table<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn last(&self) -> Result<Option<Pair<'t>>> {
-        let mut cursor = self.cursor();
-        cursor.last()?;
-        cursor.pair()
+        self.seek_pair(|cursor| cursor.last())
     }
 
     /// The first record whose key is not below `key`.
@@ -193,9 +241,7 @@ impl<'t> Table<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn at_or_after(&self, key: &[u8]) -> Result<Option<Pair<'t>>> {
-        let mut cursor = self.cursor();
-        cursor.seek(key)?;
-        cursor.pair()
+        self.seek_pair(|cursor| cursor.seek(key))
     }
 
     /// The first record whose key is above `key`.
@@ -203,11 +249,7 @@ impl<'t> Table<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn after(&self, key: &[u8]) -> Result<Option<Pair<'t>>> {
-        let mut cursor = self.cursor();
-        if cursor.find(key)? {
-            cursor.next()?;
-        }
-        cursor.pair()
+        self.seek_pair(|cursor| if cursor.find(key)? { cursor.next() } else { Ok(false) })
     }
 
     /// The last record whose key is below `key`.
@@ -215,10 +257,10 @@ impl<'t> Table<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn before(&self, key: &[u8]) -> Result<Option<Pair<'t>>> {
-        let mut cursor = self.cursor();
-        cursor.seek(key)?;
-        cursor.previous()?;
-        cursor.pair()
+        self.seek_pair(|cursor| {
+            cursor.seek(key)?;
+            cursor.previous()
+        })
     }
 
     /// The last record whose key is not above `key`.
@@ -226,11 +268,20 @@ impl<'t> Table<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn at_or_before(&self, key: &[u8]) -> Result<Option<Pair<'t>>> {
-        let mut cursor = self.cursor();
-        if !cursor.find(key)? {
-            cursor.previous()?;
-        }
-        cursor.pair()
+        self.seek_pair(|cursor| if cursor.find(key)? { Ok(true) } else { cursor.previous() })
+    }
+
+    /// The record that a new cursor comes to.
+    #[inline(always)]
+    fn seek_pair(
+        &self,
+        go: impl FnOnce(&mut Cursor<'t>) -> Result<bool>,
+    ) -> Result<Option<Pair<'t>>> {
+        counted::seek_pair(self.recorder, || {
+            let mut cursor = self.uncounted().cursor();
+            go(&mut cursor)?;
+            cursor.pair()
+        })
     }
 }
 
@@ -293,7 +344,8 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn first(&mut self) -> Result<bool> {
-        self.walk.first().of(self.table.source)
+        let (walk, source) = (&mut self.walk, self.table.source);
+        counted::seek(self.table.recorder, || walk.first().of(source))
     }
 
     /// Goes to the last record; whether there is one.
@@ -301,7 +353,8 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn last(&mut self) -> Result<bool> {
-        self.walk.last().of(self.table.source)
+        let (walk, source) = (&mut self.walk, self.table.source);
+        counted::seek(self.table.recorder, || walk.last().of(source))
     }
 
     /// Goes to the first record whose key is not below `key`; if there is none, behind the last.
@@ -310,7 +363,8 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        self.walk.seek(key).of(self.table.source)
+        let (walk, source) = (&mut self.walk, self.table.source);
+        counted::seek(self.table.recorder, || walk.seek(key).of(source))
     }
 
     /// The same; whether its key is `key`.
@@ -318,7 +372,8 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn find(&mut self, key: &[u8]) -> Result<bool> {
-        self.walk.find(key).of(self.table.source)
+        let (walk, source) = (&mut self.walk, self.table.source);
+        counted::seek(self.table.recorder, || walk.find(key).of(source))
     }
 
     /// Goes to the next record; whether there is one. From before the first, to the first.

@@ -1,6 +1,7 @@
 //! Tables as those see them who change them, in a transaction.
 
 use super::bulk;
+use super::counted::{Change, Counts};
 use super::cursor_mut::CursorMut;
 use super::edit::{Old, check_sizes};
 use super::format::Tree;
@@ -8,9 +9,10 @@ use super::key::Key;
 use super::kind::Kind;
 use super::page::Link;
 use super::source::{OfStore, Source};
-use super::table::Table;
+use super::table::{Pair, Table};
 use super::tree;
 use super::writer::{Writer, damaged};
+use crate::stats::{Moved, Operation, Recorder};
 use crate::{Error, Result};
 use std::ops::{Bound, RangeBounds};
 
@@ -22,11 +24,18 @@ pub struct TableMut<'t, 'c> {
     pub(crate) tree: &'t mut Tree,
     /// The name of its type of keys, if that is a program's own.
     pub(crate) key_name: &'t str,
+    /// What counts operations on it, if that is asked for.
+    pub(crate) recorder: Option<&'t Recorder>,
 }
 
 impl<'t, 'c> TableMut<'t, 'c> {
     /// The table as it is now, to read.
     pub fn read(&self) -> Table<'_> {
+        self.uncounted().counted_by(self.recorder)
+    }
+
+    /// The same, to read in it for a change.
+    pub(super) fn uncounted(&self) -> Table<'_> {
         Table::new(self.source, *self.tree, self.key_name)
     }
 
@@ -35,7 +44,10 @@ impl<'t, 'c> TableMut<'t, 'c> {
     /// # Errors
     /// As [`Table::get`].
     pub fn get(&self, key: &[u8]) -> Result<Option<&[u8]>> {
-        tree::get(self.source, self.tree, key).of(self.source.core())
+        match self.recorder {
+            None => tree::get(self.source, self.tree, key).of(self.source.core()),
+            Some(recorder) => self.uncounted().get_counted(recorder, key),
+        }
     }
 
     /// How many records there are.
@@ -55,7 +67,18 @@ impl<'t, 'c> TableMut<'t, 'c> {
     /// or the store is damaged. After the latter two the transaction cannot be committed.
     #[inline]
     pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.put(key, value, Old::Replace)
+        match self.recorder {
+            None => self.put(key, value, Old::Replace),
+            Some(_) => self.insert_counted(key, value),
+        }
+    }
+
+    // Not in line: it would be in the way of an insert that is not counted.
+    #[cold]
+    #[inline(never)]
+    fn insert_counted(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+        let put = |table: &mut Self| table.put(key, value, Old::Replace);
+        self.change(Operation::Insert, put, |_| Change::put(key, value))
     }
 
     #[inline]
@@ -79,13 +102,18 @@ impl<'t, 'c> TableMut<'t, 'c> {
     /// # Errors
     /// Records are not numbered, or there is no further number; or as [`TableMut::insert`].
     pub fn append(&mut self, value: &[u8]) -> Result<u64> {
+        let width = Kind::of(self.tree)?.width().unwrap_or(0);
+        let append = |table: &mut Self| table.put_next(width, value);
+        self.change(Operation::Insert, append, |_| Change::put(&[0; 8][..width.min(8)], value))
+    }
+
+    fn put_next(&mut self, width: usize, value: &[u8]) -> Result<u64> {
         let kind = Kind::of(self.tree)?;
         if !kind.is_numbered {
             return Err(Error::invalid(
                 "the records of this table are not numbered: put them under keys",
             ));
         }
-        let width = kind.width().unwrap_or(0);
         let next = self.tree.last_number.checked_add(1);
         let Some(next) = next.filter(|next| width == 8 || *next <= u64::from(u32::MAX)) else {
             return Err(Error::invalid("the numbers of this table's records are used up"));
@@ -115,7 +143,8 @@ impl<'t, 'c> TableMut<'t, 'c> {
     /// # Errors
     /// As [`TableMut::insert`].
     pub fn insert_if_absent(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
-        Ok(!self.put(key, value, Old::Keep)?)
+        let put = |table: &mut Self| Ok(!table.put(key, value, Old::Keep)?);
+        self.change(Operation::Update, put, |is_new| Change::put_if(*is_new, key, value))
     }
 
     /// Takes a key out; whether it was there.
@@ -123,6 +152,15 @@ impl<'t, 'c> TableMut<'t, 'c> {
     /// # Errors
     /// As [`TableMut::insert`].
     pub fn remove(&mut self, key: &[u8]) -> Result<bool> {
+        let take = move |table: &mut Self| table.take_out(key);
+        self.change(Operation::Remove, take, move |was_there| {
+            Change::removed(*was_there, key.len())
+        })
+    }
+
+    /// The same, as part of another change.
+    #[inline(always)]
+    pub(crate) fn take_out(&mut self, key: &[u8]) -> Result<bool> {
         self.writer.remove(self.tree, key).of(self.source.core())
     }
 
@@ -131,17 +169,25 @@ impl<'t, 'c> TableMut<'t, 'c> {
     /// # Errors
     /// As [`TableMut::insert`].
     pub fn remove_range<'k>(&mut self, keys: impl RangeBounds<&'k [u8]>) -> Result<u64> {
-        let (start, end) = (keys.start_bound().cloned(), keys.end_bound().cloned());
+        let range = (keys.start_bound().cloned(), keys.end_bound().cloned());
+        let take = |table: &mut Self| table.take_range(range);
+        let (removed, _) = self.change(Operation::Remove, take, Change::removed_all)?;
+        Ok(removed)
+    }
+
+    /// The same, as part of another change: how many, and the bytes of their keys.
+    pub(crate) fn take_range(&mut self, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<(u64, u64)> {
         self.whole(|table| {
-            let mut removed = 0;
+            let (mut removed, mut bytes) = (0, 0);
             loop {
-                let group = table.some_keys((start, end))?;
+                let group = table.some_keys(range)?;
                 if group.is_empty() {
-                    return Ok(removed);
+                    return Ok((removed, bytes));
                 }
                 for key in &group {
                     table.remove_read(key)?;
                     removed += 1;
+                    bytes += key.len() as u64;
                 }
             }
         })
@@ -152,7 +198,7 @@ impl<'t, 'c> TableMut<'t, 'c> {
         const MOST: usize = 1000;
         const BYTES: usize = 256 << 10;
         let (mut keys, mut bytes) = (Vec::new(), 0);
-        for pair in self.read().range(range) {
+        for pair in self.uncounted().range(range) {
             let (key, _) = pair?;
             bytes += key.len();
             keys.push(key);
@@ -177,8 +223,7 @@ impl<'t, 'c> TableMut<'t, 'c> {
     /// # Errors
     /// As [`TableMut::insert`].
     pub fn pop_first(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        let pair = self.read().first()?.map(|(key, value)| (key, value.to_vec()));
-        self.pop(pair)
+        self.pop(|table| table.first())
     }
 
     /// Takes the record with the highest key out.
@@ -186,20 +231,30 @@ impl<'t, 'c> TableMut<'t, 'c> {
     /// # Errors
     /// As [`TableMut::insert`].
     pub fn pop_last(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        let pair = self.read().last()?.map(|(key, value)| (key, value.to_vec()));
-        self.pop(pair)
+        self.pop(|table| table.last())
     }
 
-    fn pop(&mut self, pair: Option<(Vec<u8>, Vec<u8>)>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        if let Some((key, _)) = &pair {
-            self.remove_read(key)?;
-        }
-        Ok(pair)
+    fn pop(
+        &mut self,
+        find: impl for<'a> FnOnce(Table<'a>) -> Result<Option<Pair<'a>>>,
+    ) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        let pop = |table: &mut Self| {
+            let pair = find(table.uncounted())?.map(|(key, value)| (key, value.to_vec()));
+            if let Some((key, _)) = &pair {
+                table.remove_read(key)?;
+            }
+            Ok(pair)
+        };
+        let done = |pair: &Option<(Vec<u8>, Vec<u8>)>| match pair {
+            Some((key, _)) => Change::removed(true, key.len()),
+            None => Change::removed(false, 0),
+        };
+        self.change(Operation::Remove, pop, done)
     }
 
     /// Takes a key out that a walk came by.
     fn remove_read(&mut self, key: &[u8]) -> Result<()> {
-        if self.remove(key)? {
+        if self.take_out(key)? {
             return Ok(());
         }
         // Who takes all out, one after the other, would come to no end.
@@ -227,6 +282,7 @@ impl<'t, 'c> TableMut<'t, 'c> {
     ) -> Result<u64> {
         let kind = Kind::of(self.tree)?;
         let is_plain = self.tree.kind == 0;
+        let (is_counted, mut loaded) = (self.recorder.is_some(), Moved::default());
         let check = |key: &[u8], value: &[u8]| {
             check_sizes(key, value)?;
             if is_plain { Ok(()) } else { kind.check_key(key) }
@@ -234,9 +290,13 @@ impl<'t, 'c> TableMut<'t, 'c> {
         let mut last = 0;
         let check = |key: &[u8], value: &[u8]| {
             last = if kind.is_numbered { number_of(key) } else { 0 };
+            if is_counted {
+                loaded.record(key, value);
+            }
             check(key, value)
         };
         let count = bulk::load(self.writer, self.tree, records, check)?;
+        self.writer.scratch.moved.add(loaded);
         self.tree.last_number = self.tree.last_number.max(last);
         Ok(count)
     }
@@ -259,6 +319,7 @@ impl<'t, 'c> TableMut<'t, 'c> {
             source: self.source,
             tree: self.tree,
             key_name: self.key_name,
+            recorder: self.recorder,
         }
     }
 }

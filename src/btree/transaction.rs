@@ -1,6 +1,7 @@
 //! Changes that are committed together, or not at all.
 
 use super::core::Core;
+use super::counted::Abort;
 use super::edit::Old;
 use super::format::{MAX_NAME, Tree};
 use super::handle::BTree;
@@ -12,6 +13,7 @@ use super::table::Table;
 use super::table_mut::TableMut;
 use super::tree;
 use super::writer::Writer;
+use crate::stats::{Moved, Recorder};
 use crate::{Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -32,13 +34,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// ```
 #[derive(Debug)]
 pub struct Transaction<'s> {
-    store: &'s BTree,
+    pub(super) store: &'s BTree,
     source: Source<'s>,
-    writer: Writer<'s>,
+    pub(super) writer: Writer<'s>,
     main: Tree,
     catalog: Tree,
     open: Vec<Open>,
     savepoints: Vec<Saved>,
+    /// What counts operations, if that is asked for, until it is committed.
+    pub(super) recorder: Option<&'s Recorder>,
+    /// The last to be dropped, when the lock is free again.
+    abort: Option<Box<Abort<'s>>>,
 }
 
 /// A table with a name that was looked up.
@@ -59,6 +65,7 @@ struct Saved {
     stamp: u64,
     progress: (usize, usize),
     is_broken: bool,
+    moved: Moved,
     main: Tree,
     catalog: Tree,
     open: Vec<Open>,
@@ -69,14 +76,17 @@ struct Saved {
 pub struct Savepoint(u64);
 
 impl<'s> Transaction<'s> {
-    pub(crate) fn new(store: &'s BTree) -> Result<Transaction<'s>> {
+    pub(crate) fn new(store: &'s BTree, recorder: Option<&'s Recorder>) -> Result<Transaction<'s>> {
         let core = store.core();
-        let writer = Writer::begin(core)?;
+        let mut writer = Writer::begin(core)?;
+        if recorder.is_some() {
+            writer.scratch.moved = Moved::default();
+        }
         core.transactions.fetch_add(1, Ordering::Relaxed);
         let (main, catalog) = (writer.base.main, writer.base.catalog);
         let source = Source::new(core, u64::MAX);
-        let (open, savepoints) = (Vec::new(), Vec::new());
-        Ok(Transaction { store, source, writer, main, catalog, open, savepoints })
+        let (open, savepoints, abort) = (Vec::new(), Vec::new(), None);
+        Ok(Transaction { store, source, writer, main, catalog, open, savepoints, recorder, abort })
     }
 
     fn core(&self) -> &'s Core {
@@ -86,8 +96,8 @@ impl<'s> Transaction<'s> {
     /// The table without a name, which every store has.
     #[inline]
     pub fn main(&mut self) -> TableMut<'_, 's> {
-        let tree = &mut self.main;
-        TableMut { writer: &mut self.writer, source: &self.source, tree, key_name: "" }
+        let (tree, recorder) = (&mut self.main, self.recorder);
+        TableMut { writer: &mut self.writer, source: &self.source, tree, key_name: "", recorder }
     }
 
     /// The table of this name, whose keys have one value each; `None` if there is none.
@@ -115,7 +125,8 @@ impl<'s> Transaction<'s> {
 
     fn opened(&mut self, i: usize) -> TableMut<'_, 's> {
         let Open { tree, key_name, .. } = &mut self.open[i];
-        TableMut { writer: &mut self.writer, source: &self.source, tree, key_name }
+        let recorder = self.recorder;
+        TableMut { writer: &mut self.writer, source: &self.source, tree, key_name, recorder }
     }
 
     /// What the table of this name was made for; `None` if there is none.
@@ -242,6 +253,7 @@ impl<'s> Transaction<'s> {
             stamp: self.writer.stamp,
             progress: space.progress(),
             is_broken: self.writer.is_broken,
+            moved: self.writer.scratch.moved,
             main: self.main,
             catalog: self.catalog,
             open: self.open.clone(),
@@ -269,7 +281,7 @@ impl<'s> Transaction<'s> {
         self.writer.scratch.space.take_back_to(self.store.core(), taken, freed)?;
         self.writer.last = None;
         // Whatever failed half-way since is undone.
-        self.writer.is_broken = saved.is_broken;
+        (self.writer.is_broken, self.writer.scratch.moved) = (saved.is_broken, saved.moved);
         Ok(())
     }
 
@@ -296,6 +308,10 @@ impl<'s> Transaction<'s> {
     ///
     /// [`Durability`]: crate::Durability
     pub fn commit(mut self) -> Result<()> {
+        // What fails is a commit, and is not counted as an abort.
+        if let Some(recorder) = self.recorder.take() {
+            return self.commit_counted(recorder);
+        }
         self.commit_unsynced().map_err(|e| self.store.named(e))?;
         let (store, stamp) = (self.store, self.writer.stamp);
         drop(self);
@@ -325,6 +341,7 @@ impl<'s> Transaction<'s> {
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         self.core().transactions.fetch_sub(1, Ordering::Relaxed);
+        self.abort = self.recorder.map(Abort::begin);
     }
 }
 

@@ -20,6 +20,7 @@ use super::space::Space;
 use super::tree::Pages;
 use super::view::Own;
 use crate::os::process::own_pid;
+use crate::stats::Moved;
 use crate::{Error, Result};
 use std::sync::atomic::Ordering;
 
@@ -30,6 +31,8 @@ pub(crate) struct Scratch {
     pub bytes: Vec<u8>,
     pub path: Vec<Step>,
     pub space: Space,
+    /// What was changed so far, where that is counted.
+    pub moved: Moved,
 }
 
 /// The last leaf of a tree, when the record put in last is the last of all: the next one probably

@@ -3,6 +3,7 @@
 use super::handle::Hash;
 use super::writer::{Change, Writer, check_sizes};
 use crate::Result;
+use crate::stats::{Done, Operation, Outcome};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
@@ -113,6 +114,15 @@ impl std::fmt::Debug for Transaction<'_> {
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         self.store.core().transactions.fetch_sub(1, Ordering::Relaxed);
+        if let Some(writer) = self.writer.take() {
+            let forget = || {
+                drop(writer);
+                Ok(())
+            };
+            let forgotten = |(): &()| Done::one(Outcome::Done, 0);
+            // Nothing that can fail.
+            let _ = self.store.counted(Operation::Abort, forget, forgotten);
+        }
     }
 }
 

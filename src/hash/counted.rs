@@ -7,6 +7,7 @@
 
 use super::handle::Hash;
 use super::writer::Writer;
+use crate::durability::Durability;
 use crate::stats::{Done, Moved, Operation, Operations, Outcome};
 use crate::{Bytes, Result};
 use std::borrow::Cow;
@@ -43,7 +44,11 @@ impl Hash {
         let Some(recorder) = &self.shared.recorder else { return f() };
         let mut all = Moved::default();
         changes.for_each(|(key, value)| all.record(key, value.unwrap_or_default()));
-        recorder.observe_many(Operation::Commit, |moved| {
+        let operation = match self.shared.durability {
+            Durability::Sync => Operation::CommitSync,
+            Durability::Buffered | Durability::Interval(_) => Operation::Commit,
+        };
+        recorder.observe_many(operation, |moved| {
             f()?;
             *moved = all;
             Ok(())

@@ -48,7 +48,7 @@ pub(super) struct Shared {
     /// What counts operations, if that is asked for.
     pub(super) recorder: Option<Box<Recorder>>,
     path: Option<PathBuf>,
-    durability: Durability,
+    pub(super) durability: Durability,
     /// The last segment that the compaction going on will empty.
     goal: Mutex<Option<u64>>,
 }

@@ -120,11 +120,11 @@ mod tests {
 
     #[test]
     fn numbers_lie_where_the_document_says() {
-        assert_eq!(BYTES, 2_625_536);
+        assert_eq!(BYTES, 3_411_968);
         assert_eq!(slot(0) * 8, 4096);
-        assert_eq!((slot(1) - slot(0)) * 8, 40_960);
+        assert_eq!((slot(1) - slot(0)) * 8, 53_248);
         assert_eq!((line(0, Operation::Get) - slot(0)) * 8, 64);
-        assert_eq!((line(0, Operation::Sync) - slot(0)) * 8, 64 + 8 * 64);
+        assert_eq!((line(0, Operation::Sync) - slot(0)) * 8, 64 + 11 * 64);
         assert_eq!((histogram(0, Operation::Get) - slot(0)) * 8, 4096);
         assert_eq!(histogram(0, Operation::Sync) + BUCKETS, slot(1));
         assert_eq!(slot(SLOTS) * 8, BYTES);

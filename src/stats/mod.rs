@@ -38,5 +38,5 @@ pub use histogram::Histogram;
 pub use observer::Observer;
 pub use operation::{Operation, Outcome};
 pub use options::{Event, Latency, Statistics};
-pub(crate) use recorder::{Done, Moved, Recorder};
+pub(crate) use recorder::{Begun, Done, Moved, Recorder};
 pub use snapshot::{Operations, Tally};

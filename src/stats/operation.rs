@@ -12,6 +12,9 @@ pub enum Operation {
     GetAll,
     /// Looking many keys up in one call: `get_many`.
     GetMany,
+    /// Finding a place in the order of the keys: `first`, `at_or_after`, `before` and their like of a
+    /// table; `first`, `last`, `seek` and `find` of a cursor, whose steps from there are not counted.
+    Seek,
     /// Reading records one after another: `scan`, `iter`, `range`.
     Scan,
     /// Adding or replacing a record: `insert`, `replace`.
@@ -23,6 +26,11 @@ pub enum Operation {
     Update,
     /// Making the changes of a transaction or a batch, all at once: `commit`, `batch`.
     Commit,
+    /// The same where it returns when they are safe against the loss of power
+    /// ([`Durability::Sync`](crate::Durability::Sync)), which is another order of time.
+    CommitSync,
+    /// Forgetting the changes of a transaction: `abort`, or that it is dropped.
+    Abort,
     /// Making changes durable, by a call of `sync`. What writes that are durable when they return
     /// wait for the disk is in their own time.
     Sync,
@@ -46,29 +54,35 @@ pub enum Outcome {
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Operation; 9] = [
+    pub const ALL: [Operation; 12] = [
         Operation::Get,
         Operation::GetAll,
         Operation::GetMany,
+        Operation::Seek,
         Operation::Scan,
         Operation::Insert,
         Operation::Remove,
         Operation::Update,
         Operation::Commit,
+        Operation::CommitSync,
+        Operation::Abort,
         Operation::Sync,
     ];
 
-    /// Its name, as methods are called: "get", "get_all", ...
+    /// Its name, most often as a method is called: "get", "get_all", ...
     pub fn name(self) -> &'static str {
         match self {
             Operation::Get => "get",
             Operation::GetAll => "get_all",
             Operation::GetMany => "get_many",
+            Operation::Seek => "seek",
             Operation::Scan => "scan",
             Operation::Insert => "insert",
             Operation::Remove => "remove",
             Operation::Update => "update",
             Operation::Commit => "commit",
+            Operation::CommitSync => "commit_sync",
+            Operation::Abort => "abort",
             Operation::Sync => "sync",
         }
     }
@@ -76,13 +90,18 @@ impl Operation {
     /// The outcomes that it can have: one or two good ones, and [`Outcome::Failed`].
     pub fn outcomes(self) -> &'static [Outcome] {
         match self {
-            Operation::Get | Operation::GetAll | Operation::GetMany | Operation::Remove => {
-                &[Outcome::Hit, Outcome::Miss, Outcome::Failed]
-            }
+            Operation::Get
+            | Operation::GetAll
+            | Operation::GetMany
+            | Operation::Seek
+            | Operation::Remove => &[Outcome::Hit, Outcome::Miss, Outcome::Failed],
             Operation::Update => &[Outcome::Done, Outcome::Unchanged, Outcome::Failed],
-            Operation::Insert | Operation::Scan | Operation::Commit | Operation::Sync => {
-                &[Outcome::Done, Outcome::Failed]
-            }
+            Operation::Insert
+            | Operation::Scan
+            | Operation::Commit
+            | Operation::CommitSync
+            | Operation::Abort
+            | Operation::Sync => &[Outcome::Done, Outcome::Failed],
         }
     }
 
@@ -93,12 +112,14 @@ impl Operation {
 
     /// Whether one call is about any number of keys or records.
     pub(super) fn has_items(self) -> bool {
-        matches!(self, Operation::GetMany | Operation::Scan | Operation::Commit)
+        use Operation::{Commit, CommitSync, GetMany, Scan};
+        matches!(self, GetMany | Scan | Commit | CommitSync)
     }
 
     /// Whether one call takes so long that reading a clock twice is nothing beside it.
     pub(super) fn is_long(self) -> bool {
-        matches!(self, Operation::Scan | Operation::Commit | Operation::Sync)
+        use Operation::{Abort, Commit, CommitSync, Scan, Sync};
+        matches!(self, Scan | Commit | CommitSync | Abort | Sync)
     }
 }
 

@@ -13,7 +13,7 @@ pub enum Latency {
     /// None: histograms stay empty, and the callback is never called.
     Off,
     /// Of each thread one operation of about 256, at irregular distances, so that no rhythm of the
-    /// program decides which; and every scan, commit and sync.
+    /// program decides which; and every scan, commit, abort and sync.
     #[default]
     Sampled,
     /// Every operation. The clock waits until what is timed has ended, so that a processor can no
@@ -48,7 +48,7 @@ impl RefUnwindSafe for Callback {}
 ///
 /// A store that is opened without it counts nothing. With it an operation takes a hundred to a
 /// hundred and fifty instructions more, on cache lines of its thread's own; and for each store
-/// opened 2.6 MB of addresses, of which each thread that counts uses up to 40 KB, or a file of them.
+/// opened 3.4 MB of addresses, of which each thread that counts uses up to 52 KB, or a file of them.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -105,7 +105,9 @@ impl Statistics {
     /// Calls `callback` with each operation that is timed (see [`Statistics::latency`]), on the
     /// thread that did it and after it has ended, so that its own time counts for nothing but the
     /// caller's. Operations on a store within a callback are counted and not reported. If it
-    /// panics, the panic goes through the operation; the numbers are right all the same.
+    /// panics, the panic goes through the operation; the numbers are right all the same. Of what is
+    /// done within a transaction of a btree store it hears while that goes on, so that it cannot
+    /// write to the same store then.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -134,7 +136,7 @@ impl Statistics {
 
     /// Whether the numbers lie in the file `NAME-stats` beside the store, where other processes
     /// add theirs and read them ([`super::Observer`], `credenza stat --live NAME`); false by
-    /// default. The file has 2.6 MB whatever the size of the store, and stays: numbers go on where
+    /// default. The file has 3.4 MB whatever the size of the store, and stays: numbers go on where
     /// they were. 63 threads of all processes together count without disturbing each other, more
     /// of them at a few times the cost, and so does a process forked since it opened the store.
     ///

@@ -87,7 +87,14 @@ impl Moved {
         }
     }
 
-    /// A record that was read.
+    /// All that something else has moved.
+    pub(crate) fn add(&mut self, other: Moved) {
+        self.items += other.items;
+        self.misses += other.misses;
+        self.bytes += other.bytes;
+    }
+
+    /// A record that was read or written.
     #[inline(always)]
     pub(crate) fn record(&mut self, key: &[u8], value: &[u8]) {
         self.items += 1;
@@ -96,6 +103,7 @@ impl Moved {
 }
 
 /// An operation under way.
+#[derive(Debug)]
 pub(crate) struct Begun<'r> {
     operation: Operation,
     /// Where this thread counts it by itself, if it is not due.

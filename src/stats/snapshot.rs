@@ -25,10 +25,11 @@ pub struct Tally {
     /// Calls that have ended.
     pub calls: u64,
     /// Keys looked up by [`Operation::GetMany`], records read by [`Operation::Scan`], changes made
-    /// by [`Operation::Commit`]; of other operations the same as `calls`.
+    /// by [`Operation::Commit`] and [`Operation::CommitSync`]; of other operations the same as
+    /// `calls`.
     pub items: u64,
-    /// Bytes of the values that were found; of scans, of keys and values; of operations that
-    /// write, of keys and values written.
+    /// Bytes of the values that were found; of scans, and of seeks that give the record, of keys and
+    /// values; of operations that write, of keys and values written.
     pub bytes: u64,
     /// The latencies of the calls that were timed ([`super::Latency`]).
     pub latency: Histogram,

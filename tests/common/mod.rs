@@ -10,6 +10,7 @@ pub mod history;
 pub mod mount;
 pub mod power;
 pub mod sample;
+pub mod statistics;
 pub mod steps;
 pub mod subject;
 pub mod sys;

@@ -184,7 +184,7 @@ mod tests {
         std::fs::File::open(&path).unwrap().sync_all().unwrap();
         let read = std::fs::read(&path).unwrap();
         // So much that it is new to the process, whatever was given back before.
-        drop(std::hint::black_box(vec![1u8; 64 << 20]));
+        drop(black_box(vec![1u8; 64 << 20]));
         let effort = meter.stop(3);
         assert_eq!((effort.operations, read.len()), (3, 300_000));
         assert!(effort.calls.fsync >= 1 && effort.calls.written_bytes >= 300_000, "{effort:?}");

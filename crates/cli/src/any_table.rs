@@ -3,7 +3,7 @@
 //! A number is written in decimal digits; other keys are the bytes that they are.
 
 use credenza::btree::{KeyType, MultiTable, MultiTableMut, Table, TableMut};
-use credenza::{Bytes, Result};
+use credenza::{Bytes, Error, Result};
 use std::borrow::Cow;
 use std::ops::Bound;
 
@@ -182,6 +182,16 @@ impl<'t, 'c> AnyTableMut<'t, 'c> {
             FormMut::One(table) => table.insert_if_absent(&key, value),
             FormMut::Several(table) if table.get(&key)?.is_some() => Ok(false),
             FormMut::Several(table) => table.insert(&key, value),
+        }
+    }
+
+    /// Where records are numbered, puts a value under the next number, and says which.
+    pub fn append(&mut self, value: &[u8]) -> Result<u64> {
+        match &mut self.form {
+            FormMut::One(table) => table.append(value),
+            FormMut::Several(_) => Err(Error::invalid(
+                "the records of this table are not numbered: put them under keys",
+            )),
         }
     }
 

@@ -191,20 +191,23 @@ impl WriteArgs {
     /// Opens the store at `path`, which must be there and change; shares statistics of what is done
     /// with it if they are asked for.
     pub fn open(self, path: &Path, table: &TableArgs, with_statistics: bool) -> Result<Changing> {
+        let statistics = with_statistics.then(|| Statistics::new().shared(true));
         match credenza::kind_of(path)? {
             "hash" => {
                 table.refuse("hash").map_err(|e| e.at(path))?;
-                let mut options = self.hash();
-                if with_statistics {
-                    options = options.statistics(Statistics::new().shared(true));
-                }
+                let options = match statistics {
+                    Some(statistics) => self.hash().statistics(statistics),
+                    None => self.hash(),
+                };
                 options.open(path).map(Changing::Hash)
             }
-            "btree" if with_statistics => {
-                let what = "operations on btree stores are not counted: leave out --statistics";
-                Err(Error::invalid(what).at(path))
+            "btree" => {
+                let options = match statistics {
+                    Some(statistics) => self.btree().statistics(statistics),
+                    None => self.btree(),
+                };
+                TableOf::of(options.open(path)?, table).map(Changing::BTree)
             }
-            "btree" => TableOf::of(self.btree().open(path)?, table).map(Changing::BTree),
             other => Err(unchanging(other).at(path)),
         }
     }
@@ -242,16 +245,6 @@ impl WriteArgs {
 
     fn btree(self) -> btree::OpenOptions {
         BTree::options().durability(self.durability)
-    }
-}
-
-/// Opens the hash store at `path` to read it, whether it may be written or not; of a btree store,
-/// says what there is `instead`.
-pub fn open_hash(path: &Path, instead: &str) -> Result<Hash> {
-    match credenza::open(path)? {
-        Store::Hash(store) => Ok(store),
-        Store::BTree(_) => Err(Error::invalid(instead).at(path)),
-        other => Err(unchanging(other.kind()).at(path)),
     }
 }
 

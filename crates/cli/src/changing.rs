@@ -4,7 +4,7 @@ use crate::additions::Additions;
 use crate::any_table::bytes_of;
 use crate::table::TableOf;
 use credenza::hash::Hash;
-use credenza::{Result, Scan, Store};
+use credenza::{Error, Result, Scan, Store};
 use std::borrow::Cow;
 
 /// A store that is open to be changed.
@@ -37,6 +37,15 @@ impl Changing {
             Changing::BTree(table) => {
                 table.change(|table| f(&mut |key, value| table.insert_if_absent(key, value)))
             }
+        }
+    }
+
+    /// Calls `f` with something that puts a value under the next number of a table whose records are
+    /// numbered, and says which: all in one transaction.
+    pub fn append(&self, f: impl FnOnce(Append<'_>) -> Result<()>) -> Result<()> {
+        match self {
+            Changing::Hash(_) => Err(no_numbers()),
+            Changing::BTree(table) => table.change(|table| f(&mut |value| table.append(value))),
         }
     }
 
@@ -136,5 +145,15 @@ impl Changing {
 
 /// What puts a value where there is none.
 pub type PutAbsent<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<bool>;
+/// What puts a value under the next number.
+pub type Append<'a> = &'a mut dyn FnMut(&[u8]) -> Result<u64>;
 /// What takes a key out.
 pub type Delete<'a> = &'a mut dyn FnMut(&[u8]) -> Result<bool>;
+
+/// The error for a store without tables whose records are numbered.
+pub fn no_numbers() -> Error {
+    Error::invalid(
+        "the records of a hash store are not numbered: make a btree store with 'credenza create \
+         --engine btree', and in it a table with 'credenza table create --numbered'",
+    )
+}

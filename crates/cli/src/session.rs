@@ -1,7 +1,7 @@
 //! What the shell's commands do, on whichever engine: at once, or collected in a transaction.
 
 use crate::any_table::Records;
-use crate::changing::Changing;
+use crate::changing::{Changing, no_numbers};
 use crate::output::escaped;
 use crate::table::TableOf;
 use credenza::btree;
@@ -52,6 +52,17 @@ impl<'s> Session<'s> {
                 table.within(transaction, |table| table.insert(key, value))
             }
             Session::BTree(table, None) => table.change(|table| table.insert(key, value)),
+        }
+    }
+
+    /// Puts a value under the next number, and says which.
+    pub fn append(&mut self, value: &[u8]) -> Result<u64> {
+        match self {
+            Session::Hash(..) => Err(no_numbers()),
+            Session::BTree(table, Some(transaction)) => {
+                table.within(transaction, |table| table.append(value))
+            }
+            Session::BTree(table, None) => table.change(|table| table.append(value)),
         }
     }
 

@@ -206,3 +206,60 @@ fn a_shell_does_not_take_a_table_for_the_one_that_it_was() {
     assert!(!output.status.success() && said.contains("another kind"), "{said}");
     assert_eq!(run(&["scan", &store, "--table", "ages"]).expect(0).text(), "");
 }
+
+#[test]
+fn records_are_appended_under_the_next_number() {
+    let folder = Folder::new();
+    let store = store_of(&folder);
+    let put = |args: &[&str], input: &[u8]| {
+        run_with(&[&["put", &store, "--table", "log", "--append"], args].concat(), input)
+    };
+    assert_eq!(put(&["first"], b"").expect(0).text(), "1\n");
+    assert_eq!(put(&["-q"], b"from the\ninput\n").expect(0).text(), "2\n");
+    let many = put(&["--from", "lines"], b"a\tb\n\nc").expect(0).text();
+    assert_eq!(many, format!("{store}: 3 records written, their numbers are 3 to 5\n"));
+    let json = put(&["--from", "lines", "--json"], b"").expect(0).text();
+    assert!(json.contains(r#""written":0"#) && json.contains(r#""first_number":null"#), "{json}");
+    let json = put(&["-", "--json", "--durability", "sync"], b"").expect(0).text();
+    assert!(json.contains(r#""first_number":6,"last_number":6"#), "{json}");
+    let shell = ["shell", &store, "--table", "log"];
+    let input = b"append seven\nbegin\nappend eight\nabort\nappend eight\nget 8\n";
+    assert_eq!(run_with(&shell, input).expect(0).text(), "7\n8\n8\neight\n");
+    let text = "1\tfirst\n2\tfrom the\\ninput\\n\n3\ta\\tb\n4\t\n5\tc\n6\t-\n7\tseven\n8\teight\n";
+    let dumped = run(&["dump", &store, "--table", "log", "--to", "tsv"]).expect(0).text();
+    assert_eq!(dumped, text);
+}
+
+/// Nothing is appended by a command that cannot do all of it, nor by one that says something else.
+#[test]
+fn appending_is_refused_where_it_cannot_be() {
+    let folder = Folder::new();
+    let store = store_of(&folder);
+    let hash = folder.store("hash", &plain_records(1));
+    let log = ["put", &store, "--table", "log", "--append"];
+    for (args, why) in [
+        (&["put", &hash, "--append", "v"][..], "not numbered"),
+        (&["put", &store, "--append", "v"], "not numbered"),
+        (&["put", &store, "--table", "ages", "--append", "v"], "not numbered"),
+        (&["put", &store, "--table", "members", "--append", "v"], "not numbered"),
+        (&[&log[..], &["key", "value"]].concat(), "cannot be used with"),
+        (&[&log[..], &["v", "--if-absent"]].concat(), "cannot be used with"),
+        (&[&log[..], &["--hex", "00"]].concat(), "cannot be used with"),
+        (&[&log[..], &["--from", "tsv"]].concat(), "--from lines"),
+        (&[&log[..], &["v", "--from", "lines"]].concat(), "cannot be used with"),
+    ] {
+        let got = run_with(args, b"k\tv\n").expect(111);
+        assert!(got.err.contains(why), "{args:?}: {}", got.err);
+    }
+    let got = run_with(&["shell", &hash], b"append v\n").expect(111);
+    assert!(got.err.contains("not numbered"), "{}", got.err);
+    assert_eq!(run(&["dump", &store, "--table", "log", "--to", "tsv"]).expect(0).text(), "");
+    // The numbers of a table with 32 bits run out: those before are not left there either.
+    run(&["table", "create", &store, "short", "--numbered", "--keys", "u32"]).expect(0);
+    run(&["put", &store, "--table", "short", "4294967294", "v"]).expect(0);
+    let short = ["put", &store, "--table", "short", "--append"];
+    let got = run_with(&[&short[..], &["--from", "lines"]].concat(), b"a\nb\n").expect(111);
+    assert!(got.err.contains("used up"), "{}", got.err);
+    assert_eq!(run(&[&short[..], &["last"]].concat()).expect(0).text(), "4294967295\n");
+    run(&[&short[..], &["more"]].concat()).expect(111);
+}

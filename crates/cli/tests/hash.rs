@@ -326,17 +326,22 @@ fn nothing_is_held_while_output_waits() {
 #[test]
 fn watch_sees_changes_of_other_processes() {
     let folder = Folder::new();
-    let store = store_of(&folder, &[]);
-    let known = parsed(run(&["stat", &store, "--json"]))["changes"].as_u64().expect("a number");
+    watch(&store_of(&folder, &[]), "changes");
+    watch(&folder.store("btree", &vec![]), "commits");
+}
+
+/// Watches a store, of whose statistics one, called so, is the number of changes.
+fn watch(store: &str, name: &str) {
+    let known = parsed(run(&["stat", store, "--json"]))[name].as_u64().expect("a number");
     let mut child = Command::new(program())
-        .args(["watch", &store, "--json", "--count", "3", "--since", &known.to_string()])
+        .args(["watch", store, "--json", "--count", "3", "--since", &known.to_string()])
         .stdout(Stdio::piped())
         .spawn()
         .expect("the program starts");
     let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
     let mut last = known;
     for i in 0..3 {
-        run(&["put", &store, "key", &i.to_string()]).expect(0);
+        run(&["put", store, "key", &i.to_string()]).expect(0);
         let line = lines.next().expect("a line").expect("text");
         let value: Value = serde_json::from_str(&line).expect("JSON");
         let changes = value["changes"].as_u64().expect("a number");
@@ -344,11 +349,11 @@ fn watch_sees_changes_of_other_processes() {
         last = changes;
     }
     assert!(child.wait().expect("it ends").success());
-    let got = run(&["watch", &store, "--timeout", "0.01"]).expect(100);
+    let got = run(&["watch", store, "--timeout", "0.01"]).expect(100);
     assert_eq!(got.text(), "");
-    let got = run(&["watch", &store, "--since", "0", "-n", "1"]).expect(0);
+    let got = run(&["watch", store, "--since", "0", "-n", "1"]).expect(0);
     assert!(got.text().trim().parse::<u64>().is_ok_and(|changes| changes >= last));
-    run(&["watch", &store, "--since", "0", "-n", "2", "--timeout", "0.01"]).expect(100);
+    run(&["watch", store, "--since", "0", "-n", "2", "--timeout", "0.01"]).expect(100);
 }
 
 #[test]

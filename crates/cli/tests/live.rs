@@ -70,6 +70,40 @@ fn what_is_done_with_a_hash_store_is_seen() {
 }
 
 #[test]
+fn what_is_done_with_a_btree_store_is_seen() {
+    let folder = Folder::new();
+    let path = folder.store("btree", &plain_records(10));
+    run(&["table", "create", &path, "log", "--numbered"]).expect(0);
+    run_with(&["shell", &path], b"get key1\nput a 1\n").expect(0);
+    assert_eq!(folder.names(), ["btree.store"], "nobody has asked for more");
+    let input = "put a 1\nput a 2\nget a\nget b\ndelete a\nscan key1\nbegin\nput b 1\nput c 2\n\
+                 commit\nbegin\nput d 4\nabort\n";
+    let shell = ["shell", &path, "--statistics"];
+    run_with(&shell, input.as_bytes()).expect(100);
+    let durable = [&shell[..], &["--durability", "sync"]].concat();
+    run_with(&durable, b"put a 1\nbegin\nput b 2\ncommit\n").expect(0);
+    let append = ["put", &path, "--statistics", "--table", "log", "--append", "one"];
+    assert_eq!(run(&append).expect(0).text(), "1\n");
+    let live = [&["stat", "--live", &path, "--json"], &QUICKLY[..]].concat();
+    let text = run(&live).expect(0).text();
+    let value: Value = serde_json::from_str(text.lines().next().expect("a line")).expect("JSON");
+    let number = |operation: &str, name: &str| {
+        value["operations"][operation]["total"][name].as_u64().expect(operation)
+    };
+    // Each change is a transaction.
+    assert_eq!((number("insert", "done"), number("remove", "hit")), (3 + 2 + 2 + 1, 1));
+    assert_eq!((number("get", "hit"), number("get", "miss")), (1, 1));
+    assert_eq!((number("scan", "calls"), number("scan", "items")), (1, 1));
+    assert_eq!((number("commit", "calls"), number("commit", "items")), (2 + 1 + 1 + 1, 6));
+    assert_eq!((number("commit_sync", "calls"), number("commit_sync", "items")), (2, 2));
+    assert_eq!((number("abort", "done"), number("abort", "timed")), (1, 1));
+    assert!(number("insert", "timed") > 0);
+    let line = run(&[&["stat", "--live", &path], &QUICKLY[..]].concat()).expect(0).text();
+    let names = ["get", "scan", "insert", "remove", "commit", "commit_sync", "abort"];
+    assert_eq!(line, (names.map(|name| format!("{name} 0/s")).join("; ") + "\n").repeat(2));
+}
+
+#[test]
 fn what_is_no_file_of_statistics_is_refused() {
     let folder = Folder::new();
     let (store, path) = shared(&folder);

@@ -98,7 +98,7 @@ impl Report {
         let mut text = format!("{}\n", path.display());
         let _ = writeln!(
             text,
-            "{:<9} {:>12} {:>15} {:>7} {:>11} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+            "{:<11} {:>12} {:>15} {:>7} {:>11} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
             "operation",
             "per second",
             "in all",
@@ -114,7 +114,7 @@ impl Report {
         for (operation, since, total) in self.rows() {
             let _ = write!(
                 text,
-                "{operation:<9} {:>12} {:>15} {:>7} {:>11}",
+                "{operation:<11} {:>12} {:>15} {:>7} {:>11}",
                 HumanCount(self.rate(since.items) as u64).to_string(),
                 HumanCount(total.items).to_string(),
                 hits(since).unwrap_or_default(),

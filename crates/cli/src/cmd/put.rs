@@ -21,6 +21,8 @@ use std::slice;
 /// has many records in a text format. Into a btree store they are written in one transaction, all of
 /// them or none; into a hash store in batches, each of which is there whole or not at all: after an
 /// error the batches before it stay. A value that a key had is replaced.
+///
+/// With --append, values get numbers in place of keys, and the number that was given is printed.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -30,6 +32,8 @@ use std::slice;
        credenza put locks job \"$$\" --if-absent || echo taken\n  \
        credenza put users --durability sync alice 1002        safe against a power cut at once\n  \
        credenza put users --table groups staff 50             a table of a btree store\n  \
+       credenza put users --table log --append 'bob came'     prints its number\n  \
+       credenza put users --table log --append --from lines < log.txt\n  \
        credenza put users -- -key value                       a key that begins with a dash\n",
     exit_status!("  100  with --if-absent: a key had a value, which stayed\n")
 ))]
@@ -40,18 +44,24 @@ pub struct Put {
 
     /// The key
     #[arg(
-        required_unless_present = "from",
+        required_unless_present_any = ["from", "append"],
         conflicts_with = "from",
         allow_negative_numbers = true
     )]
     key: Option<OsString>,
 
     /// Its value [default: standard input]
+    #[arg(conflicts_with = "append")]
     value: Option<OsString>,
 
     /// Read many records from standard input, in this text format
     #[arg(long, value_parser = format_parser(), value_name = "FORMAT")]
     from: Option<Format>,
+
+    /// Put the value, which stands in the place of KEY, under the next number of a table that was made
+    /// with 'table create --numbered', and print the number; with --from lines, every line is a value
+    #[arg(long, conflicts_with_all = ["if_absent", "hex"])]
+    append: bool,
 
     /// Leave keys that have a value as they are
     #[arg(long)]
@@ -65,7 +75,7 @@ pub struct Put {
     #[arg(long)]
     json: bool,
 
-    /// Count and time what is done with the hash store, in the file FILE-stats beside it, for 'credenza
+    /// Count and time what is done with the store, in the file FILE-stats beside it, for 'credenza
     /// stat --live'
     #[arg(long)]
     statistics: bool,
@@ -81,6 +91,10 @@ pub struct Put {
 pub fn run(args: &Put, quiet: bool) -> Result<Status> {
     let store = args.write.open(&args.store, &args.table, args.statistics)?;
     store.check_hex(args.hex)?;
+    if args.append {
+        report_numbers(args, append(args, &store, quiet)?, quiet)?;
+        return Ok(Status::Done);
+    }
     let done = match (&args.key, args.from) {
         (Some(key), _) => {
             let key = keys::of_argument(key, args.hex)?;
@@ -133,6 +147,60 @@ fn put_many(args: &Put, store: &Changing, format: Format, quiet: bool) -> Result
         additions.finish()?;
     }
     Ok(done)
+}
+
+/// Puts values under the next numbers, and says which is the first of these and which the last: there
+/// are none between for others, as nobody else writes meanwhile.
+fn append(args: &Put, store: &Changing, quiet: bool) -> Result<Option<(u64, u64)>> {
+    let value = match (&args.key, args.from) {
+        (_, Some(Format::Lines)) => None,
+        (_, Some(_)) => {
+            let what = "with --append every line of the input is a value: write --from lines";
+            return Err(Error::invalid(what));
+        }
+        (Some(value), None) => Some(value.as_bytes().to_vec()),
+        (None, None) => Some(value_from_input(quiet)?),
+    };
+    let mut numbers = None;
+    let mut note = |number| {
+        let first = numbers.map_or(number, |(first, _)| first);
+        numbers = Some((first, number));
+    };
+    store.append(|append| match value {
+        Some(value) => append(&value).map(note),
+        None => {
+            let from = [PathBuf::from("-")];
+            input::hint_if_typed(&from, quiet);
+            let add = |line: &[u8], _: &[u8]| append(line).map(&mut note);
+            input::each_record(&from, args.from, &Bar::new(quiet), add).map(drop)
+        }
+    })?;
+    Ok(numbers)
+}
+
+fn report_numbers(args: &Put, numbers: Option<(u64, u64)>, quiet: bool) -> Result<()> {
+    let written = numbers.map_or(0, |(first, last)| last - first + 1);
+    if args.json {
+        return json::print(&serde_json::json!({
+            "store": args.store.to_string_lossy(), "written": written, "kept": 0,
+            "first_number": numbers.map(|(first, _)| first),
+            "last_number": numbers.map(|(_, last)| last),
+        }));
+    }
+    let path = args.store.display();
+    let text = match numbers {
+        Some((number, _)) if args.from.is_none() => format!("{number}\n"),
+        _ if quiet => return Ok(()),
+        None => format!("{path}: 0 records written\n"),
+        Some((first, last)) if first == last => {
+            format!("{path}: 1 record written, its number is {first}\n")
+        }
+        Some((first, last)) => {
+            let written = HumanCount(written);
+            format!("{path}: {written} records written, their numbers are {first} to {last}\n")
+        }
+    };
+    output::print(text)
 }
 
 fn value_from_input(quiet: bool) -> Result<Vec<u8>> {

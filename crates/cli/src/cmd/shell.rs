@@ -13,14 +13,15 @@ use credenza::{Error, Result};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-const COMMANDS: [&str; 12] = [
-    "get", "put", "delete", "scan", "len", "stat", "begin", "commit", "abort", "help", "quit",
-    "exit",
+const COMMANDS: [&str; 13] = [
+    "get", "put", "append", "delete", "scan", "len", "stat", "begin", "commit", "abort", "help",
+    "quit", "exit",
 ];
 
 const HELP: &str = "\
 get KEY              the value of a key
 put KEY VALUE        give a key a value
+append VALUE         put it under the next number of a table whose records are numbered
 delete KEY...        take keys out
 scan [PREFIX [N]]    records whose keys begin so, at most N of them
 len                  how many keys there are
@@ -54,7 +55,7 @@ pub struct Shell {
     #[arg(value_name = "FILE")]
     store: PathBuf,
 
-    /// Count and time what is done with the hash store, in the file FILE-stats beside it, for 'credenza
+    /// Count and time what is done with the store, in the file FILE-stats beside it, for 'credenza
     /// stat --live'
     #[arg(long)]
     statistics: bool,
@@ -126,6 +127,10 @@ impl Conversation<'_> {
             [first, ..] if first.starts_with(b"#") => Ok(Said::Done),
             [b"get", key] => self.get(key),
             [b"put", key, value] => self.put(key, value),
+            [b"append", value] => {
+                let number = self.session.append(value)?;
+                self.say(&format!("{number}\n"))
+            }
             [b"delete", keys @ ..] if !keys.is_empty() => self.delete(keys),
             [b"scan"] => self.scan(b"", u64::MAX),
             [b"scan", prefix] => self.scan(prefix, u64::MAX),

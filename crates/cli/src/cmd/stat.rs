@@ -40,8 +40,9 @@ const BARS: usize = 24;
 /// those that read an older state, so that its pages are not reused: their process, for how long,
 /// and how much is held for each.
 ///
-/// With --live, what the processes that use a constant or hash store did with it in the last second,
-/// and how long it took: those that share their statistics, which are in the file STORE-stats.
+/// With --live, what the processes that use a store did with it in the last second, and how long it
+/// took: those that share their statistics, which are in the file STORE-stats. A seek finds a place
+/// in the order of keys; commit_sync is a commit that was safe against a power cut when it returned.
 /// Programs ask for that when they open the store; 'put' and 'shell' do with --statistics. On a
 /// terminal a table that is drawn again, elsewhere a line for each second. Latencies are those of
 /// the operations that were timed, by default one of 256.

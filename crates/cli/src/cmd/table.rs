@@ -88,7 +88,7 @@ struct Create {
     #[arg(long, value_enum, default_value = "none", value_name = "none|sorted|inserted")]
     duplicates: Several,
 
-    /// Records are numbered from 1 on as programs append them
+    /// Records are numbered from 1 on as they are appended, by 'put --append' or by programs
     #[arg(long)]
     numbered: bool,
 

@@ -1,30 +1,34 @@
-//! `credenza watch`: the changes of a hash store, as they happen.
+//! `credenza watch`: the changes of a store, as they happen.
 
-use crate::args::{exit_status, open_hash, seconds};
+use crate::args::{exit_status, seconds, unchanging};
 use crate::exit::Status;
 use crate::json;
 use crate::output::Output;
 use clap::Args;
-use credenza::{Error, Result};
+use credenza::btree::BTree;
+use credenza::hash::Hash;
+use credenza::{Error, Result, Store};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Print a line whenever a hash store has changed, by whomever.
+/// Print a line whenever a hash or btree store has changed, by whomever.
 ///
-/// The line is the number of changes ever made to the store, as in 'stat'; changes that come faster
-/// than they are printed share a line. Moving records when cleaning up counts as a change, too.
+/// The line is the number of changes ever made to the store, of a btree store that of commits, as in
+/// 'stat'; changes that come faster than they are printed share a line. Moving records when cleaning
+/// up counts as a change, too.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
        credenza watch users | while read -r change; do make report; done\n  \
        credenza watch users --count 1 --timeout 60 || echo 'nothing happened'\n  \
        seen=$(credenza stat users --json | jq .changes)\n  \
-       credenza watch users --since \"$seen\"       no change since then is missed\n",
+       credenza watch users --since \"$seen\"       no change since then is missed\n  \
+       seen=$(credenza stat events --json | jq .commits)       of a btree store\n",
     exit_status!("  100  --timeout passed before --count changes (without it: any) were seen\n")
 ))]
 pub struct Watch {
-    /// The hash store to watch
+    /// The store to watch
     #[arg(value_name = "FILE")]
     store: PathBuf,
 
@@ -45,13 +49,35 @@ pub struct Watch {
     json: bool,
 }
 
+/// A store that wakes who waits for its changes.
+enum Watched {
+    Hash(Hash),
+    BTree(BTree),
+}
+
+impl Watched {
+    fn changes(&self) -> u64 {
+        match self {
+            Watched::Hash(store) => store.changes(),
+            Watched::BTree(store) => store.changes(),
+        }
+    }
+
+    fn wait_for_change(&self, since: u64, timeout: Duration) -> Result<u64> {
+        match self {
+            Watched::Hash(store) => store.wait_for_change(since, timeout),
+            Watched::BTree(store) => store.wait_for_change(since, timeout),
+        }
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &Watch) -> Result<Status> {
-    let store = open_hash(
-        &args.store,
-        "a btree store wakes nobody when it changes; 'credenza stat --json' has in 'commits' how often \
-         it did",
-    )?;
+    let store = match credenza::open(&args.store)? {
+        Store::Hash(store) => Watched::Hash(store),
+        Store::BTree(store) => Watched::BTree(store),
+        other => return Err(unchanging(other.kind()).at(&args.store)),
+    };
     let mut out = Output::stdout()?;
     let mut known = args.since.unwrap_or_else(|| store.changes());
     let end = args.timeout.and_then(|timeout| Instant::now().checked_add(timeout));

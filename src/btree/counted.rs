@@ -1,0 +1,306 @@
+//! Counting and timing what is done with a store, where its opener asked for it.
+//!
+//! The tables and cursors of a handle without statistics have no recorder: an operation then is one
+//! test, and the code that it would be without. With one, the same operation is done out of line,
+//! between two looks at the clock where it is timed. What an operation does by means of others is
+//! done on a table that counts nothing, so that each is counted once.
+//!
+//! What the handle itself does is counted when it has let go of every lock and pin of its own; what
+//! is done within a transaction or a snapshot, while these go on.
+
+use super::handle::BTree;
+use super::multi_mut::MultiTableMut;
+use super::table::Table;
+use super::table_mut::TableMut;
+use super::transaction::Transaction;
+use crate::durability::Durability;
+use crate::stats::{Begun, Done, Moved, Operation, Operations, Outcome, Recorder};
+use crate::{Bytes, Result};
+use std::borrow::Cow;
+use std::ops::Bound;
+
+/// Does `f`, and counts it by what `done` makes of its result.
+#[inline(always)]
+pub(super) fn counted<T>(
+    recorder: Option<&Recorder>,
+    operation: Operation,
+    f: impl FnOnce() -> Result<T>,
+    done: impl FnOnce(&T) -> Done,
+) -> Result<T> {
+    match recorder {
+        None => f(),
+        Some(recorder) => recorder.observe(operation, f, done),
+    }
+}
+
+/// Goes to a place, and says whether there is a record.
+#[inline(always)]
+pub(super) fn seek(recorder: Option<&Recorder>, f: impl FnOnce() -> Result<bool>) -> Result<bool> {
+    counted(recorder, Operation::Seek, f, |is_there| Done::found(is_there.then_some(0)))
+}
+
+/// Finds a record by its place in the order of keys.
+#[inline(always)]
+pub(super) fn seek_pair<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+    recorder: Option<&Recorder>,
+    f: impl FnOnce() -> Result<Option<(K, V)>>,
+) -> Result<Option<(K, V)>> {
+    let bytes = |(key, value): &(K, V)| key.as_ref().len() + value.as_ref().len();
+    counted(recorder, Operation::Seek, f, |pair| Done::found(pair.as_ref().map(bytes)))
+}
+
+/// The reading of one record after the other begins, of which nobody knows when it ends.
+pub(super) fn begin_scan(recorder: Option<&Recorder>) {
+    if let Some(recorder) = recorder {
+        recorder.record(Operation::Scan);
+    }
+}
+
+/// It has come to a record.
+#[cold]
+#[inline(never)]
+pub(super) fn scanned(recorder: &Recorder, key: &[u8], value: &[u8]) {
+    let mut moved = Moved::default();
+    moved.record(key, value);
+    recorder.record_moved(Operation::Scan, moved);
+}
+
+/// What a change did: records that are others now, and bytes of keys and values.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Change {
+    outcome: Outcome,
+    records: u64,
+    bytes: u64,
+}
+
+impl Change {
+    pub(super) fn put(key: &[u8], value: &[u8]) -> Change {
+        let bytes = (key.len() + value.len()) as u64;
+        Change { outcome: Outcome::Done, records: 1, bytes }
+    }
+
+    pub(super) fn put_if(is_put: bool, key: &[u8], value: &[u8]) -> Change {
+        let nothing = Change { outcome: Outcome::Unchanged, records: 0, bytes: 0 };
+        if is_put { Change::put(key, value) } else { nothing }
+    }
+
+    pub(super) fn removed(was_there: bool, bytes: usize) -> Change {
+        Change::removed_all(&(u64::from(was_there), bytes as u64))
+    }
+
+    /// So many records were taken out, with so many bytes of keys.
+    pub(super) fn removed_all((records, bytes): &(u64, u64)) -> Change {
+        match *records {
+            0 => Change { outcome: Outcome::Miss, records: 0, bytes: 0 },
+            records => Change { outcome: Outcome::Hit, records, bytes: *bytes },
+        }
+    }
+}
+
+/// A table that is being changed, whose operations are counted if there is a recorder.
+pub(super) trait Counts<'t>: Sized {
+    fn recorder(&self) -> Option<&'t Recorder>;
+
+    /// What the transaction has changed so far.
+    fn moved(&mut self) -> &mut Moved;
+
+    /// Does `f`, and counts it by what `what` makes of its result.
+    #[inline(always)]
+    fn change<T>(
+        &mut self,
+        operation: Operation,
+        f: impl FnOnce(&mut Self) -> Result<T>,
+        what: impl FnOnce(&T) -> Change,
+    ) -> Result<T> {
+        let Some(recorder) = self.recorder() else { return f(self) };
+        let change = move || {
+            let done = f(self)?;
+            let Change { outcome, records, bytes } = what(&done);
+            self.moved().add(Moved { items: records, misses: 0, bytes });
+            Ok((done, Done::one(outcome, bytes as usize)))
+        };
+        Ok(recorder.observe(operation, change, |(_, done)| *done)?.0)
+    }
+}
+
+impl<'t> Counts<'t> for TableMut<'t, '_> {
+    #[inline(always)]
+    fn recorder(&self) -> Option<&'t Recorder> {
+        self.recorder
+    }
+
+    fn moved(&mut self) -> &mut Moved {
+        &mut self.writer.scratch.moved
+    }
+}
+
+impl<'t> Counts<'t> for MultiTableMut<'t, '_> {
+    fn recorder(&self) -> Option<&'t Recorder> {
+        self.recorder
+    }
+
+    fn moved(&mut self) -> &mut Moved {
+        &mut self.raw.writer.scratch.moved
+    }
+}
+
+impl BTree {
+    /// What was done with this handle and its clones so far, and how long it took; where statistics
+    /// are shared, by all processes together. `None` if it was opened without.
+    ///
+    /// What is done with a table in a snapshot or in a transaction counts as what is done with the
+    /// store itself: [`BTree::insert`] is an insert as [`TableMut::insert`] is, only that the former's
+    /// time has its commit in it, which is not counted as one. Not counted are counts of ranges, what
+    /// is done with tables as a whole, transactions within transactions, `compact`, `backup` and
+    /// `verify`; of `bulk_load` the records are among the changes of the commit.
+    pub fn operations(&self) -> Option<Operations> {
+        self.recorder().map(Recorder::operations)
+    }
+
+    /// [`BTree::insert`], counted.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn insert_counted(
+        &self,
+        recorder: &Recorder,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<bool> {
+        let put = || self.insert_uncounted(key, value);
+        let done = |_: &bool| Done::one(Outcome::Done, key.len() + value.len());
+        recorder.observe(Operation::Insert, put, done)
+    }
+
+    /// [`BTree::remove`], counted.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn remove_counted(&self, recorder: &Recorder, key: &[u8]) -> Result<bool> {
+        let done = |was_there: &bool| Done::found(was_there.then_some(key.len()));
+        recorder.observe(Operation::Remove, || self.remove_uncounted(key), done)
+    }
+
+    /// Looks a key up in the main table.
+    pub(super) fn get_counted(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
+        let look = || {
+            let snapshot = self.read_uncounted()?;
+            Ok(snapshot.main().find(key)?.map(|value| Cow::Owned(value.to_vec())))
+        };
+        let done = |value: &Option<Bytes<'_>>| Done::found(value.as_ref().map(|v| v.len()));
+        counted(self.recorder(), Operation::Get, look, done)
+    }
+
+    /// The value of `key` if there is one, counted as the reading of all if that is asked for.
+    pub(super) fn get_all_counted(&self, key: &[u8]) -> Result<Vec<Bytes<'_>>> {
+        let look = || {
+            let snapshot = self.read_uncounted()?;
+            let value = snapshot.main().find(key)?;
+            Ok(value.into_iter().map(|value| Cow::Owned(value.to_vec())).collect())
+        };
+        let done = |all: &Vec<Bytes<'_>>| Done::found(all.first().map(|value| value.len()));
+        counted(self.recorder(), Operation::GetAll, look, done)
+    }
+
+    /// Whether a key is in the main table.
+    pub(super) fn contains_counted(&self, key: &[u8]) -> Result<bool> {
+        let look = || Ok(self.read_uncounted()?.main().find(key)?.map(<[u8]>::len));
+        let found = counted(self.recorder(), Operation::Get, look, |len| Done::found(*len));
+        Ok(found?.is_some())
+    }
+
+    /// Looks many keys up in the main table.
+    pub(super) fn get_many_counted<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        mut f: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        let Some(recorder) = self.recorder() else {
+            return self.read_uncounted()?.main().find_many(keys, f);
+        };
+        recorder.observe_many(Operation::GetMany, |moved| {
+            self.read_uncounted()?.main().find_many(keys, |i, value| {
+                moved.value(value);
+                f(i, value);
+            })
+        })
+    }
+}
+
+impl<'t> Table<'t> {
+    /// [`Table::get`], counted.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn get_counted(&self, recorder: &Recorder, key: &[u8]) -> Result<Option<&'t [u8]>> {
+        let done = |value: &Option<&[u8]>| Done::found(value.map(<[u8]>::len));
+        recorder.observe(Operation::Get, || self.find(key), done)
+    }
+
+    /// [`Table::get_many`], counted.
+    pub(super) fn get_many_counted<K: AsRef<[u8]>>(
+        &self,
+        recorder: &Recorder,
+        keys: &[K],
+        mut f: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        recorder.observe_many(Operation::GetMany, |moved| {
+            self.find_many(keys, |i, value| {
+                moved.value(value);
+                f(i, value);
+            })
+        })
+    }
+
+    /// [`Table::scan_range`], counted.
+    pub(super) fn scan_counted(
+        &self,
+        recorder: &Recorder,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+        mut f: impl FnMut(&[u8], &[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        recorder.observe_many(Operation::Scan, |moved| {
+            self.scan_bounds(bounds, |key, value| {
+                moved.record(key, value);
+                f(key, value)
+            })
+        })
+    }
+}
+
+impl Transaction<'_> {
+    /// [`Transaction::commit`], counted.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn commit_counted(self, recorder: &Recorder) -> Result<()> {
+        let operation = match self.store.durability() {
+            Durability::Sync => Operation::CommitSync,
+            Durability::Buffered | Durability::Interval(_) => Operation::Commit,
+        };
+        let changes = self.writer.scratch.moved;
+        recorder.observe_many(operation, |moved| {
+            // It is not counted any more.
+            self.commit()?;
+            *moved = changes;
+            Ok(())
+        })
+    }
+}
+
+/// A transaction that is being undone, which is counted when this is dropped.
+#[derive(Debug)]
+pub(super) struct Abort<'r> {
+    recorder: &'r Recorder,
+    begun: Option<Begun<'r>>,
+}
+
+impl<'r> Abort<'r> {
+    pub(super) fn begin(recorder: &'r Recorder) -> Box<Abort<'r>> {
+        Box::new(Abort { recorder, begun: Some(recorder.begin(Operation::Abort)) })
+    }
+}
+
+impl Drop for Abort<'_> {
+    fn drop(&mut self) {
+        if let Some(begun) = self.begun.take() {
+            self.recorder.finish(begun, Done::one(Outcome::Done, 0));
+        }
+    }
+}
