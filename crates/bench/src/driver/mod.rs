@@ -48,14 +48,32 @@ mod tokyocabinet_hash;
 mod trivial;
 mod upscaledb;
 
+use crate::measure;
 use crate::workload::transactions::Transactions;
 use crate::workload::{Action, Mix, Phase, Records};
 use credenza::{Error, Result};
 pub(crate) use library::Source;
 pub(crate) use no_writer::NoWriter;
+use serde::{Deserialize, Serialize};
 use std::ffi::CString;
+use std::fs::File;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+/// How a store is set up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Setup {
+    /// As its authors say that it is fastest.
+    #[default]
+    Tuned,
+    /// As mcdb's benchmark has it: nothing is tuned.
+    Mcdb,
+    /// As the comparison on Bayes tokens has it: what the stores needed to end in time.
+    Bayes,
+    /// As the benchmark of NTDB has it: sizes of hash tables fixed, locks taken.
+    Ntdb,
+}
 
 /// What a driver may know of the data before it builds or opens a store: everything a user who
 /// tunes a store would know.
@@ -71,6 +89,7 @@ pub(crate) struct Shape {
     pub(crate) fixed_value: Option<usize>,
     /// Whether the keys come in ascending order.
     pub(crate) is_sorted: bool,
+    pub(crate) setup: Setup,
 }
 
 impl Shape {
@@ -84,6 +103,7 @@ impl Shape {
             fixed_key: the_same(keys().map(<[u8]>::len)),
             fixed_value: the_same(records.iter().map(|(_, value)| value.len())),
             is_sorted: keys().zip(keys().skip(1)).all(|(one, next)| one < next),
+            setup: Setup::Tuned,
         }
     }
 
@@ -244,6 +264,11 @@ pub(crate) trait Store {
         Ok(())
     }
 
+    /// Brings all of the store in `folder` into memory. This one reads its files, as `cat` would.
+    fn preload(&mut self, folder: &Path) -> Result<()> {
+        read_all(folder)
+    }
+
     /// Gives every record to `take`, in the order the store likes best.
     fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()>;
 
@@ -348,6 +373,15 @@ drivers! {
     sparkey::Sparkey,
 }
 
+/// Reads every file in a folder.
+fn read_all(folder: &Path) -> Result<()> {
+    for path in measure::files_in(folder)? {
+        let read = File::open(&path).and_then(|mut file| io::copy(&mut file, &mut io::sink()));
+        read.map_err(|e| Error::io("read", e).at(&path))?;
+    }
+    Ok(())
+}
+
 /// A path for a C library.
 fn c_path(path: &Path) -> Result<CString> {
     CString::new(path.as_os_str().as_bytes())
@@ -363,7 +397,7 @@ fn refused(call: &str, why: impl std::fmt::Display) -> Error {
 /// What a C library said no to, when it speaks through `errno`.
 #[cold]
 fn refused_by_errno(call: &'static str) -> Error {
-    Error::io(call, std::io::Error::last_os_error())
+    Error::io(call, io::Error::last_os_error())
 }
 
 #[cfg(test)]
