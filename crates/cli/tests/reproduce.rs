@@ -7,10 +7,11 @@ use serde_json::Value;
 use std::process::Command;
 
 /// Runs one document small, in folders of its own; gives its text and its JSON.
-fn reproduce(document: &str, more: &[&str]) -> (String, Value) {
+fn reproduce(document: &str, rounds: usize, more: &[&str]) -> (String, Value) {
     let folder = Folder::new();
     let (json, dir) = (folder.path("out.json"), folder.path(""));
-    let mut args = vec!["--quiet", "reproduce", document, "--rounds", "3", "--no-pin"];
+    let rounds = rounds.to_string();
+    let mut args = vec!["--quiet", "reproduce", document, "--rounds", &rounds, "--no-pin"];
     args.extend(["--dir", &dir, "--disk", &dir, "--json", &json]);
     args.extend(more);
     let text = run(&args).expect(0).text();
@@ -67,7 +68,7 @@ fn mcdb_is_run_with_our_engines() {
         println!("skipped: {} is in memory", std::env::temp_dir().display());
         return;
     }
-    let (text, report) = reproduce("mcdb", &SMALL);
+    let (text, report) = reproduce("mcdb", 3, &SMALL);
     check("mcdb", &text, &report);
     for store in ["constant", "hash", "btree"] {
         assert_eq!(samples(&report, "in memory", store, 2).len(), 3, "{store}");
@@ -79,7 +80,7 @@ fn mcdb_is_run_with_our_engines() {
 
 #[test]
 fn ntdb_is_run_with_our_engines() {
-    let (text, report) = reproduce("ntdb", &SMALL);
+    let (text, report) = reproduce("ntdb", 3, &SMALL);
     check("ntdb", &text, &report);
     let title = "nanoseconds";
     assert!(samples(&report, title, "    100", 4).iter().all(|speed| *speed > 0.0));
@@ -88,13 +89,28 @@ fn ntdb_is_run_with_our_engines() {
 
 #[test]
 fn bayes_is_run_with_our_engines() {
-    let (text, report) = reproduce("bayes", &SMALL);
+    let (text, report) = reproduce("bayes", 3, &SMALL);
     check("bayes", &text, &report);
     assert!(
         text.contains("--     -63%    -63%     -87%"),
         "the published matrix is there:\n{text}"
     );
     assert_eq!(samples(&report, "Sizes", "constant", 0).len(), 3);
+}
+
+#[test]
+fn mdbm_is_run_with_our_engines() {
+    if !has_disk() {
+        println!("skipped: {} is in memory", std::env::temp_dir().display());
+        return;
+    }
+    let (text, report) = reproduce("mdbm", 1, &["--scale", "0.001", "--stores", "hash,btree"]);
+    check("mdbm", &text, &report);
+    assert_eq!(samples(&report, "Iteration", "  256 MB", 2).len(), 1);
+    assert_eq!(samples(&report, "own statistics", "   100 bytes", 1).len(), 1);
+    for says in ["reading the TSC", "CLOCK_MONOTONIC", "every one timed", "handle"] {
+        assert!(text.contains(says), "{says}:\n{text}");
+    }
 }
 
 #[test]

@@ -32,6 +32,7 @@ mod mdbx;
 mod no_writer;
 mod ntdb;
 mod null;
+mod on_thread;
 mod redb;
 mod rocksdb;
 mod sparkey;
@@ -39,6 +40,7 @@ mod sqlite;
 pub(crate) mod syscalls;
 mod tdb;
 mod tdb2;
+pub(crate) mod ticks;
 mod tkrzw;
 mod tkrzw_hash;
 mod tkrzw_tree;
@@ -54,6 +56,7 @@ use crate::workload::{Action, Mix, Phase, Records};
 use credenza::{Error, Result};
 pub(crate) use library::Source;
 pub(crate) use no_writer::NoWriter;
+pub(crate) use on_thread::OnThread;
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
 use std::fs::File;
@@ -73,6 +76,21 @@ pub(crate) enum Setup {
     Bayes,
     /// As the benchmark of NTDB has it: sizes of hash tables fixed, locks taken.
     Ntdb,
+    /// As the iteration of MDBM's authors has it: the store is half full.
+    HalfFull,
+}
+
+/// What a store itself does with each operation, besides doing it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Noting {
+    /// It is counted, or an empty function is called with it.
+    Counted,
+    /// It is counted, and some are timed.
+    Sampled,
+    /// It is timed by the kernel's clock, and an empty function is called with it.
+    Clock,
+    /// It is timed by the processor's time stamp counter, and an empty function is called with it.
+    Tsc,
 }
 
 /// What a driver may know of the data before it builds or opens a store: everything a user who
@@ -205,6 +223,28 @@ pub(crate) trait Driver: Sized + 'static {
     /// the call has returned: the class "buffered". Never called where the store has no transactions.
     fn create_committing(&self, path: &Path, _shape: &Shape) -> Result<Self::Writer<'_>> {
         Err(Error::invalid("this store has no transactions").at(path))
+    }
+
+    /// As [`Driver::create`], for a store that notes operations; `None` where it cannot so.
+    fn create_noting(
+        &self,
+        _path: &Path,
+        _shape: &Shape,
+        _noting: Noting,
+    ) -> Result<Option<Self::Writer<'_>>> {
+        Ok(None)
+    }
+
+    /// So many handles of the store at `path`, each for a thread of its own, with the locks that
+    /// threads that may write to it need: each opened, or all but the first made from it. None where
+    /// handles do not go to threads here.
+    fn handles(
+        &self,
+        _path: &Path,
+        _count: usize,
+        _are_opened: bool,
+    ) -> Result<Vec<OnThread<Self::Store<'_>>>> {
+        Ok(Vec::new())
     }
 }
 

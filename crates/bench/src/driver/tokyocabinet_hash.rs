@@ -148,7 +148,9 @@ impl Driver for TokyoCabinetHash {
                     BAYES_MAPPED >> 20
                 );
             }
-            Setup::Mcdb | Setup::Ntdb => return "as it comes; tchdbput, tchdbget3".to_owned(),
+            Setup::Mcdb | Setup::Ntdb | Setup::HalfFull => {
+                return "as it comes; tchdbput, tchdbget3".to_owned();
+            }
         }
         format!(
             "bnum {}, apow {ALIGN_POWER}, fpow {POOL_POWER}, xmsiz {} MiB, opts {}, no lock, no \

@@ -29,8 +29,9 @@ use std::time::{Duration, Instant};
 pub(super) struct Lab<'a> {
     pub(super) args: &'a ReproduceArgs,
     pub(super) machine: Machine,
-    /// The stores that took part, with how they were set up, once for each document.
+    /// The stores that took part, with how they were set up, once for each way.
     pub(super) stores: Vec<StoreInfo>,
+    described: Vec<(&'static str, Setup)>,
     pub(super) failures: Vec<Failure>,
     /// What a reader must know: above all which stores are missing.
     pub(super) notes: Vec<String>,
@@ -85,6 +86,7 @@ impl<'a> Lab<'a> {
             args,
             machine,
             stores: Vec::new(),
+            described: Vec::new(),
             failures: Vec::new(),
             notes,
             memory,
@@ -136,10 +138,9 @@ impl<'a> Lab<'a> {
             let work = Describe { library, shape: &shape, class: "buffered", mix };
             match with_driver(name, work) {
                 Some(Ok(info)) => {
-                    let is_known = |known: &&StoreInfo| {
-                        known.store == info.store && known.tuning == info.tuning
-                    };
-                    if !self.stores.iter().any(|known| is_known(&known)) {
+                    // Of sizes that depend on the data the first stand for all.
+                    if !self.described.contains(&(*name, setup)) {
+                        self.described.push((*name, setup));
                         self.stores.push(info);
                     }
                     here.push(*name);
@@ -217,7 +218,7 @@ impl<'a> Lab<'a> {
             folder: folder.empty(store)?,
             inputs: plan.input.path.clone(),
             setup: plan.setup,
-            cpu: self.cpu,
+            cpu: self.cpu.filter(|_| !plan.work.is_threaded()),
             seed: self.args.seed,
             work: plan.work.clone(),
         };

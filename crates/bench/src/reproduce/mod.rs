@@ -12,6 +12,7 @@
 mod bayes;
 mod lab;
 mod mcdb;
+mod mdbm;
 mod ntdb;
 mod outcome;
 mod task;
@@ -28,6 +29,7 @@ use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// The version of the JSON file, in `credenza_reproduce`.
 const CONTRACT: u32 = 1;
@@ -39,6 +41,8 @@ pub enum Document {
     Mcdb,
     /// BerkeleyDB, cdb and Tokyo Cabinet with the 11 million tokens of a mail filter
     Bayes,
+    /// MDBM: what timing operations costs, what preloading is worth, handles for threads
+    Mdbm,
     /// TDB, TDB2 and NTDB: 100 to 1,000,000 small records stored, stored again and fetched
     Ntdb,
     /// All of them, one after the other
@@ -46,7 +50,7 @@ pub enum Document {
 }
 
 impl Document {
-    const EACH: [Document; 3] = [Document::Mcdb, Document::Ntdb, Document::Bayes];
+    const EACH: [Document; 4] = [Document::Mcdb, Document::Ntdb, Document::Bayes, Document::Mdbm];
 }
 
 /// Run the experiment of a published document again, and compare.
@@ -84,7 +88,7 @@ pub struct ReproduceArgs {
     #[arg(long)]
     pub no_pin: bool,
     /// Give a store up in a round after so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     pub timeout: u64,
     /// Do one round of one store: the program starts itself with this
     #[arg(long, hide = true)]
@@ -115,6 +119,11 @@ impl ReproduceArgs {
     /// A number of records or operations of a document, scaled; at least `least`.
     fn scaled(&self, count: usize, least: usize) -> usize {
         ((count as f64 * self.scale) as usize).max(least.min(count))
+    }
+
+    /// A time of an experiment: shorter where less is asked for, never longer.
+    fn time(&self, usual: Duration) -> Duration {
+        usual.mul_f64(self.scale.clamp(0.05, 1.0))
     }
 
     fn library(&self, store: &str) -> Option<PathBuf> {
@@ -166,6 +175,7 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<ExitCode> {
             Document::Mcdb => mcdb::run(&mut lab),
             Document::Bayes => bayes::run(&mut lab),
             Document::Ntdb => ntdb::run(&mut lab),
+            Document::Mdbm => mdbm::run(&mut lab),
             Document::All => continue,
         }?;
         print(&terminal::show(&outcome))?;

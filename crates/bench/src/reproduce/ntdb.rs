@@ -173,7 +173,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome> {
             input,
             rounds: lab.rounds(usual),
             is_on_disk: false,
-            work: Work::Ntdb(Part { speed_time: SPEED_TIME }),
+            work: Work::Ntdb(Part { speed_time: lab.args.time(SPEED_TIME) }),
         })?;
         // A smaller store stands in the place of the document's one: there are no figures of it.
         sizes.push((records, (records == size).then_some(size), figures));
@@ -193,7 +193,7 @@ fn differs(lab: &Lab<'_>) -> Vec<String> {
     let rounds = lab.rounds(ROUNDS_OF_LARGEST);
     vec![
         format!("the largest size is run {rounds} times, not 10; every figure is a median"),
-        format!("speed is measured for {} s each, not 10", SPEED_TIME.as_secs_f64()),
+        format!("speed is measured for {} s each, not 10", lab.args.time(SPEED_TIME).as_secs_f64()),
         "hash takes its lock between processes for each change, as TDB and its successors do; btree \
          makes all changes in one transaction"
             .to_owned(),

@@ -1,6 +1,6 @@
 //! One measured process: one store, one round of one part of an experiment.
 
-use super::{bayes, mcdb, ntdb};
+use super::{bayes, mcdb, mdbm, ntdb};
 use crate::driver::{Driver, ForDriver, Reading, Setup, Shape, Store, kernel, with_driver};
 use crate::measure;
 use crate::runner::passes::{self, Checker, Total};
@@ -34,6 +34,14 @@ pub(super) enum Work {
     Mcdb(mcdb::Part),
     Bayes(bayes::Part),
     Ntdb(ntdb::Part),
+    Mdbm(mdbm::Part),
+}
+
+impl Work {
+    /// Whether the process must have all processors.
+    pub(super) fn is_threaded(&self) -> bool {
+        matches!(self, Work::Mdbm(part) if part.is_threaded())
+    }
 }
 
 /// Reads a [`Task`], does it, and says what came of it on standard output.
@@ -90,6 +98,7 @@ impl ForDriver for Child<'_> {
             Work::Mcdb(part) => mcdb::measure(&bench, *part),
             Work::Bayes(part) => bayes::measure(&bench, *part),
             Work::Ntdb(part) => ntdb::measure(&bench, part),
+            Work::Mdbm(part) => mdbm::measure(&bench, *part),
         }
     }
 }
