@@ -114,6 +114,17 @@ fn mdbm_is_run_with_our_engines() {
 }
 
 #[test]
+fn upscaledb_is_run_with_our_engines() {
+    let (text, report) = reproduce("upscaledb", 3, &SMALL);
+    check("upscaledb", &text, &report);
+    let tables = report["documents"][0]["tables"].as_array().expect("tables");
+    assert_eq!(tables.len(), 9, "as many as the manual has commands");
+    assert_eq!(samples(&report, "--use-transactions=10", "btree", 1).len(), 3);
+    assert_eq!(samples(&report, "--inmemorydb", "hash", 4).len(), 3);
+    assert!(text.contains("9.453202"), "{text}");
+}
+
+#[test]
 fn a_missing_store_is_said_and_its_place_is_no_figure() {
     let folder = Folder::new();
     let dir = folder.path("");

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::{Driver, Identity, Noting, OnThread, Reading, Shape, Source, Store, Writer};
+use super::{Driver, Identity, Noting, OnThread, Reading, Setup, Shape, Source, Store, Writer};
 use credenza::stats::{Clock, Latency, Statistics};
 use credenza::{Result, Scan, hash};
 use std::path::Path;
@@ -35,7 +35,10 @@ impl Driver for Hash {
 
     type Writer<'d> = hash::Hash;
 
-    fn create(&self, path: &Path, _: &Shape) -> Result<hash::Hash> {
+    fn create(&self, path: &Path, shape: &Shape) -> Result<hash::Hash> {
+        if shape.setup == Setup::UpsInMemory {
+            return hash::Hash::in_memory();
+        }
         hash::Hash::create(path)
     }
 

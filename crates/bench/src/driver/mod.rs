@@ -76,8 +76,21 @@ pub(crate) enum Setup {
     Bayes,
     /// As the benchmark of NTDB has it: sizes of hash tables fixed, locks taken.
     Ntdb,
+    /// As `ups_bench` has it unless told otherwise: upscaledb's own cache of 2 MB, keys of any size.
+    Ups,
+    /// The same with a cache of 512 MB.
+    UpsCache,
+    /// The same in the memory of the process, without a file, for stores that can be so.
+    UpsInMemory,
     /// As the iteration of MDBM's authors has it: the store is half full.
     HalfFull,
+}
+
+impl Setup {
+    /// Whether it is one of upscaledb's manual.
+    fn is_ups(self) -> bool {
+        matches!(self, Setup::Ups | Setup::UpsCache | Setup::UpsInMemory)
+    }
 }
 
 /// What a store itself does with each operation, besides doing it.

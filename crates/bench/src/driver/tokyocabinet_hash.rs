@@ -148,9 +148,7 @@ impl Driver for TokyoCabinetHash {
                     BAYES_MAPPED >> 20
                 );
             }
-            Setup::Mcdb | Setup::Ntdb | Setup::HalfFull => {
-                return "as it comes; tchdbput, tchdbget3".to_owned();
-            }
+            _ => return "as it comes; tchdbput, tchdbget3".to_owned(),
         }
         format!(
             "bnum {}, apow {ALIGN_POWER}, fpow {POOL_POWER}, xmsiz {} MiB, opts {}, no lock, no \

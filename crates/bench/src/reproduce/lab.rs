@@ -141,7 +141,11 @@ impl<'a> Lab<'a> {
                     // Of sizes that depend on the data the first stand for all.
                     if !self.described.contains(&(*name, setup)) {
                         self.described.push((*name, setup));
-                        self.stores.push(info);
+                        let alike =
+                            |s: &StoreInfo| (&s.store, &s.tuning) == (&info.store, &info.tuning);
+                        if !self.stores.iter().any(alike) {
+                            self.stores.push(info);
+                        }
                     }
                     here.push(*name);
                 }

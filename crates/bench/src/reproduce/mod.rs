@@ -17,6 +17,7 @@ mod ntdb;
 mod outcome;
 mod task;
 mod terminal;
+mod upscaledb;
 
 use crate::args::{check_stores, library_of};
 use crate::machine;
@@ -45,12 +46,15 @@ pub enum Document {
     Mdbm,
     /// TDB, TDB2 and NTDB: 100 to 1,000,000 small records stored, stored again and fetched
     Ntdb,
+    /// upscaledb: each command of its manual that is a call of ups_bench
+    Upscaledb,
     /// All of them, one after the other
     All,
 }
 
 impl Document {
-    const EACH: [Document; 4] = [Document::Mcdb, Document::Ntdb, Document::Bayes, Document::Mdbm];
+    const EACH: [Document; 5] =
+        [Document::Mcdb, Document::Ntdb, Document::Bayes, Document::Mdbm, Document::Upscaledb];
 }
 
 /// Run the experiment of a published document again, and compare.
@@ -176,6 +180,7 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<ExitCode> {
             Document::Bayes => bayes::run(&mut lab),
             Document::Ntdb => ntdb::run(&mut lab),
             Document::Mdbm => mdbm::run(&mut lab),
+            Document::Upscaledb => upscaledb::run(&mut lab),
             Document::All => continue,
         }?;
         print(&terminal::show(&outcome))?;

@@ -1,6 +1,6 @@
 //! One measured process: one store, one round of one part of an experiment.
 
-use super::{bayes, mcdb, mdbm, ntdb};
+use super::{bayes, mcdb, mdbm, ntdb, upscaledb};
 use crate::driver::{Driver, ForDriver, Reading, Setup, Shape, Store, kernel, with_driver};
 use crate::measure;
 use crate::runner::passes::{self, Checker, Total};
@@ -35,6 +35,7 @@ pub(super) enum Work {
     Bayes(bayes::Part),
     Ntdb(ntdb::Part),
     Mdbm(mdbm::Part),
+    Upscaledb(upscaledb::Part),
 }
 
 impl Work {
@@ -99,6 +100,7 @@ impl ForDriver for Child<'_> {
             Work::Bayes(part) => bayes::measure(&bench, *part),
             Work::Ntdb(part) => ntdb::measure(&bench, part),
             Work::Mdbm(part) => mdbm::measure(&bench, *part),
+            Work::Upscaledb(part) => upscaledb::measure(&bench, *part),
         }
     }
 }

@@ -35,7 +35,8 @@ pub(super) fn opening(machine: &Machine, scale: f64) -> String {
 
 /// One experiment.
 pub(super) fn show(outcome: &Outcome) -> String {
-    let mut out = format!("\n=== {} {}\n", outcome.document, "=".repeat(70));
+    let name = format!("=== {} ", outcome.document);
+    let mut out = format!("\n{name:=<WIDTH$}\n");
     out += &wrapped("", outcome.source);
     out += &wrapped("Published: ", &format!("{}; {}", outcome.hardware, outcome.year));
     for what in &outcome.differs {
