@@ -231,8 +231,7 @@ impl BenchArgs {
 
     /// The library that the user named for a store.
     pub(crate) fn library(&self, store: &str) -> Option<PathBuf> {
-        let named = self.libraries.iter().filter_map(|lib| lib.split_once('='));
-        named.filter(|(name, _)| *name == store).map(|(_, path)| PathBuf::from(path)).next_back()
+        library_of(&self.libraries, store)
     }
 
     /// Refuses options that name what is not there.
@@ -246,16 +245,30 @@ impl BenchArgs {
         if self.noise && self.rounds < 5 {
             return Err(Error::invalid("--noise takes at least 5 rounds: say --rounds 5"));
         }
-        let libraries = self.libraries.iter().map(|lib| lib.split_once('=').map_or("", |l| l.0));
         let stores = self.stores.iter().flatten().chain(&self.baseline).map(String::as_str);
-        for name in stores.chain(libraries) {
-            if !driver::NAMES.contains(&name) {
-                return Err(Error::invalid(format!(
-                    "there is no store '{name}'; there are {} (--lib takes NAME=PATH)",
-                    driver::NAMES.join(", ")
-                )));
-            }
-        }
-        Ok(())
+        check_stores(stores, &self.libraries)
     }
+}
+
+/// The library that the user named for a store, as NAME=PATH.
+pub(crate) fn library_of(libraries: &[String], store: &str) -> Option<PathBuf> {
+    let named = libraries.iter().filter_map(|lib| lib.split_once('='));
+    named.filter(|(name, _)| *name == store).map(|(_, path)| PathBuf::from(path)).next_back()
+}
+
+/// Refuses names of stores that there are not, also in the libraries that are named.
+pub(crate) fn check_stores<'a>(
+    stores: impl Iterator<Item = &'a str>,
+    libraries: &'a [String],
+) -> Result<()> {
+    let libraries = libraries.iter().map(|lib| lib.split_once('=').map_or("", |l| l.0));
+    for name in stores.chain(libraries) {
+        if !driver::NAMES.contains(&name) {
+            return Err(Error::invalid(format!(
+                "there is no store '{name}'; there are {} (--lib takes NAME=PATH)",
+                driver::NAMES.join(", ")
+            )));
+        }
+    }
+    Ok(())
 }

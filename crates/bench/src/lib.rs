@@ -14,12 +14,14 @@ mod driver;
 mod machine;
 mod measure;
 pub mod report;
+mod reproduce;
 pub mod result;
 mod rng;
 mod runner;
 mod workload;
 
 pub use args::BenchArgs;
+pub use reproduce::{Document, ReproduceArgs, reproduce};
 pub use workload::Phase;
 
 use args::{Command, Compare};

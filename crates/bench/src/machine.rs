@@ -44,6 +44,11 @@ pub(crate) fn memory_bytes() -> u64 {
     kib_field("/proc/meminfo", "MemTotal")
 }
 
+/// Bytes that are free in the filesystem that holds `path`; 0 if unknown.
+pub(crate) fn free_bytes(path: &Path) -> u64 {
+    kernel::free_bytes(path).unwrap_or(0)
+}
+
 /// The type of the filesystem that holds `path`: "tmpfs", "ext4"; empty if unknown.
 pub(crate) fn filesystem_of(path: &Path) -> String {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());

@@ -3,7 +3,7 @@
 use crate::changing::Changing;
 use crate::cmd::{
     backup, bench, compact, completions, convert, create, delete, dump, freeze, get, load, man,
-    preload, put, range, recover, scan, shell, stat, table, thaw, verify, watch,
+    preload, put, range, recover, reproduce, scan, shell, stat, table, thaw, verify, watch,
 };
 use crate::readable::Readable;
 use crate::table::TableOf;
@@ -95,6 +95,7 @@ pub enum Command {
     Freeze(freeze::Freeze),
     Thaw(thaw::Thaw),
     Bench(Box<bench::Bench>),
+    Reproduce(Box<reproduce::Reproduce>),
     Completions(completions::Completions),
     Man(man::Man),
 }

@@ -3,7 +3,7 @@
 mod common;
 use common::*;
 
-const COMMANDS: [&str; 23] = [
+const COMMANDS: [&str; 24] = [
     "load",
     "get",
     "scan",
@@ -25,6 +25,7 @@ const COMMANDS: [&str; 23] = [
     "freeze",
     "thaw",
     "bench",
+    "reproduce",
     "completions",
     "man",
 ];

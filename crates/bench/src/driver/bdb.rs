@@ -15,7 +15,7 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Identity, Shape, Source, Store, Writer, c_path, refused};
+use super::{Identity, Setup, Shape, Source, Store, Writer, c_path, refused};
 use crate::machine;
 use credenza::{Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -189,7 +189,11 @@ impl Bdb {
         path: &Path,
         shape: &Shape,
     ) -> Result<BdbStore<'_, IS_ORDERED>> {
-        let handle = self.handle(shape)?;
+        let handle = match shape.setup {
+            // No tuning was performed for reads.
+            Setup::Bayes => self.handle_in(null_mut())?,
+            _ => self.handle(shape)?,
+        };
         handle.open(method, path, READ_ONLY)?;
         Ok(BdbStore::over(handle, shape))
     }
@@ -261,6 +265,9 @@ fn check(api: &Api, call: &str, rc: c_int) -> Result<()> {
 }
 
 pub(super) fn cache_bytes(shape: &Shape) -> u64 {
+    if shape.setup == Setup::Bayes {
+        return 96 << 20;
+    }
     (2 * shape.bytes()).min(machine::memory_bytes() / 4).max(96 << 20)
 }
 
@@ -274,6 +281,10 @@ fn cache_parts(shape: &Shape) -> (u32, u32) {
 pub(super) fn btree_page_bytes(shape: &Shape) -> u32 {
     if record_bytes(shape) > 512 { 16 << 10 } else { 4 << 10 }
 }
+
+/// What [`Setup::Bayes`] is in words.
+pub(super) const BAYES: &str =
+    "cache 96 MiB to write, the rest as it comes; USERMEM gets, bulk scans";
 
 /// Key and value, on average.
 fn record_bytes(shape: &Shape) -> usize {

@@ -3,8 +3,8 @@
 //! Tuning, besides what [`super::bdb`] has: 4 KiB pages, or 16 KiB ones where records have more than
 //! 512 bytes, so that a page holds many.
 
-use super::bdb::{Bdb, BdbStore, Method, btree_page_bytes, cache_bytes};
-use super::{Changes, Driver, Identity, Reading, Shape, Source};
+use super::bdb::{self, Bdb, BdbStore, Method, btree_page_bytes, cache_bytes};
+use super::{Changes, Driver, Identity, Reading, Setup, Shape, Source};
 use credenza::Result;
 use std::path::Path;
 
@@ -26,6 +26,9 @@ impl Driver for BdbBtree {
     }
 
     fn tuning(&self, shape: &Shape) -> String {
+        if shape.setup == Setup::Bayes {
+            return bdb::BAYES.to_owned();
+        }
         format!(
             "no environment, {}-byte pages, cache {} MiB; USERMEM gets, bulk scans and ranges; one \
              transaction for each change: DB_PRIVATE environment, no locks, TXN_WRITE_NOSYNC",
@@ -52,7 +55,9 @@ impl Driver for BdbBtree {
 
     fn create(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
         let handle = self.0.handle(shape)?;
-        handle.set_page_size(btree_page_bytes(shape))?;
+        if shape.setup != Setup::Bayes {
+            handle.set_page_size(btree_page_bytes(shape))?;
+        }
         BdbStore::create(handle, Method::BTree, path, shape)
     }
 

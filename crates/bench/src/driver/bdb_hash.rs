@@ -3,8 +3,8 @@
 //! Tuning, besides what [`super::bdb`] has: 4 KiB pages, the number of records and the fill factor
 //! told in advance.
 
-use super::bdb::{Bdb, BdbStore, Method, cache_bytes};
-use super::{Changes, Driver, Identity, Reading, Shape, Source};
+use super::bdb::{self, Bdb, BdbStore, Method, cache_bytes};
+use super::{Changes, Driver, Identity, Reading, Setup, Shape, Source};
 use credenza::Result;
 use std::path::Path;
 
@@ -33,6 +33,9 @@ impl Driver for BdbHash {
     }
 
     fn tuning(&self, shape: &Shape) -> String {
+        if shape.setup == Setup::Bayes {
+            return bdb::BAYES.to_owned();
+        }
         format!(
             "no environment, {PAGE}-byte pages, h_nelem {}, h_ffactor {}, cache {} MiB; USERMEM \
              gets, bulk scans",
@@ -60,8 +63,10 @@ impl Driver for BdbHash {
 
     fn create(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
         let handle = self.0.handle(shape)?;
-        handle.set_page_size(PAGE)?;
-        handle.set_fill(shape.records as u32, fill_factor(shape))?;
+        if shape.setup != Setup::Bayes {
+            handle.set_page_size(PAGE)?;
+            handle.set_fill(shape.records as u32, fill_factor(shape))?;
+        }
         BdbStore::create(handle, Method::Hash, path, shape)
     }
 }

@@ -5,7 +5,7 @@
 //! one of its own.
 
 use super::kept::Kept;
-use super::{Changes, Driver, Identity, Reading, Shape, Source, Store, Writer};
+use super::{Changes, Driver, Identity, Reading, Setup, Shape, Source, Store, Writer};
 use crate::workload::Records;
 use credenza::{Result, btree};
 use std::path::Path;
@@ -71,8 +71,11 @@ impl Driver for BTree {
 
     type Writer<'d> = Changer;
 
-    fn create(&self, path: &Path, _: &Shape) -> Result<Changer> {
-        let store = Kept::new(btree::BTree::create(path)?);
+    fn create(&self, path: &Path, shape: &Shape) -> Result<Changer> {
+        let store = Kept::new(match shape.setup {
+            Setup::UpsInMemory => btree::BTree::in_memory()?,
+            _ => btree::BTree::create(path)?,
+        });
         Ok(Changer { transaction: Some(store.get().write()?), store })
     }
 

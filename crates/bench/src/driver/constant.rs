@@ -57,6 +57,10 @@ impl Store for constant::Constant {
         Get::get_many(self, keys, take)
     }
 
+    fn preload(&mut self, _: &Path) -> Result<()> {
+        constant::Constant::preload(self)
+    }
+
     fn scan(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
         Scan::scan(self, |key, value| {
             take(key, value);

@@ -1,6 +1,9 @@
 //! Our hash engine, with its default options: it is told nothing about what is to come.
 
-use super::{Driver, Identity, Reading, Shape, Source, Store, Writer};
+#![allow(unsafe_code)]
+
+use super::{Driver, Identity, Noting, OnThread, Reading, Setup, Shape, Source, Store, Writer};
+use credenza::stats::{Clock, Latency, Statistics};
 use credenza::{Result, Scan, hash};
 use std::path::Path;
 
@@ -32,8 +35,42 @@ impl Driver for Hash {
 
     type Writer<'d> = hash::Hash;
 
-    fn create(&self, path: &Path, _: &Shape) -> Result<hash::Hash> {
+    fn create(&self, path: &Path, shape: &Shape) -> Result<hash::Hash> {
+        if shape.setup == Setup::UpsInMemory {
+            return hash::Hash::in_memory();
+        }
         hash::Hash::create(path)
+    }
+
+    fn create_noting(&self, path: &Path, _: &Shape, noting: Noting) -> Result<Option<hash::Hash>> {
+        let timed = |clock| {
+            Statistics::new().latency(Latency::Every).clock(clock).callback(|event| {
+                std::hint::black_box(event);
+            })
+        };
+        let statistics = match noting {
+            Noting::Counted => Statistics::new().latency(Latency::Off),
+            Noting::Sampled => Statistics::new(),
+            Noting::Clock => timed(Clock::Monotonic),
+            Noting::Tsc => timed(Clock::Auto),
+        };
+        hash::Hash::options().create(true).statistics(statistics).open(path).map(Some)
+    }
+
+    fn handles(
+        &self,
+        path: &Path,
+        count: usize,
+        are_opened: bool,
+    ) -> Result<Vec<OnThread<hash::Hash>>> {
+        let first = hash::Hash::open(path)?;
+        let one = |i| match i {
+            0 => Ok(first.clone()),
+            _ if are_opened => hash::Hash::open(path),
+            _ => Ok(first.clone()),
+        };
+        // SAFETY: handles are `Send`.
+        (0..count).map(|i| Ok(unsafe { OnThread::new(one(i)?) })).collect()
     }
 }
 

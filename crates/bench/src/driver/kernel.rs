@@ -102,6 +102,27 @@ pub(crate) fn give_back_memory() {
     }
 }
 
+/// Seconds of the processor that this process has used so far: its own, and the kernel's for it.
+pub(crate) fn cpu_seconds() -> (f64, f64) {
+    // SAFETY: rusage is numbers only, for which zero is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is a place for the answer.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    (seconds(usage.ru_utime), seconds(usage.ru_stime))
+}
+
+/// Bytes that whoever runs this may still write to the filesystem that holds `path`.
+pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
+    use std::os::unix::ffi::OsStrExt;
+    let name = std::ffi::CString::new(path.as_os_str().as_bytes()).ok()?;
+    // SAFETY: statvfs is numbers only, for which zero is a value.
+    let mut facts: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the name is a C string, and `facts` a place for the answer.
+    let rc = unsafe { libc::statvfs(name.as_ptr(), &raw mut facts) };
+    (rc == 0).then(|| facts.f_bavail.saturating_mul(facts.f_frsize))
+}
+
 /// Page faults of this process so far: those that needed no reading from the disk, and those that did.
 pub(crate) fn faults() -> (u64, u64) {
     // SAFETY: rusage is numbers only, for which zero is a value.

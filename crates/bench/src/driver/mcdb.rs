@@ -51,6 +51,9 @@ struct Iter {
 #[repr(C, align(16))]
 struct Maker([u8; 16384]);
 
+/// `POSIX_MADV_WILLNEED`.
+const WILL_NEED: c_int = 3;
+
 type Malloc = unsafe extern "C" fn(usize) -> *mut c_void;
 type Free = unsafe extern "C" fn(*mut c_void);
 
@@ -146,9 +149,9 @@ impl Driver for Mcdb {
         if map.is_null() {
             return Err(refused_by_errno("mcdb_mmap_create").at(path));
         }
-        let (normal, random, will_need) = (0, 1, 3);
+        let (normal, random) = (0, 1);
         let advice = match reading {
-            Reading::Warm => will_need,
+            Reading::Warm => WILL_NEED,
             Reading::ColdRandom => random,
             Reading::ColdNormal => normal,
         };
@@ -200,6 +203,13 @@ impl Store for McdbStore<'_> {
             });
         }
         Ok(found)
+    }
+
+    /// `mcdb_mmap_prefault`: it asks for all pages, and does not wait for them.
+    fn preload(&mut self, _: &Path) -> Result<()> {
+        // SAFETY: the map lives; the call changes nothing in it.
+        unsafe { (self.api.mcdb_mmap_madvise)(self.finder.map, WILL_NEED) };
+        Ok(())
     }
 
     fn scan(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {

@@ -9,12 +9,16 @@
 
 use super::library::api;
 use super::refused_by_errno;
-use super::{Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
+use super::{
+    Driver, Identity, Noting, OnThread, Reading, Setup, Shape, Source, Store, Writer, c_path,
+    refused,
+};
 use credenza::Result;
 use std::ffi::{CString, OsStr, c_char, c_int, c_void};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
 
 /// `MDBM` of mdbm.h, only ever pointed to.
 type Db = c_void;
@@ -69,6 +73,10 @@ api! {
         mdbm_lock: unsafe extern "C" fn(*mut Db) -> c_int,
         mdbm_unlock: unsafe extern "C" fn(*mut Db) -> c_int,
         mdbm_delete_lockfiles: unsafe extern "C" fn(*const c_char) -> c_int,
+        mdbm_dup_handle: unsafe extern "C" fn(*mut Db, c_int) -> *mut Db,
+        mdbm_preload: unsafe extern "C" fn(*mut Db) -> c_int,
+        mdbm_set_stats_func: unsafe extern "C" fn(*mut Db, c_int, Noted, *mut c_void) -> c_int,
+        mdbm_set_stat_time_func: unsafe extern "C" fn(*mut Db, c_int) -> c_int,
         mdbm_store: unsafe extern "C" fn(*mut Db, Datum, Datum, c_int) -> c_int,
         mdbm_delete: unsafe extern "C" fn(*mut Db, Datum) -> c_int,
         mdbm_fetch: unsafe extern "C" fn(*mut Db, Datum) -> Datum,
@@ -76,6 +84,19 @@ api! {
         mdbm_next_r: unsafe extern "C" fn(*mut Db, *mut Iter) -> Pair,
     }
 }
+
+/// What MDBM calls with each operation.
+type Noted = unsafe extern "C" fn(*mut Db, c_int, c_int, u64, *mut c_void);
+
+/// An empty function of this kind.
+///
+/// # Safety
+/// It does nothing with what it gets.
+unsafe extern "C" fn nothing(_: *mut Db, _: c_int, _: c_int, _: u64, _: *mut c_void) {}
+
+const BASIC: c_int = 1;
+const TIMED: c_int = 2;
+const CLOCK_TSC: c_int = 1;
 
 const READ_ONLY: c_int = 0;
 const READ_WRITE: c_int = 0x2;
@@ -98,7 +119,10 @@ impl Tuning {
     fn for_shape(shape: &Shape) -> Tuning {
         let page = if shape.longest_value > 512 { 16_384 } else { 4096 };
         // Each record has eight bytes of its own.
-        let pages = (shape.bytes() + 8 * shape.records) / page;
+        let pages = match shape.setup {
+            Setup::HalfFull => 2 * shape.bytes() / page,
+            _ => (shape.bytes() + 8 * shape.records) / page,
+        };
         Tuning {
             page: page as c_int,
             pages: pages.clamp(1, 1 << 23) as u32,
@@ -148,7 +172,7 @@ impl Driver for Mdbm {
         if db.is_null() {
             return Err(refused_by_errno("mdbm_open").at(path));
         }
-        Ok(MdbmStore { api: &self.api, db, locked: None })
+        Ok(MdbmStore { api: &self.api, db, is_locked: false, lock: None })
     }
 
     type Writer<'d> = MdbmStore<'d>;
@@ -163,7 +187,7 @@ impl Driver for Mdbm {
         if db.is_null() {
             return Err(refused_by_errno("mdbm_open").at(path));
         }
-        let store = MdbmStore { api, db, locked: Some(name) };
+        let mut store = MdbmStore { api, db, is_locked: false, lock: Some(name) };
         let require = |is_done: bool, call| match is_done {
             true => Ok(()),
             false => Err(refused_by_errno(call).at(path)),
@@ -174,7 +198,56 @@ impl Driver for Mdbm {
         require(unsafe { (api.mdbm_pre_split)(db, pages) } == 0, "mdbm_pre_split")?;
         // SAFETY: the store is open with locks; the lock is released when it is closed.
         require(unsafe { (api.mdbm_lock)(db) } == 1, "mdbm_lock")?;
+        store.is_locked = true;
         Ok(store)
+    }
+
+    fn create_noting(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        noting: Noting,
+    ) -> Result<Option<MdbmStore<'_>>> {
+        let flags = match noting {
+            Noting::Counted => BASIC,
+            Noting::Clock | Noting::Tsc => BASIC | TIMED,
+            Noting::Sampled => return Ok(None),
+        };
+        let store = self.create(path, shape)?;
+        let clock = if noting == Noting::Tsc { CLOCK_TSC } else { 0 };
+        // SAFETY: the store is open; the function lives as long as the program, and takes no data.
+        let is_set = unsafe {
+            (self.api.mdbm_set_stat_time_func)(store.db, clock) == 0
+                && (self.api.mdbm_set_stats_func)(store.db, flags, nothing, null_mut()) == 0
+        };
+        if is_set { Ok(Some(store)) } else { Err(refused_by_errno("mdbm_set_stats_func").at(path)) }
+    }
+
+    fn handles(
+        &self,
+        path: &Path,
+        count: usize,
+        are_opened: bool,
+    ) -> Result<Vec<OnThread<MdbmStore<'_>>>> {
+        let name = c_path(path)?;
+        let mut handles: Vec<MdbmStore<'_>> = Vec::new();
+        for i in 0..count {
+            let db = match handles.first() {
+                // SAFETY: the first handle is open, and no other thread has it yet.
+                Some(first) if !are_opened => unsafe { (self.api.mdbm_dup_handle)(first.db, 0) },
+                // SAFETY: the name is a C string; sizes of 0 are those of the file.
+                _ => unsafe { (self.api.mdbm_open)(name.as_ptr(), READ_WRITE, 0, 0, 0) },
+            };
+            if db.is_null() {
+                return Err(refused_by_errno("mdbm_open or mdbm_dup_handle").at(path));
+            }
+            // The last one removes the files of their lock.
+            let lock = (i + 1 == count).then(|| name.clone());
+            handles.push(MdbmStore { api: &self.api, db, is_locked: false, lock });
+        }
+        // SAFETY: MDBM's rule is one handle for each thread, and it keeps nothing of the thread
+        // that opened one.
+        Ok(handles.into_iter().map(|handle| unsafe { OnThread::new(handle) }).collect())
     }
 }
 
@@ -182,19 +255,21 @@ impl Driver for Mdbm {
 pub(super) struct MdbmStore<'d> {
     api: &'d Api,
     db: *mut Db,
-    /// The name of the store, if it is locked: then its lock has files of its own in `/tmp`.
-    locked: Option<CString>,
+    is_locked: bool,
+    /// The name of the store, if this handle is the last to use its lock, which has files of its own
+    /// in `/tmp`.
+    lock: Option<CString>,
 }
 
 impl Drop for MdbmStore<'_> {
     fn drop(&mut self) {
-        if let Some(name) = self.locked.take() {
-            // SAFETY: the store is open; the name is a C string. That an unlocked store cannot be
-            // unlocked does no harm, and nobody else uses the files of this lock.
-            unsafe {
-                (self.api.mdbm_unlock)(self.db);
-                (self.api.mdbm_delete_lockfiles)(name.as_ptr());
-            }
+        if self.is_locked {
+            // SAFETY: the store is open, and this handle holds its lock.
+            unsafe { (self.api.mdbm_unlock)(self.db) };
+        }
+        if let Some(name) = self.lock.take() {
+            // SAFETY: the name is a C string; nobody else uses the files of this lock any more.
+            unsafe { (self.api.mdbm_delete_lockfiles)(name.as_ptr()) };
             remove_lock_folders(Path::new(OsStr::from_bytes(name.as_bytes())));
         }
         // SAFETY: the store is open and closed once.
@@ -236,6 +311,14 @@ impl Store for MdbmStore<'_> {
         // SAFETY: the library gave the value, which `take` does not keep.
         take(unsafe { value.bytes() });
         Ok(true)
+    }
+
+    fn preload(&mut self, _: &Path) -> Result<()> {
+        // SAFETY: the store is open.
+        match unsafe { (self.api.mdbm_preload)(self.db) } {
+            0 => Ok(()),
+            _ => Err(refused_by_errno("mdbm_preload")),
+        }
     }
 
     fn scan(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {

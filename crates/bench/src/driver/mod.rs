@@ -32,6 +32,7 @@ mod mdbx;
 mod no_writer;
 mod ntdb;
 mod null;
+mod on_thread;
 mod redb;
 mod rocksdb;
 mod sparkey;
@@ -39,6 +40,7 @@ mod sqlite;
 pub(crate) mod syscalls;
 mod tdb;
 mod tdb2;
+pub(crate) mod ticks;
 mod tkrzw;
 mod tkrzw_hash;
 mod tkrzw_tree;
@@ -48,14 +50,61 @@ mod tokyocabinet_hash;
 mod trivial;
 mod upscaledb;
 
+use crate::measure;
 use crate::workload::transactions::Transactions;
 use crate::workload::{Action, Mix, Phase, Records};
 use credenza::{Error, Result};
 pub(crate) use library::Source;
 pub(crate) use no_writer::NoWriter;
+pub(crate) use on_thread::OnThread;
+use serde::{Deserialize, Serialize};
 use std::ffi::CString;
+use std::fs::File;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+/// How a store is set up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Setup {
+    /// As its authors say that it is fastest.
+    #[default]
+    Tuned,
+    /// As mcdb's benchmark has it: nothing is tuned.
+    Mcdb,
+    /// As the comparison on Bayes tokens has it: what the stores needed to end in time.
+    Bayes,
+    /// As the benchmark of NTDB has it: sizes of hash tables fixed, locks taken.
+    Ntdb,
+    /// As `ups_bench` has it unless told otherwise: upscaledb's own cache of 2 MB, keys of any size.
+    Ups,
+    /// The same with a cache of 512 MB.
+    UpsCache,
+    /// The same in the memory of the process, without a file, for stores that can be so.
+    UpsInMemory,
+    /// As the iteration of MDBM's authors has it: the store is half full.
+    HalfFull,
+}
+
+impl Setup {
+    /// Whether it is one of upscaledb's manual.
+    fn is_ups(self) -> bool {
+        matches!(self, Setup::Ups | Setup::UpsCache | Setup::UpsInMemory)
+    }
+}
+
+/// What a store itself does with each operation, besides doing it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Noting {
+    /// It is counted, or an empty function is called with it.
+    Counted,
+    /// It is counted, and some are timed.
+    Sampled,
+    /// It is timed by the kernel's clock, and an empty function is called with it.
+    Clock,
+    /// It is timed by the processor's time stamp counter, and an empty function is called with it.
+    Tsc,
+}
 
 /// What a driver may know of the data before it builds or opens a store: everything a user who
 /// tunes a store would know.
@@ -71,6 +120,7 @@ pub(crate) struct Shape {
     pub(crate) fixed_value: Option<usize>,
     /// Whether the keys come in ascending order.
     pub(crate) is_sorted: bool,
+    pub(crate) setup: Setup,
 }
 
 impl Shape {
@@ -84,6 +134,7 @@ impl Shape {
             fixed_key: the_same(keys().map(<[u8]>::len)),
             fixed_value: the_same(records.iter().map(|(_, value)| value.len())),
             is_sorted: keys().zip(keys().skip(1)).all(|(one, next)| one < next),
+            setup: Setup::Tuned,
         }
     }
 
@@ -186,6 +237,28 @@ pub(crate) trait Driver: Sized + 'static {
     fn create_committing(&self, path: &Path, _shape: &Shape) -> Result<Self::Writer<'_>> {
         Err(Error::invalid("this store has no transactions").at(path))
     }
+
+    /// As [`Driver::create`], for a store that notes operations; `None` where it cannot so.
+    fn create_noting(
+        &self,
+        _path: &Path,
+        _shape: &Shape,
+        _noting: Noting,
+    ) -> Result<Option<Self::Writer<'_>>> {
+        Ok(None)
+    }
+
+    /// So many handles of the store at `path`, each for a thread of its own, with the locks that
+    /// threads that may write to it need: each opened, or all but the first made from it. None where
+    /// handles do not go to threads here.
+    fn handles(
+        &self,
+        _path: &Path,
+        _count: usize,
+        _are_opened: bool,
+    ) -> Result<Vec<OnThread<Self::Store<'_>>>> {
+        Ok(Vec::new())
+    }
 }
 
 /// Whether stores of this kind can do what the phase asks for; `mix` is what `mixed` does.
@@ -242,6 +315,11 @@ pub(crate) trait Store {
             }
         }
         Ok(())
+    }
+
+    /// Brings all of the store in `folder` into memory. This one reads its files, as `cat` would.
+    fn preload(&mut self, folder: &Path) -> Result<()> {
+        read_all(folder)
     }
 
     /// Gives every record to `take`, in the order the store likes best.
@@ -348,6 +426,15 @@ drivers! {
     sparkey::Sparkey,
 }
 
+/// Reads every file in a folder.
+fn read_all(folder: &Path) -> Result<()> {
+    for path in measure::files_in(folder)? {
+        let read = File::open(&path).and_then(|mut file| io::copy(&mut file, &mut io::sink()));
+        read.map_err(|e| Error::io("read", e).at(&path))?;
+    }
+    Ok(())
+}
+
 /// A path for a C library.
 fn c_path(path: &Path) -> Result<CString> {
     CString::new(path.as_os_str().as_bytes())
@@ -363,7 +450,7 @@ fn refused(call: &str, why: impl std::fmt::Display) -> Error {
 /// What a C library said no to, when it speaks through `errno`.
 #[cold]
 fn refused_by_errno(call: &'static str) -> Error {
-    Error::io(call, std::io::Error::last_os_error())
+    Error::io(call, io::Error::last_os_error())
 }
 
 #[cfg(test)]

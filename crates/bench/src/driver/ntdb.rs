@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
+use super::{Driver, Identity, Reading, Setup, Shape, Source, Store, Writer, c_path, refused};
 use super::{refused_by_errno, trivial};
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -70,11 +70,13 @@ impl Ntdb {
         let name = c_path(path)?;
         let mut size =
             Attribute { kind: HASH_SIZE, next: null_mut(), number: u64::from(chains(shape)) };
-        let mut seed = Attribute { kind: SEED, next: &raw mut size, number: 0 };
+        let is_plain = shape.setup == Setup::Ntdb;
+        let next = if is_plain { null_mut() } else { &raw mut size };
+        let mut seed = Attribute { kind: SEED, next, number: 0 };
         // A store that exists has its size and seed.
         let is_new = mode & libc::O_CREAT != 0;
         let attributes = if is_new { &raw mut seed } else { null_mut() };
-        let flags = NO_LOCK | NO_SYNC;
+        let flags = if is_plain { 0 } else { NO_LOCK | NO_SYNC };
         // SAFETY: the name is a C string; the attributes have the layout of ntdb.h and are only
         // read, during the call.
         let db = unsafe { (self.api.ntdb_open)(name.as_ptr(), flags, mode, 0o644, attributes) };
@@ -104,6 +106,9 @@ impl Driver for Ntdb {
     }
 
     fn tuning(&self, shape: &Shape) -> String {
+        if shape.setup == Setup::Ntdb {
+            return "8192 buckets, seed 0, with its locks; ntdb_parse_record".to_owned();
+        }
         format!("hashsize attribute {}, seed 0, NOLOCK, NOSYNC; ntdb_parse_record", chains(shape))
     }
 

@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
+use super::{Driver, Identity, Reading, Setup, Shape, Source, Store, Writer, c_path, refused};
 use super::{refused_by_errno, trivial};
 use credenza::{Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -41,15 +41,25 @@ pub(super) struct Tdb {
 }
 
 fn chains(shape: &Shape) -> c_int {
-    c_int::try_from(shape.records.max(131)).unwrap_or(c_int::MAX)
+    match shape.setup {
+        Setup::Ntdb => 10_000,
+        _ => c_int::try_from(shape.records.max(131)).unwrap_or(c_int::MAX),
+    }
+}
+
+fn flags(shape: &Shape) -> c_int {
+    match shape.setup {
+        Setup::Ntdb => 0,
+        _ => NO_LOCK | NO_SYNC | INCOMPATIBLE_HASH,
+    }
 }
 
 impl Tdb {
     fn opened(&self, path: &Path, shape: &Shape, mode: c_int) -> Result<TdbStore<'_>> {
         let name = c_path(path)?;
-        let flags = NO_LOCK | NO_SYNC | INCOMPATIBLE_HASH;
+        let (chains, flags) = (chains(shape), flags(shape));
         // SAFETY: the name is a C string.
-        let tdb = unsafe { (self.api.tdb_open)(name.as_ptr(), chains(shape), flags, mode, 0o644) };
+        let tdb = unsafe { (self.api.tdb_open)(name.as_ptr(), chains, flags, mode, 0o644) };
         if tdb.is_null() {
             return Err(refused_by_errno("tdb_open").at(path));
         }
@@ -76,6 +86,10 @@ impl Driver for Tdb {
     }
 
     fn tuning(&self, shape: &Shape) -> String {
+        if shape.setup == Setup::Ntdb {
+            return "hash_size 10000, the rest as it comes, with its locks; tdb_parse_record"
+                .into();
+        }
         format!(
             "hash_size {}, NOLOCK, NOSYNC, INCOMPATIBLE_HASH (Jenkins); tdb_parse_record",
             chains(shape)

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
+use super::{Driver, Identity, Reading, Setup, Shape, Source, Store, Writer, c_path, refused};
 use super::{refused_by_errno, trivial};
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -59,13 +59,13 @@ pub(super) struct Tdb2 {
 }
 
 impl Tdb2 {
-    fn opened(&self, path: &Path, mode: c_int) -> Result<Tdb2Store<'_>> {
+    fn opened(&self, path: &Path, shape: &Shape, mode: c_int) -> Result<Tdb2Store<'_>> {
         let name = c_path(path)?;
         let mut seed = Attribute { kind: SEED, next: null_mut(), number: 0 };
         // A store that exists has its seed.
         let is_new = mode & libc::O_CREAT != 0;
         let attributes = if is_new { &raw mut seed } else { null_mut() };
-        let flags = NO_LOCK | NO_SYNC;
+        let flags = if shape.setup == Setup::Ntdb { 0 } else { NO_LOCK | NO_SYNC };
         // SAFETY: the name is a C string; the attribute has the layout of tdb2.h and is only read,
         // during the call.
         let db = unsafe { (self.api.tdb_open)(name.as_ptr(), flags, mode, 0o644, attributes) };
@@ -94,20 +94,23 @@ impl Driver for Tdb2 {
         Identity { version: String::new(), file: Some(self.file.clone()) }
     }
 
-    fn tuning(&self, _: &Shape) -> String {
+    fn tuning(&self, shape: &Shape) -> String {
+        if shape.setup == Setup::Ntdb {
+            return "seed 0, with its locks; tdb_parse_record".to_owned();
+        }
         "NOLOCK, NOSYNC, seed 0; tdb_parse_record; its size cannot be told in advance".to_owned()
     }
 
     type Store<'d> = Tdb2Store<'d>;
 
-    fn open(&self, path: &Path, _: &Shape, _: Reading) -> Result<Tdb2Store<'_>> {
-        self.opened(path, libc::O_RDONLY)
+    fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<Tdb2Store<'_>> {
+        self.opened(path, shape, libc::O_RDONLY)
     }
 
     type Writer<'d> = Tdb2Store<'d>;
 
-    fn create(&self, path: &Path, _: &Shape) -> Result<Tdb2Store<'_>> {
-        self.opened(path, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL)
+    fn create(&self, path: &Path, shape: &Shape) -> Result<Tdb2Store<'_>> {
+        self.opened(path, shape, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL)
     }
 }
 

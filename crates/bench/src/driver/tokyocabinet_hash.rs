@@ -11,7 +11,7 @@ use super::library::api;
 use super::tokyocabinet::{
     self, CREATE, NO_LOCK, NO_RECORD, READER, WRITER, YIELDS, c_len, mapped, options,
 };
-use super::{Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
+use super::{Driver, Identity, Reading, Setup, Shape, Source, Store, Writer, c_path, refused};
 use crate::workload::Records;
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -30,6 +30,7 @@ api! {
         tchdbecode: unsafe extern "C" fn(*mut Hdb) -> c_int,
         tchdberrmsg: unsafe extern "C" fn(c_int) -> *const c_char,
         tchdbtune: unsafe extern "C" fn(*mut Hdb, i64, i8, i8, u8) -> bool,
+        tchdbsetcache: unsafe extern "C" fn(*mut Hdb, i32) -> bool,
         tchdbsetxmsiz: unsafe extern "C" fn(*mut Hdb, i64) -> bool,
         tchdbopen: unsafe extern "C" fn(*mut Hdb, *const c_char, c_int) -> bool,
         tchdbclose: unsafe extern "C" fn(*mut Hdb) -> bool,
@@ -58,6 +59,10 @@ fn buckets(shape: &Shape) -> i64 {
 /// Alignment of records as a power of two, and the size of the pool of free blocks.
 const ALIGN_POWER: i8 = 2;
 const POOL_POWER: i8 = 10;
+
+/// Records in the cache, and the bytes that are mapped, in the comparison on Bayes tokens.
+const BAYES_CACHE: i32 = 12_000_000;
+const BAYES_MAPPED: i64 = 750 << 20;
 
 /// A database object, deleted when dropped.
 struct Handle<'d> {
@@ -91,21 +96,32 @@ impl TokyoCabinetHash {
         let name = c_path(path)?;
         // SAFETY: no preconditions; the library ends the process when memory is out.
         let handle = Handle { api: &self.api, hdb: unsafe { (self.api.tchdbnew)() } };
-        // SAFETY: the object is new and not open yet, as tuning asks.
-        let tuned = unsafe {
-            (self.api.tchdbtune)(
-                handle.hdb,
-                buckets(shape),
-                ALIGN_POWER,
-                POOL_POWER,
-                options(shape),
-            ) && (self.api.tchdbsetxmsiz)(handle.hdb, mapped(shape))
-        };
-        handle.check("tchdbtune", tuned)?;
+        self.tune(&handle, shape, mode)?;
+        let lock = if shape.setup == Setup::Tuned { NO_LOCK } else { 0 };
         // SAFETY: the object is not open; the name is a C string.
-        let opened = unsafe { (self.api.tchdbopen)(handle.hdb, name.as_ptr(), mode | NO_LOCK) };
+        let opened = unsafe { (self.api.tchdbopen)(handle.hdb, name.as_ptr(), mode | lock) };
         handle.check("tchdbopen", opened)?;
         Ok(handle)
+    }
+
+    fn tune(&self, handle: &Handle<'_>, shape: &Shape, mode: c_int) -> Result<()> {
+        let (api, hdb) = (&self.api, handle.hdb);
+        // SAFETY: the object is new and not open yet, as tuning asks.
+        let tuned = unsafe {
+            match shape.setup {
+                Setup::Tuned => {
+                    let (buckets, options) = (buckets(shape), options(shape));
+                    (api.tchdbtune)(hdb, buckets, ALIGN_POWER, POOL_POWER, options)
+                        && (api.tchdbsetxmsiz)(hdb, mapped(shape))
+                }
+                // No tuning was performed for reads.
+                Setup::Bayes if mode & WRITER != 0 => {
+                    (api.tchdbsetcache)(hdb, BAYES_CACHE) && (api.tchdbsetxmsiz)(hdb, BAYES_MAPPED)
+                }
+                _ => true,
+            }
+        };
+        handle.check("tchdbtune", tuned)
     }
 }
 
@@ -123,6 +139,17 @@ impl Driver for TokyoCabinetHash {
     }
 
     fn tuning(&self, shape: &Shape) -> String {
+        match shape.setup {
+            Setup::Tuned => {}
+            Setup::Bayes => {
+                return format!(
+                    "xmsiz {} MiB and a cache of {BAYES_CACHE} records to write, the rest as it \
+                     comes; tchdbput, tchdbget3",
+                    BAYES_MAPPED >> 20
+                );
+            }
+            _ => return "as it comes; tchdbput, tchdbget3".to_owned(),
+        }
         format!(
             "bnum {}, apow {ALIGN_POWER}, fpow {POOL_POWER}, xmsiz {} MiB, opts {}, no lock, no \
              mutex; build: tchdbputasync; single changes: tchdbput, tchdbout; tchdbget3",
@@ -137,6 +164,13 @@ impl Driver for TokyoCabinetHash {
     }
 
     fn build(&self, records: &Records, shape: &Shape, path: &Path) -> Result<()> {
+        if shape.setup != Setup::Tuned {
+            let mut writer = self.create(path, shape)?;
+            for (key, value) in records.iter() {
+                writer.insert(key, value)?;
+            }
+            return writer.close();
+        }
         let handle = self.opened(path, shape, WRITER | CREATE)?;
         for (key, value) in records.iter() {
             let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());

@@ -11,11 +11,13 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Changes, Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
+use super::{
+    Changes, Driver, Identity, Reading, Setup, Shape, Source, Store, Writer, c_path, refused,
+};
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 
 /// `ups_env_t`, `ups_db_t`, `ups_txn_t` and `ups_cursor_t`, only ever pointed to.
 type Env = c_void;
@@ -56,6 +58,9 @@ api! {
         ups_env_close: unsafe extern "C" fn(*mut Env, u32) -> c_int,
         ups_env_create_db: unsafe extern "C" fn(*mut Env, *mut *mut Db, u16, u32, *const Parameter) -> c_int,
         ups_env_open_db: unsafe extern "C" fn(*mut Env, *mut *mut Db, u16, u32, *const Parameter) -> c_int,
+        ups_txn_begin: unsafe extern "C" fn(*mut *mut Txn, *mut Env, *const c_char, *mut c_void, u32) -> c_int,
+        ups_txn_commit: unsafe extern "C" fn(*mut Txn, u32) -> c_int,
+        ups_txn_abort: unsafe extern "C" fn(*mut Txn, u32) -> c_int,
         ups_db_find: unsafe extern "C" fn(*mut Db, *mut Txn, *mut Key, *mut Record, u32) -> c_int,
         ups_db_insert: unsafe extern "C" fn(*mut Db, *mut Txn, *mut Key, *mut Record, u32) -> c_int,
         ups_db_erase: unsafe extern "C" fn(*mut Db, *mut Txn, *mut Key, u32) -> c_int,
@@ -68,6 +73,8 @@ api! {
 
 const READ_ONLY: u32 = 0x4;
 const CACHE_UNLIMITED: u32 = 0x4_0000;
+const IN_MEMORY: u32 = 0x80;
+const PARAM_CACHE_SIZE: u32 = 0x100;
 const ENABLE_TRANSACTIONS: u32 = 0x2_0000;
 const OVERWRITE: u32 = 0x1;
 const AUTO_CLEANUP: u32 = 0x1;
@@ -98,6 +105,7 @@ enum Keys {
 impl Keys {
     fn of(shape: &Shape) -> Keys {
         match shape.fixed_key {
+            Some(len) if shape.setup.is_ups() && len != 8 => Keys::Varying,
             Some(len @ (4 | 8)) => Keys::Numbers(len),
             Some(len @ 1..=LONGEST_FIXED) => Keys::Fixed(len),
             _ => Keys::Varying,
@@ -161,11 +169,20 @@ impl Upscaledb {
         let (api, name) = (&self.api, c_path(path)?);
         let mut store = UpsStore::new(api, shape);
         let last = || Parameter { name: 0, value: 0 };
-        let none = [last()];
+        let mut environment = vec![last()];
+        let flags = match shape.setup {
+            Setup::Ups => flags,
+            Setup::UpsInMemory => flags | IN_MEMORY,
+            Setup::UpsCache => {
+                environment.insert(0, Parameter { name: PARAM_CACHE_SIZE, value: 512 << 20 });
+                flags
+            }
+            _ => flags | CACHE_UNLIMITED,
+        };
         // SAFETY: a place for the pointer, a C string, and a list with its end.
         let rc = unsafe {
-            let flags = flags | CACHE_UNLIMITED;
-            (api.ups_env_create)(&raw mut store.env, name.as_ptr(), flags, 0o644, none.as_ptr())
+            let (env, list) = (&raw mut store.env, environment.as_ptr());
+            (api.ups_env_create)(env, name.as_ptr(), flags, 0o644, list)
         };
         api.check("ups_env_create", rc)?;
         let mut parameters: Vec<Parameter> = Vec::new();
@@ -179,7 +196,7 @@ impl Upscaledb {
             }
             Keys::Varying => {}
         }
-        if let Some(len) = shape.fixed_value {
+        if let Some(len) = shape.fixed_value.filter(|_| !shape.setup.is_ups()) {
             parameters.push(Parameter { name: PARAM_RECORD_SIZE, value: len as u64 });
         }
         parameters.push(last());
@@ -217,6 +234,14 @@ impl Driver for Upscaledb {
     }
 
     fn tuning(&self, shape: &Shape) -> String {
+        if shape.setup.is_ups() {
+            let place = match shape.setup {
+                Setup::UpsCache => "512 MB of cache",
+                Setup::UpsInMemory => "UPS_IN_MEMORY",
+                _ => "2 MB of cache",
+            };
+            return format!("as ups_bench has it: {place}, any key size");
+        }
         let keys = match Keys::of(shape) {
             Keys::Numbers(len) => format!("UPS_TYPE_UINT{}", 8 * len),
             Keys::Fixed(len) => format!("key size {len}"),
@@ -274,6 +299,8 @@ pub(super) struct UpsStore<'d> {
     api: &'d Api,
     env: *mut Env,
     db: *mut Db,
+    /// The transaction that all calls belong to, or null.
+    txn: *mut Txn,
     keys: Keys,
 }
 
@@ -287,13 +314,17 @@ impl Drop for UpsStore<'_> {
 impl<'d> UpsStore<'d> {
     /// Not open yet.
     fn new(api: &'d Api, shape: &Shape) -> UpsStore<'d> {
-        UpsStore { api, env: null_mut(), db: null_mut(), keys: Keys::of(shape) }
+        UpsStore { api, env: null_mut(), db: null_mut(), txn: null_mut(), keys: Keys::of(shape) }
     }
 
     fn release(&mut self) -> Result<()> {
         let env = std::mem::replace(&mut self.env, null_mut());
         if env.is_null() {
             return Ok(());
+        }
+        if !self.txn.is_null() {
+            // SAFETY: the transaction was begun and not ended; its environment is open.
+            unsafe { (self.api.ups_txn_abort)(self.txn, 0) };
         }
         // SAFETY: the environment is open, and was taken out of the store; it closes its database.
         self.api.check("ups_env_close", unsafe { (self.api.ups_env_close)(env, AUTO_CLEANUP) })
@@ -310,7 +341,7 @@ impl<'d> UpsStore<'d> {
         let api = self.api;
         let mut cursor = null_mut();
         // SAFETY: the database is open; a place for the pointer.
-        let rc = unsafe { (api.ups_cursor_create)(&raw mut cursor, self.db, null_mut(), 0) };
+        let rc = unsafe { (api.ups_cursor_create)(&raw mut cursor, self.db, self.txn, 0) };
         api.check("ups_cursor_create", rc)?;
         let mut rc = 0;
         for i in 0..count {
@@ -407,9 +438,8 @@ impl Store for UpsStore<'_> {
         let given = Given::of(self.keys, key);
         let (mut key, mut record) = (given.key(), Record { size: 0, data: null_mut(), flags: 0 });
         // SAFETY: the database is open; the key is readable, and there is a place for the record.
-        let rc = unsafe {
-            (self.api.ups_db_find)(self.db, null_mut(), &raw mut key, &raw mut record, 0)
-        };
+        let rc =
+            unsafe { (self.api.ups_db_find)(self.db, self.txn, &raw mut key, &raw mut record, 0) };
         match rc {
             0 => {
                 // SAFETY: the library filled it in just now.
@@ -431,6 +461,21 @@ impl Store for UpsStore<'_> {
 }
 
 impl Writer for UpsStore<'_> {
+    const HAS_TRANSACTIONS: bool = true;
+
+    fn begin(&mut self) -> Result<()> {
+        // SAFETY: the environment is open, with transactions; a place for the pointer.
+        let rc =
+            unsafe { (self.api.ups_txn_begin)(&raw mut self.txn, self.env, null(), null_mut(), 0) };
+        self.api.check("ups_txn_begin", rc)
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        let txn = std::mem::replace(&mut self.txn, null_mut());
+        // SAFETY: the transaction was begun, and was taken out of the store, so that it ends once.
+        self.api.check("ups_txn_commit", unsafe { (self.api.ups_txn_commit)(txn, 0) })
+    }
+
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let (true, key) = self.keys.known(key) else {
@@ -444,7 +489,7 @@ impl Writer for UpsStore<'_> {
         let mut record = Record { size: value.len() as u32, data: value.as_ptr(), flags: 0 };
         // SAFETY: the database is open for writing; key and value are readable, and only read.
         let rc = unsafe {
-            (self.api.ups_db_insert)(self.db, null_mut(), &raw mut key, &raw mut record, OVERWRITE)
+            (self.api.ups_db_insert)(self.db, self.txn, &raw mut key, &raw mut record, OVERWRITE)
         };
         self.api.check("ups_db_insert", rc)
     }
@@ -455,7 +500,7 @@ impl Writer for UpsStore<'_> {
         let given = Given::of(self.keys, key);
         let mut key = given.key();
         // SAFETY: the database is open for writing; the key is readable.
-        match unsafe { (self.api.ups_db_erase)(self.db, null_mut(), &raw mut key, 0) } {
+        match unsafe { (self.api.ups_db_erase)(self.db, self.txn, &raw mut key, 0) } {
             KEY_NOT_FOUND => Ok(false),
             rc => self.api.check("ups_db_erase", rc).map(|()| true),
         }

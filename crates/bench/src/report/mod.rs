@@ -16,7 +16,7 @@ mod pen;
 pub mod saved;
 pub mod stats;
 pub mod terminal;
-mod text;
+pub(crate) mod text;
 
 pub use html::write as write_html;
 pub use json::{read as read_json, write as write_json};

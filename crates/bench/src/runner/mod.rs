@@ -1,7 +1,7 @@
 //! Rounds: the parent process, which prepares the work, starts one fresh process for each store
 //! and round, and puts their samples together.
 //!
-//! Reading order: [`protocol`], [`process`], here; then what the measured process does:
+//! Reading order: [`protocol`], [`process`], [`folder`], here; then what the measured process does:
 //! [`child`], [`passes`], [`changes`], [`mixed`]; [`oracle`] compares and measures nothing.
 //!
 //! Invariants: within a round every store runs once, in a random order that the seed fixes; two
@@ -10,11 +10,12 @@
 
 mod changes;
 pub(crate) mod child;
+pub(crate) mod folder;
 mod mixed;
 pub(crate) mod oracle;
-mod passes;
-mod process;
-mod protocol;
+pub(crate) mod passes;
+pub(crate) mod process;
+pub(crate) mod protocol;
 mod summary;
 
 #[cfg(test)]
@@ -37,8 +38,9 @@ use crate::rng::Rng;
 use crate::workload::generate::stream;
 use crate::workload::{Action, Inputs, Mix, Phase, Workload};
 use credenza::{Error, Result};
+use folder::Folder;
 use indicatif::{ProgressBar, ProgressStyle};
-use process::{Current, End, Program};
+use process::{End, Program};
 use protocol::{Message, Spec};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -48,7 +50,7 @@ use summary::Samples;
 pub(crate) fn run(args: &BenchArgs) -> Result<Report> {
     args.check()?;
     let workload = args.workload()?;
-    let folder = Folder::create(args)?;
+    let folder = Folder::create_in(&args.folder())?;
     let (inputs, mut notes) = Inputs::prepare(&workload)?;
     let shape = Shape::of(&inputs.records);
     let mut run = Run::new(args, &workload, &folder);
@@ -64,11 +66,11 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Report> {
     inputs.save(&run.inputs)?;
     // From here on only the measured processes need the data.
     drop(inputs);
-    folder.current.begin();
+    folder.current().begin();
     let workbench = run.own_cost(&workload, &folder)?;
     run.rounds(&stores, &workload, &folder)?;
     let Run { samples, again, failures, phases, class, .. } = run;
-    let interrupted = folder.current.is_stopping();
+    let interrupted = folder.current().is_stopping();
     if interrupted {
         notes.push("stopped by a signal: figures rest on the rounds that were finished".to_owned());
     }
@@ -177,49 +179,6 @@ fn about_what_is_left_out(stores: &[StoreInfo], phases: &[Phase], mix: &Mix) -> 
         (!names.is_empty()).then(|| format!("'{phase}' leaves out {}: {why}", names.join(", ")))
     };
     phases.iter().filter_map(left_out).collect()
-}
-
-/// The folder of this run: everything in it goes when the run ends, or is stopped by a signal. The
-/// first signal within the rounds ends them, and what is finished is reported; any other leaves at once.
-struct Folder {
-    folder: tempfile::TempDir,
-    current: Current,
-}
-
-impl Folder {
-    fn create(args: &BenchArgs) -> Result<Folder> {
-        let parent = args.folder();
-        let folder = tempfile::Builder::new().prefix("credenza-bench-").tempdir_in(&parent);
-        let folder = folder.map_err(|e| Error::io("create a folder in", e).at(&parent))?;
-        let current = Current::default();
-        let (path, process) = (folder.path().to_owned(), current.clone());
-        // A program that handles signals itself keeps its handler.
-        let _ = ctrlc::set_handler(move || {
-            if process.stop() {
-                return;
-            }
-            // The process may still be writing files: then a second look removes them.
-            if std::fs::remove_dir_all(&path).is_err() {
-                let _ = std::fs::remove_dir_all(&path);
-            }
-            std::process::exit(130);
-        });
-        Ok(Folder { folder, current })
-    }
-
-    fn path(&self) -> &std::path::Path {
-        self.folder.path()
-    }
-
-    /// An empty folder for one store.
-    fn empty(&self, store: &str) -> Result<PathBuf> {
-        let path = self.path().join(store);
-        if path.exists() {
-            std::fs::remove_dir_all(&path).map_err(|e| Error::io("empty", e).at(&path))?;
-        }
-        std::fs::create_dir(&path).map_err(|e| Error::io("create", e).at(&path))?;
-        Ok(path)
-    }
 }
 
 struct Run<'a> {
@@ -332,7 +291,7 @@ impl<'a> Run<'a> {
             let mut order: Vec<usize> = (0..entrants.len()).collect();
             Rng::new(workload.seed.wrapping_add(round as u64), stream::ROUNDS).shuffle(&mut order);
             for (place, i) in order.into_iter().enumerate() {
-                if folder.current.is_stopping() {
+                if folder.current().is_stopping() {
                     break;
                 }
                 self.one(&mut entrants[i], round, &work)?;
@@ -379,10 +338,13 @@ impl<'a> Run<'a> {
                     bar.suspend(|| self.fail(store, Some(round), Some(phase), "error", what));
                     refused.push(phase);
                 }
-                Message::Compared(_) | Message::Failed(_) | Message::Finished => {}
+                Message::Compared(_)
+                | Message::Figure(_)
+                | Message::Failed(_)
+                | Message::Finished => {}
             };
-            let end = process::run(work.program, &spec, timeout, &folder.current, hear)?;
-            if folder.current.is_stopping() {
+            let end = process::run(work.program, &spec, timeout, folder.current(), hear)?;
+            if folder.current().is_stopping() {
                 break;
             }
             let (status, what) = match end {
@@ -416,7 +378,7 @@ impl<'a> Run<'a> {
         let spec = self.spec(NULL, self.phases.clone(), workload, folder.empty(NULL)?);
         let (program, timeout) = (Program::this()?, Duration::from_secs(self.args.timeout));
         let mut costs = Vec::new();
-        process::run(&program, &spec, timeout, &folder.current, |message| {
+        process::run(&program, &spec, timeout, folder.current(), |message| {
             if let Message::Measured(sample) = message {
                 let (phase, ns_per_op) = (sample.phase.name().to_owned(), sample.ns_per_op);
                 costs.push(OwnCost { phase, ns_per_op });

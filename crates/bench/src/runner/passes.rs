@@ -14,20 +14,20 @@ use std::time::Instant;
 
 /// What a timed loop adds up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Total {
-    pub(super) found: u64,
+pub(crate) struct Total {
+    pub(crate) found: u64,
     sum: u64,
 }
 
 impl Total {
     #[inline]
-    pub(super) fn add(&mut self, value: &[u8]) {
+    pub(crate) fn add(&mut self, value: &[u8]) {
         self.found += 1;
         self.sum += value.len() as u64 + u64::from(value.first().copied().unwrap_or(0));
     }
 
     /// What the data say that these queries add up to.
-    pub(super) fn expected(queries: &Queries, records: &Records) -> Total {
+    pub(crate) fn expected(queries: &Queries, records: &Records) -> Total {
         let mut total = Total::default();
         let hits = (0..queries.len()).filter_map(|i| queries.expected(i));
         hits.for_each(|record| total.add(records.get(record).1));
@@ -35,14 +35,14 @@ impl Total {
     }
 
     /// What the data say that these ranges add up to.
-    pub(super) fn of_ranges(ranges: &Ranges, records: &Records) -> Total {
+    pub(crate) fn of_ranges(ranges: &Ranges, records: &Records) -> Total {
         let mut total = Total::default();
         ranges.all().iter().for_each(|record| total.add(records.get(*record as usize).1));
         total
     }
 
     /// What the data say that a scan adds up to.
-    pub(super) fn of_all(records: &Records) -> Total {
+    pub(crate) fn of_all(records: &Records) -> Total {
         let mut total = Total::default();
         records.iter().for_each(|(_, value)| total.add(value));
         total
@@ -51,7 +51,7 @@ impl Total {
 
 /// One lookup after the other; the processor may overlap them.
 #[inline(never)]
-pub(super) fn get<S: Store>(store: &mut S, queries: &Queries) -> Result<Total> {
+pub(crate) fn get<S: Store>(store: &mut S, queries: &Queries) -> Result<Total> {
     let mut total = Total::default();
     for key in queries.iter() {
         store.get(key, |value| total.add(value))?;
@@ -61,7 +61,7 @@ pub(super) fn get<S: Store>(store: &mut S, queries: &Queries) -> Result<Total> {
 
 /// Lookups in batches.
 #[inline(never)]
-pub(super) fn get_many<S: Store>(store: &mut S, queries: &Queries, batch: usize) -> Result<Total> {
+pub(crate) fn get_many<S: Store>(store: &mut S, queries: &Queries, batch: usize) -> Result<Total> {
     let mut total = Total::default();
     let mut add = |_: usize, value: Option<&[u8]>| {
         if let Some(value) = value {
@@ -84,7 +84,7 @@ pub(super) fn get_many<S: Store>(store: &mut S, queries: &Queries, batch: usize)
 /// lies is computed from the first byte of the last value, in a way that always gives the next
 /// one, which neither compiler nor processor can know.
 #[inline(never)]
-pub(super) fn get_chain<S: Store>(store: &mut S, queries: &Queries) -> Result<Total> {
+pub(crate) fn get_chain<S: Store>(store: &mut S, queries: &Queries) -> Result<Total> {
     let (keys, lens) = queries.parts();
     let mut total = Total::default();
     let mut start = 0;
@@ -102,7 +102,7 @@ pub(super) fn get_chain<S: Store>(store: &mut S, queries: &Queries) -> Result<To
 
 /// Every record.
 #[inline(never)]
-pub(super) fn scan<S: Store>(store: &mut S) -> Result<Total> {
+pub(crate) fn scan<S: Store>(store: &mut S) -> Result<Total> {
     let mut total = Total::default();
     store.scan(|_, value| total.add(value))?;
     Ok(total)
@@ -110,7 +110,7 @@ pub(super) fn scan<S: Store>(store: &mut S) -> Result<Total> {
 
 /// One range after the other.
 #[inline(never)]
-pub(super) fn ranges<S: Store>(store: &mut S, ranges: &Ranges) -> Result<Total> {
+pub(crate) fn ranges<S: Store>(store: &mut S, ranges: &Ranges) -> Result<Total> {
     let mut total = Total::default();
     for from in ranges.starts().iter() {
         store.range(from, Ranges::RECORDS, |_, value| total.add(value))?;
@@ -120,7 +120,7 @@ pub(super) fn ranges<S: Store>(store: &mut S, ranges: &Ranges) -> Result<Total> 
 
 /// Times every `every`-th lookup by itself.
 #[inline(never)]
-pub(super) fn latencies<S: Store>(
+pub(crate) fn latencies<S: Store>(
     store: &mut S,
     queries: &Queries,
     every: usize,
@@ -140,15 +140,15 @@ pub(super) fn latencies<S: Store>(
 }
 
 /// Compares whole values with the data; remembers the first wrong one.
-pub(super) struct Checker<'a> {
+pub(crate) struct Checker<'a> {
     queries: &'a Queries,
     records: &'a Records,
-    pub(super) found: u64,
-    pub(super) wrong: Option<String>,
+    pub(crate) found: u64,
+    pub(crate) wrong: Option<String>,
 }
 
 impl<'a> Checker<'a> {
-    pub(super) fn new(queries: &'a Queries, records: &'a Records) -> Checker<'a> {
+    pub(crate) fn new(queries: &'a Queries, records: &'a Records) -> Checker<'a> {
         Checker { queries, records, found: 0, wrong: None }
     }
 
@@ -173,7 +173,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Every query by itself.
-    pub(super) fn get<S: Store>(&mut self, store: &mut S) -> Result<()> {
+    pub(crate) fn get<S: Store>(&mut self, store: &mut S) -> Result<()> {
         for (i, key) in self.queries.iter().enumerate() {
             let mut answers = 0;
             let is_found = store.get(key, |value| {
@@ -192,7 +192,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Every query, in batches.
-    pub(super) fn get_many<S: Store>(&mut self, store: &mut S, batch: usize) -> Result<()> {
+    pub(crate) fn get_many<S: Store>(&mut self, store: &mut S, batch: usize) -> Result<()> {
         let keys: Vec<&[u8]> = self.queries.iter().collect();
         let mut answers = 0;
         for (n, keys) in keys.chunks(batch).enumerate() {
@@ -210,7 +210,7 @@ impl<'a> Checker<'a> {
 }
 
 /// Compares all records of the store with the data; returns what is wrong, in words.
-pub(super) fn check_scan<S: Store>(store: &mut S, expected: Content) -> Result<Option<String>> {
+pub(crate) fn check_scan<S: Store>(store: &mut S, expected: Content) -> Result<Option<String>> {
     let mut content = Content::default();
     store.scan(|key, value| content.add(key, value))?;
     Ok(if content == expected {
@@ -223,7 +223,7 @@ pub(super) fn check_scan<S: Store>(store: &mut S, expected: Content) -> Result<O
 }
 
 /// Compares every record of every range, and their order; returns what is wrong first, in words.
-pub(super) fn check_ranges<S: Store>(
+pub(crate) fn check_ranges<S: Store>(
     store: &mut S,
     ranges: &Ranges,
     records: &Records,
@@ -264,7 +264,7 @@ pub(super) fn wrong_range<'a, S: Store>(
 }
 
 /// Looks a key up; returns what is wrong with the answer, in words.
-pub(super) fn wrong_answer<S: Store>(
+pub(crate) fn wrong_answer<S: Store>(
     store: &mut S,
     key: &[u8],
     expected: Option<&[u8]>,

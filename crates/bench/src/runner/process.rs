@@ -1,7 +1,8 @@
 //! Starting one measured process and listening to it.
 
-use super::protocol::{Message, Spec};
+use super::protocol::Message;
 use credenza::{Error, Result};
+use serde::Serialize;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -108,10 +109,10 @@ pub(crate) enum End {
     TimedOut,
 }
 
-/// Runs one process to its end; `hear` gets every message but the last.
+/// Runs one process to its end: it reads `work` as JSON, and `hear` gets every message but the last.
 pub(crate) fn run(
     program: &Program,
-    spec: &Spec,
+    work: &impl Serialize,
     timeout: Duration,
     current: &Current,
     mut hear: impl FnMut(Message),
@@ -132,7 +133,7 @@ pub(crate) fn run(
         current.kill();
     }
     if let Some(mut input) = input {
-        let text = serde_json::to_string(spec).map_err(|e| Error::invalid(e.to_string()))?;
+        let text = serde_json::to_string(work).map_err(|e| Error::invalid(e.to_string()))?;
         // A process that is gone already says so by its end.
         let _ = input.write_all(text.as_bytes());
     }
@@ -180,6 +181,7 @@ fn in_words(status: ExitStatus) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::protocol::Spec;
     use super::*;
     use crate::workload::Phase;
 

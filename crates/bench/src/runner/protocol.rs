@@ -46,10 +46,21 @@ pub(crate) enum Message {
     Compared(Compared),
     /// The store refused in this phase, in its own words; the other phases go on.
     Refused(Phase, String),
+    /// A figure of an experiment that is reproduced.
+    Figure(Figure),
     /// Nothing can be measured; nothing more comes.
     Failed(String),
     /// All phases are done.
     Finished,
+}
+
+/// One figure of one store in one round of an experiment that is reproduced.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Figure {
+    pub(crate) name: String,
+    pub(crate) value: f64,
+    /// The first wrong answer, in words; `None` if all were right.
+    pub(crate) wrong: Option<String>,
 }
 
 /// One phase of one store in one round.

@@ -35,7 +35,7 @@ impl Queries {
         queries
     }
 
-    pub(super) fn push(&mut self, key: &[u8], record: u32) {
+    pub(crate) fn push(&mut self, key: &[u8], record: u32) {
         self.keys.extend_from_slice(key);
         self.lens.push(key.len() as u32);
         self.records.push(record);

@@ -242,7 +242,7 @@ impl Workload {
     const BATCH: usize = 32;
     const SEED: u64 = 1;
 
-    fn over(name: &str, data: Data) -> Workload {
+    pub(crate) fn over(name: &str, data: Data) -> Workload {
         Workload {
             name: name.to_owned(),
             data,

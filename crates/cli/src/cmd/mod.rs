@@ -17,6 +17,7 @@ pub mod preload;
 pub mod put;
 pub mod range;
 pub mod recover;
+pub mod reproduce;
 pub mod scan;
 pub mod shell;
 pub mod stat;
@@ -54,6 +55,7 @@ pub fn run(cli: Cli) -> Result<Status> {
         Command::Freeze(args) => freeze::run(&args, quiet),
         Command::Thaw(args) => thaw::run(&args, quiet),
         Command::Bench(args) => bench::run(*args),
+        Command::Reproduce(args) => reproduce::run(*args, quiet),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     }

@@ -12,9 +12,10 @@ mod verdict;
 pub(super) use compare::{Compared, compare};
 pub(crate) use verdict::Verdict;
 
+use super::Run;
+use super::folder::Folder;
 use super::process::{self, End, Program};
 use super::protocol::{Message, Spec};
-use super::{Folder, Run};
 use crate::args::BenchArgs;
 use crate::driver::Shape;
 use crate::workload::{Inputs, Phase, Workload};
@@ -36,7 +37,7 @@ pub(crate) struct Oracle {
 pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
     args.check()?;
     let mut workload = Workload { phases: Some(vec![Phase::Mixed]), ..args.workload()? };
-    let folder = Folder::create(args)?;
+    let folder = Folder::create_in(&args.folder())?;
     let (inputs, mut notes) = Inputs::prepare(&workload)?;
     let left_out =
         (workload.mix.transactions.take().is_some(), workload.mix.stop.seconds.take().is_some());
@@ -83,7 +84,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
     drop(inputs);
     let timeout = Duration::from_secs(args.timeout);
     let mut compared = None;
-    let end = process::run(&Program::this()?, &spec, timeout, &folder.current, |message| {
+    let end = process::run(&Program::this()?, &spec, timeout, folder.current(), |message| {
         if let Message::Compared(found) = message {
             compared = Some(found);
         }

@@ -1,0 +1,316 @@
+//! Rounds of measured processes, one store after the other, and what they found.
+//!
+//! Invariants: as in [`crate::runner`]: within a round every store runs once, in a random order
+//! that the seed fixes; two measured processes never run at the same time; a store that failed is
+//! not tried again in the same part, and never stops the others.
+
+use super::ReproduceArgs;
+use super::task::{Task, Work};
+use crate::candidates::Describe;
+use crate::driver::{Setup, Shape, kernel, with_driver};
+use crate::machine;
+use crate::measure;
+pub(super) use crate::report::compare::is_own;
+use crate::report::stats::{self, Ratio};
+use crate::report::text;
+use crate::result::{Failure, Machine, StoreInfo, Summary};
+use crate::rng::Rng;
+use crate::runner::folder::Folder;
+use crate::runner::process::{self, End, Program};
+use crate::runner::protocol::Message;
+use crate::workload::generate::stream;
+use crate::workload::{Data, Inputs, Mix, Phase, Workload};
+use credenza::Result;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Where experiments are run.
+pub(super) struct Lab<'a> {
+    pub(super) args: &'a ReproduceArgs,
+    pub(super) machine: Machine,
+    /// The stores that took part, with how they were set up, once for each way.
+    pub(super) stores: Vec<StoreInfo>,
+    described: Vec<(&'static str, Setup)>,
+    pub(super) failures: Vec<Failure>,
+    /// What a reader must know: above all which stores are missing.
+    pub(super) notes: Vec<String>,
+    memory: Folder,
+    disk: Option<Folder>,
+    program: Program,
+    cpu: Option<usize>,
+    started: Instant,
+}
+
+/// Data and queries that were written down for measured processes.
+#[derive(Clone, Debug)]
+pub(super) struct Input {
+    path: PathBuf,
+    pub(super) shape: Shape,
+}
+
+/// A part of an experiment, for all stores and rounds.
+pub(super) struct Plan<'p> {
+    /// What is done, for the one who waits.
+    pub(super) what: String,
+    pub(super) stores: &'p [&'static str],
+    pub(super) setup: Setup,
+    pub(super) input: &'p Input,
+    pub(super) rounds: usize,
+    /// Whether the store files must be on a disk.
+    pub(super) is_on_disk: bool,
+    pub(super) work: Work,
+}
+
+impl<'a> Lab<'a> {
+    pub(super) fn new(args: &'a ReproduceArgs) -> Result<Lab<'a>> {
+        let memory = Folder::create_in(&args.memory())?;
+        let cpu = kernel::allowed_cpus().pop().filter(|_| !args.no_pin);
+        let machine = machine::facts(memory.path(), cpu, measure::clock_ns());
+        let mut notes = Vec::new();
+        if machine.filesystem != "tmpfs" {
+            notes.push(format!(
+                "store files that are to be in memory are on {}: creating them may wait for the disk",
+                machine.filesystem
+            ));
+        }
+        let [load, ..] = machine.load_average;
+        if load > 0.5 {
+            notes.push(format!(
+                "other programs were running (load average {load:.1} on {} cores): single figures \
+                 are not to be quoted",
+                machine.cores
+            ));
+        }
+        Ok(Lab {
+            args,
+            machine,
+            stores: Vec::new(),
+            described: Vec::new(),
+            failures: Vec::new(),
+            notes,
+            memory,
+            disk: None,
+            program: Program::this()?,
+            cpu,
+            started: Instant::now(),
+        })
+    }
+
+    /// Rounds of a part for which the document had, or would have had, so many.
+    pub(super) fn rounds(&self, usual: usize) -> usize {
+        self.args.rounds.unwrap_or(usual)
+    }
+
+    /// Makes data and `gets` queries of each kind, and writes them down.
+    pub(super) fn input(&mut self, data: Data, records: usize, gets: usize) -> Result<Input> {
+        let mut workload = Workload::over("reproduce", data);
+        workload.records = Some(records);
+        workload.gets = gets;
+        workload.seed = self.args.seed;
+        // Whatever a part times itself, it has no ranges.
+        workload.phases = Some(vec![Phase::Build]);
+        self.write_down(&Inputs::prepare(&workload)?.0)
+    }
+
+    pub(super) fn write_down(&self, inputs: &Inputs) -> Result<Input> {
+        let path = self.memory.path().join("inputs");
+        inputs.save(&path)?;
+        Ok(Input { path, shape: Shape::of(&inputs.records) })
+    }
+
+    /// Those of `wanted` that are here and not left out; says which are missing.
+    pub(super) fn available(
+        &mut self,
+        wanted: &[&'static str],
+        setup: Setup,
+        input: &Input,
+    ) -> Vec<&'static str> {
+        let shape = Shape { setup, ..input.shape };
+        let mut here = Vec::new();
+        for name in wanted {
+            let named = self.args.stores.as_ref().map(|names| names.iter().any(|n| n == name));
+            if named == Some(false) {
+                continue;
+            }
+            let library = self.args.library(name);
+            let (library, mix) = (library.as_deref(), &Mix::default());
+            let work = Describe { library, shape: &shape, class: "buffered", mix };
+            match with_driver(name, work) {
+                Some(Ok(info)) => {
+                    // Of sizes that depend on the data the first stand for all.
+                    if !self.described.contains(&(*name, setup)) {
+                        self.described.push((*name, setup));
+                        let alike =
+                            |s: &StoreInfo| (&s.store, &s.tuning) == (&info.store, &info.tuning);
+                        if !self.stores.iter().any(alike) {
+                            self.stores.push(info);
+                        }
+                    }
+                    here.push(*name);
+                }
+                Some(Err(e)) if named == Some(true) || library.is_some() => {
+                    self.fail(name, None, "missing", e.to_string());
+                }
+                Some(Err(e)) => {
+                    let note = format!("{name} is not here and was left out: {e}");
+                    if !self.notes.contains(&note) {
+                        self.notes.push(note);
+                    }
+                }
+                None => {}
+            }
+        }
+        here
+    }
+
+    /// Runs all rounds of a part.
+    pub(super) fn measure(&mut self, plan: &Plan<'_>) -> Result<Figures> {
+        let mut figures = Figures::default();
+        let steps = plan.rounds * plan.stores.len();
+        let bar = self.begin(plan, steps);
+        let mut given_up: Vec<&str> = Vec::new();
+        for round in 0..plan.rounds {
+            let mut order = plan.stores.to_vec();
+            let seed = self.args.seed.wrapping_add(round as u64);
+            Rng::new(seed, stream::ROUNDS).shuffle(&mut order);
+            for store in order {
+                bar.set_message(format!("round {}: {store}", round + 1));
+                if !given_up.contains(&store) && !self.one(store, round, plan, &mut figures)? {
+                    given_up.push(store);
+                }
+                bar.inc(1);
+            }
+        }
+        bar.finish_and_clear();
+        Ok(figures)
+    }
+
+    /// Says what begins: in a line, and with a bar where a person looks.
+    fn begin(&self, plan: &Plan<'_>, steps: usize) -> ProgressBar {
+        if self.args.quiet {
+            return ProgressBar::hidden();
+        }
+        eprintln!(
+            "credenza reproduce: {} s: {}, {}, {}",
+            self.started.elapsed().as_secs(),
+            plan.what,
+            text::counted(plan.stores.len(), "store"),
+            text::counted(plan.rounds, "round"),
+        );
+        ProgressBar::new(steps as u64).with_style(
+            ProgressStyle::with_template("{wide_bar} {percent:>3} % {elapsed} {msg:<30}")
+                .unwrap_or_else(|_| ProgressStyle::default_bar()),
+        )
+    }
+
+    /// One round of one store; says whether the store may go on.
+    fn one(
+        &mut self,
+        store: &'static str,
+        round: usize,
+        plan: &Plan<'_>,
+        figures: &mut Figures,
+    ) -> Result<bool> {
+        if plan.is_on_disk && self.disk.is_none() {
+            self.disk = Some(Folder::create_in(&self.args.disk)?);
+        }
+        let folder = self.disk.as_ref().filter(|_| plan.is_on_disk).unwrap_or(&self.memory);
+        let task = Task {
+            store: store.to_owned(),
+            library: self.args.library(store),
+            folder: folder.empty(store)?,
+            inputs: plan.input.path.clone(),
+            setup: plan.setup,
+            cpu: self.cpu.filter(|_| !plan.work.is_threaded()),
+            seed: self.args.seed,
+            work: plan.work.clone(),
+        };
+        let timeout = Duration::from_secs(self.args.timeout);
+        let mut wrong = Vec::new();
+        let end = process::run(&self.program, &task, timeout, folder.current(), |message| {
+            if let Message::Figure(figure) = message {
+                match figure.wrong {
+                    None => figures.add(store, &figure.name, round, figure.value),
+                    Some(what) => wrong.push(format!("{}: {what}", figure.name)),
+                }
+            }
+        })?;
+        std::fs::remove_dir_all(&task.folder)
+            .map_err(|e| credenza::Error::io("remove", e).at(&task.folder))?;
+        for what in wrong {
+            self.fail(store, Some(round), "wrong-answer", format!("{}: {what}", plan.what));
+        }
+        let (status, what) = match end {
+            End::Finished => return Ok(true),
+            End::Failed(what) => ("error", what),
+            End::Crashed(what) => ("crashed", what),
+            End::TimedOut => ("timed-out", format!("no end after {} seconds", timeout.as_secs())),
+        };
+        self.fail(store, Some(round), status, format!("{}: {what}", plan.what));
+        Ok(false)
+    }
+
+    /// Remembers a failure, and says it at once.
+    fn fail(&mut self, store: &str, round: Option<usize>, status: &str, what: String) {
+        let loud = if status == "wrong-answer" { "WRONG ANSWER: " } else { "" };
+        let time = round.map_or_else(String::new, |round| format!(", round {}", round + 1));
+        let (store, status) = (store.to_owned(), status.to_owned());
+        let failure = Failure { store, round, phase: None, status, what };
+        let is_known = |known: &Failure| {
+            (&known.store, &known.status, &known.what)
+                == (&failure.store, &failure.status, &failure.what)
+        };
+        // A missing store is missing in every part, and a wrong answer often is in every round.
+        if !self.failures.iter().any(is_known) {
+            eprintln!("credenza reproduce: {loud}{}{time}: {}", failure.store, failure.what);
+            self.failures.push(failure);
+        }
+    }
+}
+
+/// What the rounds of a part found: samples by store and name.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Figures(BTreeMap<(String, String), Vec<(usize, f64)>>);
+
+impl Figures {
+    pub(super) fn add(&mut self, store: &str, name: &str, round: usize, value: f64) {
+        let of = self.0.entry((store.to_owned(), name.to_owned())).or_default();
+        of.push((round, value));
+    }
+
+    fn of(&self, store: &str, name: &str) -> &[(usize, f64)] {
+        self.0.get(&(store.to_owned(), name.to_owned())).map_or(&[], Vec::as_slice)
+    }
+
+    /// Median, interval and samples; `None` where nothing was measured.
+    pub(super) fn get(&self, store: &str, name: &str) -> Option<Summary> {
+        let samples: Vec<f64> = self.of(store, name).iter().map(|(_, value)| *value).collect();
+        (!samples.is_empty()).then(|| stats::summarise(&samples))
+    }
+
+    pub(super) fn median(&self, store: &str, name: &str) -> Option<f64> {
+        self.get(store, name).map(|summary| summary.median)
+    }
+
+    /// How many times as fast `fast` is as `slow` in what takes time: rounds are paired.
+    pub(super) fn ratio(&self, fast: &str, slow: &str, name: &str) -> Option<Ratio> {
+        let others = self.of(slow, name);
+        let pair = |(round, own): &(usize, f64)| {
+            others.iter().find(|(other, _)| other == round).map(|(_, other)| (*own, *other))
+        };
+        Ratio::of_pairs(&self.of(fast, name).iter().filter_map(pair).collect::<Vec<_>>())
+    }
+
+    /// The store with the lowest median of this figure among `stores`.
+    pub(super) fn lowest<'s>(&self, stores: &[&'s str], name: &str) -> Option<&'s str> {
+        let medians = stores.iter().filter_map(|s| Some((*s, self.median(s, name)?)));
+        medians.min_by(|one, other| one.1.total_cmp(&other.1)).map(|(store, _)| store)
+    }
+
+    /// The samples of other figures added to these.
+    pub(super) fn join(&mut self, more: Figures) {
+        self.0.extend(more.0);
+    }
+}

@@ -1,0 +1,402 @@
+//! mcdb's `t/PERFORMANCE`: mcdb against Tokyo Cabinet's hash, with the decimal numbers as keys and
+//! values.
+//!
+//! The experiment: 1,000,000 records are made and 1,000,000 random keys looked up, of which all,
+//! nine of ten, or none are there; in memory, and with nothing in memory, with and without asking
+//! for all pages first. Then larger stores are made, and `mcdbctl stats` is run on one of
+//! 10,000,000 records: it reads every record and looks its key up. Nothing is tuned: the test
+//! programs of mcdb open Tokyo Cabinet as it comes.
+
+use super::lab::{Figures, Input, Lab, Plan};
+use super::outcome::{Cell, Outcome, Table, Verdict, rows};
+use super::task::{Bench, Work};
+use crate::driver::{Driver, Reading, Setup, Store};
+use crate::machine;
+use crate::report::text;
+use crate::workload::{Content, Data, Queries};
+use credenza::Result;
+use serde::{Deserialize, Serialize};
+use std::time::Instant;
+
+const STORES: [&str; 6] = ["constant", "hash", "btree", "mcdb", "cdb", "tokyocabinet-hash"];
+/// Those that the document has figures of.
+const PUBLISHED: [&str; 2] = ["mcdb", "tokyocabinet-hash"];
+/// The records of most of the experiment, and the lookups.
+const RECORDS: usize = 1_000_000;
+/// Larger stores that are made. Of the largest the document says what mcdb did.
+const LARGER: [(usize, &str); 4] =
+    [(3_000_000, "3 M"), (4_000_000, "4 M"), (10_000_000, "10 M"), (30_000_000, "30 M")];
+const LARGEST_STORES: [&str; 2] = ["constant", "mcdb"];
+/// What a process with the largest store and its data takes, about.
+const LARGEST_MEMORY: u64 = 8 << 30;
+
+/// What one process does.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) enum Part {
+    /// Make the store and look keys up in it.
+    Memory,
+    /// Make the store.
+    Create,
+    /// Look keys up of which nothing is in memory.
+    Disk,
+    /// Make the store, and read every record and look its key up.
+    Stats,
+}
+
+pub(super) fn measure<D: Driver>(bench: &Bench<'_, D>, part: Part) -> Result<()> {
+    let (seconds, wrong) = bench.build()?;
+    match part {
+        Part::Memory => {
+            bench.tell("create", seconds, wrong)?;
+            let bytes = bench.file_bytes()?;
+            bench.tell("size", bytes as f64 / f64::from(1 << 20), None)?;
+            let over = bytes.saturating_sub(bench.shape.bytes());
+            bench.tell("over", over as f64 / bench.shape.records as f64, None)?;
+            let mut store = bench.open(Reading::Warm)?;
+            let queries = &bench.inputs.queries;
+            for (name, queries) in
+                [("hit", &queries.hit), ("most", &queries.most), ("miss", &queries.miss)]
+            {
+                let (seconds, wrong) = bench.gets(&mut store, queries)?;
+                bench.tell(name, seconds, wrong)?;
+            }
+            Ok(())
+        }
+        Part::Create => bench.tell("create", seconds, wrong),
+        Part::Disk => {
+            cold(bench, "cold", |_| Ok(()))?;
+            cold(bench, "prefault", |store| store.preload(&bench.task.folder))
+        }
+        Part::Stats => stats(bench),
+    }
+}
+
+/// Opens the store and looks all keys up, with nothing of it in memory before.
+fn cold<D: Driver>(
+    bench: &Bench<'_, D>,
+    name: &str,
+    prepare: impl FnOnce(&mut D::Store<'_>) -> Result<()>,
+) -> Result<()> {
+    let reading = if name == "prefault" { Reading::ColdNormal } else { Reading::ColdRandom };
+    bench.evict()?;
+    let start = Instant::now();
+    let mut store = bench.open(reading)?;
+    prepare(&mut store)?;
+    let opened = start.elapsed().as_secs_f64();
+    let (seconds, wrong) = bench.gets_once(&mut store, &bench.inputs.queries.hit)?;
+    bench.tell(name, opened + seconds, wrong)
+}
+
+/// Once with nothing in memory, and once again.
+fn stats<D: Driver>(bench: &Bench<'_, D>) -> Result<()> {
+    bench.tell("size", bench.file_bytes()? as f64 / f64::from(1 << 20), None)?;
+    bench.evict()?;
+    for name in ["cold", "cached"] {
+        let start = Instant::now();
+        let mut store = bench.open(Reading::ColdNormal)?;
+        store.preload(&bench.task.folder)?;
+        let wrong = every_record(&mut store, bench.content)?;
+        bench.tell(name, start.elapsed().as_secs_f64(), wrong)?;
+    }
+    Ok(())
+}
+
+/// Reads every record and looks its key up; says what is wrong, in words. A store that is being
+/// read cannot be asked, so that the keys are noted first.
+fn every_record<S: Store>(store: &mut S, expected: Content) -> Result<Option<String>> {
+    let mut keys = Queries::default();
+    let mut content = Content::default();
+    store.scan(|key, value| {
+        keys.push(key, 0);
+        content.add(key, value);
+    })?;
+    let mut found = 0_u64;
+    for key in keys.iter() {
+        found += u64::from(store.get(key, |_| {})?);
+    }
+    Ok((content != expected || found != expected.count).then(|| {
+        format!("{} records and {found} keys are found of {}", content.count, expected.count)
+    }))
+}
+
+// --- the parent's side ---------------------------------------------------------------------------
+
+pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome> {
+    let records = lab.args.scaled(RECORDS, 1000);
+    let input = lab.input(Data::Decimal, records, records)?;
+    let stores = &lab.available(&STORES, Setup::Mcdb, &input)[..];
+    let number = text::count(records as u64);
+    let memory = part(lab, format!("mcdb: {number} records"), stores, &input, Part::Memory)?;
+    let what = format!("mcdb: {number} records, nothing in memory");
+    let cold = part(lab, what, stores, &input, Part::Disk)?;
+    let mut created = vec![("1 M", memory.clone())];
+    let mut stats = Figures::default();
+    for (count, name) in LARGER {
+        let (figures, more) = larger(lab, count, stores)?;
+        created.push((name, figures));
+        stats.join(more);
+    }
+    let shown = rows(&STORES, stores, &PUBLISHED);
+    let tables = vec![
+        creation(&created, &shown),
+        lookups(&memory, &shown, &number),
+        uncached(&cold, &shown, &number),
+        statistics(&stats, &shown),
+        sizes(&memory, &shown, &number),
+    ];
+    Ok(Outcome {
+        document: "mcdb",
+        source: "t/PERFORMANCE of mcdb, https://github.com/gstrauss/mcdb",
+        hardware: "Pentium-M laptop, 2 GHz, 1 GB of memory, one 60 GB SATA drive; lookups also on \
+                   2 x 4-core Intel Core i7-2600K with SSD",
+        year: "no year said; the test programs are of 2011",
+        differs: vec![
+            "keys and queries are made before the clock starts, not within; the time of a process \
+             to start and end is not in it"
+                .to_owned(),
+            "the document does not say of which hit rate its lookups are".to_owned(),
+            "stores without a call for it are brought into memory by reading their files, as the \
+             document does with cat"
+                .to_owned(),
+        ],
+        tables,
+        verdicts: verdicts(&memory, &cold, &created, &stats, stores),
+    })
+}
+
+fn part(
+    lab: &mut Lab<'_>,
+    what: String,
+    stores: &[&'static str],
+    input: &Input,
+    part: Part,
+) -> Result<Figures> {
+    let is_on_disk = matches!(part, Part::Disk | Part::Stats);
+    let (setup, rounds, work) = (Setup::Mcdb, lab.rounds(3), Work::Mcdb(part));
+    lab.measure(&Plan { what, stores, setup, input, rounds, is_on_disk, work })
+}
+
+/// Creation of a larger store, and what `mcdbctl stats` does on that of 10,000,000 records.
+fn larger(lab: &mut Lab<'_>, count: usize, stores: &[&'static str]) -> Result<(Figures, Figures)> {
+    let (records, is_largest) = (lab.args.scaled(count, 1000), count == LARGER[3].0);
+    let scale = count as f64 * lab.args.scale;
+    if is_largest && scale > 1e7 && machine::memory_bytes() < LARGEST_MEMORY {
+        lab.notes.push("mcdb: 30 M records were left out: they need 8 GiB of memory".to_owned());
+        return Ok(Default::default());
+    }
+    let input = lab.input(Data::Decimal, records, 1)?;
+    let number = text::count(records as u64);
+    let of_largest = |store: &&'static str| !is_largest || LARGEST_STORES.contains(store);
+    let makers: Vec<&'static str> = stores.iter().copied().filter(of_largest).collect();
+    let what = format!("mcdb: creation of {number} records");
+    let created = part(lab, what, &makers, &input, Part::Create)?;
+    if count != 10_000_000 {
+        return Ok((created, Figures::default()));
+    }
+    let of_stats = |store: &&'static str| *store != "tokyocabinet-hash";
+    let readers: Vec<&'static str> = stores.iter().copied().filter(of_stats).collect();
+    let what = format!("mcdb: stats of {number} records");
+    Ok((created, part(lab, what, &readers, &input, Part::Stats)?))
+}
+
+// --- what was published, beside what is measured --------------------------------------------------
+
+fn creation(created: &[(&'static str, Figures)], stores: &[&str]) -> Table {
+    let columns: Vec<&str> = created.iter().map(|(name, _)| *name).collect();
+    let mut table = Table::new("Creation of so many records, in seconds")
+        .block("published, Pentium-M", &columns)
+        .block("measured here", &columns);
+    for store in stores {
+        let published = match *store {
+            "mcdb" => Cell::published(&["", "", "", "~15", "~60"]),
+            "tokyocabinet-hash" => Cell::published(&["", "~21", "~2m 45s", "", ""]),
+            _ => Vec::new(),
+        };
+        let cell = |figures: &Figures| Cell::measured(figures, store, &["create"]).remove(0);
+        let measured = created.iter().map(|(_, figures)| cell(figures)).collect();
+        table.row(*store, vec![published, measured]);
+    }
+    table
+}
+
+fn lookups(figures: &Figures, stores: &[&str], number: &str) -> Table {
+    let mut table = Table::new(format!("{number} random lookups in memory, in seconds"))
+        .block("Pentium-M", &["lookups"])
+        .block("i7-2600K", &["lookups"])
+        .block("measured here, by hit rate", &["100 %", "90 %", "0 %"]);
+    for store in stores {
+        let [old, new] = match *store {
+            "mcdb" => [["< 0.37"], ["0.19"]].map(|texts| Cell::published(&texts)),
+            "tokyocabinet-hash" => [["> 1.1"], ["0.32"]].map(|texts| Cell::published(&texts)),
+            _ => [Vec::new(), Vec::new()],
+        };
+        let measured = Cell::measured(figures, store, &["hit", "most", "miss"]);
+        table.row(*store, vec![old, new, measured]);
+    }
+    table
+}
+
+fn uncached(figures: &Figures, stores: &[&str], number: &str) -> Table {
+    let columns = ["as it is", "prefault"];
+    let title = format!("{number} random lookups, nothing in memory before, in seconds");
+    let mut table =
+        Table::new(title).block("published, Pentium-M", &columns).block("measured here", &columns);
+    for store in stores {
+        let published = match *store {
+            "mcdb" => Cell::published(&["40", "3.1"]),
+            "tokyocabinet-hash" => Cell::published(&["5.8", ""]),
+            _ => Vec::new(),
+        };
+        let measured = Cell::measured(figures, store, &["cold", "prefault"]);
+        table.row(*store, vec![published, measured]);
+    }
+    table
+}
+
+fn statistics(figures: &Figures, stores: &[&str]) -> Table {
+    let columns = ["cold", "cached", "MiB"];
+    let title = "mcdbctl stats: every record of 10 M read and its key looked up, in seconds";
+    let mut table =
+        Table::new(title).block("published, Pentium-M", &columns).block("measured here", &columns);
+    for store in stores.iter().filter(|store| **store != PUBLISHED[1]) {
+        let published = match *store {
+            "mcdb" => Cell::published(&["41.5", "2.3", "534"]),
+            _ => Vec::new(),
+        };
+        let measured = Cell::measured(figures, store, &["cold", "cached", "size"]);
+        table.row(*store, vec![published, measured]);
+    }
+    table
+}
+
+fn sizes(figures: &Figures, stores: &[&str], number: &str) -> Table {
+    let columns = ["MiB", "bytes a record over its own"];
+    let mut table = Table::new(format!("The file of {number} records of 8 + 8 bytes"))
+        .block("published", &["MiB", "over"])
+        .block("measured here", &columns);
+    for store in stores {
+        let published = match *store {
+            "mcdb" => Cell::published(&["38.2", "24"]),
+            "tokyocabinet-hash" => Cell::published(&["31.0", "16"]),
+            _ => Vec::new(),
+        };
+        let measured = Cell::measured(figures, store, &["size", "over"]);
+        table.row(*store, vec![published, measured]);
+    }
+    table
+}
+
+fn verdicts(
+    memory: &Figures,
+    cold: &Figures,
+    created: &[(&'static str, Figures)],
+    stats: &Figures,
+    stores: &[&str],
+) -> Vec<Verdict> {
+    const AGAINST: (&str, &str) = ("mcdb", "tokyocabinet-hash");
+    let claim = |about: &str, figures, pair, name| Verdict::on_claim(about, figures, pair, name);
+    let mut verdicts = vec![
+        claim(
+            "lookups in memory: mcdb 3 times as fast as Tokyo Cabinet (Pentium-M), 1.7 times \
+             (i7-2600K)",
+            memory,
+            AGAINST,
+            "hit",
+        ),
+        claim("lookups: mcdb almost 33 % faster than cdb", memory, ("mcdb", "cdb"), "hit"),
+        claim("creation: mcdb 3 times as fast as cdb", memory, ("mcdb", "cdb"), "create"),
+    ];
+    verdicts.extend(prefaulting(cold));
+    verdicts.extend(cliff(created));
+    let ours = [
+        ("our creation", memory, "create"),
+        ("our lookups, 100 % there", memory, "hit"),
+        ("our lookups, 90 % there", memory, "most"),
+        ("our lookups, none there", memory, "miss"),
+        ("our lookups from a cold cache", cold, "cold"),
+        ("our lookups from a cold cache, prefaulted", cold, "prefault"),
+        ("our stats from a cold cache", stats, "cold"),
+        ("our stats in memory", stats, "cached"),
+    ];
+    let ours = ours.into_iter();
+    verdicts.extend(ours.filter_map(|(what, f, name)| Verdict::on_ours(what, f, stores, name)));
+    verdicts
+}
+
+/// From 40 seconds to 3.1; and then faster than Tokyo Cabinet, which has no such call.
+fn prefaulting(cold: &Figures) -> Vec<Verdict> {
+    let mut pairs = Figures::default();
+    let samples = |store, name| cold.get(store, name).map(|s| s.samples).unwrap_or_default();
+    for (store, from, to) in [
+        ("mcdb", "prefault", "prefaulted"),
+        ("mcdb", "cold", "as it is"),
+        ("tokyocabinet-hash", "cold", "tokyocabinet"),
+    ] {
+        for (round, value) in samples(store, from).into_iter().enumerate() {
+            pairs.add(to, "seconds", round, value);
+        }
+    }
+    let claim = |about: &str, pair| Verdict::on_claim(about, &pairs, pair, "seconds");
+    vec![
+        claim("cold lookups: prefaulting makes mcdb 13 times as fast", ("prefaulted", "as it is")),
+        claim(
+            "cold lookups: prefaulted, mcdb 1.9 times as fast as Tokyo Cabinet",
+            ("prefaulted", "tokyocabinet"),
+        ),
+    ]
+}
+
+/// The time for a record with 4,000,000 of them, as a multiple of that with 3,000,000.
+fn cliff(created: &[(&'static str, Figures)]) -> Option<Verdict> {
+    let seconds = |name| {
+        let (_, figures) = created.iter().find(|(of, _)| *of == name)?;
+        figures.median("tokyocabinet-hash", "create")
+    };
+    let growth = seconds("4 M")? / seconds("3 M")? * 3.0 / 4.0;
+    let holds = growth > 2.0;
+    let word = if holds { "it holds" } else { "no such thing is seen here" };
+    Some(Verdict {
+        about: "Tokyo Cabinet falls off a cliff between 3 and 4 million records: each takes 5.9 \
+                times as long"
+            .to_owned(),
+        here: format!("here {} times: {word}", text::number(growth)),
+        holds: Some(holds),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reproduce::outcome::number_in;
+
+    #[test]
+    fn what_was_published_is_in_its_place() {
+        let none = Figures::default();
+        let all: Vec<(&str, Figures)> =
+            ["1 M", "3 M", "4 M", "10 M", "30 M"].map(|name| (name, none.clone())).into();
+        let mut numbers = Vec::new();
+        let tables = [
+            creation(&all, &STORES),
+            lookups(&none, &STORES, "1"),
+            uncached(&none, &STORES, "1"),
+            sizes(&none, &STORES, "1"),
+        ];
+        for table in tables {
+            assert_eq!(table.rows.len(), STORES.len());
+            for row in &table.rows {
+                for (block, cells) in table.blocks.iter().zip(&row.cells) {
+                    assert!(cells.is_empty() || cells.len() == block.columns.len(), "{row:?}");
+                }
+                for cell in row.cells.iter().flatten() {
+                    if let Cell::Published(text) = cell {
+                        numbers.push(number_in(text).unwrap_or_else(|| panic!("{text}")));
+                    }
+                }
+            }
+        }
+        // Those of mcdb, then those of Tokyo Cabinet, table by table.
+        let published =
+            [15., 60., 21., 165., 0.37, 0.19, 1.1, 0.32, 40., 3.1, 5.8, 38.2, 24., 31.0, 16.];
+        assert_eq!(numbers, published);
+    }
+}

@@ -1,0 +1,221 @@
+//! `credenza reproduce`: the experiments of five published documents, run again.
+//!
+//! Each document has a file here, with the figures that it published, quoted as they stand there,
+//! and the experiment as it was: what is stored, how the stores are set up, what is timed. Reading
+//! order: [`task`] (what one measured process is told and does), [`lab`] (rounds of processes, and
+//! what they found), [`outcome`] (tables and verdicts), [`terminal`] (how they are shown), then a
+//! document.
+//!
+//! Invariants: every store runs in a fresh process, rounds are interleaved, every answer is compared
+//! with the data, and a figure that came with a wrong answer is not one.
+
+mod bayes;
+mod lab;
+mod mcdb;
+mod mdbm;
+mod ntdb;
+mod outcome;
+mod task;
+mod terminal;
+mod upscaledb;
+
+use crate::args::{check_stores, library_of};
+use crate::machine;
+use crate::result::{Failure, Machine, StoreInfo};
+use clap::{Args, ValueEnum};
+use credenza::{Error, Result};
+use lab::Lab;
+use outcome::Outcome;
+use serde::Serialize;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// The version of the JSON file, in `credenza_reproduce`.
+const CONTRACT: u32 = 1;
+
+/// A published document, or all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Document {
+    /// mcdb against Tokyo Cabinet: 1,000,000 records made and looked up, warm and cold
+    Mcdb,
+    /// BerkeleyDB, cdb and Tokyo Cabinet with the 11 million tokens of a mail filter
+    Bayes,
+    /// MDBM: what timing operations costs, what preloading is worth, handles for threads
+    Mdbm,
+    /// TDB, TDB2 and NTDB: 100 to 1,000,000 small records stored, stored again and fetched
+    Ntdb,
+    /// upscaledb: each command of its manual that is a call of ups_bench
+    Upscaledb,
+    /// All of them, one after the other
+    All,
+}
+
+impl Document {
+    const EACH: [Document; 5] =
+        [Document::Mcdb, Document::Ntdb, Document::Bayes, Document::Mdbm, Document::Upscaledb];
+}
+
+/// Run the experiment of a published document again, and compare.
+#[derive(Args, Clone, Debug)]
+pub struct ReproduceArgs {
+    /// Whose experiment
+    #[arg(value_enum, required_unless_present = "child")]
+    pub documents: Vec<Document>,
+    /// Make every number of records so many times as large; 0.01 for a first look
+    #[arg(long, value_name = "X", default_value_t = 1.0)]
+    pub scale: f64,
+    /// Rounds of each part [default: as many as the document had, else 3]
+    #[arg(long, value_name = "N")]
+    pub rounds: Option<usize>,
+    /// Leave out all stores but these, separated by commas
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    pub stores: Option<Vec<String>>,
+    /// Folder for store files that are to be in memory [default: /dev/shm if that is in memory,
+    /// else the system's folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Folder on a disk, for what begins with nothing in memory [default: /var/tmp]
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    pub disk: PathBuf,
+    /// Use this library for a store: NAME=PATH; may be given many times
+    #[arg(long = "lib", value_name = "NAME=PATH")]
+    pub libraries: Vec<String>,
+    /// Write everything as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Seed of data, queries and order of the stores
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Let the kernel choose the processor
+    #[arg(long)]
+    pub no_pin: bool,
+    /// Give a store up in a round after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    pub timeout: u64,
+    /// Do one round of one store: the program starts itself with this
+    #[arg(long, hide = true)]
+    pub child: bool,
+    /// Say nothing of the progress.
+    #[arg(skip)]
+    pub quiet: bool,
+}
+
+impl ReproduceArgs {
+    fn check(&self) -> Result<()> {
+        if self.rounds == Some(0) || self.timeout == 0 {
+            return Err(Error::invalid("--rounds and --timeout must be at least 1"));
+        }
+        if !(self.scale > 0.0 && self.scale <= 100.0) {
+            return Err(Error::invalid("--scale must be above 0, and at most 100"));
+        }
+        check_stores(self.stores.iter().flatten().map(String::as_str), &self.libraries)
+    }
+
+    fn documents(&self) -> Vec<Document> {
+        let is_asked = |document: &Document| {
+            self.documents.contains(document) || self.documents.contains(&Document::All)
+        };
+        Document::EACH.into_iter().filter(is_asked).collect()
+    }
+
+    /// A number of records or operations of a document, scaled; at least `least`.
+    fn scaled(&self, count: usize, least: usize) -> usize {
+        ((count as f64 * self.scale) as usize).max(least.min(count))
+    }
+
+    /// A time of an experiment: shorter where less is asked for, never longer.
+    fn time(&self, usual: Duration) -> Duration {
+        usual.mul_f64(self.scale.clamp(0.05, 1.0))
+    }
+
+    fn library(&self, store: &str) -> Option<PathBuf> {
+        library_of(&self.libraries, store)
+    }
+
+    /// The folder for store files that are in memory.
+    fn memory(&self) -> PathBuf {
+        let shared_memory = Path::new("/dev/shm");
+        match &self.dir {
+            Some(dir) => dir.clone(),
+            None if machine::filesystem_of(shared_memory) == "tmpfs" => shared_memory.to_owned(),
+            None => std::env::temp_dir(),
+        }
+    }
+}
+
+/// Everything that is found, as JSON.
+#[derive(Serialize)]
+struct Report<'a> {
+    credenza_reproduce: u32,
+    machine: &'a Machine,
+    scale: f64,
+    seed: u64,
+    stores: &'a [StoreInfo],
+    documents: &'a [Outcome],
+    failures: &'a [Failure],
+    notes: &'a [String],
+}
+
+/// Runs the experiments that `args` ask for and prints each when it is done. The status is 0, or
+/// 111 when a store failed, gave a wrong answer, or was asked for by name and is not there.
+///
+/// As for [`crate::run`], the program starts itself again with its own arguments and `--child`.
+///
+/// # Errors
+/// The options make no sense, a folder cannot be written, or the results cannot be.
+pub fn reproduce(args: &ReproduceArgs) -> Result<ExitCode> {
+    if args.child {
+        task::main()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    args.check()?;
+    let mut lab = Lab::new(args)?;
+    print(&terminal::opening(&lab.machine, args.scale))?;
+    let mut outcomes = Vec::new();
+    for document in args.documents() {
+        let outcome = match document {
+            Document::Mcdb => mcdb::run(&mut lab),
+            Document::Bayes => bayes::run(&mut lab),
+            Document::Ntdb => ntdb::run(&mut lab),
+            Document::Mdbm => mdbm::run(&mut lab),
+            Document::Upscaledb => upscaledb::run(&mut lab),
+            Document::All => continue,
+        }?;
+        print(&terminal::show(&outcome))?;
+        outcomes.push(outcome);
+    }
+    print(&terminal::closing(&lab))?;
+    if let Some(path) = &args.json {
+        write_json(path, args, &lab, &outcomes)?;
+    }
+    let is_well = lab.failures.is_empty();
+    Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(crate::FAILED) })
+}
+
+fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|e| Error::io("write to standard output", e))
+}
+
+fn write_json(
+    path: &Path,
+    args: &ReproduceArgs,
+    lab: &Lab<'_>,
+    outcomes: &[Outcome],
+) -> Result<()> {
+    let report = Report {
+        credenza_reproduce: CONTRACT,
+        machine: &lab.machine,
+        scale: args.scale,
+        seed: args.seed,
+        stores: &lab.stores,
+        documents: outcomes,
+        failures: &lab.failures,
+        notes: &lab.notes,
+    };
+    let text = serde_json::to_string_pretty(&report).map_err(|e| Error::invalid(e.to_string()))?;
+    std::fs::write(path, text + "\n").map_err(|e| Error::io("write", e).at(path))
+}

@@ -1,0 +1,322 @@
+//! The benchmark of NTDB against TDB and TDB2, from the message of the change in Samba that removed
+//! expanding hash tables from NTDB.
+//!
+//! The experiment: the numbers from 0 are stored under themselves, four bytes each, then stored
+//! again, then fetched, in a new store each time; its size is taken. Then smbtorture's `tdb_speed`:
+//! a store gets so many pairs of records, from a security identifier to a user's number and back,
+//! and for a while pairs are looked up at random; one look-up of both is an operation. Sizes of hash
+//! tables are those of the document, and every call takes the locks that it takes by default.
+
+use super::lab::{Figures, Lab, Plan, is_own};
+use super::outcome::{Cell, Outcome, Table, Verdict, rows};
+use super::task::{Bench, Work};
+use crate::driver::{Driver, Reading, Setup, Store, Writer};
+use crate::report::stats::{Ratio, Verdict as Seen};
+use crate::report::text;
+use crate::rng::Rng;
+use crate::runner::passes;
+use crate::workload::Data;
+use crate::workload::generate::stream;
+use credenza::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+const STORES: [&str; 5] = ["tdb", "tdb2", "ntdb", "hash", "btree"];
+const SIZES: [usize; 5] = [100, 1000, 10_000, 100_000, 1_000_000];
+/// Runs of each size, as the document had them, and of the largest one.
+const ROUNDS: usize = 10;
+const ROUNDS_OF_LARGEST: usize = 3;
+/// How long pairs are looked up. The original has ten seconds.
+const SPEED_TIME: Duration = Duration::from_millis(250);
+/// Operations between two looks at the clock.
+const SPEED_BATCH: u64 = 64;
+
+const FIGURES: [&str; 5] = ["insert", "reinsert", "fetch", "size", "speed"];
+const COLUMNS: [&str; 5] = ["ins", "re-ins", "fetch", "size", "speed"];
+
+/// What the document printed: insert, re-insert and fetch in nanoseconds, the size in KB, and
+/// operations a second, for each number of records.
+const PUBLISHED: [(&str, &str, [[&str; 5]; 5]); 3] = [
+    (
+        "tdb",
+        "TDB (10000 hashsize)",
+        [
+            ["3882", "3320", "1609", "53", "203204"],
+            ["3651", "3281", "1571", "115", "218021"],
+            ["3404", "3326", "1595", "880", "202874"],
+            ["4317", "3825", "2097", "8262", "126811"],
+            ["11568", "11578", "9320", "77005", "25046"],
+        ],
+    ),
+    (
+        "tdb2",
+        "TDB2 (1024 hashsize, expandable)",
+        [
+            ["3867", "3329", "1699", "17", "187100"],
+            ["4040", "3249", "1639", "154", "186255"],
+            ["4143", "3300", "1695", "1226", "185110"],
+            ["4481", "3425", "1800", "17848", "163483"],
+            ["4055", "3534", "1878", "106386", "160774"],
+        ],
+    ),
+    (
+        "ntdb",
+        "NTDB (8192 hashsize)",
+        [
+            ["4259", "3376", "1692", "82", "190852"],
+            ["3640", "3275", "1566", "130", "195106"],
+            ["4337", "3438", "1614", "773", "188362"],
+            ["4750", "5165", "1746", "9001", "169197"],
+            ["4897", "5180", "2341", "83838", "121901"],
+        ],
+    ),
+];
+
+/// What one process does: everything with one number of records.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Part {
+    speed_time: Duration,
+}
+
+pub(super) fn measure<D: Driver>(bench: &Bench<'_, D>, part: &Part) -> Result<()> {
+    let records = &bench.inputs.records;
+    let ns = |start: Instant| start.elapsed().as_nanos() as f64 / records.len() as f64;
+    let mut writer = bench.driver.create(&bench.path, &bench.shape)?;
+    for name in ["insert", "reinsert"] {
+        let start = Instant::now();
+        for (key, value) in records.iter() {
+            writer.insert(key, value)?;
+        }
+        bench.tell(name, ns(start), None)?;
+    }
+    let (mut found, start) = (0, Instant::now());
+    for (key, value) in records.iter() {
+        writer.get(key, |got| found += usize::from(got == value))?;
+    }
+    let fetched = ns(start);
+    let wrong = (found != records.len()).then(|| format!("{found} right of {}", records.len()));
+    bench.tell("fetch", fetched, wrong)?;
+    writer.close()?;
+    let kilobytes = bench.file_bytes()? as f64 / 1024.0;
+    let wrong = passes::check_scan(&mut bench.open(Reading::Warm)?, bench.content)?;
+    bench.tell("size", kilobytes, wrong)?;
+    speed(bench, part)
+}
+
+/// Writes one of a pair's two names, as the original does: with a byte 0 at its end.
+fn name_of(number: u64, is_user: bool, into: &mut Vec<u8>) {
+    use std::io::Write;
+    into.clear();
+    // Writing to a vector cannot fail.
+    let _ = match is_user {
+        true => write!(into, "UID {number}\0"),
+        false => write!(into, "S-1-5-21-53173311-3623041448-2049097239-{number}\0"),
+    };
+}
+
+/// smbtorture's `tdb_speed`.
+fn speed<D: Driver>(bench: &Bench<'_, D>, part: &Part) -> Result<()> {
+    let folder = &bench.task.folder;
+    let emptied = std::fs::remove_dir_all(folder).and_then(|()| std::fs::create_dir(folder));
+    emptied.map_err(|e| Error::io("empty", e).at(folder))?;
+    let mut writer = bench.driver.create(&bench.path, &bench.shape)?;
+    let (mut key, mut value) = (Vec::new(), Vec::new());
+    for i in 0..bench.shape.records {
+        for is_user in [false, true] {
+            name_of(i, is_user, &mut key);
+            name_of(i + 10_000, !is_user, &mut value);
+            writer.insert(&key, &value)?;
+        }
+    }
+    let mut rng = Rng::new(bench.task.seed, stream::MIXED);
+    let (mut count, mut wrong, start) = (0, None, Instant::now());
+    while start.elapsed() < part.speed_time {
+        for _ in 0..SPEED_BATCH {
+            let i = rng.below(bench.shape.records);
+            for is_user in [false, true] {
+                name_of(i, is_user, &mut key);
+                name_of(i + 10_000, !is_user, &mut value);
+                let mut is_right = false;
+                writer.get(&key, |got| is_right = got == value)?;
+                if !is_right {
+                    wrong = Some(format!("key '{}' has not its value", key.escape_ascii()));
+                }
+            }
+        }
+        count += SPEED_BATCH;
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    bench.tell("speed", count as f64 / seconds, wrong.clone())?;
+    bench.tell("speed ns", seconds * 1e9 / count as f64, wrong)?;
+    writer.close()
+}
+
+// --- the parent's side ---------------------------------------------------------------------------
+
+pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome> {
+    let mut sizes: Vec<Size> = Vec::new();
+    let mut here = Vec::new();
+    let scaled = |lab: &Lab<'_>, size| lab.args.scaled(size, 100);
+    for size in SIZES {
+        let records = scaled(lab, size);
+        if sizes.iter().any(|(of, ..)| *of == records) {
+            continue;
+        }
+        let input = &lab.input(Data::Ntdb, records, 1)?;
+        here = lab.available(&STORES, Setup::Ntdb, input);
+        let usual = if size == SIZES[4] { ROUNDS_OF_LARGEST } else { ROUNDS };
+        let figures = lab.measure(&Plan {
+            what: format!("ntdb: {} records", text::count(records as u64)),
+            stores: &here,
+            setup: Setup::Ntdb,
+            input,
+            rounds: lab.rounds(usual),
+            is_on_disk: false,
+            work: Work::Ntdb(Part { speed_time: lab.args.time(SPEED_TIME) }),
+        })?;
+        // A smaller store stands in the place of the document's one: there are no figures of it.
+        sizes.push((records, (records == size).then_some(size), figures));
+    }
+    Ok(Outcome {
+        document: "ntdb",
+        source: "the message of the change that removed the expanding hash table from NTDB, in Samba",
+        hardware: "no hardware said; compiled with -O2, 10 runs, on tmpfs",
+        year: "no year said; NTDB came into Samba in 2012",
+        differs: differs(lab),
+        tables: vec![table(&sizes, &here)],
+        verdicts: verdicts(&sizes, &here),
+    })
+}
+
+fn differs(lab: &Lab<'_>) -> Vec<String> {
+    let rounds = lab.rounds(ROUNDS_OF_LARGEST);
+    vec![
+        format!("the largest size is run {rounds} times, not 10; every figure is a median"),
+        format!("speed is measured for {} s each, not 10", lab.args.time(SPEED_TIME).as_secs_f64()),
+        "hash takes its lock between processes for each change, as TDB and its successors do; btree \
+         makes all changes in one transaction"
+            .to_owned(),
+    ]
+}
+
+/// Records here, records of the document if there are as many, and what was found.
+type Size = (usize, Option<usize>, Figures);
+
+fn table(sizes: &[Size], stores: &[&str]) -> Table {
+    let title = "Times in nanoseconds for an operation, sizes in KB, speed in operations a second";
+    let mut table = Table::new(title).block("published", &COLUMNS).block("measured here", &COLUMNS);
+    for store in rows(&STORES, stores, &STORES[..3]) {
+        let document = PUBLISHED.iter().find(|(name, ..)| *name == store);
+        table.row(document.map_or(store, |(_, title, _)| *title), Vec::new());
+        for (records, size, figures) in sizes {
+            let published = document.zip(*size).and_then(|((.., rows), size)| {
+                let i = SIZES.iter().position(|of| *of == size)?;
+                Some(Cell::published(&rows[i]))
+            });
+            let measured = Cell::measured(figures, store, &FIGURES);
+            table.row(format!("{records:>7}"), vec![published.unwrap_or_default(), measured]);
+        }
+    }
+    table
+}
+
+fn verdicts(sizes: &[Size], stores: &[&str]) -> Vec<Verdict> {
+    let none = Figures::default();
+    let of = |size| {
+        sizes.iter().find(|(_, of, _)| *of == Some(size)).map_or(&none, |(.., figures)| figures)
+    };
+    let claim = |about: &str, size, pair, name| Verdict::on_claim(about, of(size), pair, name);
+    let (small, long, longest) = (1000, 100_000, 1_000_000);
+    let mut verdicts = vec![
+        claim("1,000 records: TDB beats TDB2 by 15 % in speed", small, ("tdb", "tdb2"), "speed ns"),
+        claim("1,000 records: TDB beats NTDB by 10 % in speed", small, ("tdb", "ntdb"), "speed ns"),
+        claim("100,000 records: TDB2 fetches faster than TDB", long, ("tdb2", "tdb"), "fetch"),
+        claim("100,000 records: NTDB fetches faster than TDB", long, ("ntdb", "tdb"), "fetch"),
+        claim("1,000,000: NTDB fetches 4 times as fast as TDB", longest, ("ntdb", "tdb"), "fetch"),
+        claim("1,000,000: TDB2 fetches 5 times as fast as TDB", longest, ("tdb2", "tdb"), "fetch"),
+        claim(
+            "1,000,000: NTDB inserts 2 to 3 times as fast as TDB",
+            longest,
+            ("ntdb", "tdb"),
+            "insert",
+        ),
+    ];
+    verdicts.extend(larger(
+        of(longest),
+        "tdb2",
+        "TDB2 databases are 40 % larger than those of TDB",
+    ));
+    verdicts.extend(larger(
+        of(longest),
+        "ntdb",
+        "NTDB databases are 15 % larger than those of TDB",
+    ));
+    let ours = [
+        ("insert", "insert"),
+        ("re-insert", "reinsert"),
+        ("fetch", "fetch"),
+        ("speed", "speed ns"),
+    ];
+    verdicts.extend(ours.into_iter().filter_map(|(what, name)| on_ours(what, sizes, stores, name)));
+    verdicts
+}
+
+fn larger(figures: &Figures, store: &str, about: &str) -> Option<Verdict> {
+    let percent = (figures.median(store, "size")? / figures.median("tdb", "size")? - 1.0) * 100.0;
+    let here = format!("here they are {} % larger", text::number(percent));
+    Some(Verdict { about: about.to_owned(), here, holds: Some(percent > 0.0) })
+}
+
+/// The best of ours against the best of the rivals, for every size in one line.
+fn on_ours(what: &str, sizes: &[Size], stores: &[&str], name: &str) -> Option<Verdict> {
+    let (own, rivals): (Vec<&str>, Vec<&str>) = stores.iter().partition(|store| is_own(store));
+    let (mut here, mut seen) = (String::new(), Vec::new());
+    for (records, _, figures) in sizes {
+        let best = figures.lowest(&own, name).zip(figures.lowest(&rivals, name));
+        let Some((best, rival)) = best else { continue };
+        let ratio: Ratio = figures.ratio(best, rival, name)?;
+        let number = text::count(*records as u64);
+        // Writing to a string cannot fail.
+        let _ = write!(here, ", {best} {} ({number})", text::number(ratio.median));
+        seen.push(ratio.verdict());
+    }
+    let holds = match () {
+        () if seen.is_empty() || seen.contains(&Seen::TooFewRounds) => None,
+        () => Some(seen.iter().all(|seen| *seen == Seen::Faster)),
+    };
+    Some(Verdict {
+        about: format!("our {what}, times as fast as the fastest rival (with so many records)"),
+        here: here.strip_prefix(", ")?.to_owned(),
+        holds,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reproduce::outcome::number_in;
+
+    #[test]
+    fn what_was_published_is_all_numbers_and_keeps_its_sense() {
+        for (_, title, rows) in PUBLISHED {
+            let numbers = rows.map(|row| row.map(|text| number_in(text).expect("a number")));
+            assert!(numbers.iter().all(|row| row[0] > row[2]), "{title}: fetch is the fastest");
+            assert!(numbers.map(|row| row[3]).is_sorted(), "{title}: sizes grow");
+        }
+        let sizes: Vec<Size> = SIZES.map(|size| (size, Some(size), Figures::default())).into();
+        let table = table(&sizes, &STORES);
+        assert_eq!(table.rows.len(), 5 * (1 + SIZES.len()));
+        let published = table.rows.iter().flat_map(|row| row.cells.first()).flatten();
+        assert_eq!(published.count(), 3 * 5 * 5);
+    }
+
+    #[test]
+    fn a_pair_is_named_as_in_the_original() {
+        let mut name = Vec::new();
+        name_of(7, false, &mut name);
+        assert_eq!(name, b"S-1-5-21-53173311-3623041448-2049097239-7\0");
+        name_of(10_007, true, &mut name);
+        assert_eq!(name, b"UID 10007\0");
+    }
+}

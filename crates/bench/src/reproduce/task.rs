@@ -1,0 +1,172 @@
+//! One measured process: one store, one round of one part of an experiment.
+
+use super::{bayes, mcdb, mdbm, ntdb, upscaledb};
+use crate::driver::{Driver, ForDriver, Reading, Setup, Shape, Store, kernel, with_driver};
+use crate::measure;
+use crate::runner::passes::{self, Checker, Total};
+use crate::runner::protocol::{Figure, Message};
+use crate::workload::{Content, Inputs, Queries};
+use credenza::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// What a process is told on standard input.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Task {
+    pub(super) store: String,
+    /// The store's library, where the user named one.
+    pub(super) library: Option<PathBuf>,
+    /// An empty folder for the store's files.
+    pub(super) folder: PathBuf,
+    /// The file with records and queries.
+    pub(super) inputs: PathBuf,
+    pub(super) setup: Setup,
+    /// The processor to run on.
+    pub(super) cpu: Option<usize>,
+    pub(super) seed: u64,
+    pub(super) work: Work,
+}
+
+/// A part of an experiment.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Work {
+    Mcdb(mcdb::Part),
+    Bayes(bayes::Part),
+    Ntdb(ntdb::Part),
+    Mdbm(mdbm::Part),
+    Upscaledb(upscaledb::Part),
+}
+
+impl Work {
+    /// Whether the process must have all processors.
+    pub(super) fn is_threaded(&self) -> bool {
+        matches!(self, Work::Mdbm(part) if part.is_threaded())
+    }
+}
+
+/// Reads a [`Task`], does it, and says what came of it on standard output.
+pub(super) fn main() -> Result<()> {
+    let text = std::io::read_to_string(std::io::stdin()).map_err(|e| Error::io("read input", e))?;
+    if text.is_empty() {
+        // Whoever started this process was stopped before it could say what to do.
+        return Ok(());
+    }
+    let task: Task = serde_json::from_str(&text).map_err(|e| {
+        Error::invalid(format!("--child is for the workbench's own use; its input: {e}"))
+    })?;
+    match run(&task) {
+        Ok(()) => say(&Message::Finished),
+        Err(e) => say(&Message::Failed(e.to_string())),
+    }
+}
+
+fn say(message: &Message) -> Result<()> {
+    let line = serde_json::to_string(message).map_err(|e| Error::invalid(e.to_string()))?;
+    use std::io::Write;
+    writeln!(std::io::stdout(), "{line}").map_err(|e| Error::io("write to the parent", e))
+}
+
+fn run(task: &Task) -> Result<()> {
+    if let Some(cpu) = task.cpu {
+        kernel::pin_to(cpu)?;
+    }
+    let inputs = Inputs::load(&task.inputs)?;
+    with_driver(&task.store, Child { task, inputs })
+        .unwrap_or_else(|| Err(Error::invalid(format!("there is no store '{}'", task.store))))
+}
+
+struct Child<'a> {
+    task: &'a Task,
+    inputs: Inputs,
+}
+
+impl ForDriver for Child<'_> {
+    type Output = Result<()>;
+
+    fn run<D: Driver>(self) -> Result<()> {
+        let Child { task, inputs } = self;
+        let driver = D::load(task.library.as_deref())?;
+        let bench = Bench {
+            shape: Shape { setup: task.setup, ..Shape::of(&inputs.records) },
+            content: inputs.records.content(),
+            path: task.folder.join("store"),
+            driver,
+            inputs,
+            task,
+        };
+        match &task.work {
+            Work::Mcdb(part) => mcdb::measure(&bench, *part),
+            Work::Bayes(part) => bayes::measure(&bench, *part),
+            Work::Ntdb(part) => ntdb::measure(&bench, part),
+            Work::Mdbm(part) => mdbm::measure(&bench, *part),
+            Work::Upscaledb(part) => upscaledb::measure(&bench, *part),
+        }
+    }
+}
+
+/// A store's place in a measured process: what it is given, and where it puts its files.
+pub(super) struct Bench<'a, D> {
+    pub(super) driver: D,
+    pub(super) shape: Shape,
+    pub(super) inputs: Inputs,
+    pub(super) content: Content,
+    pub(super) path: PathBuf,
+    pub(super) task: &'a Task,
+}
+
+impl<D: Driver> Bench<'_, D> {
+    /// Tells a figure; one that comes with a wrong answer does not count.
+    pub(super) fn tell(&self, name: &str, value: f64, wrong: Option<String>) -> Result<()> {
+        say(&Message::Figure(Figure { name: name.to_owned(), value, wrong }))
+    }
+
+    pub(super) fn open(&self, reading: Reading) -> Result<D::Store<'_>> {
+        self.driver.open(&self.path, &self.shape, reading)
+    }
+
+    /// Builds the store; gives the seconds that it took, and what is wrong with what it holds.
+    pub(super) fn build(&self) -> Result<(f64, Option<String>)> {
+        let start = Instant::now();
+        self.driver.build(&self.inputs.records, &self.shape, &self.path)?;
+        let seconds = start.elapsed().as_secs_f64();
+        Ok((seconds, passes::check_scan(&mut self.open(Reading::Warm)?, self.content)?))
+    }
+
+    /// Sees to it that no page of the store is in memory.
+    pub(super) fn evict(&self) -> Result<()> {
+        measure::files_in(&self.task.folder)?.iter().try_for_each(|file| kernel::evict(file))
+    }
+
+    /// Bytes that the files of the store take.
+    pub(super) fn file_bytes(&self) -> Result<u64> {
+        Ok(measure::Size::of(&self.task.folder)?.allocated)
+    }
+
+    /// Looks all keys up twice: first comparing every answer, then timed; gives the seconds.
+    pub(super) fn gets<S: Store>(
+        &self,
+        store: &mut S,
+        queries: &Queries,
+    ) -> Result<(f64, Option<String>)> {
+        let mut checker = Checker::new(queries, &self.inputs.records);
+        checker.get(store)?;
+        let (seconds, wrong) = self.gets_once(store, queries)?;
+        Ok((seconds, checker.wrong.or(wrong)))
+    }
+
+    /// Looks all keys up, timed; the answers together must be what the data say.
+    pub(super) fn gets_once<S: Store>(
+        &self,
+        store: &mut S,
+        queries: &Queries,
+    ) -> Result<(f64, Option<String>)> {
+        let start = Instant::now();
+        let total = passes::get(store, queries)?;
+        let seconds = start.elapsed().as_secs_f64();
+        let expected = Total::expected(queries, &self.inputs.records);
+        let wrong = (total != expected)
+            .then(|| format!("the lookups add up to {total:?}, not {expected:?}"));
+        Ok((seconds, wrong))
+    }
+}

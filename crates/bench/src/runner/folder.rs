@@ -1,0 +1,91 @@
+//! The folder of a run: everything in it goes when the run ends, or is stopped by a signal. The first
+//! signal within the rounds of `bench` ends them, and what is finished is reported; any other leaves
+//! at once.
+//!
+//! Threads: the handler of signals runs on a thread of its own, and finds all folders of this
+//! process with the measured processes that write to them.
+
+use super::process::Current;
+use credenza::{Error, Result};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+
+/// Every folder that is to go, with the process that may be writing to it.
+static FOLDERS: Mutex<Vec<(PathBuf, Current)>> = Mutex::new(Vec::new());
+
+fn folders() -> MutexGuard<'static, Vec<(PathBuf, Current)>> {
+    FOLDERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A new folder with a name of its own.
+pub(crate) struct Folder {
+    folder: tempfile::TempDir,
+    current: Current,
+}
+
+impl Folder {
+    /// A folder in `parent`.
+    pub(crate) fn create_in(parent: &Path) -> Result<Folder> {
+        clean_up_on_signals();
+        // With the list locked the handler either sees the folder or comes before it.
+        let mut all = folders();
+        let folder = tempfile::Builder::new().prefix("credenza-bench-").tempdir_in(parent);
+        let folder = folder.map_err(|e| Error::io("create a folder in", e).at(parent))?;
+        let current = Current::default();
+        all.push((folder.path().to_owned(), current.clone()));
+        Ok(Folder { folder, current })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The process that is being measured in this folder.
+    pub(crate) fn current(&self) -> &Current {
+        &self.current
+    }
+
+    /// An empty folder for one store.
+    pub(crate) fn empty(&self, store: &str) -> Result<PathBuf> {
+        let path = self.path().join(store);
+        if path.exists() {
+            std::fs::remove_dir_all(&path).map_err(|e| Error::io("empty", e).at(&path))?;
+        }
+        std::fs::create_dir(&path).map_err(|e| Error::io("create", e).at(&path))?;
+        Ok(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        remove(self.path());
+        folders().retain(|(path, _)| path != self.folder.path());
+    }
+}
+
+/// Removes a folder, and what MDBM keeps elsewhere of locks on stores in it.
+fn remove(folder: &Path) {
+    // The process that was stopped may just have made another file: then a second look removes it.
+    if std::fs::remove_dir_all(folder).is_err() {
+        let _ = std::fs::remove_dir_all(folder);
+    }
+    if let Ok(below) = folder.strip_prefix("/") {
+        // Most often there is nothing of the kind.
+        let _ = std::fs::remove_dir_all(Path::new("/tmp/.mlock-named").join(below));
+    }
+}
+
+fn clean_up_on_signals() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // A program that handles signals itself keeps its handler.
+        let _ = ctrlc::set_handler(|| {
+            let all = folders();
+            if all.iter().filter(|(_, process)| process.stop()).count() > 0 {
+                return;
+            }
+            all.iter().for_each(|(path, _)| remove(path));
+            std::process::exit(130);
+        });
+    });
+}

@@ -1,0 +1,186 @@
+//! Danger: an experiment that is quoted and was never run, a store that is silently absent, files
+//! that stay behind. Small runs through the program, with our engines and whatever else is here.
+
+mod common;
+use common::*;
+use serde_json::Value;
+use std::process::Command;
+
+/// Runs one document small, in folders of its own; gives its text and its JSON.
+fn reproduce(document: &str, rounds: usize, more: &[&str]) -> (String, Value) {
+    let folder = Folder::new();
+    let (json, dir) = (folder.path("out.json"), folder.path(""));
+    let rounds = rounds.to_string();
+    let mut args = vec!["--quiet", "reproduce", document, "--rounds", &rounds, "--no-pin"];
+    args.extend(["--dir", &dir, "--disk", &dir, "--json", &json]);
+    args.extend(more);
+    let text = run(&args).expect(0).text();
+    assert_eq!(folder.names(), ["out.json"], "the measured stores are removed");
+    let report = std::fs::read_to_string(&json).expect("the report");
+    (text, serde_json::from_str(&report).expect("JSON"))
+}
+
+/// What holds of every document's report.
+fn check(document: &str, text: &str, report: &Value) {
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert_eq!(report["credenza_reproduce"], 1);
+    assert_eq!(report["failures"].as_array().expect("failures").len(), 0, "{report}");
+    let outcome = &report["documents"][0];
+    assert_eq!(outcome["document"], document);
+    for fact in ["source", "hardware", "year"] {
+        assert!(outcome[fact].as_str().is_some_and(|fact| !fact.is_empty()), "{fact}");
+    }
+    for table in outcome["tables"].as_array().expect("tables") {
+        let blocks = table["blocks"].as_array().expect("blocks");
+        for row in table["rows"].as_array().expect("rows") {
+            for (block, cells) in blocks.iter().zip(row["cells"].as_array().expect("cells")) {
+                let (cells, columns) = (cells.as_array().expect("cells"), &block["columns"]);
+                let is_whole = cells.len() == columns.as_array().expect("columns").len();
+                assert!(cells.is_empty() || is_whole, "{row} in {table}");
+            }
+        }
+    }
+    let verdicts = outcome["verdicts"].as_array().expect("verdicts");
+    assert!(!verdicts.is_empty() && verdicts.iter().all(|v| !v["here"].is_null()), "{verdicts:?}");
+}
+
+/// The samples of a store's figure in the measured block of the table with this in its title.
+fn samples(report: &Value, title: &str, label: &str, column: usize) -> Vec<f64> {
+    let tables = report["documents"][0]["tables"].as_array().expect("tables");
+    let of_title = |table: &&Value| table["title"].as_str().expect("a title").contains(title);
+    let table = tables.iter().find(of_title).expect("the table");
+    let rows = table["rows"].as_array().expect("rows");
+    // Of rows with this label the first that was measured: those of stores left out are empty.
+    let measured = |row: &Value| {
+        let cell = row["cells"].as_array()?.last()?.get(column)?;
+        cell["samples"].as_array().filter(|_| row["label"] == label).cloned()
+    };
+    let samples = rows.iter().find_map(measured).expect("a row with samples");
+    samples.iter().map(|sample| sample.as_f64().expect("a number")).collect()
+}
+
+const SMALL: [&str; 4] = ["--scale", "0.001", "--stores", "constant,hash,btree"];
+
+#[test]
+fn mcdb_is_run_with_our_engines() {
+    // Nothing in a folder in memory can be cold.
+    if !has_disk() {
+        println!("skipped: {} is in memory", std::env::temp_dir().display());
+        return;
+    }
+    let (text, report) = reproduce("mcdb", 3, &SMALL);
+    check("mcdb", &text, &report);
+    for store in ["constant", "hash", "btree"] {
+        assert_eq!(samples(&report, "in memory", store, 2).len(), 3, "{store}");
+        assert_eq!(samples(&report, "nothing in memory", store, 1).len(), 3, "{store}");
+        assert_eq!(samples(&report, "stats", store, 0).len(), 3, "{store}");
+    }
+    assert!(text.contains("Pentium-M") && text.contains("Scaled: every number"), "{text}");
+}
+
+#[test]
+fn ntdb_is_run_with_our_engines() {
+    let (text, report) = reproduce("ntdb", 3, &SMALL);
+    check("ntdb", &text, &report);
+    let title = "nanoseconds";
+    assert!(samples(&report, title, "    100", 4).iter().all(|speed| *speed > 0.0));
+    assert!(text.contains("TDB (10000 hashsize)"), "what was published is there:\n{text}");
+}
+
+#[test]
+fn bayes_is_run_with_our_engines() {
+    let (text, report) = reproduce("bayes", 3, &SMALL);
+    check("bayes", &text, &report);
+    assert!(
+        text.contains("--     -63%    -63%     -87%"),
+        "the published matrix is there:\n{text}"
+    );
+    assert_eq!(samples(&report, "Sizes", "constant", 0).len(), 3);
+}
+
+#[test]
+fn mdbm_is_run_with_our_engines() {
+    if !has_disk() {
+        println!("skipped: {} is in memory", std::env::temp_dir().display());
+        return;
+    }
+    let (text, report) = reproduce("mdbm", 1, &["--scale", "0.001", "--stores", "hash,btree"]);
+    check("mdbm", &text, &report);
+    assert_eq!(samples(&report, "Iteration", "  256 MB", 2).len(), 1);
+    assert_eq!(samples(&report, "own statistics", "   100 bytes", 1).len(), 1);
+    for says in ["reading the TSC", "CLOCK_MONOTONIC", "every one timed", "handle"] {
+        assert!(text.contains(says), "{says}:\n{text}");
+    }
+}
+
+#[test]
+fn upscaledb_is_run_with_our_engines() {
+    let (text, report) = reproduce("upscaledb", 3, &SMALL);
+    check("upscaledb", &text, &report);
+    let tables = report["documents"][0]["tables"].as_array().expect("tables");
+    assert_eq!(tables.len(), 9, "as many as the manual has commands");
+    assert_eq!(samples(&report, "--use-transactions=10", "btree", 1).len(), 3);
+    assert_eq!(samples(&report, "--inmemorydb", "hash", 4).len(), 3);
+    assert!(text.contains("9.453202"), "{text}");
+}
+
+#[test]
+fn a_missing_store_is_said_and_its_place_is_no_figure() {
+    let folder = Folder::new();
+    let dir = folder.path("");
+    let lib = "tdb=/nowhere/libtdb.so";
+    let args = ["reproduce", "ntdb", "--stores", "hash,tdb", "--lib", lib, "--rounds", "1"];
+    let got = run(&[&args[..], &["--scale", "0.0001", "--dir", &dir]].concat()).expect(111);
+    assert!(got.err.contains("/nowhere/libtdb.so"), "{}", got.err);
+    assert!(got.text().contains("Failed: tdb (missing)"), "{}", got.text());
+    // Not asked for by name it is a note, and no failure.
+    let args = ["reproduce", "ntdb", "--stores", "hash", "--rounds", "1", "--scale", "0.0001"];
+    run(&[&args[..], &["--dir", &dir]].concat()).expect(0);
+}
+
+#[test]
+fn wrong_options_are_errors() {
+    for (args, what) in [
+        (&["reproduce"][..], "DOCUMENTS"),
+        (&["reproduce", "nothing"], "nothing"),
+        (&["reproduce", "ntdb", "--scale", "0"], "--scale"),
+        (&["reproduce", "ntdb", "--scale", "nan"], "--scale"),
+        (&["reproduce", "ntdb", "--rounds", "0"], "--rounds"),
+        (&["reproduce", "ntdb", "--stores", "nothing"], "there is no store 'nothing'"),
+        (&["reproduce", "ntdb", "--dir", "/nowhere/at/all"], "/nowhere/at/all"),
+    ] {
+        let got = run(args).expect(111);
+        assert!(got.err.contains(what), "{args:?}: {}", got.err);
+    }
+}
+
+#[test]
+fn a_signal_leaves_no_files() {
+    let folder = Folder::new();
+    let (dir, stores) = (folder.path(""), "hash");
+    let mut running = Command::new(env!("CARGO_BIN_EXE_credenza"))
+        .args(["--quiet", "reproduce", "ntdb", "--stores", stores, "--rounds", "100000"])
+        .args(["--dir", &dir])
+        .spawn()
+        .expect("the program starts");
+    // Until a measured process has its folder; a run this long never ends by itself.
+    let has_begun = || {
+        let run = std::fs::read_dir(&dir).ok()?.flatten().next()?;
+        Some(run.path().join(stores).exists())
+    };
+    while has_begun() != Some(true) {
+        assert!(running.try_wait().expect("its state").is_none(), "the run ended");
+        std::thread::yield_now();
+    }
+    let id = running.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill").success());
+    assert_eq!(running.wait().expect("its end").code(), Some(130));
+    assert!(folder.names().is_empty(), "{:?}", folder.names());
+}
+
+/// Whether the folder of the tests is on a disk, so that something in it can be cold.
+fn has_disk() -> bool {
+    let path = std::env::temp_dir();
+    let output = Command::new("stat").args(["-f", "-c", "%T"]).arg(path).output();
+    output.is_ok_and(|output| output.status.success() && !output.stdout.starts_with(b"tmpfs"))
+}
