@@ -1,6 +1,6 @@
 //! Our hash engine, with its default options: it is told nothing about what is to come.
 
-use super::{Driver, Identity, Reading, Shape, Source, Store, Writer};
+use super::{Driver, Identity, Reading, Shape, Sharing, Source, Store, Writer};
 use credenza::{Result, Scan, hash};
 use std::path::Path;
 
@@ -11,6 +11,8 @@ impl Driver for Hash {
     const SOURCE: Option<Source> = None;
     const NATIVE_GET_MANY: bool = true;
     const SYNCS: &'static str = "fdatasync when the last process closes it";
+
+    const SHARING: Sharing = Sharing::Writer;
 
     fn load(_: Option<&Path>) -> Result<Hash> {
         Ok(Hash)
@@ -34,6 +36,10 @@ impl Driver for Hash {
 
     fn create(&self, path: &Path, _: &Shape) -> Result<hash::Hash> {
         hash::Hash::create(path)
+    }
+
+    fn open_to_change(&self, path: &Path, _: &Shape) -> Result<hash::Hash> {
+        hash::Hash::open(path)
     }
 }
 

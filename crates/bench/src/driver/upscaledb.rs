@@ -11,7 +11,9 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Changes, Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
+use super::{
+    Changes, Driver, Identity, Reading, Shape, Sharing, Source, Store, Writer, c_path, refused,
+};
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -195,6 +197,8 @@ impl Upscaledb {
 
 impl Driver for Upscaledb {
     const NAME: &'static str = "upscaledb";
+    // Alone: it locks the file for one process, also to read.
+    const SHARING: Sharing = Sharing::Alone;
     const SOURCE: Option<Source> = Some(Source {
         names: &["libupscaledb.so.0", "libupscaledb.so"],
         package: None,
