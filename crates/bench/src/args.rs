@@ -2,6 +2,7 @@
 
 use crate::driver;
 use crate::machine;
+use crate::runner::together;
 use crate::workload::{Data, Phase, Workload};
 use clap::{Args, Subcommand};
 use credenza::{Error, Result};
@@ -63,6 +64,14 @@ pub struct BenchArgs {
     /// Phases to measure, separated by commas [default: all; get-hit and get-many-hit with --cold]
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub phases: Option<Vec<Phase>>,
+    /// Do the get phases also with so many processes reading one store at once, as in 1,2,4; each
+    /// has a processor of its own where there are enough [one process is always among them]
+    #[arg(long, value_delimiter = ',', value_name = "N,N", conflicts_with_all = ["cold", "oracle"])]
+    pub processes: Vec<usize>,
+    /// With --processes: do it again beside a process that changes the store without pause, for
+    /// stores that allow it
+    #[arg(long, requires = "processes")]
+    pub with_writer: bool,
     /// Seed of data, queries and order of the stores [default: 1]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
@@ -208,6 +217,12 @@ impl BenchArgs {
                  not among those to measure",
             ));
         }
+        let has_get = workload.phases.as_ref().is_none_or(|p| p.iter().any(|phase| phase.is_get()));
+        if !self.processes.is_empty() && !has_get {
+            return Err(Error::invalid(
+                "--processes is for the get phases, of which none is among those to measure",
+            ));
+        }
         let changing = workload.phases.iter().flatten().find(|phase| phase.is_changing());
         if let Some(phase) = changing.filter(|_| self.cold) {
             let what =
@@ -215,6 +230,18 @@ impl BenchArgs {
             return Err(Error::invalid(what));
         }
         Ok(workload)
+    }
+
+    /// How many processes are to read one store at once: in ascending order, and first one, which
+    /// the others are put in relation to.
+    pub(crate) fn reader_counts(&self) -> Vec<usize> {
+        let mut counts = self.processes.clone();
+        if !counts.is_empty() {
+            counts.push(1);
+        }
+        counts.sort_unstable();
+        counts.dedup();
+        counts
     }
 
     /// The folder for store files.
@@ -244,6 +271,10 @@ impl BenchArgs {
         }
         if self.noise && self.rounds < 5 {
             return Err(Error::invalid("--noise takes at least 5 rounds: say --rounds 5"));
+        }
+        if !self.processes.iter().all(|count| (1..=together::MOST).contains(count)) {
+            let most = together::MOST;
+            return Err(Error::invalid(format!("--processes takes numbers from 1 to {most}")));
         }
         let stores = self.stores.iter().flatten().chain(&self.baseline).map(String::as_str);
         check_stores(stores, &self.libraries)

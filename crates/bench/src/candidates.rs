@@ -90,6 +90,7 @@ impl ForDriver for Describe<'_> {
                 .filter(|phase| !can_do::<D>(*phase, self.mix))
                 .map(|phase| phase.name().to_owned())
                 .collect(),
+            sharing: D::SHARING.name().to_owned(),
         })
     }
 }

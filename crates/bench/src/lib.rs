@@ -81,7 +81,9 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
     if report.interrupted {
         return Ok(ExitCode::from(INTERRUPTED));
     }
-    let is_well = report.failures.is_empty() && report.results.iter().all(|r| r.verified);
+    let is_well = report.failures.is_empty()
+        && report.results.iter().all(|r| r.verified)
+        && report.together.iter().all(|r| r.verified);
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 

@@ -7,6 +7,7 @@
 //! rounds. What did not work is never a number here: it is in [`Report::failures`].
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::ops::{AddAssign, Sub};
 
 /// The version of the contract, in `credenza_bench`.
@@ -27,6 +28,10 @@ pub struct Report {
     /// One entry for each store and phase that was measured in at least one round; ordered by
     /// phase as they ran, then by store as in `stores`.
     pub results: Vec<PhaseResult>,
+    /// What several processes at one store did together (`--processes`); not in `results`, so that
+    /// there is one result for each store and phase there. Ordered by phase, store, writer, readers.
+    #[serde(default)]
+    pub together: Vec<TogetherResult>,
     /// What went wrong, store by store; empty when all is well.
     #[serde(default)]
     pub failures: Vec<Failure>,
@@ -206,6 +211,10 @@ pub struct StoreInfo {
     /// The phases it was not measured in, because there is no such thing: `range` where the records
     /// are in no order, `insert-each` where there are no transactions, changes of what is built once.
     pub lacks: Vec<String>,
+    /// What several processes may do with one store at once, the way the workbench opens it: "alone"
+    /// (one of them opens it), "readers" (any number read it) or "writer" (and one changes it
+    /// meanwhile); empty in reports from before there was this field.
+    pub sharing: String,
 }
 
 /// One phase of one store, over all rounds.
@@ -233,6 +242,11 @@ pub struct PhaseResult {
     /// Latencies of single lookups, sampled in a pass of its own, over all rounds together;
     /// `None` for phases that have no single lookups.
     pub latency_ns: Option<Latency>,
+    /// For `mixed`: latencies of its operations, by their names in the mix ("get", "update", ...),
+    /// sampled in a run of its own, over all rounds together. What a commit of several operations
+    /// takes is in none of them.
+    #[serde(default)]
+    pub operation_latency_ns: BTreeMap<String, Latency>,
     /// The part of lookups that found their key; `None` for phases without lookups.
     pub hit_rate: Option<f64>,
     /// Blocks the store's files take on the filesystem when the phase is done and the store
@@ -361,6 +375,59 @@ impl AddAssign for Effort {
         self.disk_read_bytes += other.disk_read_bytes;
         self.disk_written_bytes += other.disk_written_bytes;
     }
+}
+
+/// One phase of one store by several processes at once, over all rounds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TogetherResult {
+    /// The store's name.
+    pub store: String,
+    /// The durability class of the store that is read.
+    pub class: String,
+    /// The phase's name, one of the get phases.
+    pub phase: String,
+    /// Processes that read.
+    pub readers: usize,
+    /// Processes beside them that changed the store without pause: 0 or 1.
+    pub writers: usize,
+    /// Processors that all of these ran on.
+    pub processors: usize,
+    /// Whether each process was bound to one processor: one of its own where there are enough.
+    pub bound: bool,
+    /// Lookups that were timed, of all readers and rounds.
+    pub ops: u64,
+    /// Rounds that gave a sample.
+    pub rounds: usize,
+    /// Lookups in a second, of all readers together; more is better.
+    pub per_second: Summary,
+    /// The round of each sample in `per_second.samples`, counted from 0.
+    pub sample_rounds: Vec<usize>,
+    /// How many times as many as one reader in the same rounds, with a writer beside it where there
+    /// is one here; `None` for one reader, and where an answer was wrong.
+    pub to_one: Option<Scaling>,
+    /// Changes in a second; `None` without a writer.
+    pub writes_per_second: Option<Summary>,
+    /// The part of lookups that found their key.
+    pub hit_rate: f64,
+    /// Whether every answer was right: equal to the data, or beside a writer, one of the two values
+    /// that it stores.
+    pub verified: bool,
+    /// The first wrong answer.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// A ratio of throughputs, from pairs of samples of the same round.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Scaling {
+    /// The median of the pairs' ratios.
+    pub median: f64,
+    /// Lower end of its 95 % interval.
+    pub low: f64,
+    /// Upper end of it.
+    pub high: f64,
+    /// How many rounds have both.
+    pub pairs: usize,
 }
 
 /// Samples and what they amount to.

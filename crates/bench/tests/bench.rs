@@ -150,6 +150,12 @@ fn check_contract(report: &Value) {
             let values = names.map(|name| result["latency_ns"][name].as_u64().unwrap());
             assert!(values.is_sorted(), "{result}");
         }
+        let kinds = result["operation_latency_ns"].as_object().unwrap();
+        assert_eq!(kinds.is_empty(), phase != "mixed", "{result}");
+        for (kind, latency) in kinds {
+            assert!(["get", "remove", "update"].contains(&&**kind), "{result}");
+            assert!(latency["p50"].as_u64() <= latency["p99"].as_u64(), "{result}");
+        }
         assert!(result["file_bytes"].as_u64().unwrap() > 0, "{result}");
         assert!(result["peak_rss_bytes"].is_u64(), "{result}");
     }
@@ -257,6 +263,55 @@ fn transactions_are_for_stores_that_have_them() {
 }
 
 #[test]
+fn several_processes_read_one_store_and_one_changes_it_beside_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dir, out) = (folder.path().join("stores"), folder.path().join("out.json"));
+    std::fs::create_dir(&dir).unwrap();
+    let done = bench(&[
+        "--stores=constant,hash,btree",
+        "--records=500",
+        "--gets=500",
+        "--rounds=2",
+        "--phases=get-hit,get-many-miss,scan,remove",
+        "--processes=3,2",
+        "--with-writer",
+        &format!("--dir={}", dir.display()),
+        &format!("--json={}", out.display()),
+    ]);
+    assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0, "files were left behind");
+    assert!(text(&done.stdout).contains("2 + writer"), "{}", text(&done.stdout));
+    let report = json_report(&out);
+    let mut expected = Vec::new();
+    for phase in ["get-hit", "get-many-miss"] {
+        for store in ["constant", "hash", "btree"] {
+            for writers in 0..=usize::from(store != "constant") {
+                expected.extend([1, 2, 3].map(|readers| (phase, store, writers, readers)));
+            }
+        }
+    }
+    let found = report.together.iter();
+    let found: Vec<_> = found.map(|r| (&*r.phase, &*r.store, r.writers, r.readers)).collect();
+    assert_eq!(found, expected);
+    for r in &report.together {
+        assert!(r.verified && r.rounds == 2 && r.sample_rounds == [0, 1], "{r:?}");
+        assert!(r.bound && r.processors <= r.readers + r.writers, "{r:?}");
+        assert!(r.processors <= report.machine.cores.max(1), "{r:?}");
+        assert!(r.ops >= 2 * 3 * 500 * r.readers as u64 && r.per_second.median > 0.0, "{r:?}");
+        assert_eq!(r.hit_rate, if r.phase == "get-hit" { 1.0 } else { 0.0 }, "{r:?}");
+        assert_eq!(r.to_one.map(|s| s.pairs), (r.readers > 1).then_some(2), "{r:?}");
+        let writes = r.writes_per_second.as_ref();
+        assert_eq!(writes.map(|w| w.median > 0.0), (r.writers > 0).then_some(true), "{r:?}");
+    }
+    // One result a store and phase, as without the option.
+    assert_eq!(report.results.len(), 3 * 3 + 2);
+    let told = "'--with-writer' leaves out constant: they cannot be changed";
+    assert!(report.notes.iter().any(|note| note.starts_with(told)), "{:?}", report.notes);
+    let sharing: Vec<&str> = report.stores.iter().map(|store| &*store.sharing).collect();
+    assert_eq!(sharing, ["readers", "writer", "writer"]);
+}
+
+#[test]
 fn the_oracle_compares_every_store_found() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.json");
@@ -290,7 +345,7 @@ fn the_oracle_compares_every_store_found() {
 
 #[test]
 fn what_cannot_be_measured_is_refused_in_a_sentence() {
-    let cases: [(&[&str], &str); 13] = [
+    let cases: [(&[&str], &str); 16] = [
         (&["--stores=nothing"], "there is no store 'nothing'"),
         (&["--workload=nothing"], "there is no workload 'nothing'"),
         (&["--rounds=0"], "--rounds"),
@@ -302,6 +357,9 @@ fn what_cannot_be_measured_is_refused_in_a_sentence() {
         (&["--workload=ycsb-c", "--stop-bytes=5"], "the mix stores nothing"),
         (&["--oracle", "--check-every=0"], "--check-every must be at least 1"),
         (&["--distribution=zipf"], "there is no distribution 'zipf'; there are uniform, zipfian"),
+        (&["--processes=2,0"], "--processes takes numbers from 1 to 256"),
+        (&["--processes=257"], "--processes takes numbers from 1 to 256"),
+        (&["--processes=2", "--phases=scan,mixed"], "--processes is for the get phases"),
         (&["--cold", "--phases=mixed"], "--cold is for lookups"),
         (&["--data=/nowhere/data.tsv"], "/nowhere/data.tsv"),
     ];

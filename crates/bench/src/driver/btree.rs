@@ -5,7 +5,7 @@
 //! one of its own.
 
 use super::kept::Kept;
-use super::{Changes, Driver, Identity, Reading, Setup, Shape, Source, Store, Writer};
+use super::{Changes, Driver, Identity, Reading, Setup, Shape, Sharing, Source, Store, Writer};
 use crate::workload::Records;
 use credenza::{Result, btree};
 use std::path::Path;
@@ -31,6 +31,8 @@ impl Driver for BTree {
     const SYNCS: &'static str = "fdatasync when the last process closes it";
     const CHANGES: Changes = Changes::AtClose;
     const COMMITS: bool = true;
+
+    const SHARING: Sharing = Sharing::Writer;
 
     fn load(_: Option<&Path>) -> Result<BTree> {
         Ok(BTree)
@@ -81,6 +83,10 @@ impl Driver for BTree {
 
     fn create_committing(&self, path: &Path, _: &Shape) -> Result<Changer> {
         Ok(Changer { transaction: None, store: Kept::new(btree::BTree::create(path)?) })
+    }
+
+    fn open_to_change(&self, path: &Path, _: &Shape) -> Result<Changer> {
+        Ok(Changer { transaction: None, store: Kept::new(btree::BTree::open(path)?) })
     }
 }
 

@@ -2,7 +2,9 @@
 
 #![allow(unsafe_code)]
 
-use super::{Driver, Identity, Noting, OnThread, Reading, Setup, Shape, Source, Store, Writer};
+use super::{
+    Driver, Identity, Noting, OnThread, Reading, Setup, Shape, Sharing, Source, Store, Writer,
+};
 use credenza::stats::{Clock, Latency, Statistics};
 use credenza::{Result, Scan, hash};
 use std::path::Path;
@@ -14,6 +16,8 @@ impl Driver for Hash {
     const SOURCE: Option<Source> = None;
     const NATIVE_GET_MANY: bool = true;
     const SYNCS: &'static str = "fdatasync when the last process closes it";
+
+    const SHARING: Sharing = Sharing::Writer;
 
     fn load(_: Option<&Path>) -> Result<Hash> {
         Ok(Hash)
@@ -71,6 +75,10 @@ impl Driver for Hash {
         };
         // SAFETY: handles are `Send`.
         (0..count).map(|i| Ok(unsafe { OnThread::new(one(i)?) })).collect()
+    }
+
+    fn open_to_change(&self, path: &Path, _: &Shape) -> Result<hash::Hash> {
+        hash::Hash::open(path)
     }
 }
 

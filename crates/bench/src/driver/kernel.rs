@@ -39,6 +39,27 @@ pub(crate) fn pin_to(cpu: usize) -> Result<()> {
     Ok(())
 }
 
+/// Has the kernel end this process when the one that started it ends.
+pub(crate) fn end_with_parent() -> Result<()> {
+    // SAFETY: this option takes a number and changes no memory.
+    let rc = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    if rc != 0 {
+        return Err(Error::io("follow the parent process", io::Error::last_os_error()));
+    }
+    Ok(())
+}
+
+/// Whether there is something to read on standard input, or nothing will come any more.
+pub(crate) fn has_input() -> Result<bool> {
+    let mut input = libc::pollfd { fd: libc::STDIN_FILENO, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one pollfd, which lives during the call; a time of 0 does not wait.
+    match unsafe { libc::poll(&raw mut input, 1, 0) } {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Error::io("look at the input", io::Error::last_os_error())),
+    }
+}
+
 /// Brings a file to the disk and drops its pages from memory. Fails if any page stays: then the
 /// next access would not be cold.
 pub(crate) fn evict(path: &Path) -> Result<()> {

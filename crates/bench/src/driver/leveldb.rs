@@ -6,7 +6,7 @@
 
 use super::library::symbol;
 use super::lsm::{self, Calls, FILTER_BITS, LsmStore, Options, Settings};
-use super::{Driver, Identity, Reading, Shape, Source};
+use super::{Driver, Identity, Reading, Shape, Sharing, Source};
 use crate::workload::Records;
 use credenza::Result;
 use std::ffi::{c_int, c_void};
@@ -49,6 +49,8 @@ impl Leveldb {
 impl Driver for Leveldb {
     const NAME: &'static str = "leveldb";
     const SYNCS: &'static str = "fdatasync of every table it writes";
+    // Alone: its LOCK file is of one process.
+    const SHARING: Sharing = Sharing::Alone;
     const SOURCE: Option<Source> = Some(Source {
         names: &["libleveldb.so.1d", "libleveldb.so.1", "libleveldb.so"],
         package: Some("libleveldb1d"),

@@ -10,7 +10,7 @@ use super::library::symbol;
 use super::mdb::{
     Calls, Env, MdbStore, NO_READ_AHEAD, NO_SUBDIR, NO_SYNC, READ_ONLY, WRITE_MAP, map_bytes,
 };
-use super::{Changes, Driver, Identity, Reading, Shape, Source};
+use super::{Changes, Driver, Identity, Reading, Shape, Sharing, Source};
 use crate::workload::Records;
 use credenza::Result;
 use std::ffi::{c_int, c_uint};
@@ -69,6 +69,8 @@ impl Mdbx {
 
 impl Driver for Mdbx {
     const NAME: &'static str = "mdbx";
+    // Alone: opened EXCLUSIVE.
+    const SHARING: Sharing = Sharing::Alone;
     const SOURCE: Option<Source> = Some(Source {
         names: &["libmdbx.so"],
         package: None,

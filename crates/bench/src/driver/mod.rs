@@ -188,6 +188,9 @@ pub(crate) trait Driver: Sized + 'static {
     /// Whether there is [`Driver::create_committing`].
     const COMMITS: bool = false;
 
+    /// What several processes may do with one store at once.
+    const SHARING: Sharing = Sharing::Readers;
+
     /// Takes the store's library: `file`, or where [`Source::open`] finds it.
     fn load(file: Option<&Path>) -> Result<Self>;
 
@@ -259,6 +262,12 @@ pub(crate) trait Driver: Sized + 'static {
     ) -> Result<Vec<OnThread<Self::Store<'_>>>> {
         Ok(Vec::new())
     }
+
+    /// Opens the store at `path`, which others read, for changes that readers who open it later see
+    /// as soon as the call has returned. Only called for [`Sharing::Writer`].
+    fn open_to_change(&self, path: &Path, _shape: &Shape) -> Result<Self::Writer<'_>> {
+        Err(Error::invalid("this store is not changed beside its readers").at(path))
+    }
 }
 
 /// Whether stores of this kind can do what the phase asks for; `mix` is what `mixed` does.
@@ -270,6 +279,33 @@ pub(crate) fn can_do<D: Driver>(phase: Phase, mix: &Mix) -> bool {
         Phase::Mixed if mix.transactions == Some(Transactions::Each) => D::COMMITS,
         Phase::Mixed if mix.transactions.is_some() => <D::Writer<'_> as Writer>::HAS_TRANSACTIONS,
         _ => !phase.is_changing() || <D::Writer<'_> as Writer>::IS_POSSIBLE,
+    }
+}
+
+/// What several processes may do with one store at once, the way its driver opens it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// Only one of them may open it.
+    Alone,
+    /// Any number may read it while nobody changes it.
+    Readers,
+    /// And one may change it meanwhile.
+    Writer,
+}
+
+impl Sharing {
+    /// The name in results.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Sharing::Alone => "alone",
+            Sharing::Readers => "readers",
+            Sharing::Writer => "writer",
+        }
+    }
+
+    /// Whether several may read it, with or without a writer beside them.
+    pub(crate) fn allows(self, with_writer: bool) -> bool {
+        self == Sharing::Writer || self == Sharing::Readers && !with_writer
     }
 }
 

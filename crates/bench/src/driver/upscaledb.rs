@@ -12,7 +12,8 @@
 
 use super::library::api;
 use super::{
-    Changes, Driver, Identity, Reading, Setup, Shape, Source, Store, Writer, c_path, refused,
+    Changes, Driver, Identity, Reading, Setup, Shape, Sharing, Source, Store, Writer, c_path,
+    refused,
 };
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -212,6 +213,8 @@ impl Upscaledb {
 
 impl Driver for Upscaledb {
     const NAME: &'static str = "upscaledb";
+    // Alone: it locks the file for one process, also to read.
+    const SHARING: Sharing = Sharing::Alone;
     const SOURCE: Option<Source> = Some(Source {
         names: &["libupscaledb.so.0", "libupscaledb.so"],
         package: None,

@@ -6,9 +6,10 @@
 use super::chart::{Row, Scale, axis, escape};
 use super::compare::{Comparison, Headline, is_own};
 use super::stats::{self, Ratio, Verdict};
-use super::{facts, figures, json, text};
+use super::{facts, figures, json, text, together};
 use crate::result::{Latency, PhaseResult, Report};
 use credenza::Result;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -130,6 +131,10 @@ fn sections(report: &Report, comparisons: &[Comparison]) -> String {
     html.push_str(&section("phases", "Phase by phase", &each(&phases)));
     html.push_str(&section("size", "Size and memory", &each(&|c| sizes(report, c))));
     html.push_str(&section("latency", "Latency of single lookups", &each(&latencies)));
+    let together = together::table(report);
+    if !together.is_empty() {
+        html.push_str(&section("together", "Several processes at one store", &together));
+    }
     html.push_str(&section("figures", "Every figure", &each(&figures::every)));
     html.push_str(&section("setup", "Set-up", &facts::setup(report)));
     html
@@ -427,6 +432,7 @@ fn latencies(c: &Comparison) -> String {
             charts.push_str(&latency_chart(phase, &measured));
         }
     }
+    charts.push_str(&operation_latencies(c));
     if charts.is_empty() {
         return r#"<p class="note">No phase of this run has latencies of single lookups.</p>"#
             .to_owned();
@@ -436,6 +442,25 @@ fn latencies(c: &Comparison) -> String {
          line: up to p99, the open dot. Thin line: on to p99.9, the small dot, and to the slowest \
          lookup, the end. The scale is logarithmic.</p><div class=\"charts\">{charts}</div>"
     )
+}
+
+/// A chart for each kind of operation of the phases that mix several.
+fn operation_latencies(c: &Comparison) -> String {
+    let mut charts = String::new();
+    for phase in &c.phases {
+        let results: Vec<&PhaseResult> =
+            c.stores.iter().filter_map(|store| c.result(store, phase)).collect();
+        let names = results.iter().flat_map(|r| r.operation_latency_ns.keys());
+        for name in names.collect::<BTreeSet<_>>() {
+            let of = |r: &&PhaseResult| r.operation_latency_ns.contains_key(name);
+            let of_name = results.iter().copied().filter(of);
+            let mut measured: Vec<(&PhaseResult, &Latency)> =
+                of_name.map(|r| (r, &r.operation_latency_ns[name])).collect();
+            measured.sort_by_key(|(_, latency)| latency.p50);
+            charts.push_str(&latency_chart(&format!("{phase}: {name}"), &measured));
+        }
+    }
+    charts
 }
 
 fn latency_chart(phase: &str, measured: &[(&PhaseResult, &Latency)]) -> String {

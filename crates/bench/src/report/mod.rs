@@ -17,6 +17,7 @@ pub mod saved;
 pub mod stats;
 pub mod terminal;
 pub(crate) mod text;
+mod together;
 
 pub use html::write as write_html;
 pub use json::{read as read_json, write as write_json};

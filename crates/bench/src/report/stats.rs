@@ -361,6 +361,7 @@ mod tests {
             rounds: samples.len(),
             ns_per_op: summarise(samples),
             latency_ns: None,
+            operation_latency_ns: std::collections::BTreeMap::new(),
             hit_rate: None,
             file_bytes: 0,
             peak_rss_bytes: 0,

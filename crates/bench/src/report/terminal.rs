@@ -8,7 +8,7 @@ use super::compare::{Comparison, Headline, is_own, wrong_answers};
 use super::durability;
 use super::pen::{Pen, Style, WIDTH, shortened, width, wrapped};
 use super::stats::{self, Ratio, Verdict};
-use super::text;
+use super::{text, together};
 use crate::result::{OwnCost, PhaseNoise, PhaseResult, Report};
 use std::io::{self, Write};
 
@@ -32,6 +32,7 @@ pub fn print(report: &Report, out: &mut impl Write, colour: bool) -> io::Result<
             headlines(comparison, own, out, &pen)?;
         }
     }
+    together_lines(report, out, &pen)?;
     disk(report, out, &pen)?;
     remarks(report, out, &pen)
 }
@@ -46,6 +47,13 @@ fn disk(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
         "Asked of the disk, as seen: calls that sync, and bytes written by calls, an operation";
     writeln!(out, "\n{}", pen.bold(title))?;
     lines.iter().try_for_each(|line| wrapped(out, pen, "  ", &text::clean(line)))
+}
+
+fn together_lines(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
+    let Some((lines, explained)) = together::lines(report) else { return Ok(()) };
+    writeln!(out, "\n{}", pen.bold("Several processes at one store"))?;
+    lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    wrapped(out, pen, "", explained)
 }
 
 fn heading(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {

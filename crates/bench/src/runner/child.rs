@@ -8,6 +8,7 @@
 use super::oracle;
 use super::passes::{self, Checker, Total};
 use super::protocol::{Message, Sample, Spec};
+use super::together::part::{Coordinator, Pipes};
 use crate::driver::{Driver, ForDriver, Reading, Shape, Store, can_do, kernel, with_driver};
 use crate::measure::{self, Footprint, Latencies, Meter, Size};
 use crate::result::Effort;
@@ -22,11 +23,12 @@ const PASSES: usize = 3;
 /// No further pass begins when the timed ones together took so long.
 const PASSES_TIME: Duration = Duration::from_secs(3);
 /// One lookup in so many is timed by itself.
-const LATENCY_EVERY: usize = 16;
+pub(super) const LATENCY_EVERY: usize = 16;
 
-/// Reads a [`Spec`] from standard input, does it, and says what came of it on standard output.
+/// Reads a [`Spec`], a line, from standard input, does it, and says what came of it on standard output.
 pub(crate) fn main() -> Result<()> {
-    let text = std::io::read_to_string(std::io::stdin()).map_err(|e| Error::io("read input", e))?;
+    let mut text = String::new();
+    std::io::stdin().read_line(&mut text).map_err(|e| Error::io("read input", e))?;
     let spec: Spec = serde_json::from_str(&text).map_err(|e| {
         Error::invalid(format!("--child is for the workbench's own use; its input: {e}"))
     })?;
@@ -35,6 +37,9 @@ pub(crate) fn main() -> Result<()> {
         use std::io::Write;
         writeln!(std::io::stdout(), "{line}").map_err(|e| Error::io("write to the parent", e))
     };
+    if spec.together.part.is_some() {
+        return do_part(&spec);
+    }
     match do_spec(&spec, &say) {
         Ok(()) => say(&Message::Finished),
         Err(e) => say(&Message::Failed(e.to_string())),
@@ -52,6 +57,35 @@ fn do_spec(spec: &Spec, say: &dyn Fn(&Message) -> Result<()>) -> Result<()> {
     let work = Work { spec, inputs: &inputs, say };
     with_driver(&spec.store, work)
         .unwrap_or_else(|| Err(Error::invalid(format!("there is no store '{}'", spec.store))))
+}
+
+/// Does what one of several processes does, and says so.
+fn do_part(spec: &Spec) -> Result<()> {
+    kernel::end_with_parent()?;
+    let prepared =
+        spec.cpu.map_or(Ok(()), kernel::pin_to).and_then(|()| Inputs::load(&spec.inputs));
+    let work = prepared.map(|inputs| with_driver(&spec.store, Member { spec, inputs: &inputs }));
+    match work {
+        Ok(Some(done)) => done,
+        Ok(None) => Pipes.failed(&Error::invalid(format!("there is no store '{}'", spec.store))),
+        Err(e) => Pipes.failed(&e),
+    }
+}
+
+struct Member<'a> {
+    spec: &'a Spec,
+    inputs: &'a Inputs,
+}
+
+impl ForDriver for Member<'_> {
+    type Output = Result<()>;
+
+    fn run<D: Driver>(self) -> Result<()> {
+        match D::load(self.spec.library.as_deref()) {
+            Ok(driver) => Round::new(&driver, self.spec, self.inputs).part(&mut Pipes),
+            Err(e) => Pipes.failed(&e),
+        }
+    }
 }
 
 struct Work<'a> {
@@ -118,17 +152,23 @@ impl<'a, D: Driver> Round<'a, D> {
                 Err(e) => say(&Message::Refused(Phase::Build, e.to_string()))?,
             }
         }
-        for phase in phases.iter().filter(|phase| self.can_do(**phase)) {
-            let is_due = phase.is_changing() || (is_built && *phase != Phase::Build);
-            if is_due {
-                say(&Message::Started(*phase))?;
-                say(&match self.measure_one(*phase) {
-                    Ok(sample) => Message::Measured(Box::new(sample)),
-                    Err(e) => Message::Refused(*phase, e.to_string()),
-                })?;
-            }
+        let (changing, reading): (Vec<Phase>, Vec<Phase>) = phases
+            .iter()
+            .filter(|phase| **phase != Phase::Build && self.can_do(**phase))
+            .partition(|phase| phase.is_changing());
+        if is_built {
+            reading.iter().try_for_each(|phase| self.measure_and_say(*phase, say))?;
+            self.together(say)?;
         }
-        Ok(())
+        changing.iter().try_for_each(|phase| self.measure_and_say(*phase, say))
+    }
+
+    fn measure_and_say(&self, phase: Phase, say: &dyn Fn(&Message) -> Result<()>) -> Result<()> {
+        say(&Message::Started(phase))?;
+        say(&match self.measure_one(phase) {
+            Ok(sample) => Message::Measured(Box::new(sample)),
+            Err(e) => Message::Refused(phase, e.to_string()),
+        })
     }
 
     fn can_do(&self, phase: Phase) -> bool {

@@ -4,16 +4,21 @@
 //! All runs begin with a new store that holds the records.
 
 use super::changes::{Outcome, Work, content_after};
-use super::child::Round;
+use super::child::{LATENCY_EVERY, Round};
 use super::passes;
 use super::protocol::Sample;
 use crate::driver::{Driver, Writer};
+use crate::measure::Latencies;
 use crate::workload::changes::{Model, Script, Step};
 use crate::workload::transactions::Transactions;
 use crate::workload::{Action, Phase};
 use credenza::Result;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+
+/// Latencies in nanoseconds with their counts, by the names of the kinds of steps.
+type StepLatencies = BTreeMap<String, Vec<(u64, u64)>>;
 
 impl<D: Driver> Round<'_, D> {
     /// The same for stores that will hold further keys, too.
@@ -40,13 +45,44 @@ impl<D: Driver> Round<'_, D> {
         checked.wrong = check(&mut store, script, mix.transactions, new_model())?;
         self.finish(store, &work, content_after(&work), &mut checked)?;
         let sample = self.measure(Phase::Mixed, &work)?;
+        let (operation_latencies, wrong) = self.latencies(&work)?;
         let lookups = script.lookups() as u64;
         Ok(Sample {
             found: (lookups > 0).then_some(found),
             lookups,
-            wrong: checked.wrong.or(sample.wrong.clone()),
+            operation_latencies,
+            wrong: checked.wrong.or(sample.wrong.clone()).or(wrong),
             ..sample
         })
+    }
+
+    /// Times single steps on a store of their own: their latencies, kind by kind, and what is wrong
+    /// with the sum of the answers, in words.
+    fn latencies(&self, work: &Mixed<'_>) -> Result<(StepLatencies, Option<String>)> {
+        let mut store = self.new_store(Phase::Mixed, true)?;
+        let (mut outcome, mut all) = (Outcome::default(), BTreeMap::new());
+        in_transactions(
+            &mut store,
+            work.script,
+            work.transactions,
+            |_| true,
+            |store, i, step| {
+                let start = i.is_multiple_of(LATENCY_EVERY).then(Instant::now);
+                do_step(store, step, &mut outcome)?;
+                if let Some(start) = start {
+                    let new = || Latencies::new(self.spec.clock_ns);
+                    let of_kind = all.entry(step.0.action.name()).or_insert_with(new);
+                    of_kind.record_since(start);
+                }
+                Ok(())
+            },
+        )?;
+        store.close()?;
+        let expected = work.outcome;
+        let wrong = (outcome != expected).then(|| {
+            format!("timed one by one, the steps add up to {outcome:?}, not {expected:?}")
+        });
+        Ok((all.into_iter().map(|(name, of)| (name.to_owned(), of.counts())).collect(), wrong))
     }
 
     /// How many steps are done in this time on a store of their own, at least one. The timed runs
@@ -179,23 +215,32 @@ fn do_steps<W: Writer>(
     outcome: &mut Outcome,
     goes_on: impl FnMut(usize) -> bool,
 ) -> Result<usize> {
-    in_transactions(store, script, transactions, goes_on, |store, _, (step, key, value)| {
-        match step.action {
-            Action::Get => {
-                store.get(key, |value| outcome.total.add(value))?;
-            }
-            Action::Insert | Action::Update => store.insert(key, value)?,
-            Action::Remove => outcome.removed += u64::from(store.remove(key)?),
-            Action::Scan => {
-                store.range(key, step.scan_len as usize, |_, value| outcome.total.add(value))?;
-            }
-            Action::ReadModifyWrite => {
-                store.get(key, |value| outcome.total.add(value))?;
-                store.insert(key, value)?;
-            }
-        }
-        Ok(())
+    in_transactions(store, script, transactions, goes_on, |store, _, step| {
+        do_step(store, step, outcome)
     })
+}
+
+#[inline]
+fn do_step<W: Writer>(
+    store: &mut W,
+    (step, key, value): (&Step, &[u8], &[u8]),
+    outcome: &mut Outcome,
+) -> Result<()> {
+    match step.action {
+        Action::Get => {
+            store.get(key, |value| outcome.total.add(value))?;
+        }
+        Action::Insert | Action::Update => store.insert(key, value)?,
+        Action::Remove => outcome.removed += u64::from(store.remove(key)?),
+        Action::Scan => {
+            store.range(key, step.scan_len as usize, |_, value| outcome.total.add(value))?;
+        }
+        Action::ReadModifyWrite => {
+            store.get(key, |value| outcome.total.add(value))?;
+            store.insert(key, value)?;
+        }
+    }
+    Ok(())
 }
 
 /// The steps of a script.

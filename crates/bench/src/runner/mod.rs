@@ -2,10 +2,12 @@
 //! and round, and puts their samples together.
 //!
 //! Reading order: [`protocol`], [`process`], [`folder`], here; then what the measured process does:
-//! [`child`], [`passes`], [`changes`], [`mixed`]; [`oracle`] compares and measures nothing.
+//! [`child`], [`passes`], [`changes`], [`mixed`], [`together`]; [`oracle`] compares and measures
+//! nothing.
 //!
 //! Invariants: within a round every store runs once, in a random order that the seed fixes; two
-//! measured processes never run at the same time. A phase that failed, crashed or took too long is
+//! measured processes never run at the same time, but those that [`together`] starts. A phase that
+//! failed, crashed or took too long is
 //! told once and not tried again; the store's other phases go on, and so do the other stores.
 
 mod changes;
@@ -17,6 +19,7 @@ pub(crate) mod passes;
 pub(crate) mod process;
 pub(crate) mod protocol;
 mod summary;
+pub(crate) mod together;
 
 #[cfg(test)]
 mod parent_tests;
@@ -25,7 +28,7 @@ mod tests;
 
 use crate::args::BenchArgs;
 use crate::candidates::{self, Describe};
-use crate::driver::{NULL, Shape, kernel, with_driver};
+use crate::driver::{NULL, Shape, Sharing, kernel, with_driver};
 use crate::machine;
 use crate::measure;
 use crate::report::durability;
@@ -44,7 +47,8 @@ use process::{End, Program};
 use protocol::{Message, Spec};
 use std::path::PathBuf;
 use std::time::Duration;
-use summary::Samples;
+use summary::{Samples, Shared};
+use together::Together;
 
 /// Measures what `args` ask for.
 pub(crate) fn run(args: &BenchArgs) -> Result<Report> {
@@ -59,6 +63,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Report> {
     notes.extend(about_load(&machine));
     let stores = run.stores(&shape, &workload.mix)?;
     notes.extend(about_what_is_left_out(&stores, &run.phases, &workload.mix));
+    notes.extend(about_sharing(args, &stores, machine.cores));
     let seed = workload.seed;
     notes
         .push(format!("seed {seed}: --seed {seed} draws the same data, keys and operations again"));
@@ -69,7 +74,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Report> {
     folder.current().begin();
     let workbench = run.own_cost(&workload, &folder)?;
     run.rounds(&stores, &workload, &folder)?;
-    let Run { samples, again, failures, phases, class, .. } = run;
+    let Run { samples, again, shared, failures, phases, class, .. } = run;
     let interrupted = folder.current().is_stopping();
     if interrupted {
         notes.push("stopped by a signal: figures rest on the rounds that were finished".to_owned());
@@ -79,6 +84,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Report> {
     notes.extend(durability::warnings(&stores, &results));
     let again = again.results(&phases, &stores, class, &workload.mix, record_bytes);
     let noise = noise(&results, &again);
+    let together = shared.results(&stores, class, settings.cpu.is_some());
     let credenza_bench = CONTRACT;
     Ok(Report {
         credenza_bench,
@@ -86,6 +92,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Report> {
         settings,
         stores,
         results,
+        together,
         failures,
         notes,
         noise,
@@ -181,6 +188,40 @@ fn about_what_is_left_out(stores: &[StoreInfo], phases: &[Phase], mix: &Mix) -> 
     phases.iter().filter_map(left_out).collect()
 }
 
+/// The stores that several processes do not read at once, or not beside a writer; and what there
+/// are too few processors for.
+fn about_sharing(args: &BenchArgs, stores: &[StoreInfo], cores: usize) -> Vec<String> {
+    let counts = args.reader_counts();
+    let Some(most) = counts.last() else { return Vec::new() };
+    let named = |sharing: &[Sharing]| {
+        let is_one = |info: &&StoreInfo| sharing.iter().any(|s| s.name() == info.sharing);
+        stores.iter().filter(is_one).map(|info| &*info.store).collect::<Vec<_>>().join(", ")
+    };
+    let mut notes = Vec::new();
+    let alone = named(&[Sharing::Alone]);
+    if !alone.is_empty() {
+        notes.push(format!(
+            "'--processes' leaves out {alone}: only one process at a time may open them, the way the \
+             workbench does"
+        ));
+    }
+    let unchanged = named(&[Sharing::Alone, Sharing::Readers]);
+    if args.with_writer && !unchanged.is_empty() {
+        notes.push(format!(
+            "'--with-writer' leaves out {unchanged}: they cannot be changed while other processes \
+             read them, or the workbench opens them without the locks for it"
+        ));
+    }
+    let all = most + usize::from(args.with_writer);
+    if all > cores {
+        notes.push(format!(
+            "up to {all} processes at once share {}: more of them cannot do more than these can",
+            if cores == 1 { "one processor".to_owned() } else { format!("{cores} processors") }
+        ));
+    }
+    notes
+}
+
 struct Run<'a> {
     args: &'a BenchArgs,
     phases: Vec<Phase>,
@@ -192,6 +233,7 @@ struct Run<'a> {
     samples: Samples,
     /// Those of the store that is measured a second time, against itself.
     again: Samples,
+    shared: Shared,
 }
 
 /// A store in the run, and the phases that it has not failed in.
@@ -222,6 +264,17 @@ impl<'a> Run<'a> {
             failures: Vec::new(),
             samples: Samples::default(),
             again: Samples::default(),
+            shared: Shared::default(),
+        }
+    }
+
+    /// What several processes are to do with one store.
+    fn together(&self) -> Together {
+        Together {
+            counts: self.args.reader_counts(),
+            with_writer: self.args.with_writer,
+            cpus: kernel::allowed_cpus().into_iter().rev().collect(),
+            part: None,
         }
     }
 
@@ -317,7 +370,10 @@ impl<'a> Run<'a> {
         let store = store.as_str();
         let mut due = left.clone();
         while !due.is_empty() {
-            let spec = self.spec(store, due.clone(), workload, folder.empty(store)?);
+            let mut spec = self.spec(store, due.clone(), workload, folder.empty(store)?);
+            if !*again {
+                spec.together = self.together();
+            }
             let (mut phase, mut refused) = (None, Vec::new());
             let timeout = Duration::from_secs(self.args.timeout);
             let hear = |message| match message {
@@ -337,6 +393,13 @@ impl<'a> Run<'a> {
                 Message::Refused(phase, what) => {
                     bar.suspend(|| self.fail(store, Some(round), Some(phase), "error", what));
                     refused.push(phase);
+                }
+                Message::Together(measured) => {
+                    if let Some(what) = &measured.wrong {
+                        let (phase, what) = (Some(measured.phase), what.clone());
+                        bar.suspend(|| self.fail(store, Some(round), phase, "wrong-answer", what));
+                    }
+                    self.shared.add(store, round, measured);
                 }
                 Message::Compared(_)
                 | Message::Figure(_)
@@ -403,6 +466,7 @@ impl<'a> Run<'a> {
             read_ahead: self.args.read_ahead,
             sync: self.args.sync,
             oracle: None,
+            together: Together::default(),
             cpu: self.cpu,
             clock_ns: self.clock_ns,
         }

@@ -39,6 +39,7 @@ fn round_of(script: &str) -> (Vec<Phase>, Vec<String>, usize) {
         failures: Vec::new(),
         samples: Samples::default(),
         again: Samples::default(),
+        shared: Shared::default(),
     };
     let workload = Workload::find("decimal").unwrap();
     let left = vec![Phase::GetHit, Phase::Scan];

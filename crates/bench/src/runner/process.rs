@@ -23,8 +23,16 @@ pub(crate) struct Program {
 impl Program {
     pub(crate) fn this() -> Result<Program> {
         let file = std::env::current_exe().map_err(|e| Error::io("find this program", e))?;
-        let args = std::env::args_os().skip(1).chain(["--child".into()]).collect();
-        Ok(Program { file, args })
+        // A measured process that starts others has the option already.
+        let args = std::env::args_os().skip(1).filter(|arg| arg != "--child");
+        Ok(Program { file, args: args.chain(["--child".into()]).collect() })
+    }
+
+    /// The command that starts it.
+    pub(super) fn command(&self) -> Command {
+        let mut command = Command::new(&self.file);
+        command.args(&self.args);
+        command
     }
 
     /// A shell script in the place of this program.
@@ -119,8 +127,8 @@ pub(crate) fn run(
 ) -> Result<End> {
     let deadline = Instant::now() + timeout;
     // In a group of its own a Ctrl-C does not reach it: it ends when this process says so.
-    let mut child = Command::new(&program.file)
-        .args(&program.args)
+    let mut child = program
+        .command()
         .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -168,7 +176,7 @@ pub(crate) fn run(
     Ok(end.unwrap_or_else(|| End::Crashed(in_words(status))))
 }
 
-fn in_words(status: ExitStatus) -> String {
+pub(super) fn in_words(status: ExitStatus) -> String {
     match status.signal() {
         Some(libc::SIGBUS) => "it was ended by SIGBUS: the folder may be full".to_owned(),
         Some(libc::SIGKILL) => "it was killed: the memory may have been exhausted".to_owned(),
@@ -182,6 +190,7 @@ fn in_words(status: ExitStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::protocol::Spec;
+    use super::super::together::Together;
     use super::*;
     use crate::workload::Phase;
 
@@ -201,6 +210,7 @@ mod tests {
             read_ahead: false,
             sync: false,
             oracle: None,
+            together: Together::default(),
             cpu: None,
             clock_ns: 0.0,
         };

@@ -1,9 +1,11 @@
 //! What the parent tells a measured process, and what that one answers: JSON, one message a line.
 
 use super::oracle::{Compared, Oracle};
+use super::together::{Throughput, Together};
 use crate::result::Effort;
 use crate::workload::{Mix, Phase};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The work of one process: one store, one round. Given on standard input.
@@ -30,6 +32,8 @@ pub(crate) struct Spec {
     pub(crate) sync: bool,
     /// Compare stores instead of measuring one.
     pub(crate) oracle: Option<Oracle>,
+    /// Several processes at one store.
+    pub(crate) together: Together,
     /// The processor to run on.
     pub(crate) cpu: Option<usize>,
     pub(crate) clock_ns: f64,
@@ -42,6 +46,8 @@ pub(crate) enum Message {
     Started(Phase),
     /// A phase was measured.
     Measured(Box<Sample>),
+    /// Several processes did a phase at once.
+    Together(Throughput),
     /// Stores were compared.
     Compared(Compared),
     /// The store refused in this phase, in its own words; the other phases go on.
@@ -71,6 +77,8 @@ pub(crate) struct Sample {
     pub(crate) ns_per_op: f64,
     /// Latencies in nanoseconds with their counts.
     pub(crate) latencies: Vec<(u64, u64)>,
+    /// For `mixed`: the same for each kind of operation, by its name.
+    pub(crate) operation_latencies: BTreeMap<String, Vec<(u64, u64)>>,
     /// Lookups that found a value; `None` where nothing is looked up.
     pub(crate) found: Option<u64>,
     /// Lookups that were made.
@@ -93,6 +101,7 @@ impl Sample {
             ops: ops as u64,
             ns_per_op: 0.0,
             latencies: Vec::new(),
+            operation_latencies: BTreeMap::new(),
             found: None,
             lookups: 0,
             repeats: 1,

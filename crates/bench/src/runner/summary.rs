@@ -1,11 +1,13 @@
 //! From the samples of all rounds to the figures of the report.
 
 use super::protocol::Sample;
+use super::together::Throughput;
 use crate::driver::Changes;
 use crate::measure::Latencies;
-use crate::report::stats::summarise;
-use crate::result::{Effort, PhaseResult, StoreInfo};
+use crate::report::stats::{Ratio, summarise};
+use crate::result::{Effort, PhaseResult, Scaling, StoreInfo, TogetherResult};
 use crate::workload::{Mix, Phase};
+use std::collections::BTreeMap;
 
 /// All samples, each with its store and round.
 #[derive(Default)]
@@ -60,6 +62,11 @@ fn combined(
     let mut effort = Effort::default();
     all().for_each(|sample| effort += sample.effort);
     let times: Vec<f64> = all().map(|sample| sample.ns_per_op).collect();
+    let mut of_operations: BTreeMap<&str, Latencies> = BTreeMap::new();
+    for (name, counts) in all().flat_map(|sample| &sample.operation_latencies) {
+        of_operations.entry(name).or_insert_with(|| Latencies::new(0.0)).merge(counts);
+    }
+    let percentiles = |(name, of): (&str, Latencies)| Some((name.to_owned(), of.percentiles()?));
     Some(PhaseResult {
         store: info.store.clone(),
         class: match phase {
@@ -74,6 +81,7 @@ fn combined(
         rounds: samples.len(),
         ns_per_op: summarise(&times),
         latency_ns: latencies.percentiles(),
+        operation_latency_ns: of_operations.into_iter().filter_map(percentiles).collect(),
         hit_rate: found.map(|found| found as f64 / lookups.max(1) as f64),
         file_bytes: all().map(|sample| sample.file_bytes).max().unwrap_or(0),
         peak_rss_bytes: all().map(|sample| sample.peak_rss_bytes).max().unwrap_or(0),
@@ -106,4 +114,92 @@ fn write_amplification(
     };
     let stored = record_bytes * effort.operations as f64;
     (stores && written > 0 && stored > 0.0).then(|| written as f64 / stored)
+}
+
+/// What several processes did at once, each with its store and round.
+#[derive(Default)]
+pub(super) struct Shared(Vec<(String, usize, Throughput)>);
+
+impl Shared {
+    pub(super) fn add(&mut self, store: &str, round: usize, measured: Throughput) {
+        self.0.push((store.to_owned(), round, measured));
+    }
+
+    /// One result for each phase, store, writer or none, and number of readers, in this order.
+    pub(super) fn results(
+        &self,
+        stores: &[StoreInfo],
+        class: &str,
+        is_bound: bool,
+    ) -> Vec<TogetherResult> {
+        let mut results = Vec::new();
+        for phase in Phase::ALL {
+            for info in stores {
+                for with_writer in [false, true] {
+                    let of = |(store, _, t): &&(String, usize, Throughput)| {
+                        *store == info.store && t.phase == phase && t.with_writer == with_writer
+                    };
+                    let all: Vec<(usize, &Throughput)> =
+                        self.0.iter().filter(of).map(|(_, round, t)| (*round, t)).collect();
+                    let mut counts: Vec<usize> = all.iter().map(|(_, t)| t.readers).collect();
+                    counts.sort_unstable();
+                    counts.dedup();
+                    let result = |count| of_count(info, class, is_bound, count, &all);
+                    results.extend(counts.into_iter().filter_map(result));
+                }
+            }
+        }
+        results
+    }
+}
+
+/// What the rounds with so many readers amount to; `all` has those with other numbers of them, too.
+fn of_count(
+    info: &StoreInfo,
+    class: &str,
+    bound: bool,
+    count: usize,
+    all: &[(usize, &Throughput)],
+) -> Option<TogetherResult> {
+    let with = |count: usize| {
+        let mut of: Vec<_> = all.iter().filter(|(_, t)| t.readers == count).copied().collect();
+        of.sort_by_key(|(round, _)| *round);
+        of
+    };
+    let (own, one) = (with(count), with(1));
+    let (_, first) = own.first()?;
+    let is_right = |of: &[(usize, &Throughput)]| of.iter().all(|(_, t)| t.wrong.is_none());
+    let in_round = |round: usize| one.iter().find(|(other, _)| *other == round);
+    // A ratio is of times: what takes half as long is twice as fast.
+    let pairs: Vec<(f64, f64)> = own
+        .iter()
+        .filter_map(|(round, t)| Some((1.0 / t.per_second, 1.0 / in_round(*round)?.1.per_second)))
+        .collect();
+    let ratio = Ratio::of_pairs(&pairs).filter(|_| count > 1 && is_right(&own) && is_right(&one));
+    let sum = |of: fn(&Throughput) -> u64| own.iter().map(|(_, t)| of(t)).sum::<u64>();
+    let rates: Vec<f64> = own.iter().map(|(_, t)| t.per_second).collect();
+    let writes: Vec<f64> = own.iter().filter_map(|(_, t)| t.writes_per_second).collect();
+    Some(TogetherResult {
+        store: info.store.clone(),
+        class: class.to_owned(),
+        phase: first.phase.name().to_owned(),
+        readers: count,
+        writers: usize::from(first.with_writer),
+        processors: first.processors,
+        bound,
+        ops: sum(|t| t.ops),
+        rounds: own.len(),
+        per_second: summarise(&rates),
+        sample_rounds: own.iter().map(|(round, _)| *round).collect(),
+        to_one: ratio.map(|r| Scaling {
+            median: r.median,
+            low: r.low,
+            high: r.high,
+            pairs: r.pairs,
+        }),
+        writes_per_second: first.with_writer.then(|| summarise(&writes)),
+        hit_rate: sum(|t| t.found) as f64 / sum(|t| t.lookups).max(1) as f64,
+        verified: is_right(&own),
+        notes: own.iter().find_map(|(_, t)| t.wrong.clone()).into_iter().collect(),
+    })
 }

@@ -4,6 +4,7 @@
 use super::changes::TIMED_OPERATIONS;
 use super::child::Round;
 use super::protocol::{Message, Sample, Spec};
+use super::together::Together;
 use crate::driver::{Driver, Identity, Reading, Shape, Source, Store, Writer};
 use crate::workload::{Inputs, Mix, Phase, Records, Workload};
 use credenza::{Error, Result};
@@ -132,6 +133,12 @@ impl Driver for Liar {
 
     fn create_committing(&self, path: &Path, shape: &Shape) -> Result<LiarWriter<'_>> {
         self.create(path, shape)
+    }
+
+    fn open_to_change(&self, path: &Path, shape: &Shape) -> Result<LiarWriter<'_>> {
+        let store = self.open(path, shape, Reading::Warm)?;
+        let (changes, last, is_in_transaction) = (0, Vec::new(), false);
+        Ok(LiarWriter { liar: self, store, changes, last, is_in_transaction })
     }
 }
 
@@ -274,6 +281,23 @@ fn samples_of_mix(lie: Lie, phases: &[Phase], mix: Mix) -> Vec<Sample> {
 
 /// All that the measured process says.
 fn messages(lie: Lie, phases: &[Phase], mix: Mix) -> Vec<Message> {
+    let messages = RefCell::new(Vec::new());
+    let hear = |message: &Message| {
+        messages.borrow_mut().push(message.clone());
+        Ok(())
+    };
+    with_round(lie, phases, mix, Together::default(), |round| round.run(&hear).unwrap());
+    messages.into_inner()
+}
+
+/// Does something with a round of a store that lies so.
+pub(super) fn with_round<T>(
+    lie: Lie,
+    phases: &[Phase],
+    mix: Mix,
+    together: Together,
+    work: impl FnOnce(&Round<'_, Liar>) -> T,
+) -> T {
     let folder = tempfile::tempdir().unwrap();
     let found = Workload::find("tokens").unwrap();
     let workload = Workload { records: Some(500), gets: 1200, mix, ..found };
@@ -291,17 +315,11 @@ fn messages(lie: Lie, phases: &[Phase], mix: Mix) -> Vec<Message> {
         read_ahead: false,
         sync: false,
         oracle: None,
+        together,
         cpu: None,
         clock_ns: 0.0,
     };
-    let messages = RefCell::new(Vec::new());
-    let driver = Liar::who(lie);
-    let hear = |message: &Message| {
-        messages.borrow_mut().push(message.clone());
-        Ok(())
-    };
-    Round::new(&driver, &spec, &inputs).run(&hear).unwrap();
-    messages.into_inner()
+    work(&Round::new(&Liar::who(lie), &spec, &inputs))
 }
 
 /// The phases in which the lie must be told. `build` here is not done by a writer; what a scan of

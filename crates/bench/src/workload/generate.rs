@@ -29,6 +29,7 @@ pub(crate) mod stream {
     pub(crate) const SCRAMBLE: u64 = 10;
     pub(crate) const FRESH: u64 = 11;
     pub(crate) const NEW_VALUES: u64 = 12;
+    pub(crate) const BESIDE: u64 = 13;
 }
 
 // --- decimal -----------------------------------------------------------------------------------

@@ -120,6 +120,12 @@ impl Phase {
         }
     }
 
+    /// Whether keys are looked up.
+    pub(crate) fn is_get(self) -> bool {
+        use Phase::{Get90, GetChain, GetHit, GetMiss};
+        matches!(self, GetHit | Get90 | GetMiss | GetChain) || self.is_batched()
+    }
+
     /// Whether keys are given to the store in batches.
     pub(crate) fn is_batched(self) -> bool {
         matches!(self, Phase::GetManyHit | Phase::GetManyMiss)

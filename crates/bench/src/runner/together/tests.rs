@@ -1,0 +1,123 @@
+//! Danger: who reads beside others, or beside a writer, is believed what nobody would be alone.
+
+use super::super::tests::{Lie, with_round};
+use super::part::Coordinator;
+use super::{Done, Part, Together, Word};
+use crate::driver::Driver;
+use crate::workload::{Mix, Phase, Records};
+use credenza::Result;
+
+/// Says "go" at once, and "stop" when it was asked so often.
+struct Script {
+    heard: Vec<Word>,
+    asked: usize,
+}
+
+impl Coordinator for Script {
+    fn say(&mut self, word: &Word) -> Result<()> {
+        self.heard.push(word.clone());
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn has_spoken(&mut self) -> Result<bool> {
+        self.asked += 1;
+        Ok(self.asked > 5)
+    }
+}
+
+/// What a member says of a store that lies so; `change` makes what is stored from the records.
+fn done(lie: Lie, part: Part, change: impl Fn(&Records) -> Records) -> Done {
+    let together = Together { part: Some(part), ..Together::default() };
+    with_round(lie, &[Phase::GetHit], Mix::default(), together, |round| {
+        round.driver.build(&change(&round.inputs.records), &round.shape, &round.path).unwrap();
+        let mut script = Script { heard: Vec::new(), asked: 0 };
+        round.part(&mut script).unwrap();
+        let names: Vec<&str> = script.heard.iter().map(name).collect();
+        let expected: &[&str] = match part {
+            Part::Reader(..) => &["ready", "enough", "done"],
+            Part::Writer => &["ready", "done"],
+        };
+        assert_eq!(names, expected);
+        match script.heard.pop() {
+            Some(Word::Done(done)) => done,
+            other => panic!("{other:?}"),
+        }
+    })
+}
+
+fn name(word: &Word) -> &'static str {
+    match word {
+        Word::Ready => "ready",
+        Word::Enough => "enough",
+        Word::Done(_) => "done",
+        Word::Failed(_) => "failed",
+    }
+}
+
+/// Every second record with its other value.
+fn half_changed(records: &Records) -> Records {
+    let (others, mut mixed) = (records.with_other_values(), Records::default());
+    for (i, (key, value)) in records.iter().enumerate() {
+        mixed.push(key, if i % 2 == 0 { others.get(i).1 } else { value }).unwrap();
+    }
+    mixed
+}
+
+fn same(records: &Records) -> Records {
+    let mut copy = Records::default();
+    records.iter().for_each(|(key, value)| copy.push(key, value).unwrap());
+    copy
+}
+
+const GETS: [Phase; 6] = [
+    Phase::GetHit,
+    Phase::Get90,
+    Phase::GetMiss,
+    Phase::GetManyHit,
+    Phase::GetManyMiss,
+    Phase::GetChain,
+];
+
+#[test]
+fn readers_take_what_is_stored_and_beside_a_writer_what_may_be() {
+    for phase in GETS {
+        for is_beside in [false, true] {
+            let done = done(Lie::None, Part::Reader(phase, is_beside), same);
+            assert_eq!(done.wrong, None, "{phase}");
+            assert!(done.ops >= 3 * 1200 && done.seconds > 0.0 && done.lookups == 1200);
+        }
+        let beside = done(Lie::None, Part::Reader(phase, true), half_changed);
+        assert_eq!(beside.wrong, None, "{phase}");
+        let alone = done(Lie::None, Part::Reader(phase, false), half_changed);
+        let has_hits = !matches!(phase, Phase::GetMiss | Phase::GetManyMiss);
+        assert_eq!(alone.wrong.is_some(), has_hits, "{phase}");
+    }
+}
+
+#[test]
+fn readers_tell_lies_beside_a_writer_too() {
+    for is_beside in [false, true] {
+        let wrong = |lie, phase| done(lie, Part::Reader(phase, is_beside), same).wrong;
+        assert!(wrong(Lie::LastByte, Phase::GetHit).is_some());
+        assert!(wrong(Lie::LastByte, Phase::GetManyHit).is_some());
+        assert!(wrong(Lie::Missing, Phase::GetChain).is_some());
+        assert!(wrong(Lie::FindsAll, Phase::GetMiss).is_some());
+        assert!(wrong(Lie::ManyShort, Phase::GetManyMiss).is_some());
+    }
+}
+
+#[test]
+fn a_writer_finds_what_it_stored_or_tells() {
+    for change in [same, half_changed] {
+        let done = done(Lie::None, Part::Writer, change);
+        assert_eq!(done.wrong, None);
+        assert!(done.ops > 0 && done.seconds > 0.0);
+    }
+    for lie in [Lie::KeepsOld, Lie::OnlyFirstByte, Lie::LastByte] {
+        assert!(done(lie, Part::Writer, same).wrong.is_some(), "{lie:?}");
+    }
+}
