@@ -229,9 +229,9 @@ impl<'t> Table<'t> {
     /// [`Table::get`], counted.
     #[cold]
     #[inline(never)]
-    pub(super) fn get_counted(&self, recorder: &Recorder, key: &[u8]) -> Result<Option<&'t [u8]>> {
+    pub(super) fn get_counted(&self, key: &[u8]) -> Result<Option<&'t [u8]>> {
         let done = |value: &Option<&[u8]>| Done::found(value.map(<[u8]>::len));
-        recorder.observe(Operation::Get, || self.find(key), done)
+        counted(self.recorder(), Operation::Get, || self.find(key), done)
     }
 
     /// [`Table::get_many`], counted.

@@ -73,10 +73,10 @@ impl<'t> Table<'t> {
     /// The store is damaged where it was read; so for all methods.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Result<Option<&'t [u8]>> {
-        match self.recorder {
-            None => self.find(key),
-            Some(recorder) => self.get_counted(recorder, key),
+        if self.recorder.is_some() {
+            return self.get_counted(key);
         }
+        self.find(key)
     }
 
     /// The value of `key`, not counted.

@@ -46,7 +46,7 @@ impl<'t, 'c> TableMut<'t, 'c> {
     pub fn get(&self, key: &[u8]) -> Result<Option<&[u8]>> {
         match self.recorder {
             None => tree::get(self.source, self.tree, key).of(self.source.core()),
-            Some(recorder) => self.uncounted().get_counted(recorder, key),
+            Some(_) => self.read().get(key),
         }
     }
 
