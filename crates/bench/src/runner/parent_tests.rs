@@ -28,7 +28,7 @@ fn round_of(script: &str) -> (Vec<Phase>, Vec<String>, usize) {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().to_str().unwrap();
     let args = Arguments::parse_from(["bench", "--timeout=600", "--dir", dir]).bench;
-    let run_folder = Folder::create(&args).unwrap();
+    let run_folder = Folder::create_in(&args.folder()).unwrap();
     let mut run = Run {
         args: &args,
         phases: Phase::ALL.to_vec(),
