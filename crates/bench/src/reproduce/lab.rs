@@ -7,9 +7,10 @@
 use super::ReproduceArgs;
 use super::task::{Task, Work};
 use crate::candidates::Describe;
-use crate::driver::{NAMES, Setup, Shape, kernel, with_driver};
+use crate::driver::{Setup, Shape, kernel, with_driver};
 use crate::machine;
 use crate::measure;
+pub(super) use crate::report::compare::is_own;
 use crate::report::stats::{self, Ratio};
 use crate::report::text;
 use crate::result::{Failure, Machine, StoreInfo, Summary};
@@ -312,9 +313,4 @@ impl Figures {
     pub(super) fn join(&mut self, more: Figures) {
         self.0.extend(more.0);
     }
-}
-
-/// Whether this is one of our own engines.
-pub(super) fn is_own(store: &str) -> bool {
-    NAMES.iter().take(3).any(|own| *own == store)
 }

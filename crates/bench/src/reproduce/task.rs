@@ -140,7 +140,7 @@ impl<D: Driver> Bench<'_, D> {
 
     /// Bytes that the files of the store take.
     pub(super) fn file_bytes(&self) -> Result<u64> {
-        measure::disk_bytes(&self.task.folder)
+        Ok(measure::Size::of(&self.task.folder)?.allocated)
     }
 
     /// Looks all keys up twice: first comparing every answer, then timed; gives the seconds.
