@@ -3,7 +3,7 @@
 
 use credenza::btree::BTree;
 use credenza::hash::Hash;
-use credenza::stats::Statistics;
+use credenza::stats::{Operation, Statistics};
 use credenza::{Access, Advice, Get, OpenOptions, Scan, Store, kind_of};
 use tempfile::TempDir;
 
@@ -130,7 +130,10 @@ fn a_btree_store_is_recognised_and_says_what_it_cannot() {
     };
     refused(OpenOptions::new().access(Access::Read), "always mapped");
     refused(OpenOptions::new().read_only(true), "wait until the store is closed");
-    refused(OpenOptions::new().statistics(Statistics::new()), "without statistics");
+    let counting = OpenOptions::new().statistics(Statistics::new()).open(&path).expect("a store");
+    assert!(counting.get(b"key7").expect("a lookup").is_some());
+    assert_eq!(counting.operations().expect("it counts").of(Operation::Get).calls, 1);
+    drop(counting);
     let error = store.lock_in_memory().expect_err("it grows").to_string();
     assert!(error.contains("preload it"), "{error}");
     drop((tree, store));
