@@ -128,7 +128,7 @@ fn a_store_that_another_handle_made_longer_is_written() {
 
 #[test]
 fn random_operations_do_what_maps_do() {
-    for round in 0..rounds(10) {
+    for round in 0..rounds(7) {
         run(seed(round));
     }
 }

@@ -64,7 +64,7 @@ fn many<S: Get>(store: &S, model: &Model, absent: &[Vec<u8>], rng: &mut Rng, wha
 fn constant_agrees_with_a_map_of_vectors() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
-    for round in 0..rounds(300) {
+    for round in 0..rounds(200) {
         let seed = seed(round);
         let mut rng = Rng::new(seed);
         let records = random_records(&mut rng);
