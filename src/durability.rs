@@ -10,7 +10,9 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// When `sync` returns, or the kernel gets to it. After a power failure the store is as it was at
-    /// some moment since the last sync.
+    /// some moment since the last sync. To keep that promise the hash engine syncs by itself, in the
+    /// write that finds it due, when an eighth of the file is space that its cleaner emptied and that
+    /// only a sync makes free.
     #[default]
     Buffered,
     /// As buffered, with a sync every so many milliseconds.
