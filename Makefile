@@ -102,8 +102,10 @@ soak: ## hours: many more random rounds, both sanitizers, every fuzz target
 	$(MAKE) fuzz SECONDS_EACH=$(SECONDS_EACH)
 
 # The sanitizers are not stable options of rustc: RUSTC_BOOTSTRAP lets the installed one take them.
+# What is forgotten on purpose is in lsan.supp.
 asan: ## the suite under the address sanitizer
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address" \
+	  LSAN_OPTIONS="suppressions=$(CURDIR)/tests/lsan.supp" \
 	  cargo test --workspace --locked --target $(HOST) --target-dir $(TARGET_DIR)/asan --tests
 
 # The standard library is not instrumented, so its channels look like races: tsan.supp names them.
