@@ -10,6 +10,7 @@ pub mod capability;
 pub mod constant;
 pub mod foreign;
 pub mod hash;
+pub mod record;
 pub mod stats;
 
 mod btree_builder;
@@ -20,6 +21,7 @@ mod durability;
 mod error;
 mod hash_builder;
 mod keyhash;
+mod observe;
 mod open;
 mod os;
 mod store_files;

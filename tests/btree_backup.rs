@@ -5,11 +5,15 @@ mod common;
 
 use common::subject::{Operation, State, state_of};
 use common::{Rng, rounds, seed};
+use credenza::ErrorKind;
 use credenza::btree::{BTree, Duplicates, TableOptions};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const HOUR: Duration = Duration::from_secs(3600);
 
 fn files_in(folder: &Path) -> BTreeSet<String> {
     let names = fs::read_dir(folder).unwrap();
@@ -45,15 +49,14 @@ fn a_copy_has_all_tables_and_nothing_else() {
         let what = format!("round {round}");
         fs::write(&target, "what was there").unwrap();
         let mut last = (0, 0);
-        store
-            .backup(&target, |done, total| {
-                assert!(
-                    done <= total && done >= last.0,
-                    "{what}: {done} of {total} after {last:?}"
-                );
-                last = (done, total);
-            })
-            .unwrap();
+        let progress = |done, total| {
+            assert!(done <= total && done >= last.0, "{what}: {done} of {total} after {last:?}");
+            last = (done, total);
+        };
+        match rng.below(2) {
+            0 => store.backup(&target, progress).unwrap(),
+            _ => store.read_for(HOUR).unwrap().backup(&target, progress).unwrap(),
+        }
         assert!(last.0 == last.1 && last.1 > 0, "{what}: {last:?}");
         let names = ["copy".to_owned(), "store".to_owned()];
         assert_eq!(files_in(folder.path()), BTreeSet::from(names), "{what}");
@@ -122,6 +125,54 @@ fn a_copy_is_of_one_moment() {
         }
         is_over.store(true, Ordering::Relaxed);
     });
+}
+
+/// Others write over all of it meanwhile: the copy is of the snapshot as long as its lease goes on, else
+/// there is none.
+#[test]
+fn a_copy_of_a_snapshot_with_a_lease_is_of_its_moment_or_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, target) = (folder.path().join("store"), folder.path().join("copy"));
+    let store = BTree::create(&path).unwrap();
+    let write = |byte: u8| {
+        let mut transaction = store.write().unwrap();
+        for i in 0..3000u32 {
+            transaction.main().insert(&i.to_le_bytes(), &[byte; 1500]).unwrap();
+            let mut table = transaction.create_table("other").unwrap();
+            table.insert(&i.to_le_bytes(), &[byte; 50]).unwrap();
+        }
+        transaction.commit().unwrap();
+        store.sync().unwrap();
+    };
+    write(1);
+    fs::write(&target, "what was there").unwrap();
+    for (lease, is_made) in [(Duration::ZERO, false), (HOUR, true)] {
+        let snapshot = store.read_for(lease).unwrap();
+        let mut turn = 0;
+        let made = snapshot.backup(&target, |done, total| {
+            if done < total / 2 {
+                turn += 1;
+                write(10 + turn);
+            }
+        });
+        let least = if is_made { 3 } else { 1 };
+        assert!(turn >= least, "{turn} times something was written meanwhile");
+        if !is_made {
+            let error = made.unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Expired { .. }), "{error}");
+            assert_eq!(fs::read(&target).unwrap(), b"what was there");
+            write(1);
+            continue;
+        }
+        made.unwrap();
+        let copy = BTree::open(&target).unwrap();
+        let copied = copy.read().unwrap();
+        for table in [copied.main(), copied.table("other").unwrap().unwrap()] {
+            assert_eq!(table.len(), 3000);
+            assert!(table.iter().all(|record| record.unwrap().1.iter().all(|byte| *byte == 1)));
+        }
+    }
+    assert_eq!(files_in(folder.path()), BTreeSet::from(["copy", "store"].map(str::to_owned)));
 }
 
 /// What cannot be copied leaves what was there.

@@ -10,6 +10,7 @@ use credenza::btree::{BTree, Snapshot};
 use credenza::{ErrorKind, Result};
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const KEYS: u64 = 200;
@@ -155,12 +156,100 @@ fn a_child_cannot_read_what_its_parent_has_leased() {
     put_all(&store, 1);
     let held = store.read_for(HOUR).unwrap();
     let mut child = fork(|| {
-        assert!(is_expired(&has_all(&held, 1)));
+        assert!(is_expired(&has_all(&held, 1)) && is_expired(&held.renew(HOUR)));
         assert!(has_all(&store.read_for(HOUR).unwrap(), 1).unwrap());
     });
     assert_eq!(child.wait(), Status::Exited(0));
     put_all(&store, 2);
     assert!(has_all(&held, 1).unwrap());
+}
+
+/// Also where another thread of the parent was reading it when it was forked, and will never go on in the
+/// child.
+#[test]
+fn a_child_does_not_wait_for_who_reads_in_its_parent() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = BTree::create(folder.path().join("store")).unwrap();
+    put_all(&store, 1);
+    let held = store.read_for(HOUR).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for i in 0..2 {
+            let (held, is_over) = (&held, &is_over);
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    assert!(held.main().get(&ordered(i)).unwrap().is_some());
+                }
+            });
+        }
+        let ends = (0..100 * rounds(1)).map(|_| {
+            let mut child = fork(|| {
+                sys::give_up_after(10);
+                assert!(is_expired(&held.main().get(&ordered(7))) && is_expired(&held.renew(HOUR)));
+                assert!(is_expired(&has_all(&held, 1)));
+            });
+            child.wait()
+        });
+        let ends: Vec<_> = ends.filter(|end| *end != Status::Exited(0)).take(1).collect();
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(ends, []);
+    });
+}
+
+/// Readers renew leases that are over, again and again, while others take them away: of the two one is
+/// done, so that what is read behind is right, or was said not to be.
+#[test]
+fn a_lease_is_renewed_or_taken_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = &folder.path().join("store");
+    let store = BTree::create(path).unwrap();
+    put_all(&store, 1);
+    for round in 0..rounds(1) {
+        let signs = [0, 1].map(|i| folder.path().join(format!("{round} {i}")));
+        let mut readers: Vec<_> = (0..)
+            .zip(&signs)
+            .map(|(i, sign)| fork(move || renew_for_long(path, i, sign)))
+            .collect();
+        let mut rng = Rng::new(seed(round));
+        for turn in 0..1_000_000 {
+            put_all(&store, turn as u8);
+            if rng.below(10) == 0 {
+                store.sync().unwrap();
+            }
+            if signs.iter().all(|sign| sign.exists()) {
+                break;
+            }
+        }
+        for reader in &mut readers {
+            assert_eq!(reader.wait(), Status::Exited(0));
+        }
+        store.verify(|_, _| ()).unwrap();
+    }
+}
+
+/// Takes leases that are over when they begin, and renews them as such. Makes a file when it has seen enough
+/// of both ends.
+fn renew_for_long(path: &Path, number: u64, sign: &Path) {
+    sys::give_up_after(100);
+    let store = BTree::open(path).unwrap();
+    let mut counts = [0; 2];
+    while counts.iter().any(|count| *count < 100) {
+        let mut leased = store.read_for(Duration::ZERO).unwrap();
+        let Ok(Some(value)) = leased.main().get(&ordered(number)) else { continue };
+        let byte = value[0];
+        loop {
+            if let Err(error) = leased.renew(Duration::ZERO) {
+                assert!(is_expired::<()>(&Err(error)) && is_expired(&has_all(&leased, byte)));
+                counts[1] += 1;
+                break;
+            }
+            counts[0] += 1;
+            leased.release_memory();
+            let found = has_all(&leased, byte);
+            assert!(is_expired(&found) || found.unwrap(), "not what its commit has");
+        }
+    }
+    fs::write(sign, "").unwrap();
 }
 
 /// A reader whose lease is over is stopped in a lookup until all is written over, before and behind each

@@ -313,6 +313,70 @@ fn a_fork_goes_on_with_the_store_that_its_parent_has_open() {
     }
 }
 
+/// The child has not the thread that compacts its parent's store, and does not wait for it.
+#[test]
+fn a_fork_does_not_wait_for_who_compacts_in_its_parent() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::create(&path).unwrap();
+    write(&store, &mut Course::new(9), &mut Rng::new(1), 40);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                store.compact(4096).unwrap();
+            }
+        });
+        let ends = (0..30 * rounds(1)).map(|_| {
+            let mut child = fork(|| {
+                sys::give_up_after(20);
+                if let Err(error) = store.compact(4096) {
+                    assert!(error.to_string().contains("open it again"), "{error}");
+                }
+                // As good as any.
+                let own = BTree::open(&path).unwrap();
+                own.compact(4096).unwrap();
+            });
+            child.wait()
+        });
+        let ends: Vec<_> = ends.filter(|end| *end != Status::Exited(0)).take(1).collect();
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(ends, []);
+    });
+    store.verify(|_, _| ()).unwrap();
+}
+
+/// A machine may hide from a user that processes of others are there (`hidepid`): they live all the same.
+#[test]
+fn a_reader_that_a_writer_cannot_see_is_not_taken_for_dead() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::create(&path).unwrap();
+    let course = Course::new(7);
+    write(&store, &mut course.clone(), &mut Rng::new(1), 40);
+    let held = store.read().unwrap();
+    let leased = store.read_for(Duration::from_secs(3600)).unwrap();
+    let mut writer = fork(|| {
+        sys::give_up_after(60);
+        let hides = sys::hide_processes_of_others();
+        let store = BTree::open(&path).unwrap();
+        if !hides || !sys::become_nobody() {
+            println!("this user cannot hide processes");
+            return;
+        }
+        assert_eq!(store.stats().unwrap().readers.len(), 0, "of the newest state");
+        let mut now = course.clone();
+        now.check_snapshot(&store.read().unwrap());
+        write(&store, &mut now, &mut Rng::new(2), 100);
+        assert_eq!(store.stats().unwrap().readers.len(), 2);
+    });
+    assert_eq!(writer.wait(), Status::Exited(0));
+    for snapshot in [&held, &leased] {
+        assert_eq!(course.clone().check_snapshot(snapshot), 40);
+    }
+    store.verify(|_, _| ()).unwrap();
+}
+
 /// The transaction of a parent is not the child's to undo or to commit.
 #[test]
 fn a_fork_leaves_its_parents_transaction_alone() {

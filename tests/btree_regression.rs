@@ -5,6 +5,68 @@ use credenza::{Get, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// A word that says that commits are durable which were never made: nothing would be synced any more, and
+/// what verify passed it did not pass after the next commit.
+#[test]
+fn a_durable_commit_after_the_newest_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    BTree::create(&path).unwrap().insert(b"key", b"value").unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    let mut damaged = bytes.clone();
+    const DURABLE: usize = 2096;
+    damaged[DURABLE..DURABLE + 2].fill(0x28);
+    std::fs::write(&path, &damaged).unwrap();
+    let error = BTree::open(&path).map(drop).unwrap_err();
+    assert!(error.is_bad_file() && error.path() == Some(&path), "{error}");
+    // Also where somebody has it open.
+    std::fs::write(&path, &bytes).unwrap();
+    let store = BTree::open(&path).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    std::os::unix::fs::FileExt::write_at(&file, &[0x28; 2], DURABLE as u64).unwrap();
+    let error = store.verify(|_, _| ()).unwrap_err();
+    assert!(error.is_bad_file(), "{error}");
+}
+
+/// Records that lie in their page's own head, or in another record: they were read, and what verify
+/// passed could not be written to any more.
+#[test]
+fn a_record_that_is_not_in_its_place_is_found() {
+    const PAGE: usize = 4096;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::create(&path).unwrap();
+    let mut transaction = store.write().unwrap();
+    for i in 0..1000_usize {
+        let key = format!("{i:0len$}", len = 4 + i % 50);
+        transaction.main().insert(key.as_bytes(), &vec![7; i % 90]).unwrap();
+    }
+    transaction.commit().unwrap();
+    // Not durable, so that no checksum tells.
+    let bytes = std::fs::read(&path).unwrap();
+    drop(store);
+    let short = |page: &[u8], at: usize| usize::from(u16::from_le_bytes([page[at], page[at + 1]]));
+    let copy = folder.path().join("copy");
+    let verify = |bytes: &[u8]| {
+        std::fs::write(&copy, bytes).unwrap();
+        BTree::open(&copy).unwrap().verify(|_, _| ())
+    };
+    verify(&bytes).unwrap();
+    let is_leaf = |page: &&[u8]| page[8..10] == [1, 0] && short(page, 10) > 2;
+    let page = bytes.chunks(PAGE).find(is_leaf).expect("a leaf").as_ptr().addr();
+    let page = page - bytes.as_ptr().addr();
+    let (count, room) = (short(&bytes[page..], 10), short(&bytes[page..], 12));
+    let offset = |i: usize| 48 + 4 * room + 2 * i;
+    let second = short(&bytes[page..], offset(1));
+    for (i, place) in [(count - 1, 0), (count - 1, 8), (0, second), (0, second + 1)] {
+        let mut damaged = bytes.clone();
+        let at = page + offset(i);
+        damaged[at..at + 2].copy_from_slice(&(place as u16).to_le_bytes());
+        let error = verify(&damaged).expect_err("a record that is elsewhere");
+        assert!(error.is_bad_file() && error.path() == Some(&copy), "{error}");
+    }
+}
+
 /// A key that is longer than what a page cuts off.
 fn long_key(i: usize) -> Vec<u8> {
     let mut key = vec![b'a'; 1100];

@@ -240,6 +240,13 @@ fn compare(table: MultiTable<'_>, model: &Multi, style: Style, rng: &mut Rng) {
         let part: Vec<_> = all.iter().filter(|(key, _)| within(key, &from, &to)).cloned().collect();
         assert!(table.range(borrowed(&from, &to)).map(own).eq(part.iter().cloned()));
         assert_eq!(table.count_range(borrowed(&from, &to)).unwrap(), part.len() as u64);
+        let (mut scanned, most) = (Vec::new(), 1 + rng.below(40) as usize);
+        let put = |key: &[u8], value: &[u8]| {
+            scanned.push((key.to_vec(), value.to_vec()));
+            Ok(scanned.len() < most)
+        };
+        table.scan_range(borrowed(&from, &to), put).unwrap();
+        assert!(scanned == part[..part.len().min(most)]);
         assert!(table.estimate_range(borrowed(&from, &to)).unwrap() <= table.len());
         let key = style.key(rng);
         let prefix = &key[..rng.below(key.len() as u64 + 1) as usize];

@@ -282,6 +282,29 @@ fn read_several(store: &BTree, snapshot: &Snapshot<'_>) {
     assert_eq!(all, ["scan done 3, 6 items, 24 bytes"]);
 }
 
+/// A value that the key has, and one for which there is no place, are inserts that change nothing.
+#[test]
+fn an_insert_of_nothing_is_no_change() {
+    let (_dir, store) = store();
+    let mut transaction = store.write().unwrap();
+    for (name, duplicates) in [("sorted", Duplicates::Sorted), ("inserted", Duplicates::Inserted)] {
+        let options = TableOptions::new().duplicates(duplicates);
+        transaction.create_table_with(name, &options).unwrap();
+        let mut table = transaction.multi_table(name).unwrap().unwrap();
+        assert!(table.insert(b"key", b"value").unwrap());
+        let all = seen(&store, || {
+            let is_one_more = match duplicates {
+                Duplicates::Sorted => table.insert(b"key", b"value").unwrap(),
+                _ => table.insert_at(b"key", Position::After(1), b"value").unwrap(),
+            };
+            assert!(!is_one_more);
+        });
+        assert_eq!(all, ["insert done 1, 0 bytes"], "{name}");
+    }
+    let all = seen(&store, || transaction.commit().unwrap());
+    assert_eq!(all, ["commit done 1, 2 items, 16 bytes"]);
+}
+
 #[test]
 fn a_bulk_load_is_told_with_its_commit() {
     let dir = tempfile::tempdir().unwrap();

@@ -7,11 +7,12 @@ use super::bulk;
 use super::core::Core;
 use super::format::Tree;
 use super::handle::BTree;
-use super::kind;
 use super::snapshot::Snapshot;
+use super::source::OfStore;
 use super::table::Table;
 use super::trim::Trim;
 use super::writer::Writer;
+use super::{kind, scan};
 use crate::durability::Durability;
 use crate::os::publish::Staged;
 use crate::{Error, Result};
@@ -21,23 +22,74 @@ impl BTree {
     /// Copies the store with all its tables, as it is at this moment, to a new file at `path`, while
     /// others read and write: as small as it can be, checked, and durable when the call returns. It
     /// appears whole, or not at all. The space of what is replaced or removed meanwhile is not used
-    /// again before the copy is done. `progress` is called with bytes done and bytes to do.
+    /// again before the copy is made; where it shall be, see [`Snapshot::backup`]. `progress` is called
+    /// with bytes done and bytes to do.
     ///
     /// # Errors
     /// The store is damaged, or the file cannot be written: what was at `path` is untouched.
     pub fn backup(&self, path: impl AsRef<Path>, mut progress: impl FnMut(u64, u64)) -> Result<()> {
-        let path = path.as_ref();
+        let snapshot = self.read()?;
+        let copy = NewCopy::of(&snapshot, path.as_ref(), &mut progress)?;
+        // Not held while the copy is checked.
+        drop(snapshot);
+        copy.publish(&mut progress)
+    }
+}
+
+impl Snapshot<'_> {
+    /// Copies the store as it is in this snapshot, as [`BTree::backup`] does. From one with a lease
+    /// ([`BTree::read_for`]) it takes longer, and no more memory; `progress` is a place to renew it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("copy");
+    /// use credenza::btree::BTree;
+    /// use std::time::Duration;
+    /// let store = BTree::in_memory()?;
+    /// store.insert(b"key", b"value")?;
+    /// // A copy that is stopped for a minute fails, and does not make the file grow for ever.
+    /// let minute = Duration::from_secs(60);
+    /// let snapshot = store.read_for(minute)?;
+    /// snapshot.backup(&path, |_, _| drop(snapshot.renew(minute)))?;
+    /// assert_eq!(BTree::open(&path)?.read()?.main().len(), 1);
+    /// # Ok::<(), credenza::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`BTree::backup`]; or the snapshot expired.
+    pub fn backup(&self, path: impl AsRef<Path>, mut progress: impl FnMut(u64, u64)) -> Result<()> {
+        NewCopy::of(self, path.as_ref(), &mut progress)?.publish(&mut progress)
+    }
+}
+
+/// A copy that nobody sees yet.
+struct NewCopy<'p> {
+    path: &'p Path,
+    staged: Staged,
+    core: Core,
+    /// Bytes to copy, of as many more that are to be checked.
+    half: u64,
+}
+
+impl<'p> NewCopy<'p> {
+    fn of(
+        snapshot: &Snapshot<'_>,
+        path: &'p Path,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<NewCopy<'p>> {
         let staged = Staged::create(path)?;
         let file = staged.file().try_clone().map_err(|e| Error::io("open again", e).at(path))?;
-        let copy = Core::of(file, true, Some(path)).map_err(|e| e.at(path))?;
-        let snapshot = self.read()?;
-        // Copied, and checked.
-        let half = self.core().live_bytes().map_err(|e| self.named(e))?.max(1);
-        copy_all(&snapshot, &copy, &mut |done| progress(done.min(half), 2 * half))
-            .map_err(|e| self.named(e))?;
-        drop(snapshot);
-        copy.sync().and_then(|()| copy.trim(Trim::All, true)).map_err(|e| e.at(path))?;
-        let copy = BTree::of(copy, Durability::Buffered, None);
+        let core = Core::of(file, true, Some(path)).map_err(|e| e.at(path))?;
+        let half = snapshot.source().core().live_bytes().of(snapshot.source())?.max(1);
+        copy_all(snapshot, &core, &mut |done| progress(done.min(half), 2 * half))
+            .of(snapshot.source())?;
+        Ok(NewCopy { path, staged, core, half })
+    }
+
+    fn publish(self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        let NewCopy { path, staged, core, half } = self;
+        core.sync().and_then(|()| core.trim(Trim::All, true)).map_err(|e| e.at(path))?;
+        let copy = BTree::of(core, Durability::Buffered, None);
         copy.verify(|done, total| progress(half + done.min(total) * half / total, 2 * half))?;
         progress(2 * half, 2 * half);
         drop(copy);
@@ -74,17 +126,25 @@ impl Copy<'_, '_, '_> {
     fn tree(&mut self, tree: Tree) -> Result<Tree> {
         let mut copy = Tree { root: 0, depth: 0, count: 0, ..tree };
         let Copy { from, writer, done, progress } = self;
-        let records = Table::new(from.source(), tree, "").iter().inspect(|record| {
-            if let Ok((key, value)) = record {
-                let before = *done;
-                *done += (key.len() + value.len()) as u64;
-                if before >> 20 != *done >> 20 {
-                    progress(*done);
-                }
+        let mut note = |bytes: usize| {
+            let before = *done;
+            *done += bytes as u64;
+            if before >> 20 != *done >> 20 {
+                progress(*done);
             }
-        });
+        };
         // What is in the store is within the limits.
-        let count = bulk::load(writer, &mut copy, records, |_, _| Ok(()))?;
+        let count = if from.source().has_lease() {
+            let records = scan::Parts::new(from.source(), tree).inspect(|record| {
+                record.iter().for_each(|(key, value)| note(key.len() + value.len()));
+            });
+            bulk::load(writer, &mut copy, records, |_, _| Ok(()))?
+        } else {
+            let records = Table::new(from.source(), tree, "").iter().inspect(|record| {
+                record.iter().for_each(|(key, value)| note(key.len() + value.len()));
+            });
+            bulk::load(writer, &mut copy, records, |_, _| Ok(()))?
+        };
         if count != tree.count {
             return Err(Error::corrupt(
                 0,

@@ -92,20 +92,12 @@ impl Builder<'_, '_> {
                 Added::Yes => return Ok(()),
                 Added::Full => {
                     self.write_run()?;
-                    return self.add_to_empty(key, value);
+                    return self.add(key, value);
                 }
                 Added::Other => self.take_run(),
             }
         }
         self.add_to_items(key, value)
-    }
-
-    /// The first record of a leaf.
-    fn add_to_empty(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        match self.run.add(key, value) {
-            Added::Yes => Ok(()),
-            Added::Full | Added::Other => self.add_to_items(key, value),
-        }
     }
 
     /// Goes on without a run: the records have several sizes.
@@ -132,7 +124,7 @@ impl Builder<'_, '_> {
         if self.fill.most_bytes() > PAGE && !self.leaf.fits(0, count + 1, false, 0) {
             self.write_items(count)?;
             if far_key.is_none() && is_near {
-                return self.add_to_empty(key, value);
+                return self.add(key, value);
             }
             self.leaf.insert(0, key, far_key, stored);
             self.fill.add(key, key, far_key, stored);

@@ -27,7 +27,6 @@ use super::writer::{Writer, no_page};
 use super::{inner, kind, leaf};
 use crate::{ErrorKind, Result};
 use std::collections::BTreeSet;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 /// Passes over the file, at most.
@@ -159,7 +158,7 @@ impl BTree {
     /// As [`TableMut::insert`](super::TableMut::insert) and [`BTree::sync`]; the records are as they
     /// were.
     pub fn compact(&self, budget: u64) -> Result<bool> {
-        let mut pass = self.compaction().lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pass = self.compaction()?;
         let done = self.compact_some(&mut pass, budget.div_ceil(PAGE_BYTES).max(1));
         done.map_err(|error| {
             *pass = None;

@@ -278,12 +278,20 @@ impl Core {
     fn check_newest(&self) -> Result<()> {
         loop {
             let commit = self.newest();
-            match self.check_commit(&commit) {
-                // The file may have been made shorter for one that came since.
+            match self.check_commit(&commit).and_then(|()| self.check_durable(&commit)) {
+                // The file may have been made shorter for one that came since, or that one be durable.
                 Err(_) if self.load(session::STATE) != commit.number => {}
                 checked => return checked,
             }
         }
+    }
+
+    /// Whether the newest commit is none before the durable one: then nothing would be synced any more.
+    pub(crate) fn check_durable(&self, newest: &Commit) -> Result<()> {
+        if self.load(session::DURABLE) <= newest.stamp {
+            return Ok(());
+        }
+        Err(Error::corrupt(session::DURABLE, "a durable commit that is newer than the newest"))
     }
 
     /// Whether what a commit says of itself can be.

@@ -3,6 +3,7 @@
 use super::cursor::Walk;
 use super::format::Tree;
 use super::page::{Link, Place, count};
+use super::probe::Probe;
 use super::source::Source;
 use super::tree::{Pages, levels, of};
 use super::{inner, leaf, scan};
@@ -60,7 +61,7 @@ pub(crate) fn exactly_in_parts(
 }
 
 fn leaf_place(pages: &impl Pages, page: u64, key: &[u8]) -> Result<Place> {
-    of(page, leaf::find(pages.page_on(page, 0)?, key, pages))
+    of(page, leaf::find(pages.page_on(page, 0)?, &Probe::new(key), pages))
 }
 
 /// About how many records are in a range: two ways down the tree, as if all pages of a level had as
@@ -108,7 +109,7 @@ fn position(
         let links = count(bytes);
         let index = match bound {
             Bound::Included(key) | Bound::Excluded(key) => {
-                of(link.page(), inner::find(bytes, key, pages))?
+                of(link.page(), inner::find(bytes, &Probe::new(key), pages))?
             }
             Bound::Unbounded if is_end => links.saturating_sub(1),
             Bound::Unbounded => 0,

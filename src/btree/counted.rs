@@ -1,6 +1,6 @@
-//! Counting and timing what is done with a store, where its opener asked for it.
+//! Counting, timing and recording what is done with a store, where that is asked for.
 //!
-//! The tables and cursors of a handle without statistics have no recorder: an operation then is one
+//! The tables and cursors of a handle without statistics that is not recorded have no recorder: an operation then is one
 //! test, and the code that it would be without. With one, the same operation is done out of line,
 //! between two looks at the clock where it is timed. What an operation does by means of others is
 //! done on a table that counts nothing, so that each is counted once.
@@ -14,55 +14,47 @@ use super::table::Table;
 use super::table_mut::TableMut;
 use super::transaction::Transaction;
 use crate::durability::Durability;
-use crate::stats::{Begun, Done, Moved, Operation, Operations, Outcome, Recorder};
+use crate::observe::{Recorder, Started, Walk, counted};
+use crate::stats::{Done, Moved, Operation, Operations, Outcome};
 use crate::{Bytes, Result};
 use std::borrow::Cow;
 use std::ops::Bound;
 
-/// Does `f`, and counts it by what `done` makes of its result.
+/// Goes to a place, that of `key` if it is one's, and says whether there is a record.
 #[inline(always)]
-pub(super) fn counted<T>(
+pub(super) fn seek(
     recorder: Option<&Recorder>,
-    operation: Operation,
-    f: impl FnOnce() -> Result<T>,
-    done: impl FnOnce(&T) -> Done,
-) -> Result<T> {
-    match recorder {
-        None => f(),
-        Some(recorder) => recorder.observe(operation, f, done),
-    }
-}
-
-/// Goes to a place, and says whether there is a record.
-#[inline(always)]
-pub(super) fn seek(recorder: Option<&Recorder>, f: impl FnOnce() -> Result<bool>) -> Result<bool> {
-    counted(recorder, Operation::Seek, f, |is_there| Done::found(is_there.then_some(0)))
+    key: Option<&[u8]>,
+    f: impl FnOnce() -> Result<bool>,
+) -> Result<bool> {
+    counted(recorder, Operation::Seek, key, f, |is_there| Done::found(is_there.then_some(0)))
 }
 
 /// Finds a record by its place in the order of keys.
 #[inline(always)]
 pub(super) fn seek_pair<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     recorder: Option<&Recorder>,
+    key: Option<&[u8]>,
     f: impl FnOnce() -> Result<Option<(K, V)>>,
 ) -> Result<Option<(K, V)>> {
     let bytes = |(key, value): &(K, V)| key.as_ref().len() + value.as_ref().len();
-    counted(recorder, Operation::Seek, f, |pair| Done::found(pair.as_ref().map(bytes)))
+    counted(recorder, Operation::Seek, key, f, |pair| Done::found(pair.as_ref().map(bytes)))
 }
 
 /// The reading of one record after the other begins, of which nobody knows when it ends.
-pub(super) fn begin_scan(recorder: Option<&Recorder>) {
-    if let Some(recorder) = recorder {
-        recorder.record(Operation::Scan);
-    }
+pub(super) fn begin_scan<'r>(
+    recorder: Option<&'r Recorder>,
+    start: Bound<&[u8]>,
+) -> Option<Box<Walk<'r>>> {
+    recorder.map(|recorder| Box::new(recorder.walk(key_of(&start))))
 }
 
-/// It has come to a record.
-#[cold]
-#[inline(never)]
-pub(super) fn scanned(recorder: &Recorder, key: &[u8], value: &[u8]) {
-    let mut moved = Moved::default();
-    moved.record(key, value);
-    recorder.record_moved(Operation::Scan, moved);
+/// The key that a range begins with, if it does with one.
+pub(super) fn key_of<'k>(start: &Bound<&'k [u8]>) -> Option<&'k [u8]> {
+    match start {
+        Bound::Included(key) | Bound::Excluded(key) => Some(key),
+        Bound::Unbounded => None,
+    }
 }
 
 /// What a change did: records that are others now, and bytes of keys and values.
@@ -77,6 +69,12 @@ impl Change {
     pub(super) fn put(key: &[u8], value: &[u8]) -> Change {
         let bytes = (key.len() + value.len()) as u64;
         Change { outcome: Outcome::Done, records: 1, bytes }
+    }
+
+    /// One record more, or nothing.
+    pub(super) fn added(is_added: bool, key: &[u8], value: &[u8]) -> Change {
+        let nothing = Change { outcome: Outcome::Done, records: 0, bytes: 0 };
+        if is_added { Change::put(key, value) } else { nothing }
     }
 
     pub(super) fn put_if(is_put: bool, key: &[u8], value: &[u8]) -> Change {
@@ -109,6 +107,7 @@ pub(super) trait Counts<'t>: Sized {
     fn change<T>(
         &mut self,
         operation: Operation,
+        key: Option<&[u8]>,
         f: impl FnOnce(&mut Self) -> Result<T>,
         what: impl FnOnce(&T) -> Change,
     ) -> Result<T> {
@@ -119,7 +118,7 @@ pub(super) trait Counts<'t>: Sized {
             self.moved().add(Moved { items: records, misses: 0, bytes });
             Ok((done, Done::one(outcome, bytes as usize)))
         };
-        Ok(recorder.observe(operation, change, |(_, done)| *done)?.0)
+        Ok(recorder.observe(operation, key, change, |(_, done)| *done)?.0)
     }
 }
 
@@ -154,7 +153,7 @@ impl BTree {
     /// is done with tables as a whole, transactions within transactions, `compact`, `backup` and
     /// `verify`; of `bulk_load` the records are among the changes of the commit.
     pub fn operations(&self) -> Option<Operations> {
-        self.recorder().map(Recorder::operations)
+        self.recorder()?.operations()
     }
 
     /// [`BTree::insert`], counted.
@@ -168,7 +167,7 @@ impl BTree {
     ) -> Result<bool> {
         let put = || self.insert_uncounted(key, value);
         let done = |_: &bool| Done::one(Outcome::Done, key.len() + value.len());
-        recorder.observe(Operation::Insert, put, done)
+        recorder.observe(Operation::Insert, Some(key), put, done)
     }
 
     /// [`BTree::remove`], counted.
@@ -176,17 +175,24 @@ impl BTree {
     #[inline(never)]
     pub(super) fn remove_counted(&self, recorder: &Recorder, key: &[u8]) -> Result<bool> {
         let done = |was_there: &bool| Done::found(was_there.then_some(key.len()));
-        recorder.observe(Operation::Remove, || self.remove_uncounted(key), done)
+        recorder.observe(Operation::Remove, Some(key), || self.remove_uncounted(key), done)
     }
 
     /// Looks a key up in the main table.
     pub(super) fn get_counted(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
-        let look = || {
-            let snapshot = self.read_uncounted()?;
-            Ok(snapshot.main().find(key)?.map(|value| Cow::Owned(value.to_vec())))
-        };
-        let done = |value: &Option<Bytes<'_>>| Done::found(value.as_ref().map(|v| v.len()));
-        counted(self.recorder(), Operation::Get, look, done)
+        match self.recorder() {
+            None => self.look_up(key),
+            Some(recorder) => {
+                let done = |value: &Option<Bytes<'_>>| Done::found(value.as_ref().map(|v| v.len()));
+                recorder.observe(Operation::Get, Some(key), || self.look_up(key), done)
+            }
+        }
+    }
+
+    #[inline]
+    fn look_up(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
+        let snapshot = self.read_uncounted()?;
+        Ok(snapshot.main().find(key)?.map(|value| Cow::Owned(value.to_vec())))
     }
 
     /// The value of `key` if there is one, counted as the reading of all if that is asked for.
@@ -197,14 +203,14 @@ impl BTree {
             Ok(value.into_iter().map(|value| Cow::Owned(value.to_vec())).collect())
         };
         let done = |all: &Vec<Bytes<'_>>| Done::found(all.first().map(|value| value.len()));
-        counted(self.recorder(), Operation::GetAll, look, done)
+        counted(self.recorder(), Operation::GetAll, Some(key), look, done)
     }
 
     /// Whether a key is in the main table.
     pub(super) fn contains_counted(&self, key: &[u8]) -> Result<bool> {
         let look = || Ok(self.read_uncounted()?.main().find(key)?.map(<[u8]>::len));
-        let found = counted(self.recorder(), Operation::Get, look, |len| Done::found(*len));
-        Ok(found?.is_some())
+        let done = |len: &Option<usize>| Done::found(*len);
+        Ok(counted(self.recorder(), Operation::Get, Some(key), look, done)?.is_some())
     }
 
     /// Looks many keys up in the main table.
@@ -216,9 +222,9 @@ impl BTree {
         let Some(recorder) = self.recorder() else {
             return self.read_uncounted()?.main().find_many(keys, f);
         };
-        recorder.observe_many(Operation::GetMany, |moved| {
+        recorder.observe_many(Operation::GetMany, None, |moved| {
             self.read_uncounted()?.main().find_many(keys, |i, value| {
-                moved.value(value);
+                recorder.looked_up(moved, keys[i].as_ref(), value);
                 f(i, value);
             })
         })
@@ -231,7 +237,7 @@ impl<'t> Table<'t> {
     #[inline(never)]
     pub(super) fn get_counted(&self, key: &[u8]) -> Result<Option<&'t [u8]>> {
         let done = |value: &Option<&[u8]>| Done::found(value.map(<[u8]>::len));
-        counted(self.recorder(), Operation::Get, || self.find(key), done)
+        counted(self.recorder(), Operation::Get, Some(key), || self.find(key), done)
     }
 
     /// [`Table::get_many`], counted.
@@ -241,9 +247,9 @@ impl<'t> Table<'t> {
         keys: &[K],
         mut f: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        recorder.observe_many(Operation::GetMany, |moved| {
+        recorder.observe_many(Operation::GetMany, None, |moved| {
             self.find_many(keys, |i, value| {
-                moved.value(value);
+                recorder.looked_up(moved, keys[i].as_ref(), value);
                 f(i, value);
             })
         })
@@ -256,7 +262,7 @@ impl<'t> Table<'t> {
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
         mut f: impl FnMut(&[u8], &[u8]) -> Result<bool>,
     ) -> Result<()> {
-        recorder.observe_many(Operation::Scan, |moved| {
+        recorder.observe_many(Operation::Scan, key_of(&bounds.0), |moved| {
             self.scan_bounds(bounds, |key, value| {
                 moved.record(key, value);
                 f(key, value)
@@ -275,7 +281,7 @@ impl Transaction<'_> {
             Durability::Buffered | Durability::Interval(_) => Operation::Commit,
         };
         let changes = self.writer.scratch.moved;
-        recorder.observe_many(operation, |moved| {
+        recorder.observe_many(operation, None, |moved| {
             // It is not counted any more.
             self.commit()?;
             *moved = changes;
@@ -288,7 +294,7 @@ impl Transaction<'_> {
 #[derive(Debug)]
 pub(super) struct Abort<'r> {
     recorder: &'r Recorder,
-    begun: Option<Begun<'r>>,
+    begun: Option<Started<'r>>,
 }
 
 impl<'r> Abort<'r> {
@@ -300,7 +306,7 @@ impl<'r> Abort<'r> {
 impl Drop for Abort<'_> {
     fn drop(&mut self) {
         if let Some(begun) = self.begun.take() {
-            self.recorder.finish(begun, Done::one(Outcome::Done, 0));
+            self.recorder.finish(begun, None, Done::one(Outcome::Done, 0));
         }
     }
 }

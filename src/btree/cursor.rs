@@ -5,6 +5,7 @@
 
 use super::format::Tree;
 use super::page::{Link, Place, count};
+use super::probe::Probe;
 use super::tree::{Pages, levels, of};
 use super::writer::damaged;
 use super::{inner, leaf};
@@ -92,16 +93,17 @@ impl<'p, P: Pages> Walk<'p, P> {
             self.leave(Way::Forward);
             return Ok(false);
         };
+        let probe = &Probe::new(key);
         let mut link = Link(self.tree.root);
         for level in (1..=levels).rev() {
             let bytes = self.pages.page_on(link.page(), level)?;
-            let i = of(link.page(), inner::find(bytes, key, self.pages))?;
+            let i = of(link.page(), inner::find(bytes, probe, self.pages))?;
             self.path.push((link.page(), i));
             link = of(link.page(), inner::link(bytes, i))?;
             self.pages.prefetch_heads(link);
         }
         let bytes = self.pages.page_on(link.page(), 0)?;
-        let place = of(link.page(), leaf::find(bytes, key, self.pages))?;
+        let place = of(link.page(), leaf::find(bytes, probe, self.pages))?;
         (self.leaf, self.count, self.at) = (link.page(), count(bytes), place.index());
         self.where_ = Where::Before;
         self.arrive(Way::Forward)?;

@@ -71,7 +71,7 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// # Errors
     /// As [`CursorMut::value`].
     pub fn first(&mut self) -> Result<bool> {
-        self.go(|walk| walk.first())
+        self.go(None, |walk| walk.first())
     }
 
     /// Goes to the last record; whether there is one.
@@ -79,7 +79,7 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// # Errors
     /// As [`CursorMut::value`].
     pub fn last(&mut self) -> Result<bool> {
-        self.go(|walk| walk.last())
+        self.go(None, |walk| walk.last())
     }
 
     /// Goes to the first record whose key is not below `key`; if there is none, behind the last.
@@ -88,7 +88,7 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// # Errors
     /// As [`CursorMut::value`].
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        self.go(|walk| walk.seek(key))
+        self.go(Some(key), |walk| walk.seek(key))
     }
 
     /// The same; whether its key is `key`.
@@ -96,7 +96,7 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// # Errors
     /// As [`CursorMut::value`].
     pub fn find(&mut self, key: &[u8]) -> Result<bool> {
-        self.go(|walk| walk.find(key))
+        self.go(Some(key), |walk| walk.find(key))
     }
 
     /// Goes to the next record; whether there is one. From before the first, to the first.
@@ -123,10 +123,14 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     }
 
     /// Goes elsewhere; whether there is a record.
-    fn go(&mut self, go: impl FnOnce(&mut Walk<'t, Source<'c>>) -> Result<bool>) -> Result<bool> {
+    fn go(
+        &mut self,
+        key: Option<&[u8]>,
+        go: impl FnOnce(&mut Walk<'t, Source<'c>>) -> Result<bool>,
+    ) -> Result<bool> {
         (self.is_between, self.way) = (false, Way::Other);
         let (walk, core) = (&mut self.walk, self.table.source.core());
-        counted::seek(self.table.recorder, || go(walk).of(core))
+        counted::seek(self.table.recorder, key, || go(walk).of(core))
     }
 
     fn step(&mut self, way: Way) {

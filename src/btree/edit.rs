@@ -5,6 +5,7 @@ use super::format::{MAX_KEY, MAX_STORED_KEY, MAX_VALUE, Tree};
 use super::inner;
 use super::leaf;
 use super::page::{Link, Place, birth, common, count};
+use super::probe::Probe;
 use super::record::{Far, NEAR_KEY, NEAR_VALUE, Value, ValueToStore};
 use super::tree::{Pages, levels, of};
 use super::values::Pack;
@@ -179,16 +180,17 @@ impl Writer<'_> {
     /// empty.
     #[inline]
     pub(super) fn find(&self, tree: &Tree, key: &[u8], path: &mut Vec<Step>) -> Result<Place> {
+        let probe = &Probe::new(key);
         let mut link = Link(tree.root);
         for level in (1..=levels(tree)?.unwrap_or(0)).rev() {
             let page = link.page();
             let bytes = self.page_on(page, level)?;
-            let index = of(page, inner::find(bytes, key, self))?;
+            let index = of(page, inner::find(bytes, probe, self))?;
             link = of(page, inner::link(bytes, index))?;
             self.prefetch_heads(link);
             path.push(Step { page, index });
         }
-        of(link.page(), leaf::find(self.page_on(link.page(), 0)?, key, self))
+        of(link.page(), leaf::find(self.page_on(link.page(), 0)?, probe, self))
     }
 
     /// Makes all pages on the way, and the leaf, this writer's own, and says which that is.

@@ -6,7 +6,8 @@
 //! answer whether it has to be an error.
 
 use super::handle::{BTree, OpenOptions};
-use super::lease::hooks::{do_between, set_clock};
+use super::lease::hooks::{do_between, set_clock, set_clock_to};
+use super::random::Rng;
 use super::snapshot::Snapshot;
 use super::table::Table;
 use crate::{ErrorKind, Result};
@@ -14,17 +15,6 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
-
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) % n.max(1)
-    }
-}
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -102,6 +92,92 @@ fn a_lease_ends_with_its_last_millisecond_and_not_before_somebody_writes() {
         assert_eq!(endless.main().get(&key(i)).unwrap(), Some(&[1; 700][..]));
     }
     assert_eq!(store.stats().unwrap().readers.len(), 1);
+}
+
+/// Clocks go by parts of a millisecond: the one in which a lease begins is not taken from its time.
+#[test]
+fn a_lease_is_not_over_before_its_time() {
+    let store = BTree::in_memory().unwrap();
+    let at = |ns| set_clock_to(Duration::from_millis(7) + Duration::from_nanos(ns));
+    for (begin, lease) in [(1, 1), (999_999, 1), (500_000, 2_000_000), (0, 1_000_000), (7, 0)] {
+        at(begin);
+        put_all(&store, 1);
+        let leased = store.read_for(Duration::from_nanos(lease)).unwrap();
+        at(begin + lease.saturating_sub(1));
+        put_all(&store, 2);
+        put_all(&store, 3);
+        let found = leased.main().get(&key(3));
+        assert_eq!(is_expired(&found), lease == 0, "{lease} ns from {begin}: {found:?}");
+        // But hardly later.
+        at(begin + lease + 2_000_000);
+        put_all(&store, 2);
+        assert!(is_expired(&leased.main().get(&key(3))), "{lease} ns from {begin}");
+    }
+}
+
+#[test]
+fn a_lease_that_is_renewed_ends_when_it_was_renewed_to() {
+    set_clock(1000);
+    let store = BTree::in_memory().unwrap();
+    put_all(&store, 1);
+    let long = Duration::from_millis(100);
+    let [renewed, shortened, late, taken] = [(); 4].map(|()| store.read_for(long).unwrap());
+    let unleased = store.read().unwrap();
+    set_clock(1060);
+    renewed.renew(long).unwrap();
+    shortened.renew(Duration::from_millis(20)).unwrap();
+    unleased.renew(Duration::ZERO).unwrap();
+    set_clock(1079);
+    put_all(&store, 2);
+    assert_eq!(shortened.main().get(&key(1)).unwrap(), Some(&[1; 700][..]));
+    let mut leases: Vec<_> = store.stats().unwrap().readers.iter().map(|r| r.lease_ms).collect();
+    leases.sort_unstable();
+    assert_eq!(leases, [None, Some(80), Some(100), Some(100), Some(160)]);
+    set_clock(1080);
+    put_all(&store, 3);
+    assert!(is_expired(&shortened.main().get(&key(1))));
+    set_clock(1100);
+    // It is over, and nobody has needed the space yet.
+    late.renew(Duration::from_millis(50)).unwrap();
+    put_all(&store, 4);
+    assert!(is_expired(&taken.renew(long)) && is_expired(&taken.main().get(&key(1))));
+    let text = shortened.renew(Duration::MAX).unwrap_err().to_string();
+    assert!(text.contains("its lease of 0.08 seconds is over"), "{text}");
+    set_clock(1149);
+    put_all(&store, 5);
+    for held in [&renewed, &late, &unleased] {
+        assert_eq!(held.main().get(&key(1)).unwrap(), Some(&[1; 700][..]));
+    }
+    set_clock(1160);
+    put_all(&store, 6);
+    let text = renewed.main().get(&key(1)).unwrap_err().to_string();
+    assert!(text.contains("its lease of 0.16 seconds is over"), "{text}");
+    assert!(is_expired(&late.main().get(&key(1))) && is_expired(&late.renew(long)));
+    assert_eq!(unleased.main().get(&key(1)).unwrap(), Some(&[1; 700][..]));
+}
+
+/// Who reads for long renews his lease as he goes on, and is not sent away though others write.
+#[test]
+fn a_scan_renews_its_lease() {
+    set_clock(1000);
+    let store = BTree::in_memory().unwrap();
+    put_all(&store, 1);
+    for is_renewed in [true, false] {
+        let (mut now, mut seen) = (1000, 0);
+        set_clock(now);
+        let leased = store.read_for(Duration::from_millis(10)).unwrap();
+        let scanned = leased.main().scan(|_, value| {
+            assert_eq!(value, [1; 700]);
+            now += 9;
+            set_clock(now);
+            put_all(&store, 2);
+            seen += 1;
+            if is_renewed { leased.renew(Duration::from_millis(10)) } else { Ok(()) }
+        });
+        assert_eq!(is_expired(&scanned), !is_renewed, "{scanned:?}");
+        assert!(if is_renewed { seen == 60 } else { seen < 60 }, "{seen} records");
+        put_all(&store, 1);
+    }
 }
 
 /// A reader is stopped between a copy and the look at his pin, each time at another copy, until all is
@@ -285,11 +361,21 @@ impl Held<'_> {
         }
     }
 
+    /// Asks for more time, or less.
+    fn renew(&mut self, lease: u64, now: u64) {
+        let renewed = self.snapshot.renew(Duration::from_millis(lease));
+        self.same(renewed, ());
+        if self.end.is_some() && !self.is_taken {
+            self.end = Some(now + lease);
+        }
+    }
+
     fn same<T: PartialEq + std::fmt::Debug>(&self, found: Result<T>, wanted: T) {
         if self.is_taken {
             assert!(is_expired(&found), "expired, but {found:?}");
         } else {
-            assert!(found.unwrap() == wanted, "not what its commit has");
+            let found = found.unwrap();
+            assert!(found == wanted, "not what its commit has: {found:?}");
         }
     }
 }
@@ -316,22 +402,28 @@ fn snapshots_are_what_they_were_or_say_that_they_expired() {
         Some(seed) => seed..seed + 1,
         None => 1..1 + set("CREDENZA_ROUNDS").unwrap_or(3),
     };
+    let mut looks = [0, 0];
     for seed in seeds {
         println!("CREDENZA_SEED={seed}");
-        course(&mut Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1), seed);
+        let counts = course(&mut Rng::new(seed), seed);
+        looks = [looks[0] + counts[0], looks[1] + counts[1]];
     }
+    println!("{} looks at what is held, {} at what expired", looks[0], looks[1]);
+    assert!(looks[0].min(looks[1]) > 2);
 }
 
-fn course(rng: &mut Rng, seed: u64) {
+/// How many looks there were at snapshots that are held, and at such that expired.
+fn course(rng: &mut Rng, seed: u64) -> [u64; 2] {
     let folder = tempfile::tempdir().unwrap();
     let options = OpenOptions::new().create(true).check_reads(seed.is_multiple_of(2));
     let store = options.open(folder.path().join("store")).unwrap();
     let longest = [2000, 5000, 60_000][seed as usize % 3];
     let (mut now, mut map, mut held) = (1000, Rc::new(Map::new()), Vec::new());
+    change(&store, rng, longest, Rc::make_mut(&mut map));
     let mut counts = [0u64; 2];
-    for _ in 0..500 {
+    for _ in 0..600 {
         set_clock(now);
-        let action = rng.below(12);
+        let action = rng.below(13);
         match action {
             0..=3 => change(&store, rng, longest, Rc::make_mut(&mut map)),
             4 if rng.below(4) == 0 => drop(store.compact(1 << 16).unwrap()),
@@ -342,6 +434,10 @@ fn course(rng: &mut Rng, seed: u64) {
             7 if held.len() < 12 => held.push(take(&store, rng, now, &map)),
             8 if !held.is_empty() => drop(held.swap_remove(rng.below(held.len() as u64) as usize)),
             9 => held.iter_mut().for_each(|held: &mut Held<'_>| held.snapshot.release_memory()),
+            10 if !held.is_empty() && rng.below(3) == 0 => {
+                let i = rng.below(held.len() as u64) as usize;
+                held[i].renew(rng.below(60), now);
+            }
             _ => {
                 for held in &held {
                     held.look(rng);
@@ -354,9 +450,9 @@ fn course(rng: &mut Rng, seed: u64) {
                 .for_each(|held| held.is_taken |= held.end.is_some_and(|end| end <= now));
         }
     }
-    assert!(counts.iter().all(|count| *count > 40), "{counts:?} looks");
     drop(held);
     store.verify(|_, _| ()).unwrap();
+    counts
 }
 
 fn take<'s>(store: &'s BTree, rng: &mut Rng, now: u64, map: &Rc<Map>) -> Held<'s> {

@@ -6,15 +6,16 @@
 
 use super::compact::Pass;
 use super::core::Core;
-use super::counted::counted;
 use super::format::session;
 use super::snapshot::Snapshot;
 use super::transaction::Transaction;
 use crate::durability::{Durability, Ticker};
-use crate::stats::{Done, Operation, Outcome, Recorder, Statistics};
+use crate::observe::{Recorder, counted};
+use crate::os::process::own_pid;
+use crate::stats::{Done, Operation, Outcome, Statistics};
 use crate::{Bytes, Error, Get, Result, Scan};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 /// The disk is waited for when so many pages of the durable commit were replaced, and they are a
@@ -84,7 +85,8 @@ impl OpenOptions {
     /// # Errors
     /// The file is missing, may not be opened for writing, is no tree store, or its beginning is
     /// damaged. Or somebody who may not write reads it, or the other way round: see
-    /// [`OpenOptions::read_only`]. Or the statistics that are asked for cannot be had.
+    /// [`OpenOptions::read_only`]. Or the statistics that are asked for cannot be had, or the recording that
+    /// the environment asks for ([`record`](crate::record)).
     pub fn open(self, path: impl AsRef<Path>) -> Result<BTree> {
         let path = path.as_ref();
         if self.is_read_only && self.is_created {
@@ -99,7 +101,7 @@ impl OpenOptions {
         if self.checks_reads {
             core.check_reads();
         }
-        let recorder = Recorder::new(self.statistics.as_ref(), path)?;
+        let recorder = Recorder::new(self.statistics.as_ref(), "btree", path)?;
         Ok(BTree::of(core, self.durability, recorder))
     }
 }
@@ -128,11 +130,13 @@ struct Shared {
     /// Syncs now and then, until it is dropped, which is before the store is.
     _ticker: Option<Ticker>,
     core: Arc<Core>,
-    /// What counts operations, if that is asked for.
+    /// What counts and records operations, if that is asked for.
     recorder: Option<Box<Recorder>>,
     durability: Durability,
     /// The compaction that is going on.
     compaction: Mutex<Option<Pass>>,
+    /// The process that it is of.
+    pid: u32,
 }
 
 impl BTree {
@@ -149,7 +153,8 @@ impl BTree {
             _ => None,
         };
         let (recorder, compaction) = (recorder.map(Box::new), Mutex::new(None));
-        let shared = Shared { core, recorder, durability, compaction, _ticker: ticker };
+        let pid = own_pid();
+        let shared = Shared { core, recorder, durability, compaction, pid, _ticker: ticker };
         BTree { shared: Arc::new(shared) }
     }
 
@@ -177,9 +182,11 @@ impl BTree {
     /// A new store that is in memory only, and gone with its last handle. Nothing is counted.
     ///
     /// # Errors
-    /// Memory is short.
+    /// Memory is short; or the recording that the environment asks for ([`record`](crate::record)) cannot
+    /// be begun.
     pub fn in_memory() -> Result<BTree> {
-        Ok(BTree::of(Core::in_memory()?, Durability::Buffered, None))
+        let recorder = Recorder::new(None, "btree", Path::new(""))?;
+        Ok(BTree::of(Core::in_memory()?, Durability::Buffered, recorder))
     }
 
     pub(crate) fn core(&self) -> &Core {
@@ -195,8 +202,20 @@ impl BTree {
         self.shared.durability
     }
 
-    pub(super) fn compaction(&self) -> &Mutex<Option<Pass>> {
-        &self.shared.compaction
+    /// The compaction that is going on, for this thread alone.
+    pub(super) fn compaction(&self) -> Result<MutexGuard<'_, Option<Pass>>> {
+        if own_pid() == self.shared.pid {
+            return Ok(self.shared.compaction.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        // Not waited for: a thread may have had it that a forked process lacks.
+        match self.shared.compaction.try_lock() {
+            Ok(compaction) => Ok(compaction),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(self.named(Error::invalid(
+                "the store was being compacted when this process was forked, or is by another thread: \
+                 open it again to compact it here",
+            ))),
+        }
     }
 
     /// The name it was opened by; none for a store in memory.
@@ -228,9 +247,10 @@ impl BTree {
     /// It is read as any other snapshot, but slower: what is read is copied first, with a call of the
     /// kernel for each page, and stays in memory until the snapshot is dropped, or
     /// [`Snapshot::release_memory`] is called. Only [`Table::scan`], [`Table::scan_range`] and
-    /// [`Table::count_range`] keep nothing, and are the way to read much. Values that were got stay good
-    /// also when the lease is over. A process that is forked cannot read its parent's: it gets that
-    /// error.
+    /// [`Table::count_range`], those of a [`MultiTable`], and [`Snapshot::backup`] keep nothing, and are
+    /// the way to read much. Who does not know how long that takes renews the lease as he goes on
+    /// ([`Snapshot::renew`]). Values that were got stay good also when the lease is over. A process that
+    /// is forked cannot read its parent's: it gets that error.
     ///
     /// Time counts also while the machine sleeps. In a store that was opened to be read only it does not
     /// count, since nobody can write.
@@ -256,6 +276,7 @@ impl BTree {
     /// [`Table::scan`]: super::Table::scan
     /// [`Table::scan_range`]: super::Table::scan_range
     /// [`Table::count_range`]: super::Table::count_range
+    /// [`MultiTable`]: super::MultiTable
     pub fn read_for(&self, lease: Duration) -> Result<Snapshot<'_>> {
         Snapshot::leased(self.core(), self.recorder(), lease).map_err(|e| self.named(e))
     }
@@ -325,7 +346,7 @@ impl BTree {
     /// The disk failed or is full: nobody knows what is durable then, but what was before.
     pub fn sync(&self) -> Result<()> {
         let sync = || self.core().sync().map_err(|e| self.named(e));
-        counted(self.recorder(), Operation::Sync, sync, |()| Done::one(Outcome::Done, 0))
+        counted(self.recorder(), Operation::Sync, None, sync, |()| Done::one(Outcome::Done, 0))
     }
 
     /// What is due after the commit with this stamp, when the lock is free again.

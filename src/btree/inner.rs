@@ -7,9 +7,10 @@
 use super::format::PAGE;
 use super::leaf::join;
 use super::page::{
-    BAD_PREFIX, Bytes, Cut, HEAD, Link, Place, at, bytes_of, count, cut, head, head_in, head_of,
-    heads, lower, place_in_run, prefix, run, set_short, short,
+    BAD_PREFIX, Bytes, HEAD, Link, Place, at, bytes_of, count, head, head_of, heads, lower,
+    place_in_run, prefix, run, set_short, short,
 };
+use super::probe::{Cut, Probe};
 use super::record::{
     Elsewhere, FAR_BYTES, Far, KeyToStore, Tail, compare, decode_key, encode_key, key_bytes,
     length_bytes, stored_key_bytes,
@@ -22,7 +23,7 @@ const DAMAGED: &str = "a key that leads outside of its page";
 
 /// Where the links begin, in a page with room for so many.
 pub(crate) fn links_at(room: usize) -> usize {
-    (at::HEADS + HEAD * room).next_multiple_of(8)
+    (at::HEADS + HEAD * room + 7) & !7
 }
 
 /// Where the numbers begin that say where in the heap a key is.
@@ -68,23 +69,24 @@ fn in_heap(bytes: &Bytes, i: usize) -> Checked<Option<(usize, Tail<'_>)>> {
     }
 }
 
-/// The number of the page below that `key` belongs in.
+/// The number of the page below that a key belongs in.
 #[inline(always)]
-pub(crate) fn find(bytes: &Bytes, key: &[u8], elsewhere: &impl Elsewhere) -> Checked<usize> {
-    let rest = match cut(bytes, key) {
-        Ok(rest) => rest,
+pub(crate) fn find(bytes: &Bytes, probe: &Probe<'_>, elsewhere: &impl Elsewhere) -> Checked<usize> {
+    let cut = match probe.cut(bytes) {
+        Ok(cut) => cut,
         Err(Cut::Before) => return Ok(0),
         Err(Cut::Behind) => return Ok(count(bytes).saturating_sub(1)),
         Err(Cut::Damaged) => return Err(BAD_PREFIX),
     };
     // Key 0 has no place among the others.
     let heads = heads(bytes)?.get(1..).ok_or("a page without links")?;
-    let wanted = head_in(key, key.len() - rest.len());
+    let wanted = probe.head(cut);
     let from = lower(heads, wanted);
     let same = run(heads, from, wanted);
     if same == 0 {
         return Ok(from);
     }
+    let rest = probe.rest(cut);
     let place = place_in_run(from, same, |i| match in_heap(bytes, i + 1)? {
         // The key begins with all of it.
         None => Ok(if key_len_of(head(heads, i)) <= rest.len() {
@@ -92,7 +94,7 @@ pub(crate) fn find(bytes: &Bytes, key: &[u8], elsewhere: &impl Elsewhere) -> Che
         } else {
             Ordering::Greater
         }),
-        Some((len, tail)) => compare(len, tail, rest, key, elsewhere),
+        Some((len, tail)) => compare(len, tail, rest, probe.key, elsewhere),
     })?;
     Ok(match place {
         // Equal: it belongs to the page that the key begins.
@@ -131,6 +133,12 @@ pub(crate) fn elsewhere_of(bytes: &Bytes, i: usize) -> Checked<Option<Far>> {
     })
 }
 
+/// Where in the page key number `i`, which is not 0, is, and how long; `None` if its head is all.
+pub(crate) fn part_of(bytes: &Bytes, i: usize) -> Checked<Option<(usize, usize)>> {
+    let at = short(bytes, offsets_at(short(bytes, at::ROOM)) + 2 * i);
+    Ok(in_heap(bytes, i)?.map(|(rest, tail)| (at, stored_key_bytes(rest, tail))))
+}
+
 /// Has key number `i`, which is elsewhere, be at another place.
 pub(crate) fn move_key(bytes: &mut Bytes, i: usize, far: Far) -> Checked<()> {
     let Some((rest, _)) = in_heap(bytes, i)? else { return Err(DAMAGED) };
@@ -158,7 +166,9 @@ pub(crate) fn insert(
     scratch: &mut Vec<u8>,
 ) -> Checked<bool> {
     const STEP: usize = 4;
-    let Ok(rest) = cut(bytes, key) else { return Ok(false) };
+    let probe = Probe::new(key);
+    let Ok(cut) = probe.cut(bytes) else { return Ok(false) };
+    let rest = probe.rest(cut);
     let (count, room, heap) = (count(bytes), short(bytes, at::ROOM), short(bytes, at::HEAP));
     if i == 0 || i > count || count > room {
         return Err("a count that is over the page's room");

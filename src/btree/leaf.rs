@@ -9,9 +9,10 @@
 
 use super::format::{MAX_STORED_KEY, PAGE};
 use super::page::{
-    BAD_PREFIX, Bytes, Cut, HEAD, Kind, Place, REFERENCES, at, bytes_of, count, cut, first_in_line,
-    head, head_in, head_of, heads, kind, lower, place_in_run, prefix, run, set_short, short,
+    BAD_PREFIX, Bytes, HEAD, Kind, Place, REFERENCES, STRIDE, at, bytes_of, count, head, head_of,
+    heads, kind, lower_in, pass, place_in_run, prefix, run, set_short, short,
 };
+use super::probe::{Cut, Probe};
 use super::record::{
     self, Elsewhere, FAR_BYTES, Far, KeyToStore, Record, Tail, Value, ValueToStore, compare,
     compare_near,
@@ -83,45 +84,70 @@ pub(super) fn heap_record(bytes: &Bytes, i: usize) -> Checked<Record<'_>> {
     bytes.get(offset..).and_then(record::decode).ok_or(DAMAGED)
 }
 
-/// Between which numbers a key is, or would be, as the first heads in three lines of memory say.
-#[inline(always)]
-pub(crate) fn narrow(bytes: &Bytes, key: &[u8], lines: [usize; 3]) -> Checked<(usize, usize)> {
-    let heads = heads(bytes)?;
-    let Ok(rest) = cut(bytes, key) else { return Ok((0, heads.len())) };
-    let wanted = head_in(key, key.len() - rest.len());
-    let (mut from, mut to) = (0, heads.len());
-    for pivot in lines.map(first_in_line) {
-        if pivot < to && pivot >= from {
-            let is_lower = head(heads, pivot) < wanted;
-            from = std::hint::select_unpredictable(is_lower, pivot, from);
-            to = std::hint::select_unpredictable(is_lower, to, pivot);
-        }
+/// A key in a leaf, as far as its prefix and heads at great distances say. It is small, for many are
+/// kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Narrow {
+    /// The head of what is left of the key.
+    wanted: u32,
+    /// How much of it is the page's prefix.
+    cut: u16,
+    /// Whether it begins with that. If not, it is at `from`, and not there.
+    has_prefix: bool,
+    /// Between which numbers it is, or would be.
+    from: u16,
+    to: u16,
+}
+
+impl Narrow {
+    /// Between which numbers of records the search goes on.
+    #[inline(always)]
+    pub(crate) fn range(&self) -> (usize, usize) {
+        (usize::from(self.from), usize::from(self.to))
     }
-    Ok((from, to))
 }
 
-/// Where `key` is, or would be.
+/// Looks where in a leaf a key is, or would be, without looking far.
 #[inline(always)]
-pub(crate) fn find(bytes: &Bytes, key: &[u8], elsewhere: &impl Elsewhere) -> Checked<Place> {
-    find_in(bytes, key, (0, count(bytes)), elsewhere)
+pub(crate) fn narrow(bytes: &Bytes, probe: &Probe<'_>) -> Checked<Narrow> {
+    let heads = heads(bytes)?;
+    let cut = match probe.cut(bytes) {
+        Ok(cut) => cut,
+        Err(Cut::Before) => return Ok(Narrow::default()),
+        Err(Cut::Behind) => return Ok(Narrow { from: heads.len() as u16, ..Narrow::default() }),
+        Err(Cut::Damaged) => return Err(BAD_PREFIX),
+    };
+    let wanted = probe.head(cut);
+    let (from, to) = match pass::<STRIDE>(heads, wanted) {
+        Some((from, _)) => (from, from + STRIDE),
+        None => (0, heads.len()),
+    };
+    // All are less than the bytes of a page.
+    let [cut, from, to] = [cut, from, to].map(|n| n as u16);
+    Ok(Narrow { wanted, cut, has_prefix: true, from, to })
 }
 
-/// The same if it is known to be between these numbers.
+/// Where a key is, or would be.
+#[inline(always)]
+pub(crate) fn find(bytes: &Bytes, probe: &Probe<'_>, elsewhere: &impl Elsewhere) -> Checked<Place> {
+    find_in(bytes, probe, &narrow(bytes, probe)?, elsewhere)
+}
+
+/// The same where it is known about where.
 #[inline(always)]
 pub(crate) fn find_in(
     bytes: &Bytes,
-    key: &[u8],
-    range: (usize, usize),
+    probe: &Probe<'_>,
+    narrow: &Narrow,
     elsewhere: &impl Elsewhere,
 ) -> Checked<Place> {
-    let rest = match cut(bytes, key) {
-        Ok(rest) => rest,
-        Err(Cut::Before) => return Ok(Place::Missing(0)),
-        Err(Cut::Behind) => return Ok(Place::Missing(count(bytes))),
-        Err(Cut::Damaged) => return Err(BAD_PREFIX),
-    };
-    let (heads, wanted) = (heads(bytes)?, head_in(key, key.len() - rest.len()));
-    let from = range.0 + lower(heads.get(range.0..range.1).ok_or(DAMAGED)?, wanted);
+    let (from, to) = narrow.range();
+    if !narrow.has_prefix {
+        return Ok(Place::Missing(from));
+    }
+    let (heads, wanted) = (heads(bytes)?, narrow.wanted);
+    let rest = probe.rest(usize::from(narrow.cut));
+    let from = from + lower_in(heads.get(from..to).ok_or(DAMAGED)?, wanted);
     let same = run(heads, from, wanted);
     if same == 0 {
         return Ok(Place::Missing(from));
@@ -135,7 +161,7 @@ pub(crate) fn find_in(
     } else {
         place_in_run(from, same, |i| {
             let record = heap_record(bytes, i)?;
-            compare(record.rest, record.tail, rest, key, elsewhere)
+            compare(record.rest, record.tail, rest, probe.key, elsewhere)
         })
     }
 }
@@ -143,10 +169,9 @@ pub(crate) fn find_in(
 /// Whether `key` is behind all keys of the page, as their heads alone say.
 #[inline(always)]
 pub(crate) fn is_behind(bytes: &Bytes, key: &[u8]) -> bool {
-    match (cut(bytes, key), heads(bytes).map(<[_]>::last)) {
-        (Ok(rest), Ok(Some(last))) => {
-            head_in(key, key.len() - rest.len()) > u32::from_le_bytes(*last)
-        }
+    let probe = Probe::new(key);
+    match (probe.cut(bytes), heads(bytes).map(<[_]>::last)) {
+        (Ok(cut), Ok(Some(last))) => probe.head(cut) > u32::from_le_bytes(*last),
         _ => false,
     }
 }
@@ -266,7 +291,9 @@ pub(crate) fn insert(
     value: ValueToStore<'_>,
     scratch: &mut Vec<u8>,
 ) -> Checked<bool> {
-    let Ok(rest) = cut(bytes, key) else { return Ok(false) };
+    let probe = Probe::new(key);
+    let Ok(cut) = probe.cut(bytes) else { return Ok(false) };
+    let rest = probe.rest(cut);
     let (count, room) = (count(bytes), short(bytes, at::ROOM));
     if i > count || count > room {
         return Err("a count that is over the page's room");
@@ -364,6 +391,11 @@ pub(crate) fn replace(bytes: &mut Bytes, i: usize, new: ValueToStore<'_>) -> Che
         _ => return Ok(false),
     };
     Ok(write_value(bytes, place, new))
+}
+
+/// Where record number `i` of a heap is, and how long.
+pub(crate) fn part_of(bytes: &Bytes, i: usize) -> Checked<(usize, usize)> {
+    Ok((place_of(bytes, i), record::stored_bytes(heap_record(bytes, i)?)))
 }
 
 /// Has the key of record number `i`, which is elsewhere, be at another place.

@@ -23,6 +23,7 @@ use super::page::Bytes;
 use super::pins::Claim;
 use crate::os::file::read_exact_at;
 use crate::{Error, ErrorKind, Result};
+use std::time::Duration;
 
 /// How often a word of the table of pages is read that does not fit: others may be writing it.
 const TRIES: usize = 3;
@@ -53,7 +54,17 @@ impl<'c> Leased<'c> {
         if self.claim.is_held() {
             return Ok(());
         }
-        Err(Error::new(ErrorKind::Expired { lease: self.claim.lease }))
+        Err(self.expired())
+    }
+
+    /// Has the lease end so long from now; an error if the pin is gone.
+    pub(crate) fn renew(&self, lease: Duration) -> Result<()> {
+        if self.claim.renew(lease) { Ok(()) } else { Err(self.expired()) }
+    }
+
+    #[cold]
+    fn expired(&self) -> Error {
+        Error::new(ErrorKind::Expired { lease: self.claim.lease() })
     }
 
     /// What is at an address of the file; `check` says whether it is right.
@@ -63,8 +74,10 @@ impl<'c> Leased<'c> {
         len: usize,
         check: impl FnOnce(&[u8]) -> Result<()>,
     ) -> Result<&[u8]> {
+        // Before the copies are looked at: a thread may have had their lock that a forked process lacks.
+        self.check()?;
         if let Some(bytes) = self.copies.get(at, len) {
-            return self.check().map(|()| bytes);
+            return Ok(bytes);
         }
         let copied = self.copy(at, len).and_then(|bytes| check(&bytes).map(|()| bytes));
         #[cfg(test)]
@@ -104,10 +117,29 @@ impl<'c> Leased<'c> {
     }
 }
 
-/// The millisecond since the machine was started: by this leases are measured.
+/// When a lease begins that begins now, and when it is over, in milliseconds since the machine was
+/// started. Whoever gets any time gets all of it: begun milliseconds are not his.
+pub(crate) fn term(lease: Duration) -> (u64, u64) {
+    let begin = if lease.is_zero() { now_ms() } else { ms(now().as_nanos().div_ceil(MS)) };
+    (begin, begin.saturating_add(ms(lease.as_nanos().div_ceil(MS))))
+}
+
+/// Whole milliseconds since the machine was started: by these leases end.
 #[inline]
 pub(crate) fn now_ms() -> u64 {
-    let now = crate::os::process::ms_since_boot();
+    ms(now().as_nanos() / MS)
+}
+
+/// Nanoseconds of a millisecond.
+const MS: u128 = 1_000_000;
+
+fn ms(ms: u128) -> u64 {
+    u64::try_from(ms).unwrap_or(u64::MAX)
+}
+
+#[inline]
+fn now() -> Duration {
+    let now = crate::os::process::since_boot();
     #[cfg(test)]
     let now = hooks::clock(now);
     now
@@ -117,21 +149,26 @@ pub(crate) fn now_ms() -> u64 {
 #[cfg(test)]
 pub(super) mod hooks {
     use std::cell::{Cell, RefCell};
+    use std::time::Duration;
 
     type Work = Box<dyn FnMut()>;
 
     thread_local! {
         /// What the clock shows to this thread.
-        static CLOCK: Cell<Option<u64>> = const { Cell::new(None) };
+        static CLOCK: Cell<Option<Duration>> = const { Cell::new(None) };
         static BETWEEN: RefCell<Option<Work>> = const { RefCell::new(None) };
     }
 
     /// Sets the clock, which stands still from now on.
     pub(crate) fn set_clock(ms: u64) {
-        CLOCK.set(Some(ms));
+        set_clock_to(Duration::from_millis(ms));
     }
 
-    pub(crate) fn clock(now: u64) -> u64 {
+    pub(crate) fn set_clock_to(now: Duration) {
+        CLOCK.set(Some(now));
+    }
+
+    pub(crate) fn clock(now: Duration) -> Duration {
         CLOCK.get().unwrap_or(now)
     }
 

@@ -58,6 +58,10 @@ mod nested;
 mod page;
 mod pairs;
 mod pins;
+mod places;
+mod probe;
+#[cfg(test)]
+mod random;
 mod range;
 mod record;
 mod records;

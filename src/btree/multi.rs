@@ -1,11 +1,12 @@
 //! Tables whose keys may have several values, to read.
 
-use super::counted::{self, counted};
+use super::counted;
 use super::kind::Kind;
 use super::pairs::{Bounds, Pairs};
 use super::range::{Range, behind};
 use super::table::{Cursor, Pair, Table};
-use crate::stats::{Done, Operation, Recorder};
+use crate::observe::{Recorder, Walk, counted};
+use crate::stats::{Done, Operation};
 use crate::{Bytes, Error, Result};
 use std::borrow::Cow;
 use std::ops::{Bound, RangeBounds};
@@ -69,7 +70,7 @@ impl<'t> MultiTable<'t> {
     /// As [`MultiTable::get`].
     pub fn contains(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         let done = |is_there: &bool| Done::found(is_there.then_some(value.len()));
-        counted(self.recorder, Operation::Get, || self.has(key, value), done)
+        counted(self.recorder, Operation::Get, Some(key), || self.has(key, value), done)
     }
 
     fn has(&self, key: &[u8], value: &[u8]) -> Result<bool> {
@@ -108,7 +109,7 @@ impl<'t> MultiTable<'t> {
             |(begin, (pair, value)): (usize, Pair<'t>)| value_of(self.pairs, &pair[begin..], value);
         let find = || self.nth_pair(key, n)?.map(value).transpose();
         let done = |value: &Option<Bytes<'t>>| Done::found(value.as_ref().map(|v| v.len()));
-        counted(self.recorder, Operation::Get, find, done)
+        counted(self.recorder, Operation::Get, Some(key), find, done)
     }
 
     /// The same table, to do by it what is part of an operation.
@@ -165,18 +166,38 @@ impl<'t> MultiTable<'t> {
     /// # Errors
     /// As [`MultiTable::get`], or what `f` returned.
     pub fn scan(&self, mut f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
-        let Some(recorder) = self.recorder else { return self.scan_all(f) };
-        recorder.observe_many(Operation::Scan, |moved| {
-            self.scan_all(|key, value| {
+        self.scan_range(.., |key, value| f(key, value).map(|()| true))
+    }
+
+    /// Calls `f` with the keys of a range and each of their values, in order, until it returns `false` or
+    /// fails.
+    ///
+    /// # Errors
+    /// As [`MultiTable::scan`].
+    pub fn scan_range<'k>(
+        &self,
+        keys: impl RangeBounds<&'k [u8]>,
+        mut f: impl FnMut(&[u8], &[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        let (start, end) = self.bounds(&keys);
+        let bounds = as_bounds(&start, &end);
+        let Some(recorder) = self.recorder else { return self.scan_bounds(bounds, f) };
+        let first = keys.start_bound().cloned();
+        recorder.observe_many(Operation::Scan, counted::key_of(&first), |moved| {
+            self.scan_bounds(bounds, |key, value| {
                 moved.record(key, value);
                 f(key, value)
             })
         })
     }
 
-    fn scan_all(&self, mut f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+    fn scan_bounds(
+        &self,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+        mut f: impl FnMut(&[u8], &[u8]) -> Result<bool>,
+    ) -> Result<()> {
         let mut key = Vec::new();
-        self.raw.scan(|pair, value| {
+        self.raw.scan_bounds(bounds, |pair, value| {
             let rest = self.pairs.split(pair, &mut key).ok_or_else(|| self.raw.named(no_pair()))?;
             f(&key, if self.pairs.is_sorted() { rest } else { value })
         })
@@ -184,13 +205,14 @@ impl<'t> MultiTable<'t> {
 
     /// The keys of a range with their values, in order, from either end.
     pub fn range<'k>(&self, keys: impl RangeBounds<&'k [u8]>) -> MultiRange<'t> {
-        self.range_of(self.bounds(&keys))
+        self.range_of(keys.start_bound().cloned(), self.bounds(&keys))
     }
 
-    fn range_of(&self, (start, end): Bounds) -> MultiRange<'t> {
-        counted::begin_scan(self.recorder);
+    /// The range within these bounds of pairs, whose keys begin at `from`.
+    fn range_of(&self, from: Bound<&[u8]>, (start, end): Bounds) -> MultiRange<'t> {
+        let scan = counted::begin_scan(self.recorder, from);
         let raw = Range::new(self.raw, start, end);
-        MultiRange { table: self.raw, raw, pairs: self.pairs, recorder: self.recorder }
+        MultiRange { table: self.raw, raw, pairs: self.pairs, scan }
     }
 
     /// All keys with their values, in order.
@@ -200,11 +222,12 @@ impl<'t> MultiTable<'t> {
 
     /// The keys that begin so, with their values.
     pub fn prefix(&self, prefix: &[u8]) -> MultiRange<'t> {
+        let from = Bound::Included(prefix);
         let Some(begin) = self.pairs.prefix(prefix) else {
-            return self.range_of((Bound::Unbounded, Bound::Excluded(Vec::new())));
+            return self.range_of(from, (Bound::Unbounded, Bound::Excluded(Vec::new())));
         };
         let end = behind(&begin).map_or(Bound::Unbounded, Bound::Excluded);
-        self.range_of((Bound::Included(begin), end))
+        self.range_of(from, (Bound::Included(begin), end))
     }
 
     /// The first value of the lowest key.
@@ -212,7 +235,7 @@ impl<'t> MultiTable<'t> {
     /// # Errors
     /// As [`MultiTable::get`].
     pub fn first(&self) -> Result<Option<MultiPair<'t>>> {
-        counted::seek_pair(self.recorder, || self.uncounted().iter().next().transpose())
+        counted::seek_pair(self.recorder, None, || self.uncounted().iter().next().transpose())
     }
 
     /// The last value of the highest key.
@@ -220,7 +243,7 @@ impl<'t> MultiTable<'t> {
     /// # Errors
     /// As [`MultiTable::get`].
     pub fn last(&self) -> Result<Option<MultiPair<'t>>> {
-        counted::seek_pair(self.recorder, || self.uncounted().iter().next_back().transpose())
+        counted::seek_pair(self.recorder, None, || self.uncounted().iter().next_back().transpose())
     }
 
     /// A cursor before the first value of the lowest key.
@@ -257,18 +280,19 @@ pub struct MultiRange<'t> {
     table: Table<'t>,
     raw: Range<'t>,
     pairs: Pairs,
-    recorder: Option<&'t Recorder>,
+    /// What counts the records, if that is asked for.
+    scan: Option<Box<Walk<'t>>>,
 }
 
 impl<'t> MultiRange<'t> {
-    fn pair(&self, found: Result<(Vec<u8>, &'t [u8])>) -> Result<MultiPair<'t>> {
+    fn pair(&mut self, found: Result<(Vec<u8>, &'t [u8])>) -> Result<MultiPair<'t>> {
         let (pair, value) = found?;
         let mut key = Vec::new();
         let rest = self.pairs.split(&pair, &mut key);
         let rest = rest.ok_or_else(|| self.table.named(no_pair()))?;
         let value = value_of(self.pairs, rest, value)?;
-        if let Some(recorder) = self.recorder {
-            counted::scanned(recorder, &key, &value);
+        if let Some(scan) = &mut self.scan {
+            scan.record(&key, &value);
         }
         Ok((key, value))
     }
@@ -355,7 +379,7 @@ impl<'t> MultiCursor<'t> {
     /// # Errors
     /// As [`MultiTable::get`].
     pub fn first(&mut self) -> Result<bool> {
-        counted::seek(self.recorder, || {
+        counted::seek(self.recorder, None, || {
             self.raw.first()?;
             self.arrive()
         })
@@ -366,7 +390,7 @@ impl<'t> MultiCursor<'t> {
     /// # Errors
     /// As [`MultiTable::get`].
     pub fn last(&mut self) -> Result<bool> {
-        counted::seek(self.recorder, || {
+        counted::seek(self.recorder, None, || {
             self.raw.last()?;
             self.arrive()
         })
@@ -378,7 +402,7 @@ impl<'t> MultiCursor<'t> {
     /// # Errors
     /// As [`MultiTable::get`]; or this is no key of the table's type.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        counted::seek(self.recorder, || self.go_to(key))
+        counted::seek(self.recorder, Some(key), || self.go_to(key))
     }
 
     fn go_to(&mut self, key: &[u8]) -> Result<bool> {
@@ -392,7 +416,7 @@ impl<'t> MultiCursor<'t> {
     /// # Errors
     /// As [`MultiCursor::seek`].
     pub fn find(&mut self, key: &[u8]) -> Result<bool> {
-        counted::seek(self.recorder, || Ok(self.go_to(key)? && self.key == key))
+        counted::seek(self.recorder, Some(key), || Ok(self.go_to(key)? && self.key == key))
     }
 
     /// Where values are sorted: goes to the first value of `key` that is not below `value`; if there
@@ -401,7 +425,7 @@ impl<'t> MultiCursor<'t> {
     /// # Errors
     /// As [`MultiCursor::seek`]; or values are not sorted.
     pub fn seek_value(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
-        counted::seek(self.recorder, || self.go_to_value(key, value))
+        counted::seek(self.recorder, Some(key), || self.go_to_value(key, value))
     }
 
     fn go_to_value(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {

@@ -9,9 +9,10 @@ use super::multi::{MultiTable, as_bounds, no_pair};
 use super::pairs::{FIRST_LABEL, LABEL_STEP, Pairs, label_bytes, label_of};
 use super::table::Cursor;
 use super::table_mut::TableMut;
-use crate::stats::{Moved, Operation, Recorder};
+use crate::observe::Recorder;
+use crate::stats::{Moved, Operation};
 use crate::{Bytes, Error, ErrorKind, Result};
-use std::ops::RangeBounds;
+use std::ops::{Bound, RangeBounds};
 
 /// A table whose keys may have several values, to change, in a transaction.
 #[derive(Debug)]
@@ -92,7 +93,9 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
             let pair = sorted_pair(table.pairs, key, value)?;
             Ok(!table.raw.put_stored(&pair, &[], Old::Keep)?)
         };
-        self.change(Operation::Insert, put, |_| Change::put(key, value))
+        self.change(Operation::Insert, Some(key), put, |is_added| {
+            Change::added(*is_added, key, value)
+        })
     }
 
     /// Where values are not sorted: puts one at this place among those of its key. `false` if there is
@@ -102,7 +105,9 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
     /// Values are sorted, or as [`MultiTableMut::insert`].
     pub fn insert_at(&mut self, key: &[u8], position: Position, value: &[u8]) -> Result<bool> {
         let put = |table: &mut Self| table.put_at(key, position, value);
-        self.change(Operation::Insert, put, |_| Change::put(key, value))
+        self.change(Operation::Insert, Some(key), put, |is_added| {
+            Change::added(*is_added, key, value)
+        })
     }
 
     fn put_at(&mut self, key: &[u8], position: Position, value: &[u8]) -> Result<bool> {
@@ -232,7 +237,7 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
     /// As [`MultiTableMut::insert`].
     pub fn replace_nth(&mut self, key: &[u8], n: u64, value: &[u8]) -> Result<bool> {
         let put = |table: &mut Self| table.put_nth(key, n, value);
-        self.change(Operation::Update, put, |is_put| Change::put_if(*is_put, key, value))
+        self.change(Operation::Update, Some(key), put, |is_put| Change::put_if(*is_put, key, value))
     }
 
     fn put_nth(&mut self, key: &[u8], n: u64, value: &[u8]) -> Result<bool> {
@@ -260,7 +265,7 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
     /// # Errors
     /// As [`MultiTableMut::insert`].
     pub fn remove(&mut self, key: &[u8]) -> Result<u64> {
-        self.remove_range(key..=key)
+        self.take_bounds(Some(key), (Bound::Included(key), Bound::Included(key)))
     }
 
     /// Takes a value of a key out, the first one if it has several that are equal; whether it had it.
@@ -269,7 +274,9 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
     /// As [`MultiTableMut::insert`].
     pub fn remove_value(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
         let take = |table: &mut Self| table.take_value(key, value);
-        self.change(Operation::Remove, take, |was| Change::removed(*was, key.len() + value.len()))
+        self.change(Operation::Remove, None, take, |was| {
+            Change::removed(*was, key.len() + value.len())
+        })
     }
 
     fn take_value(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
@@ -294,7 +301,9 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
     /// As [`MultiTableMut::insert`].
     pub fn remove_nth(&mut self, key: &[u8], n: u64) -> Result<bool> {
         let take = |table: &mut Self| table.take_nth(key, n);
-        self.change(Operation::Remove, take, |was_there| Change::removed(*was_there, key.len()))
+        self.change(Operation::Remove, None, take, |was_there| {
+            Change::removed(*was_there, key.len())
+        })
     }
 
     fn take_nth(&mut self, key: &[u8], n: u64) -> Result<bool> {
@@ -309,10 +318,18 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
     /// # Errors
     /// As [`MultiTableMut::insert`].
     pub fn remove_range<'k>(&mut self, keys: impl RangeBounds<&'k [u8]>) -> Result<u64> {
-        let (start, end) =
-            self.pairs.bounds(keys.start_bound().cloned(), keys.end_bound().cloned());
+        self.take_bounds(None, (keys.start_bound().cloned(), keys.end_bound().cloned()))
+    }
+
+    /// Takes all keys of a range out, which is that of `key` if there is one.
+    fn take_bounds(
+        &mut self,
+        key: Option<&[u8]>,
+        (start, end): (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> Result<u64> {
+        let (start, end) = self.pairs.bounds(start, end);
         let take = |table: &mut Self| table.raw.take_range(as_bounds(&start, &end));
-        let (removed, _) = self.change(Operation::Remove, take, Change::removed_all)?;
+        let (removed, _) = self.change(Operation::Remove, key, take, Change::removed_all)?;
         Ok(removed)
     }
 

@@ -9,6 +9,7 @@
 //! Nothing here trusts the bytes: what leads outside of the page is damage, never a panic.
 
 use super::format::PAGE;
+use super::view::lower_in_window;
 use crate::Result;
 use crate::bytes::le64;
 use std::cmp::Ordering;
@@ -95,7 +96,8 @@ impl Link {
 /// The number of two bytes at an offset that is a constant.
 #[inline(always)]
 pub(crate) fn short(bytes: &Bytes, at: usize) -> usize {
-    usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]))
+    // As one slice: of two bytes the compiler makes two loads.
+    bytes[at..].first_chunk::<2>().map_or(0, |two| usize::from(u16::from_le_bytes(*two)))
 }
 
 /// Writes such a number; what does not fit cannot come from a page.
@@ -154,20 +156,6 @@ pub(crate) fn head_of(rest: &[u8]) -> u32 {
     }
 }
 
-/// The same of what is left of a key of which `cut` bytes are cut off.
-#[inline(always)]
-pub(crate) fn head_in(key: &[u8], cut: usize) -> u32 {
-    // The head is in the last eight bytes: two loads that need no branch for short rests.
-    if let Some(last) = key.last_chunk::<8>()
-        && let Some(before) = (cut + 8).checked_sub(key.len())
-        && before < 8
-    {
-        let rest = u64::from_le_bytes(*last).swap_bytes() << (8 * before);
-        return (rest >> 32) as u32;
-    }
-    head_of(key.get(cut..).unwrap_or(&[]))
-}
-
 #[inline(always)]
 pub(crate) fn head(heads: &[[u8; HEAD]], i: usize) -> u32 {
     heads.get(i).map_or(u32::MAX, |head| u32::from_le_bytes(*head))
@@ -180,39 +168,49 @@ pub(crate) fn bytes_of(head: u32) -> [u8; HEAD] {
 }
 
 /// How many heads are compared at once at the end of a search.
-const WINDOW: usize = 16;
+pub(crate) const WINDOW: usize = 16;
+/// How many heads are passed over at once at its beginning.
+pub(crate) const STRIDE: usize = 4 * WINDOW;
 
 /// How many heads are lower.
 #[inline(always)]
 pub(crate) fn lower(heads: &[[u8; HEAD]], wanted: u32) -> usize {
-    let is_lower = |head: &[u8; HEAD]| u32::from_le_bytes(*head) < wanted;
-    let Some(last) = heads.len().checked_sub(WINDOW) else {
-        return heads.iter().filter(|head| is_lower(head)).count();
-    };
-    // Both parts are free of branches that nobody can predict, and a whole window is compared four
-    // heads at a time. A search among single heads had to look where each is within its page.
-    let (windows, _) = heads.as_chunks::<WINDOW>();
-    let from = WINDOW * windows.partition_point(|window| is_lower(&window[WINDOW - 1]));
-    let from = from.min(last);
-    match heads.get(from..).and_then(|heads| heads.first_chunk::<WINDOW>()) {
-        Some(window) => {
-            let lower = window.iter().map(|head| u32::from(is_lower(head)));
-            from + lower.sum::<u32>() as usize
-        }
-        None => from,
+    match pass::<STRIDE>(heads, wanted) {
+        Some((from, stride)) => from + lower_in(stride, wanted),
+        None => lower_in(heads, wanted),
     }
+}
+
+/// The same among at most so many as a stride has.
+#[inline(always)]
+pub(crate) fn lower_in(heads: &[[u8; HEAD]], wanted: u32) -> usize {
+    match pass::<WINDOW>(heads, wanted) {
+        Some((from, window)) => from + lower_in_window(window, wanted),
+        None => heads.iter().filter(|head| u32::from_le_bytes(**head) < wanted).count(),
+    }
+}
+
+/// Passes over groups of `N` heads that are all lower: from where the search goes on, in so many;
+/// `None` if there are not as many.
+///
+/// The last heads of all groups are looked at, and the lower ones counted: those loads do not wait for
+/// each other, while a search by halves waits for the memory of each before it knows the next.
+#[inline(always)]
+pub(crate) fn pass<const N: usize>(
+    heads: &[[u8; HEAD]],
+    wanted: u32,
+) -> Option<(usize, &[[u8; HEAD]; N])> {
+    let last = heads.len().checked_sub(N)?;
+    let (groups, _) = heads.as_chunks::<N>();
+    let lower = groups.iter().filter(|group| u32::from_le_bytes(group[N - 1]) < wanted).count();
+    let from = (N * lower).min(last);
+    Some((from, heads.get(from..from + N)?.first_chunk::<N>()?))
 }
 
 /// In which line of memory of its page a head is.
 #[inline(always)]
 pub(crate) fn line_of(i: usize) -> usize {
     (at::HEADS + HEAD * i) / 64
-}
-
-/// The number of the first head in a line of memory.
-#[inline(always)]
-pub(crate) fn first_in_line(line: usize) -> usize {
-    (64 * line).saturating_sub(at::HEADS) / HEAD
 }
 
 /// How many heads, from `from` on, are the same.
@@ -243,44 +241,6 @@ impl Place {
     pub(crate) fn index(self) -> usize {
         let (Place::Found(i) | Place::Missing(i)) = self;
         i
-    }
-}
-
-/// What is left of a key after the page's prefix; or, if it does not begin so, where it is of all
-/// keys of the page.
-#[inline(always)]
-pub(crate) fn cut<'k>(bytes: &Bytes, key: &'k [u8]) -> Result<&'k [u8], Cut> {
-    let len = short(bytes, at::PREFIX);
-    // A short prefix is compared as a number: it ends with the page.
-    if len < 8
-        && let Some(start) = key.first_chunk::<8>()
-    {
-        let unused = 64 - 8 * len as u32;
-        let prefix = le64(bytes, PAGE - 8).unwrap_or(0).checked_shr(unused).unwrap_or(0);
-        let start = u64::from_le_bytes(*start).checked_shl(unused).unwrap_or(0);
-        if start.checked_shr(unused).unwrap_or(0) == prefix {
-            return Ok(&key[len..]);
-        }
-    }
-    cut_any(bytes, key)
-}
-
-/// How a key without the page's prefix is to all keys of the page; or what is wrong with the page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cut {
-    Before,
-    Behind,
-    Damaged,
-}
-
-#[inline(never)]
-fn cut_any<'k>(bytes: &Bytes, key: &'k [u8]) -> Result<&'k [u8], Cut> {
-    let prefix = prefix(bytes).map_err(|_| Cut::Damaged)?;
-    match key.split_at_checked(prefix.len()) {
-        Some((start, rest)) if start == prefix => Ok(rest),
-        // Not equal: shorter, or another.
-        _ if key < prefix => Err(Cut::Before),
-        _ => Err(Cut::Behind),
     }
 }
 
@@ -340,7 +300,7 @@ mod tests {
 
     #[test]
     fn the_search_agrees_with_a_plain_one() {
-        for len in [0usize, 1, 2, 15, 16, 17, 31, 32, 33, 64, 65, 100, 333, 500] {
+        for len in [0usize, 1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 79, 100, 127, 128, 333, 500] {
             let numbers: Vec<u32> = (0..len).map(|i| (i / 3 * 10) as u32).collect();
             let heads: Vec<[u8; 4]> = numbers.iter().map(|n| n.to_le_bytes()).collect();
             for wanted in (0..len as u32 * 4 + 20).chain([u32::MAX]) {
@@ -371,9 +331,6 @@ mod tests {
                 let same = a.iter().zip(b).take_while(|(a, b)| a == b).count();
                 assert_eq!(common(a, b), same);
             }
-            for cut in 0..=a.len() {
-                assert_eq!(head_in(a, cut), head_of(&a[cut..]), "{a:?} {cut}");
-            }
         }
     }
 
@@ -384,29 +341,5 @@ mod tests {
             assert!(head_of(a) <= head_of(b), "{a:?} {b:?}");
         }
         assert_eq!(bytes_of(head_of(b"abcdef")), *b"abcd");
-    }
-
-    #[test]
-    fn a_key_without_the_prefix_is_before_or_after_all_others() {
-        for prefix in [&b""[..], b"ab", b"abcdefg", b"abcdefgh", b"abcdefghijkl"] {
-            let mut page = [0xee; PAGE];
-            set_short(&mut page, at::PREFIX, prefix.len());
-            page[PAGE - prefix.len()..].copy_from_slice(prefix);
-            for tail in [&b""[..], b"x", b"12345678", b"a longer one than that"] {
-                let key = [prefix, tail].concat();
-                assert_eq!(cut(&page, &key), Ok(tail));
-                if let Some(last) = prefix.len().checked_sub(1) {
-                    assert_eq!(cut(&page, &key[..last]), Err(Cut::Before));
-                    for (change, where_) in [(1, Cut::Behind), (-1, Cut::Before)] {
-                        let mut other = key.clone();
-                        other[last] = other[last].wrapping_add_signed(change);
-                        assert_eq!(cut(&page, &other), Err(where_));
-                    }
-                }
-            }
-        }
-        let mut page = [0; PAGE];
-        set_short(&mut page, at::PREFIX, PAGE + 1);
-        assert_eq!(cut(&page, b"key"), Err(Cut::Damaged));
     }
 }

@@ -10,11 +10,12 @@
 //! A slot may have a *lease*: a time at which it ends. After that a writer takes it away, by one
 //! exchange of the word with that time, which no slot without a lease has and which is cleared before
 //! a stamp is written. So a slot is never taken from a reader without a lease, whoever had it before.
+//! Its reader renews the lease by an exchange of the same word, so that one of the two is done.
 //! See [`super::lease`] for those who read so.
 
 use super::core::Core;
 use super::format::{Commit, PAGE_BYTES, session};
-use super::lease::now_ms;
+use super::lease::{now_ms, term};
 use super::view::Holds;
 use crate::os::process::{is_alive, own_pid, own_start};
 use crate::{Error, Result};
@@ -88,7 +89,7 @@ pub struct Reader {
     pub stamp: u64,
     /// Bytes of pages that are kept for it; some of them perhaps for others, too.
     pub held_bytes: u64,
-    /// How long its lease is, in milliseconds; `None` if it has none.
+    /// How long its lease is, with what it was renewed by, in milliseconds; `None` if it has none.
     pub lease_ms: Option<u64>,
     /// What is left of its lease, in milliseconds: with 0 whoever writes next ends it.
     pub left_ms: Option<u64>,
@@ -205,20 +206,49 @@ pub(crate) fn note_time(pin: &Pin<'_>) {
 pub(crate) struct Claim<'c> {
     slot: Slot<'c>,
     owner: u64,
-    /// The third word of the slot as long as nobody has taken it away.
-    time: u64,
-    pub lease: Duration,
+    /// How long it was when it began.
+    lease: Duration,
 }
 
 impl Claim<'_> {
     /// Whether the pin is still there. What was copied before this was called was what the commit has.
     pub(crate) fn is_held(&self) -> bool {
         fence(Ordering::SeqCst);
-        self.slot.time.load(Ordering::Acquire) == self.time
-            && self.slot.owner.load(Ordering::Acquire) == self.owner
-            // The parent may give it up and take it again for something else.
+        self.is_own() && has_lease(self.slot.time.load(Ordering::Acquire))
+    }
+
+    /// Whether the slot is this process's: the parent may give it up and take it again for something
+    /// else.
+    fn is_own(&self) -> bool {
+        self.slot.owner.load(Ordering::Acquire) == self.owner
             && self.owner >> PID_SHIFT == u64::from(own_pid())
     }
+
+    /// Has the lease end so long from now, if the pin is still there; whether it is.
+    pub(crate) fn renew(&self, lease: Duration) -> bool {
+        let time = lease_to(term(lease).1);
+        let (new, old) = (Ordering::SeqCst, Ordering::Relaxed);
+        // Who takes it away does so by an exchange of the same word.
+        let renewed = || self.slot.time.try_update(new, old, |now| has_lease(now).then_some(time));
+        self.is_own() && renewed().is_ok()
+    }
+
+    /// How long the lease is, with what it was renewed by.
+    pub(crate) fn lease(&self) -> Duration {
+        let end = self.slot.time.load(Ordering::Acquire) & NEVER;
+        let ms = end.saturating_sub(self.slot.begin.load(Ordering::Relaxed));
+        if self.is_own() { Duration::from_millis(ms) } else { self.lease }
+    }
+}
+
+/// The third word of a slot with a lease.
+fn lease_to(end: u64) -> u64 {
+    LEASED | end.min(NEVER)
+}
+
+/// Whether a third word is that of a slot with a lease that nobody took away.
+fn has_lease(time: u64) -> bool {
+    time & (LEASED | TAKEN) == LEASED
 }
 
 /// Gives a pin a lease; `None` if it is of one who may not write: then nobody does.
@@ -226,12 +256,10 @@ pub(crate) fn lease<'c>(pin: &Pin<'c>, lease: Duration) -> Option<Claim<'c>> {
     if pin.owner == NOBODY {
         return None;
     }
-    let begin = now_ms();
-    let ms = u64::try_from(lease.as_nanos().div_ceil(1_000_000)).unwrap_or(NEVER);
-    let time = LEASED | begin.saturating_add(ms).min(NEVER);
+    let (begin, end) = term(lease);
     pin.slot.begin.store(begin, Ordering::Relaxed);
-    pin.slot.time.store(time, Ordering::Release);
-    Some(Claim { slot: pin.slot, owner: pin.owner, time, lease })
+    pin.slot.time.store(lease_to(end), Ordering::Release);
+    Some(Claim { slot: pin.slot, owner: pin.owner, lease })
 }
 
 fn slots(core: &Core) -> impl Iterator<Item = Slot<'_>> {
@@ -337,7 +365,8 @@ pub(crate) fn readers(core: &Core) -> Vec<Reader> {
             stamp,
             held_bytes: 0,
             lease_ms: lease.map(|(begin, end)| end.saturating_sub(begin)),
-            left_ms: lease.map(|(_, end)| end.saturating_sub(now)),
+            // The millisecond that it begins in is not counted.
+            left_ms: lease.map(|(begin, end)| end.saturating_sub(now.max(begin))),
         })
     };
     slots(core).filter_map(reader).collect()

@@ -3,7 +3,7 @@
 use super::counted;
 use super::table::{Cursor, Pair, Table};
 use crate::Result;
-use crate::stats::Recorder;
+use crate::observe::Walk;
 use std::ops::Bound;
 
 /// The first key behind all that begin with these bytes; `None` if there is none. It is the prefix
@@ -26,16 +26,15 @@ pub struct Range<'t> {
     has_back: bool,
     is_done: bool,
     /// What counts the records, if that is asked for.
-    recorder: Option<&'t Recorder>,
+    scan: Option<Box<Walk<'t>>>,
 }
 
 impl<'t> Range<'t> {
     pub(crate) fn new(table: Table<'t>, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Range<'t> {
-        let recorder = table.recorder();
-        counted::begin_scan(recorder);
+        let scan = counted::begin_scan(table.recorder(), start.as_ref().map(|key| &key[..]));
         let [front, back] = [(), ()].map(|()| table.uncounted().cursor());
         let (has_front, has_back, is_done) = (false, false, false);
-        Range { front, back, start, end, has_front, has_back, is_done, recorder }
+        Range { front, back, start, end, has_front, has_back, is_done, scan }
     }
 
     fn step_front(&mut self) -> Result<Option<Pair<'t>>> {
@@ -84,11 +83,12 @@ impl<'t> Range<'t> {
         if is_within { self.back.pair() } else { Ok(None) }
     }
 
+    #[inline(always)]
     fn give(&mut self, step: Result<Option<Pair<'t>>>) -> Option<Result<Pair<'t>>> {
         let given = step.transpose();
         self.is_done = !matches!(given, Some(Ok(_)));
-        if let (Some(recorder), Some(Ok((key, value)))) = (self.recorder, &given) {
-            counted::scanned(recorder, key, value);
+        if let (Some(scan), Some(Ok((key, value)))) = (&mut self.scan, &given) {
+            scan.record(key, value);
         }
         given
     }

@@ -9,7 +9,7 @@ use super::source::{OfStore, Source};
 use super::table::Table;
 use super::tree;
 use crate::Result;
-use crate::stats::Recorder;
+use crate::observe::Recorder;
 use std::time::Duration;
 
 /// A state of the store that stays as it is: whatever others write meanwhile is not seen. Reading it
@@ -49,6 +49,38 @@ impl<'s> Snapshot<'s> {
         Ok(snapshot)
     }
 
+    /// Has the lease of a snapshot ([`BTree::read_for`]) end so long from now, be that later than it would
+    /// or sooner: also when it is over already, as long as nobody needed the space. It can be called while
+    /// others read the snapshot, and within a scan of it. A snapshot without a lease stays as it is.
+    ///
+    /// ```
+    /// use credenza::btree::BTree;
+    /// use std::time::{Duration, Instant};
+    /// let store = BTree::in_memory()?;
+    /// store.insert(b"key", b"value")?;
+    /// let minute = Duration::from_secs(60);
+    /// let (snapshot, mut begin) = (store.read_for(minute)?, Instant::now());
+    /// snapshot.main().scan(|key, value| {
+    ///     // As long as this goes on the space is kept, and hardly longer.
+    ///     if begin.elapsed() > minute / 2 {
+    ///         snapshot.renew(minute)?;
+    ///         begin = Instant::now();
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), credenza::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// It expired ([`ErrorKind::Expired`]), or was the parent's of a process that was forked: then it
+    /// cannot be read any more.
+    ///
+    /// [`BTree::read_for`]: super::BTree::read_for
+    /// [`ErrorKind::Expired`]: crate::ErrorKind::Expired
+    pub fn renew(&self, lease: Duration) -> Result<()> {
+        self.source.renew(lease)
+    }
+
     /// Lets go of the memory that a snapshot with a lease ([`BTree::read_for`]) took for what was read
     /// of it; it can be read on. One without a lease takes none.
     ///
@@ -82,7 +114,7 @@ impl<'s> Snapshot<'s> {
     pub fn table(&self, name: &str) -> Result<Option<Table<'_>>> {
         let Some((tree, key_name)) = self.find(name)? else { return Ok(None) };
         Kind::of(&tree)?.check_duplicates(name, false)?;
-        Ok(Some(Table::new(&self.source, tree, key_name).counted_by(self.recorder)))
+        Ok(Some(Table::new(&self.source, tree, key_name).counted_by(self.recorder_of(name))))
     }
 
     /// The table of this name, whose keys may have several values; `None` if there is none.
@@ -94,8 +126,13 @@ impl<'s> Snapshot<'s> {
         let Some((tree, key_name)) = self.find(name)? else { return Ok(None) };
         let kind = Kind::of(&tree)?;
         kind.check_duplicates(name, true)?;
-        let table = Table::new(&self.source, tree, key_name).counted_by(self.recorder);
+        let recorder = self.recorder_of(name);
+        let table = Table::new(&self.source, tree, key_name).counted_by(recorder);
         Ok(Some(MultiTable::new(table, kind)))
+    }
+
+    fn recorder_of(&self, table: &str) -> Option<&'s Recorder> {
+        self.recorder.map(|recorder| recorder.of_table(table))
     }
 
     /// What the table of this name was made for; `None` if there is none.

@@ -14,6 +14,7 @@ use super::view::{self, Holds};
 use super::writer::no_page;
 use crate::os::shared::SharedMap;
 use crate::{Error, Result};
+use std::time::Duration;
 
 /// So much is copied before those who read much in turn begin afresh.
 const PART_BYTES: u64 = 1 << 20;
@@ -55,6 +56,11 @@ impl<'c> Source<'c> {
     #[inline(always)]
     pub(crate) fn has_lease(&self) -> bool {
         self.lease.is_some()
+    }
+
+    /// Has the lease end so long from now, if there is one; an error if the pin is gone.
+    pub(crate) fn renew(&self, lease: Duration) -> Result<()> {
+        self.lease.as_ref().map_or(Ok(()), |leased| leased.renew(lease)).of(self)
     }
 
     /// Whether so much was copied that it is better to begin afresh.

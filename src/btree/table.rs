@@ -6,7 +6,7 @@ use super::key::KeyType;
 use super::range::{Range, behind};
 use super::source::{Names, OfStore, Source};
 use super::{count, counted, kind, scan, tree};
-use crate::stats::Recorder;
+use crate::observe::Recorder;
 use crate::{Error, Result};
 use std::ops::{Bound, RangeBounds};
 
@@ -225,7 +225,7 @@ impl<'t> Table<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn first(&self) -> Result<Option<Pair<'t>>> {
-        self.seek_pair(|cursor| cursor.first())
+        self.seek_pair(None, |cursor| cursor.first())
     }
 
     /// The record with the highest key.
@@ -233,7 +233,7 @@ impl<'t> Table<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn last(&self) -> Result<Option<Pair<'t>>> {
-        self.seek_pair(|cursor| cursor.last())
+        self.seek_pair(None, |cursor| cursor.last())
     }
 
     /// The first record whose key is not below `key`.
@@ -241,7 +241,7 @@ impl<'t> Table<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn at_or_after(&self, key: &[u8]) -> Result<Option<Pair<'t>>> {
-        self.seek_pair(|cursor| cursor.seek(key))
+        self.seek_pair(Some(key), |cursor| cursor.seek(key))
     }
 
     /// The first record whose key is above `key`.
@@ -249,7 +249,10 @@ impl<'t> Table<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn after(&self, key: &[u8]) -> Result<Option<Pair<'t>>> {
-        self.seek_pair(|cursor| if cursor.find(key)? { cursor.next() } else { Ok(false) })
+        self.seek_pair(
+            Some(key),
+            |cursor| if cursor.find(key)? { cursor.next() } else { Ok(false) },
+        )
     }
 
     /// The last record whose key is below `key`.
@@ -257,7 +260,7 @@ impl<'t> Table<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn before(&self, key: &[u8]) -> Result<Option<Pair<'t>>> {
-        self.seek_pair(|cursor| {
+        self.seek_pair(Some(key), |cursor| {
             cursor.seek(key)?;
             cursor.previous()
         })
@@ -268,16 +271,20 @@ impl<'t> Table<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn at_or_before(&self, key: &[u8]) -> Result<Option<Pair<'t>>> {
-        self.seek_pair(|cursor| if cursor.find(key)? { Ok(true) } else { cursor.previous() })
+        self.seek_pair(
+            Some(key),
+            |cursor| if cursor.find(key)? { Ok(true) } else { cursor.previous() },
+        )
     }
 
     /// The record that a new cursor comes to.
     #[inline(always)]
     fn seek_pair(
         &self,
+        key: Option<&[u8]>,
         go: impl FnOnce(&mut Cursor<'t>) -> Result<bool>,
     ) -> Result<Option<Pair<'t>>> {
-        counted::seek_pair(self.recorder, || {
+        counted::seek_pair(self.recorder, key, || {
             let mut cursor = self.uncounted().cursor();
             go(&mut cursor)?;
             cursor.pair()
@@ -334,6 +341,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Key and value here.
+    #[inline(always)]
     pub(crate) fn pair(&self) -> Result<Option<Pair<'t>>> {
         let Some(key) = self.key() else { return Ok(None) };
         Ok(self.value()?.map(|value| (key.to_vec(), value)))
@@ -345,7 +353,7 @@ impl<'t> Cursor<'t> {
     /// As [`Table::get`].
     pub fn first(&mut self) -> Result<bool> {
         let (walk, source) = (&mut self.walk, self.table.source);
-        counted::seek(self.table.recorder, || walk.first().of(source))
+        counted::seek(self.table.recorder, None, || walk.first().of(source))
     }
 
     /// Goes to the last record; whether there is one.
@@ -354,7 +362,7 @@ impl<'t> Cursor<'t> {
     /// As [`Table::get`].
     pub fn last(&mut self) -> Result<bool> {
         let (walk, source) = (&mut self.walk, self.table.source);
-        counted::seek(self.table.recorder, || walk.last().of(source))
+        counted::seek(self.table.recorder, None, || walk.last().of(source))
     }
 
     /// Goes to the first record whose key is not below `key`; if there is none, behind the last.
@@ -364,7 +372,7 @@ impl<'t> Cursor<'t> {
     /// As [`Table::get`].
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
         let (walk, source) = (&mut self.walk, self.table.source);
-        counted::seek(self.table.recorder, || walk.seek(key).of(source))
+        counted::seek(self.table.recorder, Some(key), || walk.seek(key).of(source))
     }
 
     /// The same; whether its key is `key`.
@@ -373,7 +381,7 @@ impl<'t> Cursor<'t> {
     /// As [`Table::get`].
     pub fn find(&mut self, key: &[u8]) -> Result<bool> {
         let (walk, source) = (&mut self.walk, self.table.source);
-        counted::seek(self.table.recorder, || walk.find(key).of(source))
+        counted::seek(self.table.recorder, Some(key), || walk.find(key).of(source))
     }
 
     /// Goes to the next record; whether there is one. From before the first, to the first.
@@ -381,6 +389,7 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Table::get`].
     #[allow(clippy::should_implement_trait)]
+    #[inline(always)]
     pub fn next(&mut self) -> Result<bool> {
         self.walk.next().of(self.table.source)
     }

@@ -12,7 +12,8 @@ use super::source::{OfStore, Source};
 use super::table::{Pair, Table};
 use super::tree;
 use super::writer::{Writer, damaged};
-use crate::stats::{Moved, Operation, Recorder};
+use crate::observe::Recorder;
+use crate::stats::{Moved, Operation};
 use crate::{Error, Result};
 use std::ops::{Bound, RangeBounds};
 
@@ -78,7 +79,7 @@ impl<'t, 'c> TableMut<'t, 'c> {
     #[inline(never)]
     fn insert_counted(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
         let put = |table: &mut Self| table.put(key, value, Old::Replace);
-        self.change(Operation::Insert, put, |_| Change::put(key, value))
+        self.change(Operation::Insert, Some(key), put, |_| Change::put(key, value))
     }
 
     #[inline]
@@ -104,7 +105,9 @@ impl<'t, 'c> TableMut<'t, 'c> {
     pub fn append(&mut self, value: &[u8]) -> Result<u64> {
         let width = Kind::of(self.tree)?.width().unwrap_or(0);
         let append = |table: &mut Self| table.put_next(width, value);
-        self.change(Operation::Insert, append, |_| Change::put(&[0; 8][..width.min(8)], value))
+        self.change(Operation::Insert, None, append, |_| {
+            Change::put(&[0; 8][..width.min(8)], value)
+        })
     }
 
     fn put_next(&mut self, width: usize, value: &[u8]) -> Result<u64> {
@@ -144,7 +147,7 @@ impl<'t, 'c> TableMut<'t, 'c> {
     /// As [`TableMut::insert`].
     pub fn insert_if_absent(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
         let put = |table: &mut Self| Ok(!table.put(key, value, Old::Keep)?);
-        self.change(Operation::Update, put, |is_new| Change::put_if(*is_new, key, value))
+        self.change(Operation::Update, Some(key), put, |is_new| Change::put_if(*is_new, key, value))
     }
 
     /// Takes a key out; whether it was there.
@@ -153,7 +156,7 @@ impl<'t, 'c> TableMut<'t, 'c> {
     /// As [`TableMut::insert`].
     pub fn remove(&mut self, key: &[u8]) -> Result<bool> {
         let take = move |table: &mut Self| table.take_out(key);
-        self.change(Operation::Remove, take, move |was_there| {
+        self.change(Operation::Remove, Some(key), take, move |was_there| {
             Change::removed(*was_there, key.len())
         })
     }
@@ -171,7 +174,7 @@ impl<'t, 'c> TableMut<'t, 'c> {
     pub fn remove_range<'k>(&mut self, keys: impl RangeBounds<&'k [u8]>) -> Result<u64> {
         let range = (keys.start_bound().cloned(), keys.end_bound().cloned());
         let take = |table: &mut Self| table.take_range(range);
-        let (removed, _) = self.change(Operation::Remove, take, Change::removed_all)?;
+        let (removed, _) = self.change(Operation::Remove, None, take, Change::removed_all)?;
         Ok(removed)
     }
 
@@ -249,7 +252,7 @@ impl<'t, 'c> TableMut<'t, 'c> {
             Some((key, _)) => Change::removed(true, key.len()),
             None => Change::removed(false, 0),
         };
-        self.change(Operation::Remove, pop, done)
+        self.change(Operation::Remove, None, pop, done)
     }
 
     /// Takes a key out that a walk came by.

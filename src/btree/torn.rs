@@ -7,6 +7,7 @@
 
 use super::format::session;
 use super::handle::BTree;
+use super::random::Rng;
 use super::transaction::Transaction;
 use crate::Result;
 use crate::bytes::le64;
@@ -22,17 +23,6 @@ const BOOT: usize = 2048;
 const METAS: [usize; 2] = [512, 1024];
 /// Where the number of the newest commit is.
 const STATE: usize = 2080;
-
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16) % n.max(1)
-    }
-}
 
 /// How many rounds are asked for; else one of each shape, and short ones.
 fn rounds() -> Option<u64> {
@@ -140,7 +130,7 @@ fn open(path: &Path) -> BTree {
 impl Round {
     fn new(seed: u64) -> Round {
         println!("seed {seed}");
-        let rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let rng = Rng::new(seed);
         let shape = &SHAPES[seed as usize % SHAPES.len()];
         let folder = tempfile::tempdir().unwrap();
         let what = format!("seed {seed}, {} keys", shape.keys);

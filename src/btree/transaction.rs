@@ -13,7 +13,8 @@ use super::table::Table;
 use super::table_mut::TableMut;
 use super::tree;
 use super::writer::Writer;
-use crate::stats::{Moved, Recorder};
+use crate::observe::Recorder;
+use crate::stats::Moved;
 use crate::{Error, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -79,7 +80,8 @@ impl<'s> Transaction<'s> {
     pub(crate) fn new(store: &'s BTree, recorder: Option<&'s Recorder>) -> Result<Transaction<'s>> {
         let core = store.core();
         let mut writer = Writer::begin(core)?;
-        if recorder.is_some() {
+        if let Some(recorder) = recorder {
+            recorder.begin_transaction();
             writer.scratch.moved = Moved::default();
         }
         core.transactions.fetch_add(1, Ordering::Relaxed);
@@ -124,8 +126,8 @@ impl<'s> Transaction<'s> {
     }
 
     fn opened(&mut self, i: usize) -> TableMut<'_, 's> {
-        let Open { tree, key_name, .. } = &mut self.open[i];
-        let recorder = self.recorder;
+        let Open { name, tree, key_name, .. } = &mut self.open[i];
+        let recorder = self.recorder.map(|recorder| recorder.of_table(name));
         TableMut { writer: &mut self.writer, source: &self.source, tree, key_name, recorder }
     }
 

@@ -5,7 +5,9 @@
 //! keys in step, and so waits for all of them together.
 
 use super::format::{PAGE_BYTES, Tree};
-use super::page::{self, Bytes, Kind, Link, Place, at, kind};
+use super::leaf::Narrow;
+use super::page::{self, Bytes, Kind, Link, Place, STRIDE, at, kind};
+use super::probe::Probe;
 use super::record::{Elsewhere, Value};
 use super::writer::damaged;
 use super::{inner, leaf};
@@ -83,18 +85,18 @@ fn too_deep() -> Error {
     Error::corrupt(0, "a tree with more levels than there can be")
 }
 
-/// The leaf that `key` belongs in; `None` if the tree is empty.
+/// The leaf that a key belongs in; `None` if the tree is empty.
 #[inline(always)]
 pub(crate) fn leaf_of<'p>(
     pages: &'p impl Pages,
     tree: &Tree,
-    key: &[u8],
+    probe: &Probe<'_>,
 ) -> Result<Option<(u64, &'p Bytes)>> {
     let Some(levels) = levels(tree)? else { return Ok(None) };
     let mut link = Link(tree.root);
     for level in (1..=levels).rev() {
         let bytes = pages.page_on(link.page(), level)?;
-        let i = of(link.page(), inner::find(bytes, key, pages))?;
+        let i = of(link.page(), inner::find(bytes, probe, pages))?;
         link = of(link.page(), inner::link(bytes, i))?;
         if is_cold(tree, level - 1) {
             pages.prefetch_heads(link);
@@ -106,8 +108,9 @@ pub(crate) fn leaf_of<'p>(
 /// The value of `key`.
 #[inline(always)]
 pub(crate) fn get<'p>(pages: &'p impl Pages, tree: &Tree, key: &[u8]) -> Result<Option<&'p [u8]>> {
-    let Some((page, bytes)) = leaf_of(pages, tree, key)? else { return Ok(None) };
-    match of(page, leaf::find(bytes, key, pages))? {
+    let probe = &Probe::new(key);
+    let Some((page, bytes)) = leaf_of(pages, tree, probe)? else { return Ok(None) };
+    match of(page, leaf::find(bytes, probe, pages))? {
         Place::Missing(_) => Ok(None),
         Place::Found(i) => pages.value(page, of(page, leaf::value(bytes, i))?).map(Some),
     }
@@ -124,43 +127,52 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
         (0..keys.len()).for_each(|i| f(i, None));
         return Ok(());
     };
+    let root = pages.page_on(Link(tree.root).page(), levels)?;
     for (batch, part) in keys.chunks(STEP).enumerate() {
+        let mut probes = [Probe::new(&[]); STEP];
+        for (probe, key) in probes.iter_mut().zip(part) {
+            *probe = Probe::new(key.as_ref());
+        }
+        let probes = &probes[..part.len()];
         let mut links = [Link(tree.root); STEP];
         for level in (1..=levels).rev() {
-            for (link, key) in links.iter_mut().zip(part) {
+            for (link, probe) in links.iter_mut().zip(probes) {
                 let bytes = pages.page_on(link.page(), level)?;
-                let i = of(link.page(), inner::find(bytes, key.as_ref(), pages))?;
+                let i = of(link.page(), inner::find(bytes, probe, pages))?;
                 *link = of(link.page(), inner::link(bytes, i))?;
                 if level == 1 {
-                    prefetch_pivots(pages, *link);
+                    prefetch_ends(pages, *link);
                 } else if is_cold(tree, level - 1) {
                     pages.prefetch_heads(*link);
                 }
             }
         }
-        let mut ranges = [(0, 0); STEP];
-        for ((link, key), range) in links.iter().zip(part).zip(&mut ranges) {
+        let mut found = [(root, Narrow::default()); STEP];
+        for ((link, probe), found) in links.iter().zip(probes).zip(&mut found) {
             let bytes = pages.page_on(link.page(), 0)?;
-            *range = of(link.page(), leaf::narrow(bytes, key.as_ref(), pivots(*link)))?;
+            let narrow = of(link.page(), leaf::narrow(bytes, probe))?;
             let from = link.page() * PAGE_BYTES;
-            for line in page::line_of(range.0)..=page::line_of(range.1) {
+            let (first, last) = narrow.range();
+            for line in page::line_of(first)..=page::line_of(last) {
                 pages.prefetch(from + 64 * line as u64);
             }
+            *found = (bytes, narrow);
         }
         let mut places = [Place::Missing(0); STEP];
-        for (((link, key), place), range) in links.iter().zip(part).zip(&mut places).zip(ranges) {
-            let bytes = pages.page(link.page())?;
-            *place = of(link.page(), leaf::find_in(bytes, key.as_ref(), range, pages))?;
+        for (((link, probe), (bytes, narrow)), place) in
+            links.iter().zip(probes).zip(found).zip(&mut places)
+        {
+            *place = of(link.page(), leaf::find_in(bytes, probe, &narrow, pages))?;
             if let Place::Found(i) = *place {
-                let at = link.page() * PAGE_BYTES + leaf::place_of(bytes, i) as u64;
-                pages.prefetch(at);
+                pages.prefetch(link.page() * PAGE_BYTES + leaf::place_of(bytes, i) as u64);
             }
         }
-        for (i, (link, place)) in links.iter().zip(places).enumerate().take(part.len()) {
+        for (i, ((link, (bytes, _)), place)) in
+            links.iter().zip(found).zip(places).enumerate().take(part.len())
+        {
             let value = match place {
                 Place::Missing(_) => None,
                 Place::Found(at) => {
-                    let bytes = pages.page(link.page())?;
                     let value = of(link.page(), leaf::value(bytes, at))?;
                     Some(pages.value(link.page(), value)?)
                 }
@@ -171,21 +183,17 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
     Ok(())
 }
 
-/// The lines of heads that part a leaf's in four. Of a leaf in the usual sizes, these and those of one
-/// quarter are eight lines of memory instead of twenty; many lookups together are bound by those.
+/// Asks for what [`leaf::narrow`] looks at: the page's own head and end, and the last heads of strides.
+/// Of a leaf in the usual sizes, these and those of one stride are eleven lines of memory instead of
+/// twenty; many lookups together are bound by those.
 #[inline(always)]
-fn pivots(link: Link) -> [usize; 3] {
-    let lines = link.lines() as usize;
-    [lines / 4, lines / 2, 3 * lines / 4]
-}
-
-#[inline(always)]
-fn prefetch_pivots(pages: &impl Pages, link: Link) {
+fn prefetch_ends(pages: &impl Pages, link: Link) {
     let from = link.page() * PAGE_BYTES;
     pages.prefetch(from);
-    // The head of the page, too, says where its records are.
+    // The head of the page says where its records are; the prefix stands at its end.
     pages.prefetch(from + PAGE_BYTES - 64);
-    for line in pivots(link) {
+    for line in (page::line_of(STRIDE - 1)..link.lines() as usize).step_by(page::HEAD * STRIDE / 64)
+    {
         pages.prefetch(from + 64 * line as u64);
     }
 }

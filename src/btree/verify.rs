@@ -19,7 +19,7 @@ use super::table::Table;
 use super::table_mut::number_of;
 use super::tree::{Pages, levels, of};
 use super::writer::{Writer, damaged};
-use super::{inner, leaf};
+use super::{inner, leaf, places};
 use crate::{Error, Result};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -66,6 +66,9 @@ impl BTree {
             check_keys(Table::new(source, *tree, ""), Kind::of(tree)?, tree.last_number)?;
         }
         check.rest(commit.stamp)?;
+        if core.only().is_none() {
+            core.check_durable(&commit)?;
+        }
         if core.load(session::DURABLE) >= commit.stamp
             && !core.is_in_memory()
             && core.durable().is_none_or(|durable| durable.stamp < commit.stamp)
@@ -194,6 +197,7 @@ impl<P: Pages> Check<'_, P> {
         let source = self.source;
         let bytes = source.page_on(page, level)?;
         self.mark(page, Some(page::birth(bytes)))?;
+        of(page, places::check(bytes))?;
         let (mut before, mut key) = (Vec::new(), Vec::new());
         let keys_from = usize::from(level > 0);
         for i in keys_from..count(bytes) {

@@ -1,10 +1,11 @@
-//! The btree engine's one place for `unsafe`: pages of the file as bytes, and who may change them.
+//! The btree engine's one place for `unsafe`: pages of the file as bytes, and who may change them; and
+//! instructions that the compiler does not choose by itself.
 
 #![allow(unsafe_code)]
 
 use super::core::Locked;
 use super::format::{PAGE, PAGE_BYTES};
-use super::page::{self, Bytes};
+use super::page::{self, Bytes, HEAD, WINDOW};
 use super::record::Far;
 use crate::os::shared::SharedMap;
 
@@ -111,4 +112,35 @@ impl<'c> Own<'c> {
         // SAFETY: as for `any_mut`; no commit refers to what is behind the last value.
         unsafe { self.map.write(at, bytes) }
     }
+}
+
+/// How many of a window's heads, which are in order, are lower.
+///
+/// Counted one by one, the compiler finds the four comparisons of vectors by itself, but then counts the
+/// bits of their mask in twenty instructions, where finding the first is one: processors without
+/// `popcnt` are those it compiles for.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn lower_in_window(window: &[[u8; HEAD]; WINDOW], wanted: u32) -> usize {
+    use std::arch::x86_64::*;
+    let heads = window.as_ptr().cast::<__m128i>();
+    // SAFETY: every processor of this architecture has SSE2; the window is four times 16 bytes, which
+    // need no alignment.
+    let not_lower = unsafe {
+        // Numbers without a sign are compared as such with one, with their highest bits turned.
+        let turn = _mm_set1_epi32(i32::MIN);
+        let wanted = _mm_xor_si128(_mm_set1_epi32(wanted.cast_signed()), turn);
+        let four = |i| _mm_cmplt_epi32(_mm_xor_si128(_mm_loadu_si128(heads.add(i)), turn), wanted);
+        let (low, high) = (_mm_packs_epi32(four(0), four(1)), _mm_packs_epi32(four(2), four(3)));
+        !_mm_movemask_epi8(_mm_packs_epi16(low, high))
+    };
+    // Bits above the window's are set: it ends there at the latest.
+    not_lower.trailing_zeros() as usize
+}
+
+/// How many of a window's heads are lower.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+pub(crate) fn lower_in_window(window: &[[u8; HEAD]; WINDOW], wanted: u32) -> usize {
+    window.iter().filter(|head| u32::from_le_bytes(**head) < wanted).count()
 }

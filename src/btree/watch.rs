@@ -12,7 +12,7 @@ use super::format::session;
 use super::handle::BTree;
 use crate::os::shared::{wait, wake_all};
 use crate::{Error, Result};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
 const NAP: Duration = Duration::from_millis(200);
@@ -78,6 +78,8 @@ impl BTree {
         let Some(bell) = core.bell() else { return Ok(self.changes()) };
         loop {
             let waiting = bell.fetch_or(1, Ordering::SeqCst) | 1;
+            // The number is read by a load that some processors would do before.
+            fence(Ordering::SeqCst);
             let changes = self.changes();
             let left = end.map_or(NAP, |end| end.saturating_duration_since(Instant::now()));
             if changes != since || left.is_zero() {

@@ -12,10 +12,11 @@ use super::reader::Layout;
 use super::scan::{Iter, Scanner};
 use super::stats::Stats;
 use super::verify::verify;
+use crate::observe::Recorder;
 use crate::os::file::{FileId, open_regular, read_exact_at};
 use crate::os::map::Map;
 use crate::os::source::{Memory, Pread};
-use crate::stats::{Done, Operation, Operations, Recorder, Statistics};
+use crate::stats::{Done, Operation, Operations, Statistics};
 use crate::{Access, Advice, Bytes, Error, ErrorKind, Get, Residency, Result, Scan};
 use std::borrow::Cow;
 use std::fs::File;
@@ -66,11 +67,12 @@ impl OpenOptions {
     ///
     /// # Errors
     /// The file is missing, may not be read, is not a constant file, or is truncated; or the
-    /// statistics that are asked for cannot be had.
+    /// statistics that are asked for cannot be had, or the recording that the environment asks for
+    /// ([`record`](crate::record)).
     pub fn open(self, path: impl AsRef<Path>) -> Result<Constant> {
         let path = path.as_ref().to_owned();
         let snapshot = Arc::new(Snapshot::open(&path, &self)?);
-        let recorder = Recorder::new(self.statistics.as_ref(), &path)?.map(Arc::new);
+        let recorder = Recorder::new(self.statistics.as_ref(), "constant", &path)?.map(Arc::new);
         let newest = Mutex::new(Arc::clone(&snapshot));
         let shared = Arc::new(Shared { path, options: self, newest });
         Ok(Constant { snapshot, recorder, shared })
@@ -95,7 +97,7 @@ impl OpenOptions {
 #[derive(Clone, Debug)]
 pub struct Constant {
     snapshot: Arc<Snapshot>,
-    /// What counts operations, if that is asked for: here, where asking for it is one test.
+    /// What counts and records operations, if that is asked for: here, where asking for it is one test.
     recorder: Option<Arc<Recorder>>,
     shared: Arc<Shared>,
 }
@@ -218,7 +220,7 @@ impl Constant {
     /// What was done with this handle and its clones so far, and how long it took; where
     /// statistics are shared, by all processes together. `None` if it was opened without.
     pub fn operations(&self) -> Option<Operations> {
-        self.recorder.as_ref().map(|recorder| recorder.operations())
+        self.recorder.as_ref()?.operations()
     }
 
     /// What is in the file; reads the head of every bucket.
@@ -305,7 +307,7 @@ impl Constant {
             None => self.find(key),
             Some(recorder) => {
                 let done = |value: &Option<Bytes<'_>>| Done::found(value.as_ref().map(|v| v.len()));
-                recorder.observe(Operation::Get, || self.find(key), done)
+                recorder.observe(Operation::Get, Some(key), || self.find(key), done)
             }
         };
         found.unwrap_or_else(|e| {
@@ -321,8 +323,10 @@ impl Constant {
         let begun = recorder.begin(Operation::Get);
         let first = snapshot.layout.index.first_look(snapshot.map.bytes(), key);
         match first {
-            First::Found(value) => recorder.finish(begun, Done::found(Some(value.len()))),
-            First::Absent => recorder.finish(begun, Done::found(None)),
+            First::Found(value) => {
+                recorder.finish(begun, Some(key), Done::found(Some(value.len())))
+            }
+            First::Absent => recorder.finish(begun, Some(key), Done::found(None)),
             First::Unclear => {}
         }
         first
@@ -454,7 +458,7 @@ impl Get for Constant {
             let bytes = all.iter().map(|value| value.len()).sum();
             Done::found((!all.is_empty()).then_some(bytes))
         };
-        recorder.observe(Operation::GetAll, || self.find_all(key), done)
+        recorder.observe(Operation::GetAll, Some(key), || self.find_all(key), done)
     }
 
     fn get_many<K, F>(&self, keys: &[K], mut f: F) -> Result<()>
@@ -463,9 +467,9 @@ impl Get for Constant {
         F: FnMut(usize, Option<&[u8]>),
     {
         let Some(recorder) = &self.recorder else { return self.find_many(keys, f) };
-        recorder.observe_many(Operation::GetMany, |moved| {
+        recorder.observe_many(Operation::GetMany, None, |moved| {
             self.find_many(keys, |i, value| {
-                moved.value(value);
+                recorder.looked_up(moved, keys[i].as_ref(), value);
                 f(i, value);
             })
         })
@@ -478,7 +482,7 @@ impl Scan for Constant {
         F: FnMut(&[u8], &[u8]) -> Result<()>,
     {
         let Some(recorder) = &self.recorder else { return self.scan_all(f) };
-        recorder.observe_many(Operation::Scan, |moved| {
+        recorder.observe_many(Operation::Scan, None, |moved| {
             self.scan_all(f)?;
             // Counting each record would take as long as a quarter of reading it.
             let header = &self.snapshot.layout.header;

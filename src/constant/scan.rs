@@ -10,8 +10,9 @@ use super::format::{ALIGN, Header, Kind, Region};
 use super::lookup::{List, LogRecord, RECORD_HEAD, passes_end};
 use super::view::prefetch;
 use crate::bytes::le32;
+use crate::observe::{Recorder, Walk};
 use crate::os::source::{Memory, Source};
-use crate::stats::{Moved, Operation, Recorder};
+use crate::stats::Moved;
 use crate::{Bytes, Error, Record, Result};
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -279,8 +280,8 @@ pub struct Iter<'a> {
     failed: Option<Error>,
     /// What to name in errors.
     path: Option<&'a Path>,
-    /// Where to count.
-    recorder: Option<&'a Recorder>,
+    /// What counts the records, if that is asked for.
+    walk: Option<Walk<'a>>,
 }
 
 #[derive(Debug)]
@@ -297,7 +298,7 @@ impl<'a> Iter<'a> {
             queue: VecDeque::new(),
             failed: None,
             path: None,
-            recorder: None,
+            walk: None,
         }
     }
 
@@ -308,25 +309,22 @@ impl<'a> Iter<'a> {
             queue: VecDeque::new(),
             failed: None,
             path: None,
-            recorder: None,
+            walk: None,
         }
     }
 
     /// The same, naming the file in errors, and counted as a scan if that is asked for.
     pub(crate) fn named(self, path: &'a Path, recorder: Option<&'a Recorder>) -> Iter<'a> {
-        if let Some(recorder) = recorder {
-            recorder.record(Operation::Scan);
-        }
-        Iter { path: Some(path), recorder, ..self }
+        Iter { path: Some(path), walk: recorder.map(|recorder| recorder.walk(None)), ..self }
     }
 
     /// Decodes the next window, and counts what is in it; false at the end.
     fn fill(&mut self) -> Result<bool> {
         let filled = self.decode();
-        if let Some(recorder) = self.recorder {
+        if let Some(walk) = &mut self.walk {
             let mut moved = Moved::default();
             self.queue.iter().for_each(|(key, value)| moved.record(key, value));
-            recorder.record_moved(Operation::Scan, moved);
+            walk.moved(moved);
         }
         filled
     }

@@ -121,7 +121,7 @@ impl Drop for Transaction<'_> {
             };
             let forgotten = |(): &()| Done::one(Outcome::Done, 0);
             // Nothing that can fail.
-            let _ = self.store.counted(Operation::Abort, forget, forgotten);
+            let _ = self.store.counted(Operation::Abort, None, forget, forgotten);
         }
     }
 }

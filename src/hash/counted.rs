@@ -1,13 +1,15 @@
-//! Counting and timing what is done with a store, where its opener asked for it.
+//! Counting, timing and recording what is done with a store, where that is asked for.
 //!
-//! A handle without statistics has no recorder: an operation then is one test, and the code that it
-//! would be without. With one, the same operation is done out of line, between two looks at the
-//! clock where it is timed. It is counted when it has let go of every lock and pin of its own, so
+//! A handle without statistics that is not recorded has no recorder: an operation then is one test, and
+//! the code that it would be without. With one, the same operation is done out of line, between two looks
+//! at the clock where it is timed. It is counted when it has let go of every lock and pin of its own, so
 //! that a callback may use the store.
 
 use super::handle::Hash;
+use super::reader::Value;
 use super::writer::Writer;
 use crate::durability::Durability;
+use crate::observe::{self, Recorder, Walk};
 use crate::stats::{Done, Moved, Operation, Operations, Outcome};
 use crate::{Bytes, Result};
 use std::borrow::Cow;
@@ -18,7 +20,7 @@ impl Hash {
     /// transaction reads and collects, and `clear`, `compact`, `rebuild_index` and `verify`, are
     /// not counted.
     pub fn operations(&self) -> Option<Operations> {
-        self.shared.recorder.as_ref().map(|recorder| recorder.operations())
+        self.shared.recorder.as_ref()?.operations()
     }
 
     /// Does `f`, and counts it by what `done` makes of its result.
@@ -26,13 +28,11 @@ impl Hash {
     pub(super) fn counted<T>(
         &self,
         operation: Operation,
+        key: Option<&[u8]>,
         f: impl FnOnce() -> Result<T>,
         done: impl FnOnce(&T) -> Done,
     ) -> Result<T> {
-        match &self.shared.recorder {
-            None => f(),
-            Some(recorder) => recorder.observe(operation, f, done),
-        }
+        observe::counted(self.shared.recorder.as_deref(), operation, key, f, done)
     }
 
     /// Does `f`, which makes all of these changes or none, and counts it as a commit.
@@ -43,12 +43,16 @@ impl Hash {
     ) -> Result<()> {
         let Some(recorder) = &self.shared.recorder else { return f() };
         let mut all = Moved::default();
-        changes.for_each(|(key, value)| all.record(key, value.unwrap_or_default()));
+        recorder.begin_transaction();
+        changes.for_each(|(key, value)| {
+            all.record(key, value.unwrap_or_default());
+            recorder.batched(key, value);
+        });
         let operation = match self.shared.durability {
             Durability::Sync => Operation::CommitSync,
             Durability::Buffered | Durability::Interval(_) => Operation::Commit,
         };
-        recorder.observe_many(operation, |moved| {
+        recorder.observe_many(operation, None, |moved| {
             f()?;
             *moved = all;
             Ok(())
@@ -60,31 +64,37 @@ impl Hash {
     #[inline(always)]
     pub(super) fn write_counted<R>(
         &self,
+        key: &[u8],
         change: impl FnOnce(&Writer<'_>) -> Result<(R, Option<usize>)>,
     ) -> Result<R> {
         let done = |(_, written): &(R, Option<usize>)| match written {
             Some(bytes) => Done::one(Outcome::Done, *bytes),
             None => Done::one(Outcome::Unchanged, 0),
         };
-        Ok(self.counted(Operation::Update, || self.write(change), done)?.0)
+        Ok(self.counted(Operation::Update, Some(key), || self.write(change), done)?.0)
     }
 
-    /// [`Hash::get_with`], counted if that is asked for.
-    #[inline(always)]
+    /// [`Hash::get`], counted.
+    #[inline(never)]
+    pub(super) fn get_counted(&self, recorder: &Recorder, key: &[u8]) -> Result<Option<Value<'_>>> {
+        let done = |value: &Option<Value<'_>>| Done::found(value.as_ref().map(|v| v.len()));
+        recorder.observe(Operation::Get, Some(key), || self.core().get(key), done)
+    }
+
+    /// [`Hash::get_with`], counted.
+    #[inline(never)]
     pub(super) fn get_with_counted<R>(
         &self,
+        recorder: &Recorder,
         key: &[u8],
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
-        let Some(recorder) = &self.shared.recorder else {
-            return self.core().get_with(key, f).map_err(|e| self.named(e));
-        };
         let look = || {
             let with_len = |value: &[u8]| (f(value), value.len());
-            self.core().get_with(key, with_len).map_err(|e| self.named(e))
+            self.core().get_with(key, with_len)
         };
         let done = |found: &Option<(R, usize)>| Done::found(found.as_ref().map(|(_, len)| *len));
-        Ok(recorder.observe(Operation::Get, look, done)?.map(|(done, _)| done))
+        Ok(recorder.observe(Operation::Get, Some(key), look, done)?.map(|(done, _)| done))
     }
 
     /// The value of `key` if there is one, counted as the reading of all if that is asked for.
@@ -94,7 +104,7 @@ impl Hash {
             Ok(found.map_err(|e| self.named(e))?.into_iter().collect())
         };
         let done = |all: &Vec<Bytes<'_>>| Done::found(all.first().map(|value| value.len()));
-        self.counted(Operation::GetAll, look, done)
+        self.counted(Operation::GetAll, Some(key), look, done)
     }
 
     /// [`Hash::get_many`], counted if that is asked for.
@@ -106,9 +116,9 @@ impl Hash {
         let Some(recorder) = &self.shared.recorder else {
             return self.core().get_many(keys, f).map_err(|e| self.named(e));
         };
-        recorder.observe_many(Operation::GetMany, |moved| {
-            let look = |i, value: Option<&[u8]>| {
-                moved.value(value);
+        recorder.observe_many(Operation::GetMany, None, |moved| {
+            let look = |i: usize, value: Option<&[u8]>| {
+                recorder.looked_up(moved, keys[i].as_ref(), value);
                 f(i, value);
             };
             self.core().get_many(keys, look).map_err(|e| self.named(e))
@@ -118,7 +128,7 @@ impl Hash {
     /// Every record, as [`Hash::iter`] gives them, counted as a scan if that is asked for.
     pub(super) fn scan_counted(&self, mut f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
         let Some(recorder) = &self.shared.recorder else { return self.scan_all(f) };
-        recorder.observe_many(Operation::Scan, |moved| {
+        recorder.observe_many(Operation::Scan, None, |moved| {
             self.scan_all(|key, value| {
                 moved.record(key, value);
                 f(key, value)
@@ -127,18 +137,7 @@ impl Hash {
     }
 
     /// An iterator begins.
-    pub(super) fn count_iter(&self) {
-        if let Some(recorder) = &self.shared.recorder {
-            recorder.record(Operation::Scan);
-        }
-    }
-
-    /// An iterator has read these records.
-    pub(super) fn count_page<'a>(&self, page: impl Iterator<Item = &'a (Vec<u8>, Vec<u8>)>) {
-        if let Some(recorder) = &self.shared.recorder {
-            let mut moved = Moved::default();
-            page.for_each(|(key, value)| moved.record(key, value));
-            recorder.record_moved(Operation::Scan, moved);
-        }
+    pub(super) fn walk(&self) -> Option<Walk<'_>> {
+        self.shared.recorder.as_ref().map(|recorder| recorder.walk(None))
     }
 }

@@ -12,7 +12,8 @@ use super::reader::Value;
 use super::writer::Writer;
 use crate::durability::{Durability, Ticker};
 use crate::keyhash;
-use crate::stats::{Done, Operation, Outcome, Recorder};
+use crate::observe::Recorder;
+use crate::stats::{Done, Operation, Outcome};
 use crate::{Bytes, Error, Get, Result, Scan};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -45,7 +46,7 @@ pub(super) struct Shared {
     /// Syncs now and then, until it is dropped, which is before the store is.
     _ticker: Option<Ticker>,
     pub(super) core: Arc<Core>,
-    /// What counts operations, if that is asked for.
+    /// What counts and records operations, if that is asked for.
     pub(super) recorder: Option<Box<Recorder>>,
     path: Option<PathBuf>,
     pub(super) durability: Durability,
@@ -98,9 +99,11 @@ impl Hash {
     /// A new store that is in memory only, and gone with its last handle. Nothing is counted.
     ///
     /// # Errors
-    /// Memory is short.
+    /// Memory is short; or the recording that the environment asks for ([`record`](crate::record)) cannot
+    /// be begun.
     pub fn in_memory() -> Result<Hash> {
-        Ok(Hash::of(Core::in_memory()?, None, Durability::Buffered, None))
+        let recorder = Recorder::new(None, "hash", Path::new(""))?;
+        Ok(Hash::of(Core::in_memory()?, None, Durability::Buffered, recorder))
     }
 
     pub(super) fn core(&self) -> &Core {
@@ -144,9 +147,11 @@ impl Hash {
     /// The store is damaged where it was read, or could not be read.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
-        let look = || self.core().get(key).map_err(|e| self.named(e));
-        let done = |value: &Option<Value<'_>>| Done::found(value.as_ref().map(|v| v.len()));
-        self.counted(Operation::Get, look, done)
+        let found = match &self.shared.recorder {
+            None => self.core().get(key),
+            Some(recorder) => self.get_counted(recorder, key),
+        };
+        found.map_err(|e| self.named(e))
     }
 
     /// Gives the value of `key` to `f`, and returns what that returns; `None` if the key is absent.
@@ -156,7 +161,11 @@ impl Hash {
     /// As [`Hash::get`].
     #[inline]
     pub fn get_with<R>(&self, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        self.get_with_counted(key, f)
+        let found = match &self.shared.recorder {
+            None => self.core().get_with(key, f),
+            Some(recorder) => self.get_with_counted(recorder, key, f),
+        };
+        found.map_err(|e| self.named(e))
     }
 
     /// The value of each of `keys`, in their order: `f` is called once for each with its index.
@@ -190,7 +199,7 @@ impl Hash {
         let put =
             || self.finish(self.core().writer_unsettled().and_then(|w| w.put_soon(key, value)));
         let done = |(): &()| Done::one(Outcome::Done, key.len() + value.len());
-        self.counted(Operation::Insert, put, done)
+        self.counted(Operation::Insert, Some(key), put, done)
     }
 
     /// Gives `key` the value; returns whether it had one before.
@@ -199,7 +208,8 @@ impl Hash {
     /// As [`Hash::insert`].
     pub fn replace(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         let done = |_: &bool| Done::one(Outcome::Done, key.len() + value.len());
-        self.counted(Operation::Insert, || self.write(|writer| writer.put(key, value)), done)
+        let put = || self.write(|writer| writer.put(key, value));
+        self.counted(Operation::Insert, Some(key), put, done)
     }
 
     /// Takes `key` out; returns whether it was there.
@@ -216,7 +226,7 @@ impl Hash {
             Ok(was_there)
         };
         let done = |was_there: &bool| Done::found(was_there.then_some(key.len()));
-        self.counted(Operation::Remove, || self.write(remove), done)
+        self.counted(Operation::Remove, Some(key), || self.write(remove), done)
     }
 
     /// Reads the value of `key` and writes what `f` makes of it, with nobody writing in between:
@@ -230,7 +240,7 @@ impl Hash {
         key: &[u8],
         f: impl FnOnce(Option<&[u8]>) -> Option<Vec<u8>>,
     ) -> Result<bool> {
-        self.write_counted(|writer| {
+        self.write_counted(key, |writer| {
             let new = f(writer.get(key)?);
             match &new {
                 Some(value) => writer.put(key, value).map(drop)?,
@@ -259,7 +269,7 @@ impl Hash {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<bool> {
-        self.write_counted(|writer| {
+        self.write_counted(key, |writer| {
             if writer.get(key)? != expected {
                 return Ok((false, None));
             }
@@ -276,7 +286,7 @@ impl Hash {
     /// # Errors
     /// As [`Hash::insert`].
     pub fn append(&self, key: &[u8], more: &[u8]) -> Result<u64> {
-        self.write_counted(|writer| {
+        self.write_counted(key, |writer| {
             let value = [writer.get(key)?.unwrap_or_default(), more].concat();
             writer.put(key, &value)?;
             Ok((value.len() as u64, Some(key.len() + value.len())))
@@ -290,7 +300,7 @@ impl Hash {
     /// The value is no number, or the sum is beyond 64 bits: nothing changed. Or as
     /// [`Hash::insert`].
     pub fn increment(&self, key: &[u8], by: i64) -> Result<i64> {
-        self.write_counted(|writer| {
+        self.write_counted(key, |writer| {
             let old = match writer.get(key)? {
                 None => 0,
                 Some(value) => {
@@ -350,7 +360,7 @@ impl Hash {
     /// The disk refuses.
     pub fn sync(&self) -> Result<()> {
         let sync = || self.core().sync().map_err(|e| self.named(e));
-        self.counted(Operation::Sync, sync, |()| Done::one(Outcome::Done, 0))
+        self.counted(Operation::Sync, None, sync, |()| Done::one(Outcome::Done, 0))
     }
 
     /// Goes once round the log, so that nothing is left of what was replaced or deleted before, and

@@ -2,6 +2,8 @@
 
 use super::handle::Hash;
 use crate::Result;
+use crate::observe::Walk;
+use crate::stats::Moved;
 use std::collections::VecDeque;
 
 /// The records of a store, each copied; see [`Hash::iter`].
@@ -11,6 +13,8 @@ pub struct Iter<'s> {
     /// Where the next page begins.
     from: Option<u64>,
     page: VecDeque<(Vec<u8>, Vec<u8>)>,
+    /// What counts the records, if that is asked for.
+    walk: Option<Walk<'s>>,
 }
 
 impl Hash {
@@ -19,8 +23,7 @@ impl Hash {
     /// or changes may be given as it was before or after, or not at all if it was not there
     /// throughout; none is given twice. Nothing is held between two records.
     pub fn iter(&self) -> Iter<'_> {
-        self.count_iter();
-        Iter { store: self, from: Some(0), page: VecDeque::new() }
+        Iter { store: self, from: Some(0), page: VecDeque::new(), walk: self.walk() }
     }
 }
 
@@ -37,7 +40,11 @@ impl Iterator for Iter<'_> {
             let mut keep =
                 |key: &[u8], value: &[u8]| page.push_back((key.to_vec(), value.to_vec()));
             let read = self.store.core().scan_page(from, &mut keep);
-            self.store.count_page(self.page.iter());
+            if let Some(walk) = &mut self.walk {
+                let mut moved = Moved::default();
+                self.page.iter().for_each(|(key, value)| moved.record(key, value));
+                walk.moved(moved);
+            }
             match read {
                 Ok(next) => self.from = next,
                 Err(error) => return Some(Err(self.store.named(error))),

@@ -4,7 +4,8 @@ use super::core::Core;
 use super::evict::Worth;
 use super::handle::Hash;
 use crate::durability::Durability;
-use crate::stats::{Recorder, Statistics};
+use crate::observe::Recorder;
+use crate::stats::Statistics;
 use crate::{Error, Result};
 use std::path::Path;
 
@@ -96,7 +97,8 @@ impl OpenOptions {
     /// # Errors
     /// The file is missing, may not be opened, is no hash store, has another limit, or is damaged
     /// where its beginning or, after a power failure, its log was read; or the statistics that are
-    /// asked for cannot be had.
+    /// asked for cannot be had, or the recording that the environment asks for
+    /// ([`record`](crate::record)).
     pub fn open(self, path: impl AsRef<Path>) -> Result<Hash> {
         let path = path.as_ref();
         if self.is_created && self.is_read_only {
@@ -105,7 +107,7 @@ impl OpenOptions {
         let core = Core::open(path, self.is_created, self.is_read_only, self.limit);
         let mut core = core.map_err(|e| e.at(path))?;
         core.worth = self.worth;
-        let recorder = Recorder::new(self.statistics.as_ref(), path)?;
+        let recorder = Recorder::new(self.statistics.as_ref(), "hash", path)?;
         Ok(Hash::of(core, Some(path.to_owned()), self.durability, recorder))
     }
 }

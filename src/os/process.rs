@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 static PID: AtomicU32 = AtomicU32::new(0);
 static START: AtomicU64 = AtomicU64::new(0);
@@ -41,41 +42,57 @@ pub(crate) fn prepare() {
             libc::pthread_atfork(None, None, Some(learn));
         }
     });
-    if START.load(Ordering::Relaxed) == 0 {
-        START.store(start_of(std::process::id()).unwrap_or(0), Ordering::Relaxed);
+    if START.load(Ordering::Relaxed) == 0
+        && let Seen::Since(start) = look_at(std::process::id())
+    {
+        START.store(start, Ordering::Relaxed);
     }
+}
+
+/// What `/proc` says of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    /// It began then, in ticks since the boot.
+    Since(u64),
+    /// It has ended, and nobody has asked yet how.
+    Zombie,
+    /// There is none; or `/proc` hides it (`hidepid`), or is not there.
+    Nothing,
 }
 
 /// Whether the process that had this number, and began then (0: not known), still lives.
 pub(crate) fn is_alive(pid: u32, start: u64) -> bool {
-    // SAFETY: signal 0 is sent to nobody; the call only asks.
-    let rc = unsafe { libc::kill(pid.cast_signed(), 0) };
-    if rc != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH) {
+    if !is_there(pid) {
         return false;
     }
-    match start_of(pid) {
-        // A zombie holds nothing any more.
-        None => false,
-        Some(now) => start == 0 || now == 0 || now == start,
+    match look_at(pid) {
+        // It holds nothing any more.
+        Seen::Zombie => false,
+        Seen::Since(now) => start == 0 || now == start,
+        // It ended meanwhile; else it is taken to live.
+        Seen::Nothing => is_there(pid),
     }
 }
 
-/// When a process began; `None` if there is none, or it is only a zombie.
-fn start_of(pid: u32) -> Option<u64> {
-    let stat = match fs::read(format!("/proc/{pid}/stat")) {
-        Ok(stat) => stat,
-        // /proc may be closed to us (hidepid): the process is then taken to live.
-        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Some(0),
-        Err(_) => return None,
-    };
+/// Whether the kernel knows a process of this number, which may be a zombie.
+fn is_there(pid: u32) -> bool {
+    // No other number is a process's: the kernel takes some for groups of them.
+    let Some(pid) = i32::try_from(pid).ok().filter(|pid| *pid > 0) else { return false };
+    // SAFETY: signal 0 is sent to nobody; the call only asks.
+    let rc = unsafe { libc::kill(pid, 0) };
+    rc == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+}
+
+fn look_at(pid: u32) -> Seen {
+    let Ok(stat) = fs::read(format!("/proc/{pid}/stat")) else { return Seen::Nothing };
     // The name, in parentheses, may hold any bytes; fields are counted after it.
-    let after = stat.iter().rposition(|byte| *byte == b')')? + 1;
-    let mut fields = std::str::from_utf8(stat.get(after..)?).ok()?.split_ascii_whitespace();
-    let state = fields.next()?;
-    if matches!(state, "Z" | "X") {
-        return None;
+    let after = stat.iter().rposition(|byte| *byte == b')').map_or(0, |end| end + 1);
+    let fields = stat.get(after..).and_then(|fields| std::str::from_utf8(fields).ok());
+    let mut fields = fields.unwrap_or_default().split_ascii_whitespace();
+    if matches!(fields.next(), Some("Z" | "X")) {
+        return Seen::Zombie;
     }
-    fields.nth(18)?.parse().ok()
+    fields.nth(18).and_then(|start| start.parse().ok()).map_or(Seen::Nothing, Seen::Since)
 }
 
 /// A number for the machine's current boot, and for the namespace that process numbers are of.
@@ -120,13 +137,49 @@ impl Process {
     }
 }
 
-/// Milliseconds since the machine was started, those in which it slept included: the same for all
-/// processes of a boot, whatever is done to the time of day.
-pub(crate) fn ms_since_boot() -> u64 {
+/// Time since the machine was started, that in which it slept included: the same for all processes of
+/// a boot, whatever is done to the time of day.
+pub(crate) fn since_boot() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the time is written during the call.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
-    time.tv_sec.cast_unsigned() * 1000 + time.tv_nsec.cast_unsigned() / 1_000_000
+    Duration::from_secs(time.tv_sec.cast_unsigned())
+        + Duration::from_nanos(time.tv_nsec.cast_unsigned())
+}
+
+/// Nanoseconds of the kernel's monotonic clock: the same for all processes of a boot, never going back,
+/// and standing still while the machine sleeps.
+#[inline]
+pub(crate) fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the time is written during the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+/// Whether this process has rights that whoever started it has not, as a set-user-id program has: then
+/// the environment is a stranger's.
+pub(crate) fn has_more_rights_than_its_starter() -> bool {
+    // SAFETY: the call reads what the kernel gave the process at its start.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// Has `f` called when the process ends by `exit` or by the return of `main`.
+pub(crate) fn at_exit(f: extern "C" fn()) {
+    // SAFETY: a function of the type that the call wants, which lives as long as its code.
+    unsafe {
+        libc::atexit(f);
+    }
+}
+
+/// How long this process may make a file: who writes beyond is sent a signal that ends it.
+pub(crate) fn longest_file() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit is written during the call.
+    match unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } {
+        0 => limit.rlim_cur,
+        _ => u64::MAX,
+    }
 }
 
 /// Random bits that nobody can guess.
@@ -163,12 +216,14 @@ mod tests {
 
     #[test]
     fn a_process_of_any_name_is_alive() {
+        prepare();
         let pid = std::process::id();
-        let (name, start) = (fs::read("/proc/self/comm").unwrap(), start_of(pid).unwrap());
+        let (name, start) = (fs::read("/proc/self/comm").unwrap(), look_at(pid));
+        assert!(matches!(start, Seen::Since(1..)), "{start:?}");
         for strange in [&b"a) Z (b"[..], b"\xff\xfe", b""] {
             fs::write("/proc/self/comm", strange).unwrap();
-            assert_eq!(start_of(pid), Some(start), "{strange:?}");
-            assert!(is_alive(pid, start), "{strange:?}");
+            assert_eq!(look_at(pid), start, "{strange:?}");
+            assert!(is_alive(pid, own_start()), "{strange:?}");
         }
         fs::write("/proc/self/comm", name.trim_ascii_end()).unwrap();
     }
@@ -177,7 +232,7 @@ mod tests {
     fn a_killed_child_is_dead_also_before_it_is_waited_for() {
         let me = Process::current();
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
-        let start = start_of(child.id()).unwrap();
+        let Seen::Since(start) = look_at(child.id()) else { panic!("it is not there") };
         let process = Process { pid: child.id(), start, ..me };
         assert!(!process.is_dead(&me));
         child.kill().unwrap();

@@ -11,7 +11,7 @@
 //! about 256 the clock is read as well (see `recorder`).
 //!
 //! Reading order: `operation`, [`Statistics`] in `options`, `docs/format/stats.md`, `layout`,
-//! `recorder` (what an engine calls), `histogram`, `slots` (which thread of which process counts
+//! `recorder` (what counts), `histogram`, `slots` (which thread of which process counts
 //! where), `snapshot` (adding up), `observer` (another process's view).
 //!
 //! Invariants: a number that a thread counted is seen once, by everybody who looks after the
@@ -38,5 +38,5 @@ pub use histogram::Histogram;
 pub use observer::Observer;
 pub use operation::{Operation, Outcome};
 pub use options::{Event, Latency, Statistics};
-pub(crate) use recorder::{Begun, Done, Moved, Recorder};
+pub(crate) use recorder::{Begun, Counters, Done, Moved};
 pub use snapshot::{Operations, Tally};

@@ -1,8 +1,7 @@
-//! What an engine calls to have its operations counted and timed.
+//! What counts and times the operations of an engine, which calls it by way of `observe`.
 //!
-//! A handle that was opened without statistics has no recorder, and runs none of this: engines ask
-//! whether there is one, and go out of line if so. There an operation is a call of
-//! [`Recorder::observe`], or of [`Recorder::begin`] and [`Recorder::finish`] around it.
+//! An operation is a call of [`Counters::begin`] and one of [`Counters::finish`] around it, or of
+//! [`Counters::observe_many`].
 //!
 //! The lowest 16 bits of a slot's word of calls say how many more calls there are until one is due
 //! to be timed. Threads without a slot, and processes forked since the store was opened, whose
@@ -30,7 +29,7 @@ const COMMON_INTERVAL: u64 = 256;
 const PATIENCE: u32 = 1 << 16;
 
 /// Counts and times the operations on one store.
-pub(crate) struct Recorder {
+pub(crate) struct Counters {
     area: Area,
     /// The slot of each thread, or 0.
     slots: [AtomicU8; THREADS],
@@ -47,8 +46,8 @@ pub(crate) struct Recorder {
 /// How an operation ended, and what it moved.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Done {
-    outcome: Outcome,
-    moved: Moved,
+    pub(crate) outcome: Outcome,
+    pub(crate) moved: Moved,
 }
 
 /// What an operation on many keys or records has moved so far.
@@ -114,12 +113,12 @@ pub(crate) struct Begun<'r> {
 /// The words of an operation in a slot.
 type Words = [AtomicU64; LINE_WORDS];
 
-impl Recorder {
+impl Counters {
     /// A recorder for the store at `store`; none if there are no `options`.
     ///
     /// # Errors
     /// The memory or the file that is asked for cannot be had, or the clock.
-    pub(crate) fn new(options: Option<&Statistics>, store: &Path) -> Result<Option<Recorder>> {
+    pub(crate) fn new(options: Option<&Statistics>, store: &Path) -> Result<Option<Counters>> {
         let Some(options) = options else { return Ok(None) };
         let clock = options.clock.resolve()?;
         process::prepare();
@@ -127,7 +126,7 @@ impl Recorder {
             true => Slots::shared(&path_beside(store))?,
             false => Slots::private()?,
         };
-        Ok(Some(Recorder {
+        Ok(Some(Counters {
             area,
             slots: [const { AtomicU8::new(0) }; THREADS],
             owners,
@@ -137,22 +136,6 @@ impl Recorder {
             callback: options.callback.clone(),
             unserved: AtomicU32::new(0),
         }))
-    }
-
-    /// Does `f`, an operation on one key or on none, and counts it by what `done` makes of its
-    /// result, or as failed.
-    #[inline(never)]
-    pub(crate) fn observe<T>(
-        &self,
-        operation: Operation,
-        f: impl FnOnce() -> Result<T>,
-        done: impl FnOnce(&T) -> Done,
-    ) -> Result<T> {
-        let begun = self.begin(operation);
-        let result = f();
-        let failed = |_| Done::one(Outcome::Failed, 0);
-        self.finish(begun, result.as_ref().map_or_else(failed, done));
-        result
     }
 
     /// Does `f`, an operation on many keys or records, which notes what it has moved.
@@ -170,7 +153,7 @@ impl Recorder {
         result
     }
 
-    /// An operation begins; it is counted when [`Recorder::finish`] is called. Both are inlined
+    /// An operation begins; it is counted when [`Counters::finish`] is called. Both are inlined
     /// into what is called for each operation: one that is not due takes some thirty instructions
     /// more.
     #[inline(always)]
@@ -314,7 +297,7 @@ impl Recorder {
     }
 }
 
-impl Drop for Recorder {
+impl Drop for Counters {
     fn drop(&mut self) {
         if process::own_pid() == self.pid {
             let mine = self.slots.iter().map(|slot| slot.load(Ordering::Relaxed));
@@ -323,9 +306,9 @@ impl Drop for Recorder {
     }
 }
 
-impl fmt::Debug for Recorder {
+impl fmt::Debug for Counters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recorder")
+        f.debug_struct("Counters")
             .field("latency", &self.latency)
             .field("clock", &self.clock)
             .field("owners", &self.owners)
@@ -420,16 +403,33 @@ mod tests {
     use crate::Error;
     use std::sync::{Arc, Barrier, Mutex};
 
-    fn recorder(options: &Statistics) -> Recorder {
-        Recorder::new(Some(options), Path::new("unused")).unwrap().unwrap()
+    fn recorder(options: &Statistics) -> Counters {
+        Counters::new(Some(options), Path::new("unused")).unwrap().unwrap()
     }
 
-    fn get(recorder: &Recorder, hit: bool) {
+    impl Counters {
+        /// Does `f`, an operation on one key or on none, and counts it by what `done` makes of its
+        /// result, or as failed.
+        pub(crate) fn observe<T>(
+            &self,
+            operation: Operation,
+            f: impl FnOnce() -> Result<T>,
+            done: impl FnOnce(&T) -> Done,
+        ) -> Result<T> {
+            let begun = self.begin(operation);
+            let result = f();
+            let failed = |_| Done::one(Outcome::Failed, 0);
+            self.finish(begun, result.as_ref().map_or_else(failed, done));
+            result
+        }
+    }
+
+    fn get(recorder: &Counters, hit: bool) {
         let bytes = hit.then_some(5);
         recorder.observe(Operation::Get, || Ok(bytes), |bytes| Done::found(*bytes)).unwrap();
     }
 
-    fn many(recorder: &Recorder, operation: Operation, moved: Moved) {
+    fn many(recorder: &Counters, operation: Operation, moved: Moved) {
         let done = recorder.observe_many(operation, |now| {
             *now = moved;
             Ok(())
@@ -541,7 +541,7 @@ mod tests {
     #[test]
     fn a_callback_may_use_the_store_and_panic() {
         let calls = Arc::new(AtomicU32::new(0));
-        let shared: Arc<Mutex<Option<Arc<Recorder>>>> = Arc::default();
+        let shared: Arc<Mutex<Option<Arc<Counters>>>> = Arc::default();
         let (counted, reached) = (Arc::clone(&calls), Arc::clone(&shared));
         let options = Statistics::new().latency(Latency::Every).callback(move |event| {
             let recorder = reached.lock().unwrap().clone().unwrap();

@@ -210,15 +210,15 @@ fn clear(words: &[AtomicU64], number: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::recorder::{Done, Recorder};
+    use super::super::recorder::{Counters, Done};
     use super::super::{Operation, Statistics};
     use super::*;
 
-    fn recorder(options: &Statistics, store: &Path) -> Recorder {
-        Recorder::new(Some(options), store).unwrap().unwrap()
+    fn recorder(options: &Statistics, store: &Path) -> Counters {
+        Counters::new(Some(options), store).unwrap().unwrap()
     }
 
-    fn get(recorder: &Recorder, bytes: Option<usize>) {
+    fn get(recorder: &Counters, bytes: Option<usize>) {
         recorder.observe(Operation::Get, || Ok(()), |()| Done::found(bytes)).unwrap();
     }
 
@@ -285,7 +285,7 @@ mod tests {
         let options = Statistics::new().shared(true);
         for round in 1..4 {
             let recorder = recorder(&options, &store);
-            let gets = |recorder: &Recorder| recorder.operations().of(Operation::Get).calls;
+            let gets = |recorder: &Counters| recorder.operations().of(Operation::Get).calls;
             assert_eq!(gets(&recorder), 9 + round);
             get(&recorder, None);
             assert_eq!(gets(&recorder), 10 + round);

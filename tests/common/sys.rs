@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code)]
 
+use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A process forked from this one; killed when dropped.
@@ -84,10 +85,16 @@ impl Forked {
     }
 
     fn go_on(&mut self, how: libc::c_uint) -> Status {
-        // SAFETY: the process is traced by this thread and stopped; no memory is passed.
-        let rc = unsafe { libc::ptrace(how, self.pid, 0usize, 0usize) };
-        assert_eq!(rc, 0, "cannot let it go on: {}", std::io::Error::last_os_error());
-        self.wait()
+        loop {
+            // SAFETY: the process is traced by this thread and stopped; no memory is passed.
+            let rc = unsafe { libc::ptrace(how, self.pid, 0usize, 0usize) };
+            assert_eq!(rc, 0, "cannot let it go on: {}", std::io::Error::last_os_error());
+            let status = self.wait();
+            // Sent by who halts all processes of a machine, and lets them go on.
+            if status != Status::Stopped(SIGCONT) {
+                return status;
+            }
+        }
     }
 }
 
@@ -138,12 +145,35 @@ pub fn limit_file_size(bytes: Option<u64>) {
 }
 
 /// Memory of this process that is not shared may from now on be no more than so many bytes: asking
-/// for more ends it.
+/// for more ends it. Not where it has more already, as a sanitizer sets aside for its own notes.
 pub fn limit_memory(bytes: u64) {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let data = status.lines().find_map(|line| line.strip_prefix("VmData:")?.strip_suffix("kB"));
+    if data.unwrap().trim().parse::<u64>().unwrap() >= bytes >> 10 {
+        println!("memory is not limited: this process has more");
+        return;
+    }
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the limit is read during the call.
     let rc = unsafe { libc::setrlimit(libc::RLIMIT_DATA, &raw const limit) };
     assert_eq!(rc, 0, "cannot limit memory");
+}
+
+/// Has `/proc` show to this process what the option `hidepid=2` shows, which is no process of another
+/// user; whether this one may.
+pub fn hide_processes_of_others() -> bool {
+    let nothing = std::ptr::null();
+    let mount = |what: &CStr, place: &CStr, flags, options: *const libc::c_char| {
+        // SAFETY: strings that live across the call; the new place of mounts is this process's alone.
+        unsafe {
+            libc::mount(what.as_ptr(), place.as_ptr(), c"proc".as_ptr(), flags, options.cast()) == 0
+        }
+    };
+    // SAFETY: no memory is passed.
+    let is_alone = unsafe { libc::unshare(libc::CLONE_NEWNS) == 0 };
+    is_alone
+        && mount(c"none", c"/", libc::MS_REC | libc::MS_PRIVATE, nothing)
+        && mount(c"proc", c"/proc", 0, c"hidepid=2".as_ptr())
 }
 
 /// Becomes a user without rights; whether this one may.

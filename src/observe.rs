@@ -1,0 +1,263 @@
+//! What an engine calls with each operation, where somebody wants to know of it: statistics, a recording,
+//! or both.
+//!
+//! A handle of which nobody wants to know has no [`Recorder`], and runs none of this: engines ask whether
+//! there is one, and go out of line if so.
+
+use crate::Result;
+use crate::record::{Action, Ended, Tracer};
+use crate::stats::{Begun, Counters, Done, Moved, Operation, Operations, Outcome, Statistics};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// Tables of a store that are told apart in a trace; what is done with further ones is recorded as with
+/// the last of these.
+const TABLES: usize = 1000;
+
+/// Counts, times and records the operations on one store, or on one table of it.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    counters: Option<Arc<Counters>>,
+    tracer: Option<Tracer>,
+    engine: &'static str,
+    path: PathBuf,
+    /// That of a table with a name, each with the next behind it, as they were first used.
+    next: OnceLock<Box<OfTable>>,
+}
+
+/// What records the operations on a table.
+#[derive(Debug)]
+struct OfTable {
+    name: Box<str>,
+    recorder: Recorder,
+}
+
+/// An operation under way.
+#[derive(Debug)]
+pub(crate) struct Started<'r> {
+    operation: Operation,
+    counted: Option<Begun<'r>>,
+    /// When it began, where it is recorded.
+    begun: u64,
+}
+
+/// Does `f`, and counts and records it by what `done` makes of its result, if anybody wants to know.
+#[inline(always)]
+pub(crate) fn counted<T>(
+    recorder: Option<&Recorder>,
+    operation: Operation,
+    key: Option<&[u8]>,
+    f: impl FnOnce() -> Result<T>,
+    done: impl FnOnce(&T) -> Done,
+) -> Result<T> {
+    match recorder {
+        None => f(),
+        Some(recorder) => recorder.observe(operation, key, f, done),
+    }
+}
+
+impl Recorder {
+    /// One for the store at `path`, which is of this engine; none if nobody wants to know of it. The path
+    /// is empty for a store in memory.
+    ///
+    /// # Errors
+    /// The memory or the file for statistics cannot be had, or the clock; or the recording that the
+    /// environment asks for cannot be begun.
+    pub(crate) fn new(
+        statistics: Option<&Statistics>,
+        engine: &'static str,
+        path: &Path,
+    ) -> Result<Option<Recorder>> {
+        let counters = Counters::new(statistics, path)?.map(Arc::new);
+        let tracer = Tracer::new(engine, path)?;
+        let (path, next) = (path.to_owned(), OnceLock::new());
+        let is_wanted = counters.is_some() || tracer.is_some();
+        Ok(is_wanted.then_some(Recorder { counters, tracer, engine, path, next }))
+    }
+
+    /// The same for a table of the store.
+    pub(crate) fn of_table(&self, name: &str) -> &Recorder {
+        let Some(tracer) = &self.tracer else { return self };
+        let mut last = self;
+        for _ in 0..TABLES {
+            let new = || {
+                let recorder = Recorder {
+                    counters: self.counters.clone(),
+                    tracer: Some(tracer.of_table(self.engine, &self.path, name)),
+                    engine: self.engine,
+                    path: self.path.clone(),
+                    next: OnceLock::new(),
+                };
+                Box::new(OfTable { name: name.into(), recorder })
+            };
+            let next = last.next.get_or_init(new);
+            last = &next.recorder;
+            if &*next.name == name {
+                break;
+            }
+        }
+        last
+    }
+
+    /// What was counted so far; `None` if nothing is.
+    pub(crate) fn operations(&self) -> Option<Operations> {
+        self.counters.as_ref().map(|counters| counters.operations())
+    }
+
+    /// Does `f`, an operation on one key or on none, and counts and records it by what `done` makes of its
+    /// result, or as failed. Cold, so that what it is given is not prepared where nobody wants to know.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn observe<T>(
+        &self,
+        operation: Operation,
+        key: Option<&[u8]>,
+        f: impl FnOnce() -> Result<T>,
+        done: impl FnOnce(&T) -> Done,
+    ) -> Result<T> {
+        let started = self.begin(operation);
+        let result = f();
+        let failed = |_| Done::one(Outcome::Failed, 0);
+        self.finish(started, key, result.as_ref().map_or_else(failed, done));
+        result
+    }
+
+    /// Does `f`, an operation on many keys or records, which notes what it has moved; `key` is where it
+    /// begins.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn observe_many(
+        &self,
+        operation: Operation,
+        key: Option<&[u8]>,
+        f: impl FnOnce(&mut Moved) -> Result<()>,
+    ) -> Result<()> {
+        let begun = self.now();
+        let mut moved = Moved::default();
+        let result = match &self.counters {
+            None => f(&mut moved),
+            Some(counters) => counters.observe_many(operation, |counted| {
+                let result = f(&mut moved);
+                *counted = moved;
+                result
+            }),
+        };
+        let outcome = if result.is_ok() { Outcome::Done } else { Outcome::Failed };
+        self.trace(begun, Action::Operation(operation), key, Done { outcome, moved });
+        result
+    }
+
+    /// A key of the [`Operation::GetMany`] that is under way has this value.
+    #[inline]
+    pub(crate) fn looked_up(&self, moved: &mut Moved, key: &[u8], value: Option<&[u8]>) {
+        moved.value(value);
+        self.trace(self.now(), Action::Key, Some(key), Done::found(value.map(<[u8]>::len)));
+    }
+
+    /// An operation begins; it is counted and recorded when [`Recorder::finish`] is called.
+    #[inline(always)]
+    pub(crate) fn begin(&self, operation: Operation) -> Started<'_> {
+        let begun = self.now();
+        let counted = self.counters.as_ref().map(|counters| counters.begin(operation));
+        Started { operation, counted, begun }
+    }
+
+    /// The operation, on one key or on none, has ended.
+    #[inline(always)]
+    pub(crate) fn finish(&self, started: Started<'_>, key: Option<&[u8]>, done: Done) {
+        if let (Some(counters), Some(begun)) = (&self.counters, started.counted) {
+            counters.finish(begun, done);
+        }
+        self.trace(started.begun, Action::Operation(started.operation), key, done);
+    }
+
+    /// A transaction or batch begins, which is recorded only.
+    pub(crate) fn begin_transaction(&self) {
+        let done = Done::one(Outcome::Done, 0);
+        self.trace(self.now(), Action::Begin, None, done);
+    }
+
+    /// A change of the batch that is being made, which is recorded only: its commit is counted.
+    pub(crate) fn batched(&self, key: &[u8], value: Option<&[u8]>) {
+        let (operation, bytes) = match value {
+            Some(value) => (Operation::Insert, key.len() + value.len()),
+            None => (Operation::Remove, key.len()),
+        };
+        let done = Done::one(Outcome::Done, bytes);
+        self.trace(self.now(), Action::Operation(operation), Some(key), done);
+    }
+
+    /// The reading of one record after the other begins, with `key` if that is known; it is counted now,
+    /// and recorded when what this gives is dropped.
+    pub(crate) fn walk(&self, key: Option<&[u8]>) -> Walk<'_> {
+        if let Some(counters) = &self.counters {
+            counters.record(Operation::Scan);
+        }
+        let key = key.filter(|_| self.tracer.is_some()).map(<[u8]>::to_vec);
+        Walk { recorder: self, key, begun: self.now(), moved: Moved::default() }
+    }
+
+    /// When something begins that may be recorded.
+    #[inline(always)]
+    fn now(&self) -> u64 {
+        self.tracer.as_ref().map_or(0, Tracer::now)
+    }
+
+    #[inline(always)]
+    fn trace(&self, begun: u64, action: Action, key: Option<&[u8]>, done: Done) {
+        if let Some(tracer) = &self.tracer {
+            record(tracer, begun, action, key, done);
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn record(tracer: &Tracer, begun: u64, action: Action, key: Option<&[u8]>, done: Done) {
+    let Done { outcome, moved: Moved { items, bytes, .. } } = done;
+    // Of a change statistics count the bytes of key and value together.
+    let value_len = match action {
+        Action::Operation(Operation::Insert | Operation::Update) => {
+            bytes.saturating_sub(key.map_or(0, <[u8]>::len) as u64)
+        }
+        Action::Operation(Operation::Remove) => 0,
+        _ => bytes,
+    };
+    tracer.record(begun, action, key, Ended { outcome, value_len, items });
+}
+
+/// Records that are read one after the other.
+#[derive(Debug)]
+pub(crate) struct Walk<'r> {
+    recorder: &'r Recorder,
+    key: Option<Vec<u8>>,
+    begun: u64,
+    moved: Moved,
+}
+
+impl Walk<'_> {
+    /// It has come to these.
+    pub(crate) fn moved(&mut self, moved: Moved) {
+        if let Some(counters) = &self.recorder.counters {
+            counters.record_moved(Operation::Scan, moved);
+        }
+        self.moved.add(moved);
+    }
+
+    /// It has come to this one.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn record(&mut self, key: &[u8], value: &[u8]) {
+        let mut moved = Moved::default();
+        moved.record(key, value);
+        self.moved(moved);
+    }
+}
+
+impl Drop for Walk<'_> {
+    fn drop(&mut self) {
+        let done = Done { outcome: Outcome::Done, moved: self.moved };
+        let scan = Action::Operation(Operation::Scan);
+        self.recorder.trace(self.begun, scan, self.key.as_deref(), done);
+    }
+}
