@@ -28,6 +28,11 @@ fn main() -> Result<()> {
     // Calls of the first slot, and the bucket of 16 ns, in words of a place and a value.
     save(&folder("stats_file").join("seed-0"), &[0, 2, 8, 0, 0, 0, 0, 0, 9, 0, 0]);
     save(&folder("stats_file").join("seed-1"), &[0, 4, 16, 0, 0, 0, 0, 0, 0, 0, 9]);
+    // A block with a store, and one with two entries about it.
+    let store = [0, 1, 8, 1, 4, b'h', b'a', b's', b'h', 1, b'/', 0];
+    let entries = [1, 2, 12, 0, 0, 1, 2, b'k', 3, 0x25, 2, 1, 2, b'k', 3, 0];
+    save(&folder("trace_file").join("seed-0"), &[&store[..], &entries].concat());
+    save(&folder("trace_file").join("seed-1"), &entries);
     for (i, (file, records)) in constant::SAMPLES.iter().enumerate() {
         save(&folder("constant_view").join(format!("seed-{i}")), file);
         save(&folder("constant_mutated").join(format!("seed-{i}")), &[i as u8, 7, 0, 0, 0]);

@@ -1,12 +1,17 @@
 //! Btree stores: any operations against maps, and files of sound stores with anything changed in them.
 
 use crate::input::Input;
+use credenza::Result;
 use credenza::btree::{BTree, Duplicates, Position, Snapshot, Table, TableOptions, Transaction};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::LazyLock;
+use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// A lease that is longer than any run.
+const HOUR: Duration = Duration::from_secs(3600);
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 type Multi = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
@@ -52,6 +57,7 @@ fn run(store: &BTree, input: &mut Input<'_>, model: &mut Model) -> Option<()> {
         match byte % 8 {
             0 => break,
             1 => store.sync().expect("sync"),
+            2 if byte >= 128 => held.push((store.read_for(HOUR).expect("a lease"), model.clone())),
             2 => held.push((store.read().expect("a snapshot"), model.clone())),
             3 => drop(held.pop().map(|(snapshot, then)| compare(&snapshot, &then))),
             _ => {
@@ -184,12 +190,19 @@ fn several(
 }
 
 fn compare(snapshot: &Snapshot<'_>, model: &Model) {
-    let own = |pair: credenza::Result<(Vec<u8>, &[u8])>| {
+    let own = |pair: Result<(Vec<u8>, &[u8])>| {
         let (key, value) = pair.expect("a record");
         (key, value.to_vec())
     };
     let main = snapshot.main();
     assert_eq!(main.len(), model.main.len() as u64);
+    assert_eq!(main.count_range(..).expect("a count"), model.main.len() as u64);
+    let mut left = model.main.iter();
+    let scanned = main.scan(|key, value| {
+        assert_eq!(left.next(), Some((&key.to_vec(), &value.to_vec())));
+        Ok(())
+    });
+    assert!(scanned.is_ok() && left.next().is_none());
     assert!(main.iter().map(own).eq(model.main.clone()));
     assert!(main.iter().rev().map(own).eq(model.main.clone().into_iter().rev()));
     for (name, model) in NAMES.iter().zip(&model.several) {
@@ -324,9 +337,33 @@ fn read(store: &BTree, bytes: usize) {
         }
     }
     drop(snapshot);
+    let is_read = under_a_lease(store, bytes).is_ok();
+    assert!(is_read || !is_sound, "what was verified is read under a lease");
     let is_written = write(store).is_ok();
     assert!(is_written || !is_sound, "what was verified is written");
     assert!(!is_sound || store.verify(|_, _| ()).is_ok(), "what was sound stays so");
+}
+
+/// Scans and counts all tables from copies.
+fn under_a_lease(store: &BTree, bytes: usize) -> Result<()> {
+    let leased = store.read_for(HOUR)?;
+    let mut left = bytes;
+    let mut take = |_: &[u8], _: &[u8]| {
+        left = left.saturating_sub(1);
+        Ok(left > 0)
+    };
+    leased.main().scan_range(.., &mut take)?;
+    leased.main().count_range(..)?;
+    leased.main().last()?;
+    for name in leased.tables()?.iter().take(20) {
+        if let Ok(Some(table)) = leased.table(name) {
+            table.scan_range(.., &mut take)?;
+        }
+        if let Ok(Some(table)) = leased.multi_table(name) {
+            table.scan_range(.., &mut take)?;
+        }
+    }
+    leased.renew(HOUR)
 }
 
 /// Reads a table in every way; whether that succeeded.
@@ -344,7 +381,7 @@ fn table(table: Table<'_>, bytes: usize) -> bool {
     records.iter().all(is_found) && backwards && counted
 }
 
-fn write(store: &BTree) -> credenza::Result<()> {
+fn write(store: &BTree) -> Result<()> {
     let mut transaction = store.write()?;
     for i in 0..20u8 {
         transaction.main().insert(&[i; 3], &vec![i; 200 * usize::from(i)])?;

@@ -8,6 +8,7 @@ pub mod constant;
 pub mod hash;
 mod input;
 pub mod stats;
+pub mod trace;
 
 use credenza::foreign::{Cdb, Cdb64, Mcdb};
 use credenza::{ErrorKind, Get, Result, Scan};

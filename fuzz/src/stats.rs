@@ -4,9 +4,9 @@ use credenza::stats::Operations;
 use std::cell::RefCell;
 
 /// Bytes of a file, and of its header.
-const BYTES: usize = 2_625_536;
+const BYTES: usize = 3_411_968;
 const HEADER: [u8; 64] =
-    *b"\x89CRDNZS\n\x01\0\0\0\x09\0\0\0\x40\0\0\0\0\x02\0\0\0\x10\x28\0\0\0\0\0\
+    *b"\x89CRDNZS\n\x01\0\0\0\x0c\0\0\0\x40\0\0\0\0\x02\0\0\0\x10\x34\0\0\0\0\0\
     \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
 thread_local! {
