@@ -7,7 +7,8 @@
 //! Without an environment there is no log, and the cache is the process's own: changes are in the
 //! file for certain only when it was closed. Where each change is to be a transaction of its own,
 //! there is one in the memory of the process (`DB_PRIVATE`), without locks, whose log is written
-//! with each commit and never forced to the disk (`DB_TXN_WRITE_NOSYNC`).
+//! with each commit and never forced to the disk (`DB_TXN_WRITE_NOSYNC`). Several threads that commit share
+//! a handle (`DB_THREAD`) in such an environment with locks, which finds deadlocks, and syncs its log.
 //!
 //! BerkeleyDB is called through function pointers inside its `DB` struct. Where they are is known
 //! for one version on 64-bit machines, and any other version is refused.
@@ -15,7 +16,7 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Identity, Setup, Shape, Source, Store, Writer, c_path, refused};
+use super::{Committers, Identity, Setup, Shape, Source, Store, Writer, c_path, refused};
 use crate::machine;
 use credenza::{Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -87,6 +88,7 @@ mod at {
     pub(super) const ENV_OPEN: usize = 1328;
     pub(super) const ENV_SET_CACHE_SIZE: usize = 1632;
     pub(super) const ENV_SET_FLAGS: usize = 1728;
+    pub(super) const ENV_SET_LOCK_DETECT: usize = 1800;
 }
 
 type Close = unsafe extern "C" fn(*mut Db, u32) -> c_int;
@@ -105,6 +107,7 @@ type Open = unsafe extern "C" fn(
 type SetCacheSize = unsafe extern "C" fn(*mut Db, u32, u32, c_int) -> c_int;
 type OpenEnv = unsafe extern "C" fn(*mut Env, *const c_char, u32, c_int) -> c_int;
 type SetFlags = unsafe extern "C" fn(*mut Env, u32, c_int) -> c_int;
+type SetLockDetect = unsafe extern "C" fn(*mut Env, u32) -> c_int;
 type SetNumber = unsafe extern "C" fn(*mut Db, u32) -> c_int;
 type CloseCursor = unsafe extern "C" fn(*mut Dbc) -> c_int;
 type CursorGet = unsafe extern "C" fn(*mut Dbc, *mut Dbt, *mut Dbt, u32) -> c_int;
@@ -117,8 +120,13 @@ const MULTIPLE_KEY: u32 = 0x4000;
 const USER_MEMORY: u32 = 0x800;
 const NOT_FOUND: c_int = -30988;
 const BUFFER_SMALL: c_int = -30999;
+const DEADLOCK: c_int = -30993;
+/// The library chooses who of a deadlock loses: `DB_LOCK_DEFAULT`.
+const LOCK_DEFAULT: u32 = 1;
+const THREAD: u32 = 0x20;
+const INIT_LOCK: u32 = 0x100;
 const AUTO_COMMIT: u32 = 0x100;
-const TXN_WRITE_NO_SYNC: u32 = 0x20;
+pub(super) const TXN_WRITE_NO_SYNC: u32 = 0x20;
 /// `DB_CREATE | DB_INIT_MPOOL | DB_INIT_LOG | DB_INIT_TXN | DB_PRIVATE`.
 const PRIVATE_WITH_TRANSACTIONS: u32 = 0x1 | 0x400 | 0x200 | 0x2000 | 0x10000;
 
@@ -211,9 +219,32 @@ impl Bdb {
         Ok(handle)
     }
 
-    /// The same in an environment with transactions in this folder.
-    pub(super) fn committing_handle(&self, shape: &Shape, folder: &Path) -> Result<Handle<'_>> {
+    /// The same in an environment with transactions in this folder; `flags` say whether its log is
+    /// forced to the disk with each commit, which is the library's default.
+    pub(super) fn committing_handle(
+        &self,
+        shape: &Shape,
+        folder: &Path,
+        flags: u32,
+    ) -> Result<Handle<'_>> {
+        self.handle_in_env(shape, folder, flags, false)
+    }
+
+    /// The same for several threads that share the handle: with locks, and each commit synced.
+    pub(super) fn shared_handle(&self, shape: &Shape, folder: &Path) -> Result<Handle<'_>> {
+        self.handle_in_env(shape, folder, 0, true)
+    }
+
+    fn handle_in_env(
+        &self,
+        shape: &Shape,
+        folder: &Path,
+        flags: u32,
+        has_threads: bool,
+    ) -> Result<Handle<'_>> {
         let (api, name) = (&self.api, c_path(folder)?);
+        let threads = if has_threads { THREAD } else { 0 };
+        let locks = if has_threads { INIT_LOCK } else { 0 };
         let mut env = null_mut();
         // SAFETY: `env` is a place for the pointer.
         check(api, "db_env_create", unsafe { (api.db_env_create)(&raw mut env, 0) })?;
@@ -226,19 +257,31 @@ impl Bdb {
                 set(env, gigabytes, bytes, 1)
             };
             check(api, "env set_cachesize", rc)?;
-            // SAFETY: the same.
-            let rc = unsafe {
-                let set: SetFlags = method(env, at::ENV_SET_FLAGS);
-                set(env, TXN_WRITE_NO_SYNC, 1)
-            };
-            check(api, "env set_flags", rc)?;
+            if flags != 0 {
+                // SAFETY: the same.
+                let rc = unsafe {
+                    let set: SetFlags = method(env, at::ENV_SET_FLAGS);
+                    set(env, flags, 1)
+                };
+                check(api, "env set_flags", rc)?;
+            }
+            if has_threads {
+                // SAFETY: the same.
+                let rc = unsafe {
+                    let set: SetLockDetect = method(env, at::ENV_SET_LOCK_DETECT);
+                    set(env, LOCK_DEFAULT)
+                };
+                check(api, "env set_lk_detect", rc)?;
+            }
             // SAFETY: the same; the name is a C string.
             let rc = unsafe {
                 let open: OpenEnv = method(env, at::ENV_OPEN);
-                open(env, name.as_ptr(), PRIVATE_WITH_TRANSACTIONS, 0o644)
+                open(env, name.as_ptr(), PRIVATE_WITH_TRANSACTIONS | threads | locks, 0o644)
             };
             check(api, "env open", rc)?;
-            self.handle_in(env)
+            let mut handle = self.handle_in(env)?;
+            handle.threads = threads;
+            Ok(handle)
         };
         opened().inspect_err(|_| {
             // SAFETY: made by db_env_create; whoever could not open it closes it, too.
@@ -251,7 +294,7 @@ impl Bdb {
         // SAFETY: `db` is a place for the pointer; a null environment is allowed.
         let rc = unsafe { (self.api.db_create)(&raw mut db, env, 0) };
         check(&self.api, "db_create", rc)?;
-        Ok(Handle { api: &self.api, env, db })
+        Ok(Handle { api: &self.api, env, db, threads: 0, is_copy: false })
     }
 }
 
@@ -296,6 +339,10 @@ pub(super) struct Handle<'d> {
     api: &'d Api,
     env: *mut Env,
     db: *mut Db,
+    /// [`THREAD`] where several threads share it, or nothing.
+    threads: u32,
+    /// Whether the object is another one's, which outlives this.
+    is_copy: bool,
 }
 
 impl Handle<'_> {
@@ -319,7 +366,7 @@ impl Handle<'_> {
     fn open(&self, kind: Method, path: &Path, flags: u32) -> Result<()> {
         let name = c_path(path)?;
         // Every change is a transaction where there are any.
-        let flags = if self.env.is_null() { flags } else { flags | AUTO_COMMIT };
+        let flags = if self.env.is_null() { flags } else { flags | AUTO_COMMIT | self.threads };
         // SAFETY: the version was checked in `load`; no transaction, one database in the file.
         let rc = unsafe {
             let open: Open = method(self.db, at::OPEN);
@@ -344,7 +391,7 @@ impl Handle<'_> {
 
 impl Drop for Handle<'_> {
     fn drop(&mut self) {
-        if !self.db.is_null() {
+        if !self.db.is_null() && !self.is_copy {
             // Closing what was read, or after an error that is being reported: no new one.
             let _ = self.close();
         }
@@ -389,6 +436,16 @@ impl<'d, const IS_ORDERED: bool> BdbStore<'d, IS_ORDERED> {
         let (bulk, bulk_record) = (Vec::new(), record_bytes(shape) + 16);
         let least_bulk = btree_page_bytes(shape) as usize;
         BdbStore { handle, get, put, delete, buffer, bulk, bulk_record, least_bulk }
+    }
+
+    /// The handles of threads that share this one, which was opened for that.
+    pub(super) fn into_committers(self, shape: &Shape, count: usize) -> Result<Committers<Self>> {
+        let copy = |owner: &Self| {
+            let &Handle { api, env, db, threads, .. } = &owner.handle;
+            Ok(BdbStore::over(Handle { api, env, db, threads, is_copy: true }, shape))
+        };
+        // SAFETY: the environment and the database were opened with `DB_THREAD` and locks.
+        unsafe { Committers::of(self, count, copy) }
     }
 
     /// Gives at most `count` records to `take`, from the first whose key is not below `from`, or
@@ -476,7 +533,13 @@ impl<const IS_ORDERED: bool> Writer for BdbStore<'_, IS_ORDERED> {
         let (mut key, mut value) = (Dbt::of(key), Dbt::of(value));
         // SAFETY: the database is open for writing; key and value are readable, and only read
         // although the prototype lacks const.
-        let rc = unsafe { (self.put)(self.handle.db, null_mut(), &raw mut key, &raw mut value, 0) };
+        let mut put =
+            || unsafe { (self.put)(self.handle.db, null_mut(), &raw mut key, &raw mut value, 0) };
+        let mut rc = put();
+        // Threads that wait for each other's pages: who loses has stored nothing, and tries again.
+        while rc == DEADLOCK {
+            rc = put();
+        }
         check(self.handle.api, "put", rc)
     }
 

@@ -3,8 +3,8 @@
 //! Tuning, besides what [`super::bdb`] has: 4 KiB pages, or 16 KiB ones where records have more than
 //! 512 bytes, so that a page holds many.
 
-use super::bdb::{self, Bdb, BdbStore, Method, btree_page_bytes, cache_bytes};
-use super::{Changes, Driver, Identity, Reading, Setup, Shape, Source};
+use super::bdb::{self, Bdb, BdbStore, Method, TXN_WRITE_NO_SYNC, btree_page_bytes, cache_bytes};
+use super::{Changes, Committers, Driver, Identity, Reading, Setup, Shape, Source, Threads};
 use credenza::Result;
 use std::path::Path;
 
@@ -12,10 +12,15 @@ pub(super) struct BdbBtree(Bdb);
 
 impl Driver for BdbBtree {
     const NAME: &'static str = "bdb-btree";
+    const REOPENS: bool = true;
+    const THREADS: Threads = Threads::Handles;
+    const HAS_COMMITTERS: bool = true;
     const SOURCE: Option<Source> = Some(Bdb::SOURCE);
     const CHANGES: Changes = Changes::AtClose;
     const SYNCS: &'static str = "fdatasync when it is closed";
     const COMMITS: bool = true;
+    const DURABLE: Option<&'static str> =
+        Some("an environment whose log is synced with each commit");
 
     fn load(file: Option<&Path>) -> Result<BdbBtree> {
         Bdb::load(Self::NAME, file).map(BdbBtree)
@@ -31,7 +36,8 @@ impl Driver for BdbBtree {
         }
         format!(
             "no environment, {}-byte pages, cache {} MiB; USERMEM gets, bulk scans and ranges; one \
-             transaction for each change: DB_PRIVATE environment, no locks, TXN_WRITE_NOSYNC",
+             transaction for each change: DB_PRIVATE environment, no locks, TXN_WRITE_NOSYNC; \
+             several threads that commit: with locks and DB_THREAD",
             btree_page_bytes(shape),
             cache_bytes(shape) >> 20
         )
@@ -63,8 +69,27 @@ impl Driver for BdbBtree {
 
     fn create_committing(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
         let folder = path.parent().unwrap_or(Path::new("."));
-        let handle = self.0.committing_handle(shape, folder)?;
+        let handle = self.0.committing_handle(shape, folder, TXN_WRITE_NO_SYNC)?;
         handle.set_page_size(btree_page_bytes(shape))?;
         BdbStore::create(handle, Method::BTree, path, shape)
+    }
+
+    fn create_durable(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let handle = self.0.committing_handle(shape, folder, 0)?;
+        handle.set_page_size(btree_page_bytes(shape))?;
+        BdbStore::create(handle, Method::BTree, path, shape)
+    }
+
+    fn committers(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        count: usize,
+    ) -> Result<Committers<Self::Writer<'_>>> {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let handle = self.0.shared_handle(shape, folder)?;
+        handle.set_page_size(btree_page_bytes(shape))?;
+        BdbStore::create(handle, Method::BTree, path, shape)?.into_committers(shape, count)
     }
 }

@@ -4,7 +4,7 @@
 //! told in advance.
 
 use super::bdb::{self, Bdb, BdbStore, Method, cache_bytes};
-use super::{Changes, Driver, Identity, Reading, Setup, Shape, Source};
+use super::{Changes, Driver, Identity, Reading, Setup, Shape, Source, Threads};
 use credenza::Result;
 use std::path::Path;
 
@@ -20,6 +20,8 @@ pub(super) struct BdbHash(Bdb);
 
 impl Driver for BdbHash {
     const NAME: &'static str = "bdb-hash";
+    const REOPENS: bool = true;
+    const THREADS: Threads = Threads::Handles;
     const SOURCE: Option<Source> = Some(Bdb::SOURCE);
     const CHANGES: Changes = Changes::AtClose;
     const SYNCS: &'static str = "fdatasync when it is closed";

@@ -4,10 +4,15 @@
 //! in one snapshot; single changes all in one transaction, which is committed at the end, or each in
 //! one of its own.
 
+#![allow(unsafe_code)]
+
 use super::kept::Kept;
-use super::{Changes, Driver, Identity, Reading, Setup, Shape, Sharing, Source, Store, Writer};
+use super::{
+    Changes, Committers, Crew, Driver, Identity, Reading, Setup, Shape, Sharing, Source, Store,
+    Threads, Writer,
+};
 use crate::workload::Records;
-use credenza::{Result, btree};
+use credenza::{Durability, Result, btree};
 use std::path::Path;
 
 pub(super) struct BTree;
@@ -15,7 +20,7 @@ pub(super) struct BTree;
 /// A snapshot for all lookups. Fields are dropped in order: the store last.
 pub(super) struct Reader {
     snapshot: btree::Snapshot<'static>,
-    _store: Kept<btree::BTree>,
+    store: Kept<btree::BTree>,
 }
 
 /// A transaction for all changes, or none where each has its own.
@@ -26,13 +31,18 @@ pub(super) struct Changer {
 
 impl Driver for BTree {
     const NAME: &'static str = "btree";
+    const REOPENS: bool = true;
     const SOURCE: Option<Source> = None;
     const NATIVE_GET_MANY: bool = true;
     const SYNCS: &'static str = "fdatasync when the last process closes it";
     const CHANGES: Changes = Changes::AtClose;
     const COMMITS: bool = true;
+    const DURABLE: Option<&'static str> = Some("Durability::Sync");
 
     const SHARING: Sharing = Sharing::Writer;
+    const THREADS: Threads = Threads::Shared;
+    const HAS_WRITER_THREAD: bool = true;
+    const HAS_COMMITTERS: bool = true;
 
     fn load(_: Option<&Path>) -> Result<BTree> {
         Ok(BTree)
@@ -67,8 +77,7 @@ impl Driver for BTree {
     type Store<'d> = Reader;
 
     fn open(&self, path: &Path, _: &Shape, _: Reading) -> Result<Reader> {
-        let store = Kept::new(btree::BTree::open(path)?);
-        Ok(Reader { snapshot: store.get().read()?, _store: store })
+        Reader::of(btree::BTree::open(path)?)
     }
 
     type Writer<'d> = Changer;
@@ -85,8 +94,51 @@ impl Driver for BTree {
         Ok(Changer { transaction: None, store: Kept::new(btree::BTree::create(path)?) })
     }
 
+    fn create_durable(&self, path: &Path, _: &Shape) -> Result<Changer> {
+        let options = btree::BTree::options().create(true).durability(Durability::Sync);
+        Ok(Changer { transaction: None, store: Kept::new(options.open(path)?) })
+    }
+
+    fn reopen(&self, path: &Path, _: &Shape, commits: bool) -> Result<Changer> {
+        let store = Kept::new(btree::BTree::open(path)?);
+        let transaction = if commits { None } else { Some(store.get().write()?) };
+        Ok(Changer { transaction, store })
+    }
+
+    fn crew(
+        &self,
+        path: &Path,
+        _: &Shape,
+        readers: usize,
+        with_writer: bool,
+    ) -> Result<Crew<Reader, Changer>> {
+        let store = btree::BTree::open(path)?;
+        let changer = |store| Changer { transaction: None, store: Kept::new(store) };
+        let writer = with_writer.then(|| changer(store.clone()));
+        let readers = (0..readers).map(|_| Reader::of(store.clone())).collect::<Result<_>>()?;
+        // SAFETY: handles and snapshots are `Send`.
+        Ok(unsafe { Crew::of(readers, writer) })
+    }
+
+    fn committers(&self, path: &Path, shape: &Shape, count: usize) -> Result<Committers<Changer>> {
+        let store = self.create_durable(path, shape)?;
+        let handle = |owner: &Changer| {
+            let store = Kept::new(owner.store.get().clone());
+            Ok(Changer { transaction: None, store })
+        };
+        // SAFETY: handles are `Send`.
+        unsafe { Committers::of(store, count, handle) }
+    }
+
     fn open_to_change(&self, path: &Path, _: &Shape) -> Result<Changer> {
         Ok(Changer { transaction: None, store: Kept::new(btree::BTree::open(path)?) })
+    }
+}
+
+impl Reader {
+    fn of(store: btree::BTree) -> Result<Reader> {
+        let store = Kept::new(store);
+        Ok(Reader { snapshot: store.get().read()?, store })
     }
 }
 
@@ -125,6 +177,11 @@ impl Store for Reader {
     #[inline]
     fn get_many(&mut self, keys: &[&[u8]], take: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
         self.snapshot.main().get_many(keys, take)
+    }
+
+    fn refresh(&mut self) -> Result<()> {
+        self.snapshot = self.store.get().read()?;
+        Ok(())
     }
 
     fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Driver, Identity, NoWriter, Reading, Shape, Source, Store, refused_by_errno};
+use super::{Driver, Identity, NoWriter, Reading, Shape, Source, Store, Threads, refused_by_errno};
 use crate::workload::Records;
 use credenza::{Error, Result};
 use std::ffi::{c_int, c_uint, c_void};
@@ -51,6 +51,7 @@ pub(super) struct Cdb {
 
 impl Driver for Cdb {
     const NAME: &'static str = "cdb";
+    const THREADS: Threads = Threads::Handles;
     const SOURCE: Option<Source> = Some(Source {
         names: &["libcdb.so.1", "libcdb.so"],
         package: Some("libcdb1"),

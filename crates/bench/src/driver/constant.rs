@@ -1,6 +1,8 @@
 //! Our constant engine, with its default options.
 
-use super::{Driver, Identity, NoWriter, Reading, Shape, Source, Store};
+#![allow(unsafe_code)]
+
+use super::{Crew, Driver, Identity, NoWriter, Reading, Shape, Source, Store, Threads};
 use crate::workload::Records;
 use credenza::{Advice, Get, Result, Scan, constant};
 use std::path::Path;
@@ -11,6 +13,7 @@ impl Driver for Constant {
     const NAME: &'static str = "constant";
     const SOURCE: Option<Source> = None;
     const NATIVE_GET_MANY: bool = true;
+    const THREADS: Threads = Threads::Shared;
     const SYNCS: &'static str = "fdatasync and fsync of the folder at publish, as always";
 
     fn load(_: Option<&Path>) -> Result<Constant> {
@@ -42,6 +45,18 @@ impl Driver for Constant {
             Reading::Warm | Reading::ColdNormal => constant::Constant::open(path),
             Reading::ColdRandom => constant::Constant::options().advice(Advice::Random).open(path),
         }
+    }
+
+    fn crew(
+        &self,
+        path: &Path,
+        _: &Shape,
+        readers: usize,
+        _: bool,
+    ) -> Result<Crew<constant::Constant, NoWriter>> {
+        let store = constant::Constant::open(path)?;
+        // SAFETY: handles are `Send`.
+        Ok(unsafe { Crew::of(vec![store; readers], None) })
     }
 }
 

@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
+use super::{Driver, Identity, Reading, Shape, Source, Store, Threads, Writer, c_path, refused};
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -123,6 +123,7 @@ impl Gdbm {
 
 impl Driver for Gdbm {
     const NAME: &'static str = "gdbm";
+    const THREADS: Threads = Threads::Handles;
     const SYNCS: &'static str = "msync and fsync when it is closed";
     const SOURCE: Option<Source> = Some(Source {
         names: &["libgdbm.so.6"],

@@ -3,21 +3,27 @@
 #![allow(unsafe_code)]
 
 use super::{
-    Driver, Identity, Noting, OnThread, Reading, Setup, Shape, Sharing, Source, Store, Writer,
+    Committers, Crew, Driver, Identity, Noting, OnThread, Reading, Setup, Shape, Sharing, Source,
+    Store, Threads, Writer,
 };
 use credenza::stats::{Clock, Latency, Statistics};
-use credenza::{Result, Scan, hash};
+use credenza::{Durability, Result, Scan, hash};
 use std::path::Path;
 
 pub(super) struct Hash;
 
 impl Driver for Hash {
     const NAME: &'static str = "hash";
+    const REOPENS: bool = true;
     const SOURCE: Option<Source> = None;
     const NATIVE_GET_MANY: bool = true;
+    const DURABLE: Option<&'static str> = Some("Durability::Sync");
     const SYNCS: &'static str = "fdatasync when the last process closes it";
 
     const SHARING: Sharing = Sharing::Writer;
+    const THREADS: Threads = Threads::Shared;
+    const HAS_WRITER_THREAD: bool = true;
+    const HAS_COMMITTERS: bool = true;
 
     fn load(_: Option<&Path>) -> Result<Hash> {
         Ok(Hash)
@@ -44,6 +50,14 @@ impl Driver for Hash {
             return hash::Hash::in_memory();
         }
         hash::Hash::create(path)
+    }
+
+    fn create_durable(&self, path: &Path, _: &Shape) -> Result<hash::Hash> {
+        hash::Hash::options().create(true).durability(Durability::Sync).open(path)
+    }
+
+    fn reopen(&self, path: &Path, _: &Shape, _: bool) -> Result<hash::Hash> {
+        hash::Hash::open(path)
     }
 
     fn create_noting(&self, path: &Path, _: &Shape, noting: Noting) -> Result<Option<hash::Hash>> {
@@ -75,6 +89,30 @@ impl Driver for Hash {
         };
         // SAFETY: handles are `Send`.
         (0..count).map(|i| Ok(unsafe { OnThread::new(one(i)?) })).collect()
+    }
+
+    fn crew(
+        &self,
+        path: &Path,
+        _: &Shape,
+        readers: usize,
+        with_writer: bool,
+    ) -> Result<Crew<hash::Hash, hash::Hash>> {
+        let store = hash::Hash::open(path)?;
+        let writer = with_writer.then(|| store.clone());
+        // SAFETY: handles are `Send`.
+        Ok(unsafe { Crew::of(vec![store; readers], writer) })
+    }
+
+    fn committers(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        count: usize,
+    ) -> Result<Committers<hash::Hash>> {
+        let store = self.create_durable(path, shape)?;
+        // SAFETY: handles are `Send`.
+        unsafe { Committers::of(store, count, |owner| Ok(owner.clone())) }
     }
 
     fn open_to_change(&self, path: &Path, _: &Shape) -> Result<hash::Hash> {

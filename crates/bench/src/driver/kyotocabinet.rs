@@ -7,7 +7,9 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
+use super::{
+    Crew, Driver, Identity, Reading, Shape, Source, Store, Threads, Writer, c_path, refused,
+};
 use credenza::{Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -72,7 +74,8 @@ impl KyotoCabinet {
             return Err(Error::invalid("kcdbnew: out of memory"));
         }
         // One byte more than any value, so that a value that is too long shows.
-        let store = KyotoStore { api, db, buffer: vec![0; shape.longest_value + 1] };
+        let buffer = vec![0; shape.longest_value + 1];
+        let store = KyotoStore { api, db, buffer, is_copy: false };
         // SAFETY: the object is new; the name is a C string.
         let done = unsafe { (api.kcdbopen)(db, name.as_ptr(), mode | NO_LOCK) };
         store.check("kcdbopen", done).map_err(|e| e.at(path))?;
@@ -82,6 +85,9 @@ impl KyotoCabinet {
 
 impl Driver for KyotoCabinet {
     const NAME: &'static str = "kyotocabinet";
+    const REOPENS: bool = true;
+    const THREADS: Threads = Threads::Shared;
+    const HAS_WRITER_THREAD: bool = true;
     const SOURCE: Option<Source> = Some(Source {
         names: &["libkyotocabinet.so.16"],
         package: Some("libkyotocabinet16v5"),
@@ -115,6 +121,22 @@ impl Driver for KyotoCabinet {
     fn create(&self, path: &Path, shape: &Shape) -> Result<KyotoStore<'_>> {
         self.opened(path, shape, WRITER | CREATE)
     }
+
+    fn crew(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        readers: usize,
+        with_writer: bool,
+    ) -> Result<Crew<KyotoStore<'_>, KyotoStore<'_>>> {
+        let mode = if with_writer { WRITER } else { READER };
+        let copy = |owner: &KyotoStore<'_>, _| {
+            let (api, db, buffer) = (&self.api, owner.db, owner.buffer.clone());
+            Ok(KyotoStore { api, db, buffer, is_copy: true })
+        };
+        // SAFETY: threads may share a database object, which keeps its errors for each of them.
+        unsafe { Crew::sharing(self.opened(path, shape, mode)?, readers, with_writer, copy) }
+    }
 }
 
 /// An open database, closed when dropped.
@@ -122,6 +144,8 @@ pub(super) struct KyotoStore<'d> {
     api: &'d Api,
     db: *mut Db,
     buffer: Vec<u8>,
+    /// Whether the database is another one's, which outlives this.
+    is_copy: bool,
 }
 
 impl KyotoStore<'_> {
@@ -149,8 +173,10 @@ impl KyotoStore<'_> {
 
 impl Drop for KyotoStore<'_> {
     fn drop(&mut self) {
-        // SAFETY: made by kcdbnew, deleted once; an open database is closed by it.
-        unsafe { (self.api.kcdbdel)(self.db) }
+        if !self.is_copy {
+            // SAFETY: made by kcdbnew, deleted once; an open database is closed by it.
+            unsafe { (self.api.kcdbdel)(self.db) }
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::library::symbol;
 use super::lsm::{self, Calls, FILTER_BITS, LsmStore, Options, Settings};
-use super::{Driver, Identity, Reading, Shape, Sharing, Source};
+use super::{Committers, Crew, Driver, Identity, Reading, Shape, Sharing, Source, Threads};
 use crate::workload::Records;
 use credenza::Result;
 use std::ffi::{c_int, c_void};
@@ -31,7 +31,13 @@ pub(super) struct Leveldb {
 }
 
 impl Leveldb {
-    fn opened(&self, path: &Path, shape: &Shape, is_created: bool) -> Result<LsmStore<'_>> {
+    fn opened(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        is_created: bool,
+        is_reader: bool,
+    ) -> Result<LsmStore<'_>> {
         let mut settings = Settings::new(&self.calls, is_created);
         // SAFETY: cache and filter are new, live as long as the options, and are freed behind the
         // store, as the library asks.
@@ -42,21 +48,26 @@ impl Leveldb {
             (self.set_filter)(settings.options, filter);
             settings.parts.extend([(self.free_cache, cache), (self.free_filter, filter)]);
         }
-        LsmStore::open_usual(settings, path, None, !is_created)
+        LsmStore::open_usual(settings, path, None, is_reader)
     }
 }
 
 impl Driver for Leveldb {
     const NAME: &'static str = "leveldb";
+    const REOPENS: bool = true;
     const SYNCS: &'static str = "fdatasync of every table it writes";
     // Alone: its LOCK file is of one process.
     const SHARING: Sharing = Sharing::Alone;
+    const THREADS: Threads = Threads::Shared;
+    const HAS_WRITER_THREAD: bool = true;
+    const HAS_COMMITTERS: bool = true;
     const SOURCE: Option<Source> = Some(Source {
         names: &["libleveldb.so.1d", "libleveldb.so.1", "libleveldb.so"],
         package: Some("libleveldb1d"),
         home: "https://github.com/google/leveldb",
     });
     const COMMITS: bool = true;
+    const DURABLE: Option<&'static str> = Some("the write option sync");
 
     fn load(file: Option<&Path>) -> Result<Leveldb> {
         let source = const { Self::SOURCE.unwrap() };
@@ -103,16 +114,45 @@ impl Driver for Leveldb {
     type Store<'d> = LsmStore<'d>;
 
     fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<LsmStore<'_>> {
-        self.opened(path, shape, false)
+        self.opened(path, shape, false, true)
     }
 
     type Writer<'d> = LsmStore<'d>;
 
     fn create(&self, path: &Path, shape: &Shape) -> Result<LsmStore<'_>> {
-        self.opened(path, shape, true)
+        self.opened(path, shape, true, false)
     }
 
     fn create_committing(&self, path: &Path, shape: &Shape) -> Result<LsmStore<'_>> {
         self.create(path, shape)
+    }
+
+    fn create_durable(&self, path: &Path, shape: &Shape) -> Result<LsmStore<'_>> {
+        let store = self.create(path, shape)?;
+        store.sync_writes();
+        Ok(store)
+    }
+
+    fn reopen(&self, path: &Path, shape: &Shape, _: bool) -> Result<LsmStore<'_>> {
+        self.opened(path, shape, false, false)
+    }
+
+    fn committers(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        count: usize,
+    ) -> Result<Committers<LsmStore<'_>>> {
+        self.create_durable(path, shape)?.into_committers(count)
+    }
+
+    fn crew(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        readers: usize,
+        with_writer: bool,
+    ) -> Result<Crew<LsmStore<'_>, LsmStore<'_>>> {
+        self.reopen(path, shape, true)?.into_crew(readers, with_writer)
     }
 }

@@ -1,10 +1,15 @@
 //! Finding and opening the rivals' libraries at run time, so that none is needed to build.
+//!
+//! A library stays in memory until the process ends, also when its last store is closed: some have
+//! threads of their own, handlers at exit and of threads, or locks that somebody waits for, and what
+//! comes to lie where such a library was is then written over by it.
 
 #![allow(unsafe_code)]
 
 use credenza::{Error, Result};
 use libloading::Library;
-use std::ffi::{CStr, OsString};
+use libloading::os::unix;
+use std::ffi::{CStr, OsString, c_int};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -17,6 +22,10 @@ pub(crate) struct Source {
     /// Where it comes from, when no package brings it.
     pub(crate) home: &'static str,
 }
+
+/// What it needs itself is looked up when it is first called; its symbols are for nobody else; it is
+/// never taken out of memory.
+const HOW: c_int = libc::RTLD_LAZY | libc::RTLD_LOCAL | libc::RTLD_NODELETE;
 
 /// An opened library and the file it was.
 pub(crate) struct Opened {
@@ -51,8 +60,8 @@ impl Source {
         for name in &names {
             // SAFETY: opening runs the library's own start-up code. The user installed the
             // library or named it: that it may run is their choice, as it is for any program.
-            match unsafe { Library::new(name) } {
-                Ok(library) => return opened(library, name.as_ref(), symbol),
+            match unsafe { unix::Library::open(Some(name), HOW) } {
+                Ok(library) => return opened(library.into(), name.as_ref(), symbol),
                 Err(e) => {
                     // The loader's own words are the cause of the error, not in it.
                     let cause = std::error::Error::source(&e).map(ToString::to_string);

@@ -1,16 +1,19 @@
 //! LMDB: `liblmdb.so.0`.
 //!
 //! Tuning: no lock, no sync, a writable map, no read-ahead; one write transaction for the build,
-//! appending when the keys come sorted. The rest is in [`super::mdb`].
+//! appending when the keys come sorted. Beside a writer it has its lock and its table of readers. The
+//! rest is in [`super::mdb`].
 
 #![allow(unsafe_code)]
 
 use super::library::symbol;
 use super::mdb::{
-    Calls, Env, MdbStore, NO_READ_AHEAD, NO_SUBDIR, NO_SYNC, READ_ONLY, WRITE_MAP, at_once,
-    map_bytes,
+    Calls, Env, MdbStore, NO_READ_AHEAD, NO_SUBDIR, NO_SYNC, NO_THREAD_SLOTS, READ_ONLY, WRITE_MAP,
+    at_once, map_bytes,
 };
-use super::{Changes, Driver, Identity, Reading, Shape, Source};
+use super::{
+    Changes, Committers, Crew, Driver, Identity, Reading, Shape, Sharing, Source, Threads,
+};
 use crate::workload::Records;
 use credenza::Result;
 use std::ffi::{c_char, c_int, c_uint};
@@ -21,6 +24,7 @@ type SetMapSize = unsafe extern "C" fn(*mut Env, usize) -> c_int;
 
 const NO_META_SYNC: c_uint = 0x40000;
 const NO_LOCK: c_uint = 0x40_0000;
+const WRITING: c_uint = NO_SYNC | NO_META_SYNC | WRITE_MAP;
 
 pub(super) struct Lmdb {
     calls: Calls,
@@ -30,8 +34,15 @@ pub(super) struct Lmdb {
 }
 
 impl Lmdb {
+    /// Opened for changes that are each a transaction of its own.
+    fn committing(&self, path: &Path, shape: &Shape, flags: c_uint) -> Result<MdbStore<'_, false>> {
+        let mut store = self.opened(path, shape, flags)?;
+        store.commit_open()?;
+        Ok(store)
+    }
+
     fn opened(&self, path: &Path, shape: &Shape, flags: c_uint) -> Result<MdbStore<'_, false>> {
-        let flags = flags | NO_SUBDIR | NO_LOCK | NO_READ_AHEAD;
+        let flags = flags | NO_SUBDIR | NO_READ_AHEAD;
         MdbStore::open(&self.calls, path, flags, at_once(shape), |env| {
             // SAFETY: the environment was made and is not open yet.
             let rc = unsafe { (self.set_map_size)(env, map_bytes(shape)) };
@@ -42,6 +53,7 @@ impl Lmdb {
 
 impl Driver for Lmdb {
     const NAME: &'static str = "lmdb";
+    const REOPENS: bool = true;
     const SOURCE: Option<Source> = Some(Source {
         names: &["liblmdb.so.0", "liblmdb.so"],
         package: Some("liblmdb0"),
@@ -50,6 +62,11 @@ impl Driver for Lmdb {
 
     const CHANGES: Changes = Changes::AtClose;
     const COMMITS: bool = true;
+    const DURABLE: Option<&'static str> = Some("neither NOSYNC, NOMETASYNC nor WRITEMAP");
+    const SHARING: Sharing = Sharing::Writer;
+    const THREADS: Threads = Threads::Shared;
+    const HAS_WRITER_THREAD: bool = true;
+    const HAS_COMMITTERS: bool = true;
 
     fn load(file: Option<&Path>) -> Result<Lmdb> {
         let source = const { Self::SOURCE.unwrap() };
@@ -82,7 +99,8 @@ impl Driver for Lmdb {
         format!(
             "NOSUBDIR, NOSYNC, NOMETASYNC, WRITEMAP, NORDAHEAD, NOLOCK, map {} GiB; build: \
              {append}as single changes; single changes: {transactions}, or one for each; lookups: \
-             one read transaction",
+             one read transaction; beside a writer with its lock, several threads with NOTLS, \
+             and with its lock where they commit",
             map_bytes(shape) >> 30
         )
     }
@@ -94,18 +112,48 @@ impl Driver for Lmdb {
     type Store<'d> = MdbStore<'d, false>;
 
     fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<Self::Store<'_>> {
-        self.opened(path, shape, READ_ONLY)
+        self.opened(path, shape, READ_ONLY | NO_LOCK)
     }
 
     type Writer<'d> = MdbStore<'d, false>;
 
     fn create(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
-        self.opened(path, shape, NO_SYNC | NO_META_SYNC | WRITE_MAP)
+        self.opened(path, shape, WRITING | NO_LOCK)
     }
 
     fn create_committing(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
-        let mut store = self.create(path, shape)?;
-        store.commit_open()?;
-        Ok(store)
+        self.committing(path, shape, WRITING | NO_LOCK)
+    }
+
+    fn create_durable(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
+        self.committing(path, shape, NO_LOCK)
+    }
+
+    fn open_beside(&self, path: &Path, shape: &Shape) -> Result<Self::Store<'_>> {
+        self.opened(path, shape, READ_ONLY)
+    }
+
+    fn open_to_change(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
+        self.committing(path, shape, WRITING)
+    }
+
+    fn committers(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        count: usize,
+    ) -> Result<Committers<Self::Writer<'_>>> {
+        self.opened(path, shape, NO_THREAD_SLOTS)?.into_committers(count)
+    }
+
+    fn crew(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        readers: usize,
+        with_writer: bool,
+    ) -> Result<Crew<Self::Store<'_>, Self::Writer<'_>>> {
+        let flags = if with_writer { WRITING } else { READ_ONLY | NO_LOCK };
+        self.opened(path, shape, flags | NO_THREAD_SLOTS)?.into_crew(readers, with_writer)
     }
 }

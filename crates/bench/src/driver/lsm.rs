@@ -6,11 +6,13 @@
 //! find one file of each key. Single changes go to a log, which is never forced to the disk, and
 //! outlive the process: each is a transaction of its own. A removal does not say whether there was
 //! such a key, so the key is looked up before.
+//!
+//! Threads: one process opens a store, and all its threads use the one handle.
 
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Shape, Store, Writer, c_path, refused};
+use super::{Committers, Crew, Shape, Store, Writer, c_path, refused};
 use crate::machine;
 use crate::workload::Records;
 use credenza::Result;
@@ -41,6 +43,7 @@ api! {
         readoptions_destroy: unsafe extern "C" fn(*mut ReadOptions),
         writeoptions_create: unsafe extern "C" fn() -> *mut WriteOptions,
         writeoptions_destroy: unsafe extern "C" fn(*mut WriteOptions),
+        writeoptions_set_sync: unsafe extern "C" fn(*mut WriteOptions, u8),
         open: unsafe extern "C" fn(*const Options, *const c_char, Message) -> *mut Db,
         close: unsafe extern "C" fn(*mut Db),
         get: unsafe extern "C" fn(*mut Db, *const ReadOptions, *const u8, usize, *mut usize, Message) -> *mut u8,
@@ -155,7 +158,8 @@ pub(super) struct LsmStore<'d> {
     /// A reader's one iterator, for all scans and ranges; null before the first.
     iter: *mut Iter,
     is_reader: bool,
-    _settings: Settings<'d>,
+    /// None where the store is another one's, which outlives this.
+    settings: Option<Settings<'d>>,
 }
 
 impl Drop for LsmStore<'_> {
@@ -164,6 +168,9 @@ impl Drop for LsmStore<'_> {
         unsafe {
             if !self.iter.is_null() {
                 (self.calls.iter_destroy)(self.iter);
+            }
+            if self.settings.is_none() {
+                return;
             }
             if !self.db.is_null() {
                 (self.calls.close)(self.db);
@@ -189,9 +196,8 @@ impl<'d> LsmStore<'d> {
         // SAFETY: no preconditions.
         let (reading, writing) =
             unsafe { ((calls.readoptions_create)(), (calls.writeoptions_create)()) };
-        let iter = null_mut();
-        let store =
-            LsmStore { calls, db, reading, writing, pinned, iter, is_reader, _settings: settings };
+        let (iter, settings) = (null_mut(), Some(settings));
+        let store = LsmStore { calls, db, reading, writing, pinned, iter, is_reader, settings };
         calls.check("open", message).map_err(|e| e.at(path))?;
         Ok(store)
     }
@@ -211,8 +217,33 @@ impl<'d> LsmStore<'d> {
     }
 
     /// What every write does; for what a library has more of than the other.
+    /// Has each write be on the disk when its call returns.
+    pub(super) fn sync_writes(&self) {
+        // SAFETY: the options live as long as the store.
+        unsafe { (self.calls.writeoptions_set_sync)(self.writing, 1) };
+    }
+
     pub(super) fn write_options(&self) -> *mut WriteOptions {
         self.writing
+    }
+
+    /// The handles of threads that share this store.
+    pub(super) fn into_crew(self, readers: usize, with_writer: bool) -> Result<Crew<Self, Self>> {
+        // SAFETY: any number of threads may use a store at once, and the options are only read.
+        unsafe { Crew::sharing(self, readers, with_writer, |owner, _| Ok(owner.copy())) }
+    }
+
+    /// The same for threads that all change it.
+    pub(super) fn into_committers(self, count: usize) -> Result<Committers<Self>> {
+        // SAFETY: as above.
+        unsafe { Committers::of(self, count, |owner| Ok(owner.copy())) }
+    }
+
+    /// A handle of the same store.
+    fn copy(&self) -> Self {
+        let &LsmStore { calls, db, reading, writing, pinned, .. } = self;
+        let (iter, is_reader, settings) = (null_mut(), false, None);
+        LsmStore { calls, db, reading, writing, pinned, iter, is_reader, settings }
     }
 
     /// Stores all records, compacts, and closes.

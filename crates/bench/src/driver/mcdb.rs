@@ -6,7 +6,9 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Driver, Identity, NoWriter, Reading, Shape, Source, Store, c_path, refused_by_errno};
+use super::{
+    Driver, Identity, NoWriter, Reading, Shape, Source, Store, Threads, c_path, refused_by_errno,
+};
 use crate::workload::Records;
 use credenza::{Error, Result};
 use std::ffi::{c_char, c_int, c_uchar, c_void};
@@ -80,6 +82,7 @@ pub(super) struct Mcdb {
 
 impl Driver for Mcdb {
     const NAME: &'static str = "mcdb";
+    const THREADS: Threads = Threads::Handles;
     const SOURCE: Option<Source> = Some(Source {
         names: &["libmcdb.so"],
         package: None,

@@ -6,11 +6,14 @@
 //! LMDB's transactions have a largest size: where a phase could reach it, the transaction is committed
 //! and a further one begun after [`MdbStore::at_once`] changes. Where each is to be a transaction of
 //! its own, its commit is a write to the map, and outlives the process.
+//!
+//! Threads: a process opens an environment once, all its threads use it, and each has a transaction of
+//! its own, which is not bound to the thread that began it ([`NO_THREAD_SLOTS`]).
 
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Shape, Store, Writer, c_path, refused};
+use super::{Committers, Crew, Shape, Store, Writer, c_path, refused};
 use crate::workload::Records;
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -89,6 +92,8 @@ pub(super) const NO_SUBDIR: c_uint = 0x4000;
 pub(super) const NO_SYNC: c_uint = 0x10000;
 pub(super) const READ_ONLY: c_uint = 0x20000;
 pub(super) const WRITE_MAP: c_uint = 0x80000;
+/// A read transaction belongs to no thread: `MDB_NOTLS`, `MDBX_NOSTICKYTHREADS`.
+pub(super) const NO_THREAD_SLOTS: c_uint = 0x20_0000;
 pub(super) const NO_READ_AHEAD: c_uint = 0x80_0000;
 const APPEND: c_uint = 0x20000;
 const NEXT: c_int = 8;
@@ -135,6 +140,8 @@ pub(super) struct MdbStore<'d, const DATA_FIRST: bool> {
     at_once: usize,
     /// Changes that this transaction still takes.
     left: usize,
+    /// Whether the environment is another one's, which outlives this.
+    is_copy: bool,
 }
 
 impl<const DATA_FIRST: bool> Drop for MdbStore<'_, DATA_FIRST> {
@@ -143,8 +150,10 @@ impl<const DATA_FIRST: bool> Drop for MdbStore<'_, DATA_FIRST> {
             // SAFETY: the transaction is open and ends here.
             unsafe { (self.calls.txn_abort)(self.txn) };
         }
-        // SAFETY: made by env_create, closed once, after its only transaction.
-        unsafe { (self.calls.env_close)(self.env) };
+        if !self.is_copy {
+            // SAFETY: made by env_create, closed once, after its last transaction.
+            unsafe { (self.calls.env_close)(self.env) };
+        }
     }
 }
 
@@ -162,7 +171,9 @@ impl<'d, const DATA_FIRST: bool> MdbStore<'d, DATA_FIRST> {
         let mut env = null_mut();
         // SAFETY: `env` is a place for the pointer.
         calls.check("env_create", unsafe { (calls.env_create)(&raw mut env) })?;
-        let mut store = MdbStore { calls, env, txn: null_mut(), dbi: 0, at_once, left: at_once };
+        let txn = null_mut();
+        let mut store =
+            MdbStore { calls, env, txn, dbi: 0, at_once, left: at_once, is_copy: false };
         size(env)?;
         // SAFETY: the environment was made; the name is a C string.
         let rc = unsafe { (calls.env_open)(env, name.as_ptr(), flags, 0o644) };
@@ -177,6 +188,41 @@ impl<'d, const DATA_FIRST: bool> MdbStore<'d, DATA_FIRST> {
     /// For what a library has more of than the other.
     pub(super) fn env(&self) -> *mut Env {
         self.env
+    }
+
+    /// The handles of threads that share this environment: for each reader a transaction, for a
+    /// writer one for each change.
+    pub(super) fn into_crew(
+        mut self,
+        readers: usize,
+        with_writer: bool,
+    ) -> Result<Crew<Self, Self>> {
+        if !self.txn.is_null() {
+            self.commit_open()?;
+        }
+        let copy = |owner: &Self, is_writer: bool| {
+            let mut store = owner.copy();
+            if !is_writer {
+                store.begin_with(READ_ONLY)?;
+            }
+            Ok(store)
+        };
+        // SAFETY: threads may share an environment; no transaction belongs to a thread, as whoever
+        // opened the environment said so.
+        unsafe { Crew::sharing(self, readers, with_writer, copy) }
+    }
+
+    /// The handles of threads that share this environment, each with a transaction for each change.
+    pub(super) fn into_committers(mut self, count: usize) -> Result<Committers<Self>> {
+        self.commit_open()?;
+        // SAFETY: threads may share an environment; each begins and ends its own transactions.
+        unsafe { Committers::of(self, count, |owner| Ok(owner.copy())) }
+    }
+
+    /// A handle of the same environment, without a transaction.
+    fn copy(&self) -> Self {
+        let &MdbStore { calls, env, dbi, at_once, .. } = self;
+        MdbStore { calls, env, txn: null_mut(), dbi, at_once, left: at_once, is_copy: true }
     }
 
     /// Stores all records in a new environment, and closes it.
@@ -344,6 +390,11 @@ impl<const DATA_FIRST: bool> Store for MdbStore<'_, DATA_FIRST> {
                 _ => store.calls.check("get", rc).map(|()| false),
             }
         })
+    }
+
+    fn refresh(&mut self) -> Result<()> {
+        self.commit_open()?;
+        self.begin_with(READ_ONLY)
     }
 
     fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {

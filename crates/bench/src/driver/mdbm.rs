@@ -3,15 +3,18 @@
 //! Tuning: format 3, Jenkins' hash, pages of 4 KiB (16 KiB for values over 512 bytes), split in
 //! advance to the power of two below what the data need. A writer holds one exclusive lock as long
 //! as it is open: opened without locks MDBM cannot split pages, and with a lock for each call it
-//! is slower. Readers take no lock. Reads are zero-copy (`mdbm_fetch`).
+//! is slower. Readers take no lock. Reads are zero-copy (`mdbm_fetch`). Beside a writer, who changes
+//! nothing but values and splits no page, both lock the page of each key, as its authors advise where
+//! many use a store of fixed size (`MDBM_PARTITIONED_LOCKS`), a reader for as long as it looks at a
+//! value.
 
 #![allow(unsafe_code)]
 
 use super::library::api;
 use super::refused_by_errno;
 use super::{
-    Driver, Identity, Noting, OnThread, Reading, Setup, Shape, Source, Store, Writer, c_path,
-    refused,
+    Driver, Identity, Noting, OnThread, Reading, Setup, Shape, Sharing, Source, Store, Threads,
+    Writer, c_path, refused,
 };
 use credenza::Result;
 use std::ffi::{CString, OsStr, c_char, c_int, c_void};
@@ -71,6 +74,8 @@ api! {
         mdbm_set_hash: unsafe extern "C" fn(*mut Db, c_int) -> c_int,
         mdbm_pre_split: unsafe extern "C" fn(*mut Db, u32) -> c_int,
         mdbm_lock: unsafe extern "C" fn(*mut Db) -> c_int,
+        mdbm_lock_smart: unsafe extern "C" fn(*mut Db, *const Datum, c_int) -> c_int,
+        mdbm_unlock_smart: unsafe extern "C" fn(*mut Db, *const Datum, c_int) -> c_int,
         mdbm_unlock: unsafe extern "C" fn(*mut Db) -> c_int,
         mdbm_delete_lockfiles: unsafe extern "C" fn(*const c_char) -> c_int,
         mdbm_dup_handle: unsafe extern "C" fn(*mut Db, c_int) -> *mut Db,
@@ -104,6 +109,7 @@ const CREATE: c_int = 0x40;
 const LARGE_OBJECTS: c_int = 0x0100_0000;
 const FORMAT_3: c_int = 0x2000_0000;
 const NO_LOCK: c_int = c_int::MIN;
+const PARTITIONED_LOCKS: c_int = 0x0200_0000;
 const JENKINS: c_int = 9;
 const REPLACE: c_int = 1;
 
@@ -136,8 +142,27 @@ pub(super) struct Mdbm {
     file: PathBuf,
 }
 
+impl Mdbm {
+    /// Opens the store at `path` with a lock for each page.
+    fn with_page_locks(&self, path: &Path, lock: Option<CString>) -> Result<MdbmStore<'_>> {
+        let (name, flags) = (c_path(path)?, READ_WRITE | PARTITIONED_LOCKS);
+        // SAFETY: the name is a C string; sizes of 0 are those of the file.
+        let db = unsafe { (self.api.mdbm_open)(name.as_ptr(), flags, 0, 0, 0) };
+        if db.is_null() {
+            return Err(refused_by_errno("mdbm_open").at(path));
+        }
+        let mut store = MdbmStore::over(&self.api, db, lock);
+        store.locks_pages = true;
+        Ok(store)
+    }
+}
+
 impl Driver for Mdbm {
     const NAME: &'static str = "mdbm";
+    const REOPENS: bool = true;
+    const SHARING: Sharing = Sharing::Writer;
+    const THREADS: Threads = Threads::Handles;
+    const HAS_WRITER_THREAD: bool = true;
     const SOURCE: Option<Source> = Some(Source {
         names: &["libmdbm.so.4", "libmdbm.so"],
         package: None,
@@ -159,7 +184,8 @@ impl Driver for Mdbm {
         let large = if has_large { ", large objects" } else { "" };
         format!(
             "format 3, Jenkins hash, {page}-byte pages{large}, pre-split for {pages} pages; a \
-             writer holds one exclusive lock, readers none; mdbm_fetch"
+             writer holds one exclusive lock, readers none, but beside a writer both lock the page \
+             of a key (PARTITIONED_LOCKS); mdbm_fetch"
         )
     }
 
@@ -172,7 +198,7 @@ impl Driver for Mdbm {
         if db.is_null() {
             return Err(refused_by_errno("mdbm_open").at(path));
         }
-        Ok(MdbmStore { api: &self.api, db, is_locked: false, lock: None })
+        Ok(MdbmStore::over(&self.api, db, None))
     }
 
     type Writer<'d> = MdbmStore<'d>;
@@ -187,7 +213,7 @@ impl Driver for Mdbm {
         if db.is_null() {
             return Err(refused_by_errno("mdbm_open").at(path));
         }
-        let mut store = MdbmStore { api, db, is_locked: false, lock: Some(name) };
+        let mut store = MdbmStore::over(api, db, Some(name));
         let require = |is_done: bool, call| match is_done {
             true => Ok(()),
             false => Err(refused_by_errno(call).at(path)),
@@ -243,11 +269,38 @@ impl Driver for Mdbm {
             }
             // The last one removes the files of their lock.
             let lock = (i + 1 == count).then(|| name.clone());
-            handles.push(MdbmStore { api: &self.api, db, is_locked: false, lock });
+            handles.push(MdbmStore::over(&self.api, db, lock));
         }
         // SAFETY: MDBM's rule is one handle for each thread, and it keeps nothing of the thread
         // that opened one.
         Ok(handles.into_iter().map(|handle| unsafe { OnThread::new(handle) }).collect())
+    }
+
+    fn reopen(&self, path: &Path, shape: &Shape, _: bool) -> Result<MdbmStore<'_>> {
+        let name = c_path(path)?;
+        let large = if Tuning::for_shape(shape).has_large { LARGE_OBJECTS } else { 0 };
+        let flags = READ_WRITE | large;
+        // SAFETY: the name is a C string; sizes of 0 are those of the file.
+        let db = unsafe { (self.api.mdbm_open)(name.as_ptr(), flags, 0, 0, 0) };
+        if db.is_null() {
+            return Err(refused_by_errno("mdbm_open").at(path));
+        }
+        let mut store = MdbmStore::over(&self.api, db, Some(name));
+        // SAFETY: the store is open with locks; the lock is released when it is closed.
+        if unsafe { (self.api.mdbm_lock)(db) } != 1 {
+            return Err(refused_by_errno("mdbm_lock").at(path));
+        }
+        store.is_locked = true;
+        Ok(store)
+    }
+
+    fn open_beside(&self, path: &Path, _: &Shape) -> Result<MdbmStore<'_>> {
+        self.with_page_locks(path, None)
+    }
+
+    fn open_to_change(&self, path: &Path, _: &Shape) -> Result<MdbmStore<'_>> {
+        // It stops last, and removes the files of the locks.
+        self.with_page_locks(path, Some(c_path(path)?))
     }
 }
 
@@ -256,9 +309,31 @@ pub(super) struct MdbmStore<'d> {
     api: &'d Api,
     db: *mut Db,
     is_locked: bool,
+    /// Whether every lookup locks the page of its key.
+    locks_pages: bool,
     /// The name of the store, if this handle is the last to use its lock, which has files of its own
     /// in `/tmp`.
     lock: Option<CString>,
+}
+
+impl<'d> MdbmStore<'d> {
+    fn over(api: &'d Api, db: *mut Db, lock: Option<CString>) -> MdbmStore<'d> {
+        MdbmStore { api, db, is_locked: false, locks_pages: false, lock }
+    }
+
+    /// What [`Store::get`] is once the page of the key is locked, where that must be.
+    #[inline]
+    fn fetch(&self, key: Datum, mut take: impl FnMut(&[u8])) -> Result<bool> {
+        // SAFETY: the store is open; the key is readable, and only read although the prototype
+        // lacks const.
+        let value = unsafe { (self.api.mdbm_fetch)(self.db, key) };
+        if value.start.is_null() {
+            return absent("mdbm_fetch");
+        }
+        // SAFETY: the library gave the value, which `take` does not keep.
+        take(unsafe { value.bytes() });
+        Ok(true)
+    }
 }
 
 impl Drop for MdbmStore<'_> {
@@ -300,17 +375,21 @@ fn absent(call: &'static str) -> Result<bool> {
 
 impl Store for MdbmStore<'_> {
     #[inline]
-    fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
+    fn get(&mut self, key: &[u8], take: impl FnMut(&[u8])) -> Result<bool> {
         let key = Datum::of(key)?;
-        // SAFETY: the store is open; the key is readable, and only read although the prototype
-        // lacks const.
-        let value = unsafe { (self.api.mdbm_fetch)(self.db, key) };
-        if value.start.is_null() {
-            return absent("mdbm_fetch");
+        if !self.locks_pages {
+            return self.fetch(key, take);
         }
-        // SAFETY: the library gave the value, which `take` does not keep.
-        take(unsafe { value.bytes() });
-        Ok(true)
+        // SAFETY: the store is open with locks; the key is readable.
+        if unsafe { (self.api.mdbm_lock_smart)(self.db, &raw const key, READ_ONLY) } != 1 {
+            return Err(refused_by_errno("mdbm_lock_smart"));
+        }
+        let found = self.fetch(key, take);
+        // SAFETY: the same, and this handle holds the lock.
+        if unsafe { (self.api.mdbm_unlock_smart)(self.db, &raw const key, READ_ONLY) } != 1 {
+            return Err(refused_by_errno("mdbm_unlock_smart"));
+        }
+        found
     }
 
     fn preload(&mut self, _: &Path) -> Result<()> {

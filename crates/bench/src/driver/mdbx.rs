@@ -8,9 +8,12 @@
 
 use super::library::symbol;
 use super::mdb::{
-    Calls, Env, MdbStore, NO_READ_AHEAD, NO_SUBDIR, NO_SYNC, READ_ONLY, WRITE_MAP, map_bytes,
+    Calls, Env, MdbStore, NO_READ_AHEAD, NO_SUBDIR, NO_SYNC, NO_THREAD_SLOTS, READ_ONLY, WRITE_MAP,
+    map_bytes,
 };
-use super::{Changes, Driver, Identity, Reading, Shape, Sharing, Source};
+use super::{
+    Changes, Committers, Crew, Driver, Identity, Reading, Shape, Sharing, Source, Threads,
+};
 use crate::workload::Records;
 use credenza::Result;
 use std::ffi::{c_int, c_uint};
@@ -35,6 +38,7 @@ const UTTERLY: c_uint = 0x10_0000;
 const EXCLUSIVE: c_uint = 0x40_0000;
 const NO_MEMORY_INIT: c_uint = 0x100_0000;
 const LIFO_RECLAIM: c_uint = 0x400_0000;
+const WRITING: c_uint = NO_SYNC | UTTERLY | WRITE_MAP | NO_MEMORY_INIT | LIFO_RECLAIM;
 const GROWTH: isize = 64 << 20;
 /// After so many bytes of small transactions it syncs by itself: until then it uses no freed page
 /// again, and the file grows with every commit, which takes five times as long.
@@ -50,8 +54,18 @@ pub(super) struct Mdbx {
 }
 
 impl Mdbx {
+    /// Opened for changes that are each a transaction of its own, and not forced to the disk.
+    fn committing(&self, path: &Path, shape: &Shape, flags: c_uint) -> Result<MdbStore<'_, true>> {
+        let mut store = self.opened(path, shape, flags)?;
+        store.commit_open()?;
+        // SAFETY: the environment is open and has no transaction.
+        let rc = unsafe { (self.set_sync_bytes)(store.env(), SYNC_BYTES) };
+        self.calls.check("env_set_syncbytes", rc)?;
+        Ok(store)
+    }
+
     fn opened(&self, path: &Path, shape: &Shape, flags: c_uint) -> Result<MdbStore<'_, true>> {
-        let flags = flags | NO_SUBDIR | EXCLUSIVE | NO_READ_AHEAD;
+        let flags = flags | NO_SUBDIR | NO_READ_AHEAD;
         // Its transactions take any number of pages: in a writable map it keeps no list of them.
         MdbStore::open(&self.calls, path, flags, usize::MAX, |env| {
             if flags & READ_ONLY != 0 {
@@ -69,8 +83,11 @@ impl Mdbx {
 
 impl Driver for Mdbx {
     const NAME: &'static str = "mdbx";
-    // Alone: opened EXCLUSIVE.
-    const SHARING: Sharing = Sharing::Alone;
+    const REOPENS: bool = true;
+    const SHARING: Sharing = Sharing::Writer;
+    const THREADS: Threads = Threads::Shared;
+    const HAS_WRITER_THREAD: bool = true;
+    const HAS_COMMITTERS: bool = true;
     const SOURCE: Option<Source> = Some(Source {
         names: &["libmdbx.so"],
         package: None,
@@ -79,6 +96,7 @@ impl Driver for Mdbx {
 
     const CHANGES: Changes = Changes::AtClose;
     const COMMITS: bool = true;
+    const DURABLE: Option<&'static str> = Some("SYNC_DURABLE with LIFORECLAIM");
     const SYNCS: &'static str = "fdatasync when it is closed";
 
     fn load(file: Option<&Path>) -> Result<Mdbx> {
@@ -108,7 +126,8 @@ impl Driver for Mdbx {
             "NOSUBDIR, UTTERLY_NOSYNC, WRITEMAP, NORDAHEAD, EXCLUSIVE, NOMEMINIT, LIFORECLAIM, at \
              most {} GiB in steps of {} MiB; build: {append}one write transaction; single changes: \
              one write transaction for the whole phase, or one for each with a sync after {} KiB; \
-             lookups: one read transaction",
+             lookups: one read transaction; several processes or threads without EXCLUSIVE, threads \
+             with NOSTICKYTHREADS",
             map_bytes(shape) >> 30,
             GROWTH >> 20,
             SYNC_BYTES >> 10
@@ -122,21 +141,58 @@ impl Driver for Mdbx {
     type Store<'d> = MdbStore<'d, true>;
 
     fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<Self::Store<'_>> {
-        self.opened(path, shape, READ_ONLY)
+        self.opened(path, shape, READ_ONLY | EXCLUSIVE)
     }
 
     type Writer<'d> = MdbStore<'d, true>;
 
     fn create(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
-        self.opened(path, shape, NO_SYNC | UTTERLY | WRITE_MAP | NO_MEMORY_INIT | LIFO_RECLAIM)
+        self.opened(path, shape, WRITING | EXCLUSIVE)
     }
 
     fn create_committing(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
-        let mut store = self.create(path, shape)?;
+        self.committing(path, shape, WRITING | EXCLUSIVE)
+    }
+
+    fn create_durable(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
+        let mut store = self.opened(path, shape, EXCLUSIVE | LIFO_RECLAIM)?;
         store.commit_open()?;
-        // SAFETY: the environment is open and has no transaction.
-        let rc = unsafe { (self.set_sync_bytes)(store.env(), SYNC_BYTES) };
-        self.calls.check("env_set_syncbytes", rc)?;
         Ok(store)
+    }
+
+    fn open_shared(&self, path: &Path, shape: &Shape) -> Result<Self::Store<'_>> {
+        self.opened(path, shape, READ_ONLY)
+    }
+
+    fn open_beside(&self, path: &Path, shape: &Shape) -> Result<Self::Store<'_>> {
+        self.open_shared(path, shape)
+    }
+
+    fn open_to_change(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
+        self.committing(path, shape, WRITING)
+    }
+
+    fn committers(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        count: usize,
+    ) -> Result<Committers<Self::Writer<'_>>> {
+        let flags = LIFO_RECLAIM | NO_THREAD_SLOTS;
+        self.opened(path, shape, flags)?.into_committers(count)
+    }
+
+    fn crew(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        readers: usize,
+        with_writer: bool,
+    ) -> Result<Crew<Self::Store<'_>, Self::Writer<'_>>> {
+        if !with_writer {
+            let flags = READ_ONLY | NO_THREAD_SLOTS;
+            return self.opened(path, shape, flags)?.into_crew(readers, false);
+        }
+        self.committing(path, shape, WRITING | NO_THREAD_SLOTS)?.into_crew(readers, true)
     }
 }

@@ -8,7 +8,9 @@
 //! Adding a store: a file here that implements the traits, and one line each in the list of
 //! modules and in that of drivers. A store that is built once has [`NoWriter`] for a writer.
 //!
-//! Threads: a measured process has one thread; drivers need not be `Send`.
+//! Threads: a measured process has one thread, but where several read one store, or commit to one:
+//! the handles for these are made together ([`Driver::crew`], [`Driver::committers`]). Drivers need not
+//! be `Send`.
 
 mod bdb;
 mod bdb_btree;
@@ -56,7 +58,7 @@ use crate::workload::{Action, Mix, Phase, Records};
 use credenza::{Error, Result};
 pub(crate) use library::Source;
 pub(crate) use no_writer::NoWriter;
-pub(crate) use on_thread::OnThread;
+pub(crate) use on_thread::{Committers, Crew, OnThread};
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
 use std::fs::File;
@@ -187,9 +189,19 @@ pub(crate) trait Driver: Sized + 'static {
     const CHANGES: Changes = Changes::Buffered;
     /// Whether there is [`Driver::create_committing`].
     const COMMITS: bool = false;
+    /// How [`Driver::create_durable`] has each change on the disk; `None` if there is no such thing.
+    const DURABLE: Option<&'static str> = None;
 
     /// What several processes may do with one store at once.
     const SHARING: Sharing = Sharing::Readers;
+    /// How several threads of one process read one store at once, as its authors say.
+    const THREADS: Threads = Threads::One;
+    /// Whether there is [`Driver::reopen`].
+    const REOPENS: bool = false;
+    /// Whether one thread more may change the store meanwhile.
+    const HAS_WRITER_THREAD: bool = false;
+    /// Whether there is [`Driver::committers`].
+    const HAS_COMMITTERS: bool = false;
 
     /// Takes the store's library: `file`, or where [`Source::open`] finds it.
     fn load(file: Option<&Path>) -> Result<Self>;
@@ -241,6 +253,19 @@ pub(crate) trait Driver: Sized + 'static {
         Err(Error::invalid("this store has no transactions").at(path))
     }
 
+    /// The same for changes of which each is on the disk when the call has returned: the class "sync".
+    /// Never called where that is not known to be so.
+    fn create_durable(&self, path: &Path, _shape: &Shape) -> Result<Self::Writer<'_>> {
+        Err(Error::invalid("each change of this store is not brought to the disk here").at(path))
+    }
+
+    /// Opens the store at `path`, which was closed, for changes again: as [`Driver::create`] does a new
+    /// one, or [`Driver::create_committing`]. This one is for stores that these open, too, where they
+    /// are. Only called where the store [`Driver::REOPENS`].
+    fn reopen(&self, path: &Path, shape: &Shape, commits: bool) -> Result<Self::Writer<'_>> {
+        if commits { self.create_committing(path, shape) } else { self.create(path, shape) }
+    }
+
     /// As [`Driver::create`], for a store that notes operations; `None` where it cannot so.
     fn create_noting(
         &self,
@@ -263,8 +288,51 @@ pub(crate) trait Driver: Sized + 'static {
         Ok(Vec::new())
     }
 
-    /// Opens the store at `path`, which others read, for changes that readers who open it later see
-    /// as soon as the call has returned. Only called for [`Sharing::Writer`].
+    /// Opens the store at `path` for reading where other processes read it, too: with what locks this
+    /// takes, if any.
+    fn open_shared(&self, path: &Path, shape: &Shape) -> Result<Self::Store<'_>> {
+        self.open(path, shape, Reading::Warm)
+    }
+
+    /// Opens the store at `path` for reading beside a writer that has opened it already, with the
+    /// locks that this takes. Only called for [`Sharing::Writer`].
+    fn open_beside(&self, path: &Path, shape: &Shape) -> Result<Self::Store<'_>> {
+        self.open(path, shape, Reading::Warm)
+    }
+
+    /// The handles for so many threads that read the store at `path`, and for one that changes it
+    /// beside them, as [`Driver::open_to_change`] has it. Only called as [`Driver::THREADS`] and
+    /// [`Driver::HAS_WRITER_THREAD`] allow; what is [`Threads::Shared`] has its own.
+    fn crew(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        readers: usize,
+        with_writer: bool,
+    ) -> Result<Crew<Self::Store<'_>, Self::Writer<'_>>> {
+        on_thread::each_opened(self, path, shape, readers, with_writer)
+    }
+
+    /// The handles of so many threads that all change a new store at `path`, each change on the disk
+    /// when its call has returned, as [`Driver::create_durable`] has it. Only called where there are
+    /// such ([`Driver::HAS_COMMITTERS`]). This one is for [`Threads::Handles`].
+    fn committers(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        count: usize,
+    ) -> Result<Committers<Self::Writer<'_>>> {
+        on_thread::committers_opened(self, path, shape, count)
+    }
+
+    /// Opens the store at `path`, which is new when the first of several threads does so, for the
+    /// changes of one of them. Only called by [`Driver::committers`].
+    fn open_committer(&self, path: &Path, _shape: &Shape) -> Result<Self::Writer<'_>> {
+        Err(Error::invalid("threads do not open this store for changes").at(path))
+    }
+
+    /// Opens the store at `path`, which others read, for changes that readers see after
+    /// [`Store::refresh`] as soon as the call has returned. Only called for [`Sharing::Writer`].
     fn open_to_change(&self, path: &Path, _shape: &Shape) -> Result<Self::Writer<'_>> {
         Err(Error::invalid("this store is not changed beside its readers").at(path))
     }
@@ -275,6 +343,8 @@ pub(crate) fn can_do<D: Driver>(phase: Phase, mix: &Mix) -> bool {
     match phase {
         Phase::Range => <D::Store<'_> as Store>::IS_ORDERED,
         Phase::InsertEach => D::COMMITS,
+        Phase::InsertSync => D::DURABLE.is_some(),
+        Phase::Mixed if mix.reopen && !D::REOPENS => false,
         Phase::Mixed if mix.does(Action::Scan) && !<D::Writer<'_> as Store>::IS_ORDERED => false,
         Phase::Mixed if mix.transactions == Some(Transactions::Each) => D::COMMITS,
         Phase::Mixed if mix.transactions.is_some() => <D::Writer<'_> as Writer>::HAS_TRANSACTIONS,
@@ -306,6 +376,28 @@ impl Sharing {
     /// Whether several may read it, with or without a writer beside them.
     pub(crate) fn allows(self, with_writer: bool) -> bool {
         self == Sharing::Writer || self == Sharing::Readers && !with_writer
+    }
+}
+
+/// How several threads of one process read one store at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Threads {
+    /// Not at all: the library is not made for it, or the way the workbench reads is not.
+    One,
+    /// Each with a handle that it opens itself.
+    Handles,
+    /// All with one handle.
+    Shared,
+}
+
+impl Threads {
+    /// The name in results.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Threads::One => "one",
+            Threads::Handles => "handles",
+            Threads::Shared => "shared",
+        }
     }
 }
 
@@ -356,6 +448,12 @@ pub(crate) trait Store {
     /// Brings all of the store in `folder` into memory. This one reads its files, as `cat` would.
     fn preload(&mut self, folder: &Path) -> Result<()> {
         read_all(folder)
+    }
+
+    /// Sees from here on what a writer beside has stored. Where reads see that anyway there is nothing
+    /// to do.
+    fn refresh(&mut self) -> Result<()> {
+        Ok(())
     }
 
     /// Gives every record to `take`, in the order the store likes best.

@@ -7,7 +7,9 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Driver, Identity, Reading, Setup, Shape, Source, Store, Writer, c_path, refused};
+use super::{
+    Driver, Identity, Reading, Setup, Shape, Sharing, Source, Store, Writer, c_path, refused,
+};
 use super::{refused_by_errno, trivial};
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -66,7 +68,13 @@ fn chains(shape: &Shape) -> u32 {
 }
 
 impl Ntdb {
-    fn opened(&self, path: &Path, shape: &Shape, mode: c_int) -> Result<NtdbStore<'_>> {
+    fn opened(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        mode: c_int,
+        has_locks: bool,
+    ) -> Result<NtdbStore<'_>> {
         let name = c_path(path)?;
         let mut size =
             Attribute { kind: HASH_SIZE, next: null_mut(), number: u64::from(chains(shape)) };
@@ -76,7 +84,8 @@ impl Ntdb {
         // A store that exists has its size and seed.
         let is_new = mode & libc::O_CREAT != 0;
         let attributes = if is_new { &raw mut seed } else { null_mut() };
-        let flags = if is_plain { 0 } else { NO_LOCK | NO_SYNC };
+        let unlocked = if has_locks { 0 } else { NO_LOCK };
+        let flags = if is_plain { 0 } else { unlocked | NO_SYNC };
         // SAFETY: the name is a C string; the attributes have the layout of ntdb.h and are only
         // read, during the call.
         let db = unsafe { (self.api.ntdb_open)(name.as_ptr(), flags, mode, 0o644, attributes) };
@@ -89,6 +98,8 @@ impl Ntdb {
 
 impl Driver for Ntdb {
     const NAME: &'static str = "ntdb";
+    const REOPENS: bool = true;
+    const SHARING: Sharing = Sharing::Writer;
     const SOURCE: Option<Source> = Some(Source {
         names: &["libntdb.so"],
         package: None,
@@ -109,19 +120,36 @@ impl Driver for Ntdb {
         if shape.setup == Setup::Ntdb {
             return "8192 buckets, seed 0, with its locks; ntdb_parse_record".to_owned();
         }
-        format!("hashsize attribute {}, seed 0, NOLOCK, NOSYNC; ntdb_parse_record", chains(shape))
+        format!(
+            "hashsize attribute {}, seed 0, NOLOCK, NOSYNC; ntdb_parse_record; beside a writer with \
+             its locks",
+            chains(shape)
+        )
     }
 
     type Store<'d> = NtdbStore<'d>;
 
     fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<NtdbStore<'_>> {
-        self.opened(path, shape, libc::O_RDONLY)
+        self.opened(path, shape, libc::O_RDONLY, false)
     }
 
     type Writer<'d> = NtdbStore<'d>;
 
     fn create(&self, path: &Path, shape: &Shape) -> Result<NtdbStore<'_>> {
-        self.opened(path, shape, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL)
+        self.opened(path, shape, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, false)
+    }
+
+    fn reopen(&self, path: &Path, shape: &Shape, _: bool) -> Result<NtdbStore<'_>> {
+        self.opened(path, shape, libc::O_RDWR, false)
+    }
+
+    /// One that may only read would take no locks.
+    fn open_beside(&self, path: &Path, shape: &Shape) -> Result<NtdbStore<'_>> {
+        self.opened(path, shape, libc::O_RDWR, true)
+    }
+
+    fn open_to_change(&self, path: &Path, shape: &Shape) -> Result<NtdbStore<'_>> {
+        self.opened(path, shape, libc::O_RDWR, true)
     }
 }
 

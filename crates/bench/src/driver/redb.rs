@@ -2,20 +2,27 @@
 //!
 //! Tuning: a cache of twice the data; nothing is forced to the disk. Lookups are in one read
 //! transaction. Single changes are all in one write transaction, which is committed at the end, or
-//! each in one of its own, which is in the file when it is committed.
+//! each in one of its own, which is in the file when it is committed. Threads share a database, which
+//! one process opens, and have each a transaction.
+
+#![allow(unsafe_code)]
 
 use super::kept::Kept;
-use super::{Changes, Driver, Identity, Reading, Shape, Source, Store, Writer, refused};
+use super::{
+    Changes, Committers, Crew, Driver, Identity, Reading, Shape, Source, Store, Threads, Writer,
+    refused,
+};
 use crate::machine;
 use credenza::{Error, Result};
 use redb::backends::FileBackend;
 use redb::{
-    Builder, Database, ReadOnlyDatabase, ReadOnlyTable, ReadableDatabase, ReadableTable,
-    StorageBackend, Table, TableDefinition, WriteTransaction,
+    Builder, Database, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend, Table,
+    TableDefinition, WriteTransaction,
 };
 use std::fs::OpenOptions;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The version in `Cargo.lock`; a test compares them.
 const VERSION: &str = "4.5.0";
@@ -60,19 +67,29 @@ fn said<T, E: std::fmt::Display>(call: &str, answer: std::result::Result<T, E>) 
     answer.map_err(|e| refused(call, e))
 }
 
-fn created(path: &Path, shape: &Shape) -> Result<Database> {
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(path);
-    let file = file.map_err(|e| Error::io("create", e).at(path))?;
+fn created(path: &Path, shape: &Shape) -> Result<Arc<Database>> {
+    opened(OpenOptions::new().read(true).write(true).create_new(true), path, shape)
+}
+
+/// Opens a store for changes; one that has nothing in it yet is made.
+fn opened(options: &OpenOptions, path: &Path, shape: &Shape) -> Result<Arc<Database>> {
+    let file = options.open(path).map_err(|e| Error::io("open", e).at(path))?;
     let backend = Unsynced(said("open", FileBackend::new(file))?);
     let mut builder = Builder::new();
-    said("create", builder.set_cache_size(cache_bytes(shape)).create_with_backend(backend))
+    let store = builder.set_cache_size(cache_bytes(shape)).create_with_backend(backend);
+    said("create", store).map(Arc::new)
 }
 
 impl Driver for Redb {
     const NAME: &'static str = "redb";
+    const REOPENS: bool = true;
     const SOURCE: Option<Source> = None;
     const CHANGES: Changes = Changes::AtClose;
     const COMMITS: bool = true;
+    const DURABLE: Option<&'static str> = Some("the library's own file backend");
+    const THREADS: Threads = Threads::Shared;
+    const HAS_WRITER_THREAD: bool = true;
+    const HAS_COMMITTERS: bool = true;
 
     fn load(_: Option<&Path>) -> Result<Redb> {
         Ok(Redb)
@@ -95,18 +112,32 @@ impl Driver for Redb {
 
     fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<Reader> {
         let opened = Builder::new().set_cache_size(cache_bytes(shape)).open_read_only(path);
-        let store = said("open", opened).map_err(|e| e.at(path))?;
-        let transaction = said("begin_read", store.begin_read())?;
-        Ok(Reader { table: said("open_table", transaction.open_table(TABLE))?, _store: store })
+        Reader::of(Arc::new(said("open", opened).map_err(|e| e.at(path))?))
     }
 
     type Writer<'d> = Changer;
 
     fn create(&self, path: &Path, shape: &Shape) -> Result<Changer> {
-        let store = created(path, shape)?;
-        let transaction = Kept::new(said("begin_write", store.begin_write())?);
-        let table = said("open_table", transaction.get().open_table(TABLE))?;
-        Ok(Changer { open: Some((table, transaction)), store })
+        let mut changer = Changer { open: None, store: created(path, shape)? };
+        changer.begin()?;
+        Ok(changer)
+    }
+
+    fn reopen(&self, path: &Path, shape: &Shape, commits: bool) -> Result<Changer> {
+        let store = opened(OpenOptions::new().read(true).write(true), path, shape)?;
+        let mut changer = Changer { open: None, store };
+        if !commits {
+            changer.begin()?;
+        }
+        Ok(changer)
+    }
+
+    fn create_durable(&self, path: &Path, shape: &Shape) -> Result<Changer> {
+        let created = Builder::new().set_cache_size(cache_bytes(shape)).create(path);
+        let store = Arc::new(said("create", created).map_err(|e| e.at(path))?);
+        let mut changer = Changer { open: None, store };
+        changer.within(|_| Ok(()))?;
+        Ok(changer)
     }
 
     fn create_committing(&self, path: &Path, shape: &Shape) -> Result<Changer> {
@@ -114,6 +145,32 @@ impl Driver for Redb {
         // A table that nobody wrote to is none for readers.
         changer.within(|_| Ok(()))?;
         Ok(changer)
+    }
+
+    fn committers(&self, path: &Path, shape: &Shape, count: usize) -> Result<Committers<Changer>> {
+        let store = self.create_durable(path, shape)?;
+        let handle = |owner: &Changer| Ok(Changer { open: None, store: owner.store.clone() });
+        // SAFETY: a database and its transactions are `Send`, and a database is `Sync`.
+        unsafe { Committers::of(store, count, handle) }
+    }
+
+    fn crew(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        readers: usize,
+        with_writer: bool,
+    ) -> Result<Crew<Reader, Changer>> {
+        let (store, writer): (Arc<dyn ReadableDatabase>, _) = if with_writer {
+            let store = opened(OpenOptions::new().read(true).write(true), path, shape)?;
+            (store.clone(), Some(Changer { open: None, store }))
+        } else {
+            let builder = Builder::new().set_cache_size(cache_bytes(shape)).open_read_only(path);
+            (Arc::new(said("open", builder).map_err(|e| e.at(path))?), None)
+        };
+        let readers = (0..readers).map(|_| Reader::of(store.clone())).collect::<Result<_>>()?;
+        // SAFETY: a database and its transactions are `Send`, and a database is `Sync`.
+        Ok(unsafe { Crew::of(readers, writer) })
     }
 }
 
@@ -141,7 +198,19 @@ fn walk(
 /// A table in a read transaction, which it keeps.
 pub(super) struct Reader {
     table: ReadOnlyTable<&'static [u8], &'static [u8]>,
-    _store: ReadOnlyDatabase,
+    store: Arc<dyn ReadableDatabase>,
+}
+
+impl Reader {
+    fn of(store: Arc<dyn ReadableDatabase>) -> Result<Reader> {
+        Ok(Reader { table: Reader::table(&*store)?, store })
+    }
+
+    /// The table in a new transaction.
+    fn table(store: &dyn ReadableDatabase) -> Result<ReadOnlyTable<&'static [u8], &'static [u8]>> {
+        let transaction = said("begin_read", store.begin_read())?;
+        said("open_table", transaction.open_table(TABLE))
+    }
 }
 
 impl Store for Reader {
@@ -150,6 +219,11 @@ impl Store for Reader {
     #[inline]
     fn get(&mut self, key: &[u8], take: impl FnMut(&[u8])) -> Result<bool> {
         get(&self.table, key, take)
+    }
+
+    fn refresh(&mut self) -> Result<()> {
+        self.table = Reader::table(&*self.store)?;
+        Ok(())
     }
 
     fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
@@ -167,7 +241,7 @@ type OpenTable<'t> = Table<'t, &'static [u8], &'static [u8]>;
 /// in order: the table before the transaction that it borrows.
 pub(super) struct Changer {
     open: Option<(OpenTable<'static>, Kept<WriteTransaction>)>,
-    store: Database,
+    store: Arc<Database>,
 }
 
 impl Changer {
@@ -251,7 +325,8 @@ impl Writer for Changer {
 
     fn close(mut self) -> Result<()> {
         self.commit()?;
-        said("close", self.store.close())
+        // A store that threads share is closed when the last of them lets it go.
+        Arc::into_inner(self.store).map_or(Ok(()), |store| said("close", store.close()))
     }
 }
 

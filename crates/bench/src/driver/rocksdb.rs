@@ -8,7 +8,7 @@
 
 use super::library::{api, symbol};
 use super::lsm::{self, Calls, FILTER_BITS, LsmStore, Options, Pinned, Settings};
-use super::{Driver, Identity, Reading, Shape, Source};
+use super::{Committers, Crew, Driver, Identity, Reading, Shape, Source, Threads};
 use crate::workload::Records;
 use credenza::Result;
 use std::ffi::{c_char, c_double, c_int, c_void};
@@ -74,6 +74,7 @@ impl Rocksdb {
 
 impl Driver for Rocksdb {
     const NAME: &'static str = "rocksdb";
+    const REOPENS: bool = true;
     const SYNCS: &'static str = "fdatasync of every table and list of tables it writes";
     const SOURCE: Option<Source> = Some(Source {
         names: &["librocksdb.so.7.8", "librocksdb.so.9.10", "librocksdb.so"],
@@ -81,6 +82,10 @@ impl Driver for Rocksdb {
         home: "https://rocksdb.org",
     });
     const COMMITS: bool = true;
+    const DURABLE: Option<&'static str> = Some("the write option sync");
+    const THREADS: Threads = Threads::Shared;
+    const HAS_WRITER_THREAD: bool = true;
+    const HAS_COMMITTERS: bool = true;
 
     fn load(file: Option<&Path>) -> Result<Rocksdb> {
         let source = const { Self::SOURCE.unwrap() };
@@ -140,5 +145,38 @@ impl Driver for Rocksdb {
 
     fn create_committing(&self, path: &Path, shape: &Shape) -> Result<LsmStore<'_>> {
         self.create(path, shape)
+    }
+
+    fn create_durable(&self, path: &Path, shape: &Shape) -> Result<LsmStore<'_>> {
+        let store = self.create(path, shape)?;
+        store.sync_writes();
+        Ok(store)
+    }
+
+    fn reopen(&self, path: &Path, shape: &Shape, _: bool) -> Result<LsmStore<'_>> {
+        LsmStore::open_usual(self.settings(shape, false), path, Some(self.pinned), false)
+    }
+
+    fn committers(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        count: usize,
+    ) -> Result<Committers<LsmStore<'_>>> {
+        self.create_durable(path, shape)?.into_committers(count)
+    }
+
+    fn crew(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        readers: usize,
+        with_writer: bool,
+    ) -> Result<Crew<LsmStore<'_>, LsmStore<'_>>> {
+        let store = match with_writer {
+            true => self.reopen(path, shape, true)?,
+            false => self.open(path, shape, Reading::Warm)?,
+        };
+        store.into_crew(readers, with_writer)
     }
 }

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Driver, Identity, NoWriter, Reading, Shape, Source, Store, c_path, refused};
+use super::{Driver, Identity, NoWriter, Reading, Shape, Source, Store, Threads, c_path, refused};
 use crate::workload::Records;
 use credenza::Result;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -71,6 +71,7 @@ fn names(path: &Path) -> Result<(CString, CString)> {
 
 impl Driver for Sparkey {
     const NAME: &'static str = "sparkey";
+    const THREADS: Threads = Threads::Handles;
     const SOURCE: Option<Source> = Some(Source {
         names: &["libsparkey.so.0", "libsparkey.so"],
         package: None,

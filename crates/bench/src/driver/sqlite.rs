@@ -3,12 +3,17 @@
 //! Tuning: no sync, an exclusive lock, no mutex, a cache of twice the data, the file mapped for
 //! readers; pages of at least twenty records, as its documentation advises for such tables. Lookups
 //! are in one read transaction. Single changes are all in one transaction without a journal, which
-//! is committed at the end; where each is to be one of its own, it goes to a write-ahead log.
+//! is committed at the end; where each is to be one of its own, it goes to a write-ahead log. So does
+//! what a writer stores beside readers: these see the store as it was when their transaction began.
+//! Threads have a connection each.
 
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Changes, Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
+use super::{
+    Changes, Driver, Identity, Reading, Shape, Sharing, Source, Store, Threads, Writer, c_path,
+    refused,
+};
 use crate::machine;
 use credenza::{Error, Result};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -58,6 +63,20 @@ enum Use {
     Change,
     /// Each change in one of its own.
     ChangeEach,
+    /// The same, on the disk.
+    ChangeDurably,
+    /// The same, while other connections do so, too.
+    CommitTogether,
+    /// Read while another connection changes the store.
+    ReadBeside,
+    /// Change a store that is there, each change in a transaction of its own, while others read it.
+    ChangeBeside,
+}
+
+impl Use {
+    fn has_one_transaction(self) -> bool {
+        matches!(self, Use::Read | Use::Change | Use::ReadBeside)
+    }
 }
 
 fn cache_kilobytes(shape: &Shape) -> u64 {
@@ -72,7 +91,14 @@ fn page_bytes(shape: &Shape) -> u64 {
 impl Sqlite {
     fn opened(&self, path: &Path, shape: &Shape, usage: Use) -> Result<SqliteStore<'_>> {
         let (api, name) = (&self.api, c_path(path)?);
-        let mode = if usage == Use::Read { OPEN_READ_ONLY } else { OPEN_READ_WRITE | OPEN_CREATE };
+        let mode = match usage {
+            Use::Read => OPEN_READ_ONLY,
+            Use::Change | Use::ChangeEach | Use::ChangeDurably | Use::CommitTogether => {
+                OPEN_READ_WRITE | OPEN_CREATE
+            }
+            // A reader notes in the index of the log what it reads.
+            Use::ReadBeside | Use::ChangeBeside => OPEN_READ_WRITE,
+        };
         let mut db = null_mut();
         // SAFETY: the name is a C string and `db` a place for the pointer.
         let rc = unsafe {
@@ -91,24 +117,34 @@ impl Sqlite {
             range: none,
         };
         store.check("sqlite3_open_v2", rc)?;
-        store.run("PRAGMA locking_mode=EXCLUSIVE")?;
-        store.run("PRAGMA synchronous=OFF")?;
+        match usage {
+            Use::ReadBeside | Use::ChangeBeside | Use::CommitTogether => {
+                store.run("PRAGMA busy_timeout=60000")?;
+            }
+            _ => store.run("PRAGMA locking_mode=EXCLUSIVE")?,
+        }
+        let is_durable = matches!(usage, Use::ChangeDurably | Use::CommitTogether);
+        let synchronous = if is_durable { "FULL" } else { "OFF" };
+        store.run(&format!("PRAGMA synchronous={synchronous}"))?;
         store.run(&format!("PRAGMA cache_size=-{}", cache_kilobytes(shape)))?;
         match usage {
-            Use::Read => store.run("PRAGMA mmap_size=2147418112")?,
-            Use::Change | Use::ChangeEach => {
+            Use::Read | Use::ReadBeside => store.run("PRAGMA mmap_size=2147418112")?,
+            Use::ChangeBeside => store.run("PRAGMA journal_mode=WAL")?,
+            Use::Change | Use::ChangeEach | Use::ChangeDurably | Use::CommitTogether => {
                 let journal = if usage == Use::Change { "OFF" } else { "WAL" };
                 store.run(&format!("PRAGMA page_size={}", page_bytes(shape)))?;
                 store.run(&format!("PRAGMA journal_mode={journal}"))?;
-                store.run("CREATE TABLE kv(k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID")?;
-                store.put = store.prepared("REPLACE INTO kv VALUES(?1, ?2)")?;
-                store.remove = store.prepared("DELETE FROM kv WHERE k=?1")?;
+                store.run("CREATE TABLE IF NOT EXISTS kv(k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID")?;
             }
+        }
+        if !matches!(usage, Use::Read | Use::ReadBeside) {
+            store.put = store.prepared("REPLACE INTO kv VALUES(?1, ?2)")?;
+            store.remove = store.prepared("DELETE FROM kv WHERE k=?1")?;
         }
         store.get = store.prepared("SELECT v FROM kv WHERE k=?1")?;
         store.scan = store.prepared("SELECT k, v FROM kv")?;
         store.range = store.prepared("SELECT k, v FROM kv WHERE k>=?1 ORDER BY k")?;
-        if usage != Use::ChangeEach {
+        if usage.has_one_transaction() {
             store.run("BEGIN")?;
             store.is_in_transaction = true;
         }
@@ -118,6 +154,8 @@ impl Sqlite {
 
 impl Driver for Sqlite {
     const NAME: &'static str = "sqlite";
+    const REOPENS: bool = true;
+    const THREADS: Threads = Threads::Handles;
     const SOURCE: Option<Source> = Some(Source {
         names: &["libsqlite3.so.0"],
         package: Some("libsqlite3-0"),
@@ -125,6 +163,10 @@ impl Driver for Sqlite {
     });
     const CHANGES: Changes = Changes::AtClose;
     const COMMITS: bool = true;
+    const DURABLE: Option<&'static str> = Some("journal_mode WAL, synchronous FULL");
+    const SHARING: Sharing = Sharing::Writer;
+    const HAS_WRITER_THREAD: bool = true;
+    const HAS_COMMITTERS: bool = true;
 
     fn load(file: Option<&Path>) -> Result<Sqlite> {
         let source = const { Self::SOURCE.unwrap() };
@@ -143,7 +185,8 @@ impl Driver for Sqlite {
             "WITHOUT ROWID, page_size {}, cache_size {} MiB, synchronous OFF, locking_mode \
              EXCLUSIVE, NOMUTEX; prepared statements; mmap_size 2 GiB and one transaction for all \
              lookups; changes: journal_mode OFF and one transaction for the whole phase, or \
-             journal_mode WAL and one for each",
+             journal_mode WAL and one for each, as beside readers and with several threads that \
+             commit, without EXCLUSIVE and with busy_timeout",
             page_bytes(shape),
             cache_kilobytes(shape) >> 10
         )
@@ -163,6 +206,22 @@ impl Driver for Sqlite {
 
     fn create_committing(&self, path: &Path, shape: &Shape) -> Result<SqliteStore<'_>> {
         self.opened(path, shape, Use::ChangeEach)
+    }
+
+    fn create_durable(&self, path: &Path, shape: &Shape) -> Result<SqliteStore<'_>> {
+        self.opened(path, shape, Use::ChangeDurably)
+    }
+
+    fn open_committer(&self, path: &Path, shape: &Shape) -> Result<SqliteStore<'_>> {
+        self.opened(path, shape, Use::CommitTogether)
+    }
+
+    fn open_beside(&self, path: &Path, shape: &Shape) -> Result<SqliteStore<'_>> {
+        self.opened(path, shape, Use::ReadBeside)
+    }
+
+    fn open_to_change(&self, path: &Path, shape: &Shape) -> Result<SqliteStore<'_>> {
+        self.opened(path, shape, Use::ChangeBeside)
     }
 }
 
@@ -309,6 +368,11 @@ impl Store for SqliteStore<'_> {
             take(unsafe { self.column(self.get, 0) });
         }
         self.reset(self.get, rc).map(|()| rc == ROW)
+    }
+
+    fn refresh(&mut self) -> Result<()> {
+        self.run("COMMIT")?;
+        self.run("BEGIN")
     }
 
     fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {

@@ -7,7 +7,9 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Driver, Identity, Reading, Setup, Shape, Source, Store, Writer, c_path, refused};
+use super::{
+    Driver, Identity, Reading, Setup, Shape, Sharing, Source, Store, Writer, c_path, refused,
+};
 use super::{refused_by_errno, trivial};
 use credenza::{Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -23,6 +25,8 @@ api! {
         tdb_errorstr: unsafe extern "C" fn(*mut Context) -> *const c_char,
         tdb_parse_record: unsafe extern "C" fn(*mut Context, Data, Parse, *mut c_void) -> c_int,
         tdb_store: unsafe extern "C" fn(*mut Context, Data, Data, c_int) -> c_int,
+        tdb_transaction_start: unsafe extern "C" fn(*mut Context) -> c_int,
+        tdb_transaction_commit: unsafe extern "C" fn(*mut Context) -> c_int,
         tdb_delete: unsafe extern "C" fn(*mut Context, Data) -> c_int,
         tdb_traverse_read: unsafe extern "C" fn(*mut Context, Visit, *mut c_void) -> c_int,
     }
@@ -47,28 +51,31 @@ fn chains(shape: &Shape) -> c_int {
     }
 }
 
-fn flags(shape: &Shape) -> c_int {
+fn flags(shape: &Shape, more: c_int) -> c_int {
     match shape.setup {
         Setup::Ntdb => 0,
-        _ => NO_LOCK | NO_SYNC | INCOMPATIBLE_HASH,
+        _ => more | INCOMPATIBLE_HASH,
     }
 }
 
 impl Tdb {
-    fn opened(&self, path: &Path, shape: &Shape, mode: c_int) -> Result<TdbStore<'_>> {
+    fn opened(&self, path: &Path, shape: &Shape, mode: c_int, more: c_int) -> Result<TdbStore<'_>> {
         let name = c_path(path)?;
-        let (chains, flags) = (chains(shape), flags(shape));
+        let (chains, flags) = (chains(shape), flags(shape, more));
         // SAFETY: the name is a C string.
         let tdb = unsafe { (self.api.tdb_open)(name.as_ptr(), chains, flags, mode, 0o644) };
         if tdb.is_null() {
             return Err(refused_by_errno("tdb_open").at(path));
         }
-        Ok(TdbStore { api: &self.api, tdb })
+        Ok(TdbStore { api: &self.api, tdb, is_durable: more & NO_SYNC == 0 })
     }
 }
 
 impl Driver for Tdb {
     const NAME: &'static str = "tdb";
+    const REOPENS: bool = true;
+    const SHARING: Sharing = Sharing::Writer;
+    const DURABLE: Option<&'static str> = Some("a transaction for each change, without NOSYNC");
     const SOURCE: Option<Source> = Some(Source {
         names: &["libtdb.so.1"],
         package: Some("libtdb1"),
@@ -91,7 +98,8 @@ impl Driver for Tdb {
                 .into();
         }
         format!(
-            "hash_size {}, NOLOCK, NOSYNC, INCOMPATIBLE_HASH (Jenkins); tdb_parse_record",
+            "hash_size {}, NOLOCK, NOSYNC, INCOMPATIBLE_HASH (Jenkins); tdb_parse_record; beside a \
+             writer with its locks",
             chains(shape)
         )
     }
@@ -99,13 +107,30 @@ impl Driver for Tdb {
     type Store<'d> = TdbStore<'d>;
 
     fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<TdbStore<'_>> {
-        self.opened(path, shape, libc::O_RDONLY)
+        self.opened(path, shape, libc::O_RDONLY, NO_LOCK | NO_SYNC)
     }
 
     type Writer<'d> = TdbStore<'d>;
 
     fn create(&self, path: &Path, shape: &Shape) -> Result<TdbStore<'_>> {
-        self.opened(path, shape, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL)
+        self.opened(path, shape, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, NO_LOCK | NO_SYNC)
+    }
+
+    fn create_durable(&self, path: &Path, shape: &Shape) -> Result<TdbStore<'_>> {
+        self.opened(path, shape, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, NO_LOCK)
+    }
+
+    fn reopen(&self, path: &Path, shape: &Shape, _: bool) -> Result<TdbStore<'_>> {
+        self.opened(path, shape, libc::O_RDWR, NO_LOCK | NO_SYNC)
+    }
+
+    /// One that may only read would take no locks.
+    fn open_beside(&self, path: &Path, shape: &Shape) -> Result<TdbStore<'_>> {
+        self.opened(path, shape, libc::O_RDWR, NO_SYNC)
+    }
+
+    fn open_to_change(&self, path: &Path, shape: &Shape) -> Result<TdbStore<'_>> {
+        self.opened(path, shape, libc::O_RDWR, NO_SYNC)
     }
 }
 
@@ -113,9 +138,38 @@ impl Driver for Tdb {
 pub(super) struct TdbStore<'d> {
     api: &'d Api,
     tdb: *mut Context,
+    /// Whether each change is a transaction, which is on the disk when it is committed.
+    is_durable: bool,
 }
 
 impl TdbStore<'_> {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let (key, value) = (Data::of(key), Data::of(value));
+        // SAFETY: the database is open; key and value are readable, and only read although the
+        // prototype lacks const.
+        self.check("tdb_store", unsafe { (self.api.tdb_store)(self.tdb, key, value, REPLACE) })
+    }
+
+    /// Makes a change in a transaction of its own.
+    fn durably<T>(&self, change: impl FnOnce() -> Result<T>) -> Result<T> {
+        // SAFETY: the database is open, as below.
+        let rc = unsafe { (self.api.tdb_transaction_start)(self.tdb) };
+        self.check("tdb_transaction_start", rc)?;
+        let done = change()?;
+        // SAFETY: as above.
+        let rc = unsafe { (self.api.tdb_transaction_commit)(self.tdb) };
+        self.check("tdb_transaction_commit", rc)?;
+        Ok(done)
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<bool> {
+        // SAFETY: the database is open; the key is readable and only read.
+        match unsafe { (self.api.tdb_delete)(self.tdb, Data::of(key)) } {
+            0 => Ok(true),
+            _ => self.absent("tdb_delete"),
+        }
+    }
+
     /// `Ok(false)` if the last call did not find its record.
     #[inline]
     fn absent(&self, call: &str) -> Result<bool> {
@@ -171,19 +225,12 @@ impl Store for TdbStore<'_> {
 impl Writer for TdbStore<'_> {
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let (key, value) = (Data::of(key), Data::of(value));
-        // SAFETY: the database is open; key and value are readable, and only read although the
-        // prototype lacks const.
-        self.check("tdb_store", unsafe { (self.api.tdb_store)(self.tdb, key, value, REPLACE) })
+        if self.is_durable { self.durably(|| self.put(key, value)) } else { self.put(key, value) }
     }
 
     #[inline]
     fn remove(&mut self, key: &[u8]) -> Result<bool> {
-        // SAFETY: the database is open; the key is readable and only read.
-        match unsafe { (self.api.tdb_delete)(self.tdb, Data::of(key)) } {
-            0 => Ok(true),
-            _ => self.absent("tdb_delete"),
-        }
+        if self.is_durable { self.durably(|| self.delete(key)) } else { self.delete(key) }
     }
 
     fn close(mut self) -> Result<()> {

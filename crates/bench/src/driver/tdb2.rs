@@ -6,7 +6,9 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Driver, Identity, Reading, Setup, Shape, Source, Store, Writer, c_path, refused};
+use super::{
+    Driver, Identity, Reading, Setup, Shape, Sharing, Source, Store, Writer, c_path, refused,
+};
 use super::{refused_by_errno, trivial};
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -59,13 +61,20 @@ pub(super) struct Tdb2 {
 }
 
 impl Tdb2 {
-    fn opened(&self, path: &Path, shape: &Shape, mode: c_int) -> Result<Tdb2Store<'_>> {
+    fn opened(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        mode: c_int,
+        has_locks: bool,
+    ) -> Result<Tdb2Store<'_>> {
         let name = c_path(path)?;
         let mut seed = Attribute { kind: SEED, next: null_mut(), number: 0 };
         // A store that exists has its seed.
         let is_new = mode & libc::O_CREAT != 0;
         let attributes = if is_new { &raw mut seed } else { null_mut() };
-        let flags = if shape.setup == Setup::Ntdb { 0 } else { NO_LOCK | NO_SYNC };
+        let unlocked = if has_locks { 0 } else { NO_LOCK };
+        let flags = if shape.setup == Setup::Ntdb { 0 } else { unlocked | NO_SYNC };
         // SAFETY: the name is a C string; the attribute has the layout of tdb2.h and is only read,
         // during the call.
         let db = unsafe { (self.api.tdb_open)(name.as_ptr(), flags, mode, 0o644, attributes) };
@@ -78,6 +87,8 @@ impl Tdb2 {
 
 impl Driver for Tdb2 {
     const NAME: &'static str = "tdb2";
+    const REOPENS: bool = true;
+    const SHARING: Sharing = Sharing::Writer;
     const SOURCE: Option<Source> = Some(Source {
         names: &["libtdb2.so"],
         package: None,
@@ -98,19 +109,34 @@ impl Driver for Tdb2 {
         if shape.setup == Setup::Ntdb {
             return "seed 0, with its locks; tdb_parse_record".to_owned();
         }
-        "NOLOCK, NOSYNC, seed 0; tdb_parse_record; its size cannot be told in advance".to_owned()
+        "NOLOCK, NOSYNC, seed 0; tdb_parse_record; its size cannot be told in advance; beside a \
+         writer with its locks"
+            .to_owned()
     }
 
     type Store<'d> = Tdb2Store<'d>;
 
     fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<Tdb2Store<'_>> {
-        self.opened(path, shape, libc::O_RDONLY)
+        self.opened(path, shape, libc::O_RDONLY, false)
     }
 
     type Writer<'d> = Tdb2Store<'d>;
 
     fn create(&self, path: &Path, shape: &Shape) -> Result<Tdb2Store<'_>> {
-        self.opened(path, shape, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL)
+        self.opened(path, shape, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, false)
+    }
+
+    fn reopen(&self, path: &Path, shape: &Shape, _: bool) -> Result<Tdb2Store<'_>> {
+        self.opened(path, shape, libc::O_RDWR, false)
+    }
+
+    /// One that may only read would take no locks.
+    fn open_beside(&self, path: &Path, shape: &Shape) -> Result<Tdb2Store<'_>> {
+        self.opened(path, shape, libc::O_RDWR, true)
+    }
+
+    fn open_to_change(&self, path: &Path, shape: &Shape) -> Result<Tdb2Store<'_>> {
+        self.opened(path, shape, libc::O_RDWR, true)
     }
 }
 

@@ -23,6 +23,7 @@ impl ForDriver for RoundTrip {
         for records in [records(), fixed(4, 8), fixed(8, 8), fixed(12, 40)] {
             round_trip(&driver, &records);
         }
+        shared_and_reopened(&driver, &records());
     }
 }
 
@@ -51,12 +52,140 @@ fn round_trip<D: Driver>(driver: &D, records: &Records) {
     } else {
         assert!(driver.create(&folder.path().join("new"), &shape).is_err());
     }
+    // A disk may take milliseconds for each change.
+    let few = &records.first(30).unwrap();
+    if D::DURABLE.is_some() {
+        changes(driver, few, D::create_durable);
+    } else {
+        assert!(driver.create_durable(&folder.path().join("new"), &shape).is_err());
+    }
     if D::COMMITS {
         changes(driver, records, D::create_committing);
         transactions(driver, records);
     } else {
         assert!(driver.create_committing(&folder.path().join("new"), &shape).is_err());
     }
+}
+
+/// What a store can do with several handles, and when it is opened again.
+fn shared_and_reopened<D: Driver>(driver: &D, records: &Records) {
+    let shape = Shape::of(records);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    driver.build(records, &shape, &path).unwrap();
+    together(driver, &shape, &path, records);
+    if D::HAS_COMMITTERS {
+        assert!(D::DURABLE.is_some(), "{}", D::NAME);
+        committed(driver, &records.first(30).unwrap());
+    }
+    if D::REOPENS {
+        reopened(driver, records, false);
+    }
+    if D::REOPENS && D::COMMITS {
+        reopened(driver, records, true);
+    }
+}
+
+/// Several threads read at once, without a writer and beside one
+/// that stores other values of the same length: readers see these when they look anew. What several
+/// processes do, the tests of the workbench's program say.
+fn together<D: Driver>(driver: &D, shape: &Shape, path: &Path, records: &Records) {
+    check(&mut driver.open_shared(path, shape).unwrap(), records, D::NAME);
+    let others = records.with_other_values();
+    for with_writer in [false, true] {
+        if D::THREADS == Threads::One || with_writer && !D::HAS_WRITER_THREAD {
+            continue;
+        }
+        let mut crew = driver.crew(path, shape, 3, with_writer).unwrap();
+        assert_eq!((crew.readers.len(), crew.writer.is_some()), (3, with_writer), "{}", D::NAME);
+        let read = |crew: &mut Crew<D::Store<'_>, D::Writer<'_>>, right: [&Records; 2]| {
+            std::thread::scope(|scope| {
+                for handle in &mut crew.readers {
+                    scope.spawn(move || {
+                        handle.store().refresh().unwrap();
+                        has_either(handle.store(), right, D::NAME);
+                    });
+                }
+                let writes = right[0].key(0) == right[1].key(0) && crew.writer.is_some();
+                if let Some(handle) = crew.writer.as_mut().filter(|_| writes) {
+                    scope.spawn(move || {
+                        for (key, value) in right[1].iter() {
+                            handle.store().insert(key, value).unwrap();
+                        }
+                    });
+                }
+            });
+        };
+        read(&mut crew, [records, &others]);
+        if with_writer {
+            // From here on nothing but the new values is right.
+            for handle in &mut crew.readers {
+                handle.store().refresh().unwrap();
+                has_either(handle.store(), [&others, &others], D::NAME);
+            }
+            read(&mut crew, [&others, records]);
+        }
+    }
+}
+
+/// Several threads store their parts of the records at once, in a new store: all are there afterwards,
+/// and when it was closed.
+fn committed<D: Driver>(driver: &D, records: &Records) {
+    const THREADS: usize = 3;
+    let (shape, folder) = (Shape::of(records), tempfile::tempdir().unwrap());
+    let path = folder.path().join("store");
+    let mut crew = driver.committers(&path, &shape, THREADS).unwrap();
+    std::thread::scope(|scope| {
+        for (number, handle) in crew.handles.iter_mut().enumerate() {
+            scope.spawn(move || {
+                for i in (number..records.len()).step_by(THREADS) {
+                    let (key, value) = records.get(i);
+                    handle.store().insert(key, value).unwrap();
+                }
+            });
+        }
+    });
+    let mut store = crew.into_owner();
+    check(&mut store, records, D::NAME);
+    store.close().unwrap();
+    check(&mut driver.open(&path, &shape, Reading::Warm).unwrap(), records, D::NAME);
+}
+
+/// Whether every key has one of these two values.
+fn has_either<S: Store>(store: &mut S, right: [&Records; 2], name: &str) {
+    for (i, (key, _)) in right[0].iter().enumerate() {
+        let mut got = None;
+        store.get(key, |value| got = Some(value.to_vec())).unwrap();
+        let got = got.unwrap_or_else(|| panic!("{name}: {} is not there", key.escape_ascii()));
+        assert!(right.iter().any(|of| of.get(i).1 == got), "{name}: {}", key.escape_ascii());
+    }
+}
+
+/// What was stored before the store was closed is there when it is opened again for changes, and with
+/// these afterwards.
+fn reopened<D: Driver>(driver: &D, records: &Records, commits: bool) {
+    let shape = Shape::of(records);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let create = if commits { D::create_committing } else { D::create };
+    let mut writer = create(driver, &path, &shape).unwrap();
+    let mut model = BTreeMap::new();
+    let mut insert = |writer: &mut D::Writer<'_>, i: usize, of: usize| {
+        let (key, value) = (records.key(i), records.get(of).1);
+        writer.insert(key, value).unwrap();
+        model.insert(key.to_vec(), value.to_vec());
+    };
+    let half = records.len() / 2;
+    (0..half).for_each(|i| insert(&mut writer, i, i));
+    writer.close().unwrap();
+    let mut writer = driver.reopen(&path, &shape, commits).unwrap();
+    // New keys, and other values for some that are there.
+    (half / 2..records.len()).for_each(|i| insert(&mut writer, i, i / 2));
+    assert!(writer.remove(records.key(0)).unwrap(), "{}", D::NAME);
+    model.remove(records.key(0));
+    holds(&mut writer, &model, records, D::NAME);
+    writer.close().unwrap();
+    holds(&mut driver.open(&path, &shape, Reading::Warm).unwrap(), &model, records, D::NAME);
 }
 
 /// Inserts, replaces, removes, and looks at what is there before and after closing.
@@ -204,11 +333,12 @@ fn check<S: Store>(store: &mut S, records: &Records, name: &str) {
         let found = store.get(absent.as_bytes(), |_| panic!("{name} found {absent}")).unwrap();
         assert!(!found, "{name}: {absent}");
     }
-    let keys: Vec<&[u8]> = (0..70).map(|i| records.key(i * 3)).chain([&b"zzz"[..]]).collect();
+    let asked = (records.len() / 3).min(70);
+    let keys: Vec<&[u8]> = (0..asked).map(|i| records.key(i * 3)).chain([&b"zzz"[..]]).collect();
     let mut answers = Vec::new();
     store.get_many(&keys, |i, value| answers.push((i, value.map(<[u8]>::to_vec)))).unwrap();
-    let expected = |i| if i < 70 { Some(records.get(i * 3).1.to_vec()) } else { None };
-    assert_eq!(answers, (0..71).map(|i| (i, expected(i))).collect::<Vec<_>>(), "{name}");
+    let expected = |i| if i < asked { Some(records.get(i * 3).1.to_vec()) } else { None };
+    assert_eq!(answers, (0..=asked).map(|i| (i, expected(i))).collect::<Vec<_>>(), "{name}");
     let (all, count) = scanned(store);
     let expected: BTreeMap<_, _> =
         records.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
@@ -287,4 +417,32 @@ fn lmdb_changes_more_than_one_transaction_can_take() {
     std::mem::forget(writer);
     let mut store = lmdb.open(&path, &shape(16_000), Reading::Warm).unwrap();
     assert_eq!(scanned(&mut store).1, mdb::at_once(&shape(16_000)));
+}
+
+struct StaysLoaded;
+
+impl ForDriver for StaysLoaded {
+    type Output = ();
+
+    fn run<D: Driver>(self) {
+        let Ok(driver) = D::load(None) else {
+            return;
+        };
+        let Some(file) = driver.identity().file else {
+            return;
+        };
+        drop(driver);
+        let mapped = std::fs::read_to_string("/proc/self/maps").unwrap();
+        assert!(mapped.contains(file.to_str().unwrap()), "{}: {}", D::NAME, file.display());
+    }
+}
+
+/// LevelDB's thread is there after its last store was closed: without the library, it went on in
+/// whatever had come to lie there, and the program was aborted once in a dozen runs ("stack smashing
+/// detected").
+#[test]
+fn libraries_stay_in_memory() {
+    for name in NAMES {
+        with_driver(name, StaysLoaded).unwrap();
+    }
 }

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Identity, Source, Store, Writer, c_path, refused};
+use super::{Crew, Identity, Source, Store, Writer, c_path, refused};
 use credenza::{Error, Result};
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::{Path, PathBuf};
@@ -110,7 +110,23 @@ impl Tkrzw {
         if dbm.is_null() {
             return Err(api.refused("tkrzw_dbm_open").at(path));
         }
-        Ok(TkrzwStore { api, dbm })
+        Ok(TkrzwStore { api, dbm, is_copy: false })
+    }
+
+    /// The handles of threads that share the database at `path`.
+    pub(super) fn crew<const IS_ORDERED: bool>(
+        &self,
+        path: &Path,
+        settings: &str,
+        readers: usize,
+        with_writer: bool,
+    ) -> Result<Crew<TkrzwStore<'_, IS_ORDERED>, TkrzwStore<'_, IS_ORDERED>>> {
+        let owner = self.open(path, settings, with_writer)?;
+        let copy = |owner: &TkrzwStore<'_, IS_ORDERED>, _| {
+            Ok(TkrzwStore { api: &self.api, dbm: owner.dbm, is_copy: true })
+        };
+        // SAFETY: threads may share a database, which keeps its last status for each of them.
+        unsafe { Crew::sharing(owner, readers, with_writer, copy) }
     }
 }
 
@@ -118,11 +134,13 @@ impl Tkrzw {
 pub(super) struct TkrzwStore<'d, const IS_ORDERED: bool> {
     api: &'d Api,
     dbm: *mut Dbm,
+    /// Whether the database is another one's, which outlives this.
+    is_copy: bool,
 }
 
 impl<const IS_ORDERED: bool> Drop for TkrzwStore<'_, IS_ORDERED> {
     fn drop(&mut self) {
-        if !self.dbm.is_null() {
+        if !self.dbm.is_null() && !self.is_copy {
             // SAFETY: the database is open; it is closed and freed once.
             unsafe { (self.api.tkrzw_dbm_close)(self.dbm) };
         }

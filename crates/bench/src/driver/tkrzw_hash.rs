@@ -4,7 +4,7 @@
 //! bytes, alignment 4; changes in place, which is its default.
 
 use super::tkrzw::{Tkrzw, TkrzwStore};
-use super::{Driver, Identity, Reading, Shape, Source};
+use super::{Crew, Driver, Identity, Reading, Shape, Source, Threads};
 use credenza::Result;
 use std::path::Path;
 
@@ -19,7 +19,11 @@ pub(super) struct TkrzwHash(Tkrzw);
 
 impl Driver for TkrzwHash {
     const NAME: &'static str = "tkrzw";
+    const REOPENS: bool = true;
     const SOURCE: Option<Source> = Some(Tkrzw::SOURCE);
+
+    const THREADS: Threads = Threads::Shared;
+    const HAS_WRITER_THREAD: bool = true;
 
     fn load(file: Option<&Path>) -> Result<TkrzwHash> {
         Tkrzw::load(Self::NAME, file).map(TkrzwHash)
@@ -43,5 +47,15 @@ impl Driver for TkrzwHash {
 
     fn create(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
         self.0.open(path, &settings(shape), true)
+    }
+
+    fn crew(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        readers: usize,
+        with_writer: bool,
+    ) -> Result<Crew<Self::Store<'_>, Self::Writer<'_>>> {
+        self.0.crew(path, &settings(shape), readers, with_writer)
     }
 }

@@ -4,7 +4,7 @@
 //! the cache. Pages that were changed are in a cache of the process until the store is closed.
 
 use super::tkrzw::{Tkrzw, TkrzwStore};
-use super::{Changes, Driver, Identity, Reading, Shape, Source};
+use super::{Changes, Crew, Driver, Identity, Reading, Shape, Source, Threads};
 use credenza::Result;
 use std::path::Path;
 
@@ -18,8 +18,12 @@ pub(super) struct TkrzwTree(Tkrzw);
 
 impl Driver for TkrzwTree {
     const NAME: &'static str = "tkrzw-tree";
+    const REOPENS: bool = true;
     const SOURCE: Option<Source> = Some(Tkrzw::SOURCE);
     const CHANGES: Changes = Changes::AtClose;
+
+    const THREADS: Threads = Threads::Shared;
+    const HAS_WRITER_THREAD: bool = true;
 
     fn load(file: Option<&Path>) -> Result<TkrzwTree> {
         Tkrzw::load(Self::NAME, file).map(TkrzwTree)
@@ -47,5 +51,15 @@ impl Driver for TkrzwTree {
 
     fn create(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
         self.0.open(path, &settings(shape), true)
+    }
+
+    fn crew(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        readers: usize,
+        with_writer: bool,
+    ) -> Result<Crew<Self::Store<'_>, Self::Writer<'_>>> {
+        self.0.crew(path, &settings(shape), readers, with_writer)
     }
 }

@@ -97,6 +97,7 @@ impl TokyoCabinetBtree {
 
 impl Driver for TokyoCabinetBtree {
     const NAME: &'static str = "tokyocabinet-btree";
+    const REOPENS: bool = true;
     const SOURCE: Option<Source> = Some(tokyocabinet::SOURCE);
     const CHANGES: Changes = Changes::AtClose;
 

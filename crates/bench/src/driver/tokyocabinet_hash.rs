@@ -11,7 +11,9 @@ use super::library::api;
 use super::tokyocabinet::{
     self, CREATE, NO_LOCK, NO_RECORD, READER, WRITER, YIELDS, c_len, mapped, options,
 };
-use super::{Driver, Identity, Reading, Setup, Shape, Source, Store, Writer, c_path, refused};
+use super::{
+    Crew, Driver, Identity, Reading, Setup, Shape, Source, Store, Threads, Writer, c_path, refused,
+};
 use crate::workload::Records;
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -27,6 +29,7 @@ api! {
         tcversion: *const *const c_char,
         tchdbnew: unsafe extern "C" fn() -> *mut Hdb,
         tchdbdel: unsafe extern "C" fn(*mut Hdb),
+        tchdbsetmutex: unsafe extern "C" fn(*mut Hdb) -> bool,
         tchdbecode: unsafe extern "C" fn(*mut Hdb) -> c_int,
         tchdberrmsg: unsafe extern "C" fn(c_int) -> *const c_char,
         tchdbtune: unsafe extern "C" fn(*mut Hdb, i64, i8, i8, u8) -> bool,
@@ -68,6 +71,8 @@ const BAYES_MAPPED: i64 = 750 << 20;
 struct Handle<'d> {
     api: &'d Api,
     hdb: *mut Hdb,
+    /// Whether the object is another one's, which outlives this.
+    is_copy: bool,
 }
 
 impl Handle<'_> {
@@ -86,22 +91,32 @@ impl Handle<'_> {
 
 impl Drop for Handle<'_> {
     fn drop(&mut self) {
-        // SAFETY: made by tchdbnew, deleted once; an open database is closed by it.
-        unsafe { (self.api.tchdbdel)(self.hdb) }
+        if !self.is_copy {
+            // SAFETY: made by tchdbnew, deleted once; an open database is closed by it.
+            unsafe { (self.api.tchdbdel)(self.hdb) }
+        }
     }
 }
 
 impl TokyoCabinetHash {
     fn opened(&self, path: &Path, shape: &Shape, mode: c_int) -> Result<Handle<'_>> {
-        let name = c_path(path)?;
+        let handle = self.new_handle();
+        self.open_in(&handle, path, shape, mode)?;
+        Ok(handle)
+    }
+
+    fn new_handle(&self) -> Handle<'_> {
         // SAFETY: no preconditions; the library ends the process when memory is out.
-        let handle = Handle { api: &self.api, hdb: unsafe { (self.api.tchdbnew)() } };
-        self.tune(&handle, shape, mode)?;
+        Handle { api: &self.api, hdb: unsafe { (self.api.tchdbnew)() }, is_copy: false }
+    }
+
+    fn open_in(&self, handle: &Handle<'_>, path: &Path, shape: &Shape, mode: c_int) -> Result<()> {
+        let name = c_path(path)?;
+        self.tune(handle, shape, mode)?;
         let lock = if shape.setup == Setup::Tuned { NO_LOCK } else { 0 };
         // SAFETY: the object is not open; the name is a C string.
         let opened = unsafe { (self.api.tchdbopen)(handle.hdb, name.as_ptr(), mode | lock) };
-        handle.check("tchdbopen", opened)?;
-        Ok(handle)
+        handle.check("tchdbopen", opened)
     }
 
     fn tune(&self, handle: &Handle<'_>, shape: &Shape, mode: c_int) -> Result<()> {
@@ -127,7 +142,10 @@ impl TokyoCabinetHash {
 
 impl Driver for TokyoCabinetHash {
     const NAME: &'static str = "tokyocabinet-hash";
+    const REOPENS: bool = true;
     const SOURCE: Option<Source> = Some(tokyocabinet::SOURCE);
+    const THREADS: Threads = Threads::Shared;
+    const HAS_WRITER_THREAD: bool = true;
 
     fn load(file: Option<&Path>) -> Result<Self> {
         let opened = tokyocabinet::SOURCE.open(Self::NAME, file, c"tchdbiternext3")?;
@@ -152,7 +170,8 @@ impl Driver for TokyoCabinetHash {
         }
         format!(
             "bnum {}, apow {ALIGN_POWER}, fpow {POOL_POWER}, xmsiz {} MiB, opts {}, no lock, no \
-             mutex; build: tchdbputasync; single changes: tchdbput, tchdbout; tchdbget3",
+             mutex but for threads; build: tchdbputasync; single changes: tchdbput, tchdbout; \
+             tchdbget3",
             buckets(shape),
             mapped(shape) >> 20,
             options(shape)
@@ -196,6 +215,26 @@ impl Driver for TokyoCabinetHash {
     fn create(&self, path: &Path, shape: &Shape) -> Result<HashStore<'_>> {
         let buffer = vec![0; shape.longest_value + 1];
         Ok(HashStore { handle: self.opened(path, shape, WRITER | CREATE)?, buffer })
+    }
+
+    fn crew(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        readers: usize,
+        with_writer: bool,
+    ) -> Result<Crew<HashStore<'_>, HashStore<'_>>> {
+        let handle = self.new_handle();
+        // SAFETY: the object is new and not open yet, as this asks.
+        handle.check("tchdbsetmutex", unsafe { (self.api.tchdbsetmutex)(handle.hdb) })?;
+        self.open_in(&handle, path, shape, if with_writer { WRITER } else { READER })?;
+        let owner = HashStore { handle, buffer: vec![0; shape.longest_value + 1] };
+        let copy = |owner: &HashStore<'_>, _| {
+            let handle = Handle { api: &self.api, hdb: owner.handle.hdb, is_copy: true };
+            Ok(HashStore { handle, buffer: owner.buffer.clone() })
+        };
+        // SAFETY: threads may share an object with a mutex, which keeps its errors for each of them.
+        unsafe { Crew::sharing(owner, readers, with_writer, copy) }
     }
 }
 
