@@ -2,7 +2,8 @@
 
 use crate::driver;
 use crate::machine;
-use crate::runner::together;
+use crate::runner::open_loop::{Arrivals, Rate};
+use crate::runner::together::{self, By};
 use crate::workload::{Data, Phase, Workload};
 use clap::{Args, Subcommand};
 use credenza::{Error, Result};
@@ -26,7 +27,7 @@ pub struct BenchArgs {
     /// .toml file
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "decimal")]
     pub workload: String,
-    /// Measure with the records of this file, in any format `credenza load` reads
+    /// Measure with the records of this file, in any format `credenza load` reads, or of a trace
     #[arg(long, value_name = "FILE", conflicts_with = "workload")]
     pub data: Option<PathBuf>,
     /// The format of --data, when its content does not tell it
@@ -35,9 +36,10 @@ pub struct BenchArgs {
     /// The folder whose paths are the records of the workload `files` [default: /usr]
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
-    /// Records to store at most [default: the workload's own number]
-    #[arg(long, value_name = "N")]
-    pub records: Option<usize>,
+    /// Records to store at most; several, as in 1e3,1e4,1e5, are a run each, and the report shows what
+    /// an operation costs over them [default: the workload's own number]
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = count)]
+    pub records: Vec<usize>,
     /// Lookups in each get phase, records in `range`, operations in `mixed` [default: 1000000]
     #[arg(long, value_name = "N")]
     pub gets: Option<usize>,
@@ -49,6 +51,9 @@ pub struct BenchArgs {
     /// for stores that have transactions [default: as each store likes it best]
     #[arg(long, value_name = "tmp|N|all", conflicts_with = "oracle")]
     pub transactions: Option<String>,
+    /// Close the store, and open it again, between the load and the first operation of `mixed`
+    #[arg(long, conflicts_with = "oracle")]
+    pub reopen: bool,
     /// End `mixed` when so many bytes of keys and values were stored, if --gets is not reached before
     #[arg(long, value_name = "BYTES")]
     pub stop_bytes: Option<u64>,
@@ -68,10 +73,26 @@ pub struct BenchArgs {
     /// has a processor of its own where there are enough [one process is always among them]
     #[arg(long, value_delimiter = ',', value_name = "N,N", conflicts_with_all = ["cold", "oracle"])]
     pub processes: Vec<usize>,
-    /// With --processes: do it again beside a process that changes the store without pause, for
-    /// stores that allow it
-    #[arg(long, requires = "processes")]
+    /// The same with so many threads of one process: they share a handle, or have one each, as the
+    /// authors of a store say; stores not made for threads are left out, and named. Where `insert-sync` is
+    /// among the phases, so many threads also commit to one new store
+    #[arg(long, value_delimiter = ',', value_name = "N,N", conflicts_with_all = ["cold", "oracle"])]
+    pub threads: Vec<usize>,
+    /// With --processes or --threads: do it again beside one more that changes the store without
+    /// pause, for stores that allow it
+    #[arg(long)]
     pub with_writer: bool,
+    /// Do the single lookups, and `mixed`, also at so many operations a second: each has a time to
+    /// start, and its latency counts from that, so that a stall is in all that it delays; a store that
+    /// cannot keep up is named
+    #[arg(long, value_name = "N", conflicts_with_all = ["cold", "oracle"])]
+    pub rate: Option<f64>,
+    /// With --rate: how the times to start lie, as those of many users by the seed, or evenly
+    #[arg(long, requires = "rate", default_value = "poisson")]
+    pub arrivals: Arrivals,
+    /// With --rate: for how long, if --gets is not reached before
+    #[arg(long, value_name = "SECONDS", requires = "rate", default_value_t = 5.0)]
+    pub rate_seconds: f64,
     /// Seed of data, queries and order of the stores [default: 1]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
@@ -189,7 +210,11 @@ impl BenchArgs {
             (_, Some(_)) => return Err(Error::invalid("--root is for the workload `files`")),
             (_, None) => {}
         }
-        workload.records = self.records.or(workload.records);
+        workload.records = match *self.records {
+            [] => workload.records,
+            [records] => Some(records),
+            _ => return Err(Error::invalid("--oracle takes one number of --records")),
+        };
         workload.gets = self.gets.unwrap_or(workload.gets);
         workload.batch = self.batch.unwrap_or(workload.batch);
         workload.seed = self.seed.unwrap_or(workload.seed);
@@ -201,6 +226,7 @@ impl BenchArgs {
         if let Some(text) = &self.transactions {
             workload.mix.transactions = Some(text.parse()?);
         }
+        workload.mix.reopen |= self.reopen;
         let stop = &mut workload.mix.stop;
         stop.bytes = self.stop_bytes.or(stop.bytes);
         stop.seconds = self.stop_seconds.or(stop.seconds);
@@ -208,19 +234,35 @@ impl BenchArgs {
             workload.gets = self.cold_gets;
         }
         workload.check()?;
-        let is_about_mixed =
-            self.transactions.is_some() || self.stop_bytes.is_some() || self.stop_seconds.is_some();
+        let is_about_mixed = self.transactions.is_some()
+            || self.reopen
+            || self.stop_bytes.is_some()
+            || self.stop_seconds.is_some();
         let has_mixed = workload.phases.as_ref().map_or(!self.cold, |p| p.contains(&Phase::Mixed));
         if is_about_mixed && !has_mixed && !self.oracle {
             return Err(Error::invalid(
-                "--transactions, --stop-bytes and --stop-seconds are for the phase 'mixed', which is \
-                 not among those to measure",
+                "--transactions, --reopen, --stop-bytes and --stop-seconds are for the phase 'mixed', \
+                 which is not among those to measure",
             ));
         }
         let has_get = workload.phases.as_ref().is_none_or(|p| p.iter().any(|phase| phase.is_get()));
-        if !self.processes.is_empty() && !has_get {
+        let has_sync = workload.phases.iter().flatten().any(|p| *p == Phase::InsertSync);
+        let are_only_readers = !self.processes.is_empty() || self.with_writer;
+        let is_together = are_only_readers || !self.threads.is_empty();
+        if is_together && !has_get && (are_only_readers || !has_sync) {
             return Err(Error::invalid(
-                "--processes is for the get phases, of which none is among those to measure",
+                "--processes and --threads are for the get phases, and --threads for insert-sync, too: \
+                 of these none is among those to measure",
+            ));
+        }
+        let is_single = |phase: &Phase| {
+            matches!(phase, Phase::GetHit | Phase::Get90 | Phase::GetMiss | Phase::Mixed)
+        };
+        if self.rate.is_some() && !workload.phases.as_ref().is_none_or(|p| p.iter().any(is_single))
+        {
+            return Err(Error::invalid(
+                "--rate is for get-hit, get-90, get-miss and mixed, of which none is among the phases \
+                 to measure",
             ));
         }
         let changing = workload.phases.iter().flatten().find(|phase| phase.is_changing());
@@ -232,16 +274,25 @@ impl BenchArgs {
         Ok(workload)
     }
 
-    /// How many processes are to read one store at once: in ascending order, and first one, which
+    /// How many of these are to read one store at once: in ascending order, and first one, which
     /// the others are put in relation to.
-    pub(crate) fn reader_counts(&self) -> Vec<usize> {
-        let mut counts = self.processes.clone();
+    pub(crate) fn reader_counts(&self, by: By) -> Vec<usize> {
+        let mut counts = match by {
+            By::Processes => self.processes.clone(),
+            By::Threads => self.threads.clone(),
+        };
         if !counts.is_empty() {
             counts.push(1);
         }
         counts.sort_unstable();
         counts.dedup();
         counts
+    }
+
+    /// The operations at a rate that are asked for.
+    pub(crate) fn rate(&self) -> Option<Rate> {
+        let (arrivals, seconds) = (self.arrivals, self.rate_seconds);
+        self.rate.map(|per_second| Rate { per_second, arrivals, seconds })
     }
 
     /// The folder for store files.
@@ -272,13 +323,35 @@ impl BenchArgs {
         if self.noise && self.rounds < 5 {
             return Err(Error::invalid("--noise takes at least 5 rounds: say --rounds 5"));
         }
-        if !self.processes.iter().all(|count| (1..=together::MOST).contains(count)) {
-            let most = together::MOST;
-            return Err(Error::invalid(format!("--processes takes numbers from 1 to {most}")));
+        for (option, counts) in [("--processes", &self.processes), ("--threads", &self.threads)] {
+            if !counts.iter().all(|count| (1..=together::MOST).contains(count)) {
+                let most = together::MOST;
+                return Err(Error::invalid(format!("{option} takes numbers from 1 to {most}")));
+            }
+        }
+        if !self.rate.is_none_or(|rate| (1e-3..=1e9).contains(&rate)) {
+            return Err(Error::invalid("--rate takes operations a second, from 0.001 to 1e9"));
+        }
+        if !(1e-3..=86_400.0).contains(&self.rate_seconds) {
+            return Err(Error::invalid("--rate-seconds takes seconds, from 0.001 to 86400"));
+        }
+        if self.with_writer && self.processes.is_empty() && self.threads.is_empty() {
+            return Err(Error::invalid(
+                "--with-writer is for readers: say --processes or --threads, too",
+            ));
         }
         let stores = self.stores.iter().flatten().chain(&self.baseline).map(String::as_str);
         check_stores(stores, &self.libraries)
     }
+}
+
+/// A whole number, also as 1e6.
+fn count(text: &str) -> std::result::Result<usize, String> {
+    let most = 1u64 << 40;
+    let whole = |number: &f64| number.fract() == 0.0 && (0.0..=most as f64).contains(number);
+    let number = text.parse::<usize>().ok().filter(|number| *number as u64 <= most);
+    let as_power = || text.parse::<f64>().ok().filter(whole).map(|number| number as usize);
+    number.or_else(as_power).ok_or_else(|| "a whole number is wanted, as 1000 or 1e6".to_owned())
 }
 
 /// The library that the user named for a store, as NAME=PATH.

@@ -3,6 +3,7 @@
 use crate::args::BenchArgs;
 use crate::driver::{self, Driver, ForDriver, Shape, Writer, can_do, with_driver};
 use crate::result::StoreInfo;
+use crate::runner::together;
 use crate::workload::{Mix, Phase};
 use credenza::{Error, Result};
 use serde::Serialize;
@@ -71,6 +72,10 @@ impl ForDriver for Describe<'_> {
     fn run<D: Driver>(self) -> Result<StoreInfo> {
         let driver = D::load(self.library)?;
         let (version, library) = version::<D>(&driver);
+        let mut tuning = driver.tuning(self.shape);
+        if let Some(how) = D::DURABLE {
+            tuning = format!("{tuning}; insert-sync: {how}");
+        }
         Ok(StoreInfo {
             store: D::NAME.to_owned(),
             class: self.class.to_owned(),
@@ -78,7 +83,7 @@ impl ForDriver for Describe<'_> {
                 .then(|| D::CHANGES.class().to_owned()),
             version,
             library: library.map(|file| file.display().to_string()),
-            tuning: driver.tuning(self.shape),
+            tuning,
             native_get_many: D::NATIVE_GET_MANY,
             syncs: match self.class {
                 "sync" => format!("{}; then fdatasync of every file", D::SYNCS),
@@ -91,6 +96,9 @@ impl ForDriver for Describe<'_> {
                 .map(|phase| phase.name().to_owned())
                 .collect(),
             sharing: D::SHARING.name().to_owned(),
+            threads: D::THREADS.name().to_owned(),
+            writer_thread: together::allows::<D>(together::By::Threads, true),
+            committing_threads: D::HAS_COMMITTERS,
         })
     }
 }

@@ -13,6 +13,7 @@ mod candidates;
 mod driver;
 mod machine;
 mod measure;
+mod replay;
 pub mod report;
 mod reproduce;
 pub mod result;
@@ -21,6 +22,7 @@ mod runner;
 mod workload;
 
 pub use args::BenchArgs;
+pub use replay::{ReplayArgs, replay};
 pub use reproduce::{Document, ReproduceArgs, reproduce};
 pub use workload::Phase;
 
@@ -63,7 +65,7 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
     if args.oracle {
         return oracle(&args);
     }
-    let report = runner::run(&args)?;
+    let report = runner::series(&args)?;
     let mut out = std::io::stdout().lock();
     let colour = report::colour_wanted(&out);
     report::terminal::print(&report, &mut out, colour)
@@ -83,6 +85,7 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
     }
     let is_well = report.failures.is_empty()
         && report.results.iter().all(|r| r.verified)
+        && report.growth.iter().flat_map(|run| &run.results).all(|r| r.verified)
         && report.together.iter().all(|r| r.verified);
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
@@ -93,9 +96,7 @@ fn oracle(args: &BenchArgs) -> Result<ExitCode> {
     let written = std::io::stdout().lock().write_all(verdict.in_words().as_bytes());
     written.map_err(|e| Error::io("write to standard output", e))?;
     if let Some(path) = &args.json {
-        let text =
-            serde_json::to_string_pretty(&verdict).map_err(|e| Error::invalid(e.to_string()))?;
-        std::fs::write(path, text + "\n").map_err(|e| Error::io("write", e).at(path))?;
+        report::json::publish_value(&verdict, path)?;
     }
     Ok(if verdict.is_well() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }

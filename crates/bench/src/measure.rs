@@ -25,6 +25,10 @@ pub(crate) fn clock_ns() -> f64 {
     costs[costs.len() / 2]
 }
 
+/// The quantiles of a curve: each further step halves what is slower, about.
+const CURVE: [f64; 15] =
+    [0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9998, 0.9999, 1.0];
+
 /// Latencies to three digits, the clock's cost taken off.
 pub(crate) struct Latencies {
     histogram: Histogram<u64>,
@@ -43,7 +47,13 @@ impl Latencies {
     #[inline]
     pub(crate) fn record_since(&mut self, start: Instant) {
         let ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX >> 1);
-        self.histogram.saturating_record(ns.saturating_sub(self.clock_ns));
+        self.record(ns.saturating_sub(self.clock_ns));
+    }
+
+    /// Records a latency that has nothing in it to be taken off.
+    #[inline]
+    pub(crate) fn record(&mut self, ns: u64) {
+        self.histogram.saturating_record(ns);
     }
 
     /// All latencies with their counts, to be merged with other processes' ones.
@@ -67,7 +77,9 @@ impl Latencies {
             p90: at(0.9),
             p99: at(0.99),
             p999: at(0.999),
+            p9999: at(0.9999),
             max: self.histogram.max(),
+            curve: CURVE.map(|part| (part, at(part))).to_vec(),
         })
     }
 }

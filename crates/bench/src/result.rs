@@ -28,10 +28,15 @@ pub struct Report {
     /// One entry for each store and phase that was measured in at least one round; ordered by
     /// phase as they ran, then by store as in `stores`.
     pub results: Vec<PhaseResult>,
-    /// What several processes at one store did together (`--processes`); not in `results`, so that
-    /// there is one result for each store and phase there. Ordered by phase, store, writer, readers.
+    /// What several processes or threads at one store did together (`--processes`, `--threads`); not in
+    /// `results`, so that there is one result for each store and phase there. Ordered by phase, store,
+    /// writer, `by`, readers.
     #[serde(default)]
     pub together: Vec<TogetherResult>,
+    /// The runs with other numbers of records (`--records` with several), in ascending order, and the
+    /// largest of them, which all else here is about; empty where there was one number.
+    #[serde(default)]
+    pub growth: Vec<Growth>,
     /// What went wrong, store by store; empty when all is well.
     #[serde(default)]
     pub failures: Vec<Failure>,
@@ -57,6 +62,19 @@ impl Report {
         let floors = phases.filter(|noise| noise.phase == phase).map(|noise| noise.floor);
         floors.filter(|floor| floor.is_finite()).fold(1.0, f64::max)
     }
+}
+
+/// The results with one number of records.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Growth {
+    /// Records in the store.
+    pub records: u64,
+    /// Bytes of all keys together.
+    pub key_bytes: u64,
+    /// Bytes of all values together.
+    pub value_bytes: u64,
+    /// As those of the whole report.
+    pub results: Vec<PhaseResult>,
 }
 
 /// The workbench's own part of an operation in one phase.
@@ -179,6 +197,8 @@ pub struct Settings {
     /// How the keys of the get phases were chosen, those that are there: "uniform",
     /// "zipfian:theta=0.99,scrambled=true", ...
     pub distribution: String,
+    /// Operations in a second that were asked for by `--rate`; `None` without it.
+    pub rate: Option<f64>,
     /// What `mixed` did, in words: "get 50, update 50, keys zipfian:theta=0.99,scrambled=true".
     pub mix: String,
 }
@@ -215,6 +235,14 @@ pub struct StoreInfo {
     /// (one of them opens it), "readers" (any number read it) or "writer" (and one changes it
     /// meanwhile); empty in reports from before there was this field.
     pub sharing: String,
+    /// How several threads of one process read one store at once, the way the workbench does: "one"
+    /// (they do not), "handles" (each with a handle of its own) or "shared" (all with one); empty in
+    /// reports from before there was this field.
+    pub threads: String,
+    /// Whether one thread more may change the store meanwhile.
+    pub writer_thread: bool,
+    /// Whether several threads may commit to it, each change on the disk when its call has returned.
+    pub committing_threads: bool,
 }
 
 /// One phase of one store, over all rounds.
@@ -247,6 +275,10 @@ pub struct PhaseResult {
     /// takes is in none of them.
     #[serde(default)]
     pub operation_latency_ns: BTreeMap<String, Latency>,
+    /// What came of operations at a rate (`--rate`); `None` where that was not asked for, or the phase
+    /// has no single operations of this kind.
+    #[serde(default)]
+    pub at_rate: Option<AtRate>,
     /// The part of lookups that found their key; `None` for phases without lookups.
     pub hit_rate: Option<f64>,
     /// Blocks the store's files take on the filesystem when the phase is done and the store
@@ -283,6 +315,31 @@ pub struct PhaseResult {
     /// or where it is not known how much, and where nothing was seen: writes to a map on tmpfs.
     #[serde(default)]
     pub write_amplification: Option<f64>,
+}
+
+/// Operations that were to start at times of a schedule, whatever became of those before them (an open
+/// loop), over all rounds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AtRate {
+    /// Operations in a second that were asked for.
+    pub per_second: f64,
+    /// How their starts lay: "poisson" (times between them drawn from the exponential distribution, by
+    /// the seed) or "even".
+    pub arrivals: String,
+    /// Operations of all rounds.
+    pub ops: u64,
+    /// Operations in a second that were reached, round by round.
+    pub reached: Summary,
+    /// Whether every round ended when it was to: within 1 % and a millisecond.
+    pub kept_up: bool,
+    /// Latencies, each counted from when the operation was to start: what waited in line behind a slow
+    /// one has that in its own.
+    pub latency_ns: Latency,
+    /// For `mixed`: the same by the names of operations.
+    #[serde(default)]
+    pub operation_latency_ns: BTreeMap<String, Latency>,
+    /// Whether the answers added up to what the data say.
+    pub verified: bool,
 }
 
 /// What the timed work took besides time: the timed passes of all rounds and of all new stores.
@@ -377,22 +434,26 @@ impl AddAssign for Effort {
     }
 }
 
-/// One phase of one store by several processes at once, over all rounds.
+/// One phase of one store by several processes or threads at once, over all rounds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TogetherResult {
     /// The store's name.
     pub store: String,
-    /// The durability class of the store that is read.
+    /// The durability class of the store that is read; "sync" for `insert-sync`.
     pub class: String,
-    /// The phase's name, one of the get phases.
+    /// The phase's name: one of the get phases, or `insert-sync`, where what is said of readers and
+    /// lookups here is said of threads that commit, and of changes.
     pub phase: String,
-    /// Processes that read.
+    /// What the readers are: "processes", or "threads" of one process.
+    #[serde(default = "processes")]
+    pub by: String,
+    /// How many of them read.
     pub readers: usize,
-    /// Processes beside them that changed the store without pause: 0 or 1.
+    /// How many more beside them changed the store without pause: 0 or 1.
     pub writers: usize,
     /// Processors that all of these ran on.
     pub processors: usize,
-    /// Whether each process was bound to one processor: one of its own where there are enough.
+    /// Whether each of them was bound to one processor: one of its own where there are enough.
     pub bound: bool,
     /// Lookups that were timed, of all readers and rounds.
     pub ops: u64,
@@ -402,12 +463,16 @@ pub struct TogetherResult {
     pub per_second: Summary,
     /// The round of each sample in `per_second.samples`, counted from 0.
     pub sample_rounds: Vec<usize>,
-    /// How many times as many as one reader in the same rounds, with a writer beside it where there
+    /// How many times as many as one reader of the same kind in the same rounds, with a writer beside it where there
     /// is one here; `None` for one reader, and where an answer was wrong.
     pub to_one: Option<Scaling>,
     /// Changes in a second; `None` without a writer.
     pub writes_per_second: Option<Summary>,
-    /// The part of lookups that found their key.
+    /// For `insert-sync`: calls that bring something to the disk, for each change, over all rounds; fewer
+    /// than one where a store brings the changes of several threads there at once. Else `None`.
+    #[serde(default)]
+    pub syncs_per_change: Option<f64>,
+    /// The part of lookups that found their key; 0 where nothing is looked up.
     pub hit_rate: f64,
     /// Whether every answer was right: equal to the data, or beside a writer, one of the two values
     /// that it stores.
@@ -454,8 +519,14 @@ pub struct Latency {
     pub p99: u64,
     /// 999 of 1000.
     pub p999: u64,
+    /// 9,999 of 10,000; 0 in reports from before there was this field.
+    #[serde(default)]
+    pub p9999: u64,
     /// The slowest one seen.
     pub max: u64,
+    /// More of them, for a curve: the part of all, and the latency that it took at most.
+    #[serde(default)]
+    pub curve: Vec<(f64, u64)>,
 }
 
 /// Something that did not work; the run went on without it.
@@ -471,6 +542,10 @@ pub struct Failure {
     pub status: String,
     /// What happened, in a sentence.
     pub what: String,
+}
+
+fn processes() -> String {
+    "processes".to_owned()
 }
 
 fn once() -> u64 {

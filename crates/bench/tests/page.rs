@@ -4,7 +4,7 @@
 //! The browser test needs Chromium; without it, it says so and passes.
 
 use credenza_bench::report::{read_json, write_html};
-use credenza_bench::result::{PhaseResult, Report};
+use credenza_bench::result::{AtRate, Growth, Latency, PhaseResult, Report, Summary};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -122,7 +122,7 @@ fn a_browser_draws_the_charts_and_runs_the_script() {
         println!("skipped: no chromium on this machine (apt-get install chromium)");
         return;
     };
-    let report = fixture();
+    let report = with_lines(fixture());
     let (folder, path, _) = page_of(&report);
     let output = dump(&browser, folder.path(), &path);
     let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -138,7 +138,59 @@ fn a_browser_draws_the_charts_and_runs_the_script() {
     let samples: usize = report.results.iter().map(|r| r.ns_per_op.samples.len()).sum();
     assert_eq!(tree.matches("<circle class=\"dot").count(), samples);
     assert!(tree.contains("class=\"scripted\""), "the script did not run to its end");
+    // Curves of percentiles, the same at a rate, and the growth: drawn where the page says.
+    assert_eq!(tree.matches("class=\"chart lines\"").count(), 2 + 8);
+    let points = 5 * (4 + 2) + 2 * report.growth[0].results.iter().filter(|r| r.verified).count();
+    assert_eq!(tree.matches("r=\"2.6\"").count(), points);
+    for id in ["rate", "growth"] {
+        assert!(tree.contains(&format!("<section id=\"{id}\"")), "{id}");
+        assert!(tree.contains(&format!("href=\"#{id}\"")), "{id}");
+    }
+    assert!(tree.contains("BEHIND"));
+    // Whatever the page has, it is as wide as the window of a phone.
+    let wide = "<script>document.title = document.documentElement.scrollWidth + ' of ' + \
+                document.documentElement.clientWidth</script></body>";
+    let page = std::fs::read_to_string(&path).unwrap().replace("</body>", wide);
+    std::fs::write(&path, page).unwrap();
+    let tree = String::from_utf8(dump(&browser, folder.path(), &path).stdout).unwrap();
+    let title = tree.split_once("<title>").unwrap().1.split_once("</title>").unwrap().0;
+    let (content, window) = title.split_once(" of ").unwrap();
+    assert_eq!(content, window, "the page is wider than its window");
     assert!(tree.contains("<button type=\"button\">store</button>"), "the table has no buttons");
+}
+
+/// The report with what has charts of lines: curves for four stores in one phase, two of them at a rate
+/// that one did not keep up with, and two numbers of records.
+fn with_lines(mut report: Report) -> Report {
+    let latency = |ns: u64| Latency {
+        p50: ns,
+        p90: 2 * ns,
+        p99: 3 * ns,
+        p999: 40 * ns,
+        p9999: 50 * ns,
+        max: 60 * ns,
+        curve: [(0.5, 1), (0.9, 2), (0.99, 3), (0.999, 40), (0.9999, 50), (1.0, 60)]
+            .map(|(part, times)| (part, times * ns))
+            .to_vec(),
+    };
+    let hits = report.results.iter_mut().filter(|r| r.phase == "get-hit" && r.class == "buffered");
+    for (i, result) in hits.take(4).enumerate() {
+        result.latency_ns = Some(latency(100 * (i as u64 + 1)));
+        result.at_rate = (i < 2).then(|| AtRate {
+            per_second: 1000.0,
+            arrivals: "poisson".to_owned(),
+            ops: 5000,
+            reached: Summary { median: 999.0, ..Summary::default() },
+            kept_up: i == 0,
+            latency_ns: latency(200),
+            operation_latency_ns: Default::default(),
+            verified: true,
+        });
+    }
+    let run =
+        |records| Growth { records, key_bytes: 1, value_bytes: 1, results: report.results.clone() };
+    report.growth = vec![run(1000), run(report.settings.records)];
+    report
 }
 
 #[test]
@@ -172,7 +224,7 @@ fn dump(browser: &Path, profile: &Path, page: &Path) -> Output {
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
         .args(["--disable-background-networking", "--no-first-run", "--enable-logging=stderr"])
         .arg(format!("--user-data-dir={}", profile.join("profile").display()))
-        .arg("--dump-dom")
+        .args(["--window-size=390,3000", "--dump-dom"])
         .arg(format!("file://{}", page.display()))
         .output()
         .unwrap()

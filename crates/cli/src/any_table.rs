@@ -72,28 +72,63 @@ impl<'t> AnyTable<'t> {
 
     /// Calls `f` with every record, in order.
     pub fn scan(&self, mut f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        self.scan_bytes(all, |key, value| f(key, value).map(|()| true))
+    }
+
+    /// Calls `f` with every record whose key is in a range, in order, until it returns `false`.
+    pub fn scan_range(
+        &self,
+        (start, end): (Bound<&[u8]>, Bound<&[u8]>),
+        f: impl FnMut(&[u8], &[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        self.scan_bytes((as_ref(&self.bytes(start)?), as_ref(&self.bytes(end)?)), f)
+    }
+
+    /// The same for keys that begin so, as they are shown.
+    pub fn scan_prefix(
+        &self,
+        prefix: &[u8],
+        mut f: impl FnMut(&[u8], &[u8]) -> Result<bool>,
+    ) -> Result<()> {
+        // Digits that numbers begin with are in no order: all are looked at.
+        let is_text = is_text(&self.keys);
+        let start = if is_text { Bound::Included(prefix) } else { Bound::Unbounded };
+        self.scan_bytes((start, Bound::Unbounded), |key, value| match key.starts_with(prefix) {
+            true => f(key, value),
+            false => Ok(!is_text),
+        })
+    }
+
+    /// The same by the bytes of keys, which are shown to `f`.
+    fn scan_bytes(
+        &self,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+        mut f: impl FnMut(&[u8], &[u8]) -> Result<bool>,
+    ) -> Result<()> {
         let keys = &self.keys;
         let is_text = is_text(keys);
         let shown = |key: &[u8], value: &[u8]| {
             if is_text { f(key, value) } else { f(&keys.show(key), value) }
         };
         match &self.form {
-            Form::One(table) => table.scan(shown),
-            Form::Several(table) => table.scan(shown),
+            Form::One(table) => table.scan_range(bounds, shown),
+            Form::Several(table) => table.scan_range(bounds, shown),
         }
+    }
+
+    fn bytes(&self, bound: Bound<&[u8]>) -> Result<Bound<Vec<u8>>> {
+        Ok(match bound {
+            Bound::Unbounded => Bound::Unbounded,
+            Bound::Included(key) => Bound::Included(bytes_of(&self.keys, key)?.into_owned()),
+            Bound::Excluded(key) => Bound::Excluded(bytes_of(&self.keys, key)?.into_owned()),
+        })
     }
 
     /// The records whose keys are in a range.
     pub fn range(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Result<Records<'t>> {
-        let bytes = |bound: Bound<&[u8]>| -> Result<Bound<Vec<u8>>> {
-            Ok(match bound {
-                Bound::Unbounded => Bound::Unbounded,
-                Bound::Included(key) => Bound::Included(bytes_of(&self.keys, key)?.into_owned()),
-                Bound::Excluded(key) => Bound::Excluded(bytes_of(&self.keys, key)?.into_owned()),
-            })
-        };
-        let (start, end) = (bytes(start)?, bytes(end)?);
-        let bounds = (start.as_ref().map(|key| &key[..]), end.as_ref().map(|key| &key[..]));
+        let (start, end) = (self.bytes(start)?, self.bytes(end)?);
+        let bounds = (as_ref(&start), as_ref(&end));
         Ok(match &self.form {
             Form::One(table) => self.shown(table.range(bounds).map(borrowed)),
             Form::Several(table) => self.shown(table.range(bounds)),
@@ -129,6 +164,10 @@ impl<'t> AnyTable<'t> {
         let keys = self.keys.clone();
         Box::new(records.map(move |record| record.map(|(key, value)| (keys.show(&key), value))))
     }
+}
+
+fn as_ref(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(|key| &key[..])
 }
 
 fn borrowed<'t>(record: Result<(Vec<u8>, &'t [u8])>) -> Result<(Vec<u8>, Bytes<'t>)> {

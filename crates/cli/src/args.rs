@@ -3,7 +3,8 @@
 use crate::changing::Changing;
 use crate::cmd::{
     backup, bench, compact, completions, convert, create, delete, dump, freeze, get, load, man,
-    preload, put, range, recover, reproduce, scan, shell, stat, table, thaw, verify, watch,
+    preload, put, range, record, recover, replay, reproduce, scan, shell, stat, table, thaw,
+    verify, watch,
 };
 use crate::readable::Readable;
 use crate::table::TableOf;
@@ -16,6 +17,7 @@ use credenza::stats::Statistics;
 use credenza::{Access, Durability, Error, OpenOptions, Result, Store};
 use credenza_formats::Format;
 use std::path::Path;
+use std::time::Duration;
 
 /// The part of every help text that tells how the command ends.
 macro_rules! exit_status {
@@ -95,6 +97,8 @@ pub enum Command {
     Freeze(freeze::Freeze),
     Thaw(thaw::Thaw),
     Bench(Box<bench::Bench>),
+    Record(record::Record),
+    Replay(Box<replay::Replay>),
     Reproduce(Box<reproduce::Reproduce>),
     Completions(completions::Completions),
     Man(man::Man),
@@ -171,6 +175,45 @@ impl TableArgs {
 
 fn no_tables(kind: &str) -> Error {
     Error::invalid(format!("a {kind} store has no tables, as a btree store has: leave out --table"))
+}
+
+/// For how long a btree store is read.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct LeaseArgs {
+    /// Of a btree store: keep what is read for so many seconds, such as 30. Others who write may use that
+    /// space then; if one does before this command is done, it fails [default: keep it until the
+    /// command is done, or killed]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    lease: Option<Duration>,
+}
+
+impl LeaseArgs {
+    /// The same to read, for no longer than that.
+    pub fn limit(self, store: Readable) -> Result<Readable> {
+        if self.lease.is_none() {
+            return Ok(store);
+        }
+        let table = match store {
+            Readable::Table(table) => table,
+            Readable::Store(Store::BTree(store)) => TableOf::main(store),
+            Readable::Store(other) => return Err(no_lease(other.kind())),
+        };
+        Ok(Readable::Table(TableOf { lease: self.lease, ..table }))
+    }
+
+    /// How long it is, if there is one.
+    pub fn lease(self) -> Option<Duration> {
+        self.lease
+    }
+
+    /// An error if a lease is asked for where there is none.
+    pub fn refuse(self, kind: &str) -> Result<()> {
+        if self.lease.is_none() { Ok(()) } else { Err(no_lease(kind)) }
+    }
+}
+
+fn no_lease(kind: &str) -> Error {
+    Error::invalid(format!("what is read of a {kind} store has no lease: leave out --lease"))
 }
 
 /// How a store that changes is written.
@@ -269,9 +312,9 @@ fn durability(text: &str) -> Result<Durability, String> {
 }
 
 /// Seconds, with a fraction if you like.
-pub fn seconds(text: &str) -> Result<std::time::Duration, String> {
+pub fn seconds(text: &str) -> Result<Duration, String> {
     let number = text.parse().map_err(|_| "write a number of seconds, such as 2.5")?;
-    std::time::Duration::try_from_secs_f64(number).map_err(|e| e.to_string())
+    Duration::try_from_secs_f64(number).map_err(|e| e.to_string())
 }
 
 /// How a constant store is built.

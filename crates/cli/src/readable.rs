@@ -23,7 +23,12 @@ impl Readable {
         if quiet {
             return Ok(());
         }
-        if let Readable::Store(Store::BTree(store)) = self {
+        let main = match self {
+            Readable::Store(Store::BTree(store))
+            | Readable::Table(TableOf { store, name: None, .. }) => Some(store),
+            _ => None,
+        };
+        if let Some(store) = main {
             let count = store.read()?.tables()?.len();
             if count > 0 {
                 let noun = if count == 1 { "table" } else { "tables" };

@@ -6,6 +6,7 @@ use credenza::btree::{BTree, Duplicates, Snapshot, TableOptions, Transaction};
 use credenza::{Bytes, Error, Freeze, Get, Result, Scan};
 use std::borrow::Cow;
 use std::path::Path;
+use std::time::Duration;
 
 /// A table of a btree store: the main one, or one with a name.
 #[derive(Clone, Debug)]
@@ -13,6 +14,8 @@ pub struct TableOf {
     pub store: BTree,
     pub name: Option<String>,
     pub options: TableOptions,
+    /// For how long what is read is kept; without it, as long as it is read.
+    pub lease: Option<Duration>,
 }
 
 impl TableOf {
@@ -30,7 +33,7 @@ impl TableOf {
 
     /// The main table.
     pub fn main(store: BTree) -> TableOf {
-        TableOf { store, name: None, options: TableOptions::new() }
+        TableOf { store, name: None, options: TableOptions::new(), lease: None }
     }
 
     /// An error if keys are numbers, of which hexadecimal digits would be no bytes.
@@ -51,7 +54,10 @@ impl TableOf {
 
     /// Calls `f` with the table as it is now.
     pub fn read<R>(&self, f: impl FnOnce(AnyTable<'_>) -> Result<R>) -> Result<R> {
-        let snapshot = self.store.read()?;
+        let snapshot = match self.lease {
+            None => self.store.read()?,
+            Some(lease) => self.store.read_for(lease)?,
+        };
         let found = self.within_snapshot(&snapshot);
         let done = found.and_then(|table| f(table.ok_or_else(|| self.missing())?));
         done.map_err(|e| self.named(e))

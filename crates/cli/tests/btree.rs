@@ -3,8 +3,10 @@
 
 mod common;
 use common::*;
-use credenza::btree::BTree;
+use credenza::btree::{BTree, Duplicates, TableOptions};
 use serde_json::{Value, json};
+use std::io::Read;
+use std::process::{Command, Stdio};
 
 /// A new btree store with these records.
 fn store_of(folder: &Folder, records: &[(&str, &str)]) -> String {
@@ -345,6 +347,71 @@ fn range_gives_what_lies_between() {
     }
     run(&["delete", &store, "a", "ab", "b", "c"]).expect(0);
     assert_eq!(range(&["-r"]), "");
+}
+
+/// Somebody writes while a command reads that cannot go on as nobody takes its output.
+#[test]
+fn who_reads_longer_than_its_lease_is_told_so_when_another_writes() {
+    let folder = Folder::new();
+    let store = folder.store("btree", &plain_records(60_000));
+    let multi = multi_table(&folder);
+    for (store, args) in [
+        (&store, &["dump", &store][..]),
+        (&store, &["scan", &store, "--json"]),
+        (&store, &["range", &store, "key1"]),
+        (&store, &["range", &store, "--prefix", "key", "--to", "tsv"]),
+        (&store, &["range", &store, "--reverse"]),
+        (&multi, &["dump", &multi, "--table", "many"]),
+        (&multi, &["range", &multi, "", "k", "--table", "many"]),
+    ] {
+        let whole = run(&[args, &["--lease", "3600", "-q"]].concat()).expect(0);
+        assert!(whole.out == run(&[args, &["-q"]].concat()).expect(0).out, "{args:?}");
+        let mut reader = Command::new(program())
+            .args(args)
+            .args(["--lease", "0"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let mut start = [0; 100];
+        let out = reader.stdout.as_mut().expect("its output");
+        out.read_exact(&mut start).expect("the beginning");
+        run(&["put", store, "new", "value"]).expect(0);
+        let left = reader.wait_with_output().expect("it ends");
+        let err = String::from_utf8_lossy(&left.stderr).into_owned();
+        let (told, asked) = ("its lease of 0 seconds is over", "give it a longer lease");
+        assert!(err.contains(told) && err.contains(asked) && err.contains(store), "{err}");
+        assert_eq!(left.status.code(), Some(111), "{args:?}");
+        assert!(100 + left.stdout.len() < whole.out.len(), "{args:?}: it has read all");
+        assert!(whole.out.starts_with(&[&start[..], &left.stdout].concat()), "{args:?}");
+        run(&["delete", store, "new"]).expect(0);
+    }
+    let copy = folder.path("copy");
+    run(&["backup", &store, &copy, "--lease", "3600"]).expect(0);
+    assert!(dump(&copy) == dump(&store));
+    for kind in ["hash", "constant"] {
+        let other = folder.store(kind, &plain_records(2));
+        let got = run(&["dump", &other, "--lease", "1"]).expect(111);
+        assert!(got.err.contains("leave out --lease") && got.err.contains(&other), "{}", got.err);
+    }
+    let got = run(&["backup", &folder.path("hash.store"), &copy, "--lease", "1"]).expect(111);
+    assert!(got.err.contains("leave out --lease"), "{}", got.err);
+    run(&["dump", &store, "--lease", "soon"]).expect(111);
+}
+
+/// A store with a table whose keys have many values.
+fn multi_table(folder: &Folder) -> String {
+    let path = folder.path("multi");
+    let store = BTree::create(&path).expect("a store");
+    let mut transaction = store.write().expect("a transaction");
+    let options = TableOptions::new().duplicates(Duplicates::Sorted);
+    transaction.create_table_with("many", &options).expect("a table");
+    let mut table = transaction.multi_table("many").expect("whole").expect("the table");
+    for i in 0..60_000u32 {
+        table.insert(&[b'a' + (i / 20_000) as u8], i.to_string().as_bytes()).expect("a value");
+    }
+    transaction.commit().expect("the commit");
+    path
 }
 
 /// What the engine has no calls for.

@@ -3,7 +3,7 @@
 mod common;
 use common::*;
 
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 26] = [
     "load",
     "get",
     "scan",
@@ -25,6 +25,8 @@ const COMMANDS: [&str; 24] = [
     "freeze",
     "thaw",
     "bench",
+    "record",
+    "replay",
     "reproduce",
     "completions",
     "man",

@@ -1,13 +1,14 @@
 //! The figures as a table that other programs read: comma-separated values as in RFC 4180, one line
-//! for each store and phase, the names of the columns first.
+//! for each store and phase, the names of the columns first; behind these a line for each number of
+//! readers at one store, or of threads that commit to one, whose figures are in columns of their own.
 
 use super::json;
-use crate::result::{PhaseResult, Report};
+use crate::result::{PhaseResult, Report, Summary, TogetherResult};
 use credenza::Result;
 use std::path::Path;
 
 /// The columns, which stay; further ones may come behind them.
-const COLUMNS: [&str; 31] = [
+const COLUMNS: [&str; 54] = [
     "store",
     "class",
     "phase",
@@ -39,7 +40,36 @@ const COLUMNS: [&str; 31] = [
     "disk_read_bytes",
     "disk_written_bytes",
     "write_amplification",
+    "by",
+    "readers",
+    "writers",
+    "processors",
+    "per_second",
+    "per_second_low",
+    "per_second_high",
+    "times_one",
+    "times_one_low",
+    "times_one_high",
+    "writes_per_second",
+    "records",
+    "p9999_ns",
+    "rate",
+    "reached_per_second",
+    "kept_up",
+    "at_rate_p50_ns",
+    "at_rate_p90_ns",
+    "at_rate_p99_ns",
+    "at_rate_p999_ns",
+    "at_rate_p9999_ns",
+    "at_rate_max_ns",
+    "syncs_per_change",
 ];
+
+/// How many of them are about several readers, behind these.
+const OF_READERS: usize = 11;
+
+/// How many of them are about a phase of one store.
+const OF_PHASE: usize = 31;
 
 /// Writes the report's figures in place of `path`, whole or not at all.
 ///
@@ -52,14 +82,75 @@ pub fn write(report: &Report, path: &Path) -> Result<()> {
 fn table(report: &Report) -> String {
     let mut text = COLUMNS.join(",") + "\r\n";
     for result in &report.results {
-        text += &line(result).map(|field| quoted(&field)).join(",");
-        text += "\r\n";
+        push(&mut text, phase(result, report.settings.records));
+    }
+    // The last run of a series is the report's own.
+    for run in report.growth.iter().filter(|run| run.records != report.settings.records) {
+        for result in &run.results {
+            push(&mut text, phase(result, run.records));
+        }
+    }
+    for result in &report.together {
+        let mut fields = together(result);
+        fields.push(report.settings.records.to_string());
+        fields.extend(empty(COLUMNS.len() - 1 - fields.len()));
+        fields.push(result.syncs_per_change.map_or_else(String::new, |syncs| syncs.to_string()));
+        push(&mut text, fields);
     }
     text
 }
 
+/// All fields of a phase of one store with so many records.
+fn phase(r: &PhaseResult, records: u64) -> Vec<String> {
+    let mut fields: Vec<String> = line(r).into();
+    fields.extend(empty(OF_READERS));
+    fields.push(records.to_string());
+    let p9999 = r.latency_ns.as_ref().map(|l| l.p9999.to_string());
+    fields.push(p9999.unwrap_or_default());
+    if let Some(at) = &r.at_rate {
+        let l = &at.latency_ns;
+        fields.extend([at.per_second.to_string(), at.reached.median.to_string()]);
+        fields.push(at.kept_up.to_string());
+        fields.extend([l.p50, l.p90, l.p99, l.p999, l.p9999, l.max].map(|ns| ns.to_string()));
+    }
+    fields.extend(empty(COLUMNS.len() - fields.len()));
+    fields
+}
+
+fn push(text: &mut String, fields: Vec<String>) {
+    *text += &fields.iter().map(|field| quoted(field)).collect::<Vec<_>>().join(",");
+    *text += "\r\n";
+}
+
+fn empty(count: usize) -> impl Iterator<Item = String> {
+    std::iter::repeat_n(String::new(), count)
+}
+
+/// What several readers did: first what is there for every figure.
+fn together(r: &TogetherResult) -> Vec<String> {
+    let summary = |s: &Summary| [s.median, s.low, s.high].map(|x| x.to_string());
+    let to_one = r
+        .to_one
+        .map_or_else(Default::default, |s| [s.median, s.low, s.high].map(|x| x.to_string()));
+    let mut fields = vec![r.store.clone(), r.class.clone(), r.phase.clone(), r.ops.to_string()];
+    fields.extend([String::new(), r.rounds.to_string()]);
+    let place = |name| COLUMNS.iter().position(|column| *column == name).unwrap_or(OF_PHASE);
+    fields.extend(empty(place("hit_rate") - fields.len()));
+    // Who commits looks nothing up.
+    fields.push(r.syncs_per_change.map_or_else(|| r.hit_rate.to_string(), |_| String::new()));
+    fields.extend(empty(place("verified") - fields.len()));
+    fields.push(r.verified.to_string());
+    fields.extend(empty(OF_PHASE - fields.len()));
+    fields.extend([r.by.clone(), r.readers.to_string()]);
+    fields.extend([r.writers.to_string(), r.processors.to_string()]);
+    fields.extend(summary(&r.per_second));
+    fields.extend(to_one);
+    fields.push(r.writes_per_second.as_ref().map_or_else(String::new, |w| w.median.to_string()));
+    fields
+}
+
 /// The fields of a figure; empty where there is none.
-fn line(r: &PhaseResult) -> [String; COLUMNS.len()] {
+fn line(r: &PhaseResult) -> [String; OF_PHASE] {
     let (l, e) = (r.latency_ns.as_ref(), &r.effort);
     let latency = |ns: Option<u64>| ns.map(|ns| ns.to_string()).unwrap_or_default();
     let part = |part: Option<f64>| part.map(|part| part.to_string()).unwrap_or_default();
@@ -109,15 +200,43 @@ fn quoted(field: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::Growth;
 
     #[test]
     fn one_line_for_each_figure_with_every_column() {
         let bytes = include_bytes!("../../tests/fixtures/report.json");
         let mut report: Report = serde_json::from_slice(bytes).unwrap();
+        report.together = crate::report::together::some();
+        let run = |records| Growth {
+            records,
+            key_bytes: 1,
+            value_bytes: 1,
+            results: report.results.clone(),
+        };
+        report.growth = vec![run(77), run(report.settings.records)];
         let text = table(&report);
         let lines: Vec<&str> = text.split_terminator("\r\n").collect();
-        assert_eq!(lines.len(), 1 + report.results.len());
+        assert_eq!(lines.len(), 1 + 2 * report.results.len() + report.together.len());
+        assert_eq!(text.matches(",77,").count(), report.results.len());
+        let last: Vec<&str> = lines[lines.len() - 1].split(',').collect();
+        let field = |name| last[COLUMNS.iter().position(|column| *column == name).unwrap()];
+        let of = report.together.last().unwrap();
+        assert_eq!(field("store"), of.store);
+        assert_eq!((field("by"), field("readers"), field("writers")), ("processes", "16", "1"));
+        assert_eq!((field("rounds"), field("ns_per_op"), field("hit_rate")), ("1", "", "0"));
+        assert_eq!((field("verified"), field("times_one_high")), ("false", "1.9876"));
+        assert_eq!(field("writes_per_second"), "1234567.8");
         assert!(lines.iter().all(|line| line.split(',').count() == COLUMNS.len()), "{text}");
+        report.together.push(crate::report::committers::some());
+        let text = table(&report);
+        let last: Vec<&str> = text.trim_end().rsplit("\r\n").next().unwrap().split(',').collect();
+        let field = |name| last[COLUMNS.iter().position(|column| *column == name).unwrap()];
+        assert_eq!(
+            (field("class"), field("phase"), field("readers")),
+            ("sync", "insert-sync", "8")
+        );
+        assert_eq!((field("per_second"), field("syncs_per_change")), ("4321.4", "0.1254"));
+        assert_eq!((field("hit_rate"), last.len()), ("", COLUMNS.len()));
         let first = &report.results[0];
         let start = format!("{},{},{},{}", first.store, first.class, first.phase, first.ops);
         assert!(lines[1].starts_with(&start), "{}", lines[1]);

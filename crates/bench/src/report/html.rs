@@ -6,7 +6,7 @@
 use super::chart::{Row, Scale, axis, escape};
 use super::compare::{Comparison, Headline, is_own};
 use super::stats::{self, Ratio, Verdict};
-use super::{facts, figures, json, text, together};
+use super::{committers, curves, facts, figures, growth, json, rate, text, together};
 use crate::result::{Latency, PhaseResult, Report};
 use credenza::Result;
 use std::collections::BTreeSet;
@@ -38,6 +38,7 @@ pub fn page(report: &Report) -> String {
             "title" => title(report),
             "style" => STYLE.to_owned(),
             "script" => SCRIPT.to_owned(),
+            "more" => more(report),
             "header" => header(report, &comparisons),
             "sections" => sections(report, &comparisons),
             "footer" => facts::footer(report),
@@ -46,6 +47,21 @@ pub fn page(report: &Report) -> String {
         page.push_str(rest);
     }
     page
+}
+
+/// Links to the sections that not every report has.
+fn more(report: &Report) -> String {
+    let link = |(is_there, id, name): (bool, &str, &str)| match is_there {
+        true => format!(r##" <a href="#{id}">{name}</a>"##),
+        false => String::new(),
+    };
+    let all = [
+        (rate::results(report).next().is_some(), "rate", "At a rate"),
+        (!report.growth.is_empty(), "growth", "Growth"),
+        (report.together.iter().any(together::is_of), "together", "Several readers"),
+        (report.together.iter().any(committers::is_of), "committers", "Committing threads"),
+    ];
+    all.map(link).concat()
 }
 
 fn title(report: &Report) -> String {
@@ -130,14 +146,47 @@ fn sections(report: &Report, comparisons: &[Comparison]) -> String {
     html.push_str(&section("overview", "Overview", &each(&overview)));
     html.push_str(&section("phases", "Phase by phase", &each(&phases)));
     html.push_str(&section("size", "Size and memory", &each(&|c| sizes(report, c))));
-    html.push_str(&section("latency", "Latency of single lookups", &each(&latencies)));
-    let together = together::table(report);
-    if !together.is_empty() {
-        html.push_str(&section("together", "Several processes at one store", &together));
+    html.push_str(&section(
+        "latency",
+        "Latency of single lookups",
+        &each(&|c| latencies(report, c)),
+    ));
+    if let Some((title, table, explained)) = rate::table(report) {
+        let table = with_note(explained, &table.html(&title));
+        let charts = each(&|c| charts(&curves::at_rate(report, c)));
+        html.push_str(&section("rate", &title, &(table + &charts)));
+    }
+    if let Some((table, explained)) = growth::table(report) {
+        let title = "Growth with the number of records";
+        let content = charts(&growth::charts(report)) + &with_note(explained, &table.html(title));
+        html.push_str(&section("growth", title, &content));
+    }
+    if let Some((table, explained)) = together::table(report) {
+        let title = "Several readers at one store";
+        let content = charts(&together::charts(report)) + &with_note(explained, &table.html(title));
+        html.push_str(&section("together", title, &content));
+    }
+    if let Some((table, explained)) = committers::table(report) {
+        let title = committers::TITLE;
+        let content =
+            charts(&committers::charts(report)) + &with_note(explained, &table.html(title));
+        html.push_str(&section("committers", title, &content));
     }
     html.push_str(&section("figures", "Every figure", &each(&figures::every)));
     html.push_str(&section("setup", "Set-up", &facts::setup(report)));
     html
+}
+
+fn with_note(note: &str, content: &str) -> String {
+    format!(r#"<p class="note">{note}</p>{content}"#)
+}
+
+/// Charts side by side; empty without any.
+fn charts(charts: &str) -> String {
+    if charts.is_empty() {
+        return String::new();
+    }
+    format!(r#"<div class="charts">{charts}</div>"#)
 }
 
 fn section(id: &str, title: &str, content: &str) -> String {
@@ -418,7 +467,7 @@ fn amounts(
     figure("chart", title, explained, &rows, &scale, label)
 }
 
-fn latencies(c: &Comparison) -> String {
+fn latencies(report: &Report, c: &Comparison) -> String {
     let mut charts = String::new();
     for phase in &c.phases {
         let mut measured: Vec<(&PhaseResult, &Latency)> = c
@@ -441,6 +490,17 @@ fn latencies(c: &Comparison) -> String {
         "<p class=\"note\">Dark dot: half of the lookups were this fast or faster (p50). Thick \
          line: up to p99, the open dot. Thin line: on to p99.9, the small dot, and to the slowest \
          lookup, the end. The scale is logarithmic.</p><div class=\"charts\">{charts}</div>"
+    ) + &percentiles(report, c)
+}
+
+/// The same as curves; nothing in reports from before there were any.
+fn percentiles(report: &Report, c: &Comparison) -> String {
+    let drawn = charts(&curves::of_phases(report, c));
+    if drawn.is_empty() {
+        return drawn;
+    }
+    format!(
+        r#"<h3 class="gap">Percentiles</h3><p class="note">How long at most the fastest half, nine of ten, and so on took. From each mark to the next is as far: what is ten times as rare.</p>{drawn}"#
     )
 }
 

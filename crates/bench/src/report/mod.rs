@@ -2,17 +2,24 @@
 //!
 //! Reading order: [`stats`] says what may be concluded from a few rounds, [`compare`] who is
 //! compared with whom; [`json`], [`terminal`] and [`html`] show the same conclusions. [`durability`]
-//! says who brings what to the disk; [`saved`] puts two saved runs against each other.
+//! says who brings what to the disk, `together`, `rate` and `growth` what comes of several readers,
+//! of operations at a rate, and of more records; [`saved`] puts two saved runs against each other.
 
 mod chart;
+mod committers;
 pub mod compare;
 pub mod csv;
+mod curves;
 pub mod durability;
 mod facts;
 mod figures;
+mod growth;
 pub mod html;
 pub mod json;
+mod lines;
 mod pen;
+mod plain;
+mod rate;
 pub mod saved;
 pub mod stats;
 pub mod terminal;

@@ -362,6 +362,7 @@ mod tests {
             ns_per_op: summarise(samples),
             latency_ns: None,
             operation_latency_ns: std::collections::BTreeMap::new(),
+            at_rate: None,
             hit_rate: None,
             file_bytes: 0,
             peak_rss_bytes: 0,

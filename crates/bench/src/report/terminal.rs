@@ -7,8 +7,9 @@
 use super::compare::{Comparison, Headline, is_own, wrong_answers};
 use super::durability;
 use super::pen::{Pen, Style, WIDTH, shortened, width, wrapped};
+use super::plain::Table;
 use super::stats::{self, Ratio, Verdict};
-use super::{text, together};
+use super::{committers, growth, rate, text, together};
 use crate::result::{OwnCost, PhaseNoise, PhaseResult, Report};
 use std::io::{self, Write};
 
@@ -32,7 +33,18 @@ pub fn print(report: &Report, out: &mut impl Write, colour: bool) -> io::Result<
             headlines(comparison, own, out, &pen)?;
         }
     }
-    together_lines(report, out, &pen)?;
+    if let Some((table, explained)) = growth::table(report) {
+        plain("Growth with the number of records", &table, explained, out, &pen)?;
+    }
+    if let Some((title, table, explained)) = rate::table(report) {
+        plain(&title, &table, explained, out, &pen)?;
+    }
+    if let Some((table, explained)) = together::table(report) {
+        plain("Several readers at one store", &table, explained, out, &pen)?;
+    }
+    if let Some((table, explained)) = committers::table(report) {
+        plain(committers::TITLE, &table, explained, out, &pen)?;
+    }
     disk(report, out, &pen)?;
     remarks(report, out, &pen)
 }
@@ -49,10 +61,15 @@ fn disk(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     lines.iter().try_for_each(|line| wrapped(out, pen, "  ", &text::clean(line)))
 }
 
-fn together_lines(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
-    let Some((lines, explained)) = together::lines(report) else { return Ok(()) };
-    writeln!(out, "\n{}", pen.bold("Several processes at one store"))?;
-    lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+fn plain(
+    title: &str,
+    table: &Table,
+    explained: &str,
+    out: &mut impl Write,
+    pen: &Pen,
+) -> io::Result<()> {
+    writeln!(out, "\n{}", pen.bold(title))?;
+    table.lines().iter().try_for_each(|line| writeln!(out, "{line}"))?;
     wrapped(out, pen, "", explained)
 }
 

@@ -1,157 +1,214 @@
-//! Several processes at one store: a table for the terminal, and one for the page.
+//! Several processes or threads at one store: a table for the terminal, and one for the page.
 
-use super::chart::escape;
-use super::compare::is_own;
+use super::chart::Scale;
+use super::committers;
+use super::lines::{Line, LineChart};
+use super::plain::Table;
 use super::text;
 use crate::result::{Report, TogetherResult};
-use std::fmt::Write;
 
 /// What the figures are.
 const EXPLAINED: &str = "Millions of lookups in a second, of all readers together: medians, and how \
     many times those of one reader (beside a writer: of one reader beside a writer), with the interval. \
-    All processes of a row had so many processors, each one of its own where there were enough. \
+    Readers are processes (procs) or threads of one. Those of a row, and its writer, had so many \
+    processors (cpus), each one of its own where there were enough; free: the kernel chose. \
     ! some answers were wrong: the figure is no speed.";
 
-const HEADS: [&str; 7] =
-    ["store", "phase", "readers", "processors", "M gets/s", "times one", "changes/s"];
+const HEADS: [&str; 7] = ["store", "phase", "readers", "cpus", "M/s", "times one", "changes/s"];
 
 /// The columns for words, which come first.
 const WORDS: usize = 3;
 
-/// Stores with longer names are cut, so that lines fit a terminal.
-const NAME: usize = 18;
+/// Whether this is what readers did, and not threads that commit.
+pub fn is_of(r: &TogetherResult) -> bool {
+    !committers::is_of(r)
+}
 
-/// The lines of the table for the terminal, and what to say below; nothing without results.
-pub fn lines(report: &Report) -> Option<(Vec<String>, &'static str)> {
-    if report.together.is_empty() {
-        return None;
+/// The table and what to say below; nothing without results.
+pub fn table(report: &Report) -> Option<(Table, &'static str)> {
+    let rows: Vec<_> =
+        report.together.iter().filter(|r| is_of(r)).map(|r| cells(r).to_vec()).collect();
+    let heads = HEADS.map(str::to_owned).to_vec();
+    (!rows.is_empty()).then_some((Table { heads, rows, words: WORDS }, EXPLAINED))
+}
+
+/// Charts of lookups in a second over the number of readers, one for each phase, kind of readers, and
+/// with a writer or not; none where there is one number of readers.
+pub fn charts(report: &Report) -> String {
+    let in_words = |rate| format!("{} M", text::number(rate / 1e6));
+    line_charts(report, is_of, "lookups in a second, all readers", "readers", in_words)
+}
+
+/// The same of those results that are wanted, with a rate as `in_words` says it.
+pub fn line_charts(
+    report: &Report,
+    is_wanted: impl Fn(&TogetherResult) -> bool,
+    explained: &str,
+    below: &'static str,
+    in_words: impl Fn(f64) -> String,
+) -> String {
+    type Key<'a> = (&'a str, &'a str, usize);
+    fn key(r: &TogetherResult) -> Key<'_> {
+        (&r.phase, &r.by, r.writers)
     }
-    let mut rows = vec![HEADS.map(str::to_owned)];
-    rows.extend(report.together.iter().map(|r| cells(r).map(|cell| text::clean(&cell))));
-    let mut widths = [0; HEADS.len()];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.chars().count().max(*width);
+    let wanted = || report.together.iter().filter(|r| is_wanted(r));
+    let counts: Vec<f64> = wanted().map(|r| r.readers as f64).collect();
+    let scale = Scale::logarithmic(&counts);
+    let mut keys: Vec<Key<'_>> = Vec::new();
+    for r in wanted().filter(|r| r.readers > 1) {
+        if !keys.contains(&key(r)) {
+            keys.push(key(r));
         }
     }
-    let line = |row: &[String; HEADS.len()]| {
-        let mut line = String::new();
-        for (i, (cell, width)) in row.iter().zip(widths).enumerate() {
-            // Words are set to the left, numbers to the right. Writing to a string cannot fail.
-            let _ = if i < WORDS {
-                write!(line, "{cell:<width$}  ")
-            } else {
-                write!(line, "{cell:>width$}  ")
+    let chart = |of: &Key<'_>| {
+        let all: Vec<&TogetherResult> = wanted().filter(|r| r.verified && key(r) == *of).collect();
+        let points = |store: &str| -> Vec<(f64, f64, String)> {
+            let point = |r: &&TogetherResult| {
+                let rate = r.per_second.median;
+                let words = format!("{} {}: {}/s", r.readers, r.by, in_words(rate));
+                (scale.place(r.readers as f64), rate, words)
             };
+            all.iter().filter(|r| r.store == store).map(point).collect()
+        };
+        let stores: Vec<&str> = report.stores.iter().map(|info| &*info.store).collect();
+        let lines = stores.iter().map(|store| Line { store, points: points(store) });
+        let mut readers: Vec<usize> = all.iter().map(|r| r.readers).collect();
+        readers.sort_unstable();
+        readers.dedup();
+        let (phase, by, writers) = of;
+        let beside = if *writers > 0 { ", beside a writer" } else { "" };
+        let tick = |count: &usize| (scale.place(*count as f64), count.to_string());
+        LineChart {
+            title: format!("{phase}, {by}{beside}"),
+            explained: explained.to_owned(),
+            ticks: readers.iter().map(tick).collect(),
+            below,
+            lines: lines.filter(|line| !line.points.is_empty()).collect(),
+            stores: stores.clone(),
         }
-        line.trim_end().to_owned()
+        .html(|rate| text::round(&in_words(rate)))
     };
-    Some((rows.iter().map(line).collect(), EXPLAINED))
-}
-
-/// The table for the page; empty without results.
-pub fn table(report: &Report) -> String {
-    if report.together.is_empty() {
-        return String::new();
-    }
-    let head = |name| format!(r#"<th scope="col">{name}</th>"#);
-    let heads: String = HEADS.map(head).concat();
-    let rows: String = report.together.iter().map(row).collect();
-    format!(
-        r#"<p class="note">{EXPLAINED}</p><div class="scroll" tabindex="0" role="region" aria-label="Several processes at one store"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"#
-    )
-}
-
-fn row(r: &TogetherResult) -> String {
-    let class = if is_own(&r.store) { "own" } else { "" };
-    let [store, rest @ ..] = cells(r);
-    let mut row = format!(r#"<tr class="{class}"><th scope="row">{}</th>"#, escape(&store));
-    for cell in rest {
-        let _ = write!(row, "<td>{}</td>", escape(&cell));
-    }
-    row.push_str("</tr>");
-    row
+    keys.iter().map(chart).collect()
 }
 
 fn cells(r: &TogetherResult) -> [String; HEADS.len()] {
-    let processes = match r.writers {
-        0 => r.readers.to_string(),
-        _ => format!("{} + writer", r.readers),
+    let what = match (r.readers, &*r.by) {
+        (1, "processes") => "proc",
+        (1, "threads") => "thread",
+        (_, "processes") => "procs",
+        (_, by) => by,
+    };
+    let readers = match r.writers {
+        0 => format!("{} {what}", r.readers),
+        _ => format!("{} {what} + writer", r.readers),
     };
     let wrong = if r.verified { "" } else { "!" };
-    let ratio = r.to_one.map_or_else(String::new, |s| match s.pairs {
-        1 => text::factor(s.median),
-        _ => {
-            let (low, high) = (text::number(s.low), text::number(s.high));
-            format!("{} [{low}, {high}]", text::factor(s.median))
-        }
-    });
-    let processors = match r.bound {
-        true => r.processors.to_string(),
-        false => format!("{} unbound", r.processors),
-    };
     [
-        r.store.chars().take(NAME).collect(),
+        r.store.clone(),
         r.phase.clone(),
-        processes,
-        processors,
+        readers,
+        processors(r),
         format!("{}{wrong}", text::number(r.per_second.median / 1e6)),
-        ratio,
+        ratio(r),
         r.writes_per_second
             .as_ref()
             .map_or_else(String::new, |w| text::count(w.median.max(0.0) as u64)),
     ]
 }
 
+/// How many times as many as one, with the interval where there is one.
+pub fn ratio(r: &TogetherResult) -> String {
+    r.to_one.map_or_else(String::new, |s| match s.pairs {
+        1 => text::factor(s.median),
+        _ => {
+            let (low, high) = (text::number(s.low), text::number(s.high));
+            format!("{} [{low}, {high}]", text::factor(s.median))
+        }
+    })
+}
+
+/// The processors that all had.
+pub fn processors(r: &TogetherResult) -> String {
+    match r.bound {
+        true => r.processors.to_string(),
+        false => format!("{} free", r.processors),
+    }
+}
+
+/// Two results for tests.
+#[cfg(test)]
+pub fn some() -> Vec<TogetherResult> {
+    use crate::result::{Scaling, Summary};
+    let summary = |median| Summary { median, low: median, high: median, samples: vec![median] };
+    let result = |readers, writers| TogetherResult {
+        store: "tokyocabinet-btree<script>".to_owned(),
+        class: "buffered".to_owned(),
+        phase: "get-many-miss".to_owned(),
+        by: if writers == 0 { "threads" } else { "processes" }.to_owned(),
+        readers,
+        writers,
+        processors: readers,
+        bound: writers == 0,
+        ops: 3000,
+        rounds: 1,
+        per_second: summary(12_345_678.9),
+        sample_rounds: vec![0],
+        to_one: Some(Scaling { median: 1.95, low: 1.9312, high: 1.9876, pairs: 5 }),
+        writes_per_second: (writers > 0).then(|| summary(1_234_567.8)),
+        syncs_per_change: None,
+        hit_rate: 0.0,
+        verified: writers == 0,
+        notes: Vec::new(),
+    };
+    vec![result(2, 0), result(16, 1)]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{Scaling, Summary};
 
     fn report() -> Report {
         let json = include_bytes!("../../tests/fixtures/report.json");
         let mut report: Report = serde_json::from_slice(json).unwrap();
-        let summary = |median| Summary { median, low: median, high: median, samples: vec![median] };
-        let result = |readers, writers| TogetherResult {
-            store: "tokyocabinet-btree<script>".to_owned(),
-            class: "buffered".to_owned(),
-            phase: "get-many-miss".to_owned(),
-            readers,
-            writers,
-            processors: readers,
-            bound: writers == 0,
-            ops: 3000,
-            rounds: 1,
-            per_second: summary(12_345_678.9),
-            sample_rounds: vec![0],
-            to_one: Some(Scaling { median: 1.95, low: 1.9312, high: 1.9876, pairs: 5 }),
-            writes_per_second: (writers > 0).then(|| summary(1_234_567.8)),
-            hit_rate: 0.0,
-            verified: writers == 0,
-            notes: Vec::new(),
-        };
-        report.together = vec![result(2, 0), result(16, 1)];
+        report.together = some();
         report
     }
 
     #[test]
     fn rows_say_how_many_processes_and_processors_within_the_width() {
-        let (lines, _) = lines(&report()).unwrap();
+        let lines = table(&report()).unwrap().0.lines();
         assert!(lines.iter().all(|line| line.chars().count() <= 100), "{lines:#?}");
-        assert!(lines[1].contains(" 2 ") && lines[1].contains("12.3"), "{lines:#?}");
+        assert!(lines[1].contains(" 2 threads ") && lines[1].contains("12.3"), "{lines:#?}");
         assert!(lines[1].contains("1.95x [1.93, 1.99]"), "{lines:#?}");
-        assert!(lines[2].contains("16 + writer") && lines[2].contains("1,234,567"), "{lines:#?}");
-        assert!(lines[2].contains('!') && lines[2].contains("16 unbound"), "{lines:#?}");
-        assert!(super::lines(&Report { together: Vec::new(), ..report() }).is_none());
+        assert!(
+            lines[2].contains("16 procs + writer") && lines[2].contains("1,234,567"),
+            "{lines:#?}"
+        );
+        assert!(lines[2].contains('!') && lines[2].contains("16 free"), "{lines:#?}");
+        assert!(table(&Report { together: Vec::new(), ..report() }).is_none());
     }
 
     #[test]
     fn the_page_has_the_same_cells() {
         let report = report();
         let page = super::super::html::page(&report);
-        assert!(page.contains(r#"id="together""#) && page.contains("<td>16 + writer</td>"));
+        assert!(page.contains(r#"id="together""#) && page.contains(">16 procs + writer</td>"));
         assert!(!page.contains("btree<scr"));
         let page = super::super::html::page(&Report { together: Vec::new(), ..report });
         assert!(!page.contains(r#"id="together""#));
+    }
+
+    #[test]
+    fn a_chart_has_a_line_for_each_store_and_a_point_for_each_number_of_readers() {
+        let mut report = report();
+        let store = report.stores[0].store.clone();
+        let of = |readers| TogetherResult { readers, store: store.clone(), ..some().remove(0) };
+        report.together = vec![of(1), of(2), of(4)];
+        let html = charts(&report);
+        assert_eq!(html.matches("<figure").count(), 1);
+        assert_eq!(html.matches("<circle").count(), 3);
+        assert!(html.contains("get-many-miss, threads<") && html.contains("4 threads: "), "{html}");
+        report.together.truncate(1);
+        assert_eq!(charts(&report), "");
     }
 }

@@ -21,6 +21,7 @@ mod upscaledb;
 
 use crate::args::{check_stores, library_of};
 use crate::machine;
+use crate::report::json::publish_value;
 use crate::result::{Failure, Machine, StoreInfo};
 use clap::{Args, ValueEnum};
 use credenza::{Error, Result};
@@ -216,6 +217,5 @@ fn write_json(
         failures: &lab.failures,
         notes: &lab.notes,
     };
-    let text = serde_json::to_string_pretty(&report).map_err(|e| Error::invalid(e.to_string()))?;
-    std::fs::write(path, text + "\n").map_err(|e| Error::io("write", e).at(path))
+    publish_value(&report, path)
 }

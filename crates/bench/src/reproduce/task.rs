@@ -4,7 +4,7 @@ use super::{bayes, mcdb, mdbm, ntdb, upscaledb};
 use crate::driver::{Driver, ForDriver, Reading, Setup, Shape, Store, kernel, with_driver};
 use crate::measure;
 use crate::runner::passes::{self, Checker, Total};
-use crate::runner::protocol::{Figure, Message};
+use crate::runner::protocol::{self, Figure, Message, say};
 use crate::workload::{Content, Inputs, Queries};
 use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -47,24 +47,12 @@ impl Work {
 
 /// Reads a [`Task`], does it, and says what came of it on standard output.
 pub(super) fn main() -> Result<()> {
-    let text = std::io::read_to_string(std::io::stdin()).map_err(|e| Error::io("read input", e))?;
-    if text.is_empty() {
-        // Whoever started this process was stopped before it could say what to do.
-        return Ok(());
-    }
-    let task: Task = serde_json::from_str(&text).map_err(|e| {
-        Error::invalid(format!("--child is for the workbench's own use; its input: {e}"))
-    })?;
+    // Whoever started this process may have been stopped before it could say what to do.
+    let Some(task) = protocol::task::<Task>()? else { return Ok(()) };
     match run(&task) {
         Ok(()) => say(&Message::Finished),
         Err(e) => say(&Message::Failed(e.to_string())),
     }
-}
-
-fn say(message: &Message) -> Result<()> {
-    let line = serde_json::to_string(message).map_err(|e| Error::invalid(e.to_string()))?;
-    use std::io::Write;
-    writeln!(std::io::stdout(), "{line}").map_err(|e| Error::io("write to the parent", e))
 }
 
 fn run(task: &Task) -> Result<()> {

@@ -22,6 +22,8 @@ use std::time::Instant;
 /// Operations that are timed at least, on as many new stores as that takes; fewer where the program
 /// is built for debugging, and only tested: some stores take long to be made.
 pub(super) const TIMED_OPERATIONS: usize = if cfg!(debug_assertions) { 10_000 } else { 100_000 };
+/// Operations of `insert-sync` at most, of one thread: a disk may take ten milliseconds for each.
+pub(super) const SYNCED_OPERATIONS: usize = 1000;
 /// How often `reinsert` stores a value for every key. An odd number: every second pass brings the
 /// first values back, so that in the end every key has its other value.
 const REINSERT_PASSES: usize = 3;
@@ -63,6 +65,10 @@ impl<D: Driver> Round<'_, D> {
                 let order = &records.shuffled(self.spec.seed)?;
                 self.measure(phase, &Insert { records, order })
             }
+            Phase::InsertSync => {
+                let order = &records.shuffled(self.spec.seed)?.first(SYNCED_OPERATIONS)?;
+                self.measure(phase, &Insert { records: order, order })
+            }
             Phase::Reinsert => {
                 let others = &records.with_other_values();
                 self.measure(phase, &Reinsert { records, others })
@@ -77,7 +83,10 @@ impl<D: Driver> Round<'_, D> {
     }
 
     pub(super) fn measure<W: Work>(&self, phase: Phase, work: &W) -> Result<Sample> {
-        let stores = TIMED_OPERATIONS.div_ceil(work.operations().max(1));
+        let stores = match phase {
+            Phase::InsertSync => 1,
+            _ => TIMED_OPERATIONS.div_ceil(work.operations().max(1)),
+        };
         let content = content_after(work);
         let mut times = Vec::with_capacity(stores);
         let mut sample = Sample::new(phase, work.operations());
@@ -105,16 +114,17 @@ impl<D: Driver> Round<'_, D> {
         Ok(sample)
     }
 
-    /// An empty store in an empty folder, or one with all records.
+    /// An empty store in an empty folder, or one with all records; for `mixed` opened again if its mix
+    /// says so.
     pub(super) fn new_store(&self, phase: Phase, is_filled: bool) -> Result<D::Writer<'_>> {
-        let folder = &self.spec.folder;
-        let emptied = std::fs::remove_dir_all(folder).and_then(|()| std::fs::create_dir(folder));
-        emptied.map_err(|e| Error::io("empty", e).at(folder))?;
+        self.empty_folder()?;
         let transactions = self.spec.mix.transactions.filter(|_| phase == Phase::Mixed);
-        let mut store = if phase == Phase::InsertEach || transactions.is_some() {
-            self.driver.create_committing(&self.path, &self.shape)?
-        } else {
-            self.driver.create(&self.path, &self.shape)?
+        let (driver, path, shape) = (self.driver, &self.path, &self.shape);
+        let mut store = match phase {
+            Phase::InsertSync => driver.create_durable(path, shape)?,
+            Phase::InsertEach => driver.create_committing(path, shape)?,
+            _ if transactions.is_some() => driver.create_committing(path, shape)?,
+            _ => driver.create(path, shape)?,
         };
         let in_one = transactions.is_some() && D::Writer::HAS_TRANSACTIONS;
         if in_one {
@@ -126,7 +136,18 @@ impl<D: Driver> Round<'_, D> {
         if in_one {
             store.commit()?;
         }
+        if phase == Phase::Mixed && self.spec.mix.reopen {
+            store.close()?;
+            return self.driver.reopen(&self.path, &self.shape, transactions.is_some());
+        }
         Ok(store)
+    }
+
+    /// Takes the files of the last store away.
+    pub(super) fn empty_folder(&self) -> Result<()> {
+        let folder = &self.spec.folder;
+        let emptied = std::fs::remove_dir_all(folder).and_then(|()| std::fs::create_dir(folder));
+        emptied.map_err(|e| Error::io("empty", e).at(folder))
     }
 
     /// Compares what the store holds, before and after closing it; takes its size when closed.
@@ -153,7 +174,7 @@ impl<D: Driver> Round<'_, D> {
 }
 
 /// Looks every key up; returns what is wrong first, in words.
-fn check_keys<W: Work, S: Store>(store: &mut S, work: &W) -> Result<Option<String>> {
+pub(super) fn check_keys<W: Work, S: Store>(store: &mut S, work: &W) -> Result<Option<String>> {
     let mut wrong = None;
     for (key, expected) in (0..work.keys()).map(|i| work.after(i)) {
         let what = passes::wrong_answer(store, key, expected.as_deref())?;
@@ -181,10 +202,10 @@ fn insert_all<W: Writer>(store: &mut W, records: &Records) -> Result<()> {
 }
 
 /// Every record into an empty store.
-struct Insert<'a> {
-    records: &'a Records,
+pub(super) struct Insert<'a> {
+    pub(super) records: &'a Records,
     /// The same in the order in which they are stored.
-    order: &'a Records,
+    pub(super) order: &'a Records,
 }
 
 impl Work for Insert<'_> {

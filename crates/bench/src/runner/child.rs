@@ -5,10 +5,11 @@
 //! The phases that change a store come last, each with new stores: see [`super::changes`]. They
 //! follow all that read, as they take the built store's place.
 
+use super::open_loop::{self, AtRate};
 use super::oracle;
 use super::passes::{self, Checker, Total};
-use super::protocol::{Message, Sample, Spec};
-use super::together::part::{Coordinator, Pipes};
+use super::protocol::{self, Message, Sample, Spec, say};
+use super::together::{Coordinator, Pipes};
 use crate::driver::{Driver, ForDriver, Reading, Shape, Store, can_do, kernel, with_driver};
 use crate::measure::{self, Footprint, Latencies, Meter, Size};
 use crate::result::Effort;
@@ -29,14 +30,7 @@ pub(super) const LATENCY_EVERY: usize = 16;
 pub(crate) fn main() -> Result<()> {
     let mut text = String::new();
     std::io::stdin().read_line(&mut text).map_err(|e| Error::io("read input", e))?;
-    let spec: Spec = serde_json::from_str(&text).map_err(|e| {
-        Error::invalid(format!("--child is for the workbench's own use; its input: {e}"))
-    })?;
-    let say = |message: &Message| {
-        let line = serde_json::to_string(message).map_err(|e| Error::invalid(e.to_string()))?;
-        use std::io::Write;
-        writeln!(std::io::stdout(), "{line}").map_err(|e| Error::io("write to the parent", e))
-    };
+    let spec: Spec = protocol::parsed(&text)?;
     if spec.together.part.is_some() {
         return do_part(&spec);
     }
@@ -67,8 +61,8 @@ fn do_part(spec: &Spec) -> Result<()> {
     let work = prepared.map(|inputs| with_driver(&spec.store, Member { spec, inputs: &inputs }));
     match work {
         Ok(Some(done)) => done,
-        Ok(None) => Pipes.failed(&Error::invalid(format!("there is no store '{}'", spec.store))),
-        Err(e) => Pipes.failed(&e),
+        Ok(None) => Pipes.end(Err(Error::invalid(format!("there is no store '{}'", spec.store)))),
+        Err(e) => Pipes.end(Err(e)),
     }
 }
 
@@ -83,7 +77,7 @@ impl ForDriver for Member<'_> {
     fn run<D: Driver>(self) -> Result<()> {
         match D::load(self.spec.library.as_deref()) {
             Ok(driver) => Round::new(&driver, self.spec, self.inputs).part(&mut Pipes),
-            Err(e) => Pipes.failed(&e),
+            Err(e) => Pipes.end(Err(e)),
         }
     }
 }
@@ -118,6 +112,7 @@ struct Timed {
     ops: usize,
     ns_per_op: f64,
     latencies: Vec<(u64, u64)>,
+    at_rate: Option<AtRate>,
     found: Option<u64>,
     effort: Effort,
     wrong: Option<String>,
@@ -160,7 +155,8 @@ impl<'a, D: Driver> Round<'a, D> {
             reading.iter().try_for_each(|phase| self.measure_and_say(*phase, say))?;
             self.together(say)?;
         }
-        changing.iter().try_for_each(|phase| self.measure_and_say(*phase, say))
+        changing.iter().try_for_each(|phase| self.measure_and_say(*phase, say))?;
+        self.committing(say)
     }
 
     fn measure_and_say(&self, phase: Phase, say: &dyn Fn(&Message) -> Result<()>) -> Result<()> {
@@ -199,6 +195,7 @@ impl<'a, D: Driver> Round<'a, D> {
         Ok(Sample {
             ns_per_op: timed.ns_per_op,
             latencies: timed.latencies,
+            at_rate: timed.at_rate,
             found: timed.found,
             lookups: timed.found.map_or(0, |_| timed.ops as u64),
             file_bytes: size.allocated,
@@ -230,6 +227,7 @@ impl<'a, D: Driver> Round<'a, D> {
             ops: records.len(),
             ns_per_op: ns_per_op(elapsed, records.len()),
             latencies: Vec::new(),
+            at_rate: None,
             found: None,
             effort,
             wrong: passes::check_scan(&mut store, self.content)?,
@@ -242,18 +240,14 @@ impl<'a, D: Driver> Round<'a, D> {
             (true, false) => Reading::ColdRandom,
             (true, true) => Reading::ColdNormal,
         };
-        let queries = &self.inputs.queries;
         let mut reader = Reader {
             store: self.driver.open(&self.path, &self.shape, reading)?,
-            batch: self.spec.batch,
+            spec: self.spec,
             cold: self.spec.cold,
-            clock_ns: self.spec.clock_ns,
             inputs: self.inputs,
         };
         match phase {
-            Phase::GetHit | Phase::GetChain | Phase::GetManyHit => reader.gets(phase, &queries.hit),
-            Phase::Get90 => reader.gets(phase, &queries.most),
-            Phase::GetMiss | Phase::GetManyMiss => reader.gets(phase, &queries.miss),
+            _ if phase.is_get() => reader.gets(phase, self.inputs.queries.of(phase)),
             Phase::Scan => reader.scan(self.content),
             Phase::Range => reader.ranges(),
             _ => Err(Error::invalid(format!("'{phase}' is no phase that reads"))),
@@ -264,50 +258,49 @@ impl<'a, D: Driver> Round<'a, D> {
 /// An open store, and what is done to it.
 struct Reader<'a, S> {
     store: S,
-    batch: usize,
+    spec: &'a Spec,
     cold: bool,
-    clock_ns: f64,
     inputs: &'a Inputs,
 }
 
 impl<S: Store> Reader<'_, S> {
     fn gets(&mut self, phase: Phase, queries: &Queries) -> Result<Timed> {
-        let batch = self.batch;
+        let &Spec { batch, clock_ns, seed, .. } = self.spec;
         let expected = Total::expected(queries, &self.inputs.records);
-        let mut latencies = Latencies::new(self.clock_ns);
+        let mut latencies = Latencies::new(clock_ns);
         let single = !phase.is_batched() && phase != Phase::GetChain;
         let every = if self.cold { 1 } else { LATENCY_EVERY };
         let cold_single = self.cold && single;
-        let pass = |store: &mut S, latencies: &mut Latencies| match phase {
-            _ if cold_single => passes::latencies(store, queries, every, latencies),
-            Phase::GetChain => passes::get_chain(store, queries),
-            _ if phase.is_batched() => passes::get_many(store, queries, batch),
-            _ => passes::get(store, queries),
+        let pass = |store: &mut S, latencies: &mut Latencies| {
+            if cold_single {
+                passes::latencies(store, queries, every, latencies)
+            } else {
+                passes::lookups(phase, store, queries, batch)
+            }
         };
         let mut checker = Checker::new(queries, &self.inputs.records);
         if !self.cold {
-            self.check(phase, &mut checker)?;
+            checker.lookups(phase, &mut self.store, batch)?;
         }
         let clock = self.timed(queries.len(), expected, |store| pass(store, &mut latencies))?;
         if self.cold {
-            self.check(phase, &mut checker)?;
+            checker.lookups(phase, &mut self.store, batch)?;
         } else if single {
             passes::latencies(&mut self.store, queries, every, &mut latencies)?;
         }
+        let mut at_rate = None;
+        if let Some(rate) = self.spec.rate.as_ref().filter(|_| single && !self.cold) {
+            let (store, records) = (&mut self.store, &self.inputs.records);
+            at_rate = Some(open_loop::lookups(rate, store, queries, records, seed, clock_ns)?);
+        }
+        let wrong_at_rate = at_rate.as_ref().and_then(|at_rate| at_rate.wrong.clone());
         Ok(Timed {
             found: Some(checker.found),
             latencies: latencies.counts(),
-            wrong: checker.wrong.or(clock.wrong.clone()),
+            wrong: checker.wrong.or(clock.wrong.clone()).or(wrong_at_rate),
+            at_rate,
             ..clock
         })
-    }
-
-    fn check(&mut self, phase: Phase, checker: &mut Checker<'_>) -> Result<()> {
-        if phase.is_batched() {
-            checker.get_many(&mut self.store, self.batch)
-        } else {
-            checker.get(&mut self.store)
-        }
     }
 
     fn scan(&mut self, content: Content) -> Result<Timed> {
@@ -368,6 +361,7 @@ impl<S: Store> Reader<'_, S> {
             ops,
             ns_per_op: measure::median(&mut times),
             latencies: Vec::new(),
+            at_rate: None,
             found: None,
             effort,
             wrong,

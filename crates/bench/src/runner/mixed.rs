@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Latencies in nanoseconds with their counts, by the names of the kinds of steps.
-type StepLatencies = BTreeMap<String, Vec<(u64, u64)>>;
+pub(super) type StepLatencies = BTreeMap<String, Vec<(u64, u64)>>;
 
 impl<D: Driver> Round<'_, D> {
     /// The same for stores that will hold further keys, too.
@@ -47,11 +47,21 @@ impl<D: Driver> Round<'_, D> {
         let sample = self.measure(Phase::Mixed, &work)?;
         let (operation_latencies, wrong) = self.latencies(&work)?;
         let lookups = script.lookups() as u64;
+        let mut at_rate = None;
+        if let Some(rate) = &self.spec.rate {
+            let mut script = Script::draw(records, fresh, mix, count, self.spec.seed);
+            script.truncate(rate.operations(work.script.len()));
+            let (outcome, _, after) = expected(&script, new_model());
+            let work = Mixed { script: &script, transactions: mix.transactions, outcome, after };
+            at_rate = Some(self.mixed_at_rate(rate, &work)?);
+        }
+        let wrong_at_rate = at_rate.as_ref().and_then(|at_rate| at_rate.wrong.clone());
         Ok(Sample {
             found: (lookups > 0).then_some(found),
             lookups,
             operation_latencies,
-            wrong: checked.wrong.or(sample.wrong.clone()).or(wrong),
+            wrong: checked.wrong.or(sample.wrong.clone()).or(wrong).or(wrong_at_rate),
+            at_rate,
             ..sample
         })
     }
@@ -100,7 +110,7 @@ impl<D: Driver> Round<'_, D> {
 /// Does what `each` does with every step, in transactions if they are asked for, until `goes_on` says
 /// no; returns how many steps were done.
 #[inline]
-fn in_transactions<W: Writer>(
+pub(super) fn in_transactions<W: Writer>(
     store: &mut W,
     script: &Script,
     transactions: Option<Transactions>,
@@ -221,7 +231,7 @@ fn do_steps<W: Writer>(
 }
 
 #[inline]
-fn do_step<W: Writer>(
+pub(super) fn do_step<W: Writer>(
     store: &mut W,
     (step, key, value): (&Step, &[u8], &[u8]),
     outcome: &mut Outcome,
@@ -244,10 +254,10 @@ fn do_step<W: Writer>(
 }
 
 /// The steps of a script.
-struct Mixed<'a> {
-    script: &'a Script,
-    transactions: Option<Transactions>,
-    outcome: Outcome,
+pub(super) struct Mixed<'a> {
+    pub(super) script: &'a Script,
+    pub(super) transactions: Option<Transactions>,
+    pub(super) outcome: Outcome,
     after: Model<'a>,
 }
 

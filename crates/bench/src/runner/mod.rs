@@ -2,8 +2,8 @@
 //! and round, and puts their samples together.
 //!
 //! Reading order: [`protocol`], [`process`], [`folder`], here; then what the measured process does:
-//! [`child`], [`passes`], [`changes`], [`mixed`], [`together`]; [`oracle`] compares and measures
-//! nothing.
+//! [`child`], [`passes`], [`changes`], [`mixed`], [`open_loop`], [`together`]; [`oracle`] compares and measures
+//! nothing, and [`notes`] says what a reader must know.
 //!
 //! Invariants: within a round every store runs once, in a random order that the seed fixes; two
 //! measured processes never run at the same time, but those that [`together`] starts. A phase that
@@ -14,6 +14,8 @@ mod changes;
 pub(crate) mod child;
 pub(crate) mod folder;
 mod mixed;
+mod notes;
+pub(crate) mod open_loop;
 pub(crate) mod oracle;
 pub(crate) mod passes;
 pub(crate) mod process;
@@ -28,18 +30,17 @@ mod tests;
 
 use crate::args::BenchArgs;
 use crate::candidates::{self, Describe};
-use crate::driver::{NULL, Shape, Sharing, kernel, with_driver};
+use crate::driver::{NULL, Shape, kernel, with_driver};
 use crate::machine;
 use crate::measure;
 use crate::report::durability;
 use crate::report::stats::{self, Ratio};
 use crate::result::{
-    CONTRACT, Failure, Machine, Noise, OwnCost, PhaseNoise, PhaseResult, Report, Settings,
-    StoreInfo,
+    CONTRACT, Failure, Growth, Noise, OwnCost, PhaseNoise, PhaseResult, Report, Settings, StoreInfo,
 };
 use crate::rng::Rng;
 use crate::workload::generate::stream;
-use crate::workload::{Action, Inputs, Mix, Phase, Workload};
+use crate::workload::{Inputs, Mix, Phase, Workload};
 use credenza::{Error, Result};
 use folder::Folder;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -48,22 +49,55 @@ use protocol::{Message, Spec};
 use std::path::PathBuf;
 use std::time::Duration;
 use summary::{Samples, Shared};
-use together::Together;
+use together::{By, Together};
 
-/// Measures what `args` ask for.
-pub(crate) fn run(args: &BenchArgs) -> Result<Report> {
+/// Measures what `args` ask for; with several numbers of records, a run for each, in ascending order.
+/// The last is the report, and has the others in it. Several readers at one store are for that one only.
+pub(crate) fn series(args: &BenchArgs) -> Result<Report> {
     args.check()?;
+    let mut counts = args.records.clone();
+    counts.sort_unstable();
+    counts.dedup();
+    let (mut growth, mut failures, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+    let Some((last, others)) = counts.split_last().filter(|(_, others)| !others.is_empty()) else {
+        return run(&BenchArgs { records: counts, ..args.clone() });
+    };
+    for (i, records) in others.iter().chain([last]).enumerate() {
+        let mut wanted = BenchArgs { records: vec![*records], ..args.clone() };
+        if i < others.len() {
+            (wanted.processes, wanted.threads) = (Vec::new(), Vec::new());
+            wanted.with_writer = false;
+        }
+        let mut report = run(&wanted)?;
+        let Settings { records, key_bytes, value_bytes, .. } = report.settings;
+        let results = report.results.clone();
+        growth.push(Growth { records, key_bytes, value_bytes, results });
+        for mut failure in report.failures.drain(..) {
+            failure.what = format!("with {records} records: {}", failure.what);
+            failures.push(failure);
+        }
+        notes.push((records, std::mem::take(&mut report.notes)));
+        if i == others.len() || report.interrupted {
+            let notes = notes::of_series(notes);
+            return Ok(Report { growth, failures, notes, ..report });
+        }
+    }
+    Err(Error::invalid("no run was made"))
+}
+
+/// Measures what `args` ask for, with one number of records.
+fn run(args: &BenchArgs) -> Result<Report> {
     let workload = args.workload()?;
     let folder = Folder::create_in(&args.folder())?;
     let (inputs, mut notes) = Inputs::prepare(&workload)?;
     let shape = Shape::of(&inputs.records);
     let mut run = Run::new(args, &workload, &folder);
     let machine = machine::facts(folder.path(), run.cpu, run.clock_ns);
-    notes.extend(about_folder(args, &machine.filesystem));
-    notes.extend(about_load(&machine));
+    notes.extend(notes::about_folder(args, &run.phases, &machine.filesystem));
+    notes.extend(notes::about_load(&machine));
     let stores = run.stores(&shape, &workload.mix)?;
-    notes.extend(about_what_is_left_out(&stores, &run.phases, &workload.mix));
-    notes.extend(about_sharing(args, &stores, machine.cores));
+    notes.extend(notes::about_what_is_left_out(&stores, &run.phases, &workload.mix));
+    notes.extend(notes::about_sharing(args, &run.phases, &stores, machine.cores));
     let seed = workload.seed;
     notes
         .push(format!("seed {seed}: --seed {seed} draws the same data, keys and operations again"));
@@ -80,9 +114,11 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Report> {
         notes.push("stopped by a signal: figures rest on the rounds that were finished".to_owned());
     }
     let record_bytes = shape.bytes() as f64 / shape.records.max(1) as f64;
-    let results = samples.results(&phases, &stores, class, &workload.mix, record_bytes);
+    let rate = args.rate();
+    let rate = rate.as_ref();
+    let results = samples.results(&phases, &stores, class, &workload.mix, record_bytes, rate);
     notes.extend(durability::warnings(&stores, &results));
-    let again = again.results(&phases, &stores, class, &workload.mix, record_bytes);
+    let again = again.results(&phases, &stores, class, &workload.mix, record_bytes, rate);
     let noise = noise(&results, &again);
     let together = shared.results(&stores, class, settings.cpu.is_some());
     let credenza_bench = CONTRACT;
@@ -93,6 +129,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Report> {
         stores,
         results,
         together,
+        growth: Vec::new(),
         failures,
         notes,
         noise,
@@ -103,35 +140,16 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Report> {
 
 /// The phases in the order in which they run, whatever the order they were named in.
 fn phases(workload: &Workload, cold: bool) -> Vec<Phase> {
-    let usual = if cold { Phase::COLD.to_vec() } else { Phase::ALL.to_vec() };
-    let wanted = workload.phases.clone().unwrap_or(usual);
-    Phase::ALL.into_iter().filter(|phase| wanted.contains(phase)).collect()
-}
-
-fn about_folder(args: &BenchArgs, filesystem: &str) -> Vec<String> {
-    let mut notes = Vec::new();
-    if filesystem == "tmpfs" && args.cold {
-        notes.push("the folder is in memory (tmpfs): nothing on it can be cold".to_owned());
-    }
-    if filesystem != "tmpfs" && !args.cold && !args.sync {
-        notes.push(format!(
-            "the folder is on a disk ({filesystem}): `build` of constant includes its fdatasync, \
-             that of the others does not; use --sync, or a folder on tmpfs, to compare builds"
-        ));
-    }
-    notes
-}
-
-/// Other programs share caches and memory with the measured one, whatever processor it has.
-fn about_load(machine: &Machine) -> Option<String> {
-    let [load, ..] = machine.load_average;
-    (load > 0.5).then(|| {
-        format!(
-            "other programs were running (load average {load:.1} on {} cores): times differ more \
-             from round to round, and single figures are not to be quoted",
-            machine.cores
-        )
-    })
+    let is_usual = |phase: &Phase| match cold {
+        true => Phase::COLD.contains(phase),
+        // It says something on a disk only, and takes long there.
+        false => *phase != Phase::InsertSync,
+    };
+    let is_wanted = |phase: &Phase| match &workload.phases {
+        Some(phases) => phases.contains(phase),
+        None => is_usual(phase),
+    };
+    Phase::ALL.into_iter().filter(is_wanted).collect()
 }
 
 /// What a store's figures and those of the same store again say of chance; `None` without the latter.
@@ -163,63 +181,6 @@ fn without(phases: &mut Vec<Phase>, failed: Phase) {
 fn is_after(phase: Phase, other: Phase) -> bool {
     let turn = |phase| Phase::ALL.iter().position(|each| *each == phase);
     turn(phase) > turn(other)
-}
-
-/// A store without a figure in a phase that was asked for: why there is none.
-fn about_what_is_left_out(stores: &[StoreInfo], phases: &[Phase], mix: &Mix) -> Vec<String> {
-    let left_out = |phase: &Phase| {
-        let lacks = |info: &&StoreInfo| info.lacks.iter().any(|name| name == phase.name());
-        let names: Vec<&str> = stores.iter().filter(lacks).map(|info| &*info.store).collect();
-        let why = match phase {
-            Phase::Range => "their records are in no order",
-            Phase::InsertEach => "they have no transactions that outlive the process",
-            Phase::Mixed if mix.transactions.is_some() => {
-                "the workbench has no transactions of theirs for several changes, or they are in no \
-                 order and the mix scans"
-            }
-            Phase::Mixed if mix.does(Action::Scan) => {
-                "it scans ranges, and their records are in no order, or they are built once and \
-                 never changed"
-            }
-            _ => "they are built once and never changed",
-        };
-        (!names.is_empty()).then(|| format!("'{phase}' leaves out {}: {why}", names.join(", ")))
-    };
-    phases.iter().filter_map(left_out).collect()
-}
-
-/// The stores that several processes do not read at once, or not beside a writer; and what there
-/// are too few processors for.
-fn about_sharing(args: &BenchArgs, stores: &[StoreInfo], cores: usize) -> Vec<String> {
-    let counts = args.reader_counts();
-    let Some(most) = counts.last() else { return Vec::new() };
-    let named = |sharing: &[Sharing]| {
-        let is_one = |info: &&StoreInfo| sharing.iter().any(|s| s.name() == info.sharing);
-        stores.iter().filter(is_one).map(|info| &*info.store).collect::<Vec<_>>().join(", ")
-    };
-    let mut notes = Vec::new();
-    let alone = named(&[Sharing::Alone]);
-    if !alone.is_empty() {
-        notes.push(format!(
-            "'--processes' leaves out {alone}: only one process at a time may open them, the way the \
-             workbench does"
-        ));
-    }
-    let unchanged = named(&[Sharing::Alone, Sharing::Readers]);
-    if args.with_writer && !unchanged.is_empty() {
-        notes.push(format!(
-            "'--with-writer' leaves out {unchanged}: they cannot be changed while other processes \
-             read them, or the workbench opens them without the locks for it"
-        ));
-    }
-    let all = most + usize::from(args.with_writer);
-    if all > cores {
-        notes.push(format!(
-            "up to {all} processes at once share {}: more of them cannot do more than these can",
-            if cores == 1 { "one processor".to_owned() } else { format!("{cores} processors") }
-        ));
-    }
-    notes
 }
 
 struct Run<'a> {
@@ -268,10 +229,11 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What several processes are to do with one store.
+    /// What several processes or threads are to do with one store.
     fn together(&self) -> Together {
         Together {
-            counts: self.args.reader_counts(),
+            processes: self.args.reader_counts(By::Processes),
+            threads: self.args.reader_counts(By::Threads),
             with_writer: self.args.with_writer,
             cpus: kernel::allowed_cpus().into_iter().rev().collect(),
             part: None,
@@ -320,6 +282,7 @@ impl<'a> Run<'a> {
             baseline: self.args.baseline.clone(),
             timeout_seconds: self.args.timeout,
             distribution: workload.distribution.to_string(),
+            rate: self.args.rate,
             mix: workload.mix.to_string(),
         }
     }
@@ -396,13 +359,14 @@ impl<'a> Run<'a> {
                 }
                 Message::Together(measured) => {
                     if let Some(what) = &measured.wrong {
-                        let (phase, what) = (Some(measured.phase), what.clone());
+                        let (phase, what) = (Some(measured.group.phase), what.clone());
                         bar.suspend(|| self.fail(store, Some(round), phase, "wrong-answer", what));
                     }
                     self.shared.add(store, round, measured);
                 }
                 Message::Compared(_)
                 | Message::Figure(_)
+                | Message::Replayed(_)
                 | Message::Failed(_)
                 | Message::Finished => {}
             };
@@ -438,7 +402,9 @@ impl<'a> Run<'a> {
 
     /// Measures the store that does nothing, once: its answers are wrong, and are not looked at.
     fn own_cost(&self, workload: &Workload, folder: &Folder) -> Result<Vec<OwnCost>> {
-        let spec = self.spec(NULL, self.phases.clone(), workload, folder.empty(NULL)?);
+        let all = self.spec(NULL, self.phases.clone(), workload, folder.empty(NULL)?);
+        // At a rate it would do nothing but wait.
+        let spec = Spec { rate: None, ..all };
         let (program, timeout) = (Program::this()?, Duration::from_secs(self.args.timeout));
         let mut costs = Vec::new();
         process::run(&program, &spec, timeout, folder.current(), |message| {
@@ -467,6 +433,7 @@ impl<'a> Run<'a> {
             sync: self.args.sync,
             oracle: None,
             together: Together::default(),
+            rate: self.args.rate(),
             cpu: self.cpu,
             clock_ns: self.clock_ns,
         }

@@ -51,7 +51,8 @@ fn round_of(script: &str) -> (Vec<Phase>, Vec<String>, usize) {
     let said = |f: &Failure| format!("{} {}", f.phase.as_deref().unwrap_or("start"), f.status);
     let failures = run.failures.iter().map(said).collect();
     let info = StoreInfo { store: "hash".into(), ..StoreInfo::default() };
-    let results = run.samples.results(&Phase::ALL, &[info], "buffered", &Mix::default(), 16.0);
+    let results =
+        run.samples.results(&Phase::ALL, &[info], "buffered", &Mix::default(), 16.0, None);
     (entrant.left, failures, results.len())
 }
 

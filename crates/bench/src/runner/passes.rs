@@ -6,7 +6,7 @@
 
 use crate::driver::Store;
 use crate::measure::Latencies;
-use crate::workload::{Content, Queries, Ranges, Records};
+use crate::workload::{Content, Phase, Queries, Ranges, Records};
 use credenza::Result;
 use std::borrow::Cow;
 use std::hint::black_box;
@@ -28,8 +28,13 @@ impl Total {
 
     /// What the data say that these queries add up to.
     pub(crate) fn expected(queries: &Queries, records: &Records) -> Total {
+        Total::expected_of_first(queries, records, queries.len())
+    }
+
+    /// The same of the first of them.
+    pub(crate) fn expected_of_first(queries: &Queries, records: &Records, count: usize) -> Total {
         let mut total = Total::default();
-        let hits = (0..queries.len()).filter_map(|i| queries.expected(i));
+        let hits = (0..count).filter_map(|i| queries.expected(i));
         hits.for_each(|record| total.add(records.get(record).1));
         total
     }
@@ -61,7 +66,7 @@ pub(crate) fn get<S: Store>(store: &mut S, queries: &Queries) -> Result<Total> {
 
 /// Lookups in batches.
 #[inline(never)]
-pub(crate) fn get_many<S: Store>(store: &mut S, queries: &Queries, batch: usize) -> Result<Total> {
+fn get_many<S: Store>(store: &mut S, queries: &Queries, batch: usize) -> Result<Total> {
     let mut total = Total::default();
     let mut add = |_: usize, value: Option<&[u8]>| {
         if let Some(value) = value {
@@ -84,7 +89,7 @@ pub(crate) fn get_many<S: Store>(store: &mut S, queries: &Queries, batch: usize)
 /// lies is computed from the first byte of the last value, in a way that always gives the next
 /// one, which neither compiler nor processor can know.
 #[inline(never)]
-pub(crate) fn get_chain<S: Store>(store: &mut S, queries: &Queries) -> Result<Total> {
+fn get_chain<S: Store>(store: &mut S, queries: &Queries) -> Result<Total> {
     let (keys, lens) = queries.parts();
     let mut total = Total::default();
     let mut start = 0;
@@ -98,6 +103,20 @@ pub(crate) fn get_chain<S: Store>(store: &mut S, queries: &Queries) -> Result<To
         start = end + (black_box(u64::from(last)) >> 8) as usize;
     }
     Ok(total)
+}
+
+/// All lookups of a phase once, in the way of that phase.
+pub(super) fn lookups<S: Store>(
+    phase: Phase,
+    store: &mut S,
+    queries: &Queries,
+    batch: usize,
+) -> Result<Total> {
+    match phase {
+        Phase::GetChain => get_chain(store, queries),
+        _ if phase.is_batched() => get_many(store, queries, batch),
+        _ => get(store, queries),
+    }
 }
 
 /// Every record.
@@ -198,8 +217,18 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
+    /// Every query, in the way of this phase.
+    pub(super) fn lookups<S: Store>(
+        &mut self,
+        phase: Phase,
+        store: &mut S,
+        batch: usize,
+    ) -> Result<()> {
+        if phase.is_batched() { self.get_many(store, batch) } else { self.get(store) }
+    }
+
     /// Every query, in batches.
-    pub(crate) fn get_many<S: Store>(&mut self, store: &mut S, batch: usize) -> Result<()> {
+    fn get_many<S: Store>(&mut self, store: &mut S, batch: usize) -> Result<()> {
         let keys: Vec<&[u8]> = self.queries.iter().collect();
         let mut answers = 0;
         for (n, keys) in keys.chunks(batch).enumerate() {

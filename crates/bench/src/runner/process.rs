@@ -211,6 +211,7 @@ mod tests {
             sync: false,
             oracle: None,
             together: Together::default(),
+            rate: None,
             cpu: None,
             clock_ns: 0.0,
         };

@@ -1,11 +1,16 @@
 //! What the parent tells a measured process, and what that one answers: JSON, one message a line.
 
+use super::open_loop::{AtRate, Rate};
 use super::oracle::{Compared, Oracle};
 use super::together::{Throughput, Together};
+use crate::replay::Replayed;
 use crate::result::Effort;
 use crate::workload::{Mix, Phase};
+use credenza::{Error, Result};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::PathBuf;
 
 /// The work of one process: one store, one round. Given on standard input.
@@ -34,9 +39,30 @@ pub(crate) struct Spec {
     pub(crate) oracle: Option<Oracle>,
     /// Several processes at one store.
     pub(crate) together: Together,
+    /// Do single operations at a rate, too.
+    pub(crate) rate: Option<Rate>,
     /// The processor to run on.
     pub(crate) cpu: Option<usize>,
     pub(crate) clock_ns: f64,
+}
+
+/// What a process is given on standard input, all of it; `None` if that is nothing.
+pub(crate) fn task<T: DeserializeOwned>() -> Result<Option<T>> {
+    let text = std::io::read_to_string(std::io::stdin()).map_err(|e| Error::io("read input", e))?;
+    if text.is_empty() { Ok(None) } else { parsed(&text).map(Some) }
+}
+
+/// What a process was given.
+pub(crate) fn parsed<T: DeserializeOwned>(text: &str) -> Result<T> {
+    serde_json::from_str(text).map_err(|e| {
+        Error::invalid(format!("--child is for the workbench's own use; its input: {e}"))
+    })
+}
+
+/// Says something to the parent, on standard output.
+pub(crate) fn say(message: &Message) -> Result<()> {
+    let line = serde_json::to_string(message).map_err(|e| Error::invalid(e.to_string()))?;
+    writeln!(std::io::stdout(), "{line}").map_err(|e| Error::io("write to the parent", e))
 }
 
 /// What a measured process says on standard output.
@@ -54,6 +80,8 @@ pub(crate) enum Message {
     Refused(Phase, String),
     /// A figure of an experiment that is reproduced.
     Figure(Figure),
+    /// A trace was replayed.
+    Replayed(Box<Replayed>),
     /// Nothing can be measured; nothing more comes.
     Failed(String),
     /// All phases are done.
@@ -79,6 +107,8 @@ pub(crate) struct Sample {
     pub(crate) latencies: Vec<(u64, u64)>,
     /// For `mixed`: the same for each kind of operation, by its name.
     pub(crate) operation_latencies: BTreeMap<String, Vec<(u64, u64)>>,
+    /// What single operations at a rate gave.
+    pub(crate) at_rate: Option<AtRate>,
     /// Lookups that found a value; `None` where nothing is looked up.
     pub(crate) found: Option<u64>,
     /// Lookups that were made.
@@ -102,6 +132,7 @@ impl Sample {
             ns_per_op: 0.0,
             latencies: Vec::new(),
             operation_latencies: BTreeMap::new(),
+            at_rate: None,
             found: None,
             lookups: 0,
             repeats: 1,

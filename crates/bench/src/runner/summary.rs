@@ -1,11 +1,12 @@
 //! From the samples of all rounds to the figures of the report.
 
 use super::protocol::Sample;
-use super::together::Throughput;
+use super::together::{By, Throughput};
 use crate::driver::Changes;
 use crate::measure::Latencies;
 use crate::report::stats::{Ratio, summarise};
-use crate::result::{Effort, PhaseResult, Scaling, StoreInfo, TogetherResult};
+use crate::result::{AtRate, Effort, PhaseResult, Scaling, StoreInfo, TogetherResult};
+use crate::runner::open_loop::Rate;
 use crate::workload::{Mix, Phase};
 use std::collections::BTreeMap;
 
@@ -27,6 +28,7 @@ impl Samples {
         class: &str,
         mix: &Mix,
         record_bytes: f64,
+        rate: Option<&Rate>,
     ) -> Vec<PhaseResult> {
         let mut results = Vec::new();
         for phase in phases {
@@ -37,7 +39,7 @@ impl Samples {
                     .map(|(_, round, sample)| (*round, sample))
                     .collect();
                 samples.sort_by_key(|(round, _)| *round);
-                results.extend(combined(*phase, info, class, mix, &samples, record_bytes));
+                results.extend(combined(*phase, info, class, mix, &samples, record_bytes, rate));
             }
         }
         results
@@ -52,6 +54,7 @@ fn combined(
     mix: &Mix,
     samples: &[(usize, &Sample)],
     record_bytes: f64,
+    rate: Option<&Rate>,
 ) -> Option<PhaseResult> {
     let (_, first) = samples.first()?;
     let all = || samples.iter().map(|(_, sample)| *sample);
@@ -71,6 +74,7 @@ fn combined(
         store: info.store.clone(),
         class: match phase {
             Phase::InsertEach => Changes::Buffered.class().to_owned(),
+            Phase::InsertSync => "sync".to_owned(),
             Phase::Mixed if mix.transactions.is_some() => Changes::Buffered.class().to_owned(),
             _ if phase.is_changing() => info.changes_class.clone()?,
             _ => class.to_owned(),
@@ -82,6 +86,7 @@ fn combined(
         ns_per_op: summarise(&times),
         latency_ns: latencies.percentiles(),
         operation_latency_ns: of_operations.into_iter().filter_map(percentiles).collect(),
+        at_rate: rate.and_then(|rate| at_rate(rate, samples)),
         hit_rate: found.map(|found| found as f64 / lookups.max(1) as f64),
         file_bytes: all().map(|sample| sample.file_bytes).max().unwrap_or(0),
         peak_rss_bytes: all().map(|sample| sample.peak_rss_bytes).max().unwrap_or(0),
@@ -96,6 +101,30 @@ fn combined(
     })
 }
 
+/// What the rounds at a rate amount to; `None` if there was none.
+fn at_rate(rate: &Rate, samples: &[(usize, &Sample)]) -> Option<AtRate> {
+    let all = || samples.iter().filter_map(|(_, sample)| sample.at_rate.as_ref());
+    let mut latencies = Latencies::new(0.0);
+    let mut of_operations: BTreeMap<&str, Latencies> = BTreeMap::new();
+    for round in all() {
+        latencies.merge(&round.latencies);
+        for (name, counts) in &round.operation_latencies {
+            of_operations.entry(name).or_insert_with(|| Latencies::new(0.0)).merge(counts);
+        }
+    }
+    let percentiles = |(name, of): (&str, Latencies)| Some((name.to_owned(), of.percentiles()?));
+    Some(AtRate {
+        per_second: rate.per_second,
+        arrivals: rate.arrivals.name().to_owned(),
+        ops: all().map(|round| round.ops).sum(),
+        reached: summarise(&all().map(|round| round.per_second()).collect::<Vec<_>>()),
+        kept_up: all().all(|round| round.kept_up()),
+        latency_ns: latencies.percentiles()?,
+        operation_latency_ns: of_operations.into_iter().filter_map(percentiles).collect(),
+        verified: all().all(|round| round.wrong.is_none()),
+    })
+}
+
 /// Bytes written for each byte of a record stored, where every operation stores one. What is written
 /// to a map is seen by the kernel, and on a disk only: without it the calls must explain the files.
 fn write_amplification(
@@ -104,8 +133,9 @@ fn write_amplification(
     effort: &Effort,
     record_bytes: f64,
 ) -> Option<f64> {
-    use Phase::{Build, Insert, InsertEach, InsertRandom, Reinsert};
-    let stores = matches!(phase, Build | Insert | InsertRandom | InsertEach | Reinsert);
+    use Phase::{Build, Insert, InsertEach, InsertRandom, InsertSync, Reinsert};
+    let stores =
+        matches!(phase, Build | Insert | InsertRandom | InsertEach | InsertSync | Reinsert);
     let files = effort.operations.checked_div(first.ops)?.saturating_mul(first.file_length);
     let by_calls = effort.calls.written_bytes + effort.closing.written_bytes;
     let written = match effort.disk_written_bytes {
@@ -116,7 +146,7 @@ fn write_amplification(
     (stores && written > 0 && stored > 0.0).then(|| written as f64 / stored)
 }
 
-/// What several processes did at once, each with its store and round.
+/// What several readers, or threads that commit, did at once, each with its store and round.
 #[derive(Default)]
 pub(super) struct Shared(Vec<(String, usize, Throughput)>);
 
@@ -125,7 +155,8 @@ impl Shared {
         self.0.push((store.to_owned(), round, measured));
     }
 
-    /// One result for each phase, store, writer or none, and number of readers, in this order.
+    /// One result for each phase, store, writer or none, processes or threads, and number of readers, in
+    /// this order.
     pub(super) fn results(
         &self,
         stores: &[StoreInfo],
@@ -135,13 +166,16 @@ impl Shared {
         let mut results = Vec::new();
         for phase in Phase::ALL {
             for info in stores {
-                for with_writer in [false, true] {
+                for (with_writer, by) in GROUPS {
                     let of = |(store, _, t): &&(String, usize, Throughput)| {
-                        *store == info.store && t.phase == phase && t.with_writer == with_writer
+                        let group = &t.group;
+                        *store == info.store
+                            && (group.phase, group.with_writer, group.by)
+                                == (phase, with_writer, by)
                     };
                     let all: Vec<(usize, &Throughput)> =
                         self.0.iter().filter(of).map(|(_, round, t)| (*round, t)).collect();
-                    let mut counts: Vec<usize> = all.iter().map(|(_, t)| t.readers).collect();
+                    let mut counts: Vec<usize> = all.iter().map(|(_, t)| t.group.readers).collect();
                     counts.sort_unstable();
                     counts.dedup();
                     let result = |count| of_count(info, class, is_bound, count, &all);
@@ -153,6 +187,9 @@ impl Shared {
     }
 }
 
+const GROUPS: [(bool, By); 4] =
+    [(false, By::Processes), (false, By::Threads), (true, By::Processes), (true, By::Threads)];
+
 /// What the rounds with so many readers amount to; `all` has those with other numbers of them, too.
 fn of_count(
     info: &StoreInfo,
@@ -162,7 +199,8 @@ fn of_count(
     all: &[(usize, &Throughput)],
 ) -> Option<TogetherResult> {
     let with = |count: usize| {
-        let mut of: Vec<_> = all.iter().filter(|(_, t)| t.readers == count).copied().collect();
+        let mut of: Vec<_> =
+            all.iter().filter(|(_, t)| t.group.readers == count).copied().collect();
         of.sort_by_key(|(round, _)| *round);
         of
     };
@@ -181,10 +219,14 @@ fn of_count(
     let writes: Vec<f64> = own.iter().filter_map(|(_, t)| t.writes_per_second).collect();
     Some(TogetherResult {
         store: info.store.clone(),
-        class: class.to_owned(),
-        phase: first.phase.name().to_owned(),
+        class: match first.group.phase {
+            Phase::InsertSync => "sync".to_owned(),
+            _ => class.to_owned(),
+        },
+        phase: first.group.phase.name().to_owned(),
+        by: first.group.by.name().to_owned(),
         readers: count,
-        writers: usize::from(first.with_writer),
+        writers: usize::from(first.group.with_writer),
         processors: first.processors,
         bound,
         ops: sum(|t| t.ops),
@@ -197,7 +239,10 @@ fn of_count(
             high: r.high,
             pairs: r.pairs,
         }),
-        writes_per_second: first.with_writer.then(|| summarise(&writes)),
+        writes_per_second: first.group.with_writer.then(|| summarise(&writes)),
+        syncs_per_change: first
+            .syncs
+            .map(|_| sum(|t| t.syncs.unwrap_or(0)) as f64 / sum(|t| t.ops).max(1) as f64),
         hit_rate: sum(|t| t.found) as f64 / sum(|t| t.lookups).max(1) as f64,
         verified: is_right(&own),
         notes: own.iter().find_map(|(_, t)| t.wrong.clone()).into_iter().collect(),

@@ -5,12 +5,13 @@ use super::changes::TIMED_OPERATIONS;
 use super::child::Round;
 use super::protocol::{Message, Sample, Spec};
 use super::together::Together;
-use crate::driver::{Driver, Identity, Reading, Shape, Source, Store, Writer};
+use crate::driver::{Driver, Identity, Reading, Shape, Source, Store, Threads, Writer};
 use crate::workload::{Inputs, Mix, Phase, Records, Workload};
 use credenza::{Error, Result};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 /// What is wrong with the store's answers, if anything.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,16 +53,26 @@ pub(super) enum Lie {
     RefusesRemoval,
     /// The same: it cannot be built.
     RefusesBuild,
+    /// The same: after some time one handle of several reads nothing any more.
+    RefusesReads,
+    /// The same: after some changes one of several threads changes nothing any more.
+    RefusesChanges,
 }
 
 pub(super) struct Liar {
     lie: Lie,
     records: RefCell<Vec<(Vec<u8>, Vec<u8>)>>,
+    opened: Cell<usize>,
+    /// What threads that commit have stored.
+    committed: Committed,
 }
+
+type Committed = Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>>;
 
 impl Liar {
     pub(super) fn who(lie: Lie) -> Liar {
-        Liar { lie, records: RefCell::default() }
+        let (records, opened) = (RefCell::default(), Cell::new(0));
+        Liar { lie, records, opened, committed: Arc::default() }
     }
 }
 
@@ -69,12 +80,18 @@ pub(super) struct LiarStore {
     lie: Lie,
     records: Vec<(Vec<u8>, Vec<u8>)>,
     index: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Lookups before it refuses.
+    left: usize,
 }
 
 impl Driver for Liar {
     const NAME: &'static str = "liar";
+    const THREADS: Threads = Threads::Handles;
+    const HAS_WRITER_THREAD: bool = true;
+    const HAS_COMMITTERS: bool = true;
     const SOURCE: Option<Source> = None;
     const COMMITS: bool = true;
+    const DURABLE: Option<&'static str> = Some("promises");
 
     fn load(_: Option<&Path>) -> Result<Liar> {
         Ok(Liar::who(Lie::None))
@@ -119,46 +136,73 @@ impl Driver for Liar {
             }
             _ => {}
         }
-        Ok(LiarStore { lie: self.lie, records, index })
+        self.opened.set(self.opened.get() + 1);
+        let refuses = self.lie == Lie::RefusesReads && self.opened.get() == 2;
+        let left = if refuses { 3000 } else { usize::MAX };
+        Ok(LiarStore { lie: self.lie, records, index, left })
     }
 
     type Writer<'d> = LiarWriter<'d>;
 
     fn create(&self, _: &Path, _: &Shape) -> Result<LiarWriter<'_>> {
         self.records.borrow_mut().clear();
-        let store = LiarStore { lie: self.lie, records: Vec::new(), index: BTreeMap::new() };
+        let (records, index) = (Vec::new(), BTreeMap::new());
+        let store = LiarStore { lie: self.lie, records, index, left: usize::MAX };
         let (changes, last, is_in_transaction) = (0, Vec::new(), false);
-        Ok(LiarWriter { liar: self, store, changes, last, is_in_transaction })
+        Ok(LiarWriter { liar: self, store, shared: None, changes, last, is_in_transaction })
     }
 
     fn create_committing(&self, path: &Path, shape: &Shape) -> Result<LiarWriter<'_>> {
         self.create(path, shape)
     }
 
+    fn create_durable(&self, path: &Path, shape: &Shape) -> Result<LiarWriter<'_>> {
+        self.create(path, shape)
+    }
+
+    fn open_committer(&self, path: &Path, shape: &Shape) -> Result<LiarWriter<'_>> {
+        self.opened.set(self.opened.get() + 1);
+        let refuses = self.lie == Lie::RefusesChanges && self.opened.get() == 2;
+        let mut writer = self.create(path, shape)?;
+        writer.store.left = if refuses { 50 } else { usize::MAX };
+        Ok(LiarWriter { shared: Some(self.committed.clone()), ..writer })
+    }
+
     fn open_to_change(&self, path: &Path, shape: &Shape) -> Result<LiarWriter<'_>> {
         let store = self.open(path, shape, Reading::Warm)?;
         let (changes, last, is_in_transaction) = (0, Vec::new(), false);
-        Ok(LiarWriter { liar: self, store, changes, last, is_in_transaction })
+        Ok(LiarWriter { liar: self, store, shared: None, changes, last, is_in_transaction })
     }
 }
 
 pub(super) struct LiarWriter<'d> {
     liar: &'d Liar,
     store: LiarStore,
+    /// What all threads that commit store to, in place of the index.
+    shared: Option<Committed>,
     changes: usize,
     last: Vec<u8>,
     is_in_transaction: bool,
+}
+
+impl LiarWriter<'_> {
+    fn with_index<T>(&mut self, work: impl FnOnce(&mut BTreeMap<Vec<u8>, Vec<u8>>) -> T) -> T {
+        match &self.shared {
+            Some(shared) => work(&mut shared.lock().unwrap()),
+            None => work(&mut self.store.index),
+        }
+    }
 }
 
 impl Store for LiarWriter<'_> {
     const IS_ORDERED: bool = true;
 
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
-        Ok(self.store.index.get(key).map(|value| take(value)).is_some())
+        Ok(self.with_index(|index| index.get(key).map(|value| take(value)).is_some()))
     }
 
     fn scan(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        self.store.index.iter().for_each(|(key, value)| take(key, value));
+        self.with_index(|index| index.iter().for_each(|(key, value)| take(key, value)));
         Ok(())
     }
 
@@ -181,15 +225,18 @@ impl Writer for LiarWriter<'_> {
     }
 
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let (lie, index) = (self.store.lie, &mut self.store.index);
+        if self.changes == self.store.left {
+            return Err(Error::invalid("no room to insert"));
+        }
         self.changes += 1;
         self.last = key.to_vec();
-        match (lie, index.get_mut(key)) {
+        let (lie, changes) = (self.store.lie, self.changes);
+        self.with_index(|index| match (lie, index.get_mut(key)) {
             (Lie::KeepsOld, Some(_)) => {}
             (Lie::OnlyFirstByte, Some(old)) => old[0] = value[0],
-            (Lie::LosesOne, None) if self.changes.is_multiple_of(100) => {}
+            (Lie::LosesOne, None) if changes.is_multiple_of(100) => {}
             _ => drop(index.insert(key.to_vec(), value.to_vec())),
-        }
+        });
         Ok(())
     }
 
@@ -207,6 +254,10 @@ impl Writer for LiarWriter<'_> {
 
     fn close(mut self) -> Result<()> {
         assert!(!self.is_in_transaction, "closed before the commit");
+        if let Some(shared) = &self.shared {
+            self.store.index = shared.lock().unwrap().clone();
+            self.last = self.store.index.keys().next_back().cloned().unwrap_or_default();
+        }
         if self.store.lie == Lie::ForgetsLast {
             self.store.index.remove(&self.last);
         }
@@ -219,6 +270,10 @@ impl Store for LiarStore {
     const IS_ORDERED: bool = true;
 
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
+        if self.left == 0 {
+            return Err(Error::invalid("out of order"));
+        }
+        self.left -= 1;
         let value = match self.lie {
             Lie::FindsAll => Some(self.index.get(key).unwrap_or(&self.records[0].1)),
             _ => self.index.get(key),
@@ -316,6 +371,7 @@ pub(super) fn with_round<T>(
         sync: false,
         oracle: None,
         together,
+        rate: None,
         cpu: None,
         clock_ns: 0.0,
     };
@@ -327,23 +383,29 @@ pub(super) fn with_round<T>(
 fn told(lie: Lie) -> Vec<Phase> {
     use Phase::{
         Build, Get90, GetChain, GetHit, GetManyHit, GetManyMiss, GetMiss, Insert, InsertEach,
-        InsertRandom, Mixed, Range, Reinsert, Remove, Scan,
+        InsertRandom, InsertSync, Mixed, Range, Reinsert, Remove, Scan,
     };
     match lie {
-        Lie::None | Lie::RefusesRemoval | Lie::RefusesBuild => vec![],
+        Lie::None
+        | Lie::RefusesRemoval
+        | Lie::RefusesBuild
+        | Lie::RefusesReads
+        | Lie::RefusesChanges => vec![],
         Lie::LastByte | Lie::Missing => vec![GetHit, Get90, GetManyHit, GetChain, Range],
         Lie::FindsAll => vec![Get90, GetMiss],
         Lie::ScanShort | Lie::ScanSwapped => {
-            vec![Build, Scan, Insert, InsertRandom, InsertEach, Reinsert, Mixed]
+            vec![Build, Scan, Insert, InsertRandom, InsertEach, InsertSync, Reinsert, Mixed]
         }
         Lie::RangeShort | Lie::RangeLate | Lie::RangeSwapped => vec![Range],
         Lie::ManyReversed => vec![GetManyHit],
         Lie::ManyShort => vec![GetManyHit, GetManyMiss],
         Lie::KeepsOld | Lie::OnlyFirstByte => vec![Reinsert, Mixed],
-        Lie::LosesOne => vec![Insert, InsertRandom, InsertEach, Reinsert, Remove, Mixed],
+        Lie::LosesOne => {
+            vec![Insert, InsertRandom, InsertEach, InsertSync, Reinsert, Remove, Mixed]
+        }
         Lie::RemovesNot => vec![Remove, Mixed],
         Lie::RemovesAll => vec![Mixed],
-        Lie::ForgetsLast => vec![Insert, InsertRandom, InsertEach, Reinsert, Mixed],
+        Lie::ForgetsLast => vec![Insert, InsertRandom, InsertEach, InsertSync, Reinsert, Mixed],
     }
 }
 
@@ -383,6 +445,7 @@ fn an_honest_store_has_exact_counts() {
             (Phase::Insert, 500, None, 0, stores(500)),
             (Phase::InsertRandom, 500, None, 0, stores(500)),
             (Phase::InsertEach, 500, None, 0, stores(500)),
+            (Phase::InsertSync, 500, None, 0, 1),
             (Phase::Reinsert, 1500, None, 0, stores(1500)),
             (Phase::Remove, 500, None, 0, stores(500)),
         ]

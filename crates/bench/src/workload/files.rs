@@ -1,6 +1,8 @@
 //! Data sets that exist: the machine's own file paths, or a file of records.
 
 use super::records::{Collector, Records};
+use crate::replay;
+use credenza::record::Trace;
 use credenza::{Error, Result};
 use credenza_formats::Format;
 use std::fs::{self, File};
@@ -38,12 +40,15 @@ pub(crate) fn paths_below(root: &Path, limit: usize) -> Result<Records> {
 }
 
 /// The records of a file, the first of each key, at most `limit`; and how many repeated keys
-/// were left out. Without `format`, the file's beginning and name tell it.
+/// were left out. Of a trace, those that were stored in it, with values made up. Without `format`, the file's beginning and name tell it.
 pub(crate) fn records_of(
     path: &Path,
     format: Option<Format>,
     limit: usize,
 ) -> Result<(Records, u64)> {
+    if Trace::is_trace(path) {
+        return Ok((replay::records_of(path, limit)?, 0));
+    }
     let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
     let mut input = BufReader::with_capacity(1 << 20, file);
     let start = input.fill_buf().map_err(|e| Error::io("read", e).at(path))?;

@@ -30,6 +30,7 @@ pub(crate) mod stream {
     pub(crate) const FRESH: u64 = 11;
     pub(crate) const NEW_VALUES: u64 = 12;
     pub(crate) const BESIDE: u64 = 13;
+    pub(crate) const ARRIVALS: u64 = 14;
 }
 
 // --- decimal -----------------------------------------------------------------------------------

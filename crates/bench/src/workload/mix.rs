@@ -62,6 +62,8 @@ pub(crate) struct Mix {
     scan_length: Lengths,
     /// `None`: as the store likes it best.
     pub(crate) transactions: Option<Transactions>,
+    /// Close the store and open it again before the first operation.
+    pub(crate) reopen: bool,
     pub(crate) stop: Stop,
 }
 
@@ -93,6 +95,7 @@ pub(super) struct MixTable {
     distribution: Option<Distribution>,
     scan_length: Option<Lengths>,
     transactions: Option<Transactions>,
+    reopen: bool,
     stop_bytes: Option<u64>,
     stop_seconds: Option<u64>,
 }
@@ -112,6 +115,7 @@ impl MixTable {
             distribution: self.distribution.unwrap_or(distribution),
             scan_length: self.scan_length.unwrap_or(Mix::SCAN_LENGTH),
             transactions: self.transactions,
+            reopen: self.reopen,
             stop: Stop { bytes: self.stop_bytes, seconds: self.stop_seconds },
         };
         if mix.weights == [0; 6] {
@@ -158,7 +162,7 @@ impl Mix {
 
     fn of(weights: [u32; 6], distribution: Distribution) -> Mix {
         let (scan_length, transactions, stop) = (Mix::SCAN_LENGTH, None, Stop::default());
-        Mix { weights, distribution, scan_length, transactions, stop }
+        Mix { weights, distribution, scan_length, transactions, reopen: false, stop }
     }
 
     /// Refuses what contradicts itself.
@@ -203,6 +207,9 @@ impl fmt::Display for Mix {
         write!(f, "keys {}", self.distribution)?;
         if let Some(transactions) = self.transactions {
             write!(f, ", transactions {transactions}")?;
+        }
+        if self.reopen {
+            write!(f, ", closed and opened again before")?;
         }
         if let Some(bytes) = self.stop.bytes {
             write!(f, ", until {bytes} bytes are stored")?;

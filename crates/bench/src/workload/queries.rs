@@ -6,6 +6,7 @@
 use super::distribution::{Chooser, Distribution};
 use super::generate::{Keys, stream};
 use super::records::{Collector, Index, Records, read_u64};
+use super::spec::Phase;
 use crate::rng::Rng;
 use credenza::{Error, Result};
 use std::io::{Read, Write};
@@ -98,6 +99,15 @@ pub(crate) struct QuerySets {
 }
 
 impl QuerySets {
+    /// Those of a phase that looks keys up.
+    pub(crate) fn of(&self, phase: Phase) -> &Queries {
+        match phase {
+            Phase::Get90 => &self.most,
+            Phase::GetMiss | Phase::GetManyMiss => &self.miss,
+            _ => &self.hit,
+        }
+    }
+
     /// `gets` queries of each kind; `keys` makes candidates for absent keys.
     pub(crate) fn draw(
         records: &Records,

@@ -94,6 +94,15 @@ impl Records {
         Ok(shuffled)
     }
 
+    /// The first of them, so many at most.
+    pub(crate) fn first(&self, count: usize) -> Result<Records> {
+        let mut first = Records::default();
+        for (key, value) in self.iter().take(count) {
+            first.push(key, value)?;
+        }
+        Ok(first)
+    }
+
     /// What all records amount to, whatever their order.
     pub(crate) fn content(&self) -> Content {
         let mut content = Content::default();

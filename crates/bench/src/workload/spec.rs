@@ -63,6 +63,10 @@ pub enum Phase {
     #[value(name = "insert-each")]
     #[serde(rename = "insert-each")]
     InsertEach,
+    /// The first of them, each on the disk before the next; only where it is asked for.
+    #[value(name = "insert-sync")]
+    #[serde(rename = "insert-sync")]
+    InsertSync,
     /// A new value for every key, several times over.
     #[value(name = "reinsert")]
     #[serde(rename = "reinsert")]
@@ -79,7 +83,7 @@ pub enum Phase {
 
 impl Phase {
     /// All phases, in the order in which they run.
-    pub(crate) const ALL: [Phase; 15] = [
+    pub(crate) const ALL: [Phase; 16] = [
         Phase::Build,
         Phase::GetHit,
         Phase::Get90,
@@ -92,6 +96,7 @@ impl Phase {
         Phase::Insert,
         Phase::InsertRandom,
         Phase::InsertEach,
+        Phase::InsertSync,
         Phase::Reinsert,
         Phase::Remove,
         Phase::Mixed,
@@ -114,6 +119,7 @@ impl Phase {
             Phase::Insert => "insert",
             Phase::InsertRandom => "insert-random",
             Phase::InsertEach => "insert-each",
+            Phase::InsertSync => "insert-sync",
             Phase::Reinsert => "reinsert",
             Phase::Remove => "remove",
             Phase::Mixed => "mixed",
@@ -133,8 +139,8 @@ impl Phase {
 
     /// Whether single changes are made, each phase on stores of its own.
     pub(crate) fn is_changing(self) -> bool {
-        use Phase::{Insert, InsertEach, InsertRandom, Mixed, Reinsert, Remove};
-        matches!(self, Insert | InsertRandom | InsertEach | Reinsert | Remove | Mixed)
+        use Phase::{Insert, InsertEach, InsertRandom, InsertSync, Mixed, Reinsert, Remove};
+        matches!(self, Insert | InsertRandom | InsertEach | InsertSync | Reinsert | Remove | Mixed)
     }
 }
 

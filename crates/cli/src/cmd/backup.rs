@@ -1,6 +1,6 @@
 //! `credenza backup`: a copy of a store in use.
 
-use crate::args::{exit_status, unchanging};
+use crate::args::{LeaseArgs, exit_status, unchanging};
 use crate::exit::Status;
 use crate::progress::{Bar, Unit};
 use crate::{json, output};
@@ -20,7 +20,8 @@ use std::path::PathBuf;
 #[command(after_long_help = concat!(
     "Examples:\n  \
        credenza backup users /backup/users\n  \
-       credenza backup users copy && credenza verify copy\n",
+       credenza backup users copy && credenza verify copy\n  \
+       credenza backup events copy --lease 600       in ten minutes, or not at all\n",
     exit_status!()
 ))]
 pub struct Backup {
@@ -30,6 +31,9 @@ pub struct Backup {
 
     /// The copy to write
     target: PathBuf,
+
+    #[command(flatten)]
+    lease: LeaseArgs,
 
     /// Print the result as JSON
     #[arg(long)]
@@ -54,8 +58,14 @@ pub fn run(args: &Backup, quiet: bool) -> Result<Status> {
         bar.at(done);
     };
     match store {
-        Store::Hash(store) => store.backup(&args.target, progress)?,
-        Store::BTree(store) => store.backup(&args.target, progress)?,
+        Store::Hash(store) => {
+            args.lease.refuse("hash").map_err(|e| e.at(&args.store))?;
+            store.backup(&args.target, progress)?;
+        }
+        Store::BTree(store) => match args.lease.lease() {
+            None => store.backup(&args.target, progress)?,
+            Some(lease) => store.read_for(lease)?.backup(&args.target, progress)?,
+        },
         other => return Err(unchanging(other.kind()).at(&args.store)),
     }
     drop(bar);

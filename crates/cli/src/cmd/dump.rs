@@ -1,6 +1,6 @@
 //! `credenza dump`: store to text, losing nothing.
 
-use crate::args::{ReadArgs, TableArgs, exit_status, format_parser};
+use crate::args::{LeaseArgs, ReadArgs, TableArgs, exit_status, format_parser};
 use crate::exit::Status;
 use crate::output::Output;
 use crate::progress::{Bar, Unit};
@@ -20,6 +20,7 @@ use std::path::PathBuf;
        credenza dump words.store | head\n  \
        credenza dump words.store --to jsonl -o words.jsonl\n  \
        credenza dump words.store --to db_dump | db_load words.db\n  \
+       credenza dump events --lease 60 -o events.txt            in a minute, or not at all\n  \
        credenza dump a.store | cdb -c a.cdb                     for tinycdb\n",
     exit_status!()
 ))]
@@ -39,12 +40,16 @@ pub struct Dump {
     table: TableArgs,
 
     #[command(flatten)]
+    lease: LeaseArgs,
+
+    #[command(flatten)]
     read: ReadArgs,
 }
 
 /// Runs the command.
 pub fn run(args: &Dump, quiet: bool) -> Result<Status> {
     let store = args.read.open_table(&args.store, &args.table)?;
+    let store = args.lease.limit(store).map_err(|e| e.at(&args.store))?;
     store.note_other_tables(quiet)?;
     let out = Output::create(&args.output)?;
     let bar = Bar::new(quiet || out.is_terminal());

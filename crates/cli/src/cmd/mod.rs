@@ -16,13 +16,16 @@ pub mod man;
 pub mod preload;
 pub mod put;
 pub mod range;
+pub mod record;
 pub mod recover;
+pub mod replay;
 pub mod reproduce;
 pub mod scan;
 pub mod shell;
 pub mod stat;
 pub mod table;
 pub mod thaw;
+mod trace;
 pub mod verify;
 pub mod watch;
 
@@ -55,6 +58,8 @@ pub fn run(cli: Cli) -> Result<Status> {
         Command::Freeze(args) => freeze::run(&args, quiet),
         Command::Thaw(args) => thaw::run(&args, quiet),
         Command::Bench(args) => bench::run(*args),
+        Command::Record(args) => record::run(&args, quiet),
+        Command::Replay(args) => replay::run(&args),
         Command::Reproduce(args) => reproduce::run(*args, quiet),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),

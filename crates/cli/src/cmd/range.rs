@@ -1,6 +1,7 @@
 //! `credenza range`: the records of a btree store in the order of their keys.
 
-use crate::args::{TableArgs, exit_status, format_parser};
+use crate::any_table::Records;
+use crate::args::{LeaseArgs, TableArgs, exit_status, format_parser};
 use crate::cmd::dump::{self, Sink};
 use crate::cmd::scan::Shown;
 use crate::cmd::table;
@@ -9,7 +10,7 @@ use crate::keys;
 use crate::output::Output;
 use crate::table::TableOf;
 use clap::Args;
-use credenza::{Bytes, Result};
+use credenza::Result;
 use credenza_formats::Format;
 use std::ffi::{OsStr, OsString};
 use std::ops::Bound;
@@ -28,6 +29,7 @@ use std::path::PathBuf;
        credenza range events --prefix 2026-01-31            one day\n  \
        credenza range events --reverse --limit 10           the newest ten\n  \
        credenza range events 2026-01 --to tsv -o since.tsv\n  \
+       credenza range events 2026-01 --lease 60             in a minute, or not at all\n  \
        credenza range counters --hex 00ff 0100 --json\n",
     exit_status!()
 ))]
@@ -63,6 +65,9 @@ pub struct Range {
     table: TableArgs,
 
     #[command(flatten)]
+    lease: LeaseArgs,
+
+    #[command(flatten)]
     shown: Shown,
 
     /// Write the records in this text format
@@ -82,6 +87,7 @@ pub struct Range {
 /// Runs the command.
 pub fn run(args: &Range) -> Result<Status> {
     let table = TableOf::of(table::open(&args.store)?, &args.table)?;
+    let table = TableOf { lease: args.lease.lease(), ..table };
     if args.hex {
         table.check_hex()?;
     }
@@ -102,26 +108,35 @@ fn each(args: &Range, table: &TableOf, take: Sink<'_>) -> Result<u64> {
         argument.as_deref().map(|key: &OsStr| keys::of_argument(key, args.hex)).transpose()
     };
     let (from, until, prefix) = (key(&args.from)?, key(&args.until)?, key(&args.prefix)?);
-    let limit = usize::try_from(args.limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
-    table.read(|table| {
-        let records = match &prefix {
-            Some(prefix) => table.prefix(prefix),
-            None => table.range(
-                from.as_deref().map_or(Bound::Unbounded, Bound::Included),
-                until.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
-            )?,
-        };
-        let mut count = 0;
-        let mut one = |record: Result<(Vec<u8>, Bytes<'_>)>| {
-            let (key, value) = record?;
-            count += 1;
-            take(&key, &value)
-        };
-        if args.reverse {
-            records.rev().take(limit).try_for_each(&mut one)?;
-        } else {
-            records.take(limit).try_for_each(&mut one)?;
+    let limit = args.limit.unwrap_or(u64::MAX);
+    let start = from.as_deref().map_or(Bound::Unbounded, Bound::Included);
+    let end = until.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+    let mut count = 0;
+    let one = |key: &[u8], value: &[u8]| {
+        take(key, value)?;
+        count += 1;
+        Ok(count < limit)
+    };
+    table.read(|table| match &prefix {
+        _ if limit == 0 => Ok(()),
+        Some(prefix) if args.reverse => backwards(table.prefix(prefix), one),
+        Some(prefix) => table.scan_prefix(prefix, one),
+        None if args.reverse => backwards(table.range(start, end)?, one),
+        None => table.scan_range((start, end), one),
+    })?;
+    Ok(count)
+}
+
+/// Gives records to `take`, from the last to the first, until it says `false`.
+fn backwards(
+    records: Records<'_>,
+    mut take: impl FnMut(&[u8], &[u8]) -> Result<bool>,
+) -> Result<()> {
+    for record in records.rev() {
+        let (key, value) = record?;
+        if !take(&key, &value)? {
+            break;
         }
-        Ok(count)
-    })
+    }
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! `credenza scan`: a look at the records of a store.
 
-use crate::args::{ReadArgs, TableArgs, exit_status};
+use crate::args::{LeaseArgs, ReadArgs, TableArgs, exit_status};
 use crate::exit::Status;
 use crate::json;
 use crate::output::{Output, escaped};
@@ -37,6 +37,9 @@ pub struct Scan {
     table: TableArgs,
 
     #[command(flatten)]
+    lease: LeaseArgs,
+
+    #[command(flatten)]
     shown: Shown,
 
     #[command(flatten)]
@@ -62,6 +65,7 @@ pub struct Shown {
 /// Runs the command.
 pub fn run(args: &Scan) -> Result<Status> {
     let store = args.read.open_table(&args.store, &args.table)?;
+    let store = args.lease.limit(store).map_err(|e| e.at(&args.store))?;
     let mut out = Output::stdout()?;
     let mut left = args.limit.unwrap_or(u64::MAX);
     if left > 0 {

@@ -1,10 +1,11 @@
-//! `credenza stat`: what a store is made of, or, with `--live`, what is done with it.
+//! `credenza stat`: what a store is made of, or, with `--live`, what is done with it; and what is in a trace.
 
-use super::live;
+use super::{live, trace};
 use crate::args::{ReadArgs, exit_status};
 use crate::exit::Status;
 use crate::{json, output};
 use clap::Args;
+use credenza::record::Trace;
 use credenza::{Residency, Result, Store, StoreStats, btree, hash};
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use serde_json::Value;
@@ -46,17 +47,22 @@ const BARS: usize = 24;
 /// Programs ask for that when they open the store; 'put' and 'shell' do with --statistics. On a
 /// terminal a table that is drawn again, elsewhere a line for each second. Latencies are those of
 /// the operations that were timed, by default one of 256.
+///
+/// Of a trace ('credenza record'): how many operations of each kind there are, with how many different
+/// keys, which part of all uses the most used keys have, how many lookups found their key, and of which
+/// stores. 'key' is a key of a get_many, 'begin' the beginning of a transaction or batch.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
        credenza stat words.store\n  \
        credenza stat words.store --json | jq .records\n  \
+       credenza stat day.trace                          what 'credenza record' recorded\n  \
        credenza stat --live words.store                 until it is ended (Ctrl-C)\n  \
        credenza stat --live words.store --json --count 60\n",
     exit_status!()
 ))]
 pub struct Stat {
-    /// The store to read
+    /// The store or trace to read
     store: PathBuf,
 
     /// Print one JSON object; sizes are in bytes
@@ -91,6 +97,10 @@ fn pause(text: &str) -> Result<Duration, String> {
 pub fn run(args: &Stat) -> Result<Status> {
     if args.live {
         live::run(&args.store, args.json, args.interval, args.count)?;
+        return Ok(Status::Done);
+    }
+    if Trace::is_trace(&args.store) {
+        trace::run(&args.store, args.json)?;
         return Ok(Status::Done);
     }
     let store = args.read.open(&args.store)?;

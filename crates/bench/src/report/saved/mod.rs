@@ -1,6 +1,7 @@
 //! Two saved runs against each other: what has become slower or larger since.
 //!
-//! Runs are compared store by store, phase by phase, within one durability class. Two runs are
+//! Runs are compared store by store, phase by phase, within one durability class; what several readers
+//! did, also by how many they were, of which kind, and on how many processors. Two runs are
 //! *unlike* when their figures were not to be equal anyway: other data, other work, another
 //! machine. Then nothing is compared unless the reader insists; [`Changes::unlike`] says why.
 //!
@@ -11,8 +12,10 @@
 mod print;
 #[cfg(test)]
 mod tests;
+mod together;
 
 pub use print::print;
+pub use together::ThroughputChange;
 
 use super::stats::{self, Ratio, Verdict};
 use super::text;
@@ -37,9 +40,11 @@ pub struct Changes {
     pub threshold_percent: f64,
     /// The figures of both runs, in the order of the later one.
     pub changes: Vec<Change>,
+    /// The same of several readers at one store.
+    pub together: Vec<ThroughputChange>,
     /// The figures of the earlier run that the later one failed to give, each as a sentence.
     pub lost: Vec<String>,
-    /// How many of `changes` and `lost` are regressions.
+    /// How many of `changes`, `together` and `lost` are regressions.
     pub regressions: usize,
 }
 
@@ -85,10 +90,30 @@ pub enum Speed {
     WrongBefore,
 }
 
+impl Speed {
+    /// Whether it is worse by more than the threshold.
+    pub fn regressed(self) -> bool {
+        matches!(self, Speed::Regressed | Speed::WrongAnswers)
+    }
+
+    /// What is said of two medians in relation, `part` being the threshold.
+    fn judged(ratio: Option<&Ratio>, were_right: bool, are_right: bool, part: f64) -> Speed {
+        match ratio.map(|ratio| (ratio.verdict(), ratio.median)) {
+            _ if !were_right => Speed::WrongBefore,
+            _ if !are_right => Speed::WrongAnswers,
+            None | Some((Verdict::TooFewRounds, _)) => Speed::TooFewRounds,
+            Some((Verdict::Faster, _)) => Speed::Faster,
+            Some((Verdict::NoDifference, _)) => Speed::NoDifference,
+            Some((Verdict::Slower, median)) if 1.0 / median > 1.0 + part => Speed::Regressed,
+            Some((Verdict::Slower, _)) => Speed::Slower,
+        }
+    }
+}
+
 impl Change {
     /// Whether anything of it is worse by more than the threshold.
     pub fn regressed(&self) -> bool {
-        self.larger || matches!(self.speed, Speed::Regressed | Speed::WrongAnswers)
+        self.larger || self.speed.regressed()
     }
 }
 
@@ -104,20 +129,25 @@ pub fn compare(before: &Report, after: &Report, threshold_percent: f64) -> Resul
     let both = after.results.iter().filter_map(|new| Some((same_in(before, new)?, new)));
     let changes: Vec<Change> =
         both.map(|(old, new)| change(before, after, old, new, part)).collect();
-    let lost = lost(before, after);
-    if changes.is_empty() && lost.is_empty() {
+    let together = together::changes(before, after, part);
+    let mut lost = lost(before, after);
+    lost.extend(together::lost(before, after));
+    if changes.is_empty() && together.is_empty() && lost.is_empty() {
         return Err(Error::invalid(
             "the two runs have no store and phase of one durability class in common: name runs of \
              the same --stores and --phases",
         ));
     }
-    let regressions = changes.iter().filter(|change| change.regressed()).count() + lost.len();
+    let regressions = changes.iter().filter(|change| change.regressed()).count()
+        + together.iter().filter(|change| change.speed.regressed()).count()
+        + lost.len();
     Ok(Changes {
         credenza_bench_compare: 1,
         unlike: unlike(before, after),
         notes: notes(before, after),
         threshold_percent,
         changes,
+        together,
         lost,
         regressions,
     })
@@ -142,15 +172,7 @@ fn change(
     let floor = [before, after].map(|report| report.noise_floor(&new.phase));
     let ratio =
         ratio.filter(|_| are_right).map(|ratio| Ratio { floor: floor[0].max(floor[1]), ..ratio });
-    let speed = match ratio.map(|ratio| (ratio.verdict(), ratio.median)) {
-        _ if !old.verified => Speed::WrongBefore,
-        _ if !new.verified => Speed::WrongAnswers,
-        None | Some((Verdict::TooFewRounds, _)) => Speed::TooFewRounds,
-        Some((Verdict::Faster, _)) => Speed::Faster,
-        Some((Verdict::NoDifference, _)) => Speed::NoDifference,
-        Some((Verdict::Slower, median)) if 1.0 / median > 1.0 + part => Speed::Regressed,
-        Some((Verdict::Slower, _)) => Speed::Slower,
-    };
+    let speed = Speed::judged(ratio.as_ref(), old.verified, new.verified, part);
     Change {
         store: new.store.clone(),
         phase: new.phase.clone(),

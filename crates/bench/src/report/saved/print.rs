@@ -1,7 +1,8 @@
 //! The comparison of two runs as a table for a terminal: one line for a store and phase.
 
-use super::{Change, Changes, Speed};
+use super::{Change, Changes, Speed, ThroughputChange};
 use crate::report::pen::{Pen, Style, shortened, width, wrapped};
+use crate::report::stats::Ratio;
 use crate::report::text;
 use crate::result::Report;
 use std::io::{self, Write};
@@ -34,6 +35,15 @@ pub fn print(
     warning(changes, out, &pen)?;
     writeln!(out)?;
     table(changes, out, &pen)?;
+    if !changes.together.is_empty() {
+        writeln!(
+            out,
+            "\n{}",
+            pen.bold("Several at one store: lookups, or changes of insert-sync, in a second")
+        )?;
+        let rows = changes.together.iter().map(|c| (shared_cells(c), style(c.speed)));
+        rows_of(&rows.collect::<Vec<_>>(), out, &pen)?;
+    }
     lines(changes, out, &pen)
 }
 
@@ -51,23 +61,29 @@ const HEADS: [&str; 7] =
     ["store", "phase", "before", "after", "times as fast", "interval", "what is seen"];
 
 fn table(changes: &Changes, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
-    let rows: Vec<[String; 7]> = changes.changes.iter().map(cells).collect();
+    let style = |change: &Change| if change.larger { Style::Bad } else { style(change.speed) };
+    let rows = changes.changes.iter().map(|change| (cells(change), style(change)));
+    rows_of(&rows.collect::<Vec<_>>(), out, pen)
+}
+
+fn style(speed: Speed) -> Style {
+    match speed {
+        _ if speed.regressed() => Style::Bad,
+        Speed::Faster => Style::Good,
+        _ => Style::Plain,
+    }
+}
+
+fn rows_of(rows: &[([String; 7], Style)], out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     let widest = |column: usize| {
-        let cells = rows.iter().map(|row| width(&row[column]));
+        let cells = rows.iter().map(|(row, _)| width(&row[column]));
         cells.chain([width(HEADS[column])]).max().unwrap_or(0)
     };
     let widths: [usize; 7] = std::array::from_fn(widest);
     let heads = HEADS.map(str::to_owned);
     writeln!(out, "{}", pen.paint(&line(&heads, &widths), Style::Dim))?;
-    for (change, row) in changes.changes.iter().zip(&rows) {
-        let style = match change.speed {
-            _ if change.regressed() => Style::Bad,
-            Speed::Faster => Style::Good,
-            _ => Style::Plain,
-        };
-        writeln!(out, "{}", pen.paint(&line(row, &widths), style))?;
-    }
-    Ok(())
+    rows.iter()
+        .try_for_each(|(row, style)| writeln!(out, "{}", pen.paint(&line(row, &widths), *style)))
 }
 
 /// Names and words are set to the left, figures to the right.
@@ -82,15 +98,41 @@ fn line(cells: &[String; 7], widths: &[usize; 7]) -> String {
     line.trim_end().to_owned()
 }
 
-fn cells(change: &Change) -> [String; 7] {
-    let (factor, interval) = match &change.ratio {
+/// How many times as fast, and the interval.
+fn factor(ratio: Option<&Ratio>) -> (String, String) {
+    match ratio {
         Some(ratio) if ratio.pairs > 1 => {
             let ends = [ratio.low, ratio.high].map(text::number);
             (text::factor(ratio.median), format!("[{}, {}]", ends[0], ends[1]))
         }
         Some(ratio) => (text::factor(ratio.median), String::new()),
         None => (text::NONE.to_owned(), String::new()),
+    }
+}
+
+fn shared_cells(change: &ThroughputChange) -> [String; 7] {
+    let (factor, interval) = factor(change.ratio.as_ref());
+    let writer = if change.writers > 0 { " + writer" } else { "" };
+    let by = if change.by == "processes" { "procs" } else { &change.by };
+    let phase = shortened(&text::clean(&change.phase), 15);
+    let rate = |rate: f64| match &*change.phase {
+        "insert-sync" => text::number(rate),
+        _ => format!("{} M", text::number(rate / 1e6)),
     };
+    let [before, after] = change.per_second.map(rate);
+    [
+        shortened(&text::clean(&change.store), 18),
+        format!("{phase}, {} {}{writer}", change.readers, text::clean(by)),
+        before,
+        after,
+        factor,
+        interval,
+        in_words(change.speed).to_owned(),
+    ]
+}
+
+fn cells(change: &Change) -> [String; 7] {
+    let (factor, interval) = factor(change.ratio.as_ref());
     [
         shortened(&text::clean(&change.store), 24),
         shortened(&text::clean(&change.phase), 24),
@@ -102,8 +144,8 @@ fn cells(change: &Change) -> [String; 7] {
     ]
 }
 
-fn seen(change: &Change) -> String {
-    let speed = match change.speed {
+fn in_words(speed: Speed) -> &'static str {
+    match speed {
         Speed::Regressed => "REGRESSED",
         Speed::Slower => "slower, within the threshold",
         Speed::NoDifference => "no difference seen",
@@ -111,7 +153,11 @@ fn seen(change: &Change) -> String {
         Speed::TooFewRounds => "too few rounds to judge",
         Speed::WrongAnswers => "REGRESSED: wrong answers",
         Speed::WrongBefore => "wrong answers before",
-    };
+    }
+}
+
+fn seen(change: &Change) -> String {
+    let speed = in_words(change.speed);
     let [before, after] = change.file_bytes.map(text::bytes);
     let file = format!("; REGRESSED: file {before} before, {after} after");
     format!("{speed}{}", if change.larger { &*file } else { "" })
@@ -131,7 +177,9 @@ fn lines(changes: &Changes, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
          the median is more than {threshold} % slower; or the file is larger by more than that."
     );
     wrapped(out, pen, "", &legend)?;
-    let few = changes.changes.iter().filter(|change| change.speed == Speed::TooFewRounds).count();
+    let speeds = changes.changes.iter().map(|change| change.speed);
+    let all = speeds.chain(changes.together.iter().map(|change| change.speed));
+    let few = all.filter(|speed| *speed == Speed::TooFewRounds).count();
     if few > 0 {
         let few = text::counted(few, "figure");
         wrapped(out, pen, "", &format!("{few} not judged: that takes 3 rounds in both runs."))?;

@@ -145,3 +145,46 @@ fn nothing_in_common_and_bad_thresholds_are_errors() {
     let error = compare(&before, &after, 5.0).unwrap_err().to_string();
     assert!(error.contains("in common"), "{error}");
 }
+
+#[test]
+fn what_several_readers_do_is_compared_too() {
+    let (mut before, mut after) = (fixture(), fixture());
+    let group = |rate: f64| {
+        let mut group = crate::report::together::some().remove(0);
+        group.store = "constant".to_owned();
+        let samples: Vec<f64> = (0..6).map(|i| rate * (1.0 + 0.001 * f64::from(i))).collect();
+        group.per_second = stats::summarise(&samples);
+        group
+    };
+    before.together = vec![group(2e6)];
+    let regressed_at = |after: &Report| {
+        let changes = compare(&before, after, 5.0).unwrap();
+        (changes.regressions, changes.together.first().map(|change| change.speed))
+    };
+    for (rate, expected) in
+        [(2e6, Speed::NoDifference), (1.96e6, Speed::Slower), (1.5e6, Speed::Regressed)]
+    {
+        after.together = vec![group(rate)];
+        let count = usize::from(expected == Speed::Regressed);
+        assert_eq!(regressed_at(&after), (count, Some(expected)));
+    }
+    let changes = compare(&before, &after, 5.0).unwrap();
+    let text = printed(&changes, &before, &after);
+    let row = text.lines().find(|line| line.contains("2 threads")).unwrap();
+    assert!(row.contains("REGRESSED") && row.contains("0.75x"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+    after.together[0].verified = false;
+    assert_eq!(regressed_at(&after), (1, Some(Speed::WrongAnswers)));
+    // On other processors it is another thing; that it failed is said, if it did.
+    after.together[0].processors = 1;
+    assert_eq!(regressed_at(&after), (0, None));
+    after.together.clear();
+    after.failures.push(Failure {
+        store: "constant".to_owned(),
+        round: Some(0),
+        phase: Some("get-many-miss".to_owned()),
+        status: "error".to_owned(),
+        what: "the writer: no room".to_owned(),
+    });
+    assert_eq!(regressed_at(&after), (1, None));
+}

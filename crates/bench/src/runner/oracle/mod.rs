@@ -60,7 +60,11 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
         difference: None,
         notes,
     };
-    verdict.notes.extend(super::about_what_is_left_out(&stores, &[Phase::Mixed], &workload.mix));
+    verdict.notes.extend(super::notes::about_what_is_left_out(
+        &stores,
+        &[Phase::Mixed],
+        &workload.mix,
+    ));
     let takes_part = |name: &&str| {
         let info = stores.iter().find(|info| info.store == **name);
         info.is_some_and(|info| !info.lacks.iter().any(|phase| phase == Phase::Mixed.name()))

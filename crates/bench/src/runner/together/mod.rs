@@ -1,54 +1,100 @@
-//! Several processes reading one store at once, and one that changes it beside them if asked for.
+//! Several processes or threads reading one store at once, and one more that changes it beside them if
+//! asked for; and several threads that commit to one.
 //!
-//! The measured process starts them (this file), and each does its [`Part`] ([`part`]). They are let
-//! go together: a member says that it is ready and then waits for a line on its input. The clock of
-//! each runs over its first passes, and nobody stops before the clocks of all have stopped: what is
-//! timed is timed while all the others are busy, too. A writer stops last.
+//! Reading order: here, [`member`] (processes and threads), [`part`] (what each of them does);
+//! [`committers`] is for itself.
 //!
-//! Invariants: a member ends when the process that started it does, whatever way that goes; one that
+//! The measured process starts the others, each of which does its [`Part`]; threads are all in one
+//! process that it starts. They are let go together: a member says that it is ready and then waits to be
+//! told. The clock of each runs over its first passes, and nobody stops before the clocks of all have
+//! stopped: what is timed is timed while all the others are busy, too. A writer opens the store first,
+//! as some change it before readers come, and stops last.
+//!
+//! Invariants: a process ends when the one that started it does, whatever way that goes; a member that
 //! fails or crashes ends the others, and the store has failed.
 
+mod committers;
+mod member;
 pub(super) mod part;
 
 #[cfg(test)]
 mod tests;
 
 use super::child::Round;
-use super::process::Program;
 use super::protocol::{Message, Spec};
-use crate::driver::Driver;
+use crate::driver::{Driver, Threads, kernel};
 use crate::workload::Phase;
-use credenza::{Error, Result};
+use credenza::Result;
+pub(super) use member::{Coordinator, Pipes};
+use member::{Member, Process};
+use part::{Reads, Writes};
 use serde::{Deserialize, Serialize};
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
-/// The most processes that `--processes` may ask for: each holds the data in memory.
+/// The most processes that `--processes` may ask for, each of which holds the data in memory, and the
+/// most threads.
 pub(crate) const MOST: usize = 256;
 
 /// What is asked for.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Together {
     /// How many processes read at once, one number after the other; empty if nobody asks.
-    pub(crate) counts: Vec<usize>,
-    /// Do all of it once more, with a process beside the readers that changes the store.
+    pub(crate) processes: Vec<usize>,
+    /// The same for threads of one process.
+    pub(crate) threads: Vec<usize>,
+    /// Do all of it once more, with one more beside the readers that changes the store.
     pub(crate) with_writer: bool,
     /// The processors for them, in this order.
     pub(crate) cpus: Vec<usize>,
-    /// For a member: what it does.
+    /// For a process that takes part: what it does.
     pub(crate) part: Option<Part>,
 }
 
-/// What one of the processes does.
+impl Together {
+    /// The processor of the member with this number, if they are bound: one of its own where there are
+    /// enough; else they share them evenly.
+    fn cpu(&self, bound: Option<usize>, number: usize) -> Option<usize> {
+        bound.and_then(|_| self.cpus.get(number % self.cpus.len().max(1)).copied())
+    }
+}
+
+/// What reads at once: so many processes, or so many threads of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) enum By {
+    Processes,
+    Threads,
+}
+
+impl By {
+    /// The name in results.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            By::Processes => "processes",
+            By::Threads => "threads",
+        }
+    }
+}
+
+/// Readers that are to be measured; threads that commit in the phase `insert-sync`.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Group {
+    pub(crate) phase: Phase,
+    pub(crate) by: By,
+    pub(crate) readers: usize,
+    pub(crate) with_writer: bool,
+}
+
+/// What a process that takes part does.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Part {
     /// Looks up what this phase looks up; beside a writer, or not.
     Reader(Phase, bool),
     /// Stores values.
     Writer,
+    /// Has the threads of this group, and measures them.
+    Threads(Group),
 }
 
-/// What a member says on its standard output.
+/// What a member says.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Word {
     /// The store is open, and the answers before the start were compared.
@@ -57,6 +103,8 @@ pub(super) enum Word {
     Enough,
     /// The work has ended.
     Done(Done),
+    /// The threads of this process have ended.
+    Measured(Throughput),
     /// The store refused; nothing more comes.
     Failed(String),
 }
@@ -78,86 +126,166 @@ impl Done {
     }
 }
 
-/// One phase of one store in one round, by several processes at once.
+/// What a group did in one round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Throughput {
-    pub(crate) phase: Phase,
-    pub(crate) readers: usize,
-    pub(crate) with_writer: bool,
+    pub(crate) group: Group,
     /// The processors that all members together ran on.
     pub(crate) processors: usize,
-    /// Lookups of all readers while their clocks ran.
+    /// Lookups of all readers while their clocks ran; changes of all threads that commit.
     pub(crate) ops: u64,
-    /// The sum over the readers.
+    /// The sum over the readers; of threads that commit, all changes in the time of the slowest.
     pub(crate) per_second: f64,
     /// Of the writer.
     pub(crate) writes_per_second: Option<f64>,
+    /// Of threads that commit: calls that bring something to the disk.
+    pub(crate) syncs: Option<u64>,
     pub(crate) lookups: u64,
     pub(crate) found: u64,
     /// The first wrong answer, in words; `None` if all were right.
     pub(crate) wrong: Option<String>,
 }
 
+/// Whether stores of this kind are read so.
+pub(crate) fn allows<D: Driver>(by: By, with_writer: bool) -> bool {
+    match by {
+        By::Processes => D::SHARING.allows(with_writer),
+        By::Threads => D::THREADS != Threads::One && (D::HAS_WRITER_THREAD || !with_writer),
+    }
+}
+
 impl<D: Driver> Round<'_, D> {
     /// All that is asked for, for every phase of single or batched lookups: first without a writer,
     /// as that one leaves other values behind.
     pub(super) fn together(&self, say: &dyn Fn(&Message) -> Result<()>) -> Result<()> {
-        let Together { counts, with_writer, .. } = &self.spec.together;
-        let phases = || self.spec.phases.iter().filter(|phase| phase.is_get());
+        let Together { processes, threads, with_writer, .. } = &self.spec.together;
         for writer in [false, true] {
-            let is_wanted = !writer || *with_writer;
-            if !D::SHARING.allows(writer) || !is_wanted {
+            if writer && !with_writer {
                 continue;
             }
-            for phase in phases() {
-                for count in counts {
-                    say(&Message::Started(*phase))?;
-                    say(&match throughput(self.spec, *phase, *count, writer) {
-                        Ok(measured) => Message::Together(measured),
-                        Err(e) => Message::Refused(*phase, e.to_string()),
-                    })?;
+            for phase in self.spec.phases.iter().filter(|phase| phase.is_get()) {
+                for (by, counts) in [(By::Processes, processes), (By::Threads, threads)] {
+                    let is_possible = allows::<D>(by, writer);
+                    for readers in counts.iter().filter(|_| is_possible) {
+                        let group =
+                            Group { phase: *phase, by, readers: *readers, with_writer: writer };
+                        self.measure_group(group, say)?;
+                    }
                 }
             }
         }
         Ok(())
     }
+
+    /// Measures a group, and says what came of it.
+    fn measure_group(&self, group: Group, say: &dyn Fn(&Message) -> Result<()>) -> Result<()> {
+        say(&Message::Started(group.phase))?;
+        say(&match self.group(group) {
+            Ok(measured) => Message::Together(measured),
+            Err(e) => Message::Refused(group.phase, e.to_string()),
+        })
+    }
+
+    /// Measures a group, by processes that it starts.
+    fn group(&self, group: Group) -> Result<Throughput> {
+        let spec = self.spec;
+        if group.by == By::Threads {
+            // A process of its own: libraries are slower for ever in one that has had threads.
+            let mut process =
+                Process::start(spec, "the threads' process".to_owned(), 0, Part::Threads(group))?;
+            return process.expect(|word| match word {
+                Word::Measured(measured) => Some(measured),
+                _ => None,
+            });
+        }
+        let mut writer = None;
+        if group.with_writer {
+            let number = group.readers;
+            writer = Some(ready(Process::start(spec, writer_name(), number, Part::Writer)?)?);
+        }
+        let part = Part::Reader(group.phase, group.with_writer);
+        let start = |number| Process::start(spec, reader_name(number, &group), number, part);
+        let readers = (0..group.readers).map(start).collect::<Result<_>>()?;
+        conduct(spec, group, readers, writer)
+    }
+
+    /// Measures a group, by threads of this process.
+    fn threads(&self, group: Group) -> Result<Throughput> {
+        let spec = self.spec;
+        let (records, queries) = (&self.inputs.records, self.inputs.queries.of(group.phase));
+        let reads = Reads::new(group.phase, spec.batch, queries, records, group.with_writer);
+        let writes = Writes { records, seed: spec.seed };
+        let mut crew =
+            self.driver.crew(&self.path, &self.shape, group.readers, group.with_writer)?;
+        let bind = |number| spec.together.cpu(spec.cpu, number).map_or(Ok(()), kernel::pin_to);
+        let (reads, writes, bind) = (&reads, &writes, &bind);
+        std::thread::scope(|scope| {
+            let mut writer = None;
+            if let Some(handle) = &mut crew.writer {
+                let (member, mut to) = member::thread(writer_name());
+                scope.spawn(move || {
+                    let done = bind(group.readers)
+                        .and_then(|()| writes.until_told(handle.store(), &mut to));
+                    to.end(done)
+                });
+                writer = Some(ready(member)?);
+            }
+            let mut readers = Vec::with_capacity(group.readers);
+            for (number, handle) in crew.readers.iter_mut().enumerate() {
+                let (member, mut to) = member::thread(reader_name(number, &group));
+                scope.spawn(move || {
+                    let done =
+                        bind(number).and_then(|()| reads.until_told(handle.store(), &mut to));
+                    to.end(done)
+                });
+                readers.push(member);
+            }
+            conduct(spec, group, readers, writer)
+        })
+    }
 }
 
-/// Starts the members, lets them go, and adds up what they did.
-fn throughput(spec: &Spec, phase: Phase, count: usize, with_writer: bool) -> Result<Throughput> {
-    let mut readers = Vec::with_capacity(count);
-    for number in 0..count {
-        let name = format!("reader {} of {count}", number + 1);
-        readers.push(Member::start(spec, name, number, Part::Reader(phase, with_writer))?);
-    }
-    let mut writer = if with_writer {
-        Some(Member::start(spec, "the writer".to_owned(), count, Part::Writer)?)
-    } else {
-        None
-    };
-    for member in readers.iter_mut().chain(&mut writer) {
-        member.expect(|word| matches!(word, Word::Ready).then_some(()))?;
-    }
-    for member in writer.iter_mut().chain(&mut readers) {
-        member.tell("go")?;
-    }
+fn reader_name(number: usize, group: &Group) -> String {
+    let what = if group.by == By::Threads { "reading thread" } else { "reader" };
+    format!("{what} {} of {}", number + 1, group.readers)
+}
+
+fn writer_name() -> String {
+    "the writer".to_owned()
+}
+
+/// Waits until this one has said so.
+fn ready<M: Member>(mut member: M) -> Result<M> {
+    member.expect(|word| matches!(word, Word::Ready).then_some(()))?;
+    Ok(member)
+}
+
+/// Lets readers go, and a writer that is ready, and adds up what they did.
+fn conduct<M: Member>(
+    spec: &Spec,
+    group: Group,
+    readers: Vec<M>,
+    mut writer: Option<M>,
+) -> Result<Throughput> {
+    let mut readers = readers.into_iter().map(ready).collect::<Result<Vec<M>>>()?;
+    writer.iter_mut().chain(&mut readers).for_each(Member::tell);
     for member in &mut readers {
         member.expect(|word| matches!(word, Word::Enough).then_some(()))?;
     }
     let done = all_done(&mut readers)?;
     let written = all_done(writer.as_mut_slice())?;
-    let is_wrong = |(member, done): (&Member, &Done)| {
-        done.wrong.as_ref().map(|what| format!("{}: {what}", member.name))
+    let is_wrong = |(member, done): (&M, &Done)| {
+        done.wrong.as_ref().map(|what| format!("{}: {what}", member.name()))
     };
     let members = readers.iter().zip(&done).chain(writer.iter().zip(&written));
+    let count = group.readers + usize::from(group.with_writer);
     Ok(Throughput {
-        phase,
-        readers: count,
-        with_writer,
-        processors: spec.together.cpus.len().min(count + usize::from(with_writer)).max(1),
+        group,
+        processors: spec.together.cpus.len().min(count).max(1),
         ops: done.iter().map(|done| done.ops).sum(),
         per_second: done.iter().map(Done::per_second).sum(),
         writes_per_second: written.first().map(Done::per_second),
+        syncs: None,
         lookups: done.iter().map(|done| done.lookups).sum(),
         found: done.iter().map(|done| done.found).sum(),
         wrong: members.map(is_wrong).find(Option::is_some).flatten(),
@@ -165,84 +293,8 @@ fn throughput(spec: &Spec, phase: Phase, count: usize, with_writer: bool) -> Res
 }
 
 /// Tells members to stop, and waits until they have.
-fn all_done(members: &mut [Member]) -> Result<Vec<Done>> {
-    for member in members.iter_mut() {
-        member.tell("stop")?;
-    }
+fn all_done<M: Member>(members: &mut [M]) -> Result<Vec<Done>> {
+    members.iter_mut().for_each(Member::tell);
     let done = |word| if let Word::Done(done) = word { Some(done) } else { None };
     members.iter_mut().map(|member| member.expect(done)).collect()
-}
-
-/// A process that was started; it is ended when this is dropped.
-struct Member {
-    name: String,
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Member {
-    fn start(spec: &Spec, name: String, number: usize, part: Part) -> Result<Member> {
-        let cpus = &spec.together.cpus;
-        // Each has a processor of its own where there are enough; else they share them evenly.
-        let cpu = spec.cpu.and_then(|_| cpus.get(number % cpus.len().max(1)).copied());
-        let together = Together { part: Some(part), ..spec.together.clone() };
-        let spec = Spec { cpu, together, ..spec.clone() };
-        let program = Program::this()?;
-        let mut child = program
-            .command()
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|e| Error::io("start a process", e))?;
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(Error::invalid("a process was started without its pipes"));
-        };
-        let mut member = Member { name, child, input, output: BufReader::new(output) };
-        let text = serde_json::to_string(&spec).map_err(|e| Error::invalid(e.to_string()))?;
-        member.tell(&text)?;
-        Ok(member)
-    }
-
-    fn tell(&mut self, line: &str) -> Result<()> {
-        // One that is gone says so by the end of its output.
-        let _ = self.input.write_all(format!("{line}\n").as_bytes());
-        Ok(())
-    }
-
-    /// Waits for the word that `wanted` takes.
-    fn expect<T>(&mut self, wanted: impl Fn(Word) -> Option<T>) -> Result<T> {
-        let mut line = String::new();
-        loop {
-            line.clear();
-            let read = self.output.read_line(&mut line);
-            if read.map_err(|e| Error::io("listen to a process", e))? == 0 {
-                let status = self.child.wait().map_err(|e| Error::io("wait for a process", e))?;
-                let what = super::process::in_words(status);
-                return Err(Error::invalid(format!("{}: {what}", self.name)));
-            }
-            // Lines that are no words are a library's own chatter.
-            match serde_json::from_str(&line) {
-                Ok(Word::Failed(what)) => {
-                    return Err(Error::invalid(format!("{}: {what}", self.name)));
-                }
-                Ok(word) => match wanted(word) {
-                    Some(got) => return Ok(got),
-                    None => {
-                        let what = format!("{} spoke out of turn: {}", self.name, line.trim());
-                        return Err(Error::invalid(what));
-                    }
-                },
-                Err(_) => {}
-            }
-        }
-    }
-}
-
-impl Drop for Member {
-    fn drop(&mut self) {
-        // One that has ended by itself is only waited for.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }

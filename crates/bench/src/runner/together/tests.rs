@@ -1,8 +1,8 @@
-//! Danger: who reads beside others, or beside a writer, is believed what nobody would be alone.
+//! Danger: who reads beside others, or beside a writer, is believed what nobody would be alone; or one
+//! thread that fails leaves the others waiting for ever.
 
 use super::super::tests::{Lie, with_round};
-use super::part::Coordinator;
-use super::{Done, Part, Together, Word};
+use super::{By, Coordinator, Done, Group, Part, Throughput, Together, Word};
 use crate::driver::Driver;
 use crate::workload::{Mix, Phase, Records};
 use credenza::Result;
@@ -14,8 +14,8 @@ struct Script {
 }
 
 impl Coordinator for Script {
-    fn say(&mut self, word: &Word) -> Result<()> {
-        self.heard.push(word.clone());
+    fn say(&mut self, word: Word) -> Result<()> {
+        self.heard.push(word);
         Ok(())
     }
 
@@ -40,6 +40,7 @@ fn done(lie: Lie, part: Part, change: impl Fn(&Records) -> Records) -> Done {
         let expected: &[&str] = match part {
             Part::Reader(..) => &["ready", "enough", "done"],
             Part::Writer => &["ready", "done"],
+            Part::Threads(_) => &["measured"],
         };
         assert_eq!(names, expected);
         match script.heard.pop() {
@@ -54,6 +55,7 @@ fn name(word: &Word) -> &'static str {
         Word::Ready => "ready",
         Word::Enough => "enough",
         Word::Done(_) => "done",
+        Word::Measured(_) => "measured",
         Word::Failed(_) => "failed",
     }
 }
@@ -120,4 +122,75 @@ fn a_writer_finds_what_it_stored_or_tells() {
     for lie in [Lie::KeepsOld, Lie::OnlyFirstByte, Lie::LastByte] {
         assert!(done(lie, Part::Writer, same).wrong.is_some(), "{lie:?}");
     }
+}
+
+/// What so many threads of one process say of a store that lies so.
+fn threads(lie: Lie, readers: usize, with_writer: bool) -> Result<Throughput> {
+    let group = Group { phase: Phase::GetHit, by: By::Threads, readers, with_writer };
+    let together = Together { part: Some(Part::Threads(group)), ..Together::default() };
+    with_round(lie, &[Phase::GetHit], Mix::default(), together, |round| {
+        round.driver.build(&same(&round.inputs.records), &round.shape, &round.path).unwrap();
+        let mut script = Script { heard: Vec::new(), asked: 0 };
+        round.part(&mut script).unwrap();
+        assert_eq!(script.heard.len(), 1);
+        match script.heard.pop() {
+            Some(Word::Measured(measured)) => Ok(measured),
+            Some(Word::Failed(what)) => Err(credenza::Error::invalid(what)),
+            other => panic!("{other:?}"),
+        }
+    })
+}
+
+#[test]
+fn threads_read_at_once_and_each_is_checked() {
+    for with_writer in [false, true] {
+        let measured = threads(Lie::None, 3, with_writer).unwrap();
+        assert_eq!(measured.wrong, None);
+        assert_eq!((measured.lookups, measured.found), (3 * 1200, 3 * 1200));
+        assert!(measured.ops >= 3 * 3 * 1200 && measured.per_second > 0.0);
+        assert_eq!(measured.writes_per_second.is_some(), with_writer);
+        assert!(threads(Lie::LastByte, 2, with_writer).unwrap().wrong.is_some());
+    }
+    let wrong = threads(Lie::KeepsOld, 2, true).unwrap().wrong.unwrap();
+    assert!(wrong.starts_with("the writer: "), "{wrong}");
+}
+
+#[test]
+fn a_thread_that_fails_ends_the_others() {
+    let refused = threads(Lie::RefusesReads, 3, false).unwrap_err().to_string();
+    assert!(refused.contains("reading thread") && refused.contains("out of order"), "{refused}");
+}
+
+/// What so many threads say that commit to a store that lies so.
+fn committers(lie: Lie, readers: usize) -> Result<Throughput> {
+    let phase = Phase::InsertSync;
+    let group = Group { phase, by: By::Threads, readers, with_writer: false };
+    let together = Together { part: Some(Part::Threads(group)), ..Together::default() };
+    with_round(lie, &[phase], Mix::default(), together, |round| {
+        let mut script = Script { heard: Vec::new(), asked: 0 };
+        round.part(&mut script).unwrap();
+        match (script.heard.pop(), script.heard.len()) {
+            (Some(Word::Measured(measured)), 0) => Ok(measured),
+            (Some(Word::Failed(what)), 0) => Err(credenza::Error::invalid(what)),
+            other => panic!("{other:?}"),
+        }
+    })
+}
+
+#[test]
+fn threads_that_commit_store_every_record_once_or_tell() {
+    for count in [1, 3, 8] {
+        let measured = committers(Lie::None, count).unwrap();
+        assert_eq!((measured.wrong, measured.ops), (None, 500), "{count}");
+        assert!(measured.per_second > 0.0 && measured.syncs.is_some());
+    }
+    for lie in [Lie::LosesOne, Lie::ForgetsLast, Lie::LastByte, Lie::Missing, Lie::ScanShort] {
+        assert!(committers(lie, 3).unwrap().wrong.is_some(), "{lie:?}");
+    }
+}
+
+#[test]
+fn a_thread_that_cannot_commit_ends_the_others() {
+    let refused = committers(Lie::RefusesChanges, 3).unwrap_err().to_string();
+    assert!(refused.contains("committing thread") && refused.contains("no room"), "{refused}");
 }

@@ -1,0 +1,385 @@
+//! `credenza replay`: what a program did, done again on any store.
+//!
+//! Reading order: [`ReplayArgs`], `script` (what of a trace one thread can do on one store), `play` (the
+//! measured process), `table` (what the reader sees).
+//!
+//! Method: each store in a fresh process bound to one processor, one after the other. A store begins with
+//! the records of `--data`, or with those that the trace found before anybody had stored them. Every
+//! lookup and removal of which the recording says whether the key was there is compared with it. Where
+//! operations are due at times of their own, latencies count from these: who is late makes the next one
+//! wait, and that is in its latency.
+
+mod play;
+mod script;
+mod table;
+
+pub(crate) use play::{Replayed, records_of};
+
+use crate::args::{check_stores, library_of};
+use crate::driver::{self, Driver, ForDriver, Writer, kernel, with_driver};
+use crate::machine;
+use crate::measure::{self, Latencies};
+use crate::report::json::publish_value;
+use crate::result::{Latency, Machine};
+use crate::runner::folder::Folder;
+use crate::runner::process::{self, End, Program};
+use crate::runner::protocol::Message;
+use crate::workload::files;
+use clap::Args;
+use credenza::record::Trace;
+use credenza::{Error, Result};
+use credenza_formats::Format;
+use play::{Speed, Task};
+use script::Script;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Of the form of `--json`.
+const CONTRACT: u32 = 1;
+
+/// Do again what a program did, on any store.
+#[derive(Args, Clone, Debug)]
+pub struct ReplayArgs {
+    /// The trace, as 'credenza record' makes it
+    pub trace: PathBuf,
+    /// Stores to replay on, separated by commas; without it, all that are found
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    pub stores: Option<Vec<String>>,
+    /// When operations are due: 'full', each when the one before is done; 'original', as they were; or so
+    /// many a second. With the latter two, latencies count from when an operation was due
+    #[arg(long, value_name = "full|original|RATE", default_value = "full")]
+    pub speed: String,
+    /// Begin with the records of this file, in any format `credenza load` reads [default: with those that
+    /// the trace found before anybody had stored them]
+    #[arg(long, value_name = "FILE")]
+    pub data: Option<PathBuf>,
+    /// The format of --data, when its content does not tell it
+    #[arg(long, value_name = "FORMAT", requires = "data")]
+    pub format: Option<String>,
+    /// Folder for the store files [default: /dev/shm if that is in memory, else the system's folder
+    /// for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Write the results as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Use this library for a store: NAME=PATH; may be given many times
+    #[arg(long = "lib", value_name = "NAME=PATH")]
+    pub libraries: Vec<String>,
+    /// Let the kernel choose the processor
+    #[arg(long)]
+    pub no_pin: bool,
+    /// Give a store up after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    pub timeout: u64,
+    /// Replay on one store: the program starts itself with this
+    #[arg(long, hide = true)]
+    pub child: bool,
+}
+
+impl ReplayArgs {
+    fn speed(&self) -> Result<Speed> {
+        match (self.speed.as_str(), self.speed.parse::<f64>()) {
+            ("full", _) => Ok(Speed::Full),
+            ("original", _) => Ok(Speed::Original),
+            (_, Ok(rate)) if (1e-3..=1e12).contains(&rate) => Ok(Speed::Rate(rate)),
+            (other, _) => Err(Error::invalid(format!(
+                "--speed takes 'full', 'original', or a number of operations a second, and not '{other}'"
+            ))),
+        }
+    }
+
+    fn folder(&self) -> PathBuf {
+        let shared_memory = Path::new("/dev/shm");
+        match &self.dir {
+            Some(dir) => dir.clone(),
+            None if machine::filesystem_of(shared_memory) == "tmpfs" => shared_memory.to_owned(),
+            None => std::env::temp_dir(),
+        }
+    }
+}
+
+/// What a store can do with a script; an error if it is not here.
+struct Look<'a> {
+    library: Option<&'a Path>,
+}
+
+impl ForDriver for Look<'_> {
+    type Output = Result<(bool, String)>;
+
+    fn run<D: Driver>(self) -> Result<(bool, String)> {
+        let driver = D::load(self.library)?;
+        Ok((<D::Writer<'_> as Writer>::IS_POSSIBLE, driver.identity().version))
+    }
+}
+
+/// Everything that is found, as JSON.
+#[derive(Serialize)]
+struct Report {
+    credenza_replay: u32,
+    machine: Machine,
+    trace: String,
+    /// Entries in the trace, and steps that were made of them.
+    entries: u64,
+    steps: u64,
+    /// From the first to the last of the recording.
+    recorded_seconds: f64,
+    /// Bytes that are missing from the end of the trace.
+    missing_bytes: u64,
+    /// Why the recording ended before the programs did.
+    stopped: Option<String>,
+    /// "full", "original", or operations a second.
+    speed: String,
+    /// Records that stores had before.
+    records_before: u64,
+    /// Entries that no store was asked to do, by why.
+    left_out: BTreeMap<String, u64>,
+    stores: Vec<OfStore>,
+    failures: Vec<Failed>,
+}
+
+/// What one store did.
+#[derive(Serialize)]
+struct OfStore {
+    store: String,
+    version: String,
+    operations: u64,
+    seconds: f64,
+    operations_per_second: f64,
+    /// Nanoseconds, of all operations together, and of each kind.
+    latency: Option<Latency>,
+    by_operation: BTreeMap<String, OfKind>,
+    /// Answers that were compared with the recording, and those that differ: keys that were there then and
+    /// not here, and the other way round.
+    compared: u64,
+    lost: u64,
+    extra: u64,
+    first_difference: Option<String>,
+    /// What the store cannot do, and how often it was skipped.
+    skipped: BTreeMap<String, u64>,
+    file_bytes: u64,
+    /// Whether the transactions of the trace were transactions here.
+    transactions: bool,
+}
+
+/// What one kind of operation took, in nanoseconds.
+#[derive(Serialize)]
+struct OfKind {
+    count: u64,
+    latency: Latency,
+}
+
+/// A store that could not be replayed on.
+#[derive(Serialize)]
+struct Failed {
+    store: String,
+    what: String,
+}
+
+/// Replays the trace that `args` name, prints what came of it, and writes it. The status is 0, or 111 when
+/// a store failed or was asked for and is not here. Answers that differ from the recording are told, and
+/// change the status no more than they need be wrong: a store may have begun with other records.
+///
+/// As for [`crate::run`], the program starts itself again with its own arguments and `--child`.
+///
+/// # Errors
+/// The options make no sense, the trace or the data cannot be read, or the results cannot be written.
+pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
+    if args.child {
+        play::main()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.timeout == 0 {
+        return Err(Error::invalid("--timeout must be at least 1"));
+    }
+    check_stores(args.stores.iter().flatten().map(String::as_str), &args.libraries)?;
+    let speed = args.speed()?;
+    let trace = Trace::open(&args.trace)?;
+    let script = Script::of(&trace)?;
+    if script.steps.is_empty() {
+        return Err(
+            Error::invalid("there is nothing in the trace that can be replayed").at(&args.trace)
+        );
+    }
+    let folder = Folder::create_in(&args.folder())?;
+    let mut run = Run::new(args, speed, &trace, &script, &folder)?;
+    run.all(&script)?;
+    let Run { report, is_stopped, .. } = run;
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(table::of(&report).as_bytes()).and_then(|()| out.flush());
+    written.map_err(|e| Error::io("write to standard output", e))?;
+    if let Some(path) = &args.json {
+        publish_value(&report, path)?;
+    }
+    Ok(match (is_stopped, report.failures.is_empty()) {
+        (true, _) => ExitCode::from(crate::INTERRUPTED),
+        (_, true) => ExitCode::SUCCESS,
+        (_, false) => ExitCode::from(crate::FAILED),
+    })
+}
+
+struct Run<'a> {
+    args: &'a ReplayArgs,
+    speed: Speed,
+    folder: &'a Folder,
+    records: Option<PathBuf>,
+    trace: PathBuf,
+    cpu: Option<usize>,
+    clock_ns: f64,
+    report: Report,
+    is_stopped: bool,
+}
+
+impl<'a> Run<'a> {
+    fn new(
+        args: &'a ReplayArgs,
+        speed: Speed,
+        trace: &Trace,
+        script: &Script,
+        folder: &'a Folder,
+    ) -> Result<Run<'a>> {
+        let (mut records, mut records_before) = (None, script.before.len() as u64);
+        if let Some(path) = &args.data {
+            let format = args.format.as_deref().map(str::parse::<Format>).transpose()?;
+            let (read, _) = files::records_of(path, format, usize::MAX)?;
+            records_before = read.len() as u64;
+            let path = folder.path().join("records");
+            let write = || {
+                let mut out = BufWriter::new(std::fs::File::create(&path)?);
+                read.write_to(&mut out)?;
+                out.flush()
+            };
+            write().map_err(|e| Error::io("write", e).at(&path))?;
+            records = Some(path);
+        }
+        let cpu = kernel::allowed_cpus().pop().filter(|_| !args.no_pin);
+        let clock_ns = measure::clock_ns();
+        let left_out = script.left_out.iter().map(|(why, count)| ((*why).to_owned(), *count));
+        let report = Report {
+            credenza_replay: CONTRACT,
+            machine: machine::facts(folder.path(), cpu, clock_ns),
+            trace: args.trace.display().to_string(),
+            entries: script.entries,
+            steps: script.steps.len() as u64,
+            recorded_seconds: script.span as f64 / 1e9,
+            missing_bytes: trace.missing(),
+            stopped: trace.stopped().map(|(why, _)| why.to_string()),
+            speed: args.speed.clone(),
+            records_before,
+            left_out: left_out.collect(),
+            stores: Vec::new(),
+            failures: Vec::new(),
+        };
+        let path = std::path::absolute(&args.trace);
+        let trace = path.map_err(|e| Error::io("find", e).at(&args.trace))?;
+        let is_stopped = false;
+        Ok(Run { args, speed, folder, records, trace, cpu, clock_ns, report, is_stopped })
+    }
+
+    /// Replays on every store that is asked for, or that is here.
+    fn all(&mut self, script: &Script) -> Result<()> {
+        let named = self.args.stores.clone();
+        let is_named = named.is_some();
+        let all = || driver::NAMES.iter().map(|name| (*name).to_owned()).collect();
+        let mut names: Vec<String> = named.unwrap_or_else(all);
+        let mut known = std::collections::HashSet::new();
+        names.retain(|name| known.insert(name.clone()));
+        self.folder.current().begin();
+        for store in names {
+            let library = library_of(&self.args.libraries, &store);
+            let look = with_driver(&store, Look { library: library.as_deref() });
+            match look {
+                Some(Ok((is_changing, _))) if script.has_changes() && !is_changing => {
+                    if is_named {
+                        let what = "it is built once and never changed, and the trace has changes";
+                        self.fail(store, what.to_owned());
+                    }
+                }
+                Some(Ok((_, version))) => self.one(store, version, library)?,
+                Some(Err(e)) if is_named || library.is_some() => self.fail(store, e.to_string()),
+                Some(Err(_)) | None => {}
+            }
+            if self.folder.current().is_stopping() {
+                self.is_stopped = true;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn one(&mut self, store: String, version: String, library: Option<PathBuf>) -> Result<()> {
+        let task = Task {
+            store: store.clone(),
+            library,
+            folder: self.folder.empty(&store)?,
+            trace: self.trace.clone(),
+            records: self.records.clone(),
+            speed: self.speed,
+            cpu: self.cpu,
+            clock_ns: self.clock_ns,
+        };
+        let timeout = Duration::from_secs(self.args.timeout);
+        let mut replayed = None;
+        let current = self.folder.current();
+        let end = process::run(&Program::this()?, &task, timeout, current, |message| {
+            if let Message::Replayed(done) = message {
+                replayed = Some(*done);
+            }
+        })?;
+        self.folder.empty(&store)?;
+        if self.folder.current().is_stopping() {
+            return Ok(());
+        }
+        match (end, replayed) {
+            (End::Finished, Some(done)) => {
+                self.report.stores.push(of_store(store, version, done, self.clock_ns));
+            }
+            (End::Finished, None) => self.fail(store, "it said nothing of what it did".to_owned()),
+            (End::Failed(what) | End::Crashed(what), _) => self.fail(store, what),
+            (End::TimedOut, _) => {
+                self.fail(store, format!("no end after {} seconds", timeout.as_secs()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Remembers a failure, and says it at once.
+    fn fail(&mut self, store: String, what: String) {
+        eprintln!("credenza replay: {store}: {what}");
+        self.report.failures.push(Failed { store, what });
+    }
+}
+
+fn of_store(store: String, version: String, done: Replayed, clock_ns: f64) -> OfStore {
+    let mut all = Latencies::new(clock_ns);
+    let mut by_operation = BTreeMap::new();
+    for (name, counts) in &done.latencies {
+        let mut of_kind = Latencies::new(clock_ns);
+        of_kind.merge(counts);
+        all.merge(counts);
+        if let Some(latency) = of_kind.percentiles() {
+            let count = counts.iter().map(|(_, count)| count).sum();
+            by_operation.insert(name.clone(), OfKind { count, latency });
+        }
+    }
+    OfStore {
+        store,
+        version,
+        operations: done.operations,
+        seconds: done.seconds,
+        operations_per_second: done.operations as f64 / done.seconds.max(1e-9),
+        latency: all.percentiles(),
+        by_operation,
+        compared: done.compared,
+        lost: done.lost,
+        extra: done.extra,
+        first_difference: done.first_difference,
+        skipped: done.skipped,
+        file_bytes: done.file_bytes,
+        transactions: done.has_transactions,
+    }
+}

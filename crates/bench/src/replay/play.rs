@@ -1,0 +1,391 @@
+//! The measured process: one store, all steps of a script.
+
+use super::script::{Do, Script, Step};
+use crate::driver::{Driver, ForDriver, Reading, Setup, Shape, Store, Writer, kernel, with_driver};
+use crate::measure::{Latencies, Size};
+use crate::runner::protocol::{self, Message, say};
+use crate::workload::Records;
+use credenza::record::Trace;
+use credenza::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// When steps are due.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Speed {
+    /// As they were.
+    Original,
+    /// Each when the one before is done.
+    Full,
+    /// So many a second.
+    Rate(f64),
+}
+
+/// What a process is told on standard input.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Task {
+    pub(super) store: String,
+    pub(super) library: Option<PathBuf>,
+    /// An empty folder for the store's files.
+    pub(super) folder: PathBuf,
+    pub(super) trace: PathBuf,
+    /// The records that the store has before, written down; without it, those that the trace found.
+    pub(super) records: Option<PathBuf>,
+    pub(super) speed: Speed,
+    pub(super) cpu: Option<usize>,
+    pub(super) clock_ns: f64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Replayed {
+    /// Steps that were done.
+    pub(crate) operations: u64,
+    pub(crate) seconds: f64,
+    /// Latencies in nanoseconds with their counts, by the names of operations.
+    pub(crate) latencies: BTreeMap<String, Vec<(u64, u64)>>,
+    /// Keys that were looked up or removed, and whether they were there is recorded.
+    pub(crate) compared: u64,
+    /// Of these: there in the recording, and not here.
+    pub(crate) lost: u64,
+    /// Not there in the recording, but here.
+    pub(crate) extra: u64,
+    /// The first difference, in words.
+    pub(crate) first_difference: Option<String>,
+    /// What the store cannot do: how often it was skipped, by why.
+    pub(crate) skipped: BTreeMap<String, u64>,
+    pub(crate) file_bytes: u64,
+    /// Whether transactions were the store's own.
+    pub(crate) has_transactions: bool,
+}
+
+/// Reads a [`Task`], does it, and says what came of it on standard output.
+pub(super) fn main() -> Result<()> {
+    // Whoever started this process may have been stopped before it could say what to do.
+    let Some(task) = protocol::task::<Task>()? else { return Ok(()) };
+    match run(&task) {
+        Ok(replayed) => {
+            say(&Message::Replayed(Box::new(replayed)))?;
+            say(&Message::Finished)
+        }
+        Err(e) => say(&Message::Failed(e.to_string())),
+    }
+}
+
+fn run(task: &Task) -> Result<Replayed> {
+    if let Some(cpu) = task.cpu {
+        kernel::pin_to(cpu)?;
+    }
+    let script = Script::of(&Trace::open(&task.trace)?)?;
+    let before = match &task.records {
+        None => records_before(&script)?,
+        Some(path) => {
+            let file = std::fs::File::open(path).map_err(|e| Error::io("open", e).at(path))?;
+            let read = Records::read_from(&mut std::io::BufReader::new(file));
+            read.map_err(|e| Error::io("read", e).at(path))?
+        }
+    };
+    let child = Child { task, script: &script, before: &before };
+    with_driver(&task.store, child)
+        .unwrap_or_else(|| Err(Error::invalid(format!("there is no store '{}'", task.store))))
+}
+
+/// The records that the trace found before anybody had stored them.
+fn records_before(script: &Script) -> Result<Records> {
+    let longest = script.before.iter().map(|(_, len)| *len).max().unwrap_or(0);
+    let values = Values::new(longest);
+    let mut records = Records::default();
+    for (key, len) in &script.before {
+        records.push(script.key(*key), values.of(*key, *len))?;
+    }
+    Ok(records)
+}
+
+/// The records that the trace at `path` found or stored, `limit` at most, each with a value of the length
+/// that it had last.
+pub(crate) fn records_of(path: &Path, limit: usize) -> Result<Records> {
+    let script = Script::of(&Trace::open(path)?)?;
+    let stored = script.steps.iter().filter(|s| matches!(s.what, Do::Insert | Do::Update));
+    let all = script.before.iter().map(|(key, _)| *key).chain(stored.filter_map(|s| s.key));
+    let mut is_known = vec![false; script.keys.len()];
+    let values = Values::new(script.value_lens.iter().copied().max().unwrap_or(0));
+    let mut records = Records::default();
+    for key in all {
+        let at = key as usize;
+        if records.len() == limit {
+            break;
+        }
+        if !std::mem::replace(&mut is_known[at], true) {
+            records.push(script.key(key), values.of(key, script.value_lens[at]))?;
+        }
+    }
+    Ok(records)
+}
+
+/// Values of whatever length, made up; cheaper than drawing each, and not the same for all keys.
+struct Values(Vec<u8>);
+
+impl Values {
+    const OFFSETS: u32 = 4096;
+
+    fn new(longest: u32) -> Values {
+        let mut state = 0x9e37_79b9_7f4a_7c15u64;
+        let byte = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as u8
+        };
+        Values(std::iter::repeat_with(byte).take((longest + Values::OFFSETS) as usize).collect())
+    }
+
+    fn of(&self, key: u32, len: u32) -> &[u8] {
+        let from = (key.wrapping_mul(0x9e37_79b1) % Values::OFFSETS) as usize;
+        &self.0[from..from + len as usize]
+    }
+}
+
+struct Child<'a> {
+    task: &'a Task,
+    script: &'a Script,
+    before: &'a Records,
+}
+
+impl ForDriver for Child<'_> {
+    type Output = Result<Replayed>;
+
+    fn run<D: Driver>(self) -> Result<Replayed> {
+        let driver = D::load(self.task.library.as_deref())?;
+        let (shape, path) = (self.shape(), self.task.folder.join("store"));
+        let mut player = Player::new(&self);
+        if !self.script.has_changes() {
+            driver.build(self.before, &shape, &path)?;
+            let mut store = driver.open(&path, &shape, Reading::Warm)?;
+            player.play(|player, step| player.read(&mut store, step).map(|_| ()))?;
+            drop(store);
+        } else {
+            let mut store = match D::COMMITS {
+                true => driver.create_committing(&path, &shape)?,
+                false => driver.create(&path, &shape)?,
+            };
+            let has_transactions = D::COMMITS && <D::Writer<'_> as Writer>::HAS_TRANSACTIONS;
+            player.done.has_transactions = has_transactions;
+            self.fill(&mut store, has_transactions)?;
+            player.play(|player, step| player.change(&mut store, step))?;
+            store.close()?;
+        }
+        player.done.file_bytes = Size::of(&self.task.folder)?.allocated;
+        Ok(player.finish())
+    }
+}
+
+impl Child<'_> {
+    /// What a user who tunes a store would know of the data.
+    fn shape(&self) -> Shape {
+        let before = Shape::of(self.before);
+        let lens = || self.script.value_lens.iter().map(|len| u64::from(*len));
+        let keys = || self.script.keys.iter().map(|key| key.len() as u64);
+        let (key_bytes, value_bytes): (u64, u64) = (keys().sum(), lens().sum());
+        Shape {
+            records: before.records.max(self.script.keys.len() as u64).max(1),
+            key_bytes: before.key_bytes.max(key_bytes),
+            value_bytes: before.value_bytes.max(value_bytes),
+            longest_value: before.longest_value.max(lens().max().unwrap_or(0) as usize),
+            fixed_key: None,
+            fixed_value: None,
+            is_sorted: before.is_sorted && !self.script.has_changes(),
+            setup: Setup::Tuned,
+        }
+    }
+
+    /// Stores the records that are there before, in one transaction where there are such.
+    fn fill<W: Writer>(&self, store: &mut W, has_transactions: bool) -> Result<()> {
+        if self.before.len() == 0 {
+            return Ok(());
+        }
+        if has_transactions {
+            store.begin()?;
+        }
+        for (key, value) in self.before.iter() {
+            store.insert(key, value)?;
+        }
+        if has_transactions { store.commit() } else { Ok(()) }
+    }
+}
+
+/// Does the steps, and looks at the clock.
+struct Player<'a> {
+    script: &'a Script,
+    task: &'a Task,
+    values: Values,
+    latencies: BTreeMap<&'static str, Latencies>,
+    done: Replayed,
+}
+
+impl<'a> Player<'a> {
+    fn new(child: &Child<'a>) -> Player<'a> {
+        let longest = child.script.steps.iter().map(|step| step.value_len_to_make()).max();
+        Player {
+            script: child.script,
+            task: child.task,
+            values: Values::new(longest.unwrap_or(0)),
+            latencies: BTreeMap::new(),
+            done: Replayed::default(),
+        }
+    }
+
+    fn play(&mut self, mut each: impl FnMut(&mut Self, &Step) -> Result<()>) -> Result<()> {
+        let script = self.script;
+        for step in &script.steps {
+            // Made now: the first of each kind would have it in its time.
+            let new = || Latencies::new(self.task.clock_ns);
+            self.latencies.entry(step.what.name()).or_insert_with(new);
+        }
+        let begun = Instant::now();
+        for (i, step) in script.steps.iter().enumerate() {
+            let intended = match self.task.speed {
+                Speed::Full => Instant::now(),
+                Speed::Original => begun + Duration::from_nanos(step.time),
+                Speed::Rate(rate) => begun + Duration::from_secs_f64(i as f64 / rate),
+            };
+            wait_until(intended);
+            let before = self.done.skipped.values().sum::<u64>();
+            each(self, step)?;
+            if self.done.skipped.values().sum::<u64>() == before {
+                self.done.operations += 1;
+                if let Some(of_kind) = self.latencies.get_mut(step.what.name()) {
+                    of_kind.record_since(intended);
+                }
+            }
+        }
+        self.done.seconds = begun.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    fn finish(self) -> Replayed {
+        let latencies = self.latencies.into_iter();
+        let latencies = latencies.map(|(name, all)| (name.to_owned(), all.counts())).collect();
+        Replayed { latencies, ..self.done }
+    }
+
+    /// Does a step that changes nothing; whether it is one.
+    fn read<S: Store>(&mut self, store: &mut S, step: &Step) -> Result<bool> {
+        let script = self.script;
+        let key = step.key.map(|key| script.key(key));
+        match (step.what, key) {
+            (Do::Get, Some(key)) => {
+                let is_there = store.get(key, see)?;
+                self.compare(key, step.was_there, is_there);
+            }
+            (Do::GetMany { first }, _) => {
+                let batch = script.batches.get(first..first + step.items as usize);
+                let batch = batch.unwrap_or_default();
+                let keys: Vec<&[u8]> = batch.iter().map(|(key, _)| script.key(*key)).collect();
+                let mut found = vec![false; keys.len()];
+                store.get_many(&keys, |i, value| {
+                    value.into_iter().for_each(see);
+                    if let Some(found) = found.get_mut(i) {
+                        *found = value.is_some();
+                    }
+                })?;
+                for ((key, (_, was_there)), is_there) in keys.iter().zip(batch).zip(found) {
+                    self.compare(key, *was_there, is_there);
+                }
+            }
+            (Do::Seek, key) if S::IS_ORDERED => {
+                store.range(key.unwrap_or(LOWEST), 1, |_, value| see(value))?;
+            }
+            (Do::Scan, key) if S::IS_ORDERED => {
+                let count = step.items as usize;
+                store.range(key.unwrap_or(LOWEST), count, |_, value| see(value))?;
+            }
+            (Do::Scan, None) => store.scan(|_, value| see(value))?,
+            (Do::Seek, _) => self.skip("seeks: its records are in no order"),
+            (Do::Scan, Some(_)) => self.skip("scans of a range: its records are in no order"),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn change<W: Writer>(&mut self, store: &mut W, step: &Step) -> Result<()> {
+        if self.read(store, step)? {
+            return Ok(());
+        }
+        let script = self.script;
+        let key = step.key.map_or(&[][..], |key| script.key(key));
+        let value = self.values.of(step.key.unwrap_or(0), step.value_len_to_make());
+        match step.what {
+            Do::Insert => store.insert(key, value)?,
+            Do::Update => {
+                store.get(key, see)?;
+                store.insert(key, value)?;
+            }
+            Do::Remove => {
+                let was_there = store.remove(key)?;
+                self.compare(key, step.was_there, was_there);
+            }
+            Do::Begin if self.done.has_transactions => store.begin()?,
+            Do::Commit if self.done.has_transactions => store.commit()?,
+            Do::Begin | Do::Commit => {
+                self.skip("begins and commits: the workbench has no transactions of several changes for it");
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, what: &str) {
+        match self.done.skipped.get_mut(what) {
+            Some(count) => *count += 1,
+            None => drop(self.done.skipped.insert(what.to_owned(), 1)),
+        }
+    }
+
+    fn compare(&mut self, key: &[u8], was_there: Option<bool>, is_there: bool) {
+        let Some(was_there) = was_there else { return };
+        self.done.compared += 1;
+        if was_there == is_there {
+            return;
+        }
+        self.done.lost += u64::from(was_there);
+        self.done.extra += u64::from(is_there);
+        self.done.first_difference.get_or_insert_with(|| {
+            let (was, is) = if was_there { ("", "not ") } else { ("not ", "") };
+            let key: String = key.escape_ascii().to_string().chars().take(60).collect();
+            format!("key '{key}' was {was}there when it was recorded, and is {is}there here")
+        });
+    }
+}
+
+impl Step {
+    /// Bytes of the value that this writes.
+    fn value_len_to_make(&self) -> u32 {
+        if matches!(self.what, Do::Insert | Do::Update) { self.value_len } else { 0 }
+    }
+}
+
+/// Where all keys begin that every store takes: some refuse an empty one.
+const LOWEST: &[u8] = &[0];
+
+/// A value was given: it is looked at, as whoever asked for it would.
+#[inline]
+fn see(value: &[u8]) {
+    std::hint::black_box(value.first());
+}
+
+/// Waits, asleep as long as it is long, and then awake, so as to be there in time.
+fn wait_until(due: Instant) {
+    const AWAKE: Duration = Duration::from_micros(200);
+    loop {
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        match left.checked_sub(AWAKE) {
+            Some(asleep) if !asleep.is_zero() => std::thread::sleep(asleep),
+            _ => std::hint::spin_loop(),
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! What a trace asks for, as one thread can do it on one store.
+//!
+//! All stores and tables of the trace become one: where there are several, each key begins with two
+//! bytes that say which it is of. The operations of all threads and processes come in the order of
+//! time. A transaction is one of the replay's if no other is open; what others do meanwhile is done in
+//! it. Of one that was aborted only the lookups are done.
+//!
+//! Invariant: every process that reads a trace makes the same script of it.
+
+use credenza::record::{Action, Entry, Key, Trace};
+use credenza::stats::{Operation, Outcome};
+use credenza::{Error, Result};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
+
+/// What a step does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Do {
+    Get,
+    /// So many of [`Script::batches`], from there.
+    GetMany {
+        first: usize,
+    },
+    Seek,
+    /// From its key; from the beginning, and all, if it has none.
+    Scan,
+    Insert,
+    Remove,
+    /// A lookup and an insertion.
+    Update,
+    Begin,
+    Commit,
+}
+
+impl Do {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Do::Get => "get",
+            Do::GetMany { .. } => "get_many",
+            Do::Seek => "seek",
+            Do::Scan => "scan",
+            Do::Insert => "insert",
+            Do::Remove => "remove",
+            Do::Update => "update",
+            Do::Begin => "begin",
+            Do::Commit => "commit",
+        }
+    }
+
+    pub(super) fn is_change(self) -> bool {
+        matches!(self, Do::Insert | Do::Remove | Do::Update | Do::Begin | Do::Commit)
+    }
+}
+
+/// One step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    /// When it began, in nanoseconds after the first step.
+    pub(super) time: u64,
+    pub(super) what: Do,
+    /// The number of its key, if it has one.
+    pub(super) key: Option<u32>,
+    /// Bytes of the value that is written.
+    pub(super) value_len: u32,
+    /// Keys or records.
+    pub(super) items: u32,
+    /// Whether the key was there, where that was recorded.
+    pub(super) was_there: Option<bool>,
+}
+
+/// Steps, and the keys they are about.
+#[derive(Debug, Default)]
+pub(super) struct Script {
+    pub(super) steps: Vec<Step>,
+    /// The keys of lookups of many, and whether each was there, where that counts.
+    pub(super) batches: Vec<Asked>,
+    pub(super) keys: Vec<Box<[u8]>>,
+    /// The length of the last value that each key had.
+    pub(super) value_lens: Vec<u32>,
+    /// The keys that must have been there before, with the lengths of their values.
+    pub(super) before: Vec<(u32, u32)>,
+    /// What is not done, by its reason.
+    pub(super) left_out: BTreeMap<&'static str, u64>,
+    pub(super) entries: u64,
+    /// From the first entry to the last, in nanoseconds.
+    pub(super) span: u64,
+}
+
+/// A value that is longer is not made up.
+const LONGEST_VALUE: u64 = 64 << 20;
+/// A key that is longer is none that a store has.
+const LONGEST_KEY: u64 = 1 << 20;
+
+impl Script {
+    /// What this trace asks for.
+    ///
+    /// # Errors
+    /// The trace is damaged, or has more keys than the workbench takes.
+    pub(super) fn of(trace: &Trace) -> Result<Script> {
+        let aborted = aborted(trace)?;
+        let mut maker = Maker { spaces: spaces(trace), ..Maker::default() };
+        for entry in trace.entries() {
+            maker.add(&entry?, &aborted)?;
+        }
+        Ok(maker.script)
+    }
+
+    pub(super) fn has_changes(&self) -> bool {
+        self.steps.iter().any(|step| step.what.is_change())
+    }
+
+    pub(super) fn key(&self, number: u32) -> &[u8] {
+        self.keys.get(number as usize).map_or(&[], |key| &key[..])
+    }
+}
+
+/// The place of a store or table among all of them; handles of one have the same.
+fn spaces(trace: &Trace) -> Vec<u16> {
+    let mut known: HashMap<(PathBuf, String, u32), usize> = HashMap::new();
+    let numbers = trace.stores().iter().map(|store| {
+        // One in memory is another each time.
+        let own = if store.path.as_os_str().is_empty() { store.number } else { 0 };
+        let next = known.len();
+        *known.entry((store.path.clone(), store.table.clone(), own)).or_insert(next)
+    });
+    let spaces: Vec<u16> = numbers.map(|space| space.min(usize::from(u16::MAX)) as u16).collect();
+    if known.len() > 1 { spaces } else { Vec::new() }
+}
+
+/// A key of a lookup of many, and whether it was there, where that counts.
+pub(super) type Asked = (u32, Option<bool>);
+
+/// A process, and a thread of it.
+type Thread = (u32, u32);
+
+/// A transaction: its process, its thread, and its number among theirs.
+type Which = (u32, u32, u64);
+
+/// The transactions that were aborted, or never ended.
+fn aborted(trace: &Trace) -> Result<HashSet<Which>> {
+    let mut aborted = HashSet::new();
+    let mut open: HashMap<Thread, u64> = HashMap::new();
+    for entry in trace.entries() {
+        let entry = entry?;
+        let thread = (entry.process, entry.thread);
+        match entry.action {
+            Action::Begin => {
+                let number = open.entry(thread).or_insert(0);
+                *number += 1;
+                aborted.insert((thread.0, thread.1, *number));
+            }
+            Action::Operation(Operation::Commit | Operation::CommitSync)
+                if entry.outcome != Outcome::Failed =>
+            {
+                if let Some(number) = open.get(&thread) {
+                    aborted.remove(&(thread.0, thread.1, *number));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(aborted)
+}
+
+/// What is known of a key on the way through a trace.
+#[derive(Clone, Copy, PartialEq)]
+enum Known {
+    Nothing,
+    Something,
+}
+
+#[derive(Default)]
+struct Maker {
+    script: Script,
+    spaces: Vec<u16>,
+    numbers: HashMap<Box<[u8]>, u32>,
+    known: Vec<Known>,
+    /// How many keys of each length were made for hashes, and those of short keys.
+    made: HashMap<(u128, u64), u64>,
+    made_of_len: HashMap<u64, u64>,
+    /// By process and thread: keys of the lookup of many that goes on.
+    pending: HashMap<Thread, Vec<Asked>>,
+    /// By process and thread: keys that a transaction changed which was aborted. What it finds of them is
+    /// found by nobody else.
+    voided: HashMap<Thread, HashSet<u32>>,
+    /// The number of the last transaction, and whether it is open.
+    transactions: HashMap<Thread, (u64, bool)>,
+    /// The thread whose transaction is the replay's.
+    owner: Option<Thread>,
+    first: Option<u64>,
+}
+
+impl Maker {
+    fn add(&mut self, entry: &Entry, aborted: &HashSet<Which>) -> Result<()> {
+        let first = *self.first.get_or_insert(entry.time);
+        let time = entry.time.saturating_sub(first);
+        self.script.entries += 1;
+        self.script.span = self.script.span.max(time);
+        let thread = (entry.process, entry.thread);
+        if entry.outcome == Outcome::Failed {
+            self.end_if_due(entry, thread);
+            return self.leave_out("failed when they were recorded");
+        }
+        let operation = match entry.action {
+            Action::Begin => {
+                let (number, is_open) = self.transactions.entry(thread).or_insert((0, false));
+                *number += 1;
+                *is_open = true;
+                self.voided.remove(&thread);
+                let is_aborted = aborted.contains(&(thread.0, thread.1, *number));
+                if is_aborted || self.owner.is_some() {
+                    return Ok(());
+                }
+                self.owner = Some(thread);
+                return self.step(time, Do::Begin, None, entry);
+            }
+            Action::Key => {
+                let Some(key) = self.key(entry)? else { return Ok(()) };
+                let is_there = Some(entry.outcome == Outcome::Hit);
+                let is_there = is_there.filter(|_| !self.is_voided(thread, key));
+                self.saw(key, is_there, entry.value_len);
+                self.pending.entry(thread).or_default().push((key, is_there));
+                return Ok(());
+            }
+            Action::Operation(operation) => operation,
+            _ => return self.leave_out("are of a kind that this program does not know"),
+        };
+        let is_void = self.transactions.get(&thread).is_some_and(|(number, is_open)| {
+            *is_open && aborted.contains(&(thread.0, thread.1, *number))
+        });
+        let is_there = match entry.outcome {
+            Outcome::Hit | Outcome::Unchanged => Some(true),
+            Outcome::Miss => Some(false),
+            _ => None,
+        };
+        let what = match operation {
+            Operation::Get | Operation::GetAll => Do::Get,
+            Operation::Seek => Do::Seek,
+            Operation::Scan => Do::Scan,
+            Operation::GetMany => return self.get_many(time, thread, entry),
+            Operation::Commit | Operation::CommitSync => {
+                self.end_if_due(entry, thread);
+                return self.step_if_owner(time, thread, entry);
+            }
+            Operation::Abort => {
+                self.end_if_due(entry, thread);
+                return self.leave_out("end a transaction that was aborted");
+            }
+            Operation::Sync => return self.leave_out("wait for the disk"),
+            Operation::Insert | Operation::Remove | Operation::Update if is_void => {
+                if let Some(key) = self.key(entry)? {
+                    self.voided.entry(thread).or_default().insert(key);
+                }
+                return self.leave_out("change what was aborted afterwards");
+            }
+            Operation::Insert => Do::Insert,
+            Operation::Remove => Do::Remove,
+            // Nothing was written.
+            Operation::Update if entry.outcome == Outcome::Unchanged => Do::Get,
+            Operation::Update => Do::Update,
+            _ => return self.leave_out("are of a kind that this program does not know"),
+        };
+        let key = self.key(entry)?;
+        let is_there = is_there.filter(|_| key.is_none_or(|key| !self.is_voided(thread, key)));
+        match (what, key) {
+            (Do::Insert | Do::Remove | Do::Update | Do::Get, None) => {
+                return self
+                    .leave_out("name no single key: a removal of a range, an appended record");
+            }
+            (Do::Insert | Do::Update, Some(key)) => {
+                if entry.value_len > LONGEST_VALUE {
+                    return self.leave_out("write a value of over 64 MiB");
+                }
+                self.known[key as usize] = Known::Something;
+                self.script.value_lens[key as usize] = entry.value_len as u32;
+            }
+            (Do::Get | Do::Remove, Some(key)) => {
+                self.saw(key, is_there, entry.value_len);
+            }
+            _ => {}
+        }
+        let was_there = is_there.filter(|_| matches!(what, Do::Get | Do::Remove));
+        self.step(time, what, key, entry)?;
+        if let Some(step) = self.script.steps.last_mut() {
+            step.was_there = was_there;
+        }
+        Ok(())
+    }
+
+    /// A key was found, or was not: if nothing was known of it before, so it was from the beginning.
+    fn saw(&mut self, key: u32, is_there: Option<bool>, value_len: u64) {
+        let at = key as usize;
+        if let Some(is_there) = is_there
+            && self.known[at] == Known::Nothing
+        {
+            self.known[at] = Known::Something;
+            if is_there {
+                let len = value_len.min(LONGEST_VALUE) as u32;
+                self.script.value_lens[at] = len;
+                self.script.before.push((key, len));
+            }
+        }
+    }
+
+    /// Whether a key was changed by the aborted transaction that is open.
+    fn is_voided(&self, thread: Thread, key: u32) -> bool {
+        let is_open = self.transactions.get(&thread).is_some_and(|(_, is_open)| *is_open);
+        is_open && self.voided.get(&thread).is_some_and(|keys| keys.contains(&key))
+    }
+
+    fn get_many(&mut self, time: u64, thread: Thread, entry: &Entry) -> Result<()> {
+        let keys = self.pending.remove(&thread).unwrap_or_default();
+        let (first, count) = (self.script.batches.len(), keys.len());
+        self.script.batches.extend(keys);
+        self.step(time, Do::GetMany { first }, None, entry)?;
+        if let Some(step) = self.script.steps.last_mut() {
+            step.items = count as u32;
+        }
+        Ok(())
+    }
+
+    /// The transaction of this thread is over if that is what the entry is about.
+    fn end_if_due(&mut self, entry: &Entry, thread: Thread) {
+        use Operation::{Abort, Commit, CommitSync};
+        if let Action::Operation(Commit | CommitSync | Abort) = entry.action
+            && let Some((_, is_open)) = self.transactions.get_mut(&thread)
+        {
+            *is_open = false;
+        }
+        if entry.outcome == Outcome::Failed && entry.action == Action::Operation(Operation::GetMany)
+        {
+            self.pending.remove(&thread);
+        }
+    }
+
+    fn step_if_owner(&mut self, time: u64, thread: Thread, entry: &Entry) -> Result<()> {
+        if self.owner != Some(thread) {
+            return Ok(());
+        }
+        self.owner = None;
+        self.step(time, Do::Commit, None, entry)
+    }
+
+    fn step(&mut self, time: u64, what: Do, key: Option<u32>, entry: &Entry) -> Result<()> {
+        let value_len = entry.value_len.min(LONGEST_VALUE) as u32;
+        let items = u32::try_from(entry.items).unwrap_or(u32::MAX);
+        let step = Step { time, what, key, value_len, items, was_there: None };
+        self.script.steps.push(step);
+        Ok(())
+    }
+
+    fn leave_out(&mut self, why: &'static str) -> Result<()> {
+        *self.script.left_out.entry(why).or_default() += 1;
+        Ok(())
+    }
+
+    /// The number of the entry's key.
+    fn key(&mut self, entry: &Entry) -> Result<Option<u32>> {
+        let Some(key) = &entry.key else { return Ok(None) };
+        let mut bytes = Vec::new();
+        if !self.spaces.is_empty() {
+            let store = (entry.store as usize).checked_sub(1);
+            let space = store.and_then(|store| self.spaces.get(store)).copied();
+            // The higher byte first, so that each has its keys together.
+            let space = space.unwrap_or(u16::MAX).swap_bytes();
+            bytes.extend_from_slice(&space.to_le_bytes());
+        }
+        match key {
+            Key::Plain(key) => bytes.extend_from_slice(key),
+            Key::Hashed { hash, len } => self.make_key(*hash, *len, &mut bytes),
+            _ => return Ok(None),
+        }
+        if let Some(number) = self.numbers.get(&bytes[..]) {
+            return Ok(Some(*number));
+        }
+        let number = u32::try_from(self.numbers.len())
+            .map_err(|_| Error::invalid("the trace has more keys than the workbench takes"))?;
+        let bytes: Box<[u8]> = bytes.into();
+        self.script.keys.push(bytes.clone());
+        self.script.value_lens.push(0);
+        self.known.push(Known::Nothing);
+        self.numbers.insert(bytes, number);
+        Ok(Some(number))
+    }
+
+    /// Makes a key of this length up for a hash: another for each.
+    fn make_key(&mut self, hash: u128, len: u64, out: &mut Vec<u8>) {
+        let len = len.min(LONGEST_KEY) as usize;
+        if len >= 16 {
+            out.extend(hash.to_le_bytes().iter().cycle().take(len));
+            return;
+        }
+        let next = self.made_of_len.entry(len as u64).or_default();
+        let number = *self.made.entry((hash, len as u64)).or_insert_with(|| {
+            *next += 1;
+            *next - 1
+        });
+        // Odd, so that no two numbers of so many bytes become one.
+        let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+        out.extend(mixed.iter().chain(&hash.to_le_bytes()).take(len));
+    }
+}

@@ -1,0 +1,97 @@
+//! What came of a replay, for a terminal.
+
+use super::{OfStore, Report};
+use crate::report::text;
+use std::fmt::Write;
+
+/// The whole report.
+pub(super) fn of(report: &Report) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = write(report, &mut out);
+    out
+}
+
+fn write(report: &Report, out: &mut String) -> std::fmt::Result {
+    let speed = match report.speed.as_str() {
+        "full" => "at full speed".to_owned(),
+        "original" => "at the original times".to_owned(),
+        rate => format!("at {rate} operations a second"),
+    };
+    writeln!(
+        out,
+        "credenza replay  {}  {} in {:.3} s when recorded, here {speed}",
+        text::clean(&report.trace),
+        text::counted(usize::try_from(report.entries).unwrap_or(usize::MAX), "operation"),
+        report.recorded_seconds,
+    )?;
+    writeln!(out, "Stores begin with {} records.", text::count(report.records_before))?;
+    if report.missing_bytes > 0 {
+        let missing = text::bytes(report.missing_bytes);
+        writeln!(
+            out,
+            "The trace was cut off: {missing} at its end, and what they said, are missing."
+        )?;
+    }
+    if let Some(why) = &report.stopped {
+        writeln!(out, "The recording ended before the program did: {why}.")?;
+    }
+    for (why, count) in &report.left_out {
+        writeln!(out, "Left out: {} entries that {why}.", text::count(*count))?;
+    }
+    if report.stores.is_empty() {
+        return writeln!(out, "\nNothing was replayed.");
+    }
+    let width = report.stores.iter().map(|of| of.store.len()).max().unwrap_or(0).max(5);
+    writeln!(
+        out,
+        "\n{:<width$}  {:<9} {:>11} {:>11} {:>9} {:>9} {:>9} {:>9}",
+        "store", "operation", "count", "per second", "p50", "p99", "p99.9", "max"
+    )?;
+    report.stores.iter().try_for_each(|of| rows(of, width, out))?;
+    writeln!(out)?;
+    report.stores.iter().try_for_each(|of| remarks(of, out))
+}
+
+fn rows(of: &OfStore, width: usize, out: &mut String) -> std::fmt::Result {
+    let all = of.latency.as_ref().map(|latency| ("all", of.operations, latency));
+    let kinds = of.by_operation.iter().map(|(name, of)| (name.as_str(), of.count, &of.latency));
+    let mut store = of.store.as_str();
+    for (name, count, latency) in all.into_iter().chain(kinds) {
+        let rate =
+            if name == "all" { text::number(of.operations_per_second) } else { String::new() };
+        let [p50, p99, p999, max] = [latency.p50, latency.p99, latency.p999, latency.max]
+            .map(|ns| text::nanoseconds(ns as f64));
+        writeln!(
+            out,
+            "{store:<width$}  {name:<9} {:>11} {rate:>11} {p50:>9} {p99:>9} {p999:>9} {max:>9}",
+            text::count(count),
+        )?;
+        store = "";
+    }
+    Ok(())
+}
+
+fn remarks(of: &OfStore, out: &mut String) -> std::fmt::Result {
+    let store = &of.store;
+    let differ = of.lost + of.extra;
+    if of.compared == 0 {
+        writeln!(out, "{store}: no answer to compare with the recording")?;
+    } else {
+        let (alike, all) = (text::count(of.compared - differ), text::count(of.compared));
+        writeln!(out, "{store}: {alike} of {all} answers are as recorded")?;
+    }
+    if differ > 0 {
+        writeln!(
+            out,
+            "{store}: {} keys are not there that were, {} are there that were not; the first: {}",
+            text::count(of.lost),
+            text::count(of.extra),
+            text::clean(of.first_difference.as_deref().unwrap_or_default()),
+        )?;
+    }
+    for (what, count) in &of.skipped {
+        writeln!(out, "{store}: skipped {} {what}", text::count(*count))?;
+    }
+    Ok(())
+}

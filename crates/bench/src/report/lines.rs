@@ -1,0 +1,150 @@
+//! Charts of lines over an axis, as static SVG whose places are per cent, as in [`super::chart`]: they
+//! follow the width they are given, keep the size of their text, need no script, and print.
+
+use super::chart::{Scale, escape};
+use super::compare::is_own;
+use std::fmt::Write;
+
+/// As many rivals have a colour of their own; those behind them begin again, dashed.
+const COLOURS: usize = 6;
+const HEIGHT: u32 = 220;
+
+/// A line of one store.
+pub struct Line<'a> {
+    /// The store's name.
+    pub store: &'a str,
+    /// Its points: the place in per cent from the left, the figure, and both in words.
+    pub points: Vec<(f64, f64, String)>,
+}
+
+/// A chart.
+pub struct LineChart<'a> {
+    /// What it is of.
+    pub title: String,
+    /// What is said beside the title.
+    pub explained: String,
+    /// Ticks of the axis below: the place in per cent, and a label.
+    pub ticks: Vec<(f64, String)>,
+    /// What lies on that axis.
+    pub below: &'a str,
+    /// The lines, in the order of their figures.
+    pub lines: Vec<Line<'a>>,
+    /// All stores of the report: each has its colour in every chart.
+    pub stores: Vec<&'a str>,
+}
+
+impl LineChart<'_> {
+    /// The chart with a logarithmic axis to the left, labelled by `label`; empty without a line.
+    pub fn html(&self, label: impl Fn(f64) -> String) -> String {
+        let figures: Vec<f64> =
+            self.lines.iter().flat_map(|line| line.points.iter().map(|point| point.1)).collect();
+        if figures.is_empty() {
+            return String::new();
+        }
+        let scale = Scale::logarithmic(&figures);
+        let (mut marks, mut labels) = (String::new(), String::new());
+        for tick in scale.ticks() {
+            let y = 100.0 - scale.place(tick);
+            // Writing to a string cannot fail.
+            let _ = write!(
+                labels,
+                r#"<text x="100%" y="{y:.2}%" dy="4" text-anchor="end">{}</text>"#,
+                escape(&label(tick))
+            );
+            let _ = write!(
+                marks,
+                r#"<line class="grid" x1="0%" x2="100%" y1="{y:.2}%" y2="{y:.2}%"/>"#
+            );
+        }
+        for (x, _) in &self.ticks {
+            let _ = write!(
+                marks,
+                r#"<line class="grid" x1="{x:.2}%" x2="{x:.2}%" y1="0%" y2="100%"/>"#
+            );
+        }
+        let mut legend = String::new();
+        for line in &self.lines {
+            let class = self.class(line.store);
+            let _ = write!(marks, r#"<g class="{class}">{}</g>"#, drawn(&scale, line));
+            let _ = write!(legend, r#"<li class="{class}">{}</li>"#, escape(line.store));
+        }
+        let axis: String = self.ticks.iter().map(tick_label).collect();
+        let words = escape(&format!("{}: {}", self.title, self.explained));
+        format!(
+            r#"<figure class="chart lines"><figcaption><h3>{}</h3><span>{}</span></figcaption><div class="frame"><svg class="labels" height="{HEIGHT}" aria-hidden="true">{labels}</svg><svg class="plot" height="{HEIGHT}" role="img" aria-label="{words}">{marks}</svg><svg class="axis" height="18" aria-hidden="true">{axis}</svg><p class="scale">{}; logarithmic scale</p></div><ul class="legend">{legend}</ul></figure>"#,
+            escape(&self.title),
+            escape(&self.explained),
+            escape(self.below)
+        )
+    }
+
+    /// Our engines have their own colour, rivals one after the other.
+    fn class(&self, store: &str) -> String {
+        if is_own(store) {
+            return format!("line own own-{store}");
+        }
+        let rivals = self.stores.iter().filter(|name| !is_own(name));
+        let place = rivals.into_iter().position(|name| *name == store).unwrap_or(0);
+        let dashed = if place / COLOURS > 0 { " dashed" } else { "" };
+        format!("line c{}{dashed}", place % COLOURS)
+    }
+}
+
+/// The stretches between points, and the points with their words.
+fn drawn(scale: &Scale, line: &Line) -> String {
+    let place = |figure: f64| 100.0 - scale.place(figure);
+    let mut marks = String::new();
+    for pair in line.points.windows(2) {
+        let [(x1, from, _), (x2, to, _)] = pair else { continue };
+        let (y1, y2) = (place(*from), place(*to));
+        let _ = write!(marks, r#"<line x1="{x1:.2}%" y1="{y1:.2}%" x2="{x2:.2}%" y2="{y2:.2}%"/>"#);
+    }
+    for (x, figure, words) in &line.points {
+        let (y, words) = (place(*figure), escape(&format!("{}, {words}", line.store)));
+        let _ = write!(
+            marks,
+            r#"<circle cx="{x:.2}%" cy="{y:.2}%" r="2.6"><title>{words}</title></circle>"#
+        );
+    }
+    marks
+}
+
+fn tick_label((x, label): &(f64, String)) -> String {
+    let anchor = match *x {
+        x if x < 6.0 => "start",
+        x if x > 94.0 => "end",
+        _ => "middle",
+    };
+    format!(r#"<text x="{x:.2}%" y="12" text-anchor="{anchor}">{}</text>"#, escape(label))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_from_outside_becomes_markup_and_odd_figures_have_a_place() {
+        let points = [1.0, f64::NAN, f64::INFINITY, 0.0, 1e300]
+            .map(|figure| (50.0, figure, "</title><script>".to_owned()));
+        let stores = ["<b>", "hash", "a", "b", "c", "d", "e", "f", "g"];
+        let line = |store| Line { store, points: points.to_vec() };
+        let chart = LineChart {
+            title: "<i>".to_owned(),
+            explained: "\"><u>".to_owned(),
+            ticks: vec![(0.0, "<s>".to_owned())],
+            below: "<p>",
+            lines: stores.map(line).into(),
+            stores: stores.into(),
+        };
+        let html = chart.html(|x| format!("{x}<em>"));
+        assert!(
+            !["<b>", "<i>", "<u>", "<s>", "<p>", "<em>", "<script"]
+                .iter()
+                .any(|markup| html.contains(markup)),
+            "{html}"
+        );
+        assert!(!html.contains("NaN") && !html.contains("inf"), "{html}");
+        assert!(html.contains("own-hash") && html.contains("c0 dashed"), "{html}");
+        assert_eq!(LineChart { lines: Vec::new(), ..chart }.html(|x| x.to_string()), "");
+    }
+}

@@ -1,0 +1,150 @@
+//! What a reader must know before quoting a figure: where it was measured, and what was left out.
+
+use super::together::By;
+use crate::args::BenchArgs;
+use crate::driver::{Sharing, Threads};
+use crate::result::{Machine, StoreInfo};
+use crate::workload::{Action, Mix, Phase};
+
+pub(super) fn about_folder(args: &BenchArgs, phases: &[Phase], filesystem: &str) -> Vec<String> {
+    let mut notes = Vec::new();
+    if filesystem == "tmpfs" && phases.contains(&Phase::InsertSync) {
+        notes.push(
+            "the folder is in memory (tmpfs): in `insert-sync` nobody waits for a disk".to_owned(),
+        );
+    }
+    if filesystem == "tmpfs" && args.cold {
+        notes.push("the folder is in memory (tmpfs): nothing on it can be cold".to_owned());
+    }
+    if filesystem != "tmpfs" && !args.cold && !args.sync {
+        notes.push(format!(
+            "the folder is on a disk ({filesystem}): `build` of constant includes its fdatasync, \
+             that of the others does not; use --sync, or a folder on tmpfs, to compare builds"
+        ));
+    }
+    notes
+}
+
+/// Other programs share caches and memory with the measured one, whatever processor it has.
+pub(super) fn about_load(machine: &Machine) -> Option<String> {
+    let [load, ..] = machine.load_average;
+    (load > 0.5).then(|| {
+        format!(
+            "other programs were running (load average {load:.1} on {} cores): times differ more \
+             from round to round, and single figures are not to be quoted",
+            machine.cores
+        )
+    })
+}
+
+/// A store without a figure in a phase that was asked for: why there is none.
+pub(super) fn about_what_is_left_out(
+    stores: &[StoreInfo],
+    phases: &[Phase],
+    mix: &Mix,
+) -> Vec<String> {
+    let left_out = |phase: &Phase| {
+        let lacks = |info: &&StoreInfo| info.lacks.iter().any(|name| name == phase.name());
+        let names: Vec<&str> = stores.iter().filter(lacks).map(|info| &*info.store).collect();
+        let why = match phase {
+            Phase::Range => "their records are in no order",
+            Phase::InsertEach => "they have no transactions that outlive the process",
+            Phase::InsertSync => "the workbench does not have each of their changes on the disk",
+            Phase::Mixed if mix.reopen => {
+                "they are built once, the workbench does not open them again for changes, or they \
+                 cannot do what the mix asks for"
+            }
+            Phase::Mixed if mix.transactions.is_some() => {
+                "the workbench has no transactions of theirs for several changes, or they are in no \
+                 order and the mix scans"
+            }
+            Phase::Mixed if mix.does(Action::Scan) => {
+                "it scans ranges, and their records are in no order, or they are built once and \
+                 never changed"
+            }
+            _ => "they are built once and never changed",
+        };
+        (!names.is_empty()).then(|| format!("'{phase}' leaves out {}: {why}", names.join(", ")))
+    };
+    phases.iter().filter_map(left_out).collect()
+}
+
+/// The stores that several do not read at once, or not beside a writer, or do not commit to; and what there are too few
+/// processors for.
+pub(super) fn about_sharing(
+    args: &BenchArgs,
+    phases: &[Phase],
+    stores: &[StoreInfo],
+    cores: usize,
+) -> Vec<String> {
+    let has_readers = phases.iter().any(|phase| phase.is_get());
+    let named = |is_one: &dyn Fn(&StoreInfo) -> bool| {
+        let names = stores.iter().filter(|info| is_one(info)).map(|info| &*info.store);
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let mut notes = Vec::new();
+    let mut leave_out = |what: &str, names: String, why: &str| {
+        if !names.is_empty() {
+            notes.push(format!("'{what}' leaves out {names}: {why}"));
+        }
+    };
+    if !args.processes.is_empty() {
+        let is_alone = |info: &StoreInfo| info.sharing == Sharing::Alone.name();
+        let why = "only one process at a time may open them, the way the workbench does";
+        leave_out("--processes", named(&is_alone), why);
+    }
+    if !args.threads.is_empty() && phases.contains(&Phase::InsertSync) {
+        let lacks =
+            |info: &StoreInfo| info.lacks.iter().any(|name| name == Phase::InsertSync.name());
+        let why = "the workbench has no locks of theirs for several threads that commit";
+        let left_out = |info: &StoreInfo| !info.committing_threads && !lacks(info);
+        leave_out("insert-sync --threads", named(&left_out), why);
+    }
+    if !args.threads.is_empty() && has_readers {
+        let is_one = |info: &StoreInfo| info.threads == Threads::One.name();
+        let why = "their libraries are not made for several threads, or give a value in a place that \
+                   another thread's lookup changes";
+        leave_out("--threads", named(&is_one), why);
+    }
+    if args.with_writer && !args.processes.is_empty() {
+        let why = "one process at a time may open them, they are built once, or the workbench has no \
+                   locks of theirs for it";
+        let is_unchanged = |info: &StoreInfo| info.sharing != Sharing::Writer.name();
+        leave_out("--processes --with-writer", named(&is_unchanged), why);
+    }
+    if args.with_writer && !args.threads.is_empty() {
+        let why = "they are built once, are not made for several threads, or the workbench has no \
+                   locks of theirs for it";
+        leave_out("--threads --with-writer", named(&|info: &StoreInfo| !info.writer_thread), why);
+    }
+    for by in [By::Processes, By::Threads] {
+        let counts = args.reader_counts(by);
+        let all = counts.last().map_or(0, |most| most + usize::from(args.with_writer));
+        if all > cores && has_readers {
+            let share =
+                if cores == 1 { "one processor".to_owned() } else { format!("{cores} processors") };
+            notes.push(format!(
+                "up to {all} {} at once share {share}: more of them cannot do more than these can",
+                by.name()
+            ));
+        }
+    }
+    notes
+}
+
+/// The notes of all runs of a series, each with its number of records: what all say is said once.
+pub(super) fn of_series(runs: Vec<(u64, Vec<String>)>) -> Vec<String> {
+    let say_all = |note: &String| runs.iter().all(|(_, notes)| notes.contains(note));
+    let mut said: Vec<String> = Vec::new();
+    for (records, notes) in &runs {
+        for note in notes {
+            let is_common = say_all(note);
+            let note =
+                if is_common { note.clone() } else { format!("with {records} records: {note}") };
+            if !said.contains(&note) {
+                said.push(note);
+            }
+        }
+    }
+    said
+}

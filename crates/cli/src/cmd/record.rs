@@ -1,0 +1,121 @@
+//! `credenza record`: runs a command, and records what it does with its stores.
+
+use crate::args::{exit_status, size};
+use crate::exit::{self, Status};
+use clap::{Args, ValueEnum};
+use credenza::record::Trace;
+use credenza::{Error, Result};
+use indicatif::HumanCount;
+use std::ffi::OsString;
+use std::hash::{BuildHasher, RandomState};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+/// Run a command, and record what it does with stores of this library.
+///
+/// Every program that uses the library records when its environment asks for that; this command asks. The
+/// trace has an entry for each operation: when, by which thread, on which store, with which key, how long
+/// the value was, and whether the key was there. Values are not in it; keys are, unless they are to be
+/// hashed. Processes that the command starts record to the same file. Where it cannot grow any more, the
+/// recording ends, and the command goes on.
+///
+/// 'credenza stat FILE' shows what is in a trace, 'credenza replay FILE' does it again.
+#[derive(Debug, Args)]
+#[command(after_long_help = concat!(
+    "Examples:\n  \
+       credenza record day.trace -- ./server --port 8080\n  \
+       credenza record day.trace --keys hashed --limit 10G -- ./server\n  \
+       CREDENZA_RECORD=day.trace ./server               the same without this command\n",
+    exit_status!("    n  that of the command; 128 and more: a signal ended it\n")
+))]
+pub struct Record {
+    /// The trace to make; there must be no such file
+    file: PathBuf,
+
+    /// How keys are recorded
+    #[arg(long, value_enum, default_value_t, value_name = "HOW")]
+    keys: Keys,
+
+    /// Bytes that the trace may have at most, such as 512M
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G")]
+    limit: u64,
+
+    /// The command and its arguments, behind --
+    #[arg(required = true, last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Keys {
+    /// As they are
+    #[default]
+    Plain,
+    /// Hashed with a secret that nobody learns: which operations are about one key can be told, but not
+    /// which key it is
+    Hashed,
+}
+
+/// Runs the command.
+pub fn run(args: &Record, quiet: bool) -> Result<Status> {
+    if args.file.symlink_metadata().is_ok() {
+        let what = "this file is there already: name another, or remove it";
+        return Err(Error::invalid(what).at(&args.file));
+    }
+    // The command may go to another folder.
+    let file = std::path::absolute(&args.file).map_err(|e| Error::io("find", e).at(&args.file))?;
+    let (program, arguments) = args.command.split_first().ok_or_else(no_command)?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    command.env("CREDENZA_RECORD", &file);
+    command.env("CREDENZA_RECORD_LIMIT", args.limit.to_string());
+    command.env_remove("CREDENZA_RECORD_SECRET");
+    match args.keys {
+        Keys::Plain => command.env("CREDENZA_RECORD_KEYS", "plain"),
+        Keys::Hashed => {
+            // All of its processes hash alike.
+            command.env("CREDENZA_RECORD_SECRET", secret());
+            command.env("CREDENZA_RECORD_KEYS", "hashed")
+        }
+    };
+    let ended = command.status().map_err(|e| Error::io("run", e).at(program))?;
+    if !quiet {
+        say(args);
+    }
+    let code = ended.code().unwrap_or_else(|| 128 + ended.signal().unwrap_or(0));
+    Ok(Status::Code(ExitCode::from(u8::try_from(code).unwrap_or(111))))
+}
+
+fn no_command() -> Error {
+    Error::invalid("there is no command to run: write it behind --")
+}
+
+/// 128 bits that nobody can guess, in hexadecimal: they come from the keys that the system gives to hash
+/// tables.
+fn secret() -> String {
+    let word = || RandomState::new().hash_one(std::process::id());
+    format!("{:016x}{:016x}", word(), word())
+}
+
+/// Says what was recorded.
+fn say(args: &Record) {
+    let name = args.file.display();
+    if !args.file.exists() {
+        return exit::note(format_args!(
+            "nothing was recorded: the command opened no store with this library, or with one that is \
+             older"
+        ));
+    }
+    match Trace::open(&args.file) {
+        Ok(trace) => {
+            let plural = if trace.len() == 1 { "" } else { "s" };
+            let count = HumanCount(trace.len());
+            exit::note(format_args!("recorded {count} operation{plural} in {name}"));
+            if let Some((why, when)) = trace.stopped() {
+                let seconds = when as f64 / 1e9;
+                exit::note(format_args!("the recording ended after {seconds:.3} s: {why}"));
+            }
+        }
+        Err(e) => exit::report(&e),
+    }
+}

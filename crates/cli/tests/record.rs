@@ -1,0 +1,200 @@
+//! Danger: a recording or a replay that says other things than what was done, or that fails without a
+//! word that helps.
+
+mod common;
+use common::*;
+
+/// Records what a shell does with a btree store of this folder, and gives the path of the trace.
+fn recorded(folder: &Folder, more: &[&str]) -> String {
+    let (store, trace) = (folder.path("users"), folder.path("day.trace"));
+    run(&["create", "--engine", "btree", &store]).expect(0);
+    run(&["put", &store, "old", "was there"]).expect(0);
+    let program = program().to_str().expect("a path that is text").to_owned();
+    let script = format!(
+        "p='{program}'; s='{store}'; $p put $s bob 1001; $p get $s bob; $p get $s old; \
+         $p get $s nobody; $p delete $s bob; $p get $s bob; $p scan $s; exit 7"
+    );
+    let arguments = [&["record", &trace][..], more, &["--", "sh", "-c", &script]].concat();
+    let got = run(&arguments).expect(7);
+    assert!(got.err.contains("recorded 11 operations in"), "{}", got.err);
+    assert!(got.text().starts_with("1001was there"), "{}", got.text());
+    trace
+}
+
+#[test]
+fn what_is_replayed_is_what_was_recorded() {
+    for more in [&[][..], &["--keys", "hashed"]] {
+        let folder = Folder::new();
+        let trace = recorded(&folder, more);
+        let found = parsed(run(&["stat", &trace, "--json"]));
+        assert_eq!((found["entries"].as_u64(), found["keys"].as_u64()), (Some(11), Some(3)));
+        assert_eq!(found["keys_are_hashed"].as_bool(), Some(!more.is_empty()));
+        assert_eq!(found["hit_rate"].as_f64(), Some(0.5));
+        assert_eq!(found["stores"][0]["opened"].as_u64(), Some(7));
+        assert_eq!(found["operations"]["remove"]["hits"].as_u64(), Some(1));
+        let text = run(&["stat", &trace]).expect(0).text();
+        assert!(
+            text.contains("hit rate     50.0 % of lookups") && text.contains("users"),
+            "{text}"
+        );
+        let json = folder.path("out.json");
+        for speed in ["full", "original", "1000"] {
+            let stores = ["--stores", "hash,btree", "--speed", speed, "--json", &json];
+            let got = run(&[&["replay", &trace][..], &stores].concat()).expect(0).text();
+            assert!(got.contains("Stores begin with 1 records."), "{got}");
+            for says in ["btree: 5 of 5 answers", "hash: 5 of 5 answers", "hash: skipped 4 begins"]
+            {
+                assert!(got.contains(says), "{says}: {got}");
+            }
+            let text = std::fs::read_to_string(&json).expect("the results");
+            let found: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+            assert_eq!(found["stores"][1]["store"], "btree");
+            assert_eq!(found["stores"][1]["by_operation"]["get"]["count"].as_u64(), Some(4));
+            assert_eq!(found["stores"][0]["operations"].as_u64(), Some(7));
+            assert_eq!(found["stores"][1]["lost"].as_u64(), Some(0));
+            assert!(found["stores"][1]["latency"]["p999"].as_u64() > Some(0));
+        }
+    }
+}
+
+#[test]
+fn differences_are_counted_and_named() {
+    let folder = Folder::new();
+    let trace = recorded(&folder, &[]);
+    let data = folder.file("data.tsv", "nobody\t1\nsomebody\t2\n");
+    let got = run(&["replay", &trace, "--stores", "hash", "--data", &data]).expect(0).text();
+    assert!(got.contains("Stores begin with 2 records."), "{got}");
+    assert!(got.contains("hash: 3 of 5 answers are as recorded"), "{got}");
+    let says =
+        "1 keys are not there that were, 1 are there that were not; the first: key 'old' was there";
+    assert!(got.contains(says), "{got}");
+}
+
+#[test]
+fn a_trace_of_lookups_is_replayed_on_stores_that_never_change() {
+    let folder = Folder::new();
+    let store = folder.store("constant", &plain_records(20));
+    let trace = folder.path("trace");
+    run(&["record", "-q", &trace, "--", program().to_str().unwrap(), "get", &store, "key7"])
+        .expect(0);
+    let got = run(&["replay", &trace, "--stores", "constant,hash"]).expect(0).text();
+    assert!(got.contains("constant: 1 of 1 answers are as recorded"), "{got}");
+    let changes = recorded(&folder, &[]);
+    let got = run(&["replay", &changes, "--stores", "constant,hash"]).expect(111);
+    assert!(got.err.contains("constant: it is built once and never changed"), "{}", got.err);
+    assert!(got.text().contains("hash: 5 of 5"), "{}", got.text());
+}
+
+#[test]
+fn the_records_of_a_trace_are_data_for_bench() {
+    let folder = Folder::new();
+    let trace = recorded(&folder, &[]);
+    let oracle = ["--oracle", "--stores", "hash,btree", "--gets", "50"];
+    let got = run(&[&["bench", "--data", &trace][..], &oracle].concat()).expect(0).text();
+    assert!(got.contains('2'), "{got}");
+}
+
+#[test]
+fn a_command_ends_as_it_ends_and_a_file_that_is_there_stays() {
+    let folder = Folder::new();
+    let trace = folder.path("trace");
+    let got = run(&["record", &trace, "--", "true"]).expect(0);
+    assert!(got.err.contains("nothing was recorded"), "{}", got.err);
+    run(&["record", &trace, "--", "sh", "-c", "kill -TERM $$"]).expect(128 + 15);
+    let got = run(&["record", &trace, "--", "/none/such"]).expect(111);
+    assert!(got.err.contains("/none/such: cannot run"), "{}", got.err);
+    run(&["record", &trace]).expect(111);
+    let file = folder.file("mine", "text");
+    let got = run(&["record", &file, "--", "true"]).expect(111);
+    assert!(got.err.contains("is there already"), "{}", got.err);
+    assert_eq!(std::fs::read(&file).unwrap(), b"text");
+}
+
+#[test]
+fn a_trace_at_its_limit_says_so() {
+    let folder = Folder::new();
+    let (store, trace) = (folder.path("users"), folder.path("trace"));
+    run(&["create", &store]).expect(0);
+    let lines: String = (0..3000).map(|i| format!("get key{i}\n")).collect();
+    let program = program().to_str().unwrap().to_owned();
+    let command = ["record", &trace, "--limit", "1K", "--", &program, "shell", &store];
+    let got = run_with(&command, lines.as_bytes());
+    assert!(got.err.contains("the recording ended after"), "{}", got.err);
+    let text = run(&["stat", &trace]).expect(0).text();
+    assert!(text.contains("the trace had reached its limit in bytes"), "{text}");
+    run(&["record", &folder.path("t"), "--limit", "much", "--", "true"]).expect(111);
+}
+
+#[test]
+fn a_damaged_trace_is_an_error_that_names_the_place() {
+    let folder = Folder::new();
+    let trace = recorded(&folder, &[]);
+    let bytes = std::fs::read(&trace).unwrap();
+    let at = bytes.len() - 3;
+    let mut damaged = bytes.clone();
+    damaged[at] ^= 1;
+    let damaged = folder.file("damaged", damaged);
+    for command in [
+        &["stat", &damaged][..],
+        &["replay", &damaged, "--stores", "hash"],
+        &["bench", "--data", &damaged, "--stores", "hash"],
+    ] {
+        let got = run(command).expect(111);
+        assert!(got.err.contains("damaged at byte"), "{command:?}: {}", got.err);
+        assert!(got.err.contains(&damaged), "{command:?}: {}", got.err);
+    }
+    // One that was cut off is shorter.
+    let cut = folder.file("cut", &bytes[..at]);
+    let got = run(&["stat", &cut]).expect(0).text();
+    assert!(got.contains("cut off"), "{got}");
+    let got = run(&["replay", &cut, "--stores", "hash"]).expect(0).text();
+    assert!(got.contains("The trace was cut off"), "{got}");
+}
+
+#[test]
+fn replay_says_what_makes_no_sense() {
+    let folder = Folder::new();
+    let trace = recorded(&folder, &[]);
+    let text = folder.file("text", "no trace");
+    for (arguments, says) in [
+        (&[&text[..]][..], "this is not a trace"),
+        (&["/none/such"], "/none/such"),
+        (&[&trace, "--stores", "none"], "there is no store 'none'"),
+        (&[&trace, "--speed=-1"], "--speed takes"),
+        (&[&trace, "--speed=0"], "--speed takes"),
+        (&[&trace, "--timeout", "0"], "--timeout"),
+        (&[&trace, "--data", "/none/such"], "/none/such"),
+        (&[&trace, "--stores", "mcdb", "--lib", "mcdb=/none"], "mcdb"),
+    ] {
+        let got = run(&[&["replay"], arguments].concat()).expect(111);
+        assert!(got.err.contains(says), "{arguments:?}: {}", got.err);
+    }
+}
+
+#[test]
+fn tables_transactions_and_ranges_are_replayed() {
+    let folder = Folder::new();
+    let (store, trace) = (folder.path("users"), folder.path("trace"));
+    run(&["create", "--engine", "btree", &store]).expect(0);
+    run(&["table", "create", &store, "other"]).expect(0);
+    // The same key in two tables, a transaction that is undone, and one that is not.
+    let main = "put k main\\nbegin\\nput lost 1\\nget lost\\nabort\\nget lost\\nbegin\\nput a 1\\nput b 2\\ncommit";
+    let program = program().to_str().expect("a path that is text").to_owned();
+    let script = format!(
+        "p='{program}'; s='{store}'; printf '{main}\\n' | $p shell $s; $p get $s --table other k; \
+         printf 'put k other\\nget k\\n' | $p shell $s --table other; $p delete $s k; \
+         $p range $s a --limit 1; $p get $s k; $p get $s --table other k"
+    );
+    run(&["record", "-q", &trace, "--", "sh", "-c", &script]).expect(0);
+    let found = parsed(run(&["stat", &trace, "--json"]));
+    let stores = found["stores"].as_array().expect("stores");
+    assert_eq!(stores.len(), 2, "{found}");
+    assert_eq!(stores[1]["table"], "other");
+    let got = run(&["replay", &trace, "--stores", "btree,hash"]).expect(0).text();
+    assert!(got.contains("Stores begin with 0 records."), "{got}");
+    assert!(got.contains("entries that change what was aborted afterwards"), "{got}");
+    // What was to be undone was found within its transaction only: that is nobody's to compare.
+    assert!(got.contains("btree: 6 of 6 answers") && got.contains("hash: 6 of 6 answers"), "{got}");
+    assert!(got.contains("hash: skipped 1 scans of a range"), "{got}");
+    assert!(!got.contains("btree: skipped"), "{got}");
+}
