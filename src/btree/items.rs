@@ -165,15 +165,23 @@ impl Items {
         self.list.get(i).and_then(|item| item.far)
     }
 
-    /// What all keys of a range begin with, as far as a page cuts it off. `is_inner`: the first key
-    /// is not stored.
-    fn prefix(&self, from: usize, to: usize, is_inner: bool) -> usize {
-        let first = from + usize::from(is_inner);
-        if first >= to {
+    /// What all keys of a range begin with, as far as a leaf cuts it off.
+    fn prefix(&self, from: usize, to: usize) -> usize {
+        self.prefix_of(from, to, self.uniform(from, to).is_some())
+    }
+
+    /// The same for an inner page, whose first key is not stored.
+    fn inner_prefix(&self, from: usize, to: usize) -> usize {
+        self.prefix_of(from + 1, to, true)
+    }
+
+    fn prefix_of(&self, from: usize, to: usize, keeps_heads: bool) -> usize {
+        if from >= to {
             return 0;
         }
-        let (low, high) = (self.key(first), self.key(to - 1));
-        common(low, high).min(MAX_PREFIX).min(most_cut(low, high))
+        let (low, high) = (self.key(from), self.key(to - 1));
+        let most = if keeps_heads { most_cut(low, high) } else { MAX_PREFIX };
+        common(low, high).min(MAX_PREFIX).min(most)
     }
 
     fn value(&self, item: &Item) -> ValueToStore<'_> {
@@ -206,8 +214,9 @@ impl Items {
 
     /// Bytes that a leaf of these records takes.
     fn leaf_bytes(&self, from: usize, to: usize) -> usize {
-        let (prefix, count) = (self.prefix(from, to, false), to - from);
-        if let Some((key, value, _)) = self.uniform(from, to) {
+        let (uniform, count) = (self.uniform(from, to), to - from);
+        let prefix = self.prefix_of(from, to, uniform.is_some());
+        if let Some((key, value, _)) = uniform {
             let rest = key - prefix;
             return at::HEADS + prefix + count * (HEAD + rest.saturating_sub(HEAD) + value);
         }
@@ -218,7 +227,7 @@ impl Items {
     }
 
     fn inner_bytes(&self, from: usize, to: usize) -> usize {
-        let prefix = self.prefix(from, to, true);
+        let prefix = self.inner_prefix(from, to);
         let keys = self.list[(from + 1).min(to)..to].iter();
         let heap: usize = keys.map(|item| key_bytes(self.stored(item, prefix))).sum();
         inner::arrays_end(to - from) + prefix + heap
@@ -290,7 +299,7 @@ impl Items {
 
     /// The number that parts a range in two of about the same size, neither empty.
     fn middle(&self, from: usize, to: usize) -> usize {
-        let prefix = self.prefix(from, to, false);
+        let prefix = self.prefix(from, to);
         let size =
             |item: &Item| HEAD + 2 + record_bytes(self.stored(item, prefix), self.value(item));
         let all: usize = self.list[from..to].iter().map(size).sum();
@@ -304,7 +313,7 @@ impl Items {
 
     /// Writes a range as a leaf; it fits. The birth stays as it is.
     pub(crate) fn write_leaf(&mut self, from: usize, to: usize, bytes: &mut Bytes) {
-        let prefix = self.prefix(from, to, false);
+        let prefix = self.prefix(from, to);
         start(bytes, 0, to - from, self.key(from).get(..prefix).unwrap_or(&[]));
         match self.uniform(from, to) {
             Some((key, value, is_far)) => {
@@ -329,14 +338,10 @@ impl Items {
     }
 
     fn write_heap(&mut self, from: usize, to: usize, prefix: usize, bytes: &mut Bytes) {
-        bytes[at::KIND] = Kind::Leaf as u8;
         let mut scratch = std::mem::take(&mut self.scratch);
-        let (count, mut heap) = (to - from, PAGE - prefix);
-        // As much room for heads as there is for records of the same size.
-        let size = self.leaf_bytes(from, to) - prefix - at::HEADS;
-        let spare = (PAGE - prefix - at::HEADS).saturating_sub(size);
-        let room = count + spare / (size / count.max(1)).max(1);
-        set_short(bytes, at::ROOM, room);
+        let mut heap = PAGE - prefix;
+        let room = heap_room(prefix, to - from, self.leaf_bytes(from, to));
+        begin_heap(bytes, room);
         for (i, item) in self.list[from..to].iter().enumerate() {
             let key = self.stored(item, prefix);
             set_head(bytes, i, key.rest);
@@ -352,7 +357,7 @@ impl Items {
 
     /// Writes a range as an inner page of this level; it fits. The birth stays as it is.
     pub(crate) fn write_inner(&mut self, from: usize, to: usize, level: u8, bytes: &mut Bytes) {
-        let prefix = self.prefix(from, to, true);
+        let prefix = self.inner_prefix(from, to);
         start(bytes, level, to - from, self.key(to - 1).get(..prefix).unwrap_or(&[]));
         bytes[at::KIND] = Kind::Inner as u8;
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -386,7 +391,7 @@ impl Items {
     }
 }
 
-/// How much it makes sense to cut off keys like these: heads take their room whatever is in them.
+/// How much it makes sense to cut off keys of one length: heads take their room whatever is in them.
 pub(crate) fn most_cut(a: &[u8], b: &[u8]) -> usize {
     a.len().min(b.len()).saturating_sub(HEAD)
 }
@@ -416,6 +421,20 @@ pub(super) fn shape(
     set_short(bytes, at::VALUE, value);
     set_short(bytes, at::FLAGS, if is_far { usize::from(REFERENCES) } else { 0 });
     at::HEADS + HEAD * room
+}
+
+/// For how many records there is room in the arrays of a leaf with a heap that takes so many bytes: as
+/// much more as there is for records of the same size.
+pub(super) fn heap_room(prefix: usize, count: usize, bytes: usize) -> usize {
+    let size = bytes - prefix - at::HEADS;
+    let spare = (PAGE - prefix - at::HEADS).saturating_sub(size);
+    count + spare / (size / count.max(1)).max(1)
+}
+
+/// Makes a page that is begun a leaf with a heap.
+pub(super) fn begin_heap(bytes: &mut Bytes, room: usize) {
+    bytes[at::KIND] = Kind::Leaf as u8;
+    set_short(bytes, at::ROOM, room);
 }
 
 pub(super) fn set_head(bytes: &mut Bytes, i: usize, rest: &[u8]) {

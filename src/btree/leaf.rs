@@ -14,7 +14,7 @@ use super::page::{
 };
 use super::probe::{Cut, Probe};
 use super::record::{
-    self, Elsewhere, FAR_BYTES, Far, KeyToStore, Record, Tail, Value, ValueToStore, compare,
+    self, Elsewhere, FAR_BYTES, Far, KeyToStore, Record, SHORT, Tail, Value, ValueToStore, compare,
     compare_near,
 };
 
@@ -82,6 +82,14 @@ pub(super) fn heap_record(bytes: &Bytes, i: usize) -> Checked<Record<'_>> {
     let offset = bytes.get(at..at + 2).ok_or(DAMAGED)?;
     let offset = usize::from(u16::from_le_bytes([offset[0], offset[1]]));
     bytes.get(offset..).and_then(record::decode).ok_or(DAMAGED)
+}
+
+/// The same if it is one of [`record::decode_short`].
+#[inline(always)]
+pub(super) fn short_record(bytes: &Bytes, i: usize) -> Option<(usize, &[u8; SHORT], &[u8])> {
+    let at = offsets_at(bytes) + 2 * i;
+    let offset = bytes.get(at..at + 2)?.first_chunk()?;
+    record::decode_short(bytes.get(usize::from(u16::from_le_bytes(*offset))..)?)
 }
 
 /// A key in a leaf, as far as its prefix and heads at great distances say. It is small, for many are
@@ -253,13 +261,18 @@ pub(crate) fn join(
             Ok(None)
         }
         Tail::Far(far) => {
-            if far.len as usize > MAX_STORED_KEY {
-                return Err("a key that is over its limit");
-            }
-            key.extend_from_slice(elsewhere.far(far)?);
+            key.extend_from_slice(far_key(far, elsewhere)?);
             Ok(Some(far))
         }
     }
+}
+
+/// A key that is not in its page.
+pub(super) fn far_key(far: Far, elsewhere: &impl Elsewhere) -> Checked<&[u8]> {
+    if far.len as usize > MAX_STORED_KEY {
+        return Err("a key that is over its limit");
+    }
+    elsewhere.far(far)
 }
 
 /// Bytes of the page that hold something.

@@ -105,16 +105,23 @@ fn number(bytes: &[u8]) -> Option<(u32, &[u8])> {
     Some((low | u32::from(*third) << 14, after))
 }
 
-fn push_number(out: &mut Vec<u8>, number: u32) {
+/// Such a number, and how many bytes it takes.
+#[inline(always)]
+fn encoded(number: u32) -> ([u8; 3], usize) {
     debug_assert!(number < 1 << 22);
-    match number {
-        0..0x80 => out.push(number as u8),
-        0x80..0x4000 => out.extend([number as u8 | 0x80, (number >> 7) as u8]),
-        _ => out.extend([number as u8 | 0x80, (number >> 7) as u8 | 0x80, (number >> 14) as u8]),
-    }
+    let more = |is_last: bool| if is_last { 0 } else { 0x80 };
+    let len = number_bytes(number);
+    let low = |shift: u32| (number >> shift) as u8 & 0x7f;
+    ([low(0) | more(len == 1), low(7) | more(len == 2), low(14)], len)
 }
 
-fn number_bytes(number: u32) -> usize {
+fn push_number(out: &mut Vec<u8>, number: u32) {
+    let (bytes, len) = encoded(number);
+    out.extend_from_slice(&bytes[..len]);
+}
+
+#[inline(always)]
+pub(crate) fn number_bytes(number: u32) -> usize {
     match number {
         0..0x80 => 1,
         0x80..0x4000 => 2,
@@ -134,6 +141,23 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Record<'_>> {
     let value =
         if key & FAR_VALUE == 0 { Value::Near(value) } else { Value::Far(Far::decode(value)?) };
     Some(Record { rest, tail, value })
+}
+
+/// At least as many bytes as a short record has after the head of its key.
+pub(crate) const SHORT: usize = 32;
+
+/// The record that begins there if it is of the usual sizes and nothing of it is elsewhere: bytes of
+/// the key after the prefix; what comes after its head, and what stands behind that; the value.
+#[inline(always)]
+pub(crate) fn decode_short(bytes: &[u8]) -> Option<(usize, &[u8; SHORT], &[u8])> {
+    let ([key, value], after) = bytes.split_first_chunk()?;
+    // One byte each, and no flags.
+    if (key & 0x83) | (value & 0x80) != 0 {
+        return None;
+    }
+    let rest = usize::from(key >> 2);
+    let tail = rest.saturating_sub(HEAD);
+    Some((rest, after.first_chunk()?, after.get(tail..tail + usize::from(*value))?))
 }
 
 /// The key of an inner page that begins there: how many bytes are left of it, and those.
@@ -211,7 +235,24 @@ pub(crate) fn record_bytes(key: KeyToStore<'_>, value: ValueToStore<'_>) -> usiz
     lengths + key.tail_bytes() + value.bytes()
 }
 
+/// Writes the lengths of a record whose parts are in its page before those parts, which are at `end`;
+/// where they begin.
+#[inline(always)]
+pub(crate) fn put_lengths(bytes: &mut [u8], end: usize, rest: usize, value: usize) -> usize {
+    let numbers = [(rest as u32) << 2, value as u32];
+    if numbers[0] < 0x80 && numbers[1] < 0x80 {
+        bytes[end - 2..end].copy_from_slice(&numbers.map(|number| number as u8));
+        return end - 2;
+    }
+    numbers.into_iter().rev().fold(end, |end, number| {
+        let (number, len) = encoded(number);
+        bytes[end - len..end].copy_from_slice(&number[..len]);
+        end - len
+    })
+}
+
 /// How many bytes say how long the rest of a key is.
+#[inline(always)]
 pub(crate) fn length_bytes(rest: usize) -> usize {
     number_bytes((rest as u32) << 2)
 }
@@ -330,7 +371,20 @@ mod tests {
                         other => panic!("{other:?}"),
                     }
                     for cut in 0..out.len() {
-                        assert!(decode(&out[..cut]).is_none());
+                        assert!(
+                            decode(&out[..cut]).is_none() && decode_short(&out[..cut]).is_none()
+                        );
+                    }
+                    out.extend([1; SHORT]);
+                    let record = decode(&out).unwrap();
+                    match (decode_short(&out), record.tail, record.value) {
+                        (Some((rest, tail, value)), Tail::Near(whole), Value::Near(same)) => {
+                            assert_eq!((rest, &tail[..whole.len()], value), (len, whole, same));
+                        }
+                        (None, Tail::Near(_), Value::Near(value)) => {
+                            assert!(len > 31 || value.len() > 127);
+                        }
+                        (found, ..) => assert_eq!(found, None),
                     }
                 }
             }
