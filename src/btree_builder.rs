@@ -1,16 +1,18 @@
 //! A new btree store in the making, beside its target until it is whole.
 
 use crate::btree::{BTree, TableOptions};
-use crate::btree_load::BTreeLoad;
+use crate::btree_load::{BTreeLoad, Listener};
 use crate::os::publish::{Staged, keep_mode, replace, temporary_name};
 use crate::{Error, Result};
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A new btree store in the making: it appears at its path whole, or not at all. Dropped before
 /// [`BTreeBuilder::finish`], it leaves nothing.
 ///
-/// Records may come in any order; in that of their keys they are written fastest and closest.
+/// Records may come in any order: in that of their keys they are written as they come, else they are
+/// sorted first ([`BTreeBuilder::memory_budget`]). Either way pages are full, and in order.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -29,6 +31,9 @@ pub struct BTreeBuilder {
     /// Both are there until it is finished.
     store: Option<BTree>,
     load: Option<BTreeLoad>,
+    /// If they were said.
+    budget: Option<u64>,
+    listener: Option<Listener>,
     temporary: PathBuf,
     target: PathBuf,
 }
@@ -44,11 +49,36 @@ impl BTreeBuilder {
         drop(Staged::create(path)?);
         let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let temporary = temporary_name(&target);
-        let mut builder = BTreeBuilder { store: None, load: None, temporary, target };
+        let mut builder = Self::nothing(temporary, target);
         let store = BTree::create(&builder.temporary)?;
         builder.load = Some(BTreeLoad::begin(&store, None));
         builder.store = Some(store);
         Ok(builder)
+    }
+
+    fn nothing(temporary: PathBuf, target: PathBuf) -> BTreeBuilder {
+        BTreeBuilder { store: None, load: None, budget: None, listener: None, temporary, target }
+    }
+
+    /// Calls `f` now and then, on another thread, while records of a table that had to be sorted are
+    /// written: with how many are, and of how many.
+    ///
+    /// # Errors
+    /// As [`BTreeBuilder::add`].
+    pub fn progress(&mut self, f: impl Fn(u64, u64) + Send + Sync + 'static) -> Result<()> {
+        let listener = self.listener.insert(Listener(Arc::new(f))).clone();
+        self.load.as_mut().ok_or_else(failed)?.tell(listener)
+    }
+
+    /// Bytes of memory for records of a table that do not come in the order of their keys and wait to be
+    /// sorted; what is over goes to an unnamed file beside the store. A quarter of the machine's memory
+    /// unless said.
+    ///
+    /// # Errors
+    /// As [`BTreeBuilder::add`].
+    pub fn memory_budget(&mut self, bytes: u64) -> Result<()> {
+        self.budget = Some(bytes);
+        self.load.as_mut().ok_or_else(failed)?.memory_budget(bytes)
     }
 
     /// What is added from here on goes into a table of this name, which is made if it is not there.
@@ -72,8 +102,9 @@ impl BTreeBuilder {
         let mut transaction = store.write()?;
         transaction.create_table_with(name, options)?;
         transaction.commit()?;
-        self.load = Some(BTreeLoad::begin(store, Some(name)));
-        Ok(())
+        let load = self.load.insert(BTreeLoad::begin(store, Some(name)));
+        self.listener.clone().map_or(Ok(()), |listener| load.tell(listener))?;
+        self.budget.map_or(Ok(()), |bytes| load.memory_budget(bytes))
     }
 
     /// In a table whose records are numbered: those that are appended later have numbers above this

@@ -1,0 +1,151 @@
+//! The records as the thread that writes them gets them.
+
+use super::batch::{Batch, Record, record};
+use super::order::Order;
+use super::sorter::parts;
+use crate::Result;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+
+/// Who is told how many of how many records are written.
+#[derive(Clone)]
+pub(crate) struct Listener(pub Arc<dyn Fn(u64, u64) + Send + Sync>);
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Listener")
+    }
+}
+
+/// What is sent to the thread.
+pub(super) enum Message {
+    Records(Batch),
+    /// So much memory for what must be sorted.
+    Budget(u64),
+    /// Whom to tell how far it is.
+    Listener(Listener),
+    /// How many records replaced another so far?
+    Count(Sender<u64>),
+    /// Numbers of records up to this one were given.
+    Numbers(u64),
+    Commit,
+}
+
+/// So many bytes are looked at to see whether records come in order.
+const LOOK_AHEAD: usize = 4 << 20;
+
+/// The records as they come, up to the next question or the end.
+pub(super) struct Feed {
+    messages: Receiver<Message>,
+    /// What was looked at and not taken.
+    waiting: VecDeque<Rc<Batch>>,
+    batch: Rc<Batch>,
+    /// The next record of the batch.
+    next: usize,
+    pub budget: u64,
+    pub listener: Option<Listener>,
+    /// Who asked how many were replaced.
+    pub asked: Option<Sender<u64>>,
+    pub last_number: Option<u64>,
+    pub is_committed: bool,
+}
+
+impl Feed {
+    pub(super) fn new(messages: Receiver<Message>, budget: u64) -> Feed {
+        let (waiting, batch, next) = (VecDeque::new(), Rc::default(), 0);
+        let (listener, asked, last_number, is_committed) = (None, None, None, false);
+        Feed { messages, waiting, batch, next, budget, listener, asked, last_number, is_committed }
+    }
+
+    /// Waits for the next batch.
+    fn receive(&mut self) -> Option<Rc<Batch>> {
+        while self.asked.is_none() && !self.is_committed {
+            match self.messages.recv().ok()? {
+                Message::Records(batch) => return Some(Rc::new(batch)),
+                Message::Budget(bytes) => self.budget = bytes,
+                Message::Listener(listener) => self.listener = Some(listener),
+                Message::Count(sender) => self.asked = Some(sender),
+                Message::Numbers(last) => self.last_number = Some(last),
+                Message::Commit => self.is_committed = true,
+            }
+        }
+        None
+    }
+
+    /// Waits for a record; false at the end.
+    fn is_at_record(&mut self) -> bool {
+        while self.next >= self.batch.len() {
+            let Some(batch) = self.waiting.pop_front().or_else(|| self.receive()) else {
+                return false;
+            };
+            (self.batch, self.next) = (batch, 0);
+        }
+        true
+    }
+
+    /// Whether what comes next is in order, as far as it is looked at.
+    pub(super) fn is_in_order(&mut self, order: Order) -> bool {
+        let (mut seen, mut last): (usize, Option<Record>) = (0, None);
+        while seen < LOOK_AHEAD {
+            let Some(batch) = self.receive() else { return true };
+            self.waiting.push_back(Rc::clone(&batch));
+            seen += batch.memory();
+            let first = last.as_ref().map(parts).into_iter();
+            let records = first.chain((0..batch.len()).map(|i| batch.get(i)));
+            if !records.is_sorted_by(|last, next| order.is_next(*last, *next)) {
+                return false;
+            }
+            last = batch.len().checked_sub(1).map(|i| record(&batch, i)).or(last);
+        }
+        true
+    }
+
+    /// Tells who listens how far it is.
+    pub(super) fn tell(&self, done: u64, total: u64) {
+        if let Some(Listener(listener)) = &self.listener {
+            listener(done, total);
+        }
+    }
+
+    /// The records up to the first that does not come next after the one before.
+    pub(super) fn in_order(&mut self, order: Order) -> InOrder<'_> {
+        InOrder { feed: self, last: None, order }
+    }
+
+    /// What is left of the batch that it is at, or the next one, and where in it that begins.
+    pub(super) fn next_batch(&mut self) -> Option<(Rc<Batch>, usize)> {
+        if !self.is_at_record() {
+            return None;
+        }
+        let (batch, from) = (std::mem::take(&mut self.batch), self.next);
+        self.next = 0;
+        Some((batch, from))
+    }
+}
+
+/// The records up to the first that does not come next after the one before.
+pub(super) struct InOrder<'f> {
+    feed: &'f mut Feed,
+    last: Option<Record>,
+    order: Order,
+}
+
+impl Iterator for InOrder<'_> {
+    type Item = Result<Record>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if !self.feed.is_at_record() {
+            return None;
+        }
+        let next = record(&self.feed.batch, self.feed.next);
+        let is_next = |last: &Record| self.order.is_next(parts(last), parts(&next));
+        if !self.last.as_ref().is_none_or(is_next) {
+            return None;
+        }
+        self.feed.next += 1;
+        self.last = Some(next.clone());
+        Some(Ok(next))
+    }
+}

@@ -1,0 +1,309 @@
+//! Many records on their way into a table of a btree store, in one transaction.
+//!
+//! A thread of its own has the transaction, so that whoever brings the records may keep them coming
+//! from wherever, and reads them while they are written. As long as they come in the order of their
+//! keys, and the table was empty, they are a bulk load: each page is written once. What does not
+//! come so is sorted first, all of it, and is a bulk load then; or, if the table has records, is put
+//! one by one in order, which looks at each of its pages once.
+//!
+//! *Dropped*: putting them one by one as they come. It takes four times as long where memory has
+//! room for the table, and where it has not each record is a page read and another written.
+//!
+//! Reading order: `batch`, `feed` (what the thread gets), `order`, `runs`, `sorter`.
+
+mod batch;
+mod feed;
+mod order;
+mod runs;
+mod sorter;
+
+use crate::btree::{BTree, Duplicates, MultiTableMut, TableMut, Transaction};
+use crate::os::map::physical_memory_bytes;
+use crate::{Error, Result};
+use batch::{Batch, Record};
+pub(crate) use feed::Listener;
+use feed::{Feed, Message};
+use order::Order;
+use sorter::Sorter;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::thread::JoinHandle;
+
+/// Batches that may wait.
+const BATCHES: usize = 4;
+/// After how many records it is told how far it is.
+const TOLD: u64 = 4096;
+/// A sort that has less memory than this for each of its runs is slower than it saves.
+const LEAST_BUDGET: u64 = 1 << 20;
+
+/// Records on their way into a table of a btree store: they are all there when
+/// [`BTreeLoad::finish`] returns, and none of them before. Dropped instead, it leaves the store as
+/// it was. Of several records with one key the last is kept.
+///
+/// Other writers wait until it is finished or dropped. So would this thread for itself: it must not
+/// have a transaction on the store meanwhile.
+///
+/// ```
+/// use credenza::{BTreeLoad, btree::BTree};
+/// let store = BTree::in_memory()?;
+/// let mut load = BTreeLoad::begin(&store, None);
+/// for n in 0..1000u32 {
+///     load.add(format!("{n:03}").as_bytes(), b"value")?;
+/// }
+/// load.finish()?;
+/// assert_eq!(store.read()?.main().len(), 1000);
+/// # Ok::<(), credenza::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct BTreeLoad {
+    sender: Option<SyncSender<Message>>,
+    thread: Option<JoinHandle<Result<()>>>,
+    batch: Batch,
+}
+
+impl BTreeLoad {
+    /// Begins a load into the table of this name, which must be there, or into the main one.
+    pub fn begin(store: &BTree, table: Option<&str>) -> BTreeLoad {
+        let (sender, receiver) = sync_channel(BATCHES);
+        let (store, table) = (store.clone(), table.map(str::to_owned));
+        let write =
+            move || write(&store, table.as_deref(), receiver).map_err(|error| store.named(error));
+        let thread = Some(std::thread::spawn(write));
+        BTreeLoad { sender: Some(sender), thread, batch: Batch::default() }
+    }
+
+    /// Bytes of memory for records that do not come in the order of their keys and wait to be sorted;
+    /// what is over goes to an unnamed file beside the store, or stays in memory where the store does.
+    /// A quarter of the machine's memory unless said.
+    ///
+    /// # Errors
+    /// As [`BTreeLoad::add`].
+    pub fn memory_budget(&mut self, bytes: u64) -> Result<()> {
+        self.send(Message::Budget(bytes.max(LEAST_BUDGET)))
+    }
+
+    /// Calls `f` now and then, on another thread, while records that had to be sorted are written: with
+    /// how many are, and of how many.
+    ///
+    /// # Errors
+    /// As [`BTreeLoad::add`].
+    pub fn progress(&mut self, f: impl Fn(u64, u64) + Send + Sync + 'static) -> Result<()> {
+        self.tell(Listener(Arc::new(f)))
+    }
+
+    pub(crate) fn tell(&mut self, listener: Listener) -> Result<()> {
+        self.send(Message::Listener(listener))
+    }
+
+    /// Adds a record; the value of a key that came before, or that the table has, is replaced, unless
+    /// the table's keys may have several: then it is added to those.
+    ///
+    /// # Errors
+    /// There is no such table; or this record, or one before, is over its limit; or the disk is full,
+    /// or the store damaged. Nothing will be in the table then.
+    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.batch.push(key, value);
+        if self.batch.is_full() { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let batch = std::mem::take(&mut self.batch);
+        self.send(Message::Records(batch))
+    }
+
+    fn send(&mut self, message: Message) -> Result<()> {
+        let sender = self.sender.as_ref().ok_or_else(over)?;
+        // Nobody listens any more only if there was an error.
+        if sender.send(message).is_ok() { Ok(()) } else { self.end().and_then(|()| Err(over())) }
+    }
+
+    /// Where records are numbered: those that are appended later have numbers above this one, as it is
+    /// the highest that was given where the records come from.
+    ///
+    /// # Errors
+    /// As [`BTreeLoad::add`]; that records are not numbered is one of [`BTreeLoad::finish`].
+    pub fn skip_numbers(&mut self, last: u64) -> Result<()> {
+        self.send(Message::Numbers(last))
+    }
+
+    /// How many of the records added so far replaced one, be it that they had its key or that the
+    /// table did. To know it they are put in the table: asked before the last, it makes the load slower.
+    ///
+    /// # Errors
+    /// As [`BTreeLoad::add`].
+    pub fn replaced(&mut self) -> Result<u64> {
+        self.flush()?;
+        let (sender, receiver) = channel();
+        self.send(Message::Count(sender))?;
+        match receiver.recv() {
+            Ok(count) => Ok(count),
+            Err(_) => self.end().and_then(|()| Err(over())),
+        }
+    }
+
+    /// Commits what was added; it is durable as the store's options say.
+    ///
+    /// # Errors
+    /// As [`BTreeLoad::add`] and [`Transaction::commit`].
+    pub fn finish(mut self) -> Result<()> {
+        self.flush()?;
+        self.send(Message::Commit)?;
+        self.end()
+    }
+
+    /// Waits for the thread; without [`Message::Commit`] it undoes what it did.
+    fn end(&mut self) -> Result<()> {
+        self.sender = None;
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(done)) => done,
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for BTreeLoad {
+    fn drop(&mut self) {
+        self.sender = None;
+        if let Some(thread) = self.thread.take() {
+            // It was told to forget what it has; whoever panicked there has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cold]
+fn over() -> Error {
+    Error::invalid("the load failed before: begin it anew")
+}
+
+/// What the thread does.
+fn write(store: &BTree, table: Option<&str>, messages: Receiver<Message>) -> Result<()> {
+    let mut transaction = store.write()?;
+    let mut feed = Feed::new(messages, physical_memory_bytes() / 4);
+    match table {
+        Some(name) if has_several_values(&mut transaction, name)? => {
+            let table = transaction.multi_table(name)?;
+            put_all(&mut table.ok_or_else(|| no_table(name))?, store, &mut feed)?;
+        }
+        Some(name) => {
+            let table = transaction.table(name)?;
+            put_all(&mut table.ok_or_else(|| no_table(name))?, store, &mut feed)?;
+        }
+        None => put_all(&mut transaction.main(), store, &mut feed)?,
+    }
+    if feed.is_committed { transaction.commit() } else { Ok(()) }
+}
+
+fn has_several_values(transaction: &mut Transaction<'_>, name: &str) -> Result<bool> {
+    let options = transaction.table_options(name)?;
+    Ok(options.is_some_and(|options| options.has_duplicates() != Duplicates::None))
+}
+
+#[cold]
+fn no_table(name: &str) -> Error {
+    Error::invalid(format!("there is no table {name:?}"))
+}
+
+/// What records are put in.
+trait Target {
+    fn order(&self) -> Order;
+    fn is_empty(&self) -> bool;
+    fn bulk_load(&mut self, records: impl Iterator<Item = Result<Record>>) -> Result<()>;
+    /// Puts one; whether it replaced another.
+    fn put(&mut self, record: &Record) -> Result<bool>;
+    fn skip_numbers(&mut self, last: u64) -> Result<()>;
+}
+
+impl Target for TableMut<'_, '_> {
+    fn order(&self) -> Order {
+        Order::Keys
+    }
+
+    fn is_empty(&self) -> bool {
+        TableMut::is_empty(self)
+    }
+
+    fn bulk_load(&mut self, records: impl Iterator<Item = Result<Record>>) -> Result<()> {
+        TableMut::bulk_load(self, records).map(drop)
+    }
+
+    fn put(&mut self, (key, value): &Record) -> Result<bool> {
+        self.insert(key.as_ref(), value.as_ref())
+    }
+
+    fn skip_numbers(&mut self, last: u64) -> Result<()> {
+        TableMut::skip_numbers(self, last)
+    }
+}
+
+impl Target for MultiTableMut<'_, '_> {
+    fn order(&self) -> Order {
+        if self.is_sorted() { Order::Pairs } else { Order::Arrival }
+    }
+
+    fn is_empty(&self) -> bool {
+        MultiTableMut::is_empty(self)
+    }
+
+    fn bulk_load(&mut self, records: impl Iterator<Item = Result<Record>>) -> Result<()> {
+        MultiTableMut::bulk_load(self, records).map(drop)
+    }
+
+    /// A value is added to others, never in place of one.
+    fn put(&mut self, (key, value): &Record) -> Result<bool> {
+        self.insert(key.as_ref(), value.as_ref()).map(|_| false)
+    }
+
+    /// Records of which keys have several values are not numbered.
+    fn skip_numbers(&mut self, _: u64) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Puts all records in a table, and answers who asks.
+fn put_all(table: &mut impl Target, store: &BTree, feed: &mut Feed) -> Result<()> {
+    let mut replaced = 0;
+    loop {
+        replaced += put_some(table, store, feed)?;
+        match feed.asked.take() {
+            // Who asked may be gone meanwhile.
+            Some(asked) => drop(asked.send(replaced)),
+            None => break,
+        }
+    }
+    feed.last_number.map_or(Ok(()), |last| table.skip_numbers(last))
+}
+
+/// Puts records in a table until somebody asks or they end; how many replaced another.
+fn put_some(table: &mut impl Target, store: &BTree, feed: &mut Feed) -> Result<u64> {
+    let (order, mut replaced) = (table.order(), 0);
+    if !table.is_empty() {
+        for record in feed.in_order(order) {
+            replaced += u64::from(table.put(&record?)?);
+        }
+    } else if feed.is_in_order(order) {
+        table.bulk_load(feed.in_order(order))?;
+    }
+    let mut sorter = Sorter::new(order, feed.budget, store.path().map(ToOwned::to_owned));
+    while let Some((batch, from)) = feed.next_batch() {
+        sorter.add(batch, from)?;
+    }
+    let (total, mut done) = (sorter.len(), 0);
+    let mut sorted = sorter.finish()?;
+    let told = (&mut sorted).inspect(|_| {
+        done += 1;
+        if done % TOLD == 0 {
+            feed.tell(done, total);
+        }
+    });
+    if table.is_empty() {
+        table.bulk_load(told)?;
+    } else {
+        for record in told {
+            replaced += u64::from(table.put(&record?)?);
+        }
+    }
+    // Of several values of a key none is in place of another.
+    Ok(if order == Order::Keys { replaced + sorted.replaced } else { 0 })
+}

@@ -1,0 +1,207 @@
+//! Records that come in any order, to be read in that of a table: in memory, or, what is over its
+//! budget, in runs on the disk that are merged when they are read.
+//!
+//! Invariants: of records that belong at one place those that came first come first. Nothing is left
+//! on the disk: the file of runs has no name.
+
+use super::batch::{Batch, Record, record};
+use super::order::{Entry, Order, sort};
+use super::runs::{Reader, Runs};
+use crate::Result;
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+/// How many records are brought near at once.
+const READY: usize = 64;
+
+/// Records that are collected.
+pub(super) struct Sorter {
+    order: Order,
+    budget: u64,
+    /// Beside which file runs are written; none if everything shall stay in memory.
+    beside: Option<PathBuf>,
+    batches: Vec<Rc<Batch>>,
+    entries: Vec<Entry>,
+    /// Bytes of memory that these take.
+    held: u64,
+    /// How many records there are.
+    count: u64,
+    runs: Runs,
+}
+
+impl Sorter {
+    pub(super) fn new(order: Order, budget: u64, beside: Option<PathBuf>) -> Sorter {
+        let (batches, entries, runs) = (Vec::new(), Vec::new(), Runs::default());
+        Sorter { order, budget, beside, batches, entries, held: 0, count: 0, runs }
+    }
+
+    /// How many records were added.
+    pub(super) fn len(&self) -> u64 {
+        self.count
+    }
+
+    /// Adds the records of a batch from number `from` on.
+    pub(super) fn add(&mut self, batch: Rc<Batch>, from: usize) -> Result<()> {
+        // A list that grows is there twice for a moment.
+        let list = 2 * size_of::<Entry>() * (batch.len() - from);
+        let held = (batch.memory() + list) as u64;
+        if self.held + held > self.budget {
+            self.spill()?;
+        }
+        self.held += held;
+        self.count += (batch.len() - from) as u64;
+        let (number, last) = (self.batches.len(), batch.len());
+        self.batches.push(batch);
+        let entries = (from..last).map(|i| Entry::new(&self.batches, number, i));
+        self.entries.extend(entries);
+        Ok(())
+    }
+
+    /// Writes what is in memory as a run, if there may be any.
+    fn spill(&mut self) -> Result<()> {
+        let Some(beside) = self.beside.as_ref().filter(|_| !self.entries.is_empty()) else {
+            return Ok(());
+        };
+        sort(&mut self.entries, &self.batches, self.order);
+        let records = self.entries.iter().map(|entry| entry.record(&self.batches));
+        self.runs.write(beside, records)?;
+        self.batches.clear();
+        self.entries.clear();
+        self.held = 0;
+        Ok(())
+    }
+
+    /// All records, in order.
+    pub(super) fn finish(mut self) -> Result<Sorted> {
+        sort(&mut self.entries, &self.batches, self.order);
+        let (order, batches, entries) = (self.order, self.batches, self.entries.into_iter());
+        let (runs, readers, ready) = (self.runs, Vec::new(), Vec::new());
+        let (heads, next, replaced) = (BinaryHeap::new(), None, 0);
+        let mut sorted =
+            Sorted { order, batches, entries, ready, runs, readers, heads, next, replaced };
+        if !sorted.runs.is_empty() {
+            sorted.readers = sorted.runs.readers(self.budget / 4);
+            // What is in memory came last: it is one more run.
+            (0..=sorted.readers.len()).try_for_each(|run| sorted.refill(run))?;
+        }
+        sorted.next = sorted.next_of_all()?;
+        Ok(sorted)
+    }
+}
+
+/// Records in order. Of those of which only one counts, the last that came.
+pub(super) struct Sorted {
+    order: Order,
+    batches: Vec<Rc<Batch>>,
+    /// Those in memory.
+    entries: std::vec::IntoIter<Entry>,
+    /// The next of those, the first at the end.
+    ready: Vec<Record>,
+    runs: Runs,
+    readers: Vec<Reader>,
+    /// The next of each run.
+    heads: BinaryHeap<Head>,
+    next: Option<Record>,
+    /// How many were left out.
+    pub replaced: u64,
+}
+
+impl Sorted {
+    fn next_in_memory(&mut self) -> Option<Record> {
+        if self.ready.is_empty() {
+            self.make_ready();
+        }
+        self.ready.pop()
+    }
+
+    /// Brings some records near: they are anywhere in memory, and together they wait for it once.
+    fn make_ready(&mut self) {
+        let places = self.entries.by_ref().take(READY).map(Entry::place);
+        self.ready.extend(places.map(|(batch, number)| record(&self.batches[batch], number)));
+        // Key and value are one behind the other.
+        let touch = |sum, (key, value): &Record| {
+            let byte = |byte: Option<&u8>| byte.copied().unwrap_or(0);
+            sum ^ byte(key.as_ref().first()) ^ byte(value.as_ref().last())
+        };
+        std::hint::black_box(self.ready.iter().fold(0, touch));
+        self.ready.reverse();
+    }
+
+    /// Brings in the next of a run.
+    fn refill(&mut self, run: usize) -> Result<()> {
+        let next = match self.readers.get_mut(run) {
+            Some(reader) => reader.next(&self.runs)?,
+            None => self.next_in_memory(),
+        };
+        let order = self.order;
+        self.heads.extend(next.map(|record| Head { record, run, order }));
+        Ok(())
+    }
+
+    /// The next, whether it counts or not.
+    fn next_of_all(&mut self) -> Result<Option<Record>> {
+        if self.runs.is_empty() {
+            return Ok(self.next_in_memory());
+        }
+        let Some(Head { record, run, .. }) = self.heads.pop() else { return Ok(None) };
+        self.refill(run)?;
+        Ok(Some(record))
+    }
+
+    fn next_that_counts(&mut self) -> Result<Option<Record>> {
+        while let Some(record) = self.next.take() {
+            self.next = self.next_of_all()?;
+            let is_one = |next: &Record| self.order.is_one(parts(&record), parts(next));
+            if !self.next.as_ref().is_some_and(is_one) {
+                return Ok(Some(record));
+            }
+            self.replaced += 1;
+        }
+        Ok(None)
+    }
+}
+
+impl Iterator for Sorted {
+    type Item = Result<Record>;
+
+    fn next(&mut self) -> Option<Result<Record>> {
+        self.next_that_counts().transpose()
+    }
+}
+
+/// The key and the value of a record.
+pub(super) fn parts(record: &Record) -> (&[u8], &[u8]) {
+    (record.0.as_ref(), record.1.as_ref())
+}
+
+/// The next record of a run.
+struct Head {
+    record: Record,
+    /// Its number: what is in runs with lower ones came before.
+    run: usize,
+    order: Order,
+}
+
+impl Ord for Head {
+    /// The highest of a heap is taken first.
+    fn cmp(&self, other: &Head) -> Ordering {
+        let places = self.order.places(parts(&self.record), parts(&other.record));
+        places.then(self.run.cmp(&other.run)).reverse()
+    }
+}
+
+impl PartialOrd for Head {
+    fn partial_cmp(&self, other: &Head) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Head {
+    fn eq(&self, other: &Head) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Head {}

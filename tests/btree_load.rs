@@ -1,0 +1,195 @@
+//! Danger: records that are sorted on their way into a store and come out in another order, twice,
+//! not at all, or with an older value; a sort that takes more memory than it was given, or leaves
+//! files behind.
+
+mod common;
+
+use common::{Rng, child, is_child, random_records, rounds, seed};
+use credenza::btree::{BTree, Duplicates, TableOptions};
+use credenza::{BTreeBuilder, BTreeLoad, Scan};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// What a table of this kind has after `before` and then `added` were put in it.
+fn wanted(kind: Duplicates, before: &Pairs, added: &Pairs) -> Pairs {
+    let mut map: BTreeMap<&[u8], Vec<&[u8]>> = BTreeMap::new();
+    for (key, value) in before.iter().chain(added) {
+        let values = map.entry(key).or_default();
+        match kind {
+            Duplicates::None => *values = vec![value],
+            Duplicates::Inserted => values.push(value),
+            Duplicates::Sorted => {
+                values.push(value);
+                values.sort_unstable();
+                values.dedup();
+            }
+        }
+    }
+    let pairs = map.iter().flat_map(|(key, values)| values.iter().map(|value| (*key, *value)));
+    pairs.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+}
+
+fn all(store: &BTree, kind: Duplicates) -> Pairs {
+    let (snapshot, mut pairs) = (store.read().unwrap(), Pairs::new());
+    let keep = |key: &[u8], value: &[u8]| {
+        pairs.push((key.to_vec(), value.to_vec()));
+        Ok(())
+    };
+    match kind {
+        Duplicates::None => snapshot.table("t").unwrap().unwrap().scan(keep).unwrap(),
+        _ => snapshot.multi_table("t").unwrap().unwrap().scan(keep).unwrap(),
+    }
+    pairs
+}
+
+fn load(store: &BTree, rng: &mut Rng, records: &Pairs, asks: bool) -> u64 {
+    let mut load = BTreeLoad::begin(store, Some("t"));
+    load.memory_budget(1 << 20).unwrap();
+    let mut replaced = 0;
+    for (key, value) in records {
+        load.add(key, value).unwrap();
+        if asks && rng.below(300) == 0 {
+            let seen = load.replaced().unwrap();
+            assert!(seen >= replaced, "{seen} after {replaced}");
+            replaced = seen;
+        }
+    }
+    let replaced = load.replaced().unwrap();
+    load.finish().unwrap();
+    replaced
+}
+
+/// Records of every style, in order, nearly, or not at all.
+fn records_in_some_order(rng: &mut Rng) -> Pairs {
+    let mut records = random_records(rng);
+    match rng.below(4) {
+        0 => rng.shuffle(&mut records),
+        1 => records.sort_unstable(),
+        2 => {
+            records.sort_unstable();
+            for _ in 0..records.len().min(3) {
+                let (a, b) = (rng.below(records.len() as u64), rng.below(records.len() as u64));
+                records.swap(a as usize, b as usize);
+            }
+        }
+        _ => {}
+    }
+    records
+}
+
+#[test]
+fn tables_of_every_kind_have_what_was_loaded() {
+    for round in 0..rounds(60) {
+        let mut rng = Rng::new(seed(round));
+        let kinds = [Duplicates::None, Duplicates::Inserted, Duplicates::Sorted];
+        let kind = kinds[rng.below(3) as usize];
+        let folder = tempfile::tempdir().unwrap();
+        let store = BTree::create(folder.path().join("store")).unwrap();
+        let mut transaction = store.write().unwrap();
+        transaction.create_table_with("t", &TableOptions::new().duplicates(kind)).unwrap();
+        transaction.commit().unwrap();
+        let mut before = Pairs::new();
+        if rng.below(2) == 0 {
+            before = records_in_some_order(&mut rng);
+            load(&store, &mut rng, &before, false);
+            assert!(all(&store, kind) == wanted(kind, &Pairs::new(), &before), "{kind:?}");
+        }
+        let (added, asks) = (records_in_some_order(&mut rng), rng.below(2) == 0);
+        let replaced = load(&store, &mut rng, &added, asks);
+        let wanted = wanted(kind, &before, &added);
+        assert!(all(&store, kind) == wanted, "{kind:?}: {} and {}", before.len(), added.len());
+        if kind == Duplicates::None {
+            let own: std::collections::BTreeSet<_> = before.iter().map(|(key, _)| key).collect();
+            assert_eq!(replaced, (own.len() + added.len() - wanted.len()) as u64);
+        } else {
+            assert_eq!(replaced, 0);
+        }
+        store.verify(|_, _| ()).unwrap();
+    }
+}
+
+/// More than the budget has room for, with records that are longer than what is read at once, and
+/// keys that come again in other runs.
+#[test]
+fn what_is_sorted_on_the_disk_is_what_is_sorted_in_memory() {
+    let mut rng = Rng::new(seed(0));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut records = Pairs::new();
+    for i in 0..12_000_u64 {
+        let key = format!("{:05}", rng.below(9000)).into_bytes();
+        let len = if i % 1500 == 7 { 700_000 } else { 1000 };
+        records.push((key, vec![i as u8; len]));
+    }
+    let mut builder = BTreeBuilder::create(&path).unwrap();
+    builder.memory_budget(1).unwrap();
+    builder.begin_table("t").unwrap();
+    for (key, value) in &records {
+        builder.add(key, value).unwrap();
+    }
+    let named = std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(named, 1, "the store in the making, and nothing else that has a name");
+    let store = builder.finish().unwrap();
+    let wanted = wanted(Duplicates::None, &Pairs::new(), &records);
+    assert!(all(&store, Duplicates::None) == wanted);
+    store.verify(|_, _| ()).unwrap();
+}
+
+/// Bytes of memory of this process that are no part of files.
+fn own_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
+}
+
+const BUDGET: u64 = 8 << 20;
+const BESIDE: u64 = 24 << 20;
+
+/// A child's work: nobody else takes memory there.
+#[test]
+fn child_sorts_within_its_budget() {
+    if !is_child() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut builder = BTreeBuilder::create(folder.path().join("store")).unwrap();
+    builder.memory_budget(BUDGET).unwrap();
+    let (mut rng, mut most, before) = (Rng::new(1), 0, own_memory());
+    let count = 600_000;
+    for i in 0..count {
+        builder.add(&rng.next().to_le_bytes(), &[i as u8; 40]).unwrap();
+        if i % 4096 == 0 {
+            most = most.max(own_memory() - before);
+        }
+    }
+    assert_eq!(builder.finish().unwrap().len().unwrap(), count);
+    println!("{} MiB at most", most >> 20);
+    assert!(most > BUDGET / 2, "that little cannot be: {most} bytes");
+    assert!(most < BUDGET + BESIDE, "{most} bytes");
+}
+
+#[test]
+fn a_sort_takes_no_more_memory_than_it_may() {
+    let output = child("child_sorts_within_its_budget").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    println!("{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && said.contains("MiB at most"), "{said}");
+}
+
+#[test]
+fn it_is_told_how_much_of_what_was_sorted_is_written() {
+    let store = BTree::in_memory().unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let mut load = BTreeLoad::begin(&store, None);
+    let list = Arc::clone(&told);
+    load.progress(move |done, total| list.lock().unwrap().push((done, total))).unwrap();
+    for i in (0..20_000_u64).rev() {
+        load.add(&i.swap_bytes().to_le_bytes(), b"").unwrap();
+    }
+    load.finish().unwrap();
+    let told = told.lock().unwrap();
+    assert!(!told.is_empty() && told.is_sorted(), "{told:?}");
+    assert!(told.iter().all(|(done, total)| done <= total && *total == 20_000), "{told:?}");
+}
