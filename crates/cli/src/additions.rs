@@ -1,6 +1,7 @@
 //! Records on their way into a store that is there already.
 
 use crate::table::TableOf;
+use crate::target::no_budget;
 use credenza::hash::{Batch, Hash};
 use credenza::{BTreeLoad, Result};
 
@@ -19,6 +20,22 @@ impl Additions {
     /// All in one transaction.
     pub fn to_table(table: &TableOf) -> Additions {
         Additions::BTree(BTreeLoad::begin(&table.store, table.name.as_deref()))
+    }
+
+    /// Memory for records that wait to be sorted.
+    pub fn memory_budget(&mut self, bytes: u64) -> Result<()> {
+        match self {
+            Additions::Hash(_) => Err(no_budget()),
+            Additions::BTree(load) => load.memory_budget(bytes),
+        }
+    }
+
+    /// Who is told how many of the records that had to be sorted are written.
+    pub fn progress(&mut self, f: impl Fn(u64, u64) + Send + Sync + 'static) -> Result<()> {
+        match self {
+            Additions::Hash(_) => Ok(()),
+            Additions::BTree(load) => load.progress(f),
+        }
     }
 
     /// The key, as it is stored, gets the value.

@@ -317,15 +317,15 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number).map_err(|e| e.to_string())
 }
 
-/// How a constant store is built.
+/// How a constant store is built, or a btree store.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct BuildArgs {
-    /// Memory for records that wait to be written, such as 512M; what is over goes to a temporary
-    /// file beside the store [default: a quarter of the machine's memory]
+    /// Memory for records that wait to be written, or for a btree store sorted, such as 512M; what is
+    /// over goes to a temporary file beside the store [default: a quarter of the machine's memory]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory_budget: Option<u64>,
 
-    /// Seed of the hash that places keys; the same input and seed give the same bytes
+    /// Seed of the hash that places keys in a constant store; the same input and seed give the same bytes
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 }

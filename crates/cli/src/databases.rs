@@ -11,10 +11,16 @@ use credenza_formats::{Database, Format, Repeats};
 use std::path::Path;
 use std::slice;
 
-/// Makes a btree store at `target` of the text at `path`: of each database that has a name a table, with
+/// Makes the btree store that `builder` builds at `target` of the text at `path`: of each database that has a name a table, with
 /// its kind, and of everything else the main one. Returns how many records there are.
-pub fn into_tables(path: &Path, format: Option<Format>, target: &Path, bar: &Bar) -> Result<u64> {
-    let mut tables = Tables { builder: BTreeBuilder::create(target)?, begun: 0, keys: Keys::Bytes };
+pub fn into_tables(
+    path: &Path,
+    format: Option<Format>,
+    builder: BTreeBuilder,
+    target: &Path,
+    bar: &Bar,
+) -> Result<u64> {
+    let mut tables = Tables { builder, begun: 0, keys: Keys::Bytes };
     let paths = path.to_owned();
     let count = input::each_of_databases(slice::from_ref(&paths), format, bar, |all, record| {
         tables.begin(all, record.map(|(key, _)| key), target)?;

@@ -10,6 +10,7 @@ use credenza::foreign::{Cdb64Writer, CdbWriter, McdbWriter};
 use credenza::{BTreeBuilder, Error, HashBuilder, Result};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -66,7 +67,7 @@ impl Target {
                 "a store cannot be written to standard output; name its file",
             ));
         }
-        if kind != Kind::Constant {
+        if !matches!(kind, Kind::Constant | Kind::BTree) {
             no_build_args(args)?;
         }
         match kind {
@@ -74,7 +75,7 @@ impl Target {
                 constant_options(args, bar).create(path).map(|b| Target::Constant(Box::new(b)))
             }
             Kind::Hash => HashBuilder::create(path).map(|b| Target::Hash(Box::new(b))),
-            Kind::BTree => BTreeBuilder::create(path).map(|b| Target::BTree(Box::new(b))),
+            Kind::BTree => btree_builder(path, args, bar).map(|b| Target::BTree(Box::new(b))),
             Kind::Cdb => CdbWriter::create(path).map(Target::Cdb),
             Kind::Cdb64 => Cdb64Writer::create(path).map(Target::Cdb64),
             Kind::Mcdb => McdbWriter::create(path).map(Target::Mcdb),
@@ -82,9 +83,14 @@ impl Target {
     }
 
     /// The store that is there.
-    pub fn existing(store: &Changing, args: &BuildArgs) -> Result<Target> {
-        no_build_args(args)?;
-        Ok(Target::Existing(store.additions()))
+    pub fn existing(store: &Changing, args: &BuildArgs, bar: &Arc<Bar>) -> Result<Target> {
+        no_seed(args)?;
+        let mut additions = store.additions();
+        if bar.is_enabled() {
+            additions.progress(sorted_progress(bar))?;
+        }
+        args.memory_budget.map_or(Ok(()), |bytes| additions.memory_budget(bytes))?;
+        Ok(Target::Existing(additions))
     }
 
     /// Adds a record; the values of one key keep the order in which they are added.
@@ -132,13 +138,44 @@ pub fn remove_index(path: &Path) {
     let _ = std::fs::remove_file(index);
 }
 
-/// An error if options of constant stores are given.
-pub fn no_build_args(args: &BuildArgs) -> Result<()> {
-    if args.memory_budget.is_none() && args.seed.is_none() {
-        return Ok(());
+/// A btree store in the making.
+pub fn btree_builder(path: &Path, args: &BuildArgs, bar: &Arc<Bar>) -> Result<BTreeBuilder> {
+    no_seed(args)?;
+    let mut builder = BTreeBuilder::create(path)?;
+    if bar.is_enabled() {
+        builder.progress(sorted_progress(bar))?;
     }
-    let what = "--memory-budget and --seed are for constant stores; leave them out";
-    Err(Error::invalid(what))
+    args.memory_budget.map_or(Ok(()), |bytes| builder.memory_budget(bytes))?;
+    Ok(builder)
+}
+
+/// Shows how many of the records that were sorted are written.
+fn sorted_progress(bar: &Arc<Bar>) -> impl Fn(u64, u64) + Send + Sync + 'static {
+    let (bar, last) = (Arc::clone(bar), AtomicU64::new(u64::MAX));
+    move |done, total| {
+        if done < last.swap(done, Ordering::Relaxed) {
+            bar.begin("writing", Unit::Records, Some(total));
+        }
+        bar.at(done);
+    }
+}
+
+/// An error if there are options that this kind of store has no use for.
+fn no_build_args(args: &BuildArgs) -> Result<()> {
+    no_seed(args)?;
+    args.memory_budget.map_or(Ok(()), |_| Err(no_budget()))
+}
+
+#[cold]
+pub fn no_budget() -> Error {
+    Error::invalid("--memory-budget is for constant and btree stores; leave it out")
+}
+
+fn no_seed(args: &BuildArgs) -> Result<()> {
+    match args.seed {
+        Some(_) => Err(Error::invalid("--seed is for constant stores; leave it out")),
+        None => Ok(()),
+    }
 }
 
 fn constant_options(args: &BuildArgs, bar: &Arc<Bar>) -> BuildOptions {

@@ -159,9 +159,8 @@ impl Source {
 }
 
 /// Copies all tables of a btree store, as they are at one moment; returns how many records they have.
-fn copy(store: &BTree, args: &Convert, bar: &Bar) -> Result<u64> {
-    target::no_build_args(&args.build)?;
-    let mut builder = BTreeBuilder::create(&args.target)?;
+fn copy(store: &BTree, args: &Convert, bar: &Arc<Bar>) -> Result<u64> {
+    let mut builder = target::btree_builder(&args.target, &args.build, bar)?;
     let named = |e: Error| e.at(&args.source);
     let snapshot = store.read()?;
     let mut count = 0;
@@ -212,8 +211,8 @@ pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
                 return Ok(Status::Done);
             }
             if let (Source::Text(path, format), Kind::BTree) = (&source, kind) {
-                target::no_build_args(&args.build)?;
-                let count = databases::into_tables(path, *format, &args.target, &bar)?;
+                let builder = target::btree_builder(&args.target, &args.build, &bar)?;
+                let count = databases::into_tables(path, *format, builder, &args.target, &bar)?;
                 if was_hash {
                     target::remove_index(&args.target);
                 }

@@ -108,8 +108,8 @@ pub fn run(args: &Load, quiet: bool) -> Result<Status> {
 fn add(args: &Load, kind: Kind, quiet: bool) -> Result<Status> {
     let store = args.write.open(&args.store, &args.table, false)?;
     let policy = policy(args.duplicates, kind.is_changing() && !store.has_several_values())?;
-    let bar = Bar::new(quiet);
-    let target = Target::existing(&store, &args.build)?;
+    let bar = Arc::new(Bar::new(quiet));
+    let target = Target::existing(&store, &args.build, &bar)?;
     let (read, added) = fill(args, policy, target, &bar, quiet, |key| store.key_of(key))?;
     drop(bar);
     let (records, bytes) = (store.len()?, store.file_bytes()?);
