@@ -1,8 +1,8 @@
 //! Our btree engine, with its default options: it is told nothing about what is to come.
 //!
-//! As LMDB's driver: one transaction for the build, by a bulk load when the keys come sorted; lookups
-//! in one snapshot; single changes all in one transaction, which is committed at the end, or each in
-//! one of its own.
+//! As LMDB's driver: one transaction for the build, by a bulk load when the keys come sorted, else by
+//! a load that sorts them; lookups in one snapshot; single changes all in one transaction, which is
+//! committed at the end, or each in one of its own.
 
 #![allow(unsafe_code)]
 
@@ -12,7 +12,7 @@ use super::{
     Threads, Writer,
 };
 use crate::workload::Records;
-use credenza::{Durability, Result, btree};
+use credenza::{BTreeLoad, Durability, Result, btree};
 use std::path::Path;
 
 pub(super) struct BTree;
@@ -53,7 +53,10 @@ impl Driver for BTree {
     }
 
     fn tuning(&self, shape: &Shape) -> String {
-        let build = if shape.is_sorted { "a bulk load as the keys come sorted" } else { "inserts" };
+        let build = match shape.is_sorted {
+            true => "a bulk load as the keys come sorted",
+            false => "a load, which sorts the records first,",
+        };
         format!(
             "defaults, with its lock between processes; build: {build} in one transaction; single \
              changes: one transaction for the whole phase, or one for each; lookups: one snapshot"
@@ -61,14 +64,12 @@ impl Driver for BTree {
     }
 
     fn build(&self, records: &Records, shape: &Shape, path: &Path) -> Result<()> {
-        if !shape.is_sorted {
-            let mut writer = self.create(path, shape)?;
-            for (key, value) in records.iter() {
-                writer.insert(key, value)?;
-            }
-            return writer.close();
-        }
         let store = btree::BTree::create(path)?;
+        if !shape.is_sorted {
+            let mut load = BTreeLoad::begin(&store, None);
+            records.iter().try_for_each(|(key, value)| load.add(key, value))?;
+            return load.finish();
+        }
         let mut transaction = store.write()?;
         transaction.main().bulk_load(records.iter().map(Ok))?;
         transaction.commit()
