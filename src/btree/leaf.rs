@@ -149,17 +149,34 @@ pub(crate) fn find_in(
     narrow: &Narrow,
     elsewhere: &impl Elsewhere,
 ) -> Checked<Place> {
+    settle(bytes, probe, narrow, candidates(bytes, narrow)?, elsewhere)
+}
+
+/// Where records begin whose heads are that of the key, or would, and how many there are.
+#[inline(always)]
+pub(crate) fn candidates(bytes: &Bytes, narrow: &Narrow) -> Checked<(usize, usize)> {
     let (from, to) = narrow.range();
     if !narrow.has_prefix {
-        return Ok(Place::Missing(from));
+        return Ok((from, 0));
     }
-    let (heads, wanted) = (heads(bytes)?, narrow.wanted);
-    let rest = probe.rest(usize::from(narrow.cut));
-    let from = from + lower_in(heads.get(from..to).ok_or(DAMAGED)?, wanted);
-    let same = run(heads, from, wanted);
+    let heads = heads(bytes)?;
+    let from = from + lower_in(heads.get(from..to).ok_or(DAMAGED)?, narrow.wanted);
+    Ok((from, run(heads, from, narrow.wanted)))
+}
+
+/// Which of the candidates it is, if any.
+#[inline(always)]
+pub(crate) fn settle(
+    bytes: &Bytes,
+    probe: &Probe<'_>,
+    narrow: &Narrow,
+    (from, same): (usize, usize),
+    elsewhere: &impl Elsewhere,
+) -> Checked<Place> {
     if same == 0 {
         return Ok(Place::Missing(from));
     }
+    let rest = probe.rest(usize::from(narrow.cut));
     if kind(bytes) == Some(Kind::Uniform) {
         let uniform = Uniform::of(bytes);
         if uniform.rest == rest.len() && uniform.tail == 0 {
@@ -208,6 +225,13 @@ pub(crate) fn elsewhere_of(bytes: &Bytes, i: usize) -> Checked<(Option<Far>, Opt
     let record = heap_record(bytes, i)?;
     let key = if let Tail::Far(far) = record.tail { Some(far) } else { None };
     Ok((key, far(record.value)))
+}
+
+/// Where in the page stands where the record with this number is; or that record, if it needs not be
+/// said.
+#[inline(always)]
+pub(crate) fn offset_of(bytes: &Bytes, i: usize) -> usize {
+    if kind(bytes) == Some(Kind::Uniform) { place_of(bytes, i) } else { offsets_at(bytes) + 2 * i }
 }
 
 /// Where the record with this number is in the page, about: to ask for it early.

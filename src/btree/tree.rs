@@ -158,19 +158,28 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
             }
             *found = (bytes, narrow);
         }
-        let mut places = [Place::Missing(0); STEP];
-        for (((link, probe), (bytes, narrow)), place) in
-            links.iter().zip(probes).zip(found).zip(&mut places)
+        // Where a record is stands in one line of memory, and it is in another.
+        let mut candidates = [(0, 0); STEP];
+        for ((link, (bytes, narrow)), candidates) in
+            links.iter().zip(found).zip(&mut candidates).take(part.len())
         {
-            *place = of(link.page(), leaf::find_in(bytes, probe, &narrow, pages))?;
-            if let Place::Found(i) = *place {
-                pages.prefetch(link.page() * PAGE_BYTES + leaf::place_of(bytes, i) as u64);
+            *candidates = of(link.page(), leaf::candidates(bytes, &narrow))?;
+            let place = leaf::offset_of(bytes, candidates.0);
+            pages.prefetch(link.page() * PAGE_BYTES + place as u64);
+        }
+        for ((link, (bytes, _)), candidates) in
+            links.iter().zip(found).zip(candidates).take(part.len())
+        {
+            if candidates.1 > 0 {
+                let place = leaf::place_of(bytes, candidates.0);
+                pages.prefetch(link.page() * PAGE_BYTES + place as u64);
             }
         }
-        for (i, ((link, (bytes, _)), place)) in
-            links.iter().zip(found).zip(places).enumerate().take(part.len())
+        for (i, (((link, probe), (bytes, narrow)), candidates)) in
+            links.iter().zip(probes).zip(found).zip(candidates).enumerate()
         {
-            let value = match place {
+            let place = leaf::settle(bytes, probe, &narrow, candidates, pages);
+            let value = match of(link.page(), place)? {
                 Place::Missing(_) => None,
                 Place::Found(at) => {
                     let value = of(link.page(), leaf::value(bytes, at))?;
