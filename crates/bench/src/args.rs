@@ -20,7 +20,8 @@ use std::path::{Path, PathBuf};
 pub struct BenchArgs {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
-    /// Stores to measure, separated by commas; without it, all that are found (see --list)
+    /// Stores to measure, separated by commas; without it, all that are found (see --list). A server that
+    /// speaks RESP is resp:redis://HOST:PORT/DB, resp:unix:///SOCKET or resp:cluster://HOST:PORT,HOST:PORT
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub stores: Option<Vec<String>>,
     /// decimal, tokens, ups, churn, random, ntdb, ycsb, ycsb-a to ycsb-f, files, or the path of a
@@ -307,6 +308,20 @@ impl BenchArgs {
         }
     }
 
+    /// The stores that were named. What stands between the commas in the address of a cluster, which it
+    /// has as well, is put together again.
+    pub(crate) fn named_stores(&self) -> Option<Vec<String>> {
+        let mut names: Vec<String> = Vec::new();
+        for part in self.stores.as_ref()? {
+            let is_node = part.contains(':') && driver::address_of(part).is_none();
+            match names.last_mut().filter(|name| is_node && name.starts_with(driver::CLUSTER)) {
+                Some(cluster) => *cluster += &format!(",{part}"),
+                None => names.push(part.clone()),
+            }
+        }
+        Some(names)
+    }
+
     /// The library that the user named for a store.
     pub(crate) fn library(&self, store: &str) -> Option<PathBuf> {
         library_of(&self.libraries, store)
@@ -340,8 +355,13 @@ impl BenchArgs {
                 "--with-writer is for readers: say --processes or --threads, too",
             ));
         }
-        let stores = self.stores.iter().flatten().chain(&self.baseline).map(String::as_str);
-        check_stores(stores, &self.libraries)
+        let named = self.named_stores();
+        let stores = named.iter().flatten().chain(&self.baseline).map(String::as_str);
+        let (servers, stores): (Vec<&str>, Vec<&str>) =
+            stores.partition(|name| driver::address_of(name).is_some());
+        // Before anything is printed or written: the names are in all of it.
+        servers.into_iter().filter_map(driver::address_of).try_for_each(driver::check_address)?;
+        check_stores(stores.into_iter(), &self.libraries)
     }
 }
 
@@ -354,8 +374,11 @@ fn count(text: &str) -> std::result::Result<usize, String> {
     number.or_else(as_power).ok_or_else(|| "a whole number is wanted, as 1000 or 1e6".to_owned())
 }
 
-/// The library that the user named for a store, as NAME=PATH.
+/// The library that the user named for a store, as NAME=PATH; of a server, the address in its name.
 pub(crate) fn library_of(libraries: &[String], store: &str) -> Option<PathBuf> {
+    if let Some(address) = driver::address_of(store) {
+        return Some(PathBuf::from(address));
+    }
     let named = libraries.iter().filter_map(|lib| lib.split_once('='));
     named.filter(|(name, _)| *name == store).map(|(_, path)| PathBuf::from(path)).next_back()
 }
@@ -367,6 +390,11 @@ pub(crate) fn check_stores<'a>(
 ) -> Result<()> {
     let libraries = libraries.iter().map(|lib| lib.split_once('=').map_or("", |l| l.0));
     for name in stores.chain(libraries) {
+        if driver::address_of(name).is_some() {
+            let what =
+                format!("'{name}' is a server: `credenza bench --stores` takes it, nothing else");
+            return Err(Error::invalid(what));
+        }
         if !driver::NAMES.contains(&name) {
             return Err(Error::invalid(format!(
                 "there is no store '{name}'; there are {} (--lib takes NAME=PATH)",

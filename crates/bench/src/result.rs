@@ -209,7 +209,8 @@ pub struct Settings {
 pub struct StoreInfo {
     /// The store's name in results.
     pub store: String,
-    /// Durability class of `build`: "buffered" (nothing is forced to disk) or "sync".
+    /// Durability class of `build`: "buffered" (nothing is forced to disk) or "sync"; of all that a server
+    /// does, "memory", too (a change goes with the server).
     pub class: String,
     /// Durability class of the phases that change a store: "buffered" (a change outlives the
     /// process) or "at-close" (nothing does before the store was closed); `None` for a store that
@@ -243,6 +244,9 @@ pub struct StoreInfo {
     pub writer_thread: bool,
     /// Whether several threads may commit to it, each change on the disk when its call has returned.
     pub committing_threads: bool,
+    /// Whether it is a server: another process, whose memory and calls are not in the figures, and of
+    /// which `file_bytes` are what its memory grew by.
+    pub is_server: bool,
 }
 
 /// One phase of one store, over all rounds.
@@ -250,7 +254,7 @@ pub struct StoreInfo {
 pub struct PhaseResult {
     /// The store's name.
     pub store: String,
-    /// The durability class: "buffered", "sync" or "at-close". Never compare across classes.
+    /// The durability class: "memory", "buffered", "sync" or "at-close". Never compare across classes.
     pub class: String,
     /// The phase's name: "build", "get-hit", "get-90", "get-miss", "get-many-hit",
     /// "get-many-miss", "get-chain", "scan", "range", "insert", "insert-random", "insert-each",

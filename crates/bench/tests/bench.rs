@@ -173,7 +173,7 @@ fn the_list_names_every_store() {
     let list = json(&out);
     let names = "constant hash btree cdb mcdb tokyocabinet-hash bdb-hash mdbm tdb ntdb tdb2 lmdb mdbx \
                  bdb-btree tokyocabinet-btree tkrzw-tree redb upscaledb sqlite leveldb rocksdb \
-                 kyotocabinet tkrzw gdbm sparkey";
+                 kyotocabinet tkrzw gdbm sparkey resp";
     for name in names.split(' ') {
         assert!(text(&done.stdout).contains(name));
         let of_name = list.as_array().unwrap().iter().find(|entry| entry["store"] == name);

@@ -11,7 +11,7 @@ use super::passes::{self, Checker, Total};
 use super::protocol::{self, Message, Sample, Spec, say};
 use super::together::{Coordinator, Pipes};
 use crate::driver::{Driver, ForDriver, Reading, Shape, Store, can_do, kernel, with_driver};
-use crate::measure::{self, Footprint, Latencies, Meter, Size};
+use crate::measure::{self, Footprint, Latencies, Meter};
 use crate::result::Effort;
 use crate::workload::{Content, Inputs, Phase, Queries};
 use credenza::{Error, Result};
@@ -19,6 +19,8 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+/// The name of a store's file, or folder, in the folder that it has for itself.
+pub(crate) const STORE: &str = "store";
 /// Timed passes of a phase; their median is the round's figure.
 const PASSES: usize = 3;
 /// No further pass begins when the timed ones together took so long.
@@ -126,7 +128,7 @@ impl<'a, D: Driver> Round<'a, D> {
             inputs,
             shape: Shape::of(&inputs.records),
             content: inputs.records.content(),
-            path: spec.folder.join("store"),
+            path: spec.folder.join(STORE),
         }
     }
 
@@ -191,7 +193,7 @@ impl<'a, D: Driver> Round<'a, D> {
     ) -> Result<Sample> {
         let footprint = Footprint::start();
         let timed = measured()?;
-        let size = Size::of(&self.spec.folder)?;
+        let size = self.driver.size(&self.path)?;
         Ok(Sample {
             ns_per_op: timed.ns_per_op,
             latencies: timed.latencies,

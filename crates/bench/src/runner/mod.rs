@@ -30,7 +30,7 @@ mod tests;
 
 use crate::args::BenchArgs;
 use crate::candidates::{self, Describe};
-use crate::driver::{NULL, Shape, kernel, with_driver};
+use crate::driver::{Driver, ForDriver, NULL, Shape, kernel, with_driver};
 use crate::machine;
 use crate::measure;
 use crate::report::durability;
@@ -46,7 +46,7 @@ use folder::Folder;
 use indicatif::{ProgressBar, ProgressStyle};
 use process::{End, Program};
 use protocol::{Message, Spec};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use summary::{Samples, Shared};
 use together::{By, Together};
@@ -98,6 +98,7 @@ fn run(args: &BenchArgs) -> Result<Report> {
     let stores = run.stores(&shape, &workload.mix)?;
     notes.extend(notes::about_what_is_left_out(&stores, &run.phases, &workload.mix));
     notes.extend(notes::about_sharing(args, &run.phases, &stores, machine.cores));
+    notes.extend(notes::about_servers(&stores));
     let seed = workload.seed;
     notes
         .push(format!("seed {seed}: --seed {seed} draws the same data, keys and operations again"));
@@ -183,6 +184,28 @@ fn is_after(phase: Phase, other: Phase) -> bool {
     turn(phase) > turn(other)
 }
 
+/// Takes away what a process that has ended, in whatever way, has left of a store outside `folder`.
+fn clear(spec: &Spec, folder: &Path) -> Result<()> {
+    with_driver(&spec.store, Clear { spec, path: folder.join(child::STORE) }).unwrap_or(Ok(()))
+}
+
+struct Clear<'a> {
+    spec: &'a Spec,
+    path: PathBuf,
+}
+
+impl ForDriver for Clear<'_> {
+    type Output = Result<()>;
+
+    fn run<D: Driver>(self) -> Result<()> {
+        if !D::IS_SERVER || !self.path.exists() {
+            return Ok(());
+        }
+        let inputs = Inputs::load(&self.spec.inputs)?;
+        D::load(self.spec.library.as_deref())?.clear(&self.path, &inputs)
+    }
+}
+
 struct Run<'a> {
     args: &'a BenchArgs,
     phases: Vec<Phase>,
@@ -243,8 +266,8 @@ impl<'a> Run<'a> {
     /// The stores that take part: those that were named, or all that are found.
     fn stores(&mut self, shape: &Shape, mix: &Mix) -> Result<Vec<StoreInfo>> {
         let found = || candidates::all(self.args).into_iter().filter(|c| c.found);
-        let names = match &self.args.stores {
-            Some(names) => names.clone(),
+        let names = match self.args.named_stores() {
+            Some(names) => names,
             None => found().map(|candidate| candidate.store.to_owned()).collect(),
         };
         let mut stores: Vec<StoreInfo> = Vec::new();
@@ -253,8 +276,13 @@ impl<'a> Run<'a> {
                 continue;
             }
             let library = self.args.library(&name);
-            let work = Describe { library: library.as_deref(), shape, class: self.class, mix };
+            let (file, class) = (library.as_deref(), self.class);
+            let work = Describe { name: &name, library: file, shape, class, mix };
             match with_driver(&name, work) {
+                Some(Ok(info)) if info.is_server && self.args.cold => {
+                    let what = "the memory of a server cannot be made cold: --cold is for files";
+                    self.fail(&name, None, None, "missing", what.to_owned());
+                }
                 Some(Ok(info)) => stores.push(info),
                 Some(Err(e)) => self.fail(&name, None, None, "missing", e.to_string()),
                 None => return Err(Error::invalid(format!("there is no store '{name}'"))),
@@ -371,6 +399,9 @@ impl<'a> Run<'a> {
                 | Message::Finished => {}
             };
             let end = process::run(work.program, &spec, timeout, folder.current(), hear)?;
+            if let Err(e) = clear(&spec, &spec.folder) {
+                bar.suspend(|| self.fail(store, Some(round), None, "error", e.to_string()));
+            }
             if folder.current().is_stopping() {
                 break;
             }

@@ -69,6 +69,12 @@ pub(super) fn about_what_is_left_out(
     phases.iter().filter_map(left_out).collect()
 }
 
+/// What the figures of a server are not: it says so of itself.
+pub(super) fn about_servers(stores: &[StoreInfo]) -> Vec<String> {
+    let servers = stores.iter().filter(|info| info.is_server);
+    servers.map(|info| format!("{}: {}", info.store, info.notes.join("; "))).collect()
+}
+
 /// The stores that several do not read at once, or not beside a writer, or do not commit to; and what there are too few
 /// processors for.
 pub(super) fn about_sharing(
