@@ -10,6 +10,7 @@
 
 mod args;
 mod candidates;
+mod counters;
 mod driver;
 mod machine;
 mod measure;

@@ -6,6 +6,9 @@
 //! A run is one [`Report`]. Each entry of [`Report::results`] is one phase of one store over all
 //! rounds. What did not work is never a number here: it is in [`Report::failures`].
 
+pub mod processor;
+
+use processor::Processor;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::{AddAssign, Sub};
@@ -374,6 +377,8 @@ pub struct Effort {
 }
 
 /// How often the store called what, of the calls that write files or bring them to the disk.
+    /// What the processor counted.
+    pub processor: Processor,
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Calls {
@@ -438,6 +443,7 @@ impl AddAssign for Effort {
     }
 }
 
+        self.processor += other.processor;
 /// One phase of one store by several processes or threads at once, over all rounds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TogetherResult {

@@ -31,6 +31,7 @@ mod tests;
 use crate::args::BenchArgs;
 use crate::candidates::{self, Describe};
 use crate::driver::{Driver, ForDriver, NULL, Shape, kernel, with_driver};
+use crate::counters::Counters;
 use crate::machine;
 use crate::measure;
 use crate::report::durability;
@@ -104,6 +105,7 @@ fn run(args: &BenchArgs) -> Result<Report> {
         .push(format!("seed {seed}: --seed {seed} draws the same data, keys and operations again"));
     let settings = run.settings(&workload, &shape);
     inputs.save(&run.inputs)?;
+    notes.extend(Counters::refused());
     // From here on only the measured processes need the data.
     drop(inputs);
     folder.current().begin();
