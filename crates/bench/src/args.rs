@@ -116,15 +116,21 @@ pub struct BenchArgs {
     /// Use this library for a store: NAME=PATH; may be given many times
     #[arg(long = "lib", value_name = "NAME=PATH")]
     pub libraries: Vec<String>,
-    /// Start every phase with no page of the store in memory; --dir must be on a disk
+    /// Start every phase with no page of the store in memory; --dir must be on a disk. A mix starts so,
+    /// too, where it is named with --phases
     #[arg(long)]
     pub cold: bool,
-    /// Lookups in each phase with --cold
+    /// Lookups in each phase, and operations of `mixed`, with --cold
     #[arg(long, value_name = "N", default_value_t = 10_000, requires = "cold")]
     pub cold_gets: usize,
     /// With --cold: leave read-ahead to the kernel instead of announcing random access
     #[arg(long, requires = "cold")]
     pub read_ahead: bool,
+    /// Let a measured process have so much memory at most, pages of files among it, and no swap, as in
+    /// 512M: in a control group (cgroup v2), or a scope of systemd's; --dir should be on a disk
+    #[arg(long, value_name = "SIZE", value_parser = size,
+          conflicts_with_all = ["processes", "threads", "oracle"])]
+    pub memory_limit: Option<u64>,
     /// Bring the files to the disk within `build`, for every store; single changes are not synced
     #[arg(long)]
     pub sync: bool,
@@ -227,7 +233,8 @@ impl BenchArgs {
         if let Some(text) = &self.transactions {
             workload.mix.transactions = Some(text.parse()?);
         }
-        workload.mix.reopen |= self.reopen;
+        // What is cold was closed and is opened again.
+        workload.mix.reopen |= self.reopen || self.cold;
         let stop = &mut workload.mix.stop;
         stop.bytes = self.stop_bytes.or(stop.bytes);
         stop.seconds = self.stop_seconds.or(stop.seconds);
@@ -266,10 +273,12 @@ impl BenchArgs {
                  to measure",
             ));
         }
-        let changing = workload.phases.iter().flatten().find(|phase| phase.is_changing());
+        let is_filled_first = |phase: &&Phase| phase.is_changing() && **phase != Phase::Mixed;
+        let changing = workload.phases.iter().flatten().find(is_filled_first);
         if let Some(phase) = changing.filter(|_| self.cold) {
-            let what =
-                format!("--cold is for lookups and scans; '{phase}' begins with a new store");
+            let what = format!(
+                "--cold is for what reads, and for mixed; '{phase}' begins with a new store"
+            );
             return Err(Error::invalid(what));
         }
         Ok(workload)
@@ -301,7 +310,7 @@ impl BenchArgs {
         let shared_memory = Path::new("/dev/shm");
         match &self.dir {
             Some(dir) => dir.clone(),
-            None if !self.cold && machine::filesystem_of(shared_memory) == "tmpfs" => {
+            None if !self.is_about_memory() && machine::filesystem_of(shared_memory) == "tmpfs" => {
                 shared_memory.to_owned()
             }
             None => std::env::temp_dir(),
@@ -320,6 +329,11 @@ impl BenchArgs {
             }
         }
         Some(names)
+    }
+
+    /// Whether what is in memory of a store's files matters, so that they are to be on a disk.
+    pub(crate) fn is_about_memory(&self) -> bool {
+        self.cold || self.memory_limit.is_some()
     }
 
     /// The library that the user named for a store.
@@ -372,6 +386,21 @@ fn count(text: &str) -> std::result::Result<usize, String> {
     let number = text.parse::<usize>().ok().filter(|number| *number as u64 <= most);
     let as_power = || text.parse::<f64>().ok().filter(whole).map(|number| number as usize);
     number.or_else(as_power).ok_or_else(|| "a whole number is wanted, as 1000 or 1e6".to_owned())
+}
+
+/// A number of bytes with an optional suffix K, M, G or T (powers of 1024).
+pub fn size(text: &str) -> std::result::Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        "T" | "TB" | "TIB" => 40,
+        _ => return Err("write a number of bytes, with K, M, G or T behind it if you like".into()),
+    };
+    let number: u64 = digits.parse().map_err(|_| "write a whole number, such as 512M")?;
+    number.checked_mul(1 << shift).ok_or_else(|| "this is more than 16 EiB".into())
 }
 
 /// The library that the user named for a store, as NAME=PATH; of a server, the address in its name.

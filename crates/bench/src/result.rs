@@ -186,6 +186,9 @@ pub struct Settings {
     pub phases: Vec<String>,
     /// Whether every phase started with no page of the store file in memory.
     pub cold: bool,
+    /// Bytes of memory, pages of files among them, that a measured process might have (`--memory-limit`);
+    /// `None` without a limit.
+    pub memory_limit: Option<u64>,
     /// Whether `build` includes bringing the file to the disk (fdatasync) for every store.
     pub sync: bool,
     /// The folder of the store files.
@@ -374,11 +377,11 @@ pub struct Effort {
     pub disk_read_bytes: u64,
     /// See `disk_read_bytes`.
     pub disk_written_bytes: u64,
+    /// What the processor counted.
+    pub processor: Processor,
 }
 
 /// How often the store called what, of the calls that write files or bring them to the disk.
-    /// What the processor counted.
-    pub processor: Processor,
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Calls {
@@ -440,10 +443,10 @@ impl AddAssign for Effort {
         self.written_bytes += other.written_bytes;
         self.disk_read_bytes += other.disk_read_bytes;
         self.disk_written_bytes += other.disk_written_bytes;
+        self.processor += other.processor;
     }
 }
 
-        self.processor += other.processor;
 /// One phase of one store by several processes or threads at once, over all rounds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TogetherResult {

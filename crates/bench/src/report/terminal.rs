@@ -86,6 +86,7 @@ fn heading(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     if s.cold {
         what.push("cold cache".to_owned());
     }
+    what.extend(s.memory_limit.map(|bytes| format!("at most {}", text::binary_bytes(bytes))));
     let name = pen.bold(&format!("credenza bench  {}", text::clean(&s.workload)));
     writeln!(out, "{name}  {}", what.join(" · "))?;
     let machine = [

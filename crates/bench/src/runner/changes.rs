@@ -85,6 +85,7 @@ impl<D: Driver> Round<'_, D> {
     pub(super) fn measure<W: Work>(&self, phase: Phase, work: &W) -> Result<Sample> {
         let stores = match phase {
             Phase::InsertSync => 1,
+            _ if self.spec.cold => 1,
             _ => TIMED_OPERATIONS.div_ceil(work.operations().max(1)),
         };
         let content = content_after(work);
@@ -139,6 +140,9 @@ impl<D: Driver> Round<'_, D> {
         }
         if phase == Phase::Mixed && self.spec.mix.reopen {
             store.close()?;
+            if self.spec.cold {
+                self.evict()?;
+            }
             return self.driver.reopen(&self.path, &self.shape, transactions.is_some());
         }
         Ok(store)

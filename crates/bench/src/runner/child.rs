@@ -5,6 +5,7 @@
 //! The phases that change a store come last, each with new stores: see [`super::changes`]. They
 //! follow all that read, as they take the built store's place.
 
+use super::limit;
 use super::open_loop::{self, AtRate};
 use super::oracle;
 use super::passes::{self, Checker, Total};
@@ -47,6 +48,9 @@ fn do_spec(spec: &Spec, say: &dyn Fn(&Message) -> Result<()>) -> Result<()> {
         kernel::pin_to(cpu)?;
     }
     let inputs = Inputs::load(&spec.inputs)?;
+    if let Some(group) = &spec.group {
+        limit::join(group)?;
+    }
     if let Some(oracle) = &spec.oracle {
         return say(&Message::Compared(oracle::compare(spec, oracle, &inputs)?));
     }
@@ -179,11 +183,15 @@ impl<'a, D: Driver> Round<'a, D> {
             return self.change(phase);
         }
         if self.spec.cold {
-            for file in measure::files_in(&self.spec.folder)? {
-                kernel::evict(&file)?;
-            }
+            self.evict()?;
         }
         self.with_footprint(phase, || self.read(phase))
+    }
+
+    /// Drops every page of the store's files from memory.
+    pub(super) fn evict(&self) -> Result<()> {
+        let files = measure::files_in(&self.spec.folder)?;
+        files.iter().try_for_each(|file| kernel::evict(file))
     }
 
     fn with_footprint(

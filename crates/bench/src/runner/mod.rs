@@ -13,6 +13,7 @@
 mod changes;
 pub(crate) mod child;
 pub(crate) mod folder;
+mod limit;
 mod mixed;
 mod notes;
 pub(crate) mod open_loop;
@@ -30,8 +31,8 @@ mod tests;
 
 use crate::args::BenchArgs;
 use crate::candidates::{self, Describe};
-use crate::driver::{Driver, ForDriver, NULL, Shape, kernel, with_driver};
 use crate::counters::Counters;
+use crate::driver::{Driver, ForDriver, NULL, Shape, kernel, with_driver};
 use crate::machine;
 use crate::measure;
 use crate::report::durability;
@@ -45,6 +46,7 @@ use crate::workload::{Inputs, Mix, Phase, Workload};
 use credenza::{Error, Result};
 use folder::Folder;
 use indicatif::{ProgressBar, ProgressStyle};
+use limit::Limit;
 use process::{End, Program};
 use protocol::{Message, Spec};
 use std::path::{Path, PathBuf};
@@ -89,10 +91,13 @@ pub(crate) fn series(args: &BenchArgs) -> Result<Report> {
 /// Measures what `args` ask for, with one number of records.
 fn run(args: &BenchArgs) -> Result<Report> {
     let workload = args.workload()?;
+    // First of all: it may start this program again.
+    let limit = args.memory_limit.map(Limit::set).transpose()?;
     let folder = Folder::create_in(&args.folder())?;
     let (inputs, mut notes) = Inputs::prepare(&workload)?;
     let shape = Shape::of(&inputs.records);
     let mut run = Run::new(args, &workload, &folder);
+    run.group = limit.as_ref().map(|limit| limit.group().to_owned());
     let machine = machine::facts(folder.path(), run.cpu, run.clock_ns);
     notes.extend(notes::about_folder(args, &run.phases, &machine.filesystem));
     notes.extend(notes::about_load(&machine));
@@ -100,12 +105,12 @@ fn run(args: &BenchArgs) -> Result<Report> {
     notes.extend(notes::about_what_is_left_out(&stores, &run.phases, &workload.mix));
     notes.extend(notes::about_sharing(args, &run.phases, &stores, machine.cores));
     notes.extend(notes::about_servers(&stores));
+    notes.extend(Counters::refused());
     let seed = workload.seed;
     notes
         .push(format!("seed {seed}: --seed {seed} draws the same data, keys and operations again"));
     let settings = run.settings(&workload, &shape);
     inputs.save(&run.inputs)?;
-    notes.extend(Counters::refused());
     // From here on only the measured processes need the data.
     drop(inputs);
     folder.current().begin();
@@ -215,6 +220,8 @@ struct Run<'a> {
     clock_ns: f64,
     class: &'static str,
     inputs: PathBuf,
+    /// The control group of measured processes.
+    group: Option<PathBuf>,
     failures: Vec<Failure>,
     samples: Samples,
     /// Those of the store that is measured a second time, against itself.
@@ -247,6 +254,7 @@ impl<'a> Run<'a> {
             clock_ns: measure::clock_ns(),
             class: if args.sync { "sync" } else { "buffered" },
             inputs: folder.path().join("inputs"),
+            group: None,
             failures: Vec::new(),
             samples: Samples::default(),
             again: Samples::default(),
@@ -281,8 +289,8 @@ impl<'a> Run<'a> {
             let (file, class) = (library.as_deref(), self.class);
             let work = Describe { name: &name, library: file, shape, class, mix };
             match with_driver(&name, work) {
-                Some(Ok(info)) if info.is_server && self.args.cold => {
-                    let what = "the memory of a server cannot be made cold: --cold is for files";
+                Some(Ok(info)) if info.is_server && self.args.is_about_memory() => {
+                    let what = "--cold and --memory-limit are not for a server, another process";
                     self.fail(&name, None, None, "missing", what.to_owned());
                 }
                 Some(Ok(info)) => stores.push(info),
@@ -306,6 +314,7 @@ impl<'a> Run<'a> {
             rounds: self.args.rounds,
             phases: self.phases.iter().map(|phase| phase.name().to_owned()).collect(),
             cold: self.args.cold,
+            memory_limit: self.args.memory_limit,
             sync: self.args.sync,
             dir: self.args.folder().display().to_string(),
             cpu: self.cpu,
@@ -463,6 +472,7 @@ impl<'a> Run<'a> {
             seed: workload.seed,
             cold: self.args.cold,
             read_ahead: self.args.read_ahead,
+            group: self.group.clone(),
             sync: self.args.sync,
             oracle: None,
             together: Together::default(),

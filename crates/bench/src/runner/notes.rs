@@ -16,6 +16,13 @@ pub(super) fn about_folder(args: &BenchArgs, phases: &[Phase], filesystem: &str)
     if filesystem == "tmpfs" && args.cold {
         notes.push("the folder is in memory (tmpfs): nothing on it can be cold".to_owned());
     }
+    if filesystem == "tmpfs" && args.memory_limit.is_some() {
+        notes.push(
+            "the folder is in memory (tmpfs): the files are memory as well, which the limit holds \
+             and nothing can free"
+                .to_owned(),
+        );
+    }
     if filesystem != "tmpfs" && !args.cold && !args.sync {
         notes.push(format!(
             "the folder is on a disk ({filesystem}): `build` of constant includes its fdatasync, \
