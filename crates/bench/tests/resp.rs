@@ -72,7 +72,7 @@ fn command(dir: &Path, stores: &str) -> Command {
         .arg(format!("--dir={}", dir.display()))
         .arg(format!("--json={}", dir.join("out.json").display()))
         .arg(format!("--stores={stores}"))
-        .args(["--workload=churn", "--records=2000"])
+        .args(["--workload=churn", "--records=300"])
         .env("REDISCLI_AUTH", PASSWORD);
     command
 }
@@ -94,12 +94,7 @@ fn a_server_is_measured_and_left_as_it_was() {
     let () = cmd("SET").arg("mine").arg("kept").query(&mut server.connection(0)).unwrap();
     let stores = format!("hash,resp:{}", server.address(5));
     let mut run = command(dir.path(), &stores);
-    run.args([
-        "--phases=build,get-hit,get-many-miss,scan,range,mixed",
-        "--gets=5000",
-        "--reopen",
-        "--rounds=1",
-    ]);
+    run.args(["--phases=build,get-hit,scan,range,mixed", "--gets=1000", "--reopen", "--rounds=1"]);
     run.args(["--processes=2", "--threads=2", "--with-writer"]);
     let report = report(dir.path(), &run.output().unwrap(), 0);
     let info = report.stores.iter().find(|info| info.is_server).unwrap();
@@ -108,12 +103,12 @@ fn a_server_is_measured_and_left_as_it_was() {
     assert!(report.notes.iter().any(|note| note.contains("another process")), "{:?}", report.notes);
     let of_server = || report.results.iter().filter(|result| result.store == info.store);
     let phases: Vec<&str> = of_server().map(|result| &*result.phase).collect();
-    let all = ["build", "get-hit", "get-many-miss", "scan", "mixed"];
+    let all = ["build", "get-hit", "scan", "mixed"];
     assert_eq!(phases, all);
     assert!(of_server().all(|r| r.verified && r.class == "memory" && r.native));
-    assert!(of_server().any(|result| result.file_bytes > 30_000));
+    assert!(of_server().any(|result| result.file_bytes > 10_000));
     let groups = report.together.iter().filter(|r| r.store == info.store);
-    assert!(groups.clone().all(|r| r.verified) && groups.count() == 16, "{:?}", report.together);
+    assert!(groups.clone().all(|r| r.verified) && groups.count() == 8, "{:?}", report.together);
     assert_eq!((server.keys(0), server.keys(5)), (1, 0));
 }
 
@@ -279,7 +274,8 @@ fn an_address_that_is_none_is_refused_and_not_repeated() {
         ("hash,resp:nonsense", "resp:unix:///SOCKET"),
         ("resp", "name a server"),
     ] {
-        let done = command(dir.path(), stores).output().unwrap();
+        let few = ["--phases=build", "--gets=500", "--rounds=1"];
+        let done = command(dir.path(), stores).args(few).output().unwrap();
         let said = text(&done.stderr);
         assert_eq!(done.status.code(), Some(111), "{said}");
         assert!(said.contains(why) && !said.contains("secret"), "{said}");
