@@ -20,7 +20,8 @@ use std::path::{Path, PathBuf};
 pub struct BenchArgs {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
-    /// Stores to measure, separated by commas; without it, all that are found (see --list)
+    /// Stores to measure, separated by commas; without it, all that are found (see --list). A server that
+    /// speaks RESP is resp:redis://HOST:PORT/DB, resp:unix:///SOCKET or resp:cluster://HOST:PORT,HOST:PORT
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub stores: Option<Vec<String>>,
     /// decimal, tokens, ups, churn, random, ntdb, ycsb, ycsb-a to ycsb-f, files, or the path of a
@@ -115,15 +116,21 @@ pub struct BenchArgs {
     /// Use this library for a store: NAME=PATH; may be given many times
     #[arg(long = "lib", value_name = "NAME=PATH")]
     pub libraries: Vec<String>,
-    /// Start every phase with no page of the store in memory; --dir must be on a disk
+    /// Start every phase with no page of the store in memory; --dir must be on a disk. A mix starts so,
+    /// too, where it is named with --phases
     #[arg(long)]
     pub cold: bool,
-    /// Lookups in each phase with --cold
+    /// Lookups in each phase, and operations of `mixed`, with --cold
     #[arg(long, value_name = "N", default_value_t = 10_000, requires = "cold")]
     pub cold_gets: usize,
     /// With --cold: leave read-ahead to the kernel instead of announcing random access
     #[arg(long, requires = "cold")]
     pub read_ahead: bool,
+    /// Let a measured process have so much memory at most, pages of files among it, and no swap, as in
+    /// 512M: in a control group (cgroup v2), or a scope of systemd's; --dir should be on a disk
+    #[arg(long, value_name = "SIZE", value_parser = size,
+          conflicts_with_all = ["processes", "threads", "oracle"])]
+    pub memory_limit: Option<u64>,
     /// Bring the files to the disk within `build`, for every store; single changes are not synced
     #[arg(long)]
     pub sync: bool,
@@ -226,7 +233,8 @@ impl BenchArgs {
         if let Some(text) = &self.transactions {
             workload.mix.transactions = Some(text.parse()?);
         }
-        workload.mix.reopen |= self.reopen;
+        // What is cold was closed and is opened again.
+        workload.mix.reopen |= self.reopen || self.cold;
         let stop = &mut workload.mix.stop;
         stop.bytes = self.stop_bytes.or(stop.bytes);
         stop.seconds = self.stop_seconds.or(stop.seconds);
@@ -265,10 +273,12 @@ impl BenchArgs {
                  to measure",
             ));
         }
-        let changing = workload.phases.iter().flatten().find(|phase| phase.is_changing());
+        let is_filled_first = |phase: &&Phase| phase.is_changing() && **phase != Phase::Mixed;
+        let changing = workload.phases.iter().flatten().find(is_filled_first);
         if let Some(phase) = changing.filter(|_| self.cold) {
-            let what =
-                format!("--cold is for lookups and scans; '{phase}' begins with a new store");
+            let what = format!(
+                "--cold is for what reads, and for mixed; '{phase}' begins with a new store"
+            );
             return Err(Error::invalid(what));
         }
         Ok(workload)
@@ -300,11 +310,30 @@ impl BenchArgs {
         let shared_memory = Path::new("/dev/shm");
         match &self.dir {
             Some(dir) => dir.clone(),
-            None if !self.cold && machine::filesystem_of(shared_memory) == "tmpfs" => {
+            None if !self.is_about_memory() && machine::filesystem_of(shared_memory) == "tmpfs" => {
                 shared_memory.to_owned()
             }
             None => std::env::temp_dir(),
         }
+    }
+
+    /// The stores that were named. What stands between the commas in the address of a cluster, which it
+    /// has as well, is put together again.
+    pub(crate) fn named_stores(&self) -> Option<Vec<String>> {
+        let mut names: Vec<String> = Vec::new();
+        for part in self.stores.as_ref()? {
+            let is_node = part.contains(':') && driver::address_of(part).is_none();
+            match names.last_mut().filter(|name| is_node && name.starts_with(driver::CLUSTER)) {
+                Some(cluster) => *cluster += &format!(",{part}"),
+                None => names.push(part.clone()),
+            }
+        }
+        Some(names)
+    }
+
+    /// Whether what is in memory of a store's files matters, so that they are to be on a disk.
+    pub(crate) fn is_about_memory(&self) -> bool {
+        self.cold || self.memory_limit.is_some()
     }
 
     /// The library that the user named for a store.
@@ -340,8 +369,13 @@ impl BenchArgs {
                 "--with-writer is for readers: say --processes or --threads, too",
             ));
         }
-        let stores = self.stores.iter().flatten().chain(&self.baseline).map(String::as_str);
-        check_stores(stores, &self.libraries)
+        let named = self.named_stores();
+        let stores = named.iter().flatten().chain(&self.baseline).map(String::as_str);
+        let (servers, stores): (Vec<&str>, Vec<&str>) =
+            stores.partition(|name| driver::address_of(name).is_some());
+        // Before anything is printed or written: the names are in all of it.
+        servers.into_iter().filter_map(driver::address_of).try_for_each(driver::check_address)?;
+        check_stores(stores.into_iter(), &self.libraries)
     }
 }
 
@@ -354,8 +388,26 @@ fn count(text: &str) -> std::result::Result<usize, String> {
     number.or_else(as_power).ok_or_else(|| "a whole number is wanted, as 1000 or 1e6".to_owned())
 }
 
-/// The library that the user named for a store, as NAME=PATH.
+/// A number of bytes with an optional suffix K, M, G or T (powers of 1024).
+pub fn size(text: &str) -> std::result::Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        "T" | "TB" | "TIB" => 40,
+        _ => return Err("write a number of bytes, with K, M, G or T behind it if you like".into()),
+    };
+    let number: u64 = digits.parse().map_err(|_| "write a whole number, such as 512M")?;
+    number.checked_mul(1 << shift).ok_or_else(|| "this is more than 16 EiB".into())
+}
+
+/// The library that the user named for a store, as NAME=PATH; of a server, the address in its name.
 pub(crate) fn library_of(libraries: &[String], store: &str) -> Option<PathBuf> {
+    if let Some(address) = driver::address_of(store) {
+        return Some(PathBuf::from(address));
+    }
     let named = libraries.iter().filter_map(|lib| lib.split_once('='));
     named.filter(|(name, _)| *name == store).map(|(_, path)| PathBuf::from(path)).next_back()
 }
@@ -367,6 +419,11 @@ pub(crate) fn check_stores<'a>(
 ) -> Result<()> {
     let libraries = libraries.iter().map(|lib| lib.split_once('=').map_or("", |l| l.0));
     for name in stores.chain(libraries) {
+        if driver::address_of(name).is_some() {
+            let what =
+                format!("'{name}' is a server: `credenza bench --stores` takes it, nothing else");
+            return Err(Error::invalid(what));
+        }
         if !driver::NAMES.contains(&name) {
             return Err(Error::invalid(format!(
                 "there is no store '{name}'; there are {} (--lib takes NAME=PATH)",

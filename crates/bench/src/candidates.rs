@@ -60,6 +60,7 @@ fn version<D: Driver>(driver: &D) -> (String, Option<PathBuf>) {
 
 /// Describes one store for the report.
 pub(crate) struct Describe<'a> {
+    pub(crate) name: &'a str,
     pub(crate) library: Option<&'a Path>,
     pub(crate) shape: &'a Shape,
     pub(crate) class: &'a str,
@@ -71,22 +72,25 @@ impl ForDriver for Describe<'_> {
 
     fn run<D: Driver>(self) -> Result<StoreInfo> {
         let driver = D::load(self.library)?;
+        driver.admit()?;
         let (version, library) = version::<D>(&driver);
+        // A server does for every change what it is set up to do.
+        let class = if D::IS_SERVER { driver.changes().class() } else { self.class };
         let mut tuning = driver.tuning(self.shape);
         if let Some(how) = D::DURABLE {
             tuning = format!("{tuning}; insert-sync: {how}");
         }
         Ok(StoreInfo {
-            store: D::NAME.to_owned(),
-            class: self.class.to_owned(),
+            store: self.name.to_owned(),
+            class: class.to_owned(),
             changes_class: <D::Writer<'_> as Writer>::IS_POSSIBLE
-                .then(|| D::CHANGES.class().to_owned()),
+                .then(|| driver.changes().class().to_owned()),
             version,
             library: library.map(|file| file.display().to_string()),
             tuning,
             native_get_many: D::NATIVE_GET_MANY,
             syncs: match self.class {
-                "sync" => format!("{}; then fdatasync of every file", D::SYNCS),
+                "sync" if !D::IS_SERVER => format!("{}; then fdatasync of every file", D::SYNCS),
                 _ => D::SYNCS.to_owned(),
             },
             notes: driver.notes(),
@@ -99,6 +103,7 @@ impl ForDriver for Describe<'_> {
             threads: D::THREADS.name().to_owned(),
             writer_thread: together::allows::<D>(together::By::Threads, true),
             committing_threads: D::HAS_COMMITTERS,
+            is_server: D::IS_SERVER,
         })
     }
 }

@@ -10,6 +10,7 @@
 
 mod args;
 mod candidates;
+mod counters;
 mod driver;
 mod machine;
 mod measure;
@@ -21,7 +22,7 @@ mod rng;
 mod runner;
 mod workload;
 
-pub use args::BenchArgs;
+pub use args::{BenchArgs, size};
 pub use replay::{ReplayArgs, replay};
 pub use reproduce::{Document, ReproduceArgs, reproduce};
 pub use workload::Phase;

@@ -52,15 +52,31 @@ pub(crate) fn free_bytes(path: &Path) -> u64 {
 /// The type of the filesystem that holds `path`: "tmpfs", "ext4"; empty if unknown.
 pub(crate) fn filesystem_of(path: &Path) -> String {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let mounts = text("/proc/self/mountinfo");
+    let holders = mounts().into_iter().filter(|(point, _)| path.starts_with(point));
+    // The longest mount point wins, and of equal ones the last: it covers those before.
+    let last = holders.max_by_key(|(point, _)| point.as_os_str().as_bytes().len());
+    last.map_or_else(String::new, |(_, kind)| kind)
+}
+
+/// Where filesystems of this type are mounted.
+pub(crate) fn mounts_of(kind: &str) -> Vec<PathBuf> {
+    let of_kind = mounts().into_iter().filter(|(_, of)| of == kind);
+    of_kind.map(|(point, _)| point).collect()
+}
+
+/// Every mount point, with the type of what is mounted there.
+fn mounts() -> Vec<(PathBuf, String)> {
     let of_line = |line: &str| {
         let (mount, kind) = line.split_once(" - ")?;
         let point = PathBuf::from(unescaped(mount.split(' ').nth(4)?));
-        let kind = kind.split(' ').next()?.to_owned();
-        path.starts_with(&point).then(|| (point.as_os_str().as_bytes().len(), kind))
+        Some((point, kind.split(' ').next()?.to_owned()))
     };
-    // The longest mount point wins, and of equal ones the last: it covers those before.
-    mounts.lines().filter_map(of_line).max_by_key(|(len, _)| *len).map_or_else(String::new, |m| m.1)
+    text("/proc/self/mountinfo").lines().filter_map(of_line).collect()
+}
+
+/// Whether memory can go to a disk.
+pub(crate) fn has_swap() -> bool {
+    text("/proc/swaps").lines().count() > 1
 }
 
 /// Mount points write a space as `\040`.

@@ -1,5 +1,6 @@
 //! Clock, histogram and sizes: the instruments.
 
+use crate::counters::Counters;
 use crate::driver::{kernel, syscalls};
 use crate::machine::{self, Io};
 use crate::result::{Calls, Effort};
@@ -107,16 +108,18 @@ pub(crate) struct Meter {
     calls: Calls,
     faults: (u64, u64),
     io: Io,
+    counters: Counters,
 }
 
 impl Meter {
     pub(crate) fn start() -> Meter {
-        let io = Io::so_far();
-        Meter { io, calls: syscalls::so_far(), faults: kernel::faults() }
+        let (calls, faults) = (syscalls::so_far(), kernel::faults());
+        Meter { io: Io::so_far(), calls, faults, counters: Counters::start() }
     }
 
     /// What was done since, which were so many operations.
     pub(crate) fn stop(self, operations: usize) -> Effort {
+        let processor = self.counters.stop();
         let (faults, calls, io) = (kernel::faults(), syscalls::so_far(), Io::so_far());
         let read = io.read_bytes.saturating_sub(self.io.read_bytes);
         Effort {
@@ -129,6 +132,7 @@ impl Meter {
             written_bytes: io.written_bytes.saturating_sub(self.io.written_bytes),
             disk_read_bytes: io.disk_read_bytes.saturating_sub(self.io.disk_read_bytes),
             disk_written_bytes: io.disk_written_bytes.saturating_sub(self.io.disk_written_bytes),
+            processor,
         }
     }
 }

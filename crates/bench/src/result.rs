@@ -6,6 +6,9 @@
 //! A run is one [`Report`]. Each entry of [`Report::results`] is one phase of one store over all
 //! rounds. What did not work is never a number here: it is in [`Report::failures`].
 
+pub mod processor;
+
+use processor::Processor;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::{AddAssign, Sub};
@@ -183,6 +186,9 @@ pub struct Settings {
     pub phases: Vec<String>,
     /// Whether every phase started with no page of the store file in memory.
     pub cold: bool,
+    /// Bytes of memory, pages of files among them, that a measured process might have (`--memory-limit`);
+    /// `None` without a limit.
+    pub memory_limit: Option<u64>,
     /// Whether `build` includes bringing the file to the disk (fdatasync) for every store.
     pub sync: bool,
     /// The folder of the store files.
@@ -209,7 +215,8 @@ pub struct Settings {
 pub struct StoreInfo {
     /// The store's name in results.
     pub store: String,
-    /// Durability class of `build`: "buffered" (nothing is forced to disk) or "sync".
+    /// Durability class of `build`: "buffered" (nothing is forced to disk) or "sync"; of all that a server
+    /// does, "memory", too (a change goes with the server).
     pub class: String,
     /// Durability class of the phases that change a store: "buffered" (a change outlives the
     /// process) or "at-close" (nothing does before the store was closed); `None` for a store that
@@ -243,6 +250,9 @@ pub struct StoreInfo {
     pub writer_thread: bool,
     /// Whether several threads may commit to it, each change on the disk when its call has returned.
     pub committing_threads: bool,
+    /// Whether it is a server: another process, whose memory and calls are not in the figures, and of
+    /// which `file_bytes` are what its memory grew by.
+    pub is_server: bool,
 }
 
 /// One phase of one store, over all rounds.
@@ -250,7 +260,7 @@ pub struct StoreInfo {
 pub struct PhaseResult {
     /// The store's name.
     pub store: String,
-    /// The durability class: "buffered", "sync" or "at-close". Never compare across classes.
+    /// The durability class: "memory", "buffered", "sync" or "at-close". Never compare across classes.
     pub class: String,
     /// The phase's name: "build", "get-hit", "get-90", "get-miss", "get-many-hit",
     /// "get-many-miss", "get-chain", "scan", "range", "insert", "insert-random", "insert-each",
@@ -367,6 +377,8 @@ pub struct Effort {
     pub disk_read_bytes: u64,
     /// See `disk_read_bytes`.
     pub disk_written_bytes: u64,
+    /// What the processor counted.
+    pub processor: Processor,
 }
 
 /// How often the store called what, of the calls that write files or bring them to the disk.
@@ -431,6 +443,7 @@ impl AddAssign for Effort {
         self.written_bytes += other.written_bytes;
         self.disk_read_bytes += other.disk_read_bytes;
         self.disk_written_bytes += other.disk_written_bytes;
+        self.processor += other.processor;
     }
 }
 

@@ -173,7 +173,7 @@ fn the_list_names_every_store() {
     let list = json(&out);
     let names = "constant hash btree cdb mcdb tokyocabinet-hash bdb-hash mdbm tdb ntdb tdb2 lmdb mdbx \
                  bdb-btree tokyocabinet-btree tkrzw-tree redb upscaledb sqlite leveldb rocksdb \
-                 kyotocabinet tkrzw gdbm sparkey";
+                 kyotocabinet tkrzw gdbm sparkey resp";
     for name in names.split(' ') {
         assert!(text(&done.stdout).contains(name));
         let of_name = list.as_array().unwrap().iter().find(|entry| entry["store"] == name);
@@ -393,7 +393,7 @@ fn the_oracle_compares_every_store_found() {
 
 #[test]
 fn what_cannot_be_measured_is_refused_in_a_sentence() {
-    let cases: [(&[&str], &str); 26] = [
+    let cases: [(&[&str], &str); 27] = [
         (&["--stores=nothing"], "there is no store 'nothing'"),
         (&["--workload=nothing"], "there is no workload 'nothing'"),
         (&["--rounds=0"], "--rounds"),
@@ -418,7 +418,8 @@ fn what_cannot_be_measured_is_refused_in_a_sentence() {
         (&["--rate=5", "--rate-seconds=0"], "--rate-seconds takes seconds"),
         (&["--rate=5", "--phases=scan"], "--rate is for get-hit"),
         (&["--oracle", "--records=5,6"], "--oracle takes one number of --records"),
-        (&["--cold", "--phases=mixed"], "--cold is for lookups"),
+        (&["--cold", "--phases=insert"], "--cold is for what reads, and for mixed"),
+        (&["--memory-limit=1M"], "--memory-limit takes 4M at least"),
         (&["--data=/nowhere/data.tsv"], "/nowhere/data.tsv"),
     ];
     for (args, what) in cases {
@@ -510,6 +511,46 @@ fn noise_and_the_workbench_itself_are_measured() {
     assert_eq!(names, ["hash", "constant"].repeat(2));
     let few = bench(&["--noise", "--rounds=4"]);
     assert!(text(&few.stderr).contains("at least 5 rounds"), "{}", text(&few.stderr));
+}
+
+/// A run in a folder that should be on a disk, and its report if there is one.
+fn on_disk(args: &[&str]) -> (Output, Option<Report>) {
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let out = folder.path().join("out.json");
+    let dir = format!("--dir={}", folder.path().display());
+    let json = format!("--json={}", out.display());
+    let usual = ["--stores=hash,btree", "--records=20000", "--rounds=1", &*dir, &*json];
+    let done = bench(&[&usual, args].concat());
+    (done, out.exists().then(|| json_report(&out)))
+}
+
+#[test]
+fn a_cold_mix_reads_from_the_disk() {
+    let (done, report) = on_disk(&["--cold", "--cold-gets=200", "--phases=get-hit,mixed"]);
+    let report = report.unwrap();
+    if report.failures.iter().any(|failure| failure.what.contains("cannot be measured")) {
+        println!("skipped: /var/tmp is in memory");
+        return;
+    }
+    assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+    let mixed = report.results.iter().filter(|result| result.phase == "mixed");
+    assert_eq!(mixed.clone().filter(|result| result.verified && result.repeats == 1).count(), 2);
+    assert!(mixed.clone().all(|result| result.effort.disk_read_bytes > 0), "{:?}", report.results);
+    assert!(report.settings.mix.contains("opened again"), "{}", report.settings.mix);
+}
+
+#[test]
+fn memory_is_limited_or_the_run_is_refused() {
+    let (done, report) = on_disk(&["--memory-limit=96M", "--gets=500", "--phases=build,get-hit"]);
+    let Some(report) = report else {
+        let said = text(&done.stderr);
+        assert!(said.contains("may not limit the memory") && said.contains("Run it"), "{said}");
+        println!("skipped: {said}");
+        return;
+    };
+    assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+    assert_eq!(report.settings.memory_limit, Some(96 << 20));
+    assert!(report.results.len() == 4 && report.results.iter().all(|result| result.verified));
 }
 
 /// Rivals have other locks beside a writer than alone: each that is found is read by two processes, or

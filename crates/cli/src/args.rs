@@ -15,6 +15,7 @@ use credenza::btree::{self, BTree};
 use credenza::hash::{self, Hash};
 use credenza::stats::Statistics;
 use credenza::{Access, Durability, Error, OpenOptions, Result, Store};
+pub use credenza_bench::size;
 use credenza_formats::Format;
 use std::path::Path;
 use std::time::Duration;
@@ -328,21 +329,6 @@ pub struct BuildArgs {
     /// Seed of the hash that places keys in a constant store; the same input and seed give the same bytes
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-}
-
-/// A number of bytes with an optional suffix K, M, G or T (powers of 1024).
-pub fn size(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
-        "" | "B" => 0,
-        "K" | "KB" | "KIB" => 10,
-        "M" | "MB" | "MIB" => 20,
-        "G" | "GB" | "GIB" => 30,
-        "T" | "TB" | "TIB" => 40,
-        _ => return Err("write a number of bytes, with K, M, G or T behind it if you like".into()),
-    };
-    let number: u64 = digits.parse().map_err(|_| "write a whole number, such as 512M")?;
-    number.checked_mul(1 << shift).ok_or_else(|| "this is more than 16 EiB".into())
 }
 
 /// The cdb tools' text format where a store kind may stand as well, which is called `cdb` too.

@@ -36,6 +36,8 @@ mod ntdb;
 mod null;
 mod on_thread;
 mod redb;
+mod resp;
+mod resp_address;
 mod rocksdb;
 mod sparkey;
 mod sqlite;
@@ -52,13 +54,14 @@ mod tokyocabinet_hash;
 mod trivial;
 mod upscaledb;
 
-use crate::measure;
+use crate::measure::{self, Size};
 use crate::workload::transactions::Transactions;
-use crate::workload::{Action, Mix, Phase, Records};
+use crate::workload::{Action, Inputs, Mix, Phase, Records};
 use credenza::{Error, Result};
 pub(crate) use library::Source;
 pub(crate) use no_writer::NoWriter;
 pub(crate) use on_thread::{Committers, Crew, OnThread};
+pub(crate) use resp_address::{CLUSTER, check as check_address};
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
 use std::fs::File;
@@ -192,6 +195,10 @@ pub(crate) trait Driver: Sized + 'static {
     /// How [`Driver::create_durable`] has each change on the disk; `None` if there is no such thing.
     const DURABLE: Option<&'static str> = None;
 
+    /// Whether the store is in a server, another process that was there before and will be afterwards,
+    /// and not in files. It is told apart from others of its kind by an address behind the name.
+    const IS_SERVER: bool = false;
+
     /// What several processes may do with one store at once.
     const SHARING: Sharing = Sharing::Readers;
     /// How several threads of one process read one store at once, as its authors say.
@@ -203,7 +210,8 @@ pub(crate) trait Driver: Sized + 'static {
     /// Whether there is [`Driver::committers`].
     const HAS_COMMITTERS: bool = false;
 
-    /// Takes the store's library: `file`, or where [`Source::open`] finds it.
+    /// Takes the store's library: `file`, or where [`Source::open`] finds it; for a server `file` is its
+    /// address.
     fn load(file: Option<&Path>) -> Result<Self>;
 
     /// The library's version and file.
@@ -215,6 +223,27 @@ pub(crate) trait Driver: Sized + 'static {
     /// What a reader of the figures must know.
     fn notes(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// The durability class of changes where the driver learns it from the store.
+    fn changes(&self) -> Changes {
+        Self::CHANGES
+    }
+
+    /// Refuses what a run may not begin with: a server that holds somebody's data.
+    fn admit(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Takes away what the store at `path` has of the data outside its folder, whatever has become of
+    /// the process that stored it.
+    fn clear(&self, _path: &Path, _inputs: &Inputs) -> Result<()> {
+        Ok(())
+    }
+
+    /// The size of the store at `path`: that of the files in its folder.
+    fn size(&self, path: &Path) -> Result<Size> {
+        Size::of(path.parent().unwrap_or(path))
     }
 
     /// Writes all records to a new store at `path` and closes it. `path` is a file name in a
@@ -404,18 +433,34 @@ impl Threads {
 /// What is safe when a change has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Changes {
+    /// The change is in the memory of a server, and goes with it.
+    Memory,
     /// The change outlives the process.
     Buffered,
     /// Nothing outlives the process before the store was closed.
     AtClose,
+    /// The change is on the disk.
+    Sync,
 }
 
 impl Changes {
+    /// A higher number for what is safer.
+    pub(crate) const fn strength(self) -> u8 {
+        match self {
+            Changes::Memory => 0,
+            Changes::AtClose => 1,
+            Changes::Buffered => 2,
+            Changes::Sync => 3,
+        }
+    }
+
     /// The name of the class in results.
     pub(crate) const fn class(self) -> &'static str {
         match self {
+            Changes::Memory => "memory",
             Changes::Buffered => "buffered",
             Changes::AtClose => "at-close",
+            Changes::Sync => "sync",
         }
     }
 }
@@ -492,6 +537,12 @@ pub(crate) trait Writer: Store {
         Err(Error::invalid("this store has no transactions of several changes"))
     }
 
+    /// Ends the loading of a store: what is stored from here on is done when its call has returned, also
+    /// by a store that sends many changes together.
+    fn settle(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     /// Removes `key`; says whether it was there.
     fn remove(&mut self, key: &[u8]) -> Result<bool>;
 
@@ -523,13 +574,24 @@ macro_rules! drivers {
 
         /// Runs `work` for the driver of this name; `None` if there is none.
         pub(crate) fn with_driver<W: ForDriver>(name: &str, work: W) -> Option<W::Output> {
-            $(if name == <$driver>::NAME {
+            let kind = kind_of(name);
+            $(if kind == <$driver>::NAME {
                 return Some(work.run::<$driver>());
             })*
             // In no list: it is the workbench's measure of itself.
-            (name == NULL).then(|| work.run::<null::Null>())
+            (kind == NULL).then(|| work.run::<null::Null>())
         }
     };
+}
+
+/// The driver's name in a store's name: what stands before the address of a server.
+fn kind_of(name: &str) -> &str {
+    address_of(name).map_or(name, |_| <resp::Resp as Driver>::NAME)
+}
+
+/// The address of the server in a store's name; `None` for a store that is none.
+pub(crate) fn address_of(name: &str) -> Option<&str> {
+    name.strip_prefix(<resp::Resp as Driver>::NAME)?.strip_prefix(':')
 }
 
 drivers! {
@@ -558,6 +620,7 @@ drivers! {
     tkrzw_hash::TkrzwHash,
     gdbm::Gdbm,
     sparkey::Sparkey,
+    resp::Resp,
 }
 
 /// Reads every file in a folder.

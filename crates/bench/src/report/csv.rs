@@ -8,7 +8,7 @@ use credenza::Result;
 use std::path::Path;
 
 /// The columns, which stay; further ones may come behind them.
-const COLUMNS: [&str; 54] = [
+const COLUMNS: [&str; 59] = [
     "store",
     "class",
     "phase",
@@ -63,6 +63,11 @@ const COLUMNS: [&str; 54] = [
     "at_rate_p9999_ns",
     "at_rate_max_ns",
     "syncs_per_change",
+    "instructions_per_op",
+    "cycles_per_op",
+    "cache_misses_per_op",
+    "branch_misses_per_op",
+    "dtlb_misses_per_op",
 ];
 
 /// How many of them are about several readers, behind these.
@@ -70,6 +75,9 @@ const OF_READERS: usize = 11;
 
 /// How many of them are about a phase of one store.
 const OF_PHASE: usize = 31;
+
+/// How many of them, the last, are what the processor counted.
+const OF_PROCESSOR: usize = 5;
 
 /// Writes the report's figures in place of `path`, whole or not at all.
 ///
@@ -93,8 +101,9 @@ fn table(report: &Report) -> String {
     for result in &report.together {
         let mut fields = together(result);
         fields.push(report.settings.records.to_string());
-        fields.extend(empty(COLUMNS.len() - 1 - fields.len()));
+        fields.extend(empty(COLUMNS.len() - 1 - OF_PROCESSOR - fields.len()));
         fields.push(result.syncs_per_change.map_or_else(String::new, |syncs| syncs.to_string()));
+        fields.extend(empty(OF_PROCESSOR));
         push(&mut text, fields);
     }
     text
@@ -113,7 +122,9 @@ fn phase(r: &PhaseResult, records: u64) -> Vec<String> {
         fields.push(at.kept_up.to_string());
         fields.extend([l.p50, l.p90, l.p99, l.p999, l.p9999, l.max].map(|ns| ns.to_string()));
     }
-    fields.extend(empty(COLUMNS.len() - fields.len()));
+    fields.extend(empty(COLUMNS.len() - OF_PROCESSOR - fields.len()));
+    let counted = r.effort.processor.of_one(r.effort.operations);
+    fields.extend(counted.map(|count| count.map_or_else(String::new, |n| n.to_string())));
     fields
 }
 

@@ -9,7 +9,7 @@ use crate::result::{PhaseResult, Report, StoreInfo};
 /// Where a store says that it syncs and was not seen to, or the other way round, each as a sentence.
 pub fn warnings(stores: &[StoreInfo], results: &[PhaseResult]) -> Vec<String> {
     let warning = |result: &PhaseResult| {
-        let info = stores.iter().find(|info| info.store == result.store)?;
+        let info = stores.iter().find(|info| info.store == result.store && !info.is_server)?;
         warning(info, result)
     };
     results.iter().filter(|result| result.effort.operations > 0).filter_map(warning).collect()
@@ -46,7 +46,8 @@ pub fn lines(report: &Report) -> Vec<String> {
         let phases: Vec<String> = of_store.map(in_words).collect();
         (!phases.is_empty()).then(|| format!("{}: {}", info.store, phases.join(" · ")))
     };
-    report.stores.iter().filter_map(line).collect()
+    // What a server asks of the disk is not seen here.
+    report.stores.iter().filter(|info| !info.is_server).filter_map(line).collect()
 }
 
 /// Whether the phase stores something, and it was watched.

@@ -17,6 +17,8 @@ pub fn summary(report: &Report) -> String {
     if s.cold {
         facts.push("<b>cold cache</b>".to_owned());
     }
+    let limit = s.memory_limit.map(text::binary_bytes);
+    facts.extend(limit.map(|bytes| format!("<b>at most {bytes}</b> of memory")));
     let outside = [&m.cpu, &m.filesystem, &m.kernel];
     facts.extend(outside.into_iter().filter(|fact| !fact.is_empty()).map(|fact| escape(fact)));
     if m.started_unix > 0 {
@@ -125,6 +127,7 @@ fn settings(report: &Report) -> Vec<(&'static str, String)> {
             "Disk",
             yes_no(s.sync, ["build ends with the file on the disk", "nothing is forced to it"]),
         ),
+        ("Memory limit", s.memory_limit.map_or_else(|| "none".to_owned(), text::binary_bytes)),
         ("Folder", s.dir.clone()),
         ("Processes", cpu.unwrap_or_else(|| "not bound to a processor".to_owned())),
         ("Baseline", s.baseline.clone().unwrap_or_else(|| "the first store".to_owned())),

@@ -6,7 +6,7 @@
 use super::chart::{Row, Scale, axis, escape};
 use super::compare::{Comparison, Headline, is_own};
 use super::stats::{self, Ratio, Verdict};
-use super::{committers, curves, facts, figures, growth, json, rate, text, together};
+use super::{committers, curves, facts, figures, growth, json, processor, rate, text, together};
 use crate::result::{Latency, PhaseResult, Report};
 use credenza::Result;
 use std::collections::BTreeSet;
@@ -60,6 +60,7 @@ fn more(report: &Report) -> String {
         (!report.growth.is_empty(), "growth", "Growth"),
         (report.together.iter().any(together::is_of), "together", "Several readers"),
         (report.together.iter().any(committers::is_of), "committers", "Committing threads"),
+        (processor::table(report).is_some(), "processor", "Processor"),
     ];
     all.map(link).concat()
 }
@@ -171,6 +172,10 @@ fn sections(report: &Report, comparisons: &[Comparison]) -> String {
         let content =
             charts(&committers::charts(report)) + &with_note(explained, &table.html(title));
         html.push_str(&section("committers", title, &content));
+    }
+    if let Some((table, explained)) = processor::table(report) {
+        let content = with_note(explained, &table.html(processor::TITLE));
+        html.push_str(&section("processor", processor::TITLE, &content));
     }
     html.push_str(&section("figures", "Every figure", &each(&figures::every)));
     html.push_str(&section("setup", "Set-up", &facts::setup(report)));

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`stats`] says what may be concluded from a few rounds, [`compare`] who is
 //! compared with whom; [`json`], [`terminal`] and [`html`] show the same conclusions. [`durability`]
-//! says who brings what to the disk, `together`, `rate` and `growth` what comes of several readers,
+//! says who brings what to the disk, `processor` what the processor counted, `together`, `rate` and `growth` what comes of several readers,
 //! of operations at a rate, and of more records; [`saved`] puts two saved runs against each other.
 
 mod chart;
@@ -19,6 +19,7 @@ pub mod json;
 mod lines;
 mod pen;
 mod plain;
+mod processor;
 mod rate;
 pub mod saved;
 pub mod stats;

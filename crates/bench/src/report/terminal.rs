@@ -9,7 +9,7 @@ use super::durability;
 use super::pen::{Pen, Style, WIDTH, shortened, width, wrapped};
 use super::plain::Table;
 use super::stats::{self, Ratio, Verdict};
-use super::{committers, growth, rate, text, together};
+use super::{committers, growth, processor, rate, text, together};
 use crate::result::{OwnCost, PhaseNoise, PhaseResult, Report};
 use std::io::{self, Write};
 
@@ -44,6 +44,9 @@ pub fn print(report: &Report, out: &mut impl Write, colour: bool) -> io::Result<
     }
     if let Some((table, explained)) = committers::table(report) {
         plain(committers::TITLE, &table, explained, out, &pen)?;
+    }
+    if let Some((table, explained)) = processor::table(report) {
+        plain(processor::TITLE, &table, explained, out, &pen)?;
     }
     disk(report, out, &pen)?;
     remarks(report, out, &pen)
@@ -83,6 +86,7 @@ fn heading(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     if s.cold {
         what.push("cold cache".to_owned());
     }
+    what.extend(s.memory_limit.map(|bytes| format!("at most {}", text::binary_bytes(bytes))));
     let name = pen.bold(&format!("credenza bench  {}", text::clean(&s.workload)));
     writeln!(out, "{name}  {}", what.join(" · "))?;
     let machine = [

@@ -136,7 +136,7 @@ impl<'a> Lab<'a> {
             }
             let library = self.args.library(name);
             let (library, mix) = (library.as_deref(), &Mix::default());
-            let work = Describe { library, shape: &shape, class: "buffered", mix };
+            let work = Describe { name, library, shape: &shape, class: "buffered", mix };
             match with_driver(name, work) {
                 Some(Ok(info)) => {
                     // Of sizes that depend on the data the first stand for all.

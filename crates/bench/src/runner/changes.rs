@@ -13,7 +13,7 @@ use super::child::{Round, ns_per_op};
 use super::passes::{self, Total};
 use super::protocol::Sample;
 use crate::driver::{Driver, Reading, Store, Writer};
-use crate::measure::{self, Footprint, Meter, Size};
+use crate::measure::{self, Footprint, Meter};
 use crate::workload::{Content, Phase, Queries, Records};
 use credenza::{Error, Result};
 use std::borrow::Cow;
@@ -85,6 +85,7 @@ impl<D: Driver> Round<'_, D> {
     pub(super) fn measure<W: Work>(&self, phase: Phase, work: &W) -> Result<Sample> {
         let stores = match phase {
             Phase::InsertSync => 1,
+            _ if self.spec.cold => 1,
             _ => TIMED_OPERATIONS.div_ceil(work.operations().max(1)),
         };
         let content = content_after(work);
@@ -132,19 +133,24 @@ impl<D: Driver> Round<'_, D> {
         }
         if is_filled {
             insert_all(&mut store, &self.inputs.records)?;
+            store.settle()?;
         }
         if in_one {
             store.commit()?;
         }
         if phase == Phase::Mixed && self.spec.mix.reopen {
             store.close()?;
+            if self.spec.cold {
+                self.evict()?;
+            }
             return self.driver.reopen(&self.path, &self.shape, transactions.is_some());
         }
         Ok(store)
     }
 
-    /// Takes the files of the last store away.
+    /// Takes the last store away.
     pub(super) fn empty_folder(&self) -> Result<()> {
+        self.driver.clear(&self.path, self.inputs)?;
         let folder = &self.spec.folder;
         let emptied = std::fs::remove_dir_all(folder).and_then(|()| std::fs::create_dir(folder));
         emptied.map_err(|e| Error::io("empty", e).at(folder))
@@ -162,7 +168,7 @@ impl<D: Driver> Round<'_, D> {
         let meter = Meter::start();
         store.close()?;
         sample.effort.closing += meter.stop(0).calls;
-        let size = Size::of(&self.spec.folder)?;
+        let size = self.driver.size(&self.path)?;
         sample.file_bytes = sample.file_bytes.max(size.allocated);
         sample.file_length = sample.file_length.max(size.length);
         let mut reader = self.driver.open(&self.path, &self.shape, Reading::Warm)?;

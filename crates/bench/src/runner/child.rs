@@ -5,13 +5,14 @@
 //! The phases that change a store come last, each with new stores: see [`super::changes`]. They
 //! follow all that read, as they take the built store's place.
 
+use super::limit;
 use super::open_loop::{self, AtRate};
 use super::oracle;
 use super::passes::{self, Checker, Total};
 use super::protocol::{self, Message, Sample, Spec, say};
 use super::together::{Coordinator, Pipes};
 use crate::driver::{Driver, ForDriver, Reading, Shape, Store, can_do, kernel, with_driver};
-use crate::measure::{self, Footprint, Latencies, Meter, Size};
+use crate::measure::{self, Footprint, Latencies, Meter};
 use crate::result::Effort;
 use crate::workload::{Content, Inputs, Phase, Queries};
 use credenza::{Error, Result};
@@ -19,6 +20,8 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+/// The name of a store's file, or folder, in the folder that it has for itself.
+pub(crate) const STORE: &str = "store";
 /// Timed passes of a phase; their median is the round's figure.
 const PASSES: usize = 3;
 /// No further pass begins when the timed ones together took so long.
@@ -45,6 +48,9 @@ fn do_spec(spec: &Spec, say: &dyn Fn(&Message) -> Result<()>) -> Result<()> {
         kernel::pin_to(cpu)?;
     }
     let inputs = Inputs::load(&spec.inputs)?;
+    if let Some(group) = &spec.group {
+        limit::join(group)?;
+    }
     if let Some(oracle) = &spec.oracle {
         return say(&Message::Compared(oracle::compare(spec, oracle, &inputs)?));
     }
@@ -126,7 +132,7 @@ impl<'a, D: Driver> Round<'a, D> {
             inputs,
             shape: Shape::of(&inputs.records),
             content: inputs.records.content(),
-            path: spec.folder.join("store"),
+            path: spec.folder.join(STORE),
         }
     }
 
@@ -177,11 +183,15 @@ impl<'a, D: Driver> Round<'a, D> {
             return self.change(phase);
         }
         if self.spec.cold {
-            for file in measure::files_in(&self.spec.folder)? {
-                kernel::evict(&file)?;
-            }
+            self.evict()?;
         }
         self.with_footprint(phase, || self.read(phase))
+    }
+
+    /// Drops every page of the store's files from memory.
+    pub(super) fn evict(&self) -> Result<()> {
+        let files = measure::files_in(&self.spec.folder)?;
+        files.iter().try_for_each(|file| kernel::evict(file))
     }
 
     fn with_footprint(
@@ -191,7 +201,7 @@ impl<'a, D: Driver> Round<'a, D> {
     ) -> Result<Sample> {
         let footprint = Footprint::start();
         let timed = measured()?;
-        let size = Size::of(&self.spec.folder)?;
+        let size = self.driver.size(&self.path)?;
         Ok(Sample {
             ns_per_op: timed.ns_per_op,
             latencies: timed.latencies,

@@ -47,13 +47,18 @@ impl Folder {
 
     /// An empty folder for one store.
     pub(crate) fn empty(&self, store: &str) -> Result<PathBuf> {
-        let path = self.path().join(store);
+        let path = self.path().join(file_name(store));
         if path.exists() {
             std::fs::remove_dir_all(&path).map_err(|e| Error::io("empty", e).at(&path))?;
         }
         std::fs::create_dir(&path).map_err(|e| Error::io("create", e).at(&path))?;
         Ok(path)
     }
+}
+
+/// The name of a store as that of a folder: the address of a server has `/` in it.
+pub(crate) fn file_name(store: &str) -> String {
+    store.replace(['/', '?'], "-")
 }
 
 impl Drop for Folder {

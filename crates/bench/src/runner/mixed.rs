@@ -71,13 +71,14 @@ impl<D: Driver> Round<'_, D> {
     fn latencies(&self, work: &Mixed<'_>) -> Result<(StepLatencies, Option<String>)> {
         let mut store = self.new_store(Phase::Mixed, true)?;
         let (mut outcome, mut all) = (Outcome::default(), BTreeMap::new());
+        let every = if self.spec.cold { 1 } else { LATENCY_EVERY };
         in_transactions(
             &mut store,
             work.script,
             work.transactions,
             |_| true,
             |store, i, step| {
-                let start = i.is_multiple_of(LATENCY_EVERY).then(Instant::now);
+                let start = i.is_multiple_of(every).then(Instant::now);
                 do_step(store, step, &mut outcome)?;
                 if let Some(start) = start {
                     let new = || Latencies::new(self.spec.clock_ns);

@@ -13,6 +13,7 @@
 mod changes;
 pub(crate) mod child;
 pub(crate) mod folder;
+mod limit;
 mod mixed;
 mod notes;
 pub(crate) mod open_loop;
@@ -30,7 +31,8 @@ mod tests;
 
 use crate::args::BenchArgs;
 use crate::candidates::{self, Describe};
-use crate::driver::{NULL, Shape, kernel, with_driver};
+use crate::counters::Counters;
+use crate::driver::{Driver, ForDriver, NULL, Shape, kernel, with_driver};
 use crate::machine;
 use crate::measure;
 use crate::report::durability;
@@ -44,9 +46,10 @@ use crate::workload::{Inputs, Mix, Phase, Workload};
 use credenza::{Error, Result};
 use folder::Folder;
 use indicatif::{ProgressBar, ProgressStyle};
+use limit::Limit;
 use process::{End, Program};
 use protocol::{Message, Spec};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use summary::{Samples, Shared};
 use together::{By, Together};
@@ -88,16 +91,21 @@ pub(crate) fn series(args: &BenchArgs) -> Result<Report> {
 /// Measures what `args` ask for, with one number of records.
 fn run(args: &BenchArgs) -> Result<Report> {
     let workload = args.workload()?;
+    // First of all: it may start this program again.
+    let limit = args.memory_limit.map(Limit::set).transpose()?;
     let folder = Folder::create_in(&args.folder())?;
     let (inputs, mut notes) = Inputs::prepare(&workload)?;
     let shape = Shape::of(&inputs.records);
     let mut run = Run::new(args, &workload, &folder);
+    run.group = limit.as_ref().map(|limit| limit.group().to_owned());
     let machine = machine::facts(folder.path(), run.cpu, run.clock_ns);
     notes.extend(notes::about_folder(args, &run.phases, &machine.filesystem));
     notes.extend(notes::about_load(&machine));
     let stores = run.stores(&shape, &workload.mix)?;
     notes.extend(notes::about_what_is_left_out(&stores, &run.phases, &workload.mix));
     notes.extend(notes::about_sharing(args, &run.phases, &stores, machine.cores));
+    notes.extend(notes::about_servers(&stores));
+    notes.extend(Counters::refused());
     let seed = workload.seed;
     notes
         .push(format!("seed {seed}: --seed {seed} draws the same data, keys and operations again"));
@@ -183,6 +191,28 @@ fn is_after(phase: Phase, other: Phase) -> bool {
     turn(phase) > turn(other)
 }
 
+/// Takes away what a process that has ended, in whatever way, has left of a store outside `folder`.
+fn clear(spec: &Spec, folder: &Path) -> Result<()> {
+    with_driver(&spec.store, Clear { spec, path: folder.join(child::STORE) }).unwrap_or(Ok(()))
+}
+
+struct Clear<'a> {
+    spec: &'a Spec,
+    path: PathBuf,
+}
+
+impl ForDriver for Clear<'_> {
+    type Output = Result<()>;
+
+    fn run<D: Driver>(self) -> Result<()> {
+        if !D::IS_SERVER || !self.path.exists() {
+            return Ok(());
+        }
+        let inputs = Inputs::load(&self.spec.inputs)?;
+        D::load(self.spec.library.as_deref())?.clear(&self.path, &inputs)
+    }
+}
+
 struct Run<'a> {
     args: &'a BenchArgs,
     phases: Vec<Phase>,
@@ -190,6 +220,8 @@ struct Run<'a> {
     clock_ns: f64,
     class: &'static str,
     inputs: PathBuf,
+    /// The control group of measured processes.
+    group: Option<PathBuf>,
     failures: Vec<Failure>,
     samples: Samples,
     /// Those of the store that is measured a second time, against itself.
@@ -222,6 +254,7 @@ impl<'a> Run<'a> {
             clock_ns: measure::clock_ns(),
             class: if args.sync { "sync" } else { "buffered" },
             inputs: folder.path().join("inputs"),
+            group: None,
             failures: Vec::new(),
             samples: Samples::default(),
             again: Samples::default(),
@@ -243,8 +276,8 @@ impl<'a> Run<'a> {
     /// The stores that take part: those that were named, or all that are found.
     fn stores(&mut self, shape: &Shape, mix: &Mix) -> Result<Vec<StoreInfo>> {
         let found = || candidates::all(self.args).into_iter().filter(|c| c.found);
-        let names = match &self.args.stores {
-            Some(names) => names.clone(),
+        let names = match self.args.named_stores() {
+            Some(names) => names,
             None => found().map(|candidate| candidate.store.to_owned()).collect(),
         };
         let mut stores: Vec<StoreInfo> = Vec::new();
@@ -253,8 +286,13 @@ impl<'a> Run<'a> {
                 continue;
             }
             let library = self.args.library(&name);
-            let work = Describe { library: library.as_deref(), shape, class: self.class, mix };
+            let (file, class) = (library.as_deref(), self.class);
+            let work = Describe { name: &name, library: file, shape, class, mix };
             match with_driver(&name, work) {
+                Some(Ok(info)) if info.is_server && self.args.is_about_memory() => {
+                    let what = "--cold and --memory-limit are not for a server, another process";
+                    self.fail(&name, None, None, "missing", what.to_owned());
+                }
                 Some(Ok(info)) => stores.push(info),
                 Some(Err(e)) => self.fail(&name, None, None, "missing", e.to_string()),
                 None => return Err(Error::invalid(format!("there is no store '{name}'"))),
@@ -276,6 +314,7 @@ impl<'a> Run<'a> {
             rounds: self.args.rounds,
             phases: self.phases.iter().map(|phase| phase.name().to_owned()).collect(),
             cold: self.args.cold,
+            memory_limit: self.args.memory_limit,
             sync: self.args.sync,
             dir: self.args.folder().display().to_string(),
             cpu: self.cpu,
@@ -371,6 +410,9 @@ impl<'a> Run<'a> {
                 | Message::Finished => {}
             };
             let end = process::run(work.program, &spec, timeout, folder.current(), hear)?;
+            if let Err(e) = clear(&spec, &spec.folder) {
+                bar.suspend(|| self.fail(store, Some(round), None, "error", e.to_string()));
+            }
             if folder.current().is_stopping() {
                 break;
             }
@@ -430,6 +472,7 @@ impl<'a> Run<'a> {
             seed: workload.seed,
             cold: self.args.cold,
             read_ahead: self.args.read_ahead,
+            group: self.group.clone(),
             sync: self.args.sync,
             oracle: None,
             together: Together::default(),

@@ -16,6 +16,13 @@ pub(super) fn about_folder(args: &BenchArgs, phases: &[Phase], filesystem: &str)
     if filesystem == "tmpfs" && args.cold {
         notes.push("the folder is in memory (tmpfs): nothing on it can be cold".to_owned());
     }
+    if filesystem == "tmpfs" && args.memory_limit.is_some() {
+        notes.push(
+            "the folder is in memory (tmpfs): the files are memory as well, which the limit holds \
+             and nothing can free"
+                .to_owned(),
+        );
+    }
     if filesystem != "tmpfs" && !args.cold && !args.sync {
         notes.push(format!(
             "the folder is on a disk ({filesystem}): `build` of constant includes its fdatasync, \
@@ -67,6 +74,12 @@ pub(super) fn about_what_is_left_out(
         (!names.is_empty()).then(|| format!("'{phase}' leaves out {}: {why}", names.join(", ")))
     };
     phases.iter().filter_map(left_out).collect()
+}
+
+/// What the figures of a server are not: it says so of itself.
+pub(super) fn about_servers(stores: &[StoreInfo]) -> Vec<String> {
+    let servers = stores.iter().filter(|info| info.is_server);
+    servers.map(|info| format!("{}: {}", info.store, info.notes.join("; "))).collect()
 }
 
 /// The stores that several do not read at once, or not beside a writer, or do not commit to; and what there are too few

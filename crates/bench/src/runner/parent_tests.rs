@@ -36,6 +36,7 @@ fn round_of(script: &str) -> (Vec<Phase>, Vec<String>, usize) {
         clock_ns: 0.0,
         class: "buffered",
         inputs: PathBuf::new(),
+        group: None,
         failures: Vec::new(),
         samples: Samples::default(),
         again: Samples::default(),

@@ -3,7 +3,7 @@
 use super::protocol::Message;
 use credenza::{Error, Result};
 use serde::Serialize;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
@@ -33,6 +33,12 @@ impl Program {
         let mut command = Command::new(&self.file);
         command.args(&self.args);
         command
+    }
+
+    /// What starts this program as the user did: the file and its arguments.
+    pub(super) fn itself(&self) -> impl Iterator<Item = &OsStr> {
+        let args = self.args.iter().filter(|arg| *arg != "--child");
+        std::iter::once(self.file.as_os_str()).chain(args.map(OsString::as_os_str))
     }
 
     /// A shell script in the place of this program.
@@ -208,6 +214,7 @@ mod tests {
             seed: 1,
             cold: false,
             read_ahead: false,
+            group: None,
             sync: false,
             oracle: None,
             together: Together::default(),

@@ -33,6 +33,8 @@ pub(crate) struct Spec {
     pub(crate) cold: bool,
     /// With a cold cache: leave read-ahead to the kernel.
     pub(crate) read_ahead: bool,
+    /// The control group to move into when the inputs are read.
+    pub(crate) group: Option<PathBuf>,
     /// Bring the files to the disk within `build`.
     pub(crate) sync: bool,
     /// Compare stores instead of measuring one.

@@ -73,6 +73,7 @@ fn combined(
     Some(PhaseResult {
         store: info.store.clone(),
         class: match phase {
+            _ if info.is_server => info.class.clone(),
             Phase::InsertEach => Changes::Buffered.class().to_owned(),
             Phase::InsertSync => "sync".to_owned(),
             Phase::Mixed if mix.transactions.is_some() => Changes::Buffered.class().to_owned(),
@@ -95,7 +96,8 @@ fn combined(
         sample_rounds: samples.iter().map(|(round, _)| *round).collect(),
         major_faults: all().map(|sample| sample.effort.major_faults).collect(),
         file_length_bytes: all().map(|sample| sample.file_length).max().unwrap_or(0),
-        write_amplification: write_amplification(phase, first, &effort, record_bytes),
+        write_amplification: write_amplification(phase, first, &effort, record_bytes)
+            .filter(|_| !info.is_server),
         effort,
         notes: all().find_map(|sample| sample.wrong.clone()).into_iter().collect(),
     })
@@ -220,6 +222,7 @@ fn of_count(
     Some(TogetherResult {
         store: info.store.clone(),
         class: match first.group.phase {
+            _ if info.is_server => info.class.clone(),
             Phase::InsertSync => "sync".to_owned(),
             _ => class.to_owned(),
         },

@@ -13,7 +13,7 @@ pub(super) use compare::{Compared, compare};
 pub(crate) use verdict::Verdict;
 
 use super::Run;
-use super::folder::Folder;
+use super::folder::{Folder, file_name};
 use super::process::{self, End, Program};
 use super::protocol::{Message, Spec};
 use crate::args::BenchArgs;
@@ -93,6 +93,10 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
             compared = Some(found);
         }
     })?;
+    for (store, library) in spec.oracle.iter().flat_map(|oracle| &oracle.stores) {
+        let of_store = Spec { store: store.clone(), library: library.clone(), ..spec.clone() };
+        super::clear(&of_store, &spec.folder.join(file_name(store)))?;
+    }
     let all = verdict.stores.join(", ");
     match (end, compared) {
         (End::Finished, Some(Compared { operations, full_checks, difference })) => {

@@ -3,6 +3,8 @@
 
 use super::verdict::Answer;
 use crate::driver::{Driver, ForDriver, Reading, Shape, Store, Writer};
+use crate::runner::child::STORE;
+use crate::runner::folder::file_name;
 use crate::workload::Content;
 use credenza::{Error, Result};
 use std::collections::BTreeMap;
@@ -135,8 +137,8 @@ impl ForDriver for Opening<'_> {
     type Output = Result<Box<dyn Subject>>;
 
     fn run<D: Driver>(self) -> Result<Box<dyn Subject>> {
-        let folder = self.folder.join(self.name);
+        let folder = self.folder.join(file_name(self.name));
         std::fs::create_dir(&folder).map_err(|e| Error::io("create", e).at(&folder))?;
-        Open::create(self.name, D::load(self.library)?, folder.join("store"), self.shape)
+        Open::create(self.name, D::load(self.library)?, folder.join(STORE), self.shape)
     }
 }
