@@ -8,10 +8,10 @@
 //! tables are those of the document, and every call takes the locks that it takes by default.
 
 use super::lab::{Figures, Lab, Plan, is_own};
-use super::outcome::{Cell, Outcome, Table, Verdict, rows};
+use super::outcome::{Cell, Outcome, Table, Verdict, is_faster, rows};
 use super::task::{Bench, Work};
 use crate::driver::{Driver, Reading, Setup, Store, Writer};
-use crate::report::stats::{Ratio, Verdict as Seen};
+use crate::report::stats::Ratio;
 use crate::report::text;
 use crate::rng::Rng;
 use crate::runner::passes;
@@ -300,12 +300,10 @@ fn on_ours(what: &str, sizes: &[Size], stores: &[&str], name: &str) -> Option<Ve
         let number = text::count(*records as u64);
         // Writing to a string cannot fail.
         let _ = write!(here, ", {best} {} ({number})", text::number(ratio.median));
-        seen.push(ratio.verdict());
+        seen.push(is_faster(&ratio));
     }
-    let holds = match () {
-        () if seen.is_empty() || seen.contains(&Seen::TooFewRounds) => None,
-        () => Some(seen.iter().all(|seen| *seen == Seen::Faster)),
-    };
+    let said: Option<Vec<bool>> = seen.into_iter().collect();
+    let holds = said.filter(|said| !said.is_empty()).map(|said| said.into_iter().all(|is| is));
     Some(Verdict {
         about: format!("our {what}, times as fast as the fastest rival (with so many records)"),
         here: here.strip_prefix(", ")?.to_owned(),
@@ -330,6 +328,21 @@ mod tests {
         assert_eq!(table.rows.len(), 5 * (1 + SIZES.len()));
         let published = table.rows.iter().flat_map(|row| row.cells.first()).flatten();
         assert_eq!(published.count(), 3 * 5 * 5);
+    }
+
+    /// The largest speed has one round: what is plain in it must not be lost.
+    #[test]
+    fn one_round_of_what_is_plain_is_enough() {
+        let sizes = |ours: f64| {
+            let mut figures = Figures::default();
+            for (store, ns) in [("tdb", 900.0), ("ntdb", 800.0), ("hash", ours)] {
+                figures.add(store, "speed ns", 0, ns);
+            }
+            vec![(1_000_000, Some(1_000_000), figures)]
+        };
+        let holds = |ours| on_ours("speed", &sizes(ours), &STORES, "speed ns").unwrap().holds;
+        assert_eq!(holds(100.0), Some(true));
+        assert_eq!(holds(700.0), None);
     }
 
     #[test]
