@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::time::Duration;
 
 /// The processors this process may run on, in ascending order.
 pub(crate) fn allowed_cpus() -> Vec<usize> {
@@ -60,25 +61,36 @@ pub(crate) fn has_input() -> Result<bool> {
     }
 }
 
+/// How often a file is dropped from memory before it is said that it stays, and the time between:
+/// the kernel leaves a page that it has just in hand itself, as when it looks for pages to free.
+const EVICTIONS: usize = 10;
+const BETWEEN_EVICTIONS: Duration = Duration::from_millis(20);
+
 /// Brings a file to the disk and drops its pages from memory. Fails if any page stays: then the
 /// next access would not be cold.
 pub(crate) fn evict(path: &Path) -> Result<()> {
     let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
     file.sync_data().map_err(|e| Error::io("bring to disk", e).at(path))?;
-    // SAFETY: the descriptor is open; the call changes no memory of ours.
-    let rc = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-    if rc != 0 {
-        return Err(Error::io("drop from memory", io::Error::from_raw_os_error(rc)).at(path));
+    let mut left = 0;
+    for time in 0..EVICTIONS {
+        if time > 0 {
+            std::thread::sleep(BETWEEN_EVICTIONS);
+        }
+        // SAFETY: the descriptor is open; the call changes no memory of ours.
+        let rc = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+        if rc != 0 {
+            return Err(Error::io("drop from memory", io::Error::from_raw_os_error(rc)).at(path));
+        }
+        left = resident_pages(&file).map_err(|e| Error::io("ask for pages of", e).at(path))?;
+        if left == 0 {
+            return Ok(());
+        }
     }
-    let left = resident_pages(&file).map_err(|e| Error::io("ask for pages of", e).at(path))?;
-    if left > 0 {
-        return Err(Error::invalid(format!(
-            "{left} pages of the file stay in memory, so a cold cache cannot be measured: choose \
-             a folder on a disk with --dir (not tmpfs), and see that nobody else reads the file"
-        ))
-        .at(path));
-    }
-    Ok(())
+    Err(Error::invalid(format!(
+        "{left} pages of the file stay in memory, so a cold cache cannot be measured: choose \
+         a folder on a disk with --dir (not tmpfs), and see that nobody else reads the file"
+    ))
+    .at(path))
 }
 
 /// How many pages of a file are in memory.

@@ -78,9 +78,9 @@ impl<'a> Lab<'a> {
         let [load, ..] = machine.load_average;
         if load > 0.5 {
             notes.push(format!(
-                "other programs were running (load average {load:.1} on {} cores): single figures \
+                "other programs were running (load average {load:.1} on {}): single figures \
                  are not to be quoted",
-                machine.cores
+                text::counted(machine.cores, "core")
             ));
         }
         Ok(Lab {

@@ -50,8 +50,9 @@ pub(super) fn measure<D: Driver>(bench: &Bench<'_, D>, part: Part) -> Result<()>
             bench.tell("create", seconds, wrong)?;
             let bytes = bench.file_bytes()?;
             bench.tell("size", bytes as f64 / f64::from(1 << 20), None)?;
-            let over = bytes.saturating_sub(bench.shape.bytes());
-            bench.tell("over", over as f64 / bench.shape.records as f64, None)?;
+            // Below 0 for a store that compresses.
+            let over = bytes as f64 - bench.shape.bytes() as f64;
+            bench.tell("over", over / bench.shape.records as f64, None)?;
             let mut store = bench.open(Reading::Warm)?;
             let queries = &bench.inputs.queries;
             for (name, queries) in
@@ -155,6 +156,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome> {
              to start and end is not in it"
                 .to_owned(),
             "the document does not say of which hit rate its lookups are".to_owned(),
+            "Tokyo Cabinet is made with 4 M records at most, as there".to_owned(),
             "stores without a call for it are brought into memory by reading their files, as the \
              document does with cat"
                 .to_owned(),
@@ -186,8 +188,13 @@ fn larger(lab: &mut Lab<'_>, count: usize, stores: &[&'static str]) -> Result<(F
     }
     let input = lab.input(Data::Decimal, records, 1)?;
     let number = text::count(records as u64);
-    let of_largest = |store: &&'static str| !is_largest || LARGEST_STORES.contains(store);
-    let makers: Vec<&'static str> = stores.iter().copied().filter(of_largest).collect();
+    // Behind its cliff Tokyo Cabinet takes minutes, of which the document says nothing.
+    let is_behind_cliff = count > LARGER[1].0;
+    let is_maker = |store: &&'static str| match is_largest {
+        true => LARGEST_STORES.contains(store),
+        false => !(is_behind_cliff && *store == PUBLISHED[1]),
+    };
+    let makers: Vec<&'static str> = stores.iter().copied().filter(is_maker).collect();
     let what = format!("mcdb: creation of {number} records");
     let created = part(lab, what, &makers, &input, Part::Create)?;
     if count != 10_000_000 {

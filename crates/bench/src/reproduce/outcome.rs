@@ -174,13 +174,17 @@ impl Verdict {
             return Some(Verdict { about: what.into(), here, holds: None });
         };
         let ratio = figures.ratio(best, rival, name)?;
-        let holds = match ratio.verdict() {
-            Seen::Faster => Some(true),
-            Seen::Slower | Seen::NoDifference => Some(false),
-            Seen::TooFewRounds => (ratio.low > PLAIN).then_some(true),
-        };
         let here = format!("{best} is {} as {rival}, the fastest rival", in_words(&ratio));
-        Some(Verdict { about: what.into(), here, holds })
+        Some(Verdict { about: what.into(), here, holds: is_faster(&ratio) })
+    }
+}
+
+/// Whether the first of a ratio is seen to be faster; `None` where too few rounds do not say.
+pub(super) fn is_faster(ratio: &Ratio) -> Option<bool> {
+    match ratio.verdict() {
+        Seen::Faster => Some(true),
+        Seen::Slower | Seen::NoDifference => Some(false),
+        Seen::TooFewRounds => (ratio.low > PLAIN).then_some(true),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::together::By;
 use crate::args::BenchArgs;
 use crate::driver::{Sharing, Threads};
+use crate::report::text;
 use crate::result::{Machine, StoreInfo};
 use crate::workload::{Action, Mix, Phase};
 
@@ -37,9 +38,9 @@ pub(super) fn about_load(machine: &Machine) -> Option<String> {
     let [load, ..] = machine.load_average;
     (load > 0.5).then(|| {
         format!(
-            "other programs were running (load average {load:.1} on {} cores): times differ more \
-             from round to round, and single figures are not to be quoted",
-            machine.cores
+            "other programs were running (load average {load:.1} on {}): times differ more from \
+             round to round, and single figures are not to be quoted",
+            text::counted(machine.cores, "core")
         )
     })
 }
