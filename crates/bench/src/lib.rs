@@ -19,11 +19,13 @@ mod reproduce;
 pub mod result;
 mod rng;
 mod runner;
+mod torture;
 mod workload;
 
 pub use args::BenchArgs;
 pub use replay::{ReplayArgs, replay};
 pub use reproduce::{Document, ReproduceArgs, reproduce};
+pub use torture::{TortureArgs, torture};
 pub use workload::Phase;
 
 use args::{Command, Compare};

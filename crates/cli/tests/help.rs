@@ -28,6 +28,7 @@ const COMMANDS: [&str; 26] = [
     "record",
     "replay",
     "reproduce",
+    "torture",
     "completions",
     "man",
 ];

@@ -112,8 +112,8 @@ pub(crate) enum End {
     Finished,
     /// The store refused, in its own words.
     Failed(String),
-    /// It ended without a word.
-    Crashed(String),
+    /// It ended without a word; the signal that ended it, if one did.
+    Crashed { signal: Option<i32>, what: String },
     TimedOut,
 }
 
@@ -173,7 +173,7 @@ pub(crate) fn run(
     // The listener ends with the process's output, which is closed now.
     let _ = listener.join();
     current.rest_if_leaving();
-    Ok(end.unwrap_or_else(|| End::Crashed(in_words(status))))
+    Ok(end.unwrap_or_else(|| End::Crashed { signal: status.signal(), what: in_words(status) }))
 }
 
 pub(super) fn in_words(status: ExitStatus) -> String {
@@ -225,9 +225,9 @@ mod tests {
     #[test]
     fn a_process_that_ends_early_has_crashed_in_the_phase_it_was_in() {
         let (end, heard) = end_of("echo '{\"Started\":\"scan\"}'; kill -SEGV $$", LONG);
-        assert!(matches!(end, End::Crashed(what) if what.contains("SIGSEGV")));
+        assert!(matches!(end, End::Crashed { what, .. } if what.contains("SIGSEGV")));
         assert!(matches!(heard[..], [Message::Started(Phase::Scan)]));
-        assert!(matches!(end_of("exit 3", LONG).0, End::Crashed(what) if what.contains('3')));
+        assert!(matches!(end_of("exit 3", LONG).0, End::Crashed { what, .. } if what.contains('3')));
     }
 
     #[test]
