@@ -173,17 +173,15 @@ pub(crate) fn kill_after(time: Duration) -> Result<()> {
     };
     let times = libc::itimerspec { it_interval: none, it_value: first };
     // SAFETY: `event` is read, and `timer` is a place for the answer.
-    let made =
-        unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) };
-    // SAFETY: the timer was made, and `times` is read; nobody wants to know the old ones.
-    let rc = match made {
-        0 => unsafe { libc::timer_settime(timer, 0, &raw const times, std::ptr::null_mut()) },
-        rc => rc,
+    let made = unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) };
+    let set = || {
+        // SAFETY: the timer was made, and `times` is read; nobody wants to know the old ones.
+        unsafe { libc::timer_settime(timer, 0, &raw const times, std::ptr::null_mut()) }
     };
-    match rc {
-        0 => Ok(()),
-        _ => Err(Error::io("set a timer", io::Error::last_os_error())),
+    if made != 0 || set() != 0 {
+        return Err(Error::io("set a timer", io::Error::last_os_error()));
     }
+    Ok(())
 }
 
 /// Ends this process at once, as `kill -9` does.

@@ -8,9 +8,7 @@
 
 use super::library::{api, symbol};
 use super::lsm::{self, Calls, FILTER_BITS, LsmStore, Options, Pinned, Settings};
-use super::{
-    Committers, Crew, Driver, Fault, Identity, Promise, Reading, Shape, Source, Threads,
-};
+use super::{Committers, Crew, Driver, Fault, Identity, Promise, Reading, Shape, Source, Threads};
 use crate::workload::Records;
 use credenza::Result;
 use std::ffi::{c_char, c_double, c_int, c_void};

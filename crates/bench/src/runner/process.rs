@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Program {
     file: PathBuf,
     args: Vec<OsString>,
+    is_silent: bool,
 }
 
 impl Program {
@@ -25,20 +26,30 @@ impl Program {
         let file = std::env::current_exe().map_err(|e| Error::io("find this program", e))?;
         // A measured process that starts others has the option already.
         let args = std::env::args_os().skip(1).filter(|arg| arg != "--child");
-        Ok(Program { file, args: args.chain(["--child".into()]).collect() })
+        let args = args.chain(["--child".into()]).collect();
+        Ok(Program { file, args, is_silent: false })
+    }
+
+    /// The same with nothing on standard error.
+    pub(crate) fn silent(self) -> Program {
+        Program { is_silent: true, ..self }
     }
 
     /// The command that starts it.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.file);
         command.args(&self.args);
+        if self.is_silent {
+            command.stderr(Stdio::null());
+        }
         command
     }
 
     /// A shell script in the place of this program.
     #[cfg(test)]
     pub(super) fn of_script(script: &str) -> Program {
-        Program { file: PathBuf::from("/bin/sh"), args: vec!["-c".into(), script.into()] }
+        let args = vec!["-c".into(), script.into()];
+        Program { file: PathBuf::from("/bin/sh"), args, is_silent: false }
     }
 }
 
@@ -113,7 +124,10 @@ pub(crate) enum End {
     /// The store refused, in its own words.
     Failed(String),
     /// It ended without a word; the signal that ended it, if one did.
-    Crashed { signal: Option<i32>, what: String },
+    Crashed {
+        signal: Option<i32>,
+        what: String,
+    },
     TimedOut,
 }
 
@@ -227,7 +241,9 @@ mod tests {
         let (end, heard) = end_of("echo '{\"Started\":\"scan\"}'; kill -SEGV $$", LONG);
         assert!(matches!(end, End::Crashed { what, .. } if what.contains("SIGSEGV")));
         assert!(matches!(heard[..], [Message::Started(Phase::Scan)]));
-        assert!(matches!(end_of("exit 3", LONG).0, End::Crashed { what, .. } if what.contains('3')));
+        assert!(
+            matches!(end_of("exit 3", LONG).0, End::Crashed { what, .. } if what.contains('3'))
+        );
     }
 
     #[test]

@@ -128,8 +128,9 @@ impl<D: Driver> Child<'_, D> {
                 sizes.push(Space::of(&self.task.folder)?);
             }
         }
-        say(&Message::Tortured(Box::new(Said::Rehearsed { operations: operations.len(), sizes })))?;
-        store.close()
+        store.close()?;
+        sizes.push(Space::of(&self.task.folder)?);
+        say(&Message::Tortured(Box::new(Said::Rehearsed(sizes))))
     }
 
     fn be_killed(&self, at: usize, after: u64, ledger: &Path) -> Result<()> {
@@ -153,15 +154,17 @@ impl<D: Driver> Child<'_, D> {
             Box::leak(Box::new(Recorder::new(&self.task.folder, cut)?));
         let mut store = self.new_store()?;
         syscalls::watch(recorder);
+        let mut synced = 0;
         for (number, operation) in self.plan.operations.iter().enumerate() {
             recorder.before(number);
             recorder.ledger.begins(number + 1);
             self.operation(&mut store, operation)?;
             recorder.ledger.is_done(number + 1)?;
             recorder.after();
-            let is_due = (number + 1).is_multiple_of(sync_every) && !self.task.is_durable;
+            let is_due = number + 1 >= synced + sync_every && !self.task.is_durable;
             if is_due && !self.is_in_transaction(number + 1) && store.sync()? {
-                recorder.ledger.is_synced(number + 1);
+                synced = number + 1;
+                recorder.ledger.is_synced(synced);
                 recorder.after();
             }
         }
@@ -272,7 +275,9 @@ impl Space {
     fn of(folder: &Path) -> Result<Space> {
         let mut space = Space::default();
         // One that is just being removed takes nothing.
-        for facts in crate::measure::files_in(folder)?.iter().filter_map(|path| path.metadata().ok()) {
+        for facts in
+            crate::measure::files_in(folder)?.iter().filter_map(|path| path.metadata().ok())
+        {
             use std::os::unix::fs::MetadataExt;
             space.allocated += facts.blocks() * 512;
             space.longest = space.longest.max(facts.len());

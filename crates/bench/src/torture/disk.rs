@@ -285,8 +285,7 @@ mod tests {
     fn file(name: &str) -> (tempfile::TempDir, File, [u64; 2]) {
         let folder = tempfile::tempdir().unwrap();
         let file = File::create(folder.path().join(name)).unwrap();
-        let inodes =
-            [file.metadata().unwrap().ino(), fs::metadata(folder.path()).unwrap().ino()];
+        let inodes = [file.metadata().unwrap().ino(), fs::metadata(folder.path()).unwrap().ino()];
         (folder, file, inodes)
     }
 

@@ -55,8 +55,7 @@ pub(super) fn last_boundary(operations: &[Operation], i: usize, has_transactions
 pub(super) fn judge(plan: &Plan, has_transactions: bool, at: At, found: &Found) -> Judged {
     let boundary = |i| last_boundary(&plan.operations, i, has_transactions);
     let (acknowledged, synced) = (boundary(at.done), boundary(at.synced));
-    let mut judged =
-        Judged { acknowledged: plan.changes(0, acknowledged), ..Judged::default() };
+    let mut judged = Judged { acknowledged: plan.changes(0, acknowledged), ..Judged::default() };
     let known: HashSet<&[u8]> = plan.keys().collect();
     let stranger = found.keys().find(|key| !known.contains(&key[..]));
     if let Some(key) = stranger {
@@ -109,10 +108,13 @@ fn newest_moment(plan: &Plan, has_transactions: bool, end: usize, found: &Found)
     newest
 }
 
+/// What a key had, and after how many operations it came.
+type History<'a> = Vec<(usize, Option<&'a [u8]>)>;
+
 /// Counts the keys that have an older value than they should, and those whose value they never had.
 fn key_by_key(plan: &Plan, acknowledged: usize, end: usize, found: &Found, judged: &mut Judged) {
     judged.is_torn = true;
-    let mut histories: HashMap<&[u8], Vec<(usize, Option<&[u8]>)>> =
+    let mut histories: HashMap<&[u8], History<'_>> =
         plan.keys().map(|key| (key, vec![(0, None)])).collect();
     for (i, operation) in plan.operations[..end].iter().enumerate() {
         let now = match operation.what {
@@ -136,7 +138,11 @@ fn key_by_key(plan: &Plan, acknowledged: usize, end: usize, found: &Found, judge
             (Some(_), true) => "has an older value",
             (Some(_), false) => "has a value that it never had",
         };
-        if was_there { judged.lost += 1 } else { judged.wrong += 1 };
+        if was_there {
+            judged.lost += 1
+        } else {
+            judged.wrong += 1
+        };
         judged.what.get_or_insert_with(|| format!("key '{}' {what}", shown(key)));
     }
     judged.what.get_or_insert_with(|| {

@@ -4,7 +4,8 @@
 
 use super::judge::At;
 use credenza::{Error, Result};
-use std::fs::File;
+use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -51,10 +52,14 @@ impl Ledger {
         self.begun.load(Ordering::SeqCst)
     }
 
-    /// What a process that is dead has noted in its file. The operation after those that had returned
-    /// may have begun.
-    pub(super) fn read(path: &Path) -> Result<At> {
-        let bytes = std::fs::read(path).map_err(|e| Error::io("read", e).at(path))?;
+    /// What a process that is dead has noted in its file, which goes: it is no other's. The operation
+    /// after those that had returned may have begun.
+    pub(super) fn take(path: &Path) -> Result<At> {
+        let bytes = match fs::read(path).and_then(|bytes| fs::remove_file(path).map(|()| bytes)) {
+            // It died before it had one.
+            Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
+            read => read.map_err(|e| Error::io("read", e).at(path))?,
+        };
         let done = bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)) as usize;
         Ok(At { begun: done + 1, done, synced: 0 })
     }
@@ -69,11 +74,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger");
         let ledger = Ledger::new(Some(&path)).unwrap();
-        assert_eq!(Ledger::read(&path).unwrap(), At { begun: 1, done: 0, synced: 0 });
         ledger.begins(7);
         ledger.is_done(7).unwrap();
         ledger.is_synced(5);
         assert_eq!((ledger.done(), ledger.begun()), ((7, 5), 7));
-        assert_eq!(Ledger::read(&path).unwrap(), At { begun: 8, done: 7, synced: 0 });
+        assert_eq!(Ledger::take(&path).unwrap(), At { begun: 8, done: 7, synced: 0 });
+        assert_eq!(Ledger::take(&path).unwrap(), At { begun: 1, done: 0, synced: 0 });
     }
 }

@@ -44,7 +44,7 @@ const BROKEN: u8 = 1;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Said {
     /// All operations were done, and the store took so much on the way.
-    Rehearsed { operations: usize, sizes: Vec<Space> },
+    Rehearsed(Vec<Space>),
     /// The power fails now.
     At(At),
     /// The store refused an operation, or closing; or nothing.
@@ -119,8 +119,8 @@ pub struct TortureArgs {
     /// Use this library for a store: NAME=PATH; may be given many times
     #[arg(long = "lib", value_name = "NAME=PATH")]
     pub libraries: Vec<String>,
-    /// Give a process up after so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    /// Give a process up after so many seconds, and count it as one that crashed
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub timeout: u64,
     /// Work on one store, or look at one: the program starts itself with this
     #[arg(long, hide = true)]

@@ -39,7 +39,7 @@ pub(super) struct Failed {
 }
 
 /// Something that was not as it should be.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 pub(super) struct Trouble {
     pub(super) round: usize,
     pub(super) what: String,
@@ -48,7 +48,7 @@ pub(super) struct Trouble {
 }
 
 /// One store and one fault.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 pub(super) struct Outcome {
     pub(super) store: String,
     pub(super) version: String,
@@ -58,9 +58,10 @@ pub(super) struct Outcome {
     /// What the store is judged by.
     pub(super) promise: Promise,
     pub(super) rounds: usize,
-    /// Rounds in which it did not happen: there was space to the end.
-    pub(super) spared: usize,
-    /// Stores that were looked at afterwards: of each power cut several that it may leave.
+    /// How often it happened: not in a round with space to the end, and of each power cut several disks
+    /// that it may leave.
+    pub(super) faults: usize,
+    /// Stores that were looked at afterwards; where the disk was full, also after they went on.
     pub(super) looks: usize,
     /// Of all looks together: changes that had been acknowledged.
     pub(super) acknowledged: u64,
@@ -94,7 +95,7 @@ impl Outcome {
             fault,
             promise,
             rounds: 0,
-            spared: 0,
+            faults: 0,
             looks: 0,
             acknowledged: 0,
             lost: 0,
@@ -126,7 +127,11 @@ impl Outcome {
 
     /// The store said no, or its process died.
     pub(super) fn add_failure(&mut self, is_crash: bool, what: String) -> Option<String> {
-        if is_crash { self.crashed += 1 } else { self.refused += 1 };
+        if is_crash {
+            self.crashed += 1
+        } else {
+            self.refused += 1
+        };
         (self.promise != Promise::Nothing).then_some(what)
     }
 
@@ -141,13 +146,13 @@ impl Outcome {
     pub(super) fn in_words(&self) -> String {
         let Outcome { store, class, .. } = self;
         let times = match self.fault {
-            Fault::Kill => text::counted(self.looks, "kill"),
-            Fault::Power => text::counted(self.looks, "power cut"),
-            Fault::Full => text::counted(self.looks, "full disk"),
+            Fault::Kill => text::counted(self.faults, "kill"),
+            Fault::Power => text::counted(self.faults, "power cut"),
+            Fault::Full => text::counted(self.faults, "full disk"),
         };
-        if self.looks == 0 && self.refused + self.crashed == 0 {
+        if self.faults == 0 && self.refused + self.crashed == 0 {
             return match self.fault {
-                Fault::Full => format!("{store} ({class}): it never needed more space"),
+                Fault::Full => format!("{store} ({class}): there was space enough"),
                 _ => format!("{store} ({class}): nothing happened to it"),
             };
         }
@@ -195,6 +200,7 @@ mod tests {
 
     fn outcome(promise: Promise, lost: u64, is_torn: bool) -> (Outcome, bool) {
         let mut outcome = Outcome::new("it", "1", false, Fault::Kill, promise);
+        outcome.faults = 1;
         let judged = Judged { acknowledged: 1000, lost, is_torn, ..Judged::default() };
         let is_broken = outcome.add(judged).is_some();
         (outcome, is_broken)
@@ -231,8 +237,10 @@ mod tests {
             "it (buffered): lost 7 of 1,000 acknowledged changes and was torn 1 time through \
              1 kill, and is to keep all"
         );
-        assert!(outcome(Promise::Nothing, 7, true).0.in_words().ends_with("promises nothing of it"));
+        assert!(
+            outcome(Promise::Nothing, 7, true).0.in_words().ends_with("promises nothing of it")
+        );
         let none = Outcome::new("it", "1", true, Fault::Full, Promise::All);
-        assert_eq!(none.in_words(), "it (sync): it never needed more space");
+        assert_eq!(none.in_words(), "it (sync): there was space enough");
     }
 }

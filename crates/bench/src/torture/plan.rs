@@ -71,8 +71,8 @@ impl Plan {
     }
 
     fn of_mix(inputs: &Inputs, mix: &Mix, operations: usize, seed: u64) -> Plan {
-        let mut plan = Plan::default();
-        plan.keys = [&inputs.records, &inputs.fresh].into_iter().flat_map(keys_of).collect();
+        let keys = [&inputs.records, &inputs.fresh].into_iter().flat_map(keys_of).collect();
+        let mut plan = Plan { keys, ..Plan::default() };
         for (key, (_, value)) in (0..).zip(inputs.records.iter()) {
             plan.push(What::Put, key, value);
         }
@@ -146,7 +146,7 @@ impl Plan {
     /// A trace has no values: one that tells which operation it is of.
     fn put_made_up(&mut self, key: u32, len: u32) {
         let number = (self.operations.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let value: Vec<u8> = number.to_be_bytes().into_iter().cycle().take(len as usize).collect();
+        let value: Vec<u8> = number.to_le_bytes().into_iter().cycle().take(len as usize).collect();
         self.push(What::Put, key, &value);
     }
 

@@ -37,18 +37,18 @@ impl Room {
         }
     }
 
-    /// So much that a store which grew like this gets along for a while; `None` if it never grew.
+    /// Less than a store takes that had these sizes, and where it grew, as much as it had at some time;
+    /// `None` if it took nothing.
     pub(super) fn draw(self, sizes: &[Space], rng: &mut Rng) -> Option<u64> {
         let of = |space: &Space| match self {
             Room::Mounted => space.allocated,
             Room::LimitedFiles => space.longest,
         };
-        let sizes: Vec<u64> = sizes.iter().map(of).collect();
-        let most = *sizes.iter().max()?;
-        let growing = sizes.iter().position(|size| *size == most).filter(|growing| *growing > 0)?;
-        let first = rng.index(growing);
-        let (from, to) = (sizes[first], sizes[first + 1].clamp(sizes[first], most - 1));
-        Some(from + rng.below(to - from + 1))
+        let most = sizes.iter().map(of).max().filter(|most| *most > 0)?;
+        let least = sizes.iter().map(of).min().filter(|least| *least < most);
+        let least = least.unwrap_or(most / 2);
+        // A file system of no size has no limit.
+        Some((least + rng.below(most - least)).max(1))
     }
 
     /// Makes the space of an empty folder so small; what a process must observe itself, where it has to.
@@ -92,14 +92,15 @@ mod tests {
     #[test]
     fn what_is_drawn_is_too_little() {
         let mut rng = Rng::new(1, 1);
-        for longest in [&[100, 150, 150, 400][..], &[1, 2], &[5, 9, 3]] {
-            let most = *longest.iter().max().unwrap();
+        for longest in [&[100, 150, 150, 400][..], &[5, 9, 3], &[700, 700], &[0, 0, 90]] {
+            let (most, least) = (*longest.iter().max().unwrap(), *longest.iter().min().unwrap());
+            let least = if least == most { most / 2 } else { least.max(1) };
             for _ in 0..100 {
                 let drawn = Room::LimitedFiles.draw(&sizes(longest), &mut rng).unwrap();
-                assert!((longest[0]..most).contains(&drawn), "{longest:?}: {drawn}");
+                assert!((least..most).contains(&drawn), "{longest:?}: {drawn}");
             }
         }
-        assert_eq!(Room::LimitedFiles.draw(&sizes(&[7, 7, 7]), &mut rng), None);
+        assert_eq!(Room::LimitedFiles.draw(&sizes(&[0, 0]), &mut rng), None);
         assert_eq!(Room::LimitedFiles.draw(&[], &mut rng), None);
     }
 }

@@ -40,6 +40,8 @@ struct Subject {
     name: String,
     version: String,
     library: Option<PathBuf>,
+    /// Whether it is another one's library.
+    is_library: bool,
     has_durable: bool,
     has_transactions: bool,
     promise: fn(Fault, bool) -> Promise,
@@ -64,6 +66,7 @@ impl ForDriver for Look<'_> {
             name: D::NAME.to_owned(),
             version: driver.identity().version,
             library: self.0.map(Path::to_owned),
+            is_library: D::SOURCE.is_some(),
             has_durable: D::DURABLE.is_some(),
             has_transactions: has_transactions::<D>(),
             promise: D::promise,
@@ -76,7 +79,8 @@ pub(super) struct Run<'a> {
     args: &'a TortureArgs,
     folder: &'a Folder,
     room: Room,
-    program: Program,
+    /// What this program says of itself is heard, and not what libraries say of a disk that is full.
+    programs: [Program; 2],
     source: Source,
     plan: Plan,
     started: Instant,
@@ -93,9 +97,8 @@ enum Ended {
 
 impl<'a> Run<'a> {
     pub(super) fn new(args: &'a TortureArgs, folder: &'a Folder, room: Room) -> Result<Run<'a>> {
-        let (source, workload, mut notes) = source_of(args, folder)?;
+        let (source, workload, notes) = source_of(args, folder)?;
         let plan = Plan::of(&source)?;
-        notes.push(format!("A round's moment is of seed {} and the round's number.", args.seed));
         let report = Report {
             credenza_torture: CONTRACT,
             machine: machine::facts(folder.path(), None, measure::clock_ns()),
@@ -110,8 +113,9 @@ impl<'a> Run<'a> {
             notes,
             interrupted: false,
         };
-        let (program, started) = (Program::this()?, Instant::now());
-        Ok(Run { args, folder, room, program, source, plan, started, report })
+        let programs = [Program::this()?, Program::this()?.silent()];
+        let started = Instant::now();
+        Ok(Run { args, folder, room, programs, source, plan, started, report })
     }
 
     pub(super) fn into_report(mut self) -> Report {
@@ -248,7 +252,7 @@ impl<'a> Run<'a> {
     fn rehearse(&self, subject: &mut Subject, is_durable: bool) -> Result<Option<String>> {
         let folder = self.folder.empty(&subject.name)?;
         let sizes = match self.process(subject, is_durable, &folder, Job::Rehearse)? {
-            Ended::Said(Said::Rehearsed { sizes, .. }) => sizes,
+            Ended::Said(Said::Rehearsed(sizes)) => sizes,
             Ended::Refused(what) | Ended::Crashed(what) => return Ok(Some(what)),
             _ => return Ok(Some("it said nothing".to_owned())),
         };
@@ -271,10 +275,7 @@ impl<'a> Run<'a> {
         let is_durable = self.is_durable(subject, fault);
         let mut rng = Rng::new(self.args.seed, 1000 * (round as u64 + 1) + fault as u64);
         let place = Place { subject, is_durable, folder: &folder };
-        let mut outcome = std::mem::replace(
-            &mut self.report.results[number],
-            Outcome::new("", "", false, fault, Promise::Nothing),
-        );
+        let mut outcome = self.report.results[number].clone();
         let troubles = match fault {
             Fault::Kill => self.kill(&place, &mut outcome, &mut rng),
             Fault::Power => self.cut_power(&place, &mut outcome, &mut rng),
@@ -287,8 +288,8 @@ impl<'a> Run<'a> {
                 let command = self.command(&subject.name, fault, round);
                 outcome.break_promise(Trouble { round, what, command });
             }
+            self.report.results[number] = outcome;
         }
-        self.report.results[number] = outcome;
         self.folder.empty(&subject.name).map(drop)
     }
 
@@ -308,8 +309,9 @@ impl<'a> Run<'a> {
         let job = Job::BeKilled { at, after, ledger: ledger.clone() };
         Ok(match self.process_at(place, job)? {
             Ended::Killed => {
-                let mut at = Ledger::read(&ledger)?;
-                at.begun = at.begun.min(self.plan.operations.len());
+                outcome.faults += 1;
+                let at = Ledger::take(&ledger)?;
+                let at = At { begun: at.begun.min(self.plan.operations.len()), ..at };
                 self.look(place, outcome, at, false)?
             }
             other => failed(outcome, other),
@@ -340,6 +342,7 @@ impl<'a> Run<'a> {
         };
         let mut troubles = Vec::new();
         for number in 0..IMAGES {
+            outcome.faults += 1;
             // By the name that the store had: some have it in their files.
             fs::remove_dir_all(place.folder)
                 .and_then(|()| fs::rename(images.join(number.to_string()), place.folder))
@@ -352,7 +355,6 @@ impl<'a> Run<'a> {
     fn fill(&self, place: &Place<'_>, outcome: &mut Outcome, rng: &mut Rng) -> Result<Vec<String>> {
         let sizes = &place.subject.sizes[usize::from(place.is_durable)];
         let Some(bytes) = self.room.draw(sizes, rng) else {
-            outcome.spared += 1;
             return Ok(Vec::new());
         };
         let limit = self.room.make(place.folder, bytes)?;
@@ -371,19 +373,18 @@ impl<'a> Run<'a> {
         let mut troubles = Vec::new();
         let job = Job::FillUp { limit, ledger: ledger.clone() };
         let end = self.plan.operations.len();
-        let at = match self.process_at(place, job)? {
-            Ended::Said(Said::Full { why: None, .. }) => {
-                outcome.spared += 1;
-                return Ok(troubles);
-            }
+        let ended = self.process_at(place, job)?;
+        let noted = Ledger::take(&ledger)?;
+        let at = match ended {
+            // There was space to the end.
+            Ended::Said(Said::Full { why: None, .. }) => return Ok(troubles),
             Ended::Said(Said::Full { at, .. }) => at,
             other => {
                 troubles.extend(failed(outcome, other));
-                let mut at = Ledger::read(&ledger)?;
-                at.begun = at.begun.min(end);
-                at
+                At { begun: noted.begun.min(end), ..noted }
             }
         };
+        outcome.faults += 1;
         self.room.give_more(place.folder)?;
         let before = troubles.len();
         troubles.extend(self.look(place, outcome, at, false)?);
@@ -439,7 +440,8 @@ impl<'a> Run<'a> {
         let timeout = Duration::from_secs(self.args.timeout);
         let mut said = None;
         let current = self.folder.current();
-        let end = process::run(&self.program, &task, timeout, current, |message| {
+        let program = &self.programs[usize::from(subject.is_library)];
+        let end = process::run(program, &task, timeout, current, |message| {
             if let Message::Tortured(what) = message {
                 said = Some(*what);
             }
