@@ -11,7 +11,7 @@ mod common;
 #[path = "common/syncs.rs"]
 mod syncs;
 
-use common::hash::{index_of, must};
+use common::hash::{index_of, must, room};
 use common::power::{Disk, Image, write_image};
 use common::subject::{Operation, State, Subject, difference, state_of};
 use common::{Rng, rounds, seed};
@@ -261,6 +261,43 @@ fn a_recovery_that_fails_fails_again() {
     let found = credenza::hash::recover(&copy, &saved).unwrap();
     assert_eq!(found.keys, 2000);
     state_of(&Hash::open(&saved).unwrap(), "saved");
+}
+
+/// The file is shorter than the segment in which the log ends: what ends that segment must have room, and
+/// the next one must not lie in it.
+#[test]
+fn a_log_in_a_segment_that_the_file_ends_within_goes_on() {
+    // A record in a segment of its own, of three units from 12,288 on, which begins with 24 bytes; it ends
+    // where the second unit does, or eight bytes before, and is there or cut off.
+    for (spare, len) in [(0, 20_480), (8, 20_480), (8, 16_384)] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let value = vec![7; 20_480 - spare - (12_288 + 24) - 9];
+        let store = Hash::create(&path).unwrap();
+        store.insert(b"k", &value).unwrap();
+        let mut data = std::fs::read(&path).unwrap();
+        drop(store);
+        assert!(data.len() > 20_480 && room(b"k", &value) as usize == 20_480 - spare - 12_312);
+        data.truncate(len);
+        let what = format!("{spare} bytes left of {len}");
+        let copy = folder.path().join("copy");
+        Hash::reboot(&mut data);
+        write_image(&vec![Some(data), None], &Hash::files(&copy));
+        let store = Hash::open(&copy).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let mut state = state_of(&store, &what);
+        assert_eq!(state.len(), usize::from(len == 20_480), "{what}");
+        // Enough to have the segment emptied, and used again.
+        for i in 0..5000u32 {
+            let (key, value) = ((i % 100).to_le_bytes().to_vec(), i.to_le_bytes().repeat(20));
+            store.insert(&key, &value).unwrap();
+            state.insert(key, value);
+        }
+        assert!(state_of(&store, &what) == state, "{what}: gone on");
+        drop(store);
+        std::fs::remove_file(index_of(&copy)).unwrap();
+        let store = Hash::open(&copy).unwrap_or_else(|e| panic!("{what}: without index: {e}"));
+        assert!(state_of(&store, &what) == state, "{what}: without its index");
+    }
 }
 
 /// An index that a later one has replaced is no index, however clean it says it is.

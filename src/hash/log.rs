@@ -168,8 +168,13 @@ impl Writer<'_> {
         let units = load(words::UNITS);
         let is_fit = load(words::TAIL_UNIT).max(load(words::OLDEST_UNIT)) < units
             && units <= load(words::SEGMENTS_ROOM)
-            && units <= self.core.units() + MOST_BEYOND;
+            && units <= self.most_units();
         is_fit.then_some(units).ok_or_else(|| damaged(words::UNITS, "not so many segments fit"))
+    }
+
+    /// There are no more units than these.
+    pub(crate) fn most_units(&self) -> u64 {
+        self.core.units() + MOST_BEYOND
     }
 
     /// By how much the next segment's number is greater.
@@ -266,6 +271,8 @@ impl Writer<'_> {
     #[cold]
     pub(crate) fn next_segment(&self, cursor: &mut Cursor, room: u64, step: u64) -> Result<()> {
         self.check_cursor(cursor)?;
+        // A file that a power cut left shorter may end where the log does, without room for its end.
+        self.grow_data(cursor.at + SEGMENT_END, cursor.end)?;
         let sequence = cursor.sequence.wrapping_add(step);
         let (unit, units) = self.take_room(room + SEGMENT_HEADER + SEGMENT_END)?;
         let (at, _) = unit_place(unit);
@@ -332,14 +339,20 @@ impl Writer<'_> {
             let (size, limit) = (end, MAX_FILE);
             return Err(Error::new(ErrorKind::TooLarge { what: "file", size, limit }));
         }
-        if first + units > self.index.load(words::SEGMENTS_ROOM) {
-            self.make_segment_table(first + units)?;
+        self.add_units(first + units)?;
+        Ok((first, units))
+    }
+
+    /// Has the table of segments know all units before `end`, the new ones free.
+    pub(crate) fn add_units(&self, end: u64) -> Result<()> {
+        if end > self.index.load(words::SEGMENTS_ROOM) {
+            self.make_segment_table(end)?;
         }
-        for unit in first..first + units {
+        for unit in self.units()?..end {
             self.segment(unit)?.set_free();
         }
-        self.index.word(words::UNITS).store(first + units, Ordering::Release);
-        Ok((first, units))
+        self.index.word(words::UNITS).store(end, Ordering::Release);
+        Ok(())
     }
 
     /// Makes room in the table for `units`.

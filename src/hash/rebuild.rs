@@ -93,7 +93,7 @@ impl Writer<'_> {
             }
             // What readers hold may be in segments that the log has left: none is free before.
             let epoch = pins::end_epoch(&core.data);
-            for unit in 0..core.units() {
+            for unit in 0..self.units()? {
                 let segment = self.segment(unit)?;
                 if segment.sequence() == 0 {
                     segment.set_free_after(epoch);
@@ -214,6 +214,15 @@ impl Writer<'_> {
 
     /// Notes a segment in the table, after another.
     fn take_segment(&self, segment: Found, before: Option<Found>) -> Result<()> {
+        // A power cut may have left the file shorter than its last segment: what follows goes behind it.
+        let end = segment.unit.saturating_add(segment.units);
+        if end > self.most_units() {
+            let why = "a segment is far longer than the file".to_owned();
+            return Err(damaged_data(unit_place(segment.unit).0, why));
+        }
+        if end > self.index.load(words::UNITS) {
+            self.add_units(end)?;
+        }
         self.set_used(segment.unit, segment.units, segment.sequence)?;
         if let Some(before) = before {
             self.segment(before.unit)?.set_next(segment.unit);

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`result`] (what a run finds), [`BenchArgs`] (what is asked for), `workload`
 //! (data and queries), `driver` (the stores), `runner` (processes, rounds, timed loops),
-//! [`report`] (what the reader sees).
+//! [`report`] (what the reader sees). `torture` measures nothing, and looks what stores lose.
 //!
 //! Method: each store in a fresh process bound to one processor; rounds interleaved in random
 //! order; equal data and queries for all; untimed warm-up; every answer compared with the data;
@@ -20,11 +20,13 @@ mod reproduce;
 pub mod result;
 mod rng;
 mod runner;
+mod torture;
 mod workload;
 
 pub use args::{BenchArgs, size};
 pub use replay::{ReplayArgs, replay};
 pub use reproduce::{Document, ReproduceArgs, reproduce};
+pub use torture::{TortureArgs, torture};
 pub use workload::Phase;
 
 use args::{Command, Compare};

@@ -4,7 +4,7 @@ use crate::changing::Changing;
 use crate::cmd::{
     backup, bench, compact, completions, convert, create, delete, dump, freeze, get, load, man,
     preload, put, range, record, recover, replay, reproduce, scan, shell, stat, table, thaw,
-    verify, watch,
+    torture, verify, watch,
 };
 use crate::readable::Readable;
 use crate::table::TableOf;
@@ -101,6 +101,7 @@ pub enum Command {
     Record(record::Record),
     Replay(Box<replay::Replay>),
     Reproduce(Box<reproduce::Reproduce>),
+    Torture(Box<torture::Torture>),
     Completions(completions::Completions),
     Man(man::Man),
 }

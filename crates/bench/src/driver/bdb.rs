@@ -123,6 +123,7 @@ const BUFFER_SMALL: c_int = -30999;
 const DEADLOCK: c_int = -30993;
 /// The library chooses who of a deadlock loses: `DB_LOCK_DEFAULT`.
 const LOCK_DEFAULT: u32 = 1;
+const RECOVER: u32 = 0x2;
 const THREAD: u32 = 0x20;
 const INIT_LOCK: u32 = 0x100;
 const AUTO_COMMIT: u32 = 0x100;
@@ -227,12 +228,17 @@ impl Bdb {
         folder: &Path,
         flags: u32,
     ) -> Result<Handle<'_>> {
-        self.handle_in_env(shape, folder, flags, false)
+        self.handle_in_env(shape, folder, flags, 0)
+    }
+
+    /// The same, when the log was gone through and the files are as it says.
+    pub(super) fn recovering_handle(&self, shape: &Shape, folder: &Path) -> Result<Handle<'_>> {
+        self.handle_in_env(shape, folder, 0, RECOVER)
     }
 
     /// The same for several threads that share the handle: with locks, and each commit synced.
     pub(super) fn shared_handle(&self, shape: &Shape, folder: &Path) -> Result<Handle<'_>> {
-        self.handle_in_env(shape, folder, 0, true)
+        self.handle_in_env(shape, folder, 0, THREAD | INIT_LOCK)
     }
 
     fn handle_in_env(
@@ -240,11 +246,10 @@ impl Bdb {
         shape: &Shape,
         folder: &Path,
         flags: u32,
-        has_threads: bool,
+        opening: u32,
     ) -> Result<Handle<'_>> {
         let (api, name) = (&self.api, c_path(folder)?);
-        let threads = if has_threads { THREAD } else { 0 };
-        let locks = if has_threads { INIT_LOCK } else { 0 };
+        let threads = opening & THREAD;
         let mut env = null_mut();
         // SAFETY: `env` is a place for the pointer.
         check(api, "db_env_create", unsafe { (api.db_env_create)(&raw mut env, 0) })?;
@@ -265,7 +270,7 @@ impl Bdb {
                 };
                 check(api, "env set_flags", rc)?;
             }
-            if has_threads {
+            if threads != 0 {
                 // SAFETY: the same.
                 let rc = unsafe {
                     let set: SetLockDetect = method(env, at::ENV_SET_LOCK_DETECT);
@@ -276,7 +281,7 @@ impl Bdb {
             // SAFETY: the same; the name is a C string.
             let rc = unsafe {
                 let open: OpenEnv = method(env, at::ENV_OPEN);
-                open(env, name.as_ptr(), PRIVATE_WITH_TRANSACTIONS | threads | locks, 0o644)
+                open(env, name.as_ptr(), PRIVATE_WITH_TRANSACTIONS | opening, 0o644)
             };
             check(api, "env open", rc)?;
             let mut handle = self.handle_in(env)?;

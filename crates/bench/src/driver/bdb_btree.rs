@@ -4,7 +4,9 @@
 //! 512 bytes, so that a page holds many.
 
 use super::bdb::{self, Bdb, BdbStore, Method, TXN_WRITE_NO_SYNC, btree_page_bytes, cache_bytes};
-use super::{Changes, Committers, Driver, Identity, Reading, Setup, Shape, Source, Threads};
+use super::{
+    Changes, Committers, Driver, Fault, Identity, Promise, Reading, Setup, Shape, Source, Threads,
+};
 use credenza::Result;
 use std::path::Path;
 
@@ -78,6 +80,20 @@ impl Driver for BdbBtree {
         let folder = path.parent().unwrap_or(Path::new("."));
         let handle = self.0.committing_handle(shape, folder, 0)?;
         handle.set_page_size(btree_page_bytes(shape))?;
+        BdbStore::create(handle, Method::BTree, path, shape)
+    }
+
+    /// Integrity without durability, the documentation of `DB_TXN_WRITE_NOSYNC` says.
+    fn promise(fault: Fault, is_durable: bool) -> Promise {
+        match fault {
+            Fault::Power if !is_durable => Promise::Moment,
+            _ => Promise::All,
+        }
+    }
+
+    fn recover(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let handle = self.0.recovering_handle(shape, folder)?;
         BdbStore::create(handle, Method::BTree, path, shape)
     }
 

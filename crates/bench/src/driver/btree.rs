@@ -8,8 +8,8 @@
 
 use super::kept::Kept;
 use super::{
-    Changes, Committers, Crew, Driver, Identity, Reading, Setup, Shape, Sharing, Source, Store,
-    Threads, Writer,
+    Changes, Committers, Crew, Driver, Fault, Identity, Promise, Reading, Setup, Shape, Sharing,
+    Source, Store, Threads, Writer, with_another_boot,
 };
 use crate::workload::Records;
 use credenza::{BTreeLoad, Durability, Result, btree};
@@ -131,6 +131,21 @@ impl Driver for BTree {
         unsafe { Committers::of(store, count, handle) }
     }
 
+    fn promise(fault: Fault, is_durable: bool) -> Promise {
+        match fault {
+            Fault::Power if !is_durable => Promise::Moment,
+            _ => Promise::All,
+        }
+    }
+
+    fn verify(&self, path: &Path) -> Result<()> {
+        btree::BTree::open(path)?.verify(|_, _| ())
+    }
+
+    fn make_rebooted(path: &Path) -> Result<()> {
+        with_another_boot(path)
+    }
+
     fn open_to_change(&self, path: &Path, _: &Shape) -> Result<Changer> {
         Ok(Changer { transaction: None, store: Kept::new(btree::BTree::open(path)?) })
     }
@@ -230,6 +245,10 @@ impl Writer for Changer {
 
     fn commit(&mut self) -> Result<()> {
         self.transaction.take().map_or(Ok(()), btree::Transaction::commit)
+    }
+
+    fn sync(&mut self) -> Result<bool> {
+        self.store.get().sync().map(|()| true)
     }
 
     #[inline]

@@ -72,6 +72,7 @@ api! {
 }
 
 const READER: c_int = 0;
+const WRITER: c_int = 1;
 const NEW: c_int = 3;
 const NO_LOCK: c_int = 0x40;
 const SET_CACHE_SIZE: c_int = 1;
@@ -123,6 +124,7 @@ impl Gdbm {
 
 impl Driver for Gdbm {
     const NAME: &'static str = "gdbm";
+    const REOPENS: bool = true;
     const THREADS: Threads = Threads::Handles;
     const SYNCS: &'static str = "msync and fsync when it is closed";
     const SOURCE: Option<Source> = Some(Source {
@@ -161,6 +163,10 @@ impl Driver for Gdbm {
 
     fn create(&self, path: &Path, shape: &Shape) -> Result<GdbmStore<'_>> {
         self.opened(path, shape, NEW)
+    }
+
+    fn reopen(&self, path: &Path, shape: &Shape, _: bool) -> Result<GdbmStore<'_>> {
+        self.opened(path, shape, WRITER)
     }
 }
 

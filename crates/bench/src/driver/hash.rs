@@ -3,8 +3,8 @@
 #![allow(unsafe_code)]
 
 use super::{
-    Committers, Crew, Driver, Identity, Noting, OnThread, Reading, Setup, Shape, Sharing, Source,
-    Store, Threads, Writer,
+    Committers, Crew, Driver, Fault, Identity, Noting, OnThread, Promise, Reading, Setup, Shape,
+    Sharing, Source, Store, Threads, Writer, with_another_boot,
 };
 use credenza::stats::{Clock, Latency, Statistics};
 use credenza::{Durability, Result, Scan, hash};
@@ -115,6 +115,22 @@ impl Driver for Hash {
         unsafe { Committers::of(store, count, |owner| Ok(owner.clone())) }
     }
 
+    /// Every operation is a transaction.
+    fn promise(fault: Fault, is_durable: bool) -> Promise {
+        match fault {
+            Fault::Power if !is_durable => Promise::Moment,
+            _ => Promise::All,
+        }
+    }
+
+    fn verify(&self, path: &Path) -> Result<()> {
+        hash::Hash::open(path)?.verify(|_, _| ())
+    }
+
+    fn make_rebooted(path: &Path) -> Result<()> {
+        with_another_boot(path)
+    }
+
     fn open_to_change(&self, path: &Path, _: &Shape) -> Result<hash::Hash> {
         hash::Hash::open(path)
     }
@@ -143,6 +159,10 @@ impl Writer for hash::Hash {
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         hash::Hash::insert(self, key, value)
+    }
+
+    fn sync(&mut self) -> Result<bool> {
+        hash::Hash::sync(self).map(|()| true)
     }
 
     #[inline]

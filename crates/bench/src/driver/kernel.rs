@@ -3,9 +3,12 @@
 #![allow(unsafe_code)]
 
 use credenza::{Error, Result};
+use libc::c_int;
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -147,8 +150,7 @@ pub(crate) fn cpu_seconds() -> (f64, f64) {
 
 /// Bytes that whoever runs this may still write to the filesystem that holds `path`.
 pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
-    use std::os::unix::ffi::OsStrExt;
-    let name = std::ffi::CString::new(path.as_os_str().as_bytes()).ok()?;
+    let name = c_string(path).ok()?;
     // SAFETY: statvfs is numbers only, for which zero is a value.
     let mut facts: libc::statvfs = unsafe { std::mem::zeroed() };
     // SAFETY: the name is a C string, and `facts` a place for the answer.
@@ -164,4 +166,115 @@ pub(crate) fn faults() -> (u64, u64) {
     let rc = unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
     let count = |n: libc::c_long| if rc == 0 { u64::try_from(n).unwrap_or(0) } else { 0 };
     (count(usage.ru_minflt), count(usage.ru_majflt))
+}
+
+/// Has the kernel kill this process after some time, wherever it is then.
+pub(crate) fn kill_after(time: Duration) -> Result<()> {
+    // SAFETY: sigevent is numbers and a pointer, for which zero is a value.
+    let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
+    event.sigev_notify = libc::SIGEV_SIGNAL;
+    event.sigev_signo = libc::SIGKILL;
+    let mut timer: libc::timer_t = std::ptr::null_mut();
+    let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // A time of zero would be none.
+    let nanoseconds = time.subsec_nanos().max(1);
+    let first = libc::timespec {
+        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: libc::c_long::from(nanoseconds),
+    };
+    let times = libc::itimerspec { it_interval: none, it_value: first };
+    // SAFETY: `event` is read, and `timer` is a place for the answer.
+    let made = unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) };
+    let set = || {
+        // SAFETY: the timer was made, and `times` is read; nobody wants to know the old ones.
+        unsafe { libc::timer_settime(timer, 0, &raw const times, std::ptr::null_mut()) }
+    };
+    if made != 0 || set() != 0 {
+        return Err(Error::io("set a timer", io::Error::last_os_error()));
+    }
+    Ok(())
+}
+
+/// Ends this process at once, as `kill -9` does.
+pub(crate) fn kill_this_process() -> ! {
+    // SAFETY: a signal to this process alone, which ends it and runs none of its code.
+    unsafe { libc::raise(libc::SIGKILL) };
+    std::process::abort()
+}
+
+/// No file of this process may from now on become longer: writing more is an error, and no signal.
+pub(crate) fn limit_file_size(bytes: u64) -> Result<()> {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the limit is read during the call; the signal is ignored, for which no code runs.
+    let rc = unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit)
+    };
+    match rc {
+        0 => Ok(()),
+        _ => Err(Error::io("limit the size of files", io::Error::last_os_error())),
+    }
+}
+
+/// Has this process, and those that it starts, see mounts of its own from now on: they end with it. For
+/// the first thread, before there are others; mostly only root may.
+pub(crate) fn own_mounts() -> io::Result<()> {
+    // SAFETY: the flag takes nothing and changes no memory.
+    if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // What is mounted here is to be seen nowhere else.
+    mount(Path::new("none"), Path::new("/"), "", libc::MS_REC | libc::MS_PRIVATE)
+}
+
+/// Mounts a file system in memory with so much space at `path`; or changes the space of one.
+pub(crate) fn mount_memory(path: &Path, bytes: u64, is_there: bool) -> io::Result<()> {
+    let flags = if is_there { libc::MS_REMOUNT } else { 0 };
+    mount(Path::new("tmpfs"), path, &format!("size={bytes}"), flags)
+}
+
+fn mount(kind: &Path, at: &Path, options: &str, flags: libc::c_ulong) -> io::Result<()> {
+    let kind = c_string(kind)?;
+    let (at, options) = (c_string(at)?, c_string(Path::new(options))?);
+    // SAFETY: C strings, which are read during the call.
+    let rc = unsafe {
+        let data = options.as_ptr().cast();
+        libc::mount(kind.as_ptr(), at.as_ptr(), kind.as_ptr(), flags, data)
+    };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Takes a mount away.
+pub(crate) fn unmount(path: &Path) -> io::Result<()> {
+    let path = c_string(path)?;
+    // SAFETY: a C string, which is read during the call.
+    let rc = unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn c_string(path: &Path) -> io::Result<CString> {
+    Ok(CString::new(path.as_os_str().as_bytes())?)
+}
+
+/// Where a file has bytes, and not a hole: from, to.
+pub(crate) fn parts_with_data(file: &File) -> io::Result<Vec<(u64, u64)>> {
+    let seek = |from: u64, what: c_int| {
+        let from = libc::off_t::try_from(from).map_err(io::Error::other)?;
+        // SAFETY: the descriptor is open, and no memory is passed.
+        let at = unsafe { libc::lseek(file.as_raw_fd(), from, what) };
+        u64::try_from(at).map_err(|_| io::Error::last_os_error())
+    };
+    let mut parts = Vec::new();
+    let mut at = 0;
+    loop {
+        match seek(at, libc::SEEK_DATA) {
+            Ok(start) => {
+                at = seek(start, libc::SEEK_HOLE)?;
+                parts.push((start, at));
+            }
+            // Behind it there is nothing but holes, or nothing.
+            Err(e) if e.raw_os_error() == Some(libc::ENXIO) => return Ok(parts),
+            Err(e) => return Err(e),
+        }
+    }
 }

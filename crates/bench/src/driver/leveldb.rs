@@ -6,7 +6,9 @@
 
 use super::library::symbol;
 use super::lsm::{self, Calls, FILTER_BITS, LsmStore, Options, Settings};
-use super::{Committers, Crew, Driver, Identity, Reading, Shape, Sharing, Source, Threads};
+use super::{
+    Committers, Crew, Driver, Fault, Identity, Promise, Reading, Shape, Sharing, Source, Threads,
+};
 use crate::workload::Records;
 use credenza::Result;
 use std::ffi::{c_int, c_void};
@@ -131,6 +133,10 @@ impl Driver for Leveldb {
         let store = self.create(path, shape)?;
         store.sync_writes();
         Ok(store)
+    }
+
+    fn promise(fault: Fault, is_durable: bool) -> Promise {
+        lsm::promise(fault, is_durable)
     }
 
     fn reopen(&self, path: &Path, shape: &Shape, _: bool) -> Result<LsmStore<'_>> {

@@ -12,7 +12,7 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Committers, Crew, Shape, Store, Writer, c_path, refused};
+use super::{Committers, Crew, Fault, Promise, Shape, Store, Writer, c_path, refused};
 use crate::machine;
 use crate::workload::Records;
 use credenza::Result;
@@ -86,6 +86,15 @@ pub(super) fn tuning(shape: &Shape) -> String {
         MEMORY_TABLE >> 20,
         cache_bytes(shape) >> 20
     )
+}
+
+/// What was written to the log outlives the process; of a log that was not synced some of the end may
+/// be lost with the power.
+pub(super) fn promise(fault: Fault, is_durable: bool) -> Promise {
+    match fault {
+        Fault::Power if !is_durable => Promise::Moment,
+        _ => Promise::All,
+    }
 }
 
 pub(super) const NOTE: &str =

@@ -35,6 +35,7 @@ mod no_writer;
 mod ntdb;
 mod null;
 mod on_thread;
+mod promise;
 mod redb;
 mod resp;
 mod resp_address;
@@ -61,12 +62,14 @@ use credenza::{Error, Result};
 pub(crate) use library::Source;
 pub(crate) use no_writer::NoWriter;
 pub(crate) use on_thread::{Committers, Crew, OnThread};
+pub(crate) use promise::{Fault, Promise};
 pub(crate) use resp_address::{CLUSTER, check as check_address};
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// How a store is set up.
@@ -360,6 +363,35 @@ pub(crate) trait Driver: Sized + 'static {
         Err(Error::invalid("threads do not open this store for changes").at(path))
     }
 
+    /// What is promised of acknowledged changes after a fault, where the store was opened as
+    /// [`Driver::create_durable`] has it, or else as [`Driver::create_committing`] or
+    /// [`Driver::create`] do. This one is for stores whose transactions outlive the process, and which
+    /// promise nothing without them.
+    fn promise(fault: Fault, is_durable: bool) -> Promise {
+        match fault {
+            _ if is_durable => Promise::All,
+            Fault::Kill | Fault::Full if Self::COMMITS => Promise::All,
+            _ => Promise::Nothing,
+        }
+    }
+
+    /// Opens the store at `path` for changes after a fault, with whatever its authors say is to be done
+    /// then. Only called where the store [`Driver::REOPENS`].
+    fn recover(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
+        self.reopen(path, shape, Self::COMMITS)
+    }
+
+    /// Has a closed store check all of itself, where it can.
+    fn verify(&self, _path: &Path) -> Result<()> {
+        Ok(())
+    }
+
+    /// Changes the files of the store at `path`, a copy, so that the machine seems to have been started
+    /// anew since they were written, where they tell which start they are of.
+    fn make_rebooted(_path: &Path) -> Result<()> {
+        Ok(())
+    }
+
     /// Opens the store at `path`, which others read, for changes that readers see after
     /// [`Store::refresh`] as soon as the call has returned. Only called for [`Sharing::Writer`].
     fn open_to_change(&self, path: &Path, _shape: &Shape) -> Result<Self::Writer<'_>> {
@@ -543,6 +575,11 @@ pub(crate) trait Writer: Store {
         Ok(())
     }
 
+    /// Brings all changes so far to the disk; says whether there is such a call here.
+    fn sync(&mut self) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Removes `key`; says whether it was there.
     fn remove(&mut self, key: &[u8]) -> Result<bool>;
 
@@ -621,6 +658,24 @@ drivers! {
     gdbm::Gdbm,
     sparkey::Sparkey,
     resp::Resp,
+}
+
+/// Where both of our engines that change tell which start of the machine their locks are of: 16 bytes,
+/// as `docs/format` has it.
+const BOOT_AT: u64 = 2048;
+
+/// [`Driver::make_rebooted`] for our own engines: of a start that never was.
+fn with_another_boot(path: &Path) -> Result<()> {
+    let change = || {
+        let file = File::options().write(true).open(path)?;
+        let is_whole = file.metadata()?.len() >= BOOT_AT + 16;
+        if is_whole { file.write_all_at(&[0x5a; 16], BOOT_AT) } else { Ok(()) }
+    };
+    match change() {
+        // The power may have failed before there was a store.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done.map_err(|e| Error::io("write", e).at(path)),
+    }
 }
 
 /// Reads every file in a folder.

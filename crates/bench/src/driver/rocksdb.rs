@@ -8,7 +8,7 @@
 
 use super::library::{api, symbol};
 use super::lsm::{self, Calls, FILTER_BITS, LsmStore, Options, Pinned, Settings};
-use super::{Committers, Crew, Driver, Identity, Reading, Shape, Source, Threads};
+use super::{Committers, Crew, Driver, Fault, Identity, Promise, Reading, Shape, Source, Threads};
 use crate::workload::Records;
 use credenza::Result;
 use std::ffi::{c_char, c_double, c_int, c_void};
@@ -151,6 +151,10 @@ impl Driver for Rocksdb {
         let store = self.create(path, shape)?;
         store.sync_writes();
         Ok(store)
+    }
+
+    fn promise(fault: Fault, is_durable: bool) -> Promise {
+        lsm::promise(fault, is_durable)
     }
 
     fn reopen(&self, path: &Path, shape: &Shape, _: bool) -> Result<LsmStore<'_>> {

@@ -8,6 +8,8 @@
 //! Not seen: what the C library writes for itself (`fwrite`), stores into a map, and files opened
 //! with `O_DSYNC`. The kernel's own figures in `/proc/self/io` hold the first of these.
 //!
+//! A [`Watcher`] is told of each such call: `credenza torture` knows by it what a power cut would leave.
+//!
 //! `build.rs` of every program with the workbench in it names the functions to the linker: the list is
 //! in `exported.in`. Any thread may call them.
 
@@ -15,6 +17,7 @@
 
 use crate::result::Calls;
 use libc::{c_int, c_long, c_uint, c_void, iovec, off_t, size_t, ssize_t};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// All calls of this process so far.
@@ -29,6 +32,52 @@ pub(crate) fn so_far() -> Calls {
         writes: of(&WRITES),
         written_bytes: of(&WRITTEN_BYTES),
     }
+}
+
+/// What is brought to the disk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Extent {
+    /// All of the file, or folder, with this descriptor.
+    File(c_int),
+    /// What is mapped at these addresses.
+    Map { start: usize, len: usize },
+}
+
+/// Who is told of calls, on the thread that makes them. What it calls itself it is told of, too.
+pub(crate) trait Watcher: Sync {
+    /// Something was written to this descriptor.
+    fn wrote(&self, fd: c_int);
+
+    /// Somebody begins to wait for the disk; the number comes again when that is over.
+    fn sync_begins(&self, what: Extent) -> u64;
+
+    /// What was in `what` when this began is on the disk.
+    fn synced(&self, what: Extent, begun: u64);
+}
+
+static WATCHER: OnceLock<&'static dyn Watcher> = OnceLock::new();
+
+/// From now on `watcher` is told of every call of this process; there can be one.
+pub(crate) fn watch(watcher: &'static dyn Watcher) {
+    let _ = WATCHER.set(watcher);
+}
+
+/// Does a sync, and tells of it.
+fn sync(what: Extent, call: impl FnOnce() -> c_long) -> c_int {
+    let Some(watcher) = WATCHER.get() else { return call() as c_int };
+    let begun = watcher.sync_begins(what);
+    let answer = call();
+    if answer == 0 {
+        watcher.synced(what, begun);
+    }
+    answer as c_int
+}
+
+/// Whether what is written to a descriptor is on the disk when the call returns.
+fn syncs_each_write(fd: c_int) -> bool {
+    // SAFETY: the kernel checks the descriptor, and only answers.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    flags != -1 && flags & libc::O_DSYNC != 0
 }
 
 static FSYNC: AtomicU64 = AtomicU64::new(0);
@@ -63,11 +112,16 @@ fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts a write by its answer, and passes that on.
-fn wrote(answer: c_long) -> ssize_t {
-    if let Ok(bytes @ 1..) = u64::try_from(answer) {
-        count(&WRITES);
-        WRITTEN_BYTES.fetch_add(bytes, Ordering::Relaxed);
+/// Counts a write by its answer, tells of it, and passes the answer on.
+fn wrote(fd: c_int, answer: c_long) -> ssize_t {
+    let Ok(bytes @ 1..) = u64::try_from(answer) else { return answer as ssize_t };
+    count(&WRITES);
+    WRITTEN_BYTES.fetch_add(bytes, Ordering::Relaxed);
+    if let Some(watcher) = WATCHER.get() {
+        watcher.wrote(fd);
+        if syncs_each_write(fd) {
+            sync(Extent::File(fd), || 0);
+        }
     }
     answer as ssize_t
 }
@@ -76,24 +130,26 @@ fn wrote(answer: c_long) -> ssize_t {
 extern "C" fn fsync(fd: c_int) -> c_int {
     count(&FSYNC);
     // SAFETY: the kernel checks the descriptor.
-    unsafe { libc::syscall(libc::SYS_fsync, fd) as c_int }
+    sync(Extent::File(fd), || unsafe { libc::syscall(libc::SYS_fsync, fd) })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn fdatasync(fd: c_int) -> c_int {
     count(&FDATASYNC);
     // SAFETY: the kernel checks the descriptor.
-    unsafe { libc::syscall(libc::SYS_fdatasync, fd) as c_int }
+    sync(Extent::File(fd), || unsafe { libc::syscall(libc::SYS_fdatasync, fd) })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn msync(start: *mut c_void, len: size_t, flags: c_int) -> c_int {
-    // With MS_ASYNC it brings nothing to the disk.
-    if flags & libc::MS_SYNC != 0 {
-        count(&MSYNC);
-    }
     // SAFETY: the kernel checks the range, and changes no memory.
-    unsafe { libc::syscall(libc::SYS_msync, start, len, flags) as c_int }
+    let call = || unsafe { libc::syscall(libc::SYS_msync, start, len, flags) };
+    // With MS_ASYNC it brings nothing to the disk.
+    if flags & libc::MS_SYNC == 0 {
+        return call() as c_int;
+    }
+    count(&MSYNC);
+    sync(Extent::Map { start: start.addr(), len }, call)
 }
 
 #[unsafe(no_mangle)]
@@ -106,13 +162,13 @@ extern "C" fn sync_file_range(fd: c_int, start: off_t, len: off_t, flags: c_uint
 #[unsafe(no_mangle)]
 extern "C" fn write(fd: c_int, from: *const c_void, len: size_t) -> ssize_t {
     // SAFETY: the kernel checks descriptor and range, and only reads.
-    wrote(unsafe { libc::syscall(libc::SYS_write, fd, from, len) })
+    wrote(fd, unsafe { libc::syscall(libc::SYS_write, fd, from, len) })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn pwrite(fd: c_int, from: *const c_void, len: size_t, at: off_t) -> ssize_t {
     // SAFETY: as for `write`.
-    wrote(unsafe { libc::syscall(libc::SYS_pwrite64, fd, from, len, at) })
+    wrote(fd, unsafe { libc::syscall(libc::SYS_pwrite64, fd, from, len, at) })
 }
 
 #[unsafe(no_mangle)]
@@ -123,14 +179,14 @@ extern "C" fn pwrite64(fd: c_int, from: *const c_void, len: size_t, at: off_t) -
 #[unsafe(no_mangle)]
 extern "C" fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: the kernel checks the descriptor, the list and what it names, and only reads.
-    wrote(unsafe { libc::syscall(libc::SYS_writev, fd, parts, count) })
+    wrote(fd, unsafe { libc::syscall(libc::SYS_writev, fd, parts, count) })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn pwritev(fd: c_int, parts: *const iovec, count: c_int, at: off_t) -> ssize_t {
     // The position is given in two halves, of which the first holds all of it where a long has 64 bits.
     // SAFETY: as for `writev`.
-    wrote(unsafe { libc::syscall(libc::SYS_pwritev, fd, parts, count, at, 0_i64) })
+    wrote(fd, unsafe { libc::syscall(libc::SYS_pwritev, fd, parts, count, at, 0_i64) })
 }
 
 #[unsafe(no_mangle)]
@@ -147,7 +203,7 @@ extern "C" fn pwritev2(
     flags: c_int,
 ) -> ssize_t {
     // SAFETY: as for `writev`.
-    wrote(unsafe { libc::syscall(libc::SYS_pwritev2, fd, parts, count, at, 0_i64, flags) })
+    wrote(fd, unsafe { libc::syscall(libc::SYS_pwritev2, fd, parts, count, at, 0_i64, flags) })
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 //! wait, and that is in its latency.
 
 mod play;
-mod script;
+pub(crate) mod script;
 mod table;
 
 pub(crate) use play::{Replayed, records_of};
@@ -339,7 +339,7 @@ impl<'a> Run<'a> {
                 self.report.stores.push(of_store(store, version, done, self.clock_ns));
             }
             (End::Finished, None) => self.fail(store, "it said nothing of what it did".to_owned()),
-            (End::Failed(what) | End::Crashed(what), _) => self.fail(store, what),
+            (End::Failed(what) | End::Crashed { what, .. }, _) => self.fail(store, what),
             (End::TimedOut, _) => {
                 self.fail(store, format!("no end after {} seconds", timeout.as_secs()));
             }

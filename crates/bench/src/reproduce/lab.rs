@@ -245,7 +245,7 @@ impl<'a> Lab<'a> {
         let (status, what) = match end {
             End::Finished => return Ok(true),
             End::Failed(what) => ("error", what),
-            End::Crashed(what) => ("crashed", what),
+            End::Crashed { what, .. } => ("crashed", what),
             End::TimedOut => ("timed-out", format!("no end after {} seconds", timeout.as_secs())),
         };
         self.fail(store, Some(round), status, format!("{}: {what}", plan.what));

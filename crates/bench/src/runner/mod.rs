@@ -406,6 +406,7 @@ impl<'a> Run<'a> {
                 Message::Compared(_)
                 | Message::Figure(_)
                 | Message::Replayed(_)
+                | Message::Tortured(_)
                 | Message::Failed(_)
                 | Message::Finished => {}
             };
@@ -419,7 +420,7 @@ impl<'a> Run<'a> {
             let (status, what) = match end {
                 End::Finished => ("", String::new()),
                 End::Failed(what) => ("error", what),
-                End::Crashed(what) => ("crashed", what),
+                End::Crashed { what, .. } => ("crashed", what),
                 End::TimedOut => {
                     ("timed-out", format!("no end after {} seconds", timeout.as_secs()))
                 }

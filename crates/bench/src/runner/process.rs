@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Program {
     file: PathBuf,
     args: Vec<OsString>,
+    is_silent: bool,
 }
 
 impl Program {
@@ -25,13 +26,22 @@ impl Program {
         let file = std::env::current_exe().map_err(|e| Error::io("find this program", e))?;
         // A measured process that starts others has the option already.
         let args = std::env::args_os().skip(1).filter(|arg| arg != "--child");
-        Ok(Program { file, args: args.chain(["--child".into()]).collect() })
+        let args = args.chain(["--child".into()]).collect();
+        Ok(Program { file, args, is_silent: false })
+    }
+
+    /// The same with nothing on standard error.
+    pub(crate) fn silent(self) -> Program {
+        Program { is_silent: true, ..self }
     }
 
     /// The command that starts it.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.file);
         command.args(&self.args);
+        if self.is_silent {
+            command.stderr(Stdio::null());
+        }
         command
     }
 
@@ -44,7 +54,8 @@ impl Program {
     /// A shell script in the place of this program.
     #[cfg(test)]
     pub(super) fn of_script(script: &str) -> Program {
-        Program { file: PathBuf::from("/bin/sh"), args: vec!["-c".into(), script.into()] }
+        let args = vec!["-c".into(), script.into()];
+        Program { file: PathBuf::from("/bin/sh"), args, is_silent: false }
     }
 }
 
@@ -118,8 +129,11 @@ pub(crate) enum End {
     Finished,
     /// The store refused, in its own words.
     Failed(String),
-    /// It ended without a word.
-    Crashed(String),
+    /// It ended without a word; the signal that ended it, if one did.
+    Crashed {
+        signal: Option<i32>,
+        what: String,
+    },
     TimedOut,
 }
 
@@ -179,7 +193,7 @@ pub(crate) fn run(
     // The listener ends with the process's output, which is closed now.
     let _ = listener.join();
     current.rest_if_leaving();
-    Ok(end.unwrap_or_else(|| End::Crashed(in_words(status))))
+    Ok(end.unwrap_or_else(|| End::Crashed { signal: status.signal(), what: in_words(status) }))
 }
 
 pub(super) fn in_words(status: ExitStatus) -> String {
@@ -232,9 +246,11 @@ mod tests {
     #[test]
     fn a_process_that_ends_early_has_crashed_in_the_phase_it_was_in() {
         let (end, heard) = end_of("echo '{\"Started\":\"scan\"}'; kill -SEGV $$", LONG);
-        assert!(matches!(end, End::Crashed(what) if what.contains("SIGSEGV")));
+        assert!(matches!(end, End::Crashed { what, .. } if what.contains("SIGSEGV")));
         assert!(matches!(heard[..], [Message::Started(Phase::Scan)]));
-        assert!(matches!(end_of("exit 3", LONG).0, End::Crashed(what) if what.contains('3')));
+        assert!(
+            matches!(end_of("exit 3", LONG).0, End::Crashed { what, .. } if what.contains('3'))
+        );
     }
 
     #[test]

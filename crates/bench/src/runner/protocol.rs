@@ -5,6 +5,7 @@ use super::oracle::{Compared, Oracle};
 use super::together::{Throughput, Together};
 use crate::replay::Replayed;
 use crate::result::Effort;
+use crate::torture::Said;
 use crate::workload::{Mix, Phase};
 use credenza::{Error, Result};
 use serde::de::DeserializeOwned;
@@ -84,6 +85,8 @@ pub(crate) enum Message {
     Figure(Figure),
     /// A trace was replayed.
     Replayed(Box<Replayed>),
+    /// Something happened to a store, or what is left of one was looked at.
+    Tortured(Box<Said>),
     /// Nothing can be measured; nothing more comes.
     Failed(String),
     /// All phases are done.

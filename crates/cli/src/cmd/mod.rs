@@ -25,6 +25,7 @@ pub mod shell;
 pub mod stat;
 pub mod table;
 pub mod thaw;
+pub mod torture;
 mod trace;
 pub mod verify;
 pub mod watch;
@@ -61,6 +62,7 @@ pub fn run(cli: Cli) -> Result<Status> {
         Command::Record(args) => record::run(&args, quiet),
         Command::Replay(args) => replay::run(&args),
         Command::Reproduce(args) => reproduce::run(*args, quiet),
+        Command::Torture(args) => torture::run(*args, quiet),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     }

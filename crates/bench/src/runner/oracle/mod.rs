@@ -107,7 +107,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
              (--check-every), take less time",
             args.timeout
         ))),
-        (End::Crashed(what), _) => Err(Error::invalid(format!(
+        (End::Crashed { what, .. }, _) => Err(Error::invalid(format!(
             "the process that held {all} ended: {what}; measure each alone to see which it was"
         ))),
         (End::Failed(what), _) => Err(Error::invalid(what)),

@@ -1,0 +1,185 @@
+//! `credenza torture`: a user's own operations on any store, and something happening to it meanwhile.
+//!
+//! Reading order: [`TortureArgs`], [`plan`] (what is done to a store), [`judge`] (what it means for what is
+//! found), [`child`] (the processes that work and look), [`ledger`] (how far they had come), [`disk`] and
+//! [`power`] (what a power cut leaves), [`room`] (a folder that fills up), [`rounds`] (what happens when),
+//! [`outcome`] and [`table`] (what the reader sees).
+//!
+//! Method: for each store, fault and round a new store, and a process that does the operations one after
+//! the other. What has returned without an error is acknowledged. Then something happens at a moment that
+//! the seed fixes: the process is killed; or disks are made up that a power cut may leave; or there is no
+//! space left. A fresh process opens what is left, as the store's authors say, and puts every record beside
+//! the operations. What a store promises is its driver's to say ([`crate::driver::Driver::promise`]).
+
+mod child;
+mod disk;
+mod judge;
+mod ledger;
+mod outcome;
+mod plan;
+mod power;
+mod room;
+mod rounds;
+mod table;
+
+use crate::args::check_stores;
+use crate::driver::{Fault, Promise};
+use crate::machine;
+use crate::report::json::publish_value;
+use crate::runner::folder::Folder;
+use child::Space;
+use clap::{Args, ValueEnum};
+use credenza::{Error, Result};
+use judge::{At, Judged};
+use rounds::Run;
+use serde::{Deserialize, Serialize};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Exit status when a store broke its promise.
+const BROKEN: u8 = 1;
+
+/// What a process of a torture says on standard output.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Said {
+    /// All operations were done, and the store took so much on the way.
+    Rehearsed(Vec<Space>),
+    /// The power fails now.
+    At(At),
+    /// The store refused an operation, or closing; or nothing.
+    Full { at: At, why: Option<String> },
+    /// What is in a store.
+    Judged(Judged),
+    /// Nothing but that all is done.
+    Finished,
+}
+
+/// When a change is to be safe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Class {
+    /// On the disk when its call has returned
+    Sync,
+    /// With the kernel when its call has returned
+    Buffered,
+}
+
+/// Kill, cut the power of, and fill up stores; and count what they lose.
+#[derive(Args, Clone, Debug)]
+pub struct TortureArgs {
+    /// Stores, separated by commas; without it, all that are found (see 'credenza bench --list')
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    pub stores: Option<Vec<String>>,
+    /// What is stored and done: decimal, tokens, ups, churn, random, ntdb, ycsb, ycsb-a to ycsb-f, files, or
+    /// the path of a .toml file
+    #[arg(long, value_name = "NAME|FILE.toml", default_value = "churn")]
+    pub workload: String,
+    /// Store the records of this file, in any format `credenza load` reads; of a trace, as 'credenza record'
+    /// makes it, do the operations
+    #[arg(long, value_name = "FILE", conflicts_with = "workload")]
+    pub data: Option<PathBuf>,
+    /// The format of --data, when its content does not tell it
+    #[arg(long, value_name = "FORMAT", requires = "data")]
+    pub format: Option<String>,
+    /// Records to store first, at most
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub records: usize,
+    /// Operations to do then, at most
+    #[arg(long, value_name = "N", default_value_t = 3000)]
+    pub operations: usize,
+    /// What happens, separated by commas
+    #[arg(long, value_delimiter = ',', value_name = "FAULTS", default_value = "kill,power,full")]
+    pub faults: Vec<Fault>,
+    /// How often each of it happens to each store
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub rounds: usize,
+    /// Begin no further round after so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub seconds: Option<u64>,
+    /// When a change is to be safe [default: sync where the power fails, else buffered; stores without the
+    /// one have the other, and the table says which]
+    #[arg(long, value_name = "CLASS")]
+    pub durability: Option<Class>,
+    /// Judge every store by this, instead of by what it promises
+    #[arg(long, value_name = "WHAT")]
+    pub expect: Option<Promise>,
+    /// Do this round only: the report names it where something was lost
+    #[arg(long, value_name = "N", conflicts_with_all = ["rounds", "seconds"])]
+    pub round: Option<usize>,
+    /// Seed of data, operations and moments
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Folder for the store files [default: /dev/shm if that is in memory, else the system's folder
+    /// for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Write the results as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Use this library for a store: NAME=PATH; may be given many times
+    #[arg(long = "lib", value_name = "NAME=PATH")]
+    pub libraries: Vec<String>,
+    /// Give a process up after so many seconds, and count it as one that crashed
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub timeout: u64,
+    /// Work on one store, or look at one: the program starts itself with this
+    #[arg(long, hide = true)]
+    pub child: bool,
+    /// Say nothing of the progress.
+    #[arg(skip)]
+    pub quiet: bool,
+}
+
+impl TortureArgs {
+    fn check(&self) -> Result<()> {
+        if self.rounds == 0 || self.timeout == 0 || self.seconds == Some(0) {
+            return Err(Error::invalid("--rounds, --seconds and --timeout must be at least 1"));
+        }
+        if self.records == 0 || self.operations == 0 {
+            return Err(Error::invalid("--records and --operations must be at least 1"));
+        }
+        check_stores(self.stores.iter().flatten().map(String::as_str), &self.libraries)
+    }
+
+    fn folder(&self) -> PathBuf {
+        let shared_memory = Path::new("/dev/shm");
+        match &self.dir {
+            Some(dir) => dir.clone(),
+            None if machine::filesystem_of(shared_memory) == "tmpfs" => shared_memory.to_owned(),
+            None => std::env::temp_dir(),
+        }
+    }
+}
+
+/// Tortures the stores that `args` name, prints what came of it, and writes it. The status is 0 when every
+/// store kept what it promises, 1 when one did not, 111 when one could not be run, and 130 after a signal.
+///
+/// As for [`crate::run`], the program starts itself again with its own arguments and `--child`. To be called
+/// on the first thread, before there are others: the processes it starts may see mounts of their own.
+///
+/// # Errors
+/// The options make no sense, the data cannot be read, or the results cannot be written.
+pub fn torture(args: &TortureArgs) -> Result<ExitCode> {
+    if args.child {
+        child::main()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    args.check()?;
+    let room = room::Room::prepare(args.faults.contains(&Fault::Full));
+    let folder = Folder::create_in(&args.folder())?;
+    let mut run = Run::new(args, &folder, room)?;
+    run.all()?;
+    let report = run.into_report();
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(table::of(&report).as_bytes()).and_then(|()| out.flush());
+    written.map_err(|e| Error::io("write to standard output", e))?;
+    if let Some(path) = &args.json {
+        publish_value(&report, path)?;
+    }
+    Ok(match report.interrupted {
+        true => ExitCode::from(crate::INTERRUPTED),
+        false if report.results.iter().any(|outcome| !outcome.is_kept) => ExitCode::from(BROKEN),
+        false if !report.failures.is_empty() => ExitCode::from(crate::FAILED),
+        false => ExitCode::SUCCESS,
+    })
+}

@@ -1,0 +1,246 @@
+//! What came of one fault on one store: counts, and a verdict in words.
+
+use super::judge::Judged;
+use crate::driver::{Fault, Promise};
+use crate::report::text;
+use crate::result::Machine;
+use serde::Serialize;
+
+/// The version of the JSON file, in `credenza_torture`.
+pub(super) const CONTRACT: u32 = 1;
+/// Troubles of a store that are told, each with its command; all are counted.
+const TOLD: usize = 5;
+
+/// Everything that is found, as JSON.
+#[derive(Serialize)]
+pub(super) struct Report {
+    pub(super) credenza_torture: u32,
+    pub(super) machine: Machine,
+    pub(super) workload: String,
+    pub(super) records: u64,
+    /// All of a round, those that store the records included.
+    pub(super) operations: usize,
+    pub(super) seed: u64,
+    pub(super) rounds: usize,
+    /// What "full" was.
+    pub(super) room: &'static str,
+    pub(super) results: Vec<Outcome>,
+    pub(super) failures: Vec<Failed>,
+    pub(super) notes: Vec<String>,
+    /// A signal ended it.
+    pub(super) interrupted: bool,
+}
+
+/// A store that could not be run.
+#[derive(Serialize)]
+pub(super) struct Failed {
+    pub(super) store: String,
+    pub(super) what: String,
+}
+
+/// Something that was not as it should be.
+#[derive(Clone, Serialize)]
+pub(super) struct Trouble {
+    pub(super) round: usize,
+    pub(super) what: String,
+    /// Does the round again.
+    pub(super) command: String,
+}
+
+/// One store and one fault.
+#[derive(Clone, Serialize)]
+pub(super) struct Outcome {
+    pub(super) store: String,
+    pub(super) version: String,
+    /// "sync" or "buffered".
+    pub(super) class: &'static str,
+    pub(super) fault: Fault,
+    /// What the store is judged by.
+    pub(super) promise: Promise,
+    pub(super) rounds: usize,
+    /// How often it happened: not in a round with space to the end, and of each power cut several disks
+    /// that it may leave.
+    pub(super) faults: usize,
+    /// Stores that were looked at afterwards; where the disk was full, also after they went on.
+    pub(super) looks: usize,
+    /// Of all looks together: changes that had been acknowledged.
+    pub(super) acknowledged: u64,
+    /// Of these, not there any more.
+    pub(super) lost: u64,
+    /// Keys with values that they never had, and whatever else the store answers wrongly.
+    pub(super) wrong: u64,
+    /// Stores that are as they were at no moment.
+    pub(super) torn: u64,
+    /// Times that the store said no: it does not open, or an operation fails.
+    pub(super) refused: u64,
+    /// Times that its process died by itself, or did not come to an end.
+    pub(super) crashed: u64,
+    pub(super) is_kept: bool,
+    pub(super) verdict: String,
+    pub(super) troubles: Vec<Trouble>,
+}
+
+impl Outcome {
+    pub(super) fn new(
+        store: &str,
+        version: &str,
+        is_durable: bool,
+        fault: Fault,
+        promise: Promise,
+    ) -> Outcome {
+        Outcome {
+            store: store.to_owned(),
+            version: version.to_owned(),
+            class: if is_durable { "sync" } else { "buffered" },
+            fault,
+            promise,
+            rounds: 0,
+            faults: 0,
+            looks: 0,
+            acknowledged: 0,
+            lost: 0,
+            wrong: 0,
+            torn: 0,
+            refused: 0,
+            crashed: 0,
+            is_kept: true,
+            verdict: String::new(),
+            troubles: Vec::new(),
+        }
+    }
+
+    /// Counts what one look found; if the promise is broken, what it was.
+    pub(super) fn add(&mut self, judged: Judged) -> Option<String> {
+        self.looks += 1;
+        self.acknowledged += judged.acknowledged;
+        self.lost += judged.lost;
+        self.wrong += judged.wrong;
+        self.torn += u64::from(judged.is_torn);
+        let is_damaged = judged.wrong > 0 || judged.is_torn;
+        let is_broken = match self.promise {
+            Promise::All => is_damaged || judged.lost > 0,
+            Promise::Moment => is_damaged || judged.is_unsynced,
+            Promise::Nothing => false,
+        };
+        is_broken.then(|| judged.what.unwrap_or_default())
+    }
+
+    /// The store said no, or its process died.
+    pub(super) fn add_failure(&mut self, is_crash: bool, what: String) -> Option<String> {
+        if is_crash {
+            self.crashed += 1
+        } else {
+            self.refused += 1
+        };
+        (self.promise != Promise::Nothing).then_some(what)
+    }
+
+    pub(super) fn break_promise(&mut self, trouble: Trouble) {
+        self.is_kept = false;
+        if self.troubles.len() < TOLD {
+            self.troubles.push(trouble);
+        }
+    }
+
+    /// One sentence.
+    pub(super) fn in_words(&self) -> String {
+        let Outcome { store, class, .. } = self;
+        let times = match self.fault {
+            Fault::Kill => text::counted(self.faults, "kill"),
+            Fault::Power => text::counted(self.faults, "power cut"),
+            Fault::Full => text::counted(self.faults, "full disk"),
+        };
+        if self.faults == 0 && self.refused + self.crashed == 0 {
+            return match self.fault {
+                Fault::Full => format!("{store} ({class}): there was space enough"),
+                _ => format!("{store} ({class}): nothing happened to it"),
+            };
+        }
+        let acknowledged = text::count(self.acknowledged);
+        let is_whole = self.lost + self.wrong + self.torn == 0;
+        let mut parts = vec![match (is_whole, self.promise) {
+            (true, _) => format!("kept every one of {acknowledged} acknowledged changes"),
+            (false, Promise::Moment) if self.is_kept => format!(
+                "was of one moment each time, and lost {} of {acknowledged} acknowledged changes \
+                 that nobody had synced",
+                text::count(self.lost)
+            ),
+            (false, _) => {
+                format!("lost {} of {acknowledged} acknowledged changes", text::count(self.lost))
+            }
+        }];
+        let mut say = |count: u64, what: &str| {
+            if count > 0 {
+                parts.push(format!("{what} {}", text::counted(count as usize, "time")));
+            }
+        };
+        say(self.wrong, "answered wrongly");
+        say(self.torn, "was torn");
+        say(self.refused, "refused");
+        say(self.crashed, "died by itself");
+        let parts = match parts.split_last() {
+            Some((last, others)) if !others.is_empty() => {
+                format!("{} and {last}", others.join(", "))
+            }
+            _ => parts.concat(),
+        };
+        let promise = match (self.is_kept, self.promise) {
+            (_, Promise::Nothing) => ", and promises nothing of it",
+            (true, _) => "",
+            (false, Promise::All) => ", and is to keep all",
+            (false, Promise::Moment) => ", and is to be of one moment, none before the last sync",
+        };
+        format!("{store} ({class}): {parts} through {times}{promise}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(promise: Promise, lost: u64, is_torn: bool) -> (Outcome, bool) {
+        let mut outcome = Outcome::new("it", "1", false, Fault::Kill, promise);
+        outcome.faults = 1;
+        let judged = Judged { acknowledged: 1000, lost, is_torn, ..Judged::default() };
+        let is_broken = outcome.add(judged).is_some();
+        (outcome, is_broken)
+    }
+
+    #[test]
+    fn a_loss_breaks_the_promise_to_keep_all_alone() {
+        for (promise, lost, torn) in [
+            (Promise::All, true, true),
+            (Promise::Moment, false, true),
+            (Promise::Nothing, false, false),
+        ] {
+            assert!(!outcome(promise, 0, false).1);
+            assert_eq!(outcome(promise, 3, false).1, lost, "{promise:?}");
+            assert_eq!(outcome(promise, 3, true).1, torn, "{promise:?}");
+        }
+        let mut unsynced = Outcome::new("it", "1", false, Fault::Power, Promise::Moment);
+        assert!(unsynced.add(Judged { is_unsynced: true, ..Judged::default() }).is_some());
+        assert!(unsynced.add_failure(true, "SIGBUS".to_owned()).is_some());
+        assert_eq!((unsynced.crashed, unsynced.refused), (1, 0));
+    }
+
+    #[test]
+    fn verdicts_say_what_was_kept_and_what_was_lost() {
+        let (mut well, _) = outcome(Promise::All, 0, false);
+        let words = "it (buffered): kept every one of 1,000 acknowledged changes through 1 kill";
+        assert_eq!(well.in_words(), words);
+        well.add_failure(true, String::new());
+        assert!(well.in_words().contains("changes and died by itself 1 time through"));
+        let (mut bad, _) = outcome(Promise::All, 7, true);
+        bad.is_kept = false;
+        assert_eq!(
+            bad.in_words(),
+            "it (buffered): lost 7 of 1,000 acknowledged changes and was torn 1 time through \
+             1 kill, and is to keep all"
+        );
+        assert!(
+            outcome(Promise::Nothing, 7, true).0.in_words().ends_with("promises nothing of it")
+        );
+        let none = Outcome::new("it", "1", true, Fault::Full, Promise::All);
+        assert_eq!(none.in_words(), "it (sync): there was space enough");
+    }
+}

@@ -1,0 +1,207 @@
+//! What is done to a store while something happens to it: every operation, in order, with the value
+//! that it stores.
+//!
+//! Invariant: every process that has the same [`Source`] makes the same plan of it, so that a number
+//! says which operations were done.
+
+use crate::driver::{Setup, Shape};
+use crate::replay::script::{self, Do};
+use crate::workload::changes::Script;
+use crate::workload::transactions::Transactions;
+use crate::workload::{Action, Inputs, Mix, Records};
+use credenza::record::Trace;
+use credenza::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Where the operations come from.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Source {
+    /// The records of a workload are stored, and then so many operations of its mix are done.
+    Mix { inputs: PathBuf, mix: Mix, operations: usize, seed: u64 },
+    /// What a trace found there before it is stored, and then the first of its operations are done.
+    Trace { trace: PathBuf, operations: usize },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Get,
+    Put,
+    Remove,
+    /// So many records, in order.
+    Scan(u32),
+    Begin,
+    Commit,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Operation {
+    pub(super) what: What,
+    /// The number of its key.
+    pub(super) key: u32,
+    /// Where its value lies in the plan's bytes.
+    value: (usize, u32),
+}
+
+/// All operations; the first of them fill the store.
+#[derive(Default)]
+pub(super) struct Plan {
+    keys: Vec<Box<[u8]>>,
+    bytes: Vec<u8>,
+    pub(super) operations: Vec<Operation>,
+    /// How many of them fill the store.
+    pub(super) filling: usize,
+}
+
+impl Plan {
+    pub(super) fn of(source: &Source) -> Result<Plan> {
+        let plan = match source {
+            Source::Mix { inputs, mix, operations, seed } => {
+                Plan::of_mix(&Inputs::load(inputs)?, mix, *operations, *seed)
+            }
+            Source::Trace { trace, operations } => {
+                Plan::of_trace(&script::Script::of(&Trace::open(trace)?)?, *operations)
+            }
+        };
+        if plan.changes(0, plan.operations.len()) == plan.changes(0, plan.filling) {
+            let what = "there is no operation that changes anything: nothing could be lost";
+            return Err(Error::invalid(what));
+        }
+        Ok(plan)
+    }
+
+    fn of_mix(inputs: &Inputs, mix: &Mix, operations: usize, seed: u64) -> Plan {
+        let keys = [&inputs.records, &inputs.fresh].into_iter().flat_map(keys_of).collect();
+        let mut plan = Plan { keys, ..Plan::default() };
+        for (key, (_, value)) in (0..).zip(inputs.records.iter()) {
+            plan.push(What::Put, key, value);
+        }
+        plan.filling = plan.operations.len();
+        let script = Script::draw(&inputs.records, &inputs.fresh, mix, operations, seed);
+        let together = mix.transactions.and_then(Transactions::operations);
+        for (i, (step, _, value)) in script.iter().enumerate() {
+            if together.is_some_and(|together| i % together == 0) {
+                plan.push(What::Begin, 0, &[]);
+            }
+            match step.action {
+                Action::Get => plan.push(What::Get, step.item, &[]),
+                Action::Insert | Action::Update => plan.push(What::Put, step.item, value),
+                Action::Remove => plan.push(What::Remove, step.item, &[]),
+                Action::Scan => plan.push(What::Scan(step.scan_len), step.item, &[]),
+                Action::ReadModifyWrite => {
+                    plan.push(What::Get, step.item, &[]);
+                    plan.push(What::Put, step.item, value);
+                }
+            }
+            let is_last = i + 1 == script.len();
+            if together.is_some_and(|together| is_last || (i + 1) % together == 0) {
+                plan.push(What::Commit, 0, &[]);
+            }
+        }
+        plan
+    }
+
+    fn of_trace(script: &script::Script, operations: usize) -> Plan {
+        let mut plan = Plan { keys: script.keys.clone(), ..Plan::default() };
+        for (key, len) in &script.before {
+            plan.put_made_up(*key, *len);
+        }
+        plan.filling = plan.operations.len();
+        let mut is_open = false;
+        for step in script.steps.iter().take(operations) {
+            let key = step.key.unwrap_or_default();
+            match step.what {
+                Do::Get => plan.push(What::Get, key, &[]),
+                Do::GetMany { first } => {
+                    let batch = script.batches.get(first..first + step.items as usize);
+                    batch.unwrap_or_default().iter().for_each(|(key, _)| {
+                        plan.push(What::Get, *key, &[]);
+                    });
+                }
+                Do::Seek => plan.push(What::Scan(1), key, &[]),
+                Do::Scan => plan.push(What::Scan(step.items), key, &[]),
+                Do::Insert => plan.put_made_up(key, step.value_len),
+                Do::Update => {
+                    plan.push(What::Get, key, &[]);
+                    plan.put_made_up(key, step.value_len);
+                }
+                Do::Remove => plan.push(What::Remove, key, &[]),
+                Do::Begin => plan.push(What::Begin, 0, &[]),
+                Do::Commit => plan.push(What::Commit, 0, &[]),
+            }
+            is_open = step.what == Do::Begin || is_open && step.what != Do::Commit;
+        }
+        if is_open {
+            plan.push(What::Commit, 0, &[]);
+        }
+        plan
+    }
+
+    fn push(&mut self, what: What, key: u32, value: &[u8]) {
+        let place = (self.bytes.len(), value.len() as u32);
+        self.bytes.extend_from_slice(value);
+        self.operations.push(Operation { what, key, value: place });
+    }
+
+    /// A trace has no values: one that tells which operation it is of.
+    fn put_made_up(&mut self, key: u32, len: u32) {
+        let number = (self.operations.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let value: Vec<u8> = number.to_le_bytes().into_iter().cycle().take(len as usize).collect();
+        self.push(What::Put, key, &value);
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.keys.iter().map(|key| &key[..])
+    }
+
+    pub(super) fn key(&self, operation: &Operation) -> &[u8] {
+        self.keys.get(operation.key as usize).map_or(&[], |key| &key[..])
+    }
+
+    pub(super) fn value(&self, operation: &Operation) -> &[u8] {
+        let (from, len) = operation.value;
+        &self.bytes[from..from + len as usize]
+    }
+
+    /// Changes among these operations.
+    pub(super) fn changes(&self, from: usize, to: usize) -> u64 {
+        let is_change = |o: &&Operation| matches!(o.what, What::Put | What::Remove);
+        self.operations[from..to].iter().filter(is_change).count() as u64
+    }
+
+    /// What a user who tunes a store would know of the data.
+    pub(super) fn shape(&self) -> Shape {
+        let lens = || {
+            let puts = self.operations.iter().filter(|o| o.what == What::Put);
+            puts.map(|o| u64::from(o.value.1))
+        };
+        let longest = lens().max().unwrap_or(0);
+        let (puts, bytes) = (lens().count() as u64, lens().sum::<u64>());
+        let records = self.keys.len() as u64;
+        Shape {
+            records,
+            key_bytes: self.keys().map(|key| key.len() as u64).sum(),
+            value_bytes: bytes / puts.max(1) * records,
+            longest_value: longest as usize,
+            fixed_key: None,
+            fixed_value: None,
+            is_sorted: false,
+            setup: Setup::Tuned,
+        }
+    }
+}
+
+fn keys_of(records: &Records) -> impl Iterator<Item = Box<[u8]>> {
+    records.iter().map(|(key, _)| key.into())
+}
+
+#[cfg(test)]
+impl Plan {
+    /// So many keys, of one byte each, and these operations: a value, or none for a removal.
+    pub(super) fn of_changes(keys: u8, changes: &[(What, u32, &[u8])]) -> Plan {
+        let keys = (0..keys).map(|key| [key].into()).collect();
+        let mut plan = Plan { keys, ..Plan::default() };
+        changes.iter().for_each(|(what, key, value)| plan.push(*what, *key, value));
+        plan
+    }
+}

@@ -1,0 +1,200 @@
+//! The moment when the power fails: a process that is told of everything it asks of the disk, and ends at
+//! one such call, or between two operations, after it has written down what disks may be left.
+//!
+//! Threads: whichever makes the call is the one that is told; a lock has one at work, and what that one
+//! asks of the disk itself is not looked at.
+
+use super::Said;
+use super::disk::{Disk, Moment};
+use super::judge::At;
+use super::ledger::Ledger;
+use crate::driver::kernel;
+use crate::driver::syscalls::{Extent, Watcher};
+use crate::rng::Rng;
+use crate::runner::protocol::{Message, say};
+use credenza::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::cell::Cell;
+use std::fs;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// When the power fails, and what is wanted then.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Cut {
+    /// Before this operation the kernel has just written back everything; it keeps what it likes from
+    /// there on.
+    pub(super) from: usize,
+    /// From this operation on calls and operations are counted,
+    pub(super) at: usize,
+    /// and so many of them later it happens.
+    pub(super) events: u64,
+    /// Disks that may be left, each a folder in this one.
+    pub(super) images: PathBuf,
+    pub(super) count: usize,
+    pub(super) seed: u64,
+}
+
+thread_local! {
+    /// Whether this thread is looking at the disk for us.
+    static IS_BUSY: Cell<bool> = const { Cell::new(false) };
+}
+
+pub(super) struct Recorder {
+    folder: PathBuf,
+    cut: Cut,
+    pub(super) ledger: Ledger,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// None before the first look.
+    disk: Option<Disk>,
+    /// Events until the power fails; none before they count.
+    left: Option<u64>,
+}
+
+impl Recorder {
+    pub(super) fn new(folder: &Path, cut: &Cut) -> Result<Recorder> {
+        Ok(Recorder {
+            folder: folder.to_owned(),
+            cut: cut.clone(),
+            ledger: Ledger::new(None)?,
+            state: Mutex::default(),
+        })
+    }
+
+    /// This operation is about to begin.
+    pub(super) fn before(&self, number: usize) {
+        self.with(|state| {
+            if number == self.cut.from {
+                state.disk = Some(Disk::of(&self.folder)?);
+            }
+            if number == self.cut.at {
+                state.left = Some(self.cut.events);
+            }
+            Ok(())
+        });
+    }
+
+    /// An operation has returned, and that is noted.
+    pub(super) fn after(&self) {
+        self.with(|state| self.event(state).map(drop));
+    }
+
+    /// The power fails now at the latest.
+    pub(super) fn end(&self) {
+        self.with(|state| self.fail(state));
+    }
+
+    /// Does what is to be done here, if anything is looked at and this thread is not at it already. What
+    /// goes wrong ends the process: nothing of it could be believed any more.
+    fn with<T: Default>(&self, work: impl FnOnce(&mut State) -> Result<T>) -> T {
+        if IS_BUSY.replace(true) {
+            return T::default();
+        }
+        let done = work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        let done = done.unwrap_or_else(|e| {
+            let _ = say(&Message::Failed(e.to_string()));
+            kernel::kill_this_process()
+        });
+        IS_BUSY.set(false);
+        done
+    }
+
+    /// Something was done: the files are looked at, or it was the last thing.
+    fn event(&self, state: &mut State) -> Result<Moment> {
+        match &mut state.left {
+            Some(0 | 1) => self.fail(state).map(|()| 0),
+            left => {
+                left.iter_mut().for_each(|left| *left -= 1);
+                state.disk.as_mut().map_or(Ok(0), Disk::look)
+            }
+        }
+    }
+
+    /// The power fails.
+    fn fail(&self, state: &mut State) -> Result<()> {
+        // In this order: what had returned is in the files, and what is in the files had begun.
+        let (done, synced) = self.ledger.done();
+        let Some(disk) = &mut state.disk else {
+            return Err(Error::invalid("the power fails before anybody looks"));
+        };
+        disk.look()?;
+        let at = At { begun: self.ledger.begun(), done, synced };
+        let mut rng = Rng::new(self.cut.seed, 0);
+        for number in 0..self.cut.count {
+            let folder = self.cut.images.join(number.to_string());
+            fs::create_dir_all(&folder).map_err(|e| Error::io("create", e).at(&folder))?;
+            disk.write_image(&folder, &mut rng)?;
+        }
+        say(&Message::Tortured(Box::new(Said::At(at))))?;
+        kernel::kill_this_process()
+    }
+
+    /// The number of the file or folder that a descriptor is of, if it is one of the store's; and the part
+    /// of it that is meant.
+    fn place(&self, what: Extent) -> Option<(u64, Range<u64>)> {
+        match what {
+            Extent::File(fd) => {
+                let link = PathBuf::from(format!("/proc/self/fd/{fd}"));
+                let is_ours = fs::read_link(&link).is_ok_and(|path| path.starts_with(&self.folder));
+                let facts = is_ours.then(|| fs::metadata(&link).ok()).flatten()?;
+                Some((facts.ino(), 0..u64::MAX))
+            }
+            Extent::Map { start, len } => mapped(&self.folder, start, len),
+        }
+    }
+}
+
+/// Which file is mapped at these addresses, and where in it they are.
+fn mapped(folder: &Path, start: usize, len: usize) -> Option<(u64, Range<u64>)> {
+    let maps = fs::read_to_string("/proc/self/maps").ok()?;
+    maps.lines().find_map(|line| {
+        // From-to, rights, offset, device, inode, path.
+        let mut parts = line.split_ascii_whitespace();
+        let (from, to) = parts.next()?.split_once('-')?;
+        let (from, to) = (hexadecimal(from)?, hexadecimal(to)?);
+        let offset = hexadecimal(parts.nth(1)?)?;
+        let inode = parts.nth(1)?.parse().ok()?;
+        let start = start as u64;
+        let is_it = (from..to).contains(&start) && line.contains(folder.to_str()?);
+        let first = offset + start.wrapping_sub(from);
+        is_it.then(|| (inode, first..first + len as u64))
+    })
+}
+
+fn hexadecimal(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok()
+}
+
+impl Watcher for Recorder {
+    fn wrote(&self, fd: libc::c_int) {
+        self.with(|state| match state.disk {
+            Some(_) if self.place(Extent::File(fd)).is_some() => self.event(state).map(drop),
+            _ => Ok(()),
+        });
+    }
+
+    fn sync_begins(&self, what: Extent) -> u64 {
+        self.with(|state| match state.disk {
+            Some(_) if self.place(what).is_some() => self.event(state),
+            _ => Ok(0),
+        })
+    }
+
+    fn synced(&self, what: Extent, begun: u64) {
+        self.with(|state| {
+            let Some((inode, part)) = self.place(what) else { return Ok(()) };
+            // One that began before the first look says nothing.
+            if let Some(disk) = state.disk.as_mut().filter(|_| begun > 0) {
+                disk.synced(inode, part, begun);
+                self.event(state)?;
+            }
+            Ok(())
+        });
+    }
+}

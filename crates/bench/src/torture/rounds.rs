@@ -1,0 +1,533 @@
+//! Rounds: the parent process, which has something happen to every store in turn, and adds up what the
+//! processes that look afterwards say.
+//!
+//! Invariants: the moment of a round is drawn from the seed, the fault and the round's number alone; a
+//! store with which a process fails in its rehearsal, when nothing happens, is told and left out.
+
+use super::child::{Job, Space, Task, has_transactions};
+use super::judge::{At, last_boundary};
+use super::ledger::Ledger;
+use super::outcome::{CONTRACT, Failed, Outcome, Report, Trouble};
+use super::plan::{Plan, Source};
+use super::power::Cut;
+use super::room::Room;
+use super::{Class, Said, TortureArgs};
+use crate::args::library_of;
+use crate::driver::{self, Driver, Fault, ForDriver, Promise, Writer, with_driver};
+use crate::machine;
+use crate::measure;
+use crate::rng::Rng;
+use crate::runner::folder::Folder;
+use crate::runner::process::{self, End, Program};
+use crate::runner::protocol::Message;
+use crate::workload::{Inputs, Phase, Workload};
+use credenza::record::Trace;
+use credenza::{Error, Result};
+use credenza_formats::Format;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Disks that one power cut may leave, which are looked at.
+const IMAGES: usize = 4;
+/// Operations at most between the last writing back of everything and a power cut.
+const WINDOW: u64 = 128;
+
+/// What is known of a store before anything happens to it.
+struct Subject {
+    name: String,
+    version: String,
+    library: Option<PathBuf>,
+    /// Whether it is another one's library.
+    is_library: bool,
+    has_durable: bool,
+    has_transactions: bool,
+    promise: fn(Fault, bool) -> Promise,
+    sizes: [Vec<Space>; 2],
+}
+
+/// Looks whether a store is here, and what can be done with it.
+struct Look<'a>(Option<&'a Path>);
+
+impl ForDriver for Look<'_> {
+    type Output = Result<Subject>;
+
+    fn run<D: Driver>(self) -> Result<Subject> {
+        let driver = D::load(self.0)?;
+        if !<D::Writer<'_> as Writer>::IS_POSSIBLE {
+            return Err(Error::invalid("it is built once and never changed"));
+        }
+        if !D::REOPENS {
+            return Err(Error::invalid("the workbench does not open it again for changes"));
+        }
+        Ok(Subject {
+            name: D::NAME.to_owned(),
+            version: driver.identity().version,
+            library: self.0.map(Path::to_owned),
+            is_library: D::SOURCE.is_some(),
+            has_durable: D::DURABLE.is_some(),
+            has_transactions: has_transactions::<D>(),
+            promise: D::promise,
+            sizes: [Vec::new(), Vec::new()],
+        })
+    }
+}
+
+pub(super) struct Run<'a> {
+    args: &'a TortureArgs,
+    folder: &'a Folder,
+    room: Room,
+    /// What this program says of itself is heard, and not what libraries say of a disk that is full.
+    programs: [Program; 2],
+    source: Source,
+    plan: Plan,
+    started: Instant,
+    report: Report,
+}
+
+/// How a process that works on a store came to its end.
+enum Ended {
+    Said(Said),
+    Killed,
+    Refused(String),
+    Crashed(String),
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(args: &'a TortureArgs, folder: &'a Folder, room: Room) -> Result<Run<'a>> {
+        let (source, workload, notes) = source_of(args, folder)?;
+        let plan = Plan::of(&source)?;
+        let report = Report {
+            credenza_torture: CONTRACT,
+            machine: machine::facts(folder.path(), None, measure::clock_ns()),
+            workload,
+            records: plan.changes(0, plan.filling),
+            operations: plan.operations.len(),
+            seed: args.seed,
+            rounds: args.rounds,
+            room: room.in_words(),
+            results: Vec::new(),
+            failures: Vec::new(),
+            notes,
+            interrupted: false,
+        };
+        let programs = [Program::this()?, Program::this()?.silent()];
+        let started = Instant::now();
+        Ok(Run { args, folder, room, programs, source, plan, started, report })
+    }
+
+    pub(super) fn into_report(mut self) -> Report {
+        self.report.interrupted = self.is_stopping();
+        if self.report.interrupted {
+            self.report.notes.push("Stopped by a signal: what was finished is above.".to_owned());
+        }
+        for outcome in &mut self.report.results {
+            outcome.verdict = outcome.in_words();
+        }
+        self.report
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.folder.current().is_stopping()
+    }
+
+    /// Every round of every fault on every store.
+    pub(super) fn all(&mut self) -> Result<()> {
+        self.folder.current().begin();
+        let mut subjects = self.subjects()?;
+        let faults: Vec<Fault> =
+            Fault::ALL.into_iter().filter(|fault| self.args.faults.contains(fault)).collect();
+        let rounds = match self.args.round {
+            Some(round) => round..round + 1,
+            None => 0..self.args.rounds,
+        };
+        let bar = self.bar(subjects.len() * faults.len() * rounds.len());
+        self.rehearse_all(&mut subjects, &faults, &bar)?;
+        for subject in &subjects {
+            for fault in &faults {
+                self.report.results.push(self.new_outcome(subject, *fault));
+            }
+        }
+        for round in rounds {
+            if self.args.seconds.is_some_and(|most| self.started.elapsed().as_secs() >= most) {
+                break;
+            }
+            let due = subjects.iter().flat_map(|subject| faults.iter().map(move |f| (subject, *f)));
+            for (number, (subject, fault)) in due.enumerate() {
+                bar.set_message(format!("{} {} {round}", subject.name, fault.name()));
+                self.one(number, subject, fault, round)?;
+                if self.is_stopping() {
+                    return Ok(());
+                }
+                bar.inc(1);
+            }
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    fn bar(&self, steps: usize) -> ProgressBar {
+        if self.args.quiet {
+            return ProgressBar::hidden();
+        }
+        ProgressBar::new(steps as u64).with_style(
+            ProgressStyle::with_template("{wide_bar} {percent:>3} % {elapsed} {msg:<30}")
+                .unwrap_or_else(|_| ProgressStyle::default_bar()),
+        )
+    }
+
+    /// The stores that are asked for, or that are here.
+    fn subjects(&mut self) -> Result<Vec<Subject>> {
+        let is_named = self.args.stores.is_some();
+        let all = || driver::NAMES.iter().map(|name| (*name).to_owned()).collect();
+        let mut names: Vec<String> = self.args.stores.clone().unwrap_or_else(all);
+        let mut known = HashSet::new();
+        names.retain(|name| known.insert(name.clone()));
+        let mut subjects = Vec::new();
+        for name in names {
+            let library = library_of(&self.args.libraries, &name);
+            match with_driver(&name, Look(library.as_deref())) {
+                Some(Ok(subject)) => subjects.push(subject),
+                Some(Err(e)) if is_named || library.is_some() => self.fail(&name, e.to_string()),
+                Some(Err(_)) | None => {}
+            }
+        }
+        Ok(subjects)
+    }
+
+    fn fail(&mut self, store: &str, what: String) {
+        eprintln!("credenza torture: {store}: {what}");
+        self.report.failures.push(Failed { store: store.to_owned(), what });
+    }
+
+    /// Whether each change is to be synced.
+    fn is_durable(&self, subject: &Subject, fault: Fault) -> bool {
+        let is_wanted = match self.args.durability {
+            Some(class) => class == Class::Sync,
+            None => fault == Fault::Power,
+        };
+        is_wanted && subject.has_durable
+    }
+
+    fn new_outcome(&self, subject: &Subject, fault: Fault) -> Outcome {
+        let is_durable = self.is_durable(subject, fault);
+        let promise = self.args.expect.unwrap_or_else(|| (subject.promise)(fault, is_durable));
+        Outcome::new(&subject.name, &subject.version, is_durable, fault, promise)
+    }
+
+    /// All operations on each store without anything happening. A store that cannot do them is left out.
+    fn rehearse_all(
+        &mut self,
+        subjects: &mut Vec<Subject>,
+        faults: &[Fault],
+        bar: &ProgressBar,
+    ) -> Result<()> {
+        let mut well = Vec::new();
+        for mut subject in std::mem::take(subjects) {
+            bar.set_message(format!("{} rehearses", subject.name));
+            let mut classes: Vec<bool> =
+                faults.iter().map(|fault| self.is_durable(&subject, *fault)).collect();
+            classes.sort_unstable();
+            classes.dedup();
+            let mut wrong = None;
+            for is_durable in classes {
+                wrong = wrong.or(self.rehearse(&mut subject, is_durable)?);
+            }
+            match wrong {
+                _ if self.is_stopping() => return Ok(()),
+                None => well.push(subject),
+                Some(what) => {
+                    let what = format!("left out, as without any fault {what}");
+                    bar.suspend(|| self.fail(&subject.name, what));
+                }
+            }
+        }
+        *subjects = well;
+        Ok(())
+    }
+
+    /// What went wrong, in words.
+    fn rehearse(&self, subject: &mut Subject, is_durable: bool) -> Result<Option<String>> {
+        let folder = self.folder.empty(&subject.name)?;
+        let sizes = match self.process(subject, is_durable, &folder, Job::Rehearse)? {
+            Ended::Said(Said::Rehearsed(sizes)) => sizes,
+            Ended::Refused(what) | Ended::Crashed(what) => return Ok(Some(what)),
+            _ => return Ok(Some("it said nothing".to_owned())),
+        };
+        subject.sizes[usize::from(is_durable)] = sizes;
+        let end = self.plan.operations.len();
+        let at = At { begun: end, done: end, synced: end };
+        let look = Job::Check { at, is_rebooted: false };
+        let ended = self.process(subject, is_durable, &folder, look)?;
+        self.folder.empty(&subject.name)?;
+        Ok(match ended {
+            Ended::Said(Said::Judged(judged)) => judged.what,
+            Ended::Refused(what) | Ended::Crashed(what) => Some(what),
+            _ => Some("it said nothing".to_owned()),
+        })
+    }
+
+    /// One round of one fault on one store.
+    fn one(&mut self, number: usize, subject: &Subject, fault: Fault, round: usize) -> Result<()> {
+        let folder = self.folder.empty(&subject.name)?;
+        let is_durable = self.is_durable(subject, fault);
+        let mut rng = Rng::new(self.args.seed, 1000 * (round as u64 + 1) + fault as u64);
+        let place = Place { subject, is_durable, folder: &folder };
+        let mut outcome = self.report.results[number].clone();
+        let troubles = match fault {
+            Fault::Kill => self.kill(&place, &mut outcome, &mut rng),
+            Fault::Power => self.cut_power(&place, &mut outcome, &mut rng),
+            Fault::Full => self.fill(&place, &mut outcome, &mut rng),
+        };
+        // What a signal interrupted says nothing of the store.
+        if !self.is_stopping() {
+            outcome.rounds += 1;
+            for what in troubles? {
+                let command = self.command(&subject.name, fault, round);
+                outcome.break_promise(Trouble { round, what, command });
+            }
+            self.report.results[number] = outcome;
+        }
+        self.folder.empty(&subject.name).map(drop)
+    }
+
+    /// The number of an operation: mostly one of those after the store was filled.
+    fn draw(&self, rng: &mut Rng) -> usize {
+        let (end, filling) = (self.plan.operations.len(), self.plan.filling);
+        match rng.below(8) {
+            0 => rng.index(end),
+            _ => filling + rng.index(end - filling),
+        }
+    }
+
+    fn kill(&self, place: &Place<'_>, outcome: &mut Outcome, rng: &mut Rng) -> Result<Vec<String>> {
+        let (at, ledger) = (self.draw(rng), self.folder.path().join("ledger"));
+        // Between microseconds and some milliseconds, all magnitudes alike.
+        let after = (500.0 * 10_000_f64.powf(rng.unit())) as u64;
+        let job = Job::BeKilled { at, after, ledger: ledger.clone() };
+        Ok(match self.process_at(place, job)? {
+            Ended::Killed => {
+                outcome.faults += 1;
+                let at = Ledger::take(&ledger)?;
+                let at = At { begun: at.begun.min(self.plan.operations.len()), ..at };
+                self.look(place, outcome, at, false)?
+            }
+            other => failed(outcome, other),
+        })
+    }
+
+    fn cut_power(
+        &self,
+        place: &Place<'_>,
+        outcome: &mut Outcome,
+        rng: &mut Rng,
+    ) -> Result<Vec<String>> {
+        let at = self.draw(rng);
+        let window = (WINDOW as f64).powf(rng.unit()) as usize;
+        let images = self.folder.empty("images")?;
+        let cut = Cut {
+            from: at.saturating_sub(window),
+            at,
+            events: 16_f64.powf(rng.unit()) as u64,
+            images: images.clone(),
+            count: IMAGES,
+            seed: rng.next(),
+        };
+        let job = Job::LosePower { cut, sync_every: 1 + rng.index(64) };
+        let at = match self.process_at(place, job)? {
+            Ended::Said(Said::At(at)) => at,
+            other => return Ok(failed(outcome, other)),
+        };
+        let mut troubles = Vec::new();
+        for number in 0..IMAGES {
+            outcome.faults += 1;
+            // By the name that the store had: some have it in their files.
+            fs::remove_dir_all(place.folder)
+                .and_then(|()| fs::rename(images.join(number.to_string()), place.folder))
+                .map_err(|e| Error::io("put an image at", e).at(place.folder))?;
+            troubles.extend(self.look(place, outcome, at, true)?);
+        }
+        Ok(troubles)
+    }
+
+    fn fill(&self, place: &Place<'_>, outcome: &mut Outcome, rng: &mut Rng) -> Result<Vec<String>> {
+        let sizes = &place.subject.sizes[usize::from(place.is_durable)];
+        let Some(bytes) = self.room.draw(sizes, rng) else {
+            return Ok(Vec::new());
+        };
+        let limit = self.room.make(place.folder, bytes)?;
+        let done = self.fill_up(place, outcome, limit);
+        self.room.clear(place.folder)?;
+        done
+    }
+
+    fn fill_up(
+        &self,
+        place: &Place<'_>,
+        outcome: &mut Outcome,
+        limit: Option<u64>,
+    ) -> Result<Vec<String>> {
+        let ledger = self.folder.path().join("ledger");
+        let mut troubles = Vec::new();
+        let job = Job::FillUp { limit, ledger: ledger.clone() };
+        let end = self.plan.operations.len();
+        let ended = self.process_at(place, job)?;
+        let noted = Ledger::take(&ledger)?;
+        let at = match ended {
+            // There was space to the end.
+            Ended::Said(Said::Full { why: None, .. }) => return Ok(troubles),
+            Ended::Said(Said::Full { at, .. }) => at,
+            other => {
+                troubles.extend(failed(outcome, other));
+                At { begun: noted.begun.min(end), ..noted }
+            }
+        };
+        outcome.faults += 1;
+        self.room.give_more(place.folder)?;
+        let before = troubles.len();
+        troubles.extend(self.look(place, outcome, at, false)?);
+        if troubles.len() > before {
+            return Ok(troubles);
+        }
+        let operations = &self.plan.operations;
+        let from = last_boundary(operations, at.done, place.subject.has_transactions);
+        match self.process_at(place, Job::GoOn { from })? {
+            Ended::Said(Said::Finished) => {
+                let at = At { begun: end, done: end, synced: end };
+                troubles.extend(self.look(place, outcome, at, false)?);
+            }
+            other => troubles.extend(failed(outcome, other)),
+        }
+        Ok(troubles)
+    }
+
+    /// Has a fresh process look at what is left; what is not as promised.
+    fn look(
+        &self,
+        place: &Place<'_>,
+        outcome: &mut Outcome,
+        at: At,
+        is_rebooted: bool,
+    ) -> Result<Vec<String>> {
+        Ok(match self.process_at(place, Job::Check { at, is_rebooted })? {
+            Ended::Said(Said::Judged(judged)) => outcome.add(judged).into_iter().collect(),
+            other => failed(outcome, other),
+        })
+    }
+
+    fn process_at(&self, place: &Place<'_>, job: Job) -> Result<Ended> {
+        self.process(place.subject, place.is_durable, place.folder, job)
+    }
+
+    /// Runs one process, and says how it ended.
+    fn process(
+        &self,
+        subject: &Subject,
+        is_durable: bool,
+        folder: &Path,
+        job: Job,
+    ) -> Result<Ended> {
+        let task = Task {
+            store: subject.name.clone(),
+            library: subject.library.clone(),
+            folder: folder.to_owned(),
+            source: self.source.clone(),
+            is_durable,
+            job,
+        };
+        let timeout = Duration::from_secs(self.args.timeout);
+        let mut said = None;
+        let current = self.folder.current();
+        let program = &self.programs[usize::from(subject.is_library)];
+        let end = process::run(program, &task, timeout, current, |message| {
+            if let Message::Tortured(what) = message {
+                said = Some(*what);
+            }
+        })?;
+        Ok(match (end, said) {
+            (End::Failed(what), _) => Ended::Refused(what),
+            (End::Finished, said) => Ended::Said(said.unwrap_or(Said::Finished)),
+            (End::Crashed { signal: Some(libc::SIGKILL), .. }, said) => {
+                said.map_or(Ended::Killed, Ended::Said)
+            }
+            (End::Crashed { what, .. }, _) => Ended::Crashed(what),
+            (End::TimedOut, _) => {
+                Ended::Crashed(format!("no end after {} seconds", self.args.timeout))
+            }
+        })
+    }
+
+    /// The command that does a round again.
+    fn command(&self, store: &str, fault: Fault, round: usize) -> String {
+        let args = self.args;
+        let mut words = vec![format!(
+            "credenza torture --stores {store} --faults {} --records {} --operations {} --seed {} \
+             --round {round}",
+            fault.name(),
+            args.records,
+            args.operations,
+            args.seed
+        )];
+        let mut option = |name: &str, value: Option<String>| {
+            words.extend(value.map(|value| format!("--{name} {value}")));
+        };
+        let of_path = |path: &PathBuf| path.display().to_string();
+        match &args.data {
+            Some(data) => option("data", Some(of_path(data))),
+            None => option("workload", Some(args.workload.clone())),
+        }
+        option("format", args.format.clone());
+        let class = |class| if class == Class::Sync { "sync" } else { "buffered" };
+        option("durability", args.durability.map(|wanted| class(wanted).to_owned()));
+        option("expect", args.expect.map(|promise| promise.name().to_owned()));
+        option("dir", args.dir.as_ref().map(of_path));
+        args.libraries.iter().for_each(|library| option("lib", Some(library.clone())));
+        words.join(" ")
+    }
+}
+
+/// Where a round takes place.
+struct Place<'a> {
+    subject: &'a Subject,
+    is_durable: bool,
+    folder: &'a Path,
+}
+
+/// A process did not do what it was there for.
+fn failed(outcome: &mut Outcome, ended: Ended) -> Vec<String> {
+    let (is_crash, what) = match ended {
+        Ended::Refused(what) => (false, what),
+        Ended::Crashed(what) => (true, what),
+        Ended::Killed => (true, "it was killed, and not by this program".to_owned()),
+        Ended::Said(_) => (true, "it said something else than what was asked".to_owned()),
+    };
+    outcome.add_failure(is_crash, what).into_iter().collect()
+}
+
+/// The operations that are asked for, their name, and what is to be known of them.
+fn source_of(args: &TortureArgs, folder: &Folder) -> Result<(Source, String, Vec<String>)> {
+    let operations = args.operations;
+    if let Some(trace) = args.data.as_ref().filter(|path| Trace::is_trace(path)) {
+        let absolute = std::path::absolute(trace).map_err(|e| Error::io("find", e).at(trace))?;
+        let source = Source::Trace { trace: absolute, operations };
+        return Ok((source, trace.display().to_string(), Vec::new()));
+    }
+    let mut workload = match &args.data {
+        Some(path) => {
+            let format = args.format.as_deref().map(str::parse::<Format>).transpose()?;
+            Workload::of_records(path, format)
+        }
+        None => Workload::find(&args.workload)?,
+    };
+    workload.records = Some(workload.records.unwrap_or(args.records).min(args.records));
+    workload.seed = args.seed;
+    workload.gets = operations;
+    workload.phases = Some(vec![Phase::Mixed]);
+    let (inputs, notes) = Inputs::prepare(&workload)?;
+    let path = folder.path().join("inputs");
+    inputs.save(&path)?;
+    let (mix, seed) = (workload.mix, workload.seed);
+    Ok((Source::Mix { inputs: path, mix, operations, seed }, workload.name, notes))
+}

@@ -1,0 +1,177 @@
+//! Danger: `credenza torture` says that nothing is lost where something is, blames a store that kept what it
+//! promised, or leaves files behind.
+
+mod common;
+use common::*;
+use serde_json::Value;
+use std::process::Command;
+
+/// A torture of these stores with little to do; what it says, as JSON, and on standard output.
+fn torture(arguments: &str, more: &[&str], status: i32) -> (Value, String) {
+    let folder = Folder::new();
+    let (dir, json) = (folder.path("stores"), folder.path("out.json"));
+    std::fs::create_dir(&dir).expect("a folder");
+    let args = ["torture", "-q", "--dir", &dir, "--json", &json].into_iter();
+    let args: Vec<&str> = args.chain(arguments.split(' ')).chain(more.iter().copied()).collect();
+    let text = run(&args).expect(status).text();
+    assert!(names_in(dir.as_ref()).is_empty(), "files are left behind");
+    let json = std::fs::read(&json).expect("the report");
+    (serde_json::from_slice(&json).expect("JSON"), text)
+}
+
+/// A figure of a store's only result; `None` where the store is not found.
+fn figure(report: &Value, store: &str, name: &str) -> Option<u64> {
+    let results = report["results"].as_array().expect("results");
+    let Some(result) = results.iter().find(|result| result["store"] == store) else {
+        eprintln!("not tested: {store} is not found");
+        return None;
+    };
+    Some(result[name].as_u64().unwrap_or_else(|| panic!("{name} in {result}")))
+}
+
+const SMALL: &str = "--records 60 --operations 400";
+
+#[test]
+fn our_engines_keep_everything_through_every_fault() {
+    let (report, text) =
+        torture(&format!("--stores hash,btree --rounds 1 --seed 3 {SMALL}"), &[], 0);
+    assert_eq!(report["credenza_torture"], 1);
+    let results = report["results"].as_array().expect("results");
+    assert_eq!(results.len(), 6);
+    for result in results {
+        let name = format!("{} {}", result["store"], result["fault"]);
+        assert_eq!(result["promise"], "all", "{name}");
+        assert_eq!(result["is_kept"], true, "{name}");
+        for count in ["lost", "wrong", "torn", "refused", "crashed"] {
+            assert_eq!(result[count], 0, "{name}: {count}");
+        }
+        assert_eq!(result["rounds"], 1, "{name}");
+        if result["fault"] != "full" {
+            assert!(result["acknowledged"].as_u64() > Some(0), "{name}");
+        }
+        assert!(text.contains(result["verdict"].as_str().expect("words")), "{text}");
+    }
+    assert!(text.contains("hash (buffered): kept every one of "), "{text}");
+}
+
+#[test]
+fn after_a_power_cut_what_was_not_synced_is_of_one_moment() {
+    let faults = format!("--faults power --durability buffered --seed 1 {SMALL}");
+    let (report, text) = torture(&format!("--stores hash,btree --rounds 2 {faults}"), &[], 0);
+    for result in report["results"].as_array().expect("results") {
+        assert_eq!((&result["promise"], &result["torn"]), (&"moment".into(), &0.into()), "{text}");
+    }
+    // Who takes that for safe is told what would be lost, and how to have it happen again.
+    let arguments = format!("--stores btree --rounds 4 {faults} --expect all");
+    let (report, text) = torture(&arguments, &[], 1);
+    assert!(figure(&report, "btree", "lost").expect("our own") > 0, "{text}");
+    assert!(text.contains("btree broke its promise (power)"), "{text}");
+    let (_, command) = text.split_once("again: credenza torture ").expect("a command");
+    let words: Vec<&str> = command.lines().next().unwrap_or("").split(' ').collect();
+    assert!(words.contains(&"--round") && words.contains(&"--expect"), "{command}");
+    // But for the folder, which is gone.
+    let dir = words.iter().position(|word| *word == "--dir").expect("the folder");
+    let again = run(&[&["torture", "-q"], &words[..dir], &words[dir + 2..]].concat());
+    assert!(again.status <= 1 && again.text().contains("btree  buffered power all"), "{command}");
+}
+
+#[test]
+fn a_full_disk_happens_and_is_survived() {
+    let arguments =
+        format!("--stores hash,btree --faults full --rounds 2 --workload ups {SMALL} --seed 2");
+    let (report, text) = torture(&arguments, &[], 0);
+    for store in ["hash", "btree"] {
+        assert!(figure(&report, store, "faults").expect("our own") > 0, "{text}");
+    }
+}
+
+#[test]
+fn stores_that_lose_are_found_out() {
+    // A map that nobody syncs, and a cache that nobody writes, each taken for safe.
+    let power = format!("--faults power --durability buffered --expect all --rounds 3 {SMALL}");
+    let kill = format!("--faults kill --expect all --rounds 2 {SMALL}");
+    for (store, arguments) in [("lmdb", power), ("tokyocabinet-btree", kill)] {
+        let listed = run(&["bench", "--list"]).expect(0).text();
+        let line = listed.lines().find(|line| line.starts_with(&format!("{store} ")));
+        if line.is_none_or(|line| line.contains("not found")) {
+            eprintln!("not tested: {store} is not found");
+            continue;
+        }
+        let (report, text) = torture(&arguments, &["--stores", store], 1);
+        let bad = ["lost", "wrong", "torn", "refused", "crashed"];
+        let bad = bad.iter().filter_map(|name| figure(&report, store, name)).sum::<u64>();
+        assert!(bad > 0, "{text}");
+    }
+}
+
+#[test]
+fn what_a_program_did_is_done_again_while_it_is_killed() {
+    let folder = Folder::new();
+    let (store, trace) = (folder.path("store"), folder.path("day.trace"));
+    let script: String =
+        (0..60).map(|i| format!("begin\nput a{i} {i}\nput b{} {i}\ncommit\n", i % 7)).collect();
+    run(&["create", &store, "--engine", "btree"]).expect(0);
+    let program = program();
+    let program = program.to_str().expect("a path that is text");
+    let record = ["record", &trace, "--", program, "shell", &store];
+    run_with(&record, script.as_bytes()).expect(0);
+    let arguments = "--stores btree,hash --faults kill,power --rounds 2 --data";
+    let (report, text) = torture(arguments, &[&trace], 0);
+    assert!(figure(&report, "btree", "acknowledged").is_some_and(|count| count > 0), "{text}");
+}
+
+#[test]
+fn what_makes_no_sense_is_an_error() {
+    let folder = Folder::new();
+    let text = folder.file("text", "no records: \u{1}\n");
+    for (arguments, says) in [
+        (&["--stores", "none"][..], "there is no store 'none'"),
+        (&["--rounds", "0"], "--rounds"),
+        (&["--seconds", "0"], "--seconds"),
+        (&["--records", "0"], "--records"),
+        (&["--faults", "flood"], "flood"),
+        (&["--durability", "none"], "none"),
+        (&["--workload", "nonsense"], "nonsense"),
+        (&["--data", "/none/such"], "/none/such"),
+        (&["--data", &text], "text"),
+        (&["--workload", "ycsb-c", "--stores", "hash"], "nothing could be lost"),
+        (&["--stores", "constant"], "built once and never changed"),
+        (&["--stores", "lmdb", "--lib", "lmdb=/none"], "lmdb"),
+    ] {
+        let got = run(&[&["torture"], arguments].concat()).expect(111);
+        assert!(got.err.contains(says), "{arguments:?}: {}", got.err);
+    }
+}
+
+#[test]
+fn a_signal_reports_what_is_finished_and_leaves_no_files() {
+    let folder = Folder::new();
+    let (dir, out) = (folder.path(""), folder.path("out.json"));
+    for faults in ["full", "power"] {
+        let mut running = Command::new(program())
+            .args(["--quiet", "torture", "--stores", "hash", "--rounds", "100000"])
+            .args(["--faults", faults, "--dir", &dir, "--json", &out])
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        // Until a store has its folder; a run this long never ends by itself.
+        let has_begun = || {
+            let entries = std::fs::read_dir(&dir).ok()?.flatten();
+            Some(entries.into_iter().any(|run| run.path().join("hash").exists()))
+        };
+        while has_begun() != Some(true) {
+            assert!(running.try_wait().expect("its state").is_none(), "the run ended");
+            std::thread::yield_now();
+        }
+        let id = running.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill").success());
+        assert_eq!(running.wait().expect("its end").code(), Some(130));
+        let report = std::fs::read(&out).expect("the report");
+        let report: Value = serde_json::from_slice(&report).expect("JSON");
+        assert_eq!(
+            (&report["interrupted"], &report["failures"]),
+            (&true.into(), &Vec::<Value>::new().into())
+        );
+        assert_eq!(folder.names(), ["out.json"]);
+    }
+}
