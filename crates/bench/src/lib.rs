@@ -8,11 +8,13 @@
 //! order; equal data and queries for all; untimed warm-up; every answer compared with the data;
 //! raw samples kept. `docs/benchmarks.md` says more.
 
+mod advise;
 mod args;
 mod candidates;
 mod driver;
 mod machine;
 mod measure;
+mod progress;
 mod replay;
 pub mod report;
 mod reproduce;
@@ -21,6 +23,7 @@ mod rng;
 mod runner;
 mod workload;
 
+pub use advise::{AdviseArgs, advise};
 pub use args::BenchArgs;
 pub use replay::{ReplayArgs, replay};
 pub use reproduce::{Document, ReproduceArgs, reproduce};

@@ -2,8 +2,8 @@
 
 use crate::changing::Changing;
 use crate::cmd::{
-    backup, bench, compact, completions, convert, create, delete, dump, freeze, get, load, man,
-    preload, put, range, record, recover, replay, reproduce, scan, shell, stat, table, thaw,
+    advise, backup, bench, compact, completions, convert, create, delete, dump, freeze, get, load,
+    man, preload, put, range, record, recover, replay, reproduce, scan, shell, stat, table, thaw,
     verify, watch,
 };
 use crate::readable::Readable;
@@ -100,6 +100,7 @@ pub enum Command {
     Record(record::Record),
     Replay(Box<replay::Replay>),
     Reproduce(Box<reproduce::Reproduce>),
+    Advise(Box<advise::Advise>),
     Completions(completions::Completions),
     Man(man::Man),
 }

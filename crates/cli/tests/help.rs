@@ -3,7 +3,7 @@
 mod common;
 use common::*;
 
-const COMMANDS: [&str; 26] = [
+const COMMANDS: [&str; 27] = [
     "load",
     "get",
     "scan",
@@ -28,6 +28,7 @@ const COMMANDS: [&str; 26] = [
     "record",
     "replay",
     "reproduce",
+    "advise",
     "completions",
     "man",
 ];

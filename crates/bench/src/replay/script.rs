@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 /// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Do {
+pub(crate) enum Do {
     Get,
     /// So many of [`Script::batches`], from there.
     GetMany {
@@ -33,7 +33,10 @@ pub(super) enum Do {
 }
 
 impl Do {
-    pub(super) fn name(self) -> &'static str {
+    /// The name of a scan from no key on, which takes as long as there are records.
+    pub(crate) const SCAN_ALL: &str = "scan all";
+
+    fn name(self) -> &'static str {
         match self {
             Do::Get => "get",
             Do::GetMany { .. } => "get_many",
@@ -47,43 +50,53 @@ impl Do {
         }
     }
 
-    pub(super) fn is_change(self) -> bool {
+    pub(crate) fn is_change(self) -> bool {
         matches!(self, Do::Insert | Do::Remove | Do::Update | Do::Begin | Do::Commit)
     }
 }
 
 /// One step.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Step {
+pub(crate) struct Step {
     /// When it began, in nanoseconds after the first step.
-    pub(super) time: u64,
-    pub(super) what: Do,
+    pub(crate) time: u64,
+    pub(crate) what: Do,
     /// The number of its key, if it has one.
-    pub(super) key: Option<u32>,
+    pub(crate) key: Option<u32>,
     /// Bytes of the value that is written.
-    pub(super) value_len: u32,
+    pub(crate) value_len: u32,
     /// Keys or records.
-    pub(super) items: u32,
+    pub(crate) items: u32,
     /// Whether the key was there, where that was recorded.
-    pub(super) was_there: Option<bool>,
+    pub(crate) was_there: Option<bool>,
+}
+
+impl Step {
+    /// What it is called in results.
+    pub(crate) fn name(&self) -> &'static str {
+        match (self.what, self.key) {
+            (Do::Scan, None) => Do::SCAN_ALL,
+            (what, _) => what.name(),
+        }
+    }
 }
 
 /// Steps, and the keys they are about.
 #[derive(Debug, Default)]
-pub(super) struct Script {
-    pub(super) steps: Vec<Step>,
+pub(crate) struct Script {
+    pub(crate) steps: Vec<Step>,
     /// The keys of lookups of many, and whether each was there, where that counts.
-    pub(super) batches: Vec<Asked>,
-    pub(super) keys: Vec<Box<[u8]>>,
+    pub(crate) batches: Vec<Asked>,
+    pub(crate) keys: Vec<Box<[u8]>>,
     /// The length of the last value that each key had.
-    pub(super) value_lens: Vec<u32>,
+    pub(crate) value_lens: Vec<u32>,
     /// The keys that must have been there before, with the lengths of their values.
-    pub(super) before: Vec<(u32, u32)>,
+    pub(crate) before: Vec<(u32, u32)>,
     /// What is not done, by its reason.
-    pub(super) left_out: BTreeMap<&'static str, u64>,
-    pub(super) entries: u64,
+    pub(crate) left_out: BTreeMap<&'static str, u64>,
+    pub(crate) entries: u64,
     /// From the first entry to the last, in nanoseconds.
-    pub(super) span: u64,
+    pub(crate) span: u64,
 }
 
 /// A value that is longer is not made up.
@@ -96,7 +109,7 @@ impl Script {
     ///
     /// # Errors
     /// The trace is damaged, or has more keys than the workbench takes.
-    pub(super) fn of(trace: &Trace) -> Result<Script> {
+    pub(crate) fn of(trace: &Trace) -> Result<Script> {
         let aborted = aborted(trace)?;
         let mut maker = Maker { spaces: spaces(trace), ..Maker::default() };
         for entry in trace.entries() {
@@ -105,11 +118,11 @@ impl Script {
         Ok(maker.script)
     }
 
-    pub(super) fn has_changes(&self) -> bool {
+    pub(crate) fn has_changes(&self) -> bool {
         self.steps.iter().any(|step| step.what.is_change())
     }
 
-    pub(super) fn key(&self, number: u32) -> &[u8] {
+    pub(crate) fn key(&self, number: u32) -> &[u8] {
         self.keys.get(number as usize).map_or(&[], |key| &key[..])
     }
 }
@@ -128,7 +141,7 @@ fn spaces(trace: &Trace) -> Vec<u16> {
 }
 
 /// A key of a lookup of many, and whether it was there, where that counts.
-pub(super) type Asked = (u32, Option<bool>);
+pub(crate) type Asked = (u32, Option<bool>);
 
 /// A process, and a thread of it.
 type Thread = (u32, u32);

@@ -1,5 +1,6 @@
 //! One file for each command: its arguments with their help, and `run`.
 
+pub mod advise;
 pub mod backup;
 pub mod bench;
 pub mod compact;
@@ -61,6 +62,7 @@ pub fn run(cli: Cli) -> Result<Status> {
         Command::Record(args) => record::run(&args, quiet),
         Command::Replay(args) => replay::run(&args),
         Command::Reproduce(args) => reproduce::run(*args, quiet),
+        Command::Advise(args) => advise::run(*args, quiet),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     }
