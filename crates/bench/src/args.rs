@@ -8,7 +8,7 @@ use crate::workload::{Data, Phase, Workload};
 use clap::{Args, Subcommand};
 use credenza::{Error, Result};
 use credenza_formats::Format;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Measure stores: the same work on each, every answer checked.
 ///
@@ -307,13 +307,10 @@ impl BenchArgs {
 
     /// The folder for store files.
     pub(crate) fn folder(&self) -> PathBuf {
-        let shared_memory = Path::new("/dev/shm");
         match &self.dir {
             Some(dir) => dir.clone(),
-            None if !self.is_about_memory() && machine::filesystem_of(shared_memory) == "tmpfs" => {
-                shared_memory.to_owned()
-            }
-            None => std::env::temp_dir(),
+            None if self.is_about_memory() => std::env::temp_dir(),
+            None => machine::usual_folder(),
         }
     }
 
@@ -380,7 +377,7 @@ impl BenchArgs {
 }
 
 /// A whole number, also as 1e6.
-fn count(text: &str) -> std::result::Result<usize, String> {
+pub(crate) fn count(text: &str) -> std::result::Result<usize, String> {
     let most = 1u64 << 40;
     let whole = |number: &f64| number.fract() == 0.0 && (0.0..=most as f64).contains(number);
     let number = text.parse::<usize>().ok().filter(|number| *number as u64 <= most);

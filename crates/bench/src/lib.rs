@@ -8,12 +8,14 @@
 //! order; equal data and queries for all; untimed warm-up; every answer compared with the data;
 //! raw samples kept. `docs/benchmarks.md` says more.
 
+mod advise;
 mod args;
 mod candidates;
 mod counters;
 mod driver;
 mod machine;
 mod measure;
+mod progress;
 mod replay;
 pub mod report;
 mod reproduce;
@@ -23,6 +25,7 @@ mod runner;
 mod torture;
 mod workload;
 
+pub use advise::{AdviseArgs, advise};
 pub use args::{BenchArgs, size};
 pub use replay::{ReplayArgs, replay};
 pub use reproduce::{Document, ReproduceArgs, reproduce};

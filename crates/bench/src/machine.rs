@@ -49,6 +49,13 @@ pub(crate) fn free_bytes(path: &Path) -> u64 {
     kernel::free_bytes(path).unwrap_or(0)
 }
 
+/// The folder for stores where none is named: in memory, if there is one.
+pub(crate) fn usual_folder() -> PathBuf {
+    let shared_memory = Path::new("/dev/shm");
+    let is_in_memory = filesystem_of(shared_memory) == "tmpfs";
+    if is_in_memory { shared_memory.to_owned() } else { std::env::temp_dir() }
+}
+
 /// The type of the filesystem that holds `path`: "tmpfs", "ext4"; empty if unknown.
 pub(crate) fn filesystem_of(path: &Path) -> String {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());

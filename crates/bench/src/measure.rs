@@ -70,6 +70,15 @@ impl Latencies {
         }
     }
 
+    /// The mean, in which the slowest hundredth counts as the 99th percentile; `None` if nothing was
+    /// recorded. One operation that was held up by another program would be most of a plain mean.
+    pub(crate) fn steady_mean(&self) -> Option<f64> {
+        let most = self.histogram.value_at_quantile(0.99);
+        let steady = |(ns, count): (u64, u64)| ns.min(most) as f64 * count as f64;
+        let sum: f64 = self.counts().into_iter().map(steady).sum();
+        (!self.histogram.is_empty()).then(|| sum / self.histogram.len() as f64)
+    }
+
     /// The percentiles; `None` if nothing was recorded.
     pub(crate) fn percentiles(&self) -> Option<crate::result::Latency> {
         let at = |quantile| self.histogram.value_at_quantile(quantile);
@@ -223,5 +232,9 @@ mod tests {
         both.merge(&one.counts());
         let percentiles = both.percentiles().unwrap();
         assert_eq!((percentiles.p50, percentiles.p99, percentiles.max), (50, 99, 100));
+        assert!(both.steady_mean().is_some_and(|mean| (50.0..51.0).contains(&mean)));
+        both.record(1 << 30);
+        assert!(both.steady_mean().is_some_and(|mean| (50.0..52.0).contains(&mean)));
+        assert_eq!(Latencies::new(0.0).steady_mean(), None);
     }
 }

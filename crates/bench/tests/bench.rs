@@ -145,7 +145,7 @@ fn check_contract(report: &Value) {
         assert_eq!(time["samples"].as_array().unwrap().len(), 2);
         let [low, median, high] = ["low", "median", "high"].map(|n| time[n].as_f64().unwrap());
         assert!(0.0 < low && low <= median && median <= high, "{result}");
-        let has_latency = ["get-hit", "get-90", "get-miss"].contains(&phase);
+        let has_latency = ["get-hit", "get-90", "get-miss", "range"].contains(&phase);
         assert_eq!(result["latency_ns"].is_object(), has_latency, "{result}");
         if has_latency {
             let names = ["p50", "p90", "p99", "p999", "max"];

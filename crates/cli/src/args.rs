@@ -2,8 +2,8 @@
 
 use crate::changing::Changing;
 use crate::cmd::{
-    backup, bench, compact, completions, convert, create, delete, dump, freeze, get, load, man,
-    preload, put, range, record, recover, replay, reproduce, scan, shell, stat, table, thaw,
+    advise, backup, bench, compact, completions, convert, create, delete, dump, freeze, get, load,
+    man, preload, put, range, record, recover, replay, reproduce, scan, shell, stat, table, thaw,
     torture, verify, watch,
 };
 use crate::readable::Readable;
@@ -102,6 +102,7 @@ pub enum Command {
     Replay(Box<replay::Replay>),
     Reproduce(Box<reproduce::Reproduce>),
     Torture(Box<torture::Torture>),
+    Advise(Box<advise::Advise>),
     Completions(completions::Completions),
     Man(man::Man),
 }

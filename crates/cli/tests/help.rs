@@ -3,7 +3,7 @@
 mod common;
 use common::*;
 
-const COMMANDS: [&str; 27] = [
+const COMMANDS: [&str; 28] = [
     "load",
     "get",
     "scan",
@@ -29,6 +29,7 @@ const COMMANDS: [&str; 27] = [
     "replay",
     "reproduce",
     "torture",
+    "advise",
     "completions",
     "man",
 ];

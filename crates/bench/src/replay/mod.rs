@@ -1,7 +1,7 @@
 //! `credenza replay`: what a program did, done again on any store.
 //!
-//! Reading order: [`ReplayArgs`], `script` (what of a trace one thread can do on one store), `play` (the
-//! measured process), `table` (what the reader sees).
+//! Reading order: [`ReplayArgs`], `script` (what of a trace one thread can do on one store), `part` (what of
+//! that is about some of the keys), `play` (the measured process), `table` (what the reader sees).
 //!
 //! Method: each store in a fresh process bound to one processor, one after the other. A store begins with
 //! the records of `--data`, or with those that the trace found before anybody had stored them. Every
@@ -9,11 +9,13 @@
 //! operations are due at times of their own, latencies count from these: who is late makes the next one
 //! wait, and that is in its latency.
 
+mod part;
 mod play;
 pub(crate) mod script;
 mod table;
 
-pub(crate) use play::{Replayed, records_of};
+pub(crate) use play::{Replayed, Speed, Task, measure as measure_replay, records_of};
+pub(crate) use script::{Do, Script};
 
 use crate::args::{check_stores, library_of};
 use crate::driver::{self, Driver, ForDriver, Writer, kernel, with_driver};
@@ -29,8 +31,6 @@ use clap::Args;
 use credenza::record::Trace;
 use credenza::{Error, Result};
 use credenza_formats::Format;
-use play::{Speed, Task};
-use script::Script;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
@@ -94,12 +94,7 @@ impl ReplayArgs {
     }
 
     fn folder(&self) -> PathBuf {
-        let shared_memory = Path::new("/dev/shm");
-        match &self.dir {
-            Some(dir) => dir.clone(),
-            None if machine::filesystem_of(shared_memory) == "tmpfs" => shared_memory.to_owned(),
-            None => std::env::temp_dir(),
-        }
+        self.dir.clone().unwrap_or_else(machine::usual_folder)
     }
 }
 
@@ -319,6 +314,8 @@ impl<'a> Run<'a> {
             trace: self.trace.clone(),
             records: self.records.clone(),
             speed: self.speed,
+            one_of: 1,
+            is_durable: false,
             cpu: self.cpu,
             clock_ns: self.clock_ns,
         };

@@ -2,7 +2,7 @@
 
 use super::script::{Do, Script, Step};
 use crate::driver::{Driver, ForDriver, Reading, Setup, Shape, Store, Writer, kernel, with_driver};
-use crate::measure::{Latencies, Size};
+use crate::measure::{Footprint, Latencies, Size};
 use crate::runner::protocol::{self, Message, say};
 use crate::workload::Records;
 use credenza::record::Trace;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// When steps are due.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Speed {
+pub(crate) enum Speed {
     /// As they were.
     Original,
     /// Each when the one before is done.
@@ -25,17 +25,21 @@ pub(super) enum Speed {
 
 /// What a process is told on standard input.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Task {
-    pub(super) store: String,
-    pub(super) library: Option<PathBuf>,
+pub(crate) struct Task {
+    pub(crate) store: String,
+    pub(crate) library: Option<PathBuf>,
     /// An empty folder for the store's files.
-    pub(super) folder: PathBuf,
-    pub(super) trace: PathBuf,
+    pub(crate) folder: PathBuf,
+    pub(crate) trace: PathBuf,
     /// The records that the store has before, written down; without it, those that the trace found.
-    pub(super) records: Option<PathBuf>,
-    pub(super) speed: Speed,
-    pub(super) cpu: Option<usize>,
-    pub(super) clock_ns: f64,
+    pub(crate) records: Option<PathBuf>,
+    pub(crate) speed: Speed,
+    /// Of the keys of the trace one of so many, and what is done with these; 1 is all.
+    pub(crate) one_of: usize,
+    /// Whether every change is on the disk when its call has returned.
+    pub(crate) is_durable: bool,
+    pub(crate) cpu: Option<usize>,
+    pub(crate) clock_ns: f64,
 }
 
 /// What came of it.
@@ -57,6 +61,11 @@ pub(crate) struct Replayed {
     /// What the store cannot do: how often it was skipped, by why.
     pub(crate) skipped: BTreeMap<String, u64>,
     pub(crate) file_bytes: u64,
+    /// Keys in the trace, or in the part of it, and bytes of these with the last values they had.
+    pub(crate) records: u64,
+    pub(crate) bytes: u64,
+    /// The most memory that was resident beyond what was so before the store was opened.
+    pub(crate) peak_rss_bytes: u64,
     /// Whether transactions were the store's own.
     pub(crate) has_transactions: bool,
 }
@@ -65,7 +74,12 @@ pub(crate) struct Replayed {
 pub(super) fn main() -> Result<()> {
     // Whoever started this process may have been stopped before it could say what to do.
     let Some(task) = protocol::task::<Task>()? else { return Ok(()) };
-    match run(&task) {
+    measure(&task)
+}
+
+/// Does what a process is told, and says what came of it.
+pub(crate) fn measure(task: &Task) -> Result<()> {
+    match run(task) {
         Ok(replayed) => {
             say(&Message::Replayed(Box::new(replayed)))?;
             say(&Message::Finished)
@@ -78,7 +92,7 @@ fn run(task: &Task) -> Result<Replayed> {
     if let Some(cpu) = task.cpu {
         kernel::pin_to(cpu)?;
     }
-    let script = Script::of(&Trace::open(&task.trace)?)?;
+    let script = Script::of(&Trace::open(&task.trace)?)?.part(task.one_of);
     let before = match &task.records {
         None => records_before(&script)?,
         Some(path) => {
@@ -160,22 +174,27 @@ impl ForDriver for Child<'_> {
         let driver = D::load(self.task.library.as_deref())?;
         let (shape, path) = (self.shape(), self.task.folder.join("store"));
         let mut player = Player::new(&self);
+        let footprint = Footprint::start();
         if !self.script.has_changes() {
             driver.build(self.before, &shape, &path)?;
             let mut store = driver.open(&path, &shape, Reading::Warm)?;
             player.play(|player, step| player.read(&mut store, step).map(|_| ()))?;
+            player.done.peak_rss_bytes = footprint.peak_rss_bytes();
             drop(store);
         } else {
-            let mut store = match D::COMMITS {
-                true => driver.create_committing(&path, &shape)?,
-                false => driver.create(&path, &shape)?,
+            let mut store = match (self.task.is_durable, D::COMMITS) {
+                (true, _) => driver.create_durable(&path, &shape)?,
+                (false, true) => driver.create_committing(&path, &shape)?,
+                (false, false) => driver.create(&path, &shape)?,
             };
             let has_transactions = D::COMMITS && <D::Writer<'_> as Writer>::HAS_TRANSACTIONS;
             player.done.has_transactions = has_transactions;
             self.fill(&mut store, has_transactions)?;
             player.play(|player, step| player.change(&mut store, step))?;
+            player.done.peak_rss_bytes = footprint.peak_rss_bytes();
             store.close()?;
         }
+        (player.done.records, player.done.bytes) = (shape.records, shape.bytes());
         player.done.file_bytes = Size::of(&self.task.folder)?.allocated;
         Ok(player.finish())
     }
@@ -241,7 +260,7 @@ impl<'a> Player<'a> {
         for step in &script.steps {
             // Made now: the first of each kind would have it in its time.
             let new = || Latencies::new(self.task.clock_ns);
-            self.latencies.entry(step.what.name()).or_insert_with(new);
+            self.latencies.entry(step.name()).or_insert_with(new);
         }
         let begun = Instant::now();
         for (i, step) in script.steps.iter().enumerate() {
@@ -255,7 +274,7 @@ impl<'a> Player<'a> {
             each(self, step)?;
             if self.done.skipped.values().sum::<u64>() == before {
                 self.done.operations += 1;
-                if let Some(of_kind) = self.latencies.get_mut(step.what.name()) {
+                if let Some(of_kind) = self.latencies.get_mut(step.name()) {
                     of_kind.record_since(intended);
                 }
             }

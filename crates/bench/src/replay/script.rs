@@ -33,6 +33,9 @@ pub(crate) enum Do {
 }
 
 impl Do {
+    /// The name of a scan from no key on, which takes as long as there are records.
+    pub(crate) const SCAN_ALL: &str = "scan all";
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Do::Get => "get",
@@ -66,6 +69,16 @@ pub(crate) struct Step {
     pub(crate) items: u32,
     /// Whether the key was there, where that was recorded.
     pub(crate) was_there: Option<bool>,
+}
+
+impl Step {
+    /// What it is called in results.
+    pub(crate) fn name(&self) -> &'static str {
+        match (self.what, self.key) {
+            (Do::Scan, None) => Do::SCAN_ALL,
+            (what, _) => what.name(),
+        }
+    }
 }
 
 /// Steps, and the keys they are about.

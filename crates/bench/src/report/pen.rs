@@ -5,7 +5,7 @@
 use std::io::{self, IsTerminal, Write};
 
 /// The most columns a line has.
-pub(super) const WIDTH: usize = 100;
+pub(crate) const WIDTH: usize = 100;
 
 /// Whether output to `stream` should have colours: it is a terminal that knows them, and
 /// `NO_COLOR` is not set (see no-color.org).
@@ -16,7 +16,7 @@ pub fn colour_wanted(stream: &impl IsTerminal) -> bool {
 }
 
 #[derive(Clone, Copy, Default, PartialEq)]
-pub(super) enum Style {
+pub(crate) enum Style {
     #[default]
     Plain,
     Bold,
@@ -26,7 +26,7 @@ pub(super) enum Style {
 }
 
 /// Prints words in lines of at most [`WIDTH`] columns, dim.
-pub(super) fn wrapped(
+pub(crate) fn wrapped(
     out: &mut impl Write,
     pen: &Pen,
     indent: &str,
@@ -46,28 +46,28 @@ pub(super) fn wrapped(
     writeln!(out, "{indent}{}", pen.paint(&line, Style::Dim))
 }
 
-pub(super) fn shortened(text: &str, most: usize) -> String {
+pub(crate) fn shortened(text: &str, most: usize) -> String {
     if width(text) <= most {
         return text.to_owned();
     }
     text.chars().take(most - 1).chain(['…']).collect()
 }
 
-pub(super) fn width(text: &str) -> usize {
+pub(crate) fn width(text: &str) -> usize {
     text.chars().count()
 }
 
 /// Puts colours on, or does not.
-pub(super) struct Pen {
-    pub(super) colour: bool,
+pub(crate) struct Pen {
+    pub(crate) colour: bool,
 }
 
 impl Pen {
-    pub(super) fn bold(&self, text: &str) -> String {
+    pub(crate) fn bold(&self, text: &str) -> String {
         self.paint(text, Style::Bold)
     }
 
-    pub(super) fn paint(&self, text: &str, style: Style) -> String {
+    pub(crate) fn paint(&self, text: &str, style: Style) -> String {
         let code = match style {
             Style::Bold => "1",
             Style::Dim => "2",

@@ -10,6 +10,7 @@ use crate::candidates::Describe;
 use crate::driver::{Setup, Shape, kernel, with_driver};
 use crate::machine;
 use crate::measure;
+use crate::progress;
 pub(super) use crate::report::compare::is_own;
 use crate::report::stats::{self, Ratio};
 use crate::report::text;
@@ -21,7 +22,7 @@ use crate::runner::protocol::Message;
 use crate::workload::generate::stream;
 use crate::workload::{Data, Inputs, Mix, Phase, Workload};
 use credenza::Result;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -199,10 +200,7 @@ impl<'a> Lab<'a> {
             text::counted(plan.stores.len(), "store"),
             text::counted(plan.rounds, "round"),
         );
-        ProgressBar::new(steps as u64).with_style(
-            ProgressStyle::with_template("{wide_bar} {percent:>3} % {elapsed} {msg:<30}")
-                .unwrap_or_else(|_| ProgressStyle::default_bar()),
-        )
+        progress::bar(steps as u64)
     }
 
     /// One round of one store; says whether the store may go on.

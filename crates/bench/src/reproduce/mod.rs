@@ -137,12 +137,7 @@ impl ReproduceArgs {
 
     /// The folder for store files that are in memory.
     fn memory(&self) -> PathBuf {
-        let shared_memory = Path::new("/dev/shm");
-        match &self.dir {
-            Some(dir) => dir.clone(),
-            None if machine::filesystem_of(shared_memory) == "tmpfs" => shared_memory.to_owned(),
-            None => std::env::temp_dir(),
-        }
+        self.dir.clone().unwrap_or_else(machine::usual_folder)
     }
 }
 

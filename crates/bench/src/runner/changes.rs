@@ -13,10 +13,11 @@ use super::child::{Round, ns_per_op};
 use super::passes::{self, Total};
 use super::protocol::Sample;
 use crate::driver::{Driver, Reading, Store, Writer};
-use crate::measure::{self, Footprint, Meter};
+use crate::measure::{self, Footprint, Latencies, Meter};
 use crate::workload::{Content, Phase, Queries, Records};
 use credenza::{Error, Result};
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::time::Instant;
 
 /// Operations that are timed at least, on as many new stores as that takes; fewer where the program
@@ -67,7 +68,10 @@ impl<D: Driver> Round<'_, D> {
             }
             Phase::InsertSync => {
                 let order = &records.shuffled(self.spec.seed)?.first(SYNCED_OPERATIONS)?;
-                self.measure(phase, &Insert { records: order, order })
+                let latencies = RefCell::new(Latencies::new(self.spec.clock_ns));
+                let insert = Insert { records: order, order };
+                let sample = self.measure(phase, &Timed { insert, latencies: &latencies })?;
+                Ok(Sample { latencies: latencies.into_inner().counts(), ..sample })
             }
             Phase::Reinsert => {
                 let others = &records.with_other_values();
@@ -237,6 +241,42 @@ impl Work for Insert<'_> {
     fn after(&self, i: usize) -> (&[u8], Option<Cow<'_, [u8]>>) {
         let (key, value) = self.records.get(i);
         (key, Some(value.into()))
+    }
+}
+
+/// The same, each insertion timed by itself: next to a wait for the disk that takes nothing.
+struct Timed<'a> {
+    insert: Insert<'a>,
+    latencies: &'a RefCell<Latencies>,
+}
+
+impl Work for Timed<'_> {
+    const IS_FILLED: bool = false;
+
+    fn operations(&self) -> usize {
+        self.insert.operations()
+    }
+
+    fn run<W: Writer>(&self, store: &mut W) -> Result<Outcome> {
+        let mut latencies = self.latencies.borrow_mut();
+        for (key, value) in self.insert.order.iter() {
+            let start = Instant::now();
+            store.insert(key, value)?;
+            latencies.record_since(start);
+        }
+        Ok(Outcome::default())
+    }
+
+    fn outcome(&self) -> Outcome {
+        self.insert.outcome()
+    }
+
+    fn keys(&self) -> usize {
+        self.insert.keys()
+    }
+
+    fn after(&self, i: usize) -> (&[u8], Option<Cow<'_, [u8]>>) {
+        self.insert.after(i)
     }
 }
 

@@ -37,7 +37,12 @@ pub(crate) fn main() -> Result<()> {
     if spec.together.part.is_some() {
         return do_part(&spec);
     }
-    match do_spec(&spec, &say) {
+    measure(&spec)
+}
+
+/// Does what a process is told, and says what came of it.
+pub(crate) fn measure(spec: &Spec) -> Result<()> {
+    match do_spec(spec, &say) {
         Ok(()) => say(&Message::Finished),
         Err(e) => say(&Message::Failed(e.to_string())),
     }
@@ -335,10 +340,14 @@ impl<S: Store> Reader<'_, S> {
         let expected = Total::of_ranges(ranges, records);
         let pass = |store: &mut S| passes::ranges(store, ranges);
         let timed = self.timed(ranges.starts().len(), expected, pass)?;
+        let mut latencies = Latencies::new(self.spec.clock_ns);
         if self.cold {
             wrong = passes::check_ranges(&mut self.store, ranges, records)?;
+        } else {
+            passes::range_latencies(&mut self.store, ranges, &mut latencies)?;
         }
-        Ok(Timed { wrong: wrong.or(timed.wrong.clone()), ..timed })
+        let latencies = latencies.counts();
+        Ok(Timed { wrong: wrong.or(timed.wrong.clone()), latencies, ..timed })
     }
 
     /// Warms up and times passes; each must add up to `expected`.

@@ -66,7 +66,7 @@ impl Limit {
         fs::create_dir(&limit.group).map_err(|e| Error::io("create", e).at(&limit.group))?;
         write(&limit.group.join("memory.max"), &bytes.to_string())?;
         match write(&limit.group.join("memory.swap.max"), "0") {
-            Err(e) if machine::has_swap() => return Err(e),
+            Err(e) if machine::has_swap() => Err(e),
             // Without swap there is nothing to be limited.
             Ok(()) | Err(_) => Ok(limit),
         }

@@ -35,6 +35,7 @@ use crate::counters::Counters;
 use crate::driver::{Driver, ForDriver, NULL, Shape, kernel, with_driver};
 use crate::machine;
 use crate::measure;
+use crate::progress;
 use crate::report::durability;
 use crate::report::stats::{self, Ratio};
 use crate::result::{
@@ -45,7 +46,7 @@ use crate::workload::generate::stream;
 use crate::workload::{Inputs, Mix, Phase, Workload};
 use credenza::{Error, Result};
 use folder::Folder;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use limit::Limit;
 use process::{End, Program};
 use protocol::{Message, Spec};
@@ -330,10 +331,7 @@ impl<'a> Run<'a> {
         let program = Program::this()?;
         let entrants = stores.len() + usize::from(self.args.noise);
         let steps = self.args.rounds * entrants * self.phases.len();
-        let bar = ProgressBar::new(steps as u64).with_style(
-            ProgressStyle::with_template("{wide_bar} {percent:>3} % {elapsed} {msg:<44}")
-                .unwrap_or_else(|_| ProgressStyle::default_bar()),
-        );
+        let bar = progress::bar(steps as u64);
         let entrant = |info: &StoreInfo, again| Entrant {
             store: info.store.clone(),
             again,

@@ -137,6 +137,22 @@ pub(crate) fn ranges<S: Store>(store: &mut S, ranges: &Ranges) -> Result<Total> 
     Ok(total)
 }
 
+/// Times every range by itself.
+#[inline(never)]
+pub(super) fn range_latencies<S: Store>(
+    store: &mut S,
+    ranges: &Ranges,
+    into: &mut Latencies,
+) -> Result<Total> {
+    let mut total = Total::default();
+    for from in ranges.starts().iter() {
+        let start = Instant::now();
+        store.range(from, Ranges::RECORDS, |_, value| total.add(value))?;
+        into.record_since(start);
+    }
+    Ok(total)
+}
+
 /// Times every `every`-th lookup by itself.
 #[inline(never)]
 pub(crate) fn latencies<S: Store>(

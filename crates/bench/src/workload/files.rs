@@ -39,6 +39,20 @@ pub(crate) fn paths_below(root: &Path, limit: usize) -> Result<Records> {
     Ok(records)
 }
 
+/// Opens a file of records; its format is `named`, or what its beginning and name tell.
+fn open(path: &Path, named: Option<Format>) -> Result<(Format, BufReader<File>)> {
+    let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
+    let mut input = BufReader::with_capacity(1 << 20, file);
+    let start = input.fill_buf().map_err(|e| Error::io("read", e).at(path))?;
+    match named.or_else(|| Format::guess(start, Some(path))) {
+        Some(format) => Ok((format, input)),
+        None => {
+            let what = "its format cannot be told from its content; say --format NAME";
+            Err(Error::invalid(what).at(path))
+        }
+    }
+}
+
 /// The records of a file, the first of each key, at most `limit`; and how many repeated keys
 /// were left out. Of a trace, those that were stored in it, with values made up. Without `format`, the file's beginning and name tell it.
 pub(crate) fn records_of(
@@ -49,16 +63,7 @@ pub(crate) fn records_of(
     if Trace::is_trace(path) {
         return Ok((replay::records_of(path, limit)?, 0));
     }
-    let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
-    let mut input = BufReader::with_capacity(1 << 20, file);
-    let start = input.fill_buf().map_err(|e| Error::io("read", e).at(path))?;
-    let format = match format.or_else(|| Format::guess(start, Some(path))) {
-        Some(format) => format,
-        None => {
-            let what = "its format cannot be told from its content; say --format NAME";
-            return Err(Error::invalid(what).at(path));
-        }
-    };
+    let (format, input) = open(path, format)?;
     let mut reader = credenza_formats::reader(format, input);
     let mut collector = Collector::new(limit);
     let (mut key, mut value) = (Vec::new(), Vec::new());

@@ -160,6 +160,19 @@ impl Mix {
         Some(Mix::of(weights, distribution))
     }
 
+    /// Lookups, changes and ranges as often as these say; of four changes two store another value for a
+    /// key, one stores a new key, and one removes a key, so that a store stays as large as it is.
+    pub(crate) fn of_use(
+        gets: u32,
+        changes: u32,
+        ranges: u32,
+        distribution: Distribution,
+        transactions: Option<Transactions>,
+    ) -> Mix {
+        let weights = [4 * gets, changes, 2 * changes, changes, 4 * ranges, 0];
+        Mix { transactions, ..Mix::of(weights, distribution) }
+    }
+
     fn of(weights: [u32; 6], distribution: Distribution) -> Mix {
         let (scan_length, transactions, stop) = (Mix::SCAN_LENGTH, None, Stop::default());
         Mix { weights, distribution, scan_length, transactions, reopen: false, stop }

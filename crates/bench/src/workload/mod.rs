@@ -17,6 +17,7 @@ pub(crate) mod mix;
 pub(crate) mod queries;
 pub(crate) mod ranges;
 pub(crate) mod records;
+mod sample;
 mod spec;
 pub(crate) mod transactions;
 
@@ -24,6 +25,7 @@ pub(crate) use mix::{Action, Mix};
 pub(crate) use queries::{Queries, QuerySets};
 pub(crate) use ranges::Ranges;
 pub(crate) use records::{Content, Records};
+pub(crate) use sample::are_in_part;
 pub use spec::Phase;
 pub(crate) use spec::{Data, Workload};
 
@@ -51,6 +53,11 @@ impl Inputs {
     pub(crate) fn prepare(workload: &Workload) -> Result<(Inputs, Vec<String>)> {
         let mut notes = Vec::new();
         let records = workload.data.records(workload, &mut notes)?;
+        Ok((Inputs::over(records, workload)?, notes))
+    }
+
+    /// Draws the queries for these records: those of the workload's data, or some of them.
+    pub(crate) fn over(records: Records, workload: &Workload) -> Result<Inputs> {
         if records.len() == 0 {
             return Err(Error::invalid("there is no record to measure with in the data"));
         }
@@ -82,7 +89,7 @@ impl Inputs {
         }?;
         let count = if wants(Phase::Range) { workload.gets.div_ceil(Ranges::RECORDS) } else { 0 };
         let ranges = Ranges::draw(&records, count, seed);
-        Ok((Inputs { records, queries, ranges, fresh }, notes))
+        Ok(Inputs { records, queries, ranges, fresh })
     }
 
     /// Writes everything for [`Inputs::load`].

@@ -1,5 +1,6 @@
 //! One file for each command: its arguments with their help, and `run`.
 
+pub mod advise;
 pub mod backup;
 pub mod bench;
 pub mod compact;
@@ -63,6 +64,7 @@ pub fn run(cli: Cli) -> Result<Status> {
         Command::Replay(args) => replay::run(&args),
         Command::Reproduce(args) => reproduce::run(*args, quiet),
         Command::Torture(args) => torture::run(*args, quiet),
+        Command::Advise(args) => advise::run(*args, quiet),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     }

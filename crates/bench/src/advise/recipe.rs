@@ -1,0 +1,121 @@
+//! How to make the store that is advised, and how to use it: a command line, and a few lines of Rust.
+
+use super::candidates::Candidate;
+use super::look::{Facts, Subject};
+use serde::Serialize;
+
+/// What to do.
+#[derive(Serialize)]
+pub(super) struct Recipe {
+    /// Lines for a shell.
+    pub(super) commands: Vec<String>,
+    /// A piece of a program; empty for stores of others.
+    pub(super) rust: String,
+}
+
+const CONSTANT: &str = include_str!("recipe/constant.rs");
+const HASH: &str = include_str!("recipe/hash.rs");
+const BTREE: &str = include_str!("recipe/btree.rs");
+const NUMBERS: &str = include_str!("recipe/numbers.rs");
+/// What stands in these for the name of the store.
+const NAME: &str = "my.store";
+/// The table with keys that are numbers.
+const TABLE: &str = "numbers";
+
+/// How to make and use this candidate.
+pub(super) fn of(candidate: &Candidate, subject: &Subject, facts: &Facts) -> Recipe {
+    let rust = match (&*candidate.store, candidate.form.keys) {
+        ("constant", _) => CONSTANT,
+        ("hash", _) => HASH,
+        ("btree", None) => BTREE,
+        ("btree", Some(_)) => NUMBERS,
+        _ => "",
+    };
+    let durability = if candidate.durability == Some("sync") { "Sync" } else { "Buffered" };
+    let mut rust = rust.replace("Buffered", durability);
+    if let Some(keys) = candidate.form.keys {
+        rust = rust.replace("u32", keys);
+    }
+    Recipe { commands: commands(candidate, subject, facts), rust }
+}
+
+fn commands(candidate: &Candidate, subject: &Subject, facts: &Facts) -> Vec<String> {
+    let store = &*candidate.store;
+    if !super::candidates::OWN.contains(&store) {
+        return Vec::new();
+    }
+    let Subject::Records { named, .. } = subject else {
+        let engine = if store == "btree" { " --engine btree" } else { "" };
+        return vec![match store {
+            "constant" => format!("credenza load {NAME} RECORDS"),
+            _ => format!("credenza create {NAME}{engine}"),
+        }];
+    };
+    let file = quoted(&facts.source);
+    let from = named.map_or_else(String::new, |format| format!(" --from {format}"));
+    let to = if store == "constant" { String::new() } else { format!(" --to {store}") };
+    if candidate.form.keys.is_some() {
+        let keys = candidate.form.keys.unwrap_or_default();
+        return vec![
+            format!("credenza create {NAME} --engine btree"),
+            format!("credenza table create {NAME} {TABLE} --keys {keys}"),
+            format!("credenza load {NAME} {file}{from} --table {TABLE}"),
+        ];
+    }
+    vec![format!("credenza load {NAME} {file}{from}{to}")]
+}
+
+/// A word for a shell.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    /// What is printed is compiled here, and does what it says.
+    mod printed {
+        pub(super) mod constant {
+            include!("recipe/constant.rs");
+        }
+        pub(super) mod hash {
+            include!("recipe/hash.rs");
+        }
+        pub(super) mod btree {
+            include!("recipe/btree.rs");
+        }
+        pub(super) mod numbers {
+            include!("recipe/numbers.rs");
+        }
+    }
+
+    #[test]
+    fn what_is_printed_works() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let mut builder = credenza::constant::Builder::create(path("c")).unwrap();
+        builder.add(b"k", b"v").unwrap();
+        builder.finish().unwrap();
+        let found = printed::constant::lookup(&path("c"), b"k").unwrap();
+        assert_eq!(found.as_deref(), Some(&b"v"[..]));
+        let found = printed::hash::change(&path("h"), b"k", b"v").unwrap();
+        assert_eq!(found.as_deref(), Some(&b"v"[..]));
+        let found = printed::btree::change(&path("b"), b"k", b"v").unwrap();
+        assert_eq!(found, [(b"k".to_vec(), b"v".to_vec())]);
+        let found = printed::numbers::change(&path("n"), 7, b"v").unwrap();
+        assert_eq!(found.as_deref(), Some(&b"v"[..]));
+    }
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        assert_eq!(quoted("/usr/share/dict/words"), "/usr/share/dict/words");
+        assert_eq!(quoted("my file's"), r"'my file'\''s'");
+        assert_eq!(quoted(""), "''");
+        assert_eq!(quoted("$(rm x)"), "'$(rm x)'");
+    }
+}
