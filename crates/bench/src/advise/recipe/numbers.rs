@@ -6,7 +6,8 @@ pub fn change(path: &Path, key: u32, value: &[u8]) -> Result<Option<Vec<u8>>> {
     let options = BTree::options().create(true).durability(Durability::Buffered);
     let store = options.open(path)?; // once, for all threads
     let mut transaction = store.write()?;
-    transaction.create_table_with("numbers", &TableOptions::of_keys::<u32>())?; // if it is not there
+    // If it is not there:
+    transaction.create_table_with("numbers", &TableOptions::of_keys::<u32>())?;
     let mut numbers = transaction.table("numbers")?.expect("it was just made");
     numbers.typed::<u32>()?.insert(&key, value)?;
     let found = numbers.typed::<u32>()?.get(&key)?.map(<[u8]>::to_vec);
