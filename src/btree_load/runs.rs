@@ -6,7 +6,7 @@ use super::batch::{Batch, Record, record};
 use crate::bytes::le32;
 use crate::os::file::read_exact_at;
 use crate::os::publish::scratch_beside;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ impl Runs {
                 flush(&mut buffer)?;
             }
             for part in [key, value] {
-                buffer.extend((part.len() as u32).to_le_bytes());
+                buffer.extend(length(part)?.to_le_bytes());
             }
             buffer.extend_from_slice(key);
             buffer.extend_from_slice(value);
@@ -137,6 +137,15 @@ impl Reader {
         (self.batch, self.next) = (Rc::new(batch), 0);
         Ok(())
     }
+}
+
+/// The length of a key or a value; what is too long for a run is so for every table.
+fn length(part: &[u8]) -> Result<u32> {
+    let too_large = |_| {
+        let (size, limit) = (part.len() as u64, u64::from(u32::MAX));
+        Error::new(ErrorKind::TooLarge { what: "a key or a value", size, limit })
+    };
+    u32::try_from(part.len()).map_err(too_large)
 }
 
 /// How many bytes the record that begins there takes.
