@@ -138,18 +138,8 @@ pub(crate) fn narrow(bytes: &Bytes, probe: &Probe<'_>) -> Checked<Narrow> {
 /// Where a key is, or would be.
 #[inline(always)]
 pub(crate) fn find(bytes: &Bytes, probe: &Probe<'_>, elsewhere: &impl Elsewhere) -> Checked<Place> {
-    find_in(bytes, probe, &narrow(bytes, probe)?, elsewhere)
-}
-
-/// The same where it is known about where.
-#[inline(always)]
-pub(crate) fn find_in(
-    bytes: &Bytes,
-    probe: &Probe<'_>,
-    narrow: &Narrow,
-    elsewhere: &impl Elsewhere,
-) -> Checked<Place> {
-    settle(bytes, probe, narrow, candidates(bytes, narrow)?, elsewhere)
+    let narrow = narrow(bytes, probe)?;
+    settle(bytes, probe, &narrow, candidates(bytes, &narrow)?, elsewhere)
 }
 
 /// Where records begin whose heads are that of the key, or would, and how many there are.

@@ -195,6 +195,7 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::super::items::Items;
+    use super::super::random::Rng;
     use super::super::record::ValueToStore;
     use super::*;
 
@@ -238,13 +239,8 @@ mod tests {
     #[test]
     fn a_run_of_several_sizes_is_written_as_a_list_is() {
         for (seed, alike) in (0..40_u32).flat_map(|seed| [(seed, 0), (seed, 3), (seed, 50)]) {
-            let mut rng = seed.wrapping_mul(2_654_435_761) | 1;
-            let mut below = |n: u32| {
-                rng ^= rng << 13;
-                rng ^= rng >> 17;
-                rng ^= rng << 5;
-                (rng >> 3) % n
-            };
+            let mut rng = Rng::new(u64::from(seed));
+            let mut below = |n: u32| rng.below(u64::from(n));
             let (same, longest) =
                 ([0, 2, 9, 400][seed as usize % 4], [5, 40, 100][seed as usize % 3]);
             let most = [1, 30, 300, NEAR_VALUE][seed as usize % 4];
