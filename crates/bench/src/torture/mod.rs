@@ -34,7 +34,7 @@ use judge::{At, Judged};
 use rounds::Run;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Exit status when a store broke its promise.
@@ -142,12 +142,7 @@ impl TortureArgs {
     }
 
     fn folder(&self) -> PathBuf {
-        let shared_memory = Path::new("/dev/shm");
-        match &self.dir {
-            Some(dir) => dir.clone(),
-            None if machine::filesystem_of(shared_memory) == "tmpfs" => shared_memory.to_owned(),
-            None => std::env::temp_dir(),
-        }
+        self.dir.clone().unwrap_or_else(machine::usual_folder)
     }
 }
 

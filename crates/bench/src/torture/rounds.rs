@@ -16,6 +16,7 @@ use crate::args::library_of;
 use crate::driver::{self, Driver, Fault, ForDriver, Promise, Writer, with_driver};
 use crate::machine;
 use crate::measure;
+use crate::progress;
 use crate::rng::Rng;
 use crate::runner::folder::Folder;
 use crate::runner::process::{self, End, Program};
@@ -24,7 +25,7 @@ use crate::workload::{Inputs, Phase, Workload};
 use credenza::record::Trace;
 use credenza::{Error, Result};
 use credenza_formats::Format;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -172,10 +173,7 @@ impl<'a> Run<'a> {
         if self.args.quiet {
             return ProgressBar::hidden();
         }
-        ProgressBar::new(steps as u64).with_style(
-            ProgressStyle::with_template("{wide_bar} {percent:>3} % {elapsed} {msg:<30}")
-                .unwrap_or_else(|_| ProgressStyle::default_bar()),
-        )
+        progress::bar(steps as u64)
     }
 
     /// The stores that are asked for, or that are here.
