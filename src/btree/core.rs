@@ -19,6 +19,7 @@ use crate::os::process::{prepare, random_id};
 use crate::os::publish;
 use crate::os::session::Session;
 use crate::os::shared::{SharedMap, memory_file};
+use crate::os::turns::Turns;
 use crate::{Error, Result};
 use std::fs::File;
 use std::marker::PhantomData;
@@ -241,9 +242,9 @@ impl Core {
         Ok(())
     }
 
-    /// The right to wait for the disk for a group.
-    pub(crate) fn sync_lock(&self) -> RobustLock<'_> {
-        RobustLock::in_head(&self.map, session::SYNC_LOCK)
+    /// Turns at waiting for the disk, for all who want that.
+    pub(crate) fn sync_turns(&self) -> Turns<'_> {
+        Turns::in_head(&self.map, session::SYNC_LOCK, session::SYNCS)
     }
 
     /// The newest commit.
@@ -373,7 +374,7 @@ impl Core {
         store(session::UNSWEPT, 1);
         store(session::UNSUMMED, 1);
         RobustLock::in_head(&self.map, session::WRITER_LOCK).init()?;
-        self.sync_lock().init()?;
+        self.sync_turns().init()?;
         Session::at(&self.map, session::BOOT_LOW).begin();
         Ok(())
     }

@@ -14,12 +14,7 @@ use super::trim::Trim;
 use super::view;
 use super::writer::Writer;
 use crate::Result;
-use crate::os::shared::{wait, wake_all};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
-
-/// So long somebody waits for another's sync before he asks the lock who has it.
-const LONG: Duration = Duration::from_millis(100);
 
 impl Core {
     /// Returns when everything that was committed before the call is durable; every page that is in
@@ -42,26 +37,20 @@ impl Core {
             // came after. Not under the lock, which somebody may want who is writing.
             drop(Writer::begin(self)?);
         }
+        let turns = self.sync_turns();
         if with_sums {
-            self.sync_lock().lock()?;
-        } else if !self.lead(wanted)? {
+            turns.take()?;
+        } else if !turns.take_unless(|| self.is_durable(wanted))? {
             return Ok(());
         }
         let has_synced = !self.is_durable(wanted) || with_sums && self.load(session::UNSUMMED) != 0;
+        if has_synced {
+            turns.gather(|| self.load(session::STATE));
+        }
         let done = if has_synced { self.sync_newest(with_sums) } else { Ok(()) };
-        self.sync_lock().unlock();
-        self.wake_waiting(has_synced);
+        turns.end(has_synced);
         done?;
         self.trim(Trim::Much, with_sums)
-    }
-
-    /// Wakes those who wait for a sync: those who still need one find the lock free.
-    fn wake_waiting(&self, has_synced: bool) {
-        if let Some(syncs) = self.map.half(session::SYNCS) {
-            // A store that is opened and closed stays as it is.
-            syncs.fetch_add(u32::from(has_synced), Ordering::SeqCst);
-            wake_all(syncs);
-        }
     }
 
     /// The same, and nothing else.
@@ -69,34 +58,11 @@ impl Core {
         if self.is_in_memory() {
             return Ok(());
         }
-        self.sync_lock().lock()?;
+        let turns = self.sync_turns();
+        turns.take()?;
         let done = self.sync_newest(with_sums);
-        self.sync_lock().unlock();
-        self.wake_waiting(true);
+        turns.end(true);
         done
-    }
-
-    /// Takes the lock of those who sync; `false` if somebody made durable meanwhile what is wanted.
-    ///
-    /// All who wait wake up together, and those who need another sync do that as a group: when each
-    /// took the lock to see whether it was its turn, most syncs were of one commit.
-    fn lead(&self, wanted: u64) -> Result<bool> {
-        let Some(syncs) = self.map.half(session::SYNCS) else { return Ok(true) };
-        loop {
-            let count = syncs.load(Ordering::SeqCst);
-            // A syncer that died leaves nothing half done but the mark that it was at it.
-            if self.sync_lock().try_lock()?.is_some() {
-                return Ok(true);
-            }
-            wait(syncs, count, LONG);
-            if self.is_durable(wanted) {
-                return Ok(false);
-            }
-            if syncs.load(Ordering::SeqCst) == count {
-                // He takes long, is dead, or is this thread.
-                return self.sync_lock().lock().map(|_| true);
-            }
-        }
     }
 
     fn is_durable(&self, stamp: u64) -> bool {

@@ -25,6 +25,7 @@ use crate::os::process::{prepare, random_id, random_word};
 use crate::os::publish::{self, Staged};
 use crate::os::session::Session;
 use crate::os::shared::{HEAD_BYTES, SharedMap, memory_file};
+use crate::os::turns::Turns;
 use crate::{Error, Result};
 use std::fs::{File, OpenOptions};
 use std::marker::PhantomData;
@@ -206,9 +207,9 @@ impl Core {
         RobustLock::in_head(&self.data, session::WRITER_LOCK)
     }
 
-    /// The right to wait for the disk for a group.
-    pub(crate) fn sync_lock(&self) -> RobustLock<'_> {
-        RobustLock::in_head(&self.data, session::SYNC_LOCK)
+    /// Turns at waiting for the disk, for all who want that.
+    pub(crate) fn sync_turns(&self) -> Turns<'_> {
+        Turns::in_head(&self.data, session::SYNC_LOCK, session::SYNCS)
     }
 
     /// Makes the locks and words that processes share as long as the machine runs.
@@ -240,7 +241,7 @@ impl Core {
         }
         store(session::EPOCH, 1);
         self.writer_lock().init()?;
-        self.sync_lock().init()?;
+        self.sync_turns().init()?;
         Session::at(&self.data, session::BOOT_LOW).begin();
         Ok(())
     }

@@ -64,6 +64,8 @@ pub(crate) mod session {
     /// What watchers sleep on (half words).
     pub(crate) const BELL: u64 = SESSION_AT + 320;
     pub(crate) const WATCHERS: u64 = SESSION_AT + 324;
+    /// Half a word, another number after each sync: who waits for one sleeps on it.
+    pub(crate) const SYNCS: u64 = SESSION_AT + 328;
 }
 
 /// What never changes in a data file.

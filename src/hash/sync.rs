@@ -5,7 +5,8 @@
 //! checkpoint on the disk never promises what may not be there. Two checkpoints are written in
 //! turn: a torn one leaves the other.
 //!
-//! Those who want to sync at the same time do it as a group: one of them waits for the disk.
+//! Those who want to sync at the same time do it as a group ([`crate::os::turns`]): one of them waits
+//! for the disk.
 
 use super::core::Core;
 use super::format::{CHECKPOINTS, Checkpoint, session, words};
@@ -32,10 +33,17 @@ impl Core {
         if self.is_durable(wanted) || !self.data.is_writable() {
             return Ok(());
         }
-        // A syncer that died leaves nothing half done: its results are written at once.
-        self.sync_lock().lock()?;
-        let done = self.sync_if_wanted(wanted);
-        self.sync_lock().unlock();
+        let turns = self.sync_turns();
+        if !turns.take_unless(|| self.is_durable(wanted))? {
+            return Ok(());
+        }
+        // A syncer that died left nothing half done: its results are written at once.
+        let is_needed = !self.is_durable(wanted);
+        if is_needed {
+            turns.gather(|| self.session(session::CHANGES).load(Ordering::Acquire));
+        }
+        let done = if is_needed { self.sync_newest() } else { Ok(()) };
+        turns.end(is_needed);
         done
     }
 
@@ -43,10 +51,7 @@ impl Core {
         self.session(session::DURABLE).load(Ordering::Acquire) >= changes
     }
 
-    fn sync_if_wanted(&self, wanted: u64) -> Result<()> {
-        if self.is_durable(wanted) {
-            return Ok(());
-        }
+    fn sync_newest(&self) -> Result<()> {
         let promise = self.writer_unsettled()?.promise()?;
         // Others write meanwhile.
         self.data.sync()?;

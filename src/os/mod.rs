@@ -4,8 +4,8 @@
 //! kernel is told about them), [`source`] (one reading interface over both), [`publish`] (how a new
 //! file takes the place of an old one); then what stores that change need: [`shared`] (maps that
 //! grow, of many processes), [`lock`] (which a killed holder cannot leave locked), [`session`]
-//! (whose locks they are), [`process`] (who lives); for statistics [`area`] (words that many count in) and [`tsc`] (the processor's
-//! clock).
+//! (whose locks they are), [`turns`] (who waits for the disk), [`process`] (who lives); for statistics
+//! [`area`] (words that many count in) and [`tsc`] (the processor's clock).
 
 pub(crate) mod area;
 pub(crate) mod file;
@@ -18,5 +18,6 @@ pub(crate) mod session;
 pub(crate) mod shared;
 pub(crate) mod source;
 pub(crate) mod tsc;
+pub(crate) mod turns;
 
 pub use map::{Access, Advice, Residency};

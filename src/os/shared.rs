@@ -177,6 +177,14 @@ impl SharedMap {
         Some(unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(at as usize).cast()) })
     }
 
+    /// A half word of those that every file begins with; `at` is a multiple of four.
+    pub(crate) fn half_in_head(&self, at: u64) -> &AtomicU32 {
+        debug_assert!(at.is_multiple_of(4) && at < HEAD_BYTES);
+        let at = (at % HEAD_BYTES) & !3;
+        // SAFETY: as for `word`: within the head, which is always there, and aligned.
+        unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(at as usize).cast()) }
+    }
+
     /// The cache line at `at`, if it is within the file and aligned: eight words.
     #[inline(always)]
     pub(crate) fn line(&self, at: u64) -> Option<&[AtomicU64; 8]> {
@@ -313,10 +321,10 @@ pub(crate) fn wait(word: &AtomicU32, value: u32, timeout: std::time::Duration) {
     }
 }
 
-/// Wakes all that sleep on the half word, in whatever process.
-pub(crate) fn wake_all(word: &AtomicU32) {
+/// Wakes all that sleep on the half word, in whatever process; whether there was anybody.
+pub(crate) fn wake_all(word: &AtomicU32) -> bool {
     // SAFETY: the word lives across the call; its address is all the kernel takes.
-    unsafe {
-        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX);
-    }
+    let woken =
+        unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+    woken > 0
 }
