@@ -2,7 +2,8 @@
 //!
 //! Opening is done under a lock of the kernel on byte 0 of the file, which also the death of a
 //! process lets go. Whoever finds that the machine was started anew since the locks were made makes
-//! them again, and goes on from the newest commit that is durable.
+//! them again, and goes on from the newest commit that is durable. Whoever finds that nobody else has
+//! the store open makes them again, too, and goes on from the newest commit.
 
 use super::format::{
     COMMIT_WORDS, Commit, ENGINE, FIXED, HEADER_BYTES, Header, MAGIC, MAX_PAGES, METAS, PAGE_BYTES,
@@ -17,7 +18,7 @@ use crate::os::file::{open_changing, read_exact_at};
 use crate::os::lock::{Got, RobustLock, Want, is_locked, lock_range};
 use crate::os::process::{prepare, random_id};
 use crate::os::publish;
-use crate::os::session::Session;
+use crate::os::session::{Session, Standing};
 use crate::os::shared::{SharedMap, memory_file};
 use crate::os::turns::Turns;
 use crate::{Error, Result};
@@ -181,12 +182,11 @@ impl Core {
             ));
         }
         lock_range(file, READING, Want::Nothing, true)?;
-        if !Session::at(&core.map, session::BOOT_LOW).is_current()? {
-            core.begin_session()?;
-        } else if core.load(session::SLOT_PAGES) != 0
-            && lock_range(file, OPEN, Want::Exclusive, false)?
-        {
-            core.forget_slots();
+        let is_alone = lock_range(file, OPEN, Want::Exclusive, false)?;
+        match Session::at(&core.map, session::BOOT_LOW).standing(is_alone)? {
+            Standing::Over => core.begin_session()?,
+            Standing::Left => core.take_over()?,
+            Standing::Shared => {}
         }
         core.check_newest()?;
         lock_range(core.map.file(), OPEN, Want::Shared, true)?;
@@ -373,22 +373,36 @@ impl Core {
         store(session::DURABLE, durable.stamp);
         store(session::UNSWEPT, 1);
         store(session::UNSUMMED, 1);
+        self.share()
+    }
+
+    /// Makes the locks, and says that they can be used.
+    fn share(&self) -> Result<()> {
         RobustLock::in_head(&self.map, session::WRITER_LOCK).init()?;
         self.sync_turns().init()?;
         Session::at(&self.map, session::BOOT_LOW).begin();
         Ok(())
     }
 
-    /// Gives up the further pages of readers' slots. Nobody else has the store open: all readers are
-    /// dead.
-    fn forget_slots(&self) {
+    /// Goes on where others ended: nobody else has the store open, so that no lock is held and nobody
+    /// reads, whatever the file says. What a writer left half done is known by other words.
+    fn take_over(&self) -> Result<()> {
+        if self.load(session::SLOT_PAGES) != 0 {
+            self.forget_slot_pages();
+        }
+        self.word(session::SLOTS_USED).store(0, Ordering::SeqCst);
+        for at in (session::SLOTS..session::END).step_by(8) {
+            self.word(at).store(0, Ordering::SeqCst);
+        }
+        self.share()
+    }
+
+    /// Gives up the further pages of readers' slots.
+    fn forget_slot_pages(&self) {
         let store = |at, value| self.word(at).store(value, Ordering::SeqCst);
         // First: the pages are free when a writer has looked at the whole table.
         store(session::UNSWEPT, 1);
         store(session::SLOTS_USED, 0);
-        for at in (session::SLOTS..session::END).step_by(8) {
-            store(at, 0);
-        }
         for i in 0..session::SLOT_PAGE_COUNT {
             store(session::SLOT_PAGES + 8 * i, 0);
         }

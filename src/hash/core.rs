@@ -1,8 +1,8 @@
 //! An open store: both files, their locks, and how a process comes to share them with others.
 //!
 //! Opening is done under a lock of the kernel on byte 0 of the data file, which also the death of
-//! a process lets go. Whoever finds that the machine was started anew since the locks were made
-//! makes them again; whoever finds no index that fits makes one.
+//! a process lets go. Whoever finds that the machine was started anew since the locks were made, or
+//! that nobody else has the store open, makes them again; whoever finds no index that fits makes one.
 //!
 //! A store is known by its data file: which index belongs to it stands there. Processes that find
 //! another number there than that of the index they have look for the new one beside the data
@@ -19,11 +19,11 @@ use super::rebuild::Log;
 use super::writer::Writer;
 use crate::keyhash;
 use crate::os::file::{open_changing, read_exact_at};
-use crate::os::lock::{RobustLock, Want, lock_range};
+use crate::os::lock::{Got, RobustLock, Want, lock_range};
 use crate::os::newest::Newest;
 use crate::os::process::{prepare, random_id, random_word};
 use crate::os::publish::{self, Staged};
-use crate::os::session::Session;
+use crate::os::session::{Session, Standing};
 use crate::os::shared::{HEAD_BYTES, SharedMap, memory_file};
 use crate::os::turns::Turns;
 use crate::{Error, Result};
@@ -133,21 +133,48 @@ impl Core {
         let clone = file.try_clone().map_err(|e| Error::io("open again", e))?;
         let room = if path.is_some() { DATA_ROOM.max(4 * len) } else { MEMORY_ROOM };
         let data = SharedMap::new(clone, is_writable, room)?;
-        let is_continued = Session::at(&data, session::BOOT_LOW).is_current()?;
         let empty =
             Index::create(memory_file()?, SMALL_ROOM, header, keyhash::RAPID, random_word()?)?;
         let core = Core::new(data, header, empty, path);
-        if is_writable && !is_continued {
-            core.begin_session()?;
-        }
-        if is_writable {
-            core.note_data_len()?;
-        }
-        core.find_index(is_continued)?;
-        if is_writable {
-            lock_range(core.data.file(), OPEN, Want::Shared, true)?;
-        }
+        core.join(file)?;
         Ok(core)
+    }
+
+    /// Takes part in what processes share of the store, or begins it, and finds the index.
+    fn join(&self, file: &File) -> Result<()> {
+        let shared = Session::at(&self.data, session::BOOT_LOW);
+        if !self.data.is_writable() {
+            // Who may not write has no locks to share.
+            return self.find_index(shared.is_of_this_boot(), None);
+        }
+        let is_alone = lock_range(file, OPEN, Want::Exclusive, false)?;
+        let standing = shared.standing(is_alone)?;
+        let before = if standing == Standing::Left { self.lock_left() } else { None };
+        let is_continued = match (standing, before) {
+            (Standing::Shared, _) => true,
+            (Standing::Left, Some(_)) => {
+                self.forget_pins();
+                self.share()?;
+                true
+            }
+            // The last, with a lock that is held by nobody who lives: a copy of a store in use.
+            (Standing::Over | Standing::Left, _) => {
+                self.begin_session()?;
+                false
+            }
+        };
+        self.note_data_len()?;
+        self.find_index(is_continued, before)?;
+        lock_range(file, OPEN, Want::Shared, true).map(drop)
+    }
+
+    /// How the last writer left the lock, if he did: nobody else has the store open, so that whoever
+    /// seems to hold it has it in the file that this one was copied from.
+    fn lock_left(&self) -> Option<Got> {
+        let lock = self.writer_lock();
+        let got = lock.try_lock().ok()??;
+        lock.unlock();
+        Some(got)
     }
 
     fn new(data: SharedMap, header: Header, index: Index, path: Option<PathBuf>) -> Core {
@@ -226,9 +253,7 @@ impl Core {
         for at in words.filter(|at| *at != session::INDEX_ID) {
             store(at, 0);
         }
-        for line in (0..PINS).filter_map(|i| self.data.line(PINS_AT + i * LINE)) {
-            line.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-        }
+        self.forget_pins();
         if let Some(durable) = self.checkpoint() {
             store(session::CHECKPOINT, durable.number);
             store(session::SYNCED_OLDEST, durable.oldest);
@@ -240,18 +265,30 @@ impl Core {
             store(session::CHANGES, durable.changes + 1);
         }
         store(session::EPOCH, 1);
+        self.share()
+    }
+
+    /// Makes the locks, and says that they can be used.
+    fn share(&self) -> Result<()> {
         self.writer_lock().init()?;
         self.sync_turns().init()?;
         Session::at(&self.data, session::BOOT_LOW).begin();
         Ok(())
     }
 
+    /// No reader is left.
+    fn forget_pins(&self) {
+        for line in (0..PINS).filter_map(|i| self.data.line(PINS_AT + i * LINE)) {
+            line.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        }
+    }
+
     /// Takes the index that belongs to the data, or makes it.
-    fn find_index(&self, is_continued: bool) -> Result<()> {
+    fn find_index(&self, is_continued: bool, before: Option<Got>) -> Result<()> {
         let wanted = self.session(session::INDEX_ID).load(Ordering::Acquire);
         if let Some(index) = self.index_file(wanted, is_continued)? {
             let index = self.newest.push(index);
-            return self.look_at(index);
+            return self.look_at(index, before);
         }
         if !self.data.is_writable() {
             // For this process alone.
@@ -265,14 +302,14 @@ impl Core {
     }
 
     /// Has a writer look at an index that others use, or used until they died; if nobody writes just
-    /// now, else that is done before the first change.
-    fn look_at(&self, index: &Index) -> Result<()> {
+    /// now, else that is done before the first change. `before` is how the lock was found.
+    fn look_at(&self, index: &Index, before: Option<Got>) -> Result<()> {
         if !self.data.is_writable() || index.load(words::CLEAN) != 0 {
             return Ok(());
         }
         let lock = self.writer_lock();
         match lock.try_lock() {
-            Ok(Some(got)) => match self.writer_with(lock, got) {
+            Ok(Some(got)) => match self.writer_with(lock, before.unwrap_or(got)) {
                 Err(error) if error.is_bad_file() => Err(error),
                 // A full disk keeps nobody from reading.
                 _ => Ok(()),

@@ -2,13 +2,28 @@
 //! layout, in which namespace of processes.
 //!
 //! Four words of a file say it. Where the boot is another, nothing that processes shared counts any
-//! more, and whoever opens the file makes it anew; what is written last are these words.
+//! more, and whoever opens the file makes it anew; what is written last are these words. Whoever
+//! opens it while nobody else has it open ([`Standing::Left`]) makes the locks anew: none can be held.
+//! Without that a copy of a store in use, of which a process of this machine seems to have the lock,
+//! would be waited for until that ends, and a store of one container be closed to all others.
 
 use super::lock::LAYOUT;
 use super::process::boot_and_namespace;
 use super::shared::{HEAD_BYTES, SharedMap};
 use crate::{Error, ErrorKind, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How things stand with what processes share in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// The machine was started since: nothing of it counts.
+    Over,
+    /// Who shared it is gone, killed or not; or this file is a copy of one that is in use. What was
+    /// done counts; who has locks, or reads, does not.
+    Left,
+    /// Others share it now.
+    Shared,
+}
 
 /// Those words: the boot, low half first, the layout, and the namespace.
 #[derive(Clone, Copy, Debug)]
@@ -21,11 +36,12 @@ impl<'m> Session<'m> {
         Session(std::array::from_fn(|i| &map.head()[offset as usize / 8 + i]))
     }
 
-    /// Whether it began since the machine was started.
+    /// What is to be done with what processes share in it, by one who wants to take part. `is_alone`
+    /// says that nobody else has the file open.
     ///
     /// # Errors
-    /// It did, but processes take part that this one cannot share locks with.
-    pub(crate) fn is_current(self) -> Result<bool> {
+    /// Others take part that this process cannot share locks with; or nobody can tell which boot it is.
+    pub(crate) fn standing(self, is_alone: bool) -> Result<Standing> {
         let [low, high, layout, of_pids] = self.0.map(|word| word.load(Ordering::Acquire));
         let (boot, namespace) = boot_and_namespace();
         let refuse = |what: &str| Err(Error::new(ErrorKind::Unsupported(what.into())));
@@ -36,7 +52,10 @@ impl<'m> Session<'m> {
             );
         }
         if u128::from(low) | u128::from(high) << 64 != boot {
-            return Ok(false);
+            return Ok(Standing::Over);
+        }
+        if is_alone {
+            return Ok(Standing::Left);
         }
         if layout != LAYOUT {
             return refuse(
@@ -49,10 +68,10 @@ impl<'m> Session<'m> {
                  processes cannot be told from dead ones",
             );
         }
-        Ok(true)
+        Ok(Standing::Shared)
     }
 
-    /// Whether it began since the machine was started, whoever takes part.
+    /// Whether it began since the machine was started, whoever takes part, as far as anybody can tell.
     pub(crate) fn is_of_this_boot(self) -> bool {
         let [low, high, ..] = self.0.map(|word| u128::from(word.load(Ordering::Acquire)));
         let (boot, _) = boot_and_namespace();

@@ -14,7 +14,7 @@ use super::map::page_bytes;
 use crate::{Error, ErrorKind, Result};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -267,9 +267,12 @@ impl SharedMap {
 }
 
 impl SharedMap {
-    /// Leaves the map where it is when this is dropped: somebody still refers to it.
+    /// Leaves the map where it is when this is dropped, and the file open: somebody still refers to it,
+    /// and others must see that it is in use.
     pub(crate) fn keep(&self) {
         self.is_kept.store(true, Ordering::Relaxed);
+        // Without a descriptor left the locks of this opening end: all that can be done was tried.
+        let _ = self.file.try_clone().map(File::into_raw_fd);
     }
 }
 

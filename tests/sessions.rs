@@ -1,0 +1,135 @@
+//! Danger: locks and readers that are in a file and nowhere else, as in a copy of a store in use or in
+//! one that another container left, make somebody wait for ever, or keep a store from being opened; or
+//! they are taken from those who have them.
+
+mod common;
+
+use common::hash::index_of;
+use credenza::btree::BTree;
+use credenza::hash::Hash;
+use credenza::{ErrorKind, Get};
+use std::fs::{File, copy};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Where both engines say which program, and which namespace of processes, the locks are of.
+const LAYOUT_AT: u64 = 2064;
+const NAMESPACE_AT: u64 = 2072;
+
+fn patch(path: &Path, at: u64) {
+    File::options().write(true).open(path).unwrap().write_all_at(&[0x5a; 8], at).unwrap();
+}
+
+#[test]
+fn a_copy_of_a_hash_store_in_use_waits_for_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    for key in 0u32..1000 {
+        store.insert(&key.to_le_bytes(), b"value").unwrap();
+    }
+    let reader = store.get(&7u32.to_le_bytes()).unwrap();
+    // This thread has the lock now, and so it seems to have that of the copy.
+    let mut transaction = store.transaction().unwrap();
+    transaction.insert(b"later", b"").unwrap();
+    for has_index in [true, false] {
+        let copied = folder.path().join(format!("copy {has_index}"));
+        copy(&path, &copied).unwrap();
+        if has_index {
+            copy(index_of(&path), index_of(&copied)).unwrap();
+        }
+        let copied = Hash::open(&copied).unwrap();
+        copied.insert(b"new", b"").unwrap();
+        assert_eq!(copied.len().unwrap(), 1001);
+        assert_eq!(Get::get(&copied, &7u32.to_le_bytes()).unwrap().as_deref(), Some(&b"value"[..]));
+        copied.sync().unwrap();
+        copied.verify(|_, _| ()).unwrap();
+    }
+    transaction.commit().unwrap();
+    drop(reader);
+    assert_eq!(store.len().unwrap(), 1001);
+    store.verify(|_, _| ()).unwrap();
+}
+
+#[test]
+fn a_copy_of_a_btree_store_in_use_waits_for_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::create(&path).unwrap();
+    let fill = |store: &BTree, keys: std::ops::Range<u32>| {
+        let mut transaction = store.write().unwrap();
+        for key in keys {
+            transaction.main().insert(&key.to_le_bytes(), b"value").unwrap();
+        }
+        transaction.commit().unwrap();
+    };
+    fill(&store, 0..1000);
+    let reader = store.read().unwrap();
+    fill(&store, 1000..2000);
+    let mut transaction = store.write().unwrap();
+    transaction.main().insert(b"later", b"").unwrap();
+    let copied = folder.path().join("copy");
+    copy(&path, &copied).unwrap();
+
+    let copied = BTree::open(&copied).unwrap();
+    assert_eq!(copied.stats().unwrap().readers, [], "whoever reads reads another file");
+    fill(&copied, 2000..2001);
+    assert_eq!(copied.read().unwrap().main().len(), 2001);
+    copied.sync().unwrap();
+    copied.verify(|_, _| ()).unwrap();
+    transaction.commit().unwrap();
+    assert_eq!(reader.main().len(), 1000);
+    assert_eq!(store.read().unwrap().main().len(), 2001);
+}
+
+/// Whatever opens the store; an error if that is refused.
+fn check_namespaces<S>(path: &Path, open: impl Fn(&Path) -> credenza::Result<S>) {
+    let is_refused = || match open(path) {
+        Err(error) => {
+            assert!(matches!(error.kind(), ErrorKind::Unsupported(_)), "{error}");
+            true
+        }
+        Ok(_) => false,
+    };
+    for at in [NAMESPACE_AT, LAYOUT_AT] {
+        patch(path, at);
+        let store = open(path).expect("nobody else has it open");
+        patch(path, at);
+        assert!(is_refused(), "somebody has it open with whom no lock can be shared");
+        drop(store);
+        assert!(!is_refused());
+    }
+}
+
+#[test]
+fn what_another_container_left_can_be_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hash");
+    Hash::create(&path).unwrap().insert(b"key", b"value").unwrap();
+    check_namespaces(&path, |path| {
+        let store = Hash::open(path)?;
+        store.insert(b"key", b"other")?;
+        Ok(store)
+    });
+    let path = folder.path().join("btree");
+    BTree::create(&path).unwrap();
+    check_namespaces(&path, |path| {
+        let store = BTree::open(path)?;
+        let mut transaction = store.write()?;
+        transaction.main().insert(b"key", b"other")?;
+        transaction.commit()?;
+        Ok(store)
+    });
+}
+
+#[test]
+fn a_store_with_a_forgotten_transaction_is_in_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::create(&path).unwrap();
+    std::mem::forget(store.write().unwrap());
+    drop(store);
+    // The lock is this thread's as long as it lives: it must not be made anew.
+    let error = BTree::open(&path).unwrap().write().unwrap_err();
+    assert!(error.to_string().contains("this thread is writing to the store already"), "{error}");
+}
