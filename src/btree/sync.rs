@@ -3,11 +3,12 @@
 //! A sync makes the pages of the newest commit durable, then writes the commit to one of two places,
 //! and makes that durable, too. After few changes it does both at once, and says in the commit what
 //! must be there for it to count: see [`super::changes`]. As long as it is not certain which of the
-//! two is on the disk, the pages of both commits are held. Those who want to sync at the same time do
+//! two is on the disk, the pages of both commits are held. After a sync that failed everything since the
+//! durable commit is written again. Those who want to sync at the same time do
 //! it as a group.
 
 use super::core::Core;
-use super::format::{Commit, FIXED, VALUES, page_sum, session};
+use super::format::{Commit, FIXED, PAGE_BYTES, VALUES, born, page_sum, session};
 use super::meta::{Meta, Since};
 use super::pins::{self, Pin};
 use super::trim::Trim;
@@ -82,6 +83,7 @@ impl Core {
             // Somebody died at it, or the disk failed: the commit that it wrote must not come to
             // light when its pages are in use for others.
             self.write_meta(1 - place, None);
+            self.write_again(&commit)?;
             self.map.sync()?;
         }
         store(session::SYNCING, commit.stamp);
@@ -99,6 +101,22 @@ impl Core {
             // Unless somebody has given pages back meanwhile that he had freed.
             let word = self.word(session::UNSUMMED);
             let _ = word.compare_exchange(unsummed, 0, Ordering::SeqCst, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Has everything count as changed that is not on the disk for certain: after a failed sync the
+    /// kernel may call pages clean that it could not write, and say the next time that all is well.
+    #[cold]
+    fn write_again(&self, commit: &Commit) -> Result<()> {
+        self.reach(commit)?;
+        let durable = self.load(session::DURABLE);
+        for page in 0..commit.end {
+            // The table of pages itself never gets another stamp.
+            let birth = self.entry(page)?[0].load(Ordering::Acquire);
+            if birth == FIXED || born(birth) > durable {
+                self.map.write_again(page * PAGE_BYTES, (page + 1) * PAGE_BYTES)?;
+            }
         }
         Ok(())
     }

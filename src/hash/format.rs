@@ -66,6 +66,8 @@ pub(crate) mod session {
     pub(crate) const WATCHERS: u64 = SESSION_AT + 324;
     /// Half a word, another number after each sync: who waits for one sleeps on it.
     pub(crate) const SYNCS: u64 = SESSION_AT + 328;
+    /// How many syncs have failed since one succeeded.
+    pub(crate) const FAILED: u64 = SESSION_AT + 336;
 }
 
 /// What never changes in a data file.

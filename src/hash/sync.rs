@@ -9,7 +9,7 @@
 //! for the disk.
 
 use super::core::Core;
-use super::format::{CHECKPOINTS, Checkpoint, session, words};
+use super::format::{CHECKPOINTS, Checkpoint, LOG_AT, session, unit_place, words};
 use super::writer::Writer;
 use crate::Result;
 use std::sync::atomic::Ordering;
@@ -54,8 +54,42 @@ impl Core {
     fn sync_newest(&self) -> Result<()> {
         let promise = self.writer_unsettled()?.promise()?;
         // Others write meanwhile.
-        self.data.sync()?;
+        self.wait_for_disk()?;
         self.writer_unsettled()?.keep(promise);
+        Ok(())
+    }
+
+    /// Makes the data file durable. When that fails the kernel may call pages clean all the same, and
+    /// say the next time that all is well: so the next time they are all written again.
+    fn wait_for_disk(&self) -> Result<()> {
+        let failed = self.session(session::FAILED);
+        let before = failed.load(Ordering::Acquire);
+        if before != 0 {
+            self.write_again()?;
+        }
+        let done = self.data.sync();
+        if done.is_err() {
+            failed.fetch_add(1, Ordering::AcqRel);
+        } else if before != 0 {
+            // Unless another has failed meanwhile.
+            let _ = failed.compare_exchange(before, 0, Ordering::AcqRel, Ordering::Relaxed);
+        }
+        done
+    }
+
+    /// Has everything that came since the last sync that succeeded count as changed.
+    #[cold]
+    fn write_again(&self) -> Result<()> {
+        let since = self.session(session::SYNCED_SEQUENCE).load(Ordering::Acquire);
+        self.data.write_again(0, LOG_AT)?;
+        let index = self.newest.get();
+        let is_known = self.is_newest(index);
+        // A later unit of a segment has a greater number than any.
+        let is_old = |unit| index.segment(unit).is_ok_and(|segment| segment.sequence() < since);
+        for unit in (0..self.units()).filter(|unit| !is_known || !is_old(*unit)) {
+            let (at, size) = unit_place(unit);
+            self.data.write_again(at, at + size)?;
+        }
         Ok(())
     }
 }
@@ -64,7 +98,7 @@ impl Writer<'_> {
     /// The same while writing, without letting others write meanwhile.
     pub(crate) fn sync_now(&self) -> Result<()> {
         let promise = self.promise()?;
-        self.core.data.sync()?;
+        self.core.wait_for_disk()?;
         self.keep(promise);
         Ok(())
     }

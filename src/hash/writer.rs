@@ -124,10 +124,12 @@ impl<'c> Writer<'c> {
             self.index = self.core.attach_under_lock(&self)?;
         }
         self.index.store(words::INDEX_LEN, self.index.map.refresh_len()?);
-        if self.index.load(words::CLEAN) != 0 {
+        let clean = self.index.load(words::CLEAN);
+        if clean != 0 {
             // On the disk before anything else is: what a power cut leaves must not look clean.
             self.index.store(words::CLEAN, 0);
-            self.index.map.sync()?;
+            // Else the next writer would take it for said.
+            self.index.map.sync().inspect_err(|_| self.index.store(words::CLEAN, clean))?;
         }
         match self.put_right(got == Got::OwnerDied) {
             // It cannot be trusted, nor repaired: as if there were none.

@@ -129,16 +129,31 @@ impl SharedMap {
 
     /// Has the pages of a range ready for writing, all at once rather than fault by fault.
     pub(crate) fn back(&self, from: u64, to: u64) {
+        // Kernels before 5.14 refuse: the pages then come one by one.
+        let _ = self.populate(from, to);
+    }
+
+    /// Has the pages of a range count as changed, so that the next sync writes them: for after one that
+    /// failed, when the kernel calls pages clean that it could not write. What is in them stays.
+    ///
+    /// # Errors
+    /// The kernel refuses, as those before 5.14 do.
+    pub(crate) fn write_again(&self, from: u64, to: u64) -> Result<()> {
+        self.populate(from, to).map_err(|e| Error::io("write again, after a failed sync,", e))
+    }
+
+    fn populate(&self, from: u64, to: u64) -> io::Result<()> {
         let page = page_bytes() as u64;
         let (from, to) = (from - from % page, to.min(self.len()));
-        if from < to {
-            // SAFETY: the range lies within the map and within the file. Kernels before 5.14 refuse:
-            // the pages then come one by one.
-            unsafe {
-                let start = self.base.as_ptr().add(from as usize).cast();
-                libc::madvise(start, (to - from) as usize, libc::MADV_POPULATE_WRITE);
-            }
+        if from >= to {
+            return Ok(());
         }
+        // SAFETY: the range lies within the map and within the file; the call changes no byte of it.
+        let rc = unsafe {
+            let start = self.base.as_ptr().add(from as usize).cast();
+            libc::madvise(start, (to - from) as usize, libc::MADV_POPULATE_WRITE)
+        };
+        if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     /// Makes the file `end` bytes long; nobody may use what lies after.

@@ -13,6 +13,8 @@ thread_local! {
     static DISK: RefCell<Option<Disk>> = const { RefCell::new(None) };
     /// How many syncs there were, and which of them is to fail.
     static SYNCS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    /// Whether the kernel is asked to bring files to the disk, too.
+    static IS_REAL: Cell<bool> = const { Cell::new(false) };
     /// The disk as it was when the last wait for it began.
     static BEGUN: RefCell<Option<Disk>> = const { RefCell::new(None) };
     static MEANWHILE: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
@@ -39,6 +41,12 @@ pub fn count() -> u64 {
 pub fn fail_after(others: Option<u64>) {
     let (count, _) = SYNCS.get();
     SYNCS.set((count, others.map_or(0, |others| count + others + 1)));
+}
+
+/// From now on this thread waits for the real disk, too, also where it is told then that it failed:
+/// so it is when the kernel has given pages up, and calls them clean.
+pub fn wait_for_real() {
+    IS_REAL.set(true);
 }
 
 /// Counts a wait; whether it fails.
@@ -95,6 +103,10 @@ fn note(fd: libc::c_int, is_synced: bool) {
 
 #[unsafe(no_mangle)]
 extern "C" fn fdatasync(fd: libc::c_int) -> libc::c_int {
+    if IS_REAL.get() {
+        // SAFETY: the call takes a number.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_fdatasync, fd) }, 0, "the disk is a good one");
+    }
     if fails() {
         // Some of it may be on the disk, or all.
         note(fd, false);

@@ -1,0 +1,85 @@
+//! Danger: the disk refuses, the kernel says so once and then calls the pages clean that it could not
+//! write; the next sync writes nothing, says that all is well, and what was promised is not there.
+
+mod common;
+#[path = "common/syncs.rs"]
+mod syncs;
+
+use credenza::Durability;
+use credenza::btree::{self, BTree};
+use credenza::hash::{self, Hash};
+use std::path::PathBuf;
+
+/// Bytes that this thread had written to a disk, as the kernel counts them: when a page becomes one to
+/// be written.
+fn written() -> u64 {
+    let counts =
+        std::fs::read_to_string("/proc/thread-self/io").expect("it counts for each thread");
+    let line = counts.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+    line.and_then(|count| count.parse().ok()).expect("there is such a count")
+}
+
+/// A folder on a disk, if there is one: what is in memory alone is never written.
+fn folder() -> Option<tempfile::TempDir> {
+    let places = [std::env::temp_dir(), PathBuf::from("/var/tmp")];
+    let folder =
+        places.iter().filter_map(|place| tempfile::tempdir_in(place).ok()).find(|folder| {
+            let before = written();
+            let file = folder.path().join("probe");
+            std::fs::write(&file, [1; 8192]).is_ok() && written() >= before + 8192
+        });
+    if folder.is_none() {
+        println!("not tested: no folder for temporary files is on a disk whose writes are counted");
+    }
+    folder
+}
+
+/// That a sync after one that failed writes all that is not known to be on the disk, and the one after
+/// that nothing more of it.
+fn check(changed: u64, sync: impl Fn() -> credenza::Result<()>) {
+    syncs::wait_for_real();
+    for _ in 0..2 {
+        syncs::fail_after(Some(0));
+        let error = sync().unwrap_err().to_string();
+        assert!(error.contains("make durable"), "{error}");
+    }
+    let before = written();
+    sync().unwrap();
+    let again = written() - before;
+    assert!(again >= changed, "{again} of {changed} bytes were written again");
+    let before = written();
+    sync().unwrap();
+    let once_more = written() - before;
+    assert!(once_more < changed / 4, "{once_more} bytes were written for nothing");
+}
+
+#[test]
+fn after_a_sync_of_a_hash_store_that_failed_all_is_written_again() {
+    let Some(folder) = folder() else { return };
+    let options = || hash::OpenOptions::new().create(true).durability(Durability::Buffered).clone();
+    let store: Hash = options().open(folder.path().join("store")).unwrap();
+    store.insert(b"first", &[1; 100_000]).unwrap();
+    store.sync().unwrap();
+    for key in 0u32..200 {
+        store.insert(&key.to_le_bytes(), &[2; 5_000]).unwrap();
+    }
+    check(1_000_000, || store.sync());
+    store.verify(|_, _| ()).unwrap();
+}
+
+#[test]
+fn after_a_sync_of_a_btree_store_that_failed_all_is_written_again() {
+    let Some(folder) = folder() else { return };
+    let options =
+        || btree::OpenOptions::new().create(true).durability(Durability::Buffered).clone();
+    let store: BTree = options().open(folder.path().join("store")).unwrap();
+    store.insert(b"first", &[1; 100_000]).unwrap();
+    store.sync().unwrap();
+    let mut transaction = store.write().unwrap();
+    for key in 0u32..200 {
+        transaction.main().insert(&key.to_le_bytes(), &[2; 5_000]).unwrap();
+    }
+    transaction.commit().unwrap();
+    check(1_000_000, || store.sync());
+    store.verify(|_, _| ()).unwrap();
+}
