@@ -38,7 +38,9 @@ const WORTH_SHRINKING: u64 = 1 << 20;
 /// Records looked at together, so that the waits for their slots overlap.
 const GROUP: usize = 16;
 
-/// Records of the oldest segment that may live: where each is, and where its key belongs.
+/// Records of the oldest segment that may live: where each is, and where its key belongs. It is filled
+/// in place: it was copied twice for each remove when it was returned.
+#[derive(Default)]
 pub(crate) struct Group {
     found: [(u64, u64); GROUP],
     count: usize,
@@ -52,7 +54,7 @@ pub(crate) struct Group {
 impl Group {
     /// Each record's address, and the place of its key.
     pub(super) fn found(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.found.into_iter().take(self.count)
+        self.found.iter().copied().take(self.count)
     }
 }
 
@@ -94,8 +96,8 @@ impl Writer<'_> {
     /// those that live. Returns how many bytes it has looked at: fewer if that is all there is.
     pub(crate) fn clean(&self, budget: u64, last: u64) -> Result<u64> {
         let mut done = 0;
-        while done < budget {
-            let Some(group) = self.gather(PACE * WORTH_CLEANING, last)? else { break };
+        let mut group = Group::default();
+        while done < budget && self.gather(&mut group, PACE * WORTH_CLEANING, last)? {
             done += group.next - group.start;
             self.clean_group(&group)?;
         }
@@ -103,23 +105,23 @@ impl Writer<'_> {
     }
 
     /// Begins to clean what is due, by asking for what that needs from memory: somebody who waits
-    /// for memory, too, goes on meanwhile, and ends with [`Writer::end_cleaning`].
-    pub(crate) fn begin_cleaning(&self) -> Result<Option<Group>> {
+    /// for memory, too, goes on meanwhile, and ends with [`Writer::end_cleaning`] if there is anything.
+    pub(crate) fn begin_cleaning(&self, group: &mut Group) -> Result<bool> {
         let debt = self.index.load(words::DEBT);
         if debt == 0 || !self.is_cleaning_due() {
             self.index.store(words::DEBT, 0);
-            return Ok(None);
+            return Ok(false);
         }
         let budget = debt.saturating_mul(PACE);
-        let group = self.gather(budget, self.index.load(words::SEQUENCE))?;
-        let looked = group.as_ref().map_or(budget, |group| group.next - group.start);
+        let is_any = self.gather(group, budget, self.index.load(words::SEQUENCE))?;
+        let looked = if is_any { group.next - group.start } else { budget };
         self.index.store(words::DEBT, debt.saturating_sub(looked / PACE));
-        Ok(group)
+        Ok(is_any)
     }
 
     /// Copies what lives of a group. No cleaning may have come in between.
-    pub(crate) fn end_cleaning(&self, group: Option<Group>) -> Result<()> {
-        match group.map_or(Ok(()), |group| self.clean_group(&group)) {
+    pub(crate) fn end_cleaning(&self, group: &Group) -> Result<()> {
+        match self.clean_group(group) {
             // As for `pay`.
             Err(error) if !error.is_bad_file() => Ok(()),
             done => done,
@@ -147,16 +149,16 @@ impl Writer<'_> {
         self.trim()
     }
 
-    /// The next records of the oldest segment, some `budget` bytes of them, if it is none after
-    /// number `last` and not the newest.
-    pub(super) fn gather(&self, budget: u64, last: u64) -> Result<Option<Group>> {
+    /// Fills the group with the next records of the oldest segment, some `budget` bytes of them; `false`
+    /// if that is one after number `last`, or the newest.
+    pub(super) fn gather(&self, group: &mut Group, budget: u64, last: u64) -> Result<bool> {
         let unit = self.index.load(words::OLDEST_UNIT);
         if unit == self.index.load(words::TAIL_UNIT) || self.oldest()? > last {
-            return Ok(None);
+            return Ok(false);
         }
         let start = self.index.load(words::CLEANED);
-        let mut group =
-            Group { found: [(0, 0); GROUP], count: 0, unit, start, next: start, is_end: false };
+        (group.count, group.unit, group.start, group.next) = (0, unit, start, start);
+        group.is_end = false;
         while group.next - start < budget {
             let at = group.next;
             let found = record(&self.core.data, self, at);
@@ -178,7 +180,7 @@ impl Writer<'_> {
             }
             group.next = at + found.header.room();
         }
-        Ok(Some(group))
+        Ok(true)
     }
 
     /// Copies what lives of a group, and goes on behind it.
@@ -229,7 +231,7 @@ impl Writer<'_> {
             }
         }
         if count > 0 {
-            self.lead_to_copies(&cursor, moved.into_iter().flatten(), cursor.at);
+            self.lead_to_copies(&cursor, moved.iter().flatten().copied(), cursor.at);
         }
         Ok(())
     }

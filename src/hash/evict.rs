@@ -18,6 +18,7 @@
 //!
 //! Threads: only readers' bits are set without the writer's lock, by atomic operations.
 
+use super::clean::Group;
 use super::core::Core;
 use super::format::{EVICTION_BYTES, Header, Kind, RecordHeader, USED, words};
 use super::index::{Located, damaged, not_a_record};
@@ -186,8 +187,10 @@ impl Writer<'_> {
     /// if it is `forced`. Returns how many bytes of living records it has passed.
     fn pass_group(&self, wanted: u64, is_forced: bool) -> Result<u64> {
         let unit = self.oldest_ended()?;
-        let empty = || damaged(words::OLDEST_UNIT, "the oldest segment is the newest, too");
-        let group = self.gather(BYTES_AT_ONCE, u64::MAX)?.ok_or_else(empty)?;
+        let mut group = Group::default();
+        if !self.gather(&mut group, BYTES_AT_ONCE, u64::MAX)? {
+            return Err(damaged(words::OLDEST_UNIT, "the oldest segment is the newest, too"));
+        }
         let (mut next, mut is_end) = (group.next, group.is_end);
         let mut living = Vec::new();
         for (at, place) in group.found() {

@@ -89,7 +89,7 @@ impl Index {
 
     /// Asks for the records that a key's page may lead to.
     #[inline(always)]
-    fn prefetch_records(&self, data: &SharedMap, place: u64) -> Result<()> {
+    pub(crate) fn prefetch_records(&self, data: &SharedMap, place: u64) -> Result<()> {
         let page = self.page(self.state(), place)?;
         self.probe(page, page.tag(place), |_, slot| {
             data.prefetch(address_of(slot));

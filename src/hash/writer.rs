@@ -11,6 +11,7 @@
 //! [`Writer::finish_others`] does step 4 for a writer that died, by reading the records in between.
 //! Plain puts do steps 1 and 4 later, see [`super::pending`].
 
+use super::clean::Group;
 use super::core::{Core, From};
 use super::format::{
     Kind, MAX_KEY, MAX_VALUE, RecordHeader, SEGMENT_HEADER, session, unit_place, words,
@@ -218,10 +219,16 @@ impl<'c> Writer<'c> {
     pub(crate) fn delete(&self, key: &[u8]) -> Result<bool> {
         check_sizes(key, &[])?;
         let place = self.index.place(key);
+        // What garbage has to be paid for is paid while the key's slot comes from memory, and then
+        // while its record does, which is looked at only after that: it may be one that is moved.
         self.index.prefetch(place);
-        let group = self.begin_cleaning()?;
+        let mut group = Group::default();
+        let is_cleaning = self.begin_cleaning(&mut group)?;
+        self.index.prefetch_records(&self.core.data, place)?;
+        if is_cleaning {
+            self.end_cleaning(&group)?;
+        }
         let Some(slot) = self.index.locate(&self.core.data, self, key, place)? else {
-            self.end_cleaning(group)?;
             return Ok(false);
         };
         let mut cursor = self.cursor();
@@ -234,7 +241,6 @@ impl<'c> Writer<'c> {
         slot.clear();
         self.counted(count, live, cursor.at);
         self.mark_replaced(slot);
-        self.end_cleaning(group)?;
         self.made_garbage(slot.room + RecordHeader::new(Kind::Delete, key, &[]).room())?;
         Ok(true)
     }
