@@ -70,7 +70,10 @@ impl Flat {
         let usual = group.all_buckets(|from, len| {
             let n = shape.count_by_len(len);
             let Some(places) = lanes_mut(&mut self.places, count) else { return false };
-            *places = steps.map(|step| step.wrapping_add((from + n) as u16));
+            // Not `steps.map`: that becomes a call, and a loop over single numbers.
+            for (place, step) in places.iter_mut().zip(&steps) {
+                *place = step.wrapping_add((from + n) as u16);
+            }
             count += n;
             n <= LANES && n + n * size == len
         });
