@@ -24,9 +24,9 @@ const METAS: [usize; 2] = [512, 1024];
 /// Where the number of the newest commit is.
 const STATE: usize = 2080;
 
-/// How many rounds are asked for; else one of each shape, and short ones.
-fn rounds() -> Option<u64> {
-    std::env::var("CREDENZA_ROUNDS").ok().and_then(|n| n.parse().ok())
+/// How many times as many rounds as usual are asked for; else short ones, one of each shape.
+fn soak() -> Option<u64> {
+    std::env::var("CREDENZA_SOAK").ok().and_then(|n| n.parse().ok())
 }
 
 type State = BTreeMap<(bool, Vec<u8>), Vec<u8>>;
@@ -184,7 +184,7 @@ impl Round {
         // The file at some moments since the last sync.
         let mut moments = vec![fs::read(&path).unwrap()];
         let mut durable = self.state.clone();
-        for step in 0..if rounds().is_some() { 8 } else { 1 } {
+        for step in 0..if soak().is_some() { 8 } else { 1 } {
             let what = format!("{}, step {step}", self.what);
             for _ in 0..1 + self.rng.below(3) {
                 self.transact(&store);
@@ -233,8 +233,8 @@ impl Round {
         let either = [durable, &now];
         let whole = self.recover(&mixture.image(|_| last), &[&now], &format!("{what}, all of it"));
         assert!(whole);
-        // All of them where rounds are asked for.
-        let every = if rounds().is_some() { 1 } else { 4 };
+        // All of them in the long run.
+        let every = if soak().is_some() { 1 } else { 4 };
         let first = self.rng.below(every as u64) as usize;
         for missing in mixture.differing().into_iter().skip(first).step_by(every) {
             let what = format!("{what}, without {missing}");
@@ -364,7 +364,7 @@ fn rebooted(mut image: Vec<u8>) -> Vec<u8> {
 #[test]
 fn a_commit_counts_if_all_of_it_is_on_the_disk() {
     let (mut at_once, mut images) = (0, 0);
-    for seed in 1..=rounds().unwrap_or(SHAPES.len() as u64) {
+    for seed in 1..=soak().unwrap_or(1) * SHAPES.len() as u64 {
         let mut round = Round::new(seed);
         round.run();
         at_once += round.at_once;

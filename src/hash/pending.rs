@@ -343,8 +343,8 @@ mod tests {
     fn who_looks_many_keys_up_waits_for_no_writer() {
         let store = Hash::in_memory().unwrap();
         let keys: Vec<_> = (0..100).map(key).collect();
-        for key in &keys {
-            store.insert(key, b"value").unwrap();
+        for key in (100..200 + 8 * super::WORTH_WAITING).map(key).chain(keys.iter().cloned()) {
+            store.insert(&key, b"value").unwrap();
         }
         let writer = store.core().writer_unsettled().unwrap();
         assert!(writer.index.state().is_pending());

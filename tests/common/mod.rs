@@ -53,11 +53,11 @@ pub fn ordered(number: u64) -> [u8; 8] {
     number.swap_bytes().to_le_bytes()
 }
 
-/// How many rounds a random test does.
-pub fn rounds(default: u64) -> u64 {
-    let set = std::env::var("CREDENZA_ROUNDS").ok().and_then(|n| n.parse().ok());
+/// How many rounds a random test does: in the long run so many times as many as usual.
+pub fn rounds(usual: u64) -> u64 {
+    let times = std::env::var("CREDENZA_SOAK").ok().and_then(|n| n.parse().ok());
     let repeat = std::env::var("CREDENZA_SEED").is_ok();
-    if repeat { 1 } else { set.unwrap_or(default) }
+    if repeat { 1 } else { usual * times.unwrap_or(1) }
 }
 
 /// The seed of a round, printed so that a failure can be repeated.
