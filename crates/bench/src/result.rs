@@ -207,6 +207,9 @@ pub struct Settings {
     pub rate: Option<f64>,
     /// What `mixed` did, in words: "get 50, update 50, keys zipfian:theta=0.99,scrambled=true".
     pub mix: String,
+    /// The settings of stores that were chosen (`--set`), each as "page-size=16K" or, for one store alone,
+    /// "leveldb.cache=8M"; what is not among them was as each store's authors say that it is fastest.
+    pub stores: Vec<String>,
 }
 
 /// One store: which library, which version, how it was set up.
@@ -226,7 +229,8 @@ pub struct StoreInfo {
     pub version: String,
     /// The library's file; `None` for our own engines.
     pub library: Option<String>,
-    /// Every setting that is not the library's default, and why where it is not plain.
+    /// Every setting that is not the library's default, and why where it is not plain; behind it, after
+    /// "as chosen:", what the user chose for it.
     pub tuning: String,
     /// Whether the store has its own call for many keys. If not, `get-many-*` is a plain loop of
     /// single gets over the same batches, and is to be marked so.

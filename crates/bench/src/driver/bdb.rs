@@ -18,6 +18,7 @@
 use super::library::api;
 use super::{Committers, Identity, Setup, Shape, Source, Store, Writer, c_path, refused};
 use crate::machine;
+use crate::settings::{Name, Takes, Values};
 use credenza::{Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -79,6 +80,7 @@ mod at {
     pub(super) const OPEN: usize = 1008;
     pub(super) const PUT: usize = 1024;
     pub(super) const SET_CACHE_SIZE: usize = 1096;
+    pub(super) const SET_FLAGS: usize = 1160;
     pub(super) const SET_FILL_FACTOR: usize = 1176;
     pub(super) const SET_RECORDS: usize = 1192;
     pub(super) const SET_PAGE_SIZE: usize = 1248;
@@ -113,6 +115,7 @@ type CloseCursor = unsafe extern "C" fn(*mut Dbc) -> c_int;
 type CursorGet = unsafe extern "C" fn(*mut Dbc, *mut Dbt, *mut Dbt, u32) -> c_int;
 
 const CREATE: u32 = 0x1;
+const CHECKSUMS: u32 = 0x8;
 const READ_ONLY: u32 = 0x400;
 const NEXT: u32 = 16;
 const SET_RANGE: u32 = 27;
@@ -130,6 +133,14 @@ const AUTO_COMMIT: u32 = 0x100;
 pub(super) const TXN_WRITE_NO_SYNC: u32 = 0x20;
 /// `DB_CREATE | DB_INIT_MPOOL | DB_INIT_LOG | DB_INIT_TXN | DB_PRIVATE`.
 const PRIVATE_WITH_TRANSACTIONS: u32 = 0x1 | 0x400 | 0x200 | 0x2000 | 0x10000;
+
+/// What both access methods can be told.
+pub(super) const SETTINGS: &[Takes] = &[
+    (Name::PageSize, Values::Powers(512, 64 << 10)),
+    (Name::Cache, Values::AtLeast(64 << 10)),
+    (Name::Checksums, Values::Either),
+    (Name::Memory, Values::Either),
+];
 
 /// An access method: what the files of a store are.
 #[derive(Clone, Copy)]
@@ -203,7 +214,7 @@ impl Bdb {
             Setup::Bayes => self.handle_in(null_mut())?,
             _ => self.handle(shape)?,
         };
-        handle.open(method, path, READ_ONLY)?;
+        handle.open(method, Some(path), READ_ONLY)?;
         Ok(BdbStore::over(handle, shape))
     }
 
@@ -316,7 +327,8 @@ pub(super) fn cache_bytes(shape: &Shape) -> u64 {
     if shape.setup == Setup::Bayes {
         return 96 << 20;
     }
-    (2 * shape.bytes()).min(machine::memory_bytes() / 4).max(96 << 20)
+    let usual = || (2 * shape.bytes()).min(machine::memory_bytes() / 4).max(96 << 20);
+    shape.settings.cache().unwrap_or_else(usual)
 }
 
 /// The same in gigabytes and bytes beyond.
@@ -327,7 +339,8 @@ fn cache_parts(shape: &Shape) -> (u32, u32) {
 
 /// The size of a btree's pages.
 pub(super) fn btree_page_bytes(shape: &Shape) -> u32 {
-    if record_bytes(shape) > 512 { 16 << 10 } else { 4 << 10 }
+    let usual = if record_bytes(shape) > 512 { 16 << 10 } else { 4 << 10 };
+    shape.settings.page_size().map_or(usual, |bytes| bytes as u32)
 }
 
 /// What [`Setup::Bayes`] is in words.
@@ -368,14 +381,21 @@ impl Handle<'_> {
         check(self.api, what, rc)
     }
 
-    fn open(&self, kind: Method, path: &Path, flags: u32) -> Result<()> {
-        let name = c_path(path)?;
+    /// Has pages of a new database carry checksums, which are compared when they are read.
+    fn set_checksums(&self) -> Result<()> {
+        self.set("set_flags DB_CHKSUM", at::SET_FLAGS, CHECKSUMS)
+    }
+
+    /// Opens the database in this file, or without a file in the cache.
+    fn open(&self, kind: Method, path: Option<&Path>, flags: u32) -> Result<()> {
+        let name = path.map(c_path).transpose()?;
+        let name = name.as_ref().map_or(null(), |name| name.as_ptr());
         // Every change is a transaction where there are any.
         let flags = if self.env.is_null() { flags } else { flags | AUTO_COMMIT | self.threads };
         // SAFETY: the version was checked in `load`; no transaction, one database in the file.
         let rc = unsafe {
             let open: Open = method(self.db, at::OPEN);
-            open(self.db, null_mut(), name.as_ptr(), null(), kind as c_int, flags, 0o644)
+            open(self.db, null_mut(), name, null(), kind as c_int, flags, 0o644)
         };
         check(self.api, "open", rc)
     }
@@ -426,7 +446,10 @@ impl<'d, const IS_ORDERED: bool> BdbStore<'d, IS_ORDERED> {
         path: &Path,
         shape: &Shape,
     ) -> Result<Self> {
-        handle.open(method, path, CREATE)?;
+        if shape.settings.checksums() == Some(true) {
+            handle.set_checksums()?;
+        }
+        handle.open(method, Some(path).filter(|_| !shape.settings.memory()), CREATE)?;
         Ok(BdbStore::over(handle, shape))
     }
 

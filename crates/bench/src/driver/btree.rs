@@ -8,14 +8,27 @@
 
 use super::kept::Kept;
 use super::{
-    Changes, Committers, Crew, Driver, Fault, Identity, Promise, Reading, Setup, Shape, Sharing,
-    Source, Store, Threads, Writer, with_another_boot,
+    Changes, Committers, Crew, Driver, Fault, Identity, Promise, Reading, Shape, Sharing, Source,
+    Store, Threads, Writer, with_another_boot,
 };
+use crate::settings::{Name, Takes, Values};
 use crate::workload::Records;
 use credenza::{BTreeLoad, Durability, Result, btree};
 use std::path::Path;
 
 pub(super) struct BTree;
+
+fn options(shape: &Shape) -> btree::OpenOptions {
+    btree::BTree::options().check_reads(shape.settings.checksums() == Some(true))
+}
+
+/// A new store.
+fn created(path: &Path, shape: &Shape) -> Result<btree::BTree> {
+    match shape.settings.memory() {
+        true => btree::BTree::in_memory(),
+        false => options(shape).create(true).open(path),
+    }
+}
 
 /// A snapshot for all lookups. Fields are dropped in order: the store last.
 pub(super) struct Reader {
@@ -33,6 +46,8 @@ impl Driver for BTree {
     const NAME: &'static str = "btree";
     const REOPENS: bool = true;
     const SOURCE: Option<Source> = None;
+    const SETTINGS: &'static [Takes] =
+        &[(Name::Checksums, Values::Either), (Name::Memory, Values::Either)];
     const NATIVE_GET_MANY: bool = true;
     const SYNCS: &'static str = "fdatasync when the last process closes it";
     const CHANGES: Changes = Changes::AtClose;
@@ -64,7 +79,7 @@ impl Driver for BTree {
     }
 
     fn build(&self, records: &Records, shape: &Shape, path: &Path) -> Result<()> {
-        let store = btree::BTree::create(path)?;
+        let store = created(path, shape)?;
         if !shape.is_sorted {
             let mut load = BTreeLoad::begin(&store, None);
             records.iter().try_for_each(|(key, value)| load.add(key, value))?;
@@ -77,31 +92,28 @@ impl Driver for BTree {
 
     type Store<'d> = Reader;
 
-    fn open(&self, path: &Path, _: &Shape, _: Reading) -> Result<Reader> {
-        Reader::of(btree::BTree::open(path)?)
+    fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<Reader> {
+        Reader::of(options(shape).open(path)?)
     }
 
     type Writer<'d> = Changer;
 
     fn create(&self, path: &Path, shape: &Shape) -> Result<Changer> {
-        let store = Kept::new(match shape.setup {
-            Setup::UpsInMemory => btree::BTree::in_memory()?,
-            _ => btree::BTree::create(path)?,
-        });
+        let store = Kept::new(created(path, shape)?);
         Ok(Changer { transaction: Some(store.get().write()?), store })
     }
 
-    fn create_committing(&self, path: &Path, _: &Shape) -> Result<Changer> {
-        Ok(Changer { transaction: None, store: Kept::new(btree::BTree::create(path)?) })
+    fn create_committing(&self, path: &Path, shape: &Shape) -> Result<Changer> {
+        Ok(Changer { transaction: None, store: Kept::new(created(path, shape)?) })
     }
 
-    fn create_durable(&self, path: &Path, _: &Shape) -> Result<Changer> {
-        let options = btree::BTree::options().create(true).durability(Durability::Sync);
+    fn create_durable(&self, path: &Path, shape: &Shape) -> Result<Changer> {
+        let options = options(shape).create(true).durability(Durability::Sync);
         Ok(Changer { transaction: None, store: Kept::new(options.open(path)?) })
     }
 
-    fn reopen(&self, path: &Path, _: &Shape, commits: bool) -> Result<Changer> {
-        let store = Kept::new(btree::BTree::open(path)?);
+    fn reopen(&self, path: &Path, shape: &Shape, commits: bool) -> Result<Changer> {
+        let store = Kept::new(options(shape).open(path)?);
         let transaction = if commits { None } else { Some(store.get().write()?) };
         Ok(Changer { transaction, store })
     }
@@ -109,11 +121,11 @@ impl Driver for BTree {
     fn crew(
         &self,
         path: &Path,
-        _: &Shape,
+        shape: &Shape,
         readers: usize,
         with_writer: bool,
     ) -> Result<Crew<Reader, Changer>> {
-        let store = btree::BTree::open(path)?;
+        let store = options(shape).open(path)?;
         let changer = |store| Changer { transaction: None, store: Kept::new(store) };
         let writer = with_writer.then(|| changer(store.clone()));
         let readers = (0..readers).map(|_| Reader::of(store.clone())).collect::<Result<_>>()?;
@@ -146,8 +158,8 @@ impl Driver for BTree {
         with_another_boot(path)
     }
 
-    fn open_to_change(&self, path: &Path, _: &Shape) -> Result<Changer> {
-        Ok(Changer { transaction: None, store: Kept::new(btree::BTree::open(path)?) })
+    fn open_to_change(&self, path: &Path, shape: &Shape) -> Result<Changer> {
+        Ok(Changer { transaction: None, store: Kept::new(options(shape).open(path)?) })
     }
 }
 

@@ -56,6 +56,7 @@ mod trivial;
 mod upscaledb;
 
 use crate::measure::{self, Size};
+use crate::settings::{Chosen, Takes};
 use crate::workload::transactions::Transactions;
 use crate::workload::{Action, Inputs, Mix, Phase, Records};
 use credenza::{Error, Result};
@@ -88,7 +89,7 @@ pub(crate) enum Setup {
     Ups,
     /// The same with a cache of 512 MB.
     UpsCache,
-    /// The same in the memory of the process, without a file, for stores that can be so.
+    /// The same in the memory of the process, for stores that can be so.
     UpsInMemory,
     /// As the iteration of MDBM's authors has it: the store is half full.
     HalfFull,
@@ -98,6 +99,15 @@ impl Setup {
     /// Whether it is one of upscaledb's manual.
     fn is_ups(self) -> bool {
         matches!(self, Setup::Ups | Setup::UpsCache | Setup::UpsInMemory)
+    }
+
+    /// What it is of the settings that a user chooses.
+    fn settings(self) -> Chosen {
+        match self {
+            Setup::UpsCache => Chosen::with_cache(512 << 20),
+            Setup::UpsInMemory => Chosen::in_memory(),
+            _ => Chosen::default(),
+        }
     }
 }
 
@@ -129,6 +139,8 @@ pub(crate) struct Shape {
     /// Whether the keys come in ascending order.
     pub(crate) is_sorted: bool,
     pub(crate) setup: Setup,
+    /// What the user chose; what is not among it is as the setup has it.
+    pub(crate) settings: Chosen,
 }
 
 impl Shape {
@@ -143,7 +155,13 @@ impl Shape {
             fixed_value: the_same(records.iter().map(|(_, value)| value.len())),
             is_sorted: keys().zip(keys().skip(1)).all(|(one, next)| one < next),
             setup: Setup::Tuned,
+            settings: Chosen::default(),
         }
+    }
+
+    /// The same data for stores that are set up so.
+    pub(crate) fn set_up(self, setup: Setup) -> Shape {
+        Shape { setup, settings: setup.settings(), ..self }
     }
 
     /// The shape of the data with further keys, each with a value of one of the records.
@@ -187,6 +205,9 @@ pub(crate) trait Driver: Sized + 'static {
     const NAME: &'static str;
     /// The library to open; `None` for what is part of this program: our own engines, and crates.
     const SOURCE: Option<Source>;
+    /// What of the settings that a user may choose the store takes; every function here that opens
+    /// or makes a store does as [`Shape::settings`] say.
+    const SETTINGS: &'static [Takes] = &[];
     /// Whether [`Store::get_many`] is the store's own.
     const NATIVE_GET_MANY: bool = false;
     /// What [`Driver::build`] forces to disk by itself.
@@ -598,6 +619,21 @@ pub(crate) struct Identity {
 pub(crate) trait ForDriver {
     type Output;
     fn run<D: Driver>(self) -> Self::Output;
+}
+
+/// What of the settings that a user may choose the store of this name takes.
+pub(crate) fn settings_of(store: &str) -> Result<&'static [Takes]> {
+    struct Settings;
+    impl ForDriver for Settings {
+        type Output = &'static [Takes];
+
+        fn run<D: Driver>(self) -> &'static [Takes] {
+            D::SETTINGS
+        }
+    }
+    with_driver(store, Settings).ok_or_else(|| {
+        Error::invalid(format!("there is no store '{store}'; there are {}", NAMES.join(", ")))
+    })
 }
 
 /// The store that does nothing.

@@ -13,6 +13,7 @@ use super::tokyocabinet::{
     self, CREATE, NO_LOCK, NO_RECORD, READER, WRITER, YIELDS, c_len, mapped, options,
 };
 use super::{Changes, Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
+use crate::settings::Takes;
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -99,6 +100,7 @@ impl Driver for TokyoCabinetBtree {
     const NAME: &'static str = "tokyocabinet-btree";
     const REOPENS: bool = true;
     const SOURCE: Option<Source> = Some(tokyocabinet::SOURCE);
+    const SETTINGS: &'static [Takes] = tokyocabinet::SETTINGS;
     const CHANGES: Changes = Changes::AtClose;
 
     fn load(file: Option<&Path>) -> Result<Self> {

@@ -12,9 +12,9 @@
 
 use super::library::api;
 use super::{
-    Changes, Driver, Identity, Reading, Setup, Shape, Sharing, Source, Store, Writer, c_path,
-    refused,
+    Changes, Driver, Identity, Reading, Shape, Sharing, Source, Store, Writer, c_path, refused,
 };
+use crate::settings::{Codec, Name, Takes, Values};
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -73,9 +73,14 @@ api! {
 }
 
 const READ_ONLY: u32 = 0x4;
+const DISABLE_MMAP: u32 = 0x200;
+const ENABLE_CRC32: u32 = 0x200_0000;
 const CACHE_UNLIMITED: u32 = 0x4_0000;
 const IN_MEMORY: u32 = 0x80;
 const PARAM_CACHE_SIZE: u32 = 0x100;
+const PARAM_PAGE_SIZE: u32 = 0x101;
+const PARAM_POSIX_FADVISE: u32 = 0x110;
+const PARAM_RECORD_COMPRESSION: u32 = 0x1001;
 const ENABLE_TRANSACTIONS: u32 = 0x2_0000;
 const OVERWRITE: u32 = 0x1;
 const AUTO_CLEANUP: u32 = 0x1;
@@ -165,21 +170,41 @@ impl Api {
     }
 }
 
+/// What an environment is told, made or opened: further flags, and parameters.
+fn environment(shape: &Shape) -> (u32, Vec<Parameter>) {
+    let settings = &shape.settings;
+    let (mut flags, mut list) = (0, Vec::new());
+    match settings.cache() {
+        Some(value) => list.push(Parameter { name: PARAM_CACHE_SIZE, value }),
+        // In memory all of it is in the cache.
+        None if settings.memory() => {}
+        // ups_bench leaves it at its 2 MB.
+        None if shape.setup.is_ups() && !settings.has_unlimited_cache() => {}
+        None => flags |= CACHE_UNLIMITED,
+    }
+    if settings.mmap() == Some(false) {
+        flags |= DISABLE_MMAP;
+    }
+    if settings.checksums() == Some(true) {
+        flags |= ENABLE_CRC32;
+    }
+    if let Some(is_random) = settings.random() {
+        list.push(Parameter { name: PARAM_POSIX_FADVISE, value: u64::from(is_random) });
+    }
+    (flags, list)
+}
+
 impl Upscaledb {
     fn created(&self, path: &Path, shape: &Shape, flags: u32) -> Result<UpsStore<'_>> {
         let (api, name) = (&self.api, c_path(path)?);
         let mut store = UpsStore::new(api, shape);
         let last = || Parameter { name: 0, value: 0 };
-        let mut environment = vec![last()];
-        let flags = match shape.setup {
-            Setup::Ups => flags,
-            Setup::UpsInMemory => flags | IN_MEMORY,
-            Setup::UpsCache => {
-                environment.insert(0, Parameter { name: PARAM_CACHE_SIZE, value: 512 << 20 });
-                flags
-            }
-            _ => flags | CACHE_UNLIMITED,
-        };
+        let (more, mut environment) = environment(shape);
+        let flags = flags | more | if shape.settings.memory() { IN_MEMORY } else { 0 };
+        if let Some(value) = shape.settings.page_size() {
+            environment.push(Parameter { name: PARAM_PAGE_SIZE, value });
+        }
+        environment.push(last());
         // SAFETY: a place for the pointer, a C string, and a list with its end.
         let rc = unsafe {
             let (env, list) = (&raw mut store.env, environment.as_ptr());
@@ -199,6 +224,15 @@ impl Upscaledb {
         }
         if let Some(len) = shape.fixed_value.filter(|_| !shape.setup.is_ups()) {
             parameters.push(Parameter { name: PARAM_RECORD_SIZE, value: len as u64 });
+        }
+        let compressor = match shape.settings.compression() {
+            Codec::Zlib => 1,
+            Codec::Snappy => 2,
+            Codec::Lzf => 3,
+            _ => 0,
+        };
+        if compressor != 0 {
+            parameters.push(Parameter { name: PARAM_RECORD_COMPRESSION, value: compressor });
         }
         parameters.push(last());
         // SAFETY: the environment is open; a place for the pointer, and a list with its end.
@@ -220,6 +254,15 @@ impl Driver for Upscaledb {
         package: None,
         home: "https://github.com/cruppstahl/upscaledb",
     });
+    const SETTINGS: &'static [Takes] = &[
+        (Name::PageSize, Values::Powers(1 << 10, 64 << 10)),
+        (Name::Cache, Values::AtLeastOrUnlimited(64 << 10)),
+        (Name::Mmap, Values::Either),
+        (Name::Checksums, Values::Either),
+        (Name::Compression, Values::Codecs(&[Codec::None, Codec::Zlib, Codec::Snappy, Codec::Lzf])),
+        (Name::Memory, Values::Either),
+        (Name::Advice, Values::Either),
+    ];
     const CHANGES: Changes = Changes::AtClose;
     const COMMITS: bool = true;
 
@@ -238,10 +281,10 @@ impl Driver for Upscaledb {
 
     fn tuning(&self, shape: &Shape) -> String {
         if shape.setup.is_ups() {
-            let place = match shape.setup {
-                Setup::UpsCache => "512 MB of cache",
-                Setup::UpsInMemory => "UPS_IN_MEMORY",
-                _ => "2 MB of cache",
+            let place = match shape.settings.cache() {
+                Some(bytes) => format!("{} MB of cache", bytes >> 20),
+                None if shape.settings.memory() => "UPS_IN_MEMORY".to_owned(),
+                None => "2 MB of cache".to_owned(),
             };
             return format!("as ups_bench has it: {place}, any key size");
         }
@@ -251,8 +294,12 @@ impl Driver for Upscaledb {
             Keys::Varying => "any key size".to_owned(),
         };
         let records = shape.fixed_value.map_or("any".to_owned(), |len| len.to_string());
+        let cache = match shape.settings.cache() {
+            Some(bytes) => format!("cache {} KiB", bytes >> 10),
+            None => "UPS_CACHE_UNLIMITED".to_owned(),
+        };
         format!(
-            "UPS_CACHE_UNLIMITED, {keys}, record size {records}; one transaction for each change: \
+            "{cache}, {keys}, record size {records}; one transaction for each change: \
              UPS_ENABLE_TRANSACTIONS, no fsync"
         )
     }
@@ -271,10 +318,12 @@ impl Driver for Upscaledb {
         let (api, name) = (&self.api, c_path(path)?);
         let mut store = UpsStore::new(api, shape);
         let none = [Parameter { name: 0, value: 0 }];
+        let (flags, mut environment) = environment(shape);
+        environment.push(Parameter { name: 0, value: 0 });
         // SAFETY: a place for the pointer, a C string, and a list with its end.
         let rc = unsafe {
-            let flags = READ_ONLY | CACHE_UNLIMITED;
-            (api.ups_env_open)(&raw mut store.env, name.as_ptr(), flags, none.as_ptr())
+            let (env, list) = (&raw mut store.env, environment.as_ptr());
+            (api.ups_env_open)(env, name.as_ptr(), READ_ONLY | flags, list)
         };
         api.check("ups_env_open", rc).map_err(|e| e.at(path))?;
         // SAFETY: the environment is open; the same.

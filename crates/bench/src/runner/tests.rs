@@ -364,6 +364,7 @@ pub(super) fn with_round<T>(
         inputs: folder.path().join("inputs"),
         phases: phases.to_vec(),
         mix: workload.mix,
+        settings: workload.settings,
         batch: 7,
         seed: 1,
         cold: false,

@@ -6,6 +6,7 @@
 
 use crate::driver::{Setup, Shape};
 use crate::replay::script::{self, Do};
+use crate::settings::Chosen;
 use crate::workload::changes::Script;
 use crate::workload::transactions::Transactions;
 use crate::workload::{Action, Inputs, Mix, Records};
@@ -187,6 +188,7 @@ impl Plan {
             fixed_value: None,
             is_sorted: false,
             setup: Setup::Tuned,
+            settings: Chosen::default(),
         }
     }
 }

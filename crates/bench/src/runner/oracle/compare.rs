@@ -13,10 +13,11 @@ use std::path::PathBuf;
 
 /// The comparing process: opens all stores, and says what came of it.
 pub(in super::super) fn compare(spec: &Spec, oracle: &Oracle, inputs: &Inputs) -> Result<Compared> {
-    let shape = Shape::of(&inputs.records).with(&inputs.fresh);
+    let data = Shape::of(&inputs.records).with(&inputs.fresh);
     let open = |(name, library): &(String, Option<PathBuf>)| {
         let (library, folder) = (library.as_deref(), spec.folder.as_path());
-        with_driver(name, Opening { name, library, folder, shape: &shape })
+        let shape = &Shape { settings: spec.settings.of(name), ..data };
+        with_driver(name, Opening { name, library, folder, shape })
             .unwrap_or_else(|| Err(Error::invalid(format!("there is no store '{name}'"))))
             .map_err(|e| Error::invalid(format!("{name}: {e}")))
     };
