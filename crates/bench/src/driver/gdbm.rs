@@ -78,7 +78,7 @@ const NEW: c_int = 3;
 const NO_LOCK: c_int = 0x40;
 const SET_CACHE_SIZE: c_int = 1;
 const REPLACE: c_int = 1;
-const NO_MMAP: c_int = 0x100;
+const NO_MMAP: c_int = 0x80;
 /// `GDBM_ITEM_NOT_FOUND`.
 const NO_RECORD: c_int = 15;
 

@@ -742,4 +742,6 @@ fn refused_by_errno(call: &'static str) -> Error {
 }
 
 #[cfg(test)]
+mod settings_tests;
+#[cfg(test)]
 mod tests;

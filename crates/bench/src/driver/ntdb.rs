@@ -108,7 +108,7 @@ impl Driver for Ntdb {
         home: "lib/ntdb of an old Samba (before 4.3)",
     });
 
-    const SETTINGS: &'static [Takes] = trivial::SETTINGS;
+    const SETTINGS: &'static [Takes] = &[trivial::MMAP];
 
     fn load(file: Option<&Path>) -> Result<Ntdb> {
         let source = const { Self::SOURCE.unwrap() };

@@ -77,10 +77,10 @@ impl Rocksdb {
             let filter = (api.rocksdb_filterpolicy_create_bloom_full)(f64::from(FILTER_BITS));
             (api.rocksdb_block_based_options_set_block_cache)(tables, cache);
             (api.rocksdb_block_based_options_set_filter_policy)(tables, filter);
-            (api.rocksdb_options_set_block_based_table_factory)(options, tables);
             if let Some(bytes) = chosen.page_size() {
                 (api.rocksdb_block_based_options_set_block_size)(tables, bytes as usize);
             }
+            (api.rocksdb_options_set_block_based_table_factory)(options, tables);
             (api.rocksdb_options_set_allow_mmap_reads)(options, u8::from(is_mapped(shape)));
             (api.rocksdb_options_set_use_direct_reads)(options, is_direct);
             (api.rocksdb_options_set_use_direct_io_for_flush_and_compaction)(options, is_direct);

@@ -84,7 +84,7 @@ impl Driver for Tdb {
         home: "https://tdb.samba.org/",
     });
 
-    const SETTINGS: &'static [Takes] = trivial::SETTINGS;
+    const SETTINGS: &'static [Takes] = &[trivial::MMAP, trivial::MEMORY];
 
     fn load(file: Option<&Path>) -> Result<Tdb> {
         let source = const { Self::SOURCE.unwrap() };
