@@ -310,7 +310,9 @@ impl BenchArgs {
         let other = named.iter().find(|phase| !stays_open(phase));
         if let Some(phase) = other.filter(|_| !self.oracle) {
             return Err(Error::invalid(format!(
-                "memory=on: what is in the memory of a process is gone when it was closed, and outlives                  nothing, so that there is no '{phase}' as it is asked for: say --phases with some of                  insert, insert-random, reinsert, remove and mixed, without --reopen and --transactions"
+                "memory=on: what is in the memory of a process is gone when it was closed, and outlives \
+                 nothing, so that there is no '{phase}' as it is asked for: say --phases with some of \
+                 insert, insert-random, reinsert, remove and mixed, without --reopen and --transactions"
             )));
         }
         let opens_again = [

@@ -331,9 +331,9 @@ impl Chosen {
                 Some(values) if values.has(value) => None,
                 Some(values) => {
                     let values = values.text(name);
-                    Some(format!("it takes no {setting}={value}, but {values}"))
+                    Some(format!("no {setting}={value}, but {values}"))
                 }
-                None => Some(format!("it has no setting {setting}")),
+                None => Some(format!("no setting {setting} there")),
             }
         })
     }
@@ -539,10 +539,10 @@ mod tests {
             (&["compression=rar"], "say none, snappy, zlib, lz4"),
             (&["advice=bad"], "say normal or random"),
             (&["nothing.cache=1M"], "there is no store 'nothing'"),
-            (&["hash.cache=1M"], "hash: it has no setting cache"),
+            (&["hash.cache=1M"], "hash: no setting cache there"),
             (
                 &["sqlite.page-size=3K"],
-                "it takes no page-size=3K, but powers of two from 512 to 64K",
+                "sqlite: no page-size=3K, but powers of two from 512 to 64K",
             ),
             (&["memory=on", "cache=1M"], "memory=on contradicts cache"),
             (&["memory=on", "sqlite.mmap=off"], "memory=on contradicts mmap"),

@@ -11,7 +11,7 @@ use super::{
     Driver, Identity, Reading, Setup, Shape, Sharing, Source, Store, Writer, c_path, refused,
 };
 use super::{refused_by_errno, trivial};
-use crate::settings::Takes;
+use crate::settings::{Name, Takes, Values};
 use credenza::{Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ impl Driver for Tdb {
         home: "https://tdb.samba.org/",
     });
 
-    const SETTINGS: &'static [Takes] = &[trivial::MMAP, trivial::MEMORY];
+    const SETTINGS: &'static [Takes] = &[trivial::MMAP, (Name::Memory, Values::Either)];
 
     fn load(file: Option<&Path>) -> Result<Tdb> {
         let source = const { Self::SOURCE.unwrap() };

@@ -97,7 +97,7 @@ impl Driver for Tdb2 {
         home: "ccan/tdb2 of https://github.com/rustyrussell/ccan (removed there in 2012)",
     });
 
-    const SETTINGS: &'static [Takes] = &[trivial::MMAP, trivial::MEMORY];
+    const SETTINGS: &'static [Takes] = &[trivial::MMAP];
 
     fn load(file: Option<&Path>) -> Result<Tdb2> {
         let source = const { Self::SOURCE.unwrap() };

@@ -13,7 +13,12 @@ fn settings(shape: &Shape) -> String {
     let page = shape.settings.page_size().unwrap_or(PAGE);
     // At least half full; two bytes for the lengths of a record.
     let pages = (2 * (shape.bytes() + 4 * shape.records) / page).max(10_000);
-    let cached = shape.settings.cache().map_or(pages, |bytes| (bytes / page).max(1));
+    let cached = match shape.settings.cache() {
+        Some(bytes) => bytes / page + 1,
+        // More than there can be.
+        None if shape.settings.has_unlimited_cache() => 1 << 30,
+        None => pages,
+    };
     let (buckets, file) = (2 * pages, file_settings(shape));
     format!(
         "dbm=TreeDBM,num_buckets={buckets},max_page_size={page},max_cached_pages={cached},{file}"
@@ -31,7 +36,7 @@ impl Driver for TkrzwTree {
     const SOURCE: Option<Source> = Some(Tkrzw::SOURCE);
     const SETTINGS: &'static [Takes] = &[
         (Name::PageSize, Values::Powers(512, 1 << 20)),
-        (Name::Cache, Values::AtLeast(1 << 20)),
+        (Name::Cache, Values::AtLeastOrUnlimited(1 << 20)),
         (Name::Mmap, Values::Either),
         COMPRESSION,
         (Name::Direct, Values::Either),

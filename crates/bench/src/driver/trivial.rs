@@ -16,9 +16,8 @@ pub(super) type Visit = unsafe extern "C" fn(*mut Context, Data, Data, *mut c_vo
 const INTERNAL: c_int = 2;
 const NO_MMAP: c_int = 8;
 
-/// What they can be told; the second is not for NTDB, which fails to close what is in memory.
+/// What all of them can be told. Without a file (`INTERNAL`) TDB alone is: the others fail to close it.
 pub(super) const MMAP: Takes = (Name::Mmap, Values::Either);
-pub(super) const MEMORY: Takes = (Name::Memory, Values::Either);
 
 /// The flags that say so.
 pub(super) fn chosen_flags(shape: &Shape) -> c_int {

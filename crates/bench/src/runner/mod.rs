@@ -50,6 +50,7 @@ use indicatif::ProgressBar;
 use limit::Limit;
 use process::{End, Program};
 use protocol::{Message, Spec};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use summary::{Samples, Shared};
@@ -286,6 +287,7 @@ impl<'a> Run<'a> {
             None => found().map(|candidate| candidate.store.to_owned()).collect(),
         };
         let mut stores: Vec<StoreInfo> = Vec::new();
+        let mut unfit: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for name in names {
             if stores.iter().any(|info| info.store == name) {
                 continue;
@@ -294,7 +296,7 @@ impl<'a> Run<'a> {
             let (file, class) = (library.as_deref(), self.class);
             let settings = workload.settings.of(&name);
             if let Some(why) = settings.unfit(driver::settings_of(&name)?) {
-                self.left_out.push(format!("'{settings}' leaves out {name}: {why}"));
+                unfit.entry(why).or_default().push(name);
                 continue;
             }
             let shape = &Shape { settings, ..*shape };
@@ -309,6 +311,10 @@ impl<'a> Run<'a> {
                 None => return Err(Error::invalid(format!("there is no store '{name}'"))),
             }
         }
+        let left_out = |(why, names): (String, Vec<String>)| {
+            format!("'--set' leaves out {}: {why}", names.join(", "))
+        };
+        self.left_out.extend(unfit.into_iter().map(left_out));
         if stores.is_empty() && self.failures.is_empty() && !self.left_out.is_empty() {
             let what = format!("no store is left to measure: {}", self.left_out.join("; "));
             return Err(Error::invalid(what));
