@@ -4,7 +4,7 @@ use crate::driver;
 use crate::machine;
 use crate::runner::open_loop::{Arrivals, Rate};
 use crate::runner::together::{self, By};
-use crate::workload::{Data, Phase, Workload};
+use crate::workload::{Data, Phase, Place, Workload};
 use clap::{Args, Subcommand};
 use credenza::{Error, Result};
 use credenza_formats::Format;
@@ -55,6 +55,10 @@ pub struct BenchArgs {
     /// Close the store, and open it again, between the load and the first operation of `mixed`
     #[arg(long, conflicts_with = "oracle")]
     pub reopen: bool,
+    /// Keys may have several values in `mixed`: every second insert of the mix puts one more value before,
+    /// or behind, those of a key; for stores that keep them in that order
+    #[arg(long, value_name = "first|last")]
+    pub(crate) duplicates: Option<Place>,
     /// End `mixed` when so many bytes of keys and values were stored, if --gets is not reached before
     #[arg(long, value_name = "BYTES")]
     pub stop_bytes: Option<u64>,
@@ -241,6 +245,7 @@ impl BenchArgs {
         }
         // What is cold was closed and is opened again.
         workload.mix.reopen |= self.reopen || self.cold;
+        workload.mix.duplicates = self.duplicates.or(workload.mix.duplicates);
         let stop = &mut workload.mix.stop;
         stop.bytes = self.stop_bytes.or(stop.bytes);
         stop.seconds = self.stop_seconds.or(stop.seconds);
@@ -252,13 +257,14 @@ impl BenchArgs {
         self.check_settings(&workload)?;
         let is_about_mixed = self.transactions.is_some()
             || self.reopen
+            || self.duplicates.is_some()
             || self.stop_bytes.is_some()
             || self.stop_seconds.is_some();
         let has_mixed = workload.phases.as_ref().map_or(!self.cold, |p| p.contains(&Phase::Mixed));
         if is_about_mixed && !has_mixed && !self.oracle {
             return Err(Error::invalid(
-                "--transactions, --reopen, --stop-bytes and --stop-seconds are for the phase 'mixed', \
-                 which is not among those to measure",
+                "--transactions, --reopen, --duplicates, --stop-bytes and --stop-seconds are for the \
+                 phase 'mixed', which is not among those to measure",
             ));
         }
         let has_get = workload.phases.as_ref().is_none_or(|p| p.iter().any(|phase| phase.is_get()));

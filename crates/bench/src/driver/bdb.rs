@@ -19,6 +19,7 @@ use super::library::api;
 use super::{Committers, Identity, Setup, Shape, Source, Store, Writer, c_path, refused};
 use crate::machine;
 use crate::settings::{Name, Takes, Values};
+use crate::workload::Place;
 use credenza::{Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -86,6 +87,7 @@ mod at {
     pub(super) const SET_PAGE_SIZE: usize = 1248;
     pub(super) const CURSOR_CLOSE: usize = 352;
     pub(super) const CURSOR_GET: usize = 392;
+    pub(super) const CURSOR_PUT: usize = 416;
     pub(super) const ENV_CLOSE: usize = 488;
     pub(super) const ENV_OPEN: usize = 1328;
     pub(super) const ENV_SET_CACHE_SIZE: usize = 1632;
@@ -112,10 +114,13 @@ type SetFlags = unsafe extern "C" fn(*mut Env, u32, c_int) -> c_int;
 type SetLockDetect = unsafe extern "C" fn(*mut Env, u32) -> c_int;
 type SetNumber = unsafe extern "C" fn(*mut Db, u32) -> c_int;
 type CloseCursor = unsafe extern "C" fn(*mut Dbc) -> c_int;
+type CursorPut = CursorGet;
 type CursorGet = unsafe extern "C" fn(*mut Dbc, *mut Dbt, *mut Dbt, u32) -> c_int;
 
 const CREATE: u32 = 0x1;
 const CHECKSUMS: u32 = 0x8;
+const DUPLICATES: u32 = 0x10;
+const KEY_FIRST: u32 = 13;
 const READ_ONLY: u32 = 0x400;
 const NEXT: u32 = 16;
 const SET_RANGE: u32 = 27;
@@ -381,9 +386,10 @@ impl Handle<'_> {
         check(self.api, what, rc)
     }
 
-    /// Has pages of a new database carry checksums, which are compared when they are read.
-    fn set_checksums(&self) -> Result<()> {
-        self.set("set_flags DB_CHKSUM", at::SET_FLAGS, CHECKSUMS)
+    /// What a new database has: pages with checksums, which are compared when they are read, or keys
+    /// with several values.
+    fn set_flags(&self, flags: u32) -> Result<()> {
+        self.set("set_flags", at::SET_FLAGS, flags)
     }
 
     /// Opens the database in this file, or without a file in the cache.
@@ -398,6 +404,17 @@ impl Handle<'_> {
             open(self.db, null_mut(), name, null(), kind as c_int, flags, 0o644)
         };
         check(self.api, "open", rc)
+    }
+
+    /// A cursor of the open database, for whoever closes it.
+    fn cursor(&self) -> Result<*mut Dbc> {
+        let mut cursor = null_mut();
+        // SAFETY: the version was checked in `load`; the database is open.
+        let rc = unsafe {
+            let open: OpenCursor = method(self.db, at::CURSOR);
+            open(self.db, null_mut(), &raw mut cursor, 0)
+        };
+        check(self.api, "cursor", rc).map(|()| cursor)
     }
 
     fn close(&mut self) -> Result<()> {
@@ -429,6 +446,8 @@ pub(super) struct BdbStore<'d, const IS_ORDERED: bool> {
     get: Access,
     put: Access,
     delete: Delete,
+    /// Where one more value of a key goes, where keys have several.
+    place: Option<Place>,
     /// For one value.
     buffer: Vec<u32>,
     /// For the records of a range.
@@ -447,7 +466,10 @@ impl<'d, const IS_ORDERED: bool> BdbStore<'d, IS_ORDERED> {
         shape: &Shape,
     ) -> Result<Self> {
         if shape.settings.checksums() == Some(true) {
-            handle.set_checksums()?;
+            handle.set_flags(CHECKSUMS)?;
+        }
+        if shape.duplicates.is_some() {
+            handle.set_flags(DUPLICATES)?;
         }
         handle.open(method, Some(path).filter(|_| !shape.settings.memory()), CREATE)?;
         Ok(BdbStore::over(handle, shape))
@@ -463,7 +485,8 @@ impl<'d, const IS_ORDERED: bool> BdbStore<'d, IS_ORDERED> {
         let buffer = vec![0; shape.longest_value / 4 + 1];
         let (bulk, bulk_record) = (Vec::new(), record_bytes(shape) + 16);
         let least_bulk = btree_page_bytes(shape) as usize;
-        BdbStore { handle, get, put, delete, buffer, bulk, bulk_record, least_bulk }
+        let place = shape.duplicates;
+        BdbStore { handle, get, put, delete, place, buffer, bulk, bulk_record, least_bulk }
     }
 
     /// The handles of threads that share this one, which was opened for that.
@@ -485,14 +508,7 @@ impl<'d, const IS_ORDERED: bool> BdbStore<'d, IS_ORDERED> {
         buffer: &mut Vec<u32>,
         mut take: impl FnMut(&[u8], &[u8]),
     ) -> Result<()> {
-        let api = self.handle.api;
-        let mut cursor = null_mut();
-        // SAFETY: the version was checked in `load`; the database is open.
-        let rc = unsafe {
-            let open: OpenCursor = method(self.handle.db, at::CURSOR);
-            open(self.handle.db, null_mut(), &raw mut cursor, 0)
-        };
-        check(api, "cursor", rc)?;
+        let (api, cursor) = (self.handle.api, self.handle.cursor()?);
         let mut step = if from.is_some() { SET_RANGE } else { NEXT };
         let mut rc = 0;
         while count > 0 {
@@ -556,6 +572,23 @@ impl<const IS_ORDERED: bool> Store for BdbStore<'_, IS_ORDERED> {
 }
 
 impl<const IS_ORDERED: bool> Writer for BdbStore<'_, IS_ORDERED> {
+    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if self.place != Some(Place::First) {
+            // Behind the others, as there is no order of values.
+            return self.insert(key, value);
+        }
+        let cursor = self.handle.cursor()?;
+        let (mut key, mut value) = (Dbt::of(key), Dbt::of(value));
+        // SAFETY: the cursor is open, and closed once; key and value are readable, and only read.
+        let rc = unsafe {
+            let put: CursorPut = method(cursor, at::CURSOR_PUT);
+            let rc = put(cursor, &raw mut key, &raw mut value, KEY_FIRST);
+            method::<CloseCursor>(cursor, at::CURSOR_CLOSE)(cursor);
+            rc
+        };
+        check(self.handle.api, "cursor put", rc)
+    }
+
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let (mut key, mut value) = (Dbt::of(key), Dbt::of(value));

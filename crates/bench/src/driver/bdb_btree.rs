@@ -16,6 +16,7 @@ pub(super) struct BdbBtree(Bdb);
 impl Driver for BdbBtree {
     const NAME: &'static str = "bdb-btree";
     const REOPENS: bool = true;
+    const HAS_DUPLICATES: bool = true;
     const THREADS: Threads = Threads::Handles;
     const HAS_COMMITTERS: bool = true;
     const SOURCE: Option<Source> = Some(Bdb::SOURCE);

@@ -58,7 +58,7 @@ mod upscaledb;
 use crate::measure::{self, Size};
 use crate::settings::{Chosen, Takes};
 use crate::workload::transactions::Transactions;
-use crate::workload::{Action, Inputs, Mix, Phase, Records};
+use crate::workload::{Action, Inputs, Mix, Phase, Place, Records};
 use credenza::{Error, Result};
 pub(crate) use library::Source;
 pub(crate) use no_writer::NoWriter;
@@ -139,6 +139,8 @@ pub(crate) struct Shape {
     /// Whether the keys come in ascending order.
     pub(crate) is_sorted: bool,
     pub(crate) setup: Setup,
+    /// Where one more value of a key goes, where keys may have several.
+    pub(crate) duplicates: Option<Place>,
     /// What the user chose; what is not among it is as the setup has it.
     pub(crate) settings: Chosen,
 }
@@ -155,6 +157,7 @@ impl Shape {
             fixed_value: the_same(records.iter().map(|(_, value)| value.len())),
             is_sorted: keys().zip(keys().skip(1)).all(|(one, next)| one < next),
             setup: Setup::Tuned,
+            duplicates: None,
             settings: Chosen::default(),
         }
     }
@@ -229,6 +232,10 @@ pub(crate) trait Driver: Sized + 'static {
     const THREADS: Threads = Threads::One;
     /// Whether there is [`Driver::reopen`].
     const REOPENS: bool = false;
+    /// Whether a key may have several values, in the order in which they were put there
+    /// ([`Shape::duplicates`], [`Writer::add`]): a lookup then gives the first, a removal takes them all,
+    /// and a scan gives each with its key.
+    const HAS_DUPLICATES: bool = false;
     /// Whether one thread more may change the store meanwhile.
     const HAS_WRITER_THREAD: bool = false;
     /// Whether there is [`Driver::committers`].
@@ -427,8 +434,13 @@ pub(crate) fn can_do<D: Driver>(phase: Phase, mix: &Mix) -> bool {
         Phase::InsertEach => D::COMMITS,
         Phase::InsertSync => D::DURABLE.is_some(),
         Phase::Mixed if mix.reopen && !D::REOPENS => false,
+        Phase::Mixed if mix.duplicates.is_some() && !D::HAS_DUPLICATES => false,
         Phase::Mixed if mix.does(Action::Scan) && !<D::Writer<'_> as Store>::IS_ORDERED => false,
-        Phase::Mixed if mix.transactions == Some(Transactions::Each) => D::COMMITS,
+        Phase::Mixed
+            if mix.transactions == Some(Transactions::Each) && mix.duplicates.is_none() =>
+        {
+            D::COMMITS
+        }
         Phase::Mixed if mix.transactions.is_some() => <D::Writer<'_> as Writer>::HAS_TRANSACTIONS,
         _ => !phase.is_changing() || <D::Writer<'_> as Writer>::IS_POSSIBLE,
     }
@@ -578,6 +590,12 @@ pub(crate) trait Writer: Store {
 
     /// Stores `value` under `key`, in place of any value it had.
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Stores `value` as one more of `key`, at the place that the shape says. Only called where the store
+    /// was opened for that.
+    fn add(&mut self, _key: &[u8], _value: &[u8]) -> Result<()> {
+        Err(Error::invalid("keys of this store have one value"))
+    }
 
     /// Begins a transaction, of which all is that follows until [`Writer::commit`]. Only called for a
     /// store of [`Driver::create_committing`] that is in no transaction.

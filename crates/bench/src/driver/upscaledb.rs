@@ -15,6 +15,7 @@ use super::{
     Changes, Driver, Identity, Reading, Shape, Sharing, Source, Store, Writer, c_path, refused,
 };
 use crate::settings::{Codec, Name, Takes, Values};
+use crate::workload::Place;
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -68,6 +69,7 @@ api! {
         ups_cursor_create: unsafe extern "C" fn(*mut *mut Cursor, *mut Db, *mut Txn, u32) -> c_int,
         ups_cursor_move: unsafe extern "C" fn(*mut Cursor, *mut Key, *mut Record, u32) -> c_int,
         ups_cursor_find: unsafe extern "C" fn(*mut Cursor, *mut Key, *mut Record, u32) -> c_int,
+        ups_cursor_insert: unsafe extern "C" fn(*mut Cursor, *mut Key, *mut Record, u32) -> c_int,
         ups_cursor_close: unsafe extern "C" fn(*mut Cursor) -> c_int,
     }
 }
@@ -83,6 +85,9 @@ const PARAM_POSIX_FADVISE: u32 = 0x110;
 const PARAM_RECORD_COMPRESSION: u32 = 0x1001;
 const ENABLE_TRANSACTIONS: u32 = 0x2_0000;
 const OVERWRITE: u32 = 0x1;
+const DUPLICATE: u32 = 0x2;
+const DUPLICATE_INSERT_FIRST: u32 = 0x10;
+const ENABLE_DUPLICATE_KEYS: u32 = 0x4000;
 const AUTO_CLEANUP: u32 = 0x1;
 const CURSOR_FIRST: u32 = 0x1;
 const CURSOR_NEXT: u32 = 0x4;
@@ -237,8 +242,9 @@ impl Upscaledb {
         parameters.push(last());
         // SAFETY: the environment is open; a place for the pointer, and a list with its end.
         let rc = unsafe {
-            let list = parameters.as_ptr();
-            (api.ups_env_create_db)(store.env, &raw mut store.db, DATABASE, 0, list)
+            let (db, list) = (&raw mut store.db, parameters.as_ptr());
+            let flags = if shape.duplicates.is_some() { ENABLE_DUPLICATE_KEYS } else { 0 };
+            (api.ups_env_create_db)(store.env, db, DATABASE, flags, list)
         };
         api.check("ups_env_create_db", rc)?;
         Ok(store)
@@ -247,6 +253,7 @@ impl Upscaledb {
 
 impl Driver for Upscaledb {
     const NAME: &'static str = "upscaledb";
+    const HAS_DUPLICATES: bool = true;
     // Alone: it locks the file for one process, also to read.
     const SHARING: Sharing = Sharing::Alone;
     const SOURCE: Option<Source> = Some(Source {
@@ -354,6 +361,8 @@ pub(super) struct UpsStore<'d> {
     /// The transaction that all calls belong to, or null.
     txn: *mut Txn,
     keys: Keys,
+    /// Where one more value of a key goes, where keys have several.
+    place: Option<Place>,
 }
 
 impl Drop for UpsStore<'_> {
@@ -366,7 +375,8 @@ impl Drop for UpsStore<'_> {
 impl<'d> UpsStore<'d> {
     /// Not open yet.
     fn new(api: &'d Api, shape: &Shape) -> UpsStore<'d> {
-        UpsStore { api, env: null_mut(), db: null_mut(), txn: null_mut(), keys: Keys::of(shape) }
+        let (keys, place) = (Keys::of(shape), shape.duplicates);
+        UpsStore { api, env: null_mut(), db: null_mut(), txn: null_mut(), keys, place }
     }
 
     fn release(&mut self) -> Result<()> {
@@ -380,6 +390,26 @@ impl<'d> UpsStore<'d> {
         }
         // SAFETY: the environment is open, and was taken out of the store; it closes its database.
         self.api.check("ups_env_close", unsafe { (self.api.ups_env_close)(env, AUTO_CLEANUP) })
+    }
+
+    /// Stores a record by `insert`, a function of the library that does so.
+    #[inline]
+    fn put(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        insert: impl FnOnce(&Self, *mut Key, *mut Record) -> c_int,
+    ) -> Result<()> {
+        let (true, key) = self.keys.known(key) else {
+            return Err(refused("ups_db_insert", "a key of another size than was said"));
+        };
+        if key.len() > usize::from(u16::MAX) || u32::try_from(value.len()).is_err() {
+            return Err(refused("ups_db_insert", "a key over 64 KiB or a value over 4 GiB"));
+        }
+        let given = Given::of(self.keys, key);
+        let mut key = given.key();
+        let mut record = Record { size: value.len() as u32, data: value.as_ptr(), flags: 0 };
+        self.api.check("ups_db_insert", insert(self, &raw mut key, &raw mut record))
     }
 
     /// Gives at most `count` records to `take`, from the first whose key is not below `from`, or
@@ -530,20 +560,30 @@ impl Writer for UpsStore<'_> {
 
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let (true, key) = self.keys.known(key) else {
-            return Err(refused("ups_db_insert", "a key of another size than was said"));
-        };
-        if key.len() > usize::from(u16::MAX) || u32::try_from(value.len()).is_err() {
-            return Err(refused("ups_db_insert", "a key over 64 KiB or a value over 4 GiB"));
+        self.put(key, value, |store, key, record| {
+            // SAFETY: the database is open for writing; key and value are readable, and only read.
+            unsafe { (store.api.ups_db_insert)(store.db, store.txn, key, record, OVERWRITE) }
+        })
+    }
+
+    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if self.place != Some(Place::First) {
+            return self.put(key, value, |store, key, record| {
+                // SAFETY: as above.
+                unsafe { (store.api.ups_db_insert)(store.db, store.txn, key, record, DUPLICATE) }
+            });
         }
-        let given = Given::of(self.keys, key);
-        let mut key = given.key();
-        let mut record = Record { size: value.len() as u32, data: value.as_ptr(), flags: 0 };
-        // SAFETY: the database is open for writing; key and value are readable, and only read.
-        let rc = unsafe {
-            (self.api.ups_db_insert)(self.db, self.txn, &raw mut key, &raw mut record, OVERWRITE)
-        };
-        self.api.check("ups_db_insert", rc)
+        let (api, mut cursor) = (self.api, null_mut());
+        // SAFETY: the database is open; a place for the pointer.
+        let rc = unsafe { (api.ups_cursor_create)(&raw mut cursor, self.db, self.txn, 0) };
+        api.check("ups_cursor_create", rc)?;
+        let put = self.put(key, value, |_, key, record| {
+            // SAFETY: the cursor lives; as above.
+            unsafe { (api.ups_cursor_insert)(cursor, key, record, DUPLICATE_INSERT_FIRST) }
+        });
+        // SAFETY: the cursor lives, and is closed once.
+        let closed = unsafe { (api.ups_cursor_close)(cursor) };
+        put.and(api.check("ups_cursor_close", closed))
     }
 
     #[inline]

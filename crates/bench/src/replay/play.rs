@@ -217,6 +217,7 @@ impl Child<'_> {
             fixed_value: None,
             is_sorted: before.is_sorted && !self.script.has_changes(),
             setup: Setup::Tuned,
+            duplicates: None,
             settings: Chosen::default(),
         }
     }

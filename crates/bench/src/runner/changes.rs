@@ -52,8 +52,19 @@ pub(super) trait Work {
     /// Keys that the store may hold afterwards.
     fn keys(&self) -> usize;
 
-    /// One of these keys, with the value it has afterwards.
+    /// One of these keys, with the value it has afterwards; of several the first.
     fn after(&self, i: usize) -> (&[u8], Option<Cow<'_, [u8]>>);
+
+    /// All that the store holds afterwards. This one is for keys of one value.
+    fn content(&self) -> Content {
+        let mut content = Content::default();
+        for (key, value) in (0..self.keys()).map(|i| self.after(i)) {
+            if let Some(value) = value {
+                content.add(key, &value);
+            }
+        }
+        content
+    }
 }
 
 impl<D: Driver> Round<'_, D> {
@@ -92,7 +103,7 @@ impl<D: Driver> Round<'_, D> {
             _ if self.spec.cold => 1,
             _ => TIMED_OPERATIONS.div_ceil(work.operations().max(1)),
         };
-        let content = content_after(work);
+        let content = work.content();
         let mut times = Vec::with_capacity(stores);
         let mut sample = Sample::new(phase, work.operations());
         sample.repeats = stores as u64;
@@ -198,16 +209,6 @@ pub(super) fn check_keys<W: Work, S: Store>(store: &mut S, work: &W) -> Result<O
         wrong = wrong.or_else(|| what.map(|what| format!("afterwards: {what}")));
     }
     Ok(wrong)
-}
-
-pub(super) fn content_after<W: Work>(work: &W) -> Content {
-    let mut content = Content::default();
-    for (key, value) in (0..work.keys()).map(|i| work.after(i)) {
-        if let Some(value) = value {
-            content.add(key, &value);
-        }
-    }
-    content
 }
 
 #[inline(never)]

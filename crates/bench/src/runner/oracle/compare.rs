@@ -6,14 +6,16 @@ use super::subject::{Contents, Opening, Subject};
 use super::verdict::{Answer, Difference, Given};
 use crate::driver::{Shape, with_driver};
 use crate::workload::changes::{Model, Script, Step};
-use crate::workload::{Action, Content, Inputs};
+use crate::workload::{Action, Inputs};
 use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 /// The comparing process: opens all stores, and says what came of it.
 pub(in super::super) fn compare(spec: &Spec, oracle: &Oracle, inputs: &Inputs) -> Result<Compared> {
-    let data = Shape::of(&inputs.records).with(&inputs.fresh);
+    let duplicates = spec.mix.duplicates;
+    let data = Shape { duplicates, ..Shape::of(&inputs.records).with(&inputs.fresh) };
     let open = |(name, library): &(String, Option<PathBuf>)| {
         let (library, folder) = (library.as_deref(), spec.folder.as_path());
         let shape = &Shape { settings: spec.settings.of(name), ..data };
@@ -24,7 +26,7 @@ pub(in super::super) fn compare(spec: &Spec, oracle: &Oracle, inputs: &Inputs) -
     let subjects = oracle.stores.iter().map(open).collect::<Result<Vec<_>>>()?;
     let (records, fresh, mix) = (&inputs.records, &inputs.fresh, &spec.mix);
     let script = Script::draw(records, fresh, mix, inputs.queries.hit.len(), spec.seed);
-    let model = Model::new(records, fresh, mix.does(Action::Scan));
+    let model = Model::of(records, fresh, mix);
     let mut comparison = Comparison { subjects, model, done: Compared::default() };
     comparison.done.difference = comparison.all(&script, oracle.every, inputs);
     Ok(comparison.done)
@@ -92,6 +94,9 @@ impl Comparison<'_> {
                 Answer::Done,
                 self.each(|subject| subject.insert(key, value).map(|()| Answer::Done)),
             ),
+            Action::Add => {
+                (Answer::Done, self.each(|subject| subject.add(key, value).map(|()| Answer::Done)))
+            }
             Action::Remove => (
                 Answer::Removed(now.is_some()),
                 self.each(|subject| subject.remove(key).map(Answer::Removed)),
@@ -154,19 +159,17 @@ impl Comparison<'_> {
     /// Reads every store through. Only where the sums differ, all records are put side by side.
     fn full_check(&mut self, what: &str) -> Option<Difference> {
         self.done.full_checks += 1;
-        let mut expected = Content::default();
-        for item in 0..self.model.items() {
-            let value = self.model.now(item);
-            value.iter().for_each(|value| expected.add(self.model.key(item), value));
-        }
+        let expected = self.model.content();
         let as_expected = |subject: &mut Box<dyn Subject>| match subject.content() {
             Ok(content) if content == expected => Answer::Done,
             Ok(_) => Answer::Contradicts,
             Err(e) => Answer::Failed(e.to_string()),
         };
         let sums: Vec<Answer> = self.subjects.iter_mut().map(as_expected).collect();
-        if sums.iter().all(|answer| *answer == Answer::Done) {
-            return None;
+        let are_right = sums.iter().all(|answer| *answer == Answer::Done);
+        // Sums do not know the order of a key's values.
+        if are_right {
+            return if self.model.has_duplicates() { self.first_record(what) } else { None };
         }
         // Where all records are as they should be now, the store gives others each time.
         self.first_record(what).or_else(|| self.differs(what, b"", Answer::Done, sums))
@@ -176,8 +179,10 @@ impl Comparison<'_> {
     fn first_record(&mut self, what: &str) -> Option<Difference> {
         let mut expected = Contents::new();
         for item in 0..self.model.items() {
-            let values = self.model.now(item).map(|value| vec![value.into_owned()]);
-            values.map(|values| expected.insert(self.model.key(item).to_vec(), values));
+            let values: Vec<_> = self.model.values(item).map(Cow::into_owned).collect();
+            if !values.is_empty() {
+                expected.insert(self.model.key(item).to_vec(), values);
+            }
         }
         let all: Vec<Result<Contents>> =
             self.subjects.iter_mut().map(|subject| subject.records()).collect();
@@ -222,7 +227,7 @@ mod tests {
         let subjects = vec![open("honest", Lie::None), open("liar", lie)];
         let (records, fresh) = (&inputs.records, &inputs.fresh);
         let script = Script::draw(records, fresh, &workload.mix, 2000, 1);
-        let model = Model::new(records, fresh, workload.mix.does(Action::Scan));
+        let model = Model::of(records, fresh, &workload.mix);
         let mut comparison = Comparison { subjects, model, done: Compared::default() };
         comparison.done.difference = comparison.all(&script, every, &inputs);
         comparison.done
