@@ -76,6 +76,20 @@ fn a_workload_file_chooses_and_an_option_wins() {
 }
 
 #[test]
+fn keys_have_several_values_where_stores_can() {
+    for place in ["first", "last"] {
+        let duplicates = format!("--duplicates={place}");
+        let (report, _) = report(&["--workload=ycsb-d", "--phases=mixed", &duplicates]);
+        assert!(report.settings.mix.contains("one more value"), "{}", report.settings.mix);
+        assert!(report.results.iter().all(|result| result.verified));
+        let measured: Vec<_> = report.results.iter().map(|result| &*result.store).collect();
+        assert_eq!(measured, ["btree"]);
+        let named = |note: &String| note.starts_with("'mixed' leaves out constant, hash, redb: ");
+        assert!(report.notes.iter().any(named), "{:?}", report.notes);
+    }
+}
+
+#[test]
 fn the_oracle_compares_stores_that_are_set_up_so() {
     let done = bench(&["--oracle", "--set=btree.checksums=on", "--set=redb.cache=1M"]);
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
@@ -97,6 +111,8 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         (&["--set=memory=on", "--oracle"], "memory=on contradicts --oracle"),
         (&["--set=direct=on", "--set=mmap=on"], "direct=on contradicts mmap=on"),
         (&["--cold", "--read-ahead", "--set=advice=normal"], "leave one of them out"),
+        (&["--duplicates=last"], "but the mix inserts nothing"),
+        (&["--duplicates=last", "--workload=ycsb-d", "--phases=build"], "for the phase 'mixed'"),
     ] {
         let done = bench(args);
         let said = String::from_utf8_lossy(&done.stderr).into_owned();

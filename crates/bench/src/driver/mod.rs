@@ -760,6 +760,8 @@ fn refused_by_errno(call: &'static str) -> Error {
 }
 
 #[cfg(test)]
+mod duplicates_tests;
+#[cfg(test)]
 mod settings_tests;
 #[cfg(test)]
 mod tests;

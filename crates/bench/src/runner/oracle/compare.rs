@@ -206,7 +206,7 @@ mod tests {
     use super::super::super::tests::{Liar, Lie, mix};
     use super::super::subject::Open;
     use super::*;
-    use crate::workload::{Phase, Workload};
+    use crate::workload::{Phase, Place, Workload};
 
     /// What comes of comparing an honest store with one that lies.
     fn compared(lie: Lie, table: &str, every: usize) -> Compared {
@@ -270,6 +270,39 @@ mod tests {
         assert_eq!(lost.answers[1].answer, "nothing");
         for lie in [KeepsOld, OnlyFirstByte, RemovesNot] {
             assert!((1..500).contains(&told(lie).operation));
+        }
+    }
+
+    /// What comes of a store that puts values of a key here, where they belong there.
+    fn compared_places(here: Place, there: Place) -> Compared {
+        let folder = tempfile::tempdir().unwrap();
+        let word = if there == Place::First { "first" } else { "last" };
+        let mix = mix(&format!("get = 1\ninsert = 3\nremove = 1\nduplicates = \"{word}\""));
+        let phases = Some(vec![Phase::Mixed]);
+        let found = Workload::find("tokens").unwrap();
+        let workload = Workload { records: Some(100), gets: 800, mix, phases, ..found };
+        let (inputs, _) = Inputs::prepare(&workload).unwrap();
+        let shape = Shape { duplicates: Some(here), ..Shape::of(&inputs.records) };
+        let (name, library, folder, shape) = ("btree", None, folder.path(), &shape);
+        let opening = Opening { name, library, folder, shape };
+        let subjects = vec![with_driver(name, opening).unwrap().unwrap()];
+        let (records, fresh) = (&inputs.records, &inputs.fresh);
+        let script = Script::draw(records, fresh, &workload.mix, 800, 1);
+        let model = Model::of(records, fresh, &workload.mix);
+        let mut comparison = Comparison { subjects, model, done: Compared::default() };
+        comparison.done.difference = comparison.all(&script, 100, &inputs);
+        comparison.done
+    }
+
+    #[test]
+    fn values_of_a_key_in_another_order_are_told() {
+        for [here, there] in [[Place::First; 2], [Place::Last; 2]] {
+            let done = compared_places(here, there);
+            assert!(done.difference.is_none(), "{done:?}");
+            assert_eq!(done.operations, 800);
+        }
+        for (here, there) in [(Place::First, Place::Last), (Place::Last, Place::First)] {
+            assert!(compared_places(here, there).difference.is_some(), "{here:?}, {there:?}");
         }
     }
 
