@@ -429,14 +429,16 @@ impl<'d> UpsStore<'d> {
         for i in 0..count {
             let mut key = Key { size: 0, data: null_mut(), flags: 0, own_flags: 0 };
             let mut record = Record { size: 0, data: null_mut(), flags: 0 };
-            rc = match from.filter(|_| i == 0) {
-                Some(from) => self.find(cursor, from, &mut key, &mut record),
-                // SAFETY: the cursor lives; places for key and record.
-                None => unsafe {
-                    let step = if i == 0 { CURSOR_FIRST } else { CURSOR_NEXT };
-                    (api.ups_cursor_move)(cursor, &raw mut key, &raw mut record, step)
-                },
-            };
+            if let Some(from) = from.filter(|_| i == 0) {
+                rc = self.find(cursor, from, &mut take);
+                if rc != 0 {
+                    break;
+                }
+                continue;
+            }
+            let step = if i == 0 { CURSOR_FIRST } else { CURSOR_NEXT };
+            // SAFETY: the cursor lives; places for key and record.
+            rc = unsafe { (api.ups_cursor_move)(cursor, &raw mut key, &raw mut record, step) };
             if rc != 0 {
                 break;
             }
@@ -451,8 +453,8 @@ impl<'d> UpsStore<'d> {
         api.check("ups_cursor_close", closed)
     }
 
-    /// Goes to the first record whose key is not below `from`, and has it filled in.
-    fn find(&self, cursor: *mut Cursor, from: &[u8], key: &mut Key, record: &mut Record) -> c_int {
+    /// Goes to the first record whose key is not below `from`, and gives it to `take`.
+    fn find(&self, cursor: *mut Cursor, from: &[u8], take: &mut impl FnMut(&[u8], &[u8])) -> c_int {
         let (_, beginning) = self.keys.known(from);
         // A key with zeros at its end is the least one that begins so.
         let mut filled = [0; LONGEST_FIXED];
@@ -465,15 +467,16 @@ impl<'d> UpsStore<'d> {
         let is_cut = self.keys != Keys::Varying && from.len() > beginning.len();
         let how = if is_cut { FIND_GREATER } else { FIND_GREATER_OR_EQUAL };
         let given = Given::of(self.keys, beginning);
-        *key = given.key();
-        // SAFETY: the cursor lives; the key is readable, and replaced by the one that is found.
-        let rc = unsafe { (self.api.ups_cursor_find)(cursor, key, record, how) };
-        if rc != 0 {
-            return rc;
+        let (mut key, mut record) = (given.key(), Record { size: 0, data: null_mut(), flags: 0 });
+        // SAFETY: the cursor lives; the key is readable, and a place for the one that is found.
+        let rc = unsafe { (self.api.ups_cursor_find)(cursor, &raw mut key, &raw mut record, how) };
+        if rc == 0 {
+            // Asked where it is, a cursor forgets values of committed transactions: so it is not.
+            // SAFETY: the library filled both in just now, but a key that is the one looked for,
+            // which `given` still has.
+            unsafe { self.give(&key, &record, take) };
         }
-        // What was found is not told if it is what was looked for.
-        // SAFETY: the cursor is at a record.
-        unsafe { (self.api.ups_cursor_move)(cursor, key, record, 0) }
+        rc
     }
 
     /// # Safety
