@@ -222,8 +222,8 @@ pub struct StoreInfo {
     /// does, "memory", too (a change goes with the server).
     pub class: String,
     /// Durability class of the phases that change a store: "buffered" (a change outlives the
-    /// process) or "at-close" (nothing does before the store was closed); `None` for a store that
-    /// is built once, which has no such phases.
+    /// process), "at-close" (nothing does before the store was closed) or "memory" (nothing does); `None`
+    /// for a store that is built once, which has no such phases.
     pub changes_class: Option<String>,
     /// The version as the library itself tells it, or "unknown".
     pub version: String,

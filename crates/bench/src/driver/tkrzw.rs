@@ -50,8 +50,8 @@ api! {
 
 /// `TKRZW_STATUS_NOT_FOUND_ERROR`.
 const NO_RECORD: i32 = 7;
-/// What a disk reads and writes at once.
-const DIRECT_BLOCK: u32 = 512;
+/// What every disk can read and write at once.
+const DIRECT_BLOCK: u32 = 4096;
 
 impl Api {
     #[cold]
