@@ -133,6 +133,7 @@ impl Check for PageSize {
             match D::NAME {
                 "bdb-btree" | "bdb-hash" => Some(number(20)),
                 "gdbm" => Some(number(4)),
+                "mdbm" => Some(number(32)),
                 "sqlite" => Some(u32::from(head[16]) << 8 | u32::from(head[17])),
                 _ => None,
             }
