@@ -4,7 +4,7 @@ use crate::driver;
 use crate::machine;
 use crate::runner::open_loop::{Arrivals, Rate};
 use crate::runner::together::{self, By};
-use crate::workload::{Data, Phase, Workload};
+use crate::workload::{Data, Phase, Place, Workload};
 use clap::{Args, Subcommand};
 use credenza::{Error, Result};
 use credenza_formats::Format;
@@ -55,6 +55,10 @@ pub struct BenchArgs {
     /// Close the store, and open it again, between the load and the first operation of `mixed`
     #[arg(long, conflicts_with = "oracle")]
     pub reopen: bool,
+    /// Keys may have several values in `mixed`: every second insert of the mix puts one more value before,
+    /// or behind, those of a key; for stores that keep them in that order
+    #[arg(long, value_name = "first|last")]
+    pub(crate) duplicates: Option<Place>,
     /// End `mixed` when so many bytes of keys and values were stored, if --gets is not reached before
     #[arg(long, value_name = "BYTES")]
     pub stop_bytes: Option<u64>,
@@ -116,6 +120,12 @@ pub struct BenchArgs {
     /// Use this library for a store: NAME=PATH; may be given many times
     #[arg(long = "lib", value_name = "NAME=PATH")]
     pub libraries: Vec<String>,
+    /// Set up stores so: NAME=VALUE, for one store STORE.NAME=VALUE, as in page-size=16K, cache=64M, mmap=off,
+    /// checksums=on, compression=zlib, memory=on, direct=on, advice=random; may be given many times. Who
+    /// cannot be so is left out, and named; --list says what each store takes [default: as each store
+    /// is fastest]
+    #[arg(long = "set", value_name = "[STORE.]NAME=VALUE")]
+    pub settings: Vec<String>,
     /// Start every phase with no page of the store in memory; --dir must be on a disk. A mix starts so,
     /// too, where it is named with --phases
     #[arg(long)]
@@ -235,22 +245,26 @@ impl BenchArgs {
         }
         // What is cold was closed and is opened again.
         workload.mix.reopen |= self.reopen || self.cold;
+        workload.mix.duplicates = self.duplicates.or(workload.mix.duplicates);
         let stop = &mut workload.mix.stop;
         stop.bytes = self.stop_bytes.or(stop.bytes);
         stop.seconds = self.stop_seconds.or(stop.seconds);
         if self.cold {
             workload.gets = self.cold_gets;
         }
+        self.settings.iter().try_for_each(|text| workload.settings.set(text))?;
         workload.check()?;
+        self.check_settings(&workload)?;
         let is_about_mixed = self.transactions.is_some()
             || self.reopen
+            || self.duplicates.is_some()
             || self.stop_bytes.is_some()
             || self.stop_seconds.is_some();
         let has_mixed = workload.phases.as_ref().map_or(!self.cold, |p| p.contains(&Phase::Mixed));
         if is_about_mixed && !has_mixed && !self.oracle {
             return Err(Error::invalid(
-                "--transactions, --reopen, --stop-bytes and --stop-seconds are for the phase 'mixed', \
-                 which is not among those to measure",
+                "--transactions, --reopen, --duplicates, --stop-bytes and --stop-seconds are for the \
+                 phase 'mixed', which is not among those to measure",
             ));
         }
         let has_get = workload.phases.as_ref().is_none_or(|p| p.iter().any(|phase| phase.is_get()));
@@ -282,6 +296,45 @@ impl BenchArgs {
             return Err(Error::invalid(what));
         }
         Ok(workload)
+    }
+
+    /// Refuses settings that contradict other options.
+    fn check_settings(&self, workload: &Workload) -> Result<()> {
+        if workload.settings.has_advice() && self.read_ahead {
+            return Err(Error::invalid(
+                "advice and --read-ahead both say what the kernel is told: leave one of them out",
+            ));
+        }
+        if !workload.settings.has_memory() {
+            return Ok(());
+        }
+        let stays_open = |phase: &Phase| match phase {
+            Phase::Mixed => !workload.mix.reopen && workload.mix.transactions.is_none(),
+            phase => Phase::IN_MEMORY.contains(phase),
+        };
+        let named = workload.phases.as_deref().unwrap_or(&Phase::ALL);
+        let other = named.iter().find(|phase| !stays_open(phase));
+        if let Some(phase) = other.filter(|_| !self.oracle) {
+            return Err(Error::invalid(format!(
+                "memory=on: what is in the memory of a process is gone when it was closed, and outlives \
+                 nothing, so that there is no '{phase}' as it is asked for: say --phases with some of \
+                 insert, insert-random, reinsert, remove and mixed, without --reopen and --transactions"
+            )));
+        }
+        let opens_again = [
+            (self.oracle, "--oracle"),
+            (self.cold, "--cold"),
+            (self.sync, "--sync"),
+            (!self.processes.is_empty(), "--processes"),
+            (!self.threads.is_empty(), "--threads"),
+        ];
+        match opens_again.into_iter().find(|(is_wanted, _)| *is_wanted) {
+            None => Ok(()),
+            Some((_, option)) => Err(Error::invalid(format!(
+                "memory=on contradicts {option}, for which stores are opened again, or have files: \
+                 leave one of both out"
+            ))),
+        }
     }
 
     /// How many of these are to read one store at once: in ascending order, and first one, which

@@ -1,12 +1,14 @@
 //! Which stores can be run here, with which library; and `--list`.
 
 use crate::args::BenchArgs;
-use crate::driver::{self, Driver, ForDriver, Shape, Writer, can_do, with_driver};
+use crate::driver::{self, Changes, Driver, ForDriver, Shape, Writer, can_do, with_driver};
 use crate::result::StoreInfo;
 use crate::runner::together;
+use crate::settings::{self, Chosen};
 use crate::workload::{Mix, Phase};
 use credenza::{Error, Result};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -20,6 +22,8 @@ pub(crate) struct Candidate {
     pub(crate) library: Option<PathBuf>,
     /// The Debian package that brings it.
     pub(crate) package: Option<&'static str>,
+    /// The settings that it takes (`--set`), with their values, in words.
+    pub(crate) settings: BTreeMap<&'static str, String>,
     /// Why it cannot be run, and what to do; empty if it can.
     pub(crate) missing: String,
 }
@@ -32,18 +36,15 @@ impl ForDriver for Look<'_> {
 
     fn run<D: Driver>(self) -> Candidate {
         let package = D::SOURCE.and_then(|source| source.package);
-        let (store, loaded) = (D::NAME, D::load(self.0));
-        match loaded {
+        let (found, version, library, missing) = match D::load(self.0) {
             Ok(driver) => {
                 let (version, library) = version::<D>(&driver);
-                let version = Some(version);
-                Candidate { store, found: true, version, library, package, missing: String::new() }
+                (true, Some(version), library, String::new())
             }
-            Err(e) => {
-                let (version, library, missing) = (None, None, e.to_string());
-                Candidate { store, found: false, version, library, package, missing }
-            }
-        }
+            Err(e) => (false, None, None, e.to_string()),
+        };
+        let settings = settings::in_words(D::SETTINGS);
+        Candidate { store: D::NAME, found, version, library, package, settings, missing }
     }
 }
 
@@ -76,15 +77,20 @@ impl ForDriver for Describe<'_> {
         let (version, library) = version::<D>(&driver);
         // A server does for every change what it is set up to do.
         let class = if D::IS_SERVER { driver.changes().class() } else { self.class };
+        let settings = self.shape.settings;
+        let changes = if settings.memory() { Changes::Memory } else { driver.changes() };
         let mut tuning = driver.tuning(self.shape);
         if let Some(how) = D::DURABLE {
             tuning = format!("{tuning}; insert-sync: {how}");
+        }
+        if settings != Chosen::default() {
+            tuning = format!("{tuning}; as chosen: {settings}");
         }
         Ok(StoreInfo {
             store: self.name.to_owned(),
             class: class.to_owned(),
             changes_class: <D::Writer<'_> as Writer>::IS_POSSIBLE
-                .then(|| driver.changes().class().to_owned()),
+                .then(|| changes.class().to_owned()),
             version,
             library: library.map(|file| file.display().to_string()),
             tuning,
@@ -132,6 +138,9 @@ pub(crate) fn list(args: &BenchArgs) -> Result<()> {
         let version = c.version.as_deref().unwrap_or("not found");
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{:<18} {version:<28} {place}", c.store);
+        for (setting, values) in &c.settings {
+            let _ = writeln!(text, "{:<18} --set {setting}: {values}", "");
+        }
     }
     use std::io::Write;
     let written = std::io::stdout().write_all(text.as_bytes());

@@ -22,6 +22,7 @@ mod reproduce;
 pub mod result;
 mod rng;
 mod runner;
+mod settings;
 mod torture;
 mod workload;
 

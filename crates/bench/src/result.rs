@@ -207,6 +207,9 @@ pub struct Settings {
     pub rate: Option<f64>,
     /// What `mixed` did, in words: "get 50, update 50, keys zipfian:theta=0.99,scrambled=true".
     pub mix: String,
+    /// The settings of stores that were chosen (`--set`), each as "page-size=16K" or, for one store alone,
+    /// "leveldb.cache=8M"; what is not among them was as each store's authors say that it is fastest.
+    pub stores: Vec<String>,
 }
 
 /// One store: which library, which version, how it was set up.
@@ -219,14 +222,15 @@ pub struct StoreInfo {
     /// does, "memory", too (a change goes with the server).
     pub class: String,
     /// Durability class of the phases that change a store: "buffered" (a change outlives the
-    /// process) or "at-close" (nothing does before the store was closed); `None` for a store that
-    /// is built once, which has no such phases.
+    /// process), "at-close" (nothing does before the store was closed) or "memory" (nothing does); `None`
+    /// for a store that is built once, which has no such phases.
     pub changes_class: Option<String>,
     /// The version as the library itself tells it, or "unknown".
     pub version: String,
     /// The library's file; `None` for our own engines.
     pub library: Option<String>,
-    /// Every setting that is not the library's default, and why where it is not plain.
+    /// Every setting that is not the library's default, and why where it is not plain; behind it, after
+    /// "as chosen:", what the user chose for it.
     pub tuning: String,
     /// Whether the store has its own call for many keys. If not, `get-many-*` is a plain loop of
     /// single gets over the same batches, and is to be marked so.

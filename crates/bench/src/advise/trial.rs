@@ -16,6 +16,7 @@ use crate::runner::folder::Folder;
 use crate::runner::process::{self, End, Program};
 use crate::runner::protocol::{self, Message, Sample, Spec};
 use crate::runner::together::Together;
+use crate::settings::Choices;
 use crate::workload::distribution::Distribution;
 use crate::workload::transactions::Transactions;
 use crate::workload::{Inputs, Mix, Phase, Records, Workload};
@@ -182,6 +183,7 @@ impl<'a> Lab<'a> {
                     inputs,
                     phases: phases(self.usage),
                     mix: mix(self.usage, candidate.commits)?,
+                    settings: Choices::default(),
                     batch: BATCH,
                     seed: self.args.seed,
                     cold: false,

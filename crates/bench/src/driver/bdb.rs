@@ -18,6 +18,8 @@
 use super::library::api;
 use super::{Committers, Identity, Setup, Shape, Source, Store, Writer, c_path, refused};
 use crate::machine;
+use crate::settings::{Name, Takes, Values};
+use crate::workload::Place;
 use credenza::{Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -79,11 +81,13 @@ mod at {
     pub(super) const OPEN: usize = 1008;
     pub(super) const PUT: usize = 1024;
     pub(super) const SET_CACHE_SIZE: usize = 1096;
+    pub(super) const SET_FLAGS: usize = 1160;
     pub(super) const SET_FILL_FACTOR: usize = 1176;
     pub(super) const SET_RECORDS: usize = 1192;
     pub(super) const SET_PAGE_SIZE: usize = 1248;
     pub(super) const CURSOR_CLOSE: usize = 352;
     pub(super) const CURSOR_GET: usize = 392;
+    pub(super) const CURSOR_PUT: usize = 416;
     pub(super) const ENV_CLOSE: usize = 488;
     pub(super) const ENV_OPEN: usize = 1328;
     pub(super) const ENV_SET_CACHE_SIZE: usize = 1632;
@@ -110,9 +114,13 @@ type SetFlags = unsafe extern "C" fn(*mut Env, u32, c_int) -> c_int;
 type SetLockDetect = unsafe extern "C" fn(*mut Env, u32) -> c_int;
 type SetNumber = unsafe extern "C" fn(*mut Db, u32) -> c_int;
 type CloseCursor = unsafe extern "C" fn(*mut Dbc) -> c_int;
+type CursorPut = CursorGet;
 type CursorGet = unsafe extern "C" fn(*mut Dbc, *mut Dbt, *mut Dbt, u32) -> c_int;
 
 const CREATE: u32 = 0x1;
+const CHECKSUMS: u32 = 0x8;
+const DUPLICATES: u32 = 0x10;
+const KEY_FIRST: u32 = 13;
 const READ_ONLY: u32 = 0x400;
 const NEXT: u32 = 16;
 const SET_RANGE: u32 = 27;
@@ -130,6 +138,14 @@ const AUTO_COMMIT: u32 = 0x100;
 pub(super) const TXN_WRITE_NO_SYNC: u32 = 0x20;
 /// `DB_CREATE | DB_INIT_MPOOL | DB_INIT_LOG | DB_INIT_TXN | DB_PRIVATE`.
 const PRIVATE_WITH_TRANSACTIONS: u32 = 0x1 | 0x400 | 0x200 | 0x2000 | 0x10000;
+
+/// What both access methods can be told.
+pub(super) const SETTINGS: &[Takes] = &[
+    (Name::PageSize, Values::Powers(512, 64 << 10)),
+    (Name::Cache, Values::AtLeast(64 << 10)),
+    (Name::Checksums, Values::Either),
+    (Name::Memory, Values::Either),
+];
 
 /// An access method: what the files of a store are.
 #[derive(Clone, Copy)]
@@ -203,7 +219,7 @@ impl Bdb {
             Setup::Bayes => self.handle_in(null_mut())?,
             _ => self.handle(shape)?,
         };
-        handle.open(method, path, READ_ONLY)?;
+        handle.open(method, Some(path), READ_ONLY)?;
         Ok(BdbStore::over(handle, shape))
     }
 
@@ -316,7 +332,8 @@ pub(super) fn cache_bytes(shape: &Shape) -> u64 {
     if shape.setup == Setup::Bayes {
         return 96 << 20;
     }
-    (2 * shape.bytes()).min(machine::memory_bytes() / 4).max(96 << 20)
+    let usual = || (2 * shape.bytes()).min(machine::memory_bytes() / 4).max(96 << 20);
+    shape.settings.cache().unwrap_or_else(usual)
 }
 
 /// The same in gigabytes and bytes beyond.
@@ -327,7 +344,8 @@ fn cache_parts(shape: &Shape) -> (u32, u32) {
 
 /// The size of a btree's pages.
 pub(super) fn btree_page_bytes(shape: &Shape) -> u32 {
-    if record_bytes(shape) > 512 { 16 << 10 } else { 4 << 10 }
+    let usual = if record_bytes(shape) > 512 { 16 << 10 } else { 4 << 10 };
+    shape.settings.page_size().map_or(usual, |bytes| bytes as u32)
 }
 
 /// What [`Setup::Bayes`] is in words.
@@ -368,16 +386,35 @@ impl Handle<'_> {
         check(self.api, what, rc)
     }
 
-    fn open(&self, kind: Method, path: &Path, flags: u32) -> Result<()> {
-        let name = c_path(path)?;
+    /// What a new database has: pages with checksums, which are compared when they are read, or keys
+    /// with several values.
+    fn set_flags(&self, flags: u32) -> Result<()> {
+        self.set("set_flags", at::SET_FLAGS, flags)
+    }
+
+    /// Opens the database in this file, or without a file in the cache.
+    fn open(&self, kind: Method, path: Option<&Path>, flags: u32) -> Result<()> {
+        let name = path.map(c_path).transpose()?;
+        let name = name.as_ref().map_or(null(), |name| name.as_ptr());
         // Every change is a transaction where there are any.
         let flags = if self.env.is_null() { flags } else { flags | AUTO_COMMIT | self.threads };
         // SAFETY: the version was checked in `load`; no transaction, one database in the file.
         let rc = unsafe {
             let open: Open = method(self.db, at::OPEN);
-            open(self.db, null_mut(), name.as_ptr(), null(), kind as c_int, flags, 0o644)
+            open(self.db, null_mut(), name, null(), kind as c_int, flags, 0o644)
         };
         check(self.api, "open", rc)
+    }
+
+    /// A cursor of the open database, for whoever closes it.
+    fn cursor(&self) -> Result<*mut Dbc> {
+        let mut cursor = null_mut();
+        // SAFETY: the version was checked in `load`; the database is open.
+        let rc = unsafe {
+            let open: OpenCursor = method(self.db, at::CURSOR);
+            open(self.db, null_mut(), &raw mut cursor, 0)
+        };
+        check(self.api, "cursor", rc).map(|()| cursor)
     }
 
     fn close(&mut self) -> Result<()> {
@@ -409,6 +446,8 @@ pub(super) struct BdbStore<'d, const IS_ORDERED: bool> {
     get: Access,
     put: Access,
     delete: Delete,
+    /// Where one more value of a key goes, where keys have several.
+    place: Option<Place>,
     /// For one value.
     buffer: Vec<u32>,
     /// For the records of a range.
@@ -426,7 +465,13 @@ impl<'d, const IS_ORDERED: bool> BdbStore<'d, IS_ORDERED> {
         path: &Path,
         shape: &Shape,
     ) -> Result<Self> {
-        handle.open(method, path, CREATE)?;
+        if shape.settings.checksums() == Some(true) {
+            handle.set_flags(CHECKSUMS)?;
+        }
+        if shape.duplicates.is_some() {
+            handle.set_flags(DUPLICATES)?;
+        }
+        handle.open(method, Some(path).filter(|_| !shape.settings.memory()), CREATE)?;
         Ok(BdbStore::over(handle, shape))
     }
 
@@ -440,7 +485,8 @@ impl<'d, const IS_ORDERED: bool> BdbStore<'d, IS_ORDERED> {
         let buffer = vec![0; shape.longest_value / 4 + 1];
         let (bulk, bulk_record) = (Vec::new(), record_bytes(shape) + 16);
         let least_bulk = btree_page_bytes(shape) as usize;
-        BdbStore { handle, get, put, delete, buffer, bulk, bulk_record, least_bulk }
+        let place = shape.duplicates;
+        BdbStore { handle, get, put, delete, place, buffer, bulk, bulk_record, least_bulk }
     }
 
     /// The handles of threads that share this one, which was opened for that.
@@ -462,14 +508,7 @@ impl<'d, const IS_ORDERED: bool> BdbStore<'d, IS_ORDERED> {
         buffer: &mut Vec<u32>,
         mut take: impl FnMut(&[u8], &[u8]),
     ) -> Result<()> {
-        let api = self.handle.api;
-        let mut cursor = null_mut();
-        // SAFETY: the version was checked in `load`; the database is open.
-        let rc = unsafe {
-            let open: OpenCursor = method(self.handle.db, at::CURSOR);
-            open(self.handle.db, null_mut(), &raw mut cursor, 0)
-        };
-        check(api, "cursor", rc)?;
+        let (api, cursor) = (self.handle.api, self.handle.cursor()?);
         let mut step = if from.is_some() { SET_RANGE } else { NEXT };
         let mut rc = 0;
         while count > 0 {
@@ -533,6 +572,23 @@ impl<const IS_ORDERED: bool> Store for BdbStore<'_, IS_ORDERED> {
 }
 
 impl<const IS_ORDERED: bool> Writer for BdbStore<'_, IS_ORDERED> {
+    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if self.place != Some(Place::First) {
+            // Behind the others, as there is no order of values.
+            return self.insert(key, value);
+        }
+        let cursor = self.handle.cursor()?;
+        let (mut key, mut value) = (Dbt::of(key), Dbt::of(value));
+        // SAFETY: the cursor is open, and closed once; key and value are readable, and only read.
+        let rc = unsafe {
+            let put: CursorPut = method(cursor, at::CURSOR_PUT);
+            let rc = put(cursor, &raw mut key, &raw mut value, KEY_FIRST);
+            method::<CloseCursor>(cursor, at::CURSOR_CLOSE)(cursor);
+            rc
+        };
+        check(self.handle.api, "cursor put", rc)
+    }
+
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let (mut key, mut value) = (Dbt::of(key), Dbt::of(value));

@@ -7,6 +7,7 @@ use super::bdb::{self, Bdb, BdbStore, Method, TXN_WRITE_NO_SYNC, btree_page_byte
 use super::{
     Changes, Committers, Driver, Fault, Identity, Promise, Reading, Setup, Shape, Source, Threads,
 };
+use crate::settings::Takes;
 use credenza::Result;
 use std::path::Path;
 
@@ -15,9 +16,11 @@ pub(super) struct BdbBtree(Bdb);
 impl Driver for BdbBtree {
     const NAME: &'static str = "bdb-btree";
     const REOPENS: bool = true;
+    const HAS_DUPLICATES: bool = true;
     const THREADS: Threads = Threads::Handles;
     const HAS_COMMITTERS: bool = true;
     const SOURCE: Option<Source> = Some(Bdb::SOURCE);
+    const SETTINGS: &'static [Takes] = bdb::SETTINGS;
     const CHANGES: Changes = Changes::AtClose;
     const SYNCS: &'static str = "fdatasync when it is closed";
     const COMMITS: bool = true;

@@ -5,15 +5,18 @@
 
 use super::bdb::{self, Bdb, BdbStore, Method, cache_bytes};
 use super::{Changes, Driver, Identity, Reading, Setup, Shape, Source, Threads};
+use crate::settings::Takes;
 use credenza::Result;
 use std::path::Path;
 
-const PAGE: u32 = 4096;
+fn page_bytes(shape: &Shape) -> u32 {
+    shape.settings.page_size().map_or(4096, |bytes| bytes as u32)
+}
 
 /// Records on a page, as the documentation of `set_h_ffactor` computes it.
 fn fill_factor(shape: &Shape) -> u32 {
     let record = shape.bytes() / shape.records.max(1) + 8;
-    (u64::from(PAGE - 32) / record).max(1) as u32
+    (u64::from(page_bytes(shape) - 32) / record).max(1) as u32
 }
 
 pub(super) struct BdbHash(Bdb);
@@ -23,6 +26,7 @@ impl Driver for BdbHash {
     const REOPENS: bool = true;
     const THREADS: Threads = Threads::Handles;
     const SOURCE: Option<Source> = Some(Bdb::SOURCE);
+    const SETTINGS: &'static [Takes] = bdb::SETTINGS;
     const CHANGES: Changes = Changes::AtClose;
     const SYNCS: &'static str = "fdatasync when it is closed";
 
@@ -39,8 +43,9 @@ impl Driver for BdbHash {
             return bdb::BAYES.to_owned();
         }
         format!(
-            "no environment, {PAGE}-byte pages, h_nelem {}, h_ffactor {}, cache {} MiB; USERMEM \
-             gets, bulk scans",
+            "no environment, {}-byte pages, h_nelem {}, h_ffactor {}, cache {} MiB; USERMEM gets, \
+             bulk scans",
+            page_bytes(shape),
             shape.records,
             fill_factor(shape),
             cache_bytes(shape) >> 20
@@ -66,7 +71,7 @@ impl Driver for BdbHash {
     fn create(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
         let handle = self.0.handle(shape)?;
         if shape.setup != Setup::Bayes {
-            handle.set_page_size(PAGE)?;
+            handle.set_page_size(page_bytes(shape))?;
             handle.set_fill(shape.records as u32, fill_factor(shape))?;
         }
         BdbStore::create(handle, Method::Hash, path, shape)

@@ -8,31 +8,75 @@
 
 use super::kept::Kept;
 use super::{
-    Changes, Committers, Crew, Driver, Fault, Identity, Promise, Reading, Setup, Shape, Sharing,
-    Source, Store, Threads, Writer, with_another_boot,
+    Changes, Committers, Crew, Driver, Fault, Identity, Promise, Reading, Shape, Sharing, Source,
+    Store, Threads, Writer, with_another_boot,
 };
-use crate::workload::Records;
-use credenza::{BTreeLoad, Durability, Result, btree};
+use crate::settings::{Name, Takes, Values};
+use crate::workload::{Place, Records};
+use credenza::btree::{self, Duplicates, MultiTable, MultiTableMut, Position, TableOptions};
+use credenza::{BTreeLoad, Durability, Error, Result};
 use std::path::Path;
 
 pub(super) struct BTree;
 
+fn options(shape: &Shape) -> btree::OpenOptions {
+    btree::BTree::options().check_reads(shape.settings.checksums() == Some(true))
+}
+
+/// A new store, with a table for keys with several values if they have such.
+fn created(path: &Path, shape: &Shape) -> Result<btree::BTree> {
+    let store = match shape.settings.memory() {
+        true => btree::BTree::in_memory()?,
+        false => options(shape).create(true).open(path)?,
+    };
+    if shape.duplicates.is_some() {
+        let mut transaction = store.write()?;
+        let several = TableOptions::new().duplicates(Duplicates::Inserted);
+        transaction.create_table_with(SEVERAL, &several)?;
+        transaction.commit()?;
+    }
+    Ok(store)
+}
+
+/// The table of keys with several values.
+const SEVERAL: &str = "several";
+
+fn no_table() -> Error {
+    Error::invalid(format!("there is no table '{SEVERAL}'"))
+}
+
+fn several<'t>(snapshot: &'t btree::Snapshot<'_>) -> Result<MultiTable<'t>> {
+    snapshot.multi_table(SEVERAL)?.ok_or_else(no_table)
+}
+
+fn several_mut<'t, 's>(
+    transaction: &'t mut btree::Transaction<'s>,
+) -> Result<MultiTableMut<'t, 's>> {
+    transaction.multi_table(SEVERAL)?.ok_or_else(no_table)
+}
+
 /// A snapshot for all lookups. Fields are dropped in order: the store last.
 pub(super) struct Reader {
     snapshot: btree::Snapshot<'static>,
+    has_several: bool,
     store: Kept<btree::BTree>,
 }
 
 /// A transaction for all changes, or none where each has its own.
 pub(super) struct Changer {
     transaction: Option<btree::Transaction<'static>>,
+    /// Where one more value of a key goes, where keys have several.
+    place: Option<Place>,
     store: Kept<btree::BTree>,
 }
 
 impl Driver for BTree {
     const NAME: &'static str = "btree";
     const REOPENS: bool = true;
+    const HAS_DUPLICATES: bool = true;
     const SOURCE: Option<Source> = None;
+    const SETTINGS: &'static [Takes] =
+        &[(Name::Checksums, Values::Either), (Name::Memory, Values::Either)];
     const NATIVE_GET_MANY: bool = true;
     const SYNCS: &'static str = "fdatasync when the last process closes it";
     const CHANGES: Changes = Changes::AtClose;
@@ -64,7 +108,7 @@ impl Driver for BTree {
     }
 
     fn build(&self, records: &Records, shape: &Shape, path: &Path) -> Result<()> {
-        let store = btree::BTree::create(path)?;
+        let store = created(path, shape)?;
         if !shape.is_sorted {
             let mut load = BTreeLoad::begin(&store, None);
             records.iter().try_for_each(|(key, value)| load.add(key, value))?;
@@ -77,56 +121,51 @@ impl Driver for BTree {
 
     type Store<'d> = Reader;
 
-    fn open(&self, path: &Path, _: &Shape, _: Reading) -> Result<Reader> {
-        Reader::of(btree::BTree::open(path)?)
+    fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<Reader> {
+        Reader::of(options(shape).open(path)?, shape.duplicates.is_some())
     }
 
     type Writer<'d> = Changer;
 
     fn create(&self, path: &Path, shape: &Shape) -> Result<Changer> {
-        let store = Kept::new(match shape.setup {
-            Setup::UpsInMemory => btree::BTree::in_memory()?,
-            _ => btree::BTree::create(path)?,
-        });
-        Ok(Changer { transaction: Some(store.get().write()?), store })
+        let store = Kept::new(created(path, shape)?);
+        let place = shape.duplicates;
+        Ok(Changer { transaction: Some(store.get().write()?), place, store })
     }
 
-    fn create_committing(&self, path: &Path, _: &Shape) -> Result<Changer> {
-        Ok(Changer { transaction: None, store: Kept::new(btree::BTree::create(path)?) })
+    fn create_committing(&self, path: &Path, shape: &Shape) -> Result<Changer> {
+        Ok(Changer::of(created(path, shape)?, shape.duplicates))
     }
 
-    fn create_durable(&self, path: &Path, _: &Shape) -> Result<Changer> {
-        let options = btree::BTree::options().create(true).durability(Durability::Sync);
-        Ok(Changer { transaction: None, store: Kept::new(options.open(path)?) })
+    fn create_durable(&self, path: &Path, shape: &Shape) -> Result<Changer> {
+        let options = options(shape).create(true).durability(Durability::Sync);
+        Ok(Changer::of(options.open(path)?, None))
     }
 
-    fn reopen(&self, path: &Path, _: &Shape, commits: bool) -> Result<Changer> {
-        let store = Kept::new(btree::BTree::open(path)?);
+    fn reopen(&self, path: &Path, shape: &Shape, commits: bool) -> Result<Changer> {
+        let store = Kept::new(options(shape).open(path)?);
         let transaction = if commits { None } else { Some(store.get().write()?) };
-        Ok(Changer { transaction, store })
+        Ok(Changer { transaction, place: shape.duplicates, store })
     }
 
     fn crew(
         &self,
         path: &Path,
-        _: &Shape,
+        shape: &Shape,
         readers: usize,
         with_writer: bool,
     ) -> Result<Crew<Reader, Changer>> {
-        let store = btree::BTree::open(path)?;
-        let changer = |store| Changer { transaction: None, store: Kept::new(store) };
-        let writer = with_writer.then(|| changer(store.clone()));
-        let readers = (0..readers).map(|_| Reader::of(store.clone())).collect::<Result<_>>()?;
+        let store = options(shape).open(path)?;
+        let writer = with_writer.then(|| Changer::of(store.clone(), None));
+        let reader = |_| Reader::of(store.clone(), false);
+        let readers = (0..readers).map(reader).collect::<Result<_>>()?;
         // SAFETY: handles and snapshots are `Send`.
         Ok(unsafe { Crew::of(readers, writer) })
     }
 
     fn committers(&self, path: &Path, shape: &Shape, count: usize) -> Result<Committers<Changer>> {
         let store = self.create_durable(path, shape)?;
-        let handle = |owner: &Changer| {
-            let store = Kept::new(owner.store.get().clone());
-            Ok(Changer { transaction: None, store })
-        };
+        let handle = |owner: &Changer| Ok(Changer::of(owner.store.get().clone(), None));
         // SAFETY: handles are `Send`.
         unsafe { Committers::of(store, count, handle) }
     }
@@ -146,15 +185,43 @@ impl Driver for BTree {
         with_another_boot(path)
     }
 
-    fn open_to_change(&self, path: &Path, _: &Shape) -> Result<Changer> {
-        Ok(Changer { transaction: None, store: Kept::new(btree::BTree::open(path)?) })
+    fn open_to_change(&self, path: &Path, shape: &Shape) -> Result<Changer> {
+        Ok(Changer::of(options(shape).open(path)?, None))
     }
 }
 
 impl Reader {
-    fn of(store: btree::BTree) -> Result<Reader> {
+    fn of(store: btree::BTree, has_several: bool) -> Result<Reader> {
         let store = Kept::new(store);
-        Ok(Reader { snapshot: store.get().read()?, store })
+        Ok(Reader { snapshot: store.get().read()?, has_several, store })
+    }
+}
+
+impl Changer {
+    /// One whose changes each have a transaction of their own.
+    fn of(store: btree::BTree, place: Option<Place>) -> Changer {
+        Changer { transaction: None, place, store: Kept::new(store) }
+    }
+
+    /// Reads the table of keys with several values, as it is now.
+    fn read_several<T>(&mut self, work: impl FnOnce(MultiTable<'_>) -> Result<T>) -> Result<T> {
+        match &mut self.transaction {
+            Some(transaction) => work(several_mut(transaction)?.read()),
+            None => work(several(&self.store.get().read()?)?),
+        }
+    }
+
+    /// Changes it, in the transaction that is open or in one of its own.
+    fn change_several<T>(
+        &mut self,
+        work: impl FnOnce(&mut MultiTableMut<'_, '_>) -> Result<T>,
+    ) -> Result<T> {
+        if let Some(transaction) = &mut self.transaction {
+            return work(&mut several_mut(transaction)?);
+        }
+        let mut transaction = self.store.get().write()?;
+        let done = work(&mut several_mut(&mut transaction)?)?;
+        transaction.commit().map(|()| done)
     }
 }
 
@@ -169,24 +236,41 @@ fn range(
     table: btree::Table<'_>,
     from: &[u8],
     count: usize,
-    mut take: impl FnMut(&[u8], &[u8]),
+    take: impl FnMut(&[u8], &[u8]),
 ) -> Result<()> {
+    if count == 0 { Ok(()) } else { table.scan_range(from.., up_to(count, take)) }
+}
+
+fn range_of_several(
+    table: MultiTable<'_>,
+    from: &[u8],
+    count: usize,
+    take: impl FnMut(&[u8], &[u8]),
+) -> Result<()> {
+    if count == 0 { Ok(()) } else { table.scan_range(from.., up_to(count, take)) }
+}
+
+/// Takes so many records, and then says that it is enough.
+fn up_to(
+    count: usize,
+    mut take: impl FnMut(&[u8], &[u8]),
+) -> impl FnMut(&[u8], &[u8]) -> Result<bool> {
     let mut left = count;
-    if left == 0 {
-        return Ok(());
-    }
-    table.scan_range(from.., |key, value| {
+    move |key, value| {
         take(key, value);
         left -= 1;
         Ok(left > 0)
-    })
+    }
 }
 
 impl Store for Reader {
     const IS_ORDERED: bool = true;
 
     #[inline]
-    fn get(&mut self, key: &[u8], take: impl FnMut(&[u8])) -> Result<bool> {
+    fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
+        if self.has_several {
+            return Ok(several(&self.snapshot)?.get(key)?.map(|value| take(&value)).is_some());
+        }
         Ok(self.snapshot.main().get(key)?.map(take).is_some())
     }
 
@@ -201,10 +285,16 @@ impl Store for Reader {
     }
 
     fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        if self.has_several {
+            return range_of_several(several(&self.snapshot)?, b"", usize::MAX, take);
+        }
         scan(self.snapshot.main(), take)
     }
 
     fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        if self.has_several {
+            return range_of_several(several(&self.snapshot)?, from, count, take);
+        }
         range(self.snapshot.main(), from, count, take)
     }
 }
@@ -213,7 +303,12 @@ impl Store for Changer {
     const IS_ORDERED: bool = true;
 
     #[inline]
-    fn get(&mut self, key: &[u8], take: impl FnMut(&[u8])) -> Result<bool> {
+    fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
+        if self.place.is_some() {
+            let first =
+                |table: MultiTable<'_>| Ok(table.get(key)?.map(|value| take(&value)).is_some());
+            return self.read_several(first);
+        }
         Ok(match &mut self.transaction {
             Some(transaction) => transaction.main().get(key)?.map(take).is_some(),
             None => self.store.get().read()?.main().get(key)?.map(take).is_some(),
@@ -221,6 +316,9 @@ impl Store for Changer {
     }
 
     fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        if self.place.is_some() {
+            return self.range(b"", usize::MAX, take);
+        }
         match &mut self.transaction {
             Some(transaction) => scan(transaction.main().read(), take),
             None => scan(self.store.get().read()?.main(), take),
@@ -228,6 +326,9 @@ impl Store for Changer {
     }
 
     fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        if self.place.is_some() {
+            return self.read_several(|table| range_of_several(table, from, count, take));
+        }
         match &mut self.transaction {
             Some(transaction) => range(transaction.main().read(), from, count, take),
             None => range(self.store.get().read()?.main(), from, count, take),
@@ -253,6 +354,12 @@ impl Writer for Changer {
 
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if self.place.is_some() {
+            return self.change_several(|table| {
+                table.remove(key)?;
+                table.insert(key, value).map(drop)
+            });
+        }
         let is_new = match &mut self.transaction {
             Some(transaction) => transaction.main().insert(key, value),
             None => self.store.get().insert(key, value),
@@ -260,8 +367,17 @@ impl Writer for Changer {
         is_new.map(drop)
     }
 
+    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let is_first = self.place == Some(Place::First);
+        let position = if is_first { Position::First } else { Position::Last };
+        self.change_several(|table| table.insert_at(key, position, value).map(drop))
+    }
+
     #[inline]
     fn remove(&mut self, key: &[u8]) -> Result<bool> {
+        if self.place.is_some() {
+            return self.change_several(|table| Ok(table.remove(key)? > 0));
+        }
         match &mut self.transaction {
             Some(transaction) => transaction.main().remove(key),
             None => self.store.get().remove(key),
@@ -269,7 +385,7 @@ impl Writer for Changer {
     }
 
     fn close(self) -> Result<()> {
-        let Changer { transaction, store } = self;
+        let Changer { transaction, store, .. } = self;
         transaction.map_or(Ok(()), btree::Transaction::commit)?;
         drop(store);
         Ok(())

@@ -3,15 +3,31 @@
 #![allow(unsafe_code)]
 
 use super::{Crew, Driver, Identity, NoWriter, Reading, Shape, Source, Store, Threads};
+use crate::settings::{Name, Takes, Values};
 use crate::workload::Records;
-use credenza::{Advice, Get, Result, Scan, constant};
+use credenza::{Access, Advice, Get, Result, Scan, constant};
 use std::path::Path;
 
 pub(super) struct Constant;
 
+fn options(shape: &Shape, reading: Reading) -> constant::OpenOptions {
+    let options = match shape.settings.mmap() {
+        Some(false) => constant::Constant::options().access(Access::Read),
+        _ => constant::Constant::options(),
+    };
+    match shape.settings.random() {
+        Some(false) => options.advice(Advice::Normal),
+        Some(true) => options.advice(Advice::Random),
+        None if reading == Reading::ColdRandom => options.advice(Advice::Random),
+        None => options,
+    }
+}
+
 impl Driver for Constant {
     const NAME: &'static str = "constant";
     const SOURCE: Option<Source> = None;
+    const SETTINGS: &'static [Takes] =
+        &[(Name::Mmap, Values::Either), (Name::Advice, Values::Either)];
     const NATIVE_GET_MANY: bool = true;
     const THREADS: Threads = Threads::Shared;
     const SYNCS: &'static str = "fdatasync and fsync of the folder at publish, as always";
@@ -40,21 +56,18 @@ impl Driver for Constant {
 
     type Store<'d> = constant::Constant;
 
-    fn open(&self, path: &Path, _: &Shape, reading: Reading) -> Result<constant::Constant> {
-        match reading {
-            Reading::Warm | Reading::ColdNormal => constant::Constant::open(path),
-            Reading::ColdRandom => constant::Constant::options().advice(Advice::Random).open(path),
-        }
+    fn open(&self, path: &Path, shape: &Shape, reading: Reading) -> Result<constant::Constant> {
+        options(shape, reading).open(path)
     }
 
     fn crew(
         &self,
         path: &Path,
-        _: &Shape,
+        shape: &Shape,
         readers: usize,
         _: bool,
     ) -> Result<Crew<constant::Constant, NoWriter>> {
-        let store = constant::Constant::open(path)?;
+        let store = options(shape, Reading::Warm).open(path)?;
         // SAFETY: handles are `Send`.
         Ok(unsafe { Crew::of(vec![store; readers], None) })
     }

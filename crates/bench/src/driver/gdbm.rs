@@ -8,6 +8,7 @@
 
 use super::library::api;
 use super::{Driver, Identity, Reading, Shape, Source, Store, Threads, Writer, c_path, refused};
+use crate::settings::{Name, Takes, Values};
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -77,7 +78,7 @@ const NEW: c_int = 3;
 const NO_LOCK: c_int = 0x40;
 const SET_CACHE_SIZE: c_int = 1;
 const REPLACE: c_int = 1;
-const BLOCK: c_int = 4096;
+const NO_MMAP: c_int = 0x80;
 /// `GDBM_ITEM_NOT_FOUND`.
 const NO_RECORD: c_int = 15;
 
@@ -97,16 +98,25 @@ pub(super) struct Gdbm {
 
 /// How many buckets the cache holds: one for every block the data may fill.
 fn cached_buckets(shape: &Shape) -> usize {
-    let blocks = (2 * shape.bytes() + 64 * shape.records) / BLOCK as u64;
-    usize::try_from(blocks).unwrap_or(usize::MAX).clamp(24_576, 1 << 20)
+    let count = |bytes: u64| usize::try_from(bytes / block_bytes(shape)).unwrap_or(usize::MAX);
+    match shape.settings.cache() {
+        Some(bytes) => count(bytes).max(1),
+        None => count(2 * shape.bytes() + 64 * shape.records).clamp(24_576, 1 << 20),
+    }
+}
+
+fn block_bytes(shape: &Shape) -> u64 {
+    shape.settings.page_size().unwrap_or(4096)
 }
 
 impl Gdbm {
     fn opened(&self, path: &Path, shape: &Shape, mode: c_int) -> Result<GdbmStore<'_>> {
         let (api, name) = (&self.api, c_path(path)?);
+        let unmapped = if shape.settings.mmap() == Some(false) { NO_MMAP } else { 0 };
+        let (block, mode) = (block_bytes(shape) as c_int, mode | NO_LOCK | unmapped);
         // SAFETY: the name is a C string; without a function for fatal errors the library ends
         // the process with a message.
-        let db = unsafe { (api.gdbm_open)(name.as_ptr(), BLOCK, mode | NO_LOCK, 0o644, None) };
+        let db = unsafe { (api.gdbm_open)(name.as_ptr(), block, mode, 0o644, None) };
         if db.is_null() {
             // SAFETY: the library has one such number for each thread.
             let number = unsafe { *(api.gdbm_errno_location)() };
@@ -133,6 +143,12 @@ impl Driver for Gdbm {
         home: "https://www.gnu.org.ua/software/gdbm/",
     });
 
+    const SETTINGS: &'static [Takes] = &[
+        (Name::PageSize, Values::Powers(512, 64 << 10)),
+        (Name::Cache, Values::AtLeast(64 << 10)),
+        (Name::Mmap, Values::Either),
+    ];
+
     fn load(file: Option<&Path>) -> Result<Gdbm> {
         let source = const { Self::SOURCE.unwrap() };
         let opened = source.open(Self::NAME, file, c"gdbm_errno_location")?;
@@ -146,7 +162,8 @@ impl Driver for Gdbm {
     }
 
     fn tuning(&self, shape: &Shape) -> String {
-        format!("{BLOCK}-byte blocks, cache of {} buckets, NOLOCK", cached_buckets(shape))
+        let (block, buckets) = (block_bytes(shape), cached_buckets(shape));
+        format!("{block}-byte blocks, cache of {buckets} buckets, NOLOCK")
     }
 
     fn notes(&self) -> Vec<String> {

@@ -3,9 +3,10 @@
 #![allow(unsafe_code)]
 
 use super::{
-    Committers, Crew, Driver, Fault, Identity, Noting, OnThread, Promise, Reading, Setup, Shape,
-    Sharing, Source, Store, Threads, Writer, with_another_boot,
+    Committers, Crew, Driver, Fault, Identity, Noting, OnThread, Promise, Reading, Shape, Sharing,
+    Source, Store, Threads, Writer, with_another_boot,
 };
+use crate::settings::{Name, Takes, Values};
 use credenza::stats::{Clock, Latency, Statistics};
 use credenza::{Durability, Result, Scan, hash};
 use std::path::Path;
@@ -16,6 +17,7 @@ impl Driver for Hash {
     const NAME: &'static str = "hash";
     const REOPENS: bool = true;
     const SOURCE: Option<Source> = None;
+    const SETTINGS: &'static [Takes] = &[(Name::Memory, Values::Either)];
     const NATIVE_GET_MANY: bool = true;
     const DURABLE: Option<&'static str> = Some("Durability::Sync");
     const SYNCS: &'static str = "fdatasync when the last process closes it";
@@ -46,7 +48,7 @@ impl Driver for Hash {
     type Writer<'d> = hash::Hash;
 
     fn create(&self, path: &Path, shape: &Shape) -> Result<hash::Hash> {
-        if shape.setup == Setup::UpsInMemory {
+        if shape.settings.memory() {
             return hash::Hash::in_memory();
         }
         hash::Hash::create(path)

@@ -10,6 +10,7 @@ use super::library::api;
 use super::{
     Crew, Driver, Identity, Reading, Shape, Source, Store, Threads, Writer, c_path, refused,
 };
+use crate::settings::{Codec, Name, Takes, Values};
 use credenza::{Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -58,8 +59,15 @@ pub(super) struct KyotoCabinet {
 /// What is said to the library after the file's name.
 fn settings(shape: &Shape) -> String {
     let buckets = (2 * shape.records).max(64);
-    let mapped = (6 << 30).max(2 * shape.bytes() + 64 * shape.records);
-    format!("#type=kch#bnum={buckets}#opts=l#apow=3#msiz={mapped}")
+    let mapped = match shape.settings.mmap() {
+        Some(false) => 0,
+        _ => (6 << 30).max(2 * shape.bytes() + 64 * shape.records),
+    };
+    let compressed = match shape.settings.compression() {
+        Codec::None => "l".to_owned(),
+        codec => format!("lc#zcomp={}", codec.text()),
+    };
+    format!("#type=kch#bnum={buckets}#opts={compressed}#apow=3#msiz={mapped}")
 }
 
 impl KyotoCabinet {
@@ -93,6 +101,11 @@ impl Driver for KyotoCabinet {
         package: Some("libkyotocabinet16v5"),
         home: "https://dbmx.net/kyotocabinet/",
     });
+
+    const SETTINGS: &'static [Takes] = &[
+        (Name::Mmap, Values::Either),
+        (Name::Compression, Values::Codecs(&[Codec::None, Codec::Zlib, Codec::Lzo, Codec::Lzma])),
+    ];
 
     fn load(file: Option<&Path>) -> Result<KyotoCabinet> {
         let source = const { Self::SOURCE.unwrap() };

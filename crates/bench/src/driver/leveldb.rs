@@ -9,6 +9,7 @@ use super::lsm::{self, Calls, FILTER_BITS, LsmStore, Options, Settings};
 use super::{
     Committers, Crew, Driver, Fault, Identity, Promise, Reading, Shape, Sharing, Source, Threads,
 };
+use crate::settings::{Codec, Name, Takes, Values};
 use crate::workload::Records;
 use credenza::Result;
 use std::ffi::{c_int, c_void};
@@ -18,6 +19,7 @@ type Number = unsafe extern "C" fn() -> c_int;
 type NewCache = unsafe extern "C" fn(usize) -> *mut c_void;
 type NewFilter = unsafe extern "C" fn(c_int) -> *mut c_void;
 type SetPart = unsafe extern "C" fn(*mut Options, *mut c_void);
+type SetSize = unsafe extern "C" fn(*mut Options, usize);
 type Free = unsafe extern "C" fn(*mut c_void);
 
 pub(super) struct Leveldb {
@@ -29,6 +31,7 @@ pub(super) struct Leveldb {
     new_filter: NewFilter,
     set_filter: SetPart,
     free_filter: Free,
+    set_block_size: SetSize,
     file: PathBuf,
 }
 
@@ -40,7 +43,11 @@ impl Leveldb {
         is_created: bool,
         is_reader: bool,
     ) -> Result<LsmStore<'_>> {
-        let mut settings = Settings::new(&self.calls, is_created);
+        let mut settings = Settings::new(&self.calls, shape, is_created);
+        if let Some(bytes) = shape.settings.page_size() {
+            // SAFETY: the options are new.
+            unsafe { (self.set_block_size)(settings.options, bytes as usize) };
+        }
         // SAFETY: cache and filter are new, live as long as the options, and are freed behind the
         // store, as the library asks.
         unsafe {
@@ -68,6 +75,12 @@ impl Driver for Leveldb {
         package: Some("libleveldb1d"),
         home: "https://github.com/google/leveldb",
     });
+    const SETTINGS: &'static [Takes] = &[
+        lsm::PAGE_SIZE,
+        lsm::CACHE,
+        lsm::CHECKSUMS,
+        (Name::Compression, Values::Codecs(&[Codec::None, Codec::Snappy])),
+    ];
     const COMMITS: bool = true;
     const DURABLE: Option<&'static str> = Some("the write option sync");
 
@@ -89,6 +102,7 @@ impl Driver for Leveldb {
                 new_filter: symbol::<NewFilter>(library, "leveldb_filterpolicy_create_bloom")?,
                 set_filter: symbol::<SetPart>(library, "leveldb_options_set_filter_policy")?,
                 free_filter: symbol::<Free>(library, "leveldb_filterpolicy_destroy")?,
+                set_block_size: symbol::<SetSize>(library, "leveldb_options_set_block_size")?,
                 calls: Calls::load_prefixed(opened.library, "leveldb_")?,
                 file: opened.file,
             })

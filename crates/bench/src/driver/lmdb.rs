@@ -8,12 +8,13 @@
 
 use super::library::symbol;
 use super::mdb::{
-    Calls, Env, MdbStore, NO_READ_AHEAD, NO_SUBDIR, NO_SYNC, NO_THREAD_SLOTS, READ_ONLY, WRITE_MAP,
-    at_once, map_bytes,
+    Calls, Env, MdbStore, NO_SUBDIR, NO_SYNC, NO_THREAD_SLOTS, READ_ONLY, WRITE_MAP, at_once,
+    map_bytes, read_ahead,
 };
 use super::{
     Changes, Committers, Crew, Driver, Identity, Reading, Shape, Sharing, Source, Threads,
 };
+use crate::settings::{Name, Takes, Values};
 use crate::workload::Records;
 use credenza::Result;
 use std::ffi::{c_char, c_int, c_uint};
@@ -42,7 +43,7 @@ impl Lmdb {
     }
 
     fn opened(&self, path: &Path, shape: &Shape, flags: c_uint) -> Result<MdbStore<'_, false>> {
-        let flags = flags | NO_SUBDIR | NO_READ_AHEAD;
+        let flags = flags | NO_SUBDIR | read_ahead(shape);
         MdbStore::open(&self.calls, path, flags, at_once(shape), |env| {
             // SAFETY: the environment was made and is not open yet.
             let rc = unsafe { (self.set_map_size)(env, map_bytes(shape)) };
@@ -60,6 +61,7 @@ impl Driver for Lmdb {
         home: "https://www.symas.com/lmdb",
     });
 
+    const SETTINGS: &'static [Takes] = &[(Name::Advice, Values::Either)];
     const CHANGES: Changes = Changes::AtClose;
     const COMMITS: bool = true;
     const DURABLE: Option<&'static str> = Some("neither NOSYNC, NOMETASYNC nor WRITEMAP");

@@ -14,6 +14,7 @@
 use super::library::api;
 use super::{Committers, Crew, Fault, Promise, Shape, Store, Writer, c_path, refused};
 use crate::machine;
+use crate::settings::{Codec, Name, Takes, Values};
 use crate::workload::Records;
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -41,6 +42,7 @@ api! {
         options_set_compression: unsafe extern "C" fn(*mut Options, c_int),
         readoptions_create: unsafe extern "C" fn() -> *mut ReadOptions,
         readoptions_destroy: unsafe extern "C" fn(*mut ReadOptions),
+        readoptions_set_verify_checksums: unsafe extern "C" fn(*mut ReadOptions, u8),
         writeoptions_create: unsafe extern "C" fn() -> *mut WriteOptions,
         writeoptions_destroy: unsafe extern "C" fn(*mut WriteOptions),
         writeoptions_set_sync: unsafe extern "C" fn(*mut WriteOptions, u8),
@@ -75,16 +77,35 @@ pub(super) const FILTER_BITS: u8 = 10;
 const BATCH: usize = 1000;
 
 pub(super) fn cache_bytes(shape: &Shape) -> usize {
-    (2 * shape.bytes()).min(machine::memory_bytes() / 4).max(96 << 20) as usize
+    let usual = || (2 * shape.bytes()).min(machine::memory_bytes() / 4).max(96 << 20);
+    shape.settings.cache().unwrap_or_else(usual) as usize
+}
+
+/// What both can be told, but for the codecs. What they call a block is read and compressed at once.
+pub(super) const PAGE_SIZE: Takes = (Name::PageSize, Values::Powers(1 << 10, 4 << 20));
+pub(super) const CACHE: Takes = (Name::Cache, Values::AtLeast(64 << 10));
+pub(super) const CHECKSUMS: Takes = (Name::Checksums, Values::Either);
+
+/// The number of a codec; LevelDB knows the first two.
+fn compression(codec: Codec) -> c_int {
+    match codec {
+        Codec::Snappy => 1,
+        Codec::Zlib => 2,
+        Codec::Bzip2 => 3,
+        Codec::Lz4 => 4,
+        Codec::Zstd => 7,
+        _ => NO_COMPRESSION,
+    }
 }
 
 /// What both have been told, in words.
 pub(super) fn tuning(shape: &Shape) -> String {
     format!(
-        "write buffer {} MiB, block cache {} MiB, bloom filter {FILTER_BITS} bits, no compression; \
+        "write buffer {} MiB, block cache {} MiB, bloom filter {FILTER_BITS} bits, compression {}; \
          build: batches of {BATCH}, then compact_range; removals look the key up before",
         MEMORY_TABLE >> 20,
-        cache_bytes(shape) >> 20
+        cache_bytes(shape) >> 20,
+        shape.settings.compression().text()
     )
 }
 
@@ -118,23 +139,26 @@ impl Calls {
 /// Options of a store, with what lives as long as they; freed when dropped.
 pub(super) struct Settings<'d> {
     calls: &'d Calls,
+    /// Whether what is read is compared with checksums; `None` leaves it to the library.
+    checks_reads: Option<bool>,
     pub(super) options: *mut Options,
     /// What frees a cache or filter that the options refer to, and its argument.
     pub(super) parts: Vec<(unsafe extern "C" fn(*mut c_void), *mut c_void)>,
 }
 
 impl<'d> Settings<'d> {
-    pub(super) fn new(calls: &'d Calls, is_created: bool) -> Settings<'d> {
+    pub(super) fn new(calls: &'d Calls, shape: &Shape, is_created: bool) -> Settings<'d> {
         // SAFETY: no preconditions; the options are new.
         let options = unsafe {
             let options = (calls.options_create)();
             (calls.options_set_create_if_missing)(options, u8::from(is_created));
             (calls.options_set_error_if_exists)(options, u8::from(is_created));
             (calls.options_set_write_buffer_size)(options, MEMORY_TABLE);
-            (calls.options_set_compression)(options, NO_COMPRESSION);
+            (calls.options_set_compression)(options, compression(shape.settings.compression()));
             options
         };
-        Settings { calls, options, parts: Vec::new() }
+        let checks_reads = shape.settings.checksums();
+        Settings { calls, checks_reads, options, parts: Vec::new() }
     }
 }
 
@@ -205,6 +229,10 @@ impl<'d> LsmStore<'d> {
         // SAFETY: no preconditions.
         let (reading, writing) =
             unsafe { ((calls.readoptions_create)(), (calls.writeoptions_create)()) };
+        if let Some(is_checked) = settings.checks_reads {
+            // SAFETY: the options are new.
+            unsafe { (calls.readoptions_set_verify_checksums)(reading, u8::from(is_checked)) };
+        }
         let (iter, settings) = (null_mut(), Some(settings));
         let store = LsmStore { calls, db, reading, writing, pinned, iter, is_reader, settings };
         calls.check("open", message).map_err(|e| e.at(path))?;

@@ -94,7 +94,7 @@ pub(super) const READ_ONLY: c_uint = 0x20000;
 pub(super) const WRITE_MAP: c_uint = 0x80000;
 /// A read transaction belongs to no thread: `MDB_NOTLS`, `MDBX_NOSTICKYTHREADS`.
 pub(super) const NO_THREAD_SLOTS: c_uint = 0x20_0000;
-pub(super) const NO_READ_AHEAD: c_uint = 0x80_0000;
+const NO_READ_AHEAD: c_uint = 0x80_0000;
 const APPEND: c_uint = 0x20000;
 const NEXT: c_int = 8;
 const SET_RANGE: c_int = 17;
@@ -109,6 +109,11 @@ impl Calls {
         let why = unsafe { CStr::from_ptr((self.strerror)(rc)) };
         Err(refused(call, why.to_string_lossy()))
     }
+}
+
+/// The flag by which the kernel is told that accesses are random; both do so unless told otherwise.
+pub(super) fn read_ahead(shape: &Shape) -> c_uint {
+    if shape.settings.random() == Some(false) { 0 } else { NO_READ_AHEAD }
 }
 
 /// More than the file will have.

@@ -16,6 +16,7 @@ use super::{
     Driver, Identity, Noting, OnThread, Reading, Setup, Shape, Sharing, Source, Store, Threads,
     Writer, c_path, refused,
 };
+use crate::settings::{Name, Takes, Values};
 use credenza::Result;
 use std::ffi::{CString, OsStr, c_char, c_int, c_void};
 use std::io;
@@ -123,7 +124,8 @@ struct Tuning {
 
 impl Tuning {
     fn for_shape(shape: &Shape) -> Tuning {
-        let page = if shape.longest_value > 512 { 16_384 } else { 4096 };
+        let usual = if shape.longest_value > 512 { 16_384 } else { 4096 };
+        let page = shape.settings.page_size().unwrap_or(usual);
         // Each record has eight bytes of its own.
         let pages = match shape.setup {
             Setup::HalfFull => 2 * shape.bytes() / page,
@@ -168,6 +170,8 @@ impl Driver for Mdbm {
         package: None,
         home: "https://github.com/yahoo/mdbm",
     });
+
+    const SETTINGS: &'static [Takes] = &[(Name::PageSize, Values::Powers(512, 64 << 10))];
 
     fn load(file: Option<&Path>) -> Result<Mdbm> {
         let source = const { Self::SOURCE.unwrap() };

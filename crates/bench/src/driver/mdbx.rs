@@ -8,12 +8,13 @@
 
 use super::library::symbol;
 use super::mdb::{
-    Calls, Env, MdbStore, NO_READ_AHEAD, NO_SUBDIR, NO_SYNC, NO_THREAD_SLOTS, READ_ONLY, WRITE_MAP,
-    map_bytes,
+    Calls, Env, MdbStore, NO_SUBDIR, NO_SYNC, NO_THREAD_SLOTS, READ_ONLY, WRITE_MAP, map_bytes,
+    read_ahead,
 };
 use super::{
     Changes, Committers, Crew, Driver, Identity, Reading, Shape, Sharing, Source, Threads,
 };
+use crate::settings::{Name, Takes, Values};
 use crate::workload::Records;
 use credenza::Result;
 use std::ffi::{c_int, c_uint};
@@ -65,7 +66,8 @@ impl Mdbx {
     }
 
     fn opened(&self, path: &Path, shape: &Shape, flags: c_uint) -> Result<MdbStore<'_, true>> {
-        let flags = flags | NO_SUBDIR | NO_READ_AHEAD;
+        let flags = flags | NO_SUBDIR | read_ahead(shape);
+        let page = shape.settings.page_size().map_or(DEFAULT, |bytes| bytes as isize);
         // Its transactions take any number of pages: in a writable map it keeps no list of them.
         MdbStore::open(&self.calls, path, flags, usize::MAX, |env| {
             if flags & READ_ONLY != 0 {
@@ -73,9 +75,8 @@ impl Mdbx {
             }
             let most = map_bytes(shape) as isize;
             // SAFETY: the environment was made and is not open yet.
-            let rc = unsafe {
-                (self.set_geometry)(env, DEFAULT, DEFAULT, most, GROWTH, DEFAULT, DEFAULT)
-            };
+            let rc =
+                unsafe { (self.set_geometry)(env, DEFAULT, DEFAULT, most, GROWTH, DEFAULT, page) };
             self.calls.check("env_set_geometry", rc)
         })
     }
@@ -94,6 +95,8 @@ impl Driver for Mdbx {
         home: "https://libmdbx.dqdkfa.ru or https://github.com/erthink/libmdbx (make libmdbx.so)",
     });
 
+    const SETTINGS: &'static [Takes] =
+        &[(Name::PageSize, Values::Powers(512, 64 << 10)), (Name::Advice, Values::Either)];
     const CHANGES: Changes = Changes::AtClose;
     const COMMITS: bool = true;
     const DURABLE: Option<&'static str> = Some("SYNC_DURABLE with LIFORECLAIM");

@@ -56,8 +56,9 @@ mod trivial;
 mod upscaledb;
 
 use crate::measure::{self, Size};
+use crate::settings::{Chosen, Takes};
 use crate::workload::transactions::Transactions;
-use crate::workload::{Action, Inputs, Mix, Phase, Records};
+use crate::workload::{Action, Inputs, Mix, Phase, Place, Records};
 use credenza::{Error, Result};
 pub(crate) use library::Source;
 pub(crate) use no_writer::NoWriter;
@@ -88,7 +89,7 @@ pub(crate) enum Setup {
     Ups,
     /// The same with a cache of 512 MB.
     UpsCache,
-    /// The same in the memory of the process, without a file, for stores that can be so.
+    /// The same in the memory of the process, for stores that can be so.
     UpsInMemory,
     /// As the iteration of MDBM's authors has it: the store is half full.
     HalfFull,
@@ -98,6 +99,15 @@ impl Setup {
     /// Whether it is one of upscaledb's manual.
     fn is_ups(self) -> bool {
         matches!(self, Setup::Ups | Setup::UpsCache | Setup::UpsInMemory)
+    }
+
+    /// What it is of the settings that a user chooses.
+    fn settings(self) -> Chosen {
+        match self {
+            Setup::UpsCache => Chosen::with_cache(512 << 20),
+            Setup::UpsInMemory => Chosen::in_memory(),
+            _ => Chosen::default(),
+        }
     }
 }
 
@@ -129,6 +139,10 @@ pub(crate) struct Shape {
     /// Whether the keys come in ascending order.
     pub(crate) is_sorted: bool,
     pub(crate) setup: Setup,
+    /// Where one more value of a key goes, where keys may have several.
+    pub(crate) duplicates: Option<Place>,
+    /// What the user chose; what is not among it is as the setup has it.
+    pub(crate) settings: Chosen,
 }
 
 impl Shape {
@@ -143,7 +157,14 @@ impl Shape {
             fixed_value: the_same(records.iter().map(|(_, value)| value.len())),
             is_sorted: keys().zip(keys().skip(1)).all(|(one, next)| one < next),
             setup: Setup::Tuned,
+            duplicates: None,
+            settings: Chosen::default(),
         }
+    }
+
+    /// The same data for stores that are set up so.
+    pub(crate) fn set_up(self, setup: Setup) -> Shape {
+        Shape { setup, settings: setup.settings(), ..self }
     }
 
     /// The shape of the data with further keys, each with a value of one of the records.
@@ -187,6 +208,9 @@ pub(crate) trait Driver: Sized + 'static {
     const NAME: &'static str;
     /// The library to open; `None` for what is part of this program: our own engines, and crates.
     const SOURCE: Option<Source>;
+    /// What of the settings that a user may choose the store takes; every function here that opens
+    /// or makes a store does as [`Shape::settings`] say.
+    const SETTINGS: &'static [Takes] = &[];
     /// Whether [`Store::get_many`] is the store's own.
     const NATIVE_GET_MANY: bool = false;
     /// What [`Driver::build`] forces to disk by itself.
@@ -208,6 +232,10 @@ pub(crate) trait Driver: Sized + 'static {
     const THREADS: Threads = Threads::One;
     /// Whether there is [`Driver::reopen`].
     const REOPENS: bool = false;
+    /// Whether a key may have several values, in the order in which they were put there
+    /// ([`Shape::duplicates`], [`Writer::add`]): a lookup then gives the first, a removal takes them all,
+    /// and a scan gives each with its key.
+    const HAS_DUPLICATES: bool = false;
     /// Whether one thread more may change the store meanwhile.
     const HAS_WRITER_THREAD: bool = false;
     /// Whether there is [`Driver::committers`].
@@ -406,8 +434,13 @@ pub(crate) fn can_do<D: Driver>(phase: Phase, mix: &Mix) -> bool {
         Phase::InsertEach => D::COMMITS,
         Phase::InsertSync => D::DURABLE.is_some(),
         Phase::Mixed if mix.reopen && !D::REOPENS => false,
+        Phase::Mixed if mix.duplicates.is_some() && !D::HAS_DUPLICATES => false,
         Phase::Mixed if mix.does(Action::Scan) && !<D::Writer<'_> as Store>::IS_ORDERED => false,
-        Phase::Mixed if mix.transactions == Some(Transactions::Each) => D::COMMITS,
+        Phase::Mixed
+            if mix.transactions == Some(Transactions::Each) && mix.duplicates.is_none() =>
+        {
+            D::COMMITS
+        }
         Phase::Mixed if mix.transactions.is_some() => <D::Writer<'_> as Writer>::HAS_TRANSACTIONS,
         _ => !phase.is_changing() || <D::Writer<'_> as Writer>::IS_POSSIBLE,
     }
@@ -558,6 +591,12 @@ pub(crate) trait Writer: Store {
     /// Stores `value` under `key`, in place of any value it had.
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
 
+    /// Stores `value` as one more of `key`, at the place that the shape says. Only called where the store
+    /// was opened for that.
+    fn add(&mut self, _key: &[u8], _value: &[u8]) -> Result<()> {
+        Err(Error::invalid("keys of this store have one value"))
+    }
+
     /// Begins a transaction, of which all is that follows until [`Writer::commit`]. Only called for a
     /// store of [`Driver::create_committing`] that is in no transaction.
     fn begin(&mut self) -> Result<()> {
@@ -598,6 +637,21 @@ pub(crate) struct Identity {
 pub(crate) trait ForDriver {
     type Output;
     fn run<D: Driver>(self) -> Self::Output;
+}
+
+/// What of the settings that a user may choose the store of this name takes.
+pub(crate) fn settings_of(store: &str) -> Result<&'static [Takes]> {
+    struct Settings;
+    impl ForDriver for Settings {
+        type Output = &'static [Takes];
+
+        fn run<D: Driver>(self) -> &'static [Takes] {
+            D::SETTINGS
+        }
+    }
+    with_driver(store, Settings).ok_or_else(|| {
+        Error::invalid(format!("there is no store '{store}'; there are {}", NAMES.join(", ")))
+    })
 }
 
 /// The store that does nothing.
@@ -705,5 +759,9 @@ fn refused_by_errno(call: &'static str) -> Error {
     Error::io(call, io::Error::last_os_error())
 }
 
+#[cfg(test)]
+mod duplicates_tests;
+#[cfg(test)]
+mod settings_tests;
 #[cfg(test)]
 mod tests;

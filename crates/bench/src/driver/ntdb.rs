@@ -11,6 +11,7 @@ use super::{
     Driver, Identity, Reading, Setup, Shape, Sharing, Source, Store, Writer, c_path, refused,
 };
 use super::{refused_by_errno, trivial};
+use crate::settings::Takes;
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -85,7 +86,8 @@ impl Ntdb {
         let is_new = mode & libc::O_CREAT != 0;
         let attributes = if is_new { &raw mut seed } else { null_mut() };
         let unlocked = if has_locks { 0 } else { NO_LOCK };
-        let flags = if is_plain { 0 } else { unlocked | NO_SYNC };
+        let usual = if is_plain { 0 } else { unlocked | NO_SYNC };
+        let flags = usual | trivial::chosen_flags(shape);
         // SAFETY: the name is a C string; the attributes have the layout of ntdb.h and are only
         // read, during the call.
         let db = unsafe { (self.api.ntdb_open)(name.as_ptr(), flags, mode, 0o644, attributes) };
@@ -105,6 +107,8 @@ impl Driver for Ntdb {
         package: None,
         home: "lib/ntdb of an old Samba (before 4.3)",
     });
+
+    const SETTINGS: &'static [Takes] = &[trivial::MMAP];
 
     fn load(file: Option<&Path>) -> Result<Ntdb> {
         let source = const { Self::SOURCE.unwrap() };

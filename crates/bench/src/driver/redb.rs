@@ -13,8 +13,9 @@ use super::{
     refused,
 };
 use crate::machine;
+use crate::settings::{Name, Takes, Values};
 use credenza::{Error, Result};
-use redb::backends::FileBackend;
+use redb::backends::{FileBackend, InMemoryBackend};
 use redb::{
     Builder, Database, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend, Table,
     TableDefinition, WriteTransaction,
@@ -30,7 +31,8 @@ const VERSION: &str = "4.5.0";
 const TABLE: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("kv");
 
 fn cache_bytes(shape: &Shape) -> usize {
-    (2 * shape.bytes()).min(machine::memory_bytes() / 4).max(96 << 20) as usize
+    let usual = || (2 * shape.bytes()).min(machine::memory_bytes() / 4).max(96 << 20);
+    shape.settings.cache().unwrap_or_else(usual) as usize
 }
 
 /// A file that is never forced to the disk: redb knows commits that are, and commits that do not
@@ -68,6 +70,11 @@ fn said<T, E: std::fmt::Display>(call: &str, answer: std::result::Result<T, E>) 
 }
 
 fn created(path: &Path, shape: &Shape) -> Result<Arc<Database>> {
+    if shape.settings.memory() {
+        let mut builder = Builder::new();
+        let store = builder.set_cache_size(cache_bytes(shape));
+        return said("create", store.create_with_backend(InMemoryBackend::new())).map(Arc::new);
+    }
     opened(OpenOptions::new().read(true).write(true).create_new(true), path, shape)
 }
 
@@ -84,6 +91,8 @@ impl Driver for Redb {
     const NAME: &'static str = "redb";
     const REOPENS: bool = true;
     const SOURCE: Option<Source> = None;
+    const SETTINGS: &'static [Takes] =
+        &[(Name::Cache, Values::AtLeast(64 << 10)), (Name::Memory, Values::Either)];
     const CHANGES: Changes = Changes::AtClose;
     const COMMITS: bool = true;
     const DURABLE: Option<&'static str> = Some("the library's own file backend");

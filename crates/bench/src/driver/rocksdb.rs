@@ -9,6 +9,7 @@
 use super::library::{api, symbol};
 use super::lsm::{self, Calls, FILTER_BITS, LsmStore, Options, Pinned, Settings};
 use super::{Committers, Crew, Driver, Fault, Identity, Promise, Reading, Shape, Source, Threads};
+use crate::settings::{Codec, Name, Takes, Values};
 use crate::workload::Records;
 use credenza::Result;
 use std::ffi::{c_char, c_double, c_int, c_void};
@@ -32,11 +33,18 @@ api! {
         rocksdb_block_based_options_destroy: Free,
         rocksdb_block_based_options_set_block_cache: unsafe extern "C" fn(*mut c_void, *mut c_void),
         rocksdb_block_based_options_set_filter_policy: unsafe extern "C" fn(*mut c_void, *mut c_void),
+        rocksdb_block_based_options_set_block_size: unsafe extern "C" fn(*mut c_void, usize),
         rocksdb_options_set_block_based_table_factory: unsafe extern "C" fn(*mut Options, *mut c_void),
         rocksdb_cache_create_lru: unsafe extern "C" fn(usize) -> *mut c_void,
         rocksdb_cache_destroy: Free,
         rocksdb_filterpolicy_create_bloom_full: unsafe extern "C" fn(c_double) -> *mut c_void,
         rocksdb_options_set_allow_mmap_reads: unsafe extern "C" fn(*mut Options, u8),
+        rocksdb_options_set_use_direct_reads: unsafe extern "C" fn(*mut Options, u8),
+        rocksdb_options_set_use_direct_io_for_flush_and_compaction: unsafe extern "C" fn(*mut Options, u8),
+        rocksdb_options_set_advise_random_on_open: unsafe extern "C" fn(*mut Options, u8),
+        rocksdb_options_set_env: unsafe extern "C" fn(*mut Options, *mut c_void),
+        rocksdb_create_mem_env: unsafe extern "C" fn() -> *mut c_void,
+        rocksdb_env_destroy: Free,
         rocksdb_options_set_manifest_preallocation_size: unsafe extern "C" fn(*mut Options, usize),
         rocksdb_writeoptions_disable_WAL: unsafe extern "C" fn(*mut c_void, c_int),
     }
@@ -49,10 +57,18 @@ pub(super) struct Rocksdb {
     file: PathBuf,
 }
 
+/// Whether tables are mapped, which is fastest: not where there are no files, or the kernel is to keep
+/// nothing of them.
+fn is_mapped(shape: &Shape) -> bool {
+    let chosen = &shape.settings;
+    chosen.mmap().unwrap_or(!chosen.direct() && !chosen.memory())
+}
+
 impl Rocksdb {
     fn settings(&self, shape: &Shape, is_created: bool) -> Settings<'_> {
-        let mut settings = Settings::new(&self.calls, is_created);
-        let (api, options) = (&self.api, settings.options);
+        let mut settings = Settings::new(&self.calls, shape, is_created);
+        let (api, options, chosen) = (&self.api, settings.options, &shape.settings);
+        let is_direct = u8::from(chosen.direct());
         // SAFETY: all are new. The table's options own the filter from here on, and the store's
         // options a copy of them; the cache is counted, and ours to give back.
         unsafe {
@@ -61,12 +77,25 @@ impl Rocksdb {
             let filter = (api.rocksdb_filterpolicy_create_bloom_full)(f64::from(FILTER_BITS));
             (api.rocksdb_block_based_options_set_block_cache)(tables, cache);
             (api.rocksdb_block_based_options_set_filter_policy)(tables, filter);
+            if let Some(bytes) = chosen.page_size() {
+                (api.rocksdb_block_based_options_set_block_size)(tables, bytes as usize);
+            }
             (api.rocksdb_options_set_block_based_table_factory)(options, tables);
-            (api.rocksdb_options_set_allow_mmap_reads)(options, 1);
+            (api.rocksdb_options_set_allow_mmap_reads)(options, u8::from(is_mapped(shape)));
+            (api.rocksdb_options_set_use_direct_reads)(options, is_direct);
+            (api.rocksdb_options_set_use_direct_io_for_flush_and_compaction)(options, is_direct);
+            if let Some(is_random) = chosen.random() {
+                (api.rocksdb_options_set_advise_random_on_open)(options, u8::from(is_random));
+            }
             // 4 MiB by default, which would count as the store's.
             (api.rocksdb_options_set_manifest_preallocation_size)(options, 64 << 10);
             settings.parts.push((api.rocksdb_block_based_options_destroy, tables));
             settings.parts.push((api.rocksdb_cache_destroy, cache));
+            if chosen.memory() {
+                let memory = (api.rocksdb_create_mem_env)();
+                (api.rocksdb_options_set_env)(options, memory);
+                settings.parts.push((api.rocksdb_env_destroy, memory));
+            }
         }
         settings
     }
@@ -81,6 +110,26 @@ impl Driver for Rocksdb {
         package: Some("librocksdb7.8"),
         home: "https://rocksdb.org",
     });
+    const SETTINGS: &'static [Takes] = &[
+        lsm::PAGE_SIZE,
+        lsm::CACHE,
+        (Name::Mmap, Values::Either),
+        lsm::CHECKSUMS,
+        (
+            Name::Compression,
+            Values::Codecs(&[
+                Codec::None,
+                Codec::Snappy,
+                Codec::Zlib,
+                Codec::Bzip2,
+                Codec::Lz4,
+                Codec::Zstd,
+            ]),
+        ),
+        (Name::Memory, Values::Either),
+        (Name::Direct, Values::Either),
+        (Name::Advice, Values::Either),
+    ];
     const COMMITS: bool = true;
     const DURABLE: Option<&'static str> = Some("the write option sync");
     const THREADS: Threads = Threads::Shared;
@@ -112,7 +161,8 @@ impl Driver for Rocksdb {
     }
 
     fn tuning(&self, shape: &Shape) -> String {
-        format!("{}, without a log; allow_mmap_reads; rocksdb_get_pinned", lsm::tuning(shape))
+        let mapped = if is_mapped(shape) { " allow_mmap_reads;" } else { "" };
+        format!("{}, without a log;{mapped} rocksdb_get_pinned", lsm::tuning(shape))
     }
 
     fn notes(&self) -> Vec<String> {

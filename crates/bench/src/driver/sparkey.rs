@@ -1,12 +1,14 @@
 //! Sparkey: `libsparkey.so`, which no Debian package brings. Two files: a log and a hash index.
 //!
 //! Tuning: no compression, hash size chosen by the library; values are read in place
-//! (`valuechunk`), not copied.
+//! (`valuechunk`), not copied. Where blocks of the log are compressed, a key or value may begin in one and
+//! go on in the next, and the library gives it piece by piece.
 
 #![allow(unsafe_code)]
 
 use super::library::api;
 use super::{Driver, Identity, NoWriter, Reading, Shape, Source, Store, Threads, c_path, refused};
+use crate::settings::{Codec, Name, Takes, Values};
 use crate::workload::Records;
 use credenza::Result;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -44,7 +46,8 @@ api! {
     }
 }
 
-const NO_COMPRESSION: c_int = 0;
+/// What is compressed at once: what its own tool takes.
+const BLOCK: c_int = 16 << 10;
 /// `SPARKEY_ITER_ACTIVE`: the iterator stands on a record.
 const ACTIVE: c_int = 1;
 
@@ -72,6 +75,8 @@ fn names(path: &Path) -> Result<(CString, CString)> {
 impl Driver for Sparkey {
     const NAME: &'static str = "sparkey";
     const THREADS: Threads = Threads::Handles;
+    const SETTINGS: &'static [Takes] =
+        &[(Name::Compression, Values::Codecs(&[Codec::None, Codec::Snappy, Codec::Zstd]))];
     const SOURCE: Option<Source> = Some(Source {
         names: &["libsparkey.so.0", "libsparkey.so"],
         package: None,
@@ -88,16 +93,24 @@ impl Driver for Sparkey {
         Identity { version: String::new(), file: Some(self.file.clone()) }
     }
 
-    fn tuning(&self, _: &Shape) -> String {
-        "no compression, hash size automatic, values read in place".to_owned()
+    fn tuning(&self, shape: &Shape) -> String {
+        match shape.settings.compression() {
+            Codec::None => "no compression, hash size automatic, values read in place".to_owned(),
+            codec => format!("{} in blocks of {BLOCK}, hash size automatic", codec.text()),
+        }
     }
 
-    fn build(&self, records: &Records, _: &Shape, path: &Path) -> Result<()> {
+    fn build(&self, records: &Records, shape: &Shape, path: &Path) -> Result<()> {
         let (api, (index, log)) = (&self.api, names(path)?);
         let mut writer = null_mut();
+        let (compression, block) = match shape.settings.compression() {
+            Codec::Snappy => (1, BLOCK),
+            Codec::Zstd => (2, BLOCK),
+            _ => (0, 0),
+        };
         // SAFETY: `writer` is a place for the pointer; the name is a C string.
         let rc = unsafe {
-            (api.sparkey_logwriter_create)(&raw mut writer, log.as_ptr(), NO_COMPRESSION, 0)
+            (api.sparkey_logwriter_create)(&raw mut writer, log.as_ptr(), compression, block)
         };
         api.check("sparkey_logwriter_create", rc)?;
         let put = records.iter().try_for_each(|(key, value)| {
@@ -122,7 +135,7 @@ impl Driver for Sparkey {
 
     type Store<'d> = SparkeyStore<'d>;
 
-    fn open(&self, path: &Path, _: &Shape, _: Reading) -> Result<SparkeyStore<'_>> {
+    fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<SparkeyStore<'_>> {
         let (api, (index, log)) = (&self.api, names(path)?);
         let mut reader = null_mut();
         // SAFETY: `reader` is a place for the pointer; both names are C strings.
@@ -130,7 +143,9 @@ impl Driver for Sparkey {
         api.check("sparkey_hash_open", rc)?;
         // SAFETY: the reader is open; its log reader belongs to it.
         let log = unsafe { (api.sparkey_hash_getreader)(reader) };
-        let mut store = SparkeyStore { api, reader, log, iter: null_mut() };
+        let is_compressed = shape.settings.compression() != Codec::None;
+        let (iter, buffer) = (null_mut(), Vec::new());
+        let mut store = SparkeyStore { api, reader, log, iter, is_compressed, buffer };
         store.iter = store.new_iter()?;
         Ok(store)
     }
@@ -142,6 +157,9 @@ pub(super) struct SparkeyStore<'d> {
     log: *mut LogReader,
     /// For lookups; null until it is made.
     iter: *mut LogIter,
+    is_compressed: bool,
+    /// For a value that is given piece by piece.
+    buffer: Vec<u8>,
 }
 
 impl SparkeyStore<'_> {
@@ -152,10 +170,10 @@ impl SparkeyStore<'_> {
         self.api.check("sparkey_logiter_create", rc).map(|()| iter)
     }
 
-    /// The whole key or value of `len` bytes on which `iter` stands: without compression it is
-    /// one chunk.
+    /// The next piece of at most `len` bytes of the key or value on which `iter` stands. It stays
+    /// until the next call: without compression it is in the map of the library.
     #[inline]
-    fn chunk(&self, chunk: Chunk, iter: *mut LogIter, len: u64) -> Result<&[u8]> {
+    fn piece(&self, chunk: Chunk, iter: *mut LogIter, len: u64) -> Result<&[u8]> {
         let (mut start, mut got) = (null(), 0);
         if len == 0 {
             return Ok(&[]);
@@ -163,12 +181,35 @@ impl SparkeyStore<'_> {
         // SAFETY: the iterator stands on a record; two places for the answer.
         let rc = unsafe { chunk(iter, self.log, len, &raw mut start, &raw mut got) };
         self.api.check("sparkey_logiter_chunk", rc)?;
-        if got != len {
+        if got == 0 {
             return Err(refused("sparkey_logiter_chunk", "a part of the record is missing"));
         }
-        // SAFETY: the library gave a place in its map with `len` bytes after it; the map lives
-        // until `drop`.
-        Ok(unsafe { std::slice::from_raw_parts(start, len as usize) })
+        // SAFETY: the library gave a place with `got` bytes after it, which stay until its next call.
+        Ok(unsafe { std::slice::from_raw_parts(start, got as usize) })
+    }
+
+    /// Gives the whole key or value of `len` bytes to `take`: one piece, or several put together in
+    /// `buffer`.
+    #[inline]
+    fn whole<T>(
+        &self,
+        chunk: Chunk,
+        iter: *mut LogIter,
+        len: u64,
+        buffer: &mut Vec<u8>,
+        take: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T> {
+        let first = self.piece(chunk, iter, len)?;
+        if first.len() as u64 == len {
+            return Ok(take(first));
+        }
+        buffer.clear();
+        buffer.extend_from_slice(first);
+        while (buffer.len() as u64) < len {
+            let rest = len - buffer.len() as u64;
+            buffer.extend_from_slice(self.piece(chunk, iter, rest)?);
+        }
+        Ok(take(buffer))
     }
 }
 
@@ -186,13 +227,16 @@ impl Store for SparkeyStore<'_> {
         }
         // SAFETY: as above, and it stands on a record.
         let len = unsafe { (api.sparkey_logiter_valuelen)(iter) };
-        take(self.chunk(api.sparkey_logiter_valuechunk, iter, len)?);
-        Ok(true)
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let given = self.whole(api.sparkey_logiter_valuechunk, iter, len, &mut buffer, &mut take);
+        self.buffer = buffer;
+        given.map(|()| true)
     }
 
     fn scan(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
         let api = self.api;
         let mut iter = self.new_iter()?;
+        let (mut key, mut key_buffer, mut buffer) = (Vec::new(), Vec::new(), Vec::new());
         let mut each = || {
             // SAFETY: iterator and log are open.
             api.check("sparkey_logiter_next", unsafe {
@@ -206,8 +250,19 @@ impl Store for SparkeyStore<'_> {
             let (key_len, value_len) = unsafe {
                 ((api.sparkey_logiter_keylen)(iter), (api.sparkey_logiter_valuelen)(iter))
             };
-            let key = self.chunk(api.sparkey_logiter_keychunk, iter, key_len)?;
-            take(key, self.chunk(api.sparkey_logiter_valuechunk, iter, value_len)?);
+            let value = api.sparkey_logiter_valuechunk;
+            if !self.is_compressed {
+                // In the map, where it stays.
+                let key = self.piece(api.sparkey_logiter_keychunk, iter, key_len)?;
+                self.whole(value, iter, value_len, &mut buffer, |value| take(key, value))?;
+                return Ok(true);
+            }
+            // The block may be gone when the value comes.
+            self.whole(api.sparkey_logiter_keychunk, iter, key_len, &mut key_buffer, |own| {
+                key.clear();
+                key.extend_from_slice(own);
+            })?;
+            self.whole(value, iter, value_len, &mut buffer, |value| take(&key, value))?;
             Ok(true)
         };
         let done = loop {

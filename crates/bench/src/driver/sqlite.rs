@@ -15,6 +15,7 @@ use super::{
     refused,
 };
 use crate::machine;
+use crate::settings::{Name, Takes, Values};
 use credenza::{Error, Result};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -80,16 +81,27 @@ impl Use {
 }
 
 fn cache_kilobytes(shape: &Shape) -> u64 {
-    (2 * shape.bytes()).min(machine::memory_bytes() / 4).max(96 << 20) >> 10
+    let usual = || (2 * shape.bytes()).min(machine::memory_bytes() / 4).max(96 << 20);
+    shape.settings.cache().unwrap_or_else(usual) >> 10
 }
 
 fn page_bytes(shape: &Shape) -> u64 {
     let record = shape.bytes() / shape.records.max(1);
-    (20 * record).next_power_of_two().clamp(4 << 10, 64 << 10)
+    let usual = (20 * record).next_power_of_two().clamp(4 << 10, 64 << 10);
+    shape.settings.page_size().unwrap_or(usual)
+}
+
+/// The most of a file that is mapped, by a reader or whatever else.
+fn mapped_bytes(shape: &Shape, is_reader: bool) -> u32 {
+    match shape.settings.mmap().unwrap_or(is_reader) {
+        true => 2_147_418_112,
+        false => 0,
+    }
 }
 
 impl Sqlite {
     fn opened(&self, path: &Path, shape: &Shape, usage: Use) -> Result<SqliteStore<'_>> {
+        let path = if shape.settings.memory() { Path::new(":memory:") } else { path };
         let (api, name) = (&self.api, c_path(path)?);
         let mode = match usage {
             Use::Read => OPEN_READ_ONLY,
@@ -127,8 +139,10 @@ impl Sqlite {
         let synchronous = if is_durable { "FULL" } else { "OFF" };
         store.run(&format!("PRAGMA synchronous={synchronous}"))?;
         store.run(&format!("PRAGMA cache_size=-{}", cache_kilobytes(shape)))?;
+        let is_reader = matches!(usage, Use::Read | Use::ReadBeside);
+        store.run(&format!("PRAGMA mmap_size={}", mapped_bytes(shape, is_reader)))?;
         match usage {
-            Use::Read | Use::ReadBeside => store.run("PRAGMA mmap_size=2147418112")?,
+            Use::Read | Use::ReadBeside => {}
             Use::ChangeBeside => store.run("PRAGMA journal_mode=WAL")?,
             Use::Change | Use::ChangeEach | Use::ChangeDurably | Use::CommitTogether => {
                 let journal = if usage == Use::Change { "OFF" } else { "WAL" };
@@ -137,7 +151,7 @@ impl Sqlite {
                 store.run("CREATE TABLE IF NOT EXISTS kv(k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID")?;
             }
         }
-        if !matches!(usage, Use::Read | Use::ReadBeside) {
+        if !is_reader {
             store.put = store.prepared("REPLACE INTO kv VALUES(?1, ?2)")?;
             store.remove = store.prepared("DELETE FROM kv WHERE k=?1")?;
         }
@@ -161,6 +175,12 @@ impl Driver for Sqlite {
         package: Some("libsqlite3-0"),
         home: "https://sqlite.org",
     });
+    const SETTINGS: &'static [Takes] = &[
+        (Name::PageSize, Values::Powers(512, 64 << 10)),
+        (Name::Cache, Values::AtLeast(64 << 10)),
+        (Name::Mmap, Values::Either),
+        (Name::Memory, Values::Either),
+    ];
     const CHANGES: Changes = Changes::AtClose;
     const COMMITS: bool = true;
     const DURABLE: Option<&'static str> = Some("journal_mode WAL, synchronous FULL");
@@ -183,12 +203,14 @@ impl Driver for Sqlite {
     fn tuning(&self, shape: &Shape) -> String {
         format!(
             "WITHOUT ROWID, page_size {}, cache_size {} MiB, synchronous OFF, locking_mode \
-             EXCLUSIVE, NOMUTEX; prepared statements; mmap_size 2 GiB and one transaction for all \
-             lookups; changes: journal_mode OFF and one transaction for the whole phase, or \
+             EXCLUSIVE, NOMUTEX; prepared statements; lookups: mmap_size {} MiB, one transaction for \
+             all; changes: mmap_size {} MiB, journal_mode OFF and one transaction for the whole phase, or \
              journal_mode WAL and one for each, as beside readers and with several threads that \
              commit, without EXCLUSIVE and with busy_timeout",
             page_bytes(shape),
-            cache_kilobytes(shape) >> 10
+            cache_kilobytes(shape) >> 10,
+            mapped_bytes(shape, true) >> 20,
+            mapped_bytes(shape, false) >> 20
         )
     }
 

@@ -11,6 +11,7 @@ use super::{
     Driver, Identity, Reading, Setup, Shape, Sharing, Source, Store, Writer, c_path, refused,
 };
 use super::{refused_by_errno, trivial};
+use crate::settings::{Name, Takes, Values};
 use credenza::{Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -52,9 +53,10 @@ fn chains(shape: &Shape) -> c_int {
 }
 
 fn flags(shape: &Shape, more: c_int) -> c_int {
+    let chosen = trivial::chosen_flags(shape);
     match shape.setup {
-        Setup::Ntdb => 0,
-        _ => more | INCOMPATIBLE_HASH,
+        Setup::Ntdb => chosen,
+        _ => chosen | more | INCOMPATIBLE_HASH,
     }
 }
 
@@ -81,6 +83,8 @@ impl Driver for Tdb {
         package: Some("libtdb1"),
         home: "https://tdb.samba.org/",
     });
+
+    const SETTINGS: &'static [Takes] = &[trivial::MMAP, (Name::Memory, Values::Either)];
 
     fn load(file: Option<&Path>) -> Result<Tdb> {
         let source = const { Self::SOURCE.unwrap() };

@@ -10,6 +10,7 @@ use super::{
     Driver, Identity, Reading, Setup, Shape, Sharing, Source, Store, Writer, c_path, refused,
 };
 use super::{refused_by_errno, trivial};
+use crate::settings::Takes;
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -74,7 +75,8 @@ impl Tdb2 {
         let is_new = mode & libc::O_CREAT != 0;
         let attributes = if is_new { &raw mut seed } else { null_mut() };
         let unlocked = if has_locks { 0 } else { NO_LOCK };
-        let flags = if shape.setup == Setup::Ntdb { 0 } else { unlocked | NO_SYNC };
+        let usual = if shape.setup == Setup::Ntdb { 0 } else { unlocked | NO_SYNC };
+        let flags = usual | trivial::chosen_flags(shape);
         // SAFETY: the name is a C string; the attribute has the layout of tdb2.h and is only read,
         // during the call.
         let db = unsafe { (self.api.tdb_open)(name.as_ptr(), flags, mode, 0o644, attributes) };
@@ -94,6 +96,8 @@ impl Driver for Tdb2 {
         package: None,
         home: "ccan/tdb2 of https://github.com/rustyrussell/ccan (removed there in 2012)",
     });
+
+    const SETTINGS: &'static [Takes] = &[trivial::MMAP];
 
     fn load(file: Option<&Path>) -> Result<Tdb2> {
         let source = const { Self::SOURCE.unwrap() };

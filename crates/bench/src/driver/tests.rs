@@ -403,6 +403,8 @@ fn lmdb_changes_more_than_one_transaction_can_take() {
         fixed_value: Some(value_bytes as usize),
         is_sorted: false,
         setup: Setup::Tuned,
+        duplicates: None,
+        settings: Chosen::default(),
     };
     assert_eq!(mdb::at_once(&shape(16)), usize::MAX);
     assert!(mdb::at_once(&shape(16_000)) < records as usize);

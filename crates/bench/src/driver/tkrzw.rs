@@ -6,7 +6,8 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Crew, Identity, Source, Store, Writer, c_path, refused};
+use super::{Crew, Identity, Shape, Source, Store, Writer, c_path, refused};
+use crate::settings::{Codec, Name, Takes, Values};
 use credenza::{Error, Result};
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::{Path, PathBuf};
@@ -49,6 +50,8 @@ api! {
 
 /// `TKRZW_STATUS_NOT_FOUND_ERROR`.
 const NO_RECORD: i32 = 7;
+/// What every disk can read and write at once.
+const DIRECT_BLOCK: u32 = 4096;
 
 impl Api {
     #[cold]
@@ -67,6 +70,29 @@ impl Api {
 pub(super) struct Tkrzw {
     api: Api,
     file: PathBuf,
+}
+
+/// What can be set of both kinds: of a hash its records are compressed, of a tree its pages.
+pub(super) const COMPRESSION: Takes = (
+    Name::Compression,
+    Values::Codecs(&[Codec::None, Codec::Zlib, Codec::Zstd, Codec::Lz4, Codec::Lzma]),
+);
+
+/// What both kinds are told of their file.
+pub(super) fn file_settings(shape: &Shape) -> String {
+    let chosen = &shape.settings;
+    let mut settings = match (chosen.direct(), chosen.mmap()) {
+        // Blocks of a disk, and the cache of pages that the library has for this.
+        (true, _) => format!(
+            "file=PositionalParallelFile,block_size={DIRECT_BLOCK},access_options=direct:padding:pagecache"
+        ),
+        (false, Some(false)) => "file=PositionalParallelFile".to_owned(),
+        (false, _) => "file=MemoryMapParallelFile".to_owned(),
+    };
+    if chosen.compression() != Codec::None {
+        settings += &format!(",record_comp_mode=record_comp_{}", chosen.compression().text());
+    }
+    settings
 }
 
 fn c_len(bytes: &[u8]) -> Result<i32> {
@@ -103,7 +129,7 @@ impl Tkrzw {
         is_writer: bool,
     ) -> Result<TkrzwStore<'_, IS_ORDERED>> {
         let (api, name) = (&self.api, c_path(path)?);
-        let settings = format!("{settings},file=MemoryMapParallelFile,no_lock=true");
+        let settings = format!("{settings},no_lock=true");
         let settings = CString::new(settings).map_err(|e| Error::invalid(e.to_string()))?;
         // SAFETY: name and settings are C strings.
         let dbm = unsafe { (api.tkrzw_dbm_open)(name.as_ptr(), is_writer, settings.as_ptr()) };

@@ -3,8 +3,9 @@
 //! Tuning, besides what [`super::tkrzw`] has: twice as many buckets as records, addresses of four
 //! bytes, alignment 4; changes in place, which is its default.
 
-use super::tkrzw::{Tkrzw, TkrzwStore};
+use super::tkrzw::{COMPRESSION, Tkrzw, TkrzwStore, file_settings};
 use super::{Crew, Driver, Identity, Reading, Shape, Source, Threads};
+use crate::settings::{Name, Takes, Values};
 use credenza::Result;
 use std::path::Path;
 
@@ -12,7 +13,8 @@ fn settings(shape: &Shape) -> String {
     let buckets = (2 * shape.records).max(64);
     // Four bytes and an alignment of 4 reach 16 GiB.
     let width = if 2 * shape.bytes() + 64 * shape.records < 8 << 30 { 4 } else { 5 };
-    format!("dbm=HashDBM,num_buckets={buckets},offset_width={width},align_pow=2")
+    let file = file_settings(shape);
+    format!("dbm=HashDBM,num_buckets={buckets},offset_width={width},align_pow=2,{file}")
 }
 
 pub(super) struct TkrzwHash(Tkrzw);
@@ -21,6 +23,8 @@ impl Driver for TkrzwHash {
     const NAME: &'static str = "tkrzw";
     const REOPENS: bool = true;
     const SOURCE: Option<Source> = Some(Tkrzw::SOURCE);
+    const SETTINGS: &'static [Takes] =
+        &[(Name::Mmap, Values::Either), COMPRESSION, (Name::Direct, Values::Either)];
 
     const THREADS: Threads = Threads::Shared;
     const HAS_WRITER_THREAD: bool = true;

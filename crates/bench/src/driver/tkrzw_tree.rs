@@ -3,16 +3,30 @@
 //! Tuning, besides what [`super::tkrzw`] has: twice as many buckets as pages, and all pages stay in
 //! the cache. Pages that were changed are in a cache of the process until the store is closed.
 
-use super::tkrzw::{Tkrzw, TkrzwStore};
+use super::tkrzw::{COMPRESSION, Tkrzw, TkrzwStore, file_settings};
 use super::{Changes, Crew, Driver, Identity, Reading, Shape, Source, Threads};
+use crate::settings::{Name, Takes, Values};
 use credenza::Result;
 use std::path::Path;
 
 fn settings(shape: &Shape) -> String {
-    // Pages of 8,130 bytes, its default, at least half full; two bytes for the lengths of a record.
-    let pages = ((shape.bytes() + 4 * shape.records) / 4000).max(10_000);
-    format!("dbm=TreeDBM,num_buckets={},max_cached_pages={pages}", 2 * pages)
+    let page = shape.settings.page_size().unwrap_or(PAGE);
+    // At least half full; two bytes for the lengths of a record.
+    let pages = (2 * (shape.bytes() + 4 * shape.records) / page).max(10_000);
+    let cached = match shape.settings.cache() {
+        Some(bytes) => bytes / page + 1,
+        // More than there can be.
+        None if shape.settings.has_unlimited_cache() => 1 << 30,
+        None => pages,
+    };
+    let (buckets, file) = (2 * pages, file_settings(shape));
+    format!(
+        "dbm=TreeDBM,num_buckets={buckets},max_page_size={page},max_cached_pages={cached},{file}"
+    )
 }
+
+/// The size of its pages, unless told otherwise.
+const PAGE: u64 = 8130;
 
 pub(super) struct TkrzwTree(Tkrzw);
 
@@ -20,6 +34,13 @@ impl Driver for TkrzwTree {
     const NAME: &'static str = "tkrzw-tree";
     const REOPENS: bool = true;
     const SOURCE: Option<Source> = Some(Tkrzw::SOURCE);
+    const SETTINGS: &'static [Takes] = &[
+        (Name::PageSize, Values::Powers(512, 1 << 20)),
+        (Name::Cache, Values::AtLeastOrUnlimited(1 << 20)),
+        (Name::Mmap, Values::Either),
+        COMPRESSION,
+        (Name::Direct, Values::Either),
+    ];
     const CHANGES: Changes = Changes::AtClose;
 
     const THREADS: Threads = Threads::Shared;

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::{Identity, Shape, Source, refused};
+use crate::settings::{Codec, Name, Takes, Values};
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int};
 use std::path::Path;
@@ -18,6 +19,8 @@ pub(super) const WRITER: c_int = 1 << 1;
 pub(super) const CREATE: c_int = 1 << 2;
 pub(super) const NO_LOCK: c_int = 1 << 4;
 const LARGE: u8 = 1 << 0;
+const DEFLATE: u8 = 1 << 1;
+const BZIP: u8 = 1 << 2;
 /// `TCENOREC`: no record found.
 pub(super) const NO_RECORD: c_int = 22;
 
@@ -34,9 +37,18 @@ pub(super) fn mapped(shape: &Shape) -> i64 {
     (6 << 30).max(2 * estimate(shape)) as i64
 }
 
-/// Numbers of eight bytes where four do not reach.
+/// Of a hash its records are compressed, of a tree its pages.
+pub(super) const SETTINGS: &[Takes] =
+    &[(Name::Compression, Values::Codecs(&[Codec::None, Codec::Zlib, Codec::Bzip2]))];
+
+/// Numbers of eight bytes where four do not reach, and what is compressed.
 pub(super) fn options(shape: &Shape) -> u8 {
-    if estimate(shape) > 1 << 31 { LARGE } else { 0 }
+    let compressed = match shape.settings.compression() {
+        Codec::Zlib => DEFLATE,
+        Codec::Bzip2 => BZIP,
+        _ => 0,
+    };
+    compressed | if estimate(shape) > 1 << 31 { LARGE } else { 0 }
 }
 
 /// The library's version, out of its variable `tcversion`, and the file.

@@ -13,6 +13,8 @@ use super::tokyocabinet::{
     self, CREATE, NO_LOCK, NO_RECORD, READER, WRITER, YIELDS, c_len, mapped, options,
 };
 use super::{Changes, Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
+use crate::settings::Takes;
+use crate::workload::Place;
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -20,6 +22,8 @@ use std::path::{Path, PathBuf};
 /// `TCBDB` and `BDBCUR` of tcbdb.h, only ever pointed to.
 type Bdb = c_void;
 type Cursor = c_void;
+
+type Put = unsafe extern "C" fn(*mut Bdb, *const c_void, c_int, *const c_void, c_int) -> bool;
 
 api! {
     struct Api {
@@ -33,7 +37,10 @@ api! {
         tcbdbsetxmsiz: unsafe extern "C" fn(*mut Bdb, i64) -> bool,
         tcbdbopen: unsafe extern "C" fn(*mut Bdb, *const c_char, c_int) -> bool,
         tcbdbclose: unsafe extern "C" fn(*mut Bdb) -> bool,
-        tcbdbput: unsafe extern "C" fn(*mut Bdb, *const c_void, c_int, *const c_void, c_int) -> bool,
+        tcbdbput: Put,
+        tcbdbputdup: Put,
+        tcbdbputdupback: Put,
+        tcbdbout3: unsafe extern "C" fn(*mut Bdb, *const c_void, c_int) -> bool,
         tcbdbout: unsafe extern "C" fn(*mut Bdb, *const c_void, c_int) -> bool,
         tcbdbget3: unsafe extern "C" fn(*mut Bdb, *const c_void, c_int, *mut c_int) -> *const u8,
         tcbdbcurnew: unsafe extern "C" fn(*mut Bdb) -> *mut Cursor,
@@ -71,7 +78,8 @@ impl TokyoCabinetBtree {
     fn opened(&self, path: &Path, shape: &Shape, mode: c_int) -> Result<TreeStore<'_>> {
         let name = c_path(path)?;
         // SAFETY: no preconditions; the library ends the process when memory is out.
-        let store = TreeStore { api: &self.api, bdb: unsafe { (self.api.tcbdbnew)() } };
+        let bdb = unsafe { (self.api.tcbdbnew)() };
+        let store = TreeStore { api: &self.api, bdb, place: shape.duplicates };
         let (api, bdb, leaves) = (&self.api, store.bdb, leaves(shape));
         let cached = i32::try_from(leaves).unwrap_or(i32::MAX);
         // SAFETY: the object is new and not open yet, as tuning asks.
@@ -98,7 +106,9 @@ impl TokyoCabinetBtree {
 impl Driver for TokyoCabinetBtree {
     const NAME: &'static str = "tokyocabinet-btree";
     const REOPENS: bool = true;
+    const HAS_DUPLICATES: bool = true;
     const SOURCE: Option<Source> = Some(tokyocabinet::SOURCE);
+    const SETTINGS: &'static [Takes] = tokyocabinet::SETTINGS;
     const CHANGES: Changes = Changes::AtClose;
 
     fn load(file: Option<&Path>) -> Result<Self> {
@@ -145,6 +155,8 @@ impl Driver for TokyoCabinetBtree {
 pub(super) struct TreeStore<'d> {
     api: &'d Api,
     bdb: *mut Bdb,
+    /// Where one more value of a key goes, where keys have several.
+    place: Option<Place>,
 }
 
 impl Drop for TreeStore<'_> {
@@ -167,6 +179,16 @@ impl TreeStore<'_> {
         // SAFETY: the message is a C string constant of the library.
         let why = unsafe { CStr::from_ptr((self.api.tcbdberrmsg)(self.code())) };
         Err(refused(call, why.to_string_lossy()))
+    }
+
+    #[inline]
+    fn put(&self, call: &str, put: Put, key: &[u8], value: &[u8]) -> Result<()> {
+        let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
+        let (key_len, value_len) = (c_len(key)?, c_len(value)?);
+        // SAFETY: the database is open for writing; key and value are readable; all callers name
+        // functions of the library that store a record.
+        let done = unsafe { put(self.bdb, k, key_len, v, value_len) };
+        self.check(call, done)
     }
 
     /// Gives at most `count` records to `take`, from the first whose key is not below `from`, or
@@ -244,18 +266,23 @@ impl Store for TreeStore<'_> {
 impl Writer for TreeStore<'_> {
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let (k, v) = (key.as_ptr().cast(), value.as_ptr().cast());
-        let (key_len, value_len) = (c_len(key)?, c_len(value)?);
-        // SAFETY: the database is open for writing; key and value are readable.
-        let done = unsafe { (self.api.tcbdbput)(self.bdb, k, key_len, v, value_len) };
-        self.check("tcbdbput", done)
+        self.put("tcbdbput", self.api.tcbdbput, key, value)
+    }
+
+    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        match self.place {
+            Some(Place::First) => self.put("tcbdbputdupback", self.api.tcbdbputdupback, key, value),
+            _ => self.put("tcbdbputdup", self.api.tcbdbputdup, key, value),
+        }
     }
 
     #[inline]
     fn remove(&mut self, key: &[u8]) -> Result<bool> {
         let (start, len) = (key.as_ptr().cast(), c_len(key)?);
+        // One value, or all of the key's.
+        let out = if self.place.is_some() { self.api.tcbdbout3 } else { self.api.tcbdbout };
         // SAFETY: the database is open for writing; the key is readable.
-        if unsafe { (self.api.tcbdbout)(self.bdb, start, len) } {
+        if unsafe { out(self.bdb, start, len) } {
             return Ok(true);
         }
         self.check("tcbdbout", self.code() == NO_RECORD).map(|()| false)

@@ -14,6 +14,7 @@ use super::tokyocabinet::{
 use super::{
     Crew, Driver, Identity, Reading, Setup, Shape, Source, Store, Threads, Writer, c_path, refused,
 };
+use crate::settings::Takes;
 use crate::workload::Records;
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -144,6 +145,7 @@ impl Driver for TokyoCabinetHash {
     const NAME: &'static str = "tokyocabinet-hash";
     const REOPENS: bool = true;
     const SOURCE: Option<Source> = Some(tokyocabinet::SOURCE);
+    const SETTINGS: &'static [Takes] = tokyocabinet::SETTINGS;
     const THREADS: Threads = Threads::Shared;
     const HAS_WRITER_THREAD: bool = true;
 

@@ -1,7 +1,9 @@
-//! What TDB, NTDB and TDB2 have in common: how they pass bytes, and call back.
+//! What TDB, NTDB and TDB2 have in common: how they pass bytes, and call back, and what can be set.
 
 #![allow(unsafe_code)]
 
+use super::Shape;
+use crate::settings::{Name, Takes, Values};
 use std::ffi::{c_int, c_void};
 
 /// `struct tdb_context` and `struct ntdb_context`, only ever pointed to.
@@ -10,6 +12,18 @@ pub(super) type Context = c_void;
 pub(super) type Parse = unsafe extern "C" fn(Data, Data, *mut c_void) -> c_int;
 /// Takes the database, too.
 pub(super) type Visit = unsafe extern "C" fn(*mut Context, Data, Data, *mut c_void) -> c_int;
+
+const INTERNAL: c_int = 2;
+const NO_MMAP: c_int = 8;
+
+/// What all of them can be told. Without a file (`INTERNAL`) TDB alone is: the others fail to close it.
+pub(super) const MMAP: Takes = (Name::Mmap, Values::Either);
+
+/// The flags that say so.
+pub(super) fn chosen_flags(shape: &Shape) -> c_int {
+    let unmapped = if shape.settings.mmap() == Some(false) { NO_MMAP } else { 0 };
+    unmapped | if shape.settings.memory() { INTERNAL } else { 0 }
+}
 
 /// `TDB_DATA`.
 #[repr(C)]

@@ -12,9 +12,10 @@
 
 use super::library::api;
 use super::{
-    Changes, Driver, Identity, Reading, Setup, Shape, Sharing, Source, Store, Writer, c_path,
-    refused,
+    Changes, Driver, Identity, Reading, Shape, Sharing, Source, Store, Writer, c_path, refused,
 };
+use crate::settings::{Codec, Name, Takes, Values};
+use crate::workload::Place;
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -68,16 +69,25 @@ api! {
         ups_cursor_create: unsafe extern "C" fn(*mut *mut Cursor, *mut Db, *mut Txn, u32) -> c_int,
         ups_cursor_move: unsafe extern "C" fn(*mut Cursor, *mut Key, *mut Record, u32) -> c_int,
         ups_cursor_find: unsafe extern "C" fn(*mut Cursor, *mut Key, *mut Record, u32) -> c_int,
+        ups_cursor_insert: unsafe extern "C" fn(*mut Cursor, *mut Key, *mut Record, u32) -> c_int,
         ups_cursor_close: unsafe extern "C" fn(*mut Cursor) -> c_int,
     }
 }
 
 const READ_ONLY: u32 = 0x4;
+const DISABLE_MMAP: u32 = 0x200;
+const ENABLE_CRC32: u32 = 0x200_0000;
 const CACHE_UNLIMITED: u32 = 0x4_0000;
 const IN_MEMORY: u32 = 0x80;
 const PARAM_CACHE_SIZE: u32 = 0x100;
+const PARAM_PAGE_SIZE: u32 = 0x101;
+const PARAM_POSIX_FADVISE: u32 = 0x110;
+const PARAM_RECORD_COMPRESSION: u32 = 0x1001;
 const ENABLE_TRANSACTIONS: u32 = 0x2_0000;
 const OVERWRITE: u32 = 0x1;
+const DUPLICATE: u32 = 0x2;
+const DUPLICATE_INSERT_FIRST: u32 = 0x10;
+const ENABLE_DUPLICATE_KEYS: u32 = 0x4000;
 const AUTO_CLEANUP: u32 = 0x1;
 const CURSOR_FIRST: u32 = 0x1;
 const CURSOR_NEXT: u32 = 0x4;
@@ -165,21 +175,41 @@ impl Api {
     }
 }
 
+/// What an environment is told, made or opened: further flags, and parameters.
+fn environment(shape: &Shape) -> (u32, Vec<Parameter>) {
+    let settings = &shape.settings;
+    let (mut flags, mut list) = (0, Vec::new());
+    match settings.cache() {
+        Some(value) => list.push(Parameter { name: PARAM_CACHE_SIZE, value }),
+        // In memory all of it is in the cache.
+        None if settings.memory() => {}
+        // ups_bench leaves it at its 2 MB.
+        None if shape.setup.is_ups() && !settings.has_unlimited_cache() => {}
+        None => flags |= CACHE_UNLIMITED,
+    }
+    if settings.mmap() == Some(false) {
+        flags |= DISABLE_MMAP;
+    }
+    if settings.checksums() == Some(true) {
+        flags |= ENABLE_CRC32;
+    }
+    if let Some(is_random) = settings.random() {
+        list.push(Parameter { name: PARAM_POSIX_FADVISE, value: u64::from(is_random) });
+    }
+    (flags, list)
+}
+
 impl Upscaledb {
     fn created(&self, path: &Path, shape: &Shape, flags: u32) -> Result<UpsStore<'_>> {
         let (api, name) = (&self.api, c_path(path)?);
         let mut store = UpsStore::new(api, shape);
         let last = || Parameter { name: 0, value: 0 };
-        let mut environment = vec![last()];
-        let flags = match shape.setup {
-            Setup::Ups => flags,
-            Setup::UpsInMemory => flags | IN_MEMORY,
-            Setup::UpsCache => {
-                environment.insert(0, Parameter { name: PARAM_CACHE_SIZE, value: 512 << 20 });
-                flags
-            }
-            _ => flags | CACHE_UNLIMITED,
-        };
+        let (more, mut environment) = environment(shape);
+        let flags = flags | more | if shape.settings.memory() { IN_MEMORY } else { 0 };
+        if let Some(value) = shape.settings.page_size() {
+            environment.push(Parameter { name: PARAM_PAGE_SIZE, value });
+        }
+        environment.push(last());
         // SAFETY: a place for the pointer, a C string, and a list with its end.
         let rc = unsafe {
             let (env, list) = (&raw mut store.env, environment.as_ptr());
@@ -200,11 +230,21 @@ impl Upscaledb {
         if let Some(len) = shape.fixed_value.filter(|_| !shape.setup.is_ups()) {
             parameters.push(Parameter { name: PARAM_RECORD_SIZE, value: len as u64 });
         }
+        let compressor = match shape.settings.compression() {
+            Codec::Zlib => 1,
+            Codec::Snappy => 2,
+            Codec::Lzf => 3,
+            _ => 0,
+        };
+        if compressor != 0 {
+            parameters.push(Parameter { name: PARAM_RECORD_COMPRESSION, value: compressor });
+        }
         parameters.push(last());
         // SAFETY: the environment is open; a place for the pointer, and a list with its end.
         let rc = unsafe {
-            let list = parameters.as_ptr();
-            (api.ups_env_create_db)(store.env, &raw mut store.db, DATABASE, 0, list)
+            let (db, list) = (&raw mut store.db, parameters.as_ptr());
+            let flags = if shape.duplicates.is_some() { ENABLE_DUPLICATE_KEYS } else { 0 };
+            (api.ups_env_create_db)(store.env, db, DATABASE, flags, list)
         };
         api.check("ups_env_create_db", rc)?;
         Ok(store)
@@ -213,6 +253,7 @@ impl Upscaledb {
 
 impl Driver for Upscaledb {
     const NAME: &'static str = "upscaledb";
+    const HAS_DUPLICATES: bool = true;
     // Alone: it locks the file for one process, also to read.
     const SHARING: Sharing = Sharing::Alone;
     const SOURCE: Option<Source> = Some(Source {
@@ -220,6 +261,15 @@ impl Driver for Upscaledb {
         package: None,
         home: "https://github.com/cruppstahl/upscaledb",
     });
+    const SETTINGS: &'static [Takes] = &[
+        (Name::PageSize, Values::Powers(1 << 10, 64 << 10)),
+        (Name::Cache, Values::AtLeastOrUnlimited(64 << 10)),
+        (Name::Mmap, Values::Either),
+        (Name::Checksums, Values::Either),
+        (Name::Compression, Values::Codecs(&[Codec::None, Codec::Zlib, Codec::Snappy, Codec::Lzf])),
+        (Name::Memory, Values::Either),
+        (Name::Advice, Values::Either),
+    ];
     const CHANGES: Changes = Changes::AtClose;
     const COMMITS: bool = true;
 
@@ -238,10 +288,10 @@ impl Driver for Upscaledb {
 
     fn tuning(&self, shape: &Shape) -> String {
         if shape.setup.is_ups() {
-            let place = match shape.setup {
-                Setup::UpsCache => "512 MB of cache",
-                Setup::UpsInMemory => "UPS_IN_MEMORY",
-                _ => "2 MB of cache",
+            let place = match shape.settings.cache() {
+                Some(bytes) => format!("{} MB of cache", bytes >> 20),
+                None if shape.settings.memory() => "UPS_IN_MEMORY".to_owned(),
+                None => "2 MB of cache".to_owned(),
             };
             return format!("as ups_bench has it: {place}, any key size");
         }
@@ -251,8 +301,12 @@ impl Driver for Upscaledb {
             Keys::Varying => "any key size".to_owned(),
         };
         let records = shape.fixed_value.map_or("any".to_owned(), |len| len.to_string());
+        let cache = match shape.settings.cache() {
+            Some(bytes) => format!("cache {} KiB", bytes >> 10),
+            None => "UPS_CACHE_UNLIMITED".to_owned(),
+        };
         format!(
-            "UPS_CACHE_UNLIMITED, {keys}, record size {records}; one transaction for each change: \
+            "{cache}, {keys}, record size {records}; one transaction for each change: \
              UPS_ENABLE_TRANSACTIONS, no fsync"
         )
     }
@@ -271,10 +325,12 @@ impl Driver for Upscaledb {
         let (api, name) = (&self.api, c_path(path)?);
         let mut store = UpsStore::new(api, shape);
         let none = [Parameter { name: 0, value: 0 }];
+        let (flags, mut environment) = environment(shape);
+        environment.push(Parameter { name: 0, value: 0 });
         // SAFETY: a place for the pointer, a C string, and a list with its end.
         let rc = unsafe {
-            let flags = READ_ONLY | CACHE_UNLIMITED;
-            (api.ups_env_open)(&raw mut store.env, name.as_ptr(), flags, none.as_ptr())
+            let (env, list) = (&raw mut store.env, environment.as_ptr());
+            (api.ups_env_open)(env, name.as_ptr(), READ_ONLY | flags, list)
         };
         api.check("ups_env_open", rc).map_err(|e| e.at(path))?;
         // SAFETY: the environment is open; the same.
@@ -305,6 +361,8 @@ pub(super) struct UpsStore<'d> {
     /// The transaction that all calls belong to, or null.
     txn: *mut Txn,
     keys: Keys,
+    /// Where one more value of a key goes, where keys have several.
+    place: Option<Place>,
 }
 
 impl Drop for UpsStore<'_> {
@@ -317,7 +375,8 @@ impl Drop for UpsStore<'_> {
 impl<'d> UpsStore<'d> {
     /// Not open yet.
     fn new(api: &'d Api, shape: &Shape) -> UpsStore<'d> {
-        UpsStore { api, env: null_mut(), db: null_mut(), txn: null_mut(), keys: Keys::of(shape) }
+        let (keys, place) = (Keys::of(shape), shape.duplicates);
+        UpsStore { api, env: null_mut(), db: null_mut(), txn: null_mut(), keys, place }
     }
 
     fn release(&mut self) -> Result<()> {
@@ -331,6 +390,26 @@ impl<'d> UpsStore<'d> {
         }
         // SAFETY: the environment is open, and was taken out of the store; it closes its database.
         self.api.check("ups_env_close", unsafe { (self.api.ups_env_close)(env, AUTO_CLEANUP) })
+    }
+
+    /// Stores a record by `insert`, a function of the library that does so.
+    #[inline]
+    fn put(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        insert: impl FnOnce(&Self, *mut Key, *mut Record) -> c_int,
+    ) -> Result<()> {
+        let (true, key) = self.keys.known(key) else {
+            return Err(refused("ups_db_insert", "a key of another size than was said"));
+        };
+        if key.len() > usize::from(u16::MAX) || u32::try_from(value.len()).is_err() {
+            return Err(refused("ups_db_insert", "a key over 64 KiB or a value over 4 GiB"));
+        }
+        let given = Given::of(self.keys, key);
+        let mut key = given.key();
+        let mut record = Record { size: value.len() as u32, data: value.as_ptr(), flags: 0 };
+        self.api.check("ups_db_insert", insert(self, &raw mut key, &raw mut record))
     }
 
     /// Gives at most `count` records to `take`, from the first whose key is not below `from`, or
@@ -350,14 +429,16 @@ impl<'d> UpsStore<'d> {
         for i in 0..count {
             let mut key = Key { size: 0, data: null_mut(), flags: 0, own_flags: 0 };
             let mut record = Record { size: 0, data: null_mut(), flags: 0 };
-            rc = match from.filter(|_| i == 0) {
-                Some(from) => self.find(cursor, from, &mut key, &mut record),
-                // SAFETY: the cursor lives; places for key and record.
-                None => unsafe {
-                    let step = if i == 0 { CURSOR_FIRST } else { CURSOR_NEXT };
-                    (api.ups_cursor_move)(cursor, &raw mut key, &raw mut record, step)
-                },
-            };
+            if let Some(from) = from.filter(|_| i == 0) {
+                rc = self.find(cursor, from, &mut take);
+                if rc != 0 {
+                    break;
+                }
+                continue;
+            }
+            let step = if i == 0 { CURSOR_FIRST } else { CURSOR_NEXT };
+            // SAFETY: the cursor lives; places for key and record.
+            rc = unsafe { (api.ups_cursor_move)(cursor, &raw mut key, &raw mut record, step) };
             if rc != 0 {
                 break;
             }
@@ -372,8 +453,8 @@ impl<'d> UpsStore<'d> {
         api.check("ups_cursor_close", closed)
     }
 
-    /// Goes to the first record whose key is not below `from`, and has it filled in.
-    fn find(&self, cursor: *mut Cursor, from: &[u8], key: &mut Key, record: &mut Record) -> c_int {
+    /// Goes to the first record whose key is not below `from`, and gives it to `take`.
+    fn find(&self, cursor: *mut Cursor, from: &[u8], take: &mut impl FnMut(&[u8], &[u8])) -> c_int {
         let (_, beginning) = self.keys.known(from);
         // A key with zeros at its end is the least one that begins so.
         let mut filled = [0; LONGEST_FIXED];
@@ -386,15 +467,16 @@ impl<'d> UpsStore<'d> {
         let is_cut = self.keys != Keys::Varying && from.len() > beginning.len();
         let how = if is_cut { FIND_GREATER } else { FIND_GREATER_OR_EQUAL };
         let given = Given::of(self.keys, beginning);
-        *key = given.key();
-        // SAFETY: the cursor lives; the key is readable, and replaced by the one that is found.
-        let rc = unsafe { (self.api.ups_cursor_find)(cursor, key, record, how) };
-        if rc != 0 {
-            return rc;
+        let (mut key, mut record) = (given.key(), Record { size: 0, data: null_mut(), flags: 0 });
+        // SAFETY: the cursor lives; the key is readable, and a place for the one that is found.
+        let rc = unsafe { (self.api.ups_cursor_find)(cursor, &raw mut key, &raw mut record, how) };
+        if rc == 0 {
+            // Asked where it is, a cursor forgets values of committed transactions: so it is not.
+            // SAFETY: the library filled both in just now, but a key that is the one looked for,
+            // which `given` still has.
+            unsafe { self.give(&key, &record, take) };
         }
-        // What was found is not told if it is what was looked for.
-        // SAFETY: the cursor is at a record.
-        unsafe { (self.api.ups_cursor_move)(cursor, key, record, 0) }
+        rc
     }
 
     /// # Safety
@@ -481,20 +563,30 @@ impl Writer for UpsStore<'_> {
 
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let (true, key) = self.keys.known(key) else {
-            return Err(refused("ups_db_insert", "a key of another size than was said"));
-        };
-        if key.len() > usize::from(u16::MAX) || u32::try_from(value.len()).is_err() {
-            return Err(refused("ups_db_insert", "a key over 64 KiB or a value over 4 GiB"));
+        self.put(key, value, |store, key, record| {
+            // SAFETY: the database is open for writing; key and value are readable, and only read.
+            unsafe { (store.api.ups_db_insert)(store.db, store.txn, key, record, OVERWRITE) }
+        })
+    }
+
+    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if self.place != Some(Place::First) {
+            return self.put(key, value, |store, key, record| {
+                // SAFETY: as above.
+                unsafe { (store.api.ups_db_insert)(store.db, store.txn, key, record, DUPLICATE) }
+            });
         }
-        let given = Given::of(self.keys, key);
-        let mut key = given.key();
-        let mut record = Record { size: value.len() as u32, data: value.as_ptr(), flags: 0 };
-        // SAFETY: the database is open for writing; key and value are readable, and only read.
-        let rc = unsafe {
-            (self.api.ups_db_insert)(self.db, self.txn, &raw mut key, &raw mut record, OVERWRITE)
-        };
-        self.api.check("ups_db_insert", rc)
+        let (api, mut cursor) = (self.api, null_mut());
+        // SAFETY: the database is open; a place for the pointer.
+        let rc = unsafe { (api.ups_cursor_create)(&raw mut cursor, self.db, self.txn, 0) };
+        api.check("ups_cursor_create", rc)?;
+        let put = self.put(key, value, |_, key, record| {
+            // SAFETY: the cursor lives; as above.
+            unsafe { (api.ups_cursor_insert)(cursor, key, record, DUPLICATE_INSERT_FIRST) }
+        });
+        // SAFETY: the cursor lives, and is closed once.
+        let closed = unsafe { (api.ups_cursor_close)(cursor) };
+        put.and(api.check("ups_cursor_close", closed))
     }
 
     #[inline]

@@ -4,6 +4,7 @@ use super::script::{Do, Script, Step};
 use crate::driver::{Driver, ForDriver, Reading, Setup, Shape, Store, Writer, kernel, with_driver};
 use crate::measure::{Footprint, Latencies, Size};
 use crate::runner::protocol::{self, Message, say};
+use crate::settings::Chosen;
 use crate::workload::Records;
 use credenza::record::Trace;
 use credenza::{Error, Result};
@@ -216,6 +217,8 @@ impl Child<'_> {
             fixed_value: None,
             is_sorted: before.is_sorted && !self.script.has_changes(),
             setup: Setup::Tuned,
+            duplicates: None,
+            settings: Chosen::default(),
         }
     }
 

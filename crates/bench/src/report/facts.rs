@@ -19,6 +19,7 @@ pub fn summary(report: &Report) -> String {
     }
     let limit = s.memory_limit.map(text::binary_bytes);
     facts.extend(limit.map(|bytes| format!("<b>at most {bytes}</b> of memory")));
+    facts.extend(s.stores.iter().map(|setting| format!("<b>{}</b>", escape(setting))));
     let outside = [&m.cpu, &m.filesystem, &m.kernel];
     facts.extend(outside.into_iter().filter(|fact| !fact.is_empty()).map(|fact| escape(fact)));
     if m.started_unix > 0 {

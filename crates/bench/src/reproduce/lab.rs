@@ -128,7 +128,7 @@ impl<'a> Lab<'a> {
         setup: Setup,
         input: &Input,
     ) -> Vec<&'static str> {
-        let shape = Shape { setup, ..input.shape };
+        let shape = input.shape.set_up(setup);
         let mut here = Vec::new();
         for name in wanted {
             let named = self.args.stores.as_ref().map(|names| names.iter().any(|n| n == name));

@@ -217,7 +217,7 @@ fn iterated<D: Driver>(bench: &Bench<'_, D>, bytes: u64) -> Result<()> {
         fixed_key: Some(KEY),
         fixed_value: Some(VALUE),
         is_sorted: true,
-        setup: bench.shape.setup,
+        ..bench.shape
     };
     let mut expected = Total::default();
     let mut writer = bench.driver.create(&bench.path, &shape)?;

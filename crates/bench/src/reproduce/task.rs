@@ -76,7 +76,7 @@ impl ForDriver for Child<'_> {
         let Child { task, inputs } = self;
         let driver = D::load(task.library.as_deref())?;
         let bench = Bench {
-            shape: Shape { setup: task.setup, ..Shape::of(&inputs.records) },
+            shape: Shape::of(&inputs.records).set_up(task.setup),
             content: inputs.records.content(),
             path: task.folder.join("store"),
             driver,

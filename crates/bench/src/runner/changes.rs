@@ -52,8 +52,19 @@ pub(super) trait Work {
     /// Keys that the store may hold afterwards.
     fn keys(&self) -> usize;
 
-    /// One of these keys, with the value it has afterwards.
+    /// One of these keys, with the value it has afterwards; of several the first.
     fn after(&self, i: usize) -> (&[u8], Option<Cow<'_, [u8]>>);
+
+    /// All that the store holds afterwards. This one is for keys of one value.
+    fn content(&self) -> Content {
+        let mut content = Content::default();
+        for (key, value) in (0..self.keys()).map(|i| self.after(i)) {
+            if let Some(value) = value {
+                content.add(key, &value);
+            }
+        }
+        content
+    }
 }
 
 impl<D: Driver> Round<'_, D> {
@@ -92,7 +103,7 @@ impl<D: Driver> Round<'_, D> {
             _ if self.spec.cold => 1,
             _ => TIMED_OPERATIONS.div_ceil(work.operations().max(1)),
         };
-        let content = content_after(work);
+        let content = work.content();
         let mut times = Vec::with_capacity(stores);
         let mut sample = Sample::new(phase, work.operations());
         sample.repeats = stores as u64;
@@ -160,7 +171,8 @@ impl<D: Driver> Round<'_, D> {
         emptied.map_err(|e| Error::io("empty", e).at(folder))
     }
 
-    /// Compares what the store holds, before and after closing it; takes its size when closed.
+    /// Compares what the store holds, before and after closing it, of one in memory twice before; takes its
+    /// size when closed.
     pub(super) fn finish<W: Work>(
         &self,
         mut store: D::Writer<'_>,
@@ -168,17 +180,23 @@ impl<D: Driver> Round<'_, D> {
         content: Content,
         sample: &mut Sample,
     ) -> Result<()> {
-        let wrong = check_keys(&mut store, work)?;
+        let mut wrong = check_keys(&mut store, work)?;
+        let is_in_memory = self.shape.settings.memory();
+        if is_in_memory {
+            wrong = wrong.or(passes::check_scan(&mut store, content)?);
+        }
         let meter = Meter::start();
         store.close()?;
         sample.effort.closing += meter.stop(0).calls;
         let size = self.driver.size(&self.path)?;
         sample.file_bytes = sample.file_bytes.max(size.allocated);
         sample.file_length = sample.file_length.max(size.length);
-        let mut reader = self.driver.open(&self.path, &self.shape, Reading::Warm)?;
-        let wrong_later = passes::check_scan(&mut reader, content)?;
-        let wrong_later = wrong_later.map(|what| format!("after closing: {what}"));
-        sample.wrong = sample.wrong.take().or(wrong).or(wrong_later);
+        if !is_in_memory {
+            let mut reader = self.driver.open(&self.path, &self.shape, Reading::Warm)?;
+            let wrong_later = passes::check_scan(&mut reader, content)?;
+            wrong = wrong.or(wrong_later.map(|what| format!("after closing: {what}")));
+        }
+        sample.wrong = sample.wrong.take().or(wrong);
         Ok(())
     }
 }
@@ -191,16 +209,6 @@ pub(super) fn check_keys<W: Work, S: Store>(store: &mut S, work: &W) -> Result<O
         wrong = wrong.or_else(|| what.map(|what| format!("afterwards: {what}")));
     }
     Ok(wrong)
-}
-
-pub(super) fn content_after<W: Work>(work: &W) -> Content {
-    let mut content = Content::default();
-    for (key, value) in (0..work.keys()).map(|i| work.after(i)) {
-        if let Some(value) = value {
-            content.add(key, &value);
-        }
-    }
-    content
 }
 
 #[inline(never)]

@@ -135,7 +135,7 @@ impl<'a, D: Driver> Round<'a, D> {
             driver,
             spec,
             inputs,
-            shape: Shape::of(&inputs.records),
+            shape: Shape { settings: spec.settings.of(&spec.store), ..Shape::of(&inputs.records) },
             content: inputs.records.content(),
             path: spec.folder.join(STORE),
         }

@@ -3,15 +3,15 @@
 //! A first, untimed run compares every answer with the model; the timed ones, what they add up to.
 //! All runs begin with a new store that holds the records.
 
-use super::changes::{Outcome, Work, content_after};
+use super::changes::{Outcome, Work};
 use super::child::{LATENCY_EVERY, Round};
 use super::passes;
 use super::protocol::Sample;
-use crate::driver::{Driver, Writer};
+use crate::driver::{Driver, Shape, Writer};
 use crate::measure::Latencies;
 use crate::workload::changes::{Model, Script, Step};
 use crate::workload::transactions::Transactions;
-use crate::workload::{Action, Phase};
+use crate::workload::{Action, Content, Phase};
 use credenza::Result;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -23,7 +23,8 @@ pub(super) type StepLatencies = BTreeMap<String, Vec<(u64, u64)>>;
 impl<D: Driver> Round<'_, D> {
     /// The same for stores that will hold further keys, too.
     pub(super) fn with_fresh_keys(&self) -> Self {
-        let shape = self.shape.with(&self.inputs.fresh);
+        let duplicates = self.spec.mix.duplicates;
+        let shape = Shape { duplicates, ..self.shape.with(&self.inputs.fresh) };
         Round { shape, path: self.path.clone(), ..*self }
     }
 
@@ -36,14 +37,14 @@ impl<D: Driver> Round<'_, D> {
             script.truncate(done);
         }
         let script = &script;
-        let new_model = || Model::new(records, fresh, mix.does(Action::Scan));
+        let new_model = || Model::of(records, fresh, mix);
         let (outcome, found, after) = expected(script, new_model());
         let work = Mixed { script, transactions: mix.transactions, outcome, after };
 
         let mut checked = Sample::new(Phase::Mixed, script.len());
         let mut store = self.new_store(Phase::Mixed, true)?;
         checked.wrong = check(&mut store, script, mix.transactions, new_model())?;
-        self.finish(store, &work, content_after(&work), &mut checked)?;
+        self.finish(store, &work, work.content(), &mut checked)?;
         let sample = self.measure(Phase::Mixed, &work)?;
         let (operation_latencies, wrong) = self.latencies(&work)?;
         let lookups = script.lookups() as u64;
@@ -159,7 +160,7 @@ fn expected<'a>(script: &Script, mut model: Model<'a>) -> (Outcome, u64, Model<'
                 let range = model.range(step.item as usize).take(step.scan_len as usize);
                 range.for_each(|(_, value)| outcome.total.add(&value));
             }
-            Action::Insert | Action::Update => {}
+            Action::Insert | Action::Update | Action::Add => {}
         }
         model.apply(step);
     }
@@ -186,6 +187,12 @@ fn check<W: Writer>(
             Ok(())
         },
     )?;
+    // The sums that all runs are compared by do not know the order of a key's values.
+    if let Some(lowest) = model.lowest().filter(|_| model.has_duplicates()) {
+        let (key, all) = (model.key(lowest), model.range(lowest));
+        let what = passes::wrong_range(store, key, usize::MAX, all)?;
+        wrong = wrong.or(what.map(|what| format!("afterwards: {what}")));
+    }
     Ok(wrong)
 }
 
@@ -201,6 +208,7 @@ fn wrong_step<W: Writer>(
     match step.action {
         Action::Get => passes::wrong_answer(store, key, model.now(item).as_deref()),
         Action::Insert | Action::Update => store.insert(key, value).map(|()| None),
+        Action::Add => store.add(key, value).map(|()| None),
         Action::ReadModifyWrite => {
             let wrong = passes::wrong_answer(store, key, model.now(item).as_deref())?;
             store.insert(key, value).map(|()| wrong)
@@ -242,6 +250,7 @@ pub(super) fn do_step<W: Writer>(
             store.get(key, |value| outcome.total.add(value))?;
         }
         Action::Insert | Action::Update => store.insert(key, value)?,
+        Action::Add => store.add(key, value)?,
         Action::Remove => outcome.removed += u64::from(store.remove(key)?),
         Action::Scan => {
             store.range(key, step.scan_len as usize, |_, value| outcome.total.add(value))?;
@@ -286,5 +295,9 @@ impl Work for Mixed<'_> {
 
     fn after(&self, i: usize) -> (&[u8], Option<Cow<'_, [u8]>>) {
         (self.after.key(i), self.after.now(i))
+    }
+
+    fn content(&self) -> Content {
+        self.after.content()
     }
 }

@@ -32,7 +32,7 @@ mod tests;
 use crate::args::BenchArgs;
 use crate::candidates::{self, Describe};
 use crate::counters::Counters;
-use crate::driver::{Driver, ForDriver, NULL, Shape, kernel, with_driver};
+use crate::driver::{self, Driver, ForDriver, NULL, Shape, kernel, with_driver};
 use crate::machine;
 use crate::measure;
 use crate::progress;
@@ -43,13 +43,14 @@ use crate::result::{
 };
 use crate::rng::Rng;
 use crate::workload::generate::stream;
-use crate::workload::{Inputs, Mix, Phase, Workload};
+use crate::workload::{Inputs, Phase, Workload};
 use credenza::{Error, Result};
 use folder::Folder;
 use indicatif::ProgressBar;
 use limit::Limit;
 use process::{End, Program};
 use protocol::{Message, Spec};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use summary::{Samples, Shared};
@@ -102,7 +103,8 @@ fn run(args: &BenchArgs) -> Result<Report> {
     let machine = machine::facts(folder.path(), run.cpu, run.clock_ns);
     notes.extend(notes::about_folder(args, &run.phases, &machine.filesystem));
     notes.extend(notes::about_load(&machine));
-    let stores = run.stores(&shape, &workload.mix)?;
+    let stores = run.stores(&shape, &workload)?;
+    notes.append(&mut run.left_out);
     notes.extend(notes::about_what_is_left_out(&stores, &run.phases, &workload.mix));
     notes.extend(notes::about_sharing(args, &run.phases, &stores, machine.cores));
     notes.extend(notes::about_servers(&stores));
@@ -224,6 +226,8 @@ struct Run<'a> {
     /// The control group of measured processes.
     group: Option<PathBuf>,
     failures: Vec<Failure>,
+    /// The stores that cannot be set up as it is asked for, and why, in words.
+    left_out: Vec<String>,
     samples: Samples,
     /// Those of the store that is measured a second time, against itself.
     again: Samples,
@@ -257,6 +261,7 @@ impl<'a> Run<'a> {
             inputs: folder.path().join("inputs"),
             group: None,
             failures: Vec::new(),
+            left_out: Vec::new(),
             samples: Samples::default(),
             again: Samples::default(),
             shared: Shared::default(),
@@ -275,20 +280,27 @@ impl<'a> Run<'a> {
     }
 
     /// The stores that take part: those that were named, or all that are found.
-    fn stores(&mut self, shape: &Shape, mix: &Mix) -> Result<Vec<StoreInfo>> {
+    fn stores(&mut self, shape: &Shape, workload: &Workload) -> Result<Vec<StoreInfo>> {
         let found = || candidates::all(self.args).into_iter().filter(|c| c.found);
         let names = match self.args.named_stores() {
             Some(names) => names,
             None => found().map(|candidate| candidate.store.to_owned()).collect(),
         };
         let mut stores: Vec<StoreInfo> = Vec::new();
+        let mut unfit: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for name in names {
             if stores.iter().any(|info| info.store == name) {
                 continue;
             }
             let library = self.args.library(&name);
             let (file, class) = (library.as_deref(), self.class);
-            let work = Describe { name: &name, library: file, shape, class, mix };
+            let settings = workload.settings.of(&name);
+            if let Some(why) = settings.unfit(driver::settings_of(&name)?) {
+                unfit.entry(why).or_default().push(name);
+                continue;
+            }
+            let shape = &Shape { settings, ..*shape };
+            let work = Describe { name: &name, library: file, shape, class, mix: &workload.mix };
             match with_driver(&name, work) {
                 Some(Ok(info)) if info.is_server && self.args.is_about_memory() => {
                     let what = "--cold and --memory-limit are not for a server, another process";
@@ -298,6 +310,14 @@ impl<'a> Run<'a> {
                 Some(Err(e)) => self.fail(&name, None, None, "missing", e.to_string()),
                 None => return Err(Error::invalid(format!("there is no store '{name}'"))),
             }
+        }
+        let left_out = |(why, names): (String, Vec<String>)| {
+            format!("'--set' leaves out {}: {why}", names.join(", "))
+        };
+        self.left_out.extend(unfit.into_iter().map(left_out));
+        if stores.is_empty() && self.failures.is_empty() && !self.left_out.is_empty() {
+            let what = format!("no store is left to measure: {}", self.left_out.join("; "));
+            return Err(Error::invalid(what));
         }
         Ok(stores)
     }
@@ -324,6 +344,7 @@ impl<'a> Run<'a> {
             distribution: workload.distribution.to_string(),
             rate: self.args.rate,
             mix: workload.mix.to_string(),
+            stores: workload.settings.in_words(),
         }
     }
 
@@ -467,6 +488,7 @@ impl<'a> Run<'a> {
             inputs: self.inputs.clone(),
             phases,
             mix: workload.mix.clone(),
+            settings: workload.settings.clone(),
             batch: workload.batch,
             seed: workload.seed,
             cold: self.args.cold,

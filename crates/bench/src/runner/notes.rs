@@ -58,6 +58,10 @@ pub(super) fn about_what_is_left_out(
             Phase::Range => "their records are in no order",
             Phase::InsertEach => "they have no transactions that outlive the process",
             Phase::InsertSync => "the workbench does not have each of their changes on the disk",
+            Phase::Mixed if mix.duplicates.is_some() => {
+                "the workbench has no several values of theirs for a key in the order in which they were \
+                 put there, or none together with what else the mix asks for"
+            }
             Phase::Mixed if mix.reopen => {
                 "they are built once, the workbench does not open them again for changes, or they \
                  cannot do what the mix asks for"

@@ -3,6 +3,7 @@
 
 use super::protocol::Sample;
 use super::*;
+use crate::workload::Mix;
 use clap::Parser;
 
 #[derive(Parser)]
@@ -38,6 +39,7 @@ fn round_of(script: &str) -> (Vec<Phase>, Vec<String>, usize) {
         inputs: PathBuf::new(),
         group: None,
         failures: Vec::new(),
+        left_out: Vec::new(),
         samples: Samples::default(),
         again: Samples::default(),
         shared: Shared::default(),

@@ -224,6 +224,7 @@ mod tests {
             inputs: PathBuf::new(),
             phases: Vec::new(),
             mix: crate::workload::Mix::default(),
+            settings: crate::settings::Choices::default(),
             batch: 1,
             seed: 1,
             cold: false,

@@ -5,6 +5,7 @@ use super::oracle::{Compared, Oracle};
 use super::together::{Throughput, Together};
 use crate::replay::Replayed;
 use crate::result::Effort;
+use crate::settings::Choices;
 use crate::torture::Said;
 use crate::workload::{Mix, Phase};
 use credenza::{Error, Result};
@@ -27,6 +28,8 @@ pub(crate) struct Spec {
     pub(crate) phases: Vec<Phase>,
     /// What `mixed` does.
     pub(crate) mix: Mix,
+    /// How stores are to be set up.
+    pub(crate) settings: Choices,
     pub(crate) batch: usize,
     /// The seed of the order of changes.
     pub(crate) seed: u64,

@@ -91,6 +91,7 @@ impl Driver for Liar {
     const HAS_COMMITTERS: bool = true;
     const SOURCE: Option<Source> = None;
     const COMMITS: bool = true;
+    const HAS_DUPLICATES: bool = true;
     const DURABLE: Option<&'static str> = Some("promises");
 
     fn load(_: Option<&Path>) -> Result<Liar> {
@@ -240,6 +241,11 @@ impl Writer for LiarWriter<'_> {
         Ok(())
     }
 
+    /// It has room for one value a key, and does not say so.
+    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.insert(key, value)
+    }
+
     fn remove(&mut self, key: &[u8]) -> Result<bool> {
         self.changes += 1;
         if self.store.lie == Lie::RefusesRemoval {
@@ -364,6 +370,7 @@ pub(super) fn with_round<T>(
         inputs: folder.path().join("inputs"),
         phases: phases.to_vec(),
         mix: workload.mix,
+        settings: workload.settings,
         batch: 7,
         seed: 1,
         cold: false,
@@ -498,6 +505,18 @@ fn transactions_of_several_operations_are_begun_and_committed() {
         assert_eq!(sample(transactions, Lie::None).wrong, None, "{transactions}");
         assert!(sample(transactions, Lie::KeepsOld).wrong.is_some(), "{transactions}");
     }
+}
+
+#[test]
+fn a_store_that_keeps_one_value_of_a_key_is_told() {
+    for place in ["first", "last"] {
+        let table = format!("get = 1\ninsert = 3\nduplicates = \"{place}\"");
+        let sample = samples_of_mix(Lie::None, &[Phase::Mixed], mix(&table)).remove(0);
+        assert!(sample.wrong.is_some(), "{place}");
+    }
+    // The same store, where each key has one.
+    let sample = samples_of_mix(Lie::None, &[Phase::Mixed], mix("get = 1\ninsert = 3")).remove(0);
+    assert_eq!(sample.wrong, None);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 use crate::driver::{Setup, Shape};
 use crate::replay::script::{self, Do};
+use crate::settings::Chosen;
 use crate::workload::changes::Script;
 use crate::workload::transactions::Transactions;
 use crate::workload::{Action, Inputs, Mix, Records};
@@ -85,7 +86,9 @@ impl Plan {
             }
             match step.action {
                 Action::Get => plan.push(What::Get, step.item, &[]),
-                Action::Insert | Action::Update => plan.push(What::Put, step.item, value),
+                Action::Insert | Action::Update | Action::Add => {
+                    plan.push(What::Put, step.item, value)
+                }
                 Action::Remove => plan.push(What::Remove, step.item, &[]),
                 Action::Scan => plan.push(What::Scan(step.scan_len), step.item, &[]),
                 Action::ReadModifyWrite => {
@@ -187,6 +190,8 @@ impl Plan {
             fixed_value: None,
             is_sorted: false,
             setup: Setup::Tuned,
+            duplicates: None,
+            settings: Chosen::default(),
         }
     }
 }

@@ -519,6 +519,11 @@ fn source_of(args: &TortureArgs, folder: &Folder) -> Result<(Source, String, Vec
         }
         None => Workload::find(&args.workload)?,
     };
+    if workload.mix.duplicates.is_some() || !workload.settings.in_words().is_empty() {
+        return Err(Error::invalid(
+            "torture has neither [settings] nor duplicates: leave them out of the workload file",
+        ));
+    }
     workload.records = Some(workload.records.unwrap_or(args.records).min(args.records));
     workload.seed = args.seed;
     workload.gets = operations;

@@ -4,11 +4,11 @@
 //! so that taking the next step costs no cache miss of its own.
 
 use super::generate::stream;
-use super::mix::{Action, Mix};
-use super::records::Records;
+use super::mix::{Action, Mix, Place};
+use super::records::{Content, Records};
 use crate::rng::Rng;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// What a key has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Script {
         seed: u64,
     ) -> Script {
         let mut rng = Rng::new(seed, stream::NEW_VALUES);
-        let mut model = Model::new(records, fresh, false);
+        let mut model = Model::new(records, fresh, false, mix.duplicates);
         let mut script = Script { bytes: Vec::new(), steps: Vec::with_capacity(count) };
         let mut stored = 0;
         for draw in mix.draws(records, seed).take(count) {
@@ -115,20 +115,35 @@ impl Script {
 pub(crate) struct Model<'a> {
     records: &'a Records,
     fresh: &'a Records,
-    /// By item.
+    /// By item; of a key with several values the first.
     held: Vec<Held>,
+    /// Where a further value goes, and what there is behind the first, by item, in order.
+    duplicates: Option<Place>,
+    behind: HashMap<u32, VecDeque<Held>>,
     /// The items whose keys are there, in the order of these; only where it is asked for.
     order: Option<BTreeMap<&'a [u8], u32>>,
 }
 
 impl<'a> Model<'a> {
-    /// A store that holds all records and none of the fresh keys; `ordered` if ranges are wanted.
-    pub(crate) fn new(records: &'a Records, fresh: &'a Records, ordered: bool) -> Model<'a> {
+    /// A store that holds all records and none of the fresh keys, for what a mix does with it.
+    pub(crate) fn of(records: &'a Records, fresh: &'a Records, mix: &Mix) -> Model<'a> {
+        // Several values of a key are compared in their order, by a range over all.
+        let ordered = mix.does(Action::Scan) || mix.duplicates.is_some();
+        Model::new(records, fresh, ordered, mix.duplicates)
+    }
+
+    /// The same; `ordered` if ranges are wanted.
+    fn new(
+        records: &'a Records,
+        fresh: &'a Records,
+        ordered: bool,
+        duplicates: Option<Place>,
+    ) -> Model<'a> {
         let own = (0..records.len() as u32).map(Held::Value);
         let held = own.chain((0..fresh.len()).map(|_| Held::Nothing)).collect();
         let order =
             ordered.then(|| records.iter().zip(0..).map(|((key, _), item)| (key, item)).collect());
-        Model { records, fresh, held, order }
+        Model { records, fresh, held, duplicates, behind: HashMap::new(), order }
     }
 
     /// How many keys the store may have had.
@@ -143,7 +158,18 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// What the key of an item has now.
+    /// Whether keys may have several values.
+    pub(crate) fn has_duplicates(&self) -> bool {
+        self.duplicates.is_some()
+    }
+
+    /// All values that the key of an item has now, in their order.
+    pub(crate) fn values(&self, item: usize) -> impl Iterator<Item = Cow<'a, [u8]>> {
+        let behind = self.behind.get(&(item as u32)).into_iter().flatten();
+        self.now(item).into_iter().chain(behind.filter_map(|held| self.value(*held)))
+    }
+
+    /// What the key of an item has now, of several values the first.
     pub(crate) fn now(&self, item: usize) -> Option<Cow<'a, [u8]>> {
         self.value(self.held[item])
     }
@@ -166,7 +192,33 @@ impl<'a> Model<'a> {
     /// The records that are there from the key of `item` on, in order.
     pub(crate) fn range(&self, item: usize) -> impl Iterator<Item = (&'a [u8], Cow<'a, [u8]>)> {
         let order = self.order.iter().flat_map(move |order| order.range(self.key(item)..));
-        order.map(|(key, item)| (*key, self.now(*item as usize).unwrap_or_default()))
+        order.flat_map(|(key, item)| self.values(*item as usize).map(|value| (*key, value)))
+    }
+
+    /// Every record that is there.
+    pub(crate) fn content(&self) -> Content {
+        let mut content = Content::default();
+        for item in 0..self.items() {
+            self.values(item).for_each(|value| content.add(self.key(item), &value));
+        }
+        content
+    }
+
+    /// The lowest key that is there.
+    pub(crate) fn lowest(&self) -> Option<usize> {
+        let first = self.order.as_ref()?.first_key_value();
+        first.map(|(_, item)| *item as usize)
+    }
+
+    /// One more value for a key that has some.
+    fn add(&mut self, item: usize, stored: Held) {
+        let behind = self.behind.entry(item as u32).or_default();
+        match self.duplicates {
+            Some(Place::First) => {
+                behind.push_front(std::mem::replace(&mut self.held[item], stored));
+            }
+            _ => behind.push_back(stored),
+        }
     }
 
     /// Does what the step does.
@@ -175,7 +227,11 @@ impl<'a> Model<'a> {
         if !step.action.stores() && step.action != Action::Remove {
             return;
         }
+        if step.action == Action::Add && self.held[item] != Held::Nothing {
+            return self.add(item, step.stored);
+        }
         self.held[item] = step.stored;
+        self.behind.remove(&step.item);
         let key = self.key(item);
         if let Some(order) = &mut self.order {
             match step.stored {
@@ -216,7 +272,7 @@ mod tests {
             .for_each(|i| fresh.push(&[&[200][..], &i.to_le_bytes()].concat(), b"").unwrap());
         for mix in ["uniform", "zipfian", "latest", "ascending"].map(all_actions) {
             let script = Script::draw(&records, &fresh, &mix, 10_000, 3);
-            let mut model = Model::new(&records, &fresh, true);
+            let mut model = Model::new(&records, &fresh, true, None);
             let mut map: BTreeMap<Vec<u8>, Vec<u8>> =
                 records.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
             let mut seen = vec![0; 6];
@@ -245,6 +301,7 @@ mod tests {
                         assert!(old.is_none_or(|old| old != value || old.is_empty()));
                     }
                     Action::Remove => drop(map.remove(key)),
+                    Action::Add => panic!("no key has several values here"),
                 }
                 model.apply(step);
             }
@@ -254,6 +311,55 @@ mod tests {
             assert!(seen.iter().all(|count| *count > 500), "{seen:?}");
             assert_eq!(script.len(), 10_000);
             assert_eq!(script.lookups(), seen[0] + seen[5]);
+        }
+    }
+
+    #[test]
+    fn several_values_a_key_are_what_lists_do() {
+        let (records, mut fresh) = (records(50), Records::default());
+        (0..2000_u16)
+            .for_each(|i| fresh.push(&[&[200][..], &i.to_le_bytes()].concat(), b"").unwrap());
+        for (place, word) in [(Place::First, "first"), (Place::Last, "last")] {
+            let text =
+                format!("get = 2\ninsert = 4\nremove = 1\nscan = 1\nduplicates = \"{word}\"");
+            let table: super::super::mix::MixTable = toml::from_str(&text).unwrap();
+            let mix = table.mix(Distribution::Uniform).unwrap();
+            let script = Script::draw(&records, &fresh, &mix, 6000, 5);
+            let mut model = Model::of(&records, &fresh, &mix);
+            let mut lists: BTreeMap<Vec<u8>, Vec<Vec<u8>>> =
+                records.iter().map(|(key, value)| (key.to_vec(), vec![value.to_vec()])).collect();
+            let (mut new, mut further) = (0, 0);
+            for (step, key, value) in script.iter() {
+                match step.action {
+                    Action::Add => {
+                        let list = lists.entry(key.to_vec()).or_default();
+                        *(if list.is_empty() { &mut new } else { &mut further }) += 1;
+                        let at = if place == Place::First { 0 } else { list.len() };
+                        list.insert(at, value.to_vec());
+                    }
+                    Action::Remove => drop(lists.remove(key)),
+                    Action::Get | Action::Scan => {}
+                    other => panic!("{other:?} is not in the mix"),
+                }
+                model.apply(step);
+                let values: Vec<_> =
+                    model.values(step.item as usize).map(Cow::into_owned).collect();
+                assert_eq!(lists.get(key).cloned().unwrap_or_default(), values);
+                let first = model.now(step.item as usize).map(Cow::into_owned);
+                assert_eq!(first.as_ref(), values.first());
+            }
+            assert!(new > 1000 && further > 800, "{new}, {further}");
+            let all = lists.iter().flat_map(|(key, list)| list.iter().map(move |v| (&key[..], v)));
+            let modelled = model.range(model.lowest().unwrap());
+            assert!(
+                all.eq(modelled
+                    .map(|(key, value)| (key, value.into_owned()))
+                    .collect::<Vec<_>>()
+                    .iter()
+                    .map(|(key, value)| (*key, value)))
+            );
+            let count = lists.values().map(Vec::len).sum::<usize>() as u64;
+            assert_eq!(model.content().count, count);
         }
     }
 

@@ -6,6 +6,7 @@ use super::lengths::Lengths;
 use super::records::Records;
 use super::transactions::Transactions;
 use crate::rng::Rng;
+use clap::ValueEnum;
 use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -23,9 +24,20 @@ pub(crate) enum Action {
     Scan,
     /// A lookup and then another value for the same key.
     ReadModifyWrite,
+    /// What an insertion is where keys have several values: a new key, or one more value of another.
+    Add,
+}
+
+/// Where one more value of a key goes, among those that it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Place {
+    First,
+    Last,
 }
 
 impl Action {
+    /// What has a weight.
     const ALL: [Action; 6] = [
         Action::Get,
         Action::Insert,
@@ -39,7 +51,7 @@ impl Action {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Action::Get => "get",
-            Action::Insert => "insert",
+            Action::Insert | Action::Add => "insert",
             Action::Update => "update",
             Action::Remove => "remove",
             Action::Scan => "scan",
@@ -47,9 +59,15 @@ impl Action {
         }
     }
 
+    /// Whether this may be of a key that the store has never had.
+    pub(super) fn is_insertion(self) -> bool {
+        matches!(self, Action::Insert | Action::Add)
+    }
+
     /// Whether a value is stored.
     pub(crate) fn stores(self) -> bool {
-        matches!(self, Action::Insert | Action::Update | Action::ReadModifyWrite)
+        use Action::{Add, Insert, ReadModifyWrite, Update};
+        matches!(self, Insert | Update | ReadModifyWrite | Add)
     }
 }
 
@@ -64,6 +82,9 @@ pub(crate) struct Mix {
     pub(crate) transactions: Option<Transactions>,
     /// Close the store and open it again before the first operation.
     pub(crate) reopen: bool,
+    /// Keys may have several values: an insertion is as often of a key that the store has had as of a
+    /// new one, and one more value goes there.
+    pub(crate) duplicates: Option<Place>,
     pub(crate) stop: Stop,
 }
 
@@ -96,6 +117,7 @@ pub(super) struct MixTable {
     scan_length: Option<Lengths>,
     transactions: Option<Transactions>,
     reopen: bool,
+    duplicates: Option<Place>,
     stop_bytes: Option<u64>,
     stop_seconds: Option<u64>,
 }
@@ -116,6 +138,7 @@ impl MixTable {
             scan_length: self.scan_length.unwrap_or(Mix::SCAN_LENGTH),
             transactions: self.transactions,
             reopen: self.reopen,
+            duplicates: self.duplicates,
             stop: Stop { bytes: self.stop_bytes, seconds: self.stop_seconds },
         };
         if mix.weights == [0; 6] {
@@ -175,7 +198,8 @@ impl Mix {
 
     fn of(weights: [u32; 6], distribution: Distribution) -> Mix {
         let (scan_length, transactions, stop) = (Mix::SCAN_LENGTH, None, Stop::default());
-        Mix { weights, distribution, scan_length, transactions, reopen: false, stop }
+        let (reopen, duplicates) = (false, None);
+        Mix { weights, distribution, scan_length, transactions, reopen, duplicates, stop }
     }
 
     /// Refuses what contradicts itself.
@@ -186,6 +210,18 @@ impl Mix {
         if self.stop.bytes.is_some() && !Action::ALL.iter().any(|a| a.stores() && self.does(*a)) {
             let what = "stop-bytes counts what is stored, but the mix stores nothing";
             return Err(Error::invalid(what));
+        }
+        if self.duplicates.is_some() && !self.does(Action::Insert) {
+            let what = "duplicates say where one more value of a key goes, but the mix inserts nothing: \
+                        give insert a weight in [mix]";
+            return Err(Error::invalid(what));
+        }
+        let replaces = self.does(Action::Update) || self.does(Action::ReadModifyWrite);
+        if self.duplicates.is_some() && replaces {
+            return Err(Error::invalid(
+                "update and read-modify-write put a value in place of another, duplicates beside it: \
+                 leave one of both out of [mix]",
+            ));
         }
         Ok(())
     }
@@ -220,6 +256,10 @@ impl fmt::Display for Mix {
         write!(f, "keys {}", self.distribution)?;
         if let Some(transactions) = self.transactions {
             write!(f, ", transactions {transactions}")?;
+        }
+        if let Some(place) = self.duplicates {
+            let place = if place == Place::First { "before" } else { "behind" };
+            write!(f, ", every second insert one more value {place} those of a key")?;
         }
         if self.reopen {
             write!(f, ", closed and opened again before")?;
@@ -271,6 +311,13 @@ impl Iterator for Draws {
         }
         let mut scan_len = 0;
         match action {
+            Action::Insert if self.mix.duplicates.is_some() => {
+                action = Action::Add;
+                // Else of the key that was drawn, which the store has had.
+                if rng.below(2) == 0 {
+                    (item, self.items) = (self.items, self.items + 1);
+                }
+            }
             Action::Insert => (item, self.items) = (self.items, self.items + 1),
             Action::Scan => scan_len = self.mix.scan_length.draw(rng),
             _ => {}
@@ -353,6 +400,9 @@ mod tests {
             ("update = 1\ntransactions = \"some\"", "or 'all', not 'some'"),
             ("update = 1\ntransactions = 1.5", "expected a whole number or a string"),
             ("get = 1\nstop-bytes = 7", "but the mix stores nothing"),
+            ("get = 1\nduplicates = \"last\"", "but the mix inserts nothing"),
+            ("insert = 1\nupdate = 1\nduplicates = \"first\"", "in place of another"),
+            ("insert = 1\nduplicates = \"second\"", "unknown variant `second`"),
             ("get = 1\nstop-seconds = 0", "must be at least 1"),
         ] {
             let refused = of_toml(text).unwrap_err().to_string();

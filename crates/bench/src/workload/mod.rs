@@ -21,7 +21,7 @@ mod sample;
 mod spec;
 pub(crate) mod transactions;
 
-pub(crate) use mix::{Action, Mix};
+pub(crate) use mix::{Action, Mix, Place};
 pub(crate) use queries::{Queries, QuerySets};
 pub(crate) use ranges::Ranges;
 pub(crate) use records::{Content, Records};
@@ -66,7 +66,8 @@ impl Inputs {
         let wants = |phase| workload.phases.as_ref().is_none_or(|all| all.contains(&phase));
         let inserts = if wants(Phase::Mixed) {
             let draws = workload.mix.draws(&records, seed).take(workload.gets);
-            draws.filter(|draw| draw.action == Action::Insert).count()
+            let items = draws.filter(|draw| draw.action.is_insertion()).map(|draw| draw.item + 1);
+            items.max().unwrap_or(0).saturating_sub(records.len())
         } else {
             0
         };

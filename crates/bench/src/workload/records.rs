@@ -2,7 +2,7 @@
 //! beyond the bytes themselves, and an index over their keys.
 //!
 //! Invariant: a key occurs once. Stores differ in what they do with a second value of a key, so
-//! no second one is ever given to them.
+//! no second one is given to them, but where a mix has `duplicates`.
 
 use super::generate::stream;
 use crate::rng::Rng;

@@ -5,6 +5,7 @@ use super::distribution::Distribution;
 use super::generate::Random;
 use super::lengths::Lengths;
 use super::mix::{Mix, MixTable};
+use crate::settings::{Choices, SettingsTable};
 use clap::ValueEnum;
 use credenza::{Error, Result};
 use credenza_formats::Format;
@@ -101,6 +102,9 @@ impl Phase {
         Phase::Remove,
         Phase::Mixed,
     ];
+    /// What a store can be asked that is in memory and never opened again.
+    pub(crate) const IN_MEMORY: [Phase; 5] =
+        [Phase::Insert, Phase::InsertRandom, Phase::Reinsert, Phase::Remove, Phase::Mixed];
     /// What a cold cache is asked, unless told otherwise.
     pub(crate) const COLD: [Phase; 2] = [Phase::GetHit, Phase::GetManyHit];
 
@@ -223,6 +227,8 @@ pub(crate) struct Workload {
     pub(crate) distribution: Distribution,
     /// What `mixed` does.
     pub(crate) mix: Mix,
+    /// How stores are to be set up.
+    pub(crate) settings: Choices,
 }
 
 /// A workload file. Every field but `data` has a default; options of the command line win.
@@ -247,6 +253,7 @@ struct WorkloadFile {
     seed: Option<u64>,
     distribution: Option<Distribution>,
     mix: Option<MixTable>,
+    settings: Option<SettingsTable>,
 }
 
 impl Workload {
@@ -265,6 +272,7 @@ impl Workload {
             seed: Workload::SEED,
             distribution: Distribution::Uniform,
             mix: Mix::default(),
+            settings: Choices::default(),
         }
     }
 
@@ -343,6 +351,7 @@ impl Workload {
             seed: file.seed.unwrap_or(Workload::SEED),
             distribution,
             mix,
+            settings: file.settings.map_or(Ok(Choices::default()), |table| table.choices())?,
             ..Workload::over(&file.name.unwrap_or(stem), data)
         })
     }
@@ -360,6 +369,7 @@ impl Workload {
             }
         }
         self.mix.check()?;
+        self.settings.check()?;
         if self.phases.as_ref().is_some_and(Vec::is_empty) {
             return Err(Error::invalid("there is no phase to measure"));
         }

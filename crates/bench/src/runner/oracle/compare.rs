@@ -6,24 +6,27 @@ use super::subject::{Contents, Opening, Subject};
 use super::verdict::{Answer, Difference, Given};
 use crate::driver::{Shape, with_driver};
 use crate::workload::changes::{Model, Script, Step};
-use crate::workload::{Action, Content, Inputs};
+use crate::workload::{Action, Inputs};
 use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 /// The comparing process: opens all stores, and says what came of it.
 pub(in super::super) fn compare(spec: &Spec, oracle: &Oracle, inputs: &Inputs) -> Result<Compared> {
-    let shape = Shape::of(&inputs.records).with(&inputs.fresh);
+    let duplicates = spec.mix.duplicates;
+    let data = Shape { duplicates, ..Shape::of(&inputs.records).with(&inputs.fresh) };
     let open = |(name, library): &(String, Option<PathBuf>)| {
         let (library, folder) = (library.as_deref(), spec.folder.as_path());
-        with_driver(name, Opening { name, library, folder, shape: &shape })
+        let shape = &Shape { settings: spec.settings.of(name), ..data };
+        with_driver(name, Opening { name, library, folder, shape })
             .unwrap_or_else(|| Err(Error::invalid(format!("there is no store '{name}'"))))
             .map_err(|e| Error::invalid(format!("{name}: {e}")))
     };
     let subjects = oracle.stores.iter().map(open).collect::<Result<Vec<_>>>()?;
     let (records, fresh, mix) = (&inputs.records, &inputs.fresh, &spec.mix);
     let script = Script::draw(records, fresh, mix, inputs.queries.hit.len(), spec.seed);
-    let model = Model::new(records, fresh, mix.does(Action::Scan));
+    let model = Model::of(records, fresh, mix);
     let mut comparison = Comparison { subjects, model, done: Compared::default() };
     comparison.done.difference = comparison.all(&script, oracle.every, inputs);
     Ok(comparison.done)
@@ -91,6 +94,9 @@ impl Comparison<'_> {
                 Answer::Done,
                 self.each(|subject| subject.insert(key, value).map(|()| Answer::Done)),
             ),
+            Action::Add => {
+                (Answer::Done, self.each(|subject| subject.add(key, value).map(|()| Answer::Done)))
+            }
             Action::Remove => (
                 Answer::Removed(now.is_some()),
                 self.each(|subject| subject.remove(key).map(Answer::Removed)),
@@ -153,19 +159,17 @@ impl Comparison<'_> {
     /// Reads every store through. Only where the sums differ, all records are put side by side.
     fn full_check(&mut self, what: &str) -> Option<Difference> {
         self.done.full_checks += 1;
-        let mut expected = Content::default();
-        for item in 0..self.model.items() {
-            let value = self.model.now(item);
-            value.iter().for_each(|value| expected.add(self.model.key(item), value));
-        }
+        let expected = self.model.content();
         let as_expected = |subject: &mut Box<dyn Subject>| match subject.content() {
             Ok(content) if content == expected => Answer::Done,
             Ok(_) => Answer::Contradicts,
             Err(e) => Answer::Failed(e.to_string()),
         };
         let sums: Vec<Answer> = self.subjects.iter_mut().map(as_expected).collect();
-        if sums.iter().all(|answer| *answer == Answer::Done) {
-            return None;
+        let are_right = sums.iter().all(|answer| *answer == Answer::Done);
+        // Sums do not know the order of a key's values.
+        if are_right {
+            return if self.model.has_duplicates() { self.first_record(what) } else { None };
         }
         // Where all records are as they should be now, the store gives others each time.
         self.first_record(what).or_else(|| self.differs(what, b"", Answer::Done, sums))
@@ -175,8 +179,10 @@ impl Comparison<'_> {
     fn first_record(&mut self, what: &str) -> Option<Difference> {
         let mut expected = Contents::new();
         for item in 0..self.model.items() {
-            let values = self.model.now(item).map(|value| vec![value.into_owned()]);
-            values.map(|values| expected.insert(self.model.key(item).to_vec(), values));
+            let values: Vec<_> = self.model.values(item).map(Cow::into_owned).collect();
+            if !values.is_empty() {
+                expected.insert(self.model.key(item).to_vec(), values);
+            }
         }
         let all: Vec<Result<Contents>> =
             self.subjects.iter_mut().map(|subject| subject.records()).collect();
@@ -200,7 +206,7 @@ mod tests {
     use super::super::super::tests::{Liar, Lie, mix};
     use super::super::subject::Open;
     use super::*;
-    use crate::workload::{Phase, Workload};
+    use crate::workload::{Phase, Place, Workload};
 
     /// What comes of comparing an honest store with one that lies.
     fn compared(lie: Lie, table: &str, every: usize) -> Compared {
@@ -221,7 +227,7 @@ mod tests {
         let subjects = vec![open("honest", Lie::None), open("liar", lie)];
         let (records, fresh) = (&inputs.records, &inputs.fresh);
         let script = Script::draw(records, fresh, &workload.mix, 2000, 1);
-        let model = Model::new(records, fresh, workload.mix.does(Action::Scan));
+        let model = Model::of(records, fresh, &workload.mix);
         let mut comparison = Comparison { subjects, model, done: Compared::default() };
         comparison.done.difference = comparison.all(&script, every, &inputs);
         comparison.done
@@ -264,6 +270,39 @@ mod tests {
         assert_eq!(lost.answers[1].answer, "nothing");
         for lie in [KeepsOld, OnlyFirstByte, RemovesNot] {
             assert!((1..500).contains(&told(lie).operation));
+        }
+    }
+
+    /// What comes of a store that puts values of a key here, where they belong there.
+    fn compared_places(here: Place, there: Place) -> Compared {
+        let folder = tempfile::tempdir().unwrap();
+        let word = if there == Place::First { "first" } else { "last" };
+        let mix = mix(&format!("get = 1\ninsert = 3\nremove = 1\nduplicates = \"{word}\""));
+        let phases = Some(vec![Phase::Mixed]);
+        let found = Workload::find("tokens").unwrap();
+        let workload = Workload { records: Some(100), gets: 800, mix, phases, ..found };
+        let (inputs, _) = Inputs::prepare(&workload).unwrap();
+        let shape = Shape { duplicates: Some(here), ..Shape::of(&inputs.records) };
+        let (name, library, folder, shape) = ("btree", None, folder.path(), &shape);
+        let opening = Opening { name, library, folder, shape };
+        let subjects = vec![with_driver(name, opening).unwrap().unwrap()];
+        let (records, fresh) = (&inputs.records, &inputs.fresh);
+        let script = Script::draw(records, fresh, &workload.mix, 800, 1);
+        let model = Model::of(records, fresh, &workload.mix);
+        let mut comparison = Comparison { subjects, model, done: Compared::default() };
+        comparison.done.difference = comparison.all(&script, 100, &inputs);
+        comparison.done
+    }
+
+    #[test]
+    fn values_of_a_key_in_another_order_are_told() {
+        for [here, there] in [[Place::First; 2], [Place::Last; 2]] {
+            let done = compared_places(here, there);
+            assert!(done.difference.is_none(), "{done:?}");
+            assert_eq!(done.operations, 800);
+        }
+        for (here, there) in [(Place::First, Place::Last), (Place::Last, Place::First)] {
+            assert!(compared_places(here, there).difference.is_some(), "{here:?}, {there:?}");
         }
     }
 

@@ -45,7 +45,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
         notes.push("without the workload's transactions and limit of time".to_owned());
     }
     let mut run = Run::new(args, &workload, &folder);
-    let stores = run.stores(&Shape::of(&inputs.records), &workload.mix)?;
+    let stores = run.stores(&Shape::of(&inputs.records), &workload)?;
+    notes.append(&mut run.left_out);
     if let Some(missing) = run.failures.first() {
         return Err(Error::invalid(format!("{}: {}", missing.store, missing.what)));
     }

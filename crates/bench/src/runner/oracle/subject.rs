@@ -19,6 +19,9 @@ pub(super) trait Subject {
 
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
 
+    /// One more value of a key.
+    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
+
     fn get(&mut self, key: &[u8]) -> Result<Answer>;
 
     fn remove(&mut self, key: &[u8]) -> Result<bool>;
@@ -84,6 +87,10 @@ impl<D: Driver> Subject for Open<D> {
 
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.writer()?.insert(key, value)
+    }
+
+    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.writer()?.add(key, value)
     }
 
     fn get(&mut self, key: &[u8]) -> Result<Answer> {

@@ -9,7 +9,7 @@
 //! Every record of every thread must then be there, by lookups and by a scan, before the store is closed
 //! and after it was opened again.
 
-use super::super::changes::{Insert, SYNCED_OPERATIONS, check_keys, content_after};
+use super::super::changes::{Insert, SYNCED_OPERATIONS, Work, check_keys};
 use super::super::child::Round;
 use super::super::passes;
 use super::super::protocol::{Message, Sample};
@@ -83,7 +83,7 @@ impl<D: Driver> Round<'_, D> {
         records: &Records,
     ) -> Result<Option<String>> {
         let work = Insert { records, order: records };
-        let content = content_after(&work);
+        let content = work.content();
         let wrong = check_keys(&mut store, &work)?;
         let wrong = wrong.or(passes::check_scan(&mut store, content)?);
         let mut sample = Sample::new(Phase::InsertSync, records.len());

@@ -1,0 +1,555 @@
+//! Settings that stores have in common and a user chooses: `--set`, and `[settings]` of a workload file.
+//!
+//! What nobody chose is as the driver has it: as the store's authors say that it is fastest. Each driver
+//! declares what it takes (`Driver::SETTINGS`) and finds what was chosen in its `Shape`. A store that
+//! cannot be as chosen takes no part, and is named: nothing is equalled in silence.
+
+use crate::args::size;
+use crate::driver;
+use credenza::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What can be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Name {
+    /// Bytes of a page or block, the least that is read or written.
+    PageSize,
+    /// What a store keeps in a cache of its own.
+    Cache,
+    /// Whether it reads its files through a map.
+    Mmap,
+    /// Whether what is read is compared with checksums.
+    Checksums,
+    Compression,
+    /// Whether all of it is in the memory of the process, without a file.
+    Memory,
+    /// Whether its files pass by the memory of the kernel (`O_DIRECT`).
+    Direct,
+    /// What the kernel is told of the order of accesses (`posix_fadvise`, `madvise`).
+    Advice,
+}
+
+impl Name {
+    const ALL: [Name; 8] = [
+        Name::PageSize,
+        Name::Cache,
+        Name::Mmap,
+        Name::Checksums,
+        Name::Compression,
+        Name::Memory,
+        Name::Direct,
+        Name::Advice,
+    ];
+
+    /// The name in options and results.
+    const fn text(self) -> &'static str {
+        match self {
+            Name::PageSize => "page-size",
+            Name::Cache => "cache",
+            Name::Mmap => "mmap",
+            Name::Checksums => "checksums",
+            Name::Compression => "compression",
+            Name::Memory => "memory",
+            Name::Direct => "direct",
+            Name::Advice => "advice",
+        }
+    }
+
+    fn find(text: &str) -> Result<Name> {
+        Name::ALL.into_iter().find(|name| name.text() == text).ok_or_else(|| {
+            let all = Name::ALL.map(Name::text).join(", ");
+            Error::invalid(format!(
+                "there is no setting '{text}'; there are {all} (--list says which store takes which)"
+            ))
+        })
+    }
+
+    /// A value as it is written.
+    fn value(self, text: &str) -> Result<Value> {
+        let value = match self {
+            Name::PageSize => size(text).ok().filter(|bytes| *bytes > 0).map(Value::Bytes),
+            Name::Cache if text == "unlimited" => Some(Value::Unlimited),
+            Name::Cache => size(text).ok().filter(|bytes| *bytes > 0).map(Value::Bytes),
+            Name::Compression => Codec::find(text).map(Value::Codec),
+            Name::Advice => Some(text == "random")
+                .filter(|is_random| *is_random || text == "normal")
+                .map(Value::Random),
+            Name::Mmap | Name::Checksums | Name::Memory | Name::Direct => {
+                Some(text == "on").filter(|is_on| *is_on || text == "off").map(Value::Switch)
+            }
+        };
+        value.ok_or_else(|| {
+            let wanted = match self {
+                Name::PageSize => "a number of bytes, as 4096 or 16K".to_owned(),
+                Name::Cache => "a number of bytes, as 64M, or unlimited".to_owned(),
+                Name::Compression => Codec::ALL.map(Codec::text).join(", "),
+                Name::Advice => "normal or random".to_owned(),
+                Name::Mmap | Name::Checksums | Name::Memory | Name::Direct => {
+                    "on or off".to_owned()
+                }
+            };
+            let name = self.text();
+            Error::invalid(format!("{name}={text} is no value of this setting: say {wanted}"))
+        })
+    }
+}
+
+/// How records, pages or blocks are made smaller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Codec {
+    None,
+    Snappy,
+    Zlib,
+    Lz4,
+    Zstd,
+    Bzip2,
+    Lzf,
+    Lzo,
+    Lzma,
+}
+
+impl Codec {
+    const ALL: [Codec; 9] = [
+        Codec::None,
+        Codec::Snappy,
+        Codec::Zlib,
+        Codec::Lz4,
+        Codec::Zstd,
+        Codec::Bzip2,
+        Codec::Lzf,
+        Codec::Lzo,
+        Codec::Lzma,
+    ];
+
+    /// The name in options and results.
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            Codec::None => "none",
+            Codec::Snappy => "snappy",
+            Codec::Zlib => "zlib",
+            Codec::Lz4 => "lz4",
+            Codec::Zstd => "zstd",
+            Codec::Bzip2 => "bzip2",
+            Codec::Lzf => "lzf",
+            Codec::Lzo => "lzo",
+            Codec::Lzma => "lzma",
+        }
+    }
+
+    fn find(text: &str) -> Option<Codec> {
+        Codec::ALL.into_iter().find(|codec| codec.text() == text)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Value {
+    Bytes(u64),
+    Unlimited,
+    Switch(bool),
+    Codec(Codec),
+    /// Whether the advice is that accesses are random.
+    Random(bool),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Value::Bytes(bytes) => f.write_str(&bytes_text(bytes)),
+            Value::Unlimited => f.write_str("unlimited"),
+            Value::Switch(is_on) => f.write_str(if is_on { "on" } else { "off" }),
+            Value::Codec(codec) => f.write_str(codec.text()),
+            Value::Random(is_random) => f.write_str(if is_random { "random" } else { "normal" }),
+        }
+    }
+}
+
+/// Bytes as [`size`] reads them, with the largest suffix that leaves a whole number.
+fn bytes_text(bytes: u64) -> String {
+    let suffixes = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
+    let whole = |(shift, _): &(u32, &str)| bytes > 0 && bytes.trailing_zeros() >= *shift;
+    match suffixes.into_iter().find(whole) {
+        Some((shift, suffix)) => format!("{}{suffix}", bytes >> shift),
+        None => bytes.to_string(),
+    }
+}
+
+/// A setting that a store takes, with the values that it takes.
+pub(crate) type Takes = (Name, Values);
+
+/// The values that a store takes for a setting.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Values {
+    /// Powers of two from the one to the other.
+    Powers(u64, u64),
+    /// So many bytes at least.
+    AtLeast(u64),
+    /// The same, or all that there is.
+    AtLeastOrUnlimited(u64),
+    /// Every value that the setting has: of a switch or an advice.
+    Either,
+    Codecs(&'static [Codec]),
+}
+
+impl Values {
+    fn has(self, value: Value) -> bool {
+        match (self, value) {
+            (Values::Powers(least, most), Value::Bytes(bytes)) => {
+                bytes.is_power_of_two() && (least..=most).contains(&bytes)
+            }
+            (Values::AtLeast(least) | Values::AtLeastOrUnlimited(least), Value::Bytes(bytes)) => {
+                bytes >= least
+            }
+            (Values::AtLeastOrUnlimited(_), Value::Unlimited) => true,
+            (Values::Either, Value::Switch(_) | Value::Random(_)) => true,
+            (Values::Codecs(codecs), Value::Codec(codec)) => codecs.contains(&codec),
+            _ => false,
+        }
+    }
+
+    fn text(self, name: Name) -> String {
+        match self {
+            Values::Powers(least, most) => {
+                format!("powers of two from {} to {}", bytes_text(least), bytes_text(most))
+            }
+            Values::AtLeast(least) => format!("{} or more", bytes_text(least)),
+            Values::AtLeastOrUnlimited(least) => {
+                format!("{} or more, unlimited", bytes_text(least))
+            }
+            Values::Either if name == Name::Advice => "normal, random".to_owned(),
+            Values::Either => "on, off".to_owned(),
+            Values::Codecs(codecs) => {
+                codecs.iter().map(|codec| codec.text()).collect::<Vec<_>>().join(", ")
+            }
+        }
+    }
+}
+
+/// What a store takes: setting and values, in words.
+pub(crate) fn in_words(takes: &[Takes]) -> BTreeMap<&'static str, String> {
+    takes.iter().map(|(name, values)| (name.text(), values.text(*name))).collect()
+}
+
+/// What was chosen for one store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Chosen([Option<Value>; Name::ALL.len()]);
+
+impl Chosen {
+    /// For an experiment that has it so.
+    pub(crate) fn in_memory() -> Chosen {
+        Chosen::default().with(Name::Memory, Value::Switch(true))
+    }
+
+    /// The same.
+    pub(crate) fn with_cache(bytes: u64) -> Chosen {
+        Chosen::default().with(Name::Cache, Value::Bytes(bytes))
+    }
+
+    fn with(mut self, name: Name, value: Value) -> Chosen {
+        self.0[name as usize] = Some(value);
+        self
+    }
+
+    fn switch(&self, name: Name) -> Option<bool> {
+        match self.0[name as usize] {
+            Some(Value::Switch(is_on)) => Some(is_on),
+            _ => None,
+        }
+    }
+
+    fn bytes(&self, name: Name) -> Option<u64> {
+        match self.0[name as usize] {
+            Some(Value::Bytes(bytes)) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn page_size(&self) -> Option<u64> {
+        self.bytes(Name::PageSize)
+    }
+
+    /// The bytes of the cache, unless it is unlimited.
+    pub(crate) fn cache(&self) -> Option<u64> {
+        self.bytes(Name::Cache)
+    }
+
+    pub(crate) fn has_unlimited_cache(&self) -> bool {
+        self.0[Name::Cache as usize] == Some(Value::Unlimited)
+    }
+
+    pub(crate) fn mmap(&self) -> Option<bool> {
+        self.switch(Name::Mmap)
+    }
+
+    pub(crate) fn checksums(&self) -> Option<bool> {
+        self.switch(Name::Checksums)
+    }
+
+    pub(crate) fn compression(&self) -> Codec {
+        match self.0[Name::Compression as usize] {
+            Some(Value::Codec(codec)) => codec,
+            _ => Codec::None,
+        }
+    }
+
+    pub(crate) fn memory(&self) -> bool {
+        self.switch(Name::Memory) == Some(true)
+    }
+
+    pub(crate) fn direct(&self) -> bool {
+        self.switch(Name::Direct) == Some(true)
+    }
+
+    /// Whether the advice is that accesses are random.
+    pub(crate) fn random(&self) -> Option<bool> {
+        match self.0[Name::Advice as usize] {
+            Some(Value::Random(is_random)) => Some(is_random),
+            _ => None,
+        }
+    }
+
+    /// These, where there are any, in place of others.
+    fn over(self, others: Chosen) -> Chosen {
+        let mut all = others;
+        for (place, own) in all.0.iter_mut().zip(self.0) {
+            *place = own.or(*place);
+        }
+        all
+    }
+
+    fn each(&self) -> impl Iterator<Item = (Name, Value)> {
+        Name::ALL.into_iter().zip(self.0).filter_map(|(name, value)| Some((name, value?)))
+    }
+
+    /// Why a store that takes these cannot be as chosen; `None` if it can.
+    pub(crate) fn unfit(&self, takes: &[Takes]) -> Option<String> {
+        self.each().find_map(|(name, value)| {
+            let values = takes.iter().find(|(own, _)| *own == name).map(|(_, values)| values);
+            let setting = name.text();
+            match values {
+                Some(values) if values.has(value) => None,
+                Some(values) => {
+                    let values = values.text(name);
+                    Some(format!("no {setting}={value}, but {values}"))
+                }
+                None => Some(format!("no setting {setting} there")),
+            }
+        })
+    }
+
+    /// Refuses settings of which one makes the other void.
+    fn check(&self) -> Result<()> {
+        let of_files = [Name::Cache, Name::Mmap, Name::Checksums, Name::Direct, Name::Advice];
+        let chosen = |name: &Name| self.0[*name as usize].is_some();
+        if let Some(name) = of_files.into_iter().find(chosen).filter(|_| self.memory()) {
+            let name = name.text();
+            return Err(Error::invalid(format!(
+                "memory=on contradicts {name}: there is no file then; leave one of both out"
+            )));
+        }
+        if self.direct() && self.mmap() == Some(true) {
+            return Err(Error::invalid(
+                "direct=on contradicts mmap=on: a map is the kernel's memory; leave one of both out",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Chosen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: Vec<String> =
+            self.each().map(|(name, value)| format!("{}={value}", name.text())).collect();
+        f.write_str(&all.join(", "))
+    }
+}
+
+/// What was chosen for all stores, and for some of them alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Choices {
+    all: Chosen,
+    stores: BTreeMap<String, Chosen>,
+}
+
+impl Choices {
+    /// Takes a choice, `NAME=VALUE` or `STORE.NAME=VALUE`, in place of an earlier one.
+    pub(crate) fn set(&mut self, text: &str) -> Result<()> {
+        let (place, value) = text.split_once('=').ok_or_else(|| {
+            Error::invalid(format!("'{text}' sets nothing: say NAME=VALUE, or STORE.NAME=VALUE"))
+        })?;
+        match place.rsplit_once('.') {
+            None => self.put(None, place, value),
+            Some((store, name)) => self.put(Some(store), name, value),
+        }
+    }
+
+    fn put(&mut self, store: Option<&str>, name: &str, value: &str) -> Result<()> {
+        let name = Name::find(name)?;
+        let value = name.value(value)?;
+        let Some(store) = store else {
+            self.all = self.all.with(name, value);
+            return Ok(());
+        };
+        let takes = driver::settings_of(store)?;
+        if let Some(why) = Chosen::default().with(name, value).unfit(takes) {
+            return Err(Error::invalid(format!("{store}: {why}")));
+        }
+        let chosen = self.stores.entry(store.to_owned()).or_default();
+        *chosen = chosen.with(name, value);
+        Ok(())
+    }
+
+    /// What holds for a store.
+    pub(crate) fn of(&self, store: &str) -> Chosen {
+        self.stores.get(store).copied().unwrap_or_default().over(self.all)
+    }
+
+    /// Refuses what contradicts itself.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.all.check()?;
+        self.stores.keys().try_for_each(|store| self.of(store).check())
+    }
+
+    /// Whether any store is to be in memory.
+    pub(crate) fn has_memory(&self) -> bool {
+        self.all.memory() || self.stores.values().any(Chosen::memory)
+    }
+
+    /// Whether any store is to tell the kernel something of its accesses.
+    pub(crate) fn has_advice(&self) -> bool {
+        let has = |chosen: &Chosen| chosen.random().is_some();
+        has(&self.all) || self.stores.values().any(has)
+    }
+
+    /// Each as it was written.
+    pub(crate) fn in_words(&self) -> Vec<String> {
+        let all = self.all.each().map(|(name, value)| format!("{}={value}", name.text()));
+        let of_store = |(store, chosen): (&String, &Chosen)| {
+            let own = chosen.each();
+            let own = own.map(|(name, value)| format!("{store}.{}={value}", name.text()));
+            own.collect::<Vec<_>>()
+        };
+        all.chain(self.stores.iter().flat_map(of_store)).collect()
+    }
+}
+
+/// The table `[settings]` of a workload file, with a table in it for what is for one store.
+#[derive(Deserialize)]
+pub(crate) struct SettingsTable(BTreeMap<String, Given>);
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Given {
+    Switch(bool),
+    Number(u64),
+    Text(String),
+    Store(BTreeMap<String, Given>),
+}
+
+impl SettingsTable {
+    pub(crate) fn choices(&self) -> Result<Choices> {
+        let mut choices = Choices::default();
+        for (name, given) in &self.0 {
+            match given {
+                Given::Store(table) => table.iter().try_for_each(|(name_of, given)| {
+                    choices.put(Some(name), name_of, &given.text())
+                })?,
+                given => choices.put(None, name, &given.text())?,
+            }
+        }
+        Ok(choices)
+    }
+}
+
+impl Given {
+    fn text(&self) -> String {
+        match self {
+            Given::Switch(is_on) => Value::Switch(*is_on).to_string(),
+            Given::Number(number) => number.to_string(),
+            Given::Text(text) => text.clone(),
+            // Only settings of one store are a table: this is no value of any.
+            Given::Store(_) => "a table".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choices(texts: &[&str]) -> Result<Choices> {
+        let mut choices = Choices::default();
+        texts.iter().try_for_each(|text| choices.set(text))?;
+        choices.check().map(|()| choices)
+    }
+
+    #[test]
+    fn what_is_set_is_read_and_printed() {
+        let all = [
+            "page-size=16K",
+            "cache=64M",
+            "mmap=off",
+            "checksums=on",
+            "compression=zstd",
+            "direct=on",
+            "advice=random",
+        ];
+        let chosen = choices(&all).unwrap().of("rocksdb");
+        assert_eq!(chosen.to_string(), all.join(", "));
+        assert_eq!((chosen.page_size(), chosen.cache()), (Some(16 << 10), Some(64 << 20)));
+        assert_eq!((chosen.mmap(), chosen.checksums()), (Some(false), Some(true)));
+        assert_eq!((chosen.compression(), chosen.random()), (Codec::Zstd, Some(true)));
+        assert!(chosen.direct() && !chosen.memory() && !chosen.has_unlimited_cache());
+        assert!(choices(&["cache=unlimited"]).unwrap().of("upscaledb").has_unlimited_cache());
+        assert!(choices(&["memory=on"]).unwrap().of("hash").memory());
+        assert_eq!([1, 1000, 1536, 1 << 20].map(bytes_text), ["1", "1000", "1536", "1M"]);
+    }
+
+    #[test]
+    fn what_is_for_one_store_is_for_it_alone_and_wins() {
+        let of = choices(&["leveldb.cache=8M", "cache=1M", "page-size=4K"]).unwrap();
+        assert_eq!(of.of("leveldb").to_string(), "page-size=4K, cache=8M");
+        assert_eq!(of.of("sqlite").to_string(), "page-size=4K, cache=1M");
+        assert_eq!(of.in_words(), ["page-size=4K", "cache=1M", "leveldb.cache=8M"]);
+        let later = choices(&["cache=1M", "cache=2M"]).unwrap();
+        assert_eq!(later.in_words(), ["cache=2M"]);
+    }
+
+    #[test]
+    fn a_table_says_the_same() {
+        let text = "page-size = 4096\nmmap = false\n[leveldb]\ncache = \"8M\"";
+        let table: SettingsTable = toml::from_str(text).unwrap();
+        let expected = choices(&["page-size=4096", "mmap=off", "leveldb.cache=8M"]).unwrap();
+        assert_eq!(table.choices().unwrap(), expected);
+        for text in ["colour = 1", "mmap = 7", "[leveldb]\nmmap = true", "[leveldb.cache]\na = 1"] {
+            let table: SettingsTable = toml::from_str(text).unwrap();
+            assert!(table.choices().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_there_is_not_and_what_contradicts_is_refused_in_words() {
+        for (texts, what) in [
+            (&["colour=red"][..], "no setting 'colour'; there are page-size, cache, mmap"),
+            (&["cache"], "say NAME=VALUE, or STORE.NAME=VALUE"),
+            (&["cache=much"], "cache=much is no value of this setting: say a number of bytes"),
+            (&["page-size=0"], "as 4096 or 16K"),
+            (&["mmap=yes"], "say on or off"),
+            (&["compression=rar"], "say none, snappy, zlib, lz4"),
+            (&["advice=bad"], "say normal or random"),
+            (&["nothing.cache=1M"], "there is no store 'nothing'"),
+            (&["hash.cache=1M"], "hash: no setting cache there"),
+            (
+                &["sqlite.page-size=3K"],
+                "sqlite: no page-size=3K, but powers of two from 512 to 64K",
+            ),
+            (&["memory=on", "cache=1M"], "memory=on contradicts cache"),
+            (&["memory=on", "sqlite.mmap=off"], "memory=on contradicts mmap"),
+            (&["direct=on", "mmap=on"], "direct=on contradicts mmap=on"),
+        ] {
+            let refused = choices(texts).unwrap_err().to_string();
+            assert!(refused.contains(what), "{texts:?}: {refused}");
+        }
+    }
+}
