@@ -216,6 +216,11 @@ impl Core {
         Ok(Core::new(data, header, index, None))
     }
 
+    /// Whether there is no file that outlives the process.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.path.is_none()
+    }
+
     /// A word of the session; `offset` is one of [`session`].
     #[inline(always)]
     pub(crate) fn session(&self, offset: u64) -> &AtomicU64 {
@@ -462,7 +467,7 @@ impl Core {
     /// If nobody else has the store open, makes everything durable and says so in the index, so
     /// that it is used as it is whatever happens to the machine.
     fn close(&self) -> Result<()> {
-        if !self.data.is_writable() || self.path.is_none() {
+        if !self.data.is_writable() || self.is_in_memory() {
             return Ok(());
         }
         if lock_range(self.data.file(), OPEN, Want::Exclusive, false)? {

@@ -62,6 +62,9 @@ impl Core {
     /// Makes the data file durable. When that fails the kernel may call pages clean all the same, and
     /// say the next time that all is well: so the next time they are all written again.
     fn wait_for_disk(&self) -> Result<()> {
+        if self.is_in_memory() {
+            return Ok(());
+        }
         let failed = self.session(session::FAILED);
         let before = failed.load(Ordering::Acquire);
         if before != 0 {
