@@ -6,8 +6,10 @@
 //! A run is one [`Report`]. Each entry of [`Report::results`] is one phase of one store over all
 //! rounds. What did not work is never a number here: it is in [`Report::failures`].
 
+pub mod over_time;
 pub mod processor;
 
+use over_time::OverTime;
 use processor::Processor;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -289,6 +291,10 @@ pub struct PhaseResult {
     /// has no single operations of this kind.
     #[serde(default)]
     pub at_rate: Option<AtRate>,
+    /// For phases that change a store by single operations: a run of its own, in the first round, each
+    /// operation timed, over the time that they took (for `insert-sync` the timed run itself).
+    #[serde(default)]
+    pub over_time: Option<OverTime>,
     /// The part of lookups that found their key; `None` for phases without lookups.
     pub hit_rate: Option<f64>,
     /// Blocks the store's files take on the filesystem when the phase is done and the store
@@ -348,6 +354,9 @@ pub struct AtRate {
     /// For `mixed`: the same by the names of operations.
     #[serde(default)]
     pub operation_latency_ns: BTreeMap<String, Latency>,
+    /// The first round over its time; latencies as in `latency_ns`.
+    #[serde(default)]
+    pub over_time: Option<OverTime>,
     /// Whether the answers added up to what the data say.
     pub verified: bool,
 }

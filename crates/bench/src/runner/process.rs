@@ -232,6 +232,7 @@ mod tests {
             sync: false,
             oracle: None,
             together: Together::default(),
+            over_time: false,
             rate: None,
             cpu: None,
             clock_ns: 0.0,

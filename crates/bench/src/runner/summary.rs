@@ -88,6 +88,7 @@ fn combined(
         latency_ns: latencies.percentiles(),
         operation_latency_ns: of_operations.into_iter().filter_map(percentiles).collect(),
         at_rate: rate.and_then(|rate| at_rate(rate, samples)),
+        over_time: all().find_map(|sample| sample.over_time.clone()),
         hit_rate: found.map(|found| found as f64 / lookups.max(1) as f64),
         file_bytes: all().map(|sample| sample.file_bytes).max().unwrap_or(0),
         peak_rss_bytes: all().map(|sample| sample.peak_rss_bytes).max().unwrap_or(0),
@@ -123,6 +124,7 @@ fn at_rate(rate: &Rate, samples: &[(usize, &Sample)]) -> Option<AtRate> {
         kept_up: all().all(|round| round.kept_up()),
         latency_ns: latencies.percentiles()?,
         operation_latency_ns: of_operations.into_iter().filter_map(percentiles).collect(),
+        over_time: all().find_map(|round| round.over_time.clone()),
         verified: all().all(|round| round.wrong.is_none()),
     })
 }
