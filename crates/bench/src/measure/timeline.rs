@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use std::time::Instant;
 
 /// Slots at most; at the end there are more than half as many, unless the run was very short.
-const SLOTS: usize = 120;
+const SLOTS: usize = 80;
 /// How long a slot is first, in nanoseconds.
 const SHORTEST: u64 = 10_000;
 

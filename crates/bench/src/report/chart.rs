@@ -202,26 +202,38 @@ pub fn axis(scale: &Scale, narrowest: f64, label: impl Fn(f64) -> String) -> Str
     labels(&ticks, narrowest)
 }
 
-/// The labels of an axis: places in per cent, in ascending order, and words. Those are left out that would
-/// touch the one before them where the axis is `narrowest`, in pixels; where it is wider they are further
-/// apart.
+/// The labels of an axis: places in per cent, in ascending order, and words. Where all of them would touch
+/// on an axis that is `narrowest`, in pixels, there is every second one, or third; where it is wider they are
+/// further apart.
 pub fn labels(ticks: &[(f64, String)], narrowest: f64) -> String {
-    let (mut labels, mut end) = (String::new(), f64::NEG_INFINITY);
-    for (x, label) in ticks {
-        let (at, wide) = (x / 100.0 * narrowest, label.chars().count() as f64 * CHARACTER);
-        let (anchor, left) = match *x {
-            x if x < 6.0 => ("start", at),
-            x if x > 94.0 => ("end", at - wide),
-            _ => ("middle", at - wide / 2.0),
-        };
-        if left < end + LABELS_APART {
-            continue;
-        }
-        end = left + wide;
-        let label = escape(label);
+    let every = (1..ticks.len()).find(|every| are_apart(ticks.iter().step_by(*every), narrowest));
+    let mut labels = String::new();
+    for (x, label) in ticks.iter().step_by(every.unwrap_or(ticks.len().max(1))) {
+        let (anchor, label) = (anchor(*x).0, escape(label));
         let _ = write!(labels, r#"<text x="{x:.2}%" y="12" text-anchor="{anchor}">{label}</text>"#);
     }
     format!(r#"<svg class="axis" height="18" aria-hidden="true">{labels}</svg>"#)
+}
+
+/// The side of a label that is at its place, and the part of its width that is left of that.
+fn anchor(x: f64) -> (&'static str, f64) {
+    match x {
+        x if x < 6.0 => ("start", 0.0),
+        x if x > 94.0 => ("end", 1.0),
+        _ => ("middle", 0.5),
+    }
+}
+
+fn are_apart<'a>(ticks: impl Iterator<Item = &'a (f64, String)>, narrowest: f64) -> bool {
+    let mut end = f64::NEG_INFINITY;
+    let mut is_apart = |(x, label): &'_ (f64, String)| {
+        let wide = label.chars().count() as f64 * CHARACTER;
+        let left = x / 100.0 * narrowest - anchor(*x).1 * wide;
+        let is_apart = left >= end + LABELS_APART;
+        end = left + wide;
+        is_apart
+    };
+    ticks.into_iter().all(|tick| is_apart(tick))
 }
 
 /// Text as it may stand in an element or a quoted attribute, with control characters replaced.

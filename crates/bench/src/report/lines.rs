@@ -114,10 +114,9 @@ fn drawn(scale: &Scale, line: &Line) -> String {
             marks,
             r#"<svg viewBox="0 0 1000 1000" preserveAspectRatio="none"><path d="{path}"/></svg>"#
         );
-        for point in &line.points {
-            marks += &dot(point, place(point.1), line.store, r#"class="spot" r="5""#);
-        }
-        return marks;
+        marks += r#"<g class="spots">"#;
+        line.points.iter().for_each(|point| marks += &dot(point, place(point.1), line.store, 5.0));
+        return marks + "</g>";
     }
     for pair in line.points.windows(2) {
         let [(x1, from, _), (x2, to, _)] = pair else { continue };
@@ -125,15 +124,15 @@ fn drawn(scale: &Scale, line: &Line) -> String {
         let _ = write!(marks, r#"<line x1="{x1:.2}%" y1="{y1:.2}%" x2="{x2:.2}%" y2="{y2:.2}%"/>"#);
     }
     for point in &line.points {
-        marks += &dot(point, place(point.1), line.store, r#"r="2.6""#);
+        marks += &dot(point, place(point.1), line.store, 2.6);
     }
     marks
 }
 
-/// A point with its words; `kind` is markup.
-fn dot((x, _, words): &(f64, f64, String), y: f64, store: &str, kind: &str) -> String {
+/// A point with its words.
+fn dot((x, _, words): &(f64, f64, String), y: f64, store: &str, radius: f64) -> String {
     let words = escape(&format!("{store}, {words}"));
-    format!(r#"<circle cx="{x:.2}%" cy="{y:.2}%" {kind}><title>{words}</title></circle>"#)
+    format!(r#"<circle cx="{x:.1}%" cy="{y:.1}%" r="{radius}"><title>{words}</title></circle>"#)
 }
 
 #[cfg(test)]
