@@ -10,7 +10,7 @@ const COLOURS: usize = 6;
 const HEIGHT: u32 = 220;
 /// How narrow the axis below is on a small phone, in pixels.
 const NARROWEST: f64 = 235.0;
-/// A line of more points than this is drawn as one path, and its points show when they are pointed at.
+/// Where a line has more points than this, each is drawn as one path, and points show when pointed at.
 const DENSE: usize = 40;
 
 /// A line of one store.
@@ -70,10 +70,11 @@ impl LineChart<'_> {
                 r#"<line class="grid" x1="{x:.2}%" x2="{x:.2}%" y1="0%" y2="100%"/>"#
             );
         }
+        let is_dense = self.lines.iter().any(|line| line.points.len() > DENSE);
         let mut legend = String::new();
         for line in &self.lines {
             let class = self.class(line.store);
-            let _ = write!(marks, r#"<g class="{class}">{}</g>"#, drawn(scale, line));
+            let _ = write!(marks, r#"<g class="{class}">{}</g>"#, drawn(scale, line, is_dense));
             let _ = write!(legend, r#"<li class="{class}">{}</li>"#, escape(line.store));
         }
         let axis = chart::labels(&self.ticks, NARROWEST);
@@ -100,10 +101,10 @@ impl LineChart<'_> {
 }
 
 /// The stretches between points, and the points with their words.
-fn drawn(scale: &Scale, line: &Line) -> String {
+fn drawn(scale: &Scale, line: &Line, is_dense: bool) -> String {
     let place = |figure: f64| 100.0 - scale.place(figure);
     let mut marks = String::new();
-    if line.points.len() > DENSE {
+    if is_dense {
         // In a thousandth of the width and of the height, as a path takes no per cent.
         let mut path = String::new();
         for (i, (x, figure, _)) in line.points.iter().enumerate() {
