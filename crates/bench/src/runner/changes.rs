@@ -228,7 +228,7 @@ impl<D: Driver> Round<'_, D> {
 
     /// Takes the last store away.
     pub(super) fn empty_folder(&self) -> Result<()> {
-        self.driver.clear(&self.path, self.inputs)?;
+        self.driver.clear(&self.path, self.inputs.keys())?;
         let folder = &self.spec.folder;
         let emptied = std::fs::remove_dir_all(folder).and_then(|()| std::fs::create_dir(folder));
         emptied.map_err(|e| Error::io("empty", e).at(folder))

@@ -22,6 +22,7 @@ pub(crate) mod passes;
 pub(crate) mod process;
 pub(crate) mod protocol;
 mod summary;
+mod tee;
 pub(crate) mod together;
 
 #[cfg(test)]
@@ -103,6 +104,9 @@ fn run(args: &BenchArgs) -> Result<Report> {
     let limit = args.memory_limit.map(Limit::set).transpose()?;
     let folder = Folder::create_in(&args.folder())?;
     let (inputs, mut notes) = Inputs::prepare(&workload)?;
+    if let Some(path) = &args.tee {
+        tee::write(path, &inputs, &workload, args.rate().as_ref())?;
+    }
     let shape = Shape::of(&inputs.records);
     let mut run = Run::new(args, &workload, &folder);
     run.group = limit.as_ref().map(|limit| limit.group().to_owned());
@@ -217,7 +221,7 @@ impl ForDriver for Clear<'_> {
             return Ok(());
         }
         let inputs = Inputs::load(&self.spec.inputs)?;
-        D::load(self.spec.library.as_deref())?.clear(&self.path, &inputs)
+        D::load(self.spec.library.as_deref())?.clear(&self.path, inputs.keys())
     }
 }
 

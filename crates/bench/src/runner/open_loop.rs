@@ -88,7 +88,7 @@ impl Rate {
     }
 
     /// The starts of so many operations, in nanoseconds from the beginning.
-    fn starts(&self, count: usize, seed: u64) -> Vec<u64> {
+    pub(super) fn starts(&self, count: usize, seed: u64) -> Vec<u64> {
         let (apart, mut rng) = (1e9 / self.per_second, Rng::new(seed, stream::ARRIVALS));
         let mut at = 0.0;
         let mut next = |i: usize| match self.arrivals {
