@@ -351,7 +351,10 @@ pub struct AtRate {
     /// Latencies, each counted from when the operation was to start: what waited in line behind a slow
     /// one has that in its own.
     pub latency_ns: Latency,
-    /// For `mixed`: the same by the names of operations.
+    /// Percentiles of each round by itself; empty in reports from before there was this field.
+    #[serde(default)]
+    pub by_round: Percentiles,
+    /// For `mixed`: the same as `latency_ns` by the names of operations.
     #[serde(default)]
     pub operation_latency_ns: BTreeMap<String, Latency>,
     /// The first round over its time; latencies as in `latency_ns`.
@@ -359,6 +362,18 @@ pub struct AtRate {
     pub over_time: Option<OverTime>,
     /// Whether the answers added up to what the data say.
     pub verified: bool,
+}
+
+/// Percentiles in nanoseconds, one figure for each round.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Percentiles {
+    /// Half of the operations took at most this.
+    pub p50: Vec<u64>,
+    /// 99 of 100.
+    pub p99: Vec<u64>,
+    /// 999 of 1000.
+    pub p999: Vec<u64>,
 }
 
 /// What the timed work took besides time: the timed passes of all rounds and of all new stores.

@@ -191,6 +191,7 @@ fn with_lines(mut report: Report) -> Report {
             kept_up: i == 0,
             latency_ns: latency(200),
             operation_latency_ns: Default::default(),
+            by_round: Default::default(),
             over_time: Some(over_time(12, &[])),
             verified: true,
         });
