@@ -79,48 +79,78 @@ fn grid(charts: &str) -> String {
     format!(r#"<div class="charts">{charts}</div>"#)
 }
 
-/// Throughput, and three latencies.
+/// What of a run one chart shows.
+struct Panel {
+    what: &'static str,
+    explained: &'static str,
+    /// One for each slot; none where there is no such figure.
+    figures: fn(&Drawn) -> Vec<Option<f64>>,
+    words: fn(f64) -> String,
+    /// Whether the axis begins with zero, where the line is while nothing ends.
+    from_zero: bool,
+}
+
+const PANELS: [Panel; 4] = [
+    Panel {
+        what: "throughput",
+        explained: "operations a second",
+        figures: |d| d.run.per_second(d.slots).collect(),
+        words: text::per_second,
+        from_zero: true,
+    },
+    Panel {
+        what: "p50",
+        explained: "half took at most",
+        figures: |d| latencies(d.slots, &d.slots.p50_ns),
+        words: text::nanoseconds,
+        from_zero: false,
+    },
+    Panel {
+        what: "p99",
+        explained: "99 of 100 took at most",
+        figures: |d| latencies(d.slots, &d.slots.p99_ns),
+        words: text::nanoseconds,
+        from_zero: false,
+    },
+    Panel {
+        what: "slowest",
+        explained: "the one that took longest",
+        figures: |d| latencies(d.slots, &d.slots.max_ns),
+        words: text::nanoseconds,
+        from_zero: false,
+    },
+];
+
+/// Where no operation ended, there is no latency.
+fn latencies(slots: &Slots, ns: &[u64]) -> Vec<Option<f64>> {
+    let all = ns.iter().zip(&slots.ops);
+    all.map(|(ns, ops)| (*ops > 0).then_some((*ns).max(1) as f64)).collect()
+}
+
+/// A chart for each panel, all over the same time.
 fn charts(report: &Report, title: &str, drawn: &[Drawn]) -> String {
     let seconds: Vec<f64> = drawn.iter().map(|d| d.run.seconds).collect();
     let time = Scale::from_zero(&seconds);
-    let ticks = time.ticks().into_iter().map(|s| {
-        let label = if s == 0.0 { "0".to_owned() } else { text::round(&duration(s)) };
-        (time.place(s), label)
-    });
-    let ticks: Vec<(f64, String)> = ticks.collect();
-    let chart = |what: &str,
-                 explained: &str,
-                 line: &dyn Fn(&Drawn) -> Vec<Option<f64>>,
-                 words: fn(f64) -> String| {
-        let line = |d: &&'_ Drawn| points(d, &time, &line(d), words);
-        LineChart {
-            title: format!("{title}: {what}"),
-            explained: explained.to_owned(),
-            ticks: ticks.clone(),
-            below: "time in the store",
-            lines: drawn.iter().map(|d| Line { store: d.store, points: line(&d) }).collect(),
+    let tick =
+        |s: f64| (time.place(s), if s == 0.0 { "0".to_owned() } else { text::round(&duration(s)) });
+    let chart = |panel: &Panel| {
+        let line = |d: &'_ Drawn| points(d, &time, &(panel.figures)(d), panel.words);
+        let chart = LineChart {
+            title: format!("{title}: {}", panel.what),
+            explained: panel.explained.to_owned(),
+            ticks: time.ticks().into_iter().map(tick).collect(),
+            below: "time",
+            lines: drawn.iter().map(|d| Line { store: d.store, points: line(d) }).collect(),
             stores: report.stores.iter().map(|info| &*info.store).collect(),
+        };
+        let label = |x| text::round(&(panel.words)(x));
+        if !panel.from_zero {
+            return chart.html(label);
         }
+        let all = drawn.iter().flat_map(|d| (panel.figures)(d).into_iter().flatten());
+        chart.html_on(&Scale::from_zero(&all.collect::<Vec<_>>()), label)
     };
-    let latency = |of: fn(&Slots) -> &Vec<u64>| {
-        move |d: &Drawn| -> Vec<Option<f64>> {
-            let all = of(d.slots).iter().zip(&d.slots.ops);
-            all.map(|(ns, ops)| (*ops > 0).then(|| ns.max(&1)).map(|ns| *ns as f64)).collect()
-        }
-    };
-    let rates = |d: &Drawn| d.run.per_second(d.slots).collect::<Vec<_>>();
-    let highest: Vec<f64> = drawn.iter().flat_map(|d| rates(d).into_iter().flatten()).collect();
-    let mut html = chart("throughput", "operations a second", &rates, text::per_second)
-        .html_on(&Scale::from_zero(&highest), |x| text::round(&text::per_second(x)));
-    for (what, explained, of) in [
-        ("p50", "half took at most", (|s| &s.p50_ns) as fn(&Slots) -> &Vec<u64>),
-        ("p99", "99 of 100 took at most", |s| &s.p99_ns),
-        ("slowest", "the one that took longest", |s| &s.max_ns),
-    ] {
-        html += &chart(what, explained, &latency(of), text::nanoseconds)
-            .html(|ns| text::round(&text::nanoseconds(ns)));
-    }
-    html
+    PANELS.iter().map(chart).collect()
 }
 
 fn points(
