@@ -226,14 +226,14 @@ fn anchor(x: f64) -> (&'static str, f64) {
 
 fn are_apart<'a>(ticks: impl Iterator<Item = &'a (f64, String)>, narrowest: f64) -> bool {
     let mut end = f64::NEG_INFINITY;
-    let mut is_apart = |(x, label): &'_ (f64, String)| {
+    let is_apart = |(x, label): &'_ (f64, String)| {
         let wide = label.chars().count() as f64 * CHARACTER;
         let left = x / 100.0 * narrowest - anchor(*x).1 * wide;
         let is_apart = left >= end + LABELS_APART;
         end = left + wide;
         is_apart
     };
-    ticks.into_iter().all(|tick| is_apart(tick))
+    ticks.into_iter().all(is_apart)
 }
 
 /// Text as it may stand in an element or a quoted attribute, with control characters replaced.
