@@ -25,7 +25,8 @@
 //! share one, and a fork needs nothing but to begin with empty buffers.
 //!
 //! Reading order: `docs/format/trace.md`, `format`, [`Entry`] in `entry`, `session` (who writes where),
-//! `tracer` (what the engines call, by way of `observe`), `switch` (on and off), [`Trace`] in `trace`.
+//! `tracer` (what the engines call, by way of `observe`), `switch` (on and off), [`Trace`] in `trace`, [`Writer`] in
+//! `writer` for entries that nobody recorded.
 //!
 //! Invariants: nothing read from a file is trusted: any bytes give a trace or an error. Of one thread
 //! all entries are in the order in which its operations ended.
@@ -39,12 +40,14 @@ mod session;
 mod switch;
 mod trace;
 mod tracer;
+mod writer;
 
 pub use entry::{Action, Entry, Key};
 pub use format::Stopped;
 pub use switch::{Keys, Options, flush, is_on, start, stop};
 pub use trace::{Entries, Trace, TracedStore};
 pub(crate) use tracer::{Ended, Tracer};
+pub use writer::{NewEntry, Writer};
 
 #[cfg(test)]
 mod tests;

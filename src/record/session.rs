@@ -114,6 +114,11 @@ impl Session {
         }
     }
 
+    /// The time of the trace's beginning, by [`now`].
+    pub(super) fn begun(&self) -> u64 {
+        self.fixed.begun_ns
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

@@ -105,6 +105,10 @@ pub struct BenchArgs {
     /// folder for temporary files]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
+    /// Write the operations of `mixed`, behind those that fill the store, as a trace to this file, which
+    /// must not be there yet: 'credenza replay' does them again on any store
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["oracle", "stop_seconds"])]
+    pub tee: Option<PathBuf>,
     /// Write the results as JSON to this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -261,6 +265,21 @@ impl BenchArgs {
             || self.stop_bytes.is_some()
             || self.stop_seconds.is_some();
         let has_mixed = workload.phases.as_ref().map_or(!self.cold, |p| p.contains(&Phase::Mixed));
+        if self.tee.is_some() && !has_mixed {
+            return Err(Error::invalid(
+                "--tee writes the operations of 'mixed', which is not among the phases to measure",
+            ));
+        }
+        if self.tee.is_some() && workload.mix.duplicates.is_some() {
+            return Err(Error::invalid(
+                "--tee writes a trace, which has one value for each key: leave duplicates out",
+            ));
+        }
+        if self.tee.is_some() && workload.mix.stop.seconds.is_some() {
+            return Err(Error::invalid(
+                "--tee cannot tell which operations a store does in some seconds: leave stop-seconds out",
+            ));
+        }
         if is_about_mixed && !has_mixed && !self.oracle {
             return Err(Error::invalid(
                 "--transactions, --reopen, --duplicates, --stop-bytes and --stop-seconds are for the \
@@ -367,18 +386,9 @@ impl BenchArgs {
         }
     }
 
-    /// The stores that were named. What stands between the commas in the address of a cluster, which it
-    /// has as well, is put together again.
+    /// The stores that were named.
     pub(crate) fn named_stores(&self) -> Option<Vec<String>> {
-        let mut names: Vec<String> = Vec::new();
-        for part in self.stores.as_ref()? {
-            let is_node = part.contains(':') && driver::address_of(part).is_none();
-            match names.last_mut().filter(|name| is_node && name.starts_with(driver::CLUSTER)) {
-                Some(cluster) => *cluster += &format!(",{part}"),
-                None => names.push(part.clone()),
-            }
-        }
-        Some(names)
+        self.stores.as_deref().map(named_stores)
     }
 
     /// Whether what is in memory of a store's files matters, so that they are to be on a disk.
@@ -395,6 +405,9 @@ impl BenchArgs {
     pub(crate) fn check(&self) -> Result<()> {
         if self.rounds == 0 || self.timeout == 0 {
             return Err(Error::invalid("--rounds and --timeout must be at least 1"));
+        }
+        if self.tee.is_some() && self.records.len() > 1 {
+            return Err(Error::invalid("--tee is for one number of --records"));
         }
         if self.check_every == Some(0) {
             return Err(Error::invalid("--check-every must be at least 1"));
@@ -421,11 +434,7 @@ impl BenchArgs {
         }
         let named = self.named_stores();
         let stores = named.iter().flatten().chain(&self.baseline).map(String::as_str);
-        let (servers, stores): (Vec<&str>, Vec<&str>) =
-            stores.partition(|name| driver::address_of(name).is_some());
-        // Before anything is printed or written: the names are in all of it.
-        servers.into_iter().filter_map(driver::address_of).try_for_each(driver::check_address)?;
-        check_stores(stores.into_iter(), &self.libraries)
+        check_stores_and_servers(stores, &self.libraries)
     }
 }
 
@@ -462,6 +471,32 @@ pub(crate) fn library_of(libraries: &[String], store: &str) -> Option<PathBuf> {
     named.filter(|(name, _)| *name == store).map(|(_, path)| PathBuf::from(path)).next_back()
 }
 
+/// The stores that were named between commas. What stands between the commas in the address of a cluster,
+/// which it has as well, is put together again.
+pub(crate) fn named_stores(parts: &[String]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for part in parts {
+        let is_node = part.contains(':') && driver::address_of(part).is_none();
+        match names.last_mut().filter(|name| is_node && name.starts_with(driver::CLUSTER)) {
+            Some(cluster) => *cluster += &format!(",{part}"),
+            None => names.push(part.clone()),
+        }
+    }
+    names
+}
+
+/// Refuses names of stores that there are not, and addresses of servers that make no sense.
+pub(crate) fn check_stores_and_servers<'a>(
+    stores: impl Iterator<Item = &'a str>,
+    libraries: &'a [String],
+) -> Result<()> {
+    let (servers, stores): (Vec<&str>, Vec<&str>) =
+        stores.partition(|name| driver::address_of(name).is_some());
+    // Before anything is printed or written: the names are in all of it.
+    servers.into_iter().filter_map(driver::address_of).try_for_each(driver::check_address)?;
+    check_stores(stores.into_iter(), libraries)
+}
+
 /// Refuses names of stores that there are not, also in the libraries that are named.
 pub(crate) fn check_stores<'a>(
     stores: impl Iterator<Item = &'a str>,
@@ -470,8 +505,9 @@ pub(crate) fn check_stores<'a>(
     let libraries = libraries.iter().map(|lib| lib.split_once('=').map_or("", |l| l.0));
     for name in stores.chain(libraries) {
         if driver::address_of(name).is_some() {
-            let what =
-                format!("'{name}' is a server: `credenza bench --stores` takes it, nothing else");
+            let what = format!(
+                "'{name}' is a server: `credenza bench --stores` and `credenza replay --stores` take it, nothing else"
+            );
             return Err(Error::invalid(what));
         }
         if !driver::NAMES.contains(&name) {

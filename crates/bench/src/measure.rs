@@ -1,5 +1,7 @@
 //! Clock, histogram and sizes: the instruments.
 
+pub(crate) mod timeline;
+
 use crate::counters::Counters;
 use crate::driver::{kernel, syscalls};
 use crate::machine::{self, Io};

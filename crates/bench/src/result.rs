@@ -6,8 +6,10 @@
 //! A run is one [`Report`]. Each entry of [`Report::results`] is one phase of one store over all
 //! rounds. What did not work is never a number here: it is in [`Report::failures`].
 
+pub mod over_time;
 pub mod processor;
 
+use over_time::OverTime;
 use processor::Processor;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -293,6 +295,10 @@ pub struct PhaseResult {
     /// has no single operations of this kind.
     #[serde(default)]
     pub at_rate: Option<AtRate>,
+    /// For phases that change a store by single operations: a run of its own, in the first round, each
+    /// operation timed, over the time that they took (for `insert-sync` the timed run itself).
+    #[serde(default)]
+    pub over_time: Option<OverTime>,
     /// The part of lookups that found their key; `None` for phases without lookups.
     pub hit_rate: Option<f64>,
     /// Blocks the store's files take on the filesystem when the phase is done and the store
@@ -349,11 +355,29 @@ pub struct AtRate {
     /// Latencies, each counted from when the operation was to start: what waited in line behind a slow
     /// one has that in its own.
     pub latency_ns: Latency,
-    /// For `mixed`: the same by the names of operations.
+    /// Percentiles of each round by itself; empty in reports from before there was this field.
+    #[serde(default)]
+    pub by_round: Percentiles,
+    /// For `mixed`: the same as `latency_ns` by the names of operations.
     #[serde(default)]
     pub operation_latency_ns: BTreeMap<String, Latency>,
+    /// The first round over its time; latencies as in `latency_ns`.
+    #[serde(default)]
+    pub over_time: Option<OverTime>,
     /// Whether the answers added up to what the data say.
     pub verified: bool,
+}
+
+/// Percentiles in nanoseconds, one figure for each round.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Percentiles {
+    /// Half of the operations took at most this.
+    pub p50: Vec<u64>,
+    /// 99 of 100.
+    pub p99: Vec<u64>,
+    /// 999 of 1000.
+    pub p999: Vec<u64>,
 }
 
 /// What the timed work took besides time: the timed passes of all rounds and of all new stores.

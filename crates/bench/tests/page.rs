@@ -4,6 +4,7 @@
 //! The browser test needs Chromium; without it, it says so and passes.
 
 use credenza_bench::report::{read_json, write_html};
+use credenza_bench::result::over_time::{OverTime, Slots};
 use credenza_bench::result::{AtRate, Growth, Latency, PhaseResult, Report, Summary};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -139,10 +140,16 @@ fn a_browser_draws_the_charts_and_runs_the_script() {
     assert_eq!(tree.matches("<circle class=\"dot").count(), samples);
     assert!(tree.contains("class=\"scripted\""), "the script did not run to its end");
     // Curves of percentiles, the same at a rate, and the growth: drawn where the page says.
-    assert_eq!(tree.matches("class=\"chart lines\"").count(), 2 + 8);
-    let points = 5 * (4 + 2) + 2 * report.growth[0].results.iter().filter(|r| r.verified).count();
-    assert_eq!(tree.matches("r=\"2.6\"").count(), points);
-    for id in ["rate", "growth"] {
+    assert_eq!(tree.matches("class=\"chart lines\"").count(), 2 + 8 + 4 * 4);
+    // Two stores over time, in twelve slots of which one has no latency; in sixty, with two kinds.
+    let curves = 5 * (4 + 2);
+    let grown = 2 * report.growth[0].results.iter().filter(|r| r.verified).count();
+    let at_rate = 2 * (12 + 3 * 11);
+    assert_eq!(tree.matches("r=\"2.6\"").count(), curves + grown + at_rate);
+    // Long lines are paths, whose points show when they are pointed at.
+    assert_eq!(tree.matches("<path d=\"M").count(), 2 * 3 * 4);
+    assert_eq!(tree.matches("r=\"5\"").count(), 2 * 3 * (60 + 3 * 59));
+    for id in ["rate", "growth", "time"] {
         assert!(tree.contains(&format!("<section id=\"{id}\"")), "{id}");
         assert!(tree.contains(&format!("href=\"#{id}\"")), "{id}");
     }
@@ -184,13 +191,38 @@ fn with_lines(mut report: Report) -> Report {
             kept_up: i == 0,
             latency_ns: latency(200),
             operation_latency_ns: Default::default(),
+            by_round: Default::default(),
+            over_time: Some(over_time(12, &[])),
             verified: true,
         });
     }
     let run =
         |records| Growth { records, key_bytes: 1, value_bytes: 1, results: report.results.clone() };
     report.growth = vec![run(1000), run(report.settings.records)];
+    let scans = report.results.iter_mut().filter(|r| r.phase == "scan" && r.class == "buffered");
+    for (i, result) in scans.take(2).enumerate() {
+        let mut run = over_time(60, &["remove", "get"]);
+        run.slot_seconds *= (i + 1) as f64;
+        run.seconds *= (i + 1) as f64;
+        result.over_time = Some(run);
+    }
     report
+}
+
+/// A run that stalls in its middle.
+fn over_time(count: u64, kinds: &[&str]) -> OverTime {
+    let slots = || Slots {
+        ops: (0..count).map(|i| if i == count / 2 { 0 } else { 1000 + i }).collect(),
+        p50_ns: vec![800; count as usize],
+        p99_ns: vec![9000; count as usize],
+        max_ns: (0..count).map(|i| if i == count / 2 + 1 { 20_000_000 } else { 40_000 }).collect(),
+    };
+    OverTime {
+        slot_seconds: 0.001,
+        seconds: 0.001 * count as f64,
+        all: slots(),
+        operations: kinds.iter().map(|kind| ((*kind).to_owned(), slots())).collect(),
+    }
 }
 
 #[test]
@@ -216,6 +248,43 @@ fn a_click_on_a_heading_sorts_the_table() {
     let by_hit_rate = order("8");
     assert!(by_hit_rate[0].ends_with("get-miss"), "{by_hit_rate:?}");
     assert!(by_hit_rate.last().unwrap().ends_with("scan"), "phases without a rate come last");
+}
+
+#[test]
+fn every_chart_can_be_saved_as_svg_and_png() {
+    let Some(browser) = browser() else {
+        println!("skipped: no chromium on this machine (apt-get install chromium)");
+        return;
+    };
+    let (folder, path, page) = page_of(&with_lines(fixture()));
+    // What would be saved is kept: each chart as SVG, and two of them as PNG, which are there when the
+    // page has loaded their pictures.
+    let save = "<script>(() => {\
+         const texts = [], pngs = [];\
+         window.Blob = class { constructor(parts) { texts.push(parts[0]); } };\
+         URL.createObjectURL = () => '#';\
+         HTMLAnchorElement.prototype.click = () => {};\
+         HTMLCanvasElement.prototype.toBlob = function (_, type) {\
+           pngs.push(this.toDataURL(type).startsWith('data:image/png') && this.width); };\
+         [...document.querySelectorAll('.export button')]\
+           .filter((button, i) => button.textContent === 'SVG' || i < 4)\
+           .forEach((button) => button.click());\
+         addEventListener('load', () => {\
+           const parse = (text) => new DOMParser().parseFromString(text, 'image/svg+xml');\
+           const trees = texts.map(parse);\
+           const count = (what) => trees.reduce((n, tree) => n + tree.querySelectorAll(what).length, 0);\
+           const figures = [...document.querySelectorAll('figure')].slice(0, 2);\
+           const wide = figures.map((f) => Math.ceil(2 * f.getBoundingClientRect().width));\
+           document.title = [trees.length, count('parsererror'), count('circle'),\
+             count('[class], foreignObject'), String(pngs.sort()) === String(wide.sort()),\
+             texts.some((text) => text.includes('var('))].join(' ');\
+         }); })();</script></body>";
+    std::fs::write(&path, page.replace("</body>", save)).unwrap();
+    let tree = String::from_utf8(dump(&browser, folder.path(), &path).stdout).unwrap();
+    let title = tree.split_once("<title>").unwrap().1.split_once("</title>").unwrap().0;
+    let charts = page.matches("<figure").count();
+    let points = page.matches("<circle").count();
+    assert_eq!(title, format!("{charts} 0 {points} 0 true false"));
 }
 
 /// What the browser made of the page, and what it had to say.

@@ -3,6 +3,9 @@
 
 mod common;
 use common::*;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
 
 /// Records what a shell does with a btree store of this folder, and gives the path of the trace.
 fn recorded(folder: &Folder, more: &[&str]) -> String {
@@ -149,6 +152,91 @@ fn a_damaged_trace_is_an_error_that_names_the_place() {
     assert!(got.contains("cut off"), "{got}");
     let got = run(&["replay", &cut, "--stores", "hash"]).expect(0).text();
     assert!(got.contains("The trace was cut off"), "{got}");
+}
+
+/// The steps that `bench` measures, each with the answer that its model has, on stores with and without order.
+#[test]
+fn what_bench_writes_is_replayed_with_the_same_answers() {
+    let folder = Folder::new();
+    let (mix, trace) = (folder.path("mix.toml"), folder.path("mixed.trace"));
+    let text = "data = \"churn\"\nrecords = 300\ngets = 500\n[mix]\nget = 4\ninsert = 1\nupdate = 2\n\
+        remove = 2\nread-modify-write = 1\ntransactions = 50\n";
+    std::fs::write(&mix, text).unwrap();
+    let tee = ["bench", "--workload", &mix, "--phases", "mixed", "--rounds", "1", "--tee", &trace];
+    run(&[&tee[..], &["--stores", "btree"]].concat()).expect(0);
+    let json = folder.path("out.json");
+    let stores = ["--stores", "btree,hash", "--json", &json];
+    run(&[&["replay", &trace][..], &stores].concat()).expect(0);
+    let report: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    // Filling and each of ten parts of the mix is a transaction, with its beginning and its end.
+    assert_eq!(report["entries"], 300 + 500 + 2 * 11);
+    for store in report["stores"].as_array().unwrap() {
+        assert_eq!((&store["lost"], &store["extra"]), (&0.into(), &0.into()), "{store}");
+        let of = |kind: &str| store["by_operation"][kind]["count"].as_u64().unwrap();
+        assert_eq!(store["compared"], of("get") + of("remove"));
+        assert_eq!(of("get") + of("remove") + of("insert") + of("update"), 800);
+        assert!(of("insert") > 300 && of("remove") > 50 && of("get") > 100, "{store}");
+    }
+    // Nobody's file is written over, and only what is in a trace can be asked for.
+    let got = run(&[&tee[..], &["--stores", "btree"]].concat()).expect(111);
+    assert!(got.err.contains("there already"), "{}", got.err);
+    let got = run(&["bench", "--phases", "get-hit", "--tee", &json]).expect(111);
+    assert!(got.err.contains("'mixed'"), "{}", got.err);
+}
+
+#[test]
+fn a_script_of_ups_bench_is_replayed() {
+    let folder = Folder::new();
+    let script = folder.path("script");
+    let text =
+        "CREATE\nINSERT (0, \"one\", 10)\nFIND (0, \"one\")\nERASE (0, \"one\")\nFIND(0, \"one\")";
+    std::fs::write(&script, text).unwrap();
+    let got = run(&["replay", &script, "--stores", "hash,btree"]).expect(0).text();
+    assert_eq!(got.matches("3 of 3 answers are as recorded").count(), 2, "{got}");
+    std::fs::write(&script, text.replace("ERASE (", "ERASE [")).unwrap();
+    let got = run(&["replay", &script, "--stores", "hash"]).expect(111);
+    assert!(got.err.contains("line 4, column 7: expected '('"), "{}", got.err);
+    let got = run(&["replay", &script, "--stores", "hash", "--speed", "original"]).expect(111);
+    assert!(got.err.contains("line 4"), "{}", got.err);
+}
+
+/// A server has data of others: they are neither deleted nor taken for the trace's own.
+#[test]
+fn a_trace_is_replayed_on_a_server_that_is_left_as_it_was() {
+    let folder = Folder::new();
+    let (socket, script) = (folder.path("socket"), folder.path("script"));
+    let started = Command::new("redis-server")
+        .args(["--port", "0", "--save", "", "--unixsocket", &socket, "--dir", &folder.path("")])
+        .stdout(Stdio::piped())
+        .spawn();
+    let Ok(mut server) = started else {
+        println!("skipped: redis-server is not installed");
+        return;
+    };
+    let mut log = BufReader::new(server.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(log.any(|line| line.contains("eady to accept connections")));
+    let ask = |command: &str| {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        write!(stream, "{command}\r\n").unwrap();
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).unwrap();
+        answer
+    };
+    let text =
+        "CREATE INSERT(0, \"one\", 10) INSERT(0, \"two\", 20) FIND(0, \"one\") ERASE(0, \"one\")";
+    std::fs::write(&script, text).unwrap();
+    let store = format!("resp:unix://{socket}?db=0");
+    let got = run(&["replay", &script, "--stores", &format!("{store},hash")]);
+    let (size, set) = (ask("DBSIZE"), ask("SET two mine"));
+    let refused = run(&["replay", &script, "--stores", &store]);
+    let kept = (ask("DBSIZE"), ask("STRLEN two"));
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let got = got.expect(0).text();
+    assert_eq!(got.matches("2 of 2 answers are as recorded").count(), 2, "{got}");
+    assert_eq!((size.trim(), set.trim()), (":0", "+OK"));
+    assert!(refused.expect(111).err.contains("not empty (1 key)"));
+    assert_eq!((kept.0.trim(), kept.1.trim()), (":1", ":4"));
 }
 
 #[test]

@@ -75,6 +75,38 @@ fn after_a_power_cut_what_was_not_synced_is_of_one_moment() {
     assert!(again.status <= 1 && again.text().contains("btree  buffered power all"), "{command}");
 }
 
+/// What is kept is what the store was before anybody opened it, and only where something is lost.
+#[test]
+fn a_store_with_a_loss_is_kept_as_it_was_found() {
+    let folder = Folder::new();
+    let (keep, none) = (folder.path("kept"), folder.path("none"));
+    let faults = format!("--faults power --durability buffered --seed 1 --rounds 4 {SMALL}");
+    let arguments = format!("--stores btree {faults} --expect all");
+    let (report, text) = torture(&arguments, &["--keep", &keep], 1);
+    let names = names_in(keep.as_ref());
+    assert!(
+        !names.is_empty() && names.iter().all(|name| name.starts_with("btree-power-")),
+        "{names:?}"
+    );
+    let mut lost = 0;
+    for name in &names {
+        let of = |part: &str| format!("{keep}/{name}/{part}");
+        let found: Value =
+            serde_json::from_slice(&std::fs::read(of("found.json")).unwrap()).unwrap();
+        lost += found["judged"]["lost"].as_u64().unwrap();
+        assert!(name.starts_with(&format!("btree-power-{}-", found["round"])), "{found}");
+        assert!(found["command"].as_str().unwrap().contains("--round "), "{found}");
+        assert!(!found["what"].as_str().unwrap().is_empty(), "{found}");
+        assert!(std::fs::metadata(of("files/store")).is_ok_and(|store| store.len() > 0), "{found}");
+    }
+    assert_eq!(Some(lost), figure(&report, "btree", "lost"), "{text}");
+    // A folder with something in it is not added to; without a loss there is nothing.
+    let got = run(&["torture", "-q", "--stores", "btree", "--keep", &keep]).expect(111);
+    assert!(got.err.contains("something in this"), "{}", got.err);
+    torture(&format!("--stores btree --faults kill --rounds 1 {SMALL}"), &["--keep", &none], 0);
+    assert!(names_in(none.as_ref()).is_empty());
+}
+
 #[test]
 fn a_full_disk_happens_and_is_survived() {
     let arguments =

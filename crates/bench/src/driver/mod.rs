@@ -58,7 +58,7 @@ mod upscaledb;
 use crate::measure::{self, Size};
 use crate::settings::{Chosen, Takes};
 use crate::workload::transactions::Transactions;
-use crate::workload::{Action, Inputs, Mix, Phase, Place, Records};
+use crate::workload::{Action, Mix, Phase, Place, Records};
 use credenza::{Error, Result};
 pub(crate) use library::Source;
 pub(crate) use no_writer::NoWriter;
@@ -268,7 +268,7 @@ pub(crate) trait Driver: Sized + 'static {
 
     /// Takes away what the store at `path` has of the data outside its folder, whatever has become of
     /// the process that stored it.
-    fn clear(&self, _path: &Path, _inputs: &Inputs) -> Result<()> {
+    fn clear<'k>(&self, _path: &Path, _keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {
         Ok(())
     }
 

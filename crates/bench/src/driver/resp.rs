@@ -16,7 +16,7 @@ use super::{
     Changes, Driver, Identity, Reading, Shape, Sharing, Source, Store, Threads, Writer, refused,
 };
 use crate::measure::Size;
-use crate::workload::{Inputs, Records};
+use crate::workload::Records;
 use credenza::{Error, Result};
 use redis::cluster::{ClusterClient, ClusterConnection, ClusterPipeline};
 use redis::{Client, Cmd, Connection, ConnectionAddr, Pipeline, Value, cmd};
@@ -101,7 +101,7 @@ impl Driver for Resp {
         }
     }
 
-    fn clear(&self, path: &Path, inputs: &Inputs) -> Result<()> {
+    fn clear<'k>(&self, path: &Path, keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {
         if !path.exists() {
             return Ok(());
         }
@@ -109,8 +109,7 @@ impl Driver for Resp {
         if self.address.may_flush {
             return server.flush();
         }
-        let records = inputs.records.iter().chain(inputs.fresh.iter());
-        let keys: Vec<&[u8]> = records.map(|(key, _)| key).collect();
+        let keys: Vec<&[u8]> = keys.collect();
         keys.chunks(AT_A_STEP).try_for_each(|keys| server.delete(keys))
     }
 

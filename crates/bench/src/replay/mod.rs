@@ -1,7 +1,7 @@
 //! `credenza replay`: what a program did, done again on any store.
 //!
 //! Reading order: [`ReplayArgs`], `script` (what of a trace one thread can do on one store), `part` (what of
-//! that is about some of the keys), `play` (the measured process), `table` (what the reader sees).
+//! that is about some of the keys), `ups` (scripts of ups_bench), `play` (the measured process), `table` (what the reader sees).
 //!
 //! Method: each store in a fresh process bound to one processor, one after the other. A store begins with
 //! the records of `--data`, or with those that the trace found before anybody had stored them. Every
@@ -13,11 +13,12 @@ mod part;
 mod play;
 pub(crate) mod script;
 mod table;
+mod ups;
 
 pub(crate) use play::{Replayed, Speed, Task, measure as measure_replay, records_of};
 pub(crate) use script::{Do, Script};
 
-use crate::args::{check_stores, library_of};
+use crate::args::{check_stores_and_servers, library_of, named_stores};
 use crate::driver::{self, Driver, ForDriver, Writer, kernel, with_driver};
 use crate::machine;
 use crate::measure::{self, Latencies};
@@ -44,9 +45,10 @@ const CONTRACT: u32 = 1;
 /// Do again what a program did, on any store.
 #[derive(Args, Clone, Debug)]
 pub struct ReplayArgs {
-    /// The trace, as 'credenza record' makes it
+    /// The trace, as 'credenza record' and `bench --tee` make it, or a script of upscaledb's ups_bench
     pub trace: PathBuf,
-    /// Stores to replay on, separated by commas; without it, all that are found
+    /// Stores to replay on, separated by commas, servers among them (as for bench); without it, all that are
+    /// found
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub stores: Option<Vec<String>>,
     /// When operations are due: 'full', each when the one before is done; 'original', as they were; or so
@@ -108,7 +110,29 @@ impl ForDriver for Look<'_> {
 
     fn run<D: Driver>(self) -> Result<(bool, String)> {
         let driver = D::load(self.library)?;
+        driver.admit()?;
         Ok((<D::Writer<'_> as Writer>::IS_POSSIBLE, driver.identity().version))
+    }
+}
+
+/// Takes away what was stored outside the workbench's files, however the process ended.
+struct Clear<'a> {
+    task: &'a Task,
+    script: &'a Script,
+}
+
+impl ForDriver for Clear<'_> {
+    type Output = Result<()>;
+
+    fn run<D: Driver>(self) -> Result<()> {
+        let path = self.task.path();
+        if !D::IS_SERVER || !path.exists() {
+            return Ok(());
+        }
+        let records = self.task.records()?.unwrap_or_default();
+        let own = self.script.keys.iter().map(|key| &key[..]);
+        let keys = own.chain(records.iter().map(|(key, _)| key));
+        D::load(self.task.library.as_deref())?.clear(&path, keys)
     }
 }
 
@@ -191,17 +215,21 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     if args.timeout == 0 {
         return Err(Error::invalid("--timeout must be at least 1"));
     }
-    check_stores(args.stores.iter().flatten().map(String::as_str), &args.libraries)?;
+    let named = args.stores.as_deref().map(named_stores);
+    check_stores_and_servers(named.iter().flatten().map(String::as_str), &args.libraries)?;
     let speed = args.speed()?;
-    let trace = Trace::open(&args.trace)?;
-    let script = Script::of(&trace)?;
+    let (script, trace) = Script::read(&args.trace)?;
+    if trace.is_none() && speed == Speed::Original {
+        let what = "a script of ups_bench has no times: say --speed full, or a number";
+        return Err(Error::invalid(what).at(&args.trace));
+    }
     if script.steps.is_empty() {
         return Err(
             Error::invalid("there is nothing in the trace that can be replayed").at(&args.trace)
         );
     }
     let folder = Folder::create_in(&args.folder())?;
-    let mut run = Run::new(args, speed, &trace, &script, &folder)?;
+    let mut run = Run::new(args, speed, trace.as_ref(), &script, &folder)?;
     run.all(&script)?;
     let Run { report, is_stopped, .. } = run;
     let mut out = std::io::stdout().lock();
@@ -233,7 +261,7 @@ impl<'a> Run<'a> {
     fn new(
         args: &'a ReplayArgs,
         speed: Speed,
-        trace: &Trace,
+        trace: Option<&Trace>,
         script: &Script,
         folder: &'a Folder,
     ) -> Result<Run<'a>> {
@@ -261,8 +289,8 @@ impl<'a> Run<'a> {
             entries: script.entries,
             steps: script.steps.len() as u64,
             recorded_seconds: script.span as f64 / 1e9,
-            missing_bytes: trace.missing(),
-            stopped: trace.stopped().map(|(why, _)| why.to_string()),
+            missing_bytes: trace.map_or(0, Trace::missing),
+            stopped: trace.and_then(Trace::stopped).map(|(why, _)| why.to_string()),
             speed: args.speed.clone(),
             records_before,
             left_out: left_out.collect(),
@@ -277,7 +305,7 @@ impl<'a> Run<'a> {
 
     /// Replays on every store that is asked for, or that is here.
     fn all(&mut self, script: &Script) -> Result<()> {
-        let named = self.args.stores.clone();
+        let named = self.args.stores.as_deref().map(named_stores);
         let is_named = named.is_some();
         let all = || driver::NAMES.iter().map(|name| (*name).to_owned()).collect();
         let mut names: Vec<String> = named.unwrap_or_else(all);
@@ -294,7 +322,7 @@ impl<'a> Run<'a> {
                         self.fail(store, what.to_owned());
                     }
                 }
-                Some(Ok((_, version))) => self.one(store, version, library)?,
+                Some(Ok((_, version))) => self.one(store, version, library, script)?,
                 Some(Err(e)) if is_named || library.is_some() => self.fail(store, e.to_string()),
                 Some(Err(_)) | None => {}
             }
@@ -306,7 +334,13 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn one(&mut self, store: String, version: String, library: Option<PathBuf>) -> Result<()> {
+    fn one(
+        &mut self,
+        store: String,
+        version: String,
+        library: Option<PathBuf>,
+        script: &Script,
+    ) -> Result<()> {
         let task = Task {
             store: store.clone(),
             library,
@@ -327,7 +361,11 @@ impl<'a> Run<'a> {
                 replayed = Some(*done);
             }
         })?;
+        let cleared = with_driver(&store, Clear { task: &task, script }).unwrap_or(Ok(()));
         self.folder.empty(&store)?;
+        if let Err(e) = cleared {
+            self.fail(store.clone(), e.to_string());
+        }
         if self.folder.current().is_stopping() {
             return Ok(());
         }

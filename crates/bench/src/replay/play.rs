@@ -2,7 +2,7 @@
 
 use super::script::{Do, Script, Step};
 use crate::driver::{Driver, ForDriver, Reading, Setup, Shape, Store, Writer, kernel, with_driver};
-use crate::measure::{Footprint, Latencies, Size};
+use crate::measure::{Footprint, Latencies};
 use crate::runner::protocol::{self, Message, say};
 use crate::settings::Chosen;
 use crate::workload::Records;
@@ -41,6 +41,21 @@ pub(crate) struct Task {
     pub(crate) is_durable: bool,
     pub(crate) cpu: Option<usize>,
     pub(crate) clock_ns: f64,
+}
+
+impl Task {
+    /// The store, in its folder.
+    pub(super) fn path(&self) -> PathBuf {
+        self.folder.join("store")
+    }
+
+    /// The records that were written down for it.
+    pub(super) fn records(&self) -> Result<Option<Records>> {
+        let Some(path) = &self.records else { return Ok(None) };
+        let file = std::fs::File::open(path).map_err(|e| Error::io("open", e).at(path))?;
+        let read = Records::read_from(&mut std::io::BufReader::new(file));
+        read.map(Some).map_err(|e| Error::io("read", e).at(path))
+    }
 }
 
 /// What came of it.
@@ -93,14 +108,10 @@ fn run(task: &Task) -> Result<Replayed> {
     if let Some(cpu) = task.cpu {
         kernel::pin_to(cpu)?;
     }
-    let script = Script::of(&Trace::open(&task.trace)?)?.part(task.one_of);
-    let before = match &task.records {
+    let script = Script::read(&task.trace)?.0.part(task.one_of);
+    let before = match task.records()? {
         None => records_before(&script)?,
-        Some(path) => {
-            let file = std::fs::File::open(path).map_err(|e| Error::io("open", e).at(path))?;
-            let read = Records::read_from(&mut std::io::BufReader::new(file));
-            read.map_err(|e| Error::io("read", e).at(path))?
-        }
+        Some(records) => records,
     };
     let child = Child { task, script: &script, before: &before };
     with_driver(&task.store, child)
@@ -173,7 +184,7 @@ impl ForDriver for Child<'_> {
 
     fn run<D: Driver>(self) -> Result<Replayed> {
         let driver = D::load(self.task.library.as_deref())?;
-        let (shape, path) = (self.shape(), self.task.folder.join("store"));
+        let (shape, path) = (self.shape(), self.task.path());
         let mut player = Player::new(&self);
         let footprint = Footprint::start();
         if !self.script.has_changes() {
@@ -196,7 +207,7 @@ impl ForDriver for Child<'_> {
             store.close()?;
         }
         (player.done.records, player.done.bytes) = (shape.records, shape.bytes());
-        player.done.file_bytes = Size::of(&self.task.folder)?.allocated;
+        player.done.file_bytes = driver.size(&path)?.allocated;
         Ok(player.finish())
     }
 }

@@ -1,4 +1,4 @@
-//! What a trace asks for, as one thread can do it on one store.
+//! What a trace asks for, or a script of ups_bench, as one thread can do it on one store.
 //!
 //! All stores and tables of the trace become one: where there are several, each key begins with two
 //! bytes that say which it is of. The operations of all threads and processes come in the order of
@@ -7,11 +7,14 @@
 //!
 //! Invariant: every process that reads a trace makes the same script of it.
 
+use super::ups;
 use credenza::record::{Action, Entry, Key, Trace};
 use credenza::stats::{Operation, Outcome};
 use credenza::{Error, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 /// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,8 +102,10 @@ pub(crate) struct Script {
     pub(crate) span: u64,
 }
 
+/// Bytes that tell what a file is.
+const START_BYTES: u64 = 4096;
 /// A value that is longer is not made up.
-const LONGEST_VALUE: u64 = 64 << 20;
+pub(super) const LONGEST_VALUE: u64 = 64 << 20;
 /// A key that is longer is none that a store has.
 const LONGEST_KEY: u64 = 1 << 20;
 
@@ -116,6 +121,22 @@ impl Script {
             maker.add(&entry?, &aborted)?;
         }
         Ok(maker.script)
+    }
+
+    /// What the file at `path` asks for, and the trace, if it is one and not a script of ups_bench.
+    pub(crate) fn read(path: &Path) -> Result<(Script, Option<Trace>)> {
+        let mut start = Vec::new();
+        // What is no regular file is no trace, either, and would not be opened twice.
+        if path.is_file() {
+            let read = File::open(path).and_then(|f| f.take(START_BYTES).read_to_end(&mut start));
+            read.map_err(|e| Error::io("read", e).at(path))?;
+        }
+        if ups::is_script(&start) {
+            let text = std::fs::read(path).map_err(|e| Error::io("read", e).at(path))?;
+            return Ok((ups::script(&text).map_err(|e| e.at(path))?, None));
+        }
+        let trace = Trace::open(path)?;
+        Ok((Script::of(&trace)?, Some(trace)))
     }
 
     pub(crate) fn has_changes(&self) -> bool {

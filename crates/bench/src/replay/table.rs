@@ -18,12 +18,16 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
         "original" => "at the original times".to_owned(),
         rate => format!("at {rate} operations a second"),
     };
+    // What nobody recorded had no time.
+    let recorded = match report.recorded_seconds {
+        0.0 => String::new(),
+        seconds => format!(" in {seconds:.3} s when recorded, here"),
+    };
     writeln!(
         out,
-        "credenza replay  {}  {} in {:.3} s when recorded, here {speed}",
+        "credenza replay  {}  {}{recorded} {speed}",
         text::clean(&report.trace),
         text::counted(usize::try_from(report.entries).unwrap_or(usize::MAX), "operation"),
-        report.recorded_seconds,
     )?;
     writeln!(out, "Stores begin with {} records.", text::count(report.records_before))?;
     if report.missing_bytes > 0 {

@@ -12,6 +12,9 @@ use std::fmt::Write;
 const LINEAR_UP_TO: f64 = 100.0;
 /// The least distance of two ticks in per cent, so that their labels do not meet on a phone.
 const TICKS_APART: f64 = 20.0;
+/// How wide a digit of a label is, in pixels, and the least that is between two labels.
+const CHARACTER: f64 = 6.6;
+const LABELS_APART: f64 = 6.0;
 const ROW_HEIGHT: u32 = 34;
 /// The middle of the row.
 const MIDDLE: u32 = 17;
@@ -34,8 +37,13 @@ impl Scale {
         if high / low > LINEAR_UP_TO {
             Scale { low: low / 1.6, high: high * 1.1, log: true }
         } else {
-            Scale { low: 0.0, high: high * 1.04, log: false }
+            Scale::from_zero(figures)
         }
+    }
+
+    /// From zero, in equal steps, whatever the figures are.
+    pub fn from_zero(figures: &[f64]) -> Scale {
+        Scale { low: 0.0, high: bounds(figures).1 * 1.04, log: false }
     }
 
     /// Logarithmic, with room left and right of the figures, and wide enough for a tick.
@@ -186,20 +194,46 @@ impl Row {
     }
 }
 
-/// The labels below a chart's rows.
-pub fn axis(scale: &Scale, label: impl Fn(f64) -> String) -> String {
+/// The labels below a chart's rows, which are never narrower than so many pixels.
+pub fn axis(scale: &Scale, narrowest: f64, label: impl Fn(f64) -> String) -> String {
+    let tick =
+        |tick: f64| (scale.place(tick), if tick == 0.0 { "0".to_owned() } else { label(tick) });
+    let ticks: Vec<(f64, String)> = scale.ticks().into_iter().map(tick).collect();
+    labels(&ticks, narrowest)
+}
+
+/// The labels of an axis: places in per cent, in ascending order, and words. Where all of them would touch
+/// on an axis that is `narrowest`, in pixels, there is every second one, or third; where it is wider they are
+/// further apart.
+pub fn labels(ticks: &[(f64, String)], narrowest: f64) -> String {
+    let every = (1..ticks.len()).find(|every| are_apart(ticks.iter().step_by(*every), narrowest));
     let mut labels = String::new();
-    for tick in scale.ticks() {
-        let x = scale.place(tick);
-        let anchor = match x {
-            x if x < 4.0 => "start",
-            x if x > 96.0 => "end",
-            _ => "middle",
-        };
-        let label = if tick == 0.0 { "0".to_owned() } else { escape(&label(tick)) };
+    for (x, label) in ticks.iter().step_by(every.unwrap_or(ticks.len().max(1))) {
+        let (anchor, label) = (anchor(*x).0, escape(label));
         let _ = write!(labels, r#"<text x="{x:.2}%" y="12" text-anchor="{anchor}">{label}</text>"#);
     }
     format!(r#"<svg class="axis" height="18" aria-hidden="true">{labels}</svg>"#)
+}
+
+/// The side of a label that is at its place, and the part of its width that is left of that.
+fn anchor(x: f64) -> (&'static str, f64) {
+    match x {
+        x if x < 6.0 => ("start", 0.0),
+        x if x > 94.0 => ("end", 1.0),
+        _ => ("middle", 0.5),
+    }
+}
+
+fn are_apart<'a>(ticks: impl Iterator<Item = &'a (f64, String)>, narrowest: f64) -> bool {
+    let mut end = f64::NEG_INFINITY;
+    let is_apart = |(x, label): &'_ (f64, String)| {
+        let wide = label.chars().count() as f64 * CHARACTER;
+        let left = x / 100.0 * narrowest - anchor(*x).1 * wide;
+        let is_apart = left >= end + LABELS_APART;
+        end = left + wide;
+        is_apart
+    };
+    ticks.into_iter().all(is_apart)
 }
 
 /// Text as it may stand in an element or a quoted attribute, with control characters replaced.
@@ -258,6 +292,30 @@ mod tests {
             let scale = Scale::logarithmic(&[3.0, 3.0 * f64::from(high)]);
             let places: Vec<f64> = scale.ticks().into_iter().map(|t| scale.place(t)).collect();
             assert!(places.windows(2).all(|p| p[1] - p[0] >= 20.0), "{high}: {places:?}");
+        }
+    }
+
+    /// The boxes of the labels that are drawn, however narrow the axis.
+    #[test]
+    fn labels_do_not_touch() {
+        for (high, narrowest) in (1..2000).flat_map(|n| [(n, 125.0), (n, 235.0)]) {
+            let scale = Scale::fitting(&[f64::from(high) * 3.7]);
+            let drawn = axis(&scale, narrowest, |x| text::round(&text::nanoseconds(x)));
+            let mut last = -1e9;
+            for label in drawn.split("<text x=\"").skip(1) {
+                let (place, rest) = label.split_once('%').unwrap();
+                let words = rest.split_once('>').unwrap().1.split_once('<').unwrap().0;
+                let at = place.parse::<f64>().unwrap() / 100.0 * narrowest;
+                let wide = words.chars().count() as f64 * CHARACTER;
+                let left = match rest {
+                    rest if rest.contains("\"start") => at,
+                    rest if rest.contains("\"end") => at - wide,
+                    _ => at - wide / 2.0,
+                };
+                assert!(left >= last + 5.0, "{high}, {narrowest}: {drawn}");
+                last = left + wide;
+            }
+            assert!(drawn.matches("<text").count() >= 2, "{drawn}");
         }
     }
 

@@ -1,14 +1,17 @@
 //! The figures as a table that other programs read: comma-separated values as in RFC 4180, one line
 //! for each store and phase, the names of the columns first; behind these a line for each number of
-//! readers at one store, or of threads that commit to one, whose figures are in columns of their own.
+//! readers at one store, or of threads that commit to one, whose figures are in columns of their own; and
+//! behind these a line for each stretch of a run over its time, with the columns `from_seconds` and
+//! `to_seconds`, and `operation` where it is about one kind of these.
 
 use super::json;
+use crate::result::over_time::{OverTime, Slots};
 use crate::result::{PhaseResult, Report, Summary, TogetherResult};
 use credenza::Result;
 use std::path::Path;
 
 /// The columns, which stay; further ones may come behind them.
-const COLUMNS: [&str; 59] = [
+const COLUMNS: [&str; 62] = [
     "store",
     "class",
     "phase",
@@ -68,6 +71,9 @@ const COLUMNS: [&str; 59] = [
     "cache_misses_per_op",
     "branch_misses_per_op",
     "dtlb_misses_per_op",
+    "operation",
+    "from_seconds",
+    "to_seconds",
 ];
 
 /// How many of them are about several readers, behind these.
@@ -76,8 +82,9 @@ const OF_READERS: usize = 11;
 /// How many of them are about a phase of one store.
 const OF_PHASE: usize = 31;
 
-/// How many of them, the last, are what the processor counted.
+/// How many of them are what the processor counted, before those over time, which are the last.
 const OF_PROCESSOR: usize = 5;
+const OF_TIME: usize = 3;
 
 /// Writes the report's figures in place of `path`, whole or not at all.
 ///
@@ -101,11 +108,12 @@ fn table(report: &Report) -> String {
     for result in &report.together {
         let mut fields = together(result);
         fields.push(report.settings.records.to_string());
-        fields.extend(empty(COLUMNS.len() - 1 - OF_PROCESSOR - fields.len()));
+        fields.extend(empty(COLUMNS.len() - 1 - OF_PROCESSOR - OF_TIME - fields.len()));
         fields.push(result.syncs_per_change.map_or_else(String::new, |syncs| syncs.to_string()));
-        fields.extend(empty(OF_PROCESSOR));
+        fields.extend(empty(OF_PROCESSOR + OF_TIME));
         push(&mut text, fields);
     }
+    report.results.iter().for_each(|result| over_time(&mut text, result));
     text
 }
 
@@ -122,9 +130,10 @@ fn phase(r: &PhaseResult, records: u64) -> Vec<String> {
         fields.push(at.kept_up.to_string());
         fields.extend([l.p50, l.p90, l.p99, l.p999, l.p9999, l.max].map(|ns| ns.to_string()));
     }
-    fields.extend(empty(COLUMNS.len() - OF_PROCESSOR - fields.len()));
+    fields.extend(empty(COLUMNS.len() - OF_PROCESSOR - OF_TIME - fields.len()));
     let counted = r.effort.processor.of_one(r.effort.operations);
     fields.extend(counted.map(|count| count.map_or_else(String::new, |n| n.to_string())));
+    fields.extend(empty(OF_TIME));
     fields
 }
 
@@ -135,6 +144,58 @@ fn push(text: &mut String, fields: Vec<String>) {
 
 fn empty(count: usize) -> impl Iterator<Item = String> {
     std::iter::repeat_n(String::new(), count)
+}
+
+/// The lines of a phase over its time, as fast as can be and at a rate.
+fn over_time(text: &mut String, r: &PhaseResult) {
+    let at_rate = r.at_rate.as_ref();
+    let at_rate = at_rate.and_then(|at| Some((Some(at.per_second), at.over_time.as_ref()?)));
+    let plain = r.over_time.as_ref().map(|run| (None, run));
+    for (rate, run) in plain.into_iter().chain(at_rate) {
+        let kinds = run.operations.iter().map(|(name, slots)| (name.as_str(), slots));
+        for (name, slots) in [("", &run.all)].into_iter().chain(kinds) {
+            for i in 0..slots.ops.len() {
+                push(text, stretch(r, rate, run, name, slots, i));
+            }
+        }
+    }
+}
+
+/// Of one stretch, what is there of it in the columns of a phase.
+fn stretch(
+    r: &PhaseResult,
+    rate: Option<f64>,
+    run: &OverTime,
+    name: &str,
+    slots: &Slots,
+    i: usize,
+) -> Vec<String> {
+    let (from, to) = run.slot(i, slots.ops.len());
+    let mut fields: Vec<String> = empty(COLUMNS.len()).collect();
+    let mut set = |column: &str, field: String| {
+        if let Some(place) = COLUMNS.iter().position(|name| *name == column) {
+            fields[place] = field;
+        }
+    };
+    for (column, field) in [("store", &r.store), ("class", &r.class), ("phase", &r.phase)] {
+        set(column, field.clone());
+    }
+    let ops = slots.ops[i];
+    set("ops", ops.to_string());
+    let latencies =
+        [("p50_ns", &slots.p50_ns), ("p99_ns", &slots.p99_ns), ("max_ns", &slots.max_ns)];
+    for (column, all) in latencies.into_iter().filter(|_| ops > 0) {
+        set(column, all.get(i).map(u64::to_string).unwrap_or_default());
+    }
+    set(
+        "per_second",
+        if to > from { (ops as f64 / (to - from)).to_string() } else { String::new() },
+    );
+    set("rate", rate.map(|rate| rate.to_string()).unwrap_or_default());
+    set("operation", name.to_owned());
+    set("from_seconds", from.to_string());
+    set("to_seconds", to.to_string());
+    fields
 }
 
 /// What several readers did: first what is there for every figure.
@@ -248,6 +309,33 @@ mod tests {
         );
         assert_eq!((field("per_second"), field("syncs_per_change")), ("4321.4", "0.1254"));
         assert_eq!((field("hit_rate"), last.len()), ("", COLUMNS.len()));
+        let slots = || Slots {
+            ops: vec![10, 0],
+            p50_ns: vec![5, 0],
+            p99_ns: vec![6, 0],
+            max_ns: vec![77, 0],
+        };
+        report.results[0].over_time = Some(OverTime {
+            slot_seconds: 0.5,
+            seconds: 0.75,
+            all: slots(),
+            operations: [("get".to_owned(), slots())].into(),
+        });
+        let text = table(&report);
+        let last: Vec<Vec<&str>> =
+            text.lines().rev().take(4).map(|l| l.split(',').collect()).collect();
+        let field =
+            |line: usize, name| last[line][COLUMNS.iter().position(|c| *c == name).unwrap()];
+        assert_eq!(
+            (field(1, "per_second"), field(1, "max_ns"), field(1, "ops")),
+            ("20", "77", "10")
+        );
+        assert_eq!((field(0, "from_seconds"), field(0, "to_seconds")), ("0.5", "0.75"));
+        assert_eq!(
+            (field(0, "p50_ns"), field(0, "operation"), field(2, "operation")),
+            ("", "get", "")
+        );
+        assert!(last.iter().all(|line| line.len() == COLUMNS.len()), "{text}");
         let first = &report.results[0];
         let start = format!("{},{},{},{}", first.store, first.class, first.phase, first.ops);
         assert!(lines[1].starts_with(&start), "{}", lines[1]);

@@ -6,16 +6,21 @@
 use super::chart::{Row, Scale, axis, escape};
 use super::compare::{Comparison, Headline, is_own};
 use super::stats::{self, Ratio, Verdict};
-use super::{committers, curves, facts, figures, growth, json, processor, rate, text, together};
+use super::{
+    committers, curves, facts, figures, growth, json, over_time, processor, rate, text, together,
+};
 use crate::result::{Latency, PhaseResult, Report};
 use credenza::Result;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 
+/// How narrow the drawing of a chart can be between names and figures, in pixels, and that of a wide one.
+const NARROW: f64 = 125.0;
+const WIDE: f64 = 210.0;
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
+const SCRIPT: &str = concat!(include_str!("page.js"), include_str!("export.js"));
 
 /// Writes the page in place of `path`, atomically.
 ///
@@ -56,6 +61,7 @@ fn more(report: &Report) -> String {
         false => String::new(),
     };
     let all = [
+        (report.results.iter().any(|r| r.over_time.is_some()), "time", "Over time"),
         (rate::results(report).next().is_some(), "rate", "At a rate"),
         (!report.growth.is_empty(), "growth", "Growth"),
         (report.together.iter().any(together::is_of), "together", "Several readers"),
@@ -152,10 +158,19 @@ fn sections(report: &Report, comparisons: &[Comparison]) -> String {
         "Latency of single lookups",
         &each(&|c| latencies(report, c)),
     ));
+    if report.results.iter().any(|r| r.over_time.is_some()) {
+        let content = each(&|c| over_time::of_phases(report, c));
+        html.push_str(&section("time", "Over time", &with_note(over_time::EXPLAINED, &content)));
+    }
     if let Some((title, table, explained)) = rate::table(report) {
         let table = with_note(explained, &table.html(&title));
         let charts = each(&|c| charts(&curves::at_rate(report, c)));
-        html.push_str(&section("rate", &title, &(table + &charts)));
+        let over_time = each(&|c| over_time::at_rate(report, c));
+        let over_time = match over_time.is_empty() {
+            true => over_time,
+            false => with_note(over_time::AT_RATE, &over_time),
+        };
+        html.push_str(&section("rate", &title, &(table + &charts + &over_time)));
     }
     if let Some((table, explained)) = growth::table(report) {
         let title = "Growth with the number of records";
@@ -575,11 +590,12 @@ fn figure(
     scale: &Scale,
     label: fn(f64) -> String,
 ) -> String {
+    let narrowest = if class == "chart" { NARROW } else { WIDE };
     let log = if scale.is_logarithmic() { r#"<p class="scale">logarithmic scale</p>"# } else { "" };
     format!(
         r#"<figure class="{class}"><figcaption><h3>{}</h3><span>{}</span></figcaption><ul class="rows">{rows}</ul><div class="under"><span></span>{}<span></span>{log}</div></figure>"#,
         escape(title),
         escape(explained),
-        axis(scale, |x| text::round(&label(x)))
+        axis(scale, narrowest, |x| text::round(&label(x)))
     )
 }

@@ -1,13 +1,17 @@
 //! Charts of lines over an axis, as static SVG whose places are per cent, as in [`super::chart`]: they
 //! follow the width they are given, keep the size of their text, need no script, and print.
 
-use super::chart::{Scale, escape};
+use super::chart::{self, Scale, escape};
 use super::compare::is_own;
 use std::fmt::Write;
 
 /// As many rivals have a colour of their own; those behind them begin again, dashed.
 const COLOURS: usize = 6;
 const HEIGHT: u32 = 220;
+/// How narrow the axis below is on a small phone, in pixels.
+const NARROWEST: f64 = 235.0;
+/// Where a line has more points than this, each is drawn as one path, and points show when pointed at.
+const DENSE: usize = 40;
 
 /// A line of one store.
 pub struct Line<'a> {
@@ -36,12 +40,16 @@ pub struct LineChart<'a> {
 impl LineChart<'_> {
     /// The chart with a logarithmic axis to the left, labelled by `label`; empty without a line.
     pub fn html(&self, label: impl Fn(f64) -> String) -> String {
-        let figures: Vec<f64> =
-            self.lines.iter().flat_map(|line| line.points.iter().map(|point| point.1)).collect();
-        if figures.is_empty() {
+        let points = self.lines.iter().flat_map(|line| &line.points);
+        let figures: Vec<f64> = points.map(|point| point.1).collect();
+        self.html_on(&Scale::logarithmic(&figures), label)
+    }
+
+    /// The same with this axis to the left.
+    pub fn html_on(&self, scale: &Scale, label: impl Fn(f64) -> String) -> String {
+        if self.lines.iter().all(|line| line.points.is_empty()) {
             return String::new();
         }
-        let scale = Scale::logarithmic(&figures);
         let (mut marks, mut labels) = (String::new(), String::new());
         for tick in scale.ticks() {
             let y = 100.0 - scale.place(tick);
@@ -49,7 +57,7 @@ impl LineChart<'_> {
             let _ = write!(
                 labels,
                 r#"<text x="100%" y="{y:.2}%" dy="4" text-anchor="end">{}</text>"#,
-                escape(&label(tick))
+                escape(&if tick == 0.0 { "0".to_owned() } else { label(tick) })
             );
             let _ = write!(
                 marks,
@@ -62,16 +70,18 @@ impl LineChart<'_> {
                 r#"<line class="grid" x1="{x:.2}%" x2="{x:.2}%" y1="0%" y2="100%"/>"#
             );
         }
+        let is_dense = self.lines.iter().any(|line| line.points.len() > DENSE);
         let mut legend = String::new();
         for line in &self.lines {
             let class = self.class(line.store);
-            let _ = write!(marks, r#"<g class="{class}">{}</g>"#, drawn(&scale, line));
+            let _ = write!(marks, r#"<g class="{class}">{}</g>"#, drawn(scale, line, is_dense));
             let _ = write!(legend, r#"<li class="{class}">{}</li>"#, escape(line.store));
         }
-        let axis: String = self.ticks.iter().map(tick_label).collect();
+        let axis = chart::labels(&self.ticks, NARROWEST);
+        let how = if scale.is_logarithmic() { "; logarithmic scale" } else { "" };
         let words = escape(&format!("{}: {}", self.title, self.explained));
         format!(
-            r#"<figure class="chart lines"><figcaption><h3>{}</h3><span>{}</span></figcaption><div class="frame"><svg class="labels" height="{HEIGHT}" aria-hidden="true">{labels}</svg><svg class="plot" height="{HEIGHT}" role="img" aria-label="{words}">{marks}</svg><svg class="axis" height="18" aria-hidden="true">{axis}</svg><p class="scale">{}; logarithmic scale</p></div><ul class="legend">{legend}</ul></figure>"#,
+            r#"<figure class="chart lines"><figcaption><h3>{}</h3><span>{}</span></figcaption><div class="frame"><svg class="labels" height="{HEIGHT}" aria-hidden="true">{labels}</svg><svg class="plot" height="{HEIGHT}" role="img" aria-label="{words}">{marks}</svg>{axis}<p class="scale">{}{how}</p></div><ul class="legend">{legend}</ul></figure>"#,
             escape(&self.title),
             escape(&self.explained),
             escape(self.below)
@@ -91,31 +101,39 @@ impl LineChart<'_> {
 }
 
 /// The stretches between points, and the points with their words.
-fn drawn(scale: &Scale, line: &Line) -> String {
+fn drawn(scale: &Scale, line: &Line, is_dense: bool) -> String {
     let place = |figure: f64| 100.0 - scale.place(figure);
     let mut marks = String::new();
+    if is_dense {
+        // In a thousandth of the width and of the height, as a path takes no per cent.
+        let mut path = String::new();
+        for (i, (x, figure, _)) in line.points.iter().enumerate() {
+            let start = if i == 0 { 'M' } else { 'L' };
+            let _ = write!(path, "{start}{:.0} {:.0}", x * 10.0, place(*figure) * 10.0);
+        }
+        let _ = write!(
+            marks,
+            r#"<svg viewBox="0 0 1000 1000" preserveAspectRatio="none"><path d="{path}"/></svg>"#
+        );
+        marks += r#"<g class="spots">"#;
+        line.points.iter().for_each(|point| marks += &dot(point, place(point.1), line.store, 5.0));
+        return marks + "</g>";
+    }
     for pair in line.points.windows(2) {
         let [(x1, from, _), (x2, to, _)] = pair else { continue };
         let (y1, y2) = (place(*from), place(*to));
         let _ = write!(marks, r#"<line x1="{x1:.2}%" y1="{y1:.2}%" x2="{x2:.2}%" y2="{y2:.2}%"/>"#);
     }
-    for (x, figure, words) in &line.points {
-        let (y, words) = (place(*figure), escape(&format!("{}, {words}", line.store)));
-        let _ = write!(
-            marks,
-            r#"<circle cx="{x:.2}%" cy="{y:.2}%" r="2.6"><title>{words}</title></circle>"#
-        );
+    for point in &line.points {
+        marks += &dot(point, place(point.1), line.store, 2.6);
     }
     marks
 }
 
-fn tick_label((x, label): &(f64, String)) -> String {
-    let anchor = match *x {
-        x if x < 6.0 => "start",
-        x if x > 94.0 => "end",
-        _ => "middle",
-    };
-    format!(r#"<text x="{x:.2}%" y="12" text-anchor="{anchor}">{}</text>"#, escape(label))
+/// A point with its words.
+fn dot((x, _, words): &(f64, f64, String), y: f64, store: &str, radius: f64) -> String {
+    let words = escape(&format!("{store}, {words}"));
+    format!(r#"<circle cx="{x:.1}%" cy="{y:.1}%" r="{radius}"><title>{words}</title></circle>"#)
 }
 
 #[cfg(test)]

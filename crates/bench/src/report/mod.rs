@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`stats`] says what may be concluded from a few rounds, [`compare`] who is
 //! compared with whom; [`json`], [`terminal`] and [`html`] show the same conclusions. [`durability`]
-//! says who brings what to the disk, `processor` what the processor counted, `together`, `rate` and `growth` what comes of several readers,
-//! of operations at a rate, and of more records; [`saved`] puts two saved runs against each other.
+//! says who brings what to the disk, `processor` what the processor counted, `together`, `rate`, `over_time` and `growth` what comes of several readers,
+//! of operations at a rate, in the course of a run, and of more records; [`saved`] puts two saved runs against each other.
 
 mod chart;
 mod committers;
@@ -17,6 +17,7 @@ mod growth;
 pub mod html;
 pub mod json;
 mod lines;
+mod over_time;
 pub(crate) mod pen;
 pub(crate) mod plain;
 mod processor;

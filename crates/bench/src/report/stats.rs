@@ -363,6 +363,7 @@ mod tests {
             latency_ns: None,
             operation_latency_ns: std::collections::BTreeMap::new(),
             at_rate: None,
+            over_time: None,
             hit_rate: None,
             file_bytes: 0,
             peak_rss_bytes: 0,

@@ -37,6 +37,11 @@ pub fn nanoseconds(ns: f64) -> String {
     scaled(ns, &[("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)])
 }
 
+/// How many a second: `41.2 /s`, `3.40 M/s`.
+pub fn per_second(rate: f64) -> String {
+    scaled(rate, &[("/s", 1.0), ("k/s", 1e3), ("M/s", 1e6)])
+}
+
 /// A size in decimal units: `512 B`, `18.1 MB`.
 pub fn bytes(n: u64) -> String {
     scaled(n as f64, &[("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12)])

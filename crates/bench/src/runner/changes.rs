@@ -13,11 +13,11 @@ use super::child::{Round, ns_per_op};
 use super::passes::{self, Total};
 use super::protocol::Sample;
 use crate::driver::{Driver, Reading, Store, Writer};
+use crate::measure::timeline::Timeline;
 use crate::measure::{self, Footprint, Latencies, Meter};
-use crate::workload::{Content, Phase, Queries, Records};
+use crate::workload::{Action, Content, Phase, Queries, Records};
 use credenza::{Error, Result};
 use std::borrow::Cow;
-use std::cell::RefCell;
 use std::time::Instant;
 
 /// Operations that are timed at least, on as many new stores as that takes; fewer where the program
@@ -43,8 +43,8 @@ pub(super) trait Work {
 
     fn operations(&self) -> usize;
 
-    /// What is timed.
-    fn run<W: Writer>(&self, store: &mut W) -> Result<Outcome>;
+    /// What is timed; `watch` is told of each operation that has ended.
+    fn run<W: Writer, O: Watch>(&self, store: &mut W, watch: &mut O) -> Result<Outcome>;
 
     /// What [`Work::run`] adds up to if every answer is right.
     fn outcome(&self) -> Outcome;
@@ -67,6 +67,53 @@ pub(super) trait Work {
     }
 }
 
+/// Who looks on while operations are done one after the other.
+pub(super) trait Watch {
+    /// The first one is to begin.
+    fn begin(&mut self);
+
+    /// One has ended, and the next one begins.
+    fn ended(&mut self, action: Action);
+}
+
+/// Nobody: what is timed has nothing of it in it.
+impl Watch for () {
+    #[inline(always)]
+    fn begin(&mut self) {}
+
+    #[inline(always)]
+    fn ended(&mut self, _: Action) {}
+}
+
+/// Over time.
+impl Watch for Timeline {
+    fn begin(&mut self) {
+        self.begin();
+    }
+
+    fn ended(&mut self, action: Action) {
+        self.ended(action.name());
+    }
+}
+
+/// Over time and all together.
+struct Each {
+    timeline: Timeline,
+    latencies: Latencies,
+}
+
+impl Watch for Each {
+    fn begin(&mut self) {
+        self.timeline.begin();
+    }
+
+    fn ended(&mut self, action: Action) {
+        let ns = self.timeline.ended(action.name());
+        self.latencies.record(ns);
+        self.timeline.begin();
+    }
+}
+
 impl<D: Driver> Round<'_, D> {
     /// One phase that changes stores.
     pub(super) fn change(&self, phase: Phase) -> Result<Sample> {
@@ -79,10 +126,13 @@ impl<D: Driver> Round<'_, D> {
             }
             Phase::InsertSync => {
                 let order = &records.shuffled(self.spec.seed)?.first(SYNCED_OPERATIONS)?;
-                let latencies = RefCell::new(Latencies::new(self.spec.clock_ns));
+                // Next to a wait for the disk, timing each by itself takes nothing.
+                let timeline = Timeline::new(self.spec.clock_ns);
+                let mut each = Each { timeline, latencies: Latencies::new(0.0) };
                 let insert = Insert { records: order, order };
-                let sample = self.measure(phase, &Timed { insert, latencies: &latencies })?;
-                Ok(Sample { latencies: latencies.into_inner().counts(), ..sample })
+                let sample = self.measure_watched(phase, &insert, &mut each)?;
+                let over_time = each.timeline.finish().filter(|_| self.spec.over_time);
+                Ok(Sample { latencies: each.latencies.counts(), over_time, ..sample })
             }
             Phase::Reinsert => {
                 let others = &records.with_other_values();
@@ -97,7 +147,30 @@ impl<D: Driver> Round<'_, D> {
         }
     }
 
+    /// Times the work, and does it once more on a store of its own to see it over time if that is asked for.
     pub(super) fn measure<W: Work>(&self, phase: Phase, work: &W) -> Result<Sample> {
+        let mut sample = self.measure_watched(phase, work, &mut ())?;
+        if self.spec.over_time {
+            let mut store = self.new_store(phase, W::IS_FILLED)?;
+            let mut timeline = Timeline::new(self.spec.clock_ns);
+            timeline.begin();
+            let outcome = work.run(&mut store, &mut timeline)?;
+            store.close()?;
+            sample.over_time = timeline.finish();
+            let (is_wrong, expected) = (outcome != work.outcome(), work.outcome());
+            sample.wrong = sample.wrong.or_else(|| {
+                is_wrong.then(|| format!("over time, it adds up to {outcome:?}, not {expected:?}"))
+            });
+        }
+        Ok(sample)
+    }
+
+    fn measure_watched<W: Work, O: Watch>(
+        &self,
+        phase: Phase,
+        work: &W,
+        watch: &mut O,
+    ) -> Result<Sample> {
         let stores = match phase {
             Phase::InsertSync => 1,
             _ if self.spec.cold => 1,
@@ -111,8 +184,9 @@ impl<D: Driver> Round<'_, D> {
         for number in 0..stores {
             let mut store = self.new_store(phase, W::IS_FILLED)?;
             let meter = Meter::start();
+            watch.begin();
             let start = Instant::now();
-            let outcome = work.run(&mut store)?;
+            let outcome = work.run(&mut store, watch)?;
             let elapsed = start.elapsed();
             sample.effort += meter.stop(work.operations());
             times.push(ns_per_op(elapsed, work.operations()));
@@ -147,7 +221,7 @@ impl<D: Driver> Round<'_, D> {
             store.begin()?;
         }
         if is_filled {
-            insert_all(&mut store, &self.inputs.records)?;
+            insert_all(&mut store, &self.inputs.records, Action::Insert, &mut ())?;
             store.settle()?;
         }
         if in_one {
@@ -165,7 +239,7 @@ impl<D: Driver> Round<'_, D> {
 
     /// Takes the last store away.
     pub(super) fn empty_folder(&self) -> Result<()> {
-        self.driver.clear(&self.path, self.inputs)?;
+        self.driver.clear(&self.path, self.inputs.keys())?;
         let folder = &self.spec.folder;
         let emptied = std::fs::remove_dir_all(folder).and_then(|()| std::fs::create_dir(folder));
         emptied.map_err(|e| Error::io("empty", e).at(folder))
@@ -212,9 +286,15 @@ pub(super) fn check_keys<W: Work, S: Store>(store: &mut S, work: &W) -> Result<O
 }
 
 #[inline(never)]
-fn insert_all<W: Writer>(store: &mut W, records: &Records) -> Result<()> {
+fn insert_all<W: Writer, O: Watch>(
+    store: &mut W,
+    records: &Records,
+    action: Action,
+    watch: &mut O,
+) -> Result<()> {
     for (key, value) in records.iter() {
         store.insert(key, value)?;
+        watch.ended(action);
     }
     Ok(())
 }
@@ -233,8 +313,8 @@ impl Work for Insert<'_> {
         self.records.len()
     }
 
-    fn run<W: Writer>(&self, store: &mut W) -> Result<Outcome> {
-        insert_all(store, self.order)?;
+    fn run<W: Writer, O: Watch>(&self, store: &mut W, watch: &mut O) -> Result<Outcome> {
+        insert_all(store, self.order, Action::Insert, watch)?;
         Ok(Outcome::default())
     }
 
@@ -252,42 +332,6 @@ impl Work for Insert<'_> {
     }
 }
 
-/// The same, each insertion timed by itself: next to a wait for the disk that takes nothing.
-struct Timed<'a> {
-    insert: Insert<'a>,
-    latencies: &'a RefCell<Latencies>,
-}
-
-impl Work for Timed<'_> {
-    const IS_FILLED: bool = false;
-
-    fn operations(&self) -> usize {
-        self.insert.operations()
-    }
-
-    fn run<W: Writer>(&self, store: &mut W) -> Result<Outcome> {
-        let mut latencies = self.latencies.borrow_mut();
-        for (key, value) in self.insert.order.iter() {
-            let start = Instant::now();
-            store.insert(key, value)?;
-            latencies.record_since(start);
-        }
-        Ok(Outcome::default())
-    }
-
-    fn outcome(&self) -> Outcome {
-        self.insert.outcome()
-    }
-
-    fn keys(&self) -> usize {
-        self.insert.keys()
-    }
-
-    fn after(&self, i: usize) -> (&[u8], Option<Cow<'_, [u8]>>) {
-        self.insert.after(i)
-    }
-}
-
 /// Another value of the same length for every key, in the order of the data, and again.
 struct Reinsert<'a> {
     records: &'a Records,
@@ -301,9 +345,10 @@ impl Work for Reinsert<'_> {
         self.records.len() * REINSERT_PASSES
     }
 
-    fn run<W: Writer>(&self, store: &mut W) -> Result<Outcome> {
+    fn run<W: Writer, O: Watch>(&self, store: &mut W, watch: &mut O) -> Result<Outcome> {
         for pass in 0..REINSERT_PASSES {
-            insert_all(store, if pass % 2 == 0 { self.others } else { self.records })?;
+            let values = if pass % 2 == 0 { self.others } else { self.records };
+            insert_all(store, values, Action::Update, watch)?;
         }
         Ok(Outcome::default())
     }
@@ -336,10 +381,11 @@ impl Work for Remove<'_> {
     }
 
     #[inline(never)]
-    fn run<W: Writer>(&self, store: &mut W) -> Result<Outcome> {
+    fn run<W: Writer, O: Watch>(&self, store: &mut W, watch: &mut O) -> Result<Outcome> {
         let mut outcome = Outcome::default();
         for key in self.keys.iter() {
             outcome.removed += u64::from(store.remove(key)?);
+            watch.ended(Action::Remove);
         }
         Ok(outcome)
     }

@@ -3,7 +3,7 @@
 //! A first, untimed run compares every answer with the model; the timed ones, what they add up to.
 //! All runs begin with a new store that holds the records.
 
-use super::changes::{Outcome, Work};
+use super::changes::{Outcome, Watch, Work};
 use super::child::{LATENCY_EVERY, Round};
 use super::passes;
 use super::protocol::Sample;
@@ -104,7 +104,8 @@ impl<D: Driver> Round<'_, D> {
         let mut store = self.new_store(Phase::Mixed, true)?;
         let (start, mut outcome) = (Instant::now(), Outcome::default());
         let goes_on = |i: usize| i == 0 || !i.is_multiple_of(LOOKS_EVERY) || start.elapsed() < time;
-        let done = do_steps(&mut store, script, self.spec.mix.transactions, &mut outcome, goes_on)?;
+        let transactions = self.spec.mix.transactions;
+        let done = do_steps(&mut store, script, transactions, &mut outcome, &mut (), goes_on)?;
         store.close().map(|()| done)
     }
 }
@@ -232,10 +233,13 @@ fn do_steps<W: Writer>(
     script: &Script,
     transactions: Option<Transactions>,
     outcome: &mut Outcome,
+    watch: &mut impl Watch,
     goes_on: impl FnMut(usize) -> bool,
 ) -> Result<usize> {
     in_transactions(store, script, transactions, goes_on, |store, _, step| {
-        do_step(store, step, outcome)
+        do_step(store, step, outcome)?;
+        watch.ended(step.0.action);
+        Ok(())
     })
 }
 
@@ -279,9 +283,9 @@ impl Work for Mixed<'_> {
     }
 
     #[inline(never)]
-    fn run<W: Writer>(&self, store: &mut W) -> Result<Outcome> {
+    fn run<W: Writer, O: Watch>(&self, store: &mut W, watch: &mut O) -> Result<Outcome> {
         let mut outcome = Outcome::default();
-        do_steps(store, self.script, self.transactions, &mut outcome, |_| true)?;
+        do_steps(store, self.script, self.transactions, &mut outcome, watch, |_| true)?;
         Ok(outcome)
     }
 

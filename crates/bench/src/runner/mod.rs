@@ -22,6 +22,7 @@ pub(crate) mod passes;
 pub(crate) mod process;
 pub(crate) mod protocol;
 mod summary;
+mod tee;
 pub(crate) mod together;
 
 #[cfg(test)]
@@ -39,7 +40,8 @@ use crate::progress;
 use crate::report::durability;
 use crate::report::stats::{self, Ratio};
 use crate::result::{
-    CONTRACT, Failure, Growth, Noise, OwnCost, PhaseNoise, PhaseResult, Report, Settings, StoreInfo,
+    AtRate, CONTRACT, Failure, Growth, Noise, OwnCost, PhaseNoise, PhaseResult, Report, Settings,
+    StoreInfo,
 };
 use crate::rng::Rng;
 use crate::workload::generate::stream;
@@ -75,7 +77,7 @@ pub(crate) fn series(args: &BenchArgs) -> Result<Report> {
         }
         let mut report = run(&wanted)?;
         let Settings { records, key_bytes, value_bytes, .. } = report.settings;
-        let results = report.results.clone();
+        let results = report.results.iter().map(without_time).collect();
         growth.push(Growth { records, key_bytes, value_bytes, results });
         for mut failure in report.failures.drain(..) {
             failure.what = format!("with {records} records: {}", failure.what);
@@ -90,6 +92,12 @@ pub(crate) fn series(args: &BenchArgs) -> Result<Report> {
     Err(Error::invalid("no run was made"))
 }
 
+/// The figures of a number of records; over time those of the last are enough.
+fn without_time(result: &PhaseResult) -> PhaseResult {
+    let at_rate = result.at_rate.clone().map(|at| AtRate { over_time: None, ..at });
+    PhaseResult { over_time: None, at_rate, ..result.clone() }
+}
+
 /// Measures what `args` ask for, with one number of records.
 fn run(args: &BenchArgs) -> Result<Report> {
     let workload = args.workload()?;
@@ -97,6 +105,9 @@ fn run(args: &BenchArgs) -> Result<Report> {
     let limit = args.memory_limit.map(Limit::set).transpose()?;
     let folder = Folder::create_in(&args.folder())?;
     let (inputs, mut notes) = Inputs::prepare(&workload)?;
+    if let Some(path) = &args.tee {
+        tee::write(path, &inputs, &workload, args.rate().as_ref())?;
+    }
     let shape = Shape::of(&inputs.records);
     let mut run = Run::new(args, &workload, &folder);
     run.group = limit.as_ref().map(|limit| limit.group().to_owned());
@@ -212,7 +223,7 @@ impl ForDriver for Clear<'_> {
             return Ok(());
         }
         let inputs = Inputs::load(&self.spec.inputs)?;
-        D::load(self.spec.library.as_deref())?.clear(&self.path, &inputs)
+        D::load(self.spec.library.as_deref())?.clear(&self.path, inputs.keys())
     }
 }
 
@@ -394,6 +405,7 @@ impl<'a> Run<'a> {
             let mut spec = self.spec(store, due.clone(), workload, folder.empty(store)?);
             if !*again {
                 spec.together = self.together();
+                spec.over_time = round == 0;
             }
             let (mut phase, mut refused) = (None, Vec::new());
             let timeout = Duration::from_secs(self.args.timeout);
@@ -497,6 +509,7 @@ impl<'a> Run<'a> {
             sync: self.args.sync,
             oracle: None,
             together: Together::default(),
+            over_time: false,
             rate: self.args.rate(),
             cpu: self.cpu,
             clock_ns: self.clock_ns,

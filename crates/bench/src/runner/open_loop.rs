@@ -12,6 +12,8 @@ use super::mixed::{Mixed, StepLatencies, do_step, in_transactions};
 use super::passes::Total;
 use crate::driver::{Driver, Store, Writer};
 use crate::measure::Latencies;
+use crate::measure::timeline::Timeline;
+use crate::result::over_time::OverTime;
 use crate::rng::Rng;
 use crate::workload::generate::stream;
 use crate::workload::{Phase, Queries, Records};
@@ -63,6 +65,7 @@ pub(crate) struct AtRate {
     /// Latencies in nanoseconds with their counts; for `mixed` also kind by kind.
     pub(crate) latencies: Vec<(u64, u64)>,
     pub(crate) operation_latencies: StepLatencies,
+    pub(crate) over_time: Option<OverTime>,
     pub(crate) wrong: Option<String>,
 }
 
@@ -85,7 +88,7 @@ impl Rate {
     }
 
     /// The starts of so many operations, in nanoseconds from the beginning.
-    fn starts(&self, count: usize, seed: u64) -> Vec<u64> {
+    pub(super) fn starts(&self, count: usize, seed: u64) -> Vec<u64> {
         let (apart, mut rng) = (1e9 / self.per_second, Rng::new(seed, stream::ARRIVALS));
         let mut at = 0.0;
         let mut next = |i: usize| match self.arrivals {
@@ -103,6 +106,8 @@ impl Rate {
 /// Where a run is in its schedule.
 struct Pace {
     starts: Vec<u64>,
+    /// What each took from then on: its memory is there before the first operation.
+    took: Vec<u64>,
     begun: Instant,
     clock_ns: u64,
 }
@@ -110,7 +115,8 @@ struct Pace {
 impl Pace {
     fn new(rate: &Rate, count: usize, seed: u64, clock_ns: f64) -> Pace {
         let starts = rate.starts(count, seed);
-        Pace { starts, begun: Instant::now(), clock_ns: clock_ns.round() as u64 }
+        let took = vec![u64::MAX; starts.len()];
+        Pace { starts, took, begun: Instant::now(), clock_ns: clock_ns.round() as u64 }
     }
 
     fn now(&self) -> u64 {
@@ -136,8 +142,19 @@ impl Pace {
 
     /// How long ago operation `i`, which has ended, was to start.
     #[inline]
-    fn since(&self, i: usize) -> u64 {
-        self.now().saturating_sub(self.starts[i]).saturating_sub(self.clock_ns)
+    fn since(&mut self, i: usize) -> u64 {
+        let ns = self.now().saturating_sub(self.starts[i]).saturating_sub(self.clock_ns);
+        self.took[i] = ns;
+        ns
+    }
+
+    /// All operations, of these names, over the time of the run.
+    fn over_time(&self, names: impl Iterator<Item = &'static str>) -> Option<OverTime> {
+        let mut timeline = Timeline::new(0.0);
+        for ((start, took), name) in self.starts.iter().zip(&self.took).zip(names) {
+            timeline.add(name, start.saturating_add(*took), *took);
+        }
+        timeline.finish()
     }
 
     /// What came of it, all operations having ended.
@@ -163,17 +180,18 @@ pub(super) fn lookups<S: Store>(
 ) -> Result<AtRate> {
     let count = rate.operations(queries.len());
     let (mut total, mut latencies) = (Total::default(), Latencies::new(0.0));
-    let pace = Pace::new(rate, count, seed, clock_ns);
+    let mut pace = Pace::new(rate, count, seed, clock_ns);
     for (i, key) in queries.iter().take(count).enumerate() {
         pace.wait(i);
         store.get(key, |value| total.add(value))?;
         latencies.record(pace.since(i));
     }
     let ended = pace.end();
+    let over_time = pace.over_time(std::iter::repeat("get"));
     let expected = Total::expected_of_first(queries, records, count);
     let wrong = (total != expected)
         .then(|| format!("at a rate, the lookups add up to {total:?}, not {expected:?}"));
-    Ok(AtRate { latencies: latencies.counts(), wrong, ..ended })
+    Ok(AtRate { latencies: latencies.counts(), over_time, wrong, ..ended })
 }
 
 impl<D: Driver> Round<'_, D> {
@@ -184,7 +202,7 @@ impl<D: Driver> Round<'_, D> {
         let (mut outcome, mut all) = (Outcome::default(), Latencies::new(0.0));
         let mut of_kinds: BTreeMap<&str, Latencies> = BTreeMap::new();
         let (script, seed) = (work.script, self.spec.seed);
-        let pace = Pace::new(rate, script.len(), seed, self.spec.clock_ns);
+        let mut pace = Pace::new(rate, script.len(), seed, self.spec.clock_ns);
         in_transactions(
             &mut store,
             script,
@@ -202,12 +220,14 @@ impl<D: Driver> Round<'_, D> {
         )?;
         let ended = pace.end();
         store.close()?;
+        let over_time = pace.over_time(script.iter().map(|(step, ..)| step.action.name()));
         let expected = work.outcome;
         let wrong = (outcome != expected)
             .then(|| format!("at a rate, the steps add up to {outcome:?}, not {expected:?}"));
         let operation_latencies =
             of_kinds.into_iter().map(|(name, of)| (name.to_owned(), of.counts())).collect();
-        Ok(AtRate { latencies: all.counts(), operation_latencies, wrong, ..ended })
+        let latencies = all.counts();
+        Ok(AtRate { latencies, operation_latencies, over_time, wrong, ..ended })
     }
 }
 

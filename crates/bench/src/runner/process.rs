@@ -233,6 +233,7 @@ mod tests {
             sync: false,
             oracle: None,
             together: Together::default(),
+            over_time: false,
             rate: None,
             cpu: None,
             clock_ns: 0.0,

@@ -5,6 +5,7 @@ use super::oracle::{Compared, Oracle};
 use super::together::{Throughput, Together};
 use crate::replay::Replayed;
 use crate::result::Effort;
+use crate::result::over_time::OverTime;
 use crate::settings::Choices;
 use crate::torture::Said;
 use crate::workload::{Mix, Phase};
@@ -45,6 +46,8 @@ pub(crate) struct Spec {
     pub(crate) oracle: Option<Oracle>,
     /// Several processes at one store.
     pub(crate) together: Together,
+    /// Note single operations over the time of a run, too.
+    pub(crate) over_time: bool,
     /// Do single operations at a rate, too.
     pub(crate) rate: Option<Rate>,
     /// The processor to run on.
@@ -117,6 +120,8 @@ pub(crate) struct Sample {
     pub(crate) operation_latencies: BTreeMap<String, Vec<(u64, u64)>>,
     /// What single operations at a rate gave.
     pub(crate) at_rate: Option<AtRate>,
+    /// Single operations over the time of a run.
+    pub(crate) over_time: Option<OverTime>,
     /// Lookups that found a value; `None` where nothing is looked up.
     pub(crate) found: Option<u64>,
     /// Lookups that were made.
@@ -141,6 +146,7 @@ impl Sample {
             latencies: Vec::new(),
             operation_latencies: BTreeMap::new(),
             at_rate: None,
+            over_time: None,
             found: None,
             lookups: 0,
             repeats: 1,

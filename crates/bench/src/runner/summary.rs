@@ -5,7 +5,9 @@ use super::together::{By, Throughput};
 use crate::driver::Changes;
 use crate::measure::Latencies;
 use crate::report::stats::{Ratio, summarise};
-use crate::result::{AtRate, Effort, PhaseResult, Scaling, StoreInfo, TogetherResult};
+use crate::result::{
+    AtRate, Effort, Latency, Percentiles, PhaseResult, Scaling, StoreInfo, TogetherResult,
+};
 use crate::runner::open_loop::Rate;
 use crate::workload::{Mix, Phase};
 use std::collections::BTreeMap;
@@ -88,6 +90,7 @@ fn combined(
         latency_ns: latencies.percentiles(),
         operation_latency_ns: of_operations.into_iter().filter_map(percentiles).collect(),
         at_rate: rate.and_then(|rate| at_rate(rate, samples)),
+        over_time: all().find_map(|sample| sample.over_time.clone()),
         hit_rate: found.map(|found| found as f64 / lookups.max(1) as f64),
         file_bytes: all().map(|sample| sample.file_bytes).max().unwrap_or(0),
         peak_rss_bytes: all().map(|sample| sample.peak_rss_bytes).max().unwrap_or(0),
@@ -108,8 +111,16 @@ fn at_rate(rate: &Rate, samples: &[(usize, &Sample)]) -> Option<AtRate> {
     let all = || samples.iter().filter_map(|(_, sample)| sample.at_rate.as_ref());
     let mut latencies = Latencies::new(0.0);
     let mut of_operations: BTreeMap<&str, Latencies> = BTreeMap::new();
+    let mut by_round = Percentiles::default();
     for round in all() {
         latencies.merge(&round.latencies);
+        let mut own = Latencies::new(0.0);
+        own.merge(&round.latencies);
+        if let Some(Latency { p50, p99, p999, .. }) = own.percentiles() {
+            by_round.p50.push(p50);
+            by_round.p99.push(p99);
+            by_round.p999.push(p999);
+        }
         for (name, counts) in &round.operation_latencies {
             of_operations.entry(name).or_insert_with(|| Latencies::new(0.0)).merge(counts);
         }
@@ -122,7 +133,9 @@ fn at_rate(rate: &Rate, samples: &[(usize, &Sample)]) -> Option<AtRate> {
         reached: summarise(&all().map(|round| round.per_second()).collect::<Vec<_>>()),
         kept_up: all().all(|round| round.kept_up()),
         latency_ns: latencies.percentiles()?,
+        by_round,
         operation_latency_ns: of_operations.into_iter().filter_map(percentiles).collect(),
+        over_time: all().find_map(|round| round.over_time.clone()),
         verified: all().all(|round| round.wrong.is_none()),
     })
 }

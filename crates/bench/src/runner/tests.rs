@@ -379,6 +379,7 @@ pub(super) fn with_round<T>(
         sync: false,
         oracle: None,
         together,
+        over_time: true,
         rate: None,
         cpu: None,
         clock_ns: 0.0,
@@ -591,4 +592,19 @@ fn what_failed_is_not_tried_again() {
     assert!(
         super::is_after(Phase::Mixed, Phase::Remove) && !super::is_after(Phase::Scan, Phase::Scan)
     );
+}
+
+/// Every operation of a phase that changes a store is somewhere in its time; what reads has none.
+#[test]
+fn each_changing_phase_is_seen_over_its_time() {
+    let all = samples(Lie::None, &Phase::ALL);
+    for sample in &all {
+        let over_time = sample.over_time.as_ref();
+        assert_eq!(over_time.is_some(), sample.phase.is_changing(), "{}", sample.phase);
+        let Some(over_time) = over_time else { continue };
+        assert_eq!(over_time.all.ops.iter().sum::<u64>(), sample.ops, "{}", sample.phase);
+        assert_eq!(over_time.operations.len(), if sample.phase == Phase::Mixed { 3 } else { 0 });
+        assert!(over_time.seconds > 0.0 && sample.wrong.is_none(), "{:?}", sample.wrong);
+    }
+    assert_eq!(all.iter().filter(|sample| sample.over_time.is_some()).count(), 7);
 }

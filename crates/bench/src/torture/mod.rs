@@ -3,7 +3,7 @@
 //! Reading order: [`TortureArgs`], [`plan`] (what is done to a store), [`judge`] (what it means for what is
 //! found), [`child`] (the processes that work and look), [`ledger`] (how far they had come), [`disk`] and
 //! [`power`] (what a power cut leaves), [`room`] (a folder that fills up), [`rounds`] (what happens when),
-//! [`outcome`] and [`table`] (what the reader sees).
+//! [`keep`] (what is left of a store that lost something), [`outcome`] and [`table`] (what the reader sees).
 //!
 //! Method: for each store, fault and round a new store, and a process that does the operations one after
 //! the other. What has returned without an error is acknowledged. Then something happens at a moment that
@@ -14,6 +14,7 @@
 mod child;
 mod disk;
 mod judge;
+mod keep;
 mod ledger;
 mod outcome;
 mod plan;
@@ -113,6 +114,10 @@ pub struct TortureArgs {
     /// for temporary files]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
+    /// Where something is lost, keep the store's files as they were found in this folder, a new one or an
+    /// empty one, with a file that says what is not there [default: nothing is kept]
+    #[arg(long, value_name = "FOLDER")]
+    pub keep: Option<PathBuf>,
     /// Write the results as JSON to this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -160,6 +165,7 @@ pub fn torture(args: &TortureArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     args.check()?;
+    args.keep.as_deref().map_or(Ok(()), keep::prepare)?;
     let room = room::Room::prepare(args.faults.contains(&Fault::Full));
     let folder = Folder::create_in(&args.folder())?;
     let mut run = Run::new(args, &folder, room)?;

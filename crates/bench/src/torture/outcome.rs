@@ -135,6 +135,11 @@ impl Outcome {
         (self.promise != Promise::Nothing).then_some(what)
     }
 
+    /// Whatever was not as it should be so far, promised or not.
+    pub(super) fn damage(&self) -> u64 {
+        self.lost + self.wrong + self.torn + self.refused + self.crashed
+    }
+
     pub(super) fn break_promise(&mut self, trouble: Trouble) {
         self.is_kept = false;
         if self.troubles.len() < TOLD {

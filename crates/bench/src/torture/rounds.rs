@@ -6,6 +6,7 @@
 
 use super::child::{Job, Space, Task, has_transactions};
 use super::judge::{At, last_boundary};
+use super::keep;
 use super::ledger::Ledger;
 use super::outcome::{CONTRACT, Failed, Outcome, Report, Trouble};
 use super::plan::{Plan, Source};
@@ -272,7 +273,7 @@ impl<'a> Run<'a> {
         let folder = self.folder.empty(&subject.name)?;
         let is_durable = self.is_durable(subject, fault);
         let mut rng = Rng::new(self.args.seed, 1000 * (round as u64 + 1) + fault as u64);
-        let place = Place { subject, is_durable, folder: &folder };
+        let place = Place { subject, is_durable, folder: &folder, round };
         let mut outcome = self.report.results[number].clone();
         let troubles = match fault {
             Fault::Kill => self.kill(&place, &mut outcome, &mut rng),
@@ -409,10 +410,32 @@ impl<'a> Run<'a> {
         at: At,
         is_rebooted: bool,
     ) -> Result<Vec<String>> {
-        Ok(match self.process_at(place, Job::Check { at, is_rebooted })? {
+        let kept = self.args.keep.as_deref();
+        let copy = kept.map(|_| keep::copy(place.folder, self.folder)).transpose()?;
+        let before = outcome.damage();
+        let ended = self.process_at(place, Job::Check { at, is_rebooted })?;
+        let (judged, what) = match &ended {
+            Ended::Said(Said::Judged(judged)) => (Some(judged.clone()), judged.what.clone()),
+            Ended::Refused(what) | Ended::Crashed(what) => (None, Some(what.clone())),
+            _ => (None, None),
+        };
+        let troubles = match ended {
             Ended::Said(Said::Judged(judged)) => outcome.add(judged).into_iter().collect(),
             other => failed(outcome, other),
-        })
+        };
+        let is_damaged = outcome.damage() > before && !self.is_stopping();
+        if let Some((folder, copy)) = kept.zip(copy).filter(|_| is_damaged) {
+            let command = self.command(&place.subject.name, outcome.fault, place.round);
+            let what = what.unwrap_or_default();
+            let (round, judged) = (place.round, judged.as_ref());
+            keep::keep(
+                &copy,
+                folder,
+                outcome,
+                &keep::Look { round, at, what: &what, judged, command },
+            )?;
+        }
+        Ok(troubles)
     }
 
     fn process_at(&self, place: &Place<'_>, job: Job) -> Result<Ended> {
@@ -491,6 +514,7 @@ struct Place<'a> {
     subject: &'a Subject,
     is_durable: bool,
     folder: &'a Path,
+    round: usize,
 }
 
 /// A process did not do what it was there for.

@@ -48,6 +48,11 @@ pub(crate) struct Inputs {
 }
 
 impl Inputs {
+    /// All keys that a store may be given.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.records.iter().chain(self.fresh.iter()).map(|(key, _)| key)
+    }
+
     /// Makes or reads the data, draws the queries; returns what the reader of the report must
     /// know about them, too.
     pub(crate) fn prepare(workload: &Workload) -> Result<(Inputs, Vec<String>)> {

@@ -1,20 +1,24 @@
 //! Two saved runs against each other: what has become slower or larger since.
 //!
 //! Runs are compared store by store, phase by phase, within one durability class; what several readers
-//! did, also by how many they were, of which kind, and on how many processors. Two runs are
+//! did, also by how many they were, of which kind, and on how many processors; latencies, where both
+//! runs had the same rate. Two runs are
 //! *unlike* when their figures were not to be equal anyway: other data, other work, another
 //! machine. Then nothing is compared unless the reader insists; [`Changes::unlike`] says why.
 //!
 //! A figure *regressed* when its whole interval shows it slower and its median is slower by more
 //! than the threshold; when its file is larger by more than that; when its answers were right and
-//! are not any more; or when the store fails in a phase that it did before.
+//! are not any more; when it kept to a rate's schedule and does not any more; or when the store fails in a
+//! phase that it did before.
 
 mod print;
+mod rate;
 #[cfg(test)]
 mod tests;
 mod together;
 
 pub use print::print;
+pub use rate::LatencyChange;
 pub use together::ThroughputChange;
 
 use super::stats::{self, Ratio, Verdict};
@@ -42,9 +46,11 @@ pub struct Changes {
     pub changes: Vec<Change>,
     /// The same of several readers at one store.
     pub together: Vec<ThroughputChange>,
+    /// The same of latencies at a rate.
+    pub at_rate: Vec<LatencyChange>,
     /// The figures of the earlier run that the later one failed to give, each as a sentence.
     pub lost: Vec<String>,
-    /// How many of `changes`, `together` and `lost` are regressions.
+    /// How many of `changes`, `together`, `at_rate` and `lost` are regressions.
     pub regressions: usize,
 }
 
@@ -88,12 +94,16 @@ pub enum Speed {
     WrongAnswers,
     /// The answers were wrong before: there is no speed to compare with.
     WrongBefore,
+    /// At a rate: it kept to its schedule before, and does not any more.
+    Behind,
+    /// At a rate: it did not keep to its schedule before, and had no latency of its own.
+    BehindBefore,
 }
 
 impl Speed {
     /// Whether it is worse by more than the threshold.
     pub fn regressed(self) -> bool {
-        matches!(self, Speed::Regressed | Speed::WrongAnswers)
+        matches!(self, Speed::Regressed | Speed::WrongAnswers | Speed::Behind)
     }
 
     /// What is said of two medians in relation, `part` being the threshold.
@@ -130,6 +140,7 @@ pub fn compare(before: &Report, after: &Report, threshold_percent: f64) -> Resul
     let changes: Vec<Change> =
         both.map(|(old, new)| change(before, after, old, new, part)).collect();
     let together = together::changes(before, after, part);
+    let at_rate = rate::changes(before, after, part);
     let mut lost = lost(before, after);
     lost.extend(together::lost(before, after));
     if changes.is_empty() && together.is_empty() && lost.is_empty() {
@@ -140,6 +151,7 @@ pub fn compare(before: &Report, after: &Report, threshold_percent: f64) -> Resul
     }
     let regressions = changes.iter().filter(|change| change.regressed()).count()
         + together.iter().filter(|change| change.speed.regressed()).count()
+        + at_rate.iter().filter(|change| change.speed.regressed()).count()
         + lost.len();
     Ok(Changes {
         credenza_bench_compare: 1,
@@ -148,6 +160,7 @@ pub fn compare(before: &Report, after: &Report, threshold_percent: f64) -> Resul
         threshold_percent,
         changes,
         together,
+        at_rate,
         lost,
         regressions,
     })
@@ -244,6 +257,7 @@ fn unlike(before: &Report, after: &Report) -> Vec<String> {
 fn notes(before: &Report, after: &Report) -> Vec<String> {
     let mut says = Vec::new();
     let machines = [&before.machine, &after.machine];
+    differ(&mut says, "rate", &before.settings.rate, &after.settings.rate);
     differ(&mut says, "kernel", &machines[0].kernel, &machines[1].kernel);
     differ(&mut says, "governor", &machines[0].governor, &machines[1].governor);
     differ(&mut says, "system", &machines[0].os, &machines[1].os);

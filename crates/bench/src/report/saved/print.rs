@@ -1,6 +1,6 @@
 //! The comparison of two runs as a table for a terminal: one line for a store and phase.
 
-use super::{Change, Changes, Speed, ThroughputChange};
+use super::{Change, Changes, LatencyChange, Speed, ThroughputChange};
 use crate::report::pen::{Pen, Style, shortened, width, wrapped};
 use crate::report::stats::Ratio;
 use crate::report::text;
@@ -42,6 +42,12 @@ pub fn print(
             pen.bold("Several at one store: lookups, or changes of insert-sync, in a second")
         )?;
         let rows = changes.together.iter().map(|c| (shared_cells(c), style(c.speed)));
+        rows_of(&rows.collect::<Vec<_>>(), out, &pen)?;
+    }
+    if !changes.at_rate.is_empty() {
+        let title = "At a rate: latencies from when an operation was to start";
+        writeln!(out, "\n{}", pen.bold(title))?;
+        let rows = changes.at_rate.iter().map(|c| (latency_cells(c), style(c.speed)));
         rows_of(&rows.collect::<Vec<_>>(), out, &pen)?;
     }
     lines(changes, out, &pen)
@@ -131,6 +137,20 @@ fn shared_cells(change: &ThroughputChange) -> [String; 7] {
     ]
 }
 
+fn latency_cells(change: &LatencyChange) -> [String; 7] {
+    let (factor, interval) = factor(change.ratio.as_ref());
+    let [before, after] = change.ns.map(|ns| text::nanoseconds(ns as f64));
+    [
+        shortened(&text::clean(&change.store), 24),
+        format!("{}, {}", shortened(&text::clean(&change.phase), 16), change.percentile),
+        before,
+        after,
+        factor,
+        interval,
+        in_words(change.speed).to_owned(),
+    ]
+}
+
 fn cells(change: &Change) -> [String; 7] {
     let (factor, interval) = factor(change.ratio.as_ref());
     [
@@ -153,6 +173,8 @@ fn in_words(speed: Speed) -> &'static str {
         Speed::TooFewRounds => "too few rounds to judge",
         Speed::WrongAnswers => "REGRESSED: wrong answers",
         Speed::WrongBefore => "wrong answers before",
+        Speed::Behind => "REGRESSED: BEHIND its schedule",
+        Speed::BehindBefore => "BEHIND its schedule before",
     }
 }
 
@@ -178,7 +200,9 @@ fn lines(changes: &Changes, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     );
     wrapped(out, pen, "", &legend)?;
     let speeds = changes.changes.iter().map(|change| change.speed);
-    let all = speeds.chain(changes.together.iter().map(|change| change.speed));
+    let all = speeds
+        .chain(changes.together.iter().map(|change| change.speed))
+        .chain(changes.at_rate.iter().map(|change| change.speed));
     let few = all.filter(|speed| *speed == Speed::TooFewRounds).count();
     if few > 0 {
         let few = text::counted(few, "figure");

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::report::stats;
-use crate::result::Failure;
+use crate::result::{AtRate, Failure, Latency, Percentiles};
 
 fn fixture() -> Report {
     let bytes = include_bytes!("../../../tests/fixtures/report.json");
@@ -187,4 +187,66 @@ fn what_several_readers_do_is_compared_too() {
         what: "the writer: no room".to_owned(),
     });
     assert_eq!(regressed_at(&after), (1, None));
+}
+
+#[test]
+fn latencies_at_a_rate_are_compared_where_it_is_the_same() {
+    let latency = |p99: u64| Latency {
+        p50: 500,
+        p90: 600,
+        p99,
+        p999: 10 * p99,
+        p9999: 20 * p99,
+        max: 30 * p99,
+        curve: Vec::new(),
+    };
+    let at = |p99: u64, kept_up| {
+        let of = |ns: u64| (0..6).map(|i| ns + i * (ns / 1000)).collect::<Vec<_>>();
+        AtRate {
+            per_second: 1000.0,
+            arrivals: "poisson".to_owned(),
+            ops: 5000,
+            reached: Default::default(),
+            kept_up,
+            latency_ns: latency(p99),
+            by_round: Percentiles { p50: of(500), p99: of(p99), p999: of(10 * p99) },
+            operation_latency_ns: Default::default(),
+            over_time: None,
+            verified: true,
+        }
+    };
+    let with = |at: AtRate| {
+        let mut report = fixture();
+        of(&mut report, "constant", "get-hit").at_rate = Some(at);
+        report
+    };
+    let before = with(at(1_000_000, true));
+    let seen = |before: &Report, after: &Report| {
+        let changes = compare(before, after, 5.0).unwrap();
+        let speeds: Vec<Speed> = changes.at_rate.iter().map(|change| change.speed).collect();
+        (changes.regressions, speeds)
+    };
+    use Speed::{
+        Behind, BehindBefore, Faster, NoDifference, Regressed, TooFewRounds, WrongAnswers,
+    };
+    assert_eq!(seen(&before, &before), (0, vec![NoDifference; 3]));
+    let slower = with(at(2_000_000, true));
+    assert_eq!(seen(&before, &slower), (2, vec![NoDifference, Regressed, Regressed]));
+    assert_eq!(seen(&slower, &before), (0, vec![NoDifference, Faster, Faster]));
+    // Who is behind has latencies that say nothing, and that is the news.
+    let behind = with(at(1_000_000, false));
+    assert_eq!(seen(&before, &behind), (3, vec![Behind; 3]));
+    assert_eq!(seen(&behind, &before), (0, vec![BehindBefore; 3]));
+    assert_eq!(seen(&behind, &behind), (0, vec![BehindBefore; 3]));
+    let changes = compare(&before, &behind, 5.0).unwrap();
+    let text = printed(&changes, &before, &behind);
+    assert!(text.contains("get-hit, p99.9") && text.contains("BEHIND its schedule"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+    let wrong = with(AtRate { verified: false, ..at(1_000_000, true) });
+    assert_eq!(seen(&before, &wrong), (3, vec![WrongAnswers; 3]));
+    // Of another rate nothing is said; in reports without rounds there is nothing to judge by.
+    let other = with(AtRate { per_second: 2000.0, ..at(9_000_000, true) });
+    assert_eq!(seen(&before, &other), (0, Vec::new()));
+    let old = with(AtRate { by_round: Percentiles::default(), ..at(1_000_000, true) });
+    assert_eq!(seen(&old, &slower), (0, vec![TooFewRounds; 3]));
 }
