@@ -96,7 +96,8 @@ SECONDS_EACH ?= 600
 TIMES ?= 100
 
 soak: ## hours: TIMES=100 times as many random rounds, both sanitizers, every fuzz target
-	CREDENZA_SOAK=$(TIMES) cargo test --profile soak --workspace --locked --no-fail-fast
+	CREDENZA_TIMES=$(TIMES) cargo test --profile soak --workspace --locked --no-fail-fast
+	CREDENZA_SOAK=1 cargo test --profile soak -p credenza --locked --lib --test btree_kill --test btree_corruption
 	$(MAKE) asan tsan
 	$(MAKE) fuzz SECONDS_EACH=$(SECONDS_EACH)
 

@@ -2,7 +2,7 @@
 //!
 //! Danger: a lookup, a duplicate, a scan or a count that is wrong for some mix of sizes, of
 //! duplicates, of memory budgets. Every run prints its seed; `CREDENZA_SEED=n` repeats one, and
-//! `CREDENZA_SOAK=n` does n times as many.
+//! `CREDENZA_TIMES=n` does n times as many.
 
 mod common;
 

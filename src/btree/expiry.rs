@@ -400,7 +400,7 @@ fn snapshots_are_what_they_were_or_say_that_they_expired() {
     let set = |name| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
     let seeds = match set("CREDENZA_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 1..1 + set("CREDENZA_SOAK").unwrap_or(1) * 3,
+        None => 1..1 + set("CREDENZA_TIMES").unwrap_or(1) * 3,
     };
     let mut looks = [0, 0];
     for seed in seeds {

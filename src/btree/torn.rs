@@ -24,9 +24,14 @@ const METAS: [usize; 2] = [512, 1024];
 /// Where the number of the newest commit is.
 const STATE: usize = 2080;
 
-/// How many times as many rounds as usual are asked for; else short ones, one of each shape.
-fn soak() -> Option<u64> {
-    std::env::var("CREDENZA_SOAK").ok().and_then(|n| n.parse().ok())
+/// How many times as many rounds as usual are asked for.
+fn times() -> u64 {
+    std::env::var("CREDENZA_TIMES").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
+}
+
+/// Whether the long tests were asked for.
+fn is_soak() -> bool {
+    std::env::var_os("CREDENZA_SOAK").is_some()
 }
 
 type State = BTreeMap<(bool, Vec<u8>), Vec<u8>>;
@@ -184,7 +189,7 @@ impl Round {
         // The file at some moments since the last sync.
         let mut moments = vec![fs::read(&path).unwrap()];
         let mut durable = self.state.clone();
-        for step in 0..if soak().is_some() { 8 } else { 1 } {
+        for step in 0..if is_soak() { 8 } else { 1 } {
             let what = format!("{}, step {step}", self.what);
             for _ in 0..1 + self.rng.below(3) {
                 self.transact(&store);
@@ -234,7 +239,7 @@ impl Round {
         let whole = self.recover(&mixture.image(|_| last), &[&now], &format!("{what}, all of it"));
         assert!(whole);
         // All of them in the long run.
-        let every = if soak().is_some() { 1 } else { 4 };
+        let every = if is_soak() { 1 } else { 4 };
         let first = self.rng.below(every as u64) as usize;
         for missing in mixture.differing().into_iter().skip(first).step_by(every) {
             let what = format!("{what}, without {missing}");
@@ -364,7 +369,7 @@ fn rebooted(mut image: Vec<u8>) -> Vec<u8> {
 #[test]
 fn a_commit_counts_if_all_of_it_is_on_the_disk() {
     let (mut at_once, mut images) = (0, 0);
-    for seed in 1..=soak().unwrap_or(1) * SHAPES.len() as u64 {
+    for seed in 1..=times() * SHAPES.len() as u64 {
         let mut round = Round::new(seed);
         round.run();
         at_once += round.at_once;

@@ -36,7 +36,7 @@ fn with_seeds(rounds: u64, each: impl Fn(&mut Rng)) {
     let set = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
     let seeds = match set("CREDENZA_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 1..set("CREDENZA_SOAK").unwrap_or(1) * rounds + 1,
+        None => 1..set("CREDENZA_TIMES").unwrap_or(1) * rounds + 1,
     };
     for seed in seeds {
         println!("CREDENZA_SEED={seed}");

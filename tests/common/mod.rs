@@ -55,7 +55,7 @@ pub fn ordered(number: u64) -> [u8; 8] {
 
 /// How many rounds a random test does: in the long run so many times as many as usual.
 pub fn rounds(usual: u64) -> u64 {
-    let times = std::env::var("CREDENZA_SOAK").ok().and_then(|n| n.parse().ok());
+    let times = std::env::var("CREDENZA_TIMES").ok().and_then(|n| n.parse().ok());
     let repeat = std::env::var("CREDENZA_SEED").is_ok();
     if repeat { 1 } else { usual * times.unwrap_or(1) }
 }
