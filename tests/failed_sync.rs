@@ -12,22 +12,26 @@ use std::path::PathBuf;
 
 /// Bytes that this thread had written to a disk, as the kernel counts them: when a page becomes one to
 /// be written.
-fn written() -> u64 {
-    let counts =
-        std::fs::read_to_string("/proc/thread-self/io").expect("it counts for each thread");
-    let line = counts.lines().find_map(|line| line.strip_prefix("write_bytes: "));
-    line.and_then(|count| count.parse().ok()).expect("there is such a count")
+fn written() -> Option<u64> {
+    let counts = std::fs::read_to_string("/proc/thread-self/io").ok()?;
+    counts.lines().find_map(|line| line.strip_prefix("write_bytes: "))?.parse().ok()
+}
+
+/// How many of them `f` makes.
+fn written_by(f: impl FnOnce()) -> Option<u64> {
+    let before = written()?;
+    f();
+    Some(written()? - before)
 }
 
 /// A folder on a disk, if there is one: what is in memory alone is never written.
 fn folder() -> Option<tempfile::TempDir> {
     let places = [std::env::temp_dir(), PathBuf::from("/var/tmp")];
-    let folder =
-        places.iter().filter_map(|place| tempfile::tempdir_in(place).ok()).find(|folder| {
-            let before = written();
-            let file = folder.path().join("probe");
-            std::fs::write(&file, [1; 8192]).is_ok() && written() >= before + 8192
-        });
+    let mut folders = places.iter().filter_map(|place| tempfile::tempdir_in(place).ok());
+    let folder = folders.find(|folder| {
+        let probe = || std::fs::write(folder.path().join("probe"), [1; 8192]).unwrap();
+        written_by(probe).is_some_and(|bytes| bytes >= 8192)
+    });
     if folder.is_none() {
         println!("not tested: no folder for temporary files is on a disk whose writes are counted");
     }
@@ -43,13 +47,9 @@ fn check(changed: u64, sync: impl Fn() -> credenza::Result<()>) {
         let error = sync().unwrap_err().to_string();
         assert!(error.contains("make durable"), "{error}");
     }
-    let before = written();
-    sync().unwrap();
-    let again = written() - before;
+    let again = written_by(|| sync().unwrap()).unwrap();
     assert!(again >= changed, "{again} of {changed} bytes were written again");
-    let before = written();
-    sync().unwrap();
-    let once_more = written() - before;
+    let once_more = written_by(|| sync().unwrap()).unwrap();
     assert!(once_more < changed / 4, "{once_more} bytes were written for nothing");
 }
 
@@ -82,4 +82,27 @@ fn after_a_sync_of_a_btree_store_that_failed_all_is_written_again() {
     transaction.commit().unwrap();
     check(1_000_000, || store.sync());
     store.verify(|_, _| ()).unwrap();
+}
+
+/// Small values are put into pages of values that the durable commit has, too: all of these are
+/// written again.
+#[test]
+fn values_that_joined_others_are_written_again() {
+    let Some(folder) = folder() else { return };
+    let store = BTree::create(folder.path().join("store")).unwrap();
+    let insert = |keys: std::ops::Range<u32>| {
+        let mut transaction = store.write().unwrap();
+        for key in keys {
+            transaction.main().insert(&key.to_le_bytes(), &[1; 600]).unwrap();
+        }
+        transaction.commit().unwrap();
+    };
+    insert(0..2000);
+    store.sync().unwrap();
+    insert(2000..2001);
+    syncs::wait_for_real();
+    syncs::fail_after(Some(0));
+    store.sync().unwrap_err();
+    let again = written_by(|| store.sync().unwrap()).unwrap();
+    assert!(again >= 2000 * 600, "{again} bytes were written again");
 }

@@ -5,14 +5,15 @@
 mod common;
 
 use common::hash::index_of;
-use credenza::btree::BTree;
+use credenza::btree::{BTree, OpenOptions};
 use credenza::hash::Hash;
 use credenza::{ErrorKind, Get};
 use std::fs::{File, copy};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Where both engines say which program, and which namespace of processes, the locks are of.
+/// Where both engines say in which boot of the machine locks were made, by which program, and which namespace of processes, the locks are of.
+const BOOT_AT: u64 = 2048;
 const LAYOUT_AT: u64 = 2064;
 const NAMESPACE_AT: u64 = 2072;
 
@@ -80,6 +81,27 @@ fn a_copy_of_a_btree_store_in_use_waits_for_nobody() {
     transaction.commit().unwrap();
     assert_eq!(reader.main().len(), 1000);
     assert_eq!(store.read().unwrap().main().len(), 2001);
+}
+
+/// Who may not have a store has nothing to close.
+#[test]
+fn an_opening_that_is_refused_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::create(&path).unwrap();
+    store.insert(b"durable", b"").unwrap();
+    store.sync().unwrap();
+    store.insert(b"lost", b"").unwrap();
+    // As after a power failure: what was committed since the last sync is there in part, perhaps.
+    let after = folder.path().join("after");
+    copy(&path, &after).unwrap();
+    patch(&after, BOOT_AT);
+    let before = std::fs::read(&after).unwrap();
+    let reader = OpenOptions::new().read_only(true).open(&after).unwrap();
+    let error = BTree::open(&after).unwrap_err();
+    assert!(error.to_string().contains("somebody reads the store"), "{error}");
+    assert!(std::fs::read(&after).unwrap() == before, "it was written to");
+    assert_eq!(reader.read().unwrap().main().len(), 1);
 }
 
 /// Whatever opens the store; an error if that is refused.

@@ -27,7 +27,7 @@ use std::marker::PhantomData;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Addresses set aside for the file to grow into.
 const ROOM: u64 = 1 << 42;
@@ -59,6 +59,8 @@ pub(crate) struct Core {
     /// What is read, where nothing may be written: it stays the newest commit, for those who would
     /// write cannot open the store meanwhile.
     only: Option<Only>,
+    /// Whether this process takes part in what is shared of it: then it says so by a lock of the kernel.
+    has_joined: AtomicBool,
     /// How often the file had been made shorter when this process last asked how long it is.
     cuts: AtomicU64,
     pub tracked: Tracked,
@@ -137,6 +139,10 @@ impl Core {
     pub(crate) fn of(file: File, is_new_wanted: bool, path: Option<&Path>) -> Result<Core> {
         lock_range(&file, OPENING, Want::Exclusive, true)?;
         let opened = Core::of_locked(&file, is_new_wanted, path);
+        if opened.is_err() {
+            // A forked process may keep the file open.
+            lock_range(&file, OPEN, Want::Nothing, true)?;
+        }
         lock_range(&file, OPENING, Want::Nothing, true)?;
         opened
     }
@@ -160,6 +166,7 @@ impl Core {
             checks_reads: false,
             transactions: AtomicU64::new(0),
             only: None,
+            has_joined: AtomicBool::new(false),
             cuts: AtomicU64::new(0),
             tracked: Tracked::default(),
         })
@@ -190,6 +197,7 @@ impl Core {
         }
         core.check_newest()?;
         lock_range(core.map.file(), OPEN, Want::Shared, true)?;
+        core.has_joined.store(true, Ordering::Relaxed);
         Ok(core)
     }
 
@@ -387,7 +395,8 @@ impl Core {
     /// Goes on where others ended: nobody else has the store open, so that no lock is held and nobody
     /// reads, whatever the file says. What a writer left half done is known by other words.
     fn take_over(&self) -> Result<()> {
-        if self.load(session::SLOT_PAGES) != 0 {
+        let mut slot_pages = (0..session::SLOT_PAGE_COUNT).map(|i| session::SLOT_PAGES + 8 * i);
+        if slot_pages.any(|at| self.load(at) != 0) {
             self.forget_slot_pages();
         }
         self.word(session::SLOTS_USED).store(0, Ordering::SeqCst);
@@ -485,15 +494,16 @@ impl Core {
     /// If nobody else has the store open, makes everything durable. Of two who close it at the same
     /// moment each may find the other: then nobody does, as after the death of the last.
     fn close(&self) -> Result<()> {
-        if self.only.is_none()
+        if self.has_joined.load(Ordering::Relaxed)
             && !self.is_in_memory()
             && lock_range(self.map.file(), OPEN, Want::Exclusive, false)?
         {
             // What the dead hold would stay.
             super::pins::clear_dead(self);
-            self.sync()?;
+            let done = self.sync();
             // A forked process may have the same opening.
             lock_range(self.map.file(), OPEN, Want::Shared, false)?;
+            done?;
         }
         Ok(())
     }

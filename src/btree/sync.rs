@@ -49,7 +49,8 @@ impl Core {
             turns.gather(|| self.load(session::STATE));
         }
         let done = if has_synced { self.sync_newest(with_sums) } else { Ok(()) };
-        turns.end(has_synced);
+        // Who opens a store and closes it leaves it as it is.
+        turns.end(has_synced || !with_sums);
         done?;
         self.trim(Trim::Much, with_sums)
     }
@@ -112,13 +113,14 @@ impl Core {
         self.reach(commit)?;
         let durable = self.load(session::DURABLE);
         for page in 0..commit.end {
-            // The table of pages itself never gets another stamp.
+            // The table of pages never gets another stamp, nor do pages of values that get more.
             let birth = self.entry(page)?[0].load(Ordering::Acquire);
-            if birth == FIXED || born(birth) > durable {
+            if birth == FIXED || birth & VALUES != 0 || born(birth) > durable {
                 self.map.write_again(page * PAGE_BYTES, (page + 1) * PAGE_BYTES)?;
             }
         }
-        Ok(())
+        // What a transaction has written that is not committed yet.
+        self.map.write_again(commit.end * PAGE_BYTES, self.map.refresh_len()?)
     }
 
     /// What a commit has that the durable one has not, if it can go to the disk together with that.

@@ -64,6 +64,8 @@ pub(crate) struct Core {
     pub newest: Newest<Index>,
     /// The name it was opened by; none for a store in memory.
     path: Option<PathBuf>,
+    /// Whether this process takes part in what is shared of it: then it says so by a lock of the kernel.
+    has_joined: AtomicBool,
     /// The index is this process's alone: made for reading where nobody may write.
     pub is_private: AtomicBool,
     seen_at_opening: [u64; 4],
@@ -104,6 +106,10 @@ impl Core {
     ) -> Result<Core> {
         lock_range(&file, OPENING, if is_writable { Want::Exclusive } else { Want::Shared }, true)?;
         let opened = Core::of_locked(&file, path, is_new_wanted, is_writable, limit);
+        if opened.is_err() {
+            // A forked process may keep the file open.
+            lock_range(&file, OPEN, Want::Nothing, true)?;
+        }
         lock_range(&file, OPENING, Want::Nothing, true)?;
         opened
     }
@@ -165,7 +171,9 @@ impl Core {
         };
         self.note_data_len()?;
         self.find_index(is_continued, before)?;
-        lock_range(file, OPEN, Want::Shared, true).map(drop)
+        lock_range(file, OPEN, Want::Shared, true)?;
+        self.has_joined.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// How the last writer left the lock, if he did: nobody else has the store open, so that whoever
@@ -187,6 +195,7 @@ impl Core {
             header,
             newest,
             path,
+            has_joined: AtomicBool::new(false),
             is_private,
             seen_at_opening,
             transactions,
@@ -277,6 +286,7 @@ impl Core {
     fn share(&self) -> Result<()> {
         self.writer_lock().init()?;
         self.sync_turns().init()?;
+        RobustLock::in_head(&self.data, session::DISK_LOCK).init()?;
         Session::at(&self.data, session::BOOT_LOW).begin();
         Ok(())
     }
@@ -467,25 +477,28 @@ impl Core {
     /// If nobody else has the store open, makes everything durable and says so in the index, so
     /// that it is used as it is whatever happens to the machine.
     fn close(&self) -> Result<()> {
-        if !self.data.is_writable() || self.is_in_memory() {
+        if !self.has_joined.load(Ordering::Relaxed) || self.is_in_memory() {
             return Ok(());
         }
         if lock_range(self.data.file(), OPEN, Want::Exclusive, false)? {
-            let writer = self.writer_for_closing()?;
-            if let Some(writer) = writer {
-                // Twice, so that a checkpoint on the disk covers everything: what is damaged later is
-                // then not taken for the work of a power failure.
-                writer.sync_now()?;
-                writer.sync_now()?;
-                writer.index.map.sync()?;
-                let checkpoint = self.session(session::CHECKPOINT).load(Ordering::Relaxed);
-                writer.index.store(words::CLEAN, checkpoint);
-                writer.index.map.sync()?;
-            }
+            let done = self.close_alone();
             // A forked process may have the same opening.
             lock_range(self.data.file(), OPEN, Want::Shared, false)?;
+            done?;
         }
         Ok(())
+    }
+
+    fn close_alone(&self) -> Result<()> {
+        let Some(writer) = self.writer_for_closing()? else { return Ok(()) };
+        // Twice, so that a checkpoint on the disk covers everything: what is damaged later is then not
+        // taken for the work of a power failure.
+        writer.sync_now()?;
+        writer.sync_now()?;
+        self.sync_index(writer.index)?;
+        let checkpoint = self.session(session::CHECKPOINT).load(Ordering::Relaxed);
+        writer.index.store(words::CLEAN, checkpoint);
+        self.sync_index(writer.index)
     }
 
     /// The writer, unless the index is clean as it is.

@@ -66,8 +66,11 @@ pub(crate) mod session {
     pub(crate) const WATCHERS: u64 = SESSION_AT + 324;
     /// Half a word, another number after each sync: who waits for one sleeps on it.
     pub(crate) const SYNCS: u64 = SESSION_AT + 328;
-    /// How many syncs have failed since one succeeded.
-    pub(crate) const FAILED: u64 = SESSION_AT + 336;
+    /// Nonzero while somebody waits for the disk; and when that failed, or he died at it, until
+    /// everything was written again.
+    pub(crate) const UNSURE: u64 = SESSION_AT + 336;
+    /// The right to wait for the disk, which is the last that is taken.
+    pub(crate) const DISK_LOCK: u64 = SESSION_AT + 384;
 }
 
 /// What never changes in a data file.

@@ -101,7 +101,7 @@ impl Writer<'_> {
             }
             self.seal(end)?;
             // A power cut must not bring back what was wiped, behind what is written next.
-            core.data.sync()?;
+            core.wait_for_disk()?;
         }
         Ok(())
     }

@@ -10,9 +10,16 @@
 
 use super::core::Core;
 use super::format::{CHECKPOINTS, Checkpoint, LOG_AT, session, unit_place, words};
+use super::index::Index;
 use super::writer::Writer;
 use crate::Result;
+use crate::os::lock::RobustLock;
 use std::sync::atomic::Ordering;
+
+/// Set in the word of the session that says what may not be on the disk: the data since the last sync
+/// that succeeded; the index.
+const UNSURE_OF_DATA: u64 = 1;
+const UNSURE_OF_INDEX: u64 = 2;
 
 /// What a sync will have made durable.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +50,7 @@ impl Core {
             turns.gather(|| self.session(session::CHANGES).load(Ordering::Acquire));
         }
         let done = if is_needed { self.sync_newest() } else { Ok(()) };
-        turns.end(is_needed);
+        turns.end(true);
         done
     }
 
@@ -60,37 +67,54 @@ impl Core {
     }
 
     /// Makes the data file durable. When that fails the kernel may call pages clean all the same, and
-    /// say the next time that all is well: so the next time they are all written again.
-    fn wait_for_disk(&self) -> Result<()> {
+    /// say the next time that all is well: so the next time they are all written again. One at a time,
+    /// for of those who wait by the same opening of the file only one is told.
+    pub(super) fn wait_for_disk(&self) -> Result<()> {
         if self.is_in_memory() {
             return Ok(());
         }
-        let failed = self.session(session::FAILED);
-        let before = failed.load(Ordering::Acquire);
-        if before != 0 {
-            self.write_again()?;
+        let lock = RobustLock::in_head(&self.data, session::DISK_LOCK);
+        lock.lock()?;
+        let unsure = self.session(session::UNSURE);
+        let before = unsure.fetch_or(UNSURE_OF_DATA, Ordering::AcqRel);
+        let done = self.write_again(before).and_then(|()| self.data.sync());
+        if done.is_ok() {
+            unsure.store(0, Ordering::Release);
         }
-        let done = self.data.sync();
-        if done.is_err() {
-            failed.fetch_add(1, Ordering::AcqRel);
-        } else if before != 0 {
-            // Unless another has failed meanwhile.
-            let _ = failed.compare_exchange(before, 0, Ordering::AcqRel, Ordering::Relaxed);
-        }
+        lock.unlock();
         done
     }
 
-    /// Has everything that came since the last sync that succeeded count as changed.
-    #[cold]
-    fn write_again(&self) -> Result<()> {
-        let since = self.session(session::SYNCED_SEQUENCE).load(Ordering::Acquire);
-        self.data.write_again(0, LOG_AT)?;
+    /// The same for the index, which is on the disk only when it is closed.
+    pub(super) fn sync_index(&self, index: &Index) -> Result<()> {
+        index.map.sync().inspect_err(|_| {
+            self.session(session::UNSURE).fetch_or(UNSURE_OF_INDEX, Ordering::AcqRel);
+        })
+    }
+
+    /// Has every page count as changed of which nobody knows whether it is on the disk.
+    fn write_again(&self, unsure: u64) -> Result<()> {
         let index = self.newest.get();
-        let is_known = self.is_newest(index);
-        // A later unit of a segment has a greater number than any.
-        let is_old = |unit| index.segment(unit).is_ok_and(|segment| segment.sequence() < since);
-        for unit in (0..self.units()).filter(|unit| !is_known || !is_old(*unit)) {
-            let (at, size) = unit_place(unit);
+        if unsure & UNSURE_OF_INDEX != 0 {
+            index.map.write_again(0, index.map.refresh_len()?)?;
+        }
+        if unsure & UNSURE_OF_DATA == 0 {
+            return Ok(());
+        }
+        let len = self.data.refresh_len()?;
+        let since = self.session(session::SYNCED_SEQUENCE).load(Ordering::Acquire);
+        let is_old = |unit| {
+            let segment = index.segment(unit);
+            segment.is_ok_and(|segment| (1..since).contains(&segment.sequence()))
+        };
+        // Without a lock: who goes on looks again whether the table is the one that was read.
+        let table = index.load(words::SEGMENTS_AT);
+        let new: Vec<u64> = (0..self.units()).filter(|unit| !is_old(*unit)).collect();
+        if !self.is_newest(index) || index.load(words::SEGMENTS_AT) != table {
+            return self.data.write_again(0, len);
+        }
+        self.data.write_again(0, LOG_AT)?;
+        for (at, size) in new.into_iter().map(unit_place) {
             self.data.write_again(at, at + size)?;
         }
         Ok(())

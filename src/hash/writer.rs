@@ -130,7 +130,8 @@ impl<'c> Writer<'c> {
             // On the disk before anything else is: what a power cut leaves must not look clean.
             self.index.store(words::CLEAN, 0);
             // Else the next writer would take it for said.
-            self.index.map.sync().inspect_err(|_| self.index.store(words::CLEAN, clean))?;
+            let done = self.core.sync_index(self.index);
+            done.inspect_err(|_| self.index.store(words::CLEAN, clean))?;
         }
         match self.put_right(got == Got::OwnerDied) {
             // It cannot be trusted, nor repaired: as if there were none.

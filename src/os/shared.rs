@@ -14,7 +14,8 @@ use super::map::page_bytes;
 use crate::{Error, ErrorKind, Result};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd};
+use std::mem::ManuallyDrop;
+use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -28,7 +29,7 @@ pub(crate) struct SharedMap {
     reserved: usize,
     /// Bytes of the file as far as this process knows; at most `reserved`.
     len: AtomicU64,
-    file: File,
+    file: ManuallyDrop<File>,
     is_writable: bool,
     /// Never to be unmapped.
     is_kept: AtomicBool,
@@ -61,7 +62,7 @@ impl SharedMap {
             base,
             reserved: reserved as usize,
             len: AtomicU64::new(len.min(reserved)),
-            file,
+            file: ManuallyDrop::new(file),
             is_writable,
             is_kept: AtomicBool::new(false),
         })
@@ -135,11 +136,20 @@ impl SharedMap {
 
     /// Has the pages of a range count as changed, so that the next sync writes them: for after one that
     /// failed, when the kernel calls pages clean that it could not write. What is in them stays.
-    ///
-    /// # Errors
-    /// The kernel refuses, as those before 5.14 do.
     pub(crate) fn write_again(&self, from: u64, to: u64) -> Result<()> {
-        self.populate(from, to).map_err(|e| Error::io("write again, after a failed sync,", e))
+        match self.populate(from, to) {
+            // Kernels before 5.14 have no such call: a word of each page is written over with itself,
+            // unless another has changed it, which is as good.
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
+                let pages = (from..to.min(self.len())).step_by(page_bytes());
+                for word in pages.filter_map(|at| self.word(at - at % page_bytes() as u64)) {
+                    let is = word.load(Ordering::Relaxed);
+                    let _ = word.compare_exchange(is, is, Ordering::Relaxed, Ordering::Relaxed);
+                }
+                Ok(())
+            }
+            done => done.map_err(|e| Error::io("write again, after a failed sync,", e)),
+        }
     }
 
     fn populate(&self, from: u64, to: u64) -> io::Result<()> {
@@ -286,8 +296,6 @@ impl SharedMap {
     /// and others must see that it is in use.
     pub(crate) fn keep(&self) {
         self.is_kept.store(true, Ordering::Relaxed);
-        // Without a descriptor left the locks of this opening end: all that can be done was tried.
-        let _ = self.file.try_clone().map(File::into_raw_fd);
     }
 }
 
@@ -296,9 +304,11 @@ impl Drop for SharedMap {
         if self.is_kept.load(Ordering::Relaxed) {
             return;
         }
-        // SAFETY: mapped by `new` with this length, and nothing borrowed from it is left.
+        // SAFETY: mapped by `new` with this length, and nothing borrowed from it is left; the file is
+        // used no more.
         unsafe {
             libc::munmap(self.base.as_ptr().cast(), self.reserved);
+            ManuallyDrop::drop(&mut self.file);
         }
     }
 }

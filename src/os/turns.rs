@@ -10,6 +10,7 @@
 //! for it now and then.
 
 use super::lock::RobustLock;
+use super::process::monotonic_ns;
 use super::shared::{SharedMap, wait, wake_all};
 use crate::Result;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,9 +23,10 @@ const LONG: Duration = Duration::from_millis(100);
 const WAITED_FOR: u32 = 1;
 const ONE: u32 = 2;
 /// How often who has a turn lets others run to see whether they have something for him, at most; and
-/// how often without any that has.
+/// how often without any that has; and where others have the processor for longer than that, he goes on.
 const LOOKS: u32 = 64;
 const LOOKS_FOR_NOTHING: u32 = 3;
+const LONG_LOOK_NS: u64 = 100_000;
 
 /// Who syncs, and how often that was done.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +88,11 @@ impl<'m> Turns<'m> {
         }
         let (mut seen, mut in_vain) = (changes(), 0);
         for _ in 0..LOOKS {
+            let begin = monotonic_ns();
             std::thread::yield_now();
+            if monotonic_ns() - begin > LONG_LOOK_NS {
+                break;
+            }
             let now = changes();
             in_vain = if now == seen { in_vain + 1 } else { 0 };
             seen = now;
@@ -96,11 +102,11 @@ impl<'m> Turns<'m> {
         }
     }
 
-    /// Ends a turn and wakes those who wait: those who still need a sync find the lock free. A turn in
-    /// which nothing was synced leaves the store as it is.
-    pub(crate) fn end(&self, has_synced: bool) {
+    /// Ends a turn and wakes those who wait: those who still need a sync find the lock free. Without
+    /// `is_noted` the store stays as it is, and who was about to sleep does so for a moment.
+    pub(crate) fn end(&self, is_noted: bool) {
         self.lock.unlock();
-        if !has_synced {
+        if !is_noted {
             wake_all(self.syncs);
             return;
         }
