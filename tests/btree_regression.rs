@@ -67,6 +67,38 @@ fn a_record_that_is_not_in_its_place_is_found() {
     }
 }
 
+/// A key that lies elsewhere is read from there, and looked for by its head: `verify` passed a store in
+/// which the one was not that of the other, and the key was there and not found.
+#[test]
+fn a_head_that_is_not_that_of_its_key_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::create(&path).unwrap();
+    let mut transaction = store.write().unwrap();
+    for i in 0..20 {
+        let key = [format!("{i:05}").as_bytes(), &[b'x'; 700]].concat();
+        transaction.main().insert(&key, b"value").unwrap();
+    }
+    transaction.commit().unwrap();
+    // Not durable, so that no checksum tells.
+    let bytes = std::fs::read(&path).unwrap();
+    drop(store);
+    let copy = folder.path().join("copy");
+    let verify = |bytes: &[u8]| {
+        std::fs::write(&copy, bytes).unwrap();
+        BTree::open(&copy).unwrap().verify(|_, _| ())
+    };
+    verify(&bytes).unwrap();
+    let is_leaf = |page: &[u8]| matches!(page[8], 1 | 2) && page[9..12] == [0, 20, 0];
+    let page = 4096 * bytes.chunks(4096).position(is_leaf).expect("a leaf of all of them");
+    for byte in 0..4 {
+        let mut damaged = bytes.clone();
+        damaged[page + 48 + 4 * 7 + byte] ^= 1;
+        let error = verify(&damaged).expect_err("a key that is not found");
+        assert!(error.is_bad_file() && error.path() == Some(&copy), "{error}");
+    }
+}
+
 /// A key that is longer than what a page cuts off.
 fn long_key(i: usize) -> Vec<u8> {
     let mut key = vec![b'a'; 1100];

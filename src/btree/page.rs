@@ -161,6 +161,13 @@ pub(crate) fn head(heads: &[[u8; HEAD]], i: usize) -> u32 {
     heads.get(i).map_or(u32::MAX, |head| u32::from_le_bytes(*head))
 }
 
+/// Whether the prefix and the head of an entry are those of its key: else no search finds it.
+pub(crate) fn is_head_of(bytes: &Bytes, i: usize, key: &[u8]) -> Result<bool, &'static str> {
+    let rest = key.strip_prefix(prefix(bytes)?);
+    let stored = head(heads(bytes)?, i);
+    Ok(rest.is_some_and(|rest| head_of(rest) == stored))
+}
+
 /// The bytes of a key that a head stands for.
 #[inline(always)]
 pub(crate) fn bytes_of(head: u32) -> [u8; HEAD] {

@@ -211,6 +211,9 @@ impl<P: Pages> Check<'_, P> {
             if i > keys_from && before >= key || !is_within {
                 return Err(damaged(page, "keys that are not in order"));
             }
+            if !of(page, page::is_head_of(bytes, i, &key))? {
+                return Err(damaged(page, "a head that is not that of its key"));
+            }
             if let Some(far) = far {
                 self.far(page, far, false)?;
             }
