@@ -16,6 +16,7 @@ use super::view::Holds;
 use super::writer::Scratch;
 use crate::os::file::{open_changing, read_exact_at};
 use crate::os::lock::{Got, RobustLock, Want, is_locked, lock_range};
+use crate::os::opening::{OPEN, if_alone, is_alone, join, opening};
 use crate::os::process::{prepare, random_id};
 use crate::os::publish;
 use crate::os::session::{Session, Standing};
@@ -37,10 +38,7 @@ const MEMORY_ROOM: u64 = 1 << 38;
 const FIRST_PAGES: u64 = 2;
 /// The stamp of a store's first, empty commit.
 pub(crate) const FIRST_STAMP: u64 = 1;
-/// The byte of the file that is locked while a store is being opened; as long as it is; and as long
-/// as somebody has it open who may not write to it.
-const OPENING: u64 = 0;
-const OPEN: u64 = 1;
+/// The byte of the file that is locked as long as somebody has it open who may not write to it.
 const READING: u64 = 2;
 
 /// An open store.
@@ -107,10 +105,7 @@ impl Core {
     pub(crate) fn open_to_read(path: &Path) -> Result<Core> {
         prepare();
         let file = open_changing(path, false, false)?;
-        lock_range(&file, OPENING, Want::Shared, true)?;
-        let opened = Core::of_reader(&file, path);
-        lock_range(&file, OPENING, Want::Nothing, true)?;
-        opened
+        opening(&file, Want::Shared, || Core::of_reader(&file, path))
     }
 
     /// Whoever writes holds a lock as long as he has the store open, and whoever may not write
@@ -137,14 +132,7 @@ impl Core {
 
     /// The store in a file, or a new one there if that is empty; `path` names its folder.
     pub(crate) fn of(file: File, is_new_wanted: bool, path: Option<&Path>) -> Result<Core> {
-        lock_range(&file, OPENING, Want::Exclusive, true)?;
-        let opened = Core::of_locked(&file, is_new_wanted, path);
-        if opened.is_err() {
-            // A forked process may keep the file open.
-            lock_range(&file, OPEN, Want::Nothing, true)?;
-        }
-        lock_range(&file, OPENING, Want::Nothing, true)?;
-        opened
+        opening(&file, Want::Exclusive, || Core::of_locked(&file, is_new_wanted, path))
     }
 
     fn mapped(file: &File, is_writable: bool, path: Option<&Path>) -> Result<Core> {
@@ -189,14 +177,13 @@ impl Core {
             ));
         }
         lock_range(file, READING, Want::Nothing, true)?;
-        let is_alone = lock_range(file, OPEN, Want::Exclusive, false)?;
-        match Session::at(&core.map, session::BOOT_LOW).standing(is_alone)? {
+        match Session::at(&core.map, session::BOOT_LOW).standing(is_alone(file)?)? {
             Standing::Over => core.begin_session()?,
             Standing::Left => core.take_over()?,
             Standing::Shared => {}
         }
         core.check_newest()?;
-        lock_range(core.map.file(), OPEN, Want::Shared, true)?;
+        join(core.map.file())?;
         core.has_joined.store(true, Ordering::Relaxed);
         Ok(core)
     }
@@ -411,7 +398,6 @@ impl Core {
         let store = |at, value| self.word(at).store(value, Ordering::SeqCst);
         // First: the pages are free when a writer has looked at the whole table.
         store(session::UNSWEPT, 1);
-        store(session::SLOTS_USED, 0);
         for i in 0..session::SLOT_PAGE_COUNT {
             store(session::SLOT_PAGES + 8 * i, 0);
         }
@@ -494,18 +480,14 @@ impl Core {
     /// If nobody else has the store open, makes everything durable. Of two who close it at the same
     /// moment each may find the other: then nobody does, as after the death of the last.
     fn close(&self) -> Result<()> {
-        if self.has_joined.load(Ordering::Relaxed)
-            && !self.is_in_memory()
-            && lock_range(self.map.file(), OPEN, Want::Exclusive, false)?
-        {
+        if !self.has_joined.load(Ordering::Relaxed) || self.is_in_memory() {
+            return Ok(());
+        }
+        if_alone(self.map.file(), || {
             // What the dead hold would stay.
             super::pins::clear_dead(self);
-            let done = self.sync();
-            // A forked process may have the same opening.
-            lock_range(self.map.file(), OPEN, Want::Shared, false)?;
-            done?;
-        }
-        Ok(())
+            self.sync()
+        })
     }
 
     /// What is read, if nothing may be written.

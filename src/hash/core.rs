@@ -19,8 +19,9 @@ use super::rebuild::Log;
 use super::writer::Writer;
 use crate::keyhash;
 use crate::os::file::{open_changing, read_exact_at};
-use crate::os::lock::{Got, RobustLock, Want, lock_range};
+use crate::os::lock::{Got, RobustLock, Want};
 use crate::os::newest::Newest;
+use crate::os::opening::{if_alone, is_alone, join, opening};
 use crate::os::process::{prepare, random_id, random_word};
 use crate::os::publish::{self, Staged};
 use crate::os::session::{Session, Standing};
@@ -40,10 +41,6 @@ const INDEX_ROOM: u64 = 1 << 36;
 /// The same for stores that are in memory, and for an index that is only a beginning.
 const MEMORY_ROOM: u64 = 1 << 35;
 const SMALL_ROOM: u64 = 1 << 20;
-/// The byte of the data file that is locked while a store is being opened; and as long as it is.
-const OPENING: u64 = 0;
-const OPEN: u64 = 1;
-
 /// How often a reader looks for a new index that cannot wait for the writer.
 const ATTEMPTS: u32 = 1000;
 
@@ -104,14 +101,8 @@ impl Core {
         is_writable: bool,
         limit: u64,
     ) -> Result<Core> {
-        lock_range(&file, OPENING, if is_writable { Want::Exclusive } else { Want::Shared }, true)?;
-        let opened = Core::of_locked(&file, path, is_new_wanted, is_writable, limit);
-        if opened.is_err() {
-            // A forked process may keep the file open.
-            lock_range(&file, OPEN, Want::Nothing, true)?;
-        }
-        lock_range(&file, OPENING, Want::Nothing, true)?;
-        opened
+        let want = if is_writable { Want::Exclusive } else { Want::Shared };
+        opening(&file, want, || Core::of_locked(&file, path, is_new_wanted, is_writable, limit))
     }
 
     fn of_locked(
@@ -153,8 +144,7 @@ impl Core {
             // Who may not write has no locks to share.
             return self.find_index(shared.is_of_this_boot(), None);
         }
-        let is_alone = lock_range(file, OPEN, Want::Exclusive, false)?;
-        let standing = shared.standing(is_alone)?;
+        let standing = shared.standing(is_alone(file)?)?;
         let before = if standing == Standing::Left { self.lock_left() } else { None };
         let is_continued = match (standing, before) {
             (Standing::Shared, _) => true,
@@ -171,7 +161,7 @@ impl Core {
         };
         self.note_data_len()?;
         self.find_index(is_continued, before)?;
-        lock_range(file, OPEN, Want::Shared, true)?;
+        join(file)?;
         self.has_joined.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -480,13 +470,7 @@ impl Core {
         if !self.has_joined.load(Ordering::Relaxed) || self.is_in_memory() {
             return Ok(());
         }
-        if lock_range(self.data.file(), OPEN, Want::Exclusive, false)? {
-            let done = self.close_alone();
-            // A forked process may have the same opening.
-            lock_range(self.data.file(), OPEN, Want::Shared, false)?;
-            done?;
-        }
-        Ok(())
+        if_alone(self.data.file(), || self.close_alone())
     }
 
     fn close_alone(&self) -> Result<()> {

@@ -3,8 +3,8 @@
 //! Reading order: [`file`] (opening and positioned reads), [`map`] (memory maps and what the
 //! kernel is told about them), [`source`] (one reading interface over both), [`publish`] (how a new
 //! file takes the place of an old one); then what stores that change need: [`shared`] (maps that
-//! grow, of many processes), [`lock`] (which a killed holder cannot leave locked), [`session`]
-//! (whose locks they are), [`turns`] (who waits for the disk), [`process`] (who lives); for statistics
+//! grow, of many processes), [`lock`] (which a killed holder cannot leave locked), [`opening`]
+//! (who has a store open), [`session`] (whose locks they are), [`turns`] (who waits for the disk), [`process`] (who lives); for statistics
 //! [`area`] (words that many count in) and [`tsc`] (the processor's clock).
 
 pub(crate) mod area;
@@ -12,6 +12,7 @@ pub(crate) mod file;
 pub(crate) mod lock;
 pub(crate) mod map;
 pub(crate) mod newest;
+pub(crate) mod opening;
 pub(crate) mod process;
 pub mod publish;
 pub(crate) mod session;

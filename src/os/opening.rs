@@ -1,0 +1,46 @@
+//! Who has a store open: two bytes of its file, locked with locks of the kernel, which belong to an
+//! opening of the file and end with it, however its processes end.
+//!
+//! Byte 0 is locked while a store is being opened, byte 1, shared, as long as somebody has it open who
+//! may write. Who gets byte 1 for himself knows that nobody else does.
+
+use super::lock::{Want, lock_range};
+use crate::Result;
+use std::fs::File;
+
+const OPENING: u64 = 0;
+/// The byte that is locked as long as somebody has the store open who may write.
+pub(crate) const OPEN: u64 = 1;
+
+/// Opens a store with nobody opening it meanwhile; with `Want::Shared` others do who want no more.
+pub(crate) fn opening<T>(file: &File, want: Want, open: impl FnOnce() -> Result<T>) -> Result<T> {
+    lock_range(file, OPENING, want, true)?;
+    let opened = open();
+    if opened.is_err() {
+        // A forked process may keep the file open.
+        lock_range(file, OPEN, Want::Nothing, true)?;
+    }
+    lock_range(file, OPENING, Want::Nothing, true)?;
+    opened
+}
+
+/// Whether nobody else has the store open: then nobody can, until [`join`].
+pub(crate) fn is_alone(file: &File) -> Result<bool> {
+    lock_range(file, OPEN, Want::Exclusive, false)
+}
+
+/// Says that the store is open.
+pub(crate) fn join(file: &File) -> Result<()> {
+    lock_range(file, OPEN, Want::Shared, true).map(drop)
+}
+
+/// Does what the last one has to do who closes a store, if nobody else has it open.
+pub(crate) fn if_alone(file: &File, last: impl FnOnce() -> Result<()>) -> Result<()> {
+    if !is_alone(file)? {
+        return Ok(());
+    }
+    let done = last();
+    // A forked process may have the same opening.
+    lock_range(file, OPEN, Want::Shared, false)?;
+    done
+}
