@@ -107,6 +107,15 @@ fn works<D: Driver>(driver: &D, settings: &[&str]) -> tempfile::TempDir {
     folder
 }
 
+/// What `look` sees of the folder of such a store while that is open to be read.
+fn while_open<D: Driver, T>(driver: &D, setting: &str, look: impl FnOnce(&Path) -> T) -> T {
+    let (records, folder) = (&records(), works(driver, &[setting]));
+    let (shape, path) = (shape(records, &[setting]), folder.path().join("store"));
+    let mut store = driver.open(&path, &shape, Reading::Warm).unwrap();
+    has(&mut store, records, D::NAME);
+    look(folder.path())
+}
+
 fn bytes_of(folder: &Path) -> u64 {
     let files = measure::files_in(folder).unwrap();
     files.iter().map(|file| file.metadata().unwrap().len()).sum()
@@ -175,12 +184,10 @@ struct Mmap;
 impl Check for Mmap {
     fn check<D: Driver>(&self, driver: &D, _: Values) {
         for (setting, is_mapped) in [("mmap=on", true), ("mmap=off", false)] {
-            let (records, folder) = (&records(), works(driver, &[setting]));
-            let (shape, path) = (shape(records, &[setting]), folder.path().join("store"));
-            let mut store = driver.open(&path, &shape, Reading::Warm).unwrap();
-            has(&mut store, records, D::NAME);
-            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-            let found = maps.contains(folder.path().to_str().unwrap());
+            let found = while_open(driver, setting, |folder| {
+                let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+                maps.contains(folder.to_str().unwrap())
+            });
             assert_eq!(found, is_mapped, "{} {setting}", D::NAME);
         }
     }
@@ -272,11 +279,9 @@ struct Direct;
 impl Check for Direct {
     fn check<D: Driver>(&self, driver: &D, _: Values) {
         for (setting, is_direct) in [("direct=off", false), ("direct=on", true)] {
-            let (records, folder) = (&records(), works(driver, &[setting]));
-            let (shape, path) = (shape(records, &[setting]), folder.path().join("store"));
-            let mut store = driver.open(&path, &shape, Reading::Warm).unwrap();
-            has(&mut store, records, D::NAME);
-            let found = open_flags(folder.path()).iter().any(|flags| flags & libc::O_DIRECT != 0);
+            let found = while_open(driver, setting, |folder| {
+                open_flags(folder).iter().any(|flags| flags & libc::O_DIRECT != 0)
+            });
             assert_eq!(found, is_direct, "{} {setting}", D::NAME);
         }
     }
@@ -308,11 +313,8 @@ impl Check for Advice {
         // What is said of a descriptor shows nowhere.
         let shows = ["constant", "lmdb", "mdbx"].contains(&D::NAME);
         for (setting, is_random) in [("advice=normal", false), ("advice=random", true)] {
-            let (records, folder) = (&records(), works(driver, &[setting]));
-            let (shape, path) = (shape(records, &[setting]), folder.path().join("store"));
-            let mut store = driver.open(&path, &shape, Reading::Warm).unwrap();
-            has(&mut store, records, D::NAME);
-            let found = is_random_map(folder.path().to_str().unwrap());
+            let found =
+                while_open(driver, setting, |folder| is_random_map(folder.to_str().unwrap()));
             assert!(!shows || found == is_random, "{} {setting}: {found}", D::NAME);
         }
     }
