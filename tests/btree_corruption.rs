@@ -6,12 +6,14 @@
 
 mod common;
 
-use common::sample::{COMMITS, META, METAS, PAGE, SESSION, STATE, check_answers, put, sample};
-use common::sample::{try_all, word};
+use common::sample::{
+    COMMIT_WORDS, COMMITS, META, METAS, PAGE, SESSION, STATE, check_answers, put, sample, try_all,
+    word,
+};
 use common::subject::Subject;
 use common::{Rng, is_soak, rounds, seed, sys};
-use credenza::ErrorKind;
 use credenza::btree::BTree;
+use credenza::{Durability, ErrorKind};
 use std::fs;
 use std::path::Path;
 
@@ -46,6 +48,36 @@ fn verify_finds_every_flipped_byte_of_pages_in_use_and_of_the_durable_commit() {
         count += 1;
     }
     println!("{count} bytes");
+}
+
+/// As long as a store is in use, a durable commit may be in its journal alone.
+#[test]
+fn verify_finds_every_flipped_byte_of_what_was_appended() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("store"), folder.path().join("copy"));
+    let store = BTree::options().create(true).durability(Durability::Sync).open(&path).unwrap();
+    for i in 0..12u8 {
+        store.insert(&[i], &vec![i; 90 * usize::from(i)]).unwrap();
+    }
+    let mut bytes = fs::read(&path).unwrap();
+    let newest = METAS.into_iter().max_by_key(|at| word(&bytes, at + 8)).unwrap();
+    let journal = word(&bytes, newest + 8 * (COMMIT_WORDS + 1)) as usize * PAGE;
+    let mut end = journal;
+    while word(&bytes, end + 8) != 0 {
+        end += word(&bytes, end + 8) as usize;
+    }
+    assert!(journal > 0 && end > journal, "nothing was appended");
+    let check = |bytes: &[u8], what: &str, is_good: bool| {
+        fs::write(&copy, bytes).unwrap();
+        let found = BTree::open(&copy).and_then(|store| store.verify(|_, _| ()));
+        assert_eq!(found.is_ok(), is_good, "{what}");
+    };
+    check(&bytes, "nothing changed", true);
+    for at in (journal..end).step_by(if is_soak() { 1 } else { 331 }) {
+        bytes[at] ^= 1 << (at % 8);
+        check(&bytes, &format!("byte {at}"), false);
+        bytes[at] ^= 1 << (at % 8);
+    }
 }
 
 /// Whoever has every read checked gets no wrong answer, and changes nothing on a damaged page.

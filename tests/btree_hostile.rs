@@ -80,59 +80,51 @@ fn hostile_words_of_the_session_and_of_commits_do_no_harm() {
     }
 }
 
-/// A durable commit says which pages were written together with it: of any others, and of numbers
-/// that cannot be.
+/// What was appended to the journal says which pages it changed, and what is to be written where: of
+/// any others, and of numbers that cannot be.
 #[test]
-fn hostile_durable_commits_that_say_what_they_need_do_no_harm() {
+fn hostile_journals_do_no_harm() {
     sys::limit_memory(2 << 30);
     let sample = sample(40);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     fs::write(&path, &sample.bytes).unwrap();
     let store = BTree::options().durability(Durability::Sync).open(&path).unwrap();
-    for len in [3, 700, 700, 5000] {
+    for len in [3, 700, 5000, 3, 3, 3, 700, 700, 5000, 3] {
         store.insert(&sample.keys[3], &vec![5; len]).unwrap();
     }
     let bytes = fs::read(&path).unwrap();
     drop(store);
-    let end = word(&bytes, sample.commit_at() + 16);
-    // Its place, and where it says since when, up to which page, the digest, how many, and which.
+    // Where a durable commit says where the journal is, how long, and what its checksums begin with.
     let place = METAS.into_iter().max_by_key(|at| word(&bytes, at + 8)).unwrap();
-    let since = place + 8 * COMMIT_WORDS;
-    let (digest, count, changes) = (since + 16, since + 24, since + 32);
-    assert!((3..60).contains(&word(&bytes, count)), "it does not say what it needs");
+    let journal = place + 8 * (COMMIT_WORDS + 1);
+    let first = word(&bytes, journal) as usize * PAGE;
+    assert!(first > 0, "there is no journal");
+    let salt = word(&bytes, journal + 16);
+    let entries = entries(&bytes[first..]);
+    assert!(entries.len() > 2, "too little was appended");
     let mut counted = 0;
     for round in 0..rounds(200) {
         let mut rng = Rng::new(seed(round));
         let mut bytes = bytes.clone();
-        match rng.below(4) {
-            0 => {
-                let at = since + 8 * rng.below(4) as usize;
+        if rng.below(5) == 0 {
+            let at = journal + 8 * rng.below(3) as usize;
+            let value = hostile(&mut rng, word(&bytes, at));
+            put(&mut bytes, at, value);
+            seal(&mut bytes, place);
+        } else {
+            for _ in 0..1 + rng.below(3) {
+                let entry = &entries[rng.below(entries.len() as u64) as usize];
+                let words = &entry.words;
+                let at = first + words[rng.below(words.len() as u64) as usize];
                 let value = hostile(&mut rng, word(&bytes, at));
                 put(&mut bytes, at, value);
+                let len = word(&bytes, first + entry.at + 8).min(1 << 20) as usize;
+                let from = first + entry.at;
+                let sealed = &bytes[from + 8..(from + len.max(8)).min(bytes.len())];
+                let sum = xxhash_rust::xxh3::xxh3_64_with_seed(sealed, salt);
+                put(&mut bytes, from, sum);
             }
-            1 => {
-                let noise = rng.bytes(place + META - 8 - changes);
-                bytes[changes..place + META - 8].copy_from_slice(&noise);
-                put(&mut bytes, count, rng.below(73));
-            }
-            _ => {
-                for _ in 0..1 + rng.below(4) {
-                    let at = changes + 5 * rng.below(word(&bytes, count)) as usize;
-                    let change = rng.below(end) << 2 | rng.below(4);
-                    bytes[at..at + 5].copy_from_slice(&change.to_le_bytes()[..5]);
-                }
-            }
-        }
-        if rng.below(4) > 0 {
-            let sum =
-                digest_of(&bytes, &bytes[changes..][..5 * word(&bytes, count).min(73) as usize]);
-            put(&mut bytes, digest, sum);
-        }
-        seal(&mut bytes, place);
-        if rng.below(2) == 0 {
-            let other = METAS[0] + METAS[1] - place;
-            bytes[other..other + META].fill(0);
         }
         BTree::reboot(&mut bytes);
         let what = format!("seed {}", round + 1);
@@ -141,17 +133,30 @@ fn hostile_durable_commits_that_say_what_they_need_do_no_harm() {
     println!("{counted} passed verify");
 }
 
-/// The digest of the pages of trees among some changes.
-fn digest_of(bytes: &[u8], changes: &[u8]) -> u64 {
-    changes.chunks_exact(5).fold(0u64, |digest, change| {
-        let page = word(&[change, &[0; 3]].concat(), 0) >> 2;
-        match bytes.chunks_exact(PAGE).nth(page as usize) {
-            Some(bytes) if change[0] & 3 == 0 => {
-                xxhash_rust::xxh3::xxh3_64_with_seed(bytes, digest.wrapping_add(page))
-            }
-            _ => digest,
+/// What was appended, and all of its words that say something about the rest.
+struct Entry {
+    at: usize,
+    words: Vec<usize>,
+}
+
+fn entries(journal: &[u8]) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut at = 0;
+    while word(journal, at + 8) != 0 && entries.len() < 8 {
+        let head = 3 + COMMIT_WORDS;
+        let (changes, pieces) = (word(journal, at + 8 * head), word(journal, at + 8 * head + 8));
+        let mut words: Vec<usize> = (1..head + 2 + changes as usize).map(|i| at + 8 * i).collect();
+        let mut piece = at + 8 * (head + 2 + changes as usize);
+        for _ in 0..pieces {
+            words.extend([piece, piece + 8]);
+            piece += 16 + word(journal, piece + 8).next_multiple_of(8) as usize;
         }
-    })
+        let len = word(journal, at + 8) as usize;
+        assert_eq!(at + len, piece, "an entry is longer than what is in it");
+        entries.push(Entry { at, words });
+        at += len;
+    }
+    entries
 }
 
 #[test]

@@ -294,8 +294,9 @@ fn who_waits_for_the_lock_gets_it_whoever_dies() {
 /// What a process may be at when it dies.
 enum Work {
     Change(Vec<Operation>),
-    /// The same, durable when it returns.
-    Durable(Operation),
+    /// The same, durable when it returns, after so many others: the fifth makes a journal, the sixth
+    /// names it, those that follow are appended to it.
+    Durable(Operation, usize),
     GiveUp,
     Sync,
     /// The file becomes shorter, too; or not, while somebody reads an older state.
@@ -309,7 +310,7 @@ impl Work {
     fn operations(&self) -> &[Operation] {
         match self {
             Work::Change(operations) => operations,
-            Work::Durable(operation) => std::slice::from_ref(operation),
+            Work::Durable(operation, _) => std::slice::from_ref(operation),
             _ => &[],
         }
     }
@@ -317,13 +318,12 @@ impl Work {
     /// The store that it is done to, and what is held meanwhile, for as long as the process lives.
     fn open(&self, path: &Path) -> &'static Spread {
         let options = BTree::options().durability(match self {
-            Work::Durable(_) => Durability::Sync,
+            Work::Durable(..) => Durability::Sync,
             _ => Durability::Buffered,
         });
         let store: &Spread = Box::leak(Box::new(Spread(options.open(path).unwrap())));
-        if let Work::Durable(_) = self {
-            // The one that is followed goes to the disk at once with all that it needs.
-            store.apply(&insert("0", 30)).unwrap();
+        if let Work::Durable(_, others) = self {
+            (0..*others).for_each(|_| store.apply(&insert("0", 30)).unwrap());
         }
         if let Work::Read = self {
             (0..32).for_each(|_| std::mem::forget(store.0.read().unwrap()));
@@ -333,7 +333,7 @@ impl Work {
 
     fn work(&self, store: &Spread) {
         match self {
-            Work::Change(_) | Work::Durable(_) => {
+            Work::Change(_) | Work::Durable(..) => {
                 let mut transaction = store.0.write().unwrap();
                 for operation in self.operations() {
                     perform(&mut transaction, operation).unwrap();
@@ -408,10 +408,12 @@ fn die_at_every_instruction(name: &str, records: u64, short: Vec<Work>, long: Ve
         let every = if is_soak() { 1 } else { 400 };
         let open = || work.open(&path);
         let states = states_chosen::<Spread, _>(&path, open, |s| work.work(s), chosen(every));
-        if let (Work::Durable(_), Some(last)) = (work, states.as_ref().and_then(|all| all.last())) {
+        if let (Work::Durable(_, 5..), Some(last)) =
+            (work, states.as_ref().and_then(|all| all.last()))
+        {
             let word = |at: usize| word(&last[0], at);
             let newest = METAS.into_iter().max_by_key(|at| word(at + 8)).unwrap();
-            assert!(word(newest + 8 * COMMIT_WORDS) > 0, "{name}: it does not say what it needs");
+            assert!(word(newest + 8 * (COMMIT_WORDS + 1)) > 0, "{name}: there is no journal");
         }
         let Some(states) = states else {
             println!("skipped: this process may not trace another");
@@ -436,7 +438,7 @@ fn die_at_every_instruction(name: &str, records: u64, short: Vec<Work>, long: Ve
                 std::fs::write(&rebooted, bytes).unwrap();
                 let store = Spread::open(&rebooted).unwrap_or_else(|e| panic!("{what}: {e}"));
                 let found = state_of(&store, &what);
-                let is_kept = matches!(work, Work::Durable(_)) && i + 1 == states.len();
+                let is_kept = matches!(work, Work::Durable(..)) && i + 1 == states.len();
                 let is_one = !is_kept && [&durable, &before].contains(&&found) || found == after;
                 assert!(is_one, "{what}: rebooted: {}", difference(&found, &after));
             }
@@ -473,8 +475,13 @@ fn a_writer_may_die_at_every_instruction() {
     die_at_every_instruction(
         "a writer of little",
         5,
-        vec![Work::Durable(insert("0", 20))],
-        vec![Work::GiveUp, Work::Change(vec![Operation::Clear, insert("xx001", 3)])],
+        vec![Work::Durable(insert("0", 20), 8)],
+        vec![
+            Work::Durable(insert("0", 20), 4),
+            Work::Durable(insert("0", 20), 5),
+            Work::GiveUp,
+            Work::Change(vec![Operation::Clear, insert("xx001", 3)]),
+        ],
     );
     die_at_every_instruction(
         "a writer of much",

@@ -1,13 +1,13 @@
 //! What the table of pages said of a page when a commit was made.
 //!
-//! What came after the commit is known by its stamps and taken back. If the commit came to the disk
-//! together with what it changed, any mixture of old and new words may be there after a power failure:
-//! then the table is taken back to the commit before, of which all was there, and what the commit says
-//! that it changed is done again.
+//! What came after the commit is known by its stamps and taken back. If the commit was appended to the
+//! journal, any mixture of old and new words may be there after a power failure: then the table is
+//! taken back to the base, of which all was on the disk, and what changed since is done again.
 
+use super::changes::{Change, Changed};
 use super::core::Core;
 use super::format::{self, Commit, FIXED, SUMMED, VALUES};
-use super::meta::{Change, Changed, Since};
+use super::journal::Since;
 use super::page;
 use super::source::Source;
 use super::tree::Pages;
@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 pub(crate) struct AsOf<'c> {
     core: &'c Core,
     commit: Commit,
-    /// What the commit changed, in the order of the pages, and the commit before.
+    /// What was changed since the base.
     since: Option<Since>,
 }
 
@@ -31,10 +31,6 @@ impl<'c> AsOf<'c> {
 
     /// `since`: what is to be done again.
     pub(crate) fn new(core: &'c Core, commit: Commit, since: Option<Since>) -> AsOf<'c> {
-        let since = since.map(|mut since| {
-            since.changes.sort_by_key(|change| change.page);
-            since
-        });
         AsOf { core, commit, since }
     }
 

@@ -9,6 +9,7 @@ use super::format::Tree;
 use super::handle::BTree;
 use super::snapshot::Snapshot;
 use super::source::OfStore;
+use super::sync::How;
 use super::table::Table;
 use super::trim::Trim;
 use super::writer::Writer;
@@ -88,7 +89,7 @@ impl<'p> NewCopy<'p> {
 
     fn publish(self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let NewCopy { path, staged, core, half } = self;
-        core.sync().and_then(|()| core.trim(Trim::All, true)).map_err(|e| e.at(path))?;
+        core.sync().and_then(|()| core.trim(Trim::All, How::Sums)).map_err(|e| e.at(path))?;
         let copy = BTree::of(core, Durability::Buffered, None);
         copy.verify(|done, total| progress(half + done.min(total) * half / total, 2 * half))?;
         progress(2 * half, 2 * half);

@@ -21,6 +21,7 @@ use super::handle::BTree;
 use super::page::{Link, count};
 use super::pins;
 use super::record::Far;
+use super::sync::How;
 use super::tree::{Pages, levels, of};
 use super::trim::Trim;
 use super::writer::{Writer, no_page};
@@ -174,9 +175,10 @@ impl BTree {
             None => {
                 // What was replaced before, or the dead hold, is free then.
                 pins::clear_dead(core);
-                // After a start of the machine the table of pages is put right first.
+                core.sync_commits(core.newest().stamp, How::Bare)?;
+                // The table of pages is put right first: after a start of the machine, and where the journal
+                // was.
                 drop(Writer::begin(core)?);
-                core.sync_commits(core.newest().stamp)?;
                 place.insert(Pass::new(Way::Down(core.live()?.boundary()), 1, false))
             }
         };
@@ -198,13 +200,13 @@ impl BTree {
         match done {
             Done::Budget => Ok(true),
             Done::Full if pass.moved_since > 0 => {
-                core.sync_commits(core.newest().stamp)?;
+                core.sync_commits(core.newest().stamp, How::Pages)?;
                 (pass.scan, pass.moved_since) = (0, 0);
                 Ok(true)
             }
             Done::Full | Done::End => {
-                core.sync_commits(core.newest().stamp)?;
-                core.trim(Trim::All, false)?;
+                core.sync_commits(core.newest().stamp, How::Bare)?;
+                core.trim(Trim::All, How::Bare)?;
                 *place = core.next_pass(pass)?;
                 Ok(place.is_some())
             }

@@ -9,8 +9,10 @@ use super::format::{
     COMMIT_WORDS, Commit, ENGINE, FIXED, HEADER_BYTES, Header, MAGIC, MAX_PAGES, METAS, PAGE_BYTES,
     SUMMED, TABLES, page_sum, session, table_of,
 };
-use super::meta::{META_WORDS, Meta, Since};
+use super::journal::Since;
+use super::meta::{META_WORDS, Meta};
 use super::page::Bytes;
+use super::sync::How;
 use super::tracked::Tracked;
 use super::view::Holds;
 use super::writer::Scratch;
@@ -28,7 +30,7 @@ use std::marker::PhantomData;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Addresses set aside for the file to grow into.
 const ROOM: u64 = 1 << 42;
@@ -62,6 +64,8 @@ pub(crate) struct Core {
     /// How often the file had been made shorter when this process last asked how long it is.
     cuts: AtomicU64,
     pub tracked: Tracked,
+    /// How many syncs of this process were of little, and there was no journal.
+    pub missed: AtomicU32,
 }
 
 /// What is read where nothing may be written: a commit, and what the table of pages does not say of
@@ -122,10 +126,18 @@ impl Core {
         lock_range(file, READING, Want::Shared, true)?;
         // After a new start of the machine, what processes shared is not looked at.
         let is_current = Session::at(&core.map, session::BOOT_LOW).is_of_this_boot();
-        let newest = if is_current { Some(core.newest()) } else { core.durable() };
-        let newest = newest.ok_or_else(no_durable)?;
+        let (newest, since) = if is_current {
+            (core.newest(), core.changes_to_redo(&core.newest())?)
+        } else {
+            let recovered = core.recovered()?.ok_or_else(no_durable)?;
+            if recovered.since.is_some() {
+                let clone = file.try_clone().map_err(|e| Error::io("open again", e))?;
+                core.map = SharedMap::private(clone, recovered.commit.end * PAGE_BYTES)?;
+                core.redo(&recovered)?;
+            }
+            (recovered.commit, recovered.since)
+        };
         core.check_commit(&newest)?;
-        let since = if is_current { core.changes_to_redo(&newest) } else { core.since_of(&newest) };
         core.only = Some(Only { commit: newest, since });
         Ok(core)
     }
@@ -157,6 +169,7 @@ impl Core {
             has_joined: AtomicBool::new(false),
             cuts: AtomicU64::new(0),
             tracked: Tracked::default(),
+            missed: AtomicU32::new(0),
         })
     }
 
@@ -347,16 +360,14 @@ impl Core {
 
     /// Makes the locks and words that processes share as long as the machine runs.
     fn begin_session(&self) -> Result<()> {
-        let (place, meta) = self.recoverable().ok_or_else(no_durable)?;
-        let durable = meta.commit;
-        self.check_commit(&durable)?;
-        let other = 1 - place;
-        if self.meta(other).is_some_and(|other| other.commit.stamp > durable.stamp) {
-            // Not all that it needs is there. It must not come to light when what comes now happens
-            // to write the rest.
-            self.write_meta(other, None);
-            self.map.sync()?;
+        let recovered = self.recovered()?.ok_or_else(no_durable)?;
+        let (base, durable) = (&recovered.base, recovered.commit);
+        if recovered.since.is_some() {
+            // How long the file was may not have come to the disk.
+            self.map.grow_to(durable.end * PAGE_BYTES)?;
+            self.redo(&recovered)?;
         }
+        self.check_commit(&durable)?;
         let store = |at, value| self.word(at).store(value, Ordering::Release);
         for at in (session::STATE..session::TABLES).step_by(8) {
             store(at, 0);
@@ -366,6 +377,12 @@ impl Core {
         }
         self.publish(&durable);
         store(session::DURABLE, durable.stamp);
+        store(session::BASE, base.commit.stamp);
+        if let Some(journal) = base.journal {
+            // It is needed until all is where it belongs.
+            store(session::JOURNAL, journal.page);
+            store(session::JOURNAL_PAGES, journal.pages);
+        }
         store(session::UNSWEPT, 1);
         store(session::UNSUMMED, 1);
         self.share()
@@ -403,9 +420,9 @@ impl Core {
         }
     }
 
-    /// The newest commit that is durable for certain.
-    pub(crate) fn durable(&self) -> Option<Commit> {
-        self.recoverable().map(|(_, meta)| meta.commit)
+    /// The newest commit that is durable.
+    pub(crate) fn durable(&self) -> Result<Option<Commit>> {
+        Ok(self.recovered()?.map(|recovered| recovered.commit))
     }
 
     /// The durable commit in one of the two places.
@@ -486,7 +503,7 @@ impl Core {
         if_alone(self.map.file(), || {
             // What the dead hold would stay.
             super::pins::clear_dead(self);
-            self.sync()
+            self.sync_commits(self.newest().stamp, How::Closed)
         })
     }
 
@@ -547,7 +564,8 @@ fn create_file(file: &File) -> Result<()> {
         let mut put = |at: u64, word: u64| {
             bytes[at as usize..at as usize + 8].copy_from_slice(&word.to_le_bytes());
         };
-        for (i, word) in Meta::certain(commit).encode(&header).into_iter().enumerate() {
+        let meta = Meta { commit, turn: 0, journal: None };
+        for (i, word) in meta.encode(&header).into_iter().enumerate() {
             put(METAS[0] + 8 * i as u64, word);
         }
         put(session::TABLES, 1);

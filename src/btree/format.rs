@@ -41,17 +41,17 @@ pub(crate) mod session {
     pub(crate) const STATE: u64 = 2080;
     /// Nonzero while somebody changes the table of pages: the stamp that he began with.
     pub(crate) const WRITING: u64 = 2088;
-    /// The stamp of the commit that is durable for certain.
+    /// The stamp of the commit that is durable.
     pub(crate) const DURABLE: u64 = 2096;
     /// The stamp of a commit that is being made durable, or of which nobody knows whether it is.
     pub(crate) const SYNCING: u64 = 2104;
-    /// How many of the durable commit's pages have been replaced since.
+    /// How many of the base's pages have been replaced since.
     pub(crate) const RETAINED: u64 = 2112;
     /// Slots of readers that were ever in use.
     pub(crate) const SLOTS_USED: u64 = 2120;
     /// Nonzero as long as the table of pages may hold what a power failure left.
     pub(crate) const UNSWEPT: u64 = 2128;
-    /// Nonzero when the table of pages is on the disk as the durable commit needs it: there was a sync
+    /// Nonzero when the pages are on the disk as the durable commit needs them: there was a sync of all
     /// since the session began.
     pub(crate) const SETTLED: u64 = 2136;
     /// Nonzero if pages of the durable commit may have no checksum: another number each time that
@@ -68,11 +68,18 @@ pub(crate) mod session {
     pub(crate) const SYNC_LOCK: u64 = 2240;
     /// The newest commit, and the one before it or after it.
     pub(crate) const COMMITS: [u64; 2] = [2304, 2432];
+    /// The journal: its first page, 0 if there is none; how many; and bytes of it that are in use.
+    pub(crate) const JOURNAL: u64 = 2408;
+    pub(crate) const JOURNAL_PAGES: u64 = 2416;
+    pub(crate) const JOURNAL_END: u64 = 2424;
     /// Half a word, another number after each sync: who waits for one sleeps on it.
     pub(crate) const SYNCS: u64 = 2536;
     /// Half a word on which those sleep who wait for a commit: odd while there may be any, another
     /// number after each commit that came then.
     pub(crate) const BELL: u64 = 2540;
+    /// The stamp of the base: of it all pages are on the disk, and those that came after it and are
+    /// durable were appended to its journal.
+    pub(crate) const BASE: u64 = 2544;
     /// Page numbers of further pages of slots.
     pub(crate) const SLOT_PAGES: u64 = 2560;
     pub(crate) const SLOT_PAGE_COUNT: u64 = 32;

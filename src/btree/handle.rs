@@ -8,6 +8,7 @@ use super::compact::Pass;
 use super::core::Core;
 use super::format::session;
 use super::snapshot::Snapshot;
+use super::sync::How;
 use super::transaction::Transaction;
 use crate::durability::{Durability, Ticker};
 use crate::observe::{Recorder, counted};
@@ -353,11 +354,14 @@ impl BTree {
     pub(crate) fn after_commit(&self, stamp: u64) -> Result<()> {
         let core = self.core();
         if self.shared.durability == Durability::Sync {
-            return core.sync_commits(stamp).map_err(|e| self.named(e));
+            core.sync_commits(stamp, How::Commits).map_err(|e| self.named(e))?;
+            // It is no loss if there is no space for it.
+            let _ = core.provide_journal();
+            return Ok(());
         }
         let retained = core.load(session::RETAINED);
         if retained > RETAINED && retained > core.newest().end / 4 {
-            core.sync_commits(stamp).map_err(|e| self.named(e))?;
+            core.sync_commits(stamp, How::Pages).map_err(|e| self.named(e))?;
         }
         Ok(())
     }

@@ -15,7 +15,7 @@
 //! | `compact`, `closer`, `trim` | making the file smaller |
 //! | `core`, `pins` | processes that share a file, who reads what |
 //! | `lease`, `copies` | readers whose time is limited, and what they have copied |
-//! | `sync`, `meta`, `changes`, `tracked` | what is durable, and how that is known after a power failure |
+//! | `sync`, `meta`, `journal`, `changes`, `tracked` | what is durable, and how that is known after a power failure |
 //! | `watch` | learning that the store has changed |
 //! | `verify`, `stats`, `backup` | checking all of it, counting, copying |
 //! | `counted` | statistics of operations |
@@ -47,6 +47,7 @@ mod format;
 mod handle;
 mod inner;
 mod items;
+mod journal;
 mod key;
 mod kind;
 mod leaf;

@@ -2,7 +2,7 @@
 //!
 //! The table of pages says of each under which stamp it was written and under which it was freed.
 //! The commits whose stamps are between are those that lead to it: it may be written again when
-//! nobody holds any of them. Held are the commits of readers, the newest, the durable one, and those
+//! nobody holds any of them. Held are the commits of readers, the newest, the durable one, its base, and those
 //! that the writer itself may go back to. So a reader that stays long holds the pages of its commit,
 //! and none that were written and freed since.
 //!
@@ -52,8 +52,8 @@ pub(crate) struct Space {
     /// Entries of the table that may be looked at, and where.
     credit: u64,
     cursor: u64,
-    /// The stamp of the durable commit, and how many of its pages this writer freed.
-    durable: u64,
+    /// The stamp of the base, and how many of its pages this writer freed.
+    base: u64,
     retained: u64,
 }
 
@@ -66,7 +66,7 @@ impl Space {
         self.end = base.end;
         self.high = core.high(base);
         self.len = 0;
-        self.durable = core.load(session::DURABLE);
+        self.base = core.load(session::BASE);
         self.credit = self.credit.clamp(2 * LOOK, 64 * LOOK);
         self.retained = 0;
         self.added.clear();
@@ -385,6 +385,15 @@ impl Space {
         Ok(None)
     }
 
+    /// The same, never to be freed as others are.
+    pub(crate) fn take_fixed(&mut self, core: &Core, pages: u64, stamp: u64) -> Result<u64> {
+        let from = self.take_run(core, pages, stamp)?;
+        for page in from..from + pages {
+            core.entry(page)?[0].store(FIXED, Ordering::Release);
+        }
+        Ok(from)
+    }
+
     #[inline(always)]
     fn enter(&mut self, core: &Core, page: u64, stamp: u64) -> Result<()> {
         // There are the locks and the commits.
@@ -467,7 +476,7 @@ impl<'c> Writer<'c> {
         } else {
             freed.store(self.stamp, Ordering::Release);
             space.freed.push(page);
-            space.retained += u64::from(format::born(born) <= space.durable);
+            space.retained += u64::from(format::born(born) <= space.base);
         }
         Ok(())
     }

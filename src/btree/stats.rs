@@ -61,7 +61,8 @@ impl BTree {
         let pins: Vec<u64> = held.chain([commit.stamp]).collect();
         let mut pages = [0u64; 3];
         let mut holders = Holders::new(if is_only { Vec::new() } else { pins::readers(core) });
-        let (durable, mut undurable) = (core.load(session::DURABLE), 0);
+        let durable = [session::DURABLE, session::BASE].map(|at| core.load(at));
+        let mut undurable = 0;
         let as_of = AsOf::of_only(core);
         for page in 0..commit.end {
             let [born, gone] = match &as_of {
@@ -79,14 +80,15 @@ impl BTree {
                 pages[2] += 1;
                 if !is_in_use {
                     holders.add(since, gone);
-                    undurable += u64::from((since..gone).contains(&durable));
+                    let is_held = durable.iter().any(|stamp| (since..gone).contains(stamp));
+                    undurable += u64::from(is_held);
                 }
             }
         }
         let file_bytes = core.map.refresh_len()?;
         let [header_bytes, live_bytes, held_bytes] = pages.map(|pages| pages * PAGE_BYTES);
         let is_durable = if is_only {
-            core.durable().is_some_and(|durable| durable.stamp >= commit.stamp)
+            core.durable()?.is_some_and(|durable| durable.stamp >= commit.stamp)
         } else {
             core.load(session::DURABLE) >= commit.stamp
         };

@@ -1,36 +1,59 @@
 //! Durability: which commit is on the disk, and how that is known.
 //!
-//! A sync makes the pages of the newest commit durable, then writes the commit to one of two places,
-//! and makes that durable, too. After few changes it does both at once, and says in the commit what
-//! must be there for it to count: see [`super::changes`]. As long as it is not certain which of the
-//! two is on the disk, the pages of both commits are held. After a sync that failed everything since the
-//! durable commit is written again. Those who want to sync at the same time do
-//! it as a group.
+//! A sync of all pages makes those of the newest commit durable, then writes the commit to one of two
+//! places, and makes that durable, too: it is the *base* then. After few changes what they are is appended
+//! to the journal of the base, and nothing else waited for: see [`super::journal`]. The pages of the
+//! base and of the durable commit are held, and of one that is being made durable, as long as it is not
+//! certain whether it is. After a sync that failed everything since the base is written again. Those who
+//! want to sync at the same time do it as a group.
 
 use super::core::Core;
 use super::format::{Commit, FIXED, PAGE_BYTES, VALUES, born, page_sum, session};
-use super::meta::{Meta, Since};
+use super::meta::{Journal, Meta};
 use super::pins::{self, Pin};
 use super::trim::Trim;
 use super::view;
 use super::writer::Writer;
 use crate::Result;
+use crate::os::process::random_word;
 use std::sync::atomic::Ordering;
+
+/// What a sync leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// What was committed is durable, in the journal or where it belongs.
+    Commits,
+    /// All of it is where it belongs: what only the base before had is free.
+    Pages,
+    /// The same, without a journal.
+    Bare,
+    /// As `Pages`, and every page that is in use has a checksum.
+    Sums,
+    /// As `Sums`, without a journal.
+    Closed,
+}
+
+impl How {
+    fn has_sums(self) -> bool {
+        matches!(self, How::Sums | How::Closed)
+    }
+
+    fn keeps_journal(self) -> bool {
+        !matches!(self, How::Bare | How::Closed)
+    }
+}
 
 impl Core {
     /// Returns when everything that was committed before the call is durable; every page that is in
     /// use has a checksum then.
     pub(crate) fn sync(&self) -> Result<()> {
-        self.sync_group(self.newest().stamp, true)
+        self.sync_commits(self.newest().stamp, How::Sums)
     }
 
-    /// The same for the commit with this stamp and those before it, and without checksums.
-    pub(crate) fn sync_commits(&self, wanted: u64) -> Result<()> {
-        self.sync_group(wanted, false)
-    }
-
-    fn sync_group(&self, wanted: u64, with_sums: bool) -> Result<()> {
-        if self.only().is_some() || self.is_in_memory() || self.is_durable(wanted) && !with_sums {
+    /// Returns when the commit with this stamp and those before it are durable.
+    pub(crate) fn sync_commits(&self, wanted: u64, how: How) -> Result<()> {
+        let is_done = || self.is_synced(wanted, how);
+        if self.only().is_some() || self.is_in_memory() || !how.has_sums() && is_done() {
             return Ok(());
         }
         if self.load(session::UNSWEPT) != 0 {
@@ -39,71 +62,118 @@ impl Core {
             drop(Writer::begin(self)?);
         }
         let turns = self.sync_turns();
-        if with_sums {
+        if how.has_sums() {
             turns.take()?;
-        } else if !turns.take_unless(|| self.is_durable(wanted))? {
+        } else if !turns.take_unless(is_done)? {
             return Ok(());
         }
-        let has_synced = !self.is_durable(wanted) || with_sums && self.load(session::UNSUMMED) != 0;
+        let has_synced = !is_done();
         if has_synced {
             turns.gather(|| self.load(session::STATE));
         }
-        let done = if has_synced { self.sync_newest(with_sums) } else { Ok(()) };
+        let done = if has_synced { self.sync_newest(how) } else { Ok(true) };
         // Who opens a store and closes it leaves it as it is.
-        turns.end(has_synced || !with_sums);
-        done?;
-        self.trim(Trim::Much, with_sums)
+        turns.end(has_synced || !how.has_sums());
+        match (done?, how) {
+            // What the base has stays where it is.
+            (false, _) => Ok(()),
+            (true, How::Commits) => self.trim(Trim::Much, How::Pages),
+            (true, _) => self.trim(Trim::Much, how),
+        }
     }
 
-    /// The same, and nothing else.
-    pub(crate) fn sync_only(&self, with_sums: bool) -> Result<()> {
+    /// The same with the newest commit, and nothing else.
+    pub(crate) fn sync_only(&self, how: How) -> Result<()> {
         if self.is_in_memory() {
             return Ok(());
         }
         let turns = self.sync_turns();
         turns.take()?;
-        let done = self.sync_newest(with_sums);
+        let done = self.sync_newest(how);
         turns.end(true);
-        done
+        done.map(drop)
     }
 
-    fn is_durable(&self, stamp: u64) -> bool {
-        self.load(session::DURABLE) >= stamp
+    /// Whether a commit is durable in such a way.
+    fn is_synced(&self, wanted: u64, how: How) -> bool {
+        match how {
+            How::Commits => self.load(session::DURABLE) >= wanted,
+            _ => {
+                self.load(session::BASE) >= wanted
+                    && (how.keeps_journal() || self.journal().is_none())
+                    && (!how.has_sums() || self.load(session::UNSUMMED) == 0)
+            }
+        }
     }
 
-    fn sync_newest(&self, with_sums: bool) -> Result<()> {
-        let store = |at, value| self.word(at).store(value, Ordering::SeqCst);
+    /// Whether the newest commit is the base then.
+    fn sync_newest(&self, how: How) -> Result<bool> {
         let (pin, commit) = pins::pin(self)?;
         let unsummed = self.note_unsummed();
-        if with_sums {
+        if how.has_sums() {
             self.sum(&commit, &pin)?;
         }
-        let place = self.place_of(self.load(session::DURABLE));
-        let since = if with_sums { None } else { self.since(place, &commit, &pin)? };
-        if self.load(session::SYNCING) != 0 {
-            // Somebody died at it, or the disk failed: the commit that it wrote must not come to
-            // light when its pages are in use for others.
-            self.write_meta(1 - place, None);
-            self.write_again(&commit)?;
-            self.map.sync()?;
+        // After a power failure, and after a sync that failed, nobody knows what is on the disk of what
+        // is in memory.
+        let is_known = self.load(session::SYNCING) == 0 && self.load(session::SETTLED) != 0;
+        if how == How::Commits
+            && is_known
+            && let Some((_, base)) = self.base()
+            && self.append(&base, &commit, &pin)?
+        {
+            return Ok(false);
         }
-        store(session::SYNCING, commit.stamp);
-        if since.is_none() {
-            self.map.sync()?;
-        }
-        self.write_meta(1 - place, Some(&Meta { commit, since }));
-        self.map.sync()?;
-        store(session::DURABLE, commit.stamp);
-        store(session::SYNCING, 0);
-        store(session::SETTLED, 1);
-        store(session::RETAINED, 0);
-        self.tracked.forget(commit.stamp);
-        if with_sums {
+        self.sync_pages(&commit, how)?;
+        if how.has_sums() {
             // Unless somebody has given pages back meanwhile that he had freed.
             let word = self.word(session::UNSUMMED);
             let _ = word.compare_exchange(unsummed, 0, Ordering::SeqCst, Ordering::Relaxed);
         }
+        Ok(true)
+    }
+
+    /// Makes all pages of a commit durable, and then the commit, which is the base from then on.
+    fn sync_pages(&self, commit: &Commit, how: How) -> Result<()> {
+        let store = |at, value| self.word(at).store(value, Ordering::SeqCst);
+        let (place, turn) = self.base().map_or((0, 0), |(place, base)| (place, base.turn));
+        let journal = self.journal().filter(|_| how.keeps_journal());
+        let salt = random_word()?;
+        if self.load(session::SYNCING) != 0 {
+            // Somebody died at it, or the disk failed: the commit that it wrote must not come to
+            // light when its pages are in use for others.
+            self.write_again(commit)?;
+            self.map.sync()?;
+            self.write_meta(1 - place, None);
+            self.map.sync_part(0, PAGE_BYTES)?;
+        }
+        store(session::SYNCING, commit.stamp);
+        self.map.sync()?;
+        let journal = journal.map(|(page, pages)| Journal { page, pages, salt });
+        self.write_meta(
+            1 - place,
+            Some(&Meta { commit: *commit, turn: turn.saturating_add(1), journal }),
+        );
+        self.map.sync_part(0, PAGE_BYTES)?;
+        store(session::JOURNAL_END, 0);
+        store(session::BASE, commit.stamp);
+        store(session::DURABLE, commit.stamp);
+        store(session::SETTLED, 1);
+        if journal.is_none() && self.journal().is_some() {
+            // In this order: its pages are free when a writer has looked at the whole table.
+            store(session::UNSWEPT, 1);
+            store(session::JOURNAL, 0);
+        }
+        store(session::SYNCING, 0);
+        store(session::RETAINED, 0);
+        self.tracked.forget(commit.stamp);
         Ok(())
+    }
+
+    /// The base, and its place.
+    fn base(&self) -> Option<(usize, Meta)> {
+        let stamp = self.load(session::BASE);
+        let metas = (0..2).filter_map(|place| Some((place, self.meta(place)?)));
+        metas.filter(|(_, meta)| meta.commit.stamp == stamp).max_by_key(|(_, meta)| meta.turn)
     }
 
     /// Has everything count as changed that is not on the disk for certain: after a failed sync the
@@ -111,11 +181,11 @@ impl Core {
     #[cold]
     fn write_again(&self, commit: &Commit) -> Result<()> {
         self.reach(commit)?;
-        let durable = self.load(session::DURABLE);
+        let base = self.load(session::BASE);
         for page in 0..commit.end {
             // The table of pages never gets another stamp, nor do pages of values that get more.
             let birth = self.entry(page)?[0].load(Ordering::Acquire);
-            if birth == FIXED || birth & VALUES != 0 || born(birth) > durable {
+            if birth == FIXED || birth & VALUES != 0 || born(birth) > base {
                 self.map.write_again(page * PAGE_BYTES, (page + 1) * PAGE_BYTES)?;
             }
         }
@@ -123,29 +193,9 @@ impl Core {
         self.map.write_again(commit.end * PAGE_BYTES, self.map.refresh_len()?)
     }
 
-    /// What a commit has that the durable one has not, if it can go to the disk together with that.
-    fn since(&self, place: usize, commit: &Commit, pin: &Pin<'_>) -> Result<Option<Since>> {
-        // After a power failure, and after a sync that failed, nobody knows what is on the disk of
-        // what is in memory.
-        if self.load(session::SYNCING) != 0 || self.load(session::SETTLED) == 0 {
-            return Ok(None);
-        }
-        match self.meta(place) {
-            Some(durable) if durable.commit.stamp == self.load(session::DURABLE) => {
-                self.changes(&durable.commit, commit, pin)
-            }
-            _ => Ok(None),
-        }
-    }
-
     /// Notes that there may be pages without checksums; what the word is then.
     pub(crate) fn note_unsummed(&self) -> u64 {
         self.word(session::UNSUMMED).fetch_add(1, Ordering::SeqCst).wrapping_add(1)
-    }
-
-    /// Which of the two places has the durable commit.
-    fn place_of(&self, durable: u64) -> usize {
-        usize::from(self.meta(1).is_some_and(|meta| meta.commit.stamp == durable))
     }
 
     /// Enters the checksums of pages that have none. `_pin` holds the commit.

@@ -1,26 +1,29 @@
-//! Tests: a durable commit that went to the disk at once with all that it needs, and of which some
-//! sectors did not arrive.
+//! Tests: commits that were appended to the journal, and a power failure after which the disk has any
+//! mixture of what was written to it.
 //!
-//! Danger: a commit that counts although something of it is missing, or one that was durable and
-//! does not count. The disk is made up: of each sector one of the contents that it had since the
-//! last sync. What is left must be one of the two commits, whole, with a table of pages that fits it.
+//! Danger: a commit that counts although something of it is missing, one that was durable and does
+//! not count, or pages of one that was in the journal alone and are not made again. The disk is made
+//! up: of each sector one of the contents that it had since the last sync of all pages, and in the
+//! journal since the last commit was appended. What is left must be one of the commits, whole, with a
+//! table of pages that fits it.
 
 use super::format::session;
 use super::handle::BTree;
 use super::random::Rng;
+use super::sync::How;
 use super::transaction::Transaction;
 use crate::Result;
 use crate::bytes::le64;
 use crate::durability::Durability;
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 const SECTOR: usize = 512;
 const PAGE: usize = 4096;
-/// The words that say which boot of the machine the session is of, and the places of durable commits.
+/// The words that say which boot of the machine the session is of.
 const BOOT: usize = 2048;
-const METAS: [usize; 2] = [512, 1024];
 /// Where the number of the newest commit is.
 const STATE: usize = 2080;
 
@@ -62,8 +65,8 @@ struct Round {
     folder: tempfile::TempDir,
     shape: &'static Shape,
     state: State,
-    /// Syncs that waited once, and images.
-    at_once: u64,
+    /// Commits that were appended, and images.
+    appended: u64,
     images: u64,
 }
 
@@ -105,26 +108,81 @@ fn read(store: &BTree) -> Result<State> {
     Ok(state)
 }
 
-/// The bytes of a file at several moments, of which the disk has any mixture.
-struct Mixture<'a>(Vec<&'a [u8]>);
+/// What the disk may have of a file.
+struct Disk {
+    /// The bytes at some moments since the last sync of all pages.
+    moments: Vec<Vec<u8>>,
+    /// Where the journal is, and from which moment on it is certain.
+    journal: Range<usize>,
+    certain: usize,
+}
 
-impl Mixture<'_> {
+impl Disk {
+    /// The file of a store, all of which is on the disk.
+    fn of(store: &BTree) -> Disk {
+        let (page, pages) = store.core().journal().unwrap_or((0, 0));
+        let journal = page as usize * PAGE..(page + pages) as usize * PAGE;
+        let mut disk = Disk { moments: Vec::new(), journal, certain: 0 };
+        disk.look(store.path().unwrap());
+        disk
+    }
+
+    fn look(&mut self, path: &Path) {
+        self.moments.push(fs::read(path).unwrap());
+    }
+
+    fn last(&self) -> usize {
+        self.moments.len() - 1
+    }
+
+    /// What is in the journal now is on the disk.
+    fn appended(&mut self) {
+        self.certain = self.last();
+    }
+
     /// The sectors that differ.
     fn differing(&self) -> Vec<usize> {
-        let len = self.0.iter().map(|bytes| bytes.len()).max().unwrap_or(0);
-        let sector = |i: usize, at| self.0[i].get(at..at + SECTOR);
-        let differs = |at: &usize| (1..self.0.len()).any(|i| sector(i, *at) != sector(0, *at));
+        let len = self.moments.iter().map(Vec::len).max().unwrap_or(0);
+        let sector = |i: usize, at| self.moments[i].get(at..at + SECTOR);
+        let differs =
+            |at: &usize| (1..self.moments.len()).any(|i| sector(i, *at) != sector(0, *at));
         (0..len).step_by(SECTOR).filter(differs).collect()
     }
 
-    /// Each sector as it was at the moment that `choose` says.
+    /// Each sector as it was at the moment that `choose` says, or later if it is certain by then.
     fn image(&self, mut choose: impl FnMut(usize) -> usize) -> Vec<u8> {
-        let mut image = self.0.iter().max_by_key(|bytes| bytes.len()).unwrap().to_vec();
+        let mut image = self.moments.iter().max_by_key(|bytes| bytes.len()).unwrap().to_vec();
         for at in self.differing() {
-            let from = self.0[choose(at)].get(at..at + SECTOR).unwrap_or(&[0; SECTOR]);
+            let chosen = choose(at);
+            let first = if self.journal.contains(&at) { self.certain } else { 0 };
+            let from = self.moments[chosen.max(first)].get(at..at + SECTOR).unwrap_or(&[0; SECTOR]);
             image[at..at + SECTOR].copy_from_slice(from);
         }
         image
+    }
+
+    /// Nothing of the pages is there but what the base has; of the journal everything.
+    fn journal_alone(&self) -> Vec<u8> {
+        self.image(|at| if self.journal.contains(&at) { self.last() } else { 0 })
+    }
+
+    fn any_mixture(&self, rng: &mut Rng) -> Vec<u8> {
+        let last = self.last();
+        let differing = self.differing();
+        let one = differing.get(rng.below(differing.len() as u64) as usize).copied();
+        let style = rng.below(6);
+        self.image(|at| {
+            let is_old = match style {
+                0 => return rng.below(last as u64 + 1) as usize,
+                1 => rng.below(8) == 0,
+                2 => one == Some(at),
+                // Of the table of pages nothing, or some.
+                3 => (PAGE..2 * PAGE).contains(&at),
+                4 => (PAGE..2 * PAGE).contains(&at) && rng.below(2) == 0,
+                _ => self.journal.contains(&at) == (rng.below(16) == 0),
+            };
+            if is_old { rng.below(last.max(1) as u64) as usize } else { last }
+        })
     }
 }
 
@@ -139,7 +197,7 @@ impl Round {
         let shape = &SHAPES[seed as usize % SHAPES.len()];
         let folder = tempfile::tempdir().unwrap();
         let what = format!("seed {seed}, {} keys", shape.keys);
-        Round { rng, what, folder, shape, state: State::new(), at_once: 0, images: 0 }
+        Round { rng, what, folder, shape, state: State::new(), appended: 0, images: 0 }
     }
 
     fn path(&self) -> PathBuf {
@@ -177,53 +235,61 @@ impl Round {
         }
     }
 
-    fn run(&mut self) {
-        let path = self.path();
-        let mut store = open(&path);
+    /// A store that has a journal, and what the disk has of it.
+    fn begin(&mut self) -> (BTree, Disk) {
+        let store = open(&self.path());
         let mut transaction = store.write().unwrap();
         for number in 0..self.shape.before {
             let value = self.value();
             put(&mut transaction, &mut self.state, number, Some(&value));
         }
         transaction.commit().unwrap();
-        // The file at some moments since the last sync.
-        let mut moments = vec![fs::read(&path).unwrap()];
+        while store.core().journal().is_none() {
+            let mut transaction = store.write().unwrap();
+            put(&mut transaction, &mut self.state, 1, Some(&[1]));
+            transaction.commit().unwrap();
+        }
+        store.core().sync_commits(store.core().newest().stamp, How::Pages).unwrap();
+        let disk = Disk::of(&store);
+        (store, disk)
+    }
+
+    fn run(&mut self) {
+        let path = self.path();
+        let (mut store, mut disk) = self.begin();
         let mut durable = self.state.clone();
-        for step in 0..if is_soak() { 8 } else { 1 } {
+        for step in 0..if is_soak() { 8 } else { 2 } {
             let what = format!("{}, step {step}", self.what);
             for _ in 0..1 + self.rng.below(3) {
                 self.transact(&store);
-                moments.push(fs::read(&path).unwrap());
+                disk.look(&path);
             }
-            let newest = store.core().newest().stamp;
-            store.core().sync_commits(newest).unwrap();
-            moments.push(fs::read(&path).unwrap());
-            let (_, meta) = store.core().recoverable().unwrap();
-            assert_eq!(meta.commit, store.core().newest(), "{what}");
-            if meta.since.is_some() {
-                self.at_once += 1;
-                self.cut_during(&moments, &durable, &what);
+            let base = store.core().load(session::BASE);
+            store.core().sync_commits(store.core().newest().stamp, How::Commits).unwrap();
+            disk.look(&path);
+            assert_eq!(store.core().durable().unwrap().unwrap(), store.core().newest(), "{what}");
+            if store.core().load(session::BASE) == base {
+                self.appended += 1;
+                self.cut_during(&disk, &durable, &what);
+                disk.appended();
+            } else {
+                disk = Disk::of(&store);
             }
-            let is_cut = self.rng.below(5);
-            if is_cut > 0 || meta.since.is_none() {
-                durable = self.state.clone();
-                moments.drain(..moments.len() - 1);
-                self.cut_after(&store, &mut moments, &what);
-            }
-            match is_cut {
-                0 | 1 => {
+            durable = self.state.clone();
+            self.cut_after(&store, &mut disk, &what);
+            match self.rng.below(5) {
+                0 => {
                     drop(store);
-                    let image = any_mixture(&moments, &mut self.rng);
-                    (store, moments) = go_on(&path, &image);
+                    let image = disk.any_mixture(&mut self.rng);
+                    (store, disk) = go_on(&path, &image);
                     self.state = read(&store).unwrap();
                     durable = self.state.clone();
                 }
-                2 => {
-                    // What is not durable is made so.
+                1 => {
+                    // What is not durable is made so, and there is no journal any more.
                     drop(store);
-                    store = open(&path);
+                    (store, disk) = self.begin();
                     durable = self.state.clone();
-                    moments = vec![fs::read(&path).unwrap()];
                 }
                 _ => {}
             }
@@ -231,31 +297,28 @@ impl Round {
     }
 
     /// The power fails in the sync: the disk has the commit before, or this one.
-    fn cut_during(&mut self, moments: &[Vec<u8>], durable: &State, what: &str) {
-        let last = moments.len() - 1;
-        let mixture = Mixture(moments.iter().map(|bytes| &bytes[..]).collect());
+    fn cut_during(&mut self, disk: &Disk, durable: &State, what: &str) {
+        let last = disk.last();
         let now = self.state.clone();
         let either = [durable, &now];
-        let whole = self.recover(&mixture.image(|_| last), &[&now], &format!("{what}, all of it"));
-        assert!(whole);
+        assert!(self.recover(&disk.image(|_| last), &[&now], &format!("{what}, all of it")));
+        assert!(self.recover(&disk.journal_alone(), &[&now], &format!("{what}, the journal")));
         // All of them in the long run.
-        let every = if is_soak() { 1 } else { 4 };
+        let every = if is_soak() { 1 } else { 8 };
         let first = self.rng.below(every as u64) as usize;
-        for missing in mixture.differing().into_iter().skip(first).step_by(every) {
+        for missing in disk.differing().into_iter().skip(first).step_by(every) {
             let what = format!("{what}, without {missing}");
             let old = self.rng.below(last as u64) as usize;
-            self.recover(
-                &mixture.image(|at| if at == missing { old } else { last }),
-                &either,
-                &what,
-            );
-            let what = format!("{what}, but with the commit");
-            let is_there = |at: usize| at == missing || METAS.contains(&at);
-            self.recover(&mixture.image(|at| if is_there(at) { last } else { 0 }), &either, &what);
+            let image = disk.image(|at| if at == missing { old } else { last });
+            self.recover(&image, &either, &what);
+            let what = format!("{what}, but with the journal");
+            let is_there = |at: usize| at != missing && disk.journal.contains(&at);
+            let image = disk.image(|at| if is_there(at) { last } else { 0 });
+            self.recover(&image, &either, &what);
         }
         for i in 0..6 {
             let what = format!("{what}, mixture {i}");
-            let image = any_mixture(moments, &mut self.rng);
+            let image = disk.any_mixture(&mut self.rng);
             if self.recover(&image, &either, &what) {
                 self.cut_again(&image, &what);
             }
@@ -263,20 +326,21 @@ impl Round {
     }
 
     /// It fails later, when others have begun and done more: the disk has this commit.
-    fn cut_after(&mut self, store: &BTree, moments: &mut Vec<Vec<u8>>, what: &str) {
+    fn cut_after(&mut self, store: &BTree, disk: &mut Disk, what: &str) {
+        let path = self.path();
         let durable = self.state.clone();
         for _ in 0..self.rng.below(4) {
             self.transact(store);
-            moments.push(fs::read(self.path()).unwrap());
+            disk.look(&path);
         }
         let mut transaction = store.write().unwrap();
         let value = self.value();
         put(&mut transaction, &mut State::new(), 1, Some(&value));
-        moments.push(fs::read(self.path()).unwrap());
+        disk.look(&path);
         drop(transaction);
-        moments.push(fs::read(self.path()).unwrap());
+        disk.look(&path);
         for i in 0..12 {
-            let image = any_mixture(moments, &mut self.rng);
+            let image = disk.any_mixture(&mut self.rng);
             self.recover(&image, &[&durable], &format!("{what}, later, mixture {i}"));
         }
     }
@@ -284,20 +348,21 @@ impl Round {
     /// It fails once more, before the store that was recovered is synced.
     fn cut_again(&mut self, image: &[u8], what: &str) {
         let path = self.folder.path().join("again");
-        let (store, mut moments) = go_on(&path, image);
+        let (store, mut disk) = go_on(&path, image);
         let state = read(&store).unwrap();
         if self.rng.below(2) == 0 {
             // Before anybody has written.
             store.sync().unwrap();
-            moments = vec![fs::read(&path).unwrap()];
+            disk = Disk::of(&store);
         }
-        let mut transaction = store.write().unwrap();
-        (0..3).for_each(|i| put(&mut transaction, &mut state.clone(), i, Some(&[i as u8; 700])));
-        transaction.commit_unsynced().unwrap();
-        drop(transaction);
-        moments.push(fs::read(&path).unwrap());
+        for i in 0..3 {
+            let mut transaction = store.write().unwrap();
+            (i..i + 3).for_each(|i| put(&mut transaction, &mut State::new(), i, Some(&[3; 700])));
+            transaction.commit_unsynced().unwrap();
+            disk.look(&path);
+        }
         for i in 0..4 {
-            let image = any_mixture(&moments, &mut self.rng);
+            let image = disk.any_mixture(&mut self.rng);
             self.recover(&image, &[&state], &format!("{what}, cut again {i}"));
         }
     }
@@ -308,11 +373,8 @@ impl Round {
         let path = self.folder.path().join("image");
         fs::write(&path, rebooted(image.to_vec())).unwrap();
         let store = BTree::open(&path).unwrap_or_else(|e| panic!("{what}: {e}"));
-        let newest = store.core().newest().stamp;
-        let is_gone = |place| store.core().meta(place).is_none_or(|m| m.commit.stamp <= newest);
-        assert!(is_gone(0) && is_gone(1), "{what}: a commit that did not count may come to light");
         let found = read(&store).unwrap_or_else(|e| panic!("{what}: {e}"));
-        assert!(states.contains(&&found), "{what}: neither of the two");
+        assert!(states.contains(&&found), "{what}: none of these");
         store.verify(|_, _| ()).unwrap_or_else(|e| panic!("{what}: {e}"));
         // No page is in use that is free.
         let mut then = found.clone();
@@ -328,35 +390,14 @@ impl Round {
     }
 }
 
-fn any_mixture(moments: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
-    let mixture = Mixture(moments.iter().map(|bytes| &bytes[..]).collect());
-    let last = moments.len() - 1;
-    let differing = mixture.differing();
-    let one = differing.get(rng.below(differing.len() as u64) as usize).copied();
-    let style = rng.below(5);
-    mixture.image(|at| {
-        let is_old = match style {
-            0 => return rng.below(last as u64 + 1) as usize,
-            1 => rng.below(8) == 0,
-            2 => one == Some(at),
-            // Of the table of pages nothing, or some.
-            3 => (PAGE..2 * PAGE).contains(&at),
-            _ => (PAGE..2 * PAGE).contains(&at) && rng.below(2) == 0,
-        };
-        if is_old { rng.below(last.max(1) as u64) as usize } else { last }
-    })
-}
-
 /// Opens a store of which this was left; what the disk may have of it then.
-fn go_on(path: &Path, image: &[u8]) -> (BTree, Vec<Vec<u8>>) {
-    let mut image = rebooted(image.to_vec());
-    fs::write(path, &image).unwrap();
+fn go_on(path: &Path, image: &[u8]) -> (BTree, Disk) {
+    fs::write(path, rebooted(image.to_vec())).unwrap();
+    let before = fs::read(path).unwrap();
     let store = open(path);
-    let opened = fs::read(path).unwrap();
-    // A durable commit that did not count was emptied for good.
-    let metas = METAS[0]..METAS[1] + SECTOR;
-    image[metas.clone()].copy_from_slice(&opened[metas]);
-    (store, vec![image, opened])
+    let mut disk = Disk::of(&store);
+    disk.moments.insert(0, before);
+    (store, disk)
 }
 
 fn rebooted(mut image: Vec<u8>) -> Vec<u8> {
@@ -367,16 +408,16 @@ fn rebooted(mut image: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn a_commit_counts_if_all_of_it_is_on_the_disk() {
-    let (mut at_once, mut images) = (0, 0);
+fn what_was_appended_is_there_and_nothing_else() {
+    let (mut appended, mut images) = (0, 0);
     for seed in 1..=times() * SHAPES.len() as u64 {
         let mut round = Round::new(seed);
         round.run();
-        at_once += round.at_once;
+        appended += round.appended;
         images += round.images;
     }
-    println!("{at_once} commits at once, {images} images");
-    assert!(at_once > 0, "no commit went to the disk at once");
+    println!("{appended} commits appended, {images} images");
+    assert!(appended > 0, "no commit was appended");
 }
 
 /// The places of the blocks of the table of pages are in a sector that the kernel may have written
@@ -402,9 +443,7 @@ fn a_block_of_the_table_that_was_never_made_is_not_believed() {
     // Until the page is in use where the block would have been.
     for n in 0u8.. {
         store.insert(&[9, 9, n], &vec![7; 3 * PAGE]).unwrap();
-        let (_, meta) = store.core().recoverable().unwrap();
         if store.core().newest().end > second_block(&during) {
-            assert!(meta.since.is_some(), "it waited twice");
             break;
         }
     }

@@ -15,6 +15,7 @@
 
 use super::core::Core;
 use super::format::{FIXED, PAGE_BYTES, TABLES, first_of_table, session, table_pages};
+use super::sync::How;
 use super::writer::Writer;
 use crate::Result;
 use std::sync::atomic::Ordering;
@@ -46,10 +47,10 @@ impl Trim {
 impl Core {
     /// Cuts the free end of the file off, unless somebody writes just now, or reads an older commit.
     /// After a sync, and with one of the same kind.
-    pub(crate) fn trim(&self, trim: Trim, with_sums: bool) -> Result<()> {
+    pub(crate) fn trim(&self, trim: Trim, how: How) -> Result<()> {
         let Some(writer) = Writer::try_begin(self)? else { return Ok(()) };
         if writer.lower_end(trim)? {
-            self.sync_only(with_sums)?;
+            self.sync_only(how)?;
             let Some(writer) = Writer::try_begin(self)? else { return Ok(()) };
             return writer.cut(trim);
         }
@@ -63,7 +64,7 @@ impl Writer<'_> {
     fn lower_end(mut self, trim: Trim) -> Result<bool> {
         let base = self.base;
         // Who reads for long keeps the file as it is: it would be lowered in vain at every sync.
-        let is_held = self.is_older_held(self.core.load(session::DURABLE));
+        let is_held = self.is_older_held(self.core.load(session::BASE));
         let end = if is_held { base.end } else { self.last_used(trim)? };
         if !trim.is_worth(base.end - end, base.end) {
             return self.cut(trim).map(|()| false);
@@ -82,7 +83,7 @@ impl Writer<'_> {
     fn is_older_held(&self, stamp: u64) -> bool {
         let core = self.core;
         // Nothing is durable in memory.
-        let words = [session::SYNCING, session::DURABLE].map(|at| core.load(at));
+        let words = [session::SYNCING, session::DURABLE, session::BASE].map(|at| core.load(at));
         let on_disk = words.into_iter().filter(|word| *word != 0 && !core.is_in_memory());
         super::pins::stamps(core).chain(on_disk).any(|held| held < stamp)
     }

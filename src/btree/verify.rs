@@ -7,7 +7,7 @@
 use super::as_of::AsOf;
 use super::core::{Core, bad_page_sum};
 use super::format::{
-    BAD_FAR_SUM, FIXED, PAGE_BYTES, SUMMED, Tree, VALUES, far_sum, page_sum, session,
+    BAD_FAR_SUM, FIXED, METAS, PAGE_BYTES, SUMMED, Tree, VALUES, far_sum, page_sum, session,
 };
 use super::handle::BTree;
 use super::kind::{self, Duplicates, Kind, TableOptions};
@@ -69,13 +69,20 @@ impl BTree {
         if core.only().is_none() {
             core.check_durable(&commit)?;
         }
-        if core.load(session::DURABLE) >= commit.stamp
-            && !core.is_in_memory()
-            && core.durable().is_none_or(|durable| durable.stamp < commit.stamp)
-        {
-            return Err(Error::corrupt(super::format::METAS[0], "the durable commit is damaged"));
+        if core.load(session::DURABLE) < commit.stamp || core.is_in_memory() {
+            return Ok(());
         }
-        Ok(())
+        loop {
+            let base = core.load(session::BASE);
+            let found = core.durable()?;
+            if found.is_some_and(|durable| durable.stamp >= commit.stamp) {
+                return Ok(());
+            }
+            // Unless another became the base meanwhile, and others were appended to it.
+            if core.load(session::BASE) == base {
+                return Err(Error::corrupt(METAS[0], "the durable commit is damaged"));
+            }
+        }
     }
 }
 

@@ -35,6 +35,14 @@ pub(crate) fn far<'h>(map: &'h SharedMap, _held: &'h impl Holds, far: Far) -> Op
     unsafe { map.bytes(far.at, u64::from(far.len)) }
 }
 
+/// Writes bytes to pages that a power failure left as they may be, before anybody else has the store
+/// open; `false` if the file does not have them.
+pub(crate) fn redo(map: &SharedMap, at: u64, bytes: &[u8]) -> bool {
+    // SAFETY: who opens the store alone, to begin a session, has borrowed nothing from the map; and the
+    // map is writable, or a private one.
+    unsafe { map.write(at, bytes) }
+}
+
 /// The right to write pages that nobody else can know of: those whose birth is not before `since`.
 /// It has the writer's lock, so there is one in all processes.
 #[derive(Debug)]

@@ -217,13 +217,13 @@ impl Drop for Writer<'_> {
 }
 
 impl Core {
-    /// Takes back what was done in the table of pages after a commit. If the commit came to the disk
-    /// together with what it changed, what is there of that is taken back, too, and done again.
+    /// Takes back what was done in the table of pages after a commit. If the commit was found in the
+    /// journal, what is there of it is taken back, too, and done again.
     #[cold]
     fn sweep(&self, commit: &Commit) -> Result<()> {
-        let table = AsOf::new(self, *commit, self.changes_to_redo(commit));
-        // The commit before has all blocks that there can be: what else page 0 says may be from one that
-        // was never made, and lead to a page of this commit.
+        let table = AsOf::new(self, *commit, self.changes_to_redo(commit)?);
+        // The base has all blocks that there can be: what else page 0 says may be from one that was never
+        // made, and lead to a page of this commit.
         self.forget_tables(&table.base());
         for page in 0..self.high(commit) {
             let [before, after] = table.words(page)?;
@@ -245,7 +245,13 @@ impl Core {
             from != 0 && (from..from.saturating_add(table_pages(block))).contains(&page)
         };
         let is_slots = |i| page != 0 && self.load(session::SLOT_PAGES + 8 * i) == page;
-        page == 0 || (0..TABLES).any(is_table) || (0..session::SLOT_PAGE_COUNT).any(is_slots)
+        let is_journal = self
+            .journal()
+            .is_some_and(|(from, pages)| (from..from.saturating_add(pages)).contains(&page));
+        page == 0
+            || is_journal
+            || (0..TABLES).any(is_table)
+            || (0..session::SLOT_PAGE_COUNT).any(is_slots)
     }
 
     /// Up to where the table of pages tells of the pages of commits that somebody may hold.
@@ -273,8 +279,9 @@ impl Core {
     /// The same with those of readers.
     pub(crate) fn pins_of(&self, readers: impl Iterator<Item = u64>) -> impl Iterator<Item = u64> {
         // In this order: a commit that is synced meanwhile goes from its pin to the one word, and
-        // on to the other.
-        let words = [session::SYNCING, session::DURABLE].into_iter().map(|at| self.load(at));
+        // on to the others.
+        let words = [session::SYNCING, session::DURABLE, session::BASE];
+        let words = words.into_iter().map(|at| self.load(at));
         readers.chain(words.filter(|stamp| *stamp != 0))
     }
 }

@@ -31,6 +31,8 @@ pub(crate) struct SharedMap {
     len: AtomicU64,
     file: ManuallyDrop<File>,
     is_writable: bool,
+    /// Whether others see what is written, and this process what they write.
+    is_shared: bool,
     /// Never to be unmapped.
     is_kept: AtomicBool,
 }
@@ -44,6 +46,42 @@ unsafe impl Sync for SharedMap {}
 impl SharedMap {
     /// Maps `file`, with room to grow to at least `room` bytes where the address space has it.
     pub(crate) fn new(file: File, is_writable: bool, room: u64) -> Result<SharedMap> {
+        let write = if is_writable { libc::PROT_WRITE } else { 0 };
+        SharedMap::mapped(file, write, libc::MAP_SHARED, room)
+    }
+
+    /// Maps `file` so that what is changed in memory is this process's alone: the file, which nobody
+    /// may change meanwhile, stays as it is. The map has at least `end` bytes, behind those of the
+    /// file zeros.
+    pub(crate) fn private(file: File, end: u64) -> Result<SharedMap> {
+        let map = SharedMap::mapped(file, libc::PROT_WRITE, libc::MAP_PRIVATE, 2 * end)?;
+        let from = map.len().next_multiple_of(page_bytes() as u64);
+        if from < end {
+            if end > map.reserved as u64 {
+                let (size, limit) = (end, map.reserved as u64);
+                return Err(Error::new(ErrorKind::TooLarge { what: "file", size, limit }));
+            }
+            // SAFETY: the range lies within the map, behind the pages of the file; nothing was borrowed
+            // from it yet.
+            let place = unsafe {
+                libc::mmap(
+                    map.base.as_ptr().add(from as usize).cast(),
+                    (end - from) as usize,
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+                    -1,
+                    0,
+                )
+            };
+            if place == libc::MAP_FAILED {
+                return Err(Error::io("map", io::Error::last_os_error()));
+            }
+        }
+        map.len.fetch_max(end, Ordering::Relaxed);
+        Ok(map)
+    }
+
+    fn mapped(file: File, write: i32, kind: i32, room: u64) -> Result<SharedMap> {
         let len = file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
         if len < HEAD_BYTES {
             return Err(Error::corrupt(len, "the file ends within its header"));
@@ -51,7 +89,7 @@ impl SharedMap {
         let mut reserved = room.max(len.saturating_mul(2)).next_multiple_of(1 << 20);
         let enough = len.next_multiple_of(1 << 20).max(64 << 20);
         let base = loop {
-            match map(&file, is_writable, reserved as usize) {
+            match map(&file, libc::PROT_READ | write, kind, reserved as usize) {
                 Ok(base) => break base,
                 // A limit on address space (`ulimit -v`): take what there is.
                 Err(_) if reserved / 4 >= enough => reserved /= 4,
@@ -63,7 +101,8 @@ impl SharedMap {
             reserved: reserved as usize,
             len: AtomicU64::new(len.min(reserved)),
             file: ManuallyDrop::new(file),
-            is_writable,
+            is_writable: write != 0 && kind == libc::MAP_SHARED,
+            is_shared: kind == libc::MAP_SHARED,
             is_kept: AtomicBool::new(false),
         })
     }
@@ -87,6 +126,9 @@ impl SharedMap {
     pub(crate) fn refresh_len(&self) -> Result<u64> {
         loop {
             let before = self.len();
+            if !self.is_shared {
+                return Ok(before);
+            }
             let len = self.file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
             if len < HEAD_BYTES {
                 return Err(Error::corrupt(len, "somebody made the file shorter than its header"));
@@ -289,6 +331,21 @@ impl SharedMap {
     pub(crate) fn sync(&self) -> Result<()> {
         self.file.sync_data().map_err(|e| Error::io("make durable", e))
     }
+
+    /// The same for a part of the file alone, which had its space on the disk before: what else was
+    /// written stays where it is, and need not be waited for.
+    pub(crate) fn sync_part(&self, from: u64, to: u64) -> Result<()> {
+        let from = from - from % page_bytes() as u64;
+        if from >= to || to > self.len() {
+            return self.sync();
+        }
+        // SAFETY: the range lies within the map, and begins with a page; the call changes no byte.
+        let rc = unsafe {
+            let start = self.base.as_ptr().add(from as usize).cast();
+            libc::msync(start, (to - from) as usize, libc::MS_SYNC)
+        };
+        if rc == 0 { Ok(()) } else { Err(Error::io("make durable", io::Error::last_os_error())) }
+    }
 }
 
 impl SharedMap {
@@ -313,9 +370,8 @@ impl Drop for SharedMap {
     }
 }
 
-fn map(file: &File, is_writable: bool, len: usize) -> io::Result<NonNull<u8>> {
-    let protection = libc::PROT_READ | if is_writable { libc::PROT_WRITE } else { 0 };
-    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+fn map(file: &File, protection: i32, kind: i32, len: usize) -> io::Result<NonNull<u8>> {
+    let flags = kind | libc::MAP_NORESERVE;
     // SAFETY: a new map at an address of the kernel's choice touches no memory in use.
     let base =
         unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, file.as_raw_fd(), 0) };

@@ -6,6 +6,7 @@
 
 use super::Rng;
 use std::fs;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -70,6 +71,22 @@ impl Disk {
             number += 1;
             number > newest || version.inode != inode
         });
+    }
+
+    /// What is in a part of file number `i` now is durable.
+    pub fn part_synced(&mut self, i: usize, part: Range<u64>) {
+        self.look();
+        let (from, to) = (part.start as usize, part.end as usize);
+        let Some((newest, older)) = self.versions[i].split_last_mut() else { return };
+        let Some(new) = newest.bytes.as_ref() else { return };
+        // How long the file was, and what else was in it, is as uncertain as before.
+        for version in older.iter_mut().filter(|version| version.inode == newest.inode) {
+            let Some(bytes) = version.bytes.as_mut() else { continue };
+            let to = to.min(bytes.len()).min(new.len());
+            if from < to {
+                bytes[from..to].copy_from_slice(&new[from..to]);
+            }
+        }
     }
 
     /// Which file bears which name is durable, whatever is in it.

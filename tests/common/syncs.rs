@@ -6,8 +6,9 @@
 
 use crate::common::power::Disk;
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 thread_local! {
     static DISK: RefCell<Option<Disk>> = const { RefCell::new(None) };
@@ -72,6 +73,25 @@ pub fn with<R>(f: impl FnOnce(&mut Disk) -> R) -> R {
     DISK.with_borrow_mut(|disk| f(disk.as_mut().expect("a disk was installed")))
 }
 
+/// Which file, and which bytes of it, are in memory from `start` on.
+fn part_of(disk: &Disk, start: usize, len: usize) -> Option<(usize, Range<u64>)> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
+    maps.lines().find_map(|line| {
+        let mut fields = line.split_ascii_whitespace();
+        let (from, to) = fields.next()?.split_once('-')?;
+        let within = (start as u64).checked_sub(number(from)?)?;
+        if start as u64 >= number(to)? {
+            return None;
+        }
+        let from = number(fields.nth(1)?)? + within;
+        let wanted: u64 = fields.nth(1)?.parse().ok()?;
+        let inode = |path: &PathBuf| std::fs::metadata(path).ok().map(|meta| meta.ino());
+        let file = disk.files().iter().position(|path| inode(path) == Some(wanted))?;
+        Some((file, from..from + len as u64))
+    })
+}
+
 /// Which file of the disk a descriptor is: its number, or all of them for their folder. Not by the
 /// name that the kernel gives: that of a file which was made without one stays none.
 fn file_of(disk: &Disk, fd: libc::c_int) -> Option<Option<usize>> {
@@ -83,22 +103,62 @@ fn file_of(disk: &Disk, fd: libc::c_int) -> Option<Option<usize>> {
     disk.files()[0].parent().is_some_and(|folder| inode(folder) == Some(wanted)).then_some(None)
 }
 
-fn note(fd: libc::c_int, is_synced: bool) {
-    // Not when the disk itself is at work.
+/// Tells the disk, unless it is itself at work.
+fn tell(f: impl FnOnce(&mut Disk)) {
     DISK.with(|disk| {
         let Ok(mut disk) = disk.try_borrow_mut() else { return };
-        let Some(disk) = disk.as_mut() else { return };
-        match file_of(disk, fd) {
-            Some(Some(i)) if is_synced => {
-                disk.look();
-                BEGUN.set(Some(disk.clone()));
-                disk.synced(i);
-            }
-            Some(None) if is_synced => disk.names_synced(),
-            Some(_) => disk.look(),
-            None => {}
+        disk.as_mut().map(f);
+    });
+}
+
+fn note(fd: libc::c_int, is_synced: bool) {
+    tell(|disk| match file_of(disk, fd) {
+        Some(Some(i)) if is_synced => {
+            disk.look();
+            BEGUN.set(Some(disk.clone()));
+            disk.synced(i);
+        }
+        Some(None) if is_synced => disk.names_synced(),
+        Some(_) => disk.look(),
+        None => {}
+    });
+}
+
+/// What is now in a part of memory that is a part of a file is durable.
+fn note_part(start: usize, len: usize) {
+    tell(|disk| {
+        disk.look();
+        if let Some((i, part)) = part_of(disk, start, len) {
+            BEGUN.set(Some(disk.clone()));
+            disk.part_synced(i, part);
         }
     });
+}
+
+/// Says that the disk failed.
+fn failed() -> libc::c_int {
+    // SAFETY: the place is this thread's own.
+    unsafe { *libc::__errno_location() = libc::EIO };
+    -1
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn msync(start: *mut libc::c_void, len: usize, flags: libc::c_int) -> libc::c_int {
+    if IS_REAL.get() {
+        // SAFETY: the call changes no byte, and what is not mapped is an error.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_msync, start, len, flags) }, 0, "a good disk");
+    }
+    if fails() {
+        // Some of it may be on the disk, or all.
+        tell(Disk::look);
+        return failed();
+    }
+    note_part(start as usize, len);
+    if let Some(work) = MEANWHILE.take() {
+        work();
+        tell(Disk::look);
+    }
+    0
 }
 
 #[unsafe(no_mangle)]
@@ -110,9 +170,7 @@ extern "C" fn fdatasync(fd: libc::c_int) -> libc::c_int {
     if fails() {
         // Some of it may be on the disk, or all.
         note(fd, false);
-        // SAFETY: the place is this thread's own.
-        unsafe { *libc::__errno_location() = libc::EIO };
-        return -1;
+        return failed();
     }
     note(fd, true);
     // What is written now may come to the disk with the rest, or not.
