@@ -248,6 +248,32 @@ fn handles_of_one_store_are_one_store() {
     state_of(&handles[1], "at the end");
 }
 
+/// Also more than there can be pins: who finds none has copies.
+#[test]
+fn a_thread_holds_any_number_of_values() {
+    let store = Hash::in_memory().unwrap();
+    let key = |i: u64| format!("{i}").into_bytes();
+    let fill = |turn: u8| {
+        (0..500).for_each(|i| must(store.insert(&key(i), &[turn; 3000])));
+    };
+    fill(1);
+    let held: Vec<_> = (0..200).map(|i| store.get(&key(i)).unwrap().unwrap()).collect();
+    // What was held is not written over, however often the store is.
+    for turn in 2..40 {
+        fill(turn);
+        while store.compact(1 << 20).unwrap() {}
+    }
+    assert!(held.iter().all(|value| **value == [1; 3000]));
+    assert_eq!(store.get_with(&key(7), <[u8]>::to_vec).unwrap(), Some(vec![39; 3000]));
+    assert_eq!(store.get_with(b"none", <[u8]>::to_vec).unwrap(), None);
+    let keys: Vec<Vec<u8>> = (300..700).map(key).collect();
+    let mut found = 0;
+    store.get_many(&keys, |_, value| found += usize::from(value == Some(&[39; 3000][..]))).unwrap();
+    assert_eq!(found, 200);
+    assert_eq!(store.iter().filter(|record| record.as_ref().unwrap().1 == [39; 3000]).count(), 500);
+    drop(held);
+}
+
 #[test]
 fn a_fork_goes_on_with_the_store_that_its_parent_has_open() {
     for durability in [Durability::Buffered, Durability::Interval(5), Durability::Sync] {

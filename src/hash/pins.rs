@@ -1,7 +1,7 @@
 //! What readers hold: so that nothing is written over that somebody looks at.
 //!
 //! A reader takes one of 64 lines in the data file and writes there who it is and which epoch it
-//! began in; it lets go by writing zero. Whoever takes something out of readers' reach notes the
+//! began in; it lets go by writing zero. Who finds none free copies what it reads, and holds nothing. Whoever takes something out of readers' reach notes the
 //! epoch and begins the next; it may be written over when every pin is of a later epoch. A pin
 //! whose process is dead is cleared by whoever waits for it.
 //!
@@ -59,9 +59,9 @@ thread_local! {
     static LAST: Cell<u64> = const { Cell::new(u64::MAX) };
 }
 
-/// Takes a pin.
+/// Takes a pin; `None` if there is none that is free.
 #[inline(always)]
-pub(crate) fn pin(data: &SharedMap) -> Result<Pin<'_>> {
+pub(crate) fn try_pin(data: &SharedMap) -> Option<Pin<'_>> {
     let epoch = data.head()[session::EPOCH as usize / 8].load(Ordering::Acquire);
     let mark = u64::from(own_pid()) << PID_SHIFT | epoch & EPOCH_MASK;
     let last = LAST.get();
@@ -74,31 +74,18 @@ pub(crate) fn pin(data: &SharedMap) -> Result<Pin<'_>> {
         }
         line[2].store(0, Ordering::Relaxed);
         line[3].store(mark, Ordering::Release);
-        return Ok(Pin { line, mark });
+        return Some(Pin { line, mark });
     }
-    pin_another(data, mark)
+    try_another(data, mark)
 }
 
-#[cold]
-fn pin_another(data: &SharedMap, mark: u64) -> Result<Pin<'_>> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let start = match LAST.get() {
-        u64::MAX => NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(u64::from(own_pid())),
-        last => last + 1,
-    };
+/// Takes a pin, and waits for one that is free.
+pub(crate) fn pin(data: &SharedMap) -> Result<Pin<'_>> {
     let since = Instant::now();
     loop {
-        for i in (0..PINS).map(|i| start.wrapping_add(i) % PINS) {
-            let Some(line) = data.line(PINS_AT + i * 64) else { continue };
-            if line[0].compare_exchange(0, mark, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
-                line[1].store(own_start(), Ordering::Relaxed);
-                line[2].store(0, Ordering::Relaxed);
-                line[3].store(mark, Ordering::Release);
-                LAST.set(i);
-                return Ok(Pin { line, mark });
-            }
+        if let Some(pin) = try_pin(data) {
+            return Ok(pin);
         }
-        clear_dead(data);
         if since.elapsed() > PATIENCE {
             return Err(Error::invalid(format!(
                 "{PINS} readers hold values of this store, and none has let go for {} s: drop values \
@@ -108,6 +95,31 @@ fn pin_another(data: &SharedMap, mark: u64) -> Result<Pin<'_>> {
         }
         std::thread::yield_now();
     }
+}
+
+#[cold]
+fn try_another(data: &SharedMap, mark: u64) -> Option<Pin<'_>> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let start = match LAST.get() {
+        u64::MAX => NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(u64::from(own_pid())),
+        last => last + 1,
+    };
+    for is_cleared in [false, true] {
+        for i in (0..PINS).map(|i| start.wrapping_add(i) % PINS) {
+            let Some(line) = data.line(PINS_AT + i * 64) else { continue };
+            if line[0].compare_exchange(0, mark, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+                line[1].store(own_start(), Ordering::Relaxed);
+                line[2].store(0, Ordering::Relaxed);
+                line[3].store(mark, Ordering::Release);
+                LAST.set(i);
+                return Some(Pin { line, mark });
+            }
+        }
+        if !is_cleared {
+            clear_dead(data);
+        }
+    }
+    None
 }
 
 /// A pin that is held for long: says since when, for those who look at who holds what.

@@ -3,15 +3,15 @@
 //! A reader pins ([`super::pins`]), so that what it finds stays; takes the newest index; and finds.
 //! While a batch is being entered readers wait, so that nobody sees a part of it.
 //!
-//! Where the file may not be written there can be no pin. Then values are copied, and what was
-//! found counts only if nothing was taken out of reach meanwhile.
+//! Where the file may not be written there can be no pin, nor where all are taken. Then values are
+//! copied, and what was found counts only if nothing was taken out of reach meanwhile.
 
 use super::core::Core;
 use super::format::Kind;
 use super::format::{RecordHeader, session};
 use super::index::{Index, State};
 use super::page::{Page, address_of, place_of};
-use super::pins::{Pin, note_time, pin};
+use super::pins::{Pin, note_time, try_pin};
 use super::view::{Holds, bytes, record};
 use crate::os::shared::SharedMap;
 use crate::{Error, Result};
@@ -53,7 +53,7 @@ impl AsRef<[u8]> for Value<'_> {
     }
 }
 
-/// What a reader has that cannot pin: nothing.
+/// What a reader has without a pin: nothing.
 pub(super) struct Unpinned;
 impl Holds for Unpinned {}
 
@@ -103,14 +103,19 @@ impl Core {
         }
     }
 
+    /// A pin; `None` if there can be none, or all are taken.
+    #[inline(always)]
+    fn pin(&self) -> Option<Pin<'_>> {
+        if self.data.is_writable() { try_pin(&self.data) } else { None }
+    }
+
     /// Gives the value of `key` to `f`.
     #[inline(always)]
     pub(crate) fn get_with<R>(&self, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        if !self.data.is_writable() {
-            return Ok(self.get_copy(key)?.map(|value| f(&value)));
-        }
         loop {
-            let pin = pin(&self.data)?;
+            let Some(pin) = self.pin() else {
+                return Ok(self.get_copy(key)?.map(|value| f(&value)));
+            };
             if let Some((index, state)) = self.current(1) {
                 let place = index.place(key);
                 let found = index.find(&self.data, &pin, key, state, place)?;
@@ -126,11 +131,10 @@ impl Core {
 
     /// The value of `key`, held in place.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
-        if !self.data.is_writable() {
-            return Ok(self.get_copy(key)?.map(|value| Value(Inner::Copied(value))));
-        }
         loop {
-            let pin = pin(&self.data)?;
+            let Some(pin) = self.pin() else {
+                return Ok(self.get_copy(key)?.map(|value| Value(Inner::Copied(value))));
+            };
             if let Some((index, state)) = self.current(1) {
                 let found = index.find(&self.data, &pin, key, state, index.place(key))?;
                 let place = found.map(|(at, value)| {
@@ -153,14 +157,12 @@ impl Core {
         keys: &[K],
         mut f: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        if !self.data.is_writable() {
-            return keys.iter().enumerate().try_for_each(|(i, key)| {
-                f(i, self.get_copy(key.as_ref())?.as_deref());
-                Ok(())
-            });
-        }
         loop {
-            let pin = pin(&self.data)?;
+            let Some(pin) = self.pin() else {
+                let values = self.copy_many(keys)?;
+                values.iter().enumerate().for_each(|(i, value)| f(i, value.as_deref()));
+                return Ok(());
+            };
             if let Some((index, state)) = self.current(keys.len())
                 && let Some(values) = index.find_many(&self.data, &pin, keys, state)?
             {
@@ -180,6 +182,22 @@ impl Core {
             let found = index.find(&self.data, &Unpinned, key, state, index.place(key))?;
             Ok(found.map(|(_, value)| value.to_vec()))
         })
+    }
+
+    /// The values of many keys, copied without a pin.
+    #[cold]
+    fn copy_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Vec<u8>>>> {
+        for _ in 0..ATTEMPTS {
+            let copied = self.without_pin(|index, state| {
+                let values = index.find_many(&self.data, &Unpinned, keys, state)?;
+                let copy = |value: Option<(u64, &[u8])>| value.map(|(_, value)| value.to_vec());
+                Ok(values.map(|values| values.into_iter().map(copy).collect()))
+            })?;
+            if let Some(copied) = copied {
+                return Ok(copied);
+            }
+        }
+        Err(too_busy())
     }
 
     /// Does `look` until nothing was taken out of reach meanwhile.
@@ -208,11 +226,12 @@ impl Core {
     }
 }
 
-/// What a reader says that cannot pin, and finds no moment when nobody writes.
+/// What a reader says without a pin that finds no moment when nobody writes.
 pub(super) fn too_busy() -> Error {
     Error::invalid(
-        "others write so much that a reader without write permission finds no quiet moment: \
-         give it permission to write the store's files",
+        "others write so much that a reader who cannot hold anything finds no quiet moment: give it \
+         permission to write the store's files; where it has that, 64 readers hold values of the \
+         store: drop values soon after reading them",
     )
 }
 
@@ -224,26 +243,33 @@ impl Core {
         from: u64,
         f: &mut impl FnMut(&[u8], &[u8]),
     ) -> Result<Option<u64>> {
-        if !self.data.is_writable() {
-            let copy = |index: &Index, state| {
-                let mut records = Vec::new();
-                let keep =
-                    &mut |key: &[u8], value: &[u8]| records.push((key.to_vec(), value.to_vec()));
-                let next = self.scan_page_of(index, state, &Unpinned, from, keep)?;
-                Ok((records, next))
-            };
-            let (records, next) = self.without_pin(copy)?;
-            records.iter().for_each(|(key, value)| f(key, value));
-            return Ok(next);
-        }
         loop {
-            let pin = pin(&self.data)?;
+            let Some(pin) = self.pin() else {
+                return self.scan_copy_of_page(from, f);
+            };
             if let Some((index, state)) = self.current(1) {
                 return self.scan_page_of(index, state, &pin, from, f);
             }
             drop(pin);
             self.await_current()?;
         }
+    }
+
+    #[cold]
+    fn scan_copy_of_page(
+        &self,
+        from: u64,
+        f: &mut impl FnMut(&[u8], &[u8]),
+    ) -> Result<Option<u64>> {
+        let copy = |index: &Index, state| {
+            let mut records = Vec::new();
+            let keep = &mut |key: &[u8], value: &[u8]| records.push((key.to_vec(), value.to_vec()));
+            let next = self.scan_page_of(index, state, &Unpinned, from, keep)?;
+            Ok((records, next))
+        };
+        let (records, next) = self.without_pin(copy)?;
+        records.iter().for_each(|(key, value)| f(key, value));
+        Ok(next)
     }
 
     pub(super) fn scan_page_of(
