@@ -65,8 +65,8 @@ pub enum ErrorKind {
         /// What is wrong there.
         what: String,
     },
-    /// The lease of a snapshot is over, and somebody needed the space of what it reads. Whoever still
-    /// wants to read takes a new snapshot.
+    /// The lease of a snapshot or of a value is over, and somebody needed the space of what is read.
+    /// Whoever still wants to read begins anew.
     Expired {
         /// How long the lease was.
         lease: Duration,
@@ -155,8 +155,8 @@ impl fmt::Display for Error {
             }
             ErrorKind::Expired { lease } => write!(
                 f,
-                "the snapshot expired: its lease of {} seconds is over, and the space of what it reads \
-                 was needed (read again with a new one; give it a longer lease if it needs that)",
+                "expired: the lease of {} seconds is over, and the space of what is read under it was \
+                 needed (read again with a new one; make it longer if that takes longer)",
                 lease.as_secs_f64()
             ),
             ErrorKind::Invalid(what) => f.write_str(what),

@@ -6,10 +6,11 @@
 //! answer whether it has to be an error.
 
 use super::handle::{BTree, OpenOptions};
-use super::lease::hooks::{do_between, set_clock, set_clock_to};
+
 use super::random::Rng;
 use super::snapshot::Snapshot;
 use super::table::Table;
+use crate::os::lease::hooks::{do_between, set_clock, set_clock_to};
 use crate::{ErrorKind, Result};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -81,7 +82,7 @@ fn a_lease_ends_with_its_last_millisecond_and_not_before_somebody_writes() {
     assert!(is_expired(&leased.tables()) && is_expired(&leased.table("table")));
     assert!(is_expired(&leased.multi_table("table")) && is_expired(&table.get(b"key")));
     let text = main.get(b"key").unwrap_err().to_string();
-    assert!(text.contains("snapshot expired: its lease of 0.5 seconds is over"), "{text}");
+    assert!(text.contains("expired: the lease of 0.5 seconds is over"), "{text}");
     assert_eq!(held, Some(&[1; 700][..]), "what was got stays");
     assert_eq!(later.main().get(&key(8)).unwrap(), Some(&[1; 700][..]));
     drop(leased);
@@ -142,7 +143,7 @@ fn a_lease_that_is_renewed_ends_when_it_was_renewed_to() {
     put_all(&store, 4);
     assert!(is_expired(&taken.renew(long)) && is_expired(&taken.main().get(&key(1))));
     let text = shortened.renew(Duration::MAX).unwrap_err().to_string();
-    assert!(text.contains("its lease of 0.08 seconds is over"), "{text}");
+    assert!(text.contains("the lease of 0.08 seconds is over"), "{text}");
     set_clock(1149);
     put_all(&store, 5);
     for held in [&renewed, &late, &unleased] {

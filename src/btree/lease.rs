@@ -81,7 +81,7 @@ impl<'c> Leased<'c> {
         }
         let copied = self.copy(at, len).and_then(|bytes| check(&bytes).map(|()| bytes));
         #[cfg(test)]
-        hooks::between();
+        crate::os::lease::hooks::between();
         // First: without the pin, what is wrong with it means nothing.
         self.check()?;
         Ok(self.copies.keep(at, copied?))
@@ -114,72 +114,5 @@ impl<'c> Leased<'c> {
             }
         }
         Err(bad_page_sum(number))
-    }
-}
-
-/// When a lease begins that begins now, and when it is over, in milliseconds since the machine was
-/// started. Whoever gets any time gets all of it: begun milliseconds are not his.
-pub(crate) fn term(lease: Duration) -> (u64, u64) {
-    let begin = if lease.is_zero() { now_ms() } else { ms(now().as_nanos().div_ceil(MS)) };
-    (begin, begin.saturating_add(ms(lease.as_nanos().div_ceil(MS))))
-}
-
-/// Whole milliseconds since the machine was started: by these leases end.
-#[inline]
-pub(crate) fn now_ms() -> u64 {
-    ms(now().as_nanos() / MS)
-}
-
-/// Nanoseconds of a millisecond.
-const MS: u128 = 1_000_000;
-
-fn ms(ms: u128) -> u64 {
-    u64::try_from(ms).unwrap_or(u64::MAX)
-}
-
-#[inline]
-fn now() -> Duration {
-    let now = crate::os::process::since_boot();
-    #[cfg(test)]
-    let now = hooks::clock(now);
-    now
-}
-
-/// What tests do with the clock, and between a copy and the look at the pin.
-#[cfg(test)]
-pub(super) mod hooks {
-    use std::cell::{Cell, RefCell};
-    use std::time::Duration;
-
-    type Work = Box<dyn FnMut()>;
-
-    thread_local! {
-        /// What the clock shows to this thread.
-        static CLOCK: Cell<Option<Duration>> = const { Cell::new(None) };
-        static BETWEEN: RefCell<Option<Work>> = const { RefCell::new(None) };
-    }
-
-    /// Sets the clock, which stands still from now on.
-    pub(crate) fn set_clock(ms: u64) {
-        set_clock_to(Duration::from_millis(ms));
-    }
-
-    pub(crate) fn set_clock_to(now: Duration) {
-        CLOCK.set(Some(now));
-    }
-
-    pub(crate) fn clock(now: Duration) -> Duration {
-        CLOCK.get().unwrap_or(now)
-    }
-
-    /// Has something done between the next copy and the look at the pin.
-    pub(crate) fn do_between(work: impl FnMut() + 'static) {
-        BETWEEN.set(Some(Box::new(work)));
-    }
-
-    pub(crate) fn between() {
-        if let Some(mut work) = BETWEEN.take() {
-            work();
-        }
     }
 }

@@ -15,8 +15,10 @@
 
 use super::core::Core;
 use super::format::{Commit, PAGE_BYTES, session};
-use super::lease::{now_ms, term};
 use super::view::Holds;
+use crate::os::lease::{
+    end_of, has_lease, is_leased, is_taken, lease_to, now_ms, renew, take_if_over, term,
+};
 use crate::os::process::{is_alive, own_pid, own_start};
 use crate::{Error, Result};
 use std::cell::Cell;
@@ -37,14 +39,6 @@ const PID_SHIFT: u32 = 42;
 /// Who has no slot.
 const NOBODY: u64 = 0;
 const START_MASK: u64 = (1 << PID_SHIFT) - 1;
-
-/// Set in the third word of a slot with a lease; the other bits are the millisecond since the boot at
-/// which it ends.
-const LEASED: u64 = 1 << 63;
-/// Set there, too, when it was taken away: the slot holds nothing more.
-const TAKEN: u64 = 1 << 62;
-/// The end of a lease that never ends.
-const NEVER: u64 = TAKEN - 1;
 
 /// A reader's claim on a commit; dropped, it is no more.
 #[derive(Debug)]
@@ -226,29 +220,15 @@ impl Claim<'_> {
 
     /// Has the lease end so long from now, if the pin is still there; whether it is.
     pub(crate) fn renew(&self, lease: Duration) -> bool {
-        let time = lease_to(term(lease).1);
-        let (new, old) = (Ordering::SeqCst, Ordering::Relaxed);
-        // Who takes it away does so by an exchange of the same word.
-        let renewed = || self.slot.time.try_update(new, old, |now| has_lease(now).then_some(time));
-        self.is_own() && renewed().is_ok()
+        self.is_own() && renew(self.slot.time, lease)
     }
 
     /// How long the lease is, with what it was renewed by.
     pub(crate) fn lease(&self) -> Duration {
-        let end = self.slot.time.load(Ordering::Acquire) & NEVER;
+        let end = end_of(self.slot.time.load(Ordering::Acquire));
         let ms = end.saturating_sub(self.slot.begin.load(Ordering::Relaxed));
         if self.is_own() { Duration::from_millis(ms) } else { self.lease }
     }
-}
-
-/// The third word of a slot with a lease.
-fn lease_to(end: u64) -> u64 {
-    LEASED | end.min(NEVER)
-}
-
-/// Whether a third word is that of a slot with a lease that nobody took away.
-fn has_lease(time: u64) -> bool {
-    time & (LEASED | TAKEN) == LEASED
 }
 
 /// Gives a pin a lease; `None` if it is of one who may not write: then nobody does.
@@ -270,14 +250,14 @@ fn slots(core: &Core) -> impl Iterator<Item = Slot<'_>> {
 /// The stamps of all commits that somebody reads.
 #[inline(always)]
 pub(crate) fn stamps(core: &Core) -> impl Iterator<Item = u64> {
-    held(core, |slot, time| !slot.is_taken(time))
+    held(core, |_, time| !is_taken(time))
 }
 
 /// The same for the one who has the writer's lock and will give pages to others: he takes those pins
 /// away whose lease is over.
 #[inline(always)]
 pub(crate) fn stamps_after_taking(core: &Core) -> impl Iterator<Item = u64> {
-    held(core, |slot, time| !slot.is_taken(time) && !slot.take_if_over(time))
+    held(core, |slot, time| !is_taken(time) && !take_if_over(slot.time, time))
 }
 
 /// The stamps of slots, of those with a lease only if `is_held` says so.
@@ -291,30 +271,8 @@ fn held<'c>(core: &'c Core, is_held: impl Fn(Slot<'c>, u64) -> bool) -> impl Ite
         }
         // In this order: the word is never older than the stamp.
         let time = slot.time.load(Ordering::Acquire);
-        (time & LEASED == 0 || is_held(slot, time)).then_some(stamp)
+        (!is_leased(time) || is_held(slot, time)).then_some(stamp)
     })
-}
-
-impl Slot<'_> {
-    /// Whether it was taken away, as its third word says.
-    fn is_taken(self, time: u64) -> bool {
-        time & (LEASED | TAKEN) == LEASED | TAKEN
-    }
-
-    /// Takes it away if its lease is over; whether it did.
-    #[cold]
-    fn take_if_over(self, time: u64) -> bool {
-        let end = time & NEVER;
-        if end == NEVER || end > now_ms() {
-            return false;
-        }
-        // If it is another's meanwhile, the word is another, or that lease is over as well.
-        let (new, old) = (Ordering::SeqCst, Ordering::Relaxed);
-        let is_done = self.time.compare_exchange(time, time | TAKEN, new, old).is_ok();
-        // Before anything is written to its pages.
-        fence(Ordering::SeqCst);
-        is_done
-    }
 }
 
 /// Empties the slots of processes that died; how many.
@@ -349,11 +307,10 @@ pub(crate) fn readers(core: &Core) -> Vec<Reader> {
         let owner = slot.owner.load(Ordering::SeqCst);
         let stamp = slot.stamp.load(Ordering::SeqCst);
         let time = slot.time.load(Ordering::Acquire);
-        if owner == 0 || stamp == 0 || slot.is_taken(time) {
+        if owner == 0 || stamp == 0 || is_taken(time) {
             return None;
         }
-        let lease =
-            (time & LEASED != 0).then(|| (slot.begin.load(Ordering::Relaxed), time & NEVER));
+        let lease = is_leased(time).then(|| (slot.begin.load(Ordering::Relaxed), end_of(time)));
         let age_ms = match lease {
             Some((begin, _)) => now.saturating_sub(begin),
             None if time == 0 => 0,

@@ -6,6 +6,7 @@
 
 use super::core::{Core, From};
 use super::format::words;
+use super::lease::LeasedValue;
 use super::options::OpenOptions;
 use super::pins::{self, Reader};
 use super::reader::Value;
@@ -19,6 +20,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// An index file of so many bytes is made anew when the store is emptied.
 const LARGE_INDEX: u64 = 1 << 20;
@@ -152,6 +154,40 @@ impl Hash {
             Some(recorder) => self.get_counted(recorder, key),
         };
         found.map_err(|e| self.named(e))
+    }
+
+    /// The value of `key`, to be read piece by piece under a lease; `None` if it is absent. As long as a
+    /// [`Value`] lives its space is not reused, however long that is. Under a lease it is kept for so long,
+    /// and longer if nobody needs it; who reads later gets [`ErrorKind::Expired`], and never anything
+    /// else than the value. So a slow reader, or one who is stopped, does not make the file grow.
+    /// Time counts also while the machine sleeps. A process that is forked cannot read its parent's: it
+    /// gets that error. Where there can be no pin, in a store that may not be written or while 64
+    /// readers hold values, the value is copied at once, and never expires.
+    ///
+    /// ```
+    /// use credenza::hash::Hash;
+    /// use std::time::Duration;
+    /// let store = Hash::in_memory()?;
+    /// store.insert(b"film", &[7; 100_000])?;
+    /// let minute = Duration::from_secs(60);
+    /// let film = store.get_for(b"film", minute)?.expect("it was just put in");
+    /// let (mut piece, mut at) = ([0; 65_536], 0);
+    /// while at < film.len() {
+    ///     at += film.read_at(&mut piece, at)? as u64;
+    ///     // Here a piece is sent to somebody far away.
+    ///     film.renew(minute)?;
+    /// }
+    /// # Ok::<(), credenza::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Hash::get`].
+    ///
+    /// [`ErrorKind::Expired`]: crate::ErrorKind::Expired
+    pub fn get_for(&self, key: &[u8], lease: Duration) -> Result<Option<LeasedValue<'_>>> {
+        let found = || self.core().get_for(self, key, lease).map_err(|e| self.named(e));
+        let len = |value: &LeasedValue<'_>| usize::try_from(value.len()).unwrap_or(usize::MAX);
+        self.counted(Operation::Get, Some(key), found, |found| Done::found(found.as_ref().map(len)))
     }
 
     /// Gives the value of `key` to `f`, and returns what that returns; `None` if the key is absent.

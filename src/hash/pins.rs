@@ -5,12 +5,18 @@
 //! epoch and begins the next; it may be written over when every pin is of a later epoch. A pin
 //! whose process is dead is cleared by whoever waits for it.
 //!
+//! A pin may have a lease ([`crate::os::lease`]): a writer who finds it over goes on as if the pin were not
+//! there, and its holder is told so. The word for that is 0 whenever a line is free.
+//!
 //! Order: a pin is an atomic exchange, so it is seen by everybody before the reader's first look
 //! at the index. A writer unlinks, then reads the pins: so either it sees the pin, or the reader
 //! sees the unlinking.
 
 use super::format::{PINS, PINS_AT, session};
 use super::view::Holds;
+use crate::os::lease::{
+    end_of, has_lease, is_leased, is_taken, lease_to, now_ms as boot_ms, renew, take_if_over, term,
+};
 use crate::os::process::{is_alive, own_pid, own_start};
 use crate::os::shared::SharedMap;
 use crate::{Error, Result};
@@ -20,6 +26,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const PID_SHIFT: u32 = 42;
 const EPOCH_MASK: u64 = (1 << PID_SHIFT) - 1;
+/// The words of a line with the end of a lease, and with its begin.
+const LEASE: usize = 4;
+const BEGIN: usize = 5;
 /// How long a reader waits for one of the pins when all are taken.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -32,11 +41,18 @@ pub(crate) struct Pin<'d> {
 
 impl Holds for Pin<'_> {}
 
+impl Pin<'_> {
+    /// Whether it is this process's: after a fork the child has what is the parent's.
+    #[inline(always)]
+    fn is_own(&self) -> bool {
+        self.mark >> PID_SHIFT == u64::from(own_pid())
+    }
+}
+
 impl Drop for Pin<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        // After a fork the child drops what is the parent's.
-        if self.mark >> PID_SHIFT == u64::from(own_pid()) {
+        if self.is_own() {
             self.line[0].store(0, Ordering::Release);
         }
     }
@@ -52,6 +68,54 @@ pub struct Reader {
     pub age_ms: u64,
     /// In which epoch it began; what was freed since then waits for it.
     pub epoch: u64,
+    /// How long its lease is, with what it was renewed by, in milliseconds; `None` if it has none.
+    pub lease_ms: Option<u64>,
+    /// What is left of its lease, in milliseconds: with 0 whoever needs the space takes it.
+    pub left_ms: Option<u64>,
+}
+
+/// A pin that ends when its lease is over and somebody needs the space.
+#[derive(Debug)]
+pub(crate) struct LeasedPin<'d> {
+    pin: Pin<'d>,
+    lease: Duration,
+}
+
+impl<'d> LeasedPin<'d> {
+    pub(crate) fn new(pin: Pin<'d>, lease: Duration) -> LeasedPin<'d> {
+        let (begin, end) = term(lease);
+        pin.line[BEGIN].store(begin, Ordering::Relaxed);
+        pin.line[LEASE].store(lease_to(end), Ordering::Release);
+        LeasedPin { pin, lease }
+    }
+
+    /// Whether what was copied before this was called is what the pin held.
+    pub(crate) fn is_held(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.pin.is_own() && has_lease(self.pin.line[LEASE].load(Ordering::Acquire))
+    }
+
+    /// Has the lease end so long from now; whether it was not over before.
+    pub(crate) fn renew(&self, lease: Duration) -> bool {
+        self.pin.is_own() && renew(&self.pin.line[LEASE], lease)
+    }
+
+    /// How long the lease is, with what it was renewed by.
+    pub(crate) fn lease(&self) -> Duration {
+        let line = self.pin.line;
+        let end = end_of(line[LEASE].load(Ordering::Acquire));
+        let ms = end.saturating_sub(line[BEGIN].load(Ordering::Relaxed));
+        if self.pin.is_own() { Duration::from_millis(ms) } else { self.lease }
+    }
+}
+
+impl Drop for LeasedPin<'_> {
+    fn drop(&mut self) {
+        // Before the line is free.
+        if self.pin.is_own() {
+            self.pin.line[LEASE].store(0, Ordering::Release);
+        }
+    }
 }
 
 thread_local! {
@@ -131,11 +195,20 @@ fn lines(data: &SharedMap) -> impl Iterator<Item = &[AtomicU64; 8]> {
     (0..PINS).filter_map(|i| data.line(PINS_AT + i * 64))
 }
 
-/// Whether everything that was out of reach before `epoch` began is out of everybody's hands.
+/// Whether everything that was out of reach before `epoch` began is out of everybody's hands; for who
+/// has the writers' lock and will write there. Leases that are over are ended.
 pub(crate) fn is_past(data: &SharedMap, epoch: u64) -> bool {
     fence(Ordering::SeqCst);
-    let holds = |mark: u64| mark != 0 && mark & EPOCH_MASK <= epoch & EPOCH_MASK;
-    lines(data).all(|line| !holds(line[0].load(Ordering::SeqCst)))
+    let holds = |line: &[AtomicU64; 8]| {
+        let mark = line[0].load(Ordering::SeqCst);
+        if mark == 0 || mark & EPOCH_MASK > epoch & EPOCH_MASK {
+            return false;
+        }
+        // In this order: a lease that is seen is of this pin or one after it.
+        let lease = line[LEASE].load(Ordering::Acquire);
+        !is_leased(lease) || !is_taken(lease) && !take_if_over(&line[LEASE], lease)
+    };
+    !lines(data).any(holds)
 }
 
 /// Ends an epoch, and says which it was: what was unlinked before is out of hands when
@@ -147,6 +220,8 @@ pub(crate) fn end_epoch(data: &SharedMap) -> u64 {
 /// Clears the pins of processes that died.
 pub(crate) fn clear_dead(data: &SharedMap) {
     for line in lines(data) {
+        // Before the mark: then it is of that pin, or of one before it.
+        let lease = line[LEASE].load(Ordering::SeqCst);
         let mark = line[0].load(Ordering::SeqCst);
         let pid = (mark >> PID_SHIFT) as u32;
         let start = line[1].load(Ordering::Relaxed);
@@ -159,20 +234,32 @@ pub(crate) fn clear_dead(data: &SharedMap) {
         if is_alive(pid, if is_confirmed { start } else { 0 }) {
             continue;
         }
+        if lease != 0 {
+            let _ = line[LEASE].compare_exchange(lease, 0, Ordering::SeqCst, Ordering::Relaxed);
+        }
         let _ = line[0].compare_exchange(mark, 0, Ordering::SeqCst, Ordering::Relaxed);
     }
 }
 
 /// Everybody who holds something.
 pub(crate) fn readers(data: &SharedMap) -> Vec<Reader> {
-    let now = now_ms();
+    let (now, today) = (boot_ms(), now_ms());
     let reader = |line: &[AtomicU64; 8]| {
         let mark = line[0].load(Ordering::SeqCst);
         let since = line[2].load(Ordering::Relaxed);
-        (mark != 0).then(|| Reader {
+        let lease = line[LEASE].load(Ordering::Acquire);
+        if mark == 0 || is_taken(lease) {
+            return None;
+        }
+        let begin = line[BEGIN].load(Ordering::Relaxed);
+        let end = is_leased(lease).then(|| end_of(lease));
+        Some(Reader {
             pid: (mark >> PID_SHIFT) as u32,
-            age_ms: if since == 0 { 0 } else { now.saturating_sub(since) },
+            age_ms: if since == 0 { 0 } else { today.saturating_sub(since) },
             epoch: mark & EPOCH_MASK,
+            lease_ms: end.map(|end| end.saturating_sub(begin)),
+            // The millisecond that it begins in is not counted.
+            left_ms: end.map(|end| end.saturating_sub(now.max(begin))),
         })
     };
     lines(data).filter_map(reader).collect()

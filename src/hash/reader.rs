@@ -53,6 +53,12 @@ impl AsRef<[u8]> for Value<'_> {
     }
 }
 
+/// A value that was found.
+pub(super) enum Found<'s> {
+    Pinned { pin: Pin<'s>, at: u64, len: u64 },
+    Copied(Vec<u8>),
+}
+
 /// What a reader has without a pin: nothing.
 pub(super) struct Unpinned;
 impl Holds for Unpinned {}
@@ -131,9 +137,22 @@ impl Core {
 
     /// The value of `key`, held in place.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Value<'_>>> {
+        let found = self.find_pinned(key)?;
+        Ok(found.map(|found| match found {
+            Found::Copied(value) => Value(Inner::Copied(value)),
+            Found::Pinned { pin, at, len } => {
+                note_time(&pin);
+                Value(Inner::Pinned { data: &self.data, pin, at, len })
+            }
+        }))
+    }
+
+    /// Where the value of `key` is, and a pin that holds it there; or a copy.
+    #[inline(always)]
+    pub(super) fn find_pinned(&self, key: &[u8]) -> Result<Option<Found<'_>>> {
         loop {
             let Some(pin) = self.pin() else {
-                return Ok(self.get_copy(key)?.map(|value| Value(Inner::Copied(value))));
+                return Ok(self.get_copy(key)?.map(Found::Copied));
             };
             if let Some((index, state)) = self.current(1) {
                 let found = index.find(&self.data, &pin, key, state, index.place(key))?;
@@ -142,9 +161,7 @@ impl Core {
                     let header = RecordHeader::new(Kind::Put, key, value);
                     (at + header.header_bytes() + key.len() as u64, value.len() as u64)
                 });
-                note_time(&pin);
-                let data = &self.data;
-                return Ok(place.map(|(at, len)| Value(Inner::Pinned { data, pin, at, len })));
+                return Ok(place.map(|(at, len)| Found::Pinned { pin, at, len }));
             }
             drop(pin);
             self.await_current()?;

@@ -4,11 +4,13 @@
 //! kernel is told about them), [`source`] (one reading interface over both), [`publish`] (how a new
 //! file takes the place of an old one); then what stores that change need: [`shared`] (maps that
 //! grow, of many processes), [`lock`] (which a killed holder cannot leave locked), [`opening`]
-//! (who has a store open), [`session`] (whose locks they are), [`turns`] (who waits for the disk), [`process`] (who lives); for statistics
-//! [`area`] (words that many count in) and [`tsc`] (the processor's clock).
+//! (who has a store open), [`session`] (whose locks they are), [`lease`] (how long readers hold
+//! something), [`turns`] (who waits for the disk), [`process`] (who lives); for statistics [`area`]
+//! (words that many count in) and [`tsc`] (the processor's clock).
 
 pub(crate) mod area;
 pub(crate) mod file;
+pub(crate) mod lease;
 pub(crate) mod lock;
 pub(crate) mod map;
 pub(crate) mod newest;

@@ -141,8 +141,8 @@ struct Reader {
 
 impl Reader {
     fn of_hash(reader: &hash::Reader) -> Reader {
-        let holds = ("epoch", reader.epoch);
-        Reader { pid: reader.pid, age_ms: reader.age_ms, holds, bytes: None, lease: None }
+        let (holds, lease) = (("epoch", reader.epoch), reader.lease_ms.zip(reader.left_ms));
+        Reader { pid: reader.pid, age_ms: reader.age_ms, holds, bytes: None, lease }
     }
 
     fn of_btree(reader: &btree::Reader) -> Reader {
