@@ -119,12 +119,16 @@ fn hostile_journals_do_no_harm() {
                 let at = first + words[rng.below(words.len() as u64) as usize];
                 let value = hostile(&mut rng, word(&bytes, at));
                 put(&mut bytes, at, value);
-                let len = word(&bytes, first + entry.at + 8).min(1 << 20) as usize;
-                let from = first + entry.at;
-                let sealed = &bytes[from + 8..(from + len.max(8)).min(bytes.len())];
-                let sum = xxhash_rust::xxh3::xxh3_64_with_seed(sealed, salt);
-                put(&mut bytes, from, sum);
             }
+            // The checksum of each begins with that of the one before.
+            entries.iter().fold(salt, |seed, entry| {
+                let from = first + entry.at;
+                let len = word(&bytes, from + 8).clamp(8, 1 << 20) as usize;
+                let sealed = &bytes[from + 8..(from + len).min(bytes.len())];
+                let sum = xxhash_rust::xxh3::xxh3_64_with_seed(sealed, seed);
+                put(&mut bytes, from, sum);
+                sum
+            });
         }
         BTree::reboot(&mut bytes);
         let what = format!("seed {}", round + 1);

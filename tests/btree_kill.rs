@@ -405,7 +405,12 @@ fn die_at_every_instruction(name: &str, records: u64, short: Vec<Work>, long: Ve
         last.change(&mut before);
         let mut after = before.clone();
         work.operations().iter().for_each(|operation| operation.change(&mut after));
-        let every = if is_soak() { 1 } else { 400 };
+        // All of them are in memory, and with a journal each is large.
+        let every = match (is_soak(), work) {
+            (false, _) => 400,
+            (true, Work::Durable(..)) => 50,
+            (true, _) => 1,
+        };
         let open = || work.open(&path);
         let states = states_chosen::<Spread, _>(&path, open, |s| work.work(s), chosen(every));
         if let (Work::Durable(_, 5..), Some(last)) =

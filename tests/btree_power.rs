@@ -50,6 +50,7 @@ fn what_is_left_is_what_was_after_one_of_the_commits_since_the_last_sync() {
         at_once += round.at_once;
     }
     println!("{syncs} syncs of the store's own, {at_once} commits that waited for the disk once");
+    assert!(at_once > 0, "nothing was appended");
 }
 
 /// A store whose power fails now and then.

@@ -7,7 +7,7 @@ use common::mount::Mount;
 use common::subject::{Operation, State, Subject, state_of};
 use common::{Rng, child, is_child, ordered, rounds, seed, sys};
 use credenza::btree::BTree;
-use credenza::{Get, Scan};
+use credenza::{Durability, Get, Scan};
 use std::fs;
 use std::path::Path;
 
@@ -132,6 +132,46 @@ fn a_file_that_may_not_grow_is_an_error_and_nothing_changes() {
     assert!(output.status.success(), "{:?}: {}", output.status, text);
 }
 
+/// Where each change is durable, too, which may be in the journal alone: what it needs is held by pages
+/// that were replaced.
+#[test]
+fn on_a_full_disk_durable_changes_make_space() {
+    let output = child("child_changes_on_a_full_disk").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?}: {}", output.status, text);
+}
+
+#[test]
+fn child_changes_on_a_full_disk() {
+    if !is_child() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::options().create(true).durability(Durability::Sync).open(&path).unwrap();
+    fill(&store, 0..20_000, 200);
+    for i in 0..12 {
+        store.insert(&ordered(i), &[2; 200]).unwrap();
+    }
+    store.sync().unwrap();
+    sys::limit_file_size(Some(fs::metadata(&path).unwrap().len()));
+    // The next one makes the space that one lacks.
+    let mut failed = 0;
+    for i in 0..1500 {
+        let key = ordered(i * 13);
+        if let Err(error) = store.insert(&key, &[3; 200]) {
+            failed += 1;
+            store.insert(&key, &[3; 200]).unwrap_or_else(|e| panic!("{i}: {error}, again {e}"));
+        }
+    }
+    for i in 0..20_000 {
+        assert!(store.remove(&ordered(i)).or_else(|_| store.remove(&ordered(i))).unwrap());
+    }
+    println!("{failed} changes failed once");
+    sys::limit_file_size(None);
+    store.verify(|_, _| ()).unwrap();
+}
+
 #[test]
 fn a_full_disk_is_an_error_and_the_store_stays_usable() {
     for size in ["100k", "2m"] {
@@ -228,6 +268,27 @@ fn a_sync_gives_the_end_of_the_file_back() {
         assert_eq!(Scan::len(&store).unwrap(), count);
         state_of(&store, "opened again");
     }
+}
+
+/// Also where the journal lies behind all of it.
+#[test]
+fn a_sync_gives_the_end_of_the_file_back_with_a_journal() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::options().create(true).durability(Durability::Sync).open(&path).unwrap();
+    fill(&store, 0..20_000, 100);
+    (0..12u64).for_each(|i| assert!(store.insert(&ordered(i), &[1]).unwrap()));
+    let full = pages(&path);
+    clear(&store);
+    store.sync().unwrap();
+    assert!(pages(&path) <= 16, "{} of {full} pages", pages(&path));
+    // What is small keeps its journal.
+    (0..40u64).for_each(|i| assert!(!store.insert(&ordered(i), &[1]).unwrap()));
+    let small = pages(&path);
+    store.sync().unwrap();
+    assert_eq!(pages(&path), small);
+    drop(store);
+    assert!(pages(&path) <= 16, "{} pages when it is closed", pages(&path));
 }
 
 /// Nothing is cut as long as somebody reads an older commit, and all of it when he is gone.

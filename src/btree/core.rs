@@ -66,6 +66,8 @@ pub(crate) struct Core {
     pub tracked: Tracked,
     /// How many syncs of this process were of little, and there was no journal.
     pub missed: AtomicU32,
+    /// The file could not grow when this process last wanted that.
+    pub lacks_space: AtomicBool,
 }
 
 /// What is read where nothing may be written: a commit, and what the table of pages does not say of
@@ -170,6 +172,7 @@ impl Core {
             cuts: AtomicU64::new(0),
             tracked: Tracked::default(),
             missed: AtomicU32::new(0),
+            lacks_space: AtomicBool::new(false),
         })
     }
 
@@ -297,7 +300,7 @@ impl Core {
 
     /// Whether the newest commit is none before the durable one: then nothing would be synced any more.
     pub(crate) fn check_durable(&self, newest: &Commit) -> Result<()> {
-        if self.load(session::DURABLE) <= newest.stamp {
+        if self.load(session::DURABLE).max(self.load(session::BASE)) <= newest.stamp {
             return Ok(());
         }
         Err(Error::corrupt(session::DURABLE, "a durable commit that is newer than the newest"))

@@ -152,7 +152,7 @@ fn a_lease_that_is_renewed_ends_when_it_was_renewed_to() {
     set_clock(1160);
     put_all(&store, 6);
     let text = renewed.main().get(&key(1)).unwrap_err().to_string();
-    assert!(text.contains("its lease of 0.16 seconds is over"), "{text}");
+    assert!(text.contains("the lease of 0.16 seconds is over"), "{text}");
     assert!(is_expired(&late.main().get(&key(1))) && is_expired(&late.renew(long)));
     assert_eq!(unleased.main().get(&key(1)).unwrap(), Some(&[1; 700][..]));
 }

@@ -68,8 +68,10 @@ pub(crate) mod session {
     pub(crate) const SYNC_LOCK: u64 = 2240;
     /// The newest commit, and the one before it or after it.
     pub(crate) const COMMITS: [u64; 2] = [2304, 2432];
-    /// The journal: its first page, 0 if there is none; how many; and bytes of it that are in use.
+    /// The journal: its first page, 0 if there is none, with `GIVEN_UP` if it is of no use any more and
+    /// the next writer frees its pages; how many; and bytes of it that are in use.
     pub(crate) const JOURNAL: u64 = 2408;
+    pub(crate) const GIVEN_UP: u64 = 1 << 63;
     pub(crate) const JOURNAL_PAGES: u64 = 2416;
     pub(crate) const JOURNAL_END: u64 = 2424;
     /// Half a word, another number after each sync: who waits for one sleeps on it.
@@ -80,6 +82,8 @@ pub(crate) mod session {
     /// The stamp of the base: of it all pages are on the disk, and those that came after it and are
     /// durable were appended to its journal.
     pub(crate) const BASE: u64 = 2544;
+    /// The checksum of what was appended last, or what those of the base's journal begin with.
+    pub(crate) const JOURNAL_SUM: u64 = 2552;
     /// Page numbers of further pages of slots.
     pub(crate) const SLOT_PAGES: u64 = 2560;
     pub(crate) const SLOT_PAGE_COUNT: u64 = 32;
@@ -98,7 +102,8 @@ pub(crate) const ENTRY: u64 = 16;
 pub(crate) const FIRST_TABLE: u64 = PAGE_BYTES / ENTRY;
 /// Blocks for all pages that there can be.
 pub(crate) const TABLES: u64 = 29;
-/// The stamp of pages that are never freed: page 0, the table itself, slots of readers.
+/// The stamp of pages that are not freed as others are: page 0, the table itself, slots of readers, the
+/// journal.
 pub(crate) const FIXED: u64 = 1 << 62;
 /// Set in the second word of a page in use: the other bits are those of its checksum.
 pub(crate) const SUMMED: u64 = 1 << 63;

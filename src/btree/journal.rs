@@ -9,14 +9,16 @@
 //! as was said. Nothing that the base leads to is written over as long as it is the base. When the
 //! journal is full, all pages go to the disk, and another commit is the base.
 //!
-//! Each base draws a number that the checksums of what is appended to it begin with. So nothing counts
-//! that was appended to another, or after a commit that did not come to the disk as a whole.
+//! Each base draws a number that the checksum of what is appended to it first begins with; each other one
+//! begins with the checksum before it. So nothing counts that was appended to another, or after a commit
+//! that did not come to the disk as a whole.
 //!
-//! Threads: appended to by who has the turn to sync, read by who opens the store.
+//! Threads: pages are taken for it, and freed, by who has the writer's lock; it is appended to, and given
+//! up, by who has the turn to sync; it is read by who opens the store.
 
 use super::changes::{Change, Changed, Changes, Piece};
 use super::core::Core;
-use super::format::{COMMIT_WORDS, Commit, PAGE_BYTES, session};
+use super::format::{COMMIT_WORDS, Commit, FIXED, PAGE_BYTES, session};
 use super::meta::{Journal, Meta};
 use super::pins::Pin;
 use super::source::Source;
@@ -37,8 +39,8 @@ const MAX_BYTES: u64 = 128 << 10;
 /// So many syncs that a journal would have helped are done without one before there is one.
 const ENOUGH: u32 = 4;
 
-/// Most pages by which the file grows from one to the next: those of which a sync knows, twice.
-const MAX_GROWTH: u64 = 1024;
+/// Most pages by which the end of the base may be passed: they are made when what was appended is read.
+const MAX_GROWTH: u64 = 4096;
 
 /// Words of an entry before its changes: the checksum of the rest; how many bytes it has; the stamp of
 /// the commit before; the commit; how many changes and pieces follow.
@@ -55,7 +57,8 @@ struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    fn encode(&self, salt: u64) -> Vec<u8> {
+    /// As it is appended, and its checksum.
+    fn encode(&self, seed: u64) -> (Vec<u8>, u64) {
         let pieces: usize = self.pieces.iter().map(|piece| piece.bytes.len() + 24).sum();
         let mut out = Vec::with_capacity(8 * (HEAD_WORDS + self.changes.len()) + pieces);
         let mut put = |word: u64| out.extend_from_slice(&word.to_le_bytes());
@@ -73,16 +76,17 @@ impl Entry<'_> {
         }
         let len = out.len() as u64;
         out[8..16].copy_from_slice(&len.to_le_bytes());
-        let sum = xxh3_64_with_seed(&out[8..], salt);
+        let sum = xxh3_64_with_seed(&out[8..], seed);
         out[..8].copy_from_slice(&sum.to_le_bytes());
-        out
+        (out, sum)
     }
 
-    /// The entry that `bytes` begin with, and its length.
-    fn decode(bytes: &[u8], salt: u64) -> Option<(Entry<'_>, usize)> {
+    /// The entry that `bytes` begin with, its length and its checksum.
+    fn decode(bytes: &[u8], seed: u64) -> Option<(Entry<'_>, usize, u64)> {
         let len = usize::try_from(le64(bytes, 8)?).ok()?;
         let bytes = bytes.get(..len)?;
-        if le64(bytes, 0)? != xxh3_64_with_seed(bytes.get(8..)?, salt) {
+        let sum = le64(bytes, 0)?;
+        if sum != xxh3_64_with_seed(bytes.get(8..)?, seed) {
             return None;
         }
         let word = |i: usize| le64(bytes, 8 * i);
@@ -107,19 +111,20 @@ impl Entry<'_> {
             let bytes = take(len.checked_next_multiple_of(8)?)?.get(..len)?;
             entry.pieces.push(Piece { at, bytes });
         }
-        Some((entry, len))
+        Some((entry, len, sum))
     }
 
-    /// Whether it can follow a commit; what is damaged, or made up, may say anything.
-    fn follows(&self, before: &Commit) -> bool {
+    /// Whether it can follow a commit, or the stamp and the end of one, after the base that ends there;
+    /// what is damaged, or made up, may say anything. Nothing else is appended.
+    fn follows(&self, before: (u64, u64), base_end: u64) -> bool {
         let end = self.commit.end;
         let is_inside = |piece: &Piece<'_>| {
             let last = piece.at.checked_add(piece.bytes.len() as u64);
             piece.at >= PAGE_BYTES && last.is_some_and(|last| last <= end * PAGE_BYTES)
         };
-        self.before == before.stamp
-            && self.commit.stamp > before.stamp
-            && (before.end..=before.end + MAX_GROWTH).contains(&end)
+        self.before == before.0
+            && self.commit.stamp > before.0
+            && (before.1..=base_end.saturating_add(MAX_GROWTH)).contains(&end)
             && self.changes.iter().all(|change| (1..end).contains(&change.page))
             && self.pieces.iter().all(is_inside)
     }
@@ -147,11 +152,13 @@ pub(crate) struct Since {
 
 impl Recovered {
     fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
-        let (mut at, mut before) = (0, self.base.commit);
+        let base = &self.base.commit;
+        let (mut at, mut before) = (0, (base.stamp, base.end));
+        let mut seed = self.base.journal.map_or(0, |journal| journal.salt);
         std::iter::from_fn(move || {
-            let (entry, len) = Entry::decode(self.bytes.get(at..)?, self.base.journal?.salt)?;
-            let is_next = entry.follows(&before);
-            (at, before) = (at + len, entry.commit);
+            let (entry, len, sum) = Entry::decode(self.bytes.get(at..)?, seed)?;
+            let is_next = entry.follows(before, base.end);
+            (at, seed, before) = (at + len, sum, (entry.commit.stamp, entry.commit.end));
             is_next.then_some(entry)
         })
     }
@@ -216,8 +223,40 @@ impl Core {
 
     /// Where the journal is, if there is one: its first page, and how many.
     pub(crate) fn journal(&self) -> Option<(u64, u64)> {
+        let (page, pages) = self.journal_pages()?;
+        (page & session::GIVEN_UP == 0).then_some((page, pages))
+    }
+
+    /// The same of one that was given up, too; then the bit that says so is set in the page.
+    pub(crate) fn journal_pages(&self) -> Option<(u64, u64)> {
         let (page, pages) = (self.load(session::JOURNAL), self.load(session::JOURNAL_PAGES));
         (page != 0).then_some((page, pages))
+    }
+
+    /// Gives the journal up, which no base names any more; by who has the turn to sync.
+    pub(crate) fn give_journal_up(&self) {
+        // Only a writer makes one, and only where there is none, or frees it when it was given up.
+        if let Some((page, _)) = self.journal() {
+            self.word(session::JOURNAL).store(page | session::GIVEN_UP, Ordering::SeqCst);
+        }
+    }
+
+    /// Frees the pages of a journal that was given up; by who has the writer's lock.
+    #[cold]
+    pub(crate) fn free_journal(&self) -> Result<()> {
+        let Some((page, pages)) = self.journal_pages() else { return Ok(()) };
+        let first = page & !session::GIVEN_UP;
+        // Not what damage may have written there.
+        for page in first..first.saturating_add(pages.min(PAGES.1)) {
+            let [birth, freed] = self.entry(page)?;
+            if birth.load(Ordering::Acquire) == FIXED && !self.is_shared(page) {
+                birth.store(0, Ordering::Release);
+                freed.store(0, Ordering::Release);
+            }
+        }
+        // Last: who dies before has the next one do it.
+        self.word(session::JOURNAL).store(0, Ordering::SeqCst);
+        Ok(())
     }
 
     /// Appends a commit to the journal of `base` and waits for the disk; `false` if it does not go there.
@@ -235,10 +274,12 @@ impl Core {
         };
         let Changes { changes, pieces } = changes;
         let entry = Entry { before: durable, commit: *commit, changes, pieces };
-        let bytes = entry.encode(journal.salt);
+        let (bytes, sum) = entry.encode(self.load(session::JOURNAL_SUM));
         let used = self.load(session::JOURNAL_END);
         let end = used.saturating_add(bytes.len() as u64);
-        if end > journal.pages * PAGE_BYTES {
+        // As after a power failure, but for where the commit before ends: no base has less.
+        let is_readable = entry.follows((durable, base.commit.end), base.commit.end);
+        if end > journal.pages * PAGE_BYTES || !is_readable {
             return Ok(false);
         }
         let at = journal.page * PAGE_BYTES + used;
@@ -248,6 +289,7 @@ impl Core {
         self.map.sync_part(at, at + bytes.len() as u64)?;
         let store = |at, value| self.word(at).store(value, Ordering::SeqCst);
         store(session::JOURNAL_END, end);
+        store(session::JOURNAL_SUM, sum);
         store(session::DURABLE, commit.stamp);
         store(session::SYNCING, 0);
         self.tracked.forget(commit.stamp);
@@ -294,7 +336,7 @@ mod tests {
     #[test]
     fn what_is_appended_is_what_is_read() {
         let commit = Commit { number: 3, stamp: 9, end: 1000, ..Commit::default() };
-        let before = Commit { number: 2, stamp: 7, end: 900, ..Commit::default() };
+        let before = (7, 900);
         let kinds = [Changed::Tree, Changed::Values, Changed::Added, Changed::Freed];
         let changes: Vec<Change> =
             (0..9).map(|i| Change { page: 1 + 99 * i, kind: kinds[i as usize % 4] }).collect();
@@ -303,9 +345,9 @@ mod tests {
             let piece = |len: &usize| Piece { at: 5000, bytes: &bytes[..*len] };
             let pieces = lens.iter().map(piece).collect();
             let entry = Entry { before: 7, commit, changes: changes.clone(), pieces };
-            let mut encoded = entry.encode(5);
-            assert!(entry.follows(&before));
-            assert_eq!(Entry::decode(&encoded, 5), Some((entry, encoded.len())));
+            let (mut encoded, sum) = entry.encode(5);
+            assert!(entry.follows(before, 900));
+            assert_eq!(Entry::decode(&encoded, 5), Some((entry, encoded.len(), sum)));
             assert_eq!(Entry::decode(&encoded, 6), None);
             for at in 0..encoded.len() {
                 assert_eq!(Entry::decode(&encoded[..at], 5), None, "{at} bytes");
@@ -318,22 +360,23 @@ mod tests {
 
     #[test]
     fn what_cannot_be_does_not_follow() {
-        let before = Commit { number: 2, stamp: 7, end: 900, ..Commit::default() };
+        let before = (7, 900);
         let good = || {
             let commit = Commit { number: 3, stamp: 9, end: 1000, ..Commit::default() };
             let changes = vec![Change { page: 999, kind: Changed::Tree }];
             let pieces = vec![Piece { at: 1000 * PAGE_BYTES - 8, bytes: &[0; 8] }];
             Entry { before: 7, commit, changes, pieces }
         };
-        assert!(good().follows(&before));
+        assert!(good().follows(before, 800));
         let fails = |change: fn(&mut Entry<'_>)| {
             let mut entry = good();
             change(&mut entry);
-            !entry.follows(&before)
+            !entry.follows(before, 800)
         };
         assert!(fails(|entry| entry.before = 6));
         assert!(fails(|entry| entry.commit.stamp = 7));
         assert!(fails(|entry| entry.commit.end = 899));
+        assert!(fails(|entry| entry.commit.end = 801 + MAX_GROWTH));
         assert!(fails(|entry| entry.commit.end = u64::MAX));
         assert!(fails(|entry| entry.changes[0].page = 0));
         assert!(fails(|entry| entry.changes[0].page = 1000));

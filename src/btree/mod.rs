@@ -30,6 +30,8 @@
 
 mod as_of;
 mod backup;
+#[cfg(test)]
+mod beside;
 mod bulk;
 mod changes;
 mod closer;

@@ -346,7 +346,9 @@ impl Space {
         pins::clear_dead(core);
         let more = (end / 16).clamp(GROWTH.0, GROWTH.1);
         // On a nearly full disk, no more than what is needed.
-        core.map.grow_to((end + more) * PAGE_BYTES).or_else(|_| core.map.grow_to(end * PAGE_BYTES))
+        let grown = core.map.grow_to((end + more) * PAGE_BYTES);
+        let grown = grown.or_else(|_| core.map.grow_to(end * PAGE_BYTES));
+        grown.inspect_err(|_| core.lacks_space.store(true, Ordering::Relaxed))
     }
 
     /// Takes free pages that lie one behind the other.

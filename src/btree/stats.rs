@@ -17,7 +17,7 @@ pub struct Stats {
     pub tables: u64,
     /// Levels of pages of the main table.
     pub depth: u64,
-    /// Page 0, the table of pages, and slots of readers.
+    /// Page 0, the table of pages, slots of readers, and the journal.
     pub header_bytes: u64,
     /// Pages of the newest commit.
     pub live_bytes: u64,

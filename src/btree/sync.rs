@@ -38,6 +38,11 @@ impl How {
         matches!(self, How::Sums | How::Closed)
     }
 
+    /// The same, and no journal is left.
+    pub(super) fn without_journal(self) -> How {
+        if self.has_sums() { How::Closed } else { How::Bare }
+    }
+
     fn keeps_journal(self) -> bool {
         !matches!(self, How::Bare | How::Closed)
     }
@@ -108,6 +113,8 @@ impl Core {
 
     /// Whether the newest commit is the base then.
     fn sync_newest(&self, how: How) -> Result<bool> {
+        // Before the commit: what one without it is not to name came after that.
+        let journal = self.journal().filter(|_| how.keeps_journal());
         let (pin, commit) = pins::pin(self)?;
         let unsummed = self.note_unsummed();
         if how.has_sums() {
@@ -123,7 +130,10 @@ impl Core {
         {
             return Ok(false);
         }
-        self.sync_pages(&commit, how)?;
+        self.sync_pages(&commit, journal)?;
+        if !how.keeps_journal() {
+            self.give_journal_up();
+        }
         if how.has_sums() {
             // Unless somebody has given pages back meanwhile that he had freed.
             let word = self.word(session::UNSUMMED);
@@ -132,11 +142,11 @@ impl Core {
         Ok(true)
     }
 
-    /// Makes all pages of a commit durable, and then the commit, which is the base from then on.
-    fn sync_pages(&self, commit: &Commit, how: How) -> Result<()> {
+    /// Makes all pages of a commit durable, and then the commit, which is the base from then on, with this
+    /// journal.
+    fn sync_pages(&self, commit: &Commit, journal: Option<(u64, u64)>) -> Result<()> {
         let store = |at, value| self.word(at).store(value, Ordering::SeqCst);
         let (place, turn) = self.base().map_or((0, 0), |(place, base)| (place, base.turn));
-        let journal = self.journal().filter(|_| how.keeps_journal());
         let salt = random_word()?;
         if self.load(session::SYNCING) != 0 {
             // Somebody died at it, or the disk failed: the commit that it wrote must not come to
@@ -148,6 +158,7 @@ impl Core {
         }
         store(session::SYNCING, commit.stamp);
         self.map.sync()?;
+        let journal = journal.filter(|(page, pages)| page.saturating_add(*pages) <= commit.end);
         let journal = journal.map(|(page, pages)| Journal { page, pages, salt });
         self.write_meta(
             1 - place,
@@ -155,14 +166,10 @@ impl Core {
         );
         self.map.sync_part(0, PAGE_BYTES)?;
         store(session::JOURNAL_END, 0);
+        store(session::JOURNAL_SUM, salt);
         store(session::BASE, commit.stamp);
         store(session::DURABLE, commit.stamp);
         store(session::SETTLED, 1);
-        if journal.is_none() && self.journal().is_some() {
-            // In this order: its pages are free when a writer has looked at the whole table.
-            store(session::UNSWEPT, 1);
-            store(session::JOURNAL, 0);
-        }
         store(session::SYNCING, 0);
         store(session::RETAINED, 0);
         self.tracked.forget(commit.stamp);

@@ -21,14 +21,14 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 const SECTOR: usize = 512;
-const PAGE: usize = 4096;
+pub(super) const PAGE: usize = 4096;
 /// The words that say which boot of the machine the session is of.
 const BOOT: usize = 2048;
 /// Where the number of the newest commit is.
 const STATE: usize = 2080;
 
 /// How many times as many rounds as usual are asked for.
-fn times() -> u64 {
+pub(super) fn times() -> u64 {
     std::env::var("CREDENZA_TIMES").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
 }
 
@@ -37,7 +37,7 @@ fn is_soak() -> bool {
     std::env::var_os("CREDENZA_SOAK").is_some()
 }
 
-type State = BTreeMap<(bool, Vec<u8>), Vec<u8>>;
+pub(super) type State = BTreeMap<(bool, Vec<u8>), Vec<u8>>;
 
 /// What a round writes.
 struct Shape {
@@ -94,7 +94,7 @@ fn put(transaction: &mut Transaction<'_>, state: &mut State, number: u64, value:
     }
 }
 
-fn read(store: &BTree) -> Result<State> {
+pub(super) fn read(store: &BTree) -> Result<State> {
     let mut state = State::new();
     let snapshot = store.read()?;
     for is_named in [false, true] {
@@ -400,7 +400,7 @@ fn go_on(path: &Path, image: &[u8]) -> (BTree, Disk) {
     (store, disk)
 }
 
-fn rebooted(mut image: Vec<u8>) -> Vec<u8> {
+pub(super) fn rebooted(mut image: Vec<u8>) -> Vec<u8> {
     image[BOOT..BOOT + 16].fill(0x5a);
     // Nothing of the session may be believed.
     image[STATE..STATE + 8].fill(0x77);
@@ -476,7 +476,7 @@ fn a_block_of_the_table_that_was_cut_off_is_not_believed() {
     check_with_old_blocks(&store, &long, &folder.path().join("image"));
 }
 
-fn durable_store(path: &Path) -> BTree {
+pub(super) fn durable_store(path: &Path) -> BTree {
     let options = BTree::options().create(true).durability(Durability::Sync);
     options.open(path).unwrap()
 }

@@ -49,6 +49,16 @@ impl Core {
     /// After a sync, and with one of the same kind.
     pub(crate) fn trim(&self, trim: Trim, how: How) -> Result<()> {
         let Some(writer) = Writer::try_begin(self)? else { return Ok(()) };
+        if writer.is_journal_in_the_way(trim)? {
+            drop(writer);
+            self.sync_only(how.without_journal())?;
+            let Some(writer) = Writer::try_begin(self)? else { return Ok(()) };
+            return self.lower(writer, trim, how);
+        }
+        self.lower(writer, trim, how)
+    }
+
+    fn lower(&self, writer: Writer<'_>, trim: Trim, how: How) -> Result<()> {
         if writer.lower_end(trim)? {
             self.sync_only(how)?;
             let Some(writer) = Writer::try_begin(self)? else { return Ok(()) };
@@ -65,7 +75,7 @@ impl Writer<'_> {
         let base = self.base;
         // Who reads for long keeps the file as it is: it would be lowered in vain at every sync.
         let is_held = self.is_older_held(self.core.load(session::BASE));
-        let end = if is_held { base.end } else { self.last_used(trim)? };
+        let end = if is_held { base.end } else { self.last_used(base.end, trim)? };
         if !trim.is_worth(base.end - end, base.end) {
             return self.cut(trim).map(|()| false);
         }
@@ -79,6 +89,17 @@ impl Writer<'_> {
         Ok(true)
     }
 
+    /// Whether much could be cut off if the journal were not behind it.
+    fn is_journal_in_the_way(&self, trim: Trim) -> Result<bool> {
+        let Some((page, pages)) = self.core.journal() else { return Ok(false) };
+        let end = self.last_used(self.base.end, trim)?;
+        if end != page.saturating_add(pages) || self.is_older_held(self.core.load(session::BASE)) {
+            return Ok(false);
+        }
+        let free = page.saturating_sub(self.last_used(page, trim)?);
+        Ok(trim.is_worth(free, self.base.end))
+    }
+
     /// Whether somebody holds a commit before that of a stamp.
     fn is_older_held(&self, stamp: u64) -> bool {
         let core = self.core;
@@ -89,8 +110,8 @@ impl Writer<'_> {
     }
 
     /// Behind the last page that is not free, blocks of the table aside that tell of none before.
-    fn last_used(&self, trim: Trim) -> Result<u64> {
-        let mut end = self.base.end;
+    fn last_used(&self, end: u64, trim: Trim) -> Result<u64> {
+        let mut end = end;
         // A few first: a sync is not to look at much of the table for nothing.
         let least = WORTH.max(end / WORTH_PART);
         for page in (1..=PROBES).map(|i| end.saturating_sub(least / PROBES * i)) {

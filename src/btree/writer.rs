@@ -17,6 +17,7 @@ use super::page::Bytes;
 use super::pins;
 use super::record::{Elsewhere, Far};
 use super::space::Space;
+use super::sync::How;
 use super::tree::Pages;
 use super::view::Own;
 use crate::os::process::own_pid;
@@ -110,6 +111,9 @@ impl<'c> Writer<'c> {
     /// Waits for the lock, and puts right what a writer left who died.
     #[inline]
     pub(crate) fn begin(core: &'c Core) -> Result<Writer<'c>> {
+        if core.lacks_space.load(Ordering::Relaxed) {
+            core.make_space()?;
+        }
         Writer::begin_with(core, core.lock()?)
     }
 
@@ -126,6 +130,9 @@ impl<'c> Writer<'c> {
         core.check_stamp(&base)?;
         if core.load(session::WRITING) != 0 || core.load(session::UNSWEPT) != 0 {
             core.sweep(&base)?;
+        }
+        if core.load(session::JOURNAL) & session::GIVEN_UP != 0 {
+            core.free_journal()?;
         }
         let stamp = base.stamp + 1;
         core.word(session::WRITING).store(stamp, Ordering::SeqCst);
@@ -238,20 +245,33 @@ impl Core {
         Ok(())
     }
 
-    /// Whether a page is one that is never freed.
+    /// Has what only the base has be free, since the disk is full. Not under the lock.
+    #[cold]
+    fn make_space(&self) -> Result<()> {
+        self.lacks_space.store(false, Ordering::Relaxed);
+        if self.load(session::BASE) == self.newest().stamp {
+            return Ok(());
+        }
+        self.sync_commits(self.newest().stamp, How::Pages)
+    }
+
+    /// Whether a page is one that is not freed as others are.
     pub(crate) fn is_fixed(&self, page: u64) -> bool {
+        let is_journal = self.journal_pages().is_some_and(|(from, pages)| {
+            let from = from & !session::GIVEN_UP;
+            (from..from.saturating_add(pages)).contains(&page)
+        });
+        is_journal || self.is_shared(page)
+    }
+
+    /// Whether a page is one of those that processes share: page 0, the table, slots.
+    pub(super) fn is_shared(&self, page: u64) -> bool {
         let is_table = |block| {
             let from = self.load(session::TABLES + 8 * block);
             from != 0 && (from..from.saturating_add(table_pages(block))).contains(&page)
         };
         let is_slots = |i| page != 0 && self.load(session::SLOT_PAGES + 8 * i) == page;
-        let is_journal = self
-            .journal()
-            .is_some_and(|(from, pages)| (from..from.saturating_add(pages)).contains(&page));
-        page == 0
-            || is_journal
-            || (0..TABLES).any(is_table)
-            || (0..session::SLOT_PAGE_COUNT).any(is_slots)
+        page == 0 || (0..TABLES).any(is_table) || (0..session::SLOT_PAGE_COUNT).any(is_slots)
     }
 
     /// Up to where the table of pages tells of the pages of commits that somebody may hold.
