@@ -52,7 +52,7 @@ fn threads_that_sync_while_a_journal_is_made_can_be_recovered() {
         let store = durable_store(&path);
         let mut transaction = store.write().unwrap();
         for i in 0..20_000u64 {
-            transaction.main().insert(&i.to_be_bytes(), &[1; 100]).unwrap();
+            transaction.main().insert(&i.swap_bytes().to_le_bytes(), &[1; 100]).unwrap();
         }
         transaction.commit().unwrap();
         std::thread::scope(|scope| {
@@ -63,7 +63,7 @@ fn threads_that_sync_while_a_journal_is_made_can_be_recovered() {
                         if thread == 0 {
                             store.sync().unwrap();
                         } else {
-                            let key = (100 * i + thread).to_be_bytes();
+                            let key = (100 * i + thread).swap_bytes().to_le_bytes();
                             store.insert(&key, &[2; 100]).unwrap();
                         }
                         store.core().recovered().unwrap();
@@ -80,11 +80,11 @@ fn store_with_journal(path: &Path) -> BTree {
     let store = durable_store(path);
     let mut transaction = store.write().unwrap();
     for i in 0..20_000u64 {
-        transaction.main().insert(&i.to_be_bytes(), &[1; 100]).unwrap();
+        transaction.main().insert(&i.swap_bytes().to_le_bytes(), &[1; 100]).unwrap();
     }
     transaction.commit().unwrap();
     for i in 0..12u64 {
-        store.insert(&i.to_be_bytes(), &[2; 100]).unwrap();
+        store.insert(&i.swap_bytes().to_le_bytes(), &[2; 100]).unwrap();
     }
     assert!(store.core().journal().is_some());
     store

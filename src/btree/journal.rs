@@ -314,7 +314,12 @@ impl Writer<'_> {
     fn add_journal(mut self) -> Result<()> {
         let core = self.core;
         let pages = (self.base.end / 4).clamp(PAGES.0, PAGES.1);
-        let page = self.scratch.space.take_fixed(core, pages, self.stamp)?;
+        // What the base has stays where it is: so that what replaces it is not behind the journal, some
+        // pages before that are free. Else the file would have to stay so long when it is closed.
+        let free = pages / 4;
+        let first = self.scratch.space.take_fixed(core, free + pages, self.stamp)?;
+        let page = first + free;
+        (first..page).rev().try_for_each(|page| self.free_fixed(page))?;
         // So that the disk has it all, and nothing but its bytes is written when it is used.
         let zeros = vec![0; (pages * PAGE_BYTES) as usize];
         let written = core.map.file().write_all_at(&zeros, page * PAGE_BYTES);

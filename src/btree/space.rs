@@ -460,6 +460,13 @@ impl<'c> Writer<'c> {
         Ok(page)
     }
 
+    /// Frees a page that was taken just now, never to be freed as others are.
+    pub(crate) fn free_fixed(&mut self, page: u64) -> Result<()> {
+        let [birth, _] = self.core.entry(page)?;
+        birth.store(self.stamp, Ordering::Release);
+        self.free(page)
+    }
+
     /// Frees a page.
     #[inline]
     pub(crate) fn free(&mut self, page: u64) -> Result<()> {
