@@ -289,6 +289,21 @@ impl SharedMap {
     pub(crate) fn sync(&self) -> Result<()> {
         self.file.sync_data().map_err(|e| Error::io("make durable", e))
     }
+
+    /// Waits until the bytes written in a range are on the disk, whatever becomes of the others.
+    pub(crate) fn sync_part(&self, from: u64, to: u64) -> Result<()> {
+        let page = page_bytes() as u64;
+        let (from, to) = (from - from % page, to.min(self.len()));
+        if from >= to {
+            return Ok(());
+        }
+        // SAFETY: the range lies within the map and within the file; the call changes no byte of it.
+        let rc = unsafe {
+            let start = self.base.as_ptr().add(from as usize).cast();
+            libc::msync(start, (to - from) as usize, libc::MS_SYNC)
+        };
+        if rc == 0 { Ok(()) } else { Err(Error::io("make durable", io::Error::last_os_error())) }
+    }
 }
 
 impl SharedMap {
