@@ -6,6 +6,7 @@
 
 use super::Rng;
 use std::fs;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -70,6 +71,21 @@ impl Disk {
             number += 1;
             number > newest || version.inode != inode
         });
+    }
+
+    /// The same for a part of the file, in whole pieces: the rest of it may be any of what it was.
+    pub fn part_synced(&mut self, i: usize, part: Range<usize>) {
+        self.look();
+        let Some((newest, older)) = self.versions[i].split_last_mut() else { return };
+        let Some(now) = &newest.bytes else { return };
+        let from = part.start / SECTOR * SECTOR;
+        let to = part.end.next_multiple_of(SECTOR).min(now.len());
+        for version in older.iter_mut().filter(|version| version.inode == newest.inode) {
+            let bytes = version.bytes.get_or_insert_default();
+            // What is there makes the file so long.
+            bytes.resize(bytes.len().max(to), 0);
+            bytes[from..to].copy_from_slice(&now[from..to]);
+        }
     }
 
     /// Which file bears which name is durable, whatever is in it.

@@ -6,6 +6,7 @@
 
 use crate::common::power::Disk;
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -72,27 +73,68 @@ pub fn with<R>(f: impl FnOnce(&mut Disk) -> R) -> R {
     DISK.with_borrow_mut(|disk| f(disk.as_mut().expect("a disk was installed")))
 }
 
-/// Which file of the disk a descriptor is: its number, or all of them for their folder. Not by the
-/// name that the kernel gives: that of a file which was made without one stays none.
-fn file_of(disk: &Disk, fd: libc::c_int) -> Option<Option<usize>> {
-    let inode = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
-    let wanted = inode(format!("/proc/self/fd/{fd}").as_ref())?;
-    if let Some(i) = disk.files().iter().position(|file| inode(file) == Some(wanted)) {
-        return Some(Some(i));
-    }
-    disk.files()[0].parent().is_some_and(|folder| inode(folder) == Some(wanted)).then_some(None)
+/// What a call brings to the disk.
+#[derive(Clone)]
+enum What {
+    /// All of the file, or folder, with this descriptor.
+    File(libc::c_int),
+    /// What is mapped at these addresses.
+    Map(Range<usize>),
 }
 
-fn note(fd: libc::c_int, is_synced: bool) {
+/// By which a file is known, whatever its name is: that which the kernel gives for one that was made
+/// without a name stays none.
+type Inode = Option<u64>;
+
+fn inode_of(path: &Path) -> Inode {
+    std::fs::metadata(path).ok().map(|meta| meta.ino())
+}
+
+/// The map that `address` is in: the addresses, the offset in the file at which it begins, and the file.
+fn map_at(address: usize) -> Option<(Range<usize>, usize, Inode)> {
+    let hexadecimal = |text: &str| usize::from_str_radix(text, 16).ok();
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    maps.lines().find_map(|line| {
+        // From-to, rights, offset, device, inode.
+        let mut fields = line.split_whitespace();
+        let (start, end) = fields.next()?.split_once('-')?;
+        let addresses = hexadecimal(start)?..hexadecimal(end)?;
+        let offset = hexadecimal(fields.nth(1)?)?;
+        let inode = fields.nth(1)?.parse().ok();
+        addresses.contains(&address).then_some((addresses, offset, inode))
+    })
+}
+
+/// Which file of the disk a call is about: its number, or none for their folder.
+fn file_of(disk: &Disk, wanted: Inode) -> Option<Option<usize>> {
+    wanted?;
+    if let Some(i) = disk.files().iter().position(|file| inode_of(file) == wanted) {
+        return Some(Some(i));
+    }
+    disk.files()[0].parent().is_some_and(|folder| inode_of(folder) == wanted).then_some(None)
+}
+
+fn note(what: What, is_synced: bool) {
     // Not when the disk itself is at work.
     DISK.with(|disk| {
         let Ok(mut disk) = disk.try_borrow_mut() else { return };
         let Some(disk) = disk.as_mut() else { return };
-        match file_of(disk, fd) {
+        let (inode, part) = match what {
+            What::File(fd) => (inode_of(format!("/proc/self/fd/{fd}").as_ref()), None),
+            What::Map(addresses) => {
+                let (map, offset, inode) = map_at(addresses.start).expect("something is mapped");
+                let at = |address: usize| address - map.start + offset;
+                (inode, Some(at(addresses.start)..at(addresses.end)))
+            }
+        };
+        match file_of(disk, inode) {
             Some(Some(i)) if is_synced => {
                 disk.look();
                 BEGUN.set(Some(disk.clone()));
-                disk.synced(i);
+                match part {
+                    Some(part) => disk.part_synced(i, part),
+                    None => disk.synced(i),
+                }
             }
             Some(None) if is_synced => disk.names_synced(),
             Some(_) => disk.look(),
@@ -101,40 +143,56 @@ fn note(fd: libc::c_int, is_synced: bool) {
     });
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn fdatasync(fd: libc::c_int) -> libc::c_int {
+/// A wait for the disk, which the kernel is asked for by `real`.
+fn sync(what: What, real: impl FnOnce() -> libc::c_long) -> libc::c_int {
     if IS_REAL.get() {
-        // SAFETY: the call takes a number.
-        assert_eq!(unsafe { libc::syscall(libc::SYS_fdatasync, fd) }, 0, "the disk is a good one");
+        assert_eq!(real(), 0, "the disk is a good one");
     }
     if fails() {
         // Some of it may be on the disk, or all.
-        note(fd, false);
+        note(what, false);
         // SAFETY: the place is this thread's own.
         unsafe { *libc::__errno_location() = libc::EIO };
         return -1;
     }
-    note(fd, true);
+    note(what.clone(), true);
     // What is written now may come to the disk with the rest, or not.
     if let Some(work) = MEANWHILE.take() {
         work();
-        note(fd, false);
+        note(what, false);
     }
     // Nothing is lost: these tests never cut the power.
     0
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn fdatasync(fd: libc::c_int) -> libc::c_int {
+    // SAFETY: the call takes a number.
+    sync(What::File(fd), || unsafe { libc::syscall(libc::SYS_fdatasync, fd) })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn msync(
+    start: *mut libc::c_void,
+    len: libc::size_t,
+    flags: libc::c_int,
+) -> libc::c_int {
+    let what = What::Map(start.addr()..start.addr() + len);
+    // SAFETY: the kernel checks the range, and changes no memory.
+    sync(what, || unsafe { libc::syscall(libc::SYS_msync, start, len, flags) })
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn fsync(fd: libc::c_int) -> libc::c_int {
-    note(fd, true);
+    note(What::File(fd), true);
     0
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ftruncate64(fd: libc::c_int, len: libc::off64_t) -> libc::c_int {
-    note(fd, false);
+    note(What::File(fd), false);
     // SAFETY: what the caller asked for; no memory is passed.
     let rc = unsafe { libc::syscall(libc::SYS_ftruncate, fd, len) };
-    note(fd, false);
+    note(What::File(fd), false);
     rc as libc::c_int
 }
