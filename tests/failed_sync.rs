@@ -65,6 +65,15 @@ fn after_a_sync_of_a_hash_store_that_failed_all_is_written_again() {
     }
     check(1_000_000, || store.sync());
     store.verify(|_, _| ()).unwrap();
+    // A sync of the end of the log alone, and after it one of everything since, and not only of what
+    // has come to the end meanwhile.
+    store.insert(b"more", &[3; 100]).unwrap();
+    syncs::fail_after(Some(0));
+    let error = store.sync().unwrap_err().to_string();
+    assert!(error.contains("make durable"), "{error}");
+    store.insert(b"yet more", &[3; 100]).unwrap();
+    let again = written_by(|| store.sync().unwrap()).unwrap();
+    assert!(again > 2 * 4096, "{again} bytes were written again");
 }
 
 #[test]

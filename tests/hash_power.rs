@@ -300,6 +300,43 @@ fn a_log_in_a_segment_that_the_file_ends_within_goes_on() {
     }
 }
 
+/// What a store says is durable is so where it was written, and not in its copies: the first sync of one
+/// makes all of it durable, also what the original had on the disk.
+#[test]
+fn the_first_sync_of_a_copy_is_one_of_all_of_it() {
+    for round in 0..rounds(10) {
+        let mut rng = Rng::new(seed(round));
+        let folder = tempfile::tempdir().unwrap();
+        let (path, copy) = (folder.path().join("store"), folder.path().join("copy"));
+        let store = Hash::create(&path).unwrap();
+        (0..1000u32).for_each(|i| must(store.insert(&i.to_le_bytes(), &[7; 30])));
+        store.sync().unwrap();
+        store.insert(b"one", b"more").unwrap();
+        store.sync().unwrap();
+        drop(store);
+        Hash::files(&copy).iter().for_each(|file| std::fs::write(file, "").unwrap());
+        syncs::install(Disk::of(Hash::files(&copy)));
+        for (from, to) in Hash::files(&path).iter().zip(Hash::files(&copy)) {
+            std::fs::write(to, std::fs::read(from).unwrap()).unwrap();
+        }
+        syncs::with(Disk::look);
+        let store = Hash::open(&copy).unwrap();
+        store.insert(b"two", b"more").unwrap();
+        store.sync().unwrap();
+        let disk = syncs::take();
+        drop(store);
+        for i in 0..IMAGES {
+            let mut image = disk.image(&mut rng);
+            Hash::reboot(image[0].as_mut().unwrap());
+            let path = folder.path().join(format!("image {i}"));
+            write_image(&image, &Hash::files(&path));
+            let what = format!("round {round}, image {i}");
+            let store = Hash::open(&path).unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert_eq!(state_of(&store, &what).len(), 1002, "{what}");
+        }
+    }
+}
+
 /// An index that a later one has replaced is no index, however clean it says it is.
 #[test]
 fn an_index_from_an_earlier_close_is_not_believed() {

@@ -26,9 +26,9 @@ const FAR: usize = 3;
 const STEP: std::ops::RangeInclusive<u64> = 4096..=(32 << 10);
 /// So many blocks wait before it is worth looking whether readers are gone.
 const WORTH_LOOKING: u64 = 16;
-/// An index of fewer lines is to stay small: its blocks are looked for at once, and divided. In a
-/// large one every size is about to be needed as it is.
-const SMALL: u64 = 1024;
+/// An index of fewer lines is to stay small: its blocks are looked for at once, divided, and put
+/// together. In a large one every size is about to be needed as it is.
+const SMALL: u64 = 4096;
 /// Line numbers have 32 bits.
 pub(super) const MAX_LINES: u64 = 1 << 32;
 
@@ -58,6 +58,7 @@ impl Writer<'_> {
         if block < INDEX_HEADER / LINE {
             return Err(damaged(words::BUMP, "the index ends in its head"));
         }
+        self.check_bump()?;
         let end = block.saturating_add(1 + lines);
         if end > MAX_LINES {
             let (size, limit) = (end.saturating_mul(LINE), MAX_LINES * LINE);
@@ -68,6 +69,14 @@ impl Writer<'_> {
         self.block(block)?[LINES].store(lines, Ordering::Relaxed);
         self.block(block)?[FAR].store(0, Ordering::Relaxed);
         Ok(block)
+    }
+
+    /// Where an index is small and a quarter of it is free, puts free blocks together that lie side by
+    /// side. Nobody may have a block in hand.
+    pub(super) fn join_blocks(&self) -> Result<()> {
+        let bump = self.index.load(words::BUMP);
+        let free = bump.saturating_sub(self.index.load(words::PAGE_LINES));
+        if bump < SMALL && free > bump / 4 + 2 * SIZES[0] { self.sweep() } else { Ok(()) }
     }
 
     /// If there is no free block of this size, makes one of a larger one.
@@ -96,12 +105,16 @@ impl Writer<'_> {
         if end <= self.index.map.len() { Ok(()) } else { self.grow_index(end) }
     }
 
+    fn check_bump(&self) -> Result<()> {
+        let is_within = self.index.load(words::BUMP).saturating_mul(LINE) <= self.index.map.len();
+        let what = "the index is longer than its file";
+        if is_within { Ok(()) } else { Err(damaged(words::BUMP, what)) }
+    }
+
     #[cold]
     fn grow_index(&self, end: u64) -> Result<()> {
+        self.check_bump()?;
         let len = self.index.map.len();
-        if self.index.load(words::BUMP).saturating_mul(LINE) > len {
-            return Err(damaged(words::BUMP, "the index is longer than its file"));
-        }
         let step = (len / 16).clamp(*STEP.start(), *STEP.end());
         let wanted = end.min(MAX_LINES * LINE).max(len + step).next_multiple_of(4096);
         self.index.map.grow_to(wanted)?;
@@ -170,8 +183,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Makes the lists again from what the directory leads to, after a writer died. What a dead
-    /// writer left of the directory is put right as well.
+    /// Makes the lists again from what the directory leads to, after a writer died, or to have larger
+    /// blocks. What a dead writer left of the directory is put right as well.
     pub(crate) fn sweep(&self) -> Result<()> {
         let state = self.directory()?;
         let segments = self.index.load(words::SEGMENTS_AT);

@@ -10,8 +10,8 @@
 
 use super::evict::{Worth, check_limit};
 use super::format::{
-    Checkpoint, ENGINE, HEADER_BYTES, Header, INDEX_HEADER, IndexHeader, LOG_AT, MAGIC, PINS,
-    PINS_AT, SEGMENT_HEADER, SegmentHeader, session, unit_place, words,
+    CHECKPOINTS, Checkpoint, ENGINE, HEADER_BYTES, Header, INDEX_HEADER, IndexHeader, LOG_AT,
+    MAGIC, PINS, PINS_AT, SEGMENT_HEADER, SegmentHeader, session, unit_place, words,
 };
 use super::index::{Index, State};
 use super::page::{LINE, Page, SIZES};
@@ -159,6 +159,10 @@ impl Core {
                 false
             }
         };
+        if standing != Standing::Shared {
+            // The file may be a copy, of which nothing is on the disk yet.
+            self.note_rest();
+        }
         self.note_data_len()?;
         self.find_index(is_continued, before)?;
         join(file)?;
@@ -455,13 +459,14 @@ impl Core {
 
     /// Where the newest whole checkpoint says the log was durable.
     pub(crate) fn checkpoint(&self) -> Option<Checkpoint> {
-        let read = |at: u64| {
-            let words = std::array::from_fn(|i| {
-                self.data.head()[at as usize / 8 + i].load(Ordering::Relaxed)
-            });
-            Checkpoint::decode(words, &self.header)
-        };
-        super::format::CHECKPOINTS.into_iter().filter_map(read).max_by_key(|c| c.number)
+        let read = |number| Checkpoint::decode(self.checkpoint_words(number), &self.header);
+        [0, 1].into_iter().filter_map(read).max_by_key(|c| c.number)
+    }
+
+    /// What lies where the checkpoint of this number does.
+    pub(crate) fn checkpoint_words(&self, number: u64) -> [u64; 6] {
+        let place = CHECKPOINTS[(number % 2) as usize] as usize / 8;
+        std::array::from_fn(|i| self.data.head()[place + i].load(Ordering::Relaxed))
     }
 
     /// If nobody else has the store open, makes everything durable and says so in the index, so
@@ -477,8 +482,8 @@ impl Core {
         let Some(writer) = self.writer_for_closing()? else { return Ok(()) };
         // Twice, so that a checkpoint on the disk covers everything: what is damaged later is then not
         // taken for the work of a power failure.
-        writer.sync_now()?;
-        writer.sync_now()?;
+        writer.sync_whole()?;
+        writer.sync_whole()?;
         self.sync_index(writer.index)?;
         let checkpoint = self.session(session::CHECKPOINT).load(Ordering::Relaxed);
         writer.index.store(words::CLEAN, checkpoint);

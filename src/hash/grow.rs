@@ -6,7 +6,9 @@
 
 use super::format::words;
 use super::index::{Located, State, not_a_page, not_a_record};
-use super::page::{Filling, OVERFLOW, Page, REACH, SLOTS, address_of, size_for, slot, tag_of};
+use super::page::{
+    Filling, OVERFLOW, Page, REACH, SIZES, SLOTS, address_of, size_for, slot, tag_of,
+};
 use super::view::record;
 use super::writer::Writer;
 use crate::{Error, Result};
@@ -97,6 +99,7 @@ impl Writer<'_> {
 
     /// Puts a larger page, or two, in the place of the page that holds `place`.
     fn make_room(&self, place: u64) -> Result<Grown> {
+        self.join_blocks()?;
         let state = self.directory()?;
         let page = self.index.page(state, place)?;
         self.index.cover(state, page)?;
@@ -104,12 +107,19 @@ impl Writer<'_> {
         // The only page grows twofold: nobody needs the blocks that it gives up.
         let is_only = state.depth() == 0;
         let above = if is_only { 2 * page.lines - 1 } else { page.lines };
-        if let Some(lines) = size_for(entries.len() as u64 + 1, above) {
+        let size = size_for(entries.len() as u64 + 1, above);
+        if let Some(lines) = size.filter(|lines| *lines <= self.most_lines()) {
             let larger = Page { lines, ..page };
             self.replace(page, place, &[self.filled(larger, &entries)?])?;
             return Ok(Grown::Done);
         }
         self.split(page, place, &entries)
+    }
+
+    /// How large pages become before they split: in a small index an eighth of it, so that the blocks
+    /// that one gives up are a small part of it, and what others need.
+    fn most_lines(&self) -> u64 {
+        (self.index.load(words::PAGE_LINES) / 8).clamp(SIZES[3], SIZES[10])
     }
 
     /// Puts two pages in the place of one, each with half of its places.
@@ -126,9 +136,10 @@ impl Writer<'_> {
                 *entry = self.retagged(*entry, base)?;
             }
         }
+        let most = self.most_lines();
         let half = |entries: &[u64]| {
-            let lines = size_for(entries.len() as u64 + 1, super::page::SIZES[5]);
-            let lines = lines.unwrap_or(super::page::SIZES[10]);
+            let above = if most == SIZES[10] { SIZES[5] } else { 0 };
+            let lines = size_for(entries.len() as u64 + 1, above).unwrap_or(SIZES[10]);
             self.filled(Page { lines, depth: page.depth + 1, base, ..page }, entries)
         };
         self.replace(page, place, &[half(&lower)?, half(&upper)?])?;

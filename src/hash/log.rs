@@ -392,6 +392,8 @@ impl Writer<'_> {
         let grow = |end: u64| self.core.data.grow_to(end.next_multiple_of(4096));
         // Where there is no room for a step there may be for what is needed.
         grow(wanted).or_else(|_| grow(end))?;
+        // All that is new at once: the file system has to note for each part that it was written.
+        self.core.note_rest();
         self.core.session(session::DATA_LEN).store(self.core.data.len(), Ordering::Relaxed);
         Ok(())
     }
@@ -451,6 +453,7 @@ impl Writer<'_> {
                 let (at, _) = unit_place(unit as u64);
                 // On the disk, too, it must not look like the one that will follow.
                 write(&self.core.data, at, &[0; SEGMENT_HEADER as usize]);
+                self.core.note_rest();
             }
             segment.set_free();
         }

@@ -13,6 +13,7 @@ use super::index::{Index, not_a_record};
 use super::page::address_of;
 use super::pins;
 use super::scan::{Found, Next, Place};
+use super::sync::Extent;
 use super::view::{RecordView, bytes, is_marked_dead, mark_dead, record, write};
 use super::writer::Writer;
 use crate::os::process::random_word;
@@ -101,7 +102,7 @@ impl Writer<'_> {
             }
             self.seal(end)?;
             // A power cut must not bring back what was wiped, behind what is written next.
-            core.wait_for_disk()?;
+            core.wait_for_disk(Extent::All)?;
         }
         Ok(())
     }
@@ -289,6 +290,7 @@ impl Writer<'_> {
         let segment = self.core.segment_at(self, self.index.load(words::TAIL_UNIT));
         let at = self.index.load(words::TAIL);
         let Some(segment) = segment.filter(|s| (s.first()..s.end()).contains(&at)) else { return };
+        self.core.note_rest();
         let end = segment.end().min(self.core.data.len());
         const ZEROS: [u8; 4096] = [0; 4096];
         for from in (at..end).step_by(ZEROS.len()) {

@@ -14,12 +14,28 @@ use super::index::Index;
 use super::writer::Writer;
 use crate::Result;
 use crate::os::lock::RobustLock;
+use crate::os::shared::HEAD_BYTES;
 use std::sync::atomic::Ordering;
 
 /// Set in the word of the session that says what may not be on the disk: the data since the last sync
-/// that succeeded; the index.
+/// that succeeded; the index; something of the data file that is not the end of the log.
 const UNSURE_OF_DATA: u64 = 1;
 const UNSURE_OF_INDEX: u64 = 2;
+const UNSURE_OF_REST: u64 = 4;
+/// A checkpoint is written when so much of the log has become durable since the last one.
+const FAR: u64 = 4096;
+
+/// What a sync has to make durable.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Extent {
+    All,
+    /// The log from one offset to another, within one segment, and the checkpoints if there is a new one.
+    Log {
+        from: u64,
+        to: u64,
+        with_checkpoint: bool,
+    },
+}
 
 /// What a sync will have made durable.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +46,7 @@ struct Promise {
     changes: u64,
     /// Segments below are not needed, by the checkpoint that becomes durable with it.
     reusable: u64,
+    extent: Extent,
 }
 
 impl Core {
@@ -59,17 +76,17 @@ impl Core {
     }
 
     fn sync_newest(&self) -> Result<()> {
-        let promise = self.writer_unsettled()?.promise()?;
+        let promise = self.writer_unsettled()?.promise(false)?;
         // Others write meanwhile.
-        self.wait_for_disk()?;
+        self.wait_for_disk(promise.extent)?;
         self.writer_unsettled()?.keep(promise);
         Ok(())
     }
 
-    /// Makes the data file durable. When that fails the kernel may call pages clean all the same, and
-    /// say the next time that all is well: so the next time they are all written again. One at a time,
-    /// for of those who wait by the same opening of the file only one is told.
-    pub(super) fn wait_for_disk(&self) -> Result<()> {
+    /// Makes the data file durable, or that part of it. When that fails the kernel may call pages clean
+    /// all the same, and say the next time that all is well: so the next time they are all written again.
+    /// One at a time, for of those who wait by the same opening of the file only one is told.
+    pub(super) fn wait_for_disk(&self, extent: Extent) -> Result<()> {
         if self.is_in_memory() {
             return Ok(());
         }
@@ -77,12 +94,31 @@ impl Core {
         lock.lock()?;
         let unsure = self.session(session::UNSURE);
         let before = unsure.fetch_or(UNSURE_OF_DATA, Ordering::AcqRel);
-        let done = self.write_again(before).and_then(|()| self.data.sync());
+        let done = match extent {
+            Extent::Log { from, to, with_checkpoint } if before == 0 => {
+                let part =
+                    if with_checkpoint { self.data.sync_part(0, HEAD_BYTES) } else { Ok(()) };
+                part.and_then(|()| self.data.sync_part(from, to))
+            }
+            _ => {
+                // What others change from now on is the next sync's; if this one fails, the next is one
+                // of everything in any case.
+                unsure.fetch_and(!UNSURE_OF_REST, Ordering::AcqRel);
+                self.write_again(before).and_then(|()| self.data.sync())
+            }
+        };
         if done.is_ok() {
-            unsure.store(0, Ordering::Release);
+            unsure.fetch_and(!(UNSURE_OF_DATA | before & UNSURE_OF_INDEX), Ordering::AcqRel);
         }
         lock.unlock();
         done
+    }
+
+    /// Something was changed that must be on the disk and is not the end of the log: the next sync is one
+    /// of the whole file.
+    #[cold]
+    pub(super) fn note_rest(&self) {
+        self.session(session::UNSURE).fetch_or(UNSURE_OF_REST, Ordering::AcqRel);
     }
 
     /// The same for the index, which is on the disk only when it is closed.
@@ -124,35 +160,64 @@ impl Core {
 impl Writer<'_> {
     /// The same while writing, without letting others write meanwhile.
     pub(crate) fn sync_now(&self) -> Result<()> {
-        let promise = self.promise()?;
-        self.core.wait_for_disk()?;
+        self.sync_by(self.promise(false)?)
+    }
+
+    /// The same with everything that is in the file, and a checkpoint of what was durable before.
+    pub(crate) fn sync_whole(&self) -> Result<()> {
+        self.sync_by(self.promise(true)?)
+    }
+
+    fn sync_by(&self, promise: Promise) -> Result<()> {
+        self.core.wait_for_disk(promise.extent)?;
         self.keep(promise);
         Ok(())
     }
 
-    /// Writes a checkpoint of what the last sync made durable, and notes what the next will.
-    fn promise(&self) -> Result<Promise> {
-        let session = |word| self.core.session(word);
-        let load = |word| session(word).load(Ordering::Relaxed);
-        let checkpoint = Checkpoint {
-            number: load(session::CHECKPOINT).wrapping_add(1),
+    /// Notes what the next sync will make durable; before that, where it is due, writes a checkpoint of
+    /// what the last one did.
+    fn promise(&self, is_whole: bool) -> Result<Promise> {
+        let load = |word| self.core.session(word).load(Ordering::Relaxed);
+        let last = Checkpoint {
+            number: load(session::CHECKPOINT),
             oldest: load(session::SYNCED_OLDEST),
             sequence: load(session::SYNCED_SEQUENCE),
             end: load(session::SYNCED_END),
             changes: load(session::DURABLE),
         };
-        let place = CHECKPOINTS[(checkpoint.number % 2) as usize] / 8;
-        for (i, word) in checkpoint.words(&self.core.header).into_iter().enumerate() {
-            self.core.data.head()[place as usize + i].store(word, Ordering::Relaxed);
+        let (sequence, to) = (self.index.load(words::SEQUENCE), self.index.load(words::TAIL));
+        // What this one adds to the log is in one segment.
+        let is_near = !is_whole && last.sequence == sequence && (1..=to).contains(&last.end);
+        let with_checkpoint = !is_near || self.is_checkpoint_due(&last);
+        if with_checkpoint {
+            self.write_checkpoint(Checkpoint { number: last.number.wrapping_add(1), ..last });
         }
-        session(session::CHECKPOINT).store(checkpoint.number, Ordering::Relaxed);
+        let near = Extent::Log { from: last.end, to, with_checkpoint };
         Ok(Promise {
             oldest: self.oldest()?,
-            sequence: self.index.load(words::SEQUENCE),
-            end: self.index.load(words::TAIL),
+            sequence,
+            end: to,
             changes: load(session::CHANGES),
-            reusable: checkpoint.oldest,
+            reusable: if with_checkpoint { last.oldest } else { 0 },
+            extent: if is_near { near } else { Extent::All },
         })
+    }
+
+    /// Whether the checkpoint that is on the disk is to be followed by one of what is durable now: it keeps
+    /// segments from being used again, or damage behind its end would be taken for a power failure's.
+    fn is_checkpoint_due(&self, now: &Checkpoint) -> bool {
+        let reusable = self.core.session(session::REUSABLE).load(Ordering::Relaxed);
+        let [.., sequence, end, _, _] = self.core.checkpoint_words(now.number);
+        let is_near = sequence == now.sequence && now.end.wrapping_sub(end) < FAR;
+        now.oldest > reusable || !is_near
+    }
+
+    fn write_checkpoint(&self, checkpoint: Checkpoint) {
+        let place = CHECKPOINTS[(checkpoint.number % 2) as usize] as usize / 8;
+        for (i, word) in checkpoint.words(&self.core.header).into_iter().enumerate() {
+            self.core.data.head()[place + i].store(word, Ordering::Relaxed);
+        }
+        self.core.session(session::CHECKPOINT).store(checkpoint.number, Ordering::Relaxed);
     }
 
     /// Notes that a promise is kept.
@@ -168,5 +233,56 @@ impl Writer<'_> {
             session(session::SYNCED_END).store(promise.end, Ordering::Release);
         }
         raise(session::DURABLE, promise.changes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::OpenOptions;
+
+    /// Which changes wait for a sync of the whole file. Were they not on the disk with what comes after
+    /// them, a power failure could bring back what never counted.
+    #[test]
+    fn what_is_not_the_end_of_the_log_waits_for_a_sync_of_the_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || OpenOptions::new().create(true).open(folder.path().join("store")).unwrap();
+        drop(open());
+        let store = open();
+        let core = store.core();
+        let is_noted = || core.session(session::UNSURE).load(Ordering::Relaxed) == UNSURE_OF_REST;
+        assert!(is_noted(), "opened by the first");
+        store.insert(b"key", b"value").unwrap();
+        core.sync().unwrap();
+        store.insert(b"key", b"another").unwrap();
+        assert!(!is_noted(), "a put");
+        core.writer().unwrap().give_up();
+        assert!(is_noted(), "what was wiped");
+        store.insert(b"key", b"value").unwrap();
+        core.sync().unwrap();
+        assert!(!is_noted(), "synced");
+        let before = core.data.len();
+        store.insert(b"long", &[7; 10_000]).unwrap();
+        assert!(core.data.len() > before && is_noted(), "a longer file");
+    }
+
+    /// A checkpoint is on the disk before there is one in the other's place, and is not left far behind.
+    #[test]
+    fn checkpoints_follow_the_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = OpenOptions::new().create(true).open(folder.path().join("store")).unwrap();
+        let core = store.core();
+        for i in 0..3000u32 {
+            store.insert(&(i % 500).to_le_bytes(), &[7; 50]).unwrap();
+            let before = core.checkpoint().map_or(0, |checkpoint| checkpoint.number);
+            core.sync().unwrap();
+            let checkpoint = core.checkpoint().unwrap();
+            let [end, sequence, unsure] =
+                [session::SYNCED_END, session::SYNCED_SEQUENCE, session::UNSURE]
+                    .map(|word| core.session(word).load(Ordering::Relaxed));
+            assert!(checkpoint.number <= before + 1 && unsure == 0, "{i}: {checkpoint:?}");
+            let is_near = end.wrapping_sub(checkpoint.end) < FAR + 72;
+            assert!(checkpoint.sequence < sequence || is_near, "{i}: {checkpoint:?}, {end}");
+        }
     }
 }

@@ -74,9 +74,9 @@ impl Disk {
     }
 
     /// What is in a part of file number `i` now is durable.
-    pub fn part_synced(&mut self, i: usize, part: Range<u64>) {
+    pub fn part_synced(&mut self, i: usize, part: Range<usize>) {
         self.look();
-        let (from, to) = (part.start as usize, part.end as usize);
+        let (from, to) = (part.start, part.end);
         let Some((newest, older)) = self.versions[i].split_last_mut() else { return };
         let Some(new) = newest.bytes.as_ref() else { return };
         // How long the file was, and what else was in it, is as uncertain as before.

@@ -8,7 +8,7 @@ use crate::common::power::Disk;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 thread_local! {
     static DISK: RefCell<Option<Disk>> = const { RefCell::new(None) };
@@ -73,126 +73,126 @@ pub fn with<R>(f: impl FnOnce(&mut Disk) -> R) -> R {
     DISK.with_borrow_mut(|disk| f(disk.as_mut().expect("a disk was installed")))
 }
 
-/// Which file, and which bytes of it, are in memory from `start` on.
-fn part_of(disk: &Disk, start: usize, len: usize) -> Option<(usize, Range<u64>)> {
+/// What a call brings to the disk.
+#[derive(Clone)]
+enum What {
+    /// All of the file, or folder, with this descriptor.
+    File(libc::c_int),
+    /// What is mapped at these addresses.
+    Map(Range<usize>),
+}
+
+/// By which a file is known, whatever its name is: that which the kernel gives for one that was made
+/// without a name stays none.
+type Inode = Option<u64>;
+
+fn inode_of(path: &Path) -> Inode {
+    std::fs::metadata(path).ok().map(|meta| meta.ino())
+}
+
+/// The map that `address` is in: the addresses, the offset in the file at which it begins, and the file.
+fn map_at(address: usize) -> Option<(Range<usize>, usize, Inode)> {
+    let hexadecimal = |text: &str| usize::from_str_radix(text, 16).ok();
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
     maps.lines().find_map(|line| {
-        let mut fields = line.split_ascii_whitespace();
-        let (from, to) = fields.next()?.split_once('-')?;
-        let within = (start as u64).checked_sub(number(from)?)?;
-        if start as u64 >= number(to)? {
-            return None;
-        }
-        let from = number(fields.nth(1)?)? + within;
-        let wanted: u64 = fields.nth(1)?.parse().ok()?;
-        let inode = |path: &PathBuf| std::fs::metadata(path).ok().map(|meta| meta.ino());
-        let file = disk.files().iter().position(|path| inode(path) == Some(wanted))?;
-        Some((file, from..from + len as u64))
+        // From-to, rights, offset, device, inode.
+        let mut fields = line.split_whitespace();
+        let (start, end) = fields.next()?.split_once('-')?;
+        let addresses = hexadecimal(start)?..hexadecimal(end)?;
+        let offset = hexadecimal(fields.nth(1)?)?;
+        let inode = fields.nth(1)?.parse().ok();
+        addresses.contains(&address).then_some((addresses, offset, inode))
     })
 }
 
-/// Which file of the disk a descriptor is: its number, or all of them for their folder. Not by the
-/// name that the kernel gives: that of a file which was made without one stays none.
-fn file_of(disk: &Disk, fd: libc::c_int) -> Option<Option<usize>> {
-    let inode = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
-    let wanted = inode(format!("/proc/self/fd/{fd}").as_ref())?;
-    if let Some(i) = disk.files().iter().position(|file| inode(file) == Some(wanted)) {
+/// Which file of the disk a call is about: its number, or none for their folder.
+fn file_of(disk: &Disk, wanted: Inode) -> Option<Option<usize>> {
+    wanted?;
+    if let Some(i) = disk.files().iter().position(|file| inode_of(file) == wanted) {
         return Some(Some(i));
     }
-    disk.files()[0].parent().is_some_and(|folder| inode(folder) == Some(wanted)).then_some(None)
+    disk.files()[0].parent().is_some_and(|folder| inode_of(folder) == wanted).then_some(None)
 }
 
-/// Tells the disk, unless it is itself at work.
-fn tell(f: impl FnOnce(&mut Disk)) {
+fn note(what: What, is_synced: bool) {
+    // Not when the disk itself is at work.
     DISK.with(|disk| {
         let Ok(mut disk) = disk.try_borrow_mut() else { return };
-        disk.as_mut().map(f);
-    });
-}
-
-fn note(fd: libc::c_int, is_synced: bool) {
-    tell(|disk| match file_of(disk, fd) {
-        Some(Some(i)) if is_synced => {
-            disk.look();
-            BEGUN.set(Some(disk.clone()));
-            disk.synced(i);
-        }
-        Some(None) if is_synced => disk.names_synced(),
-        Some(_) => disk.look(),
-        None => {}
-    });
-}
-
-/// What is now in a part of memory that is a part of a file is durable.
-fn note_part(start: usize, len: usize) {
-    tell(|disk| {
-        disk.look();
-        if let Some((i, part)) = part_of(disk, start, len) {
-            BEGUN.set(Some(disk.clone()));
-            disk.part_synced(i, part);
+        let Some(disk) = disk.as_mut() else { return };
+        let (inode, part) = match what {
+            What::File(fd) => (inode_of(format!("/proc/self/fd/{fd}").as_ref()), None),
+            What::Map(addresses) => {
+                let (map, offset, inode) = map_at(addresses.start).expect("something is mapped");
+                let at = |address: usize| address - map.start + offset;
+                (inode, Some(at(addresses.start)..at(addresses.end)))
+            }
+        };
+        match file_of(disk, inode) {
+            Some(Some(i)) if is_synced => {
+                disk.look();
+                BEGUN.set(Some(disk.clone()));
+                match part {
+                    Some(part) => disk.part_synced(i, part),
+                    None => disk.synced(i),
+                }
+            }
+            Some(None) if is_synced => disk.names_synced(),
+            Some(_) => disk.look(),
+            None => {}
         }
     });
 }
 
-/// Says that the disk failed.
-fn failed() -> libc::c_int {
-    // SAFETY: the place is this thread's own.
-    unsafe { *libc::__errno_location() = libc::EIO };
-    -1
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn msync(start: *mut libc::c_void, len: usize, flags: libc::c_int) -> libc::c_int {
+/// A wait for the disk, which the kernel is asked for by `real`.
+fn sync(what: What, real: impl FnOnce() -> libc::c_long) -> libc::c_int {
     if IS_REAL.get() {
-        // SAFETY: the call changes no byte, and what is not mapped is an error.
-        assert_eq!(unsafe { libc::syscall(libc::SYS_msync, start, len, flags) }, 0, "a good disk");
+        assert_eq!(real(), 0, "the disk is a good one");
     }
     if fails() {
         // Some of it may be on the disk, or all.
-        tell(Disk::look);
-        return failed();
+        note(what, false);
+        // SAFETY: the place is this thread's own.
+        unsafe { *libc::__errno_location() = libc::EIO };
+        return -1;
     }
-    note_part(start as usize, len);
-    if let Some(work) = MEANWHILE.take() {
-        work();
-        tell(Disk::look);
-    }
-    0
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn fdatasync(fd: libc::c_int) -> libc::c_int {
-    if IS_REAL.get() {
-        // SAFETY: the call takes a number.
-        assert_eq!(unsafe { libc::syscall(libc::SYS_fdatasync, fd) }, 0, "the disk is a good one");
-    }
-    if fails() {
-        // Some of it may be on the disk, or all.
-        note(fd, false);
-        return failed();
-    }
-    note(fd, true);
+    note(what.clone(), true);
     // What is written now may come to the disk with the rest, or not.
     if let Some(work) = MEANWHILE.take() {
         work();
-        note(fd, false);
+        note(what, false);
     }
     // Nothing is lost: these tests never cut the power.
     0
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn fdatasync(fd: libc::c_int) -> libc::c_int {
+    // SAFETY: the call takes a number.
+    sync(What::File(fd), || unsafe { libc::syscall(libc::SYS_fdatasync, fd) })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn msync(
+    start: *mut libc::c_void,
+    len: libc::size_t,
+    flags: libc::c_int,
+) -> libc::c_int {
+    let what = What::Map(start.addr()..start.addr() + len);
+    // SAFETY: the kernel checks the range, and changes no memory.
+    sync(what, || unsafe { libc::syscall(libc::SYS_msync, start, len, flags) })
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn fsync(fd: libc::c_int) -> libc::c_int {
-    note(fd, true);
+    note(What::File(fd), true);
     0
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ftruncate64(fd: libc::c_int, len: libc::off64_t) -> libc::c_int {
-    note(fd, false);
+    note(What::File(fd), false);
     // SAFETY: what the caller asked for; no memory is passed.
     let rc = unsafe { libc::syscall(libc::SYS_ftruncate, fd, len) };
-    note(fd, false);
+    note(What::File(fd), false);
     rc as libc::c_int
 }
