@@ -39,6 +39,7 @@ mod promise;
 mod redb;
 mod resp;
 mod resp_address;
+mod resp_server;
 mod rocksdb;
 mod sparkey;
 mod sqlite;
