@@ -40,6 +40,7 @@ mod redb;
 mod resp;
 mod resp_address;
 mod resp_server;
+mod resp_wire;
 mod rocksdb;
 mod sparkey;
 mod sqlite;

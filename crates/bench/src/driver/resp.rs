@@ -12,7 +12,8 @@
 //! Threads: a connection is for one thread at a time; each thread, and each process, has its own.
 
 use super::resp_address::{Address, FORMS, PASSWORD};
-use super::resp_server::{Facts, Server, about, no_answer, pipeline_of, said};
+use super::resp_server::{Facts, Server, about, pipeline_of, said};
+use super::resp_wire::{Answer, Wire};
 use super::{
     Changes, Driver, Identity, Reading, Shape, Sharing, Source, Store, Threads, Writer, refused,
 };
@@ -165,10 +166,14 @@ fn not_empty(keys: u64) -> Error {
     ))
 }
 
-/// One connection, for lookups and changes.
+/// A client of its own, for lookups and changes.
 pub(super) struct RespClient {
     server: Server,
-    /// Changes that are not sent yet.
+    /// What is timed goes here where there is one server, and to `server` where it is a cluster.
+    wire: Option<Wire>,
+    /// Changes that were not answered yet,
+    unanswered: usize,
+    /// and those of a cluster, which were not sent either.
     pending: Vec<Cmd>,
     /// Whether changes are gathered, and sent together.
     is_loading: bool,
@@ -176,53 +181,113 @@ pub(super) struct RespClient {
 
 impl RespClient {
     fn connect(address: &Address) -> Result<RespClient> {
-        Ok(RespClient { server: Server::connect(address)?, pending: Vec::new(), is_loading: false })
+        // First of all: it says what is wrong with a password.
+        let server = Server::connect(address)?;
+        let one = address.nodes.first().filter(|_| !address.is_cluster);
+        let wire = one.map(Wire::connect).transpose()?;
+        Ok(RespClient { server, wire, unanswered: 0, pending: Vec::new(), is_loading: false })
     }
 
     /// Sends what was gathered.
+    #[inline]
     fn send(&mut self) -> Result<()> {
-        if self.pending.is_empty() {
+        if self.unanswered == 0 {
             return Ok(());
         }
-        let answers = self.server.ask_all("SET", std::mem::take(&mut self.pending))?;
-        let wrong = answers.iter().find(|answer| **answer != Value::Okay);
-        wrong.map_or(Ok(()), |answer| Err(no_answer("SET", answer)))
+        let count = std::mem::take(&mut self.unanswered);
+        let okay = |answer: Answer<'_>| match answer {
+            Answer::Okay => Ok(()),
+            other => Err(other.is_none_to("SET")),
+        };
+        let Some(wire) = &mut self.wire else {
+            let answers = self.server.ask_all("SET", std::mem::take(&mut self.pending))?;
+            return answers.iter().try_for_each(|answer| okay(Answer::of(answer)));
+        };
+        wire.send()?;
+        (0..count).try_for_each(|_| okay(wire.answer("SET")?))
     }
+
+    /// Gives the answer to one command to `take`.
+    #[inline]
+    fn ask<T>(
+        &mut self,
+        call: &'static str,
+        arguments: &[&[u8]],
+        take: impl FnOnce(Answer<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let Some(wire) = &mut self.wire else {
+            return take(Answer::of(&self.server.ask(call, &command(call, arguments))?));
+        };
+        put(wire, call, arguments.len(), arguments.iter().copied());
+        wire.send()?;
+        take(wire.answer(call)?)
+    }
+}
+
+fn command(call: &str, arguments: &[&[u8]]) -> Cmd {
+    let mut command = cmd(call);
+    arguments.iter().for_each(|argument| {
+        command.arg(*argument);
+    });
+    command
+}
+
+#[inline]
+fn put<'a>(wire: &mut Wire, call: &str, count: usize, arguments: impl Iterator<Item = &'a [u8]>) {
+    wire.command(count + 1);
+    wire.part(call.as_bytes());
+    arguments.for_each(|argument| wire.part(argument));
 }
 
 /// Gives the value of an answer to `take`, or says that there is none.
 #[inline]
-fn value_of(call: &str, answer: &Value, take: impl FnOnce(&[u8])) -> Result<bool> {
+fn value_of(call: &str, answer: &Answer<'_>, take: impl FnOnce(&[u8])) -> Result<bool> {
     match answer {
-        Value::BulkString(value) => {
+        Answer::Value(value) => {
             take(value);
             Ok(true)
         }
-        Value::Nil => Ok(false),
-        other => Err(no_answer(call, other)),
+        Answer::Nothing => Ok(false),
+        other => Err(other.is_none_to(call)),
     }
 }
 
-/// The values of these keys, of one node: in a cluster one command takes no keys of several slots.
-fn values(node: &mut Connection, keys: &[Vec<u8>], is_cluster: bool) -> Result<Vec<Value>> {
-    let answers: Vec<Value> = if is_cluster {
-        let each = keys.iter().map(|key| about("GET", key)).collect();
-        said("GET", pipeline_of(each).query(node))?
-    } else {
-        said("MGET", cmd("MGET").arg(keys).query(node))?
-    };
+/// Gives the value of each of these keys to `take`, all of them asked for with one command.
+fn values_by_wire<'k>(
+    wire: &mut Wire,
+    count: usize,
+    keys: impl Iterator<Item = &'k [u8]>,
+    mut take: impl FnMut(usize, Option<&[u8]>),
+) -> Result<()> {
+    put(wire, "MGET", count, keys);
+    wire.send()?;
+    match wire.answer("MGET")? {
+        Answer::List(found) if found == count => {}
+        other => return Err(other.is_none_to("MGET")),
+    }
+    for i in 0..count {
+        if !value_of("MGET", &wire.answer("MGET")?, |value| take(i, Some(value)))? {
+            take(i, None);
+        }
+    }
+    Ok(())
+}
+
+/// The values of these keys, of one node of a cluster: there one command takes no keys of several slots.
+fn values_of_node(node: &mut Connection, keys: &[Vec<u8>]) -> Result<Vec<Value>> {
+    let each = keys.iter().map(|key| about("GET", key)).collect();
+    let answers: Vec<Value> = said("GET", pipeline_of(each).query(node))?;
     if answers.len() == keys.len() {
         return Ok(answers);
     }
-    Err(refused("MGET", format!("{} values for {} keys", answers.len(), keys.len())))
+    Err(refused("GET", format!("{} values for {} keys", answers.len(), keys.len())))
 }
 
 impl Store for RespClient {
     #[inline]
     fn get(&mut self, key: &[u8], take: impl FnMut(&[u8])) -> Result<bool> {
         self.send()?;
-        let answer = self.server.ask("GET", cmd("GET").arg(key))?;
-        value_of("GET", &answer, take)
+        self.ask("GET", &[key], |answer| value_of("GET", &answer, take))
     }
 
     fn get_many(
@@ -231,17 +296,12 @@ impl Store for RespClient {
         mut take: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
         self.send()?;
-        let answers = if self.server.cluster.is_some() {
-            let each = keys.iter().map(|key| about("GET", key)).collect();
-            self.server.ask_all("GET", each)?
-        } else {
-            match self.server.ask("MGET", cmd("MGET").arg(keys))? {
-                Value::Array(answers) if answers.len() == keys.len() => answers,
-                other => return Err(no_answer("MGET", &other)),
-            }
-        };
-        for (i, answer) in answers.iter().enumerate() {
-            if !value_of("MGET", answer, |value| take(i, Some(value)))? {
+        if let Some(wire) = &mut self.wire {
+            return values_by_wire(wire, keys.len(), keys.iter().copied(), take);
+        }
+        let each = keys.iter().map(|key| about("GET", key)).collect();
+        for (i, answer) in self.server.ask_all("GET", each)?.iter().enumerate() {
+            if !value_of("GET", &Answer::of(answer), |value| take(i, Some(value)))? {
                 take(i, None);
             }
         }
@@ -255,7 +315,6 @@ impl Store for RespClient {
 
     fn scan(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
         self.send()?;
-        let is_cluster = self.server.cluster.is_some();
         for node in &mut self.server.nodes {
             // A server may give a key again while its table changes its size.
             let (mut given, mut cursor) = (HashSet::new(), b"0".to_vec());
@@ -264,10 +323,18 @@ impl Store for RespClient {
                 step.arg(&cursor).arg("COUNT").arg(AT_A_STEP);
                 let (next, mut keys): (Vec<u8>, Vec<Vec<u8>>) = said("SCAN", step.query(node))?;
                 keys.retain(|key| given.insert(key.clone()));
-                if !keys.is_empty() {
-                    let values = values(node, &keys, is_cluster)?;
-                    for (key, answer) in keys.iter().zip(&values) {
-                        value_of("MGET", answer, |value| take(key, value))?;
+                match &mut self.wire {
+                    _ if keys.is_empty() => {}
+                    Some(wire) => {
+                        let each = keys.iter().map(Vec::as_slice);
+                        values_by_wire(wire, keys.len(), each, |i, value| {
+                            value.into_iter().for_each(|value| take(&keys[i], value));
+                        })?;
+                    }
+                    None => {
+                        for (key, answer) in keys.iter().zip(&values_of_node(node, &keys)?) {
+                            value_of("GET", &Answer::of(answer), |value| take(key, value))?;
+                        }
                     }
                 }
                 cursor = next;
@@ -283,16 +350,13 @@ impl Store for RespClient {
 impl Writer for RespClient {
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let mut command = cmd("SET");
-        command.arg(key).arg(value);
-        if self.is_loading {
-            self.pending.push(command);
-            return if self.pending.len() < AT_ONCE { Ok(()) } else { self.send() };
+        let arguments = [key, value];
+        match &mut self.wire {
+            Some(wire) => put(wire, "SET", arguments.len(), arguments.into_iter()),
+            None => self.pending.push(command("SET", &arguments)),
         }
-        match self.server.ask("SET", &command)? {
-            Value::Okay => Ok(()),
-            other => Err(no_answer("SET", &other)),
-        }
+        self.unanswered += 1;
+        if self.is_loading && self.unanswered < AT_ONCE { Ok(()) } else { self.send() }
     }
 
     fn settle(&mut self) -> Result<()> {
@@ -303,10 +367,10 @@ impl Writer for RespClient {
     #[inline]
     fn remove(&mut self, key: &[u8]) -> Result<bool> {
         self.send()?;
-        match self.server.ask("DEL", cmd("DEL").arg(key))? {
-            Value::Int(removed) => Ok(removed > 0),
-            other => Err(no_answer("DEL", &other)),
-        }
+        self.ask("DEL", &[key], |answer| match answer {
+            Answer::Number(removed) => Ok(removed > 0),
+            other => Err(other.is_none_to("DEL")),
+        })
     }
 
     fn close(mut self) -> Result<()> {

@@ -14,8 +14,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 /// A server that does not answer for so long has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
-const PATIENCE_TO_CONNECT: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE_TO_CONNECT: Duration = Duration::from_secs(5);
 
 /// What a server says of itself.
 pub(super) struct Facts {
@@ -36,20 +36,6 @@ pub(super) fn said<T>(call: &str, answer: redis::RedisResult<T>) -> Result<T> {
         };
         refused(call, format!("{e}{hint}"))
     })
-}
-
-/// An answer of another kind than the command has.
-#[cold]
-pub(super) fn no_answer(call: &str, answer: &Value) -> Error {
-    let kind = match answer {
-        Value::Nil => "nothing",
-        Value::Int(_) => "a number",
-        Value::BulkString(_) | Value::SimpleString(_) | Value::VerbatimString { .. } => "a string",
-        Value::Array(_) | Value::Set(_) => "a list",
-        Value::Okay => "OK",
-        _ => "something else",
-    };
-    refused(call, format!("the server answers {kind}, which is no answer to this"))
 }
 
 /// A connection to a server, or to every node of a cluster that has keys.
