@@ -425,12 +425,15 @@ pub struct Calls {
     pub writes: u64,
     /// What these wrote.
     pub written_bytes: u64,
+    /// Those of these that had brought it to the disk when they returned: to files opened with `O_DSYNC` or
+    /// `O_SYNC`, and `pwritev2` with `RWF_DSYNC` or `RWF_SYNC`.
+    pub synced_writes: u64,
 }
 
 impl Calls {
     /// All calls that bring something to the disk.
     pub fn syncs(&self) -> u64 {
-        self.fsync + self.fdatasync + self.msync + self.sync_file_range
+        self.fsync + self.fdatasync + self.msync + self.sync_file_range + self.synced_writes
     }
 }
 
@@ -445,6 +448,7 @@ impl Sub for Calls {
             sync_file_range: self.sync_file_range - before.sync_file_range,
             writes: self.writes - before.writes,
             written_bytes: self.written_bytes - before.written_bytes,
+            synced_writes: self.synced_writes - before.synced_writes,
         }
     }
 }
@@ -457,6 +461,7 @@ impl AddAssign for Calls {
         self.sync_file_range += other.sync_file_range;
         self.writes += other.writes;
         self.written_bytes += other.written_bytes;
+        self.synced_writes += other.synced_writes;
     }
 }
 
