@@ -83,6 +83,7 @@ pub fn line_charts(
             explained: explained.to_owned(),
             ticks: readers.iter().map(tick).collect(),
             below,
+            seconds: None,
             lines: lines.filter(|line| !line.points.is_empty()).collect(),
             stores: stores.clone(),
         }
