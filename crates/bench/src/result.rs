@@ -520,6 +520,10 @@ pub struct TogetherResult {
     pub syncs_per_change: Option<f64>,
     /// The part of lookups that found their key; 0 where nothing is looked up.
     pub hit_rate: f64,
+    /// For `get-hit`, `get-90` and `get-miss`: what came of operations at a rate (`--rate`), which is that of
+    /// all readers together; `None` where that was not asked for.
+    #[serde(default)]
+    pub at_rate: Option<AtRate>,
     /// Whether every answer was right: equal to the data, or beside a writer, one of the two values
     /// that it stores.
     pub verified: bool,
