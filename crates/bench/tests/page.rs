@@ -193,7 +193,7 @@ fn a_page_of_many_stores_and_phases_is_about_a_megabyte() {
             let Slots { ops, p50_ns, p99_ns, max_ns } = &mut run.all;
             [ops, p50_ns, p99_ns, max_ns].into_iter().for_each(jitter);
             // Those that change a store are seen over time, those that look single keys up have a curve.
-            let over_time = (phase < "phase-7".to_owned()).then_some(run);
+            let over_time = (*phase < *"phase-7").then_some(run);
             report.results.push(PhaseResult { store, phase, over_time, ..result.clone() });
         }
     }

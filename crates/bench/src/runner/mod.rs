@@ -432,7 +432,7 @@ impl<'a> Run<'a> {
                         let (phase, what) = (Some(measured.group.phase), what.clone());
                         bar.suspend(|| self.fail(store, Some(round), phase, "wrong-answer", what));
                     }
-                    self.shared.add(store, round, measured);
+                    self.shared.add(store, round, *measured);
                 }
                 Message::Compared(_)
                 | Message::Figure(_)

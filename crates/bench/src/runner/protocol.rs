@@ -89,7 +89,7 @@ pub(crate) enum Message {
     /// A phase was measured.
     Measured(Box<Sample>),
     /// Several processes did a phase at once.
-    Together(Throughput),
+    Together(Box<Throughput>),
     /// Stores were compared.
     Compared(Compared),
     /// The store refused in this phase, in its own words; the other phases go on.

@@ -110,9 +110,9 @@ pub(super) enum Word {
     /// The clock has stopped; the work goes on until it is told to stop.
     Enough,
     /// The work has ended.
-    Done(Done),
+    Done(Box<Done>),
     /// The threads of this process have ended.
-    Measured(Throughput),
+    Measured(Box<Throughput>),
     /// The store refused; nothing more comes.
     Failed(String),
 }
@@ -193,7 +193,7 @@ impl<D: Driver> Round<'_, D> {
     fn measure_group(&self, group: Group, say: &dyn Fn(&Message) -> Result<()>) -> Result<()> {
         say(&Message::Started(group.phase))?;
         say(&match self.group(group) {
-            Ok(measured) => Message::Together(measured),
+            Ok(measured) => Message::Together(Box::new(measured)),
             Err(e) => Message::Refused(group.phase, e.to_string()),
         })
     }
@@ -206,7 +206,7 @@ impl<D: Driver> Round<'_, D> {
             let mut process =
                 Process::start(spec, "the threads' process".to_owned(), 0, Part::Threads(group))?;
             return process.expect(|word| match word {
-                Word::Measured(measured) => Some(measured),
+                Word::Measured(measured) => Some(*measured),
                 _ => None,
             });
         }
@@ -318,6 +318,6 @@ fn conduct<M: Member>(
 /// Tells members to do the last thing, to stop as a rule, and waits until they have.
 fn all_done<M: Member>(members: &mut [M]) -> Result<Vec<Done>> {
     members.iter_mut().for_each(Member::tell);
-    let done = |word| if let Word::Done(done) = word { Some(done) } else { None };
+    let done = |word| if let Word::Done(done) = word { Some(*done) } else { None };
     members.iter_mut().map(|member| member.expect(done)).collect()
 }

@@ -37,7 +37,7 @@ impl<D: Driver> Round<'_, D> {
                 Phase::InsertSync => self.committers(group),
                 _ => self.threads(group),
             } {
-                Ok(measured) => return to.say(Word::Measured(measured)),
+                Ok(measured) => return to.say(Word::Measured(Box::new(measured))),
                 Err(e) => Err(e),
             },
             None => Err(Error::invalid("this process has no part")),

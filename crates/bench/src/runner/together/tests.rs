@@ -47,7 +47,7 @@ fn done(lie: Lie, part: Part, change: impl Fn(&Records) -> Records) -> Done {
         };
         assert_eq!(names, expected);
         match script.heard.pop() {
-            Some(Word::Done(done)) => done,
+            Some(Word::Done(done)) => *done,
             other => panic!("{other:?}"),
         }
     })
@@ -123,7 +123,7 @@ fn at_rate(phase: Phase, is_beside: bool, share: Share, change: fn(&Records) -> 
         };
         assert_eq!(names, expected, "{phase}");
         match script.heard.pop() {
-            Some(Word::Done(done)) => done,
+            Some(Word::Done(done)) => *done,
             other => panic!("{other:?}"),
         }
     })
@@ -183,7 +183,7 @@ fn threads(lie: Lie, readers: usize, with_writer: bool) -> Result<Throughput> {
         round.part(&mut script).unwrap();
         assert_eq!(script.heard.len(), 1);
         match script.heard.pop() {
-            Some(Word::Measured(measured)) => Ok(measured),
+            Some(Word::Measured(measured)) => Ok(*measured),
             Some(Word::Failed(what)) => Err(credenza::Error::invalid(what)),
             other => panic!("{other:?}"),
         }
@@ -219,7 +219,7 @@ fn committers(lie: Lie, readers: usize) -> Result<Throughput> {
         let mut script = Script { heard: Vec::new(), asked: 0 };
         round.part(&mut script).unwrap();
         match (script.heard.pop(), script.heard.len()) {
-            (Some(Word::Measured(measured)), 0) => Ok(measured),
+            (Some(Word::Measured(measured)), 0) => Ok(*measured),
             (Some(Word::Failed(what)), 0) => Err(credenza::Error::invalid(what)),
             other => panic!("{other:?}"),
         }
