@@ -1,7 +1,7 @@
 //! Names the functions of `crates/bench/src/driver/syscalls.rs` to the linker, so that this program
 //! exports them, too.
 
-const EXPORTED: [&str; 11] = include!("../bench/src/driver/exported.in");
+const EXPORTED: &[&str] = &include!("../bench/src/driver/exported.in");
 
 fn main() {
     println!("cargo:rerun-if-changed=../bench/src/driver/exported.in");

@@ -89,7 +89,8 @@ pub struct BenchArgs {
     pub with_writer: bool,
     /// Do the single lookups, and `mixed`, also at so many operations a second: each has a time to
     /// start, and its latency counts from that, so that a stall is in all that it delays; a store that
-    /// cannot keep up is named
+    /// cannot keep up is named. With --processes or --threads these do the single lookups so, too, the rate
+    /// being that of all together
     #[arg(long, value_name = "N", conflicts_with_all = ["cold", "oracle"])]
     pub rate: Option<f64>,
     /// With --rate: how the times to start lie, as those of many users by the seed, or evenly

@@ -6,14 +6,14 @@
 //! A run is one [`Report`]. Each entry of [`Report::results`] is one phase of one store over all
 //! rounds. What did not work is never a number here: it is in [`Report::failures`].
 
+mod effort;
 pub mod over_time;
 pub mod processor;
 
+pub use effort::{Calls, Effort};
 use over_time::OverTime;
-use processor::Processor;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::ops::{AddAssign, Sub};
 
 /// The version of the contract, in `credenza_bench`.
 pub const CONTRACT: u32 = 1;
@@ -380,101 +380,6 @@ pub struct Percentiles {
     pub p999: Vec<u64>,
 }
 
-/// What the timed work took besides time: the timed passes of all rounds and of all new stores.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Effort {
-    /// The operations that were timed: divide by these.
-    pub operations: u64,
-    /// The calls that were seen within the timed work.
-    pub calls: Calls,
-    /// Those that were seen when a changed store was closed, which is not timed; a build is timed
-    /// until it is closed.
-    pub closing: Calls,
-    /// Page faults that needed no reading from the disk.
-    pub minor_faults: u64,
-    /// Page faults that did.
-    pub major_faults: u64,
-    /// Bytes that calls of any kind read, and wrote, as the kernel counts them (`rchar` and `wchar`
-    /// of `/proc/self/io`).
-    pub read_bytes: u64,
-    /// See `read_bytes`.
-    pub written_bytes: u64,
-    /// Bytes that were read from a disk, and pages of files on a disk that were changed, in bytes, by
-    /// calls or in a map (`read_bytes` and `write_bytes` there); 0 on tmpfs.
-    pub disk_read_bytes: u64,
-    /// See `disk_read_bytes`.
-    pub disk_written_bytes: u64,
-    /// What the processor counted.
-    pub processor: Processor,
-}
-
-/// How often the store called what, of the calls that write files or bring them to the disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Calls {
-    /// Calls of `fsync`.
-    pub fsync: u64,
-    /// Calls of `fdatasync`.
-    pub fdatasync: u64,
-    /// Calls of `msync` that wait (`MS_SYNC`).
-    pub msync: u64,
-    /// Calls of `sync_file_range`.
-    pub sync_file_range: u64,
-    /// Calls of `write`, `pwrite`, `writev` and `pwritev` that wrote something.
-    pub writes: u64,
-    /// What these wrote.
-    pub written_bytes: u64,
-}
-
-impl Calls {
-    /// All calls that bring something to the disk.
-    pub fn syncs(&self) -> u64 {
-        self.fsync + self.fdatasync + self.msync + self.sync_file_range
-    }
-}
-
-impl Sub for Calls {
-    type Output = Calls;
-
-    fn sub(self, before: Calls) -> Calls {
-        Calls {
-            fsync: self.fsync - before.fsync,
-            fdatasync: self.fdatasync - before.fdatasync,
-            msync: self.msync - before.msync,
-            sync_file_range: self.sync_file_range - before.sync_file_range,
-            writes: self.writes - before.writes,
-            written_bytes: self.written_bytes - before.written_bytes,
-        }
-    }
-}
-
-impl AddAssign for Calls {
-    fn add_assign(&mut self, other: Calls) {
-        self.fsync += other.fsync;
-        self.fdatasync += other.fdatasync;
-        self.msync += other.msync;
-        self.sync_file_range += other.sync_file_range;
-        self.writes += other.writes;
-        self.written_bytes += other.written_bytes;
-    }
-}
-
-impl AddAssign for Effort {
-    fn add_assign(&mut self, other: Effort) {
-        self.operations += other.operations;
-        self.calls += other.calls;
-        self.closing += other.closing;
-        self.minor_faults += other.minor_faults;
-        self.major_faults += other.major_faults;
-        self.read_bytes += other.read_bytes;
-        self.written_bytes += other.written_bytes;
-        self.disk_read_bytes += other.disk_read_bytes;
-        self.disk_written_bytes += other.disk_written_bytes;
-        self.processor += other.processor;
-    }
-}
-
 /// One phase of one store by several processes or threads at once, over all rounds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TogetherResult {
@@ -515,6 +420,10 @@ pub struct TogetherResult {
     pub syncs_per_change: Option<f64>,
     /// The part of lookups that found their key; 0 where nothing is looked up.
     pub hit_rate: f64,
+    /// For `get-hit`, `get-90` and `get-miss`: what came of operations at a rate (`--rate`), which is that of
+    /// all readers together; `None` where that was not asked for.
+    #[serde(default)]
+    pub at_rate: Option<AtRate>,
     /// Whether every answer was right: equal to the data, or beside a writer, one of the two values
     /// that it stores.
     pub verified: bool,

@@ -650,6 +650,47 @@ fn operations_at_a_rate_and_a_series_of_runs() {
 }
 
 #[test]
+fn a_rate_is_that_of_all_who_read_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let [out, csv] = ["out.json", "out.csv"].map(|name| folder.path().join(name));
+    let done = bench(&[
+        "--stores=hash,btree",
+        "--records=200",
+        "--gets=300",
+        "--rounds=2",
+        "--phases=get-miss,get-many-hit",
+        "--rate=1e5",
+        "--rate-seconds=0.001",
+        "--threads=3",
+        "--processes=2",
+        "--with-writer",
+        &format!("--dir={}", folder.path().display()),
+        &format!("--json={}", out.display()),
+        &format!("--csv={}", csv.display()),
+    ]);
+    let said = text(&done.stdout);
+    assert!(done.status.success(), "{said}{}", text(&done.stderr));
+    assert!(said.contains("get-miss, 3 threads ") && said.contains("get-miss, 1 proc + writer "));
+    let report = json_report(&out);
+    // One and three threads, one and two processes, with and without a writer, two phases, two stores.
+    assert_eq!(report.together.len(), 4 * 2 * 2 * 2);
+    for r in &report.together {
+        assert_eq!(r.at_rate.is_some(), r.phase == "get-miss", "{r:?}");
+        let Some(at) = &r.at_rate else { continue };
+        // A hundred lookups in a thousandth of a second, of all together, in each of two rounds.
+        assert_eq!((at.ops, at.reached.samples.len(), at.per_second), (200, 2, 1e5), "{r:?}");
+        assert!(at.verified && r.verified && at.latency_ns.p50 > 0, "{r:?}");
+    }
+    let csv = std::fs::read_to_string(&csv).unwrap();
+    let columns = |line: &str| line.split(',').map(str::to_owned).collect::<Vec<_>>();
+    let place =
+        columns(csv.lines().next().unwrap()).iter().position(|name| name == "rate").unwrap();
+    let of_threads = csv.lines().map(columns).filter(|line| line.contains(&"threads".to_owned()));
+    let rates: Vec<String> = of_threads.map(|line| line[place].clone()).collect();
+    assert_eq!(rates.iter().filter(|rate| *rate == "100000").count(), 2 * 2 * 2, "{rates:?}");
+}
+
+#[test]
 fn a_mix_may_begin_with_a_store_that_was_closed_and_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     let (dir, out) = (folder.path().join("stores"), folder.path().join("out.json"));

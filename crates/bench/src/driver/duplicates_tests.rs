@@ -2,6 +2,7 @@
 //! and loses one, gives another first, or leaves some behind when the key is removed.
 
 use super::*;
+use crate::workload::Place;
 
 struct Several(Place);
 

@@ -12,6 +12,7 @@
 //! the handles for these are made together ([`Driver::crew`], [`Driver::committers`]). Drivers need not
 //! be `Send`.
 
+mod abilities;
 mod bdb;
 mod bdb_btree;
 mod bdb_hash;
@@ -39,7 +40,10 @@ mod promise;
 mod redb;
 mod resp;
 mod resp_address;
+mod resp_server;
+mod resp_wire;
 mod rocksdb;
+mod shape;
 mod sparkey;
 mod sqlite;
 pub(crate) mod syscalls;
@@ -54,142 +58,26 @@ mod tokyocabinet_btree;
 mod tokyocabinet_hash;
 mod trivial;
 mod upscaledb;
+mod upscaledb_keys;
 
 use crate::measure::{self, Size};
-use crate::settings::{Chosen, Takes};
+use crate::settings::Takes;
 use crate::workload::transactions::Transactions;
-use crate::workload::{Action, Mix, Phase, Place, Records};
+use crate::workload::{Action, Mix, Phase, Records};
+pub(crate) use abilities::{Changes, Sharing, Threads};
 use credenza::{Error, Result};
 pub(crate) use library::Source;
 pub(crate) use no_writer::NoWriter;
 pub(crate) use on_thread::{Committers, Crew, OnThread};
 pub(crate) use promise::{Fault, Promise};
 pub(crate) use resp_address::{CLUSTER, check as check_address};
-use serde::{Deserialize, Serialize};
+pub(crate) use shape::{Noting, Setup, Shape};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-
-/// How a store is set up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Setup {
-    /// As its authors say that it is fastest.
-    #[default]
-    Tuned,
-    /// As mcdb's benchmark has it: nothing is tuned.
-    Mcdb,
-    /// As the comparison on Bayes tokens has it: what the stores needed to end in time.
-    Bayes,
-    /// As the benchmark of NTDB has it: sizes of hash tables fixed, locks taken.
-    Ntdb,
-    /// As `ups_bench` has it unless told otherwise: upscaledb's own cache of 2 MB, keys of any size.
-    Ups,
-    /// The same with a cache of 512 MB.
-    UpsCache,
-    /// The same in the memory of the process, for stores that can be so.
-    UpsInMemory,
-    /// As the iteration of MDBM's authors has it: the store is half full.
-    HalfFull,
-}
-
-impl Setup {
-    /// Whether it is one of upscaledb's manual.
-    fn is_ups(self) -> bool {
-        matches!(self, Setup::Ups | Setup::UpsCache | Setup::UpsInMemory)
-    }
-
-    /// What it is of the settings that a user chooses.
-    fn settings(self) -> Chosen {
-        match self {
-            Setup::UpsCache => Chosen::with_cache(512 << 20),
-            Setup::UpsInMemory => Chosen::in_memory(),
-            _ => Chosen::default(),
-        }
-    }
-}
-
-/// What a store itself does with each operation, besides doing it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Noting {
-    /// It is counted, or an empty function is called with it.
-    Counted,
-    /// It is counted, and some are timed.
-    Sampled,
-    /// It is timed by the kernel's clock, and an empty function is called with it.
-    Clock,
-    /// It is timed by the processor's time stamp counter, and an empty function is called with it.
-    Tsc,
-}
-
-/// What a driver may know of the data before it builds or opens a store: everything a user who
-/// tunes a store would know.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
-    pub(crate) records: u64,
-    pub(crate) key_bytes: u64,
-    pub(crate) value_bytes: u64,
-    pub(crate) longest_value: usize,
-    /// The length of every key, if all have the same.
-    pub(crate) fixed_key: Option<usize>,
-    /// The length of every value, if all have the same.
-    pub(crate) fixed_value: Option<usize>,
-    /// Whether the keys come in ascending order.
-    pub(crate) is_sorted: bool,
-    pub(crate) setup: Setup,
-    /// Where one more value of a key goes, where keys may have several.
-    pub(crate) duplicates: Option<Place>,
-    /// What the user chose; what is not among it is as the setup has it.
-    pub(crate) settings: Chosen,
-}
-
-impl Shape {
-    pub(crate) fn of(records: &Records) -> Shape {
-        let keys = || records.iter().map(|(key, _)| key);
-        Shape {
-            records: records.len() as u64,
-            key_bytes: records.key_bytes(),
-            value_bytes: records.value_bytes(),
-            longest_value: records.iter().map(|(_, value)| value.len()).max().unwrap_or(0),
-            fixed_key: the_same(keys().map(<[u8]>::len)),
-            fixed_value: the_same(records.iter().map(|(_, value)| value.len())),
-            is_sorted: keys().zip(keys().skip(1)).all(|(one, next)| one < next),
-            setup: Setup::Tuned,
-            duplicates: None,
-            settings: Chosen::default(),
-        }
-    }
-
-    /// The same data for stores that are set up so.
-    pub(crate) fn set_up(self, setup: Setup) -> Shape {
-        Shape { setup, settings: setup.settings(), ..self }
-    }
-
-    /// The shape of the data with further keys, each with a value of one of the records.
-    pub(crate) fn with(self, fresh: &Records) -> Shape {
-        let mut lens = fresh.iter().map(|(key, _)| Some(key.len()));
-        let count = fresh.len() as u64;
-        Shape {
-            records: self.records + count,
-            key_bytes: self.key_bytes + fresh.key_bytes(),
-            value_bytes: self.value_bytes + count * self.value_bytes / self.records.max(1),
-            fixed_key: self.fixed_key.filter(|_| lens.all(|len| len == self.fixed_key)),
-            ..self
-        }
-    }
-
-    pub(crate) fn bytes(&self) -> u64 {
-        self.key_bytes + self.value_bytes
-    }
-}
-
-/// What all of these are, if they are the same.
-fn the_same(mut lens: impl Iterator<Item = usize>) -> Option<usize> {
-    let first = lens.next()?;
-    lens.all(|len| len == first).then_some(first)
-}
 
 /// How the store file will be read, for stores that can tell the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -443,90 +331,6 @@ pub(crate) fn can_do<D: Driver>(phase: Phase, mix: &Mix) -> bool {
         }
         Phase::Mixed if mix.transactions.is_some() => <D::Writer<'_> as Writer>::HAS_TRANSACTIONS,
         _ => !phase.is_changing() || <D::Writer<'_> as Writer>::IS_POSSIBLE,
-    }
-}
-
-/// What several processes may do with one store at once, the way its driver opens it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sharing {
-    /// Only one of them may open it.
-    Alone,
-    /// Any number may read it while nobody changes it.
-    Readers,
-    /// And one may change it meanwhile.
-    Writer,
-}
-
-impl Sharing {
-    /// The name in results.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Sharing::Alone => "alone",
-            Sharing::Readers => "readers",
-            Sharing::Writer => "writer",
-        }
-    }
-
-    /// Whether several may read it, with or without a writer beside them.
-    pub(crate) fn allows(self, with_writer: bool) -> bool {
-        self == Sharing::Writer || self == Sharing::Readers && !with_writer
-    }
-}
-
-/// How several threads of one process read one store at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Threads {
-    /// Not at all: the library is not made for it, or the way the workbench reads is not.
-    One,
-    /// Each with a handle that it opens itself.
-    Handles,
-    /// All with one handle.
-    Shared,
-}
-
-impl Threads {
-    /// The name in results.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Threads::One => "one",
-            Threads::Handles => "handles",
-            Threads::Shared => "shared",
-        }
-    }
-}
-
-/// What is safe when a change has returned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Changes {
-    /// The change is in the memory of a server, and goes with it.
-    Memory,
-    /// The change outlives the process.
-    Buffered,
-    /// Nothing outlives the process before the store was closed.
-    AtClose,
-    /// The change is on the disk.
-    Sync,
-}
-
-impl Changes {
-    /// A higher number for what is safer.
-    pub(crate) const fn strength(self) -> u8 {
-        match self {
-            Changes::Memory => 0,
-            Changes::AtClose => 1,
-            Changes::Buffered => 2,
-            Changes::Sync => 3,
-        }
-    }
-
-    /// The name of the class in results.
-    pub(crate) const fn class(self) -> &'static str {
-        match self {
-            Changes::Memory => "memory",
-            Changes::Buffered => "buffered",
-            Changes::AtClose => "at-close",
-            Changes::Sync => "sync",
-        }
     }
 }
 

@@ -43,7 +43,7 @@ impl Address {
         for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
             match parameter.split_once('=') {
                 Some(("flush", "yes")) => may_flush = true,
-                Some(("db" | "user" | "protocol", _)) => others.push(parameter),
+                Some(("db" | "user", _)) => others.push(parameter),
                 Some(("pass", _)) => return Err(password_in_name()),
                 _ => return Err(refused(&format!("there is no '{parameter}'"))),
             }
@@ -129,6 +129,7 @@ mod tests {
             ("rediss://host:6379/0", "not understood"),
             ("redis://host:6379/0?flush=no", "there is no 'flush=no'"),
             ("redis://host:6379/0?timeout=5", "there is no 'timeout=5'"),
+            ("redis://host:6379/0?protocol=resp3", "there is no 'protocol=resp3'"),
             ("cluster://a:1/3", "a cluster has no databases"),
             ("cluster://", "not understood"),
             ("redis://:word@host:6379/0", PASSWORD),

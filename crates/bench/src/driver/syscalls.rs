@@ -5,8 +5,12 @@
 //! Our own engines and Rust's standard library are linked against them, too. Each counts, and asks
 //! the kernel with the same arguments.
 //!
-//! Not seen: what the C library writes for itself (`fwrite`), stores into a map, and files opened
-//! with `O_DSYNC`. The kernel's own figures in `/proc/self/io` hold the first of these.
+//! A write to a file opened with `O_DSYNC` or `O_SYNC` is a sync. Which descriptors these are the kernel is
+//! asked at each write, but only in a process that has opened such a file: the functions that open files
+//! are exported for that, and no other process pays for it.
+//!
+//! Not seen: what the C library writes for itself (`fwrite`), and stores into a map. The kernel's own
+//! figures in `/proc/self/io` hold the first of these.
 //!
 //! A [`Watcher`] is told of each such call: `credenza torture` knows by it what a power cut would leave.
 //!
@@ -16,9 +20,9 @@
 #![allow(unsafe_code)]
 
 use crate::result::Calls;
-use libc::{c_int, c_long, c_uint, c_void, iovec, off_t, size_t, ssize_t};
+use libc::{c_char, c_int, c_long, c_uint, c_void, iovec, mode_t, off_t, size_t, ssize_t};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// All calls of this process so far.
 pub(crate) fn so_far() -> Calls {
@@ -31,6 +35,7 @@ pub(crate) fn so_far() -> Calls {
         sync_file_range: of(&SYNC_FILE_RANGE),
         writes: of(&WRITES),
         written_bytes: of(&WRITTEN_BYTES),
+        synced_writes: of(&SYNCED_WRITES),
     }
 }
 
@@ -86,9 +91,12 @@ static MSYNC: AtomicU64 = AtomicU64::new(0);
 static SYNC_FILE_RANGE: AtomicU64 = AtomicU64::new(0);
 static WRITES: AtomicU64 = AtomicU64::new(0);
 static WRITTEN_BYTES: AtomicU64 = AtomicU64::new(0);
+static SYNCED_WRITES: AtomicU64 = AtomicU64::new(0);
+/// Whether this process has opened a file of which each write is a sync.
+static HAS_SYNCED_FILES: AtomicBool = AtomicBool::new(false);
 
 /// A reference to each, without which the linker would leave out those that nothing here calls.
-static EXPORTED: [Function; 11] = [
+static EXPORTED: [Function; 20] = [
     Function(fsync as *const ()),
     Function(fdatasync as *const ()),
     Function(msync as *const ()),
@@ -100,6 +108,15 @@ static EXPORTED: [Function; 11] = [
     Function(pwritev as *const ()),
     Function(pwritev64 as *const ()),
     Function(pwritev2 as *const ()),
+    Function(pwritev64v2 as *const ()),
+    Function(open as *const ()),
+    Function(open64 as *const ()),
+    Function(openat as *const ()),
+    Function(openat64 as *const ()),
+    Function(__open_2 as *const ()),
+    Function(__open64_2 as *const ()),
+    Function(__openat_2 as *const ()),
+    Function(__openat64_2 as *const ()),
 ];
 
 #[derive(Clone, Copy)]
@@ -114,16 +131,82 @@ fn count(counter: &AtomicU64) {
 
 /// Counts a write by its answer, tells of it, and passes the answer on.
 fn wrote(fd: c_int, answer: c_long) -> ssize_t {
+    wrote_so(fd, answer, 0)
+}
+
+/// The same of a write with these flags.
+fn wrote_so(fd: c_int, answer: c_long, flags: c_int) -> ssize_t {
     let Ok(bytes @ 1..) = u64::try_from(answer) else { return answer as ssize_t };
     count(&WRITES);
     WRITTEN_BYTES.fetch_add(bytes, Ordering::Relaxed);
-    if let Some(watcher) = WATCHER.get() {
+    let watcher = WATCHER.get();
+    if let Some(watcher) = watcher {
         watcher.wrote(fd);
-        if syncs_each_write(fd) {
-            sync(Extent::File(fd), || 0);
-        }
+    }
+    // A descriptor may have come from another process, too: who is told of everything must know.
+    let may_sync = watcher.is_some() || HAS_SYNCED_FILES.load(Ordering::Relaxed);
+    if flags & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0 || may_sync && syncs_each_write(fd) {
+        count(&SYNCED_WRITES);
+        sync(Extent::File(fd), || 0);
     }
     answer as ssize_t
+}
+
+/// Opens a file as the C library does. `mode` is anything where `flags` ask for none.
+fn opened(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    if flags & libc::O_DSYNC != 0 {
+        HAS_SYNCED_FILES.store(true, Ordering::Relaxed);
+    }
+    let makes = flags & libc::O_CREAT != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE;
+    let mode = if makes { mode } else { 0 };
+    // SAFETY: the kernel checks folder, path and flags, and only reads.
+    unsafe { libc::syscall(libc::SYS_openat, folder, path, flags, mode) as c_int }
+}
+
+// The C library declares these with `...` for the mode. On the processors that Linux runs on here, those with
+// 64 bits, an argument there lies where a named one does; one that was not given is never read.
+
+#[unsafe(no_mangle)]
+extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    opened(libc::AT_FDCWD, path, flags, mode)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    opened(libc::AT_FDCWD, path, flags, mode)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn openat(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    opened(folder, path, flags, mode)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn openat64(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    opened(folder, path, flags, mode)
+}
+
+// What programs call that were compiled with `_FORTIFY_SOURCE`, where flags that make no file are not known
+// before they run.
+
+#[unsafe(no_mangle)]
+extern "C" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
+    opened(libc::AT_FDCWD, path, flags, 0)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
+    opened(libc::AT_FDCWD, path, flags, 0)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __openat_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
+    opened(folder, path, flags, 0)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn __openat64_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
+    opened(folder, path, flags, 0)
 }
 
 #[unsafe(no_mangle)]
@@ -203,15 +286,28 @@ extern "C" fn pwritev2(
     flags: c_int,
 ) -> ssize_t {
     // SAFETY: as for `writev`.
-    wrote(fd, unsafe { libc::syscall(libc::SYS_pwritev2, fd, parts, count, at, 0_i64, flags) })
+    let answer = unsafe { libc::syscall(libc::SYS_pwritev2, fd, parts, count, at, 0_i64, flags) };
+    wrote_so(fd, answer, flags)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn pwritev64v2(
+    fd: c_int,
+    parts: *const iovec,
+    count: c_int,
+    at: off_t,
+    flags: c_int,
+) -> ssize_t {
+    pwritev2(fd, parts, count, at, flags)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::File;
+    use std::fs::{File, OpenOptions};
     use std::io::Write;
-    use std::os::unix::fs::FileExt;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 
     /// Other tests of this process write, too: at least so much must have been counted.
     #[test]
@@ -235,5 +331,43 @@ mod tests {
         let read_only = File::open(&path).unwrap();
         let error = (&read_only).write(b"x").unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EBADF));
+        let error = File::open(folder.path().join("none")).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
+    }
+
+    /// No other test of this process writes so, and it opens no such file but here.
+    #[test]
+    fn writes_that_wait_for_the_disk_are_syncs() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let options = || OpenOptions::new().write(true).create(true).truncate(false).clone();
+        let count = || so_far().synced_writes;
+        let plain = options().mode(0o640).open(&path).unwrap();
+        plain.write_all_at(b"a", 0).unwrap();
+        // A write with these flags is one whatever the file was opened with; 4 is RWF_SYNC.
+        for flags in [libc::RWF_DSYNC, libc::RWF_SYNC, libc::RWF_DSYNC | libc::RWF_SYNC, 0] {
+            let part = iovec { iov_base: b"b".as_ptr().cast_mut().cast(), iov_len: 1 };
+            let before = count();
+            for write in [pwritev2, pwritev64v2] {
+                assert_eq!(write(plain.as_raw_fd(), &raw const part, 1, 1, flags), 1);
+            }
+            assert_eq!(count() - before, if flags == 0 { 0 } else { 2 }, "{flags}");
+        }
+        for flag in [libc::O_DSYNC, libc::O_SYNC] {
+            let mut synced = options().custom_flags(flag).open(&path).unwrap();
+            let before = count();
+            synced.write_all(b"cd").unwrap();
+            synced.write_all_at(b"e", 2).unwrap();
+            // One that writes nothing waits for nothing, and other files are written as before.
+            let _ = synced.write(b"").unwrap();
+            plain.write_all_at(b"f", 3).unwrap();
+            assert_eq!(count() - before, 2);
+            // It is known by whatever descriptor it is written.
+            synced.try_clone().unwrap().write_all(b"g").unwrap();
+            assert_eq!(count() - before, 3);
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), b"cdgf");
+        let mode = plain.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o640, "the mode is passed on");
     }
 }

@@ -3,6 +3,7 @@
 //! store that is not installed is passed over, and said so.
 
 use super::*;
+use crate::settings::Chosen;
 use std::collections::BTreeMap;
 
 struct RoundTrip;

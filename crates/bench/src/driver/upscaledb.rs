@@ -11,6 +11,7 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
+use super::upscaledb_keys::{Given, Keys, LONGEST_FIXED};
 use super::{
     Changes, Driver, Identity, Reading, Shape, Sharing, Source, Store, Writer, c_path, refused,
 };
@@ -29,11 +30,11 @@ type Cursor = c_void;
 
 /// `ups_key_t`.
 #[repr(C)]
-struct Key {
-    size: u16,
-    data: *const u8,
-    flags: u32,
-    own_flags: u32,
+pub(super) struct Key {
+    pub(super) size: u16,
+    pub(super) data: *const u8,
+    pub(super) flags: u32,
+    pub(super) own_flags: u32,
 }
 
 /// `ups_record_t`.
@@ -101,64 +102,6 @@ const TYPE_UINT64: u64 = 9;
 const KEY_NOT_FOUND: c_int = -11;
 /// The number of the only database in the file.
 const DATABASE: u16 = 1;
-/// The longest keys that are said to be of a fixed size.
-const LONGEST_FIXED: usize = 256;
-
-/// What the library is told of the keys.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Keys {
-    /// Numbers of this many bytes.
-    Numbers(usize),
-    Fixed(usize),
-    Varying,
-}
-
-impl Keys {
-    fn of(shape: &Shape) -> Keys {
-        match shape.fixed_key {
-            Some(len) if shape.setup.is_ups() && len != 8 => Keys::Varying,
-            Some(len @ (4 | 8)) => Keys::Numbers(len),
-            Some(len @ 1..=LONGEST_FIXED) => Keys::Fixed(len),
-            _ => Keys::Varying,
-        }
-    }
-
-    /// Whether there can be such a key, and if not, the longest beginning of it that there can be.
-    fn known(self, key: &[u8]) -> (bool, &[u8]) {
-        match self {
-            Keys::Numbers(len) | Keys::Fixed(len) => (key.len() == len, &key[..key.len().min(len)]),
-            Keys::Varying => (true, key),
-        }
-    }
-}
-
-/// A key as the library has it: in place, or a number.
-struct Given<'k> {
-    key: &'k [u8],
-    number: [u8; 8],
-    len: Option<usize>,
-}
-
-impl<'k> Given<'k> {
-    /// `key` is not longer than the fixed size, if there is one; what is shorter is filled up with
-    /// zeros if it is a number.
-    #[inline]
-    fn of(keys: Keys, key: &'k [u8]) -> Given<'k> {
-        let mut number = [0; 8];
-        let Keys::Numbers(len) = keys else { return Given { key, number, len: None } };
-        number[..key.len()].copy_from_slice(key);
-        number[..len].reverse();
-        Given { key, number, len: Some(len) }
-    }
-
-    /// For the library, to read; it must not outlive `self`.
-    #[inline]
-    fn key(&self) -> Key {
-        let bytes = self.len.map_or(self.key, |len| &self.number[..len]);
-        Key { size: bytes.len() as u16, data: bytes.as_ptr(), flags: 0, own_flags: 0 }
-    }
-}
-
 pub(super) struct Upscaledb {
     api: Api,
     file: PathBuf,

@@ -6,7 +6,7 @@
 
 use super::json;
 use crate::result::over_time::{OverTime, Slots};
-use crate::result::{PhaseResult, Report, Summary, TogetherResult};
+use crate::result::{AtRate, PhaseResult, Report, Summary, TogetherResult};
 use credenza::Result;
 use std::path::Path;
 
@@ -107,7 +107,8 @@ fn table(report: &Report) -> String {
     }
     for result in &report.together {
         let mut fields = together(result);
-        fields.push(report.settings.records.to_string());
+        fields.extend([report.settings.records.to_string(), String::new()]);
+        fields.extend(result.at_rate.iter().flat_map(at_rate));
         fields.extend(empty(COLUMNS.len() - 1 - OF_PROCESSOR - OF_TIME - fields.len()));
         fields.push(result.syncs_per_change.map_or_else(String::new, |syncs| syncs.to_string()));
         fields.extend(empty(OF_PROCESSOR + OF_TIME));
@@ -124,16 +125,20 @@ fn phase(r: &PhaseResult, records: u64) -> Vec<String> {
     fields.push(records.to_string());
     let p9999 = r.latency_ns.as_ref().map(|l| l.p9999.to_string());
     fields.push(p9999.unwrap_or_default());
-    if let Some(at) = &r.at_rate {
-        let l = &at.latency_ns;
-        fields.extend([at.per_second.to_string(), at.reached.median.to_string()]);
-        fields.push(at.kept_up.to_string());
-        fields.extend([l.p50, l.p90, l.p99, l.p999, l.p9999, l.max].map(|ns| ns.to_string()));
-    }
+    fields.extend(r.at_rate.iter().flat_map(at_rate));
     fields.extend(empty(COLUMNS.len() - OF_PROCESSOR - OF_TIME - fields.len()));
     let counted = r.effort.processor.of_one(r.effort.operations);
     fields.extend(counted.map(|count| count.map_or_else(String::new, |n| n.to_string())));
     fields.extend(empty(OF_TIME));
+    fields
+}
+
+/// What is there of operations at a rate.
+fn at_rate(at: &AtRate) -> Vec<String> {
+    let l = &at.latency_ns;
+    let mut fields = vec![at.per_second.to_string(), at.reached.median.to_string()];
+    fields.push(at.kept_up.to_string());
+    fields.extend([l.p50, l.p90, l.p99, l.p999, l.p9999, l.max].map(|ns| ns.to_string()));
     fields
 }
 

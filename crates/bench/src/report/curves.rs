@@ -59,6 +59,7 @@ fn chart(
         explained: how.to_owned(),
         ticks: TICKS.map(|(quantile, label)| (place(quantile), label.to_owned())).to_vec(),
         below: "percentile",
+        seconds: None,
         lines: lines.collect(),
         stores: report.stores.iter().map(|info| &*info.store).collect(),
     }

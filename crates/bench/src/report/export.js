@@ -23,7 +23,9 @@
     svg.querySelectorAll("*").forEach((mark, i) => {
       const names = mark.tagName === "text" ? ["fill", ...FONT] : SHAPE;
       if (!["title", "g", "svg"].includes(mark.tagName)) styled(mark, copies[i], names);
-      else copies[i].removeAttribute("class");
+      for (const name of ["class", ...Object.keys(copies[i].dataset).map((key) => `data-${key}`)]) {
+        copies[i].removeAttribute(name);
+      }
     });
     copy.removeAttribute("class");
     for (const [key, value] of Object.entries(at)) copy.setAttribute(key, value);
@@ -53,6 +55,8 @@
     });
   };
   const svgOf = (figure) => {
+    // Points that are made when somebody points at the chart are in the file, too.
+    figure.querySelectorAll("svg.plot").forEach((plot) => plot.dispatchEvent(new Event("pointerenter")));
     const frame = figure.getBoundingClientRect();
     const place = (thing) => {
       const { left, top, width, height } = thing.getBoundingClientRect();

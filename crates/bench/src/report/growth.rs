@@ -79,6 +79,7 @@ pub fn charts(report: &Report) -> String {
             explained: format!("time of one operation, class {class}"),
             ticks: ticks.map(|n| (scale.place(n), text::count(n as u64))).collect(),
             below: "records in the store",
+            seconds: None,
             lines: lines.filter(|line| !line.points.is_empty()).collect(),
             stores: report.stores.iter().map(|info| &*info.store).collect(),
         };

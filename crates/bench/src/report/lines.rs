@@ -1,8 +1,12 @@
 //! Charts of lines over an axis, as static SVG whose places are per cent, as in [`super::chart`]: they
 //! follow the width they are given, keep the size of their text, need no script, and print.
+//!
+//! Of a long line the page has the path, and the words of its points as one text: the script makes points
+//! of both when somebody points at the chart. Each as an element of its own took nine tenths of a page.
 
 use super::chart::{self, Scale, escape};
 use super::compare::is_own;
+use super::text;
 use std::fmt::Write;
 
 /// As many rivals have a colour of their own; those behind them begin again, dashed.
@@ -10,14 +14,15 @@ const COLOURS: usize = 6;
 const HEIGHT: u32 = 220;
 /// How narrow the axis below is on a small phone, in pixels.
 const NARROWEST: f64 = 235.0;
-/// Where a line has more points than this, each is drawn as one path, and points show when pointed at.
+/// Where a line of a chart has more points than this, the script makes the points of all.
 const DENSE: usize = 40;
 
 /// A line of one store.
 pub struct Line<'a> {
     /// The store's name.
     pub store: &'a str,
-    /// Its points: the place in per cent from the left, the figure, and both in words.
+    /// Its points: the place in per cent from the left, the figure, and both in words; of a chart over
+    /// time the figure only.
     pub points: Vec<(f64, f64, String)>,
 }
 
@@ -31,6 +36,8 @@ pub struct LineChart<'a> {
     pub ticks: Vec<(f64, String)>,
     /// What lies on that axis.
     pub below: &'a str,
+    /// The seconds at its end, where it is time.
+    pub seconds: Option<f64>,
     /// The lines, in the order of their figures.
     pub lines: Vec<Line<'a>>,
     /// All stores of the report: each has its colour in every chart.
@@ -74,7 +81,8 @@ impl LineChart<'_> {
         let mut legend = String::new();
         for line in &self.lines {
             let class = self.class(line.store);
-            let _ = write!(marks, r#"<g class="{class}">{}</g>"#, drawn(scale, line, is_dense));
+            let _ =
+                write!(marks, r#"<g class="{class}">{}</g>"#, self.drawn(scale, line, is_dense));
             let _ = write!(legend, r#"<li class="{class}">{}</li>"#, escape(line.store));
         }
         let axis = chart::labels(&self.ticks, NARROWEST);
@@ -98,47 +106,85 @@ impl LineChart<'_> {
         let dashed = if place / COLOURS > 0 { " dashed" } else { "" };
         format!("line c{}{dashed}", place % COLOURS)
     }
-}
 
-/// The stretches between points, and the points with their words.
-fn drawn(scale: &Scale, line: &Line, is_dense: bool) -> String {
-    let place = |figure: f64| 100.0 - scale.place(figure);
-    let mut marks = String::new();
-    if is_dense {
-        // In a thousandth of the width and of the height, as a path takes no per cent.
-        let mut path = String::new();
-        for (i, (x, figure, _)) in line.points.iter().enumerate() {
-            let start = if i == 0 { 'M' } else { 'L' };
-            let _ = write!(path, "{start}{:.0} {:.0}", x * 10.0, place(*figure) * 10.0);
+    /// A line as a path, and its points with their words: of a long one what the script makes them of.
+    fn drawn(&self, scale: &Scale, line: &Line, is_dense: bool) -> String {
+        let place = |figure: f64| 100.0 - scale.place(figure);
+        let mut marks = path(line, place);
+        if is_dense {
+            let words = in_short(line.points.iter().map(|(.., words)| words.as_str()));
+            let end = self.seconds.map(|end| format!(r#" data-seconds="{end:.4e}""#));
+            let _ = write!(
+                marks,
+                r#"<g class="spots" data-store="{}" data-words="{}"{}></g>"#,
+                escape(line.store),
+                escape(&words),
+                end.unwrap_or_default()
+            );
+            return marks;
         }
-        let _ = write!(
-            marks,
-            r#"<svg viewBox="0 0 1000 1000" preserveAspectRatio="none"><path d="{path}"/></svg>"#
-        );
-        marks += r#"<g class="spots">"#;
-        line.points.iter().for_each(|point| marks += &dot(point, place(point.1), line.store, 5.0));
-        return marks + "</g>";
+        for (x, figure, words) in &line.points {
+            let when = self.seconds.map(|end| format!("{}: ", text::nanoseconds(x * end * 1e7)));
+            let words = escape(&format!("{}, {}{words}", line.store, when.unwrap_or_default()));
+            let y = place(*figure);
+            let _ = write!(
+                marks,
+                r#"<circle cx="{x:.1}%" cy="{y:.1}%" r="2.6"><title>{words}</title></circle>"#
+            );
+        }
+        marks
     }
-    for pair in line.points.windows(2) {
-        let [(x1, from, _), (x2, to, _)] = pair else { continue };
-        let (y1, y2) = (place(*from), place(*to));
-        let _ = write!(marks, r#"<line x1="{x1:.2}%" y1="{y1:.2}%" x2="{x2:.2}%" y2="{y2:.2}%"/>"#);
-    }
-    for point in &line.points {
-        marks += &dot(point, place(point.1), line.store, 2.6);
-    }
-    marks
 }
 
-/// A point with its words.
-fn dot((x, _, words): &(f64, f64, String), y: f64, store: &str, radius: f64) -> String {
-    let words = escape(&format!("{store}, {words}"));
-    format!(r#"<circle cx="{x:.1}%" cy="{y:.1}%" r="{radius}"><title>{words}</title></circle>"#)
+/// In a thousandth of the width and of the height, as a path takes no per cent; each place from the one
+/// before, which is shorter.
+fn path(line: &Line, place: impl Fn(f64) -> f64) -> String {
+    let (mut path, mut last) = (String::new(), None);
+    for (x, figure, _) in &line.points {
+        let (x, y) = ((x * 10.0).round() as i64, (place(*figure) * 10.0).round() as i64);
+        let _ = match last {
+            None => write!(path, "M{x} {y}l"),
+            // A sign parts two numbers, too.
+            Some((before, above)) if y < above => write!(path, "{}{} ", x - before, y - above),
+            Some((before, above)) => write!(path, "{} {} ", x - before, y - above),
+        };
+        last = Some((x, y));
+    }
+    let path = path.trim_end_matches([' ', 'l']);
+    format!(r#"<svg viewBox="0 0 1000 1000" preserveAspectRatio="none"><path d="{path}"/></svg>"#)
+}
+
+/// The words of points, each but for a unit that is that of the one before: `41.2 ns|43.0|1.02 ms`.
+fn in_short<'w>(words: impl Iterator<Item = &'w str>) -> String {
+    let (mut all, mut last) = (String::new(), None);
+    for (i, words) in words.enumerate() {
+        all += if i > 0 { "|" } else { "" };
+        let parts = words.split_once(' ').filter(|(_, unit)| !unit.contains(' '));
+        let unit = parts.map(|(_, unit)| unit);
+        all += match parts {
+            Some((figure, _)) if unit == last => figure,
+            _ => words,
+        };
+        // What has no unit ends as if it had one.
+        all += if words.contains(' ') { "" } else { " " };
+        last = unit;
+    }
+    all
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_unit_is_said_where_it_changes() {
+        let short = |words: &[&str]| in_short(words.iter().copied());
+        let times = ["41.2 ns", "43.0 ns", "1.02 ms", "2.00 ms", "41.2 ns"];
+        assert_eq!(short(&times), "41.2 ns|43.0|1.02 ms|2.00|41.2 ns");
+        assert_eq!(short(&["–", "1 B", "–", "1 B", "2 B"]), "– |1 B|– |1 B|2");
+        assert_eq!(short(&["p9: 4 ns", "p8: 4 ns", "4 ns"]), "p9: 4 ns|p8: 4 ns|4 ns");
+        assert_eq!(short(&[]), "");
+    }
 
     #[test]
     fn nothing_from_outside_becomes_markup_and_odd_figures_have_a_place() {
@@ -151,6 +197,7 @@ mod tests {
             explained: "\"><u>".to_owned(),
             ticks: vec![(0.0, "<s>".to_owned())],
             below: "<p>",
+            seconds: None,
             lines: stores.map(line).into(),
             stores: stores.into(),
         };

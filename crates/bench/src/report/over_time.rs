@@ -140,6 +140,7 @@ fn charts(report: &Report, title: &str, drawn: &[Drawn]) -> String {
             explained: panel.explained.to_owned(),
             ticks: time.ticks().into_iter().map(tick).collect(),
             below: "time",
+            seconds: Some(time.end()),
             lines: drawn.iter().map(|d| Line { store: d.store, points: line(d) }).collect(),
             stores: report.stores.iter().map(|info| &*info.store).collect(),
         };
@@ -163,7 +164,7 @@ fn points(
         let (begin, end) = d.run.slot(i, figures.len());
         let middle = f64::midpoint(begin, end);
         let figure = (*figure)?;
-        Some((time.place(middle), figure, format!("{}: {}", duration(middle), words(figure))))
+        Some((time.place(middle), figure, words(figure)))
     };
     figures.iter().enumerate().filter_map(point).collect()
 }

@@ -2,25 +2,47 @@
 
 use super::plain::Table;
 use super::text;
-use crate::result::{AtRate, Latency, PhaseResult, Report};
+use super::together;
+use crate::result::{AtRate, Latency, Report};
 
 const EXPLAINED: &str = "Each operation had a time to start. Latencies count from it to the end of the \
     operation, so that what waited in line behind a slow one has that in its own. Reached: operations a \
     second, the median of the rounds; BEHIND marks a store that in some round ended more than 1 % and a \
     millisecond later than its schedule: its latencies grow with the length of the run, and are no \
-    property of the store. ! some answers were wrong.";
+    property of the store. With several processes or threads the rate is that of all together. ! some \
+    answers were wrong.";
 
 const HEADS: [&str; 9] =
     ["store", "phase", "reached/s", "p50", "p90", "p99", "p99.9", "p99.99", "slowest"];
 
-/// The results at a rate, in the report's order.
-pub fn results(report: &Report) -> impl Iterator<Item = (&PhaseResult, &AtRate)> {
-    report.results.iter().filter_map(|r| Some((r, r.at_rate.as_ref()?)))
+/// What one store did in one phase at a rate.
+pub struct OpenLoop<'a> {
+    pub store: &'a str,
+    pub class: &'a str,
+    /// The phase, with who did it together if there were several: "get-hit, 2 threads".
+    pub phase: String,
+    /// The processors of these, and whether they were bound to them.
+    pub processors: Option<(usize, bool)>,
+    pub at: &'a AtRate,
+}
+
+/// All of them, those of several behind those of one, in the report's order.
+pub fn results(report: &Report) -> impl Iterator<Item = OpenLoop<'_>> {
+    let alone = report.results.iter().filter_map(|r| {
+        let (at, phase) = (r.at_rate.as_ref()?, r.phase.clone());
+        Some(OpenLoop { store: &r.store, class: &r.class, phase, processors: None, at })
+    });
+    let several = report.together.iter().filter_map(|r| {
+        let (at, phase) = (r.at_rate.as_ref()?, format!("{}, {}", r.phase, together::readers(r)));
+        let processors = Some((r.processors, r.bound));
+        Some(OpenLoop { store: &r.store, class: &r.class, phase, processors, at })
+    });
+    alone.chain(several)
 }
 
 /// The title, the table and what to say below; nothing without results.
 pub fn table(report: &Report) -> Option<(String, Table, &'static str)> {
-    let first = results(report).next()?.1;
+    let first = results(report).next()?.at;
     let arrivals = match &*first.arrivals {
         "poisson" => "at random times (Poisson)".to_owned(),
         "even" => "at equal distances".to_owned(),
@@ -28,19 +50,20 @@ pub fn table(report: &Report) -> Option<(String, Table, &'static str)> {
     };
     let rate = text::number(first.per_second);
     let title = format!("At {rate} operations a second, {arrivals}");
-    let rows = results(report).flat_map(|(r, at)| rows(r, at)).collect();
+    let rows = results(report).flat_map(|of| rows(&of)).collect();
     let heads = HEADS.map(str::to_owned).to_vec();
     Some((title, Table { heads, rows, words: 2 }, EXPLAINED))
 }
 
 /// A row for all operations, and for `mixed` one for each kind.
-fn rows(r: &PhaseResult, at: &AtRate) -> Vec<Vec<String>> {
+fn rows(of: &OpenLoop<'_>) -> Vec<Vec<String>> {
+    let OpenLoop { store, phase, at, .. } = of;
     let wrong = if at.verified { "" } else { "!" };
     let behind = if at.kept_up { "" } else { " BEHIND" };
     let reached = format!("{}{wrong}{behind}", text::count(at.reached.median.max(0.0) as u64));
-    let mut rows = vec![row(&r.store, r.phase.clone(), reached, &at.latency_ns)];
+    let mut rows = vec![row(store, phase.clone(), reached, &at.latency_ns)];
     for (name, latency) in &at.operation_latency_ns {
-        rows.push(row(&r.store, format!("{}: {name}", r.phase), String::new(), latency));
+        rows.push(row(store, format!("{phase}: {name}"), String::new(), latency));
     }
     rows
 }

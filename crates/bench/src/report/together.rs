@@ -83,6 +83,7 @@ pub fn line_charts(
             explained: explained.to_owned(),
             ticks: readers.iter().map(tick).collect(),
             below,
+            seconds: None,
             lines: lines.filter(|line| !line.points.is_empty()).collect(),
             stores: stores.clone(),
         }
@@ -91,22 +92,26 @@ pub fn line_charts(
     keys.iter().map(chart).collect()
 }
 
-fn cells(r: &TogetherResult) -> [String; HEADS.len()] {
+/// The readers in words: "2 threads", "1 proc + writer".
+pub fn readers(r: &TogetherResult) -> String {
     let what = match (r.readers, &*r.by) {
         (1, "processes") => "proc",
         (1, "threads") => "thread",
         (_, "processes") => "procs",
         (_, by) => by,
     };
-    let readers = match r.writers {
+    match r.writers {
         0 => format!("{} {what}", r.readers),
         _ => format!("{} {what} + writer", r.readers),
-    };
+    }
+}
+
+fn cells(r: &TogetherResult) -> [String; HEADS.len()] {
     let wrong = if r.verified { "" } else { "!" };
     [
         r.store.clone(),
         r.phase.clone(),
-        readers,
+        readers(r),
         processors(r),
         format!("{}{wrong}", text::number(r.per_second.median / 1e6)),
         ratio(r),
@@ -157,6 +162,7 @@ pub fn some() -> Vec<TogetherResult> {
         writes_per_second: (writers > 0).then(|| summary(1_234_567.8)),
         syncs_per_change: None,
         hit_rate: 0.0,
+        at_rate: None,
         verified: writers == 0,
         notes: Vec::new(),
     };

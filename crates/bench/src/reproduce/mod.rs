@@ -13,6 +13,7 @@ mod bayes;
 mod lab;
 mod mcdb;
 mod mdbm;
+mod mdbm_tables;
 mod ntdb;
 mod outcome;
 mod task;

@@ -6,7 +6,7 @@
 //! follow all that read, as they take the built store's place.
 
 use super::limit;
-use super::open_loop::{self, AtRate};
+use super::open_loop::{AtRate, Lookups, Share};
 use super::oracle;
 use super::passes::{self, Checker, Total};
 use super::protocol::{self, Message, Sample, Spec, say};
@@ -283,7 +283,7 @@ impl<S: Store> Reader<'_, S> {
         let &Spec { batch, clock_ns, seed, .. } = self.spec;
         let expected = Total::expected(queries, &self.inputs.records);
         let mut latencies = Latencies::new(clock_ns);
-        let single = !phase.is_batched() && phase != Phase::GetChain;
+        let single = phase.is_single_get();
         let every = if self.cold { 1 } else { LATENCY_EVERY };
         let cold_single = self.cold && single;
         let pass = |store: &mut S, latencies: &mut Latencies| {
@@ -304,9 +304,18 @@ impl<S: Store> Reader<'_, S> {
             passes::latencies(&mut self.store, queries, every, &mut latencies)?;
         }
         let mut at_rate = None;
-        if let Some(rate) = self.spec.rate.as_ref().filter(|_| single && !self.cold) {
-            let (store, records) = (&mut self.store, &self.inputs.records);
-            at_rate = Some(open_loop::lookups(rate, store, queries, records, seed, clock_ns)?);
+        if let Some(rate) = self.spec.rate_of(phase) {
+            let records = &self.inputs.records;
+            let work = Lookups {
+                rate,
+                share: Share::ALL,
+                queries,
+                records,
+                seed,
+                clock_ns,
+                beside: false,
+            };
+            at_rate = Some(work.run(&mut self.store, || Ok(()))?);
         }
         let wrong_at_rate = at_rate.as_ref().and_then(|at_rate| at_rate.wrong.clone());
         Ok(Timed {

@@ -142,7 +142,7 @@ fn run(args: &BenchArgs) -> Result<Report> {
     notes.extend(durability::warnings(&stores, &results));
     let again = again.results(&phases, &stores, class, &workload.mix, record_bytes, rate);
     let noise = noise(&results, &again);
-    let together = shared.results(&stores, class, settings.cpu.is_some());
+    let together = shared.results(&stores, class, settings.cpu.is_some(), rate);
     let credenza_bench = CONTRACT;
     Ok(Report {
         credenza_bench,
@@ -432,7 +432,7 @@ impl<'a> Run<'a> {
                         let (phase, what) = (Some(measured.group.phase), what.clone());
                         bar.suspend(|| self.fail(store, Some(round), phase, "wrong-answer", what));
                     }
-                    self.shared.add(store, round, measured);
+                    self.shared.add(store, round, *measured);
                 }
                 Message::Compared(_)
                 | Message::Figure(_)

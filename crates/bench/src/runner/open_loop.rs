@@ -3,8 +3,9 @@
 //! A loop that starts an operation when the last one has ended (a closed loop) stops asking while a
 //! store stalls: one stall is one slow operation, and none of those that would have come meanwhile. Here
 //! the latency of an operation counts from when it was to start, so that each of these has its part of
-//! the stall. The measured process is one thread: while it waits for the store, later operations wait
-//! in line, as in front of a server.
+//! the stall. Who does the operations does one at a time: while one waits for the store, later ones wait
+//! in line, as in front of a server. Several (see [`super::together`]) have the schedule dealt to them in
+//! turn, so that all together have the rate that is asked for, and the operations of one alone.
 
 use super::changes::Outcome;
 use super::child::Round;
@@ -55,6 +56,23 @@ pub(crate) struct Rate {
     pub(crate) seconds: f64,
 }
 
+/// The part of a schedule that is one's own, of so many who do it together.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Share {
+    pub(super) number: usize,
+    pub(super) of: usize,
+}
+
+impl Share {
+    /// Of one who is alone.
+    pub(super) const ALL: Share = Share { number: 0, of: 1 };
+
+    /// What is one's own of what all do.
+    fn take<T>(self, all: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
+        all.skip(self.number).step_by(self.of.max(1))
+    }
+}
+
 /// What one phase of one store gave in one round.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct AtRate {
@@ -70,6 +88,19 @@ pub(crate) struct AtRate {
 }
 
 impl AtRate {
+    /// What all gave who did a schedule together; over time nobody is asked for them.
+    pub(super) fn of_all<'a>(shares: impl Iterator<Item = &'a AtRate>) -> AtRate {
+        let (mut all, mut latencies) = (AtRate::default(), Latencies::new(0.0));
+        for share in shares {
+            all.ops += share.ops;
+            all.scheduled_seconds = all.scheduled_seconds.max(share.scheduled_seconds);
+            all.seconds = all.seconds.max(share.seconds);
+            latencies.merge(&share.latencies);
+            all.wrong = all.wrong.or_else(|| share.wrong.clone());
+        }
+        AtRate { latencies: latencies.counts(), ..all }
+    }
+
     /// Whether the store was where it was to be in the end, give or take 1 % and a millisecond.
     pub(crate) fn kept_up(&self) -> bool {
         self.seconds <= self.scheduled_seconds * 1.01 + 0.001
@@ -110,13 +141,17 @@ struct Pace {
     took: Vec<u64>,
     begun: Instant,
     clock_ns: u64,
+    /// Whether others have to have the processor while this one waits.
+    yields: bool,
 }
 
 impl Pace {
-    fn new(rate: &Rate, count: usize, seed: u64, clock_ns: f64) -> Pace {
-        let starts = rate.starts(count, seed);
+    /// `count` operations of all, of which a share is one's own.
+    fn new(rate: &Rate, share: Share, count: usize, seed: u64, clock_ns: f64) -> Pace {
+        let starts: Vec<u64> = share.take(rate.starts(count, seed).into_iter()).collect();
         let took = vec![u64::MAX; starts.len()];
-        Pace { starts, took, begun: Instant::now(), clock_ns: clock_ns.round() as u64 }
+        let (clock_ns, yields) = (clock_ns.round() as u64, share.of > 1);
+        Pace { starts, took, begun: Instant::now(), clock_ns, yields }
     }
 
     fn now(&self) -> u64 {
@@ -135,6 +170,7 @@ impl Pace {
                 left if left > SLEEPS_ABOVE => {
                     std::thread::sleep(Duration::from_nanos(left - SPINS));
                 }
+                _ if self.yields => std::thread::yield_now(),
                 _ => spin_loop(),
             }
         }
@@ -169,29 +205,49 @@ impl Pace {
     }
 }
 
-/// Looks up the first of these keys at a rate.
-pub(super) fn lookups<S: Store>(
-    rate: &Rate,
-    store: &mut S,
-    queries: &Queries,
-    records: &Records,
-    seed: u64,
-    clock_ns: f64,
-) -> Result<AtRate> {
-    let count = rate.operations(queries.len());
-    let (mut total, mut latencies) = (Total::default(), Latencies::new(0.0));
-    let mut pace = Pace::new(rate, count, seed, clock_ns);
-    for (i, key) in queries.iter().take(count).enumerate() {
-        pace.wait(i);
-        store.get(key, |value| total.add(value))?;
-        latencies.record(pace.since(i));
+/// Lookups at a rate: of one who does them alone, or of one of several.
+pub(super) struct Lookups<'a> {
+    pub(super) rate: &'a Rate,
+    pub(super) share: Share,
+    pub(super) queries: &'a Queries,
+    pub(super) records: &'a Records,
+    pub(super) seed: u64,
+    pub(super) clock_ns: f64,
+    /// Whether somebody changes the values meanwhile.
+    pub(super) beside: bool,
+}
+
+impl Lookups<'_> {
+    /// Does one's share of the first keys, when all is prepared and `ready` has returned.
+    pub(super) fn run<S: Store>(
+        &self,
+        store: &mut S,
+        ready: impl FnOnce() -> Result<()>,
+    ) -> Result<AtRate> {
+        /// After so many a store beside which another is open for changes looks what is new.
+        const REFRESHES_EVERY: usize = 1024;
+        let &Lookups { rate, share, queries, records, beside, .. } = self;
+        let count = rate.operations(queries.len());
+        let (mut total, mut latencies) = (Total::default(), Latencies::new(0.0));
+        let mut pace = Pace::new(rate, share, count, self.seed, self.clock_ns);
+        ready()?;
+        pace.begun = Instant::now();
+        for (i, key) in share.take(queries.iter().take(count)).enumerate() {
+            pace.wait(i);
+            if beside && i.is_multiple_of(REFRESHES_EVERY) {
+                store.refresh()?;
+            }
+            store.get(key, |value| total.add(value))?;
+            latencies.record(pace.since(i));
+        }
+        let ended = pace.end();
+        let over_time = pace.over_time(std::iter::repeat("get"));
+        let expected = Total::expected_of(queries, records, share.take(0..count));
+        let is_right = if beside { total.found == expected.found } else { total == expected };
+        let wrong = (!is_right)
+            .then(|| format!("at a rate, the lookups add up to {total:?}, not {expected:?}"));
+        Ok(AtRate { latencies: latencies.counts(), over_time, wrong, ..ended })
     }
-    let ended = pace.end();
-    let over_time = pace.over_time(std::iter::repeat("get"));
-    let expected = Total::expected_of_first(queries, records, count);
-    let wrong = (total != expected)
-        .then(|| format!("at a rate, the lookups add up to {total:?}, not {expected:?}"));
-    Ok(AtRate { latencies: latencies.counts(), over_time, wrong, ..ended })
 }
 
 impl<D: Driver> Round<'_, D> {
@@ -202,7 +258,7 @@ impl<D: Driver> Round<'_, D> {
         let (mut outcome, mut all) = (Outcome::default(), Latencies::new(0.0));
         let mut of_kinds: BTreeMap<&str, Latencies> = BTreeMap::new();
         let (script, seed) = (work.script, self.spec.seed);
-        let mut pace = Pace::new(rate, script.len(), seed, self.spec.clock_ns);
+        let mut pace = Pace::new(rate, Share::ALL, script.len(), seed, self.spec.clock_ns);
         in_transactions(
             &mut store,
             script,
@@ -265,12 +321,46 @@ mod tests {
         assert_eq!(rate(1e300, Arrivals::Even).operations(50), 50);
     }
 
+    #[test]
+    fn shares_are_the_whole_schedule_together() {
+        let asked = rate(1000.0, Arrivals::Poisson);
+        let whole = asked.starts(1001, 3);
+        let shares: Vec<Vec<u64>> = (0..4)
+            .map(|number| Pace::new(&asked, Share { number, of: 4 }, 1001, 3, 0.0).starts)
+            .collect();
+        assert_eq!(shares.iter().map(Vec::len).collect::<Vec<_>>(), [251, 250, 250, 250]);
+        assert!(shares.iter().all(|own| own.is_sorted()));
+        let mut all = shares.concat();
+        all.sort_unstable();
+        assert_eq!(all, whole);
+        // More of them than operations: who has none ends at once.
+        let none = Pace::new(&asked, Share { number: 7, of: 8 }, 3, 3, 0.0);
+        assert_eq!(none.end().ops, 0);
+    }
+
+    #[test]
+    fn what_several_gave_is_that_of_the_slowest() {
+        let of = |ops, seconds, latency, wrong: Option<&str>| AtRate {
+            ops,
+            scheduled_seconds: 1.0,
+            seconds,
+            latencies: vec![(latency, ops)],
+            wrong: wrong.map(str::to_owned),
+            ..AtRate::default()
+        };
+        let all = AtRate::of_all([of(10, 1.0, 5, None), of(9, 2.0, 7, Some("no"))].iter());
+        assert_eq!((all.ops, all.wrong.as_deref()), (19, Some("no")));
+        assert_eq!(all.latencies, [(5, 10), (7, 9)]);
+        assert!(!all.kept_up() && (all.per_second() - 9.5).abs() < 1e-9);
+        assert!(AtRate::of_all([of(10, 1.0, 5, None)].iter()).kept_up());
+    }
+
     /// A stall of 30 intended starts is in the latencies of all of them, and a closed loop would have
     /// seen one of them.
     #[test]
     fn a_stall_delays_all_that_were_to_start_meanwhile() {
         let asked = rate(1000.0, Arrivals::Even);
-        let mut pace = Pace::new(&asked, 100, 1, 0.0);
+        let mut pace = Pace::new(&asked, Share::ALL, 100, 1, 0.0);
         // The clock is 50 ms further than the schedule: nobody waits, and all are late.
         pace.begun = Instant::now().checked_sub(Duration::from_millis(50)).unwrap();
         let late: Vec<u64> = (0..30)

@@ -28,13 +28,17 @@ impl Total {
 
     /// What the data say that these queries add up to.
     pub(crate) fn expected(queries: &Queries, records: &Records) -> Total {
-        Total::expected_of_first(queries, records, queries.len())
+        Total::expected_of(queries, records, 0..queries.len())
     }
 
-    /// The same of the first of them.
-    pub(crate) fn expected_of_first(queries: &Queries, records: &Records, count: usize) -> Total {
+    /// The same of those with these numbers.
+    pub(crate) fn expected_of(
+        queries: &Queries,
+        records: &Records,
+        numbers: impl Iterator<Item = usize>,
+    ) -> Total {
         let mut total = Total::default();
-        let hits = (0..count).filter_map(|i| queries.expected(i));
+        let hits = numbers.filter_map(|i| queries.expected(i));
         hits.for_each(|record| total.add(records.get(record).1));
         total
     }

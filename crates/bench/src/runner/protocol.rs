@@ -55,6 +55,13 @@ pub(crate) struct Spec {
     pub(crate) clock_ns: f64,
 }
 
+impl Spec {
+    /// The rate that this phase is asked for, by several at once or by one, if it is.
+    pub(crate) fn rate_of(&self, phase: Phase) -> Option<&Rate> {
+        self.rate.as_ref().filter(|_| phase.is_single_get() && !self.cold)
+    }
+}
+
 /// What a process is given on standard input, all of it; `None` if that is nothing.
 pub(crate) fn task<T: DeserializeOwned>() -> Result<Option<T>> {
     let text = std::io::read_to_string(std::io::stdin()).map_err(|e| Error::io("read input", e))?;
@@ -82,7 +89,7 @@ pub(crate) enum Message {
     /// A phase was measured.
     Measured(Box<Sample>),
     /// Several processes did a phase at once.
-    Together(Throughput),
+    Together(Box<Throughput>),
     /// Stores were compared.
     Compared(Compared),
     /// The store refused in this phase, in its own words; the other phases go on.

@@ -8,7 +8,7 @@ use crate::report::stats::{Ratio, summarise};
 use crate::result::{
     AtRate, Effort, Latency, Percentiles, PhaseResult, Scaling, StoreInfo, TogetherResult,
 };
-use crate::runner::open_loop::Rate;
+use crate::runner::open_loop::{self, Rate};
 use crate::workload::{Mix, Phase};
 use std::collections::BTreeMap;
 
@@ -89,7 +89,7 @@ fn combined(
         ns_per_op: summarise(&times),
         latency_ns: latencies.percentiles(),
         operation_latency_ns: of_operations.into_iter().filter_map(percentiles).collect(),
-        at_rate: rate.and_then(|rate| at_rate(rate, samples)),
+        at_rate: rate.and_then(|rate| at_rate(rate, all().filter_map(|s| s.at_rate.as_ref()))),
         over_time: all().find_map(|sample| sample.over_time.clone()),
         hit_rate: found.map(|found| found as f64 / lookups.max(1) as f64),
         file_bytes: all().map(|sample| sample.file_bytes).max().unwrap_or(0),
@@ -107,8 +107,11 @@ fn combined(
 }
 
 /// What the rounds at a rate amount to; `None` if there was none.
-fn at_rate(rate: &Rate, samples: &[(usize, &Sample)]) -> Option<AtRate> {
-    let all = || samples.iter().filter_map(|(_, sample)| sample.at_rate.as_ref());
+fn at_rate<'a>(
+    rate: &Rate,
+    rounds: impl Iterator<Item = &'a open_loop::AtRate> + Clone,
+) -> Option<AtRate> {
+    let all = || rounds.clone();
     let mut latencies = Latencies::new(0.0);
     let mut of_operations: BTreeMap<&str, Latencies> = BTreeMap::new();
     let mut by_round = Percentiles::default();
@@ -177,6 +180,7 @@ impl Shared {
         stores: &[StoreInfo],
         class: &str,
         is_bound: bool,
+        rate: Option<&Rate>,
     ) -> Vec<TogetherResult> {
         let mut results = Vec::new();
         for phase in Phase::ALL {
@@ -193,8 +197,13 @@ impl Shared {
                     let mut counts: Vec<usize> = all.iter().map(|(_, t)| t.group.readers).collect();
                     counts.sort_unstable();
                     counts.dedup();
-                    let result = |count| of_count(info, class, is_bound, count, &all);
-                    results.extend(counts.into_iter().filter_map(result));
+                    for count in counts {
+                        let result = of_count(info, class, is_bound, count, &all);
+                        results.extend(result.map(|r| TogetherResult {
+                            at_rate: rate.and_then(|rate| at_rate(rate, at_rate_of(&all, count))),
+                            ..r
+                        }));
+                    }
                 }
             }
         }
@@ -204,6 +213,15 @@ impl Shared {
 
 const GROUPS: [(bool, By); 4] =
     [(false, By::Processes), (false, By::Threads), (true, By::Processes), (true, By::Threads)];
+
+/// What so many readers gave at a rate, round by round.
+fn at_rate_of<'a>(
+    all: &'a [(usize, &'a Throughput)],
+    count: usize,
+) -> impl Iterator<Item = &'a open_loop::AtRate> + Clone {
+    let own = all.iter().filter(move |(_, t)| t.group.readers == count);
+    own.filter_map(|(_, t)| t.at_rate.as_ref())
+}
 
 /// What the rounds with so many readers amount to; `all` has those with other numbers of them, too.
 fn of_count(
@@ -260,6 +278,7 @@ fn of_count(
             .syncs
             .map(|_| sum(|t| t.syncs.unwrap_or(0)) as f64 / sum(|t| t.ops).max(1) as f64),
         hit_rate: sum(|t| t.found) as f64 / sum(|t| t.lookups).max(1) as f64,
+        at_rate: None,
         verified: is_right(&own),
         notes: own.iter().find_map(|(_, t)| t.wrong.clone()).into_iter().collect(),
     })

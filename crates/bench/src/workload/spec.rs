@@ -136,6 +136,11 @@ impl Phase {
         matches!(self, GetHit | Get90 | GetMiss | GetChain) || self.is_batched()
     }
 
+    /// Whether single keys are looked up, none of which needs the answer to the one before.
+    pub(crate) fn is_single_get(self) -> bool {
+        matches!(self, Phase::GetHit | Phase::Get90 | Phase::GetMiss)
+    }
+
     /// Whether keys are given to the store in batches.
     pub(crate) fn is_batched(self) -> bool {
         matches!(self, Phase::GetManyHit | Phase::GetManyMiss)

@@ -1,8 +1,9 @@
 //! Latencies of operations at a rate in two saved runs.
 
-use super::{Speed, same_in};
+use super::Speed;
+use crate::report::rate::{self, OpenLoop};
 use crate::report::stats::Ratio;
-use crate::result::{AtRate, PhaseResult, Report};
+use crate::result::Report;
 use serde::Serialize;
 
 /// One percentile of the latencies of one phase of one store, at the same rate in both runs.
@@ -27,16 +28,25 @@ pub struct LatencyChange {
 
 /// What both runs have at one rate, in the order of the later one.
 pub(super) fn changes(before: &Report, after: &Report, part: f64) -> Vec<LatencyChange> {
-    let both = after.results.iter().filter_map(|new| {
-        let old = same_in(before, new)?.at_rate.as_ref()?;
-        let now = new.at_rate.as_ref()?;
-        let is_same = (old.per_second, &old.arrivals) == (now.per_second, &now.arrivals);
-        is_same.then(|| of_phase(new, old, now, part))
+    let known: Vec<OpenLoop<'_>> = rate::results(before).collect();
+    let both = rate::results(after).filter_map(|new| {
+        let old = known.iter().find(|old| is_same(old, &new))?;
+        Some(of_phase(old, &new, part))
     });
     both.flatten().collect()
 }
 
-fn of_phase(of: &PhaseResult, old: &AtRate, new: &AtRate, part: f64) -> [LatencyChange; 3] {
+/// Whether both did the same at the same rate.
+fn is_same(one: &OpenLoop<'_>, other: &OpenLoop<'_>) -> bool {
+    fn key<'a>(of: &'a OpenLoop<'_>) -> (&'a str, &'a str, &'a str, Option<(usize, bool)>) {
+        (of.store, of.class, &of.phase, of.processors)
+    }
+    let rate = |of: &OpenLoop<'_>| (of.at.per_second, of.at.arrivals.clone());
+    key(one) == key(other) && rate(one) == rate(other)
+}
+
+fn of_phase(old: &OpenLoop<'_>, of: &OpenLoop<'_>, part: f64) -> [LatencyChange; 3] {
+    let (old, new) = (old.at, of.at);
     let (l, m) = (&old.latency_ns, &new.latency_ns);
     let (s, t) = (&old.by_round, &new.by_round);
     let change = |percentile, ns, samples: [&Vec<u64>; 2]| {
@@ -46,9 +56,9 @@ fn of_phase(of: &PhaseResult, old: &AtRate, new: &AtRate, part: f64) -> [Latency
         let are_comparable = old.verified && new.verified && old.kept_up && new.kept_up;
         let ratio = Ratio::of_runs(&one, &other).filter(|_| are_comparable);
         LatencyChange {
-            store: of.store.clone(),
+            store: of.store.to_owned(),
             phase: of.phase.clone(),
-            class: of.class.clone(),
+            class: of.class.to_owned(),
             percentile,
             ns,
             speed: match (old.kept_up, new.kept_up) {

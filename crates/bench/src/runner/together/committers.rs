@@ -72,6 +72,7 @@ impl<D: Driver> Round<'_, D> {
             syncs: Some(effort.calls.syncs()),
             lookups: 0,
             found: 0,
+            at_rate: None,
             wrong,
         })
     }

@@ -44,7 +44,7 @@ pub(in super::super) trait Coordinator {
     /// Says how it ended.
     fn end(&mut self, done: Result<Done>) -> Result<()> {
         self.say(match done {
-            Ok(done) => Word::Done(done),
+            Ok(done) => Word::Done(Box::new(done)),
             Err(e) => Word::Failed(e.to_string()),
         })
     }

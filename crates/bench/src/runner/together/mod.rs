@@ -21,6 +21,7 @@ pub(super) mod part;
 mod tests;
 
 use super::child::Round;
+use super::open_loop::{AtRate, Share};
 use super::protocol::{Message, Spec};
 use crate::driver::{Driver, Threads, kernel};
 use crate::workload::Phase;
@@ -83,11 +84,18 @@ pub(crate) struct Group {
     pub(crate) with_writer: bool,
 }
 
+impl Group {
+    /// What the reader with this number does of what all do at a rate.
+    fn share(&self, number: usize) -> Share {
+        Share { number, of: self.readers }
+    }
+}
+
 /// What a process that takes part does.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) enum Part {
-    /// Looks up what this phase looks up; beside a writer, or not.
-    Reader(Phase, bool),
+    /// Looks up what this phase looks up; beside a writer, or not; of lookups at a rate so many.
+    Reader(Phase, bool, Share),
     /// Stores values.
     Writer,
     /// Has the threads of this group, and measures them.
@@ -102,9 +110,9 @@ pub(super) enum Word {
     /// The clock has stopped; the work goes on until it is told to stop.
     Enough,
     /// The work has ended.
-    Done(Done),
+    Done(Box<Done>),
     /// The threads of this process have ended.
-    Measured(Throughput),
+    Measured(Box<Throughput>),
     /// The store refused; nothing more comes.
     Failed(String),
 }
@@ -117,6 +125,8 @@ pub(super) struct Done {
     /// Lookups of one pass, and how many of them found a value.
     pub(super) lookups: u64,
     pub(super) found: u64,
+    /// What its share of lookups at a rate gave.
+    pub(super) at_rate: Option<AtRate>,
     pub(super) wrong: Option<String>,
 }
 
@@ -142,6 +152,8 @@ pub(crate) struct Throughput {
     pub(crate) syncs: Option<u64>,
     pub(crate) lookups: u64,
     pub(crate) found: u64,
+    /// What all readers gave together at a rate.
+    pub(crate) at_rate: Option<AtRate>,
     /// The first wrong answer, in words; `None` if all were right.
     pub(crate) wrong: Option<String>,
 }
@@ -181,7 +193,7 @@ impl<D: Driver> Round<'_, D> {
     fn measure_group(&self, group: Group, say: &dyn Fn(&Message) -> Result<()>) -> Result<()> {
         say(&Message::Started(group.phase))?;
         say(&match self.group(group) {
-            Ok(measured) => Message::Together(measured),
+            Ok(measured) => Message::Together(Box::new(measured)),
             Err(e) => Message::Refused(group.phase, e.to_string()),
         })
     }
@@ -194,7 +206,7 @@ impl<D: Driver> Round<'_, D> {
             let mut process =
                 Process::start(spec, "the threads' process".to_owned(), 0, Part::Threads(group))?;
             return process.expect(|word| match word {
-                Word::Measured(measured) => Some(measured),
+                Word::Measured(measured) => Some(*measured),
                 _ => None,
             });
         }
@@ -203,8 +215,10 @@ impl<D: Driver> Round<'_, D> {
             let number = group.readers;
             writer = Some(ready(Process::start(spec, writer_name(), number, Part::Writer)?)?);
         }
-        let part = Part::Reader(group.phase, group.with_writer);
-        let start = |number| Process::start(spec, reader_name(number, &group), number, part);
+        let start = |number| {
+            let part = Part::Reader(group.phase, group.with_writer, group.share(number));
+            Process::start(spec, reader_name(number, &group), number, part)
+        };
         let readers = (0..group.readers).map(start).collect::<Result<_>>()?;
         conduct(spec, group, readers, writer)
     }
@@ -212,9 +226,8 @@ impl<D: Driver> Round<'_, D> {
     /// Measures a group, by threads of this process.
     fn threads(&self, group: Group) -> Result<Throughput> {
         let spec = self.spec;
-        let (records, queries) = (&self.inputs.records, self.inputs.queries.of(group.phase));
-        let reads = Reads::new(group.phase, spec.batch, queries, records, group.with_writer);
-        let writes = Writes { records, seed: spec.seed };
+        let reads = Reads::new(group.phase, spec, self.inputs, group.with_writer);
+        let writes = Writes { records: &self.inputs.records, seed: spec.seed };
         let mut crew =
             self.driver.crew(&self.path, &self.shape, group.readers, group.with_writer)?;
         let bind = |number| spec.together.cpu(spec.cpu, number).map_or(Ok(()), kernel::pin_to);
@@ -233,9 +246,10 @@ impl<D: Driver> Round<'_, D> {
             let mut readers = Vec::with_capacity(group.readers);
             for (number, handle) in crew.readers.iter_mut().enumerate() {
                 let (member, mut to) = member::thread(reader_name(number, &group));
+                let share = group.share(number);
                 scope.spawn(move || {
-                    let done =
-                        bind(number).and_then(|()| reads.until_told(handle.store(), &mut to));
+                    let done = bind(number)
+                        .and_then(|()| reads.until_told(handle.store(), share, &mut to));
                     to.end(done)
                 });
                 readers.push(member);
@@ -272,12 +286,20 @@ fn conduct<M: Member>(
     for member in &mut readers {
         member.expect(|word| matches!(word, Word::Enough).then_some(()))?;
     }
+    if spec.rate_of(group.phase).is_some() {
+        // They have stopped when they are ready for the rate, and end by themselves once they are let go.
+        readers.iter_mut().for_each(Member::tell);
+        readers = readers.into_iter().map(ready).collect::<Result<_>>()?;
+    }
     let done = all_done(&mut readers)?;
     let written = all_done(writer.as_mut_slice())?;
     let is_wrong = |(member, done): (&M, &Done)| {
         done.wrong.as_ref().map(|what| format!("{}: {what}", member.name()))
     };
     let members = readers.iter().zip(&done).chain(writer.iter().zip(&written));
+    let at_rate: Vec<&AtRate> = done.iter().filter_map(|done| done.at_rate.as_ref()).collect();
+    let at_rate = (!at_rate.is_empty()).then(|| AtRate::of_all(at_rate.iter().copied()));
+    let wrong_at_rate = at_rate.as_ref().and_then(|at_rate| at_rate.wrong.clone());
     let count = group.readers + usize::from(group.with_writer);
     Ok(Throughput {
         group,
@@ -288,13 +310,14 @@ fn conduct<M: Member>(
         syncs: None,
         lookups: done.iter().map(|done| done.lookups).sum(),
         found: done.iter().map(|done| done.found).sum(),
-        wrong: members.map(is_wrong).find(Option::is_some).flatten(),
+        at_rate,
+        wrong: members.map(is_wrong).find(Option::is_some).flatten().or(wrong_at_rate),
     })
 }
 
-/// Tells members to stop, and waits until they have.
+/// Tells members to do the last thing, to stop as a rule, and waits until they have.
 fn all_done<M: Member>(members: &mut [M]) -> Result<Vec<Done>> {
     members.iter_mut().for_each(Member::tell);
-    let done = |word| if let Word::Done(done) = word { Some(done) } else { None };
+    let done = |word| if let Word::Done(done) = word { Some(*done) } else { None };
     members.iter_mut().map(|member| member.expect(done)).collect()
 }

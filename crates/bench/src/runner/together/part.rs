@@ -7,12 +7,14 @@
 //! that the writer stores: both have the same length, and no byte of them is the same.
 
 use super::super::child::Round;
+use super::super::open_loop::{Lookups, Share};
 use super::super::passes::{self, Checker, Total};
+use super::super::protocol::Spec;
 use super::{Coordinator, Done, Part, Word};
 use crate::driver::{Driver, Store, Writer};
 use crate::rng::Rng;
 use crate::workload::generate::stream;
-use crate::workload::{Phase, Queries, Records};
+use crate::workload::{Inputs, Phase, Queries, Records};
 use credenza::{Error, Result};
 use std::time::{Duration, Instant};
 
@@ -29,13 +31,13 @@ impl<D: Driver> Round<'_, D> {
     /// Does the part of a process, and says how it ended.
     pub(in super::super) fn part(&self, to: &mut impl Coordinator) -> Result<()> {
         let done = match self.spec.together.part {
-            Some(Part::Reader(phase, is_beside)) => self.reader(phase, is_beside, to),
+            Some(Part::Reader(phase, is_beside, share)) => self.reader(phase, is_beside, share, to),
             Some(Part::Writer) => self.writer(to),
             Some(Part::Threads(group)) => match match group.phase {
                 Phase::InsertSync => self.committers(group),
                 _ => self.threads(group),
             } {
-                Ok(measured) => return to.say(Word::Measured(measured)),
+                Ok(measured) => return to.say(Word::Measured(Box::new(measured))),
                 Err(e) => Err(e),
             },
             None => Err(Error::invalid("this process has no part")),
@@ -43,14 +45,19 @@ impl<D: Driver> Round<'_, D> {
         to.end(done)
     }
 
-    fn reader(&self, phase: Phase, beside: bool, to: &mut impl Coordinator) -> Result<Done> {
-        let (records, queries) = (&self.inputs.records, self.inputs.queries.of(phase));
-        let work = Reads::new(phase, self.spec.batch, queries, records, beside);
+    fn reader(
+        &self,
+        phase: Phase,
+        beside: bool,
+        share: Share,
+        to: &mut impl Coordinator,
+    ) -> Result<Done> {
+        let work = Reads::new(phase, self.spec, self.inputs, beside);
         let mut store = match beside {
             true => self.driver.open_beside(&self.path, &self.shape)?,
             false => self.driver.open_shared(&self.path, &self.shape)?,
         };
-        work.until_told(&mut store, to)
+        work.until_told(&mut store, share, to)
     }
 
     fn writer(&self, to: &mut impl Coordinator) -> Result<Done> {
@@ -65,7 +72,7 @@ impl<D: Driver> Round<'_, D> {
 /// The lookups of a reader.
 pub(super) struct Reads<'a> {
     phase: Phase,
-    batch: usize,
+    spec: &'a Spec,
     queries: &'a Queries,
     records: &'a Records,
     expected: Total,
@@ -76,20 +83,22 @@ pub(super) struct Reads<'a> {
 impl<'a> Reads<'a> {
     pub(super) fn new(
         phase: Phase,
-        batch: usize,
-        queries: &'a Queries,
-        records: &'a Records,
+        spec: &'a Spec,
+        inputs: &'a Inputs,
         is_beside: bool,
     ) -> Reads<'a> {
+        let (records, queries) = (&inputs.records, inputs.queries.of(phase));
         let expected = Total::expected(queries, records);
         let others = is_beside.then(|| records.with_other_values());
-        Reads { phase, batch, queries, records, expected, others }
+        Reads { phase, spec, queries, records, expected, others }
     }
 
-    /// Compares all answers, waits to be told to go, and reads until it is told to stop.
+    /// Compares all answers, waits to be told to go, and reads until it is told to stop; then, if that is
+    /// asked for, does a share of lookups at a rate in the same way.
     pub(super) fn until_told<S: Store>(
         &self,
         store: &mut S,
+        share: Share,
         to: &mut impl Coordinator,
     ) -> Result<Done> {
         let (beside, expected) = (self.others.is_some(), self.expected);
@@ -129,18 +138,26 @@ impl<'a> Reads<'a> {
             store.refresh()?;
             wrong = wrong.or(self.check(store)?);
         }
+        if let Some(rate) = self.spec.rate_of(self.phase) {
+            let &Reads { queries, records, spec: &Spec { seed, clock_ns, .. }, .. } = self;
+            let work = Lookups { rate, share, queries, records, seed, clock_ns, beside };
+            done.at_rate = Some(work.run(store, || {
+                to.say(Word::Ready)?;
+                to.wait()
+            })?);
+        }
         Ok(Done { seconds: spent.as_secs_f64(), wrong, ..done })
     }
 
     fn pass<S: Store>(&self, store: &mut S) -> Result<Total> {
-        passes::lookups(self.phase, store, self.queries, self.batch)
+        passes::lookups(self.phase, store, self.queries, self.spec.batch)
     }
 
     /// Compares every answer; returns the first wrong one, in words.
     fn check<S: Store>(&self, store: &mut S) -> Result<Option<String>> {
         let mut checker = Checker::new(self.queries, self.records);
         checker.others = self.others.as_ref();
-        checker.lookups(self.phase, store, self.batch)?;
+        checker.lookups(self.phase, store, self.spec.batch)?;
         Ok(checker.wrong)
     }
 }

@@ -1,6 +1,9 @@
 //! Danger: who reads beside others, or beside a writer, is believed what nobody would be alone; or one
 //! thread that fails leaves the others waiting for ever.
 
+use super::super::child::Round;
+use super::super::open_loop::{Arrivals, Rate, Share};
+use super::super::protocol::Spec;
 use super::super::tests::{Lie, with_round};
 use super::{By, Coordinator, Done, Group, Part, Throughput, Together, Word};
 use crate::driver::Driver;
@@ -44,7 +47,7 @@ fn done(lie: Lie, part: Part, change: impl Fn(&Records) -> Records) -> Done {
         };
         assert_eq!(names, expected);
         match script.heard.pop() {
-            Some(Word::Done(done)) => done,
+            Some(Word::Done(done)) => *done,
             other => panic!("{other:?}"),
         }
     })
@@ -88,22 +91,68 @@ const GETS: [Phase; 6] = [
 fn readers_take_what_is_stored_and_beside_a_writer_what_may_be() {
     for phase in GETS {
         for is_beside in [false, true] {
-            let done = done(Lie::None, Part::Reader(phase, is_beside), same);
+            let done = done(Lie::None, Part::Reader(phase, is_beside, Share::ALL), same);
             assert_eq!(done.wrong, None, "{phase}");
             assert!(done.ops >= 3 * 1200 && done.seconds > 0.0 && done.lookups == 1200);
         }
-        let beside = done(Lie::None, Part::Reader(phase, true), half_changed);
+        let beside = done(Lie::None, Part::Reader(phase, true, Share::ALL), half_changed);
         assert_eq!(beside.wrong, None, "{phase}");
-        let alone = done(Lie::None, Part::Reader(phase, false), half_changed);
+        let alone = done(Lie::None, Part::Reader(phase, false, Share::ALL), half_changed);
         let has_hits = !matches!(phase, Phase::GetMiss | Phase::GetManyMiss);
         assert_eq!(alone.wrong.is_some(), has_hits, "{phase}");
+    }
+}
+
+/// What a reader says that does its share of 50 lookups at a rate.
+fn at_rate(phase: Phase, is_beside: bool, share: Share, change: fn(&Records) -> Records) -> Done {
+    let part = Part::Reader(phase, is_beside, share);
+    let together = Together { part: Some(part), ..Together::default() };
+    with_round(Lie::None, &[phase], Mix::default(), together, |round| {
+        let rate = Rate { per_second: 50_000.0, arrivals: Arrivals::Poisson, seconds: 0.001 };
+        let spec = Spec { rate: Some(rate), ..round.spec.clone() };
+        let round = Round::new(round.driver, &spec, round.inputs);
+        round.driver.build(&change(&round.inputs.records), &round.shape, &round.path).unwrap();
+        let mut script = Script { heard: Vec::new(), asked: 0 };
+        round.part(&mut script).unwrap();
+        let names: Vec<&str> = script.heard.iter().map(name).collect();
+        let is_single = phase.is_single_get();
+        let expected: &[&str] = if is_single {
+            &["ready", "enough", "ready", "done"]
+        } else {
+            &["ready", "enough", "done"]
+        };
+        assert_eq!(names, expected, "{phase}");
+        match script.heard.pop() {
+            Some(Word::Done(done)) => *done,
+            other => panic!("{other:?}"),
+        }
+    })
+}
+
+#[test]
+fn each_of_several_does_its_share_of_the_lookups_at_a_rate() {
+    for phase in GETS {
+        for is_beside in [false, true] {
+            let shares = (0..3).map(|number| Share { number, of: 3 });
+            let done: Vec<Done> =
+                shares.map(|share| at_rate(phase, is_beside, share, same)).collect();
+            let ops: Vec<u64> = done.iter().flat_map(|d| &d.at_rate).map(|at| at.ops).collect();
+            assert_eq!(ops, if phase.is_single_get() { vec![17, 17, 16] } else { vec![] });
+            let wrong = done.iter().flat_map(|d| &d.at_rate).find_map(|at| at.wrong.as_ref());
+            assert_eq!(wrong, None, "{phase}");
+        }
+    }
+    // Other values than were stored are right beside a writer, and nowhere else.
+    for is_beside in [false, true] {
+        let done = at_rate(Phase::GetHit, is_beside, Share::ALL, half_changed);
+        assert_eq!(done.at_rate.unwrap().wrong.is_none(), is_beside);
     }
 }
 
 #[test]
 fn readers_tell_lies_beside_a_writer_too() {
     for is_beside in [false, true] {
-        let wrong = |lie, phase| done(lie, Part::Reader(phase, is_beside), same).wrong;
+        let wrong = |lie, phase| done(lie, Part::Reader(phase, is_beside, Share::ALL), same).wrong;
         assert!(wrong(Lie::LastByte, Phase::GetHit).is_some());
         assert!(wrong(Lie::LastByte, Phase::GetManyHit).is_some());
         assert!(wrong(Lie::Missing, Phase::GetChain).is_some());
@@ -134,7 +183,7 @@ fn threads(lie: Lie, readers: usize, with_writer: bool) -> Result<Throughput> {
         round.part(&mut script).unwrap();
         assert_eq!(script.heard.len(), 1);
         match script.heard.pop() {
-            Some(Word::Measured(measured)) => Ok(measured),
+            Some(Word::Measured(measured)) => Ok(*measured),
             Some(Word::Failed(what)) => Err(credenza::Error::invalid(what)),
             other => panic!("{other:?}"),
         }
@@ -170,7 +219,7 @@ fn committers(lie: Lie, readers: usize) -> Result<Throughput> {
         let mut script = Script { heard: Vec::new(), asked: 0 };
         round.part(&mut script).unwrap();
         match (script.heard.pop(), script.heard.len()) {
-            (Some(Word::Measured(measured)), 0) => Ok(measured),
+            (Some(Word::Measured(measured)), 0) => Ok(*measured),
             (Some(Word::Failed(what)), 0) => Err(credenza::Error::invalid(what)),
             other => panic!("{other:?}"),
         }
