@@ -380,7 +380,7 @@ fn who_reads_longer_than_its_lease_is_told_so_when_another_writes() {
         run(&["put", store, "new", "value"]).expect(0);
         let left = reader.wait_with_output().expect("it ends");
         let err = String::from_utf8_lossy(&left.stderr).into_owned();
-        let (told, asked) = ("its lease of 0 seconds is over", "give it a longer lease");
+        let (told, asked) = ("the lease of 0 seconds is over", "make it longer");
         assert!(err.contains(told) && err.contains(asked) && err.contains(store), "{err}");
         assert_eq!(left.status.code(), Some(111), "{args:?}");
         assert!(100 + left.stdout.len() < whole.out.len(), "{args:?}: it has read all");
