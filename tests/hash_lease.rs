@@ -191,3 +191,44 @@ fn the_lease_of_a_dead_reader_is_not_that_of_another() {
     churn(&store, 30);
     assert!(held.iter().enumerate().all(|(i, held)| **held == value(i as u64, 1)));
 }
+
+/// Has three threads read a large value that is put in and removed again, and the file cut each time.
+fn read_while_the_file_is_cut(store: &Hash, reader: &Hash) {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    // It may say that others write too much.
+                    if let Ok(Some(value)) = reader.get(b"large") {
+                        assert!(value.iter().all(|byte| *byte == 7) && value.len() == 4_000_000);
+                    }
+                }
+            });
+        }
+        for _ in 0..rounds(60) {
+            must(store.insert(b"large", &vec![7; 4_000_000]));
+            std::thread::yield_now();
+            store.clear().unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn who_holds_nothing_may_read_while_the_file_is_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    let reader = Hash::options().read_only(true).open(&path).unwrap();
+    read_while_the_file_is_cut(&store, &reader);
+    drop(reader);
+    store.insert(b"held", b"value").unwrap();
+    let held: Vec<_> =
+        (0..64).map(|_| store.get_for(b"held", Duration::ZERO).unwrap().unwrap()).collect();
+    read_while_the_file_is_cut(&store, &store);
+    drop(held);
+    // What is not cut is used again.
+    let len = fs::metadata(&path).unwrap().len();
+    assert!(len < 20_000_000, "{len} bytes");
+}

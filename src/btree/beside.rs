@@ -3,6 +3,7 @@
 //! Danger: a durable commit names a journal that it does not have, or one that others have taken the
 //! pages of; somebody calls a store damaged that is not, or waits for one who waits for him.
 
+use super::format::session;
 use super::handle::BTree;
 use super::torn::{PAGE, durable_store, read, rebooted, times};
 use std::fs;
@@ -132,4 +133,20 @@ fn a_journal_may_be_given_up_during_a_transaction() {
     store.verify(|_, _| ()).unwrap();
     let again = after_power_failure(&store, &folder.path().join("image"));
     assert_eq!(again.read().unwrap().main().get(b"key").unwrap(), Some(&b"value"[..]));
+}
+
+/// In a copy of a store in use nothing is on the disk: the first durable commit makes all of it so.
+#[test]
+fn a_copy_of_a_store_in_use_is_durable_as_a_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store_with_journal(&folder.path().join("store"));
+    let path = folder.path().join("copy");
+    fs::copy(store.path().unwrap(), &path).unwrap();
+    let copy = durable_store(&path);
+    let base = copy.core().load(session::BASE);
+    assert!(base < copy.core().newest().stamp);
+    copy.insert(b"key", b"value").unwrap();
+    assert_eq!(copy.core().load(session::BASE), copy.core().newest().stamp);
+    copy.insert(b"key", b"other").unwrap();
+    assert!(copy.core().load(session::BASE) < copy.core().newest().stamp, "never appended");
 }

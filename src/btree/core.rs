@@ -18,7 +18,7 @@ use super::view::Holds;
 use super::writer::Scratch;
 use crate::os::file::{open_changing, read_exact_at};
 use crate::os::lock::{Got, RobustLock, Want, is_locked, lock_range};
-use crate::os::opening::{OPEN, if_alone, is_alone, join, opening};
+use crate::os::opening::{OPEN, READING, if_alone, is_alone, join, opening};
 use crate::os::process::{prepare, random_id};
 use crate::os::publish;
 use crate::os::session::{Session, Standing};
@@ -40,8 +40,6 @@ const MEMORY_ROOM: u64 = 1 << 38;
 const FIRST_PAGES: u64 = 2;
 /// The stamp of a store's first, empty commit.
 pub(crate) const FIRST_STAMP: u64 = 1;
-/// The byte of the file that is locked as long as somebody has it open who may not write to it.
-const READING: u64 = 2;
 
 /// An open store.
 #[derive(Debug)]
@@ -407,6 +405,10 @@ impl Core {
             self.forget_slot_pages();
         }
         self.word(session::SLOTS_USED).store(0, Ordering::SeqCst);
+        if self.load(session::SETTLED) != 0 {
+            // The file may be a copy, of which nothing is on the disk yet.
+            self.word(session::SETTLED).store(session::SETTLED_IN_MEMORY, Ordering::SeqCst);
+        }
         for at in (session::SLOTS..session::END).step_by(8) {
             self.word(at).store(0, Ordering::SeqCst);
         }
@@ -447,7 +449,8 @@ impl Core {
     /// Gives the readers another page of slots; `false` if there are as many as can be.
     #[cold]
     pub(crate) fn add_slots(&self) -> Result<bool> {
-        let writer = super::writer::Writer::begin(self)?;
+        // Also for who has the turn to sync: without looking for space.
+        let writer = super::writer::Writer::begin_with(self, self.lock()?)?;
         writer.add_slots()
     }
 

@@ -54,6 +54,8 @@ pub(crate) mod session {
     /// Nonzero when the pages are on the disk as the durable commit needs them: there was a sync of all
     /// since the session began.
     pub(crate) const SETTLED: u64 = 2136;
+    /// What it is when that sync may have been one of another file, which this is a copy of.
+    pub(crate) const SETTLED_IN_MEMORY: u64 = 2;
     /// Nonzero if pages of the durable commit may have no checksum: another number each time that
     /// there may be more.
     pub(crate) const UNSUMMED: u64 = 2144;

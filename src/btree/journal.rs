@@ -303,7 +303,8 @@ impl Core {
         }
         self.missed.store(0, Ordering::Relaxed);
         match Writer::try_begin(self)? {
-            Some(writer) if self.journal().is_none() => writer.add_journal(),
+            // Nor one that is given up, and not freed yet.
+            Some(writer) if self.load(session::JOURNAL) == 0 => writer.add_journal(),
             _ => Ok(()),
         }
     }

@@ -122,7 +122,7 @@ impl Core {
         }
         // After a power failure, and after a sync that failed, nobody knows what is on the disk of what
         // is in memory.
-        let is_known = self.load(session::SYNCING) == 0 && self.load(session::SETTLED) != 0;
+        let is_known = self.load(session::SYNCING) == 0 && self.load(session::SETTLED) == 1;
         if how == How::Commits
             && is_known
             && let Some((_, base)) = self.base()

@@ -123,7 +123,7 @@ impl<'c> Writer<'c> {
     }
 
     #[inline]
-    fn begin_with(core: &'c Core, lock: Locked<'c>) -> Result<Writer<'c>> {
+    pub(super) fn begin_with(core: &'c Core, lock: Locked<'c>) -> Result<Writer<'c>> {
         core.note_cuts()?;
         let base = core.newest();
         core.reach(&base)?;

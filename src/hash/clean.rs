@@ -24,6 +24,8 @@ use super::pins;
 use super::view::{is_marked_dead, record};
 use super::writer::Writer;
 use crate::Result;
+use crate::os::lock::{Want, lock_range};
+use crate::os::opening::READING;
 use std::sync::atomic::Ordering;
 
 /// Garbage is worth a look when there are so many bytes of it.
@@ -419,9 +421,15 @@ impl Writer<'_> {
         if used == units || len.saturating_sub(end) < len / 8 {
             return Ok(());
         }
+        let file = self.core.data.file();
+        if !lock_range(file, READING, Want::Exclusive, false)? {
+            // Somebody reads who can hold nothing.
+            return Ok(());
+        }
         self.index.word(words::UNITS).store(used, Ordering::Release);
-        self.core.data.shrink_to(end.next_multiple_of(4096))?;
+        let done = self.core.data.shrink_to(end.next_multiple_of(4096));
         self.core.session(session::DATA_LEN).store(self.core.data.len(), Ordering::Relaxed);
-        Ok(())
+        lock_range(file, READING, Want::Nothing, true)?;
+        done
     }
 }

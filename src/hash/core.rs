@@ -19,9 +19,9 @@ use super::rebuild::Log;
 use super::writer::Writer;
 use crate::keyhash;
 use crate::os::file::{open_changing, read_exact_at};
-use crate::os::lock::{Got, RobustLock, Want};
+use crate::os::lock::{Got, RobustLock, Want, lock_range};
 use crate::os::newest::Newest;
-use crate::os::opening::{if_alone, is_alone, join, opening};
+use crate::os::opening::{READING, if_alone, is_alone, join, opening};
 use crate::os::process::{prepare, random_id, random_word};
 use crate::os::publish::{self, Staged};
 use crate::os::session::{Session, Standing};
@@ -118,6 +118,10 @@ impl Core {
             if let Some(path) = &path {
                 publish::sync_folder_of(path)?;
             }
+        }
+        if !is_writable {
+            // From now on the file is not cut: what is read without a pin is there, whatever it is.
+            lock_range(file, READING, Want::Shared, true)?;
         }
         let len = file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
         let mut bytes = vec![0; len.min(HEADER_BYTES as u64) as usize];

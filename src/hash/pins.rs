@@ -6,7 +6,8 @@
 //! whose process is dead is cleared by whoever waits for it.
 //!
 //! A pin may have a lease ([`crate::os::lease`]): a writer who finds it over goes on as if the pin were not
-//! there, and its holder is told so. The word for that is 0 whenever a line is free.
+//! there, and its holder is told so. Who lets go of a line makes the word for that 0, and so does who takes
+//! one, before he looks at the index.
 //!
 //! Order: a pin is an atomic exchange, so it is seen by everybody before the reader's first look
 //! at the index. A writer unlinks, then reads the pins: so either it sees the pin, or the reader
@@ -133,6 +134,7 @@ pub(crate) fn try_pin(data: &SharedMap) -> Option<Pin<'_>> {
         && let Some(line) = data.line(PINS_AT + last * 64)
         && line[0].compare_exchange(0, mark, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     {
+        clear_lease(line);
         if line[1].load(Ordering::Relaxed) != own_start() {
             line[1].store(own_start(), Ordering::Relaxed);
         }
@@ -141,6 +143,16 @@ pub(crate) fn try_pin(data: &SharedMap) -> Option<Pin<'_>> {
         return Some(Pin { line, mark });
     }
     try_another(data, mark)
+}
+
+/// Who cleared the line of a dead reader may have left his lease there. Before the index is looked at: until
+/// then the pin holds nothing.
+#[inline(always)]
+fn clear_lease(line: &[AtomicU64; 8]) {
+    if line[LEASE].load(Ordering::Relaxed) != 0 {
+        line[LEASE].swap(0, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
 }
 
 /// Takes a pin, and waits for one that is free.
@@ -172,6 +184,7 @@ fn try_another(data: &SharedMap, mark: u64) -> Option<Pin<'_>> {
         for i in (0..PINS).map(|i| start.wrapping_add(i) % PINS) {
             let Some(line) = data.line(PINS_AT + i * 64) else { continue };
             if line[0].compare_exchange(0, mark, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+                clear_lease(line);
                 line[1].store(own_start(), Ordering::Relaxed);
                 line[2].store(0, Ordering::Relaxed);
                 line[3].store(mark, Ordering::Release);
@@ -267,4 +280,30 @@ pub(crate) fn readers(data: &SharedMap) -> Vec<Reader> {
 
 fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::Hash;
+
+    /// As it is left where a writer takes the lease of a dead reader while another clears his line.
+    #[test]
+    fn a_lease_that_was_left_in_a_free_line_is_not_that_of_who_takes_it() {
+        let store = Hash::in_memory().unwrap();
+        let data = &store.core().data;
+        for line in lines(data) {
+            line[LEASE].store(lease_to(0), Ordering::Relaxed);
+        }
+        for _ in 0..2 {
+            let pins: Vec<Pin<'_>> = (0..PINS).map(|_| pin(data).unwrap()).collect();
+            assert!(!is_past(data, end_epoch(data)), "the pins hold nothing");
+            drop(pins);
+            assert!(is_past(data, end_epoch(data)));
+            lines(data).for_each(|line| {
+                line[LEASE].store(lease_to(0), Ordering::Relaxed);
+                assert!(take_if_over(&line[LEASE], lease_to(0)));
+            });
+        }
+    }
 }

@@ -3,8 +3,9 @@
 //! A reader pins ([`super::pins`]), so that what it finds stays; takes the newest index; and finds.
 //! While a batch is being entered readers wait, so that nobody sees a part of it.
 //!
-//! Where the file may not be written there can be no pin, nor where all are taken. Then values are
-//! copied, and what was found counts only if nothing was taken out of reach meanwhile.
+//! Where the file may not be written there can be no pin. Then values are copied, and what was found
+//! counts only if nothing was taken out of reach meanwhile; nor is the file cut, see
+//! [`crate::os::opening`]. Where all pins are taken values are copied under the writers' lock.
 
 use super::core::Core;
 use super::format::Kind;
@@ -217,8 +218,12 @@ impl Core {
         Err(too_busy())
     }
 
-    /// Does `look` until nothing was taken out of reach meanwhile.
+    /// Does `look` while nobody takes anything out of reach, or until nobody did meanwhile.
     pub(super) fn without_pin<R>(&self, look: impl Fn(&Index, State) -> Result<R>) -> Result<R> {
+        if self.data.is_writable() {
+            let writer = self.writer_unsettled()?;
+            return look(writer.index, writer.index.state());
+        }
         for _ in 0..ATTEMPTS {
             let epoch = self.session(session::EPOCH).load(Ordering::Acquire);
             // A private index has no number that another could have.
@@ -246,9 +251,8 @@ impl Core {
 /// What a reader says without a pin that finds no moment when nobody writes.
 pub(super) fn too_busy() -> Error {
     Error::invalid(
-        "others write so much that a reader who cannot hold anything finds no quiet moment: give it \
-         permission to write the store's files; where it has that, 64 readers hold values of the \
-         store: drop values soon after reading them",
+        "others write so much that a reader without write permission finds no quiet moment: \
+         give it permission to write the store's files",
     )
 }
 

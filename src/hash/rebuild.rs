@@ -290,13 +290,14 @@ impl Writer<'_> {
         let segment = self.core.segment_at(self, self.index.load(words::TAIL_UNIT));
         let at = self.index.load(words::TAIL);
         let Some(segment) = segment.filter(|s| (s.first()..s.end()).contains(&at)) else { return };
-        self.core.note_rest();
         let end = segment.end().min(self.core.data.len());
         const ZEROS: [u8; 4096] = [0; 4096];
         for from in (at..end).step_by(ZEROS.len()) {
             let len = (end - from).min(ZEROS.len() as u64) as usize;
             write(&self.core.data, from, ZEROS.get(..len).unwrap_or(&ZEROS));
         }
+        // Not before: a sync that is going on may have passed it by. Who dies before has the next wipe again.
+        self.core.note_rest();
     }
 }
 

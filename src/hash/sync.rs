@@ -44,7 +44,8 @@ struct Promise {
     sequence: u64,
     end: u64,
     changes: u64,
-    /// Segments below are not needed, by the checkpoint that becomes durable with it.
+    /// The checkpoint that becomes durable with it, or the last one; segments below are not needed by that.
+    checkpoint: u64,
     reusable: u64,
     extent: Extent,
 }
@@ -189,8 +190,11 @@ impl Writer<'_> {
         // What this one adds to the log is in one segment.
         let is_near = !is_whole && last.sequence == sequence && (1..=to).contains(&last.end);
         let with_checkpoint = !is_near || self.is_checkpoint_due(&last);
+        // Until the promise is kept another one writes it to the same place: the other has the last that is
+        // certain.
+        let checkpoint = last.number.wrapping_add(u64::from(with_checkpoint));
         if with_checkpoint {
-            self.write_checkpoint(Checkpoint { number: last.number.wrapping_add(1), ..last });
+            self.write_checkpoint(Checkpoint { number: checkpoint, ..last });
         }
         let near = Extent::Log { from: last.end, to, with_checkpoint };
         Ok(Promise {
@@ -198,6 +202,7 @@ impl Writer<'_> {
             sequence,
             end: to,
             changes: load(session::CHANGES),
+            checkpoint,
             reusable: if with_checkpoint { last.oldest } else { 0 },
             extent: if is_near { near } else { Extent::All },
         })
@@ -217,13 +222,13 @@ impl Writer<'_> {
         for (i, word) in checkpoint.words(&self.core.header).into_iter().enumerate() {
             self.core.data.head()[place + i].store(word, Ordering::Relaxed);
         }
-        self.core.session(session::CHECKPOINT).store(checkpoint.number, Ordering::Relaxed);
     }
 
     /// Notes that a promise is kept.
     fn keep(&self, promise: Promise) {
         let session = |word| self.core.session(word);
         let raise = |word, value| session(word).fetch_max(value, Ordering::Release);
+        raise(session::CHECKPOINT, promise.checkpoint);
         raise(session::REUSABLE, promise.reusable);
         if session(session::DURABLE).load(Ordering::Relaxed) <= promise.changes {
             raise(session::SYNCED_OLDEST, promise.oldest);

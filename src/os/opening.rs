@@ -1,8 +1,9 @@
-//! Who has a store open: two bytes of its file, locked with locks of the kernel, which belong to an
+//! Who has a store open: bytes of its file, locked with locks of the kernel, which belong to an
 //! opening of the file and end with it, however its processes end.
 //!
 //! Byte 0 is locked while a store is being opened, byte 1, shared, as long as somebody has it open who
-//! may write. Who gets byte 1 for himself knows that nobody else does.
+//! may write. Who gets byte 1 for himself knows that nobody else does. Byte 2 is locked, shared, as long as
+//! somebody has it open who only reads.
 
 use super::lock::{Want, lock_range};
 use crate::Result;
@@ -11,6 +12,8 @@ use std::fs::File;
 const OPENING: u64 = 0;
 /// The byte that is locked as long as somebody has the store open who may write.
 pub(crate) const OPEN: u64 = 1;
+/// The byte that is locked as long as somebody has the store open who may not write to it.
+pub(crate) const READING: u64 = 2;
 
 /// Opens a store with nobody opening it meanwhile; with `Want::Shared` others do who want no more.
 pub(crate) fn opening<T>(file: &File, want: Want, open: impl FnOnce() -> Result<T>) -> Result<T> {
