@@ -50,6 +50,26 @@ fn verify_finds_every_flipped_byte_of_pages_in_use_and_of_the_durable_commit() {
     println!("{count} bytes");
 }
 
+/// Whose pages are taken for others when the file grows.
+#[test]
+fn verify_finds_blocks_of_the_table_that_are_nowhere() {
+    const TABLES: usize = 2816;
+    let sample = sample(60);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let end = word(&sample.bytes, sample.commit_at() + 16);
+    for (block, page) in [(10, 64), (28, 1), (3, end), (5, end - 1), (2, u64::MAX)] {
+        let mut bytes = sample.bytes.clone();
+        let at = TABLES + 8 * block;
+        assert_eq!(word(&bytes, at), 0, "block {block} is in use");
+        put(&mut bytes, at, page);
+        fs::write(&path, &bytes).unwrap();
+        let store = BTree::open(&path).unwrap();
+        let found = store.verify(|_, _| ()).map_err(|error| error.to_string());
+        assert!(found.as_ref().is_err_and(|text| text.contains("damaged")), "{block}: {found:?}");
+    }
+}
+
 /// As long as a store is in use, a durable commit may be in its journal alone.
 #[test]
 fn verify_finds_every_flipped_byte_of_what_was_appended() {

@@ -7,7 +7,8 @@
 use super::as_of::AsOf;
 use super::core::{Core, bad_page_sum};
 use super::format::{
-    BAD_FAR_SUM, FIXED, METAS, PAGE_BYTES, SUMMED, Tree, VALUES, far_sum, page_sum, session,
+    BAD_FAR_SUM, Commit, FIXED, METAS, PAGE_BYTES, SUMMED, TABLES, Tree, VALUES, far_sum, page_sum,
+    session, table_pages,
 };
 use super::handle::BTree;
 use super::kind::{self, Duplicates, Kind, TableOptions};
@@ -68,6 +69,7 @@ impl BTree {
         check.rest(commit.stamp)?;
         if core.only().is_none() {
             core.check_durable(&commit)?;
+            core.check_tables(&commit)?;
         }
         if core.load(session::DURABLE) < commit.stamp || core.is_in_memory() {
             return Ok(());
@@ -83,6 +85,21 @@ impl BTree {
                 return Err(Error::corrupt(METAS[0], "the durable commit is damaged"));
             }
         }
+    }
+}
+
+impl Core {
+    /// Whether no block of the table of pages is said to be where pages will be taken for something else.
+    fn check_tables(&self, newest: &Commit) -> Result<()> {
+        let high = self.high(newest);
+        for block in 0..TABLES {
+            let at = session::TABLES + 8 * block;
+            if self.load(at).saturating_add(table_pages(block)) > high && self.load(at) != 0 {
+                let what = "a block of the table of pages behind the last page";
+                return Err(Error::corrupt(at, what));
+            }
+        }
+        Ok(())
     }
 }
 
