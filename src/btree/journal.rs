@@ -28,6 +28,7 @@ use crate::bytes::{array, le64};
 use crate::os::file::read_exact_at;
 use crate::{Error, Result};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -38,7 +39,6 @@ const PAGES: (u64, u64) = (128, 1024);
 const MAX_BYTES: u64 = 128 << 10;
 /// So many syncs that a journal would have helped are done without one before there is one.
 const ENOUGH: u32 = 4;
-
 /// Most pages by which the end of the base may be passed: they are made when what was appended is read.
 const MAX_GROWTH: u64 = 4096;
 
@@ -223,14 +223,15 @@ impl Core {
 
     /// Where the journal is, if there is one: its first page, and how many.
     pub(crate) fn journal(&self) -> Option<(u64, u64)> {
-        let (page, pages) = self.journal_pages()?;
-        (page & session::GIVEN_UP == 0).then_some((page, pages))
+        let (page, pages) = (self.load(session::JOURNAL), self.load(session::JOURNAL_PAGES));
+        (page != 0 && page & session::GIVEN_UP == 0).then_some((page, pages))
     }
 
-    /// The same of one that was given up, too; then the bit that says so is set in the page.
-    pub(crate) fn journal_pages(&self) -> Option<(u64, u64)> {
+    /// Its pages, also of one that was given up.
+    pub(crate) fn journal_pages(&self) -> Range<u64> {
         let (page, pages) = (self.load(session::JOURNAL), self.load(session::JOURNAL_PAGES));
-        (page != 0).then_some((page, pages))
+        let first = page & !session::GIVEN_UP;
+        if page == 0 { 0..0 } else { first..first.saturating_add(pages) }
     }
 
     /// Gives the journal up, which no base names any more; by who has the turn to sync.
@@ -244,10 +245,8 @@ impl Core {
     /// Frees the pages of a journal that was given up; by who has the writer's lock.
     #[cold]
     pub(crate) fn free_journal(&self) -> Result<()> {
-        let Some((page, pages)) = self.journal_pages() else { return Ok(()) };
-        let first = page & !session::GIVEN_UP;
         // Not what damage may have written there.
-        for page in first..first.saturating_add(pages.min(PAGES.1)) {
+        for page in self.journal_pages().take(PAGES.1 as usize) {
             let [birth, freed] = self.entry(page)?;
             if birth.load(Ordering::Acquire) == FIXED && !self.is_shared(page) {
                 birth.store(0, Ordering::Release);

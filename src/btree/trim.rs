@@ -48,17 +48,13 @@ impl Core {
     /// Cuts the free end of the file off, unless somebody writes just now, or reads an older commit.
     /// After a sync, and with one of the same kind.
     pub(crate) fn trim(&self, trim: Trim, how: How) -> Result<()> {
-        let Some(writer) = Writer::try_begin(self)? else { return Ok(()) };
+        let Some(mut writer) = Writer::try_begin(self)? else { return Ok(()) };
         if writer.is_journal_in_the_way(trim)? {
             drop(writer);
             self.sync_only(how.without_journal())?;
-            let Some(writer) = Writer::try_begin(self)? else { return Ok(()) };
-            return self.lower(writer, trim, how);
+            let Some(without) = Writer::try_begin(self)? else { return Ok(()) };
+            writer = without;
         }
-        self.lower(writer, trim, how)
-    }
-
-    fn lower(&self, writer: Writer<'_>, trim: Trim, how: How) -> Result<()> {
         if writer.lower_end(trim)? {
             self.sync_only(how)?;
             let Some(writer) = Writer::try_begin(self)? else { return Ok(()) };

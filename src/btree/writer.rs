@@ -257,11 +257,7 @@ impl Core {
 
     /// Whether a page is one that is not freed as others are.
     pub(crate) fn is_fixed(&self, page: u64) -> bool {
-        let is_journal = self.journal_pages().is_some_and(|(from, pages)| {
-            let from = from & !session::GIVEN_UP;
-            (from..from.saturating_add(pages)).contains(&page)
-        });
-        is_journal || self.is_shared(page)
+        self.journal_pages().contains(&page) || self.is_shared(page)
     }
 
     /// Whether a page is one of those that processes share: page 0, the table, slots.
