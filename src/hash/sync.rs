@@ -44,8 +44,9 @@ struct Promise {
     sequence: u64,
     end: u64,
     changes: u64,
-    /// The checkpoint that becomes durable with it, or the last one; segments below are not needed by that.
+    /// The number of the checkpoint that becomes durable with it, or of the last one.
     checkpoint: u64,
+    /// Segments below are not needed, by the checkpoint that becomes durable with it.
     reusable: u64,
     extent: Extent,
 }
