@@ -4,10 +4,10 @@
 
 mod common;
 
-use common::sys::{self, SIGCONT, Status, fork};
-use common::{Rng, ordered, rounds, seed};
+use common::sys::{self, Status, fork};
+use common::{Rng, is_expired, ordered, rounds, seed};
+use credenza::Result;
 use credenza::btree::{BTree, Snapshot};
-use credenza::{ErrorKind, Result};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,10 +38,6 @@ fn has_all(snapshot: &Snapshot<'_>, byte: u8) -> Result<bool> {
     Ok(is_right && count == KEYS)
 }
 
-fn is_expired<T>(found: &Result<T>) -> bool {
-    matches!(found.as_ref().map_err(|e| e.kind()), Err(ErrorKind::Expired { .. }))
-}
-
 fn churn(store: &BTree, turns: u64) {
     for turn in 0..turns {
         put_all(store, 2 + turn as u8 % 100);
@@ -56,8 +52,7 @@ fn churn(store: &BTree, turns: u64) {
 fn len_beside(path: &Path, lease: Option<Duration>, wanted: fn(Result<bool>) -> bool) -> u64 {
     let store = BTree::create(path).unwrap();
     put_all(&store, 1);
-    let mut reader = fork(|| {
-        sys::give_up_after(100);
+    let reader = || {
         let store = BTree::open(path).unwrap();
         let held = match lease {
             Some(lease) => store.read_for(lease).unwrap(),
@@ -70,12 +65,11 @@ fn len_beside(path: &Path, lease: Option<Duration>, wanted: fn(Result<bool>) -> 
         // Others are not harmed by its end.
         drop(held);
         assert!(!has_all(&store.read().unwrap(), 1).unwrap());
+    };
+    let len = sys::while_stopped(reader, || {
+        churn(&store, 30);
+        fs::metadata(path).unwrap().len()
     });
-    assert_eq!(reader.wait(), Status::Stopped(sys::SIGSTOP));
-    churn(&store, 30);
-    let len = fs::metadata(path).unwrap().len();
-    sys::signal(reader.pid(), SIGCONT);
-    assert_eq!(reader.wait(), Status::Exited(0));
     store.verify(|_, _| ()).unwrap();
     len
 }

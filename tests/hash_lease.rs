@@ -4,10 +4,9 @@
 mod common;
 
 use common::hash::must;
-use common::rounds;
-use common::sys::{self, SIGCONT, Status, fork};
+use common::sys::{self, Status, fork};
+use common::{is_expired, rounds};
 use credenza::hash::Hash;
-use credenza::{ErrorKind, Result};
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,16 +38,11 @@ fn churn(store: &Hash, turns: u64) {
     while store.compact(1 << 20).unwrap() {}
 }
 
-fn is_expired<T>(found: &Result<T>) -> bool {
-    matches!(found.as_ref().map_err(|e| e.kind()), Err(ErrorKind::Expired { .. }))
-}
-
 /// How long the file is after much was written while a process is stopped that reads a value.
 fn len_beside(path: &Path, lease: Option<Duration>, is_kept: bool) -> u64 {
     let store = Hash::create(path).unwrap();
     put_all(&store, 1);
-    let mut reader = fork(|| {
-        sys::give_up_after(100);
+    let reader = || {
         let store = Hash::open(path).unwrap();
         let held = lease.is_none().then(|| store.get(&key(2)).unwrap().unwrap());
         let leased = lease.map(|lease| store.get_for(&key(2), lease).unwrap().unwrap());
@@ -63,12 +57,11 @@ fn len_beside(path: &Path, lease: Option<Duration>, is_kept: bool) -> u64 {
         }
         // Others are not harmed by its end.
         assert_ne!(*store.get(&key(2)).unwrap().unwrap(), value(2, 1));
+    };
+    let len = sys::while_stopped(reader, || {
+        churn(&store, 40);
+        fs::metadata(path).unwrap().len()
     });
-    assert_eq!(reader.wait(), Status::Stopped(sys::SIGSTOP));
-    churn(&store, 40);
-    let len = fs::metadata(path).unwrap().len();
-    sys::signal(reader.pid(), SIGCONT);
-    assert_eq!(reader.wait(), Status::Exited(0));
     store.verify(|_, _| ()).unwrap();
     len
 }

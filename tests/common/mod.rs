@@ -15,7 +15,13 @@ pub mod steps;
 pub mod subject;
 pub mod sys;
 
+use credenza::ErrorKind;
 use std::collections::BTreeMap;
+
+/// Whether a lease was over, and the space needed.
+pub fn is_expired<T>(found: &credenza::Result<T>) -> bool {
+    matches!(found.as_ref().map_err(|e| e.kind()), Err(ErrorKind::Expired { .. }))
+}
 
 /// A small generator; the same seed gives the same numbers for ever.
 pub struct Rng(u64);

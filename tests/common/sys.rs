@@ -20,6 +20,20 @@ pub enum Status {
     Stopped(i32),
 }
 
+/// Runs `work` in a fork of this process, which stops itself once; meanwhile `others`, then the fork to its
+/// end. What `others` returns.
+pub fn while_stopped<R>(work: impl FnOnce(), others: impl FnOnce() -> R) -> R {
+    let mut stopped = fork(|| {
+        give_up_after(100);
+        work();
+    });
+    assert_eq!(stopped.wait(), Status::Stopped(SIGSTOP));
+    let done = others();
+    signal(stopped.pid(), SIGCONT);
+    assert_eq!(stopped.wait(), Status::Exited(0));
+    done
+}
+
 /// Runs `work` in a fork of this process, which ends with 0 when it is done, with 101 after a panic.
 pub fn fork(work: impl FnOnce()) -> Forked {
     // SAFETY: the child has one thread and runs what any thread may; the C library makes its
