@@ -18,10 +18,10 @@
 
 use super::copies::Copies;
 use super::core::{Core, bad_page_sum, no_entry};
-use super::format::{PAGE, SUMMED, page_sum};
+use super::format::{SUMMED, page_sum};
 use super::page::Bytes;
 use super::pins::Claim;
-use crate::os::file::read_exact_at;
+use crate::os::file::{buffer, read_exact_at};
 use crate::{Error, ErrorKind, Result};
 use std::time::Duration;
 
@@ -88,14 +88,7 @@ impl<'c> Leased<'c> {
     }
 
     fn copy(&self, at: u64, len: usize) -> Result<Box<[u8]>> {
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(len).map_err(|_| {
-            Error::io("get memory for a copy", std::io::ErrorKind::OutOfMemory.into())
-        })?;
-        while bytes.len() < len {
-            let part = PAGE.min(len - bytes.len());
-            bytes.extend_from_slice(&[0; PAGE][..part]);
-        }
+        let mut bytes = buffer(len)?;
         read_exact_at(self.core.map.file(), &mut bytes, at)?;
         Ok(bytes.into_boxed_slice())
     }

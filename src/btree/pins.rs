@@ -17,7 +17,7 @@ use super::core::Core;
 use super::format::{Commit, PAGE_BYTES, session};
 use super::view::Holds;
 use crate::os::lease::{
-    end_of, has_lease, is_leased, is_taken, lease_to, now_ms, renew, take_if_over, term,
+    end_of, has_lease, is_leased, is_taken, lease_to, lengths, now_ms, renew, take_if_over, term,
 };
 use crate::os::process::{is_alive, own_pid, own_start};
 use crate::{Error, Result};
@@ -310,9 +310,10 @@ pub(crate) fn readers(core: &Core) -> Vec<Reader> {
         if owner == 0 || stamp == 0 || is_taken(time) {
             return None;
         }
-        let lease = is_leased(time).then(|| (slot.begin.load(Ordering::Relaxed), end_of(time)));
-        let age_ms = match lease {
-            Some((begin, _)) => now.saturating_sub(begin),
+        let begin = slot.begin.load(Ordering::Relaxed);
+        let lengths = lengths(time, begin);
+        let age_ms = match lengths {
+            Some(_) => now.saturating_sub(begin),
             None if time == 0 => 0,
             None => today.saturating_sub(time),
         };
@@ -321,9 +322,8 @@ pub(crate) fn readers(core: &Core) -> Vec<Reader> {
             age_ms,
             stamp,
             held_bytes: 0,
-            lease_ms: lease.map(|(begin, end)| end.saturating_sub(begin)),
-            // The millisecond that it begins in is not counted.
-            left_ms: lease.map(|(begin, end)| end.saturating_sub(now.max(begin))),
+            lease_ms: lengths.map(|(length, _)| length),
+            left_ms: lengths.map(|(_, left)| left),
         })
     };
     slots(core).filter_map(reader).collect()

@@ -9,7 +9,7 @@ use super::core::Core;
 use super::handle::Hash;
 use super::pins::{LeasedPin, note_time};
 use super::reader::Found;
-use crate::os::file::read_exact_at;
+use crate::os::file::{buffer, read_exact_at};
 use crate::os::shared::SharedMap;
 use crate::{Error, ErrorKind, Result};
 use std::time::Duration;
@@ -99,12 +99,7 @@ impl LeasedValue<'_> {
     /// # Errors
     /// As [`LeasedValue::read_at`]; or memory is short.
     pub fn to_vec(&self) -> Result<Vec<u8>> {
-        let mut value = Vec::new();
-        let len = usize::try_from(self.len()).unwrap_or(usize::MAX);
-        value.try_reserve_exact(len).map_err(|_| {
-            Error::io("get memory for a copy", std::io::ErrorKind::OutOfMemory.into())
-        })?;
-        value.resize(len, 0);
+        let mut value = buffer(usize::try_from(self.len()).unwrap_or(usize::MAX))?;
         self.read_at(&mut value, 0)?;
         Ok(value)
     }

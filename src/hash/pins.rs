@@ -16,7 +16,7 @@
 use super::format::{PINS, PINS_AT, session};
 use super::view::Holds;
 use crate::os::lease::{
-    end_of, has_lease, is_leased, is_taken, lease_to, now_ms as boot_ms, renew, take_if_over, term,
+    end_of, has_lease, is_leased, is_taken, lease_to, lengths, renew, take_if_over, term,
 };
 use crate::os::process::{is_alive, own_pid, own_start};
 use crate::os::shared::SharedMap;
@@ -256,7 +256,7 @@ pub(crate) fn clear_dead(data: &SharedMap) {
 
 /// Everybody who holds something.
 pub(crate) fn readers(data: &SharedMap) -> Vec<Reader> {
-    let (now, today) = (boot_ms(), now_ms());
+    let today = now_ms();
     let reader = |line: &[AtomicU64; 8]| {
         let mark = line[0].load(Ordering::SeqCst);
         let since = line[2].load(Ordering::Relaxed);
@@ -264,15 +264,13 @@ pub(crate) fn readers(data: &SharedMap) -> Vec<Reader> {
         if mark == 0 || is_taken(lease) {
             return None;
         }
-        let begin = line[BEGIN].load(Ordering::Relaxed);
-        let end = is_leased(lease).then(|| end_of(lease));
+        let lengths = lengths(lease, line[BEGIN].load(Ordering::Relaxed));
         Some(Reader {
             pid: (mark >> PID_SHIFT) as u32,
             age_ms: if since == 0 { 0 } else { today.saturating_sub(since) },
             epoch: mark & EPOCH_MASK,
-            lease_ms: end.map(|end| end.saturating_sub(begin)),
-            // The millisecond that it begins in is not counted.
-            left_ms: end.map(|end| end.saturating_sub(now.max(begin))),
+            lease_ms: lengths.map(|(length, _)| length),
+            left_ms: lengths.map(|(_, left)| left),
         })
     };
     lines(data).filter_map(reader).collect()

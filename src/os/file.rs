@@ -55,6 +55,20 @@ pub(crate) fn open_changing(path: &Path, is_new_wanted: bool, is_writable: bool)
     options.open(path).map_err(|e| Error::io("open", e))
 }
 
+/// So many zeros, for a copy; an error if memory is short.
+pub(crate) fn buffer(len: usize) -> Result<Vec<u8>> {
+    const PART: [u8; 4096] = [0; 4096];
+    let mut bytes = Vec::new();
+    bytes
+        .try_reserve_exact(len)
+        .map_err(|_| Error::io("get memory for a copy", std::io::ErrorKind::OutOfMemory.into()))?;
+    while bytes.len() < len {
+        let part = PART.len().min(len - bytes.len());
+        bytes.extend_from_slice(&PART[..part]);
+    }
+    Ok(bytes)
+}
+
 /// Fills `buf` from `offset`; the file having become shorter is damage, not an I/O error.
 pub(crate) fn read_exact_at(file: &File, buf: &mut [u8], offset: u64) -> Result<()> {
     file.read_exact_at(buf, offset).map_err(|e| match e.kind() {

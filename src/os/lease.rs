@@ -45,6 +45,14 @@ pub(crate) fn end_of(word: u64) -> u64 {
     word & NEVER
 }
 
+/// How long the lease of a word is that began at a millisecond, with what it was renewed by, and what is
+/// left of it, in milliseconds; `None` if the word has none.
+pub(crate) fn lengths(word: u64, begin: u64) -> Option<(u64, u64)> {
+    let end = is_leased(word).then(|| end_of(word))?;
+    // The millisecond that it begins in is not counted.
+    Some((end.saturating_sub(begin), end.saturating_sub(now_ms().max(begin))))
+}
+
 /// Has the lease end so long from now, unless it was taken away; whether it was not.
 pub(crate) fn renew(word: &AtomicU64, lease: Duration) -> bool {
     let renewed = lease_to(term(lease).1);
