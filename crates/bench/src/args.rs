@@ -126,7 +126,8 @@ pub struct BenchArgs {
     #[arg(long = "lib", value_name = "NAME=PATH")]
     pub libraries: Vec<String>,
     /// Set up stores so: NAME=VALUE, for one store STORE.NAME=VALUE, as in page-size=16K, cache=64M, mmap=off,
-    /// checksums=on, compression=zlib, memory=on, direct=on, advice=random; may be given many times. Who
+    /// checksums=on, compression=zlib, key-compression=prefix, journal-compression=zstd, encryption=on,
+    /// recovery=off, flush=on, cursors=on, memory=on, direct=on, advice=random; may be given many times. Who
     /// cannot be so is left out, and named; --list says what each store takes [default: as each store
     /// is fastest]
     #[arg(long = "set", value_name = "[STORE.]NAME=VALUE")]
@@ -323,6 +324,13 @@ impl BenchArgs {
         if workload.settings.has_advice() && self.read_ahead {
             return Err(Error::invalid(
                 "advice and --read-ahead both say what the kernel is told: leave one of them out",
+            ));
+        }
+        let is_durable = |phase: &Phase| *phase == Phase::InsertSync;
+        if workload.settings.has_no_recovery() && workload.phases.iter().flatten().any(is_durable) {
+            return Err(Error::invalid(
+                "recovery=off contradicts the phase insert-sync: without a log no change is on the disk \
+                 before the store is closed; leave one of both out",
             ));
         }
         if !workload.settings.has_memory() {

@@ -78,7 +78,6 @@ impl ForDriver for Describe<'_> {
         // A server does for every change what it is set up to do.
         let class = if D::IS_SERVER { driver.changes().class() } else { self.class };
         let settings = self.shape.settings;
-        let changes = if settings.memory() { Changes::Memory } else { driver.changes() };
         let mut tuning = driver.tuning(self.shape);
         if let Some(how) = D::DURABLE {
             tuning = format!("{tuning}; insert-sync: {how}");
@@ -90,7 +89,8 @@ impl ForDriver for Describe<'_> {
             store: self.name.to_owned(),
             class: class.to_owned(),
             changes_class: <D::Writer<'_> as Writer>::IS_POSSIBLE
-                .then(|| changes.class().to_owned()),
+                .then(|| settings.changes(driver.changes()).class().to_owned()),
+            commits_class: settings.changes(Changes::Buffered).class().to_owned(),
             version,
             library: library.map(|file| file.display().to_string()),
             tuning,

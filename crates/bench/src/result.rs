@@ -227,6 +227,9 @@ pub struct StoreInfo {
     /// process), "at-close" (nothing does before the store was closed) or "memory" (nothing does); `None`
     /// for a store that is built once, which has no such phases.
     pub changes_class: Option<String>,
+    /// The same of changes in transactions, where there are any; empty in reports from before there was
+    /// this field.
+    pub commits_class: String,
     /// The version as the library itself tells it, or "unknown".
     pub version: String,
     /// The library's file; `None` for our own engines.

@@ -4,12 +4,22 @@
 //! declares what it takes (`Driver::SETTINGS`) and finds what was chosen in its `Shape`. A store that
 //! cannot be as chosen takes no part, and is named: nothing is equalled in silence.
 
+mod codec;
+mod takes;
+
 use crate::args::size;
-use crate::driver;
+use crate::driver::{self, Changes};
+pub(crate) use codec::Codec;
 use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ffi::CStr;
 use std::fmt;
+pub(crate) use takes::{Takes, Values, in_words};
+
+/// The key of stores that are encrypted, 16 bytes and a NUL: what encrypting costs is measured, and nothing
+/// is hidden.
+pub(crate) const ENCRYPTION_KEY: &CStr = c"credenza's bench";
 
 /// What can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +33,18 @@ pub(crate) enum Name {
     /// Whether what is read is compared with checksums.
     Checksums,
     Compression,
+    /// How keys are made smaller, alone.
+    KeyCompression,
+    /// How the log of changes is.
+    JournalCompression,
+    /// Whether files are encrypted, with AES.
+    Encryption,
+    /// Whether committed changes are in a log, from which they come back after the death of the process.
+    Recovery,
+    /// Whether committed changes go from the log to where they stay at once.
+    Flush,
+    /// Whether lookups and changes are done by a cursor.
+    Cursors,
     /// Whether all of it is in the memory of the process, without a file.
     Memory,
     /// Whether its files pass by the memory of the kernel (`O_DIRECT`).
@@ -32,12 +54,18 @@ pub(crate) enum Name {
 }
 
 impl Name {
-    const ALL: [Name; 8] = [
+    const ALL: [Name; 14] = [
         Name::PageSize,
         Name::Cache,
         Name::Mmap,
         Name::Checksums,
         Name::Compression,
+        Name::KeyCompression,
+        Name::JournalCompression,
+        Name::Encryption,
+        Name::Recovery,
+        Name::Flush,
+        Name::Cursors,
         Name::Memory,
         Name::Direct,
         Name::Advice,
@@ -51,6 +79,12 @@ impl Name {
             Name::Mmap => "mmap",
             Name::Checksums => "checksums",
             Name::Compression => "compression",
+            Name::KeyCompression => "key-compression",
+            Name::JournalCompression => "journal-compression",
+            Name::Encryption => "encryption",
+            Name::Recovery => "recovery",
+            Name::Flush => "flush",
+            Name::Cursors => "cursors",
             Name::Memory => "memory",
             Name::Direct => "direct",
             Name::Advice => "advice",
@@ -72,74 +106,27 @@ impl Name {
             Name::PageSize => size(text).ok().filter(|bytes| *bytes > 0).map(Value::Bytes),
             Name::Cache if text == "unlimited" => Some(Value::Unlimited),
             Name::Cache => size(text).ok().filter(|bytes| *bytes > 0).map(Value::Bytes),
-            Name::Compression => Codec::find(text).map(Value::Codec),
+            Name::Compression | Name::KeyCompression | Name::JournalCompression => {
+                Codec::find(text).map(Value::Codec)
+            }
             Name::Advice => Some(text == "random")
                 .filter(|is_random| *is_random || text == "normal")
                 .map(Value::Random),
-            Name::Mmap | Name::Checksums | Name::Memory | Name::Direct => {
-                Some(text == "on").filter(|is_on| *is_on || text == "off").map(Value::Switch)
-            }
+            _ => Some(text == "on").filter(|is_on| *is_on || text == "off").map(Value::Switch),
         };
         value.ok_or_else(|| {
             let wanted = match self {
                 Name::PageSize => "a number of bytes, as 4096 or 16K".to_owned(),
                 Name::Cache => "a number of bytes, as 64M, or unlimited".to_owned(),
-                Name::Compression => Codec::ALL.map(Codec::text).join(", "),
-                Name::Advice => "normal or random".to_owned(),
-                Name::Mmap | Name::Checksums | Name::Memory | Name::Direct => {
-                    "on or off".to_owned()
+                Name::Compression | Name::KeyCompression | Name::JournalCompression => {
+                    Codec::ALL.map(Codec::text).join(", ")
                 }
+                Name::Advice => "normal or random".to_owned(),
+                _ => "on or off".to_owned(),
             };
             let name = self.text();
             Error::invalid(format!("{name}={text} is no value of this setting: say {wanted}"))
         })
-    }
-}
-
-/// How records, pages or blocks are made smaller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Codec {
-    None,
-    Snappy,
-    Zlib,
-    Lz4,
-    Zstd,
-    Bzip2,
-    Lzf,
-    Lzo,
-    Lzma,
-}
-
-impl Codec {
-    const ALL: [Codec; 9] = [
-        Codec::None,
-        Codec::Snappy,
-        Codec::Zlib,
-        Codec::Lz4,
-        Codec::Zstd,
-        Codec::Bzip2,
-        Codec::Lzf,
-        Codec::Lzo,
-        Codec::Lzma,
-    ];
-
-    /// The name in options and results.
-    pub(crate) const fn text(self) -> &'static str {
-        match self {
-            Codec::None => "none",
-            Codec::Snappy => "snappy",
-            Codec::Zlib => "zlib",
-            Codec::Lz4 => "lz4",
-            Codec::Zstd => "zstd",
-            Codec::Bzip2 => "bzip2",
-            Codec::Lzf => "lzf",
-            Codec::Lzo => "lzo",
-            Codec::Lzma => "lzma",
-        }
-    }
-
-    fn find(text: &str) -> Option<Codec> {
-        Codec::ALL.into_iter().find(|codec| codec.text() == text)
     }
 }
 
@@ -173,62 +160,6 @@ fn bytes_text(bytes: u64) -> String {
         Some((shift, suffix)) => format!("{}{suffix}", bytes >> shift),
         None => bytes.to_string(),
     }
-}
-
-/// A setting that a store takes, with the values that it takes.
-pub(crate) type Takes = (Name, Values);
-
-/// The values that a store takes for a setting.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Values {
-    /// Powers of two from the one to the other.
-    Powers(u64, u64),
-    /// So many bytes at least.
-    AtLeast(u64),
-    /// The same, or all that there is.
-    AtLeastOrUnlimited(u64),
-    /// Every value that the setting has: of a switch or an advice.
-    Either,
-    Codecs(&'static [Codec]),
-}
-
-impl Values {
-    fn has(self, value: Value) -> bool {
-        match (self, value) {
-            (Values::Powers(least, most), Value::Bytes(bytes)) => {
-                bytes.is_power_of_two() && (least..=most).contains(&bytes)
-            }
-            (Values::AtLeast(least) | Values::AtLeastOrUnlimited(least), Value::Bytes(bytes)) => {
-                bytes >= least
-            }
-            (Values::AtLeastOrUnlimited(_), Value::Unlimited) => true,
-            (Values::Either, Value::Switch(_) | Value::Random(_)) => true,
-            (Values::Codecs(codecs), Value::Codec(codec)) => codecs.contains(&codec),
-            _ => false,
-        }
-    }
-
-    fn text(self, name: Name) -> String {
-        match self {
-            Values::Powers(least, most) => {
-                format!("powers of two from {} to {}", bytes_text(least), bytes_text(most))
-            }
-            Values::AtLeast(least) => format!("{} or more", bytes_text(least)),
-            Values::AtLeastOrUnlimited(least) => {
-                format!("{} or more, unlimited", bytes_text(least))
-            }
-            Values::Either if name == Name::Advice => "normal, random".to_owned(),
-            Values::Either => "on, off".to_owned(),
-            Values::Codecs(codecs) => {
-                codecs.iter().map(|codec| codec.text()).collect::<Vec<_>>().join(", ")
-            }
-        }
-    }
-}
-
-/// What a store takes: setting and values, in words.
-pub(crate) fn in_words(takes: &[Takes]) -> BTreeMap<&'static str, String> {
-    takes.iter().map(|(name, values)| (name.text(), values.text(*name))).collect()
 }
 
 /// What was chosen for one store.
@@ -286,11 +217,41 @@ impl Chosen {
         self.switch(Name::Checksums)
     }
 
-    pub(crate) fn compression(&self) -> Codec {
-        match self.0[Name::Compression as usize] {
+    /// The codec of one of the settings that have such.
+    fn codec(&self, name: Name) -> Codec {
+        match self.0[name as usize] {
             Some(Value::Codec(codec)) => codec,
             _ => Codec::None,
         }
+    }
+
+    pub(crate) fn compression(&self) -> Codec {
+        self.codec(Name::Compression)
+    }
+
+    pub(crate) fn key_compression(&self) -> Codec {
+        self.codec(Name::KeyCompression)
+    }
+
+    pub(crate) fn journal_compression(&self) -> Codec {
+        self.codec(Name::JournalCompression)
+    }
+
+    pub(crate) fn encryption(&self) -> bool {
+        self.switch(Name::Encryption) == Some(true)
+    }
+
+    /// Whether there is a log, unless the store has none anyway.
+    pub(crate) fn recovery(&self) -> bool {
+        self.switch(Name::Recovery) != Some(false)
+    }
+
+    pub(crate) fn flush(&self) -> bool {
+        self.switch(Name::Flush) == Some(true)
+    }
+
+    pub(crate) fn cursors(&self) -> bool {
+        self.switch(Name::Cursors) == Some(true)
     }
 
     pub(crate) fn memory(&self) -> bool {
@@ -306,6 +267,15 @@ impl Chosen {
         match self.0[Name::Advice as usize] {
             Some(Value::Random(is_random)) => Some(is_random),
             _ => None,
+        }
+    }
+
+    /// What is safe when a change has returned, where it would be this if nothing was chosen.
+    pub(crate) fn changes(&self, usual: Changes) -> Changes {
+        match usual {
+            _ if self.memory() => Changes::Memory,
+            Changes::Buffered if !self.recovery() => Changes::AtClose,
+            usual => usual,
         }
     }
 
@@ -340,7 +310,17 @@ impl Chosen {
 
     /// Refuses settings of which one makes the other void.
     fn check(&self) -> Result<()> {
-        let of_files = [Name::Cache, Name::Mmap, Name::Checksums, Name::Direct, Name::Advice];
+        let of_files = [
+            Name::Cache,
+            Name::Mmap,
+            Name::Checksums,
+            Name::Direct,
+            Name::Advice,
+            Name::Encryption,
+            Name::Recovery,
+            Name::Flush,
+            Name::JournalCompression,
+        ];
         let chosen = |name: &Name| self.0[*name as usize].is_some();
         if let Some(name) = of_files.into_iter().find(chosen).filter(|_| self.memory()) {
             let name = name.text();
@@ -351,6 +331,13 @@ impl Chosen {
         if self.direct() && self.mmap() == Some(true) {
             return Err(Error::invalid(
                 "direct=on contradicts mmap=on: a map is the kernel's memory; leave one of both out",
+            ));
+        }
+        let of_the_log = self.flush() || self.journal_compression() != Codec::None;
+        if !self.recovery() && of_the_log {
+            return Err(Error::invalid(
+                "recovery=off contradicts flush=on and journal-compression: there is no log then; leave \
+                 one of both out",
             ));
         }
         Ok(())
@@ -414,6 +401,11 @@ impl Choices {
     /// Whether any store is to be in memory.
     pub(crate) fn has_memory(&self) -> bool {
         self.all.memory() || self.stores.values().any(Chosen::memory)
+    }
+
+    /// Whether any store is to have no log of its changes.
+    pub(crate) fn has_no_recovery(&self) -> bool {
+        !self.all.recovery() || self.stores.values().any(|chosen| !chosen.recovery())
     }
 
     /// Whether any store is to tell the kernel something of its accesses.
@@ -492,6 +484,12 @@ mod tests {
             "mmap=off",
             "checksums=on",
             "compression=zstd",
+            "key-compression=prefix",
+            "journal-compression=none",
+            "encryption=on",
+            "recovery=on",
+            "flush=off",
+            "cursors=on",
             "direct=on",
             "advice=random",
         ];
@@ -500,10 +498,24 @@ mod tests {
         assert_eq!((chosen.page_size(), chosen.cache()), (Some(16 << 10), Some(64 << 20)));
         assert_eq!((chosen.mmap(), chosen.checksums()), (Some(false), Some(true)));
         assert_eq!((chosen.compression(), chosen.random()), (Codec::Zstd, Some(true)));
+        assert_eq!(
+            (chosen.key_compression(), chosen.journal_compression()),
+            (Codec::Prefix, Codec::None)
+        );
+        assert!(chosen.encryption() && chosen.recovery() && !chosen.flush() && chosen.cursors());
         assert!(chosen.direct() && !chosen.memory() && !chosen.has_unlimited_cache());
+        assert!(!choices(&["recovery=off"]).unwrap().of("sqlite").recovery());
         assert!(choices(&["cache=unlimited"]).unwrap().of("upscaledb").has_unlimited_cache());
         assert!(choices(&["memory=on"]).unwrap().of("hash").memory());
         assert_eq!([1, 1000, 1536, 1 << 20].map(bytes_text), ["1", "1000", "1536", "1M"]);
+    }
+
+    #[test]
+    fn without_a_log_nothing_outlives_the_process() {
+        let changes = |text| choices(&[text]).unwrap().of("sqlite").changes(Changes::Buffered);
+        assert_eq!(changes("recovery=on"), Changes::Buffered);
+        assert_eq!(changes("recovery=off"), Changes::AtClose);
+        assert_eq!(changes("memory=on"), Changes::Memory);
     }
 
     #[test]
@@ -547,6 +559,10 @@ mod tests {
             (&["memory=on", "cache=1M"], "memory=on contradicts cache"),
             (&["memory=on", "sqlite.mmap=off"], "memory=on contradicts mmap"),
             (&["direct=on", "mmap=on"], "direct=on contradicts mmap=on"),
+            (&["memory=on", "encryption=on"], "memory=on contradicts encryption"),
+            (&["recovery=off", "flush=on"], "recovery=off contradicts flush=on"),
+            (&["recovery=off", "rocksdb.journal-compression=zstd"], "recovery=off contradicts"),
+            (&["sqlite.key-compression=zlib"], "sqlite: no setting key-compression there"),
         ] {
             let refused = choices(texts).unwrap_err().to_string();
             assert!(refused.contains(what), "{texts:?}: {refused}");

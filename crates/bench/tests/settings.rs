@@ -110,6 +110,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         (&["--set=memory=on", "--phases=insert", "--sync"], "memory=on contradicts --sync"),
         (&["--set=memory=on", "--oracle"], "memory=on contradicts --oracle"),
         (&["--set=direct=on", "--set=mmap=on"], "direct=on contradicts mmap=on"),
+        (&["--set=recovery=off", "--phases=insert-sync"], "contradicts the phase insert-sync"),
         (&["--cold", "--read-ahead", "--set=advice=normal"], "leave one of them out"),
         (&["--duplicates=last"], "but the mix inserts nothing"),
         (&["--duplicates=last", "--workload=ycsb-d", "--phases=build"], "for the phase 'mixed'"),

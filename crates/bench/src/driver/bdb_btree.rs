@@ -3,15 +3,26 @@
 //! Tuning, besides what [`super::bdb`] has: 4 KiB pages, or 16 KiB ones where records have more than
 //! 512 bytes, so that a page holds many.
 
-use super::bdb::{self, Bdb, BdbStore, Method, TXN_WRITE_NO_SYNC, btree_page_bytes, cache_bytes};
+use super::bdb::{self, Bdb, Handle, Method, btree_page_bytes, cache_bytes};
+use super::bdb_abi::TXN_WRITE_NO_SYNC;
+use super::bdb_store::BdbStore;
 use super::{
     Changes, Committers, Driver, Fault, Identity, Promise, Reading, Setup, Shape, Source, Threads,
 };
-use crate::settings::Takes;
+use crate::settings::{Codec, Name, Takes, Values};
 use credenza::Result;
 use std::path::Path;
 
 pub(super) struct BdbBtree(Bdb);
+
+/// What a new database is told besides what both access methods are.
+fn set_up(handle: &Handle<'_>, shape: &Shape) -> Result<()> {
+    handle.set_page_size(btree_page_bytes(shape))?;
+    match shape.settings.key_compression() {
+        Codec::Prefix => handle.compress_keys(),
+        _ => Ok(()),
+    }
+}
 
 impl Driver for BdbBtree {
     const NAME: &'static str = "bdb-btree";
@@ -20,7 +31,16 @@ impl Driver for BdbBtree {
     const THREADS: Threads = Threads::Handles;
     const HAS_COMMITTERS: bool = true;
     const SOURCE: Option<Source> = Some(Bdb::SOURCE);
-    const SETTINGS: &'static [Takes] = bdb::SETTINGS;
+    const SETTINGS: &'static [Takes] = &[
+        bdb::PAGE_SIZE,
+        bdb::CACHE,
+        bdb::CHECKSUMS,
+        (Name::KeyCompression, Values::Codecs(&[Codec::None, Codec::Prefix])),
+        bdb::ENCRYPTION,
+        (Name::Recovery, Values::Either),
+        bdb::CURSORS,
+        bdb::MEMORY,
+    ];
     const CHANGES: Changes = Changes::AtClose;
     const SYNCS: &'static str = "fdatasync when it is closed";
     const COMMITS: bool = true;
@@ -67,7 +87,7 @@ impl Driver for BdbBtree {
     fn create(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
         let handle = self.0.handle(shape)?;
         if shape.setup != Setup::Bayes {
-            handle.set_page_size(btree_page_bytes(shape))?;
+            set_up(&handle, shape)?;
         }
         BdbStore::create(handle, Method::BTree, path, shape)
     }
@@ -75,14 +95,14 @@ impl Driver for BdbBtree {
     fn create_committing(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
         let folder = path.parent().unwrap_or(Path::new("."));
         let handle = self.0.committing_handle(shape, folder, TXN_WRITE_NO_SYNC)?;
-        handle.set_page_size(btree_page_bytes(shape))?;
+        set_up(&handle, shape)?;
         BdbStore::create(handle, Method::BTree, path, shape)
     }
 
     fn create_durable(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
         let folder = path.parent().unwrap_or(Path::new("."));
         let handle = self.0.committing_handle(shape, folder, 0)?;
-        handle.set_page_size(btree_page_bytes(shape))?;
+        set_up(&handle, shape)?;
         BdbStore::create(handle, Method::BTree, path, shape)
     }
 
@@ -108,7 +128,7 @@ impl Driver for BdbBtree {
     ) -> Result<Committers<Self::Writer<'_>>> {
         let folder = path.parent().unwrap_or(Path::new("."));
         let handle = self.0.shared_handle(shape, folder)?;
-        handle.set_page_size(btree_page_bytes(shape))?;
+        set_up(&handle, shape)?;
         BdbStore::create(handle, Method::BTree, path, shape)?.into_committers(shape, count)
     }
 }

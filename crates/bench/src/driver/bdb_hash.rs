@@ -3,7 +3,8 @@
 //! Tuning, besides what [`super::bdb`] has: 4 KiB pages, the number of records and the fill factor
 //! told in advance.
 
-use super::bdb::{self, Bdb, BdbStore, Method, cache_bytes};
+use super::bdb::{self, Bdb, Method, cache_bytes};
+use super::bdb_store::BdbStore;
 use super::{Changes, Driver, Identity, Reading, Setup, Shape, Source, Threads};
 use crate::settings::Takes;
 use credenza::Result;
@@ -26,7 +27,8 @@ impl Driver for BdbHash {
     const REOPENS: bool = true;
     const THREADS: Threads = Threads::Handles;
     const SOURCE: Option<Source> = Some(Bdb::SOURCE);
-    const SETTINGS: &'static [Takes] = bdb::SETTINGS;
+    const SETTINGS: &'static [Takes] =
+        &[bdb::PAGE_SIZE, bdb::CACHE, bdb::CHECKSUMS, bdb::ENCRYPTION, bdb::CURSORS, bdb::MEMORY];
     const CHANGES: Changes = Changes::AtClose;
     const SYNCS: &'static str = "fdatasync when it is closed";
 

@@ -57,7 +57,9 @@ fn several_mut<'t, 's>(
 
 /// A snapshot for all lookups. Fields are dropped in order: the store last.
 pub(super) struct Reader {
-    snapshot: btree::Snapshot<'static>,
+    /// By which lookups are done, if the user chose that.
+    cursor: Option<btree::Cursor<'static>>,
+    snapshot: Kept<btree::Snapshot<'static>>,
     has_several: bool,
     store: Kept<btree::BTree>,
 }
@@ -67,6 +69,8 @@ pub(super) struct Changer {
     transaction: Option<btree::Transaction<'static>>,
     /// Where one more value of a key goes, where keys have several.
     place: Option<Place>,
+    /// Whether lookups and changes of records that are there are done by a cursor.
+    uses_cursor: bool,
     store: Kept<btree::BTree>,
 }
 
@@ -75,8 +79,11 @@ impl Driver for BTree {
     const REOPENS: bool = true;
     const HAS_DUPLICATES: bool = true;
     const SOURCE: Option<Source> = None;
-    const SETTINGS: &'static [Takes] =
-        &[(Name::Checksums, Values::Either), (Name::Memory, Values::Either)];
+    const SETTINGS: &'static [Takes] = &[
+        (Name::Checksums, Values::Either),
+        (Name::Cursors, Values::Either),
+        (Name::Memory, Values::Either),
+    ];
     const NATIVE_GET_MANY: bool = true;
     const SYNCS: &'static str = "fdatasync when the last process closes it";
     const CHANGES: Changes = Changes::AtClose;
@@ -122,30 +129,26 @@ impl Driver for BTree {
     type Store<'d> = Reader;
 
     fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<Reader> {
-        Reader::of(options(shape).open(path)?, shape.duplicates.is_some())
+        Reader::of(options(shape).open(path)?, shape)
     }
 
     type Writer<'d> = Changer;
 
     fn create(&self, path: &Path, shape: &Shape) -> Result<Changer> {
-        let store = Kept::new(created(path, shape)?);
-        let place = shape.duplicates;
-        Ok(Changer { transaction: Some(store.get().write()?), place, store })
+        Changer::over(created(path, shape)?, shape, true)
     }
 
     fn create_committing(&self, path: &Path, shape: &Shape) -> Result<Changer> {
-        Ok(Changer::of(created(path, shape)?, shape.duplicates))
+        Changer::over(created(path, shape)?, shape, false)
     }
 
     fn create_durable(&self, path: &Path, shape: &Shape) -> Result<Changer> {
         let options = options(shape).create(true).durability(Durability::Sync);
-        Ok(Changer::of(options.open(path)?, None))
+        Changer::over(options.open(path)?, shape, false)
     }
 
     fn reopen(&self, path: &Path, shape: &Shape, commits: bool) -> Result<Changer> {
-        let store = Kept::new(options(shape).open(path)?);
-        let transaction = if commits { None } else { Some(store.get().write()?) };
-        Ok(Changer { transaction, place: shape.duplicates, store })
+        Changer::over(options(shape).open(path)?, shape, !commits)
     }
 
     fn crew(
@@ -156,8 +159,8 @@ impl Driver for BTree {
         with_writer: bool,
     ) -> Result<Crew<Reader, Changer>> {
         let store = options(shape).open(path)?;
-        let writer = with_writer.then(|| Changer::of(store.clone(), None));
-        let reader = |_| Reader::of(store.clone(), false);
+        let writer = with_writer.then(|| Changer::over(store.clone(), shape, false)).transpose()?;
+        let reader = |_| Reader::of(store.clone(), shape);
         let readers = (0..readers).map(reader).collect::<Result<_>>()?;
         // SAFETY: handles and snapshots are `Send`.
         Ok(unsafe { Crew::of(readers, writer) })
@@ -165,7 +168,7 @@ impl Driver for BTree {
 
     fn committers(&self, path: &Path, shape: &Shape, count: usize) -> Result<Committers<Changer>> {
         let store = self.create_durable(path, shape)?;
-        let handle = |owner: &Changer| Ok(Changer::of(owner.store.get().clone(), None));
+        let handle = |owner: &Changer| Changer::over(owner.store.get().clone(), shape, false);
         // SAFETY: handles are `Send`.
         unsafe { Committers::of(store, count, handle) }
     }
@@ -186,21 +189,39 @@ impl Driver for BTree {
     }
 
     fn open_to_change(&self, path: &Path, shape: &Shape) -> Result<Changer> {
-        Ok(Changer::of(options(shape).open(path)?, None))
+        Changer::over(options(shape).open(path)?, shape, false)
     }
 }
 
 impl Reader {
-    fn of(store: btree::BTree, has_several: bool) -> Result<Reader> {
+    fn of(store: btree::BTree, shape: &Shape) -> Result<Reader> {
         let store = Kept::new(store);
-        Ok(Reader { snapshot: store.get().read()?, has_several, store })
+        let snapshot = Kept::new(store.get().read()?);
+        let cursor = shape.settings.cursors().then(|| snapshot.get().main().cursor());
+        Ok(Reader { cursor, snapshot, has_several: shape.duplicates.is_some(), store })
     }
 }
 
 impl Changer {
-    /// One whose changes each have a transaction of their own.
-    fn of(store: btree::BTree, place: Option<Place>) -> Changer {
-        Changer { transaction: None, place, store: Kept::new(store) }
+    /// One whose changes are all in one transaction, or each in one of its own.
+    fn over(store: btree::BTree, shape: &Shape, in_one: bool) -> Result<Changer> {
+        let store = Kept::new(store);
+        let transaction = in_one.then(|| store.get().write()).transpose()?;
+        let (place, uses_cursor) = (shape.duplicates, shape.settings.cursors());
+        Ok(Changer { transaction, place, uses_cursor, store })
+    }
+
+    /// Does `work`, which changes the main table, in the transaction that is open or in one of its own.
+    fn change_main<T>(
+        &mut self,
+        work: impl FnOnce(&mut btree::Transaction<'_>) -> Result<T>,
+    ) -> Result<T> {
+        if let Some(transaction) = &mut self.transaction {
+            return work(transaction);
+        }
+        let mut transaction = self.store.get().write()?;
+        let done = work(&mut transaction)?;
+        transaction.commit().map(|()| done)
     }
 
     /// Reads the table of keys with several values, as it is now.
@@ -269,33 +290,39 @@ impl Store for Reader {
     #[inline]
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
         if self.has_several {
-            return Ok(several(&self.snapshot)?.get(key)?.map(|value| take(&value)).is_some());
+            return Ok(several(self.snapshot.get())?.get(key)?.map(|value| take(&value)).is_some());
         }
-        Ok(self.snapshot.main().get(key)?.map(take).is_some())
+        if let Some(cursor) = &mut self.cursor {
+            let is_there = cursor.find(key)?;
+            return Ok(cursor.value()?.filter(|_| is_there).map(take).is_some());
+        }
+        Ok(self.snapshot.get().main().get(key)?.map(take).is_some())
     }
 
     #[inline]
     fn get_many(&mut self, keys: &[&[u8]], take: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
-        self.snapshot.main().get_many(keys, take)
+        self.snapshot.get().main().get_many(keys, take)
     }
 
     fn refresh(&mut self) -> Result<()> {
-        self.snapshot = self.store.get().read()?;
+        let has_cursor = self.cursor.take().is_some();
+        self.snapshot = Kept::new(self.store.get().read()?);
+        self.cursor = has_cursor.then(|| self.snapshot.get().main().cursor());
         Ok(())
     }
 
     fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
         if self.has_several {
-            return range_of_several(several(&self.snapshot)?, b"", usize::MAX, take);
+            return range_of_several(several(self.snapshot.get())?, b"", usize::MAX, take);
         }
-        scan(self.snapshot.main(), take)
+        scan(self.snapshot.get().main(), take)
     }
 
     fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
         if self.has_several {
-            return range_of_several(several(&self.snapshot)?, from, count, take);
+            return range_of_several(several(self.snapshot.get())?, from, count, take);
         }
-        range(self.snapshot.main(), from, count, take)
+        range(self.snapshot.get().main(), from, count, take)
     }
 }
 
@@ -310,6 +337,17 @@ impl Store for Changer {
             return self.read_several(first);
         }
         Ok(match &mut self.transaction {
+            Some(transaction) if self.uses_cursor => {
+                let mut cursor = transaction.main().cursor();
+                let is_there = cursor.find(key)?;
+                cursor.value()?.filter(|_| is_there).map(take).is_some()
+            }
+            None if self.uses_cursor => {
+                let snapshot = self.store.get().read()?;
+                let mut cursor = snapshot.main().cursor();
+                let is_there = cursor.find(key)?;
+                cursor.value()?.filter(|_| is_there).map(take).is_some()
+            }
             Some(transaction) => transaction.main().get(key)?.map(take).is_some(),
             None => self.store.get().read()?.main().get(key)?.map(take).is_some(),
         })
@@ -360,6 +398,16 @@ impl Writer for Changer {
                 table.insert(key, value).map(drop)
             });
         }
+        if self.uses_cursor {
+            return self.change_main(|transaction| {
+                let mut cursor = transaction.main().cursor();
+                if cursor.find(key)? {
+                    return cursor.put(value);
+                }
+                drop(cursor);
+                transaction.main().insert(key, value).map(drop)
+            });
+        }
         let is_new = match &mut self.transaction {
             Some(transaction) => transaction.main().insert(key, value),
             None => self.store.get().insert(key, value),
@@ -377,6 +425,13 @@ impl Writer for Changer {
     fn remove(&mut self, key: &[u8]) -> Result<bool> {
         if self.place.is_some() {
             return self.change_several(|table| Ok(table.remove(key)? > 0));
+        }
+        if self.uses_cursor {
+            return self.change_main(|transaction| {
+                let mut cursor = transaction.main().cursor();
+                let is_there = cursor.find(key)?;
+                if is_there { cursor.remove().map(|()| true) } else { Ok(false) }
+            });
         }
         match &mut self.transaction {
             Some(transaction) => transaction.main().remove(key),

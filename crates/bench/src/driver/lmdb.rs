@@ -48,7 +48,8 @@ impl Lmdb {
             // SAFETY: the environment was made and is not open yet.
             let rc = unsafe { (self.set_map_size)(env, map_bytes(shape)) };
             self.calls.check("env_set_mapsize", rc)
-        })
+        })?
+        .with_cursor(shape)
     }
 }
 
@@ -61,7 +62,8 @@ impl Driver for Lmdb {
         home: "https://www.symas.com/lmdb",
     });
 
-    const SETTINGS: &'static [Takes] = &[(Name::Advice, Values::Either)];
+    const SETTINGS: &'static [Takes] =
+        &[(Name::Cursors, Values::Either), (Name::Advice, Values::Either)];
     const CHANGES: Changes = Changes::AtClose;
     const COMMITS: bool = true;
     const DURABLE: Option<&'static str> = Some("neither NOSYNC, NOMETASYNC nor WRITEMAP");

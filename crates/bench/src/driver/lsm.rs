@@ -87,7 +87,7 @@ pub(super) const CACHE: Takes = (Name::Cache, Values::AtLeast(64 << 10));
 pub(super) const CHECKSUMS: Takes = (Name::Checksums, Values::Either);
 
 /// The number of a codec; LevelDB knows the first two.
-fn compression(codec: Codec) -> c_int {
+pub(super) fn compression(codec: Codec) -> c_int {
     match codec {
         Codec::Snappy => 1,
         Codec::Zlib => 2,

@@ -83,6 +83,8 @@ api! {
         del: unsafe extern "C" fn(*mut Txn, c_uint, Value, Value) -> c_int,
         cursor_open: unsafe extern "C" fn(*mut Txn, c_uint, *mut *mut Cursor) -> c_int,
         cursor_get: unsafe extern "C" fn(*mut Cursor, Value, Value, c_int) -> c_int,
+        cursor_put: unsafe extern "C" fn(*mut Cursor, Value, Value, c_uint) -> c_int,
+        cursor_del: unsafe extern "C" fn(*mut Cursor, c_uint) -> c_int,
         cursor_close: unsafe extern "C" fn(*mut Cursor),
     }
 }
@@ -97,6 +99,7 @@ pub(super) const NO_THREAD_SLOTS: c_uint = 0x20_0000;
 const NO_READ_AHEAD: c_uint = 0x80_0000;
 const APPEND: c_uint = 0x20000;
 const NEXT: c_int = 8;
+const SET_KEY: c_int = 16;
 const SET_RANGE: c_int = 17;
 const NOT_FOUND: c_int = -30798;
 
@@ -141,6 +144,10 @@ pub(super) struct MdbStore<'d, const DATA_FIRST: bool> {
     /// Null where every change has its own.
     txn: *mut Txn,
     dbi: c_uint,
+    /// Whether lookups and changes are done by a cursor, one for each transaction.
+    uses_cursor: bool,
+    /// The transaction's, or null.
+    cursor: *mut Cursor,
     /// Changes in one transaction.
     at_once: usize,
     /// Changes that this transaction still takes.
@@ -151,6 +158,7 @@ pub(super) struct MdbStore<'d, const DATA_FIRST: bool> {
 
 impl<const DATA_FIRST: bool> Drop for MdbStore<'_, DATA_FIRST> {
     fn drop(&mut self) {
+        self.close_cursor();
         if !self.txn.is_null() {
             // SAFETY: the transaction is open and ends here.
             unsafe { (self.calls.txn_abort)(self.txn) };
@@ -176,9 +184,18 @@ impl<'d, const DATA_FIRST: bool> MdbStore<'d, DATA_FIRST> {
         let mut env = null_mut();
         // SAFETY: `env` is a place for the pointer.
         calls.check("env_create", unsafe { (calls.env_create)(&raw mut env) })?;
-        let txn = null_mut();
-        let mut store =
-            MdbStore { calls, env, txn, dbi: 0, at_once, left: at_once, is_copy: false };
+        let (txn, cursor) = (null_mut(), null_mut());
+        let mut store = MdbStore {
+            calls,
+            env,
+            txn,
+            dbi: 0,
+            uses_cursor: false,
+            cursor,
+            at_once,
+            left: at_once,
+            is_copy: false,
+        };
         size(env)?;
         // SAFETY: the environment was made; the name is a C string.
         let rc = unsafe { (calls.env_open)(env, name.as_ptr(), flags, 0o644) };
@@ -188,6 +205,13 @@ impl<'d, const DATA_FIRST: bool> MdbStore<'d, DATA_FIRST> {
         let rc = unsafe { (calls.dbi_open)(store.txn, null(), 0, &raw mut store.dbi) };
         calls.check("dbi_open", rc)?;
         Ok(store)
+    }
+
+    /// The same, with lookups and changes done by a cursor if the user chose that.
+    pub(super) fn with_cursor(mut self, shape: &Shape) -> Result<Self> {
+        self.uses_cursor = shape.settings.cursors();
+        self.open_cursor()?;
+        Ok(self)
     }
 
     /// For what a library has more of than the other.
@@ -226,8 +250,10 @@ impl<'d, const DATA_FIRST: bool> MdbStore<'d, DATA_FIRST> {
 
     /// A handle of the same environment, without a transaction.
     fn copy(&self) -> Self {
-        let &MdbStore { calls, env, dbi, at_once, .. } = self;
-        MdbStore { calls, env, txn: null_mut(), dbi, at_once, left: at_once, is_copy: true }
+        let &MdbStore { calls, env, dbi, uses_cursor, at_once, .. } = self;
+        let (txn, cursor) = (null_mut(), null_mut());
+        let left = at_once;
+        MdbStore { calls, env, txn, dbi, uses_cursor, cursor, at_once, left, is_copy: true }
     }
 
     /// Stores all records in a new environment, and closes it.
@@ -245,16 +271,14 @@ impl<const DATA_FIRST: bool> MdbStore<'_, DATA_FIRST> {
     fn put(&mut self, key: &[u8], value: &[u8], flags: c_uint) -> Result<()> {
         let mut key = Val::<DATA_FIRST>::of(key);
         let mut value = Val::<DATA_FIRST>::of(value);
-        // SAFETY: the transaction is open for writing; key and value are readable, and only read
-        // although the prototype lacks const.
+        let (key, value): (Value, Value) = ((&raw mut key).cast(), (&raw mut value).cast());
+        // SAFETY: the transaction is open for writing, and so is its cursor, if it has one; key and
+        // value are readable, and only read although the prototypes lack const.
         let rc = unsafe {
-            (self.calls.put)(
-                self.txn,
-                self.dbi,
-                (&raw mut key).cast(),
-                (&raw mut value).cast(),
-                flags,
-            )
+            match self.cursor.is_null() {
+                true => (self.calls.put)(self.txn, self.dbi, key, value, flags),
+                false => (self.calls.cursor_put)(self.cursor, key, value, flags),
+            }
         };
         self.calls.check("put", rc)
     }
@@ -287,10 +311,33 @@ impl<const DATA_FIRST: bool> MdbStore<'_, DATA_FIRST> {
         self.left = self.at_once;
         // SAFETY: the environment is open and has no transaction.
         let rc = unsafe { (self.calls.txn_begin)(self.env, null_mut(), flags, &raw mut self.txn) };
-        self.calls.check("txn_begin", rc)
+        self.calls.check("txn_begin", rc)?;
+        self.open_cursor()
+    }
+
+    /// Opens the transaction's cursor, where it is to have one.
+    #[inline]
+    fn open_cursor(&mut self) -> Result<()> {
+        if !self.uses_cursor || self.txn.is_null() {
+            return Ok(());
+        }
+        let calls = self.calls;
+        // SAFETY: the transaction is open, and there is a place for the pointer.
+        let rc = unsafe { (calls.cursor_open)(self.txn, self.dbi, &raw mut self.cursor) };
+        calls.check("cursor_open", rc)
+    }
+
+    #[inline]
+    fn close_cursor(&mut self) {
+        if !self.cursor.is_null() {
+            let cursor = std::mem::replace(&mut self.cursor, null_mut());
+            // SAFETY: the cursor is open, its transaction, too; it was taken out: closed once.
+            unsafe { (self.calls.cursor_close)(cursor) };
+        }
     }
 
     pub(super) fn commit_open(&mut self) -> Result<()> {
+        self.close_cursor();
         let txn = std::mem::replace(&mut self.txn, null_mut());
         // SAFETY: the transaction is open, ends here whatever the answer, and was taken out of the
         // store so that nobody ends it again.
@@ -350,10 +397,22 @@ impl<const DATA_FIRST: bool> Writer for MdbStore<'_, DATA_FIRST> {
     fn remove(&mut self, key: &[u8]) -> Result<bool> {
         self.change(|store| {
             let mut key = Val::<DATA_FIRST>::of(key);
-            // SAFETY: the transaction is open for writing; the key is readable and only read; a
-            // null value stands for whatever the key has.
+            let mut value = Val::<DATA_FIRST>::empty();
+            let (calls, key): (_, Value) = (store.calls, (&raw mut key).cast());
+            // SAFETY: the transaction is open for writing, and so is its cursor, if it has one; the key
+            // is readable and only read, and there is a place for its value; a null value stands for
+            // whatever the key has.
             let rc = unsafe {
-                (store.calls.del)(store.txn, store.dbi, (&raw mut key).cast(), null_mut())
+                match store.cursor.is_null() {
+                    true => (calls.del)(store.txn, store.dbi, key, null_mut()),
+                    false => {
+                        let found = (&raw mut value).cast();
+                        match (calls.cursor_get)(store.cursor, key, found, SET_KEY) {
+                            0 => (calls.cursor_del)(store.cursor, 0),
+                            rc => rc,
+                        }
+                    }
+                }
             };
             match rc {
                 NOT_FOUND => Ok(false),
@@ -375,14 +434,14 @@ impl<const DATA_FIRST: bool> Store for MdbStore<'_, DATA_FIRST> {
         self.within(READ_ONLY, |store| {
             let mut key = Val::<DATA_FIRST>::of(key);
             let mut value = Val::<DATA_FIRST>::empty();
-            // SAFETY: the transaction is open; the key is readable and only read.
+            let (to, found): (Value, Value) = ((&raw mut key).cast(), (&raw mut value).cast());
+            // SAFETY: the transaction is open, and so is its cursor, if it has one; the key is readable
+            // and only read.
             let rc = unsafe {
-                (store.calls.get)(
-                    store.txn,
-                    store.dbi,
-                    (&raw mut key).cast(),
-                    (&raw mut value).cast(),
-                )
+                match store.cursor.is_null() {
+                    true => (store.calls.get)(store.txn, store.dbi, to, found),
+                    false => (store.calls.cursor_get)(store.cursor, to, found, SET_KEY),
+                }
             };
             match rc {
                 0 => {

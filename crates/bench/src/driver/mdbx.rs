@@ -78,7 +78,8 @@ impl Mdbx {
             let rc =
                 unsafe { (self.set_geometry)(env, DEFAULT, DEFAULT, most, GROWTH, DEFAULT, page) };
             self.calls.check("env_set_geometry", rc)
-        })
+        })?
+        .with_cursor(shape)
     }
 }
 
@@ -95,8 +96,11 @@ impl Driver for Mdbx {
         home: "https://libmdbx.dqdkfa.ru or https://github.com/erthink/libmdbx (make libmdbx.so)",
     });
 
-    const SETTINGS: &'static [Takes] =
-        &[(Name::PageSize, Values::Powers(512, 64 << 10)), (Name::Advice, Values::Either)];
+    const SETTINGS: &'static [Takes] = &[
+        (Name::PageSize, Values::Powers(512, 64 << 10)),
+        (Name::Cursors, Values::Either),
+        (Name::Advice, Values::Either),
+    ];
     const CHANGES: Changes = Changes::AtClose;
     const COMMITS: bool = true;
     const DURABLE: Option<&'static str> = Some("SYNC_DURABLE with LIFORECLAIM");

@@ -14,8 +14,10 @@
 
 mod abilities;
 mod bdb;
+mod bdb_abi;
 mod bdb_btree;
 mod bdb_hash;
+mod bdb_store;
 mod btree;
 mod cdb;
 mod constant;

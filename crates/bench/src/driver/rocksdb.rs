@@ -42,6 +42,7 @@ api! {
         rocksdb_options_set_use_direct_reads: unsafe extern "C" fn(*mut Options, u8),
         rocksdb_options_set_use_direct_io_for_flush_and_compaction: unsafe extern "C" fn(*mut Options, u8),
         rocksdb_options_set_advise_random_on_open: unsafe extern "C" fn(*mut Options, u8),
+        rocksdb_options_set_wal_compression: unsafe extern "C" fn(*mut Options, c_int),
         rocksdb_options_set_env: unsafe extern "C" fn(*mut Options, *mut c_void),
         rocksdb_create_mem_env: unsafe extern "C" fn() -> *mut c_void,
         rocksdb_env_destroy: Free,
@@ -87,6 +88,9 @@ impl Rocksdb {
             if let Some(is_random) = chosen.random() {
                 (api.rocksdb_options_set_advise_random_on_open)(options, u8::from(is_random));
             }
+            if chosen.journal_compression() == Codec::Zstd {
+                (api.rocksdb_options_set_wal_compression)(options, lsm::compression(Codec::Zstd));
+            }
             // 4 MiB by default, which would count as the store's.
             (api.rocksdb_options_set_manifest_preallocation_size)(options, 64 << 10);
             settings.parts.push((api.rocksdb_block_based_options_destroy, tables));
@@ -98,6 +102,22 @@ impl Rocksdb {
             }
         }
         settings
+    }
+
+    /// A store to be changed.
+    fn changing(&self, shape: &Shape, path: &Path, is_created: bool) -> Result<LsmStore<'_>> {
+        let settings = self.settings(shape, is_created);
+        let store = LsmStore::open_usual(settings, path, Some(self.pinned), false)?;
+        if !shape.settings.recovery() {
+            self.leave_out_log(&store);
+        }
+        Ok(store)
+    }
+
+    /// Has changes go to the memory alone, until there are enough of them for a table or it is closed.
+    fn leave_out_log(&self, store: &LsmStore<'_>) {
+        // SAFETY: the options live as long as the store.
+        unsafe { (self.api.rocksdb_writeoptions_disable_WAL)(store.write_options(), 1) };
     }
 }
 
@@ -126,6 +146,8 @@ impl Driver for Rocksdb {
                 Codec::Zstd,
             ]),
         ),
+        (Name::JournalCompression, Values::Codecs(&[Codec::None, Codec::Zstd])),
+        (Name::Recovery, Values::Either),
         (Name::Memory, Values::Either),
         (Name::Direct, Values::Either),
         (Name::Advice, Values::Either),
@@ -171,8 +193,7 @@ impl Driver for Rocksdb {
 
     fn build(&self, records: &Records, shape: &Shape, path: &Path) -> Result<()> {
         let store = self.create(path, shape)?;
-        // SAFETY: the options live as long as the store.
-        unsafe { (self.api.rocksdb_writeoptions_disable_WAL)(store.write_options(), 1) };
+        self.leave_out_log(&store);
         store.fill(records)
     }
 
@@ -190,7 +211,7 @@ impl Driver for Rocksdb {
     type Writer<'d> = LsmStore<'d>;
 
     fn create(&self, path: &Path, shape: &Shape) -> Result<LsmStore<'_>> {
-        LsmStore::open_usual(self.settings(shape, true), path, Some(self.pinned), false)
+        self.changing(shape, path, true)
     }
 
     fn create_committing(&self, path: &Path, shape: &Shape) -> Result<LsmStore<'_>> {
@@ -208,7 +229,7 @@ impl Driver for Rocksdb {
     }
 
     fn reopen(&self, path: &Path, shape: &Shape, _: bool) -> Result<LsmStore<'_>> {
-        LsmStore::open_usual(self.settings(shape, false), path, Some(self.pinned), false)
+        self.changing(shape, path, false)
     }
 
     fn committers(

@@ -1,8 +1,8 @@
 //! Danger: a setting that a store is said to take and that does nothing, so that figures are said to be of
 //! something they are not; or one with which a store loses or changes records. Each that a driver
 //! declares is looked for where it shows from outside: in the files, in the maps and descriptors of this
-//! process, in what becomes of a damaged byte. What a cache holds does not show; there, as for all, the
-//! records must be as they were given.
+//! process, in what becomes of a damaged byte. What a cache holds does not show, nor whether it was a cursor
+//! that looked; there, as for all, the records must be as they were given.
 
 use super::*;
 use crate::settings::{Choices, Chosen, Name, Values};
@@ -250,6 +250,193 @@ impl Check for Compression {
 #[test]
 fn what_is_compressed_is_smaller() {
     check_all(Name::Compression, Compression);
+}
+
+struct KeyCompression;
+
+impl Check for KeyCompression {
+    fn check<D: Driver>(&self, driver: &D, values: Values) {
+        let Values::Codecs(codecs) = values else { panic!("{}: {values:?}", D::NAME) };
+        let mut records = Records::default();
+        for i in 0..2000_u32 {
+            let key = format!("{}{i:05}", "what all of these keys have in common ".repeat(3));
+            records.push(key.as_bytes(), &i.to_le_bytes()).unwrap();
+        }
+        let with = |codec: &str| {
+            let setting = &[&*format!("key-compression={codec}")];
+            let (shape, made) = (shape(&records, setting), built(driver, &records, setting));
+            let path = made.path().join("store");
+            has(&mut driver.open(&path, &shape, Reading::Warm).unwrap(), &records, codec);
+            bytes_of(made.path())
+        };
+        let plain = with("none");
+        for codec in codecs.iter().map(|codec| codec.text()).filter(|codec| *codec != "none") {
+            let bytes = with(codec);
+            assert!(bytes < plain * 9 / 10, "{} {codec}: {bytes} of {plain}", D::NAME);
+        }
+    }
+}
+
+#[test]
+fn keys_that_are_compressed_are_smaller() {
+    check_all(Name::KeyCompression, KeyCompression);
+}
+
+/// What `look` sees of the folder of a store with a transaction for each change, while it is open after
+/// some changes.
+fn committed<D: Driver, T>(driver: &D, setting: &str, look: impl FnOnce(&Path) -> T) -> T {
+    let (records, folder) = (&records(), tempfile::tempdir().unwrap());
+    let (shape, path) = (shape(records, &[setting]), folder.path().join("store"));
+    let what = &format!("{} {setting}", D::NAME);
+    let mut writer = driver.create_committing(&path, &shape).unwrap();
+    records.iter().for_each(|(key, value)| writer.insert(key, value).unwrap());
+    let seen = look(folder.path());
+    has(&mut writer, records, what);
+    writer.close().unwrap();
+    has(&mut driver.open(&path, &shape, Reading::Warm).unwrap(), records, what);
+    seen
+}
+
+/// The bytes of the files beside the one that keeps the records, in which logs are.
+fn logs(folder: &Path) -> Vec<u8> {
+    let is_log = |file: &PathBuf| {
+        file.file_name() != Some("store".as_ref()) && file.extension() != Some("sst".as_ref())
+    };
+    let files = measure::files_in(folder).unwrap().into_iter().filter(is_log);
+    files.flat_map(|file| std::fs::read(file).unwrap()).collect()
+}
+
+/// The value that was stored last: of those before, a log may have been emptied.
+fn last(records: &Records) -> &[u8] {
+    records.get(records.len() - 1).1
+}
+
+fn have(bytes: &[u8], value: &[u8]) -> bool {
+    bytes.windows(value.len()).any(|at| at == value)
+}
+
+struct JournalCompression;
+
+impl Check for JournalCompression {
+    fn check<D: Driver>(&self, driver: &D, values: Values) {
+        let Values::Codecs(codecs) = values else { panic!("{}: {values:?}", D::NAME) };
+        let is_plain = |codec: &str| {
+            let setting = format!("journal-compression={codec}");
+            committed(driver, &setting, |folder| have(&logs(folder), last(&records())))
+        };
+        for codec in codecs.iter().map(|codec| codec.text()) {
+            assert_eq!(is_plain(codec), codec == "none", "{} {codec}", D::NAME);
+        }
+    }
+}
+
+#[test]
+fn a_log_that_is_compressed_has_no_value_as_it_was() {
+    check_all(Name::JournalCompression, JournalCompression);
+}
+
+struct Recovery;
+
+impl Check for Recovery {
+    fn check<D: Driver>(&self, driver: &D, _: Values) {
+        for (setting, is_logged) in [("recovery=on", true), ("recovery=off", false)] {
+            let log = committed(driver, setting, logs);
+            assert_eq!(have(&log, last(&records())), is_logged, "{} {setting}", D::NAME);
+        }
+    }
+}
+
+#[test]
+fn changes_are_in_a_log_or_not() {
+    check_all(Name::Recovery, Recovery);
+}
+
+struct Flush;
+
+impl Check for Flush {
+    fn check<D: Driver>(&self, driver: &D, _: Values) {
+        // What goes from a log to a cache shows nowhere.
+        let shows = D::NAME == "sqlite";
+        for (setting, is_there) in [("flush=off", false), ("flush=on", true)] {
+            let file = committed(driver, setting, |folder| {
+                std::fs::read(folder.join("store")).unwrap_or_default()
+            });
+            let found = have(&file, last(&records()));
+            assert!(!shows || found == is_there, "{} {setting}: {found}", D::NAME);
+        }
+    }
+}
+
+#[test]
+fn changes_go_to_their_place_at_once() {
+    check_all(Name::Flush, Flush);
+}
+
+struct Encryption;
+
+impl Check for Encryption {
+    fn check<D: Driver>(&self, driver: &D, _: Values) {
+        let records = records();
+        let (key, value) = records.get(100);
+        let can_it = |folder: &tempfile::TempDir| {
+            let shape = shape(&records, &["encryption=on"]);
+            driver.create(&folder.path().join("store"), &shape).map(drop)
+        };
+        if let Err(e) = can_it(&tempfile::tempdir().unwrap()) {
+            assert!(e.to_string().contains("not implemented"), "{}: {e}", D::NAME);
+            return eprintln!("not tested: {}, built without encryption: {e}", D::NAME);
+        }
+        for (setting, is_readable) in [("encryption=off", true), ("encryption=on", false)] {
+            let folder = works(driver, &[setting]);
+            let files = measure::files_in(folder.path()).unwrap();
+            let bytes: Vec<u8> = files.iter().flat_map(|f| std::fs::read(f).unwrap()).collect();
+            assert_eq!(have(&bytes, value), is_readable, "{} {setting}", D::NAME);
+            assert_eq!(have(&bytes, key), is_readable, "{} {setting}", D::NAME);
+        }
+    }
+}
+
+#[test]
+fn files_that_are_encrypted_have_no_key_and_no_value() {
+    check_all(Name::Encryption, Encryption);
+}
+
+struct Cursors;
+
+impl Check for Cursors {
+    fn check<D: Driver>(&self, driver: &D, _: Values) {
+        works(driver, &["cursors=on"]);
+        if !D::COMMITS {
+            return;
+        }
+        let (records, folder) = (&records(), tempfile::tempdir().unwrap());
+        let others = records.with_other_values();
+        let (shape, path) = (shape(records, &["cursors=on"]), folder.path().join("store"));
+        let mut writer = driver.create_committing(&path, &shape).unwrap();
+        for (i, (key, value)) in records.iter().enumerate() {
+            writer.insert(key, others.get(i).1).unwrap();
+            // Some together, where there are transactions, and some alone.
+            let together = <D::Writer<'_> as Writer>::HAS_TRANSACTIONS && i % 3 == 0;
+            if together {
+                writer.begin().unwrap();
+            }
+            assert!(writer.remove(key).unwrap(), "{}", D::NAME);
+            assert!(!writer.remove(key).unwrap(), "{}", D::NAME);
+            writer.insert(key, value).unwrap();
+            assert!(writer.get(key, |_| ()).unwrap(), "{}", D::NAME);
+            if together {
+                writer.commit().unwrap();
+            }
+        }
+        has(&mut writer, records, D::NAME);
+        writer.close().unwrap();
+        has(&mut driver.open(&path, &shape, Reading::Warm).unwrap(), records, D::NAME);
+    }
+}
+
+#[test]
+fn cursors_find_and_change_what_calls_do() {
+    check_all(Name::Cursors, Cursors);
 }
 
 struct Memory;

@@ -145,9 +145,13 @@ impl Sqlite {
             Use::Read | Use::ReadBeside => {}
             Use::ChangeBeside => store.run("PRAGMA journal_mode=WAL")?,
             Use::Change | Use::ChangeEach | Use::ChangeDurably | Use::CommitTogether => {
-                let journal = if usage == Use::Change { "OFF" } else { "WAL" };
+                let has_log = usage != Use::Change && shape.settings.recovery();
+                let journal = if has_log { "WAL" } else { "OFF" };
                 store.run(&format!("PRAGMA page_size={}", page_bytes(shape)))?;
                 store.run(&format!("PRAGMA journal_mode={journal}"))?;
+                if shape.settings.flush() {
+                    store.run("PRAGMA wal_autocheckpoint=1")?;
+                }
                 store.run("CREATE TABLE IF NOT EXISTS kv(k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID")?;
             }
         }
@@ -179,6 +183,8 @@ impl Driver for Sqlite {
         (Name::PageSize, Values::Powers(512, 64 << 10)),
         (Name::Cache, Values::AtLeast(64 << 10)),
         (Name::Mmap, Values::Either),
+        (Name::Recovery, Values::Either),
+        (Name::Flush, Values::Either),
         (Name::Memory, Values::Either),
     ];
     const CHANGES: Changes = Changes::AtClose;

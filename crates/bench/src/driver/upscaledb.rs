@@ -15,7 +15,7 @@ use super::upscaledb_keys::{Given, Keys, LONGEST_FIXED};
 use super::{
     Changes, Driver, Identity, Reading, Shape, Sharing, Source, Store, Writer, c_path, refused,
 };
-use crate::settings::{Codec, Name, Takes, Values};
+use crate::settings::{Chosen, Codec, ENCRYPTION_KEY, Name, Takes, Values};
 use crate::workload::Place;
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -71,6 +71,7 @@ api! {
         ups_cursor_move: unsafe extern "C" fn(*mut Cursor, *mut Key, *mut Record, u32) -> c_int,
         ups_cursor_find: unsafe extern "C" fn(*mut Cursor, *mut Key, *mut Record, u32) -> c_int,
         ups_cursor_insert: unsafe extern "C" fn(*mut Cursor, *mut Key, *mut Record, u32) -> c_int,
+        ups_cursor_erase: unsafe extern "C" fn(*mut Cursor, u32) -> c_int,
         ups_cursor_close: unsafe extern "C" fn(*mut Cursor) -> c_int,
     }
 }
@@ -83,7 +84,12 @@ const IN_MEMORY: u32 = 0x80;
 const PARAM_CACHE_SIZE: u32 = 0x100;
 const PARAM_PAGE_SIZE: u32 = 0x101;
 const PARAM_POSIX_FADVISE: u32 = 0x110;
+const PARAM_ENCRYPTION_KEY: u32 = 0x106;
+const PARAM_JOURNAL_COMPRESSION: u32 = 0x1000;
 const PARAM_RECORD_COMPRESSION: u32 = 0x1001;
+const PARAM_KEY_COMPRESSION: u32 = 0x1002;
+const DISABLE_RECOVERY: u32 = 0x8_0000;
+const FLUSH_TRANSACTIONS_IMMEDIATELY: u32 = 0x800_0000;
 const ENABLE_TRANSACTIONS: u32 = 0x2_0000;
 const OVERWRITE: u32 = 0x1;
 const DUPLICATE: u32 = 0x2;
@@ -100,6 +106,7 @@ const PARAM_RECORD_SIZE: u32 = 0x108;
 const TYPE_UINT32: u64 = 7;
 const TYPE_UINT64: u64 = 9;
 const KEY_NOT_FOUND: c_int = -11;
+const CODECS: &[Codec] = &[Codec::None, Codec::Zlib, Codec::Snappy, Codec::Lzf];
 /// The number of the only database in the file.
 const DATABASE: u16 = 1;
 pub(super) struct Upscaledb {
@@ -139,7 +146,34 @@ fn environment(shape: &Shape) -> (u32, Vec<Parameter>) {
     if let Some(is_random) = settings.random() {
         list.push(Parameter { name: PARAM_POSIX_FADVISE, value: u64::from(is_random) });
     }
+    if settings.encryption() {
+        // The key's address is its value; it is copied.
+        list.push(Parameter { name: PARAM_ENCRYPTION_KEY, value: ENCRYPTION_KEY.as_ptr() as u64 });
+    }
     (flags, list)
+}
+
+/// What its transactions are told besides: flags, and a parameter of the journal.
+fn journal(settings: &Chosen) -> (u32, Option<Parameter>) {
+    let mut flags = 0;
+    if !settings.recovery() {
+        flags |= DISABLE_RECOVERY;
+    }
+    if settings.flush() {
+        flags |= FLUSH_TRANSACTIONS_IMMEDIATELY;
+    }
+    (flags, compressor(PARAM_JOURNAL_COMPRESSION, settings.journal_compression()))
+}
+
+/// A codec for what the parameter of this name is about.
+fn compressor(name: u32, codec: Codec) -> Option<Parameter> {
+    let value = match codec {
+        Codec::Zlib => 1,
+        Codec::Snappy => 2,
+        Codec::Lzf => 3,
+        _ => return None,
+    };
+    Some(Parameter { name, value })
 }
 
 impl Upscaledb {
@@ -148,7 +182,12 @@ impl Upscaledb {
         let mut store = UpsStore::new(api, shape);
         let last = || Parameter { name: 0, value: 0 };
         let (more, mut environment) = environment(shape);
-        let flags = flags | more | if shape.settings.memory() { IN_MEMORY } else { 0 };
+        let mut flags = flags | more | if shape.settings.memory() { IN_MEMORY } else { 0 };
+        if flags & ENABLE_TRANSACTIONS != 0 {
+            let (more, compressed) = journal(&shape.settings);
+            flags |= more;
+            environment.extend(compressed);
+        }
         if let Some(value) = shape.settings.page_size() {
             environment.push(Parameter { name: PARAM_PAGE_SIZE, value });
         }
@@ -173,15 +212,9 @@ impl Upscaledb {
         if let Some(len) = shape.fixed_value.filter(|_| !shape.setup.is_ups()) {
             parameters.push(Parameter { name: PARAM_RECORD_SIZE, value: len as u64 });
         }
-        let compressor = match shape.settings.compression() {
-            Codec::Zlib => 1,
-            Codec::Snappy => 2,
-            Codec::Lzf => 3,
-            _ => 0,
-        };
-        if compressor != 0 {
-            parameters.push(Parameter { name: PARAM_RECORD_COMPRESSION, value: compressor });
-        }
+        let settings = &shape.settings;
+        parameters.extend(compressor(PARAM_RECORD_COMPRESSION, settings.compression()));
+        parameters.extend(compressor(PARAM_KEY_COMPRESSION, settings.key_compression()));
         parameters.push(last());
         // SAFETY: the environment is open; a place for the pointer, and a list with its end.
         let rc = unsafe {
@@ -190,6 +223,7 @@ impl Upscaledb {
             (api.ups_env_create_db)(store.env, db, DATABASE, flags, list)
         };
         api.check("ups_env_create_db", rc)?;
+        store.open_cursor()?;
         Ok(store)
     }
 }
@@ -209,7 +243,13 @@ impl Driver for Upscaledb {
         (Name::Cache, Values::AtLeastOrUnlimited(64 << 10)),
         (Name::Mmap, Values::Either),
         (Name::Checksums, Values::Either),
-        (Name::Compression, Values::Codecs(&[Codec::None, Codec::Zlib, Codec::Snappy, Codec::Lzf])),
+        (Name::Compression, Values::Codecs(CODECS)),
+        (Name::KeyCompression, Values::Codecs(CODECS)),
+        (Name::JournalCompression, Values::Codecs(CODECS)),
+        (Name::Encryption, Values::Either),
+        (Name::Recovery, Values::Either),
+        (Name::Flush, Values::Either),
+        (Name::Cursors, Values::Either),
         (Name::Memory, Values::Either),
         (Name::Advice, Values::Either),
     ];
@@ -282,6 +322,7 @@ impl Driver for Upscaledb {
             (api.ups_env_open_db)(store.env, db, DATABASE, READ_ONLY, list)
         };
         api.check("ups_env_open_db", rc)?;
+        store.open_cursor()?;
         Ok(store)
     }
 
@@ -303,6 +344,10 @@ pub(super) struct UpsStore<'d> {
     db: *mut Db,
     /// The transaction that all calls belong to, or null.
     txn: *mut Txn,
+    /// Whether lookups and changes are done by a cursor, one for all, or for each transaction.
+    uses_cursor: bool,
+    /// That one, or null.
+    cursor: *mut Cursor,
     keys: Keys,
     /// Where one more value of a key goes, where keys have several.
     place: Option<Place>,
@@ -318,11 +363,34 @@ impl Drop for UpsStore<'_> {
 impl<'d> UpsStore<'d> {
     /// Not open yet.
     fn new(api: &'d Api, shape: &Shape) -> UpsStore<'d> {
-        let (keys, place) = (Keys::of(shape), shape.duplicates);
-        UpsStore { api, env: null_mut(), db: null_mut(), txn: null_mut(), keys, place }
+        let (env, db, txn, cursor) = (null_mut(), null_mut(), null_mut(), null_mut());
+        let (keys, place, uses_cursor) =
+            (Keys::of(shape), shape.duplicates, shape.settings.cursors());
+        UpsStore { api, env, db, txn, uses_cursor, cursor, keys, place }
+    }
+
+    /// Opens the cursor that is used again and again, where there is to be one.
+    fn open_cursor(&mut self) -> Result<()> {
+        if !self.uses_cursor {
+            return Ok(());
+        }
+        // SAFETY: the database is open, and so is the transaction, if there is one; a place for the
+        // pointer.
+        let rc =
+            unsafe { (self.api.ups_cursor_create)(&raw mut self.cursor, self.db, self.txn, 0) };
+        self.api.check("ups_cursor_create", rc)
+    }
+
+    fn close_cursor(&mut self) {
+        let cursor = std::mem::replace(&mut self.cursor, null_mut());
+        if !cursor.is_null() {
+            // SAFETY: the cursor lives, and was taken out: closed once. It has nothing to say.
+            unsafe { (self.api.ups_cursor_close)(cursor) };
+        }
     }
 
     fn release(&mut self) -> Result<()> {
+        self.close_cursor();
         let env = std::mem::replace(&mut self.env, null_mut());
         if env.is_null() {
             return Ok(());
@@ -466,8 +534,12 @@ impl Store for UpsStore<'_> {
         let given = Given::of(self.keys, key);
         let (mut key, mut record) = (given.key(), Record { size: 0, data: null_mut(), flags: 0 });
         // SAFETY: the database is open; the key is readable, and there is a place for the record.
-        let rc =
-            unsafe { (self.api.ups_db_find)(self.db, self.txn, &raw mut key, &raw mut record, 0) };
+        let rc = unsafe {
+            match self.cursor.is_null() {
+                true => (self.api.ups_db_find)(self.db, self.txn, &raw mut key, &raw mut record, 0),
+                false => (self.api.ups_cursor_find)(self.cursor, &raw mut key, &raw mut record, 0),
+            }
+        };
         match rc {
             0 => {
                 // SAFETY: the library filled it in just now.
@@ -492,13 +564,16 @@ impl Writer for UpsStore<'_> {
     const HAS_TRANSACTIONS: bool = true;
 
     fn begin(&mut self) -> Result<()> {
+        self.close_cursor();
         // SAFETY: the environment is open, with transactions; a place for the pointer.
         let rc =
             unsafe { (self.api.ups_txn_begin)(&raw mut self.txn, self.env, null(), null_mut(), 0) };
-        self.api.check("ups_txn_begin", rc)
+        self.api.check("ups_txn_begin", rc)?;
+        self.open_cursor()
     }
 
     fn commit(&mut self) -> Result<()> {
+        self.close_cursor();
         let txn = std::mem::replace(&mut self.txn, null_mut());
         // SAFETY: the transaction was begun, and was taken out of the store, so that it ends once.
         self.api.check("ups_txn_commit", unsafe { (self.api.ups_txn_commit)(txn, 0) })
@@ -507,8 +582,14 @@ impl Writer for UpsStore<'_> {
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.put(key, value, |store, key, record| {
-            // SAFETY: the database is open for writing; key and value are readable, and only read.
-            unsafe { (store.api.ups_db_insert)(store.db, store.txn, key, record, OVERWRITE) }
+            // SAFETY: the database is open for writing, and so is the cursor, if there is one; key and
+            // value are readable, and only read.
+            unsafe {
+                match store.cursor.is_null() {
+                    true => (store.api.ups_db_insert)(store.db, store.txn, key, record, OVERWRITE),
+                    false => (store.api.ups_cursor_insert)(store.cursor, key, record, OVERWRITE),
+                }
+            }
         })
     }
 
@@ -537,8 +618,19 @@ impl Writer for UpsStore<'_> {
         let (true, key) = self.keys.known(key) else { return Ok(false) };
         let given = Given::of(self.keys, key);
         let mut key = given.key();
-        // SAFETY: the database is open for writing; the key is readable.
-        match unsafe { (self.api.ups_db_erase)(self.db, self.txn, &raw mut key, 0) } {
+        let api = self.api;
+        // SAFETY: the database is open for writing, and so is the cursor, if there is one; the key is
+        // readable.
+        let rc = unsafe {
+            match self.cursor.is_null() {
+                true => (api.ups_db_erase)(self.db, self.txn, &raw mut key, 0),
+                false => match (api.ups_cursor_find)(self.cursor, &raw mut key, null_mut(), 0) {
+                    0 => (api.ups_cursor_erase)(self.cursor, 0),
+                    rc => rc,
+                },
+            }
+        };
+        match rc {
             KEY_NOT_FOUND => Ok(false),
             rc => self.api.check("ups_db_erase", rc).map(|()| true),
         }

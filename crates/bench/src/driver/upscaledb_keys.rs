@@ -2,6 +2,7 @@
 
 use super::Shape;
 use super::upscaledb::Key;
+use crate::settings::Codec;
 
 /// The longest keys that are said to be of a fixed size.
 pub(super) const LONGEST_FIXED: usize = 256;
@@ -18,6 +19,8 @@ pub(super) enum Keys {
 impl Keys {
     pub(super) fn of(shape: &Shape) -> Keys {
         match shape.fixed_key {
+            // Keys that are compressed can have any size, as the library has it.
+            _ if shape.settings.key_compression() != Codec::None => Keys::Varying,
             Some(len) if shape.setup.is_ups() && len != 8 => Keys::Varying,
             Some(len @ (4 | 8)) => Keys::Numbers(len),
             Some(len @ 1..=LONGEST_FIXED) => Keys::Fixed(len),

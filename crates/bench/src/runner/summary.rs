@@ -2,7 +2,6 @@
 
 use super::protocol::Sample;
 use super::together::{By, Throughput};
-use crate::driver::Changes;
 use crate::measure::Latencies;
 use crate::report::stats::{Ratio, summarise};
 use crate::result::{
@@ -76,9 +75,9 @@ fn combined(
         store: info.store.clone(),
         class: match phase {
             _ if info.is_server => info.class.clone(),
-            Phase::InsertEach => Changes::Buffered.class().to_owned(),
+            Phase::InsertEach => info.commits_class.clone(),
             Phase::InsertSync => "sync".to_owned(),
-            Phase::Mixed if mix.transactions.is_some() => Changes::Buffered.class().to_owned(),
+            Phase::Mixed if mix.transactions.is_some() => info.commits_class.clone(),
             _ if phase.is_changing() => info.changes_class.clone()?,
             _ => class.to_owned(),
         },

@@ -1,0 +1,313 @@
+//! An open BerkeleyDB store, of either access method: lookups, changes, and scans in bulk.
+
+#![allow(unsafe_code)]
+
+use super::bdb::{Handle, Method, btree_page_bytes, check, record_bytes};
+use super::bdb_abi::*;
+use super::{Committers, Shape, Store, Writer};
+use crate::workload::Place;
+use credenza::{Error, Result};
+use std::ffi::c_int;
+use std::path::Path;
+use std::ptr::null_mut;
+
+/// An open store; what is in the order of its keys says so.
+pub(super) struct BdbStore<'d, const IS_ORDERED: bool> {
+    /// By which lookups and changes are done, if the user chose that. Fields are dropped in order: the
+    /// database after it.
+    cursor: Option<Cursor>,
+    handle: Handle<'d>,
+    get: Access,
+    put: Access,
+    delete: Delete,
+    /// Where one more value of a key goes, where keys have several.
+    place: Option<Place>,
+    /// For one value.
+    buffer: Vec<u32>,
+    /// For the records of a range.
+    bulk: Vec<u32>,
+    /// What a record takes there, on average, and the least that it takes at all.
+    bulk_record: usize,
+    least_bulk: usize,
+}
+
+impl<'d, const IS_ORDERED: bool> BdbStore<'d, IS_ORDERED> {
+    /// A new store.
+    pub(super) fn create(
+        handle: Handle<'d>,
+        method: Method,
+        path: &Path,
+        shape: &Shape,
+    ) -> Result<Self> {
+        if shape.settings.checksums() == Some(true) {
+            handle.set_flags(CHECKSUMMED)?;
+        }
+        if shape.duplicates.is_some() {
+            handle.set_flags(DUPLICATES)?;
+        }
+        handle.open(method, Some(path).filter(|_| !shape.settings.memory()), CREATE)?;
+        BdbStore::over(handle, shape).with_cursor(shape)
+    }
+
+    /// The same, with lookups and changes done by a cursor if the user chose that. In an environment each
+    /// change is a transaction, and a cursor has none unless it is told of one: so these have none.
+    pub(super) fn with_cursor(mut self, shape: &Shape) -> Result<Self> {
+        if shape.settings.cursors() && self.handle.env.is_null() {
+            self.cursor = Some(Cursor::of(self.handle.cursor()?));
+        }
+        Ok(self)
+    }
+
+    /// A store over an object that is open.
+    pub(super) fn over(handle: Handle<'d>, shape: &Shape) -> Self {
+        // SAFETY: the version was checked in `load`; the object is open.
+        let (get, put, delete) = unsafe {
+            (method(handle.db, at::GET), method(handle.db, at::PUT), method(handle.db, at::DELETE))
+        };
+        // One byte more than any value, so that a value that is too long shows.
+        let buffer = vec![0; shape.longest_value / 4 + 1];
+        let (bulk, bulk_record) = (Vec::new(), record_bytes(shape) + 16);
+        let least_bulk = btree_page_bytes(shape) as usize;
+        let (place, cursor) = (shape.duplicates, None);
+        BdbStore { cursor, handle, get, put, delete, place, buffer, bulk, bulk_record, least_bulk }
+    }
+
+    /// The handles of threads that share this one, which was opened for that.
+    pub(super) fn into_committers(self, shape: &Shape, count: usize) -> Result<Committers<Self>> {
+        let copy = |owner: &Self| {
+            let &Handle { api, env, db, threads, .. } = &owner.handle;
+            Ok(BdbStore::over(Handle { api, env, db, threads, is_copy: true }, shape))
+        };
+        // SAFETY: the environment and the database were opened with `DB_THREAD` and locks.
+        unsafe { Committers::of(self, count, copy) }
+    }
+
+    /// Gives at most `count` records to `take`, from the first whose key is not below `from`, or
+    /// from the first of all; `buffer` takes some of them at a time and grows where it must.
+    fn walk(
+        &self,
+        from: Option<&[u8]>,
+        mut count: usize,
+        buffer: &mut Vec<u32>,
+        mut take: impl FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
+        let (api, cursor) = (self.handle.api, self.handle.cursor()?);
+        let mut step = if from.is_some() { SET_RANGE } else { NEXT };
+        let mut rc = 0;
+        while count > 0 {
+            rc = fetch_bulk(cursor, from.unwrap_or_default(), step, buffer);
+            match rc {
+                0 => count -= each_of_bulk(buffer, count, &mut take),
+                BUFFER_SMALL => {
+                    buffer.resize(buffer.len() * 2, 0);
+                    continue;
+                }
+                _ => break,
+            }
+            step = NEXT;
+        }
+        // SAFETY: the cursor is open and closed once.
+        unsafe { method::<CloseCursor>(cursor, at::CURSOR_CLOSE)(cursor) };
+        match rc {
+            NOT_FOUND | BUFFER_SMALL => Ok(()),
+            rc => check(api, "cursor get", rc),
+        }
+    }
+}
+
+impl<const IS_ORDERED: bool> Store for BdbStore<'_, IS_ORDERED> {
+    const IS_ORDERED: bool = IS_ORDERED;
+
+    #[inline]
+    fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
+        let (mut key, mut value) = (Dbt::of(key), Dbt::into_buffer(&mut self.buffer));
+        // SAFETY: the database is open, and so is the cursor, if there is one; the key is readable, and
+        // the buffer writable for `room`.
+        let rc = unsafe {
+            match &self.cursor {
+                None => (self.get)(self.handle.db, null_mut(), &raw mut key, &raw mut value, 0),
+                Some(cursor) => cursor.get(&raw mut key, &raw mut value),
+            }
+        };
+        match rc {
+            0 => {
+                // SAFETY: the library wrote `size` bytes, at most `room`, to the buffer.
+                take(unsafe { std::slice::from_raw_parts(value.data.cast(), value.size as usize) });
+                Ok(true)
+            }
+            NOT_FOUND => Ok(false),
+            _ => check(self.handle.api, "get", rc).map(|()| false),
+        }
+    }
+
+    fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        self.walk(None, usize::MAX, &mut vec![0_u32; (1 << 20) / 4], take)
+    }
+
+    fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        if !IS_ORDERED {
+            return Err(Error::invalid("the records of this store are in no order"));
+        }
+        let mut buffer = std::mem::take(&mut self.bulk);
+        if buffer.is_empty() {
+            // As large as the records are: it is filled, however few of them are wanted.
+            let bytes = self.least_bulk.max((count * self.bulk_record).min(1 << 20));
+            buffer.resize(bytes.next_multiple_of(1024) / 4, 0);
+        }
+        let done = self.walk(Some(from), count, &mut buffer, take);
+        self.bulk = buffer;
+        done
+    }
+}
+
+impl<const IS_ORDERED: bool> Writer for BdbStore<'_, IS_ORDERED> {
+    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if self.place != Some(Place::First) {
+            // Behind the others, as there is no order of values.
+            return self.insert(key, value);
+        }
+        let cursor = self.handle.cursor()?;
+        let (mut key, mut value) = (Dbt::of(key), Dbt::of(value));
+        // SAFETY: the cursor is open, and closed once; key and value are readable, and only read.
+        let rc = unsafe {
+            let put: CursorPut = method(cursor, at::CURSOR_PUT);
+            let rc = put(cursor, &raw mut key, &raw mut value, KEY_FIRST);
+            method::<CloseCursor>(cursor, at::CURSOR_CLOSE)(cursor);
+            rc
+        };
+        check(self.handle.api, "cursor put", rc)
+    }
+
+    #[inline]
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let (mut key, mut value) = (Dbt::of(key), Dbt::of(value));
+        // SAFETY: the database is open for writing, and so is the cursor, if there is one; key and value
+        // are readable, and only read although the prototypes lack const.
+        let mut put = || unsafe {
+            match &self.cursor {
+                None => (self.put)(self.handle.db, null_mut(), &raw mut key, &raw mut value, 0),
+                Some(cursor) => cursor.put(&raw mut key, &raw mut value),
+            }
+        };
+        let mut rc = put();
+        // Threads that wait for each other's pages: who loses has stored nothing, and tries again.
+        while rc == DEADLOCK {
+            rc = put();
+        }
+        check(self.handle.api, "put", rc)
+    }
+
+    #[inline]
+    fn remove(&mut self, key: &[u8]) -> Result<bool> {
+        let mut key = Dbt::of(key);
+        // SAFETY: the database is open for writing, and so is the cursor, if there is one; the key is
+        // readable, and only read although the prototypes lack const.
+        let rc = unsafe {
+            match &self.cursor {
+                None => (self.delete)(self.handle.db, null_mut(), &raw mut key, 0),
+                Some(cursor) => cursor.delete(&raw mut key),
+            }
+        };
+        match rc {
+            NOT_FOUND => Ok(false),
+            rc => check(self.handle.api, "del", rc).map(|()| true),
+        }
+    }
+
+    fn close(mut self) -> Result<()> {
+        self.cursor = None;
+        self.handle.close()
+    }
+}
+
+/// A cursor that is used again and again, closed when dropped.
+struct Cursor {
+    cursor: *mut Dbc,
+    get: CursorGet,
+    put: CursorPut,
+    delete: CursorDelete,
+}
+
+impl Cursor {
+    /// Over an open cursor, which it takes.
+    fn of(cursor: *mut Dbc) -> Cursor {
+        // SAFETY: the cursor is open, of a library whose version was checked in `load`.
+        let (get, put, delete) = unsafe {
+            (
+                method(cursor, at::CURSOR_GET),
+                method(cursor, at::CURSOR_PUT),
+                method(cursor, at::CURSOR_DELETE),
+            )
+        };
+        Cursor { cursor, get, put, delete }
+    }
+
+    /// # Safety
+    /// The key is readable, and `value` a place.
+    unsafe fn get(&self, key: *mut Dbt, value: *mut Dbt) -> c_int {
+        // SAFETY: the cursor is open; the caller's promise.
+        unsafe { (self.get)(self.cursor, key, value, SET) }
+    }
+
+    /// # Safety
+    /// The database is open for writing, key and value are readable.
+    unsafe fn put(&self, key: *mut Dbt, value: *mut Dbt) -> c_int {
+        // SAFETY: the cursor is open; the caller's promise. Where keys have one value, it is replaced.
+        unsafe { (self.put)(self.cursor, key, value, KEY_LAST) }
+    }
+
+    /// # Safety
+    /// The database is open for writing, the key is readable.
+    unsafe fn delete(&self, key: *mut Dbt) -> c_int {
+        // No bytes of the value are asked for.
+        let mut none = Dbt::nothing();
+        // SAFETY: the cursor is open; the caller's promise.
+        unsafe {
+            match self.get(key, &raw mut none) {
+                0 => (self.delete)(self.cursor, 0),
+                rc => rc,
+            }
+        }
+    }
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        // SAFETY: the cursor is open, closed once, and before its database.
+        unsafe { method::<CloseCursor>(self.cursor, at::CURSOR_CLOSE)(self.cursor) };
+    }
+}
+
+/// Fetches as many records as fit into `buffer`.
+fn fetch_bulk(cursor: *mut Dbc, key: &[u8], step: u32, buffer: &mut [u32]) -> c_int {
+    let mut key = Dbt::of(key);
+    let mut bulk = Dbt::into_buffer(buffer);
+    // SAFETY: the cursor is open; the key is readable, and the buffer writable for `room`, a
+    // multiple of 1024.
+    unsafe {
+        let get: CursorGet = method(cursor, at::CURSOR_GET);
+        get(cursor, &raw mut key, &raw mut bulk, step | MULTIPLE_KEY)
+    }
+}
+
+/// Reads at most `count` records that bulk fetching left: from the buffer's end downwards, four
+/// numbers for each record (place and length of the key, then of the value), then -1. This is
+/// `DB_MULTIPLE_KEY_NEXT`. Returns how many it were.
+fn each_of_bulk(buffer: &[u32], count: usize, take: &mut impl FnMut(&[u8], &[u8])) -> usize {
+    // SAFETY: the same memory as bytes, which have no alignment and no invalid values.
+    let bytes =
+        unsafe { std::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), size_of_val(buffer)) };
+    let piece = |place: u32, len: u32| {
+        bytes.get(place as usize..).and_then(|rest| rest.get(..len as usize)).unwrap_or_default()
+    };
+    let mut numbers = buffer.rchunks_exact(4);
+    let mut given = 0;
+    while let Some(&[value_len, value, key_len, key]) = numbers.next()
+        && key != u32::MAX
+        && given < count
+    {
+        take(piece(key, key_len), piece(value, value_len));
+        given += 1;
+    }
+    given
+}
