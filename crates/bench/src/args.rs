@@ -186,7 +186,8 @@ pub(crate) enum Command {
 ///
 /// Both files are from `--json`. A figure regressed when its whole 95 % interval shows it slower and
 /// its median is slower by more than the threshold; when the file is larger by more than that; when
-/// the answers are not right any more; or when the store fails. That takes three rounds in both runs.
+/// the answers are not right any more; when the store fails; or when it is not in the later run, unless that
+/// was asked for less (--stores, --phases). That takes three rounds in both runs.
 /// Runs of other data, other work or another machine are not compared.
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = "\

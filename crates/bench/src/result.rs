@@ -207,6 +207,9 @@ pub struct Settings {
     pub distribution: String,
     /// Operations in a second that were asked for by `--rate`; `None` without it.
     pub rate: Option<f64>,
+    /// The stores that were named by `--stores`; `None` where all that were found took part, and in reports
+    /// from before there was this field.
+    pub named: Option<Vec<String>>,
     /// What `mixed` did, in words: "get 50, update 50, keys zipfian:theta=0.99,scrambled=true".
     pub mix: String,
     /// The settings of stores that were chosen (`--set`), each as "page-size=16K" or, for one store alone,

@@ -354,6 +354,7 @@ impl<'a> Run<'a> {
             timeout_seconds: self.args.timeout,
             distribution: workload.distribution.to_string(),
             rate: self.args.rate,
+            named: self.args.named_stores(),
             mix: workload.mix.to_string(),
             stores: workload.settings.in_words(),
         }
