@@ -1,7 +1,7 @@
 //! Data sets that exist: the machine's own file paths, or a file of records.
 
 use super::records::{Collector, Records};
-use crate::replay;
+use crate::replay::{self, unread};
 use credenza::record::Trace;
 use credenza::{Error, Result};
 use credenza_formats::Format;
@@ -53,15 +53,19 @@ fn open(path: &Path, named: Option<Format>) -> Result<(Format, BufReader<File>)>
     }
 }
 
-/// The records of a file, the first of each key, at most `limit`; and how many repeated keys
-/// were left out. Of a trace, those that were stored in it, with values made up. Without `format`, the file's beginning and name tell it.
-pub(crate) fn records_of(
-    path: &Path,
-    format: Option<Format>,
-    limit: usize,
-) -> Result<(Records, u64)> {
+/// What a file of records has.
+pub(crate) struct Found {
+    pub(crate) records: Records,
+    /// How many records were left out because their key had come before.
+    pub(crate) repeated: u64,
+    /// What else is to be known of it, in words.
+    pub(crate) notes: Vec<String>,
+}
+
+/// The records of a file, the first of each key, at most `limit`. Of a trace, those that were stored in it, with values made up. Without `format`, the file's beginning and name tell it.
+pub(crate) fn records_of(path: &Path, format: Option<Format>, limit: usize) -> Result<Found> {
     if Trace::is_trace(path) {
-        return Ok((replay::records_of(path, limit)?, 0));
+        return stored_in(&Trace::open(path)?, limit);
     }
     let (format, input) = open(path, format)?;
     let mut reader = credenza_formats::reader(format, input);
@@ -72,5 +76,16 @@ pub(crate) fn records_of(
     {
         collector.offer(&key, &value)?;
     }
-    Ok((collector.records, collector.repeated))
+    let Collector { records, repeated, .. } = collector;
+    Ok(Found { records, repeated, notes: Vec::new() })
+}
+
+/// The records that were stored in a trace.
+fn stored_in(trace: &Trace, limit: usize) -> Result<Found> {
+    let records = replay::records_of(trace, limit)?;
+    if records.len() == 0 && limit > 0 {
+        return Err(unread::nothing(trace, "there is no record in the trace"));
+    }
+    let notes = unread::of(trace).iter().map(|says| format!("the trace {says}")).collect();
+    Ok(Found { records, repeated: 0, notes })
 }

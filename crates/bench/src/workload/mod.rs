@@ -144,7 +144,9 @@ impl Data {
             Data::Ycsb => Ycsb::new(wanted.unwrap_or(1_000_000)).records(seed),
             Data::Files { root } => files::paths_below(root, limit),
             Data::File { path, format } => {
-                let (records, repeated) = files::records_of(path, *format, limit)?;
+                let files::Found { records, repeated, notes: of_file } =
+                    files::records_of(path, *format, limit)?;
+                notes.extend(of_file);
                 if repeated > 0 {
                     notes.push(format!(
                         "{repeated} records were left out because their key had come before: \
