@@ -24,8 +24,8 @@ pub struct BenchArgs {
     /// speaks RESP is resp:redis://HOST:PORT/DB, resp:unix:///SOCKET or resp:cluster://HOST:PORT,HOST:PORT
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub stores: Option<Vec<String>>,
-    /// decimal, tokens, ups, churn, random, ntdb, ycsb, ycsb-a to ycsb-f, files, or the path of a
-    /// .toml file
+    /// decimal, tokens, ups, churn, random, ntdb, ycsb, ycsb-a to ycsb-f, files, words (the
+    /// machine's, of /usr/share/dict), or the path of a .toml file
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "decimal")]
     pub workload: String,
     /// Measure with the records of this file, in any format `credenza load` reads, or of a trace
@@ -42,7 +42,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = count)]
     pub records: Vec<usize>,
     /// Lookups in each get phase, records in `range`, operations in `mixed` [default: 1000000]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count)]
     pub gets: Option<usize>,
     /// Which keys are asked for how often: uniform, zipfian, latest, hotspot, ascending, descending
     /// or clustered, with parameters as in zipfian:theta=0.8 [default: the workload's, else uniform]

@@ -6,7 +6,7 @@ use credenza::record::Trace;
 use credenza::{Error, Result};
 use credenza_formats::Format;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -39,10 +39,39 @@ pub(crate) fn paths_below(root: &Path, limit: usize) -> Result<Records> {
     Ok(records)
 }
 
+/// The words that a machine brings, one a line.
+pub(crate) const WORDS: &str = "/usr/share/dict/words";
+
+/// Every word of a file with one a line, the number of its line as its value.
+pub(crate) fn words(path: &Path, limit: usize) -> Result<Records> {
+    let mut collector = Collector::new(limit);
+    for (number, line) in (1_u64..).zip(opened(path)?.split(b'\n')) {
+        let word = line.map_err(|e| Error::io("read", e).at(path))?;
+        if collector.is_full() {
+            break;
+        }
+        if !word.is_empty() {
+            collector.offer(&word, number.to_string().as_bytes())?;
+        }
+    }
+    Ok(collector.records)
+}
+
+/// Opens a file to be read from its beginning to its end.
+fn opened(path: &Path) -> Result<BufReader<File>> {
+    let file = File::open(path).map_err(|e| match e.kind() {
+        ErrorKind::NotFound if path == Path::new(WORDS) => {
+            let what = "it is not there: on Debian the package wamerican brings it, or another list of words";
+            Error::invalid(what).at(path)
+        }
+        _ => Error::io("open", e).at(path),
+    })?;
+    Ok(BufReader::with_capacity(1 << 20, file))
+}
+
 /// Opens a file of records; its format is `named`, or what its beginning and name tell.
 fn open(path: &Path, named: Option<Format>) -> Result<(Format, BufReader<File>)> {
-    let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
-    let mut input = BufReader::with_capacity(1 << 20, file);
+    let mut input = opened(path)?;
     let start = input.fill_buf().map_err(|e| Error::io("read", e).at(path))?;
     match named.or_else(|| Format::guess(start, Some(path))) {
         Some(format) => Ok((format, input)),

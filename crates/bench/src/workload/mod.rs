@@ -9,6 +9,7 @@
 //! same bytes from one file: all stores are given equal input.
 
 pub(crate) mod changes;
+mod count;
 pub(crate) mod distribution;
 pub(crate) mod files;
 pub(crate) mod generate;
@@ -91,7 +92,7 @@ impl Inputs {
             Data::Random(mut sizes) => draw(&mut sizes),
             Data::Ntdb => draw(&mut Integers::new(count)),
             Data::Ycsb => draw(&mut Ycsb::new(count)),
-            Data::Files { .. } | Data::File { .. } => draw(&mut Alike(&records)),
+            Data::Files { .. } | Data::Words | Data::File { .. } => draw(&mut Alike(&records)),
         }?;
         let count = if wants(Phase::Range) { workload.gets.div_ceil(Ranges::RECORDS) } else { 0 };
         let ranges = Ranges::draw(&records, count, seed);
@@ -161,3 +162,4 @@ impl Data {
 
 #[cfg(test)]
 mod tests;
+            Data::Words => files::words(Path::new(files::WORDS), limit),
