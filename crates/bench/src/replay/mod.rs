@@ -24,6 +24,7 @@ use crate::driver::{self, Driver, ForDriver, Writer, kernel, with_driver};
 use crate::machine;
 use crate::measure::{self, Latencies};
 use crate::report::json::publish_value;
+use crate::report::outputs;
 use crate::result::{Latency, Machine};
 use crate::runner::folder::Folder;
 use crate::runner::process::{self, End, Program};
@@ -221,6 +222,7 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let named = args.stores.as_deref().map(named_stores);
     check_stores_and_servers(named.iter().flatten().map(String::as_str), &args.libraries)?;
     let speed = args.speed()?;
+    outputs::check(&[("--json", args.json.as_ref())])?;
     let (script, trace) = Script::read(&args.trace)?;
     if trace.is_none() && speed == Speed::Original {
         let what = "a script of ups_bench has no times: say --speed full, or a number";

@@ -18,6 +18,7 @@ mod growth;
 pub mod html;
 pub mod json;
 mod lines;
+pub(crate) mod outputs;
 mod over_time;
 pub(crate) mod pen;
 pub(crate) mod plain;

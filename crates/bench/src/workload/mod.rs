@@ -30,12 +30,13 @@ pub(crate) use sample::are_in_part;
 pub use spec::Phase;
 pub(crate) use spec::{Data, Workload};
 
+use crate::report::text;
 use credenza::{Error, Result};
 use generate::{Decimal, Integers, Random, Tokens, Ycsb};
 use queries::{Alike, fresh_keys};
 use records::{Index, MAX_RECORDS};
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{BufReader, BufWriter, ErrorKind, Write};
 use std::path::Path;
 
 /// Everything a measured process works from.
@@ -103,13 +104,30 @@ impl Inputs {
     pub(crate) fn save(&self, path: &Path) -> Result<()> {
         let write = || {
             let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
-            self.records.write_to(&mut out)?;
-            self.queries.write_to(&mut out)?;
-            self.ranges.write_to(&mut out)?;
-            self.fresh.write_to(&mut out)?;
+            self.write_to(&mut out)?;
             out.flush()
         };
-        write().map_err(|e| Error::io("write", e).at(path))
+        write().map_err(|e| match e.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                let mut needed = Counter(0);
+                // Counting cannot fail.
+                let _ = self.write_to(&mut needed);
+                Error::invalid(format!(
+                    "{e}: the data and queries take {} here, and each store comes on top of that: make room, \
+                     name another folder with --dir, or take fewer --records or --gets",
+                    text::bytes(needed.0)
+                ))
+                .at(path)
+            }
+            _ => Error::io("write", e).at(path),
+        })
+    }
+
+    fn write_to(&self, out: &mut impl Write) -> std::io::Result<()> {
+        self.records.write_to(out)?;
+        self.queries.write_to(out)?;
+        self.ranges.write_to(out)?;
+        self.fresh.write_to(out)
     }
 
     /// Reads what [`Inputs::save`] wrote.
@@ -122,6 +140,20 @@ impl Inputs {
             Ok(Inputs { records, queries, ranges, fresh: Records::read_from(&mut input)? })
         };
         read().map_err(|e| Error::io("read", e).at(path))
+    }
+}
+
+/// Counts what is written, and keeps nothing.
+struct Counter(u64);
+
+impl Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -144,6 +176,7 @@ impl Data {
             Data::Ntdb => Integers::new(wanted.unwrap_or(1_000_000)).records(),
             Data::Ycsb => Ycsb::new(wanted.unwrap_or(1_000_000)).records(seed),
             Data::Files { root } => files::paths_below(root, limit),
+            Data::Words => files::words(Path::new(files::WORDS), limit),
             Data::File { path, format } => {
                 let files::Found { records, repeated, notes: of_file } =
                     files::records_of(path, *format, limit)?;
@@ -162,4 +195,3 @@ impl Data {
 
 #[cfg(test)]
 mod tests;
-            Data::Words => files::words(Path::new(files::WORDS), limit),
