@@ -1,6 +1,7 @@
 //! The options of `credenza bench`.
 
 use crate::driver;
+use crate::libraries;
 use crate::machine;
 use crate::runner::open_loop::{Arrivals, Rate};
 use crate::runner::together::{self, By};
@@ -443,8 +444,16 @@ impl BenchArgs {
             ));
         }
         let named = self.named_stores();
-        let stores = named.iter().flatten().chain(&self.baseline).map(String::as_str);
-        check_stores_and_servers(stores, &self.libraries)
+        let stores = || named.iter().flatten().map(String::as_str);
+        check_stores_and_servers(stores(), &self.libraries)?;
+        check_stores_and_servers(self.baseline.as_deref().into_iter(), &[])?;
+        let is_among = |baseline: &String| stores().any(|store| store == baseline);
+        match self.baseline.as_ref().filter(|baseline| named.is_some() && !is_among(baseline)) {
+            None => Ok(()),
+            Some(baseline) => Err(Error::invalid(format!(
+                "--baseline {baseline}: it is not among the --stores: name it there, or another one here"
+            ))),
+        }
     }
 }
 
@@ -500,11 +509,13 @@ pub(crate) fn check_stores_and_servers<'a>(
     stores: impl Iterator<Item = &'a str>,
     libraries: &'a [String],
 ) -> Result<()> {
-    let (servers, stores): (Vec<&str>, Vec<&str>) =
-        stores.partition(|name| driver::address_of(name).is_some());
+    let named: Vec<&str> = stores.collect();
+    let is_server = |name: &&&str| driver::address_of(name).is_some();
     // Before anything is printed or written: the names are in all of it.
-    servers.into_iter().filter_map(driver::address_of).try_for_each(driver::check_address)?;
-    check_stores(stores.into_iter(), libraries)
+    let servers = named.iter().filter(is_server).filter_map(|name| driver::address_of(name));
+    servers.into_iter().try_for_each(driver::check_address)?;
+    check_names(named.iter().filter(|name| !is_server(name)).copied(), libraries)?;
+    libraries::check(libraries, &named)
 }
 
 /// Refuses names of stores that there are not, also in the libraries that are named.
@@ -512,8 +523,14 @@ pub(crate) fn check_stores<'a>(
     stores: impl Iterator<Item = &'a str>,
     libraries: &'a [String],
 ) -> Result<()> {
-    let libraries = libraries.iter().map(|lib| lib.split_once('=').map_or("", |l| l.0));
-    for name in stores.chain(libraries) {
+    let named: Vec<&str> = stores.collect();
+    check_names(named.iter().copied(), libraries)?;
+    libraries::check(libraries, &named)
+}
+
+fn check_names<'a>(stores: impl Iterator<Item = &'a str>, libraries: &'a [String]) -> Result<()> {
+    let of_libraries = libraries.iter().filter_map(|lib| Some(lib.split_once('=')?.0));
+    for name in stores.chain(of_libraries) {
         if driver::address_of(name).is_some() {
             let what = format!(
                 "'{name}' is a server: `credenza bench --stores` and `credenza replay --stores` take it, nothing else"

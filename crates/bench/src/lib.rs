@@ -13,6 +13,7 @@ mod args;
 mod candidates;
 mod counters;
 mod driver;
+mod libraries;
 mod machine;
 mod measure;
 mod progress;
@@ -35,8 +36,8 @@ pub use workload::Phase;
 
 use args::{Command, Compare};
 use credenza::{Error, Result};
-use std::io::Write;
 use report::outputs;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Exit status when a store failed or gave a wrong answer.
@@ -73,13 +74,13 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
     if args.oracle {
         return oracle(&args);
     }
-    let report = runner::series(&args)?;
     outputs::check(&[
         ("--json", args.json.as_ref()),
         ("--html", args.html.as_ref()),
         ("--csv", args.csv.as_ref()),
         ("--tee", args.tee.as_ref()),
     ])?;
+    let report = runner::series(&args)?;
     let mut out = std::io::stdout().lock();
     let colour = report::colour_wanted(&out);
     report::terminal::print(&report, &mut out, colour)
@@ -106,8 +107,8 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
 
 /// Compares stores, and prints what came of it or writes it as JSON.
 fn oracle(args: &BenchArgs) -> Result<ExitCode> {
-    let verdict = runner::oracle::run(args)?;
     outputs::check(&[("--json", args.json.as_ref())])?;
+    let verdict = runner::oracle::run(args)?;
     let written = std::io::stdout().lock().write_all(verdict.in_words().as_bytes());
     written.map_err(|e| Error::io("write to standard output", e))?;
     if let Some(path) = &args.json {
@@ -118,8 +119,8 @@ fn oracle(args: &BenchArgs) -> Result<ExitCode> {
 
 /// Compares two saved runs.
 fn compare(wanted: &Compare) -> Result<ExitCode> {
-    let before = report::json::read(&wanted.before)?;
     outputs::check(&[("--json", wanted.json.as_ref())])?;
+    let before = report::json::read(&wanted.before)?;
     let after = report::json::read(&wanted.after)?;
     let changes = report::saved::compare(&before, &after, wanted.threshold)?;
     if !changes.unlike.is_empty() && !wanted.anyway {

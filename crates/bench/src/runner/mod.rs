@@ -116,7 +116,15 @@ fn run(args: &BenchArgs) -> Result<Report> {
     notes.extend(notes::about_load(&machine));
     let stores = run.stores(&shape, &workload)?;
     notes.append(&mut run.left_out);
-    notes.extend(notes::about_what_is_left_out(&stores, &run.phases, &workload.mix));
+    let left_out = notes::about_what_is_left_out(&stores, &run.phases, &workload.mix);
+    let does_nothing = |info: &StoreInfo| {
+        run.phases.iter().all(|phase| info.lacks.iter().any(|name| name == phase.name()))
+    };
+    if !stores.is_empty() && stores.iter().all(does_nothing) {
+        return Err(nothing_left(&left_out));
+    }
+    notes.extend(left_out);
+    notes.extend(notes::about_baseline(args, &stores));
     notes.extend(notes::about_sharing(args, &run.phases, &stores, machine.cores));
     notes.extend(notes::about_servers(&stores));
     notes.extend(Counters::refused());
@@ -189,6 +197,11 @@ fn noise(results: &[PhaseResult], again: &[PhaseResult]) -> Option<Noise> {
     };
     let store = again.first()?.store.clone();
     Some(Noise { store, phases: again.iter().filter_map(phase).collect() })
+}
+
+/// The error of a run in which no store can do what is asked for; these say why.
+fn nothing_left(left_out: &[String]) -> Error {
+    Error::invalid(format!("no store is left to measure: {}", left_out.join("; ")))
 }
 
 /// Takes a phase away that failed; with the build, all that read what it builds.
@@ -327,8 +340,7 @@ impl<'a> Run<'a> {
         };
         self.left_out.extend(unfit.into_iter().map(left_out));
         if stores.is_empty() && self.failures.is_empty() && !self.left_out.is_empty() {
-            let what = format!("no store is left to measure: {}", self.left_out.join("; "));
-            return Err(Error::invalid(what));
+            return Err(nothing_left(&self.left_out));
         }
         Ok(stores)
     }

@@ -505,7 +505,9 @@ impl<'a> Run<'a> {
         option("durability", args.durability.map(|wanted| class(wanted).to_owned()));
         option("expect", args.expect.map(|promise| promise.name().to_owned()));
         option("dir", args.dir.as_ref().map(of_path));
-        args.libraries.iter().for_each(|library| option("lib", Some(library.clone())));
+        let is_its = |lib: &&String| lib.split_once('=').is_some_and(|(name, _)| name == store);
+        let own = args.libraries.iter().filter(is_its);
+        own.for_each(|library| option("lib", Some(library.clone())));
         words.join(" ")
     }
 }
