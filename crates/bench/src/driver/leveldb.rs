@@ -75,6 +75,7 @@ impl Driver for Leveldb {
         package: Some("libleveldb1d"),
         home: "https://github.com/google/leveldb",
     });
+    const VERSIONS: &'static [&'static str] = &["1."];
     const SETTINGS: &'static [Takes] = &[
         lsm::PAGE_SIZE,
         lsm::CACHE,

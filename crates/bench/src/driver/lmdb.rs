@@ -62,6 +62,7 @@ impl Driver for Lmdb {
         home: "https://www.symas.com/lmdb",
     });
 
+    const VERSIONS: &'static [&'static str] = &["0.9."];
     const SETTINGS: &'static [Takes] =
         &[(Name::Cursors, Values::Either), (Name::Advice, Values::Either)];
     const CHANGES: Changes = Changes::AtClose;

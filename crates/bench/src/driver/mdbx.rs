@@ -96,6 +96,7 @@ impl Driver for Mdbx {
         home: "https://libmdbx.dqdkfa.ru or https://github.com/erthink/libmdbx (make libmdbx.so)",
     });
 
+    const VERSIONS: &'static [&'static str] = &["0.1"];
     const SETTINGS: &'static [Takes] = &[
         (Name::PageSize, Values::Powers(512, 64 << 10)),
         (Name::Cursors, Values::Either),

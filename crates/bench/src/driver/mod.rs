@@ -58,6 +58,7 @@ mod tkrzw_tree;
 mod tokyocabinet;
 mod tokyocabinet_btree;
 mod tokyocabinet_hash;
+pub(crate) mod tried;
 mod trivial;
 mod upscaledb;
 mod upscaledb_keys;
@@ -101,6 +102,9 @@ pub(crate) trait Driver: Sized + 'static {
     /// What of the settings that a user may choose the store takes; every function here that opens
     /// or makes a store does as [`Shape::settings`] say.
     const SETTINGS: &'static [Takes] = &[];
+    /// What the versions begin with that the declarations of the library's functions are for; none where
+    /// the library does not tell its version.
+    const VERSIONS: &'static [&'static str] = &[];
     /// Whether [`Store::get_many`] is the store's own.
     const NATIVE_GET_MANY: bool = false;
     /// What [`Driver::build`] forces to disk by itself.

@@ -238,6 +238,7 @@ impl Driver for Upscaledb {
         package: None,
         home: "https://github.com/cruppstahl/upscaledb",
     });
+    const VERSIONS: &'static [&'static str] = &["2.2."];
     const SETTINGS: &'static [Takes] = &[
         (Name::PageSize, Values::Powers(1 << 10, 64 << 10)),
         (Name::Cache, Values::AtLeastOrUnlimited(64 << 10)),
