@@ -379,6 +379,7 @@ pub(super) fn with_round<T>(
         sync: false,
         oracle: None,
         together,
+        latencies: true,
         over_time: true,
         rate: None,
         cpu: None,
