@@ -130,7 +130,8 @@ fn mixed(transactions: &str, apart: u64) -> (Vec<u64>, Vec<u64>, AtRate) {
 
 #[test]
 fn a_commit_counts_for_the_operation_that_ends_its_transaction() {
-    for (transactions, size) in [("", 0), ("transactions = 4", 4), ("transactions = \"all\"", STEPS)]
+    for (transactions, size) in
+        [("", 0), ("transactions = 4", 4), ("transactions = \"all\"", STEPS)]
     {
         let (took, mut expected, done) = mixed(transactions, 1000 * MS);
         for (i, ns) in expected.iter_mut().enumerate().filter(|_| size > 0) {
