@@ -115,7 +115,8 @@ pub struct BenchArgs {
     /// With --rate: how the times to start lie, as those of many users by the seed, or evenly
     #[arg(long, requires = "rate", default_value = "poisson")]
     pub arrivals: Arrivals,
-    /// With --rate: for how long, if --gets is not reached before
+    /// With --rate: for how long, if --gets is not reached before; in each of the seconds `insert-sync` does
+    /// no more than a thousand changes a thread
     #[arg(long, value_name = "SECONDS", requires = "rate", default_value_t = 5.0)]
     pub rate_seconds: f64,
     /// What to measure besides throughput
