@@ -207,6 +207,9 @@ pub struct Settings {
     pub distribution: String,
     /// Operations in a second that were asked for by `--rate`; `None` without it.
     pub rate: Option<f64>,
+    /// What was measured besides throughput (`--metrics`): "default", or "none" where latencies and what
+    /// is shown over time were left out; empty in reports from before there was this field.
+    pub metrics: String,
     /// What `mixed` did, in words: "get 50, update 50, keys zipfian:theta=0.99,scrambled=true".
     pub mix: String,
     /// The settings of stores that were chosen (`--set`), each as "page-size=16K" or, for one store alone,
@@ -361,7 +364,8 @@ pub struct AtRate {
     /// Percentiles of each round by itself; empty in reports from before there was this field.
     #[serde(default)]
     pub by_round: Percentiles,
-    /// For `mixed`: the same as `latency_ns` by the names of operations.
+    /// For `mixed`: the same as `latency_ns` by the names of operations; what a commit takes is in the
+    /// latency of the operation that ends its transaction.
     #[serde(default)]
     pub operation_latency_ns: BTreeMap<String, Latency>,
     /// The first round over its time; latencies as in `latency_ns`.
@@ -424,7 +428,8 @@ pub struct TogetherResult {
     /// The part of lookups that found their key; 0 where nothing is looked up.
     pub hit_rate: f64,
     /// For `get-hit`, `get-90` and `get-miss`: what came of operations at a rate (`--rate`), which is that of
-    /// all readers together; `None` where that was not asked for.
+    /// all readers together; for `insert-sync` the same of all threads that commit. `None` where that was
+    /// not asked for.
     #[serde(default)]
     pub at_rate: Option<AtRate>,
     /// Whether every answer was right: equal to the data, or beside a writer, one of the two values

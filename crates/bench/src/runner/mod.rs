@@ -30,7 +30,7 @@ mod parent_tests;
 #[cfg(test)]
 mod tests;
 
-use crate::args::BenchArgs;
+use crate::args::{BenchArgs, Metrics};
 use crate::candidates::{self, Describe};
 use crate::counters::Counters;
 use crate::driver::{self, Driver, ForDriver, NULL, Shape, kernel, with_driver};
@@ -354,6 +354,7 @@ impl<'a> Run<'a> {
             timeout_seconds: self.args.timeout,
             distribution: workload.distribution.to_string(),
             rate: self.args.rate,
+            metrics: self.args.metrics.name().to_owned(),
             mix: workload.mix.to_string(),
             stores: workload.settings.in_words(),
         }
@@ -405,7 +406,7 @@ impl<'a> Run<'a> {
             let mut spec = self.spec(store, due.clone(), workload, folder.empty(store)?);
             if !*again {
                 spec.together = self.together();
-                spec.over_time = round == 0;
+                spec.over_time = round == 0 && spec.latencies;
             }
             let (mut phase, mut refused) = (None, Vec::new());
             let timeout = Duration::from_secs(self.args.timeout);
@@ -509,6 +510,7 @@ impl<'a> Run<'a> {
             sync: self.args.sync,
             oracle: None,
             together: Together::default(),
+            latencies: self.args.metrics == Metrics::Default,
             over_time: false,
             rate: self.args.rate(),
             cpu: self.cpu,
