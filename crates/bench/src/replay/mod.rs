@@ -208,7 +208,7 @@ struct Failed {
 /// # Errors
 /// The options make no sense, the trace or the data cannot be read, or the results cannot be written.
 pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
-    driver::tried::answer();
+    tried::answer();
     if args.child {
         play::main()?;
         return Ok(ExitCode::SUCCESS);
