@@ -99,6 +99,7 @@ impl ForDriver for Describe<'_> {
                 "sync" if !D::IS_SERVER => format!("{}; then fdatasync of every file", D::SYNCS),
                 _ => D::SYNCS.to_owned(),
             },
+            syncs_anyway: D::SYNCS_ANYWAY.map(str::to_owned),
             notes: driver.notes(),
             lacks: Phase::ALL
                 .into_iter()

@@ -245,6 +245,8 @@ pub struct StoreInfo {
     pub native_get_many: bool,
     /// What syncing to disk the build really did: "none", "fdatasync at publish", ...
     pub syncs: String,
+    /// What it forces to disk by itself while it is changed, whatever its class, and why.
+    pub syncs_anyway: Option<String>,
     /// Peculiarities a reader of the figures must know.
     pub notes: Vec<String>,
     /// The phases it was not measured in, because there is no such thing: `range` where the records

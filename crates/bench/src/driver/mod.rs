@@ -109,6 +109,9 @@ pub(crate) trait Driver: Sized + 'static {
     const NATIVE_GET_MANY: bool = false;
     /// What [`Driver::build`] forces to disk by itself.
     const SYNCS: &'static str = "none";
+    /// What it forces to disk by itself while it is changed, though it promises no more than that changes
+    /// outlive the process, and why; `None` where there is no such thing.
+    const SYNCS_ANYWAY: Option<&'static str> = None;
     /// The durability class of changes: what is safe when [`Writer::insert`] returns.
     const CHANGES: Changes = Changes::Buffered;
     /// Whether there is [`Driver::create_committing`].
