@@ -289,7 +289,8 @@ impl BenchArgs {
             || self.duplicates.is_some()
             || self.stop_bytes.is_some()
             || self.stop_seconds.is_some();
-        let has_mixed = workload.phases.as_ref().map_or(!self.cold, |p| p.contains(&Phase::Mixed));
+        let has_mixed = workload.phases.as_ref().map_or(!self.cold, |p| p.contains(&Phase::Mixed))
+            && workload.leaves_out(Phase::Mixed).is_none();
         if self.tee.is_some() && !has_mixed {
             return Err(Error::invalid(
                 "--tee writes the operations of 'mixed', which is not among the phases to measure",

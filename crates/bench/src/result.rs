@@ -172,6 +172,8 @@ pub struct Settings {
     pub data: String,
     /// Records in the store.
     pub records: u64,
+    /// What keys are: "string", "u8", ..., as `key-type` of a workload file says it; `None` for bytes.
+    pub key_type: Option<String>,
     /// Bytes of all keys together.
     pub key_bytes: u64,
     /// Bytes of all values together.

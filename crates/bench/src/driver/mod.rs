@@ -19,6 +19,7 @@ mod bdb_btree;
 mod bdb_hash;
 mod bdb_store;
 mod btree;
+mod btree_tables;
 mod cdb;
 mod constant;
 mod gdbm;
@@ -34,6 +35,7 @@ mod mcdb;
 mod mdb;
 mod mdbm;
 mod mdbx;
+mod native_keys;
 mod no_writer;
 mod ntdb;
 mod null;
@@ -65,8 +67,9 @@ mod upscaledb_keys;
 
 use crate::measure::{self, Size};
 use crate::settings::Takes;
+use crate::workload::key_type::number_of;
 use crate::workload::transactions::Transactions;
-use crate::workload::{Action, Mix, Phase, Records};
+use crate::workload::{Action, KeyType, Mix, Phase, Records};
 pub(crate) use abilities::{Changes, Sharing, Threads};
 use credenza::{Error, Result};
 pub(crate) use library::Source;
@@ -105,6 +108,8 @@ pub(crate) trait Driver: Sized + 'static {
     /// What the versions begin with that the declarations of the library's functions are for; none where
     /// the library does not tell its version.
     const VERSIONS: &'static [&'static str] = &[];
+    /// The types of keys that the store has, other than bytes, and is told of ([`Shape::keys`]).
+    const KEY_TYPES: &'static [KeyType] = &[];
     /// Whether [`Store::get_many`] is the store's own.
     const NATIVE_GET_MANY: bool = false;
     /// What [`Driver::build`] forces to disk by itself.
@@ -452,6 +457,19 @@ pub(crate) trait ForDriver {
     fn run<D: Driver>(self) -> Self::Output;
 }
 
+/// Whether the store of this name has keys of this type.
+pub(crate) fn has_keys_of(store: &str, keys: KeyType) -> bool {
+    struct Has(KeyType);
+    impl ForDriver for Has {
+        type Output = bool;
+
+        fn run<D: Driver>(self) -> bool {
+            self.0 == KeyType::Binary || D::KEY_TYPES.contains(&self.0)
+        }
+    }
+    with_driver(store, Has(keys)).unwrap_or(false)
+}
+
 /// What of the settings that a user may choose the store of this name takes.
 pub(crate) fn settings_of(store: &str) -> Result<&'static [Takes]> {
     struct Settings;
@@ -560,6 +578,16 @@ fn c_path(path: &Path) -> Result<CString> {
         .map_err(|_| Error::invalid("the path contains a NUL byte").at(path))
 }
 
+/// An error unless a store that numbers records gave a record the number that it was to have.
+#[inline]
+fn is_number(given: &[u8], wanted: &[u8]) -> Result<()> {
+    if given == wanted {
+        return Ok(());
+    }
+    let (given, wanted) = (number_of(given), number_of(wanted));
+    Err(Error::invalid(format!("the store numbered a record {given} that is number {wanted}")))
+}
+
 /// What a C library said no to, in its own words.
 #[cold]
 fn refused(call: &str, why: impl std::fmt::Display) -> Error {
@@ -574,6 +602,8 @@ fn refused_by_errno(call: &'static str) -> Error {
 
 #[cfg(test)]
 mod duplicates_tests;
+#[cfg(test)]
+mod key_types_tests;
 #[cfg(test)]
 mod settings_tests;
 #[cfg(test)]

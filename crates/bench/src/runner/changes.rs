@@ -120,6 +120,9 @@ impl<D: Driver> Round<'_, D> {
         let records = &self.inputs.records;
         match phase {
             Phase::Insert => self.measure(phase, &Insert { records, order: records }),
+            Phase::InsertEach if self.shape.keys.is_numbered() => {
+                self.measure(phase, &Insert { records, order: records })
+            }
             Phase::InsertRandom | Phase::InsertEach => {
                 let order = &records.shuffled(self.spec.seed)?;
                 self.measure(phase, &Insert { records, order })
