@@ -11,7 +11,7 @@
 
 #![allow(unsafe_code)]
 
-use super::library::api;
+use super::upscaledb_abi::*;
 use super::upscaledb_keys::{Given, Keys, LONGEST_FIXED, TYPES};
 use super::{
     Changes, Driver, Identity, Reading, Shape, Sharing, Source, Store, Writer, c_path, is_number,
@@ -21,110 +21,16 @@ use crate::settings::{Chosen, Codec, ENCRYPTION_KEY, Name, Takes, Values};
 use crate::workload::key_type::number_of;
 use crate::workload::{KeyType, Place};
 use credenza::Result;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::c_int;
 use std::path::{Path, PathBuf};
 use std::ptr::{null, null_mut};
 
-/// `ups_env_t`, `ups_db_t`, `ups_txn_t` and `ups_cursor_t`, only ever pointed to.
-type Env = c_void;
-type Db = c_void;
-type Txn = c_void;
-type Cursor = c_void;
-
-/// `ups_key_t`.
-#[repr(C)]
-pub(super) struct Key {
-    pub(super) size: u16,
-    pub(super) data: *const u8,
-    pub(super) flags: u32,
-    pub(super) own_flags: u32,
-}
-
-/// `ups_record_t`.
-#[repr(C)]
-struct Record {
-    size: u32,
-    data: *const u8,
-    flags: u32,
-}
-
-/// `ups_parameter_t`; the last of a list has the name 0.
-#[repr(C)]
-struct Parameter {
-    name: u32,
-    value: u64,
-}
-
-api! {
-    struct Api {
-        ups_get_version: unsafe extern "C" fn(*mut u32, *mut u32, *mut u32),
-        ups_strerror: unsafe extern "C" fn(c_int) -> *const c_char,
-        ups_env_create: unsafe extern "C" fn(*mut *mut Env, *const c_char, u32, u32, *const Parameter) -> c_int,
-        ups_env_open: unsafe extern "C" fn(*mut *mut Env, *const c_char, u32, *const Parameter) -> c_int,
-        ups_env_close: unsafe extern "C" fn(*mut Env, u32) -> c_int,
-        ups_env_create_db: unsafe extern "C" fn(*mut Env, *mut *mut Db, u16, u32, *const Parameter) -> c_int,
-        ups_env_open_db: unsafe extern "C" fn(*mut Env, *mut *mut Db, u16, u32, *const Parameter) -> c_int,
-        ups_txn_begin: unsafe extern "C" fn(*mut *mut Txn, *mut Env, *const c_char, *mut c_void, u32) -> c_int,
-        ups_txn_commit: unsafe extern "C" fn(*mut Txn, u32) -> c_int,
-        ups_txn_abort: unsafe extern "C" fn(*mut Txn, u32) -> c_int,
-        ups_db_find: unsafe extern "C" fn(*mut Db, *mut Txn, *mut Key, *mut Record, u32) -> c_int,
-        ups_db_insert: unsafe extern "C" fn(*mut Db, *mut Txn, *mut Key, *mut Record, u32) -> c_int,
-        ups_db_erase: unsafe extern "C" fn(*mut Db, *mut Txn, *mut Key, u32) -> c_int,
-        ups_cursor_create: unsafe extern "C" fn(*mut *mut Cursor, *mut Db, *mut Txn, u32) -> c_int,
-        ups_cursor_move: unsafe extern "C" fn(*mut Cursor, *mut Key, *mut Record, u32) -> c_int,
-        ups_cursor_find: unsafe extern "C" fn(*mut Cursor, *mut Key, *mut Record, u32) -> c_int,
-        ups_cursor_insert: unsafe extern "C" fn(*mut Cursor, *mut Key, *mut Record, u32) -> c_int,
-        ups_cursor_close: unsafe extern "C" fn(*mut Cursor) -> c_int,
-    }
-}
-
-const READ_ONLY: u32 = 0x4;
-const DISABLE_MMAP: u32 = 0x200;
-const ENABLE_CRC32: u32 = 0x200_0000;
-const CACHE_UNLIMITED: u32 = 0x4_0000;
-const IN_MEMORY: u32 = 0x80;
-const PARAM_CACHE_SIZE: u32 = 0x100;
-const PARAM_PAGE_SIZE: u32 = 0x101;
-const PARAM_POSIX_FADVISE: u32 = 0x110;
-const PARAM_ENCRYPTION_KEY: u32 = 0x106;
-const PARAM_JOURNAL_COMPRESSION: u32 = 0x1000;
-const PARAM_RECORD_COMPRESSION: u32 = 0x1001;
-const PARAM_KEY_COMPRESSION: u32 = 0x1002;
-const DISABLE_RECOVERY: u32 = 0x8_0000;
-const FLUSH_TRANSACTIONS_IMMEDIATELY: u32 = 0x800_0000;
-const ENABLE_TRANSACTIONS: u32 = 0x2_0000;
-const OVERWRITE: u32 = 0x1;
-const DUPLICATE: u32 = 0x2;
-const DUPLICATE_INSERT_FIRST: u32 = 0x10;
-const ENABLE_DUPLICATE_KEYS: u32 = 0x4000;
-const RECORD_NUMBER32: u32 = 0x1000;
-const RECORD_NUMBER64: u32 = 0x2000;
-const AUTO_CLEANUP: u32 = 0x1;
-const CURSOR_FIRST: u32 = 0x1;
-const CURSOR_NEXT: u32 = 0x4;
-const FIND_GREATER: u32 = 0x2000;
-const FIND_GREATER_OR_EQUAL: u32 = 0x2000 | 0x4000;
-const PARAM_KEY_SIZE: u32 = 0x102;
-const PARAM_KEY_TYPE: u32 = 0x104;
-const PARAM_RECORD_SIZE: u32 = 0x108;
-const KEY_NOT_FOUND: c_int = -11;
 const CODECS: &[Codec] = &[Codec::None, Codec::Zlib, Codec::Snappy, Codec::Lzf];
 /// The number of the only database in the file.
 const DATABASE: u16 = 1;
 pub(super) struct Upscaledb {
     api: Api,
     file: PathBuf,
-}
-
-impl Api {
-    fn check(&self, call: &str, rc: c_int) -> Result<()> {
-        if rc == 0 {
-            return Ok(());
-        }
-        // SAFETY: no preconditions; a C string constant of the library.
-        let why = unsafe { CStr::from_ptr((self.ups_strerror)(rc)) };
-        Err(refused(call, why.to_string_lossy()))
-    }
 }
 
 /// What an environment is told, made or opened: further flags, and parameters.
@@ -539,24 +445,6 @@ impl<'d> UpsStore<'d> {
             Keys::Numbers(native) => native.with_key(key, |key| take(key, value)),
             Keys::Fixed(_) | Keys::Varying => take(key, value),
         }
-    }
-}
-
-/// # Safety
-/// `len` bytes at `data` are readable as long as `'a`, or there are none.
-#[inline]
-unsafe fn piece<'a>(data: *const u8, len: usize) -> &'a [u8] {
-    // SAFETY: the caller's promise.
-    if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(data, len) } }
-}
-
-impl Record {
-    /// # Safety
-    /// The library filled this in, and was not called since.
-    #[inline]
-    unsafe fn bytes<'a>(&self) -> &'a [u8] {
-        // SAFETY: the caller's promise.
-        unsafe { piece(self.data, self.size as usize) }
     }
 }
 

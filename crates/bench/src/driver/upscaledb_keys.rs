@@ -2,7 +2,7 @@
 
 use super::Shape;
 use super::native_keys::Native;
-use super::upscaledb::Key;
+use super::upscaledb_abi::Key;
 use crate::settings::Codec;
 use crate::workload::KeyType;
 
