@@ -6,10 +6,29 @@ use crate::machine;
 use crate::runner::open_loop::{Arrivals, Rate};
 use crate::runner::together::{self, By};
 use crate::workload::{Data, Phase, Place, Workload};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use credenza::{Error, Result};
 use credenza_formats::Format;
 use std::path::PathBuf;
+
+/// What is measured besides throughput.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Metrics {
+    /// Memory, faults, calls and bytes, which are counted around the timed loop and take no time of it
+    None,
+    /// Latencies as well, and how a run goes over its time, in passes of their own
+    Default,
+}
+
+impl Metrics {
+    /// The name in results.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Metrics::None => "none",
+            Metrics::Default => "default",
+        }
+    }
+}
 
 /// Measure stores: the same work on each, every answer checked.
 ///
@@ -88,18 +107,22 @@ pub struct BenchArgs {
     /// pause, for stores that allow it
     #[arg(long)]
     pub with_writer: bool,
-    /// Do the single lookups, and `mixed`, also at so many operations a second: each has a time to
-    /// start, and its latency counts from that, so that a stall is in all that it delays; a store that
-    /// cannot keep up is named. With --processes or --threads these do the single lookups so, too, the rate
-    /// being that of all together
+    /// Do the single lookups, `mixed` and `insert-sync` also at so many operations a second: each has a
+    /// time to start, and its latency counts from that, so that a stall is in all that it delays; a store
+    /// that cannot keep up is named. With --processes or --threads these do the single lookups so, too, and
+    /// --threads `insert-sync`, the rate being that of all together
     #[arg(long, value_name = "N", conflicts_with_all = ["cold", "oracle"])]
     pub rate: Option<f64>,
     /// With --rate: how the times to start lie, as those of many users by the seed, or evenly
     #[arg(long, requires = "rate", default_value = "poisson")]
     pub arrivals: Arrivals,
-    /// With --rate: for how long, if --gets is not reached before
+    /// With --rate: for how long, if --gets is not reached before; in each of the seconds `insert-sync` does
+    /// no more than a thousand changes a thread
     #[arg(long, value_name = "SECONDS", requires = "rate", default_value_t = 5.0)]
     pub rate_seconds: f64,
+    /// What to measure besides throughput
+    #[arg(long, default_value = "default", conflicts_with = "oracle")]
+    pub(crate) metrics: Metrics,
     /// Seed of data, queries and order of the stores [default: 1]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
@@ -268,7 +291,8 @@ impl BenchArgs {
             || self.duplicates.is_some()
             || self.stop_bytes.is_some()
             || self.stop_seconds.is_some();
-        let has_mixed = workload.phases.as_ref().map_or(!self.cold, |p| p.contains(&Phase::Mixed));
+        let has_mixed = workload.phases.as_ref().map_or(!self.cold, |p| p.contains(&Phase::Mixed))
+            && workload.leaves_out(Phase::Mixed).is_none();
         if self.tee.is_some() && !has_mixed {
             return Err(Error::invalid(
                 "--tee writes the operations of 'mixed', which is not among the phases to measure",
@@ -301,13 +325,13 @@ impl BenchArgs {
             ));
         }
         let is_single = |phase: &Phase| {
-            matches!(phase, Phase::GetHit | Phase::Get90 | Phase::GetMiss | Phase::Mixed)
+            phase.is_single_get() || matches!(phase, Phase::Mixed | Phase::InsertSync)
         };
         if self.rate.is_some() && !workload.phases.as_ref().is_none_or(|p| p.iter().any(is_single))
         {
             return Err(Error::invalid(
-                "--rate is for get-hit, get-90, get-miss and mixed, of which none is among the phases \
-                 to measure",
+                "--rate is for get-hit, get-90, get-miss, mixed and insert-sync, of which none is among \
+                 the phases to measure",
             ));
         }
         let is_filled_first = |phase: &&Phase| phase.is_changing() && **phase != Phase::Mixed;
@@ -437,6 +461,11 @@ impl BenchArgs {
         }
         if !(1e-3..=86_400.0).contains(&self.rate_seconds) {
             return Err(Error::invalid("--rate-seconds takes seconds, from 0.001 to 86400"));
+        }
+        if self.rate.is_some() && self.metrics == Metrics::None {
+            return Err(Error::invalid(
+                "--metrics none contradicts --rate, which measures latencies: leave one of both out",
+            ));
         }
         if self.with_writer && self.processes.is_empty() && self.threads.is_empty() {
             return Err(Error::invalid(

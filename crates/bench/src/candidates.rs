@@ -1,7 +1,7 @@
 //! Which stores can be run here, with which library; and `--list`.
 
 use crate::args::BenchArgs;
-use crate::driver::{self, Changes, Driver, ForDriver, Shape, Writer, can_do, with_driver};
+use crate::driver::{self, Changes, Driver, ForDriver, Shape, Writer, can_do, tried, with_driver};
 use crate::result::StoreInfo;
 use crate::runner::together;
 use crate::settings::{self, Chosen};
@@ -36,7 +36,7 @@ impl ForDriver for Look<'_> {
 
     fn run<D: Driver>(self) -> Candidate {
         let package = D::SOURCE.and_then(|source| source.package);
-        let (found, version, library, missing) = match D::load(self.0) {
+        let (found, version, library, missing) = match tried::load::<D>(self.0) {
             Ok(driver) => {
                 let (version, library) = version::<D>(&driver);
                 (true, Some(version), library, String::new())
@@ -72,7 +72,7 @@ impl ForDriver for Describe<'_> {
     type Output = Result<StoreInfo>;
 
     fn run<D: Driver>(self) -> Result<StoreInfo> {
-        let driver = D::load(self.library)?;
+        let driver = tried::load::<D>(self.library)?;
         driver.admit()?;
         let (version, library) = version::<D>(&driver);
         // A server does for every change what it is set up to do.
@@ -99,6 +99,7 @@ impl ForDriver for Describe<'_> {
                 "sync" if !D::IS_SERVER => format!("{}; then fdatasync of every file", D::SYNCS),
                 _ => D::SYNCS.to_owned(),
             },
+            syncs_anyway: D::SYNCS_ANYWAY.map(str::to_owned),
             notes: driver.notes(),
             lacks: Phase::ALL
                 .into_iter()

@@ -60,6 +60,7 @@ const INTERRUPTED: u8 = 130;
 /// The options make no sense, the data cannot be read, or the results cannot be written. A store
 /// that fails is no error: it is told in the report.
 pub fn run(args: BenchArgs) -> Result<ExitCode> {
+    driver::tried::answer();
     if let Some(Command::Compare(wanted)) = &args.command {
         return compare(wanted);
     }

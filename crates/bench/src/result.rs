@@ -172,6 +172,8 @@ pub struct Settings {
     pub data: String,
     /// Records in the store.
     pub records: u64,
+    /// What keys are: "string", "u8", ..., as `key-type` of a workload file says it; `None` for bytes.
+    pub key_type: Option<String>,
     /// Bytes of all keys together.
     pub key_bytes: u64,
     /// Bytes of all values together.
@@ -210,6 +212,9 @@ pub struct Settings {
     /// The stores that were named by `--stores`; `None` where all that were found took part, and in reports
     /// from before there was this field.
     pub named: Option<Vec<String>>,
+    /// What was measured besides throughput (`--metrics`): "default", or "none" where latencies and what
+    /// is shown over time were left out; empty in reports from before there was this field.
+    pub metrics: String,
     /// What `mixed` did, in words: "get 50, update 50, keys zipfian:theta=0.99,scrambled=true".
     pub mix: String,
     /// The settings of stores that were chosen (`--set`), each as "page-size=16K" or, for one store alone,
@@ -245,6 +250,8 @@ pub struct StoreInfo {
     pub native_get_many: bool,
     /// What syncing to disk the build really did: "none", "fdatasync at publish", ...
     pub syncs: String,
+    /// What it forces to disk by itself while it is changed, whatever its class, and why.
+    pub syncs_anyway: Option<String>,
     /// Peculiarities a reader of the figures must know.
     pub notes: Vec<String>,
     /// The phases it was not measured in, because there is no such thing: `range` where the records
@@ -364,7 +371,8 @@ pub struct AtRate {
     /// Percentiles of each round by itself; empty in reports from before there was this field.
     #[serde(default)]
     pub by_round: Percentiles,
-    /// For `mixed`: the same as `latency_ns` by the names of operations.
+    /// For `mixed`: the same as `latency_ns` by the names of operations; what a commit takes is in the
+    /// latency of the operation that ends its transaction.
     #[serde(default)]
     pub operation_latency_ns: BTreeMap<String, Latency>,
     /// The first round over its time; latencies as in `latency_ns`.
@@ -427,7 +435,8 @@ pub struct TogetherResult {
     /// The part of lookups that found their key; 0 where nothing is looked up.
     pub hit_rate: f64,
     /// For `get-hit`, `get-90` and `get-miss`: what came of operations at a rate (`--rate`), which is that of
-    /// all readers together; `None` where that was not asked for.
+    /// all readers together; for `insert-sync` the same of all threads that commit. `None` where that was
+    /// not asked for.
     #[serde(default)]
     pub at_rate: Option<AtRate>,
     /// Whether every answer was right: equal to the data, or beside a writer, one of the two values

@@ -32,7 +32,7 @@ fn seen(report: &Value, store: &str, phase: &str) -> Option<(u64, u64)> {
     let (mut syncs, mut bytes) = (0, 0);
     for part in ["calls", "closing"] {
         let calls = &result["effort"][part];
-        let names = ["fsync", "fdatasync", "msync", "sync_file_range", "synced_writes"];
+        let names = ["fsync", "fdatasync", "msync", "sync_file_range", "sync", "synced_writes"];
         syncs += names.iter().map(|name| calls[name].as_u64().unwrap()).sum::<u64>();
         bytes += calls["written_bytes"].as_u64().unwrap();
     }

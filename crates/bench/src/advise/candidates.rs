@@ -3,7 +3,7 @@
 use super::look::Facts;
 use super::usage::Usage;
 use crate::args::library_of;
-use crate::driver::{Changes, Driver, ForDriver, Sharing, Store, Writer, with_driver};
+use crate::driver::{Changes, Driver, ForDriver, Sharing, Store, Writer, tried, with_driver};
 use crate::report::text;
 use credenza::Result;
 use serde::Serialize;
@@ -85,7 +85,7 @@ impl ForDriver for Look<'_> {
     type Output = Result<Abilities>;
 
     fn run<D: Driver>(self) -> Result<Abilities> {
-        D::load(self.0)?;
+        tried::load::<D>(self.0)?;
         Ok(Abilities {
             changes: <D::Writer<'_> as Writer>::IS_POSSIBLE,
             is_ordered: <D::Store<'_> as Store>::IS_ORDERED,

@@ -182,6 +182,7 @@ impl AdviseArgs {
 /// The options make no sense, the data cannot be read, no store can do the work, or the results cannot be
 /// written.
 pub fn advise(args: &AdviseArgs) -> Result<ExitCode> {
+    crate::driver::tried::answer();
     if args.child {
         trial::main()?;
         return Ok(ExitCode::SUCCESS);

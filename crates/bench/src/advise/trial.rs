@@ -191,6 +191,7 @@ impl<'a> Lab<'a> {
                     sync: self.usage.sync,
                     oracle: None,
                     together: Together::default(),
+                    latencies: true,
                     over_time: false,
                     rate: None,
                     cpu,

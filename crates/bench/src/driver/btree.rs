@@ -6,15 +6,16 @@
 
 #![allow(unsafe_code)]
 
+use super::btree_tables::{Home, TYPES, several, several_mut};
 use super::kept::Kept;
 use super::{
     Changes, Committers, Crew, Driver, Fault, Identity, Promise, Reading, Shape, Sharing, Source,
     Store, Threads, Writer, with_another_boot,
 };
 use crate::settings::{Name, Takes, Values};
-use crate::workload::{Place, Records};
-use credenza::btree::{self, Duplicates, MultiTable, MultiTableMut, Position, TableOptions};
-use credenza::{BTreeLoad, Durability, Error, Result};
+use crate::workload::{KeyType, Place, Records};
+use credenza::btree::{self, Cursor, MultiTable, MultiTableMut, Position, Table};
+use credenza::{Durability, Result};
 use std::path::Path;
 
 pub(super) struct BTree;
@@ -23,52 +24,31 @@ fn options(shape: &Shape) -> btree::OpenOptions {
     btree::BTree::options().check_reads(shape.settings.checksums() == Some(true))
 }
 
-/// A new store, with a table for keys with several values if they have such.
-fn created(path: &Path, shape: &Shape) -> Result<btree::BTree> {
+/// A new store, with the table that the records will be in.
+fn created(path: &Path, shape: &Shape, durability: Durability) -> Result<btree::BTree> {
     let store = match shape.settings.memory() {
         true => btree::BTree::in_memory()?,
-        false => options(shape).create(true).open(path)?,
+        false => options(shape).create(true).durability(durability).open(path)?,
     };
-    if shape.duplicates.is_some() {
-        let mut transaction = store.write()?;
-        let several = TableOptions::new().duplicates(Duplicates::Inserted);
-        transaction.create_table_with(SEVERAL, &several)?;
-        transaction.commit()?;
-    }
+    Home::of(shape).make(&store, shape)?;
     Ok(store)
-}
-
-/// The table of keys with several values.
-const SEVERAL: &str = "several";
-
-fn no_table() -> Error {
-    Error::invalid(format!("there is no table '{SEVERAL}'"))
-}
-
-fn several<'t>(snapshot: &'t btree::Snapshot<'_>) -> Result<MultiTable<'t>> {
-    snapshot.multi_table(SEVERAL)?.ok_or_else(no_table)
-}
-
-fn several_mut<'t, 's>(
-    transaction: &'t mut btree::Transaction<'s>,
-) -> Result<MultiTableMut<'t, 's>> {
-    transaction.multi_table(SEVERAL)?.ok_or_else(no_table)
 }
 
 /// A snapshot for all lookups. Fields are dropped in order: the store last.
 pub(super) struct Reader {
     /// By which lookups are done, if the user chose that.
-    cursor: Option<btree::Cursor<'static>>,
+    cursor: Option<Cursor<'static>>,
+    /// Where the records are, unless keys have several values.
+    table: Table<'static>,
+    home: Home,
     snapshot: Kept<btree::Snapshot<'static>>,
-    has_several: bool,
     store: Kept<btree::BTree>,
 }
 
 /// A transaction for all changes, or none where each has its own.
 pub(super) struct Changer {
     transaction: Option<btree::Transaction<'static>>,
-    /// Where one more value of a key goes, where keys have several.
-    place: Option<Place>,
+    home: Home,
     /// Whether lookups and changes of records that are there are done by a cursor.
     uses_cursor: bool,
     store: Kept<btree::BTree>,
@@ -78,6 +58,7 @@ impl Driver for BTree {
     const NAME: &'static str = "btree";
     const REOPENS: bool = true;
     const HAS_DUPLICATES: bool = true;
+    const KEY_TYPES: &'static [KeyType] = TYPES;
     const SOURCE: Option<Source> = None;
     const SETTINGS: &'static [Takes] = &[
         (Name::Checksums, Values::Either),
@@ -105,25 +86,24 @@ impl Driver for BTree {
 
     fn tuning(&self, shape: &Shape) -> String {
         let build = match shape.is_sorted {
+            true if shape.keys.is_numbered() => "one append after the other",
             true => "a bulk load as the keys come sorted",
             false => "a load, which sorts the records first,",
         };
+        let table = match Home::of(shape) {
+            Home::Typed(keys) if keys.is_numbered() => ", a table that numbers records".to_owned(),
+            Home::Typed(keys) => format!(", a table of keys of type {keys}"),
+            Home::Main | Home::Several(_) => String::new(),
+        };
         format!(
-            "defaults, with its lock between processes; build: {build} in one transaction; single \
+            "defaults{table}, with its lock between processes; build: {build} in one transaction; single \
              changes: one transaction for the whole phase, or one for each; lookups: one snapshot"
         )
     }
 
     fn build(&self, records: &Records, shape: &Shape, path: &Path) -> Result<()> {
-        let store = created(path, shape)?;
-        if !shape.is_sorted {
-            let mut load = BTreeLoad::begin(&store, None);
-            records.iter().try_for_each(|(key, value)| load.add(key, value))?;
-            return load.finish();
-        }
-        let mut transaction = store.write()?;
-        transaction.main().bulk_load(records.iter().map(Ok))?;
-        transaction.commit()
+        let store = created(path, shape, Durability::default())?;
+        Home::of(shape).fill(&store, records, shape)
     }
 
     type Store<'d> = Reader;
@@ -135,16 +115,15 @@ impl Driver for BTree {
     type Writer<'d> = Changer;
 
     fn create(&self, path: &Path, shape: &Shape) -> Result<Changer> {
-        Changer::over(created(path, shape)?, shape, true)
+        Changer::over(created(path, shape, Durability::default())?, shape, true)
     }
 
     fn create_committing(&self, path: &Path, shape: &Shape) -> Result<Changer> {
-        Changer::over(created(path, shape)?, shape, false)
+        Changer::over(created(path, shape, Durability::default())?, shape, false)
     }
 
     fn create_durable(&self, path: &Path, shape: &Shape) -> Result<Changer> {
-        let options = options(shape).create(true).durability(Durability::Sync);
-        Changer::over(options.open(path)?, shape, false)
+        Changer::over(created(path, shape, Durability::Sync)?, shape, false)
     }
 
     fn reopen(&self, path: &Path, shape: &Shape, commits: bool) -> Result<Changer> {
@@ -162,7 +141,7 @@ impl Driver for BTree {
         let writer = with_writer.then(|| Changer::over(store.clone(), shape, false)).transpose()?;
         let reader = |_| Reader::of(store.clone(), shape);
         let readers = (0..readers).map(reader).collect::<Result<_>>()?;
-        // SAFETY: handles and snapshots are `Send`.
+        // SAFETY: handles and snapshots are `Send`, and tables and cursors go where their snapshots do.
         Ok(unsafe { Crew::of(readers, writer) })
     }
 
@@ -195,11 +174,27 @@ impl Driver for BTree {
 
 impl Reader {
     fn of(store: btree::BTree, shape: &Shape) -> Result<Reader> {
-        let store = Kept::new(store);
-        let snapshot = Kept::new(store.get().read()?);
-        let cursor = shape.settings.cursors().then(|| snapshot.get().main().cursor());
-        Ok(Reader { cursor, snapshot, has_several: shape.duplicates.is_some(), store })
+        Reader::now(Kept::new(store), Home::of(shape), shape.settings.cursors())
     }
+
+    /// One that sees the store as it is now.
+    fn now(store: Kept<btree::BTree>, home: Home, uses_cursor: bool) -> Result<Reader> {
+        let snapshot = Kept::new(store.get().read()?);
+        let table = home.table(snapshot.get())?;
+        let cursor = uses_cursor.then(|| table.cursor());
+        Ok(Reader { cursor, table, home, snapshot, store })
+    }
+
+    fn has_several(&self) -> bool {
+        matches!(self.home, Home::Several(_))
+    }
+}
+
+/// What a lookup gives to `take`, by a cursor; whether there is such a key.
+#[inline]
+fn found(cursor: &mut Cursor<'_>, key: &[u8], take: impl FnMut(&[u8])) -> Result<bool> {
+    let is_there = cursor.find(key)?;
+    Ok(cursor.value()?.filter(|_| is_there).map(take).is_some())
 }
 
 impl Changer {
@@ -207,14 +202,33 @@ impl Changer {
     fn over(store: btree::BTree, shape: &Shape, in_one: bool) -> Result<Changer> {
         let store = Kept::new(store);
         let transaction = in_one.then(|| store.get().write()).transpose()?;
-        let (place, uses_cursor) = (shape.duplicates, shape.settings.cursors());
-        Ok(Changer { transaction, place, uses_cursor, store })
+        let (home, uses_cursor) = (Home::of(shape), shape.settings.cursors());
+        Ok(Changer { transaction, home, uses_cursor, store })
     }
 
-    /// Does `work`, which changes the main table, in the transaction that is open or in one of its own.
-    fn change_main<T>(
+    fn has_several(&self) -> bool {
+        matches!(self.home, Home::Several(_))
+    }
+
+    /// Whether changes are of the main table, and not by a cursor.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        self.home == Home::Main && !self.uses_cursor
+    }
+
+    /// Reads the table of keys with one value each, as it is now.
+    #[inline]
+    fn read<T>(&mut self, work: impl FnOnce(Table<'_>) -> Result<T>) -> Result<T> {
+        match &mut self.transaction {
+            Some(transaction) => work(self.home.table_mut(transaction)?.read()),
+            None => work(self.home.table(&self.store.get().read()?)?),
+        }
+    }
+
+    /// Does `work` in the transaction that is open or in one of its own.
+    fn change<T>(
         &mut self,
-        work: impl FnOnce(&mut btree::Transaction<'_>) -> Result<T>,
+        work: impl FnOnce(&mut btree::Transaction<'static>) -> Result<T>,
     ) -> Result<T> {
         if let Some(transaction) = &mut self.transaction {
             return work(transaction);
@@ -237,16 +251,11 @@ impl Changer {
         &mut self,
         work: impl FnOnce(&mut MultiTableMut<'_, '_>) -> Result<T>,
     ) -> Result<T> {
-        if let Some(transaction) = &mut self.transaction {
-            return work(&mut several_mut(transaction)?);
-        }
-        let mut transaction = self.store.get().write()?;
-        let done = work(&mut several_mut(&mut transaction)?)?;
-        transaction.commit().map(|()| done)
+        self.change(|transaction| work(&mut several_mut(transaction)?))
     }
 }
 
-fn scan(table: btree::Table<'_>, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+fn scan(table: Table<'_>, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
     table.scan(|key, value| {
         take(key, value);
         Ok(())
@@ -254,7 +263,7 @@ fn scan(table: btree::Table<'_>, mut take: impl FnMut(&[u8], &[u8])) -> Result<(
 }
 
 fn range(
-    table: btree::Table<'_>,
+    table: Table<'_>,
     from: &[u8],
     count: usize,
     take: impl FnMut(&[u8], &[u8]),
@@ -289,40 +298,41 @@ impl Store for Reader {
 
     #[inline]
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
-        if self.has_several {
+        if self.has_several() {
             return Ok(several(self.snapshot.get())?.get(key)?.map(|value| take(&value)).is_some());
         }
-        if let Some(cursor) = &mut self.cursor {
-            let is_there = cursor.find(key)?;
-            return Ok(cursor.value()?.filter(|_| is_there).map(take).is_some());
+        match &mut self.cursor {
+            Some(cursor) => found(cursor, key, take),
+            None => Ok(self.table.get(key)?.map(take).is_some()),
         }
-        Ok(self.snapshot.get().main().get(key)?.map(take).is_some())
     }
 
     #[inline]
     fn get_many(&mut self, keys: &[&[u8]], take: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
-        self.snapshot.get().main().get_many(keys, take)
+        self.table.get_many(keys, take)
     }
 
     fn refresh(&mut self) -> Result<()> {
-        let has_cursor = self.cursor.take().is_some();
-        self.snapshot = Kept::new(self.store.get().read()?);
-        self.cursor = has_cursor.then(|| self.snapshot.get().main().cursor());
+        let snapshot = Kept::new(self.store.get().read()?);
+        self.table = self.home.table(snapshot.get())?;
+        self.cursor = self.cursor.take().map(|_| self.table.cursor());
+        // Nothing borrows from the one before any more.
+        self.snapshot = snapshot;
         Ok(())
     }
 
     fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        if self.has_several {
+        if self.has_several() {
             return range_of_several(several(self.snapshot.get())?, b"", usize::MAX, take);
         }
-        scan(self.snapshot.get().main(), take)
+        scan(self.table, take)
     }
 
     fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        if self.has_several {
+        if self.has_several() {
             return range_of_several(several(self.snapshot.get())?, from, count, take);
         }
-        range(self.snapshot.get().main(), from, count, take)
+        range(self.table, from, count, take)
     }
 }
 
@@ -331,46 +341,30 @@ impl Store for Changer {
 
     #[inline]
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
-        if self.place.is_some() {
+        if self.has_several() {
             let first =
                 |table: MultiTable<'_>| Ok(table.get(key)?.map(|value| take(&value)).is_some());
             return self.read_several(first);
         }
-        Ok(match &mut self.transaction {
-            Some(transaction) if self.uses_cursor => {
-                let mut cursor = transaction.main().cursor();
-                let is_there = cursor.find(key)?;
-                cursor.value()?.filter(|_| is_there).map(take).is_some()
-            }
-            None if self.uses_cursor => {
-                let snapshot = self.store.get().read()?;
-                let mut cursor = snapshot.main().cursor();
-                let is_there = cursor.find(key)?;
-                cursor.value()?.filter(|_| is_there).map(take).is_some()
-            }
-            Some(transaction) => transaction.main().get(key)?.map(take).is_some(),
-            None => self.store.get().read()?.main().get(key)?.map(take).is_some(),
+        let uses_cursor = self.uses_cursor;
+        self.read(|table| match uses_cursor {
+            true => found(&mut table.cursor(), key, take),
+            false => Ok(table.get(key)?.map(take).is_some()),
         })
     }
 
     fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        if self.place.is_some() {
+        if self.has_several() {
             return self.range(b"", usize::MAX, take);
         }
-        match &mut self.transaction {
-            Some(transaction) => scan(transaction.main().read(), take),
-            None => scan(self.store.get().read()?.main(), take),
-        }
+        self.read(|table| scan(table, take))
     }
 
     fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        if self.place.is_some() {
+        if self.has_several() {
             return self.read_several(|table| range_of_several(table, from, count, take));
         }
-        match &mut self.transaction {
-            Some(transaction) => range(transaction.main().read(), from, count, take),
-            None => range(self.store.get().read()?.main(), from, count, take),
-        }
+        self.read(|table| range(table, from, count, take))
     }
 }
 
@@ -392,20 +386,22 @@ impl Writer for Changer {
 
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        if self.place.is_some() {
+        if self.has_several() {
             return self.change_several(|table| {
                 table.remove(key)?;
                 table.insert(key, value).map(drop)
             });
         }
-        if self.uses_cursor {
-            return self.change_main(|transaction| {
-                let mut cursor = transaction.main().cursor();
-                if cursor.find(key)? {
-                    return cursor.put(value);
+        if !self.is_plain() {
+            let (home, uses_cursor) = (self.home, self.uses_cursor);
+            return self.change(|transaction| {
+                if uses_cursor {
+                    let mut cursor = home.table_mut(transaction)?.cursor();
+                    if cursor.find(key)? {
+                        return cursor.put(value);
+                    }
                 }
-                drop(cursor);
-                transaction.main().insert(key, value).map(drop)
+                home.put(&mut home.table_mut(transaction)?, key, value)
             });
         }
         let is_new = match &mut self.transaction {
@@ -416,19 +412,24 @@ impl Writer for Changer {
     }
 
     fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let is_first = self.place == Some(Place::First);
+        let is_first = self.home == Home::Several(Place::First);
         let position = if is_first { Position::First } else { Position::Last };
         self.change_several(|table| table.insert_at(key, position, value).map(drop))
     }
 
     #[inline]
     fn remove(&mut self, key: &[u8]) -> Result<bool> {
-        if self.place.is_some() {
+        if self.has_several() {
             return self.change_several(|table| Ok(table.remove(key)? > 0));
         }
-        if self.uses_cursor {
-            return self.change_main(|transaction| {
-                let mut cursor = transaction.main().cursor();
+        if !self.is_plain() {
+            let (home, uses_cursor) = (self.home, self.uses_cursor);
+            return self.change(|transaction| {
+                let mut table = home.table_mut(transaction)?;
+                if !uses_cursor {
+                    return table.remove(key);
+                }
+                let mut cursor = table.cursor();
                 let is_there = cursor.find(key)?;
                 if is_there { cursor.remove().map(|()| true) } else { Ok(false) }
             });

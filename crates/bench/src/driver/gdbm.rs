@@ -143,6 +143,7 @@ impl Driver for Gdbm {
         home: "https://www.gnu.org.ua/software/gdbm/",
     });
 
+    const VERSIONS: &'static [&'static str] = &["GDBM version 1."];
     const SETTINGS: &'static [Takes] = &[
         (Name::PageSize, Values::Powers(512, 64 << 10)),
         (Name::Cache, Values::AtLeast(64 << 10)),

@@ -20,6 +20,8 @@ impl Driver for Hash {
     const SETTINGS: &'static [Takes] = &[(Name::Memory, Values::Either)];
     const NATIVE_GET_MANY: bool = true;
     const DURABLE: Option<&'static str> = Some("Durability::Sync");
+    const SYNCS_ANYWAY: Option<&'static str> =
+        Some("what it moved is on the disk before the space that it was in is used again");
     const SYNCS: &'static str = "fdatasync when the last process closes it";
 
     const SHARING: Sharing = Sharing::Writer;

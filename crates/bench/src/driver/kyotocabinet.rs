@@ -102,6 +102,7 @@ impl Driver for KyotoCabinet {
         home: "https://dbmx.net/kyotocabinet/",
     });
 
+    const VERSIONS: &'static [&'static str] = &["1.2."];
     const SETTINGS: &'static [Takes] = &[
         (Name::Mmap, Values::Either),
         (Name::Compression, Values::Codecs(&[Codec::None, Codec::Zlib, Codec::Lzo, Codec::Lzma])),

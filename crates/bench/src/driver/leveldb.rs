@@ -64,6 +64,8 @@ impl Leveldb {
 impl Driver for Leveldb {
     const NAME: &'static str = "leveldb";
     const REOPENS: bool = true;
+    const SYNCS_ANYWAY: Option<&'static str> =
+        Some("a table is on the disk before the log of what is in it is removed");
     const SYNCS: &'static str = "fdatasync of every table it writes";
     // Alone: its LOCK file is of one process.
     const SHARING: Sharing = Sharing::Alone;
@@ -75,6 +77,7 @@ impl Driver for Leveldb {
         package: Some("libleveldb1d"),
         home: "https://github.com/google/leveldb",
     });
+    const VERSIONS: &'static [&'static str] = &["1."];
     const SETTINGS: &'static [Takes] = &[
         lsm::PAGE_SIZE,
         lsm::CACHE,

@@ -136,7 +136,7 @@ macro_rules! api {
     ($(#[$doc:meta])* $vis:vis struct $name:ident { $($symbol:ident: $type:ty,)* }) => {
         $(#[$doc])*
         $vis struct $name {
-            $($symbol: $type,)*
+            $($vis $symbol: $type,)*
             _library: libloading::Library,
         }
 

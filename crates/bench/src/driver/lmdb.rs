@@ -8,14 +8,14 @@
 
 use super::library::symbol;
 use super::mdb::{
-    Calls, Env, MdbStore, NO_SUBDIR, NO_SYNC, NO_THREAD_SLOTS, READ_ONLY, WRITE_MAP, at_once,
-    map_bytes, read_ahead,
+    Calls, Env, Integers, KEY_TYPES, MdbStore, NO_SUBDIR, NO_SYNC, NO_THREAD_SLOTS, READ_ONLY,
+    WRITE_MAP, at_once, keys_in_words, map_bytes, read_ahead,
 };
 use super::{
     Changes, Committers, Crew, Driver, Identity, Reading, Shape, Sharing, Source, Threads,
 };
 use crate::settings::{Name, Takes, Values};
-use crate::workload::Records;
+use crate::workload::{KeyType, Records};
 use credenza::Result;
 use std::ffi::{c_char, c_int, c_uint};
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ impl Lmdb {
 
     fn opened(&self, path: &Path, shape: &Shape, flags: c_uint) -> Result<MdbStore<'_, false>> {
         let flags = flags | NO_SUBDIR | read_ahead(shape);
-        MdbStore::open(&self.calls, path, flags, at_once(shape), |env| {
+        MdbStore::open(&self.calls, path, flags, Integers::of(shape), at_once(shape), |env| {
             // SAFETY: the environment was made and is not open yet.
             let rc = unsafe { (self.set_map_size)(env, map_bytes(shape)) };
             self.calls.check("env_set_mapsize", rc)
@@ -62,8 +62,10 @@ impl Driver for Lmdb {
         home: "https://www.symas.com/lmdb",
     });
 
+    const VERSIONS: &'static [&'static str] = &["0.9."];
     const SETTINGS: &'static [Takes] =
         &[(Name::Cursors, Values::Either), (Name::Advice, Values::Either)];
+    const KEY_TYPES: &'static [KeyType] = KEY_TYPES;
     const CHANGES: Changes = Changes::AtClose;
     const COMMITS: bool = true;
     const DURABLE: Option<&'static str> = Some("neither NOSYNC, NOMETASYNC nor WRITEMAP");
@@ -94,6 +96,7 @@ impl Driver for Lmdb {
     }
 
     fn tuning(&self, shape: &Shape) -> String {
+        let integers = keys_in_words(shape);
         let append = if shape.is_sorted { "MDB_APPEND as the keys come sorted, " } else { "" };
         // A transaction cannot take more than 131,071 pages.
         let transactions = match at_once(shape) {
@@ -101,7 +104,7 @@ impl Driver for Lmdb {
             changes => format!("a write transaction for every {changes} changes"),
         };
         format!(
-            "NOSUBDIR, NOSYNC, NOMETASYNC, WRITEMAP, NORDAHEAD, NOLOCK, map {} GiB; build: \
+            "{integers}NOSUBDIR, NOSYNC, NOMETASYNC, WRITEMAP, NORDAHEAD, NOLOCK, map {} GiB; build: \
              {append}as single changes; single changes: {transactions}, or one for each; lookups: \
              one read transaction; beside a writer with its lock, several threads with NOTLS, \
              and with its lock where they commit",

@@ -5,7 +5,8 @@
 //! committed when the store is closed: until then nothing of them is sure to outlive the process.
 //! LMDB's transactions have a largest size: where a phase could reach it, the transaction is committed
 //! and a further one begun after [`MdbStore::at_once`] changes. Where each is to be a transaction of
-//! its own, its commit is a write to the map, and outlives the process.
+//! its own, its commit is a write to the map, and outlives the process. Keys that are numbers without sign
+//! of 32 or 64 bits are `INTEGERKEY`s.
 //!
 //! Threads: a process opens an environment once, all its threads use it, and each has a transaction of
 //! its own, which is not bound to the thread that began it ([`NO_THREAD_SLOTS`]).
@@ -13,8 +14,9 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
+use super::native_keys::Native;
 use super::{Committers, Crew, Shape, Store, Writer, c_path, refused};
-use crate::workload::Records;
+use crate::workload::{KeyType, Records};
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::path::Path;
@@ -98,6 +100,8 @@ pub(super) const WRITE_MAP: c_uint = 0x80000;
 pub(super) const NO_THREAD_SLOTS: c_uint = 0x20_0000;
 const NO_READ_AHEAD: c_uint = 0x80_0000;
 const APPEND: c_uint = 0x20000;
+const INTEGER_KEY: c_uint = 0x8;
+const CREATE: c_uint = 0x40000;
 const NEXT: c_int = 8;
 const SET_KEY: c_int = 16;
 const SET_RANGE: c_int = 17;
@@ -112,6 +116,43 @@ impl Calls {
         let why = unsafe { CStr::from_ptr((self.strerror)(rc)) };
         Err(refused(call, why.to_string_lossy()))
     }
+}
+
+/// The types of keys that both have.
+pub(super) const KEY_TYPES: &[KeyType] = &[KeyType::U32, KeyType::U64];
+
+/// What of [`Driver::tuning`](super::Driver::tuning) is about keys.
+pub(super) fn keys_in_words(shape: &Shape) -> &'static str {
+    if KEY_TYPES.contains(&shape.keys) { "INTEGERKEY, " } else { "" }
+}
+
+/// Whether keys are numbers to the library, and which.
+#[derive(Clone, Copy)]
+pub(super) struct Integers(Option<Native>);
+
+/// Where the library reads a key that is a number.
+#[repr(align(8))]
+struct Number([u8; 8]);
+
+impl Integers {
+    pub(super) fn of(shape: &Shape) -> Integers {
+        let is_integer = KEY_TYPES.contains(&shape.keys);
+        Integers(shape.keys.width().filter(|_| is_integer).map(Native::Unsigned))
+    }
+
+    /// The key as the library has it, in `place` if it is a number; `None` where there can be no such key.
+    #[inline]
+    fn given<'k>(self, key: &'k [u8], place: &'k mut Number) -> Option<&'k [u8]> {
+        let Some(native) = self.0 else { return Some(key) };
+        place.0 = native.number(key);
+        (key.len() == native.width()).then_some(&place.0[..key.len()])
+    }
+}
+
+/// A key that is no number of the store's size, where it has to be one.
+#[cold]
+fn no_number<T>(call: &str) -> Result<T> {
+    Err(refused(call, "a key of another size than the numbers have"))
 }
 
 /// The flag by which the kernel is told that accesses are random; both do so unless told otherwise.
@@ -144,6 +185,7 @@ pub(super) struct MdbStore<'d, const DATA_FIRST: bool> {
     /// Null where every change has its own.
     txn: *mut Txn,
     dbi: c_uint,
+    keys: Integers,
     /// Whether lookups and changes are done by a cursor, one for each transaction.
     uses_cursor: bool,
     /// The transaction's, or null.
@@ -177,6 +219,7 @@ impl<'d, const DATA_FIRST: bool> MdbStore<'d, DATA_FIRST> {
         calls: &'d Calls,
         path: &Path,
         flags: c_uint,
+        keys: Integers,
         at_once: usize,
         size: impl FnOnce(*mut Env) -> Result<()>,
     ) -> Result<Self> {
@@ -190,6 +233,7 @@ impl<'d, const DATA_FIRST: bool> MdbStore<'d, DATA_FIRST> {
             env,
             txn,
             dbi: 0,
+            keys,
             uses_cursor: false,
             cursor,
             at_once,
@@ -201,8 +245,14 @@ impl<'d, const DATA_FIRST: bool> MdbStore<'d, DATA_FIRST> {
         let rc = unsafe { (calls.env_open)(env, name.as_ptr(), flags, 0o644) };
         calls.check("env_open", rc)?;
         store.begin_with(flags & READ_ONLY)?;
+        let flags = match keys.0 {
+            None => 0,
+            Some(_) if flags & READ_ONLY != 0 => INTEGER_KEY,
+            // What the main database is, is said when it is made.
+            Some(_) => INTEGER_KEY | CREATE,
+        };
         // SAFETY: the transaction is open; a null name is the main database.
-        let rc = unsafe { (calls.dbi_open)(store.txn, null(), 0, &raw mut store.dbi) };
+        let rc = unsafe { (calls.dbi_open)(store.txn, null(), flags, &raw mut store.dbi) };
         calls.check("dbi_open", rc)?;
         Ok(store)
     }
@@ -250,10 +300,10 @@ impl<'d, const DATA_FIRST: bool> MdbStore<'d, DATA_FIRST> {
 
     /// A handle of the same environment, without a transaction.
     fn copy(&self) -> Self {
-        let &MdbStore { calls, env, dbi, uses_cursor, at_once, .. } = self;
+        let &MdbStore { calls, env, dbi, keys, uses_cursor, at_once, .. } = self;
         let (txn, cursor) = (null_mut(), null_mut());
         let left = at_once;
-        MdbStore { calls, env, txn, dbi, uses_cursor, cursor, at_once, left, is_copy: true }
+        MdbStore { calls, env, txn, dbi, keys, uses_cursor, cursor, at_once, left, is_copy: true }
     }
 
     /// Stores all records in a new environment, and closes it.
@@ -269,6 +319,8 @@ impl<'d, const DATA_FIRST: bool> MdbStore<'d, DATA_FIRST> {
 impl<const DATA_FIRST: bool> MdbStore<'_, DATA_FIRST> {
     #[inline]
     fn put(&mut self, key: &[u8], value: &[u8], flags: c_uint) -> Result<()> {
+        let mut place = Number([0; 8]);
+        let Some(key) = self.keys.given(key, &mut place) else { return no_number("put") };
         let mut key = Val::<DATA_FIRST>::of(key);
         let mut value = Val::<DATA_FIRST>::of(value);
         let (key, value): (Value, Value) = ((&raw mut key).cast(), (&raw mut value).cast());
@@ -368,7 +420,11 @@ impl<const DATA_FIRST: bool> MdbStore<'_, DATA_FIRST> {
                 break;
             }
             // SAFETY: the cursor filled both in; the transaction stays open.
-            unsafe { take(key.bytes(), value.bytes()) };
+            let (found, value) = unsafe { (key.bytes(), value.bytes()) };
+            match self.keys.0 {
+                None => take(found, value),
+                Some(native) => native.with_key(found, |key| take(key, value)),
+            }
             step = NEXT;
         }
         // SAFETY: the cursor is open and closed once.
@@ -396,6 +452,8 @@ impl<const DATA_FIRST: bool> Writer for MdbStore<'_, DATA_FIRST> {
     #[inline]
     fn remove(&mut self, key: &[u8]) -> Result<bool> {
         self.change(|store| {
+            let mut place = Number([0; 8]);
+            let Some(key) = store.keys.given(key, &mut place) else { return Ok(false) };
             let mut key = Val::<DATA_FIRST>::of(key);
             let mut value = Val::<DATA_FIRST>::empty();
             let (calls, key): (_, Value) = (store.calls, (&raw mut key).cast());
@@ -432,6 +490,8 @@ impl<const DATA_FIRST: bool> Store for MdbStore<'_, DATA_FIRST> {
     #[inline]
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
         self.within(READ_ONLY, |store| {
+            let mut place = Number([0; 8]);
+            let Some(key) = store.keys.given(key, &mut place) else { return Ok(false) };
             let mut key = Val::<DATA_FIRST>::of(key);
             let mut value = Val::<DATA_FIRST>::empty();
             let (to, found): (Value, Value) = ((&raw mut key).cast(), (&raw mut value).cast());
@@ -466,6 +526,8 @@ impl<const DATA_FIRST: bool> Store for MdbStore<'_, DATA_FIRST> {
     }
 
     fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        let mut place = Number([0; 8]);
+        let Some(from) = self.keys.given(from, &mut place) else { return no_number("cursor_get") };
         self.within(READ_ONLY, |store| store.walk(Val::of(from), SET_RANGE, count, take))
     }
 }

@@ -8,14 +8,14 @@
 
 use super::library::symbol;
 use super::mdb::{
-    Calls, Env, MdbStore, NO_SUBDIR, NO_SYNC, NO_THREAD_SLOTS, READ_ONLY, WRITE_MAP, map_bytes,
-    read_ahead,
+    Calls, Env, Integers, KEY_TYPES, MdbStore, NO_SUBDIR, NO_SYNC, NO_THREAD_SLOTS, READ_ONLY,
+    WRITE_MAP, keys_in_words, map_bytes, read_ahead,
 };
 use super::{
     Changes, Committers, Crew, Driver, Identity, Reading, Shape, Sharing, Source, Threads,
 };
 use crate::settings::{Name, Takes, Values};
-use crate::workload::Records;
+use crate::workload::{KeyType, Records};
 use credenza::Result;
 use std::ffi::{c_int, c_uint};
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ impl Mdbx {
         let flags = flags | NO_SUBDIR | read_ahead(shape);
         let page = shape.settings.page_size().map_or(DEFAULT, |bytes| bytes as isize);
         // Its transactions take any number of pages: in a writable map it keeps no list of them.
-        MdbStore::open(&self.calls, path, flags, usize::MAX, |env| {
+        MdbStore::open(&self.calls, path, flags, Integers::of(shape), usize::MAX, |env| {
             if flags & READ_ONLY != 0 {
                 return Ok(());
             }
@@ -96,11 +96,13 @@ impl Driver for Mdbx {
         home: "https://libmdbx.dqdkfa.ru or https://github.com/erthink/libmdbx (make libmdbx.so)",
     });
 
+    const VERSIONS: &'static [&'static str] = &["0.1"];
     const SETTINGS: &'static [Takes] = &[
         (Name::PageSize, Values::Powers(512, 64 << 10)),
         (Name::Cursors, Values::Either),
         (Name::Advice, Values::Either),
     ];
+    const KEY_TYPES: &'static [KeyType] = KEY_TYPES;
     const CHANGES: Changes = Changes::AtClose;
     const COMMITS: bool = true;
     const DURABLE: Option<&'static str> = Some("SYNC_DURABLE with LIFORECLAIM");
@@ -128,9 +130,10 @@ impl Driver for Mdbx {
     }
 
     fn tuning(&self, shape: &Shape) -> String {
+        let integers = keys_in_words(shape);
         let append = if shape.is_sorted { "MDBX_APPEND as the keys come sorted, " } else { "" };
         format!(
-            "NOSUBDIR, UTTERLY_NOSYNC, WRITEMAP, NORDAHEAD, EXCLUSIVE, NOMEMINIT, LIFORECLAIM, at \
+            "{integers}NOSUBDIR, UTTERLY_NOSYNC, WRITEMAP, NORDAHEAD, EXCLUSIVE, NOMEMINIT, LIFORECLAIM, at \
              most {} GiB in steps of {} MiB; build: {append}one write transaction; single changes: \
              one write transaction for the whole phase, or one for each with a sync after {} KiB; \
              lookups: one read transaction; several processes or threads without EXCLUSIVE, threads \

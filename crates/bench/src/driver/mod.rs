@@ -19,6 +19,7 @@ mod bdb_btree;
 mod bdb_hash;
 mod bdb_store;
 mod btree;
+mod btree_tables;
 mod cdb;
 mod constant;
 mod gdbm;
@@ -34,6 +35,7 @@ mod mcdb;
 mod mdb;
 mod mdbm;
 mod mdbx;
+mod native_keys;
 mod no_writer;
 mod ntdb;
 mod null;
@@ -48,6 +50,7 @@ mod rocksdb;
 mod shape;
 mod sparkey;
 mod sqlite;
+mod store;
 pub(crate) mod syscalls;
 mod tdb;
 mod tdb2;
@@ -58,14 +61,17 @@ mod tkrzw_tree;
 mod tokyocabinet;
 mod tokyocabinet_btree;
 mod tokyocabinet_hash;
+pub(crate) mod tried;
 mod trivial;
 mod upscaledb;
+mod upscaledb_abi;
 mod upscaledb_keys;
 
-use crate::measure::{self, Size};
+use crate::measure::Size;
 use crate::settings::Takes;
+use crate::workload::key_type::number_of;
 use crate::workload::transactions::Transactions;
-use crate::workload::{Action, Mix, Phase, Records};
+use crate::workload::{Action, KeyType, Mix, Phase, Records};
 pub(crate) use abilities::{Changes, Sharing, Threads};
 use credenza::{Error, Result};
 pub(crate) use library::Source;
@@ -80,6 +86,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+pub(crate) use store::{Store, Writer};
 
 /// How the store file will be read, for stores that can tell the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,10 +108,18 @@ pub(crate) trait Driver: Sized + 'static {
     /// What of the settings that a user may choose the store takes; every function here that opens
     /// or makes a store does as [`Shape::settings`] say.
     const SETTINGS: &'static [Takes] = &[];
+    /// What the versions begin with that the declarations of the library's functions are for; none where
+    /// the library does not tell its version.
+    const VERSIONS: &'static [&'static str] = &[];
+    /// The types of keys that the store has, other than bytes, and is told of ([`Shape::keys`]).
+    const KEY_TYPES: &'static [KeyType] = &[];
     /// Whether [`Store::get_many`] is the store's own.
     const NATIVE_GET_MANY: bool = false;
     /// What [`Driver::build`] forces to disk by itself.
     const SYNCS: &'static str = "none";
+    /// What it forces to disk by itself while it is changed, though it promises no more than that changes
+    /// outlive the process, and why; `None` where there is no such thing.
+    const SYNCS_ANYWAY: Option<&'static str> = None;
     /// The durability class of changes: what is safe when [`Writer::insert`] returns.
     const CHANGES: Changes = Changes::Buffered;
     /// Whether there is [`Driver::create_committing`].
@@ -336,102 +351,6 @@ pub(crate) fn can_do<D: Driver>(phase: Phase, mix: &Mix) -> bool {
     }
 }
 
-/// A store open for reading; it closes when dropped.
-pub(crate) trait Store {
-    /// Whether the records are in the order of their keys, so that there is [`Store::range`].
-    const IS_ORDERED: bool = false;
-
-    /// Gives the value of `key` to `take`, or says `false` if there is none. The bytes need not
-    /// live longer than the call.
-    fn get(&mut self, key: &[u8], take: impl FnMut(&[u8])) -> Result<bool>;
-
-    /// Calls `take` for each key with its number and value, in order. This one is a plain loop:
-    /// the way a user of a store without such a call would do it.
-    #[inline]
-    fn get_many(
-        &mut self,
-        keys: &[&[u8]],
-        mut take: impl FnMut(usize, Option<&[u8]>),
-    ) -> Result<()> {
-        for (i, key) in keys.iter().enumerate() {
-            if !self.get(key, |value| take(i, Some(value)))? {
-                take(i, None);
-            }
-        }
-        Ok(())
-    }
-
-    /// Brings all of the store in `folder` into memory. This one reads its files, as `cat` would.
-    fn preload(&mut self, folder: &Path) -> Result<()> {
-        read_all(folder)
-    }
-
-    /// Sees from here on what a writer beside has stored. Where reads see that anyway there is nothing
-    /// to do.
-    fn refresh(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    /// Gives every record to `take`, in the order the store likes best.
-    fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()>;
-
-    /// Gives the first `count` records whose keys are not below `from` to `take`, in order; fewer
-    /// when there are no more. Never called where the records are in no order.
-    fn range(
-        &mut self,
-        _from: &[u8],
-        _count: usize,
-        _take: impl FnMut(&[u8], &[u8]),
-    ) -> Result<()> {
-        Err(Error::invalid("the records of this store are in no order"))
-    }
-}
-
-/// A store open for changes, one at a time. Its lookups see every change before them.
-pub(crate) trait Writer: Store {
-    /// Whether there is such a thing.
-    const IS_POSSIBLE: bool = true;
-    /// Whether there are [`Writer::begin`] and [`Writer::commit`].
-    const HAS_TRANSACTIONS: bool = false;
-
-    /// Stores `value` under `key`, in place of any value it had.
-    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
-
-    /// Stores `value` as one more of `key`, at the place that the shape says. Only called where the store
-    /// was opened for that.
-    fn add(&mut self, _key: &[u8], _value: &[u8]) -> Result<()> {
-        Err(Error::invalid("keys of this store have one value"))
-    }
-
-    /// Begins a transaction, of which all is that follows until [`Writer::commit`]. Only called for a
-    /// store of [`Driver::create_committing`] that is in no transaction.
-    fn begin(&mut self) -> Result<()> {
-        Err(Error::invalid("this store has no transactions of several changes"))
-    }
-
-    /// Ends the transaction: what was done in it outlives the process.
-    fn commit(&mut self) -> Result<()> {
-        Err(Error::invalid("this store has no transactions of several changes"))
-    }
-
-    /// Ends the loading of a store: what is stored from here on is done when its call has returned, also
-    /// by a store that sends many changes together.
-    fn settle(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    /// Brings all changes so far to the disk; says whether there is such a call here.
-    fn sync(&mut self) -> Result<bool> {
-        Ok(false)
-    }
-
-    /// Removes `key`; says whether it was there.
-    fn remove(&mut self, key: &[u8]) -> Result<bool>;
-
-    /// Closes the store: after this another process can open it and find every change.
-    fn close(self) -> Result<()>;
-}
-
 /// Which library a driver runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {
@@ -443,6 +362,19 @@ pub(crate) struct Identity {
 pub(crate) trait ForDriver {
     type Output;
     fn run<D: Driver>(self) -> Self::Output;
+}
+
+/// Whether the store of this name has keys of this type.
+pub(crate) fn has_keys_of(store: &str, keys: KeyType) -> bool {
+    struct Has(KeyType);
+    impl ForDriver for Has {
+        type Output = bool;
+
+        fn run<D: Driver>(self) -> bool {
+            self.0 == KeyType::Binary || D::KEY_TYPES.contains(&self.0)
+        }
+    }
+    with_driver(store, Has(keys)).unwrap_or(false)
 }
 
 /// What of the settings that a user may choose the store of this name takes.
@@ -538,19 +470,20 @@ fn with_another_boot(path: &Path) -> Result<()> {
     }
 }
 
-/// Reads every file in a folder.
-fn read_all(folder: &Path) -> Result<()> {
-    for path in measure::files_in(folder)? {
-        let read = File::open(&path).and_then(|mut file| io::copy(&mut file, &mut io::sink()));
-        read.map_err(|e| Error::io("read", e).at(&path))?;
-    }
-    Ok(())
-}
-
 /// A path for a C library.
 fn c_path(path: &Path) -> Result<CString> {
     CString::new(path.as_os_str().as_bytes())
         .map_err(|_| Error::invalid("the path contains a NUL byte").at(path))
+}
+
+/// An error unless a store that numbers records gave a record the number that it was to have.
+#[inline]
+fn is_number(given: &[u8], wanted: &[u8]) -> Result<()> {
+    if given == wanted {
+        return Ok(());
+    }
+    let (given, wanted) = (number_of(given), number_of(wanted));
+    Err(Error::invalid(format!("the store numbered a record {given} that is number {wanted}")))
 }
 
 /// What a C library said no to, in its own words.
@@ -567,6 +500,8 @@ fn refused_by_errno(call: &'static str) -> Error {
 
 #[cfg(test)]
 mod duplicates_tests;
+#[cfg(test)]
+mod key_types_tests;
 #[cfg(test)]
 mod settings_tests;
 #[cfg(test)]

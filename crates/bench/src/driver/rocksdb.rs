@@ -124,6 +124,8 @@ impl Rocksdb {
 impl Driver for Rocksdb {
     const NAME: &'static str = "rocksdb";
     const REOPENS: bool = true;
+    const SYNCS_ANYWAY: Option<&'static str> =
+        Some("a table is on the disk before the log of what is in it is removed");
     const SYNCS: &'static str = "fdatasync of every table and list of tables it writes";
     const SOURCE: Option<Source> = Some(Source {
         names: &["librocksdb.so.7.8", "librocksdb.so.9.10", "librocksdb.so"],

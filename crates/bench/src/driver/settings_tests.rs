@@ -5,6 +5,7 @@
 //! that looked; there, as for all, the records must be as they were given.
 
 use super::*;
+use crate::measure;
 use crate::settings::{Choices, Chosen, Name, Values};
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! What a driver is told of the data and of how its store is to be set up, before it builds or opens it.
 
 use crate::settings::Chosen;
-use crate::workload::{Place, Records};
+use crate::workload::{KeyType, Place, Records};
 use serde::{Deserialize, Serialize};
 
 /// How a store is set up.
@@ -60,6 +60,8 @@ pub(crate) enum Noting {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) records: u64,
+    /// What the keys are; whatever it is, they are given as bytes whose order is theirs.
+    pub(crate) keys: KeyType,
     pub(crate) key_bytes: u64,
     pub(crate) value_bytes: u64,
     pub(crate) longest_value: usize,
@@ -81,6 +83,7 @@ impl Shape {
         let keys = || records.iter().map(|(key, _)| key);
         Shape {
             records: records.len() as u64,
+            keys: records.key_type(),
             key_bytes: records.key_bytes(),
             value_bytes: records.value_bytes(),
             longest_value: records.iter().map(|(_, value)| value.len()).max().unwrap_or(0),

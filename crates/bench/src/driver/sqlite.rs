@@ -179,6 +179,7 @@ impl Driver for Sqlite {
         package: Some("libsqlite3-0"),
         home: "https://sqlite.org",
     });
+    const VERSIONS: &'static [&'static str] = &["3."];
     const SETTINGS: &'static [Takes] = &[
         (Name::PageSize, Values::Powers(512, 64 << 10)),
         (Name::Cache, Values::AtLeast(64 << 10)),

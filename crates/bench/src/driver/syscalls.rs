@@ -9,8 +9,8 @@
 //! asked at each write, but only in a process that has opened such a file: the functions that open files
 //! are exported for that, and no other process pays for it.
 //!
-//! Not seen: what the C library writes for itself (`fwrite`), and stores into a map. The kernel's own
-//! figures in `/proc/self/io` hold the first of these.
+//! Not seen: what the C library writes for itself (`fwrite`), stores into a map, and what a library asks of
+//! the kernel by `syscall`. The kernel's own figures in `/proc/self/io` hold the first of these.
 //!
 //! A [`Watcher`] is told of each such call: `credenza torture` knows by it what a power cut would leave.
 //!
@@ -33,6 +33,7 @@ pub(crate) fn so_far() -> Calls {
         fdatasync: of(&FDATASYNC),
         msync: of(&MSYNC),
         sync_file_range: of(&SYNC_FILE_RANGE),
+        sync: of(&SYNC),
         writes: of(&WRITES),
         written_bytes: of(&WRITTEN_BYTES),
         synced_writes: of(&SYNCED_WRITES),
@@ -46,6 +47,8 @@ pub(crate) enum Extent {
     File(c_int),
     /// What is mapped at these addresses.
     Map { start: usize, len: usize },
+    /// All files.
+    All,
 }
 
 /// Who is told of calls, on the thread that makes them. What it calls itself it is told of, too.
@@ -68,7 +71,7 @@ pub(crate) fn watch(watcher: &'static dyn Watcher) {
 }
 
 /// Does a sync, and tells of it.
-fn sync(what: Extent, call: impl FnOnce() -> c_long) -> c_int {
+fn waited(what: Extent, call: impl FnOnce() -> c_long) -> c_int {
     let Some(watcher) = WATCHER.get() else { return call() as c_int };
     let begun = watcher.sync_begins(what);
     let answer = call();
@@ -89,6 +92,7 @@ static FSYNC: AtomicU64 = AtomicU64::new(0);
 static FDATASYNC: AtomicU64 = AtomicU64::new(0);
 static MSYNC: AtomicU64 = AtomicU64::new(0);
 static SYNC_FILE_RANGE: AtomicU64 = AtomicU64::new(0);
+static SYNC: AtomicU64 = AtomicU64::new(0);
 static WRITES: AtomicU64 = AtomicU64::new(0);
 static WRITTEN_BYTES: AtomicU64 = AtomicU64::new(0);
 static SYNCED_WRITES: AtomicU64 = AtomicU64::new(0);
@@ -96,11 +100,13 @@ static SYNCED_WRITES: AtomicU64 = AtomicU64::new(0);
 static HAS_SYNCED_FILES: AtomicBool = AtomicBool::new(false);
 
 /// A reference to each, without which the linker would leave out those that nothing here calls.
-static EXPORTED: [Function; 20] = [
+static EXPORTED: [Function; 22] = [
     Function(fsync as *const ()),
     Function(fdatasync as *const ()),
     Function(msync as *const ()),
     Function(sync_file_range as *const ()),
+    Function(sync as *const ()),
+    Function(syncfs as *const ()),
     Function(write as *const ()),
     Function(writev as *const ()),
     Function(pwrite as *const ()),
@@ -147,7 +153,7 @@ fn wrote_so(fd: c_int, answer: c_long, flags: c_int) -> ssize_t {
     let may_sync = watcher.is_some() || HAS_SYNCED_FILES.load(Ordering::Relaxed);
     if flags & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0 || may_sync && syncs_each_write(fd) {
         count(&SYNCED_WRITES);
-        sync(Extent::File(fd), || 0);
+        waited(Extent::File(fd), || 0);
     }
     answer as ssize_t
 }
@@ -213,14 +219,14 @@ extern "C" fn __openat64_2(folder: c_int, path: *const c_char, flags: c_int) -> 
 extern "C" fn fsync(fd: c_int) -> c_int {
     count(&FSYNC);
     // SAFETY: the kernel checks the descriptor.
-    sync(Extent::File(fd), || unsafe { libc::syscall(libc::SYS_fsync, fd) })
+    waited(Extent::File(fd), || unsafe { libc::syscall(libc::SYS_fsync, fd) })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn fdatasync(fd: c_int) -> c_int {
     count(&FDATASYNC);
     // SAFETY: the kernel checks the descriptor.
-    sync(Extent::File(fd), || unsafe { libc::syscall(libc::SYS_fdatasync, fd) })
+    waited(Extent::File(fd), || unsafe { libc::syscall(libc::SYS_fdatasync, fd) })
 }
 
 #[unsafe(no_mangle)]
@@ -232,7 +238,7 @@ extern "C" fn msync(start: *mut c_void, len: size_t, flags: c_int) -> c_int {
         return call() as c_int;
     }
     count(&MSYNC);
-    sync(Extent::Map { start: start.addr(), len }, call)
+    waited(Extent::Map { start: start.addr(), len }, call)
 }
 
 #[unsafe(no_mangle)]
@@ -240,6 +246,20 @@ extern "C" fn sync_file_range(fd: c_int, start: off_t, len: off_t, flags: c_uint
     count(&SYNC_FILE_RANGE);
     // SAFETY: the kernel checks descriptor, range and flags.
     unsafe { libc::syscall(libc::SYS_sync_file_range, fd, start, len, flags) as c_int }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sync() {
+    count(&SYNC);
+    // SAFETY: takes nothing, and changes no memory.
+    waited(Extent::All, || unsafe { libc::syscall(libc::SYS_sync) });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn syncfs(fd: c_int) -> c_int {
+    count(&SYNC);
+    // SAFETY: the kernel checks the descriptor.
+    waited(Extent::All, || unsafe { libc::syscall(libc::SYS_syncfs, fd) })
 }
 
 #[unsafe(no_mangle)]
@@ -324,6 +344,11 @@ mod tests {
         assert!(calls.writes >= 2 && calls.written_bytes >= 7, "{calls:?}");
         assert!(calls.fdatasync >= 1 && calls.fsync >= 1 && calls.syncs() >= 2, "{calls:?}");
         assert_eq!(std::fs::read(&path).unwrap(), b"abcdefg");
+        // Of a file system in memory: another one might have much to do.
+        let memory = File::open("/dev/shm").unwrap();
+        // SAFETY: a descriptor that is open, and one that never is.
+        let answers = unsafe { [libc::syncfs(memory.as_raw_fd()), libc::syncfs(-1)] };
+        assert_eq!((answers, (so_far() - before).sync), ([0, -1], 2));
         let parts = [std::io::IoSlice::new(b"h"), std::io::IoSlice::new(b"ij")];
         assert_eq!(file.write_vectored(&parts).unwrap(), 3);
         assert_eq!(std::fs::read(&path).unwrap(), b"abchijg");

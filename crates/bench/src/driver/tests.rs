@@ -397,6 +397,7 @@ fn lmdb_changes_more_than_one_transaction_can_take() {
     let records = 40_000;
     let shape = |value_bytes| Shape {
         records,
+        keys: KeyType::Binary,
         key_bytes: 8 * records,
         value_bytes: value_bytes * records,
         longest_value: value_bytes as usize,

@@ -23,6 +23,7 @@ impl Driver for TkrzwHash {
     const NAME: &'static str = "tkrzw";
     const REOPENS: bool = true;
     const SOURCE: Option<Source> = Some(Tkrzw::SOURCE);
+    const VERSIONS: &'static [&'static str] = &["1.0."];
     const SETTINGS: &'static [Takes] =
         &[(Name::Mmap, Values::Either), COMPRESSION, (Name::Direct, Values::Either)];
 

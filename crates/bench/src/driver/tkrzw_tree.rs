@@ -34,6 +34,7 @@ impl Driver for TkrzwTree {
     const NAME: &'static str = "tkrzw-tree";
     const REOPENS: bool = true;
     const SOURCE: Option<Source> = Some(Tkrzw::SOURCE);
+    const VERSIONS: &'static [&'static str] = &["1.0."];
     const SETTINGS: &'static [Takes] = &[
         (Name::PageSize, Values::Powers(512, 1 << 20)),
         (Name::Cache, Values::AtLeastOrUnlimited(1 << 20)),

@@ -108,6 +108,7 @@ impl Driver for TokyoCabinetBtree {
     const REOPENS: bool = true;
     const HAS_DUPLICATES: bool = true;
     const SOURCE: Option<Source> = Some(tokyocabinet::SOURCE);
+    const VERSIONS: &'static [&'static str] = &["1.4."];
     const SETTINGS: &'static [Takes] = tokyocabinet::SETTINGS;
     const CHANGES: Changes = Changes::AtClose;
 

@@ -145,6 +145,7 @@ impl Driver for TokyoCabinetHash {
     const NAME: &'static str = "tokyocabinet-hash";
     const REOPENS: bool = true;
     const SOURCE: Option<Source> = Some(tokyocabinet::SOURCE);
+    const VERSIONS: &'static [&'static str] = &["1.4."];
     const SETTINGS: &'static [Takes] = tokyocabinet::SETTINGS;
     const THREADS: Threads = Threads::Shared;
     const HAS_WRITER_THREAD: bool = true;

@@ -2,7 +2,8 @@
 //!
 //! Tuning: an unlimited cache; keys and records of a fixed size where the data have such. Keys of
 //! four and eight bytes are numbers to it, which it searches fastest, with their bytes turned round
-//! so that the order of the numbers is that of the keys. Values are read in place.
+//! so that the order of the numbers is that of the keys; where the workload has a type, keys are of that.
+//! Values are read in place.
 //!
 //! Without transactions, changes are in a cache of the process until the store is closed. Where each
 //! change is to be a transaction of its own, it is written to the journal before the call returns,
@@ -10,119 +11,26 @@
 
 #![allow(unsafe_code)]
 
-use super::library::api;
-use super::upscaledb_keys::{Given, Keys, LONGEST_FIXED};
+use super::upscaledb_abi::*;
+use super::upscaledb_keys::{Given, Keys, LONGEST_FIXED, TYPES};
 use super::{
-    Changes, Driver, Identity, Reading, Shape, Sharing, Source, Store, Writer, c_path, refused,
+    Changes, Driver, Identity, Reading, Shape, Sharing, Source, Store, Writer, c_path, is_number,
+    refused,
 };
 use crate::settings::{Chosen, Codec, ENCRYPTION_KEY, Name, Takes, Values};
-use crate::workload::Place;
+use crate::workload::key_type::number_of;
+use crate::workload::{KeyType, Place};
 use credenza::Result;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::c_int;
 use std::path::{Path, PathBuf};
 use std::ptr::{null, null_mut};
 
-/// `ups_env_t`, `ups_db_t`, `ups_txn_t` and `ups_cursor_t`, only ever pointed to.
-type Env = c_void;
-type Db = c_void;
-type Txn = c_void;
-type Cursor = c_void;
-
-/// `ups_key_t`.
-#[repr(C)]
-pub(super) struct Key {
-    pub(super) size: u16,
-    pub(super) data: *const u8,
-    pub(super) flags: u32,
-    pub(super) own_flags: u32,
-}
-
-/// `ups_record_t`.
-#[repr(C)]
-struct Record {
-    size: u32,
-    data: *const u8,
-    flags: u32,
-}
-
-/// `ups_parameter_t`; the last of a list has the name 0.
-#[repr(C)]
-struct Parameter {
-    name: u32,
-    value: u64,
-}
-
-api! {
-    struct Api {
-        ups_get_version: unsafe extern "C" fn(*mut u32, *mut u32, *mut u32),
-        ups_strerror: unsafe extern "C" fn(c_int) -> *const c_char,
-        ups_env_create: unsafe extern "C" fn(*mut *mut Env, *const c_char, u32, u32, *const Parameter) -> c_int,
-        ups_env_open: unsafe extern "C" fn(*mut *mut Env, *const c_char, u32, *const Parameter) -> c_int,
-        ups_env_close: unsafe extern "C" fn(*mut Env, u32) -> c_int,
-        ups_env_create_db: unsafe extern "C" fn(*mut Env, *mut *mut Db, u16, u32, *const Parameter) -> c_int,
-        ups_env_open_db: unsafe extern "C" fn(*mut Env, *mut *mut Db, u16, u32, *const Parameter) -> c_int,
-        ups_txn_begin: unsafe extern "C" fn(*mut *mut Txn, *mut Env, *const c_char, *mut c_void, u32) -> c_int,
-        ups_txn_commit: unsafe extern "C" fn(*mut Txn, u32) -> c_int,
-        ups_txn_abort: unsafe extern "C" fn(*mut Txn, u32) -> c_int,
-        ups_db_find: unsafe extern "C" fn(*mut Db, *mut Txn, *mut Key, *mut Record, u32) -> c_int,
-        ups_db_insert: unsafe extern "C" fn(*mut Db, *mut Txn, *mut Key, *mut Record, u32) -> c_int,
-        ups_db_erase: unsafe extern "C" fn(*mut Db, *mut Txn, *mut Key, u32) -> c_int,
-        ups_cursor_create: unsafe extern "C" fn(*mut *mut Cursor, *mut Db, *mut Txn, u32) -> c_int,
-        ups_cursor_move: unsafe extern "C" fn(*mut Cursor, *mut Key, *mut Record, u32) -> c_int,
-        ups_cursor_find: unsafe extern "C" fn(*mut Cursor, *mut Key, *mut Record, u32) -> c_int,
-        ups_cursor_insert: unsafe extern "C" fn(*mut Cursor, *mut Key, *mut Record, u32) -> c_int,
-        ups_cursor_erase: unsafe extern "C" fn(*mut Cursor, u32) -> c_int,
-        ups_cursor_close: unsafe extern "C" fn(*mut Cursor) -> c_int,
-    }
-}
-
-const READ_ONLY: u32 = 0x4;
-const DISABLE_MMAP: u32 = 0x200;
-const ENABLE_CRC32: u32 = 0x200_0000;
-const CACHE_UNLIMITED: u32 = 0x4_0000;
-const IN_MEMORY: u32 = 0x80;
-const PARAM_CACHE_SIZE: u32 = 0x100;
-const PARAM_PAGE_SIZE: u32 = 0x101;
-const PARAM_POSIX_FADVISE: u32 = 0x110;
-const PARAM_ENCRYPTION_KEY: u32 = 0x106;
-const PARAM_JOURNAL_COMPRESSION: u32 = 0x1000;
-const PARAM_RECORD_COMPRESSION: u32 = 0x1001;
-const PARAM_KEY_COMPRESSION: u32 = 0x1002;
-const DISABLE_RECOVERY: u32 = 0x8_0000;
-const FLUSH_TRANSACTIONS_IMMEDIATELY: u32 = 0x800_0000;
-const ENABLE_TRANSACTIONS: u32 = 0x2_0000;
-const OVERWRITE: u32 = 0x1;
-const DUPLICATE: u32 = 0x2;
-const DUPLICATE_INSERT_FIRST: u32 = 0x10;
-const ENABLE_DUPLICATE_KEYS: u32 = 0x4000;
-const AUTO_CLEANUP: u32 = 0x1;
-const CURSOR_FIRST: u32 = 0x1;
-const CURSOR_NEXT: u32 = 0x4;
-const FIND_GREATER: u32 = 0x2000;
-const FIND_GREATER_OR_EQUAL: u32 = 0x2000 | 0x4000;
-const PARAM_KEY_SIZE: u32 = 0x102;
-const PARAM_KEY_TYPE: u32 = 0x104;
-const PARAM_RECORD_SIZE: u32 = 0x108;
-const TYPE_UINT32: u64 = 7;
-const TYPE_UINT64: u64 = 9;
-const KEY_NOT_FOUND: c_int = -11;
 const CODECS: &[Codec] = &[Codec::None, Codec::Zlib, Codec::Snappy, Codec::Lzf];
 /// The number of the only database in the file.
 const DATABASE: u16 = 1;
 pub(super) struct Upscaledb {
     api: Api,
     file: PathBuf,
-}
-
-impl Api {
-    fn check(&self, call: &str, rc: c_int) -> Result<()> {
-        if rc == 0 {
-            return Ok(());
-        }
-        // SAFETY: no preconditions; a C string constant of the library.
-        let why = unsafe { CStr::from_ptr((self.ups_strerror)(rc)) };
-        Err(refused(call, why.to_string_lossy()))
-    }
 }
 
 /// What an environment is told, made or opened: further flags, and parameters.
@@ -200,8 +108,10 @@ impl Upscaledb {
         api.check("ups_env_create", rc)?;
         let mut parameters: Vec<Parameter> = Vec::new();
         match store.keys {
-            Keys::Numbers(len) => {
-                let value = if len == 4 { TYPE_UINT32 } else { TYPE_UINT64 };
+            // Where it numbers records it knows itself of which type they are.
+            Keys::Numbers(_) if shape.keys.is_numbered() => {}
+            Keys::Numbers(native) => {
+                let (value, _) = Keys::number_type(native);
                 parameters.push(Parameter { name: PARAM_KEY_TYPE, value });
             }
             Keys::Fixed(len) => {
@@ -219,11 +129,19 @@ impl Upscaledb {
         // SAFETY: the environment is open; a place for the pointer, and a list with its end.
         let rc = unsafe {
             let (db, list) = (&raw mut store.db, parameters.as_ptr());
-            let flags = if shape.duplicates.is_some() { ENABLE_DUPLICATE_KEYS } else { 0 };
+            let flags = match shape.keys {
+                KeyType::Number32 => RECORD_NUMBER32,
+                KeyType::Number64 => RECORD_NUMBER64,
+                _ if shape.duplicates.is_some() => ENABLE_DUPLICATE_KEYS,
+                _ => 0,
+            };
             (api.ups_env_create_db)(store.env, db, DATABASE, flags, list)
         };
         api.check("ups_env_create_db", rc)?;
-        store.open_cursor()?;
+        // In transactions a range beside such a cursor was found to miss records (2.2.1).
+        if flags & ENABLE_TRANSACTIONS == 0 {
+            store.open_cursor()?;
+        }
         Ok(store)
     }
 }
@@ -231,6 +149,7 @@ impl Upscaledb {
 impl Driver for Upscaledb {
     const NAME: &'static str = "upscaledb";
     const HAS_DUPLICATES: bool = true;
+    const KEY_TYPES: &'static [KeyType] = TYPES;
     // Alone: it locks the file for one process, also to read.
     const SHARING: Sharing = Sharing::Alone;
     const SOURCE: Option<Source> = Some(Source {
@@ -238,6 +157,7 @@ impl Driver for Upscaledb {
         package: None,
         home: "https://github.com/cruppstahl/upscaledb",
     });
+    const VERSIONS: &'static [&'static str] = &["2.2."];
     const SETTINGS: &'static [Takes] = &[
         (Name::PageSize, Values::Powers(1 << 10, 64 << 10)),
         (Name::Cache, Values::AtLeastOrUnlimited(64 << 10)),
@@ -279,7 +199,10 @@ impl Driver for Upscaledb {
             return format!("as ups_bench has it: {place}, any key size");
         }
         let keys = match Keys::of(shape) {
-            Keys::Numbers(len) => format!("UPS_TYPE_UINT{}", 8 * len),
+            Keys::Numbers(native) if shape.keys.is_numbered() => {
+                format!("UPS_RECORD_NUMBER{}", 8 * native.width())
+            }
+            Keys::Numbers(native) => Keys::number_type(native).1.to_owned(),
             Keys::Fixed(len) => format!("key size {len}"),
             Keys::Varying => "any key size".to_owned(),
         };
@@ -344,11 +267,13 @@ pub(super) struct UpsStore<'d> {
     db: *mut Db,
     /// The transaction that all calls belong to, or null.
     txn: *mut Txn,
-    /// Whether lookups and changes are done by a cursor, one for all, or for each transaction.
+    /// Whether lookups and insertions are done by a cursor, one for all; not where there are transactions.
     uses_cursor: bool,
     /// That one, or null.
     cursor: *mut Cursor,
     keys: Keys,
+    /// The highest number that it has given to a record, where it numbers them.
+    last_number: Option<u64>,
     /// Where one more value of a key goes, where keys have several.
     place: Option<Place>,
 }
@@ -366,7 +291,8 @@ impl<'d> UpsStore<'d> {
         let (env, db, txn, cursor) = (null_mut(), null_mut(), null_mut(), null_mut());
         let (keys, place, uses_cursor) =
             (Keys::of(shape), shape.duplicates, shape.settings.cursors());
-        UpsStore { api, env, db, txn, uses_cursor, cursor, keys, place }
+        let last_number = shape.keys.is_numbered().then_some(0);
+        UpsStore { api, env, db, txn, uses_cursor, cursor, keys, last_number, place }
     }
 
     /// Opens the cursor that is used again and again, where there is to be one.
@@ -421,6 +347,25 @@ impl<'d> UpsStore<'d> {
         let mut key = given.key();
         let mut record = Record { size: value.len() as u32, data: value.as_ptr(), flags: 0 };
         self.api.check("ups_db_insert", insert(self, &raw mut key, &raw mut record))
+    }
+
+    /// Has the library number a record, which has to be as the key says.
+    fn append(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let Keys::Numbers(native) = self.keys else {
+            return Err(refused("ups_db_insert", "records without numbers"));
+        };
+        let mut given = Key { size: 0, data: null(), flags: 0, own_flags: 0 };
+        let mut record = Record { size: value.len() as u32, data: value.as_ptr(), flags: 0 };
+        // SAFETY: the database is open for writing; a place for the key, and the value is only read.
+        let rc = unsafe {
+            (self.api.ups_db_insert)(self.db, self.txn, &raw mut given, &raw mut record, 0)
+        };
+        self.api.check("ups_db_insert", rc)?;
+        // SAFETY: the library filled the key in just now.
+        let number = unsafe { piece(given.data, given.size as usize) };
+        native.with_key(number, |found| is_number(found, key))?;
+        self.last_number = Some(number_of(key));
+        Ok(())
     }
 
     /// Gives at most `count` records to `take`, from the first whose key is not below `from`, or
@@ -496,32 +441,10 @@ impl<'d> UpsStore<'d> {
     unsafe fn give(&self, key: &Key, record: &Record, take: &mut impl FnMut(&[u8], &[u8])) {
         // SAFETY: the caller's promise.
         let (key, value) = unsafe { (piece(key.data, key.size as usize), record.bytes()) };
-        if let Keys::Numbers(len) = self.keys {
-            let mut bytes = [0; 8];
-            bytes[..len].copy_from_slice(&key[..len]);
-            bytes[..len].reverse();
-            take(&bytes[..len], value);
-        } else {
-            take(key, value);
+        match self.keys {
+            Keys::Numbers(native) => native.with_key(key, |key| take(key, value)),
+            Keys::Fixed(_) | Keys::Varying => take(key, value),
         }
-    }
-}
-
-/// # Safety
-/// `len` bytes at `data` are readable as long as `'a`, or there are none.
-#[inline]
-unsafe fn piece<'a>(data: *const u8, len: usize) -> &'a [u8] {
-    // SAFETY: the caller's promise.
-    if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(data, len) } }
-}
-
-impl Record {
-    /// # Safety
-    /// The library filled this in, and was not called since.
-    #[inline]
-    unsafe fn bytes<'a>(&self) -> &'a [u8] {
-        // SAFETY: the caller's promise.
-        unsafe { piece(self.data, self.size as usize) }
     }
 }
 
@@ -564,16 +487,13 @@ impl Writer for UpsStore<'_> {
     const HAS_TRANSACTIONS: bool = true;
 
     fn begin(&mut self) -> Result<()> {
-        self.close_cursor();
         // SAFETY: the environment is open, with transactions; a place for the pointer.
         let rc =
             unsafe { (self.api.ups_txn_begin)(&raw mut self.txn, self.env, null(), null_mut(), 0) };
-        self.api.check("ups_txn_begin", rc)?;
-        self.open_cursor()
+        self.api.check("ups_txn_begin", rc)
     }
 
     fn commit(&mut self) -> Result<()> {
-        self.close_cursor();
         let txn = std::mem::replace(&mut self.txn, null_mut());
         // SAFETY: the transaction was begun, and was taken out of the store, so that it ends once.
         self.api.check("ups_txn_commit", unsafe { (self.api.ups_txn_commit)(txn, 0) })
@@ -581,6 +501,9 @@ impl Writer for UpsStore<'_> {
 
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if self.last_number.is_some_and(|last| number_of(key) > last) {
+            return self.append(key, value);
+        }
         self.put(key, value, |store, key, record| {
             // SAFETY: the database is open for writing, and so is the cursor, if there is one; key and
             // value are readable, and only read.
@@ -618,18 +541,10 @@ impl Writer for UpsStore<'_> {
         let (true, key) = self.keys.known(key) else { return Ok(false) };
         let given = Given::of(self.keys, key);
         let mut key = given.key();
-        let api = self.api;
-        // SAFETY: the database is open for writing, and so is the cursor, if there is one; the key is
-        // readable.
-        let rc = unsafe {
-            match self.cursor.is_null() {
-                true => (api.ups_db_erase)(self.db, self.txn, &raw mut key, 0),
-                false => match (api.ups_cursor_find)(self.cursor, &raw mut key, null_mut(), 0) {
-                    0 => (api.ups_cursor_erase)(self.cursor, 0),
-                    rc => rc,
-                },
-            }
-        };
+        // Never by the cursor: in 2.2.1 `ups_cursor_erase` says that it did, and leaves what lies in a leaf
+        // with its record of a fixed size.
+        // SAFETY: the database is open for writing; the key is readable.
+        let rc = unsafe { (self.api.ups_db_erase)(self.db, self.txn, &raw mut key, 0) };
         match rc {
             KEY_NOT_FOUND => Ok(false),
             rc => self.api.check("ups_db_erase", rc).map(|()| true),

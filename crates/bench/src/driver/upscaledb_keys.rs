@@ -1,39 +1,72 @@
 //! Keys as upscaledb has them: numbers, of a fixed size, or of any.
 
 use super::Shape;
-use super::upscaledb::Key;
+use super::native_keys::Native;
+use super::upscaledb_abi::Key;
 use crate::settings::Codec;
+use crate::workload::KeyType;
 
 /// The longest keys that are said to be of a fixed size.
 pub(super) const LONGEST_FIXED: usize = 256;
 
+/// The types that a database may have, but bytes; it gives the numbers of records itself.
+pub(super) const TYPES: &[KeyType] = &[
+    KeyType::U8,
+    KeyType::U16,
+    KeyType::U32,
+    KeyType::U64,
+    KeyType::F32,
+    KeyType::F64,
+    KeyType::Number32,
+    KeyType::Number64,
+];
+
 /// What the library is told of the keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keys {
-    /// Numbers of this many bytes.
-    Numbers(usize),
+    Numbers(Native),
     Fixed(usize),
     Varying,
 }
 
 impl Keys {
     pub(super) fn of(shape: &Shape) -> Keys {
-        match shape.fixed_key {
+        let is_compressed = shape.settings.key_compression() != Codec::None;
+        match (shape.keys, shape.fixed_key) {
             // Keys that are compressed can have any size, as the library has it.
-            _ if shape.settings.key_compression() != Codec::None => Keys::Varying,
-            Some(len) if shape.setup.is_ups() && len != 8 => Keys::Varying,
-            Some(len @ (4 | 8)) => Keys::Numbers(len),
-            Some(len @ 1..=LONGEST_FIXED) => Keys::Fixed(len),
+            (KeyType::Binary | KeyType::String, _) if is_compressed => Keys::Varying,
+            (KeyType::F32, _) => Keys::Numbers(Native::Float),
+            (KeyType::F64, _) => Keys::Numbers(Native::Double),
+            (keys, _) if TYPES.contains(&keys) => {
+                Keys::Numbers(Native::Unsigned(keys.width().unwrap_or(8)))
+            }
+            (_, Some(len)) if shape.setup.is_ups() && len != 8 => Keys::Varying,
+            (KeyType::Binary, Some(len @ (4 | 8))) => Keys::Numbers(Native::Unsigned(len)),
+            (_, Some(len @ 1..=LONGEST_FIXED)) => Keys::Fixed(len),
             _ => Keys::Varying,
+        }
+    }
+
+    /// `UPS_TYPE_UINT8` and so on: the number of the type, and its name.
+    pub(super) fn number_type(native: Native) -> (u64, &'static str) {
+        match native {
+            Native::Unsigned(1) => (3, "UPS_TYPE_UINT8"),
+            Native::Unsigned(2) => (5, "UPS_TYPE_UINT16"),
+            Native::Unsigned(4) => (7, "UPS_TYPE_UINT32"),
+            Native::Unsigned(_) => (9, "UPS_TYPE_UINT64"),
+            Native::Float => (11, "UPS_TYPE_REAL32"),
+            Native::Double => (12, "UPS_TYPE_REAL64"),
         }
     }
 
     /// Whether there can be such a key, and if not, the longest beginning of it that there can be.
     pub(super) fn known(self, key: &[u8]) -> (bool, &[u8]) {
-        match self {
-            Keys::Numbers(len) | Keys::Fixed(len) => (key.len() == len, &key[..key.len().min(len)]),
-            Keys::Varying => (true, key),
-        }
+        let len = match self {
+            Keys::Numbers(native) => native.width(),
+            Keys::Fixed(len) => len,
+            Keys::Varying => return (true, key),
+        };
+        (key.len() == len, &key[..key.len().min(len)])
     }
 }
 
@@ -49,11 +82,8 @@ impl<'k> Given<'k> {
     /// zeros if it is a number.
     #[inline]
     pub(super) fn of(keys: Keys, key: &'k [u8]) -> Given<'k> {
-        let mut number = [0; 8];
-        let Keys::Numbers(len) = keys else { return Given { key, number, len: None } };
-        number[..key.len()].copy_from_slice(key);
-        number[..len].reverse();
-        Given { key, number, len: Some(len) }
+        let Keys::Numbers(native) = keys else { return Given { key, number: [0; 8], len: None } };
+        Given { key, number: native.number(key), len: Some(native.width()) }
     }
 
     /// For the library, to read; it must not outlive `self`.

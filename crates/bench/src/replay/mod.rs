@@ -20,7 +20,7 @@ pub(crate) use play::{Replayed, Speed, Task, measure as measure_replay, records_
 pub(crate) use script::{Do, Script};
 
 use crate::args::{check_stores_and_servers, library_of, named_stores};
-use crate::driver::{self, Driver, ForDriver, Writer, kernel, with_driver};
+use crate::driver::{self, Driver, ForDriver, Writer, kernel, tried, with_driver};
 use crate::machine;
 use crate::measure::{self, Latencies};
 use crate::report::json::publish_value;
@@ -111,7 +111,7 @@ impl ForDriver for Look<'_> {
     type Output = Result<(bool, String)>;
 
     fn run<D: Driver>(self) -> Result<(bool, String)> {
-        let driver = D::load(self.library)?;
+        let driver = tried::load::<D>(self.library)?;
         driver.admit()?;
         Ok((<D::Writer<'_> as Writer>::IS_POSSIBLE, driver.identity().version))
     }
@@ -212,6 +212,7 @@ struct Failed {
 /// # Errors
 /// The options make no sense, the trace or the data cannot be read, or the results cannot be written.
 pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
+    tried::answer();
     if args.child {
         play::main()?;
         return Ok(ExitCode::SUCCESS);

@@ -5,7 +5,7 @@ use crate::driver::{Driver, ForDriver, Reading, Setup, Shape, Store, Writer, ker
 use crate::measure::{Footprint, Latencies};
 use crate::runner::protocol::{self, Message, say};
 use crate::settings::Chosen;
-use crate::workload::Records;
+use crate::workload::{KeyType, Records};
 use credenza::record::Trace;
 use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -221,6 +221,7 @@ impl Child<'_> {
         let (key_bytes, value_bytes): (u64, u64) = (keys().sum(), lens().sum());
         Shape {
             records: before.records.max(self.script.keys.len() as u64).max(1),
+            keys: KeyType::Binary,
             key_bytes: before.key_bytes.max(key_bytes),
             value_bytes: before.value_bytes.max(value_bytes),
             longest_value: before.longest_value.max(lens().max().unwrap_or(0) as usize),

@@ -29,11 +29,15 @@ fn warning(info: &StoreInfo, result: &PhaseResult) -> Option<String> {
         (true, 0) if !is_build => {
             Some(format!("{store}, {phase}: class sync, and no call that syncs was seen"))
         }
-        (false, 1..) => Some(format!(
-            "{store}, {phase}: {} within the timed work, though class {} asks for none",
-            text::counted(usize::try_from(timed).unwrap_or(usize::MAX), "sync"),
-            result.class
-        )),
+        (false, 1..) => {
+            let why = info.syncs_anyway.as_ref().filter(|_| !is_build);
+            Some(format!(
+                "{store}, {phase}: {} within the timed work, though class {} asks for none{}",
+                text::counted(usize::try_from(timed).unwrap_or(usize::MAX), "sync"),
+                result.class,
+                why.map(|why| format!(": {why}")).unwrap_or_default()
+            ))
+        }
         _ => None,
     }
 }
@@ -121,6 +125,15 @@ mod tests {
             let said = warned(phase, class, says, timed, 0);
             assert!(said.len() == 1 && said[0].contains(told), "{said:?}");
         }
+    }
+
+    #[test]
+    fn who_syncs_anyway_says_why() {
+        let mut report = report("remove", "buffered", "none", 7, 0);
+        report.stores[0].syncs_anyway = Some("space".to_owned());
+        let said = warnings(&report.stores, &report.results);
+        let what = "constant, remove: 7 syncs within the timed work, though class buffered asks for none: space";
+        assert_eq!(said, [what]);
     }
 
     #[test]

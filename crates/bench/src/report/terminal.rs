@@ -11,6 +11,7 @@ use super::plain::Table;
 use super::stats::{self, Ratio, Verdict};
 use super::{committers, growth, processor, rate, text, together};
 use crate::result::{OwnCost, PhaseNoise, PhaseResult, Report};
+use crate::workload::Phase;
 use std::io::{self, Write};
 
 const GAP: usize = 2;
@@ -83,6 +84,7 @@ fn heading(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
         format!("{} of keys and values", text::bytes(s.key_bytes.saturating_add(s.value_bytes))),
         text::counted(s.rounds, "round"),
     ];
+    what.extend(s.key_type.iter().map(|keys| format!("keys of type {}", text::clean(keys))));
     if s.cold {
         what.push("cold cache".to_owned());
     }
@@ -393,11 +395,13 @@ fn noise(report: &Report) -> Option<String> {
 fn own_cost(report: &Report) -> Option<String> {
     let cost = |c: &OwnCost| format!("{} {}", text::clean(&c.phase), text::number(c.ns_per_op));
     let costs: Vec<String> = report.workbench.iter().map(cost).collect();
+    let has_ranges = report.workbench.iter().any(|cost| cost.phase == Phase::Range.name());
     (!costs.is_empty()).then(|| {
         format!(
             "The workbench's own nanoseconds an operation, with a store that does nothing; \
-             subtracted nowhere: {}.",
-            costs.join(", ")
+             subtracted nowhere: {}{}.",
+            costs.join(", "),
+            if has_ranges { " (a range has 100 records)" } else { "" }
         )
     })
 }

@@ -164,6 +164,7 @@ struct Report<'a> {
 /// # Errors
 /// The options make no sense, a folder cannot be written, or the results cannot be.
 pub fn reproduce(args: &ReproduceArgs) -> Result<ExitCode> {
+    crate::driver::tried::answer();
     if args.child {
         task::main()?;
         return Ok(ExitCode::SUCCESS);

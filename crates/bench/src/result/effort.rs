@@ -45,6 +45,8 @@ pub struct Calls {
     pub msync: u64,
     /// Calls of `sync_file_range`.
     pub sync_file_range: u64,
+    /// Calls of `sync` and `syncfs`, which bring everything to the disk.
+    pub sync: u64,
     /// Calls of `write`, `pwrite`, `writev` and `pwritev` that wrote something.
     pub writes: u64,
     /// What these wrote.
@@ -57,7 +59,8 @@ pub struct Calls {
 impl Calls {
     /// All calls that bring something to the disk.
     pub fn syncs(&self) -> u64 {
-        self.fsync + self.fdatasync + self.msync + self.sync_file_range + self.synced_writes
+        let whole = self.fsync + self.fdatasync + self.msync + self.sync;
+        whole + self.sync_file_range + self.synced_writes
     }
 }
 
@@ -70,6 +73,7 @@ impl Sub for Calls {
             fdatasync: self.fdatasync - before.fdatasync,
             msync: self.msync - before.msync,
             sync_file_range: self.sync_file_range - before.sync_file_range,
+            sync: self.sync - before.sync,
             writes: self.writes - before.writes,
             written_bytes: self.written_bytes - before.written_bytes,
             synced_writes: self.synced_writes - before.synced_writes,
@@ -83,6 +87,7 @@ impl AddAssign for Calls {
         self.fdatasync += other.fdatasync;
         self.msync += other.msync;
         self.sync_file_range += other.sync_file_range;
+        self.sync += other.sync;
         self.writes += other.writes;
         self.written_bytes += other.written_bytes;
         self.synced_writes += other.synced_writes;

@@ -120,19 +120,27 @@ impl<D: Driver> Round<'_, D> {
         let records = &self.inputs.records;
         match phase {
             Phase::Insert => self.measure(phase, &Insert { records, order: records }),
+            Phase::InsertEach if self.shape.keys.is_numbered() => {
+                self.measure(phase, &Insert { records, order: records })
+            }
             Phase::InsertRandom | Phase::InsertEach => {
                 let order = &records.shuffled(self.spec.seed)?;
                 self.measure(phase, &Insert { records, order })
             }
             Phase::InsertSync => {
-                let order = &records.shuffled(self.spec.seed)?.first(SYNCED_OPERATIONS)?;
-                // Next to a wait for the disk, timing each by itself takes nothing.
-                let timeline = Timeline::new(self.spec.clock_ns);
-                let mut each = Each { timeline, latencies: Latencies::new(0.0) };
+                let shuffled = &records.shuffled(self.spec.seed)?;
+                let order = &shuffled.first(SYNCED_OPERATIONS)?;
                 let insert = Insert { records: order, order };
-                let sample = self.measure_watched(phase, &insert, &mut each)?;
-                let over_time = each.timeline.finish().filter(|_| self.spec.over_time);
-                Ok(Sample { latencies: each.latencies.counts(), over_time, ..sample })
+                let mut sample = match self.spec.latencies {
+                    true => self.measure_each(phase, &insert)?,
+                    false => self.measure(phase, &insert)?,
+                };
+                if let Some(rate) = &self.spec.rate {
+                    let at_rate = self.inserts_at_rate(rate, shuffled)?;
+                    sample.wrong = sample.wrong.or(at_rate.wrong.clone());
+                    sample.at_rate = Some(at_rate);
+                }
+                Ok(sample)
             }
             Phase::Reinsert => {
                 let others = &records.with_other_values();
@@ -145,6 +153,15 @@ impl<D: Driver> Round<'_, D> {
             Phase::Mixed => self.with_fresh_keys().mixed(),
             _ => Err(Error::invalid(format!("'{phase}' changes no store"))),
         }
+    }
+
+    /// Times the work, and every operation by itself: next to a wait for the disk that takes nothing.
+    fn measure_each<W: Work>(&self, phase: Phase, work: &W) -> Result<Sample> {
+        let timeline = Timeline::new(self.spec.clock_ns);
+        let mut each = Each { timeline, latencies: Latencies::new(0.0) };
+        let sample = self.measure_watched(phase, work, &mut each)?;
+        let over_time = each.timeline.finish().filter(|_| self.spec.over_time);
+        Ok(Sample { latencies: each.latencies.counts(), over_time, ..sample })
     }
 
     /// Times the work, and does it once more on a store of its own to see it over time if that is asked for.

@@ -285,7 +285,8 @@ impl<S: Store> Reader<'_, S> {
         let mut latencies = Latencies::new(clock_ns);
         let single = phase.is_single_get();
         let every = if self.cold { 1 } else { LATENCY_EVERY };
-        let cold_single = self.cold && single;
+        let is_timed_singly = single && self.spec.latencies;
+        let cold_single = self.cold && is_timed_singly;
         let pass = |store: &mut S, latencies: &mut Latencies| {
             if cold_single {
                 passes::latencies(store, queries, every, latencies)
@@ -300,7 +301,7 @@ impl<S: Store> Reader<'_, S> {
         let clock = self.timed(queries.len(), expected, |store| pass(store, &mut latencies))?;
         if self.cold {
             checker.lookups(phase, &mut self.store, batch)?;
-        } else if single {
+        } else if is_timed_singly {
             passes::latencies(&mut self.store, queries, every, &mut latencies)?;
         }
         let mut at_rate = None;
@@ -352,7 +353,7 @@ impl<S: Store> Reader<'_, S> {
         let mut latencies = Latencies::new(self.spec.clock_ns);
         if self.cold {
             wrong = passes::check_ranges(&mut self.store, ranges, records)?;
-        } else {
+        } else if self.spec.latencies {
             passes::range_latencies(&mut self.store, ranges, &mut latencies)?;
         }
         let latencies = latencies.counts();

@@ -46,7 +46,10 @@ impl<D: Driver> Round<'_, D> {
         checked.wrong = check(&mut store, script, mix.transactions, new_model())?;
         self.finish(store, &work, work.content(), &mut checked)?;
         let sample = self.measure(Phase::Mixed, &work)?;
-        let (operation_latencies, wrong) = self.latencies(&work)?;
+        let (operation_latencies, wrong) = match self.spec.latencies {
+            true => self.latencies(&work)?,
+            false => (StepLatencies::new(), None),
+        };
         let lookups = script.lookups() as u64;
         let mut at_rate = None;
         if let Some(rate) = &self.spec.rate {
@@ -113,41 +116,73 @@ impl<D: Driver> Round<'_, D> {
 /// Does what `each` does with every step, in transactions if they are asked for, until `goes_on` says
 /// no; returns how many steps were done.
 #[inline]
-pub(super) fn in_transactions<W: Writer>(
+fn in_transactions<W: Writer>(
     store: &mut W,
     script: &Script,
     transactions: Option<Transactions>,
     mut goes_on: impl FnMut(usize) -> bool,
     mut each: impl FnMut(&mut W, usize, (&Step, &[u8], &[u8])) -> Result<()>,
 ) -> Result<usize> {
-    let size = transactions.and_then(Transactions::operations);
-    let (mut left, mut done) = (0, 0);
+    let (mut grouping, mut done) = (Grouping::new(transactions), 0);
     for step in script.iter() {
         if !goes_on(done) {
             break;
         }
-        if let Some(size) = size.filter(|_| left == 0) {
-            store.begin()?;
-            left = size;
-        }
+        grouping.before(store)?;
         each(store, done, step)?;
         done += 1;
-        if size.is_some() {
-            left -= 1;
-            if left == 0 {
+        grouping.after(store)?;
+    }
+    grouping.end(store)?;
+    Ok(done)
+}
+
+/// Where a run is in its transactions of several operations; without such nothing is begun.
+pub(super) struct Grouping {
+    size: Option<usize>,
+    /// Operations that the one that is open still takes.
+    left: usize,
+}
+
+impl Grouping {
+    pub(super) fn new(transactions: Option<Transactions>) -> Grouping {
+        Grouping { size: transactions.and_then(Transactions::operations), left: 0 }
+    }
+
+    /// An operation is to come.
+    #[inline]
+    pub(super) fn before<W: Writer>(&mut self, store: &mut W) -> Result<()> {
+        if let Some(size) = self.size.filter(|_| self.left == 0) {
+            store.begin()?;
+            self.left = size;
+        }
+        Ok(())
+    }
+
+    /// An operation has ended.
+    #[inline]
+    pub(super) fn after<W: Writer>(&mut self, store: &mut W) -> Result<()> {
+        if self.size.is_some() {
+            self.left -= 1;
+            if self.left == 0 {
                 store.commit()?;
             }
         }
+        Ok(())
     }
-    if left > 0 {
-        store.commit()?;
+
+    /// No other one comes.
+    pub(super) fn end<W: Writer>(&mut self, store: &mut W) -> Result<()> {
+        if std::mem::take(&mut self.left) > 0 {
+            store.commit()?;
+        }
+        Ok(())
     }
-    Ok(done)
 }
 
 /// What the model says that a script adds up to, how many lookups find something, and the model
 /// after it.
-fn expected<'a>(script: &Script, mut model: Model<'a>) -> (Outcome, u64, Model<'a>) {
+pub(super) fn expected<'a>(script: &Script, mut model: Model<'a>) -> (Outcome, u64, Model<'a>) {
     let (mut outcome, mut found) = (Outcome::default(), 0);
     for (step, ..) in script.iter() {
         let now = model.now(step.item as usize);
@@ -272,7 +307,7 @@ pub(super) struct Mixed<'a> {
     pub(super) script: &'a Script,
     pub(super) transactions: Option<Transactions>,
     pub(super) outcome: Outcome,
-    after: Model<'a>,
+    pub(super) after: Model<'a>,
 }
 
 impl Work for Mixed<'_> {

@@ -30,7 +30,7 @@ mod parent_tests;
 #[cfg(test)]
 mod tests;
 
-use crate::args::BenchArgs;
+use crate::args::{BenchArgs, Metrics};
 use crate::candidates::{self, Describe};
 use crate::counters::Counters;
 use crate::driver::{self, Driver, ForDriver, NULL, Shape, kernel, with_driver};
@@ -45,7 +45,7 @@ use crate::result::{
 };
 use crate::rng::Rng;
 use crate::workload::generate::stream;
-use crate::workload::{Inputs, Phase, Workload};
+use crate::workload::{Inputs, KeyType, Phase, Workload};
 use credenza::{Error, Result};
 use folder::Folder;
 use indicatif::ProgressBar;
@@ -116,6 +116,8 @@ fn run(args: &BenchArgs) -> Result<Report> {
     notes.extend(notes::about_load(&machine));
     let stores = run.stores(&shape, &workload)?;
     notes.append(&mut run.left_out);
+    let asked_for = phases_asked_for(&workload, args.cold);
+    notes.extend(notes::about_keys(&stores, &asked_for, &workload));
     let left_out = notes::about_what_is_left_out(&stores, &run.phases, &workload.mix);
     let does_nothing = |info: &StoreInfo| {
         run.phases.iter().all(|phase| info.lacks.iter().any(|name| name == phase.name()))
@@ -168,8 +170,14 @@ fn run(args: &BenchArgs) -> Result<Report> {
     })
 }
 
-/// The phases in the order in which they run, whatever the order they were named in.
+/// The phases in the order in which they run, without those that the type of the keys leaves out.
 fn phases(workload: &Workload, cold: bool) -> Vec<Phase> {
+    let is_left = |phase: &Phase| workload.leaves_out(*phase).is_none();
+    phases_asked_for(workload, cold).into_iter().filter(is_left).collect()
+}
+
+/// All of them, whatever the order they were named in.
+fn phases_asked_for(workload: &Workload, cold: bool) -> Vec<Phase> {
     let is_usual = |phase: &Phase| match cold {
         true => Phase::COLD.contains(phase),
         // It says something on a disk only, and takes long there.
@@ -312,6 +320,7 @@ impl<'a> Run<'a> {
         };
         let mut stores: Vec<StoreInfo> = Vec::new();
         let mut unfit: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let (keys, mut unnumbered) = (shape.keys, Vec::new());
         for name in names {
             if stores.iter().any(|info| info.store == name) {
                 continue;
@@ -321,6 +330,10 @@ impl<'a> Run<'a> {
             let settings = workload.settings.of(&name);
             if let Some(why) = settings.unfit(driver::settings_of(&name)?) {
                 unfit.entry(why).or_default().push(name);
+                continue;
+            }
+            if keys.is_numbered() && !driver::has_keys_of(&name, keys) {
+                unnumbered.push(name);
                 continue;
             }
             let shape = &Shape { settings, ..*shape };
@@ -339,6 +352,13 @@ impl<'a> Run<'a> {
             format!("'--set' leaves out {}: {why}", names.join(", "))
         };
         self.left_out.extend(unfit.into_iter().map(left_out));
+        if !unnumbered.is_empty() {
+            self.left_out.push(format!(
+                "'key-type = \"{keys}\"' leaves out {}: they do not number records, or the workbench \
+                 does not have them do it",
+                unnumbered.join(", ")
+            ));
+        }
         if stores.is_empty() && self.failures.is_empty() && !self.left_out.is_empty() {
             return Err(nothing_left(&self.left_out));
         }
@@ -350,6 +370,7 @@ impl<'a> Run<'a> {
             workload: workload.name.clone(),
             data: workload.data.origin(),
             records: shape.records,
+            key_type: (shape.keys != KeyType::Binary).then(|| shape.keys.name().to_owned()),
             key_bytes: shape.key_bytes,
             value_bytes: shape.value_bytes,
             gets: workload.gets as u64,
@@ -367,6 +388,7 @@ impl<'a> Run<'a> {
             distribution: workload.distribution.to_string(),
             rate: self.args.rate,
             named: self.args.named_stores(),
+            metrics: self.args.metrics.name().to_owned(),
             mix: workload.mix.to_string(),
             stores: workload.settings.in_words(),
         }
@@ -418,7 +440,7 @@ impl<'a> Run<'a> {
             let mut spec = self.spec(store, due.clone(), workload, folder.empty(store)?);
             if !*again {
                 spec.together = self.together();
-                spec.over_time = round == 0;
+                spec.over_time = round == 0 && spec.latencies;
             }
             let (mut phase, mut refused) = (None, Vec::new());
             let timeout = Duration::from_secs(self.args.timeout);
@@ -522,6 +544,7 @@ impl<'a> Run<'a> {
             sync: self.args.sync,
             oracle: None,
             together: Together::default(),
+            latencies: self.args.metrics == Metrics::Default,
             over_time: false,
             rate: self.args.rate(),
             cpu: self.cpu,

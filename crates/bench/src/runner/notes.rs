@@ -2,10 +2,10 @@
 
 use super::together::By;
 use crate::args::BenchArgs;
-use crate::driver::{Sharing, Threads};
+use crate::driver::{Sharing, Threads, has_keys_of};
 use crate::report::text;
 use crate::result::{Machine, StoreInfo};
-use crate::workload::{Action, Mix, Phase};
+use crate::workload::{Action, Mix, Phase, Workload};
 
 pub(super) fn about_folder(args: &BenchArgs, phases: &[Phase], filesystem: &str) -> Vec<String> {
     let mut notes = Vec::new();
@@ -88,6 +88,29 @@ pub(super) fn about_baseline(args: &BenchArgs, stores: &[StoreInfo]) -> Option<S
     Some(format!(
         "--baseline {missing}: it is not measured here; ratios are against the first store"
     ))
+}
+
+/// What the type of the keys is not to all stores, and the phases that it leaves out.
+pub(super) fn about_keys(
+    stores: &[StoreInfo],
+    asked_for: &[Phase],
+    workload: &Workload,
+) -> Vec<String> {
+    let keys = workload.key_type();
+    let left_out = |phase: &Phase| {
+        let why = workload.leaves_out(*phase)?;
+        Some(format!("with keys of type {keys} '{phase}' is left out: {why}"))
+    };
+    let mut notes: Vec<String> = asked_for.iter().filter_map(left_out).collect();
+    let names = stores.iter().map(|info| &*info.store).filter(|name| !has_keys_of(name, keys));
+    let names = names.collect::<Vec<_>>().join(", ");
+    if !names.is_empty() {
+        notes.push(format!(
+            "keys of type {keys} are bytes to {names}: they have no such type, or \
+             the workbench does not use it"
+        ));
+    }
+    notes
 }
 
 /// What the figures of a server are not: it says so of itself.

@@ -6,22 +6,24 @@
 //! the stall. Who does the operations does one at a time: while one waits for the store, later ones wait
 //! in line, as in front of a server. Several (see [`super::together`]) have the schedule dealt to them in
 //! turn, so that all together have the rate that is asked for, and the operations of one alone.
+//!
+//! Here are the schedule, the clock and lookups; [`changing`] has what changes a store.
 
-use super::changes::Outcome;
-use super::child::Round;
-use super::mixed::{Mixed, StepLatencies, do_step, in_transactions};
+pub(super) mod changing;
+
+use super::changes::SYNCED_OPERATIONS;
+use super::mixed::StepLatencies;
 use super::passes::Total;
-use crate::driver::{Driver, Store, Writer};
+use crate::driver::Store;
 use crate::measure::Latencies;
 use crate::measure::timeline::Timeline;
 use crate::result::over_time::OverTime;
 use crate::rng::Rng;
 use crate::workload::generate::stream;
-use crate::workload::{Phase, Queries, Records};
+use crate::workload::{Queries, Records};
 use clap::ValueEnum;
 use credenza::Result;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::hint::spin_loop;
 use std::time::{Duration, Instant};
 
@@ -68,7 +70,7 @@ impl Share {
     pub(super) const ALL: Share = Share { number: 0, of: 1 };
 
     /// What is one's own of what all do.
-    fn take<T>(self, all: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
+    pub(super) fn take<T>(self, all: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
         all.skip(self.number).step_by(self.of.max(1))
     }
 }
@@ -118,6 +120,14 @@ impl Rate {
         if wanted < most as f64 { wanted as usize } else { most }
     }
 
+    /// The same of changes that are each brought to the disk, by so many threads. For each second that was
+    /// asked for a thread has as many as `insert-sync` without a rate: a disk that is much too slow for
+    /// the rate does not take hours to show it.
+    pub(super) fn changes(&self, most: usize, threads: usize) -> usize {
+        let of_threads = SYNCED_OPERATIONS as f64 * self.seconds.max(1.0) * threads as f64;
+        self.operations(most.min(of_threads as usize))
+    }
+
     /// The starts of so many operations, in nanoseconds from the beginning.
     pub(super) fn starts(&self, count: usize, seed: u64) -> Vec<u64> {
         let (apart, mut rng) = (1e9 / self.per_second, Rng::new(seed, stream::ARRIVALS));
@@ -134,38 +144,40 @@ impl Rate {
     }
 }
 
-/// Where a run is in its schedule.
-struct Pace {
-    starts: Vec<u64>,
-    /// What each took from then on: its memory is there before the first operation.
-    took: Vec<u64>,
+/// The time of a run, in nanoseconds from its beginning: the machine's, or one that tests make up.
+trait Time {
+    fn begin(&mut self);
+
+    fn now(&self) -> u64;
+
+    /// Waits until then; not at all when that is over.
+    fn wait_until(&self, then: u64);
+}
+
+/// The machine's.
+struct Clock {
     begun: Instant,
-    clock_ns: u64,
     /// Whether others have to have the processor while this one waits.
     yields: bool,
 }
 
-impl Pace {
-    /// `count` operations of all, of which a share is one's own.
-    fn new(rate: &Rate, share: Share, count: usize, seed: u64, clock_ns: f64) -> Pace {
-        let starts: Vec<u64> = share.take(rate.starts(count, seed).into_iter()).collect();
-        let took = vec![u64::MAX; starts.len()];
-        let (clock_ns, yields) = (clock_ns.round() as u64, share.of > 1);
-        Pace { starts, took, begun: Instant::now(), clock_ns, yields }
+impl Time for Clock {
+    fn begin(&mut self) {
+        self.begun = Instant::now();
     }
 
+    #[inline]
     fn now(&self) -> u64 {
         u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Waits until operation `i` is to start; not at all when that is over.
     #[inline]
-    fn wait(&self, i: usize) {
+    fn wait_until(&self, then: u64) {
         // The kernel wakes a sleeper late by some 60 us: the rest is spun away.
         const SLEEPS_ABOVE: u64 = 1_000_000;
         const SPINS: u64 = 500_000;
         loop {
-            match self.starts[i].saturating_sub(self.now()) {
+            match then.saturating_sub(self.now()) {
                 0 => return,
                 left if left > SLEEPS_ABOVE => {
                     std::thread::sleep(Duration::from_nanos(left - SPINS));
@@ -175,11 +187,45 @@ impl Pace {
             }
         }
     }
+}
+
+/// Where a run is in its schedule.
+struct Pace<T> {
+    starts: Vec<u64>,
+    /// What each took from then on: its memory is there before the first operation.
+    took: Vec<u64>,
+    clock_ns: u64,
+    time: T,
+}
+
+impl Pace<Clock> {
+    /// `count` operations of all, of which a share is one's own.
+    fn new(rate: &Rate, share: Share, count: usize, seed: u64, clock_ns: f64) -> Pace<Clock> {
+        let starts: Vec<u64> = share.take(rate.starts(count, seed).into_iter()).collect();
+        Pace::of(starts, clock_ns, Clock { begun: Instant::now(), yields: share.of > 1 })
+    }
+}
+
+impl<T: Time> Pace<T> {
+    fn of(starts: Vec<u64>, clock_ns: f64, time: T) -> Pace<T> {
+        let (took, clock_ns) = (vec![u64::MAX; starts.len()], clock_ns.round() as u64);
+        Pace { starts, took, clock_ns, time }
+    }
+
+    fn begin(&mut self) {
+        self.time.begin();
+    }
+
+    /// Waits until operation `i` is to start; not at all when that is over.
+    #[inline]
+    fn wait(&self, i: usize) {
+        self.time.wait_until(self.starts[i]);
+    }
 
     /// How long ago operation `i`, which has ended, was to start.
     #[inline]
     fn since(&mut self, i: usize) -> u64 {
-        let ns = self.now().saturating_sub(self.starts[i]).saturating_sub(self.clock_ns);
+        let ns = self.time.now().saturating_sub(self.starts[i]).saturating_sub(self.clock_ns);
         self.took[i] = ns;
         ns
     }
@@ -199,7 +245,7 @@ impl Pace {
         AtRate {
             ops: self.starts.len() as u64,
             scheduled_seconds: last as f64 / 1e9,
-            seconds: self.now() as f64 / 1e9,
+            seconds: self.time.now() as f64 / 1e9,
             ..AtRate::default()
         }
     }
@@ -231,7 +277,7 @@ impl Lookups<'_> {
         let (mut total, mut latencies) = (Total::default(), Latencies::new(0.0));
         let mut pace = Pace::new(rate, share, count, self.seed, self.clock_ns);
         ready()?;
-        pace.begun = Instant::now();
+        pace.begin();
         for (i, key) in share.take(queries.iter().take(count)).enumerate() {
             pace.wait(i);
             if beside && i.is_multiple_of(REFRESHES_EVERY) {
@@ -247,43 +293,6 @@ impl Lookups<'_> {
         let wrong = (!is_right)
             .then(|| format!("at a rate, the lookups add up to {total:?}, not {expected:?}"));
         Ok(AtRate { latencies: latencies.counts(), over_time, wrong, ..ended })
-    }
-}
-
-impl<D: Driver> Round<'_, D> {
-    /// Does the steps at a rate, on a store of their own. What a transaction of several takes to commit
-    /// delays the step behind it.
-    pub(super) fn mixed_at_rate(&self, rate: &Rate, work: &Mixed<'_>) -> Result<AtRate> {
-        let mut store = self.new_store(Phase::Mixed, true)?;
-        let (mut outcome, mut all) = (Outcome::default(), Latencies::new(0.0));
-        let mut of_kinds: BTreeMap<&str, Latencies> = BTreeMap::new();
-        let (script, seed) = (work.script, self.spec.seed);
-        let mut pace = Pace::new(rate, Share::ALL, script.len(), seed, self.spec.clock_ns);
-        in_transactions(
-            &mut store,
-            script,
-            work.transactions,
-            |_| true,
-            |store, i, step| {
-                pace.wait(i);
-                do_step(store, step, &mut outcome)?;
-                let ns = pace.since(i);
-                all.record(ns);
-                let name = step.0.action.name();
-                of_kinds.entry(name).or_insert_with(|| Latencies::new(0.0)).record(ns);
-                Ok(())
-            },
-        )?;
-        let ended = pace.end();
-        store.close()?;
-        let over_time = pace.over_time(script.iter().map(|(step, ..)| step.action.name()));
-        let expected = work.outcome;
-        let wrong = (outcome != expected)
-            .then(|| format!("at a rate, the steps add up to {outcome:?}, not {expected:?}"));
-        let operation_latencies =
-            of_kinds.into_iter().map(|(name, of)| (name.to_owned(), of.counts())).collect();
-        let latencies = all.counts();
-        Ok(AtRate { latencies, operation_latencies, over_time, wrong, ..ended })
     }
 }
 
@@ -319,6 +328,13 @@ mod tests {
         assert_eq!(rate(100.0, Arrivals::Even).operations(50), 50);
         assert_eq!(rate(1e-9, Arrivals::Even).operations(50), 1);
         assert_eq!(rate(1e300, Arrivals::Even).operations(50), 50);
+        // Of changes that wait for a disk so many for each thread and second.
+        assert_eq!(rate(100.0, Arrivals::Even).changes(1000, 1), 200);
+        assert_eq!(rate(1e300, Arrivals::Even).changes(50, 1), 50);
+        assert_eq!(rate(1e300, Arrivals::Even).changes(1 << 30, 1), 2 * SYNCED_OPERATIONS);
+        assert_eq!(rate(1e300, Arrivals::Even).changes(1 << 30, 8), 16 * SYNCED_OPERATIONS);
+        let short = Rate { seconds: 0.001, ..rate(1e300, Arrivals::Even) };
+        assert_eq!(short.changes(1 << 30, 3), 3 * SYNCED_OPERATIONS);
     }
 
     #[test]
@@ -362,7 +378,7 @@ mod tests {
         let asked = rate(1000.0, Arrivals::Even);
         let mut pace = Pace::new(&asked, Share::ALL, 100, 1, 0.0);
         // The clock is 50 ms further than the schedule: nobody waits, and all are late.
-        pace.begun = Instant::now().checked_sub(Duration::from_millis(50)).unwrap();
+        pace.time.begun = Instant::now().checked_sub(Duration::from_millis(50)).unwrap();
         let late: Vec<u64> = (0..30)
             .map(|i| {
                 pace.wait(i);

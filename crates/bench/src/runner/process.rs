@@ -233,6 +233,7 @@ mod tests {
             sync: false,
             oracle: None,
             together: Together::default(),
+            latencies: true,
             over_time: false,
             rate: None,
             cpu: None,

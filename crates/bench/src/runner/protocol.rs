@@ -46,6 +46,8 @@ pub(crate) struct Spec {
     pub(crate) oracle: Option<Oracle>,
     /// Several processes at one store.
     pub(crate) together: Together,
+    /// Time single operations in runs of their own, too.
+    pub(crate) latencies: bool,
     /// Note single operations over the time of a run, too.
     pub(crate) over_time: bool,
     /// Do single operations at a rate, too.

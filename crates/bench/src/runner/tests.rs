@@ -106,6 +106,11 @@ impl Driver for Liar {
         String::new()
     }
 
+    fn clear<'k>(&self, _: &Path, _: impl Iterator<Item = &'k [u8]>) -> Result<()> {
+        self.committed.lock().unwrap().clear();
+        Ok(())
+    }
+
     fn build(&self, records: &Records, _: &Shape, _: &Path) -> Result<()> {
         if self.lie == Lie::RefusesBuild {
             return Err(Error::invalid("no room to build"));
@@ -379,6 +384,7 @@ pub(super) fn with_round<T>(
         sync: false,
         oracle: None,
         together,
+        latencies: true,
         over_time: true,
         rate: None,
         cpu: None,

@@ -161,6 +161,7 @@ impl TortureArgs {
 /// # Errors
 /// The options make no sense, the data cannot be read, or the results cannot be written.
 pub fn torture(args: &TortureArgs) -> Result<ExitCode> {
+    crate::driver::tried::answer();
     if args.child {
         child::main()?;
         return Ok(ExitCode::SUCCESS);

@@ -10,7 +10,7 @@ use crate::replay::unread;
 use crate::settings::Chosen;
 use crate::workload::changes::Script;
 use crate::workload::transactions::Transactions;
-use crate::workload::{Action, Inputs, Mix, Records};
+use crate::workload::{Action, Inputs, KeyType, Mix, Records};
 use credenza::record::Trace;
 use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -187,6 +187,7 @@ impl Plan {
         let records = self.keys.len() as u64;
         Shape {
             records,
+            keys: KeyType::Binary,
             key_bytes: self.keys().map(|key| key.len() as u64).sum(),
             value_bytes: bytes / puts.max(1) * records,
             longest_value: longest as usize,

@@ -135,19 +135,31 @@ impl Recorder {
         kernel::kill_this_process()
     }
 
-    /// The number of the file or folder that a descriptor is of, if it is one of the store's; and the part
-    /// of it that is meant.
-    fn place(&self, what: Extent) -> Option<(u64, Range<u64>)> {
-        match what {
+    /// The numbers of the files and folders that are meant, of those of the store; and the part of each.
+    fn places(&self, what: Extent) -> Vec<(u64, Range<u64>)> {
+        let one = match what {
+            Extent::All => return all_in(&self.folder),
             Extent::File(fd) => {
                 let link = PathBuf::from(format!("/proc/self/fd/{fd}"));
                 let is_ours = fs::read_link(&link).is_ok_and(|path| path.starts_with(&self.folder));
-                let facts = is_ours.then(|| fs::metadata(&link).ok()).flatten()?;
-                Some((facts.ino(), 0..u64::MAX))
+                let facts = is_ours.then(|| fs::metadata(&link).ok()).flatten();
+                facts.map(|facts| (facts.ino(), 0..u64::MAX))
             }
             Extent::Map { start, len } => mapped(&self.folder, start, len),
-        }
+        };
+        one.into_iter().collect()
     }
+}
+
+/// All files and folders there, whole.
+fn all_in(folder: &Path) -> Vec<(u64, Range<u64>)> {
+    let of = |path: &Path| fs::metadata(path).map(|facts| (facts.ino(), 0..u64::MAX)).ok();
+    let within = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let all_within = |path: PathBuf| match path.is_dir() {
+        true => all_in(&path),
+        false => of(&path).into_iter().collect(),
+    };
+    of(folder).into_iter().chain(within.flat_map(all_within)).collect()
 }
 
 /// Which file is mapped at these addresses, and where in it they are.
@@ -174,27 +186,29 @@ fn hexadecimal(text: &str) -> Option<u64> {
 impl Watcher for Recorder {
     fn wrote(&self, fd: libc::c_int) {
         self.with(|state| match state.disk {
-            Some(_) if self.place(Extent::File(fd)).is_some() => self.event(state).map(drop),
+            Some(_) if !self.places(Extent::File(fd)).is_empty() => self.event(state).map(drop),
             _ => Ok(()),
         });
     }
 
     fn sync_begins(&self, what: Extent) -> u64 {
         self.with(|state| match state.disk {
-            Some(_) if self.place(what).is_some() => self.event(state),
+            Some(_) if !self.places(what).is_empty() => self.event(state),
             _ => Ok(0),
         })
     }
 
     fn synced(&self, what: Extent, begun: u64) {
         self.with(|state| {
-            let Some((inode, part)) = self.place(what) else { return Ok(()) };
+            let places = self.places(what);
             // One that began before the first look says nothing.
-            if let Some(disk) = state.disk.as_mut().filter(|_| begun > 0) {
-                disk.synced(inode, part, begun);
-                self.event(state)?;
+            match state.disk.as_mut().filter(|_| begun > 0 && !places.is_empty()) {
+                None => Ok(()),
+                Some(disk) => {
+                    places.into_iter().for_each(|(inode, part)| disk.synced(inode, part, begun));
+                    self.event(state).map(drop)
+                }
             }
-            Ok(())
         });
     }
 }

@@ -14,7 +14,7 @@ use super::power::Cut;
 use super::room::Room;
 use super::{Class, Said, TortureArgs};
 use crate::args::library_of;
-use crate::driver::{self, Driver, Fault, ForDriver, Promise, Writer, with_driver};
+use crate::driver::{self, Driver, Fault, ForDriver, Promise, Writer, tried, with_driver};
 use crate::machine;
 use crate::measure;
 use crate::progress;
@@ -58,7 +58,7 @@ impl ForDriver for Look<'_> {
     type Output = Result<Subject>;
 
     fn run<D: Driver>(self) -> Result<Subject> {
-        let driver = D::load(self.0)?;
+        let driver = tried::load::<D>(self.0)?;
         if !<D::Writer<'_> as Writer>::IS_POSSIBLE {
             return Err(Error::invalid("it is built once and never changed"));
         }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: frozen. The same seed and count give the same records in every version.
 
+use super::key_type::KeyType;
 use super::lengths::Lengths;
 use super::records::{Collector, Records};
 use crate::machine;
@@ -150,18 +151,35 @@ fn push_number(out: &mut Vec<u8>, number: u64) {
 
 // --- ups, churn, random ------------------------------------------------------------------------
 
-/// Random keys of letters and digits, and values of random bytes, which no compression shortens.
+/// Random keys, where nobody says of what type of letters and digits, and values of random bytes, which
+/// no compression shortens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Random {
+    pub(super) keys: KeyType,
     pub(super) key: Lengths,
     pub(super) value: Lengths,
 }
 
 impl Random {
     /// As upscaledb's benchmark has them.
-    pub(crate) const UPS: Random = Random { key: Lengths::fixed(16), value: Lengths::fixed(1024) };
+    pub(crate) const UPS: Random = Random::of_bytes(16, 1024);
     /// Records of a middle size, to be changed.
-    pub(crate) const CHURN: Random = Random { key: Lengths::fixed(32), value: Lengths::fixed(128) };
+    pub(crate) const CHURN: Random = Random::of_bytes(32, 128);
+
+    pub(crate) const fn of_bytes(key: usize, value: usize) -> Random {
+        let (key, value) = (Lengths::fixed(key), Lengths::fixed(value));
+        Random { keys: KeyType::Binary, key, value }
+    }
+
+    /// The type of the keys, which have its size.
+    pub(crate) fn of_type(self, keys: KeyType) -> Random {
+        Random { keys, key: keys.width().map_or(self.key, Lengths::fixed), ..self }
+    }
+
+    /// Records where nobody says how many: of few keys one half, as some have to be absent.
+    pub(crate) fn usual_count(&self) -> usize {
+        self.keys.few().map_or(1_000_000, |keys| keys / 2)
+    }
 
     pub(crate) fn records(&mut self, count: usize, seed: u64) -> Result<Records> {
         let bytes = (self.key.average() + self.value.average()) * count as f64;
@@ -171,12 +189,23 @@ impl Random {
                  has memory: use fewer records, or smaller ones"
             )));
         }
+        if let Some(keys) = self.keys.few().filter(|keys| *keys <= count) {
+            return Err(Error::invalid(format!(
+                "there are {keys} keys of type {}, of which some have to be absent: use fewer than \
+                 {count} records, or another key-type",
+                self.keys
+            )));
+        }
         let mut rng = Rng::new(seed, stream::DATA);
-        let mut collector = Collector::new(count);
+        let mut collector = Collector::of_keys(self.keys, count);
         let (mut key, mut value) = (Vec::new(), Vec::new());
         let mut repeated = 0;
         while !collector.is_full() {
-            self.random(&mut rng, &mut key);
+            if self.keys.is_numbered() {
+                self.keys.numbered(collector.records.len() as u64 + 1, &mut key);
+            } else {
+                self.random(&mut rng, &mut key);
+            }
             value.resize(self.value.draw(&mut rng), 0);
             rng.fill(&mut value);
             repeated = if collector.offer(&key, &value)? { 0 } else { repeated + 1 };
@@ -199,9 +228,34 @@ impl Keys for Random {
     fn random(&mut self, rng: &mut Rng, key: &mut Vec<u8>) {
         const LETTERS: &[u8; 62] =
             b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+        if self.keys.width().is_some() {
+            return self.keys.random_number(rng, key);
+        }
         key.clear();
         let len = self.key.draw(rng);
-        key.extend((0..len).map(|_| LETTERS[rng.index(62)]));
+        if self.keys == KeyType::String {
+            key.extend((0..len).map(|_| b' ' + rng.below(95) as u8));
+        } else {
+            key.extend((0..len).map(|_| LETTERS[rng.index(62)]));
+        }
+    }
+}
+
+/// The numbers behind those that the store has given.
+pub(crate) struct NotGiven {
+    keys: KeyType,
+    count: u64,
+}
+
+impl NotGiven {
+    pub(super) fn behind(records: &Records) -> NotGiven {
+        NotGiven { keys: records.key_type(), count: records.len() as u64 }
+    }
+}
+
+impl Keys for NotGiven {
+    fn random(&mut self, rng: &mut Rng, key: &mut Vec<u8>) {
+        self.keys.numbered(self.count + 1 + rng.below(self.count), key);
     }
 }
 

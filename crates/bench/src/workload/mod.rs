@@ -1,6 +1,6 @@
 //! What is stored and what is asked for.
 //!
-//! Reading order: [`records`] (data in memory), [`generate`] and [`files`] (where data come
+//! Reading order: [`key_type`] and [`records`] (data in memory), [`generate`] and [`files`] (where data come
 //! from), [`distribution`] and [`lengths`] (what is drawn), [`queries`] and [`ranges`] (what is
 //! asked), [`mix`] and [`changes`] (what is done in turn), then here: a workload by name or file, and
 //! its preparation.
@@ -13,6 +13,7 @@ mod count;
 pub(crate) mod distribution;
 pub(crate) mod files;
 pub(crate) mod generate;
+pub(crate) mod key_type;
 mod lengths;
 pub(crate) mod mix;
 pub(crate) mod queries;
@@ -22,6 +23,7 @@ mod sample;
 mod spec;
 pub(crate) mod transactions;
 
+pub(crate) use key_type::KeyType;
 pub(crate) use mix::{Action, Mix, Place};
 pub(crate) use queries::{Queries, QuerySets};
 pub(crate) use ranges::Ranges;
@@ -32,7 +34,7 @@ pub(crate) use spec::{Data, Workload};
 
 use crate::report::text;
 use credenza::{Error, Result};
-use generate::{Decimal, Integers, Random, Tokens, Ycsb};
+use generate::{Decimal, Integers, NotGiven, Random, Tokens, Ycsb};
 use queries::{Alike, fresh_keys};
 use records::{Index, MAX_RECORDS};
 use std::fs::File;
@@ -70,7 +72,8 @@ impl Inputs {
         }
         let index = Index::over(&records);
         let (seed, count) = (workload.seed, records.len());
-        let wants = |phase| workload.phases.as_ref().is_none_or(|all| all.contains(&phase));
+        let is_asked = |phase| workload.phases.as_ref().is_none_or(|all| all.contains(&phase));
+        let wants = |phase| is_asked(phase) && workload.leaves_out(phase).is_none();
         let inserts = if wants(Phase::Mixed) {
             let draws = workload.mix.draws(&records, seed).take(workload.gets);
             let items = draws.filter(|draw| draw.action.is_insertion()).map(|draw| draw.item + 1);
@@ -90,6 +93,9 @@ impl Inputs {
             Data::Tokens => draw(&mut Tokens::new(count, seed)),
             Data::Ups => draw(&mut { Random::UPS }),
             Data::Churn => draw(&mut { Random::CHURN }),
+            Data::Random(_) if records.key_type().is_numbered() => {
+                draw(&mut NotGiven::behind(&records))
+            }
             Data::Random(mut sizes) => draw(&mut sizes),
             Data::Ntdb => draw(&mut Integers::new(count)),
             Data::Ycsb => draw(&mut Ycsb::new(count)),
@@ -172,7 +178,7 @@ impl Data {
             }
             Data::Ups => { Random::UPS }.records(wanted.unwrap_or(1_000_000), seed),
             Data::Churn => { Random::CHURN }.records(wanted.unwrap_or(1_000_000), seed),
-            Data::Random(sizes) => { *sizes }.records(wanted.unwrap_or(1_000_000), seed),
+            Data::Random(sizes) => { *sizes }.records(wanted.unwrap_or(sizes.usual_count()), seed),
             Data::Ntdb => Integers::new(wanted.unwrap_or(1_000_000)).records(),
             Data::Ycsb => Ycsb::new(wanted.unwrap_or(1_000_000)).records(seed),
             Data::Files { root } => files::paths_below(root, limit),

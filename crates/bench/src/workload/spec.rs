@@ -5,6 +5,7 @@ use super::count::Count;
 use super::distribution::Distribution;
 use super::files;
 use super::generate::Random;
+use super::key_type::KeyType;
 use super::lengths::Lengths;
 use super::mix::{Mix, MixTable};
 use crate::settings::{Choices, SettingsTable};
@@ -168,7 +169,7 @@ pub(crate) enum Data {
     Tokens,
     Ups,
     Churn,
-    /// Random bytes of given lengths.
+    /// Random keys of a type, and bytes, of given lengths.
     Random(Random),
     Ntdb,
     /// YCSB's.
@@ -194,9 +195,7 @@ impl Data {
             "tokens" => Data::Tokens,
             "ups" => Data::Ups,
             "churn" => Data::Churn,
-            "random" => {
-                Data::Random(Random { key: Lengths::fixed(16), value: Lengths::fixed(100) })
-            }
+            "random" => Data::Random(Random::of_bytes(16, 100)),
             "ntdb" => Data::Ntdb,
             "ycsb" => Data::Ycsb,
             "files" => Data::Files { root: PathBuf::from("/usr") },
@@ -252,7 +251,9 @@ struct WorkloadFile {
     format: Option<String>,
     /// For `data = "files"`: the folder.
     root: Option<PathBuf>,
-    /// For `data = "random"`: bytes of keys and values.
+    /// For `data = "random"`: what keys are, and bytes of keys and values.
+    #[serde(rename = "key-type")]
+    key_type: Option<String>,
     #[serde(rename = "key-size")]
     key_size: Option<Lengths>,
     #[serde(rename = "value-size")]
@@ -340,10 +341,24 @@ impl Workload {
                 if sizes.key.least() == 0 {
                     return Err(Error::invalid("key-size must be at least 1"));
                 }
+                if let Some(name) = file.key_type {
+                    *sizes = sizes.of_type(name.parse()?);
+                }
+                if sizes.keys.width().is_some() && file.key_size.is_some() {
+                    let what = format!(
+                        "key-size contradicts key-type {}: such keys have {} bytes; leave it out",
+                        sizes.keys,
+                        sizes.key.least()
+                    );
+                    return Err(Error::invalid(what));
+                }
             }
-            _ if file.key_size.is_some() || file.value_size.is_some() => {
-                let what =
-                    "key-size and value-size are for data = \"random\"; other data have theirs";
+            _ if file.key_size.is_some()
+                || file.value_size.is_some()
+                || file.key_type.is_some() =>
+            {
+                let what = "key-type, key-size and value-size are for data = \"random\"; other data \
+                            have theirs";
                 return Err(Error::invalid(what));
             }
             _ => {}
@@ -367,6 +382,16 @@ impl Workload {
         })
     }
 
+    /// Why the type of the keys leaves a phase out; `None` if it does not.
+    pub(crate) fn leaves_out(&self, phase: Phase) -> Option<&'static str> {
+        self.key_type().leaves_out(phase)
+    }
+
+    /// The type of the keys.
+    pub(crate) fn key_type(&self) -> KeyType {
+        if let Data::Random(sizes) = &self.data { sizes.keys } else { KeyType::Binary }
+    }
+
     /// Refuses what cannot be measured.
     pub(crate) fn check(&self) -> Result<()> {
         let least_one = [
@@ -383,6 +408,16 @@ impl Workload {
         self.settings.check()?;
         if self.phases.as_ref().is_some_and(Vec::is_empty) {
             return Err(Error::invalid("there is no phase to measure"));
+        }
+        let reasons = |phases: &Vec<Phase>| {
+            phases.iter().map(|phase| self.leaves_out(*phase)).collect::<Option<Vec<_>>>()
+        };
+        if let Some(why) =
+            self.phases.as_ref().and_then(reasons).and_then(|all| all.first().copied())
+        {
+            let keys = self.key_type();
+            let what = format!("with keys of type {keys} no phase is left to measure: {why}");
+            return Err(Error::invalid(what));
         }
         Ok(())
     }

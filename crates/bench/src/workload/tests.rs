@@ -134,6 +134,46 @@ fn random_has_the_sizes_of_the_file() {
 }
 
 #[test]
+fn typed_keys_are_those_of_the_seed_and_absent_ones_are_of_the_type() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("typed.toml");
+    let of = |keys: &str| {
+        let text =
+            format!("data = \"random\"\nkey-type = \"{keys}\"\nkey-size = 9\nvalue-size = 4");
+        let text = if keys == "string" { text } else { text.replace("key-size = 9\n", "") };
+        std::fs::write(&path, text).unwrap();
+        let found = Workload::find(path.to_str().unwrap()).unwrap();
+        Inputs::prepare(&Workload { records: Some(200), gets: 100, seed: SEED, ..found }).unwrap().0
+    };
+    let types = ["string", "u8", "u32", "i64", "f32", "f64", "record-number32"];
+    let all = types.map(of);
+    for (inputs, keys) in all.iter().zip(types) {
+        assert_eq!(inputs.records.key_type().name(), keys);
+        let len = inputs.records.key_type().width().unwrap_or(9);
+        let has_len = |key: &[u8]| key.len() == len;
+        assert!(inputs.keys().chain(inputs.queries.miss.iter()).all(has_len), "{keys}");
+    }
+    let printable = |key: &[u8]| key.iter().all(|byte| (b' '..=b'~').contains(byte));
+    assert!(all[0].keys().all(printable) && !all[2].keys().all(printable));
+    let numbers: Vec<u64> = all[6].keys().map(key_type::number_of).collect();
+    assert_eq!(numbers, (1..=200).collect::<Vec<_>>());
+    let missed = all[6].queries.miss.iter().map(key_type::number_of);
+    assert!(missed.collect::<Vec<_>>().iter().all(|number| (201..=400).contains(number)));
+    assert_eq!(
+        all.map(|inputs| format!("{:016x}", golden(&inputs))),
+        [
+            "557cd860f7cdc6e0",
+            "4d85a9b55631b5fc",
+            "960f0acc3df3ca05",
+            "92b6e1cc89a9789a",
+            "e38dbed21654a26c",
+            "e585bbaa93c57bd2",
+            "791bd29fdc5f9607"
+        ]
+    );
+}
+
+#[test]
 fn ntdb_is_its_own_benchmark() {
     let inputs = prepared("ntdb", 300, 10);
     assert_eq!(inputs.records.len(), 300);

@@ -42,7 +42,8 @@ pub(super) fn missing(before: &Report, after: &Report) -> Missing {
                 missing.add(&figure, reason(before, after, old), failure);
             }
             Some(new) => {
-                let is_asked = before.settings.rate == after.settings.rate;
+                let is_asked =
+                    before.settings.rate == after.settings.rate && after.settings.metrics != "none";
                 if is_asked && old.at_rate.is_some() && new.at_rate.is_none() {
                     missing.add(&format!("{store}, {phase} ({class}) at a rate"), None, None);
                 }

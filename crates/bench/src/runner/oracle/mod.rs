@@ -37,6 +37,12 @@ pub(crate) struct Oracle {
 pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
     args.check()?;
     let mut workload = Workload { phases: Some(vec![Phase::Mixed]), ..args.workload()? };
+    if let Some(why) = workload.leaves_out(Phase::Mixed) {
+        let keys = workload.key_type();
+        return Err(Error::invalid(format!(
+            "--oracle does a mix, and with keys of type {keys} {why}"
+        )));
+    }
     let folder = Folder::create_in(&args.folder())?;
     let (inputs, mut notes) = Inputs::prepare(&workload)?;
     let left_out =

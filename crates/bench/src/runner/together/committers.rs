@@ -6,20 +6,26 @@
 //! the figure. Calls that sync are counted meanwhile: stores that bring the changes of several threads to
 //! the disk with one of them show fewer than one for a change.
 //!
+//! At a rate the same is done once more at another new store: the schedule of all is dealt to the threads
+//! in turn, and the latencies are what comes of it.
+//!
 //! Every record of every thread must then be there, by lookups and by a scan, before the store is closed
 //! and after it was opened again.
 
 use super::super::changes::{Insert, SYNCED_OPERATIONS, Work, check_keys};
 use super::super::child::Round;
+use super::super::open_loop::changing::Inserts;
+use super::super::open_loop::{AtRate, Rate, Share};
 use super::super::passes;
-use super::super::protocol::{Message, Sample};
-use super::member::{self, Member};
-use super::{By, Coordinator, Done, Group, Throughput, Word, ready};
+use super::super::protocol::{Message, Sample, Spec};
+use super::member;
+use super::{By, Coordinator, Done, Group, Throughput, all_done, ready};
 use crate::driver::{Driver, Reading, Writer, kernel};
 use crate::measure::Meter;
+use crate::result::Effort;
 use crate::workload::{Phase, Records};
 use credenza::Result;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 impl<D: Driver> Round<'_, D> {
     /// `insert-sync` by all numbers of threads that are asked for, each at a new store, if stores of this
@@ -37,32 +43,18 @@ impl<D: Driver> Round<'_, D> {
     /// Measures such a group, by threads of this process.
     pub(super) fn committers(&self, group: Group) -> Result<Throughput> {
         let (spec, count) = (self.spec, group.readers);
-        let records = &self.inputs.records.shuffled(spec.seed)?.first(SYNCED_OPERATIONS * count)?;
-        self.empty_folder()?;
-        let mut crew = self.driver.committers(&self.path, &self.shape, count)?;
-        let bind = &|number| spec.together.cpu(spec.cpu, number).map_or(Ok(()), kernel::pin_to);
-        let (elapsed, effort) = std::thread::scope(|scope| {
-            let mut members = Vec::with_capacity(count);
-            for (number, handle) in crew.handles.iter_mut().enumerate() {
-                let name = format!("committing thread {} of {count}", number + 1);
-                let (member, mut to) = member::thread(name);
-                scope.spawn(move || {
-                    let store = handle.store();
-                    let done = bind(number)
-                        .and_then(|()| store_part(store, records, number, count, &mut to));
-                    to.end(done)
-                });
-                members.push(member);
-            }
-            let mut members = members.into_iter().map(ready).collect::<Result<Vec<_>>>()?;
-            let meter = Meter::start();
-            let start = Instant::now();
-            members.iter_mut().for_each(Member::tell);
-            let done = |word| matches!(word, Word::Done(_)).then_some(());
-            members.iter_mut().try_for_each(|member| member.expect(done))?;
-            Ok::<_, credenza::Error>((start.elapsed(), meter.stop(records.len())))
-        })?;
-        let wrong = self.wrong_afterwards(crew.into_owner(), records)?;
+        let shuffled = &self.inputs.records.shuffled(spec.seed)?;
+        let records = &shuffled.first(SYNCED_OPERATIONS * count)?;
+        let Committed { elapsed, effort, wrong, .. } = self.commit(records, count, None)?;
+        let mut at_rate = None;
+        if let Some(rate) = &spec.rate {
+            let records = &shuffled.first(rate.changes(shuffled.len(), count))?;
+            let Committed { done, wrong, .. } = self.commit(records, count, Some(rate))?;
+            let all = AtRate::of_all(done.iter().filter_map(|done| done.at_rate.as_ref()));
+            let wrong = wrong.map(|what| format!("at a rate, {what}"));
+            at_rate = Some(AtRate { wrong: all.wrong.or(wrong), ..all });
+        }
+        let wrong_at_rate = at_rate.as_ref().and_then(|at_rate| at_rate.wrong.clone());
         Ok(Throughput {
             group,
             processors: spec.together.cpus.len().min(count).max(1),
@@ -72,9 +64,37 @@ impl<D: Driver> Round<'_, D> {
             syncs: Some(effort.calls.syncs()),
             lookups: 0,
             found: 0,
-            at_rate: None,
-            wrong,
+            at_rate,
+            wrong: wrong.or(wrong_at_rate),
         })
+    }
+
+    /// Has so many threads store these records in a new store, at a rate or as fast as they can.
+    fn commit(&self, records: &Records, count: usize, rate: Option<&Rate>) -> Result<Committed> {
+        let spec = self.spec;
+        self.empty_folder()?;
+        let mut crew = self.driver.committers(&self.path, &self.shape, count)?;
+        let bind = &|number| spec.together.cpu(spec.cpu, number).map_or(Ok(()), kernel::pin_to);
+        let (elapsed, effort, done) = std::thread::scope(|scope| {
+            let mut members = Vec::with_capacity(count);
+            for (number, handle) in crew.handles.iter_mut().enumerate() {
+                let name = format!("committing thread {} of {count}", number + 1);
+                let (member, mut to) = member::thread(name);
+                let part = StorePart { spec, records, rate, share: Share { number, of: count } };
+                scope.spawn(move || {
+                    let done = bind(number).and_then(|()| part.run(handle.store(), &mut to));
+                    to.end(done)
+                });
+                members.push(member);
+            }
+            let mut members = members.into_iter().map(ready).collect::<Result<Vec<_>>>()?;
+            let meter = Meter::start();
+            let start = Instant::now();
+            let done = all_done(&mut members)?;
+            Ok::<_, credenza::Error>((start.elapsed(), meter.stop(records.len()), done))
+        })?;
+        let wrong = self.wrong_afterwards(crew.into_owner(), records)?;
+        Ok(Committed { elapsed, effort, done, wrong })
     }
 
     /// What is wrong first in a store that all records were stored in, before it is closed and after.
@@ -95,19 +115,41 @@ impl<D: Driver> Round<'_, D> {
     }
 }
 
-/// Stores every record whose number leaves `number` when divided by `count`.
-fn store_part<W: Writer>(
-    store: &mut W,
-    records: &Records,
-    number: usize,
-    count: usize,
-    to: &mut impl Coordinator,
-) -> Result<Done> {
-    to.say(Word::Ready)?;
-    to.wait()?;
-    for i in (number..records.len()).step_by(count) {
-        let (key, value) = records.get(i);
-        store.insert(key, value)?;
+/// What came of threads that have committed.
+struct Committed {
+    /// From when all were let go to when the last had ended.
+    elapsed: Duration,
+    effort: Effort,
+    /// What each of them did.
+    done: Vec<Done>,
+    wrong: Option<String>,
+}
+
+/// What one of these threads does.
+struct StorePart<'a> {
+    spec: &'a Spec,
+    records: &'a Records,
+    rate: Option<&'a Rate>,
+    share: Share,
+}
+
+impl StorePart<'_> {
+    /// Stores its share of the records.
+    fn run<W: Writer>(&self, store: &mut W, to: &mut impl Coordinator) -> Result<Done> {
+        let &StorePart { spec: &Spec { seed, clock_ns, .. }, records, rate, share } = self;
+        match rate {
+            None => {
+                to.ready()?;
+                for (key, value) in share.take(records.iter()) {
+                    store.insert(key, value)?;
+                }
+                Ok(Done::default())
+            }
+            Some(rate) => {
+                let inserts = Inserts { rate, share, records, seed, clock_ns };
+                let at_rate = Some(inserts.run(store, || to.ready())?);
+                Ok(Done { at_rate, ..Done::default() })
+            }
+        }
     }
-    Ok(Done::default())
 }

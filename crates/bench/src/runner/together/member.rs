@@ -41,6 +41,12 @@ pub(in super::super) trait Coordinator {
     /// Whether it has said something.
     fn has_spoken(&mut self) -> Result<bool>;
 
+    /// Says that it is ready, and waits to be let go.
+    fn ready(&mut self) -> Result<()> {
+        self.say(Word::Ready)?;
+        self.wait()
+    }
+
     /// Says how it ended.
     fn end(&mut self, done: Result<Done>) -> Result<()> {
         self.say(match done {

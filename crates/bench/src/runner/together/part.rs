@@ -104,8 +104,7 @@ impl<'a> Reads<'a> {
         let (beside, expected) = (self.others.is_some(), self.expected);
         let mut wrong = self.check(store)?;
         self.pass(store)?;
-        to.say(Word::Ready)?;
-        to.wait()?;
+        to.ready()?;
         let lookups = self.queries.len() as u64;
         let mut done = Done { lookups, found: expected.found, ..Done::default() };
         let (mut passes, mut spent) = (0, Duration::ZERO);
@@ -141,10 +140,7 @@ impl<'a> Reads<'a> {
         if let Some(rate) = self.spec.rate_of(self.phase) {
             let &Reads { queries, records, spec: &Spec { seed, clock_ns, .. }, .. } = self;
             let work = Lookups { rate, share, queries, records, seed, clock_ns, beside };
-            done.at_rate = Some(work.run(store, || {
-                to.say(Word::Ready)?;
-                to.wait()
-            })?);
+            done.at_rate = Some(work.run(store, || to.ready())?);
         }
         Ok(Done { seconds: spent.as_secs_f64(), wrong, ..done })
     }
@@ -189,8 +185,7 @@ impl Writes<'_> {
             has_other.push(is_other);
             wrong = wrong.or(passes::wrong_answer(store, key, Some(value(i, is_other)))?);
         }
-        to.say(Word::Ready)?;
-        to.wait()?;
+        to.ready()?;
         let mut random = Rng::new(self.seed, stream::BESIDE);
         let (start, mut done) = (Instant::now(), Done::default());
         loop {

@@ -210,12 +210,15 @@ fn a_thread_that_fails_ends_the_others() {
     assert!(refused.contains("reading thread") && refused.contains("out of order"), "{refused}");
 }
 
-/// What so many threads say that commit to a store that lies so.
+/// What so many threads say that commit to a store that lies so, at a rate, too.
 fn committers(lie: Lie, readers: usize) -> Result<Throughput> {
     let phase = Phase::InsertSync;
     let group = Group { phase, by: By::Threads, readers, with_writer: false };
     let together = Together { part: Some(Part::Threads(group)), ..Together::default() };
     with_round(lie, &[phase], Mix::default(), together, |round| {
+        let rate = Rate { per_second: 1e6, arrivals: Arrivals::Poisson, seconds: 0.001 };
+        let spec = Spec { rate: Some(rate), ..round.spec.clone() };
+        let round = Round::new(round.driver, &spec, round.inputs);
         let mut script = Script { heard: Vec::new(), asked: 0 };
         round.part(&mut script).unwrap();
         match (script.heard.pop(), script.heard.len()) {
@@ -232,9 +235,15 @@ fn threads_that_commit_store_every_record_once_or_tell() {
         let measured = committers(Lie::None, count).unwrap();
         assert_eq!((measured.wrong, measured.ops), (None, 500), "{count}");
         assert!(measured.per_second > 0.0 && measured.syncs.is_some());
+        let at_rate = measured.at_rate.unwrap();
+        let timed: u64 = at_rate.latencies.iter().map(|(_, count)| count).sum();
+        assert_eq!((at_rate.wrong, at_rate.ops, timed), (None, 500, 500), "{count}");
     }
     for lie in [Lie::LosesOne, Lie::ForgetsLast, Lie::LastByte, Lie::Missing, Lie::ScanShort] {
-        assert!(committers(lie, 3).unwrap().wrong.is_some(), "{lie:?}");
+        let measured = committers(lie, 3).unwrap();
+        assert!(measured.wrong.is_some(), "{lie:?}");
+        let told = measured.at_rate.unwrap().wrong.unwrap();
+        assert!(told.starts_with("at a rate, "), "{lie:?}: {told}");
     }
 }
 

@@ -1,0 +1,164 @@
+//! Danger: a store that is told of a type of keys and turns their bytes round wrongly, so that it loses
+//! keys, confuses them, or has them in another order; or one that numbers records, and gives another number
+//! than the one it is asked for later. Every store that is found is given keys of every type.
+
+use super::*;
+use crate::settings::{Choices, Name};
+use crate::workload::generate::Random;
+use std::collections::BTreeMap;
+
+struct Typed(KeyType);
+
+impl ForDriver for Typed {
+    type Output = bool;
+
+    fn run<D: Driver>(self) -> bool {
+        let has_type = has_keys_of(D::NAME, self.0);
+        if D::IS_SERVER || self.0.is_numbered() && !has_type {
+            return has_type;
+        }
+        match D::load(None) {
+            Ok(driver) => typed(&driver, self.0),
+            Err(e) => eprintln!("not tested: {}: {e}", D::NAME),
+        }
+        has_type
+    }
+}
+
+/// Records in random order, and where the store numbers them in that of their numbers; of values with one
+/// length, as some stores are told it.
+fn records(keys: KeyType) -> Records {
+    let mut sizes = Random::of_bytes(8, 20).of_type(keys);
+    sizes.records(sizes.usual_count().min(300), 3).unwrap()
+}
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn typed<D: Driver>(driver: &D, keys: KeyType) {
+    let what = &format!("{} {keys}", D::NAME);
+    let records = &records(keys);
+    let (shape, folder) = (Shape::of(records), tempfile::tempdir().unwrap());
+    assert_eq!(shape.keys, keys);
+    let path = folder.path().join("store");
+    driver.build(records, &shape, &path).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let all: Model = records.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+    holds(&mut driver.open(&path, &shape, Reading::Warm).unwrap(), &all, records, what);
+    if D::THREADS != Threads::One && keys != KeyType::Binary {
+        let with_writer = D::HAS_WRITER_THREAD;
+        let mut crew = driver.crew(&path, &shape, 2, with_writer).unwrap();
+        let others = records.with_other_values();
+        if let Some(handle) = &mut crew.writer {
+            others.iter().for_each(|(key, value)| handle.store().insert(key, value).unwrap());
+        }
+        let now = if with_writer { &others } else { records };
+        let now: Model = now.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+        for handle in &mut crew.readers {
+            handle.store().refresh().unwrap();
+            holds(handle.store(), &now, records, what);
+        }
+    }
+    if D::Writer::IS_POSSIBLE {
+        changed(driver, records, &shape, D::create, what);
+    }
+    // What keys that are bytes to a store become when each change is a commit, other tests say.
+    if keys == KeyType::Binary || !has_keys_of(D::NAME, keys) {
+        return;
+    }
+    let mut shapes = vec![shape];
+    if D::SETTINGS.iter().any(|(name, _)| *name == Name::Cursors) {
+        let mut choices = Choices::default();
+        choices.set("cursors=on").unwrap();
+        shapes.push(Shape { settings: choices.of(D::NAME), ..shape });
+        let what = &format!("{what} by cursors");
+        changed(driver, records, &shapes[1], D::create, what);
+    }
+    for shape in shapes.iter().filter(|_| D::COMMITS) {
+        let what = &format!("{what} committing, {}", shape.settings);
+        changed(driver, records, shape, D::create_committing, what);
+    }
+    if D::DURABLE.is_some() {
+        changed(driver, &records.first(10).unwrap(), &shape, D::create_durable, what);
+    }
+}
+
+/// Stores all, replaces every value, takes half of them away, puts some back, and looks at what is there
+/// before and after closing, and when it was opened for changes again.
+fn changed<D: Driver>(
+    driver: &D,
+    records: &Records,
+    shape: &Shape,
+    create: for<'d> fn(&'d D, &Path, &Shape) -> Result<D::Writer<'d>>,
+    what: &str,
+) {
+    let (folder, others) = (tempfile::tempdir().unwrap(), records.with_other_values());
+    let path = folder.path().join("store");
+    let mut writer = create(driver, &path, shape).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let mut model = Model::new();
+    for all in [records, &others] {
+        for (key, value) in all.iter() {
+            writer.insert(key, value).unwrap_or_else(|e| panic!("{what}: {e}"));
+            model.insert(key.to_vec(), value.to_vec());
+        }
+    }
+    holds(&mut writer, &model, records, what);
+    for (key, _) in records.iter().step_by(2) {
+        assert!(writer.remove(key).unwrap(), "{what}");
+        assert!(!writer.remove(key).unwrap(), "{what}: {key:?} again");
+        model.remove(key);
+    }
+    holds(&mut writer, &model, records, what);
+    writer.close().unwrap();
+    holds(&mut driver.open(&path, shape, Reading::Warm).unwrap(), &model, records, what);
+    if D::REOPENS && has_keys_of(D::NAME, shape.keys) {
+        let mut writer = driver.reopen(&path, shape, false).unwrap();
+        for (key, value) in records.iter().step_by(3) {
+            writer.insert(key, value).unwrap_or_else(|e| panic!("{what}: {e}"));
+            model.insert(key.to_vec(), value.to_vec());
+        }
+        holds(&mut writer, &model, records, what);
+        writer.close().unwrap();
+    }
+}
+
+/// Whether the store has what the model has and nothing else, in the order of keys if it has an order.
+fn holds<S: Store>(store: &mut S, model: &Model, records: &Records, what: &str) {
+    for (key, _) in records.iter() {
+        let mut got = None;
+        let found = store.get(key, |value| got = Some(value.to_vec())).unwrap();
+        assert_eq!((found, got.as_ref()), (model.contains_key(key), model.get(key)), "{what}");
+    }
+    let keys: Vec<&[u8]> = (0..records.len().min(50)).map(|i| records.key(i)).collect();
+    store
+        .get_many(&keys, |i, value| assert_eq!(value, model.get(keys[i]).map(|v| &v[..]), "{what}"))
+        .unwrap();
+    let mut all = Vec::new();
+    store.scan(|key, value| all.push((key.to_vec(), value.to_vec()))).unwrap();
+    if !S::IS_ORDERED {
+        all.sort();
+    }
+    assert!(all.iter().map(|(key, value)| (key, value)).eq(model), "{what}: {}", all.len());
+    for (key, _) in records.iter().step_by(17).filter(|_| S::IS_ORDERED) {
+        let mut some = Vec::new();
+        store.range(key, 9, |key, value| some.push((key.to_vec(), value.to_vec()))).unwrap();
+        let expected = model.range(key.to_vec()..).take(9);
+        assert!(some.iter().map(|(key, value)| (key, value)).eq(expected), "{what}");
+    }
+}
+
+#[test]
+fn keys_of_every_type_come_back_in_their_order() {
+    for keys in KeyType::ALL {
+        let have = NAMES.iter().filter(|name| with_driver(name, Typed(keys)).unwrap()).count();
+        assert!(have > 0, "{keys}");
+    }
+}
+
+#[test]
+fn a_number_that_is_not_the_next_is_refused() {
+    let records = records(KeyType::Number32);
+    let (shape, folder) = (Shape::of(&records), tempfile::tempdir().unwrap());
+    let store = btree::BTree::load(None).unwrap();
+    let mut writer = store.create(&folder.path().join("store"), &shape).unwrap();
+    let refused = writer.insert(records.key(1), b"value").unwrap_err().to_string();
+    assert!(refused.contains("numbered a record 1 that is number 2"), "{refused}");
+}

@@ -1,0 +1,120 @@
+//! upscaledb as its header `ups/upscaledb.h` has it: types, functions and numbers.
+
+#![allow(unsafe_code)]
+
+use super::library::api;
+use super::refused;
+use credenza::Result;
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+/// `ups_env_t`, `ups_db_t`, `ups_txn_t` and `ups_cursor_t`, only ever pointed to.
+pub(super) type Env = c_void;
+pub(super) type Db = c_void;
+pub(super) type Txn = c_void;
+pub(super) type Cursor = c_void;
+
+/// `ups_key_t`.
+#[repr(C)]
+pub(super) struct Key {
+    pub(super) size: u16,
+    pub(super) data: *const u8,
+    pub(super) flags: u32,
+    pub(super) own_flags: u32,
+}
+
+/// `ups_record_t`.
+#[repr(C)]
+pub(super) struct Record {
+    pub(super) size: u32,
+    pub(super) data: *const u8,
+    pub(super) flags: u32,
+}
+
+/// `ups_parameter_t`; the last of a list has the name 0.
+#[repr(C)]
+pub(super) struct Parameter {
+    pub(super) name: u32,
+    pub(super) value: u64,
+}
+
+api! {
+    pub(super) struct Api {
+        ups_get_version: unsafe extern "C" fn(*mut u32, *mut u32, *mut u32),
+        ups_strerror: unsafe extern "C" fn(c_int) -> *const c_char,
+        ups_env_create: unsafe extern "C" fn(*mut *mut Env, *const c_char, u32, u32, *const Parameter) -> c_int,
+        ups_env_open: unsafe extern "C" fn(*mut *mut Env, *const c_char, u32, *const Parameter) -> c_int,
+        ups_env_close: unsafe extern "C" fn(*mut Env, u32) -> c_int,
+        ups_env_create_db: unsafe extern "C" fn(*mut Env, *mut *mut Db, u16, u32, *const Parameter) -> c_int,
+        ups_env_open_db: unsafe extern "C" fn(*mut Env, *mut *mut Db, u16, u32, *const Parameter) -> c_int,
+        ups_txn_begin: unsafe extern "C" fn(*mut *mut Txn, *mut Env, *const c_char, *mut c_void, u32) -> c_int,
+        ups_txn_commit: unsafe extern "C" fn(*mut Txn, u32) -> c_int,
+        ups_txn_abort: unsafe extern "C" fn(*mut Txn, u32) -> c_int,
+        ups_db_find: unsafe extern "C" fn(*mut Db, *mut Txn, *mut Key, *mut Record, u32) -> c_int,
+        ups_db_insert: unsafe extern "C" fn(*mut Db, *mut Txn, *mut Key, *mut Record, u32) -> c_int,
+        ups_db_erase: unsafe extern "C" fn(*mut Db, *mut Txn, *mut Key, u32) -> c_int,
+        ups_cursor_create: unsafe extern "C" fn(*mut *mut Cursor, *mut Db, *mut Txn, u32) -> c_int,
+        ups_cursor_move: unsafe extern "C" fn(*mut Cursor, *mut Key, *mut Record, u32) -> c_int,
+        ups_cursor_find: unsafe extern "C" fn(*mut Cursor, *mut Key, *mut Record, u32) -> c_int,
+        ups_cursor_insert: unsafe extern "C" fn(*mut Cursor, *mut Key, *mut Record, u32) -> c_int,
+        ups_cursor_close: unsafe extern "C" fn(*mut Cursor) -> c_int,
+    }
+}
+
+pub(super) const READ_ONLY: u32 = 0x4;
+pub(super) const DISABLE_MMAP: u32 = 0x200;
+pub(super) const ENABLE_CRC32: u32 = 0x200_0000;
+pub(super) const CACHE_UNLIMITED: u32 = 0x4_0000;
+pub(super) const IN_MEMORY: u32 = 0x80;
+pub(super) const PARAM_CACHE_SIZE: u32 = 0x100;
+pub(super) const PARAM_PAGE_SIZE: u32 = 0x101;
+pub(super) const PARAM_POSIX_FADVISE: u32 = 0x110;
+pub(super) const PARAM_ENCRYPTION_KEY: u32 = 0x106;
+pub(super) const PARAM_JOURNAL_COMPRESSION: u32 = 0x1000;
+pub(super) const PARAM_RECORD_COMPRESSION: u32 = 0x1001;
+pub(super) const PARAM_KEY_COMPRESSION: u32 = 0x1002;
+pub(super) const DISABLE_RECOVERY: u32 = 0x8_0000;
+pub(super) const FLUSH_TRANSACTIONS_IMMEDIATELY: u32 = 0x800_0000;
+pub(super) const ENABLE_TRANSACTIONS: u32 = 0x2_0000;
+pub(super) const OVERWRITE: u32 = 0x1;
+pub(super) const DUPLICATE: u32 = 0x2;
+pub(super) const DUPLICATE_INSERT_FIRST: u32 = 0x10;
+pub(super) const ENABLE_DUPLICATE_KEYS: u32 = 0x4000;
+pub(super) const RECORD_NUMBER32: u32 = 0x1000;
+pub(super) const RECORD_NUMBER64: u32 = 0x2000;
+pub(super) const AUTO_CLEANUP: u32 = 0x1;
+pub(super) const CURSOR_FIRST: u32 = 0x1;
+pub(super) const CURSOR_NEXT: u32 = 0x4;
+pub(super) const FIND_GREATER: u32 = 0x2000;
+pub(super) const FIND_GREATER_OR_EQUAL: u32 = 0x2000 | 0x4000;
+pub(super) const PARAM_KEY_SIZE: u32 = 0x102;
+pub(super) const PARAM_KEY_TYPE: u32 = 0x104;
+pub(super) const PARAM_RECORD_SIZE: u32 = 0x108;
+pub(super) const KEY_NOT_FOUND: c_int = -11;
+impl Api {
+    pub(super) fn check(&self, call: &str, rc: c_int) -> Result<()> {
+        if rc == 0 {
+            return Ok(());
+        }
+        // SAFETY: no preconditions; a C string constant of the library.
+        let why = unsafe { CStr::from_ptr((self.ups_strerror)(rc)) };
+        Err(refused(call, why.to_string_lossy()))
+    }
+}
+
+/// # Safety
+/// `len` bytes at `data` are readable as long as `'a`, or there are none.
+#[inline]
+pub(super) unsafe fn piece<'a>(data: *const u8, len: usize) -> &'a [u8] {
+    // SAFETY: the caller's promise.
+    if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(data, len) } }
+}
+
+impl Record {
+    /// # Safety
+    /// The library filled this in, and was not called since.
+    #[inline]
+    pub(super) unsafe fn bytes<'a>(&self) -> &'a [u8] {
+        // SAFETY: the caller's promise.
+        unsafe { piece(self.data, self.size as usize) }
+    }
+}

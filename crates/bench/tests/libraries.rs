@@ -1,0 +1,90 @@
+//! Danger: one library that is damaged, or another one than its name says, ends the whole run, or is
+//! measured as what it is not. Whoever opens a library first may die of it, and the run must go on.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A shared library of this C source.
+fn library(folder: &Path, source: &str) -> PathBuf {
+    let (text, file) = (folder.join("library.c"), folder.join("library.so"));
+    std::fs::write(&text, source).unwrap();
+    let made = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&file, &text]).status();
+    assert!(made.unwrap().success(), "a C compiler is needed, as for the crates that we build on");
+    file
+}
+
+fn bench(library: &Path, dir: &Path, args: &[&str]) -> (Output, String) {
+    let out = Command::new(env!("CARGO_BIN_EXE_credenza-bench"))
+        .args(["--records=100", "--gets=100", "--rounds=1", "--no-pin", "--phases=build,get-hit"])
+        .arg(format!("--lib=lmdb={}", library.display()))
+        .arg(format!("--dir={}", dir.display()))
+        .args(args)
+        .output()
+        .unwrap();
+    // The report is broken into lines as they fit.
+    let said = [&*out.stdout, &out.stderr].map(String::from_utf8_lossy).concat();
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    (out, said)
+}
+
+/// That a run with this library names it with these words, and goes on with the other store.
+fn is_named(source: &str, words: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = library(folder.path(), source);
+    let dir = tempfile::tempdir().unwrap();
+    let (out, said) = bench(&file, dir.path(), &["--stores=lmdb,hash"]);
+    assert_eq!(out.status.code(), Some(111), "{said}");
+    assert!(said.contains(words) && said.contains("lmdb"), "{said}");
+    assert!(said.contains("get store file build hit hash"), "{said}");
+    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+    // Nor does the list end.
+    let (out, said) = bench(&file, dir.path(), &["--list"]);
+    assert!(out.status.success(), "{said}");
+    assert!(said.contains("constant 0.") && said.contains("btree 0."), "{said}");
+}
+
+#[test]
+fn a_library_that_ends_whoever_opens_it_does_not_end_the_run() {
+    let source =
+        "#include <stdlib.h>\n__attribute__((constructor)) static void end(void) { abort(); }";
+    is_named(source, "it ended itself (SIGABRT)");
+}
+
+/// All functions that LMDB's driver asks for, of which `mdb_version` is this one.
+fn like_lmdb(version: &str) -> String {
+    let calls = [
+        "strerror",
+        "env_create",
+        "env_open",
+        "env_close",
+        "txn_begin",
+        "txn_commit",
+        "txn_abort",
+        "dbi_open",
+        "get",
+        "put",
+        "del",
+        "cursor_open",
+        "cursor_get",
+        "cursor_put",
+        "cursor_del",
+        "cursor_close",
+        "env_set_mapsize",
+    ];
+    let calls = calls.map(|name| format!("int mdb_{name}(void) {{ return 1; }}\n")).concat();
+    format!(
+        "#include <stdlib.h>\nchar *mdb_version(int *a, int *b, int *c) {{ {version} }}\n{calls}"
+    )
+}
+
+#[test]
+fn a_library_that_dies_when_it_is_asked_for_its_version_does_not_end_the_run() {
+    is_named(&like_lmdb("abort();"), "it ended itself (SIGABRT)");
+}
+
+#[test]
+fn a_library_of_a_version_that_nobody_knows_is_refused() {
+    let version = "*a = 9; *b = *c = 0; return \"\";";
+    is_named(&like_lmdb(version), "it is version '9.0.0', but the workbench knows 0.9.* alone");
+}

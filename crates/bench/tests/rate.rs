@@ -1,0 +1,126 @@
+//! Danger: changes at a rate are left out of a report, or of one of its forms; a run that was to measure
+//! throughput alone measures more, or one that contradicts itself begins.
+
+use credenza_bench::result::Report;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn bench(args: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_credenza-bench");
+    Command::new(program).args(args).output().expect("the workbench does not start")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What a run in this folder prints, and its report; there is `out.csv` as well, and `out.html`.
+fn run(folder: &Path, args: &[&str]) -> (String, Report) {
+    let file = |option: &str, name: &str| format!("--{option}={}", folder.join(name).display());
+    let [json, csv] = [file("json", "out.json"), file("csv", "out.csv")];
+    let [html, dir] = [file("html", "out.html"), file("dir", "stores")];
+    let _ = std::fs::create_dir(folder.join("stores"));
+    let usual = ["--records=200", "--gets=300", &json, &csv, &html, &dir];
+    let done = bench(&[&usual[..], args].concat());
+    let said = text(&done.stdout);
+    assert!(done.status.success(), "{said}{}", text(&done.stderr));
+    let report = std::fs::read(folder.join("out.json")).unwrap();
+    (said, serde_json::from_slice(&report).unwrap())
+}
+
+/// The column `rate` of the lines of a table that are about this phase.
+fn rates(csv: &str, phase: &str) -> usize {
+    let columns = |line: &str| line.split(',').map(str::to_owned).collect::<Vec<_>>();
+    let heads = columns(csv.lines().next().unwrap());
+    let place = |name: &str| heads.iter().position(|head| head == name).unwrap();
+    let (of_phase, rate) = (place("phase"), place("rate"));
+    let lines = csv.lines().map(columns).filter(|line| line[of_phase] == phase);
+    lines.filter(|line| line[rate] == "100000").count()
+}
+
+#[test]
+fn changes_at_a_rate_are_in_every_form_of_the_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let (said, report) = run(
+        folder.path(),
+        &[
+            "--stores=hash,btree",
+            "--rounds=3",
+            "--phases=mixed,insert-sync",
+            "--rate=1e5",
+            "--rate-seconds=0.001",
+            "--threads=1,3",
+        ],
+    );
+    let phases = ["insert-sync", "mixed", "mixed: update", "insert-sync, 1 thread"];
+    for phase in phases.into_iter().chain(["insert-sync, 3 threads"]) {
+        assert!(said.contains(&format!(" {phase} ")), "{phase}: {said}");
+    }
+    assert_eq!(report.results.len(), 4);
+    for r in &report.results {
+        // A hundred operations in a thousandth of a second, in each of three rounds.
+        let at = r.at_rate.as_ref().unwrap();
+        assert_eq!((at.ops, at.reached.samples.len(), at.verified), (300, 3, true), "{r:?}");
+        assert!(at.latency_ns.p50 > 0 && at.over_time.is_some(), "{r:?}");
+        let kinds = |of: &[&String]| of.iter().map(|name| name.to_string()).collect::<Vec<_>>();
+        let of_rate = kinds(&at.operation_latency_ns.keys().collect::<Vec<_>>());
+        assert_eq!(of_rate, kinds(&r.operation_latency_ns.keys().collect::<Vec<_>>()));
+        assert_eq!(of_rate.is_empty(), r.phase == "insert-sync");
+    }
+    let groups: Vec<_> = report.together.iter().map(|r| (&*r.store, r.readers)).collect();
+    assert_eq!(groups, [("hash", 1), ("hash", 3), ("btree", 1), ("btree", 3)]);
+    for r in &report.together {
+        let at = r.at_rate.as_ref().unwrap();
+        assert_eq!((at.ops, at.per_second, at.verified), (300, 1e5, true), "{r:?}");
+        assert!(r.verified && r.syncs_per_change.is_some(), "{r:?}");
+    }
+    let csv = std::fs::read_to_string(folder.path().join("out.csv")).unwrap();
+    // A line of figures for each store and number of threads, and one at least over the time.
+    assert!(rates(&csv, "insert-sync") >= 2 * (1 + 2 + 1), "{csv}");
+    assert!(rates(&csv, "mixed") >= 2 * (1 + 1), "{csv}");
+    let page = std::fs::read_to_string(folder.path().join("out.html")).unwrap();
+    assert!(page.contains(">insert-sync, 3 threads</td>") && page.contains(">mixed: get</td>"));
+
+    // Both runs are one: nothing of it may be called slower.
+    let json = folder.path().join("out.json").display().to_string();
+    let compared = bench(&["compare", &json, &json]);
+    let said = text(&compared.stdout);
+    assert_eq!(compared.status.code(), Some(0), "{said}");
+    assert!(said.contains("insert-sync, 3 threads") && said.contains("p99.9"), "{said}");
+}
+
+#[test]
+fn throughput_alone_has_no_latencies_and_nothing_over_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let phases = "--phases=get-hit,range,mixed,insert-sync,insert-random";
+    let usual = ["--stores=btree", "--rounds=1", phases];
+    for (metrics, is_all) in [("none", false), ("default", true)] {
+        let chosen = format!("--metrics={metrics}");
+        let (_, report) = run(folder.path(), &[&usual[..], &[&chosen]].concat());
+        assert_eq!((&*report.settings.metrics, report.results.len()), (metrics, 5));
+        for r in &report.results {
+            assert!(r.verified && r.ns_per_op.median > 0.0 && r.effort.operations > 0, "{r:?}");
+            let is_single = matches!(&*r.phase, "get-hit" | "range" | "insert-sync");
+            assert_eq!(r.latency_ns.is_some(), is_all && is_single, "{r:?}");
+            assert_eq!(!r.operation_latency_ns.is_empty(), is_all && r.phase == "mixed", "{r:?}");
+            let is_changing = matches!(&*r.phase, "mixed" | "insert-sync" | "insert-random");
+            assert_eq!(r.over_time.is_some(), is_all && is_changing, "{r:?}");
+        }
+    }
+}
+
+#[test]
+fn what_contradicts_itself_is_refused_in_a_sentence() {
+    for (args, status, what) in [
+        (&["--rate=5", "--phases=build,reinsert"][..], 111, "--rate is for get-hit"),
+        (&["--rate=5", "--phases=insert-each"], 111, "mixed and insert-sync"),
+        (&["--rate=5", "--metrics=none"], 111, "--metrics none contradicts --rate"),
+        (&["--rate=5", "--phases=mixed", "--cold"], 2, "cannot be used with"),
+        (&["--metrics=none", "--oracle"], 2, "cannot be used with"),
+        (&["--metrics=most"], 2, "invalid value 'most'"),
+    ] {
+        let done = bench(args);
+        assert_eq!(done.status.code(), Some(status), "{args:?}");
+        assert!(text(&done.stderr).contains(what), "{args:?}: {}", text(&done.stderr));
+    }
+}
