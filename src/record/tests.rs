@@ -212,6 +212,9 @@ fn a_trace_that_is_cut_off_is_a_shorter_one_or_an_error() {
     // What is behind the end is nothing: a process was killed while it wrote.
     let longer = [&bytes[..], b"half a block"].concat();
     assert_eq!(read(&path, &longer).unwrap(), (all, 0));
+    // It is counted all the same: a second trace would be lost without a word.
+    assert_eq!(Trace::open(&path).unwrap().behind(), 12);
+    assert_eq!(Trace::open(dir.path().join("trace")).unwrap().behind(), 0);
 }
 
 #[test]

@@ -53,6 +53,7 @@ pub struct Trace {
     blocks: Vec<Block>,
     entries: u64,
     missing: u64,
+    behind: u64,
 }
 
 /// A block with entries, and where its content lies.
@@ -97,6 +98,7 @@ impl Trace {
             blocks: Vec::new(),
             entries: 0,
             missing: state.end.saturating_sub(len),
+            behind: len.saturating_sub(state.end),
         };
         trace.look_at_blocks(len)?;
         Ok(trace)
@@ -204,6 +206,13 @@ impl Trace {
     /// is whole.
     pub fn missing(&self) -> u64 {
         self.missing
+    }
+
+    /// How many bytes are in the file behind the trace's end, which are not read: half a block that a killed
+    /// process left, or what somebody put there, as a second trace. 0 mostly; while it is recorded, what is
+    /// just being written.
+    pub fn behind(&self) -> u64 {
+        self.behind
     }
 
     /// Every entry, in the order of time; those of one thread in the order in which its operations ended.

@@ -1,6 +1,7 @@
 //! The options of `credenza bench`.
 
 use crate::driver;
+use crate::libraries;
 use crate::machine;
 use crate::runner::open_loop::{Arrivals, Rate};
 use crate::runner::together::{self, By};
@@ -43,8 +44,8 @@ pub struct BenchArgs {
     /// speaks RESP is resp:redis://HOST:PORT/DB, resp:unix:///SOCKET or resp:cluster://HOST:PORT,HOST:PORT
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub stores: Option<Vec<String>>,
-    /// decimal, tokens, ups, churn, random, ntdb, ycsb, ycsb-a to ycsb-f, files, or the path of a
-    /// .toml file
+    /// decimal, tokens, ups, churn, random, ntdb, ycsb, ycsb-a to ycsb-f, files, words (the
+    /// machine's, of /usr/share/dict), or the path of a .toml file
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "decimal")]
     pub workload: String,
     /// Measure with the records of this file, in any format `credenza load` reads, or of a trace
@@ -61,7 +62,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = count)]
     pub records: Vec<usize>,
     /// Lookups in each get phase, records in `range`, operations in `mixed` [default: 1000000]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count)]
     pub gets: Option<usize>,
     /// Which keys are asked for how often: uniform, zipfian, latest, hotspot, ascending, descending
     /// or clustered, with parameters as in zipfian:theta=0.8 [default: the workload's, else uniform]
@@ -209,7 +210,8 @@ pub(crate) enum Command {
 ///
 /// Both files are from `--json`. A figure regressed when its whole 95 % interval shows it slower and
 /// its median is slower by more than the threshold; when the file is larger by more than that; when
-/// the answers are not right any more; or when the store fails. That takes three rounds in both runs.
+/// the answers are not right any more; when the store fails; or when it is not in the later run, unless that
+/// was asked for less (--stores, --phases). That takes three rounds in both runs.
 /// Runs of other data, other work or another machine are not compared.
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = "\
@@ -471,8 +473,16 @@ impl BenchArgs {
             ));
         }
         let named = self.named_stores();
-        let stores = named.iter().flatten().chain(&self.baseline).map(String::as_str);
-        check_stores_and_servers(stores, &self.libraries)
+        let stores = || named.iter().flatten().map(String::as_str);
+        check_stores_and_servers(stores(), &self.libraries)?;
+        check_stores_and_servers(self.baseline.as_deref().into_iter(), &[])?;
+        let is_among = |baseline: &String| stores().any(|store| store == baseline);
+        match self.baseline.as_ref().filter(|baseline| named.is_some() && !is_among(baseline)) {
+            None => Ok(()),
+            Some(baseline) => Err(Error::invalid(format!(
+                "--baseline {baseline}: it is not among the --stores: name it there, or another one here"
+            ))),
+        }
     }
 }
 
@@ -528,11 +538,13 @@ pub(crate) fn check_stores_and_servers<'a>(
     stores: impl Iterator<Item = &'a str>,
     libraries: &'a [String],
 ) -> Result<()> {
-    let (servers, stores): (Vec<&str>, Vec<&str>) =
-        stores.partition(|name| driver::address_of(name).is_some());
+    let named: Vec<&str> = stores.collect();
+    let is_server = |name: &&&str| driver::address_of(name).is_some();
     // Before anything is printed or written: the names are in all of it.
-    servers.into_iter().filter_map(driver::address_of).try_for_each(driver::check_address)?;
-    check_stores(stores.into_iter(), libraries)
+    let servers = named.iter().filter(is_server).filter_map(|name| driver::address_of(name));
+    servers.into_iter().try_for_each(driver::check_address)?;
+    check_names(named.iter().filter(|name| !is_server(name)).copied(), libraries)?;
+    libraries::check(libraries, &named)
 }
 
 /// Refuses names of stores that there are not, also in the libraries that are named.
@@ -540,8 +552,14 @@ pub(crate) fn check_stores<'a>(
     stores: impl Iterator<Item = &'a str>,
     libraries: &'a [String],
 ) -> Result<()> {
-    let libraries = libraries.iter().map(|lib| lib.split_once('=').map_or("", |l| l.0));
-    for name in stores.chain(libraries) {
+    let named: Vec<&str> = stores.collect();
+    check_names(named.iter().copied(), libraries)?;
+    libraries::check(libraries, &named)
+}
+
+fn check_names<'a>(stores: impl Iterator<Item = &'a str>, libraries: &'a [String]) -> Result<()> {
+    let of_libraries = libraries.iter().filter_map(|lib| Some(lib.split_once('=')?.0));
+    for name in stores.chain(of_libraries) {
         if driver::address_of(name).is_some() {
             let what = format!(
                 "'{name}' is a server: `credenza bench --stores` and `credenza replay --stores` take it, nothing else"

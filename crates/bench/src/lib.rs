@@ -13,6 +13,7 @@ mod args;
 mod candidates;
 mod counters;
 mod driver;
+mod libraries;
 mod machine;
 mod measure;
 mod progress;
@@ -35,6 +36,7 @@ pub use workload::Phase;
 
 use args::{Command, Compare};
 use credenza::{Error, Result};
+use report::outputs;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -73,6 +75,12 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
     if args.oracle {
         return oracle(&args);
     }
+    outputs::check(&[
+        ("--json", args.json.as_ref()),
+        ("--html", args.html.as_ref()),
+        ("--csv", args.csv.as_ref()),
+        ("--tee", args.tee.as_ref()),
+    ])?;
     let report = runner::series(&args)?;
     let mut out = std::io::stdout().lock();
     let colour = report::colour_wanted(&out);
@@ -100,6 +108,7 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
 
 /// Compares stores, and prints what came of it or writes it as JSON.
 fn oracle(args: &BenchArgs) -> Result<ExitCode> {
+    outputs::check(&[("--json", args.json.as_ref())])?;
     let verdict = runner::oracle::run(args)?;
     let written = std::io::stdout().lock().write_all(verdict.in_words().as_bytes());
     written.map_err(|e| Error::io("write to standard output", e))?;
@@ -111,6 +120,7 @@ fn oracle(args: &BenchArgs) -> Result<ExitCode> {
 
 /// Compares two saved runs.
 fn compare(wanted: &Compare) -> Result<ExitCode> {
+    outputs::check(&[("--json", wanted.json.as_ref())])?;
     let before = report::json::read(&wanted.before)?;
     let after = report::json::read(&wanted.after)?;
     let changes = report::saved::compare(&before, &after, wanted.threshold)?;

@@ -209,6 +209,9 @@ pub struct Settings {
     pub distribution: String,
     /// Operations in a second that were asked for by `--rate`; `None` without it.
     pub rate: Option<f64>,
+    /// The stores that were named by `--stores`; `None` where all that were found took part, and in reports
+    /// from before there was this field.
+    pub named: Option<Vec<String>>,
     /// What was measured besides throughput (`--metrics`): "default", or "none" where latencies and what
     /// is shown over time were left out; empty in reports from before there was this field.
     pub metrics: String,

@@ -111,3 +111,50 @@ fn damaged_files_are_errors_that_say_what_to_do() {
         assert!(!done.status.success() && done.status.code() != Some(1), "{threshold}");
     }
 }
+
+/// The saved run with its results changed.
+fn changed(change: impl Fn(&mut Vec<Value>)) -> String {
+    let mut report: Value = serde_json::from_str(&saved()).unwrap();
+    change(report["results"].as_array_mut().unwrap());
+    report.to_string()
+}
+
+#[test]
+fn figures_that_no_run_gives_are_refused_with_their_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = file(folder.path(), "good.json", saved());
+    let samples = |value: Value| changed(|r| r[1]["ns_per_op"]["samples"] = value.clone());
+    let cases = [
+        (samples(serde_json::json!([])), "samples: 0, rounds: "),
+        (samples(serde_json::json!([1.0, 2.0])), "samples: 2, rounds: "),
+        (samples(serde_json::json!([-1, 0, 0, 1, 1, 1, 1])), "the sample -1 is not above 0"),
+        (samples(serde_json::json!([1, 1, 0, 1, 1, 1, 1])), "the sample 0 is not above 0"),
+        (changed(|r| r[1]["phase"] = "get-lots".into()), "there is no phase 'get-lots'"),
+        (changed(|r| r[1] = r[0].clone()), "are those of a result before it"),
+        (
+            changed(|r| r[1]["sample_rounds"] = serde_json::json!([0, 0, 0, 0, 0, 0, 0])),
+            "sample_rounds",
+        ),
+    ];
+    for (i, (text_of, says)) in cases.iter().enumerate() {
+        let bad = file(folder.path(), &format!("bad{i}.json"), text_of);
+        for args in [[&bad, &good], [&good, &bad]] {
+            let done = compare(&args.map(String::as_str));
+            let why = text(&done.stderr);
+            assert_eq!(done.status.code(), Some(111), "{says}: {why}");
+            assert!(why.contains(says) && why.contains("results[1]"), "{why}");
+            assert!(why.contains(&bad), "{why}");
+        }
+    }
+}
+
+#[test]
+fn a_figure_that_is_gone_gives_status_1() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = file(folder.path(), "good.json", saved());
+    let less = file(folder.path(), "less.json", changed(|r| drop(r.remove(1))));
+    let done = compare(&[&good, &less]);
+    assert_eq!(done.status.code(), Some(1), "{}", text(&done.stderr));
+    assert!(text(&done.stdout).contains("not in the later run"), "{}", text(&done.stdout));
+    assert_eq!(compare(&[&less, &good]).status.code(), Some(0), "more is not worse");
+}

@@ -154,6 +154,52 @@ fn a_damaged_trace_is_an_error_that_names_the_place() {
     assert!(got.contains("The trace was cut off"), "{got}");
 }
 
+/// The commands that do something with a trace, on one store and in a short time.
+fn uses<'a>(trace: &'a str) -> [Vec<&'a str>; 4] {
+    let of = |before: &[&'a str], behind: &[&'a str]| [before, &[trace], behind].concat();
+    let short = ["--stores", "hash", "--phases", "get-hit", "--rounds", "1", "--gets", "50"];
+    [
+        of(&["replay"], &["--stores", "hash"]),
+        of(&["bench", "--data"], &short),
+        of(&["torture", "--data"], &["--stores", "hash", "--rounds", "1"]),
+        of(&["advise", "--data"], &["--stores", "hash", "--seconds", "1", "--no-check"]),
+    ]
+}
+
+#[test]
+fn what_of_a_trace_is_not_read_is_said_by_all_that_use_it() {
+    let folder = Folder::new();
+    let bytes = std::fs::read(recorded(&folder, &[])).unwrap();
+    let cut = folder.file("cut", &bytes[..bytes.len() - 3]);
+    let longer = folder.file("longer", [&bytes[..], &[7; 700]].concat());
+    let joined = folder.file("joined", [&bytes[..], &bytes[..]].concat());
+    let cases = [
+        (&cut, "trace was cut off"),
+        (&longer, "trace ends 700 B before its file"),
+        (&joined, "before its file does"),
+    ];
+    for (trace, says) in cases {
+        for command in uses(trace) {
+            let got = run(&command).expect(0).text();
+            let got = got.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(got.contains(says), "{command:?}: {got}");
+        }
+    }
+    let got = run(&["stat", &longer]).expect(0).text();
+    assert!(got.contains("700 B behind the end"), "{got}");
+}
+
+#[test]
+fn a_trace_that_was_cut_off_in_its_first_block_says_so_in_every_error() {
+    let folder = Folder::new();
+    let bytes = std::fs::read(recorded(&folder, &[])).unwrap();
+    let cut = folder.file("cut", &bytes[..200]);
+    for command in uses(&cut) {
+        let got = run(&command).expect(111);
+        assert!(got.err.contains("was cut off") && got.err.contains(&cut), "{}", got.err);
+    }
+}
+
 /// The steps that `bench` measures, each with the answer that its model has, on stores with and without order.
 #[test]
 fn what_bench_writes_is_replayed_with_the_same_answers() {

@@ -1,7 +1,7 @@
 //! What the data are: how many records of which sizes, in which order, with what keys.
 
 use super::AdviseArgs;
-use crate::replay::Script;
+use crate::replay::{Script, unread};
 use crate::workload::{Records, files};
 use credenza::record::Trace;
 use credenza::{Error, Result};
@@ -37,6 +37,8 @@ pub(super) struct Facts {
     pub(super) is_sorted: bool,
     /// Records that were left out because their key had come before.
     pub(super) repeated: u64,
+    /// What of a trace is not read, each as the end of a sentence.
+    pub(super) unread: Vec<String>,
     /// "u32" or "u64", if all keys are decimal numbers that are shorter so.
     pub(super) numbers: Option<&'static str>,
     /// Whether these are the numbers from 1 on, in their order and without a gap.
@@ -77,18 +79,20 @@ pub(super) fn look(args: &AdviseArgs) -> Result<(Subject, Facts)> {
         if named.is_some() {
             return Err(Error::invalid("a trace has no other format: leave out --format").at(path));
         }
-        let script = Script::of(&Trace::open(path)?)?;
+        let trace = Trace::open(path)?;
+        let script = Script::of(&trace)?;
         if script.steps.is_empty() || script.keys.is_empty() {
             let what = "there is nothing in the trace that was done with a key";
-            return Err(Error::invalid(what).at(path));
+            return Err(unread::nothing(&trace, what));
         }
+        let unread = unread::of(&trace);
         let lens = || script.value_lens.iter().map(|len| *len as usize);
         let keys = || script.keys.iter().map(|key| &key[..]);
-        let facts = Facts { source, kind: "trace", ..facts_of(keys, lens) };
+        let facts = Facts { source, kind: "trace", unread, ..facts_of(keys, lens) };
         let path = std::path::absolute(path).map_err(|e| Error::io("find", e).at(path))?;
         return Ok((Subject::Trace { script, path }, facts));
     }
-    let (records, repeated) = files::records_of(path, named, usize::MAX)?;
+    let files::Found { records, repeated, .. } = files::records_of(path, named, usize::MAX)?;
     if records.len() == 0 {
         return Err(Error::invalid("there is no record in it to advise on").at(path));
     }
@@ -114,6 +118,7 @@ where
         value_lengths: Lengths::of(value_lens()),
         is_sorted: keys().zip(keys().skip(1)).all(|(one, next)| one < next),
         repeated: 0,
+        unread: Vec::new(),
         numbers: None,
         is_numbered: false,
     }

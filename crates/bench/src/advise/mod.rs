@@ -26,6 +26,7 @@ use crate::args::{check_stores, count};
 use crate::machine;
 use crate::progress;
 use crate::report::json::publish_value;
+use crate::report::outputs;
 use crate::report::{colour_wanted, text};
 use crate::rng::Rng;
 use crate::workload::generate::stream;
@@ -187,6 +188,7 @@ pub fn advise(args: &AdviseArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     args.check()?;
+    outputs::check(&[("--json", args.json.as_ref())])?;
     let (subject, facts) = look::look(args)?;
     let target = target(args, &facts)?;
     let usage = Usage::of(args, &subject)?;

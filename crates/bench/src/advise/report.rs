@@ -156,6 +156,7 @@ fn notes(machine: &Machine, data: &Facts, usage: &Usage, records: u64) -> Vec<St
             text::count(data.repeated)
         ));
     }
+    notes.extend(data.unread.iter().map(|says| format!("the trace {says}")));
     if data.is_numbered {
         notes.push(
             "the keys are the numbers from 1 on: a table of a btree store made with --numbered gives \

@@ -1,7 +1,7 @@
 //! `credenza replay`: what a program did, done again on any store.
 //!
 //! Reading order: [`ReplayArgs`], `script` (what of a trace one thread can do on one store), `part` (what of
-//! that is about some of the keys), `ups` (scripts of ups_bench), `play` (the measured process), `table` (what the reader sees).
+//! that is about some of the keys), `ups` (scripts of ups_bench), `play` (the measured process), `unread` (what of a trace is missing), `table` (what the reader sees).
 //!
 //! Method: each store in a fresh process bound to one processor, one after the other. A store begins with
 //! the records of `--data`, or with those that the trace found before anybody had stored them. Every
@@ -13,6 +13,7 @@ mod part;
 mod play;
 pub(crate) mod script;
 mod table;
+pub(crate) mod unread;
 mod ups;
 
 pub(crate) use play::{Replayed, Speed, Task, measure as measure_replay, records_of};
@@ -23,6 +24,7 @@ use crate::driver::{self, Driver, ForDriver, Writer, kernel, tried, with_driver}
 use crate::machine;
 use crate::measure::{self, Latencies};
 use crate::report::json::publish_value;
+use crate::report::outputs;
 use crate::result::{Latency, Machine};
 use crate::runner::folder::Folder;
 use crate::runner::process::{self, End, Program};
@@ -149,6 +151,8 @@ struct Report {
     recorded_seconds: f64,
     /// Bytes that are missing from the end of the trace.
     missing_bytes: u64,
+    /// What of the trace, and of that of `--data`, is not read, in sentences.
+    notes: Vec<String>,
     /// Why the recording ended before the programs did.
     stopped: Option<String>,
     /// "full", "original", or operations a second.
@@ -219,15 +223,18 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let named = args.stores.as_deref().map(named_stores);
     check_stores_and_servers(named.iter().flatten().map(String::as_str), &args.libraries)?;
     let speed = args.speed()?;
+    outputs::check(&[("--json", args.json.as_ref())])?;
     let (script, trace) = Script::read(&args.trace)?;
     if trace.is_none() && speed == Speed::Original {
         let what = "a script of ups_bench has no times: say --speed full, or a number";
         return Err(Error::invalid(what).at(&args.trace));
     }
     if script.steps.is_empty() {
-        return Err(
-            Error::invalid("there is nothing in the trace that can be replayed").at(&args.trace)
-        );
+        let what = "there is nothing in the trace that can be replayed";
+        return Err(match &trace {
+            Some(trace) => unread::nothing(trace, what),
+            None => Error::invalid(what).at(&args.trace),
+        });
     }
     let folder = Folder::create_in(&args.folder())?;
     let mut run = Run::new(args, speed, trace.as_ref(), &script, &folder)?;
@@ -267,9 +274,13 @@ impl<'a> Run<'a> {
         folder: &'a Folder,
     ) -> Result<Run<'a>> {
         let (mut records, mut records_before) = (None, script.before.len() as u64);
+        let says = trace.map(unread::of).unwrap_or_default();
+        let mut notes: Vec<String> = says.iter().map(|says| format!("The trace {says}.")).collect();
         if let Some(path) = &args.data {
             let format = args.format.as_deref().map(str::parse::<Format>).transpose()?;
-            let (read, _) = files::records_of(path, format, usize::MAX)?;
+            let files::Found { records: read, notes: of_data, .. } =
+                files::records_of(path, format, usize::MAX)?;
+            notes.extend(of_data.iter().map(|note| format!("Of --data: {note}.")));
             records_before = read.len() as u64;
             let path = folder.path().join("records");
             let write = || {
@@ -291,6 +302,7 @@ impl<'a> Run<'a> {
             steps: script.steps.len() as u64,
             recorded_seconds: script.span as f64 / 1e9,
             missing_bytes: trace.map_or(0, Trace::missing),
+            notes,
             stopped: trace.and_then(Trace::stopped).map(|(why, _)| why.to_string()),
             speed: args.speed.clone(),
             records_before,

@@ -10,7 +10,7 @@ use credenza::record::Trace;
 use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// When steps are due.
@@ -129,10 +129,10 @@ fn records_before(script: &Script) -> Result<Records> {
     Ok(records)
 }
 
-/// The records that the trace at `path` found or stored, `limit` at most, each with a value of the length
+/// The records that the trace found or stored, `limit` at most, each with a value of the length
 /// that it had last.
-pub(crate) fn records_of(path: &Path, limit: usize) -> Result<Records> {
-    let script = Script::of(&Trace::open(path)?)?;
+pub(crate) fn records_of(trace: &Trace, limit: usize) -> Result<Records> {
+    let script = Script::of(trace)?;
     let stored = script.steps.iter().filter(|s| matches!(s.what, Do::Insert | Do::Update));
     let all = script.before.iter().map(|(key, _)| *key).chain(stored.filter_map(|s| s.key));
     let mut is_known = vec![false; script.keys.len()];

@@ -30,13 +30,7 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
         text::counted(usize::try_from(report.entries).unwrap_or(usize::MAX), "operation"),
     )?;
     writeln!(out, "Stores begin with {} records.", text::count(report.records_before))?;
-    if report.missing_bytes > 0 {
-        let missing = text::bytes(report.missing_bytes);
-        writeln!(
-            out,
-            "The trace was cut off: {missing} at its end, and what they said, are missing."
-        )?;
-    }
+    report.notes.iter().try_for_each(|note| writeln!(out, "{}", text::clean(note)))?;
     if let Some(why) = &report.stopped {
         writeln!(out, "The recording ended before the program did: {why}.")?;
     }

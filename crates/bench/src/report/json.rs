@@ -4,6 +4,7 @@
 //! it was. What is published has been read back first, so a figure that JSON cannot hold
 //! (not a number, infinite) is an error at the writer, not at the reader.
 
+use super::check;
 use crate::result::{CONTRACT, Report};
 use credenza::{Error, ErrorKind, Result, Staged};
 use std::io::Write;
@@ -26,7 +27,8 @@ pub fn write(report: &Report, path: &Path) -> Result<()> {
 /// Reads a report; fields that this version does not know are passed over.
 ///
 /// # Errors
-/// The file cannot be read, is not a report, or is of a contract this program does not know.
+/// The file cannot be read, is not a report, is of a contract this program does not know, or has figures
+/// that no run gives.
 pub fn read(path: &Path) -> Result<Report> {
     let bytes = std::fs::read(path).map_err(|e| Error::io("read", e).at(path))?;
     parse(&bytes).map_err(|e| e.at(path))
@@ -45,6 +47,7 @@ fn parse(bytes: &[u8]) -> Result<Report> {
         );
         return Err(Error::new(ErrorKind::Unsupported(what)));
     }
+    check::figures(&report)?;
     Ok(report)
 }
 

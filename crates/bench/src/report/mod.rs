@@ -6,6 +6,7 @@
 //! of operations at a rate, in the course of a run, and of more records; [`saved`] puts two saved runs against each other.
 
 mod chart;
+mod check;
 mod committers;
 pub mod compare;
 pub mod csv;
@@ -17,6 +18,7 @@ mod growth;
 pub mod html;
 pub mod json;
 mod lines;
+pub(crate) mod outputs;
 mod over_time;
 pub(crate) mod pen;
 pub(crate) mod plain;

@@ -23,6 +23,7 @@ mod upscaledb;
 use crate::args::{check_stores, library_of};
 use crate::machine;
 use crate::report::json::publish_value;
+use crate::report::outputs;
 use crate::result::{Failure, Machine, StoreInfo};
 use clap::{Args, ValueEnum};
 use credenza::{Error, Result};
@@ -169,6 +170,7 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     args.check()?;
+    outputs::check(&[("--json", args.json.as_ref())])?;
     let mut lab = Lab::new(args)?;
     print(&terminal::opening(&lab.machine, args.scale))?;
     let mut outcomes = Vec::new();

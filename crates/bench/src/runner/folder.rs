@@ -6,7 +6,9 @@
 //! process with the measured processes that write to them.
 
 use super::process::Current;
+use crate::report::outputs::no_folder;
 use credenza::{Error, Result};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
@@ -30,7 +32,10 @@ impl Folder {
         // With the list locked the handler either sees the folder or comes before it.
         let mut all = folders();
         let folder = tempfile::Builder::new().prefix("credenza-bench-").tempdir_in(parent);
-        let folder = folder.map_err(|e| Error::io("create a folder in", e).at(parent))?;
+        let folder = folder.map_err(|e| match e.kind() {
+            ErrorKind::NotFound => no_folder("--dir", parent),
+            _ => Error::io("create a folder in", e).at(parent),
+        })?;
         let current = Current::default();
         all.push((folder.path().to_owned(), current.clone()));
         Ok(Folder { folder, current })

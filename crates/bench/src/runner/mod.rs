@@ -118,7 +118,15 @@ fn run(args: &BenchArgs) -> Result<Report> {
     notes.append(&mut run.left_out);
     let asked_for = phases_asked_for(&workload, args.cold);
     notes.extend(notes::about_keys(&stores, &asked_for, &workload));
-    notes.extend(notes::about_what_is_left_out(&stores, &run.phases, &workload.mix));
+    let left_out = notes::about_what_is_left_out(&stores, &run.phases, &workload.mix);
+    let does_nothing = |info: &StoreInfo| {
+        run.phases.iter().all(|phase| info.lacks.iter().any(|name| name == phase.name()))
+    };
+    if !stores.is_empty() && stores.iter().all(does_nothing) {
+        return Err(nothing_left(&left_out));
+    }
+    notes.extend(left_out);
+    notes.extend(notes::about_baseline(args, &stores));
     notes.extend(notes::about_sharing(args, &run.phases, &stores, machine.cores));
     notes.extend(notes::about_servers(&stores));
     notes.extend(Counters::refused());
@@ -197,6 +205,11 @@ fn noise(results: &[PhaseResult], again: &[PhaseResult]) -> Option<Noise> {
     };
     let store = again.first()?.store.clone();
     Some(Noise { store, phases: again.iter().filter_map(phase).collect() })
+}
+
+/// The error of a run in which no store can do what is asked for; these say why.
+fn nothing_left(left_out: &[String]) -> Error {
+    Error::invalid(format!("no store is left to measure: {}", left_out.join("; ")))
 }
 
 /// Takes a phase away that failed; with the build, all that read what it builds.
@@ -347,8 +360,7 @@ impl<'a> Run<'a> {
             ));
         }
         if stores.is_empty() && self.failures.is_empty() && !self.left_out.is_empty() {
-            let what = format!("no store is left to measure: {}", self.left_out.join("; "));
-            return Err(Error::invalid(what));
+            return Err(nothing_left(&self.left_out));
         }
         Ok(stores)
     }
@@ -375,6 +387,7 @@ impl<'a> Run<'a> {
             timeout_seconds: self.args.timeout,
             distribution: workload.distribution.to_string(),
             rate: self.args.rate,
+            named: self.args.named_stores(),
             metrics: self.args.metrics.name().to_owned(),
             mix: workload.mix.to_string(),
             stores: workload.settings.in_words(),

@@ -81,6 +81,15 @@ pub(super) fn about_what_is_left_out(
     phases.iter().filter_map(left_out).collect()
 }
 
+/// The store that ratios were to be against, if it takes no part.
+pub(super) fn about_baseline(args: &BenchArgs, stores: &[StoreInfo]) -> Option<String> {
+    let is_there = |baseline: &&String| stores.iter().any(|info| info.store == **baseline);
+    let missing = args.baseline.as_ref().filter(|baseline| !is_there(baseline))?;
+    Some(format!(
+        "--baseline {missing}: it is not measured here; ratios are against the first store"
+    ))
+}
+
 /// What the type of the keys is not to all stores, and the phases that it leaves out.
 pub(super) fn about_keys(
     stores: &[StoreInfo],

@@ -16,9 +16,24 @@ use std::path::Path;
 /// Nanoseconds between two operations that have no times of their own.
 const APART: u64 = 1000;
 
-/// Writes the trace, which must not be there yet.
+/// Writes the trace, which must not be there yet. One that could not be written to its end goes again.
 pub(super) fn write(
     path: &Path,
+    inputs: &Inputs,
+    workload: &Workload,
+    rate: Option<&Rate>,
+) -> Result<()> {
+    let writer = Writer::create(path, "mixed")?;
+    let written = write_to(writer, inputs, workload, rate);
+    if written.is_err() {
+        // It was made here; that it stays is no further error.
+        let _ = std::fs::remove_file(path);
+    }
+    written
+}
+
+fn write_to(
+    writer: Writer,
     inputs: &Inputs,
     workload: &Workload,
     rate: Option<&Rate>,
@@ -27,7 +42,7 @@ pub(super) fn write(
     let mix = &workload.mix;
     let script = Script::draw(records, fresh, mix, queries.hit.len(), workload.seed);
     let mut model = Model::of(records, fresh, mix);
-    let mut trace = Trace { writer: Writer::create(path, "mixed")?, time: 0 };
+    let mut trace = Trace { writer, time: 0 };
     let size = mix.transactions.and_then(Transactions::operations);
     trace.begin(size.is_some());
     for (key, value) in records.iter() {

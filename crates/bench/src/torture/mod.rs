@@ -27,6 +27,7 @@ use crate::args::check_stores;
 use crate::driver::{Fault, Promise};
 use crate::machine;
 use crate::report::json::publish_value;
+use crate::report::outputs;
 use crate::runner::folder::Folder;
 use child::Space;
 use clap::{Args, ValueEnum};
@@ -166,6 +167,7 @@ pub fn torture(args: &TortureArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     args.check()?;
+    outputs::check(&[("--json", args.json.as_ref())])?;
     args.keep.as_deref().map_or(Ok(()), keep::prepare)?;
     let room = room::Room::prepare(args.faults.contains(&Fault::Full));
     let folder = Folder::create_in(&args.folder())?;

@@ -6,6 +6,7 @@
 
 use crate::driver::{Setup, Shape};
 use crate::replay::script::{self, Do};
+use crate::replay::unread;
 use crate::settings::Chosen;
 use crate::workload::changes::Script;
 use crate::workload::transactions::Transactions;
@@ -66,7 +67,10 @@ impl Plan {
         };
         if plan.changes(0, plan.operations.len()) == plan.changes(0, plan.filling) {
             let what = "there is no operation that changes anything: nothing could be lost";
-            return Err(Error::invalid(what));
+            return Err(match source {
+                Source::Mix { .. } => Error::invalid(what),
+                Source::Trace { trace, .. } => unread::nothing(&Trace::open(trace)?, what),
+            });
         }
         Ok(plan)
     }

@@ -18,6 +18,7 @@ use crate::driver::{self, Driver, Fault, ForDriver, Promise, Writer, tried, with
 use crate::machine;
 use crate::measure;
 use crate::progress;
+use crate::replay::unread;
 use crate::rng::Rng;
 use crate::runner::folder::Folder;
 use crate::runner::process::{self, End, Program};
@@ -504,7 +505,9 @@ impl<'a> Run<'a> {
         option("durability", args.durability.map(|wanted| class(wanted).to_owned()));
         option("expect", args.expect.map(|promise| promise.name().to_owned()));
         option("dir", args.dir.as_ref().map(of_path));
-        args.libraries.iter().for_each(|library| option("lib", Some(library.clone())));
+        let is_its = |lib: &&String| lib.split_once('=').is_some_and(|(name, _)| name == store);
+        let own = args.libraries.iter().filter(is_its);
+        own.for_each(|library| option("lib", Some(library.clone())));
         words.join(" ")
     }
 }
@@ -534,7 +537,9 @@ fn source_of(args: &TortureArgs, folder: &Folder) -> Result<(Source, String, Vec
     if let Some(trace) = args.data.as_ref().filter(|path| Trace::is_trace(path)) {
         let absolute = std::path::absolute(trace).map_err(|e| Error::io("find", e).at(trace))?;
         let source = Source::Trace { trace: absolute, operations };
-        return Ok((source, trace.display().to_string(), Vec::new()));
+        let notes = unread::of(&Trace::open(trace)?).into_iter();
+        let notes = notes.map(|says| format!("The trace {says}.")).collect();
+        return Ok((source, trace.display().to_string(), notes));
     }
     let mut workload = match &args.data {
         Some(path) => {

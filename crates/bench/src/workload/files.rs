@@ -1,12 +1,12 @@
 //! Data sets that exist: the machine's own file paths, or a file of records.
 
 use super::records::{Collector, Records};
-use crate::replay;
+use crate::replay::{self, unread};
 use credenza::record::Trace;
 use credenza::{Error, Result};
 use credenza_formats::Format;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -39,10 +39,39 @@ pub(crate) fn paths_below(root: &Path, limit: usize) -> Result<Records> {
     Ok(records)
 }
 
+/// The words that a machine brings, one a line.
+pub(crate) const WORDS: &str = "/usr/share/dict/words";
+
+/// Every word of a file with one a line, the number of its line as its value.
+pub(crate) fn words(path: &Path, limit: usize) -> Result<Records> {
+    let mut collector = Collector::new(limit);
+    for (number, line) in (1_u64..).zip(opened(path)?.split(b'\n')) {
+        let word = line.map_err(|e| Error::io("read", e).at(path))?;
+        if collector.is_full() {
+            break;
+        }
+        if !word.is_empty() {
+            collector.offer(&word, number.to_string().as_bytes())?;
+        }
+    }
+    Ok(collector.records)
+}
+
+/// Opens a file to be read from its beginning to its end.
+fn opened(path: &Path) -> Result<BufReader<File>> {
+    let file = File::open(path).map_err(|e| match e.kind() {
+        ErrorKind::NotFound if path == Path::new(WORDS) => {
+            let what = "it is not there: on Debian the package wamerican brings it, or another list of words";
+            Error::invalid(what).at(path)
+        }
+        _ => Error::io("open", e).at(path),
+    })?;
+    Ok(BufReader::with_capacity(1 << 20, file))
+}
+
 /// Opens a file of records; its format is `named`, or what its beginning and name tell.
 fn open(path: &Path, named: Option<Format>) -> Result<(Format, BufReader<File>)> {
-    let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
-    let mut input = BufReader::with_capacity(1 << 20, file);
+    let mut input = opened(path)?;
     let start = input.fill_buf().map_err(|e| Error::io("read", e).at(path))?;
     match named.or_else(|| Format::guess(start, Some(path))) {
         Some(format) => Ok((format, input)),
@@ -53,15 +82,19 @@ fn open(path: &Path, named: Option<Format>) -> Result<(Format, BufReader<File>)>
     }
 }
 
-/// The records of a file, the first of each key, at most `limit`; and how many repeated keys
-/// were left out. Of a trace, those that were stored in it, with values made up. Without `format`, the file's beginning and name tell it.
-pub(crate) fn records_of(
-    path: &Path,
-    format: Option<Format>,
-    limit: usize,
-) -> Result<(Records, u64)> {
+/// What a file of records has.
+pub(crate) struct Found {
+    pub(crate) records: Records,
+    /// How many records were left out because their key had come before.
+    pub(crate) repeated: u64,
+    /// What else is to be known of it, in words.
+    pub(crate) notes: Vec<String>,
+}
+
+/// The records of a file, the first of each key, at most `limit`. Of a trace, those that were stored in it, with values made up. Without `format`, the file's beginning and name tell it.
+pub(crate) fn records_of(path: &Path, format: Option<Format>, limit: usize) -> Result<Found> {
     if Trace::is_trace(path) {
-        return Ok((replay::records_of(path, limit)?, 0));
+        return stored_in(&Trace::open(path)?, limit);
     }
     let (format, input) = open(path, format)?;
     let mut reader = credenza_formats::reader(format, input);
@@ -72,5 +105,16 @@ pub(crate) fn records_of(
     {
         collector.offer(&key, &value)?;
     }
-    Ok((collector.records, collector.repeated))
+    let Collector { records, repeated, .. } = collector;
+    Ok(Found { records, repeated, notes: Vec::new() })
+}
+
+/// The records that were stored in a trace.
+fn stored_in(trace: &Trace, limit: usize) -> Result<Found> {
+    let records = replay::records_of(trace, limit)?;
+    if records.len() == 0 && limit > 0 {
+        return Err(unread::nothing(trace, "there is no record in the trace"));
+    }
+    let notes = unread::of(trace).iter().map(|says| format!("the trace {says}")).collect();
+    Ok(Found { records, repeated: 0, notes })
 }

@@ -9,6 +9,7 @@
 //! same bytes from one file: all stores are given equal input.
 
 pub(crate) mod changes;
+mod count;
 pub(crate) mod distribution;
 pub(crate) mod files;
 pub(crate) mod generate;
@@ -31,12 +32,13 @@ pub(crate) use sample::are_in_part;
 pub use spec::Phase;
 pub(crate) use spec::{Data, Workload};
 
+use crate::report::text;
 use credenza::{Error, Result};
 use generate::{Decimal, Integers, NotGiven, Random, Tokens, Ycsb};
 use queries::{Alike, fresh_keys};
 use records::{Index, MAX_RECORDS};
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{BufReader, BufWriter, ErrorKind, Write};
 use std::path::Path;
 
 /// Everything a measured process works from.
@@ -97,7 +99,7 @@ impl Inputs {
             Data::Random(mut sizes) => draw(&mut sizes),
             Data::Ntdb => draw(&mut Integers::new(count)),
             Data::Ycsb => draw(&mut Ycsb::new(count)),
-            Data::Files { .. } | Data::File { .. } => draw(&mut Alike(&records)),
+            Data::Files { .. } | Data::Words | Data::File { .. } => draw(&mut Alike(&records)),
         }?;
         let count = if wants(Phase::Range) { workload.gets.div_ceil(Ranges::RECORDS) } else { 0 };
         let ranges = Ranges::draw(&records, count, seed);
@@ -108,13 +110,30 @@ impl Inputs {
     pub(crate) fn save(&self, path: &Path) -> Result<()> {
         let write = || {
             let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
-            self.records.write_to(&mut out)?;
-            self.queries.write_to(&mut out)?;
-            self.ranges.write_to(&mut out)?;
-            self.fresh.write_to(&mut out)?;
+            self.write_to(&mut out)?;
             out.flush()
         };
-        write().map_err(|e| Error::io("write", e).at(path))
+        write().map_err(|e| match e.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                let mut needed = Counter(0);
+                // Counting cannot fail.
+                let _ = self.write_to(&mut needed);
+                Error::invalid(format!(
+                    "{e}: the data and queries take {} here, and each store comes on top of that: make room, \
+                     name another folder with --dir, or take fewer --records or --gets",
+                    text::bytes(needed.0)
+                ))
+                .at(path)
+            }
+            _ => Error::io("write", e).at(path),
+        })
+    }
+
+    fn write_to(&self, out: &mut impl Write) -> std::io::Result<()> {
+        self.records.write_to(out)?;
+        self.queries.write_to(out)?;
+        self.ranges.write_to(out)?;
+        self.fresh.write_to(out)
     }
 
     /// Reads what [`Inputs::save`] wrote.
@@ -127,6 +146,20 @@ impl Inputs {
             Ok(Inputs { records, queries, ranges, fresh: Records::read_from(&mut input)? })
         };
         read().map_err(|e| Error::io("read", e).at(path))
+    }
+}
+
+/// Counts what is written, and keeps nothing.
+struct Counter(u64);
+
+impl Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -149,8 +182,11 @@ impl Data {
             Data::Ntdb => Integers::new(wanted.unwrap_or(1_000_000)).records(),
             Data::Ycsb => Ycsb::new(wanted.unwrap_or(1_000_000)).records(seed),
             Data::Files { root } => files::paths_below(root, limit),
+            Data::Words => files::words(Path::new(files::WORDS), limit),
             Data::File { path, format } => {
-                let (records, repeated) = files::records_of(path, *format, limit)?;
+                let files::Found { records, repeated, notes: of_file } =
+                    files::records_of(path, *format, limit)?;
+                notes.extend(of_file);
                 if repeated > 0 {
                     notes.push(format!(
                         "{repeated} records were left out because their key had come before: \

@@ -1,7 +1,9 @@
 //! A workload: which data, which phases, how many of each. By name, from a TOML file, or put
 //! together from options.
 
+use super::count::Count;
 use super::distribution::Distribution;
+use super::files;
 use super::generate::Random;
 use super::key_type::KeyType;
 use super::lengths::Lengths;
@@ -176,6 +178,8 @@ pub(crate) enum Data {
     Files {
         root: PathBuf,
     },
+    /// The words of the machine's dictionary.
+    Words,
     /// The records of a file; without a format, its content tells it.
     File {
         path: PathBuf,
@@ -195,6 +199,7 @@ impl Data {
             "ntdb" => Data::Ntdb,
             "ycsb" => Data::Ycsb,
             "files" => Data::Files { root: PathBuf::from("/usr") },
+            "words" => Data::Words,
             _ => return None,
         })
     }
@@ -210,6 +215,7 @@ impl Data {
             | Data::Ntdb
             | Data::Ycsb => "generated".to_owned(),
             Data::Files { root } => root.display().to_string(),
+            Data::Words => files::WORDS.to_owned(),
             Data::File { path, .. } => path.display().to_string(),
         }
     }
@@ -252,9 +258,9 @@ struct WorkloadFile {
     key_size: Option<Lengths>,
     #[serde(rename = "value-size")]
     value_size: Option<Lengths>,
-    records: Option<usize>,
+    records: Option<Count>,
     phases: Option<Vec<Phase>>,
-    gets: Option<usize>,
+    gets: Option<Count>,
     batch: Option<usize>,
     seed: Option<u64>,
     distribution: Option<Distribution>,
@@ -305,7 +311,7 @@ impl Workload {
         if path.extension().is_none_or(|e| e != "toml") {
             return Err(Error::invalid(format!(
                 "there is no workload '{name}': say decimal, tokens, ups, churn, random, ntdb, ycsb, \
-                 ycsb-a to ycsb-f, files, or the path of a .toml file"
+                 ycsb-a to ycsb-f, files, words, or the path of a .toml file"
             )));
         }
         let text = std::fs::read_to_string(path).map_err(|e| Error::io("read", e).at(path))?;
@@ -364,9 +370,9 @@ impl Workload {
         };
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         Ok(Workload {
-            records: file.records,
+            records: file.records.map(|count| count.0),
             phases: file.phases,
-            gets: file.gets.unwrap_or(Workload::GETS),
+            gets: file.gets.map_or(Workload::GETS, |count| count.0),
             batch: file.batch.unwrap_or(Workload::BATCH),
             seed: file.seed.unwrap_or(Workload::SEED),
             distribution,

@@ -346,3 +346,47 @@ fn a_workload_file_says_what_to_do() {
         assert!(find(bad).is_err(), "{bad}");
     }
 }
+
+#[test]
+fn counts_of_a_workload_file_are_as_on_the_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    let found = |count: &str| {
+        std::fs::write(&path, format!("data = \"ups\"\nrecords = {count}\ngets = {count}"))
+            .unwrap();
+        Workload::find(path.to_str().unwrap()).map(|workload| (workload.records, workload.gets))
+    };
+    for count in ["1000", "1e3", "1_000", "1000.0"] {
+        assert_eq!(found(count).unwrap(), (Some(1000), 1000), "{count}");
+    }
+    for count in ["-1", "1.5", "nan", "inf", "1e300", "\"many\"", "[1]", "true"] {
+        let refused = found(count).unwrap_err().to_string();
+        assert!(refused.contains("a whole number is wanted"), "{count}: {refused}");
+    }
+}
+
+#[test]
+fn words_are_those_of_the_machine_with_the_numbers_of_their_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("words");
+    std::fs::write(&path, "A\n\nzebra\nA\ncaf\u{e9}").unwrap();
+    let records = files::words(&path, 100).unwrap();
+    let all: Vec<_> = records.iter().map(|(k, v)| (k, str::from_utf8(v).unwrap())).collect();
+    assert_eq!(all, [(&b"A"[..], "1"), (b"zebra", "3"), ("caf\u{e9}".as_bytes(), "5")]);
+    assert_eq!(files::words(&path, 1).unwrap().len(), 1);
+    // Not every machine has them, and then it is said what brings them.
+    match Inputs::prepare(&workload("words", 50, 10)) {
+        Ok((inputs, _)) => assert_eq!(inputs.records.len(), 50),
+        Err(e) => assert!(e.to_string().contains("wamerican"), "{e}"),
+    }
+}
+
+#[test]
+fn inputs_that_do_not_fit_say_how_much_they_take() {
+    let refused = prepared("decimal", 1000, 100).save(Path::new("/dev/full")).unwrap_err();
+    let refused = refused.to_string();
+    assert!(
+        refused.contains("the data and queries take ") && refused.contains("--dir"),
+        "{refused}"
+    );
+}

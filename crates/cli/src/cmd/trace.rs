@@ -173,6 +173,10 @@ impl Found {
             let missing = HumanBytes(trace.missing());
             writeln!(out, "cut off      {missing} at the end are missing, and what they said")?;
         }
+        if trace.behind() > 0 {
+            let behind = HumanBytes(trace.behind());
+            writeln!(out, "behind       {behind} behind the end of the trace are not read")?;
+        }
         writeln!(
             out,
             "\n{:<11} {:>13} {:>13} {:>13} {:>9} {:>13} {:>11}",
@@ -240,6 +244,7 @@ impl Found {
             "hit_rate": self.hit_rate(),
             "stopped": trace.stopped().map(|(why, _)| why.to_string()),
             "missing_bytes": trace.missing(),
+            "bytes_behind": trace.behind(),
             "operations": Value::Object(actions.collect()),
             "stores": stores.collect::<Vec<_>>(),
         })

@@ -8,9 +8,10 @@
 //!
 //! A figure *regressed* when its whole interval shows it slower and its median is slower by more
 //! than the threshold; when its file is larger by more than that; when its answers were right and
-//! are not any more; when it kept to a rate's schedule and does not any more; or when the store fails in a
-//! phase that it did before.
+//! are not any more; when it kept to a rate's schedule and does not any more; or when the later run was to
+//! give it, and has not (`lost`).
 
+mod lost;
 mod print;
 mod rate;
 #[cfg(test)]
@@ -48,8 +49,10 @@ pub struct Changes {
     pub together: Vec<ThroughputChange>,
     /// The same of latencies at a rate.
     pub at_rate: Vec<LatencyChange>,
-    /// The figures of the earlier run that the later one failed to give, each as a sentence.
+    /// The figures of the earlier run that the later one was to give, and has not, each as a sentence.
     pub lost: Vec<String>,
+    /// The figures of the earlier run that the later one was not asked for, each with the reason.
+    pub left_out: Vec<String>,
     /// How many of `changes`, `together`, `at_rate` and `lost` are regressions.
     pub regressions: usize,
 }
@@ -141,9 +144,9 @@ pub fn compare(before: &Report, after: &Report, threshold_percent: f64) -> Resul
         both.map(|(old, new)| change(before, after, old, new, part)).collect();
     let together = together::changes(before, after, part);
     let at_rate = rate::changes(before, after, part);
-    let mut lost = lost(before, after);
-    lost.extend(together::lost(before, after));
-    if changes.is_empty() && together.is_empty() && lost.is_empty() {
+    let lost::Missing { lost, left_out } = lost::missing(before, after);
+    let has_failed = |old: &PhaseResult| lost::failure(after, &old.store, &old.phase).is_some();
+    if changes.is_empty() && together.is_empty() && !before.results.iter().any(has_failed) {
         return Err(Error::invalid(
             "the two runs have no store and phase of one durability class in common: name runs of \
              the same --stores and --phases",
@@ -162,6 +165,7 @@ pub fn compare(before: &Report, after: &Report, threshold_percent: f64) -> Resul
         together,
         at_rate,
         lost,
+        left_out,
         regressions,
     })
 }
@@ -196,24 +200,6 @@ fn change(
         speed,
         larger: old.file_bytes > 0 && new.file_bytes as f64 > old.file_bytes as f64 * (1.0 + part),
     }
-}
-
-/// What the earlier run has and the later one has not, though its store was to give it.
-fn lost(before: &Report, after: &Report) -> Vec<String> {
-    let mut lost = Vec::new();
-    for old in before.results.iter().filter(|old| old.verified && same_in(after, old).is_none()) {
-        let failure = after.failures.iter().find(|failure| {
-            let phase = failure.phase.as_ref();
-            failure.store == old.store && phase.is_none_or(|phase| *phase == old.phase)
-        });
-        if let Some(failure) = failure {
-            lost.push(format!(
-                "{}, {}: {}: {}",
-                old.store, old.phase, failure.status, failure.what
-            ));
-        }
-    }
-    lost
 }
 
 /// Adds a sentence if the two are not the same.
@@ -275,21 +261,20 @@ fn notes(before: &Report, after: &Report) -> Vec<String> {
         differ(&mut of_store, "settings", &old.tuning, &info.tuning);
         says.extend(of_store.iter().map(|what| format!("{}, {what}", info.store)));
     }
-    says.extend(only_in("earlier", before, after));
-    says.extend(only_in("later", after, before));
+    says.extend(only_later(before, after));
     says.extend(drift(before, after));
     says
 }
 
-/// The figures that only this run has.
-fn only_in(when: &str, report: &Report, other: &Report) -> Option<String> {
-    let missing = report.results.iter().filter(|result| same_in(other, result).is_none());
+/// The figures that only the later run has.
+fn only_later(before: &Report, after: &Report) -> Option<String> {
+    let missing = after.results.iter().filter(|result| same_in(before, result).is_none());
     let names: Vec<String> =
         missing.map(|r| format!("{} {} ({})", r.store, r.phase, r.class)).collect();
     let more = names.len().saturating_sub(8);
     let first = names[..names.len() - more].join(", ");
     let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-    (!names.is_empty()).then(|| format!("only in the {when} run: {first}{rest}"))
+    (!names.is_empty()).then(|| format!("only in the later run: {first}{rest}"))
 }
 
 /// Libraries that did not change are the witnesses of the machine: how much they all have changed.

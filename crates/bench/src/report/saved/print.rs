@@ -187,11 +187,14 @@ fn seen(change: &Change) -> String {
 
 fn lines(changes: &Changes, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     if !changes.lost.is_empty() {
-        writeln!(out, "\n{}", pen.paint("REGRESSED: failed, and did not before", Style::Bad))?;
+        let title = "REGRESSED: only in the earlier run, and wanted of the later one";
+        writeln!(out, "\n{}", pen.paint(title, Style::Bad))?;
     }
-    for lost in &changes.lost {
-        wrapped(out, pen, "  ", &text::clean(lost))?;
+    changes.lost.iter().try_for_each(|lost| wrapped(out, pen, "  ", &text::clean(lost)))?;
+    if !changes.left_out.is_empty() {
+        writeln!(out, "\n{}", pen.bold("Only in the earlier run"))?;
     }
+    changes.left_out.iter().try_for_each(|what| wrapped(out, pen, "  ", &text::clean(what)))?;
     writeln!(out)?;
     let threshold = text::number(changes.threshold_percent);
     let legend = format!(

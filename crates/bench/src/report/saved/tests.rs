@@ -85,7 +85,7 @@ fn two_rounds_are_too_few_to_judge() {
 
 #[test]
 fn larger_files_wrong_answers_and_failures_regress() {
-    let (before, mut after) = (fixture(), fixture());
+    let (mut before, mut after) = (fixture(), fixture());
     of(&mut after, "cdb", "scan").file_bytes *= 2;
     of(&mut after, "cdb", "get-hit").verified = false;
     after.results.retain(|r| !(r.store == "lmdb" && r.phase == "build"));
@@ -96,18 +96,55 @@ fn larger_files_wrong_answers_and_failures_regress() {
         status: "error".into(),
         what: "no room".into(),
     });
-    // What was not asked for again is no failure.
+    // What was wrong before is no loss.
+    of(&mut before, "sparkey", "scan").verified = false;
     after.results.retain(|r| !(r.store == "sparkey" && r.phase == "scan"));
     let changes = compare(&before, &after, 5.0).unwrap();
     assert!(found(&changes, "cdb", "scan").larger);
     assert_eq!(found(&changes, "cdb", "get-hit").speed, Speed::WrongAnswers);
-    assert_eq!(changes.lost, ["lmdb, build: error: no room"]);
+    assert_eq!(changes.lost, ["lmdb, build (buffered): error: no room"]);
     assert_eq!(changes.regressions, 3);
     let text = printed(&changes, &before, &after);
-    for says in ["file ", "wrong answers", "no room", "only in the earlier run: lmdb build"] {
+    for says in ["file ", "wrong answers", "no room", "\n  sparkey, scan (buffered): its answers"] {
         assert!(text.contains(says), "'{says}' is not in\n{text}");
     }
-    assert!(text.contains("sparkey scan"), "{text}");
+}
+
+#[test]
+fn figures_that_are_gone_without_a_word_regress_each_on_a_line() {
+    let (before, mut after) = (fixture(), fixture());
+    // As where a library is not installed any more.
+    after.stores.retain(|info| info.store != "lmdb");
+    after.results.retain(|r| r.store != "lmdb" && !(r.store == "constant" && r.phase == "scan"));
+    let gone = before.results.len() - after.results.len();
+    assert!(gone > 2, "the fixture has too little of lmdb");
+    let changes = compare(&before, &after, 5.0).unwrap();
+    assert_eq!((changes.lost.len(), changes.regressions), (gone, gone));
+    assert!(changes.left_out.is_empty(), "{:?}", changes.left_out);
+    let text = printed(&changes, &before, &after);
+    for store_and_phase in ["lmdb, build", "lmdb, get-hit", "constant, scan"] {
+        let line = format!("\n  {store_and_phase} (buffered): not in the later run");
+        assert!(text.contains(&line), "{text}");
+    }
+    assert!(text.contains(&format!("{gone} figures regressed.")), "{text}");
+}
+
+#[test]
+fn figures_that_were_not_asked_for_again_are_named_and_do_not_regress() {
+    let (before, mut after) = (fixture(), fixture());
+    after.failures.clear();
+    after.settings.named = Some(vec!["constant".to_owned(), "cdb".to_owned()]);
+    after.settings.phases.retain(|phase| phase != "scan");
+    after.results.retain(|r| ["constant", "cdb"].contains(&&*r.store) && r.phase != "scan");
+    let changes = compare(&before, &after, 5.0).unwrap();
+    assert_eq!((changes.regressions, changes.lost.len()), (0, 0), "{:?}", changes.lost);
+    assert_eq!(changes.left_out.len(), before.results.len() - after.results.len());
+    let text = printed(&changes, &before, &after);
+    for line in ["constant, scan (buffered): not asked", "lmdb, build (buffered): not asked"] {
+        assert!(text.contains(line), "{text}");
+    }
+    assert!(text.contains("(--phases)") && text.contains("(--stores)"), "{text}");
+    assert!(text.contains("Nothing regressed."), "{text}");
 }
 
 #[test]
@@ -175,6 +212,10 @@ fn what_several_readers_do_is_compared_too() {
     assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
     after.together[0].verified = false;
     assert_eq!(regressed_at(&after), (1, Some(Speed::WrongAnswers)));
+    // What is gone while others as many were there is lost.
+    after.together[0].store = "cdb".to_owned();
+    assert_eq!(regressed_at(&after), (1, None));
+    after.together[0].store = "constant".to_owned();
     // On other processors it is another thing; that it failed is said, if it did.
     after.together[0].processors = 1;
     assert_eq!(regressed_at(&after), (0, None));
@@ -247,6 +288,13 @@ fn latencies_at_a_rate_are_compared_where_it_is_the_same() {
     // Of another rate nothing is said; in reports without rounds there is nothing to judge by.
     let other = with(AtRate { per_second: 2000.0, ..at(9_000_000, true) });
     assert_eq!(seen(&before, &other), (0, Vec::new()));
+    // What is gone at the same rate is lost.
+    let asked = |mut report: Report| {
+        report.settings.rate = Some(1000.0);
+        report
+    };
+    let gone = compare(&asked(before.clone()), &asked(fixture()), 5.0).unwrap();
+    assert_eq!((gone.regressions, gone.lost.len()), (1, 1), "{:?}", gone.lost);
     let old = with(AtRate { by_round: Percentiles::default(), ..at(1_000_000, true) });
     assert_eq!(seen(&old, &slower), (0, vec![TooFewRounds; 3]));
 }

@@ -28,7 +28,10 @@ pub struct ThroughputChange {
 }
 
 /// The group of this report that is as the wanted one, on as many processors.
-fn same_in<'a>(report: &'a Report, wanted: &TogetherResult) -> Option<&'a TogetherResult> {
+pub(super) fn same_in<'a>(
+    report: &'a Report,
+    wanted: &TogetherResult,
+) -> Option<&'a TogetherResult> {
     fn key(r: &TogetherResult) -> (&str, &str, &str, &str, [usize; 3], bool) {
         let counts = [r.readers, r.writers, r.processors];
         (&r.store, &r.phase, &r.class, &r.by, counts, r.bound)
@@ -59,18 +62,4 @@ fn change(old: &TogetherResult, new: &TogetherResult, part: f64) -> ThroughputCh
         speed: Speed::judged(ratio.as_ref(), old.verified, new.verified, part),
         ratio,
     }
-}
-
-/// What the earlier run has and the later one has not, though its store was to give it: as sentences.
-pub(super) fn lost(before: &Report, after: &Report) -> Vec<String> {
-    let is_lost = |old: &&TogetherResult| old.verified && same_in(after, old).is_none();
-    let in_words = |old: &TogetherResult| {
-        let failure = after.failures.iter().find(|failure| {
-            let phase = failure.phase.as_ref();
-            failure.store == old.store && phase.is_none_or(|phase| *phase == old.phase)
-        })?;
-        let TogetherResult { store, phase, readers, by, .. } = old;
-        Some(format!("{store}, {phase}, {readers} {by}: {}: {}", failure.status, failure.what))
-    };
-    before.together.iter().filter(is_lost).filter_map(in_words).collect()
 }

@@ -1,0 +1,68 @@
+//! The files that results go to, looked at before anything is done for them: what took an hour to measure is
+//! not to be lost for a folder that is not there.
+
+use credenza::{Error, Result, Staged};
+use std::path::{Path, PathBuf};
+
+/// Refuses files that cannot be made, and one that two options name. What is there already stays as it is.
+///
+/// # Errors
+/// A folder is missing or may not be written, what is there is no regular file, or two options name one file.
+pub(crate) fn check(outputs: &[(&str, Option<&PathBuf>)]) -> Result<()> {
+    let mut known: Vec<(&str, PathBuf)> = Vec::new();
+    for (option, path) in outputs.iter().filter_map(|(option, path)| Some((*option, (*path)?))) {
+        let place = whole(path);
+        if let Some((other, _)) = known.iter().find(|(_, known)| *known == place) {
+            let what = format!("{other} and {option} name the same file: give each its own");
+            return Err(Error::invalid(what).at(path));
+        }
+        let folder = place.parent().unwrap_or(Path::new("/"));
+        if !folder.exists() {
+            return Err(no_folder(option, folder));
+        }
+        // What it makes goes again.
+        Staged::create(path)?;
+        known.push((option, place));
+    }
+    Ok(())
+}
+
+/// The error for a folder that an option names and that is not there.
+pub(crate) fn no_folder(option: &str, folder: &Path) -> Error {
+    Error::invalid(format!("{option}: there is no such folder: make it, or name another"))
+        .at(folder)
+}
+
+/// The path by which a file is known whatever it was named by: it may not be there yet.
+fn whole(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let in_folder = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+    path.canonicalize().ok().or_else(in_folder).unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_file_by_two_names_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("sub")).unwrap();
+        std::os::unix::fs::symlink(at("x.json"), at("link")).unwrap();
+        let of = |a: &Path, b: &Path| {
+            let (a, b) = (a.to_owned(), b.to_owned());
+            check(&[("--json", Some(&a)), ("--csv", None), ("--html", Some(&b))])
+        };
+        assert!(of(&at("x.json"), &at("x.html")).is_ok());
+        std::fs::write(at("x.json"), "old").unwrap();
+        for other in ["x.json", "./x.json", "sub/../x.json", "link"] {
+            let refused = of(&at("x.json"), &at(other)).unwrap_err().to_string();
+            assert!(refused.contains("--json and --html name the same file"), "{refused}");
+        }
+        assert_eq!(std::fs::read(at("x.json")).unwrap(), b"old");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3, "a stray file is left");
+        let refused = of(&at("none/x.json"), &at("x.html")).unwrap_err().to_string();
+        assert!(refused.contains("--json: there is no such folder"), "{refused}");
+    }
+}

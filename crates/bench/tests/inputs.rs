@@ -1,0 +1,99 @@
+//! Danger: an hour of measuring is lost for a file that cannot be written, or an option does nothing and
+//! nobody says so.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const SMALL: [&str; 4] = ["--gets=1e2", "--rounds=1", "--workload=decimal", "--no-pin"];
+
+fn bench(args: &[&str]) -> Output {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_credenza-bench"));
+    program
+        .args(SMALL)
+        .arg("--records=1e3")
+        .args(args)
+        .output()
+        .expect("the workbench does not start")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The error of a run that measures nothing.
+fn refused(args: &[&str]) -> String {
+    let done = bench(args);
+    let why = text(&done.stderr);
+    assert_eq!(done.status.code(), Some(111), "{args:?}: {why}");
+    assert_eq!(text(&done.stdout), "", "{args:?}");
+    why
+}
+
+#[test]
+fn options_without_effect_are_refused() {
+    for (args, says) in [
+        (&["--stores=cdb", "--phases=mixed"][..], "no store is left"),
+        (&["--stores=constant", "--phases=insert,remove"], "built once and never changed"),
+        (
+            &["--stores=hash", "--phases=range"],
+            "no store is left to measure: 'range' leaves out hash",
+        ),
+        (&["--stores=hash", "--baseline=btree"], "not among the --stores"),
+        (&["--lib=hash=/etc/passwd"], "built in"),
+        (&["--lib=mdbm=/lib/libmdbm.so", "--stores=hash,constant"], "'mdbm' is not among"),
+        (&["--lib=lmdb", "--stores=hash"], "say NAME=PATH"),
+    ] {
+        // A rival that is not installed is told as such.
+        let why = refused_or_missing(args);
+        assert!(why.contains(says) || why.contains("cannot load"), "{args:?}: {why}");
+    }
+}
+
+/// As [`refused`]; a store that is not installed gives a report without figures.
+fn refused_or_missing(args: &[&str]) -> String {
+    let done = bench(args);
+    assert_eq!(done.status.code(), Some(111), "{args:?}: {}", text(&done.stderr));
+    text(&done.stderr)
+}
+
+#[test]
+fn outputs_are_looked_at_before_anything_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let hash = "--stores=hash";
+    for option in ["--json", "--html", "--csv"] {
+        let why = refused(&[hash, &format!("{option}=/nodir/out")]);
+        assert!(why.contains(option) && why.contains("/nodir"), "{why}");
+        assert!(why.contains("make it, or name another"), "{why}");
+        let why = refused(&[hash, &format!("{option}={}", folder.path().display())]);
+        assert!(why.contains("only a regular file"), "{why}");
+    }
+    let same = at("x");
+    let why = refused(&[hash, &format!("--json={same}"), &format!("--html={same}")]);
+    assert!(why.contains("--json and --html name the same file"), "{why}");
+    let why = refused(&[hash, "--dir=/nodir"]);
+    assert!(why.contains("--dir: there is no such folder"), "{why}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "a file was made");
+}
+
+/// The limit of file sizes stands for the full disk.
+#[test]
+fn a_trace_that_has_no_room_goes_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let tee = folder.path().join("mixed.trace");
+    let run = |limit: &str| {
+        let script = format!("trap '' XFSZ; ulimit -f {limit}; exec \"$0\" \"$@\"");
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_credenza-bench")]).args(SMALL);
+        shell.args(["--records=1e3", "--stores=hash", "--phases=mixed", "--tee"]).arg(&tee);
+        shell.stdin(Stdio::null()).output().expect("bash")
+    };
+    let done = run("4");
+    let why = text(&done.stderr);
+    assert_eq!(done.status.code(), Some(111), "{why}");
+    assert!(why.contains("only a part of the trace"), "{why}");
+    assert!(!tee.exists(), "a part was left behind");
+    let done = run("unlimited");
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    assert!(Path::new(&tee).exists());
+}
