@@ -3,7 +3,7 @@
 
 use super::chart::Scale;
 use super::lines::{Line, LineChart};
-use super::plain::Table;
+use super::plain::ByClass;
 use super::text;
 use crate::result::{Growth, PhaseResult, Report};
 
@@ -28,24 +28,21 @@ fn result<'a>(run: &'a Growth, key: &(&str, &str, &str)) -> Option<&'a PhaseResu
 }
 
 /// The table and what to say below; nothing without a series of runs.
-pub fn table(report: &Report) -> Option<(Table, &'static str)> {
+pub fn table(report: &Report) -> Option<(ByClass, &'static str)> {
     let growth = &report.growth;
-    if growth.is_empty() {
-        return None;
-    }
     let mut heads = vec!["store".to_owned(), "phase".to_owned()];
     heads.extend(growth.iter().map(|run| text::count(run.records)));
-    let row = |key: &(&str, &str, &str)| {
+    let keys = all(growth);
+    let rows = keys.iter().map(|key| {
         let mut row = vec![key.1.to_owned(), key.0.to_owned()];
         row.extend(growth.iter().map(|run| match result(run, key) {
             Some(r) if r.verified => text::number(r.ns_per_op.median),
             Some(r) => format!("{}!", text::number(r.ns_per_op.median)),
             None => text::NONE.to_owned(),
         }));
-        row
-    };
-    let rows = all(growth).iter().map(row).collect();
-    Some((Table { heads, rows, words: 2 }, EXPLAINED))
+        (key.2, row)
+    });
+    Some((ByClass::new(&heads, 2, rows)?, EXPLAINED))
 }
 
 /// A chart for each phase and class, with a line for each store; empty without a series of runs.
@@ -107,7 +104,8 @@ mod tests {
         let gone = growth[0].results.remove(0);
         growth[1].results[0].verified = false;
         report.growth = growth;
-        let (table, _) = table(&report).unwrap();
+        let table = table(&report).unwrap().0;
+        let table = table.of(&gone.class);
         assert_eq!(table.heads[2..], ["1,000", "10,000", "1,000,000"]);
         let row = table.rows.iter().find(|r| r[0] == gone.store && r[1] == gone.phase).unwrap();
         assert!(row[2] == text::NONE && row[3].ends_with('!') && !row[4].ends_with('!'), "{row:?}");

@@ -1,6 +1,6 @@
 //! Operations at a rate: a table for the terminal, and one for the page.
 
-use super::plain::Table;
+use super::plain::ByClass;
 use super::text;
 use super::together;
 use crate::result::{AtRate, Latency, Report};
@@ -41,7 +41,7 @@ pub fn results(report: &Report) -> impl Iterator<Item = OpenLoop<'_>> {
 }
 
 /// The title, the table and what to say below; nothing without results.
-pub fn table(report: &Report) -> Option<(String, Table, &'static str)> {
+pub fn table(report: &Report) -> Option<(String, ByClass, &'static str)> {
     let first = results(report).next()?.at;
     let arrivals = match &*first.arrivals {
         "poisson" => "at random times (Poisson)".to_owned(),
@@ -50,9 +50,9 @@ pub fn table(report: &Report) -> Option<(String, Table, &'static str)> {
     };
     let rate = text::number(first.per_second);
     let title = format!("At {rate} operations a second, {arrivals}");
-    let rows = results(report).flat_map(|of| rows(&of)).collect();
+    let rows = results(report).flat_map(|of| rows(&of).into_iter().map(move |row| (of.class, row)));
     let heads = HEADS.map(str::to_owned).to_vec();
-    Some((title, Table { heads, rows, words: 2 }, EXPLAINED))
+    Some((title, ByClass::new(&heads, 2, rows)?, EXPLAINED))
 }
 
 /// A row for all operations, and for `mixed` one for each kind.
