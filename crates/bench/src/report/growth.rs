@@ -2,7 +2,7 @@
 //! the page.
 
 use super::chart::Scale;
-use super::lines::{Line, LineChart};
+use super::lines::{Line, LineChart, Point};
 use super::plain::ByClass;
 use super::text;
 use crate::result::{Growth, PhaseResult, Report};
@@ -59,7 +59,7 @@ pub fn charts(report: &Report) -> String {
         }
         drawn.push((phase, class));
         let of_phase = keys.iter().filter(|(p, _, c)| (p, c) == (phase, class));
-        let line = |key: &(&'_ str, &'_ str, &'_ str)| -> Vec<(f64, f64, String)> {
+        let line = |key: &(&'_ str, &'_ str, &'_ str)| -> Vec<Point> {
             let runs = growth.iter().filter_map(|run| Some((run.records, result(run, key)?)));
             let right = runs.filter(|(_, r)| r.verified && r.ns_per_op.median > 0.0);
             let point = |(records, r): (u64, &PhaseResult)| {
@@ -69,15 +69,14 @@ pub fn charts(report: &Report) -> String {
             };
             right.map(point).collect()
         };
-        let lines = of_phase.map(|key| Line { store: key.1, points: line(key) });
+        let lines = of_phase.map(|key| Line::through(key.1, line(key)));
         let ticks = scale.ticks().into_iter();
         let chart = LineChart {
             title: (*phase).to_owned(),
             explained: format!("time of one operation, class {class}"),
             ticks: ticks.map(|n| (scale.place(n), text::count(n as u64))).collect(),
             below: "records in the store",
-            seconds: None,
-            lines: lines.filter(|line| !line.points.is_empty()).collect(),
+            lines: lines.filter(|line| !line.stretches.is_empty()).collect(),
             stores: report.stores.iter().map(|info| &*info.store).collect(),
         };
         html += &chart.html(|ns| text::round(&text::nanoseconds(ns)));

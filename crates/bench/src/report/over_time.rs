@@ -3,7 +3,7 @@
 
 use super::chart::Scale;
 use super::compare::Comparison;
-use super::lines::{Line, LineChart};
+use super::lines::{Line, LineChart, Point};
 use super::text;
 use crate::result::over_time::{OverTime, Slots};
 use crate::result::{PhaseResult, Report};
@@ -11,13 +11,15 @@ use std::collections::BTreeSet;
 
 /// What is said above the charts.
 pub const EXPLAINED: &str = "One run of each store, in the first round and in no other figure, in which \
-    every operation was timed. The time is that of the operations; a line ends when its store is done. \
-    Each point is for a stretch of time: how many operations ended in it, and how long they took. While a \
-    store stalls, nothing ends, and the slowest one tells for how long.";
+    every operation was timed. The axis below is the part of each run that is over; how long the run of a \
+    store took stands beside its name. Each point is for a stretch of time: how many operations ended in \
+    it, and how long they took. While a store stalls, nothing ends: throughput is zero there, the lines of \
+    latencies have a gap, and the slowest one behind it tells for how long.";
 
 /// The same of runs at a rate.
-pub const AT_RATE: &str = "Over time: the first round. Each point is for a stretch of it. Latencies count \
-    from when an operation was to start.";
+pub const AT_RATE: &str = "Over time: the first round, as the part of it that is over; its time stands beside \
+    each name. Each point is for a stretch of it, and where no operation ended the lines of latencies have a \
+    gap. Latencies count from when an operation was to start.";
 
 /// One run, and what of it is drawn: all operations, or those of one kind.
 struct Drawn<'a> {
@@ -127,21 +129,25 @@ fn latencies(slots: &Slots, ns: &[u64]) -> Vec<Option<f64>> {
     all.map(|(ns, ops)| (*ops > 0).then_some((*ns).max(1) as f64)).collect()
 }
 
-/// A chart for each panel, all over the same time.
-fn charts(report: &Report, title: &str, drawn: &[Drawn]) -> String {
-    let seconds: Vec<f64> = drawn.iter().map(|d| d.run.seconds).collect();
-    let time = Scale::from_zero(&seconds);
-    let tick =
-        |s: f64| (time.place(s), if s == 0.0 { "0".to_owned() } else { text::round(&duration(s)) });
+/// The ticks of the axis below: the part of each run that is over, in per cent.
+const TICKS: [(f64, &str); 5] =
+    [(0.0, "0"), (25.0, "25 %"), (50.0, "50 %"), (75.0, "75 %"), (100.0, "100 %")];
+
+/// A chart for each panel. Each line is as wide as the chart, however long its run took: over one time of
+/// all, a store that is done in a tenth of another's would be a mark at the edge.
+fn charts<'a>(report: &'a Report, title: &str, drawn: &[Drawn<'a>]) -> String {
     let chart = |panel: &Panel| {
-        let line = |d: &'_ Drawn| points(d, &time, &(panel.figures)(d), panel.words);
+        let line = |d: &Drawn<'a>| Line {
+            store: d.store,
+            stretches: stretches(d, &(panel.figures)(d), panel.words),
+            seconds: Some(d.run.seconds),
+        };
         let chart = LineChart {
             title: format!("{title}: {}", panel.what),
             explained: panel.explained.to_owned(),
-            ticks: time.ticks().into_iter().map(tick).collect(),
-            below: "time",
-            seconds: Some(time.end()),
-            lines: drawn.iter().map(|d| Line { store: d.store, points: line(d) }).collect(),
+            ticks: TICKS.map(|(place, label)| (place, label.to_owned())).to_vec(),
+            below: "part of each run",
+            lines: drawn.iter().map(line).collect(),
             stores: report.stores.iter().map(|info| &*info.store).collect(),
         };
         let label = |x| text::round(&(panel.words)(x));
@@ -154,21 +160,16 @@ fn charts(report: &Report, title: &str, drawn: &[Drawn]) -> String {
     PANELS.iter().map(chart).collect()
 }
 
-fn points(
-    d: &Drawn,
-    time: &Scale,
-    figures: &[Option<f64>],
-    words: fn(f64) -> String,
-) -> Vec<(f64, f64, String)> {
-    let point = |(i, figure): (usize, &Option<f64>)| {
+/// The points of a line; where there is no figure, a stretch of them ends.
+fn stretches(d: &Drawn, figures: &[Option<f64>], words: fn(f64) -> String) -> Vec<Vec<Point>> {
+    let place = |i: usize| {
         let (begin, end) = d.run.slot(i, figures.len());
-        let middle = f64::midpoint(begin, end);
-        let figure = (*figure)?;
-        Some((time.place(middle), figure, words(figure)))
+        (f64::midpoint(begin, end) / d.run.seconds * 100.0).clamp(0.0, 100.0)
     };
-    figures.iter().enumerate().filter_map(point).collect()
-}
-
-fn duration(seconds: f64) -> String {
-    text::nanoseconds(seconds * 1e9)
+    let all: Vec<(usize, Option<f64>)> = figures.iter().copied().enumerate().collect();
+    let stretch = |slots: &[(usize, Option<f64>)]| -> Vec<Point> {
+        slots.iter().filter_map(|&(i, figure)| Some((place(i), figure?, words(figure?)))).collect()
+    };
+    let stretches = all.split(|(_, figure)| figure.is_none()).map(stretch);
+    stretches.filter(|points| !points.is_empty()).collect()
 }

@@ -2,7 +2,7 @@
 
 use super::chart::Scale;
 use super::committers;
-use super::lines::{Line, LineChart};
+use super::lines::{Line, LineChart, Point};
 use super::plain::ByClass;
 use super::text;
 use crate::result::{Report, TogetherResult};
@@ -62,7 +62,7 @@ pub fn line_charts(
     }
     let chart = |of: &Key<'_>| {
         let all: Vec<&TogetherResult> = wanted().filter(|r| r.verified && key(r) == *of).collect();
-        let points = |store: &str| -> Vec<(f64, f64, String)> {
+        let points = |store: &str| -> Vec<Point> {
             let point = |r: &&TogetherResult| {
                 let rate = r.per_second.median;
                 let words = format!("{} {}: {}/s", r.readers, r.by, in_words(rate));
@@ -71,7 +71,7 @@ pub fn line_charts(
             all.iter().filter(|r| r.store == store).map(point).collect()
         };
         let stores: Vec<&str> = report.stores.iter().map(|info| &*info.store).collect();
-        let lines = stores.iter().map(|store| Line { store, points: points(store) });
+        let lines = stores.iter().map(|store| Line::through(store, points(store)));
         let mut readers: Vec<usize> = all.iter().map(|r| r.readers).collect();
         readers.sort_unstable();
         readers.dedup();
@@ -83,8 +83,7 @@ pub fn line_charts(
             explained: format!("{explained}, class {class}"),
             ticks: readers.iter().map(tick).collect(),
             below,
-            seconds: None,
-            lines: lines.filter(|line| !line.points.is_empty()).collect(),
+            lines: lines.filter(|line| !line.stretches.is_empty()).collect(),
             stores: stores.clone(),
         }
         .html(|rate| text::round(&in_words(rate)))
