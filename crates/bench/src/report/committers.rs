@@ -38,7 +38,13 @@ pub fn table(report: &Report) -> Option<(ByClass, &'static str)> {
 
 /// A chart of changes in a second over the number of threads; none where there is one number.
 pub fn charts(report: &Report) -> String {
-    line_charts(report, is_of, "changes in a second, all threads", "threads", text::number)
+    line_charts(
+        report,
+        is_of,
+        "changes in a second, all threads",
+        "threads; logarithmic scale",
+        text::number,
+    )
 }
 
 fn cells(r: &TogetherResult) -> [String; HEADS.len()] {

@@ -75,7 +75,7 @@ pub fn charts(report: &Report) -> String {
             title: (*phase).to_owned(),
             explained: format!("time of one operation, class {class}"),
             ticks: ticks.map(|n| (scale.place(n), text::count(n as u64))).collect(),
-            below: "records in the store",
+            below: "records in the store; logarithmic scale",
             lines: lines.filter(|line| !line.stretches.is_empty()).collect(),
             stores: report.stores.iter().map(|info| &*info.store).collect(),
         };

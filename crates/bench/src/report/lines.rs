@@ -104,10 +104,13 @@ impl LineChart<'_> {
             let _ = write!(legend, r#"<li class="{class}">{store}{took}</li>"#);
         }
         let axis = chart::labels(&self.ticks, NARROWEST);
-        let how = if scale.is_logarithmic() { "; logarithmic scale" } else { "" };
+        let upwards = match scale.is_logarithmic() {
+            true => r#"<p class="scale upwards">upwards: logarithmic scale</p>"#,
+            false => "",
+        };
         let words = escape(&format!("{}: {}", self.title, self.explained));
         format!(
-            r#"<figure class="chart lines"><figcaption><h3>{}</h3><span>{}</span></figcaption><div class="frame"><svg class="labels" height="{HEIGHT}" aria-hidden="true">{labels}</svg><svg class="plot" height="{HEIGHT}" role="img" aria-label="{words}">{marks}</svg>{axis}<p class="scale">{}{how}</p></div><ul class="legend">{legend}</ul></figure>"#,
+            r#"<figure class="chart lines"><figcaption><h3>{}</h3><span>{}</span></figcaption><div class="frame">{upwards}<svg class="labels" height="{HEIGHT}" aria-hidden="true">{labels}</svg><svg class="plot" height="{HEIGHT}" role="img" aria-label="{words}">{marks}</svg>{axis}<p class="scale">{}</p></div><ul class="legend">{legend}</ul></figure>"#,
             escape(&self.title),
             escape(&self.explained),
             escape(self.below)

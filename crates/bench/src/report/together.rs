@@ -36,7 +36,13 @@ pub fn table(report: &Report) -> Option<(ByClass, &'static str)> {
 /// with a writer or not; none where there is one number of readers.
 pub fn charts(report: &Report) -> String {
     let in_words = |rate| format!("{} M", text::number(rate / 1e6));
-    line_charts(report, is_of, "lookups in a second, all readers", "readers", in_words)
+    line_charts(
+        report,
+        is_of,
+        "lookups in a second, all readers",
+        "readers; logarithmic scale",
+        in_words,
+    )
 }
 
 /// The same of those results that are wanted, with a rate as `in_words` says it.
