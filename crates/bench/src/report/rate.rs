@@ -7,13 +7,14 @@ use crate::result::{AtRate, Latency, Report};
 
 const EXPLAINED: &str = "Each operation had a time to start. Latencies count from it to the end of the \
     operation, so that what waited in line behind a slow one has that in its own. Reached: operations a \
-    second, the median of the rounds; BEHIND marks a store that in some round ended more than 1 % and a \
+    second, the median of the rounds, and the worst of them; BEHIND marks a store that in some round ended more than 1 % and a \
     millisecond later than its schedule: its latencies grow with the length of the run, and are no \
     property of the store. With several processes or threads the rate is that of all together. ! some \
     answers were wrong.";
 
+/// What p90 is stands in the curves, where a line of a terminal need not hold it.
 const HEADS: [&str; 9] =
-    ["store", "phase", "reached/s", "p50", "p90", "p99", "p99.9", "p99.99", "slowest"];
+    ["store", "phase", "reached", "worst", "p50", "p99", "p99.9", "p99.99", "slowest"];
 
 /// What one store did in one phase at a rate.
 pub struct OpenLoop<'a> {
@@ -60,17 +61,65 @@ fn rows(of: &OpenLoop<'_>) -> Vec<Vec<String>> {
     let OpenLoop { store, phase, at, .. } = of;
     let wrong = if at.verified { "" } else { "!" };
     let behind = if at.kept_up { "" } else { " BEHIND" };
-    let reached = format!("{}{wrong}{behind}", text::count(at.reached.median.max(0.0) as u64));
+    let rate = |rate: f64| text::count(rate.max(0.0) as u64);
+    let worst = at.reached.samples.iter().copied().reduce(f64::min).map_or_else(String::new, rate);
+    let reached = [
+        format!("{}{wrong}", rate(at.reached.median)),
+        format!("{worst}{behind}").trim_start().to_owned(),
+    ];
     let mut rows = vec![row(store, phase.clone(), reached, &at.latency_ns)];
     for (name, latency) in &at.operation_latency_ns {
-        rows.push(row(store, format!("{phase}: {name}"), String::new(), latency));
+        rows.push(row(store, format!("{phase}: {name}"), Default::default(), latency));
     }
     rows
 }
 
-fn row(store: &str, phase: String, reached: String, l: &Latency) -> Vec<String> {
-    let mut row = vec![store.to_owned(), phase, reached];
-    let all = [l.p50, l.p90, l.p99, l.p999, l.p9999, l.max];
+fn row(store: &str, phase: String, reached: [String; 2], l: &Latency) -> Vec<String> {
+    let [median, worst] = reached;
+    let mut row = vec![store.to_owned(), phase, median, worst];
+    let all = [l.p50, l.p99, l.p999, l.p9999, l.max];
     row.extend(all.map(|ns| text::nanoseconds(ns as f64)));
     row
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::Summary;
+
+    #[test]
+    fn who_was_late_in_one_round_has_the_rate_of_that_beside_the_median() {
+        let json = include_bytes!("../../tests/fixtures/report.json");
+        let mut report: Report = serde_json::from_slice(json).unwrap();
+        let latency = |ns| Latency {
+            p50: ns,
+            p90: ns,
+            p99: ns,
+            p999: ns,
+            p9999: ns,
+            max: ns,
+            curve: Vec::new(),
+        };
+        let result = &mut report.results[0];
+        result.at_rate = Some(AtRate {
+            per_second: 50_000.0,
+            arrivals: "even".to_owned(),
+            ops: 3,
+            reached: Summary {
+                median: 50_262.0,
+                samples: vec![50_262.0, 41_120.9, 50_300.0],
+                ..Default::default()
+            },
+            kept_up: false,
+            latency_ns: latency(400),
+            by_round: Default::default(),
+            operation_latency_ns: [("get".to_owned(), latency(300))].into(),
+            over_time: None,
+            verified: true,
+        });
+        let class = result.class.clone();
+        let table = table(&report).unwrap().1;
+        assert_eq!(table.of(&class).rows[0][2..5], ["50,262", "41,120 BEHIND", "400 ns"]);
+        assert_eq!(table.of(&class).rows[1][2..5], ["", "", "300 ns"]);
+    }
 }
