@@ -507,9 +507,9 @@ fn latencies(report: &Report, c: &Comparison) -> String {
             .to_owned();
     }
     format!(
-        "<p class=\"note\">Dark dot: half of the lookups were this fast or faster (p50). Thick \
-         line: up to p99, the open dot. Thin line: on to p99.9, the small dot, and to the slowest \
-         lookup, the end. The scale is logarithmic.</p><div class=\"charts\">{charts}</div>"
+        "<p class=\"note\">Filled dot at the left end: half of the lookups were this fast or faster \
+         (p50). Thick line: up to p99, the ring. Thin line: on to p99.9, the dot on it, and to the \
+         slowest lookup, its right end. The scale is logarithmic.</p><div class=\"charts\">{charts}</div>"
     ) + &percentiles(report, c)
 }
 
