@@ -1,7 +1,7 @@
 //! Throughput and latency over the time of a run, as charts: a stall is where nothing ends, and where the
 //! slowest operation is.
 
-use super::chart::Scale;
+use super::chart::{Scale, escape};
 use super::compare::Comparison;
 use super::lines::{Line, LineChart, Point};
 use super::text;
@@ -54,13 +54,14 @@ fn each_phase<'a>(
         if all.is_empty() {
             continue;
         }
-        html += &grid(&charts(report, &format!("{phase}{how}"), &all));
-        html += &by_kind(report, &format!("{phase}{how}"), &runs);
+        let title = format!("{phase}{how}");
+        let content = grid(&charts(report, &title, &all)) + &by_kind(report, &title, &runs);
+        html += &folded(&format!("{title}, over time"), &content);
     }
     html
 }
 
-/// The same for each kind of operation, to be opened; nothing where there is one.
+/// The same for each kind of operation; nothing where there is one.
 fn by_kind(report: &Report, phase: &str, runs: &[(&str, &OverTime)]) -> String {
     let names: BTreeSet<&String> = runs.iter().flat_map(|(_, run)| run.operations.keys()).collect();
     let mut html = String::new();
@@ -74,7 +75,12 @@ fn by_kind(report: &Report, phase: &str, runs: &[(&str, &OverTime)]) -> String {
     if html.is_empty() {
         return html;
     }
-    format!("<details><summary>Kind by kind</summary>{}</details>", grid(&html))
+    folded("Kind by kind", &grid(&html))
+}
+
+/// What is found by its name, and opened by who wants it: these charts are most of a page.
+fn folded(summary: &str, content: &str) -> String {
+    format!("<details><summary>{}</summary>{content}</details>", escape(summary))
 }
 
 fn grid(charts: &str) -> String {
