@@ -238,6 +238,25 @@ mod tests {
     }
 
     #[test]
+    fn the_axis_that_is_logarithmic_is_the_one_that_is_said_to_be() {
+        let chart = LineChart {
+            title: String::new(),
+            explained: String::new(),
+            ticks: Vec::new(),
+            below: "part of each run",
+            lines: vec![Line::through("hash", vec![(1.0, 2.0, String::new())])],
+            stores: vec!["hash"],
+        };
+        let [logarithmic, linear] = [
+            chart.html(|x| x.to_string()),
+            chart.html_on(&Scale::from_zero(&[2.0]), |x| x.to_string()),
+        ];
+        let below = r#"<p class="scale">part of each run</p>"#;
+        assert!(logarithmic.contains(below) && linear.contains(below));
+        assert!(logarithmic.contains("upwards: logarithmic") && !linear.contains("logarithmic"));
+    }
+
+    #[test]
     fn nothing_from_outside_becomes_markup_and_odd_figures_have_a_place() {
         let points = [1.0, f64::NAN, f64::INFINITY, 0.0, 1e300]
             .map(|figure| (50.0, figure, "</title><script>".to_owned()));
