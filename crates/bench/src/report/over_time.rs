@@ -170,7 +170,9 @@ fn charts<'a>(report: &'a Report, title: &str, drawn: &[Drawn<'a>]) -> String {
 fn stretches(d: &Drawn, figures: &[Option<f64>], words: fn(f64) -> String) -> Vec<Vec<Point>> {
     let place = |i: usize| {
         let (begin, end) = d.run.slot(i, figures.len());
-        (f64::midpoint(begin, end) / d.run.seconds * 100.0).clamp(0.0, 100.0)
+        let part = f64::midpoint(begin, end) / d.run.seconds;
+        // A report may say that a run took no time.
+        if part.is_finite() { part.clamp(0.0, 1.0) * 100.0 } else { 0.0 }
     };
     let all: Vec<(usize, Option<f64>)> = figures.iter().copied().enumerate().collect();
     let stretch = |slots: &[(usize, Option<f64>)]| -> Vec<Point> {
@@ -178,4 +180,36 @@ fn stretches(d: &Drawn, figures: &[Option<f64>], words: fn(f64) -> String) -> Ve
     };
     let stretches = all.split(|(_, figure)| figure.is_none()).map(stretch);
     stretches.filter(|points| !points.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(run: &OverTime) -> Vec<Vec<f64>> {
+        let d = Drawn { store: "hash", run, slots: &run.all };
+        let figures = latencies(&run.all, &run.all.p50_ns);
+        let of_places = |points: Vec<Point>| points.iter().map(|point| point.0.round()).collect();
+        stretches(&d, &figures, text::nanoseconds).into_iter().map(of_places).collect()
+    }
+
+    #[test]
+    fn a_run_fills_the_axis_but_for_where_nothing_ended() {
+        let all = Slots {
+            ops: vec![0, 5, 5, 0, 0, 5, 0, 5, 5, 0],
+            p50_ns: vec![0, 9, 9, 0, 0, 9, 0, 9, 9, 0],
+            ..Slots::default()
+        };
+        let run = |slot_seconds: f64| OverTime {
+            slot_seconds,
+            seconds: slot_seconds * 10.0,
+            all: all.clone(),
+            ..OverTime::default()
+        };
+        let places = [vec![15.0, 25.0], vec![55.0], vec![75.0, 85.0]];
+        for seconds in [0.5, 500.0] {
+            assert_eq!(drawn(&run(seconds)), places);
+        }
+        assert_eq!(drawn(&run(0.0)).concat(), [0.0; 5]);
+    }
 }

@@ -125,7 +125,7 @@ impl ByClass {
         self.0.iter().map(table).collect()
     }
 
-    /// The headings, and the rows of one class, for tests.
+    /// The table of one class, for tests.
     #[cfg(test)]
     pub fn of(&self, class: &str) -> &Table {
         &self.0.iter().find(|(name, _)| name == class).unwrap().1
@@ -136,7 +136,9 @@ impl ByClass {
 mod tests {
     use super::*;
     use crate::report::{growth, processor, rate, together};
-    use crate::result::{AtRate, Growth, Report, Summary};
+    use crate::result::processor::Processor;
+    use crate::result::{Growth, Report};
+    use std::collections::BTreeSet;
 
     #[test]
     fn each_class_has_a_table_of_its_own() {
@@ -172,20 +174,8 @@ mod tests {
                 let mut result = first.clone();
                 (result.store, result.class) = (store.to_owned(), class.to_owned());
                 (result.phase, result.effort.operations) = ("mixed".to_owned(), 100);
-                result.effort.processor =
-                    crate::result::processor::Processor::of([Some(1), None, None, None, None]);
-                result.at_rate = Some(AtRate {
-                    per_second: 1000.0,
-                    arrivals: "even".to_owned(),
-                    ops: 1,
-                    reached: Summary::default(),
-                    kept_up: true,
-                    latency_ns: first.latency_ns.clone().unwrap_or_else(no_latency),
-                    by_round: Default::default(),
-                    operation_latency_ns: Default::default(),
-                    over_time: None,
-                    verified: true,
-                });
+                result.effort.processor = Processor::of([Some(1), None, None, None, None]);
+                result.at_rate = Some(rate::some());
                 result
             })
             .to_vec();
@@ -194,18 +184,6 @@ mod tests {
         report.together = together::some();
         report.together[1].class = "at-close".to_owned();
         report
-    }
-
-    fn no_latency() -> crate::result::Latency {
-        crate::result::Latency {
-            p50: 1,
-            p90: 1,
-            p99: 1,
-            p999: 1,
-            p9999: 1,
-            max: 1,
-            curve: Vec::new(),
-        }
     }
 
     #[test]
@@ -217,9 +195,11 @@ mod tests {
             together::table(&report).unwrap().0,
             processor::table(&report).unwrap().0,
         ];
+        let stores =
+            |table: &Table| table.rows.iter().map(|row| &row[0]).collect::<BTreeSet<_>>().len();
         for table in tables {
             let classes: Vec<(&str, usize)> =
-                table.0.iter().map(|(class, table)| (&**class, table.rows.len())).collect();
+                table.0.iter().map(|(class, table)| (&**class, stores(table))).collect();
             assert_eq!(classes, [("buffered", 1), ("at-close", 1)], "{:?}", table.lines());
         }
     }

@@ -12,7 +12,7 @@ const EXPLAINED: &str = "Each operation had a time to start. Latencies count fro
     property of the store. With several processes or threads the rate is that of all together. ! some \
     answers were wrong.";
 
-/// What p90 is stands in the curves, where a line of a terminal need not hold it.
+/// p90 is in the curves alone: with it the lines would be too long for a terminal.
 const HEADS: [&str; 9] =
     ["store", "phase", "p50", "p99", "p99.9", "p99.99", "slowest", "reached", "worst"];
 
@@ -83,47 +83,42 @@ fn row(store: &str, phase: String, reached: [String; 2], l: &Latency) -> Vec<Str
     row
 }
 
+/// A result for tests: one round of three was late.
+#[cfg(test)]
+pub fn some() -> AtRate {
+    let latency =
+        |ns| Latency { p50: ns, p90: ns, p99: ns, p999: ns, p9999: ns, max: ns, curve: Vec::new() };
+    AtRate {
+        per_second: 50_000.0,
+        arrivals: "even".to_owned(),
+        ops: 3,
+        reached: crate::result::Summary {
+            median: 50_262.0,
+            samples: vec![50_262.0, 41_120.9, 50_300.0],
+            ..Default::default()
+        },
+        kept_up: false,
+        latency_ns: latency(400),
+        by_round: Default::default(),
+        operation_latency_ns: [("get".to_owned(), latency(300))].into(),
+        over_time: None,
+        verified: true,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::Summary;
 
     #[test]
     fn who_was_late_in_one_round_has_the_rate_of_that_beside_the_median() {
         let json = include_bytes!("../../tests/fixtures/report.json");
         let mut report: Report = serde_json::from_slice(json).unwrap();
-        let latency = |ns| Latency {
-            p50: ns,
-            p90: ns,
-            p99: ns,
-            p999: ns,
-            p9999: ns,
-            max: ns,
-            curve: Vec::new(),
-        };
-        let result = &mut report.results[0];
-        result.at_rate = Some(AtRate {
-            per_second: 50_000.0,
-            arrivals: "even".to_owned(),
-            ops: 3,
-            reached: Summary {
-                median: 50_262.0,
-                samples: vec![50_262.0, 41_120.9, 50_300.0],
-                ..Default::default()
-            },
-            kept_up: false,
-            latency_ns: latency(400),
-            by_round: Default::default(),
-            operation_latency_ns: [("get".to_owned(), latency(300))].into(),
-            over_time: None,
-            verified: true,
-        });
-        let class = result.class.clone();
+        report.results[0].at_rate = Some(some());
         let table = table(&report).unwrap().1;
-        let [all, gets] = &table.of(&class).rows[..] else {
-            panic!("a row of all, and one of gets")
-        };
-        assert!(all[1].ends_with(" BEHIND") && !gets[1].contains("BEHIND"), "{all:?}, {gets:?}");
+        let rows = &table.of(&report.results[0].class).rows;
+        let [all, gets] = &rows[..] else { panic!("a row of all, and one of gets") };
+        assert!(all[1].ends_with(" BEHIND") && !gets[1].contains("BEHIND"), "{rows:?}");
         assert_eq!(all[6..], ["400 ns", "50,262", "41,120"]);
         assert_eq!(gets[6..], ["300 ns", "", ""]);
     }
