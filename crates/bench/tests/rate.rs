@@ -79,7 +79,8 @@ fn changes_at_a_rate_are_in_every_form_of_the_report() {
     assert!(rates(&csv, "insert-sync") >= 2 * (1 + 2 + 1), "{csv}");
     assert!(rates(&csv, "mixed") >= 2 * (1 + 1), "{csv}");
     let page = std::fs::read_to_string(folder.path().join("out.html")).unwrap();
-    assert!(page.contains(">insert-sync, 3 threads</td>") && page.contains(">mixed: get</td>"));
+    // Who cannot keep up has that behind the phase.
+    assert!(page.contains(">insert-sync, 3 threads") && page.contains(">mixed: get</td>"));
 
     // Both runs are one: nothing of it may be called slower.
     let json = folder.path().join("out.json").display().to_string();

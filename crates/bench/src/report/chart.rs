@@ -53,11 +53,6 @@ impl Scale {
         Scale { low: low / room, high: high * room, log: true }
     }
 
-    /// The figure at its end.
-    pub fn end(&self) -> f64 {
-        self.high
-    }
-
     /// Whether equal distances mean equal factors.
     pub fn is_logarithmic(&self) -> bool {
         self.log

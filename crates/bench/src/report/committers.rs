@@ -1,6 +1,6 @@
 //! Several threads that commit to one store: a table for the terminal and the page, and charts.
 
-use super::plain::Table;
+use super::plain::ByClass;
 use super::text;
 use super::together::{line_charts, processors, ratio};
 use crate::result::{Report, TogetherResult};
@@ -29,16 +29,22 @@ pub fn is_of(r: &TogetherResult) -> bool {
 }
 
 /// The table and what to say below; nothing without results.
-pub fn table(report: &Report) -> Option<(Table, &'static str)> {
-    let rows: Vec<_> =
-        report.together.iter().filter(|r| is_of(r)).map(|r| cells(r).to_vec()).collect();
+pub fn table(report: &Report) -> Option<(ByClass, &'static str)> {
+    let of_these = report.together.iter().filter(|r| is_of(r));
+    let rows = of_these.map(|r| (&*r.class, cells(r).to_vec()));
     let heads = HEADS.map(str::to_owned).to_vec();
-    (!rows.is_empty()).then_some((Table { heads, rows, words: WORDS }, EXPLAINED))
+    Some((ByClass::new(&heads, WORDS, rows)?, EXPLAINED))
 }
 
 /// A chart of changes in a second over the number of threads; none where there is one number.
 pub fn charts(report: &Report) -> String {
-    line_charts(report, is_of, "changes in a second, all threads", "threads", text::number)
+    line_charts(
+        report,
+        is_of,
+        "changes in a second, all threads",
+        "threads; logarithmic scale",
+        text::number,
+    )
 }
 
 fn cells(r: &TogetherResult) -> [String; HEADS.len()] {
@@ -78,14 +84,14 @@ mod tests {
         let lines = table(&report).unwrap().0.lines();
         assert!(lines.iter().all(|line| line.chars().count() <= 100), "{lines:#?}");
         for what in [" 8 ", " 4,321 ", "1.95x [1.93, 1.99]", " 0.13"] {
-            assert!(lines[1].contains(what), "{what}: {lines:#?}");
+            assert!(lines[2].contains(what), "{what}: {lines:#?}");
         }
         assert!(super::super::together::table(&report).is_none());
         let page = super::super::html::page(&report);
         assert!(page.contains(r#"id="committers""#) && page.contains(">4,321</td>"));
         assert!(!page.contains(r#"id="together""#) && !page.contains("btree<scr"));
         report.together[0].verified = false;
-        assert!(table(&report).unwrap().0.lines()[1].contains("4,321!"));
+        assert!(table(&report).unwrap().0.lines()[2].contains("4,321!"));
         report.together = super::super::together::some();
         assert!(table(&report).is_none());
     }

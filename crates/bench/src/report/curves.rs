@@ -4,7 +4,7 @@
 //! part that is slower.
 
 use super::compare::Comparison;
-use super::lines::{Line, LineChart};
+use super::lines::{Line, LineChart, Point};
 use super::text;
 use crate::result::{Latency, PhaseResult, Report};
 
@@ -52,14 +52,12 @@ fn chart(
     let mut stores: Vec<(u64, String)> = c.stores.iter().filter_map(line).collect();
     stores.sort();
     let line = |(_, store): &'_ (u64, String)| points(of(c.result(store, phase)?)?);
-    let lines =
-        stores.iter().filter_map(|store| Some(Line { store: &store.1, points: line(store)? }));
+    let lines = stores.iter().filter_map(|store| Some(Line::through(&store.1, line(store)?)));
     LineChart {
         title: phase.to_owned(),
         explained: how.to_owned(),
         ticks: TICKS.map(|(quantile, label)| (place(quantile), label.to_owned())).to_vec(),
         below: "percentile",
-        seconds: None,
         lines: lines.collect(),
         stores: report.stores.iter().map(|info| &*info.store).collect(),
     }
@@ -67,7 +65,7 @@ fn chart(
 }
 
 /// The points between the first tick and the last.
-fn points(latency: &Latency) -> Option<Vec<(f64, f64, String)>> {
+fn points(latency: &Latency) -> Option<Vec<Point>> {
     let is_drawn = |(quantile, _): &&(f64, u64)| (TICKS[0].0..=TICKS[4].0).contains(quantile);
     let point = |&(quantile, ns): &(f64, u64)| {
         let ns = ns.max(1) as f64;

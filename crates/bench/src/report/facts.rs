@@ -145,7 +145,7 @@ fn stores(report: &Report) -> String {
     let rows = report.stores.iter().map(|info| store_row(info, measured(info)));
     let rows: String = rows.collect();
     format!(
-        r#"<h3 class="gap">Stores</h3><div class="scroll" tabindex="0" role="region" aria-label="Stores"><table><thead><tr><th scope="col">store</th><th scope="col" class="text">version</th><th scope="col" class="text">class</th><th scope="col" class="text">syncs</th><th scope="col" class="text">batched gets</th><th scope="col" class="text">settings and peculiarities</th><th scope="col" class="text">library</th></tr></thead><tbody>{rows}</tbody></table></div>"#
+        r#"<h3 class="gap">Stores</h3><div class="scroll" tabindex="0" role="region" aria-label="Stores"><table class="stacked"><thead><tr><th scope="col">store</th><th scope="col" class="text">version</th><th scope="col" class="text">class</th><th scope="col" class="text">syncs</th><th scope="col" class="text">batched gets</th><th scope="col" class="text">settings and peculiarities</th><th scope="col" class="text">library</th></tr></thead><tbody>{rows}</tbody></table></div>"#
     )
 }
 
@@ -165,7 +165,7 @@ fn store_row(info: &StoreInfo, measured: bool) -> String {
     let changes = info.changes_class.as_ref().map(|class| format!("; changes: {class}"));
     let durability = format!("{}{}", info.class, changes.unwrap_or_default());
     format!(
-        r#"<tr class="{class}"><th scope="row">{}</th><td class="text">{}</td><td class="text">{}</td><td class="text">{}</td><td class="text">{batched}</td><td class="long">{}</td><td class="text">{}</td></tr>"#,
+        r#"<tr class="{class}"><th scope="row">{}</th><td class="text" data-head="version">{}</td><td class="text" data-head="class">{}</td><td class="text" data-head="syncs">{}</td><td class="text" data-head="batched gets">{batched}</td><td class="long" data-head="settings">{}</td><td class="text" data-head="library">{}</td></tr>"#,
         escape(&info.store),
         escape(&info.version),
         escape(&durability),

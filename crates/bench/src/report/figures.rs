@@ -84,9 +84,9 @@ const HEADS: [&str; 20] = [
     "store",
     "phase",
     "median ns",
+    "times as fast",
     "low",
     "high",
-    "times as fast",
     "rounds",
     "operations",
     "hit rate",
@@ -138,10 +138,11 @@ fn figures_row(c: &Comparison, r: &PhaseResult) -> String {
         escape(&r.store),
         escape(&r.phase)
     );
-    for figure in [s.median, s.low, s.high] {
-        row.push_str(&number_cell(Some(figure), &text::number(figure)));
-    }
+    let nanoseconds = |figure| number_cell(Some(figure), &text::number(figure));
+    row.push_str(&nanoseconds(s.median));
     row.push_str(&ratio_cell(c, r));
+    row.push_str(&nanoseconds(s.low));
+    row.push_str(&nanoseconds(s.high));
     row.push_str(&whole(Some(r.rounds as u64)));
     row.push_str(&whole(Some(r.ops)));
     row.push_str(&number_cell(r.hit_rate, &r.hit_rate.map(text::percent).unwrap_or_default()));

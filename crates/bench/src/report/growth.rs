@@ -2,8 +2,8 @@
 //! the page.
 
 use super::chart::Scale;
-use super::lines::{Line, LineChart};
-use super::plain::Table;
+use super::lines::{Line, LineChart, Point};
+use super::plain::ByClass;
 use super::text;
 use crate::result::{Growth, PhaseResult, Report};
 
@@ -28,24 +28,21 @@ fn result<'a>(run: &'a Growth, key: &(&str, &str, &str)) -> Option<&'a PhaseResu
 }
 
 /// The table and what to say below; nothing without a series of runs.
-pub fn table(report: &Report) -> Option<(Table, &'static str)> {
+pub fn table(report: &Report) -> Option<(ByClass, &'static str)> {
     let growth = &report.growth;
-    if growth.is_empty() {
-        return None;
-    }
     let mut heads = vec!["store".to_owned(), "phase".to_owned()];
     heads.extend(growth.iter().map(|run| text::count(run.records)));
-    let row = |key: &(&str, &str, &str)| {
+    let keys = all(growth);
+    let rows = keys.iter().map(|key| {
         let mut row = vec![key.1.to_owned(), key.0.to_owned()];
         row.extend(growth.iter().map(|run| match result(run, key) {
             Some(r) if r.verified => text::number(r.ns_per_op.median),
             Some(r) => format!("{}!", text::number(r.ns_per_op.median)),
             None => text::NONE.to_owned(),
         }));
-        row
-    };
-    let rows = all(growth).iter().map(row).collect();
-    Some((Table { heads, rows, words: 2 }, EXPLAINED))
+        (key.2, row)
+    });
+    Some((ByClass::new(&heads, 2, rows)?, EXPLAINED))
 }
 
 /// A chart for each phase and class, with a line for each store; empty without a series of runs.
@@ -62,7 +59,7 @@ pub fn charts(report: &Report) -> String {
         }
         drawn.push((phase, class));
         let of_phase = keys.iter().filter(|(p, _, c)| (p, c) == (phase, class));
-        let line = |key: &(&'_ str, &'_ str, &'_ str)| -> Vec<(f64, f64, String)> {
+        let line = |key: &(&'_ str, &'_ str, &'_ str)| -> Vec<Point> {
             let runs = growth.iter().filter_map(|run| Some((run.records, result(run, key)?)));
             let right = runs.filter(|(_, r)| r.verified && r.ns_per_op.median > 0.0);
             let point = |(records, r): (u64, &PhaseResult)| {
@@ -72,15 +69,14 @@ pub fn charts(report: &Report) -> String {
             };
             right.map(point).collect()
         };
-        let lines = of_phase.map(|key| Line { store: key.1, points: line(key) });
+        let lines = of_phase.map(|key| Line::through(key.1, line(key)));
         let ticks = scale.ticks().into_iter();
         let chart = LineChart {
             title: (*phase).to_owned(),
             explained: format!("time of one operation, class {class}"),
             ticks: ticks.map(|n| (scale.place(n), text::count(n as u64))).collect(),
-            below: "records in the store",
-            seconds: None,
-            lines: lines.filter(|line| !line.points.is_empty()).collect(),
+            below: "records in the store; logarithmic scale",
+            lines: lines.filter(|line| !line.stretches.is_empty()).collect(),
             stores: report.stores.iter().map(|info| &*info.store).collect(),
         };
         html += &chart.html(|ns| text::round(&text::nanoseconds(ns)));
@@ -107,7 +103,8 @@ mod tests {
         let gone = growth[0].results.remove(0);
         growth[1].results[0].verified = false;
         report.growth = growth;
-        let (table, _) = table(&report).unwrap();
+        let table = table(&report).unwrap().0;
+        let table = table.of(&gone.class);
         assert_eq!(table.heads[2..], ["1,000", "10,000", "1,000,000"]);
         let row = table.rows.iter().find(|r| r[0] == gone.store && r[1] == gone.phase).unwrap();
         assert!(row[2] == text::NONE && row[3].ends_with('!') && !row[4].ends_with('!'), "{row:?}");

@@ -90,10 +90,16 @@ fn header(report: &Report, comparisons: &[Comparison]) -> String {
 }
 
 fn subject(report: &Report, comparisons: &[Comparison]) -> String {
-    let own: Vec<&str> = comparisons.iter().flat_map(|c| c.own()).collect();
-    let rivals: usize = comparisons.iter().map(|c| c.rivals().count()).sum();
+    // A store is in the comparison of each class that it has figures of.
+    let mut own: Vec<&str> = Vec::new();
+    for store in comparisons.iter().flat_map(|c| c.own()) {
+        if !own.contains(&store) {
+            own.push(store);
+        }
+    }
+    let rivals: BTreeSet<&str> = comparisons.iter().flat_map(|c| c.rivals()).collect();
     let workload = &report.settings.workload;
-    match (own.as_slice(), rivals) {
+    match (own.as_slice(), rivals.len()) {
         ([], 0) => format!("Nothing was measured on {workload}"),
         ([], n) => format!("{} on {workload}", text::counted(n, "store")),
         (_, 0) => format!("{} on {workload}", own.join(", ")),
@@ -507,9 +513,9 @@ fn latencies(report: &Report, c: &Comparison) -> String {
             .to_owned();
     }
     format!(
-        "<p class=\"note\">Dark dot: half of the lookups were this fast or faster (p50). Thick \
-         line: up to p99, the open dot. Thin line: on to p99.9, the small dot, and to the slowest \
-         lookup, the end. The scale is logarithmic.</p><div class=\"charts\">{charts}</div>"
+        "<p class=\"note\">Filled dot at the left end: half of the lookups were this fast or faster \
+         (p50). Thick line: up to p99, the ring. Thin line: on to p99.9, the dot on it, and to the \
+         slowest lookup, its right end. The scale is logarithmic.</p><div class=\"charts\">{charts}</div>"
     ) + &percentiles(report, c)
 }
 

@@ -17,13 +17,30 @@ const NARROWEST: f64 = 235.0;
 /// Where a line of a chart has more points than this, the script makes the points of all.
 const DENSE: usize = 40;
 
+/// A point: the place in per cent from the left, the figure, and both in words; of a chart over time the
+/// figure only.
+pub type Point = (f64, f64, String);
+
 /// A line of one store.
 pub struct Line<'a> {
     /// The store's name.
     pub store: &'a str,
-    /// Its points: the place in per cent from the left, the figure, and both in words; of a chart over
-    /// time the figure only.
-    pub points: Vec<(f64, f64, String)>,
+    /// Its points, in stretches that each have one at least: between two of these nothing is drawn.
+    pub stretches: Vec<Vec<Point>>,
+    /// How many seconds its run took, where the axis below is the part of each run.
+    pub seconds: Option<f64>,
+}
+
+impl<'a> Line<'a> {
+    /// A line without a gap, of something else than time.
+    pub fn through(store: &'a str, points: Vec<Point>) -> Line<'a> {
+        let stretches = if points.is_empty() { Vec::new() } else { vec![points] };
+        Line { store, stretches, seconds: None }
+    }
+
+    fn points(&self) -> impl Iterator<Item = &Point> {
+        self.stretches.iter().flatten()
+    }
 }
 
 /// A chart.
@@ -36,8 +53,6 @@ pub struct LineChart<'a> {
     pub ticks: Vec<(f64, String)>,
     /// What lies on that axis.
     pub below: &'a str,
-    /// The seconds at its end, where it is time.
-    pub seconds: Option<f64>,
     /// The lines, in the order of their figures.
     pub lines: Vec<Line<'a>>,
     /// All stores of the report: each has its colour in every chart.
@@ -47,14 +62,14 @@ pub struct LineChart<'a> {
 impl LineChart<'_> {
     /// The chart with a logarithmic axis to the left, labelled by `label`; empty without a line.
     pub fn html(&self, label: impl Fn(f64) -> String) -> String {
-        let points = self.lines.iter().flat_map(|line| &line.points);
+        let points = self.lines.iter().flat_map(Line::points);
         let figures: Vec<f64> = points.map(|point| point.1).collect();
         self.html_on(&Scale::logarithmic(&figures), label)
     }
 
     /// The same with this axis to the left.
     pub fn html_on(&self, scale: &Scale, label: impl Fn(f64) -> String) -> String {
-        if self.lines.iter().all(|line| line.points.is_empty()) {
+        if self.lines.iter().all(|line| line.stretches.is_empty()) {
             return String::new();
         }
         let (mut marks, mut labels) = (String::new(), String::new());
@@ -77,19 +92,25 @@ impl LineChart<'_> {
                 r#"<line class="grid" x1="{x:.2}%" x2="{x:.2}%" y1="0%" y2="100%"/>"#
             );
         }
-        let is_dense = self.lines.iter().any(|line| line.points.len() > DENSE);
+        let is_dense = self.lines.iter().any(|line| line.points().count() > DENSE);
         let mut legend = String::new();
         for line in &self.lines {
             let class = self.class(line.store);
             let _ =
                 write!(marks, r#"<g class="{class}">{}</g>"#, self.drawn(scale, line, is_dense));
-            let _ = write!(legend, r#"<li class="{class}">{}</li>"#, escape(line.store));
+            let took =
+                line.seconds.map(|s| format!(" <small>{}</small>", text::nanoseconds(s * 1e9)));
+            let (store, took) = (escape(line.store), took.unwrap_or_default());
+            let _ = write!(legend, r#"<li class="{class}">{store}{took}</li>"#);
         }
         let axis = chart::labels(&self.ticks, NARROWEST);
-        let how = if scale.is_logarithmic() { "; logarithmic scale" } else { "" };
+        let upwards = match scale.is_logarithmic() {
+            true => r#"<p class="scale upwards">upwards: logarithmic scale</p>"#,
+            false => "",
+        };
         let words = escape(&format!("{}: {}", self.title, self.explained));
         format!(
-            r#"<figure class="chart lines"><figcaption><h3>{}</h3><span>{}</span></figcaption><div class="frame"><svg class="labels" height="{HEIGHT}" aria-hidden="true">{labels}</svg><svg class="plot" height="{HEIGHT}" role="img" aria-label="{words}">{marks}</svg>{axis}<p class="scale">{}{how}</p></div><ul class="legend">{legend}</ul></figure>"#,
+            r#"<figure class="chart lines"><figcaption><h3>{}</h3><span>{}</span></figcaption><div class="frame">{upwards}<svg class="labels" height="{HEIGHT}" aria-hidden="true">{labels}</svg><svg class="plot" height="{HEIGHT}" role="img" aria-label="{words}">{marks}</svg>{axis}<p class="scale">{}</p></div><ul class="legend">{legend}</ul></figure>"#,
             escape(&self.title),
             escape(&self.explained),
             escape(self.below)
@@ -109,22 +130,32 @@ impl LineChart<'_> {
 
     /// A line as a path, and its points with their words: of a long one what the script makes them of.
     fn drawn(&self, scale: &Scale, line: &Line, is_dense: bool) -> String {
+        if line.stretches.is_empty() {
+            return String::new();
+        }
         let place = |figure: f64| 100.0 - scale.place(figure);
-        let mut marks = path(line, place);
         if is_dense {
-            let words = in_short(line.points.iter().map(|(.., words)| words.as_str()));
-            let end = self.seconds.map(|end| format!(r#" data-seconds="{end:.4e}""#));
+            let mut marks = String::new();
+            // A point alone between two gaps has no line that would show it.
+            for (x, figure, _) in line.stretches.iter().filter(|all| all.len() == 1).flatten() {
+                let y = place(*figure);
+                let _ = write!(marks, r#"<circle cx="{x:.1}%" cy="{y:.1}%" r="1.4"/>"#);
+            }
+            let words = in_short(line.points().map(|(.., words)| words.as_str()));
+            let end = line.seconds.map(|end| format!(r#" data-seconds="{end:.4e}""#));
             let _ = write!(
                 marks,
-                r#"<g class="spots" data-store="{}" data-words="{}"{}></g>"#,
+                r#"{}<g class="spots" data-store="{}" data-words="{}"{}></g>"#,
+                path(line, place),
                 escape(line.store),
                 escape(&words),
                 end.unwrap_or_default()
             );
             return marks;
         }
-        for (x, figure, words) in &line.points {
-            let when = self.seconds.map(|end| format!("{}: ", text::nanoseconds(x * end * 1e7)));
+        let mut marks = path(line, place);
+        for (x, figure, words) in line.points() {
+            let when = line.seconds.map(|end| format!("{}: ", text::nanoseconds(x * end * 1e7)));
             let words = escape(&format!("{}, {}{words}", line.store, when.unwrap_or_default()));
             let y = place(*figure);
             let _ = write!(
@@ -137,20 +168,26 @@ impl LineChart<'_> {
 }
 
 /// In a thousandth of the width and of the height, as a path takes no per cent; each place from the one
-/// before, which is shorter.
+/// before, which is shorter. Of a gap there is the step, too, but nothing is drawn.
 fn path(line: &Line, place: impl Fn(f64) -> f64) -> String {
     let (mut path, mut last) = (String::new(), None);
-    for (x, figure, _) in &line.points {
-        let (x, y) = ((x * 10.0).round() as i64, (place(*figure) * 10.0).round() as i64);
-        let _ = match last {
-            None => write!(path, "M{x} {y}l"),
+    for stretch in &line.stretches {
+        for (i, (x, figure, _)) in stretch.iter().enumerate() {
+            let (x, y) = ((x * 10.0).round() as i64, (place(*figure) * 10.0).round() as i64);
+            let (before, above) = last.unwrap_or((0, 0));
+            let begin = match (i, last) {
+                (0, None) => "M",
+                (0, Some(_)) => "m",
+                (1, _) => "l",
+                _ => " ",
+            };
+            let (x_step, y_step) = (x - before, y - above);
             // A sign parts two numbers, too.
-            Some((before, above)) if y < above => write!(path, "{}{} ", x - before, y - above),
-            Some((before, above)) => write!(path, "{} {} ", x - before, y - above),
-        };
-        last = Some((x, y));
+            let part = if y_step < 0 { "" } else { " " };
+            let _ = write!(path, "{begin}{x_step}{part}{y_step}");
+            last = Some((x, y));
+        }
     }
-    let path = path.trim_end_matches([' ', 'l']);
     format!(r#"<svg viewBox="0 0 1000 1000" preserveAspectRatio="none"><path d="{path}"/></svg>"#)
 }
 
@@ -187,17 +224,49 @@ mod tests {
     }
 
     #[test]
+    fn a_gap_is_a_step_that_draws_nothing() {
+        let point = |x: f64, figure: f64| (x, figure, String::new());
+        let stretches = vec![
+            vec![point(1.0, 2.0), point(2.0, 1.0)],
+            vec![point(5.0, 3.0)],
+            vec![point(7.0, 2.0), point(8.0, 2.0)],
+        ];
+        let line = Line { store: "hash", stretches, seconds: None };
+        let drawn = path(&line, |figure| figure);
+        assert!(drawn.contains(r#"d="M10 20l10-10m30 20m20-10l10 0""#), "{drawn}");
+        assert!(Line::through("hash", Vec::new()).stretches.is_empty());
+    }
+
+    #[test]
+    fn the_axis_that_is_logarithmic_is_the_one_that_is_said_to_be() {
+        let chart = LineChart {
+            title: String::new(),
+            explained: String::new(),
+            ticks: Vec::new(),
+            below: "part of each run",
+            lines: vec![Line::through("hash", vec![(1.0, 2.0, String::new())])],
+            stores: vec!["hash"],
+        };
+        let [logarithmic, linear] = [
+            chart.html(|x| x.to_string()),
+            chart.html_on(&Scale::from_zero(&[2.0]), |x| x.to_string()),
+        ];
+        let below = r#"<p class="scale">part of each run</p>"#;
+        assert!(logarithmic.contains(below) && linear.contains(below));
+        assert!(logarithmic.contains("upwards: logarithmic") && !linear.contains("logarithmic"));
+    }
+
+    #[test]
     fn nothing_from_outside_becomes_markup_and_odd_figures_have_a_place() {
         let points = [1.0, f64::NAN, f64::INFINITY, 0.0, 1e300]
             .map(|figure| (50.0, figure, "</title><script>".to_owned()));
         let stores = ["<b>", "hash", "a", "b", "c", "d", "e", "f", "g"];
-        let line = |store| Line { store, points: points.to_vec() };
+        let line = |store| Line::through(store, points.to_vec());
         let chart = LineChart {
             title: "<i>".to_owned(),
             explained: "\"><u>".to_owned(),
             ticks: vec![(0.0, "<s>".to_owned())],
             below: "<p>",
-            seconds: None,
             lines: stores.map(line).into(),
             stores: stores.into(),
         };

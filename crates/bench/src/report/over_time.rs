@@ -1,9 +1,9 @@
 //! Throughput and latency over the time of a run, as charts: a stall is where nothing ends, and where the
 //! slowest operation is.
 
-use super::chart::Scale;
+use super::chart::{Scale, escape};
 use super::compare::Comparison;
-use super::lines::{Line, LineChart};
+use super::lines::{Line, LineChart, Point};
 use super::text;
 use crate::result::over_time::{OverTime, Slots};
 use crate::result::{PhaseResult, Report};
@@ -11,13 +11,15 @@ use std::collections::BTreeSet;
 
 /// What is said above the charts.
 pub const EXPLAINED: &str = "One run of each store, in the first round and in no other figure, in which \
-    every operation was timed. The time is that of the operations; a line ends when its store is done. \
-    Each point is for a stretch of time: how many operations ended in it, and how long they took. While a \
-    store stalls, nothing ends, and the slowest one tells for how long.";
+    every operation was timed. The axis below is the part of each run that is over; how long the run of a \
+    store took stands beside its name. Each point is for a stretch of time: how many operations ended in \
+    it, and how long they took. While a store stalls, nothing ends: throughput is zero there, the lines of \
+    latencies have a gap, and the slowest one behind it tells for how long.";
 
 /// The same of runs at a rate.
-pub const AT_RATE: &str = "Over time: the first round. Each point is for a stretch of it. Latencies count \
-    from when an operation was to start.";
+pub const AT_RATE: &str = "Over time: the first round, as the part of it that is over; its time stands beside \
+    each name. Each point is for a stretch of it, and where no operation ended the lines of latencies have a \
+    gap. Latencies count from when an operation was to start.";
 
 /// One run, and what of it is drawn: all operations, or those of one kind.
 struct Drawn<'a> {
@@ -52,13 +54,14 @@ fn each_phase<'a>(
         if all.is_empty() {
             continue;
         }
-        html += &grid(&charts(report, &format!("{phase}{how}"), &all));
-        html += &by_kind(report, &format!("{phase}{how}"), &runs);
+        let title = format!("{phase}{how}");
+        let content = grid(&charts(report, &title, &all)) + &by_kind(report, &title, &runs);
+        html += &folded(&format!("{title}, over time"), &content);
     }
     html
 }
 
-/// The same for each kind of operation, to be opened; nothing where there is one.
+/// The same for each kind of operation; nothing where there is one.
 fn by_kind(report: &Report, phase: &str, runs: &[(&str, &OverTime)]) -> String {
     let names: BTreeSet<&String> = runs.iter().flat_map(|(_, run)| run.operations.keys()).collect();
     let mut html = String::new();
@@ -72,7 +75,12 @@ fn by_kind(report: &Report, phase: &str, runs: &[(&str, &OverTime)]) -> String {
     if html.is_empty() {
         return html;
     }
-    format!("<details><summary>Kind by kind</summary>{}</details>", grid(&html))
+    folded("Kind by kind", &grid(&html))
+}
+
+/// What is found by its name, and opened by who wants it: these charts are most of a page.
+fn folded(summary: &str, content: &str) -> String {
+    format!("<details><summary>{}</summary>{content}</details>", escape(summary))
 }
 
 fn grid(charts: &str) -> String {
@@ -127,21 +135,25 @@ fn latencies(slots: &Slots, ns: &[u64]) -> Vec<Option<f64>> {
     all.map(|(ns, ops)| (*ops > 0).then_some((*ns).max(1) as f64)).collect()
 }
 
-/// A chart for each panel, all over the same time.
-fn charts(report: &Report, title: &str, drawn: &[Drawn]) -> String {
-    let seconds: Vec<f64> = drawn.iter().map(|d| d.run.seconds).collect();
-    let time = Scale::from_zero(&seconds);
-    let tick =
-        |s: f64| (time.place(s), if s == 0.0 { "0".to_owned() } else { text::round(&duration(s)) });
+/// The ticks of the axis below: the part of each run that is over, in per cent.
+const TICKS: [(f64, &str); 5] =
+    [(0.0, "0"), (25.0, "25 %"), (50.0, "50 %"), (75.0, "75 %"), (100.0, "100 %")];
+
+/// A chart for each panel. Each line is as wide as the chart, however long its run took: over one time of
+/// all, a store that is done in a tenth of another's would be a mark at the edge.
+fn charts<'a>(report: &'a Report, title: &str, drawn: &[Drawn<'a>]) -> String {
     let chart = |panel: &Panel| {
-        let line = |d: &'_ Drawn| points(d, &time, &(panel.figures)(d), panel.words);
+        let line = |d: &Drawn<'a>| Line {
+            store: d.store,
+            stretches: stretches(d, &(panel.figures)(d), panel.words),
+            seconds: Some(d.run.seconds),
+        };
         let chart = LineChart {
             title: format!("{title}: {}", panel.what),
             explained: panel.explained.to_owned(),
-            ticks: time.ticks().into_iter().map(tick).collect(),
-            below: "time",
-            seconds: Some(time.end()),
-            lines: drawn.iter().map(|d| Line { store: d.store, points: line(d) }).collect(),
+            ticks: TICKS.map(|(place, label)| (place, label.to_owned())).to_vec(),
+            below: "part of each run",
+            lines: drawn.iter().map(line).collect(),
             stores: report.stores.iter().map(|info| &*info.store).collect(),
         };
         let label = |x| text::round(&(panel.words)(x));
@@ -154,21 +166,50 @@ fn charts(report: &Report, title: &str, drawn: &[Drawn]) -> String {
     PANELS.iter().map(chart).collect()
 }
 
-fn points(
-    d: &Drawn,
-    time: &Scale,
-    figures: &[Option<f64>],
-    words: fn(f64) -> String,
-) -> Vec<(f64, f64, String)> {
-    let point = |(i, figure): (usize, &Option<f64>)| {
+/// The points of a line; where there is no figure, a stretch of them ends.
+fn stretches(d: &Drawn, figures: &[Option<f64>], words: fn(f64) -> String) -> Vec<Vec<Point>> {
+    let place = |i: usize| {
         let (begin, end) = d.run.slot(i, figures.len());
-        let middle = f64::midpoint(begin, end);
-        let figure = (*figure)?;
-        Some((time.place(middle), figure, words(figure)))
+        let part = f64::midpoint(begin, end) / d.run.seconds;
+        // A report may say that a run took no time.
+        if part.is_finite() { part.clamp(0.0, 1.0) * 100.0 } else { 0.0 }
     };
-    figures.iter().enumerate().filter_map(point).collect()
+    let all: Vec<(usize, Option<f64>)> = figures.iter().copied().enumerate().collect();
+    let stretch = |slots: &[(usize, Option<f64>)]| -> Vec<Point> {
+        slots.iter().filter_map(|&(i, figure)| Some((place(i), figure?, words(figure?)))).collect()
+    };
+    let stretches = all.split(|(_, figure)| figure.is_none()).map(stretch);
+    stretches.filter(|points| !points.is_empty()).collect()
 }
 
-fn duration(seconds: f64) -> String {
-    text::nanoseconds(seconds * 1e9)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(run: &OverTime) -> Vec<Vec<f64>> {
+        let d = Drawn { store: "hash", run, slots: &run.all };
+        let figures = latencies(&run.all, &run.all.p50_ns);
+        let of_places = |points: Vec<Point>| points.iter().map(|point| point.0.round()).collect();
+        stretches(&d, &figures, text::nanoseconds).into_iter().map(of_places).collect()
+    }
+
+    #[test]
+    fn a_run_fills_the_axis_but_for_where_nothing_ended() {
+        let all = Slots {
+            ops: vec![0, 5, 5, 0, 0, 5, 0, 5, 5, 0],
+            p50_ns: vec![0, 9, 9, 0, 0, 9, 0, 9, 9, 0],
+            ..Slots::default()
+        };
+        let run = |slot_seconds: f64| OverTime {
+            slot_seconds,
+            seconds: slot_seconds * 10.0,
+            all: all.clone(),
+            ..OverTime::default()
+        };
+        let places = [vec![15.0, 25.0], vec![55.0], vec![75.0, 85.0]];
+        for seconds in [0.5, 500.0] {
+            assert_eq!(drawn(&run(seconds)), places);
+        }
+        assert_eq!(drawn(&run(0.0)).concat(), [0.0; 5]);
+    }
 }

@@ -1,5 +1,5 @@
-// The page is complete without this script; it lets a reader sort the table of every figure, and says what
-// the points of long lines are.
+// The page is complete without this script; it lets a reader sort the table of every figure, says what the
+// points of long lines are, and unfolds for the printer what is folded.
 "use strict";
 (() => {
   const value = (row, column) => {
@@ -33,6 +33,15 @@
       });
     });
   }
+  // What is folded is printed, too: browsers that do not know how the style sheet says so need it opened.
+  let folded = [];
+  addEventListener("beforeprint", () => {
+    folded = [...document.querySelectorAll("details:not([open])")];
+    for (const details of folded) details.open = true;
+  });
+  addEventListener("afterprint", () => {
+    for (const details of folded) details.open = false;
+  });
   const duration = (seconds) => {
     const [unit, size] = [["s", 1], ["ms", 1e-3], ["µs", 1e-6], ["ns", 0]].find(([, size]) => seconds >= size);
     return `${(seconds / (size || 1e-9)).toPrecision(3)} ${unit}`;

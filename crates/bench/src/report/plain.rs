@@ -78,3 +78,129 @@ impl Table {
         row
     }
 }
+
+/// Tables with the same headings, one for each durability class: figures of two classes never stand below
+/// each other.
+pub struct ByClass(Vec<(String, Table)>);
+
+impl ByClass {
+    /// Of rows with the class of each, classes in the order in which they come; `None` without a row.
+    pub fn new<'a>(
+        heads: &[String],
+        words: usize,
+        rows: impl Iterator<Item = (&'a str, Vec<String>)>,
+    ) -> Option<ByClass> {
+        let mut tables: Vec<(String, Table)> = Vec::new();
+        for (class, row) in rows {
+            match tables.iter_mut().find(|(name, _)| name == class) {
+                Some((_, table)) => table.rows.push(row),
+                None => {
+                    let table = Table { heads: heads.to_vec(), rows: vec![row], words };
+                    tables.push((class.to_owned(), table));
+                }
+            }
+        }
+        (!tables.is_empty()).then_some(ByClass(tables))
+    }
+
+    /// The lines for a terminal: the name of each class, and its table.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (class, table) in &self.0 {
+            if !lines.is_empty() {
+                lines.push(String::new());
+            }
+            lines.push(format!("class {}", text::clean(class)));
+            lines.extend(table.lines());
+        }
+        lines
+    }
+
+    /// The same for the page.
+    pub fn html(&self, label: &str) -> String {
+        let table = |(class, table): &(String, Table)| {
+            let label = format!("{label}, class {class}");
+            format!(r#"<h3 class="gap">Class {}</h3>{}"#, escape(class), table.html(&label))
+        };
+        self.0.iter().map(table).collect()
+    }
+
+    /// The table of one class, for tests.
+    #[cfg(test)]
+    pub fn of(&self, class: &str) -> &Table {
+        &self.0.iter().find(|(name, _)| name == class).unwrap().1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{growth, processor, rate, together};
+    use crate::result::processor::Processor;
+    use crate::result::{Growth, Report};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_class_has_a_table_of_its_own() {
+        let row = |class, store: &str| (class, vec![store.to_owned(), "1".to_owned()]);
+        let rows = [row("buffered", "hash"), row("at-<b>", "btree"), row("buffered", "rocksdb")];
+        let heads = vec!["store".to_owned(), "ns".to_owned()];
+        let table = ByClass::new(&heads, 1, rows.into_iter()).unwrap();
+        let lines = [
+            "class buffered",
+            "store    ns",
+            "hash      1",
+            "rocksdb   1",
+            "",
+            "class at-<b>",
+            "store  ns",
+            "btree   1",
+        ];
+        assert_eq!(table.lines(), lines);
+        let html = table.html("Some");
+        assert_eq!((html.matches("<table").count(), html.matches("<thead").count()), (2, 2));
+        assert!(html.find("rocksdb") < html.find("Class at-&lt;b&gt;"), "{html}");
+        assert!(html.find("Class at-&lt;b&gt;") < html.find("btree"), "{html}");
+        assert!(ByClass::new(&heads, 1, std::iter::empty()).is_none());
+    }
+
+    /// A report in which two stores of two classes did the same, in all that has such a table.
+    fn of_two_classes() -> Report {
+        let json = include_bytes!("../../tests/fixtures/report.json");
+        let mut report: Report = serde_json::from_slice(json).unwrap();
+        let first = report.results[0].clone();
+        report.results = [("hash", "buffered"), ("btree", "at-close")]
+            .map(|(store, class)| {
+                let mut result = first.clone();
+                (result.store, result.class) = (store.to_owned(), class.to_owned());
+                (result.phase, result.effort.operations) = ("mixed".to_owned(), 100);
+                result.effort.processor = Processor::of([Some(1), None, None, None, None]);
+                result.at_rate = Some(rate::some());
+                result
+            })
+            .to_vec();
+        let results = report.results.clone();
+        report.growth = vec![Growth { records: 10, key_bytes: 1, value_bytes: 1, results }];
+        report.together = together::some();
+        report.together[1].class = "at-close".to_owned();
+        report
+    }
+
+    #[test]
+    fn classes_are_mixed_in_no_table_of_a_report() {
+        let report = of_two_classes();
+        let tables = [
+            growth::table(&report).unwrap().0,
+            rate::table(&report).unwrap().1,
+            together::table(&report).unwrap().0,
+            processor::table(&report).unwrap().0,
+        ];
+        let stores =
+            |table: &Table| table.rows.iter().map(|row| &row[0]).collect::<BTreeSet<_>>().len();
+        for table in tables {
+            let classes: Vec<(&str, usize)> =
+                table.0.iter().map(|(class, table)| (&**class, stores(table))).collect();
+            assert_eq!(classes, [("buffered", 1), ("at-close", 1)], "{:?}", table.lines());
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! What the processor counted, for one operation: a table for the terminal and for the page.
 
-use super::plain::Table;
+use super::plain::ByClass;
 use super::text;
 use crate::result::Report;
 use crate::result::processor::Processor;
@@ -12,20 +12,17 @@ const EXPLAINED: &str = "In the program itself, its threads and its libraries, n
     processor's maker to say.";
 
 /// The table and what to say below; nothing where nothing was counted.
-pub fn table(report: &Report) -> Option<(Table, &'static str)> {
-    let known: Vec<_> =
-        report.results.iter().filter(|result| result.effort.processor.is_known()).collect();
-    if known.is_empty() {
-        return None;
-    }
+pub fn table(report: &Report) -> Option<(ByClass, &'static str)> {
+    let known = report.results.iter().filter(|result| result.effort.processor.is_known());
     let figure = |count: Option<f64>| count.map_or_else(|| text::NONE.to_owned(), text::number);
-    let rows = known.iter().map(|result| {
+    let rows = known.map(|result| {
         let mut row = vec![result.store.clone(), result.phase.clone()];
         row.extend(result.effort.processor.of_one(result.effort.operations).map(figure));
-        row
+        (&*result.class, row)
     });
-    let heads = ["store", "phase"].into_iter().chain(Processor::NAMES).map(str::to_owned).collect();
-    Some((Table { heads, rows: rows.collect(), words: 2 }, EXPLAINED))
+    let heads: Vec<String> =
+        ["store", "phase"].into_iter().chain(Processor::NAMES).map(str::to_owned).collect();
+    Some((ByClass::new(&heads, 2, rows)?, EXPLAINED))
 }
 
 #[cfg(test)]
@@ -41,7 +38,8 @@ mod tests {
         effort.operations = 100;
         effort.processor = Processor::of([Some(12_345), None, Some(7), None, None]);
         let (table, _) = table(&report).unwrap();
-        assert_eq!(table.rows.len(), 1);
-        assert_eq!(table.rows[0][2..], ["123", "–", "0.070", "–", "–"]);
+        let rows = &table.of(&report.results[1].class).rows;
+        assert_eq!(rows.len(), 1);
+        assert_eq!(rows[0][2..], ["123", "–", "0.070", "–", "–"]);
     }
 }

@@ -1,19 +1,20 @@
 //! Operations at a rate: a table for the terminal, and one for the page.
 
-use super::plain::Table;
+use super::plain::ByClass;
 use super::text;
 use super::together;
 use crate::result::{AtRate, Latency, Report};
 
 const EXPLAINED: &str = "Each operation had a time to start. Latencies count from it to the end of the \
     operation, so that what waited in line behind a slow one has that in its own. Reached: operations a \
-    second, the median of the rounds; BEHIND marks a store that in some round ended more than 1 % and a \
+    second, the median of the rounds, and the worst of them; BEHIND marks a store that in some round ended more than 1 % and a \
     millisecond later than its schedule: its latencies grow with the length of the run, and are no \
     property of the store. With several processes or threads the rate is that of all together. ! some \
     answers were wrong.";
 
+/// p90 is in the curves alone: with it the lines would be too long for a terminal.
 const HEADS: [&str; 9] =
-    ["store", "phase", "reached/s", "p50", "p90", "p99", "p99.9", "p99.99", "slowest"];
+    ["store", "phase", "p50", "p99", "p99.9", "p99.99", "slowest", "reached", "worst"];
 
 /// What one store did in one phase at a rate.
 pub struct OpenLoop<'a> {
@@ -41,7 +42,7 @@ pub fn results(report: &Report) -> impl Iterator<Item = OpenLoop<'_>> {
 }
 
 /// The title, the table and what to say below; nothing without results.
-pub fn table(report: &Report) -> Option<(String, Table, &'static str)> {
+pub fn table(report: &Report) -> Option<(String, ByClass, &'static str)> {
     let first = results(report).next()?.at;
     let arrivals = match &*first.arrivals {
         "poisson" => "at random times (Poisson)".to_owned(),
@@ -50,27 +51,75 @@ pub fn table(report: &Report) -> Option<(String, Table, &'static str)> {
     };
     let rate = text::number(first.per_second);
     let title = format!("At {rate} operations a second, {arrivals}");
-    let rows = results(report).flat_map(|of| rows(&of)).collect();
+    let rows = results(report).flat_map(|of| rows(&of).into_iter().map(move |row| (of.class, row)));
     let heads = HEADS.map(str::to_owned).to_vec();
-    Some((title, Table { heads, rows, words: 2 }, EXPLAINED))
+    Some((title, ByClass::new(&heads, 2, rows)?, EXPLAINED))
 }
 
 /// A row for all operations, and for `mixed` one for each kind.
 fn rows(of: &OpenLoop<'_>) -> Vec<Vec<String>> {
     let OpenLoop { store, phase, at, .. } = of;
     let wrong = if at.verified { "" } else { "!" };
+    // Beside the phase, where it is seen before the latencies that it is a warning of.
     let behind = if at.kept_up { "" } else { " BEHIND" };
-    let reached = format!("{}{wrong}{behind}", text::count(at.reached.median.max(0.0) as u64));
-    let mut rows = vec![row(store, phase.clone(), reached, &at.latency_ns)];
+    let rate = |rate: f64| text::count(rate.max(0.0) as u64);
+    let worst = at.reached.samples.iter().copied().reduce(f64::min);
+    let reached = [
+        format!("{}{wrong}", rate(at.reached.median)),
+        worst.map_or_else(|| text::NONE.to_owned(), rate),
+    ];
+    let mut rows = vec![row(store, format!("{phase}{behind}"), reached, &at.latency_ns)];
     for (name, latency) in &at.operation_latency_ns {
-        rows.push(row(store, format!("{phase}: {name}"), String::new(), latency));
+        rows.push(row(store, format!("{phase}: {name}"), Default::default(), latency));
     }
     rows
 }
 
-fn row(store: &str, phase: String, reached: String, l: &Latency) -> Vec<String> {
-    let mut row = vec![store.to_owned(), phase, reached];
-    let all = [l.p50, l.p90, l.p99, l.p999, l.p9999, l.max];
+fn row(store: &str, phase: String, reached: [String; 2], l: &Latency) -> Vec<String> {
+    let mut row = vec![store.to_owned(), phase];
+    let all = [l.p50, l.p99, l.p999, l.p9999, l.max];
     row.extend(all.map(|ns| text::nanoseconds(ns as f64)));
+    row.extend(reached);
     row
+}
+
+/// A result for tests: one round of three was late.
+#[cfg(test)]
+pub fn some() -> AtRate {
+    let latency =
+        |ns| Latency { p50: ns, p90: ns, p99: ns, p999: ns, p9999: ns, max: ns, curve: Vec::new() };
+    AtRate {
+        per_second: 50_000.0,
+        arrivals: "even".to_owned(),
+        ops: 3,
+        reached: crate::result::Summary {
+            median: 50_262.0,
+            samples: vec![50_262.0, 41_120.9, 50_300.0],
+            ..Default::default()
+        },
+        kept_up: false,
+        latency_ns: latency(400),
+        by_round: Default::default(),
+        operation_latency_ns: [("get".to_owned(), latency(300))].into(),
+        over_time: None,
+        verified: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_late_in_one_round_has_the_rate_of_that_beside_the_median() {
+        let json = include_bytes!("../../tests/fixtures/report.json");
+        let mut report: Report = serde_json::from_slice(json).unwrap();
+        report.results[0].at_rate = Some(some());
+        let table = table(&report).unwrap().1;
+        let rows = &table.of(&report.results[0].class).rows;
+        let [all, gets] = &rows[..] else { panic!("a row of all, and one of gets") };
+        assert!(all[1].ends_with(" BEHIND") && !gets[1].contains("BEHIND"), "{rows:?}");
+        assert_eq!(all[6..], ["400 ns", "50,262", "41,120"]);
+        assert_eq!(gets[6..], ["300 ns", "", ""]);
+    }
 }

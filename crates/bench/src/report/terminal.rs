@@ -7,7 +7,7 @@
 use super::compare::{Comparison, Headline, is_own, wrong_answers};
 use super::durability;
 use super::pen::{Pen, Style, WIDTH, shortened, width, wrapped};
-use super::plain::Table;
+use super::plain::ByClass;
 use super::stats::{self, Ratio, Verdict};
 use super::{committers, growth, processor, rate, text, together};
 use crate::result::{OwnCost, PhaseNoise, PhaseResult, Report};
@@ -67,7 +67,7 @@ fn disk(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
 
 fn plain(
     title: &str,
-    table: &Table,
+    table: &ByClass,
     explained: &str,
     out: &mut impl Write,
     pen: &Pen,

@@ -2,8 +2,8 @@
 
 use super::chart::Scale;
 use super::committers;
-use super::lines::{Line, LineChart};
-use super::plain::Table;
+use super::lines::{Line, LineChart, Point};
+use super::plain::ByClass;
 use super::text;
 use crate::result::{Report, TogetherResult};
 
@@ -25,18 +25,24 @@ pub fn is_of(r: &TogetherResult) -> bool {
 }
 
 /// The table and what to say below; nothing without results.
-pub fn table(report: &Report) -> Option<(Table, &'static str)> {
-    let rows: Vec<_> =
-        report.together.iter().filter(|r| is_of(r)).map(|r| cells(r).to_vec()).collect();
+pub fn table(report: &Report) -> Option<(ByClass, &'static str)> {
+    let of_these = report.together.iter().filter(|r| is_of(r));
+    let rows = of_these.map(|r| (&*r.class, cells(r).to_vec()));
     let heads = HEADS.map(str::to_owned).to_vec();
-    (!rows.is_empty()).then_some((Table { heads, rows, words: WORDS }, EXPLAINED))
+    Some((ByClass::new(&heads, WORDS, rows)?, EXPLAINED))
 }
 
-/// Charts of lookups in a second over the number of readers, one for each phase, kind of readers, and
+/// Charts of lookups in a second over the number of readers, one for each phase, kind of readers, class, and
 /// with a writer or not; none where there is one number of readers.
 pub fn charts(report: &Report) -> String {
     let in_words = |rate| format!("{} M", text::number(rate / 1e6));
-    line_charts(report, is_of, "lookups in a second, all readers", "readers", in_words)
+    line_charts(
+        report,
+        is_of,
+        "lookups in a second, all readers",
+        "readers; logarithmic scale",
+        in_words,
+    )
 }
 
 /// The same of those results that are wanted, with a rate as `in_words` says it.
@@ -47,9 +53,9 @@ pub fn line_charts(
     below: &'static str,
     in_words: impl Fn(f64) -> String,
 ) -> String {
-    type Key<'a> = (&'a str, &'a str, usize);
+    type Key<'a> = (&'a str, &'a str, usize, &'a str);
     fn key(r: &TogetherResult) -> Key<'_> {
-        (&r.phase, &r.by, r.writers)
+        (&r.phase, &r.by, r.writers, &r.class)
     }
     let wanted = || report.together.iter().filter(|r| is_wanted(r));
     let counts: Vec<f64> = wanted().map(|r| r.readers as f64).collect();
@@ -62,7 +68,7 @@ pub fn line_charts(
     }
     let chart = |of: &Key<'_>| {
         let all: Vec<&TogetherResult> = wanted().filter(|r| r.verified && key(r) == *of).collect();
-        let points = |store: &str| -> Vec<(f64, f64, String)> {
+        let points = |store: &str| -> Vec<Point> {
             let point = |r: &&TogetherResult| {
                 let rate = r.per_second.median;
                 let words = format!("{} {}: {}/s", r.readers, r.by, in_words(rate));
@@ -71,20 +77,19 @@ pub fn line_charts(
             all.iter().filter(|r| r.store == store).map(point).collect()
         };
         let stores: Vec<&str> = report.stores.iter().map(|info| &*info.store).collect();
-        let lines = stores.iter().map(|store| Line { store, points: points(store) });
+        let lines = stores.iter().map(|store| Line::through(store, points(store)));
         let mut readers: Vec<usize> = all.iter().map(|r| r.readers).collect();
         readers.sort_unstable();
         readers.dedup();
-        let (phase, by, writers) = of;
+        let (phase, by, writers, class) = of;
         let beside = if *writers > 0 { ", beside a writer" } else { "" };
         let tick = |count: &usize| (scale.place(*count as f64), count.to_string());
         LineChart {
             title: format!("{phase}, {by}{beside}"),
-            explained: explained.to_owned(),
+            explained: format!("{explained}, class {class}"),
             ticks: readers.iter().map(tick).collect(),
             below,
-            seconds: None,
-            lines: lines.filter(|line| !line.points.is_empty()).collect(),
+            lines: lines.filter(|line| !line.stretches.is_empty()).collect(),
             stores: stores.clone(),
         }
         .html(|rate| text::round(&in_words(rate)))
@@ -184,13 +189,13 @@ mod tests {
     fn rows_say_how_many_processes_and_processors_within_the_width() {
         let lines = table(&report()).unwrap().0.lines();
         assert!(lines.iter().all(|line| line.chars().count() <= 100), "{lines:#?}");
-        assert!(lines[1].contains(" 2 threads ") && lines[1].contains("12.3"), "{lines:#?}");
-        assert!(lines[1].contains("1.95x [1.93, 1.99]"), "{lines:#?}");
+        assert!(lines[2].contains(" 2 threads ") && lines[2].contains("12.3"), "{lines:#?}");
+        assert!(lines[2].contains("1.95x [1.93, 1.99]"), "{lines:#?}");
         assert!(
-            lines[2].contains("16 procs + writer") && lines[2].contains("1,234,567"),
+            lines[3].contains("16 procs + writer") && lines[3].contains("1,234,567"),
             "{lines:#?}"
         );
-        assert!(lines[2].contains('!') && lines[2].contains("16 free"), "{lines:#?}");
+        assert!(lines[3].contains('!') && lines[3].contains("16 free"), "{lines:#?}");
         assert!(table(&Report { together: Vec::new(), ..report() }).is_none());
     }
 
