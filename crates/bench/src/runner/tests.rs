@@ -41,6 +41,8 @@ pub(crate) enum Lie {
     MissesOnce,
     /// While it may be changed, values are given without their last byte.
     GetsShort,
+    /// While it may be changed, lookups give a value that is longer than all that was stored.
+    GetsLong,
     /// A key that is there keeps its old value.
     KeepsOld,
     /// One new record of a hundred is not stored.
@@ -226,6 +228,10 @@ impl Store for LiarWriter<'_> {
         let is_missed = lie == Lie::MissesOnce && gets == 2;
         Ok(self.with_index(|index| {
             let value = index.get(key).filter(|_| !is_missed);
+            if lie == Lie::GetsLong && value.is_some() {
+                take(&[0; 1 << 20]);
+                return true;
+            }
             value.map(|value| take(&value[..value.len() - short])).is_some()
         }))
     }
@@ -442,7 +448,7 @@ fn told(lie: Lie) -> Vec<Phase> {
         }
         Lie::RemovesNot => vec![Remove, Mixed],
         Lie::RemovesAll => vec![Mixed],
-        Lie::ForgetsLast | Lie::MissesOnce | Lie::GetsShort => {
+        Lie::ForgetsLast | Lie::MissesOnce | Lie::GetsShort | Lie::GetsLong => {
             vec![Insert, InsertRandom, InsertEach, InsertSync, Reinsert, Mixed]
         }
     }
@@ -454,7 +460,7 @@ fn every_lie_is_told_in_its_phases_and_in_no_other() {
     let reading = [LastByte, Missing, FindsAll, ScanShort, ScanSwapped, ManyReversed, ManyShort];
     let ranges = [RangeShort, RangeLate, RangeSwapped];
     let changing = [KeepsOld, LosesOne, OnlyFirstByte, RemovesNot, RemovesAll, ForgetsLast];
-    let beside = [MissesOnce, GetsShort];
+    let beside = [MissesOnce, GetsShort, GetsLong];
     for lie in [None].into_iter().chain(reading).chain(ranges).chain(changing).chain(beside) {
         let samples = samples_of(lie);
         assert_eq!(samples.len(), Phase::ALL.len(), "{lie:?}");
