@@ -72,7 +72,10 @@ impl Verdict {
     pub(crate) fn in_words(&self) -> String {
         let mut text: String = self.notes.iter().map(|note| format!("note: {note}\n")).collect();
         let Verdict { workload, mix, seed, records, operations, full_checks, .. } = self;
-        let stores = self.stores.join(", ");
+        let stores = match &self.stores[..] {
+            [only] => format!("{only} and the model"),
+            several => several.join(", "),
+        };
         text += &format!("{workload}: {mix}; {records} records, seed {seed}\n");
         text.extend(self.died.iter().map(Death::in_words));
         text += &match &self.difference {
