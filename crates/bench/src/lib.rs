@@ -6,7 +6,7 @@
 //!
 //! Method: each store in a fresh process bound to one processor; rounds interleaved in random
 //! order; equal data and queries for all; untimed warm-up; every answer compared with the data;
-//! raw samples kept. `docs/benchmarks.md` says more.
+//! raw samples kept. `docs/workbench.md` says more.
 
 mod advise;
 mod args;

@@ -371,6 +371,31 @@ fn several_threads_commit_to_one_store() {
 }
 
 #[test]
+fn a_library_that_dies_is_named_by_the_oracle_and_the_others_go_on() {
+    if text(&bench(&["--list"]).stdout)
+        .lines()
+        .any(|l| l.starts_with("lmdb") && l.contains("not found"))
+    {
+        println!("skipped: there is no LMDB");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // The kernel kills who makes a file larger than the limit, as LMDB does when it opens one.
+    let script = format!(
+        "ulimit -c 0; ulimit -f 20000; exec {} --oracle --stores=hash,lmdb,btree --records=200 \
+         --gets=300 --dir={}",
+        env!("CARGO_BIN_EXE_credenza-bench"),
+        folder.path().display()
+    );
+    let done = Command::new("sh").args(["-c", &script]).output().unwrap();
+    let said = text(&done.stdout);
+    assert_eq!(done.status.code(), Some(111), "{said}{}", text(&done.stderr));
+    assert!(said.contains("DIED at operation 0, opening, key '': lmdb: it was ended by"), "{said}");
+    assert!(said.contains("hash, btree agree: 300 operations"), "{said}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn the_oracle_compares_every_store_found() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.json");

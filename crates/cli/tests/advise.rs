@@ -240,3 +240,25 @@ fn what_makes_no_sense_is_an_error_that_says_so() {
         );
     }
 }
+
+#[test]
+fn a_signal_leaves_a_line_and_no_files() {
+    let (folder, stores) = (Folder::new(), Folder::new());
+    let (data, dir) = (folder.file("data.tsv", tsv(2000)), stores.path(""));
+    let running = Command::new(env!("CARGO_BIN_EXE_credenza"))
+        .args(["--quiet", "advise", "--data", &data, "--seconds", "86400", "--dir", &dir])
+        .args(["--stores", "hash", "--timeout", "86400"])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    // As long as there is no folder nothing is to be removed, and nobody listens.
+    while stores.names().is_empty() {
+        std::thread::yield_now();
+    }
+    let id = running.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill").success());
+    let output = running.wait_with_output().expect("its end");
+    assert_eq!(output.status.code(), Some(130));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "credenza: stopped\n");
+    assert!(stores.names().is_empty(), "{:?}", stores.names());
+}

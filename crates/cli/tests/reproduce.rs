@@ -4,7 +4,8 @@
 mod common;
 use common::*;
 use serde_json::Value;
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 /// Runs one document small, in folders of its own; gives its text and its JSON.
 fn reproduce(document: &str, rounds: usize, more: &[&str]) -> (String, Value) {
@@ -176,6 +177,61 @@ fn a_signal_leaves_no_files() {
     assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill").success());
     assert_eq!(running.wait().expect("its end").code(), Some(130));
     assert!(folder.names().is_empty(), "{:?}", folder.names());
+}
+
+/// A report that was written, and the words that were printed, wherever their lines ended.
+fn told(json: &str, text: &[u8]) -> (Value, String) {
+    let report = std::fs::read_to_string(json).expect("the report");
+    let text = String::from_utf8_lossy(text);
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    (serde_json::from_str(&report).expect("JSON"), words)
+}
+
+#[test]
+fn what_is_finished_is_told_when_a_signal_comes() {
+    let folder = Folder::new();
+    let (dir, json) = (folder.path(""), folder.path("out.json"));
+    let mut running = Command::new(env!("CARGO_BIN_EXE_credenza"))
+        .args(["reproduce", "ntdb", "bayes", "--stores", "hash", "--rounds", "1"])
+        .args(["--dir", &dir, "--disk", &dir, "--json", &json])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    // The second part is begun when the first is finished; those behind it take minutes.
+    let said = BufReader::new(running.stderr.take().expect("standard error")).lines();
+    let begun = said.map_while(Result::ok).filter(|line| line.contains(" s: ntdb: "));
+    assert_eq!(begun.take(2).count(), 2);
+    let id = running.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill").success());
+    let output = running.wait_with_output().expect("its end");
+    assert_eq!(output.status.code(), Some(130));
+    assert_eq!(folder.names(), ["out.json"], "the measured stores are removed");
+    let (report, words) = told(&json, &output.stdout);
+    assert_eq!(report["interrupted"], true);
+    assert_eq!(report["failures"].as_array().map(Vec::len), Some(0), "{report}");
+    assert_eq!(report["documents"].as_array().map(Vec::len), Some(1), "{report}");
+    assert_eq!(samples(&report, "Times", "    100", 0).len(), 1);
+    for says in ["this is not all", "stopped by a signal", "=== ntdb"] {
+        assert!(words.contains(says), "{says}: {words}");
+    }
+    assert!(!words.contains("=== bayes"), "{words}");
+}
+
+#[test]
+fn what_is_finished_is_told_before_an_error() {
+    let folder = Folder::new();
+    let (dir, json, disk) = (folder.path(""), folder.path("out.json"), folder.path("no folder"));
+    let args = ["--quiet", "reproduce", "mcdb", "--rounds", "1", "--dir", &dir, "--disk", &disk];
+    let got = run(&[&args[..], &SMALL, &["--json", &json]].concat()).expect(111);
+    assert!(got.err.contains("no folder"), "{}", got.err);
+    assert_eq!(folder.names(), ["out.json"], "the measured stores are removed");
+    let (report, words) = told(&json, &got.out);
+    assert_eq!(report["interrupted"], false);
+    assert_eq!(samples(&report, "in memory", "constant", 2).len(), 1);
+    for says in ["this is not all", "ended by an error", "no folder"] {
+        assert!(words.contains(says), "{says}: {words}");
+    }
 }
 
 /// Whether the folder of the tests is on a disk, so that something in it can be cold.

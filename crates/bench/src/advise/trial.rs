@@ -136,6 +136,9 @@ impl<'a> Lab<'a> {
             return Err(what);
         }
         if let Some(done) = heard.replayed {
+            if let Some(what) = done.wrong {
+                return Err(format!("WRONG ANSWER: {what}"));
+            }
             self.remarks.extend(remarks(&candidate.name(), &done));
             return Ok(of_replay(&done));
         }
@@ -168,6 +171,7 @@ impl<'a> Lab<'a> {
                     speed: Speed::Full,
                     one_of,
                     is_durable: self.usage.sync,
+                    is_check: false,
                     cpu,
                     clock_ns,
                 };

@@ -1,18 +1,27 @@
 //! `credenza replay`: what a program did, done again on any store.
 //!
 //! Reading order: [`ReplayArgs`], `script` (what of a trace one thread can do on one store), `part` (what of
-//! that is about some of the keys), `ups` (scripts of ups_bench), `play` (the measured process), `unread` (what of a trace is missing), `table` (what the reader sees).
+//! that is about some of the keys), `ups` (scripts of ups_bench), `play` (the measured process), `model` (what
+//! a store must answer), `check` (the process that compares), `unread` (what of a trace is missing), `table`
+//! (what the reader sees).
 //!
 //! Method: each store in a fresh process bound to one processor, one after the other. A store begins with
-//! the records of `--data`, or with those that the trace found before anybody had stored them. Every
-//! lookup and removal of which the recording says whether the key was there is compared with it. Where
+//! the records of `--data`, or with those that the trace found before anybody had stored them. Before
+//! anything is timed, another process does the same and compares all of every answer with what the replay
+//! itself has stored: a wrong one is a failure, and the store's times are not told. Every lookup and removal
+//! of which the recording says whether the key was there is compared with that, too; what is otherwise
+//! there is told, and no failure, as a recording may begin in the middle of a store's life. Where
 //! operations are due at times of their own, latencies count from these: who is late makes the next one
 //! wait, and that is in its latency.
 
+mod check;
+mod model;
 mod part;
 mod play;
 pub(crate) mod script;
 mod table;
+#[cfg(test)]
+mod tests;
 pub(crate) mod unread;
 mod ups;
 
@@ -204,8 +213,8 @@ struct Failed {
 }
 
 /// Replays the trace that `args` name, prints what came of it, and writes it. The status is 0, or 111 when
-/// a store failed or was asked for and is not here. Answers that differ from the recording are told, and
-/// change the status no more than they need be wrong: a store may have begun with other records.
+/// a store failed, answered wrongly, or was asked for and is not here. Answers that differ from the recording
+/// only are told, and change no status: a store may have begun with other records.
 ///
 /// As for [`crate::run`], the program starts itself again with its own arguments and `--child`.
 ///
@@ -347,6 +356,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Compares all answers of a store, and if they are right replays on it again to time them.
     fn one(
         &mut self,
         store: String,
@@ -354,18 +364,33 @@ impl<'a> Run<'a> {
         library: Option<PathBuf>,
         script: &Script,
     ) -> Result<()> {
-        let task = Task {
-            store: store.clone(),
+        let mut task = Task {
+            store,
             library,
-            folder: self.folder.empty(&store)?,
+            folder: PathBuf::new(),
             trace: self.trace.clone(),
             records: self.records.clone(),
-            speed: self.speed,
+            speed: Speed::Full,
             one_of: 1,
             is_durable: false,
+            is_check: true,
             cpu: self.cpu,
             clock_ns: self.clock_ns,
         };
+        if self.replayed(&mut task, script)?.is_none() {
+            return Ok(());
+        }
+        (task.is_check, task.speed) = (false, self.speed);
+        if let Some(done) = self.replayed(&mut task, script)? {
+            self.report.stores.push(of_store(task.store, version, done, self.clock_ns));
+        }
+        Ok(())
+    }
+
+    /// What a process did with a store; none where that failed, was wrong, or is no longer wanted.
+    fn replayed(&mut self, task: &mut Task, script: &Script) -> Result<Option<Replayed>> {
+        let store = task.store.clone();
+        task.folder = self.folder.empty(&store)?;
         let timeout = Duration::from_secs(self.args.timeout);
         let mut replayed = None;
         let current = self.folder.current();
@@ -374,25 +399,26 @@ impl<'a> Run<'a> {
                 replayed = Some(*done);
             }
         })?;
-        let cleared = with_driver(&store, Clear { task: &task, script }).unwrap_or(Ok(()));
+        let cleared = with_driver(&store, Clear { task, script }).unwrap_or(Ok(()));
         self.folder.empty(&store)?;
         if let Err(e) = cleared {
             self.fail(store.clone(), e.to_string());
         }
         if self.folder.current().is_stopping() {
-            return Ok(());
+            return Ok(None);
         }
         match (end, replayed) {
-            (End::Finished, Some(done)) => {
-                self.report.stores.push(of_store(store, version, done, self.clock_ns));
+            (End::Finished, Some(Replayed { wrong: Some(what), .. })) => {
+                self.fail(store, format!("WRONG ANSWER: {what}"));
             }
+            (End::Finished, Some(done)) => return Ok(Some(done)),
             (End::Finished, None) => self.fail(store, "it said nothing of what it did".to_owned()),
             (End::Failed(what) | End::Crashed { what, .. }, _) => self.fail(store, what),
             (End::TimedOut, _) => {
                 self.fail(store, format!("no end after {} seconds", timeout.as_secs()));
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Remembers a failure, and says it at once.

@@ -1,5 +1,8 @@
-//! The measured process: one store, all steps of a script.
+//! The measured process: one store, all steps of a script. Their answers are compared with those of a model
+//! as far as that costs next to nothing while the clock runs, and when it stands all that the store holds.
 
+use super::check::Checker;
+use super::model::{Model, Seen, shown};
 use super::script::{Do, Script, Step};
 use crate::driver::{Driver, ForDriver, Reading, Setup, Shape, Store, Writer, kernel, with_driver};
 use crate::measure::{Footprint, Latencies};
@@ -39,6 +42,8 @@ pub(crate) struct Task {
     pub(crate) one_of: usize,
     /// Whether every change is on the disk when its call has returned.
     pub(crate) is_durable: bool,
+    /// Whether nothing is timed, and all of every answer compared.
+    pub(crate) is_check: bool,
     pub(crate) cpu: Option<usize>,
     pub(crate) clock_ns: f64,
 }
@@ -74,6 +79,8 @@ pub(crate) struct Replayed {
     pub(crate) extra: u64,
     /// The first difference, in words.
     pub(crate) first_difference: Option<String>,
+    /// The first answer that is not what the replay itself had stored, in words; `None` if all are right.
+    pub(crate) wrong: Option<String>,
     /// What the store cannot do: how often it was skipped, by why.
     pub(crate) skipped: BTreeMap<String, u64>,
     pub(crate) file_bytes: u64,
@@ -113,7 +120,9 @@ fn run(task: &Task) -> Result<Replayed> {
         None => records_before(&script)?,
         Some(records) => records,
     };
-    let child = Child { task, script: &script, before: &before };
+    let longest = script.steps.iter().map(|step| step.value_len_to_make()).max();
+    let values = Values::new(longest.unwrap_or(0));
+    let child = Child { task, script: &script, before: &before, values: &values };
     with_driver(&task.store, child)
         .unwrap_or_else(|| Err(Error::invalid(format!("there is no store '{}'", task.store))))
 }
@@ -151,12 +160,12 @@ pub(crate) fn records_of(trace: &Trace, limit: usize) -> Result<Records> {
 }
 
 /// Values of whatever length, made up; cheaper than drawing each, and not the same for all keys.
-struct Values(Vec<u8>);
+pub(super) struct Values(Vec<u8>);
 
 impl Values {
     const OFFSETS: u32 = 4096;
 
-    fn new(longest: u32) -> Values {
+    pub(super) fn new(longest: u32) -> Values {
         let mut state = 0x9e37_79b9_7f4a_7c15u64;
         let byte = || {
             state ^= state << 13;
@@ -167,7 +176,7 @@ impl Values {
         Values(std::iter::repeat_with(byte).take((longest + Values::OFFSETS) as usize).collect())
     }
 
-    fn of(&self, key: u32, len: u32) -> &[u8] {
+    pub(super) fn of(&self, key: u32, len: u32) -> &[u8] {
         let from = (key.wrapping_mul(0x9e37_79b1) % Values::OFFSETS) as usize;
         &self.0[from..from + len as usize]
     }
@@ -177,42 +186,90 @@ struct Child<'a> {
     task: &'a Task,
     script: &'a Script,
     before: &'a Records,
+    values: &'a Values,
 }
 
 impl ForDriver for Child<'_> {
     type Output = Result<Replayed>;
 
     fn run<D: Driver>(self) -> Result<Replayed> {
-        let driver = D::load(self.task.library.as_deref())?;
+        self.on(&D::load(self.task.library.as_deref())?)
+    }
+}
+
+impl<'a> Child<'a> {
+    fn on<D: Driver>(&self, driver: &D) -> Result<Replayed> {
+        let mut model = Model::of(self.script, self.before, self.values);
+        let mut done = if self.task.is_check {
+            self.check(driver, &mut model)?
+        } else {
+            self.time(driver, &mut model)?
+        };
         let (shape, path) = (self.shape(), self.task.path());
-        let mut player = Player::new(&self);
+        (done.records, done.bytes) = (shape.records, shape.bytes());
+        done.file_bytes = driver.size(&path)?.allocated;
+        if done.wrong.is_none() {
+            let mut store = driver.open(&path, &shape, Reading::Warm)?;
+            done.wrong = model.wrong_record(&mut store)?.map(|what| format!("in the end, {what}"));
+        }
+        Ok(done)
+    }
+
+    /// Does the steps and compares all of every answer.
+    fn check<D: Driver>(&self, driver: &D, model: &mut Model<'a>) -> Result<Replayed> {
+        let mut checker = Checker::new(self.script, self.values, model);
+        if !self.script.has_changes() {
+            checker.all(&mut self.built(driver)?, Checker::read)?;
+        } else {
+            let mut store = self.filled(driver)?;
+            checker.has_transactions = has_transactions::<D>();
+            checker.all(&mut store, Checker::change)?;
+            store.close()?;
+        }
+        Ok(Replayed { wrong: checker.wrong, ..Replayed::default() })
+    }
+
+    /// Does the steps and looks at the clock.
+    fn time<D: Driver>(&self, driver: &D, model: &mut Model<'a>) -> Result<Replayed> {
+        let is_ordered = match self.script.has_changes() {
+            true => <D::Writer<'_> as Store>::IS_ORDERED,
+            false => <D::Store<'_> as Store>::IS_ORDERED,
+        };
+        let mut player = Player::new(self, model.answers(is_ordered));
         let footprint = Footprint::start();
         if !self.script.has_changes() {
-            driver.build(self.before, &shape, &path)?;
-            let mut store = driver.open(&path, &shape, Reading::Warm)?;
+            let mut store = self.built(driver)?;
             player.play(|player, step| player.read(&mut store, step).map(|_| ()))?;
             player.done.peak_rss_bytes = footprint.peak_rss_bytes();
-            drop(store);
         } else {
-            let mut store = match (self.task.is_durable, D::COMMITS) {
-                (true, _) => driver.create_durable(&path, &shape)?,
-                (false, true) => driver.create_committing(&path, &shape)?,
-                (false, false) => driver.create(&path, &shape)?,
-            };
-            let has_transactions = D::COMMITS && <D::Writer<'_> as Writer>::HAS_TRANSACTIONS;
-            player.done.has_transactions = has_transactions;
-            self.fill(&mut store, has_transactions)?;
+            let mut store = self.filled(driver)?;
+            player.done.has_transactions = has_transactions::<D>();
             player.play(|player, step| player.change(&mut store, step))?;
             player.done.peak_rss_bytes = footprint.peak_rss_bytes();
             store.close()?;
         }
-        (player.done.records, player.done.bytes) = (shape.records, shape.bytes());
-        player.done.file_bytes = driver.size(&path)?.allocated;
         Ok(player.finish())
     }
-}
 
-impl Child<'_> {
+    /// A store that is only read, with what is there before.
+    fn built<'d, D: Driver>(&self, driver: &'d D) -> Result<D::Store<'d>> {
+        let (shape, path) = (self.shape(), self.task.path());
+        driver.build(self.before, &shape, &path)?;
+        driver.open(&path, &shape, Reading::Warm)
+    }
+
+    /// A store that is changed, with what is there before.
+    fn filled<'d, D: Driver>(&self, driver: &'d D) -> Result<D::Writer<'d>> {
+        let (shape, path) = (self.shape(), self.task.path());
+        let mut store = match (self.task.is_durable, D::COMMITS) {
+            (true, _) => driver.create_durable(&path, &shape)?,
+            (false, true) => driver.create_committing(&path, &shape)?,
+            (false, false) => driver.create(&path, &shape)?,
+        };
+        self.fill(&mut store, has_transactions::<D>())?;
+        Ok(store)
+    }
+
     /// What a user who tunes a store would know of the data.
     fn shape(&self) -> Shape {
         let before = Shape::of(self.before);
@@ -249,22 +306,32 @@ impl Child<'_> {
     }
 }
 
+/// Whether transactions of several changes are the store's own.
+fn has_transactions<D: Driver>() -> bool {
+    D::COMMITS && <D::Writer<'_> as Writer>::HAS_TRANSACTIONS
+}
+
 /// Does the steps, and looks at the clock.
 struct Player<'a> {
     script: &'a Script,
     task: &'a Task,
-    values: Values,
+    values: &'a Values,
+    /// What each step must see.
+    expected: Vec<Seen>,
+    /// What this one saw.
+    seen: Seen,
     latencies: BTreeMap<&'static str, Latencies>,
     done: Replayed,
 }
 
 impl<'a> Player<'a> {
-    fn new(child: &Child<'a>) -> Player<'a> {
-        let longest = child.script.steps.iter().map(|step| step.value_len_to_make()).max();
+    fn new(child: &Child<'a>, expected: Vec<Seen>) -> Player<'a> {
         Player {
             script: child.script,
             task: child.task,
-            values: Values::new(longest.unwrap_or(0)),
+            values: child.values,
+            expected,
+            seen: Seen::default(),
             latencies: BTreeMap::new(),
             done: Replayed::default(),
         }
@@ -286,12 +353,14 @@ impl<'a> Player<'a> {
             };
             wait_until(intended);
             let before = self.done.skipped.values().sum::<u64>();
+            self.seen = Seen::default();
             each(self, step)?;
             if self.done.skipped.values().sum::<u64>() == before {
                 self.done.operations += 1;
                 if let Some(of_kind) = self.latencies.get_mut(step.name()) {
                     of_kind.record_since(intended);
                 }
+                self.judge(i, step);
             }
         }
         self.done.seconds = begun.elapsed().as_secs_f64();
@@ -310,16 +379,16 @@ impl<'a> Player<'a> {
         let key = step.key.map(|key| script.key(key));
         match (step.what, key) {
             (Do::Get, Some(key)) => {
-                let is_there = store.get(key, see)?;
+                let is_there = self.get(store, key)?;
                 self.compare(key, step.was_there, is_there);
             }
-            (Do::GetMany { first }, _) => {
-                let batch = script.batches.get(first..first + step.items as usize);
-                let batch = batch.unwrap_or_default();
+            (Do::GetMany { .. }, _) => {
+                let batch = script.batch(step);
                 let keys: Vec<&[u8]> = batch.iter().map(|(key, _)| script.key(*key)).collect();
                 let mut found = vec![false; keys.len()];
+                let seen = &mut self.seen;
                 store.get_many(&keys, |i, value| {
-                    value.into_iter().for_each(see);
+                    value.into_iter().for_each(|value| seen.see(i, value));
                     if let Some(found) = found.get_mut(i) {
                         *found = value.is_some();
                     }
@@ -328,14 +397,14 @@ impl<'a> Player<'a> {
                     self.compare(key, *was_there, is_there);
                 }
             }
-            (Do::Seek, key) if S::IS_ORDERED => {
-                store.range(key.unwrap_or(LOWEST), 1, |_, value| see(value))?;
+            (Do::Seek | Do::Scan, _) if S::IS_ORDERED => {
+                let ((from, count), seen) = (script.range(step), &mut self.seen);
+                store.range(from, count, |_, value| seen.see_next(value))?;
             }
-            (Do::Scan, key) if S::IS_ORDERED => {
-                let count = step.items as usize;
-                store.range(key.unwrap_or(LOWEST), count, |_, value| see(value))?;
+            (Do::Scan, None) => {
+                let seen = &mut self.seen;
+                store.scan(|_, value| seen.see(0, value))?;
             }
-            (Do::Scan, None) => store.scan(|_, value| see(value))?,
             (Do::Seek, _) => self.skip("seeks: its records are in no order"),
             (Do::Scan, Some(_)) => self.skip("scans of a range: its records are in no order"),
             _ => return Ok(false),
@@ -353,11 +422,12 @@ impl<'a> Player<'a> {
         match step.what {
             Do::Insert => store.insert(key, value)?,
             Do::Update => {
-                store.get(key, see)?;
+                self.get(store, key)?;
                 store.insert(key, value)?;
             }
             Do::Remove => {
                 let was_there = store.remove(key)?;
+                self.seen = Seen::of_removal(was_there);
                 self.compare(key, step.was_there, was_there);
             }
             Do::Begin if self.done.has_transactions => store.begin()?,
@@ -368,6 +438,32 @@ impl<'a> Player<'a> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Looks a key up.
+    #[inline]
+    fn get<S: Store>(&mut self, store: &mut S, key: &[u8]) -> Result<bool> {
+        let seen = &mut self.seen;
+        let is_found = store.get(key, |value| seen.see(0, value))?;
+        if !self.seen.is_found(is_found) && self.done.wrong.is_none() {
+            let (key, found) = (shown(key), self.seen.in_words(Do::Get));
+            self.done.wrong =
+                Some(format!("get of key '{key}': got {found}, and that found is {is_found}"));
+        }
+        Ok(is_found)
+    }
+
+    /// Compares what a step saw with what it must see.
+    fn judge(&mut self, i: usize, step: &Step) {
+        let expected = self.expected.get(i).filter(|expected| **expected != self.seen);
+        let Some(expected) = expected.filter(|_| self.done.wrong.is_none()) else { return };
+        let [expected, mut got] = [expected, &self.seen].map(|seen| seen.in_words(step.what));
+        if got == expected {
+            got += ", with other bytes or in another order";
+        }
+        let key = step.key.map(|key| format!("key '{}': ", shown(self.script.key(key))));
+        let (operation, key) = (step.told(i), key.unwrap_or_default());
+        self.done.wrong = Some(format!("{operation}: {key}expected {expected}, got {got}"));
     }
 
     fn skip(&mut self, what: &str) {
@@ -387,7 +483,7 @@ impl<'a> Player<'a> {
         self.done.extra += u64::from(is_there);
         self.done.first_difference.get_or_insert_with(|| {
             let (was, is) = if was_there { ("", "not ") } else { ("not ", "") };
-            let key: String = key.escape_ascii().to_string().chars().take(60).collect();
+            let key = shown(key);
             format!("key '{key}' was {was}there when it was recorded, and is {is}there here")
         });
     }
@@ -398,15 +494,6 @@ impl Step {
     fn value_len_to_make(&self) -> u32 {
         if matches!(self.what, Do::Insert | Do::Update) { self.value_len } else { 0 }
     }
-}
-
-/// Where all keys begin that every store takes: some refuse an empty one.
-const LOWEST: &[u8] = &[0];
-
-/// A value was given: it is looked at, as whoever asked for it would.
-#[inline]
-fn see(value: &[u8]) {
-    std::hint::black_box(value.first());
 }
 
 /// Waits, asleep as long as it is long, and then awake, so as to be there in time.
@@ -421,5 +508,35 @@ fn wait_until(due: Instant) {
             Some(asleep) if !asleep.is_zero() => std::thread::sleep(asleep),
             _ => std::hint::spin_loop(),
         }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::runner::tests::{Liar, Lie};
+
+    /// What comes of a store that lies so, where all answers are compared and where they are timed.
+    pub(crate) fn replayed(lie: Lie, script: &Script, before: &Records) -> [Replayed; 2] {
+        [true, false].map(|is_check| {
+            let folder = tempfile::tempdir().unwrap();
+            let task = Task {
+                store: "liar".to_owned(),
+                library: None,
+                folder: folder.path().to_owned(),
+                trace: PathBuf::new(),
+                records: None,
+                speed: Speed::Full,
+                one_of: 1,
+                is_durable: false,
+                is_check,
+                cpu: None,
+                clock_ns: 0.0,
+            };
+            let longest = script.value_lens.iter().max();
+            let values = Values::new(*longest.unwrap());
+            let child = Child { task: &task, script, before, values: &values };
+            child.on(&Liar::who(lie)).unwrap()
+        })
     }
 }

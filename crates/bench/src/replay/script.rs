@@ -106,6 +106,8 @@ pub(crate) struct Script {
 const START_BYTES: u64 = 4096;
 /// A value that is longer is not made up.
 pub(super) const LONGEST_VALUE: u64 = 64 << 20;
+/// Where all keys begin that every store takes: some refuse an empty one.
+const LOWEST: &[u8] = &[0];
 /// A key that is longer is none that a store has.
 const LONGEST_KEY: u64 = 1 << 20;
 
@@ -145,6 +147,18 @@ impl Script {
 
     pub(crate) fn key(&self, number: u32) -> &[u8] {
         self.keys.get(number as usize).map_or(&[], |key| &key[..])
+    }
+
+    /// The keys that a lookup of many asks for.
+    pub(super) fn batch(&self, step: &Step) -> &[Asked] {
+        let Do::GetMany { first } = step.what else { return &[] };
+        self.batches.get(first..first + step.items as usize).unwrap_or_default()
+    }
+
+    /// Where a seek or scan of an ordered store begins, and how many records it reads.
+    pub(super) fn range(&self, step: &Step) -> (&[u8], usize) {
+        let from = step.key.map_or(LOWEST, |key| self.key(key));
+        (from, if step.what == Do::Seek { 1 } else { step.items as usize })
     }
 }
 

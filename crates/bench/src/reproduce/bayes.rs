@@ -116,10 +116,10 @@ fn tell<D: Driver>(
 
 // --- the parent's side ---------------------------------------------------------------------------
 
-pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome> {
+pub(super) fn run(lab: &mut Lab<'_>) -> Outcome {
     let records = lab.args.scaled(RECORDS, 10_000);
     let iterations = lab.args.scaled(ITERATIONS, 20);
-    let input = &lab.write_down(&inputs(records, lab.args.seed)?)?;
+    let input = &lab.write_down(inputs(records, lab.args.seed));
     let stores = &lab.available(&STORES, Setup::Bayes, input)[..];
     let figures = lab.measure(&Plan {
         what: format!("bayes: {} tokens", text::count(records as u64)),
@@ -129,7 +129,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome> {
         rounds: lab.rounds(1),
         is_on_disk: false,
         work: Work::Bayes(Part { iterations }),
-    })?;
+    });
     let times = ["wallclock", "usr", "sys", "CPU"];
     let reads = ["wallclock", "usr", "sys", "CPU", "1/s"];
     let title = format!("Creation, {} tokens, in seconds", text::count(records as u64));
@@ -155,7 +155,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome> {
     tables.push(beside(title, &reads, &READS, &read_names, &figures, stores));
     tables.push(published_matrix("Lookups by CPU: the document's matrix", "rate", &READS_MATRIX));
     tables.extend(measured_matrix("The same, measured here", "read rate", true, &figures, stores));
-    Ok(Outcome {
+    Outcome {
         document: "bayes",
         source: "\"Benchmarking BDB, CDB and Tokyo Cabinet on large datasets\", an article on the \
                  Bayes tokens of a mail filter",
@@ -170,7 +170,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome> {
         ],
         tables,
         verdicts: verdicts(&figures, stores),
-    })
+    }
 }
 
 /// The tokens, and words among them.

@@ -2,7 +2,8 @@
 //!
 //! Invariants: as in [`crate::runner`]: within a round every store runs once, in a random order
 //! that the seed fixes; two measured processes never run at the same time; a store that failed is
-//! not tried again in the same part, and never stops the others.
+//! not tried again in the same part, and never stops the others. When a signal comes, or what the workbench
+//! itself needs fails, the run is over: nothing more is measured, and what is finished is told.
 
 use super::ReproduceArgs;
 use super::task::{Task, Work};
@@ -20,8 +21,8 @@ use crate::runner::folder::Folder;
 use crate::runner::process::{self, End, Program};
 use crate::runner::protocol::Message;
 use crate::workload::generate::stream;
-use crate::workload::{Data, Inputs, Mix, Phase, Workload};
-use credenza::Result;
+use crate::workload::{Data, Inputs, Mix, Phase, Records, Workload};
+use credenza::{Error, Result};
 use indicatif::ProgressBar;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -42,6 +43,10 @@ pub(super) struct Lab<'a> {
     program: Program,
     cpu: Option<usize>,
     started: Instant,
+    /// Processes that measured to their end.
+    pub(super) finished: usize,
+    /// What ended the run before its time, where that was no signal.
+    pub(super) error: Option<Error>,
 }
 
 /// Data and queries that were written down for measured processes.
@@ -67,6 +72,7 @@ pub(super) struct Plan<'p> {
 impl<'a> Lab<'a> {
     pub(super) fn new(args: &'a ReproduceArgs) -> Result<Lab<'a>> {
         let memory = Folder::create_in(&args.memory())?;
+        memory.current().begin();
         let cpu = kernel::allowed_cpus().pop().filter(|_| !args.no_pin);
         let machine = machine::facts(memory.path(), cpu, measure::clock_ns());
         let mut notes = Vec::new();
@@ -96,6 +102,8 @@ impl<'a> Lab<'a> {
             program: Program::this()?,
             cpu,
             started: Instant::now(),
+            finished: 0,
+            error: None,
         })
     }
 
@@ -104,21 +112,38 @@ impl<'a> Lab<'a> {
         self.args.rounds.unwrap_or(usual)
     }
 
+    /// Whether a signal asked for the end of the run.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.memory.current().is_stopping()
+    }
+
+    /// Whether nothing more is measured.
+    pub(super) fn is_over(&self) -> bool {
+        self.error.is_some() || self.is_interrupted()
+    }
+
     /// Makes data and `gets` queries of each kind, and writes them down.
-    pub(super) fn input(&mut self, data: Data, records: usize, gets: usize) -> Result<Input> {
+    pub(super) fn input(&mut self, data: Data, records: usize, gets: usize) -> Input {
         let mut workload = Workload::over("reproduce", data);
-        workload.records = Some(records);
-        workload.gets = gets;
+        // Of a run that is over nobody reads them.
+        (workload.records, workload.gets) =
+            if self.is_over() { (Some(1), 1) } else { (Some(records), gets) };
         workload.seed = self.args.seed;
         // Whatever a part times itself, it has no ranges.
         workload.phases = Some(vec![Phase::Build]);
-        self.write_down(&Inputs::prepare(&workload)?.0)
+        self.write_down(Inputs::prepare(&workload).map(|(inputs, _)| inputs))
     }
 
-    pub(super) fn write_down(&self, inputs: &Inputs) -> Result<Input> {
+    /// Writes down what was made; where that fails the run is over.
+    pub(super) fn write_down(&mut self, made: Result<Inputs>) -> Input {
         let path = self.memory.path().join("inputs");
-        inputs.save(&path)?;
-        Ok(Input { path, shape: Shape::of(&inputs.records) })
+        let written =
+            made.and_then(|inputs| inputs.save(&path).map(|()| Shape::of(&inputs.records)));
+        let shape = written.unwrap_or_else(|e| {
+            self.error.get_or_insert(e);
+            Shape::of(&Records::default())
+        });
+        Input { path, shape }
     }
 
     /// Those of `wanted` that are here and not left out; says which are missing.
@@ -141,7 +166,7 @@ impl<'a> Lab<'a> {
             match with_driver(name, work) {
                 Some(Ok(info)) => {
                     // Of sizes that depend on the data the first stand for all.
-                    if !self.described.contains(&(*name, setup)) {
+                    if !self.is_over() && !self.described.contains(&(*name, setup)) {
                         self.described.push((*name, setup));
                         let alike =
                             |s: &StoreInfo| (&s.store, &s.tuning) == (&info.store, &info.tuning);
@@ -166,26 +191,36 @@ impl<'a> Lab<'a> {
         here
     }
 
-    /// Runs all rounds of a part.
-    pub(super) fn measure(&mut self, plan: &Plan<'_>) -> Result<Figures> {
+    /// Runs all rounds of a part, as far as the run is not over.
+    pub(super) fn measure(&mut self, plan: &Plan<'_>) -> Figures {
         let mut figures = Figures::default();
+        if self.is_over() {
+            return figures;
+        }
         let steps = plan.rounds * plan.stores.len();
         let bar = self.begin(plan, steps);
         let mut given_up: Vec<&str> = Vec::new();
-        for round in 0..plan.rounds {
+        'rounds: for round in 0..plan.rounds {
             let mut order = plan.stores.to_vec();
             let seed = self.args.seed.wrapping_add(round as u64);
             Rng::new(seed, stream::ROUNDS).shuffle(&mut order);
             for store in order {
                 bar.set_message(format!("round {}: {store}", round + 1));
-                if !given_up.contains(&store) && !self.one(store, round, plan, &mut figures)? {
-                    given_up.push(store);
+                if !given_up.contains(&store) {
+                    match self.one(store, round, plan, &mut figures) {
+                        Ok(true) => self.finished += 1,
+                        Ok(false) => given_up.push(store),
+                        Err(e) => self.error = Some(e),
+                    }
+                }
+                if self.is_over() {
+                    break 'rounds;
                 }
                 bar.inc(1);
             }
         }
         bar.finish_and_clear();
-        Ok(figures)
+        figures
     }
 
     /// Says what begins: in a line, and with a bar where a person looks.
@@ -212,7 +247,13 @@ impl<'a> Lab<'a> {
         figures: &mut Figures,
     ) -> Result<bool> {
         if plan.is_on_disk && self.disk.is_none() {
-            self.disk = Some(Folder::create_in(&self.args.disk)?);
+            let disk = Folder::create_in(&self.args.disk)?;
+            disk.current().begin();
+            self.disk = Some(disk);
+            // A signal from before this folder was there has told the other one.
+            if self.is_interrupted() {
+                return Ok(false);
+            }
         }
         let folder = self.disk.as_ref().filter(|_| plan.is_on_disk).unwrap_or(&self.memory);
         let task = Task {
@@ -236,7 +277,11 @@ impl<'a> Lab<'a> {
             }
         })?;
         std::fs::remove_dir_all(&task.folder)
-            .map_err(|e| credenza::Error::io("remove", e).at(&task.folder))?;
+            .map_err(|e| Error::io("remove", e).at(&task.folder))?;
+        // What a signal ended says nothing of the store.
+        if self.is_interrupted() {
+            return Ok(false);
+        }
         for what in wrong {
             self.fail(store, Some(round), "wrong-answer", format!("{}: {what}", plan.what));
         }

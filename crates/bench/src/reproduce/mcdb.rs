@@ -122,18 +122,18 @@ fn every_record<S: Store>(store: &mut S, expected: Content) -> Result<Option<Str
 
 // --- the parent's side ---------------------------------------------------------------------------
 
-pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome> {
+pub(super) fn run(lab: &mut Lab<'_>) -> Outcome {
     let records = lab.args.scaled(RECORDS, 1000);
-    let input = lab.input(Data::Decimal, records, records)?;
+    let input = lab.input(Data::Decimal, records, records);
     let stores = &lab.available(&STORES, Setup::Mcdb, &input)[..];
     let number = text::count(records as u64);
-    let memory = part(lab, format!("mcdb: {number} records"), stores, &input, Part::Memory)?;
+    let memory = part(lab, format!("mcdb: {number} records"), stores, &input, Part::Memory);
     let what = format!("mcdb: {number} records, nothing in memory");
-    let cold = part(lab, what, stores, &input, Part::Disk)?;
+    let cold = part(lab, what, stores, &input, Part::Disk);
     let mut created = vec![("1 M", memory.clone())];
     let mut stats = Figures::default();
     for (count, name) in LARGER {
-        let (figures, more) = larger(lab, count, stores)?;
+        let (figures, more) = larger(lab, count, stores);
         created.push((name, figures));
         stats.join(more);
     }
@@ -145,7 +145,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome> {
         statistics(&stats, &shown),
         sizes(&memory, &shown, &number),
     ];
-    Ok(Outcome {
+    Outcome {
         document: "mcdb",
         source: "t/PERFORMANCE of mcdb, https://github.com/gstrauss/mcdb",
         hardware: "Pentium-M laptop, 2 GHz, 1 GB of memory, one 60 GB SATA drive; lookups also on \
@@ -163,7 +163,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome> {
         ],
         tables,
         verdicts: verdicts(&memory, &cold, &created, &stats, stores),
-    })
+    }
 }
 
 fn part(
@@ -172,21 +172,21 @@ fn part(
     stores: &[&'static str],
     input: &Input,
     part: Part,
-) -> Result<Figures> {
+) -> Figures {
     let is_on_disk = matches!(part, Part::Disk | Part::Stats);
     let (setup, rounds, work) = (Setup::Mcdb, lab.rounds(3), Work::Mcdb(part));
     lab.measure(&Plan { what, stores, setup, input, rounds, is_on_disk, work })
 }
 
 /// Creation of a larger store, and what `mcdbctl stats` does on that of 10,000,000 records.
-fn larger(lab: &mut Lab<'_>, count: usize, stores: &[&'static str]) -> Result<(Figures, Figures)> {
+fn larger(lab: &mut Lab<'_>, count: usize, stores: &[&'static str]) -> (Figures, Figures) {
     let (records, is_largest) = (lab.args.scaled(count, 1000), count == LARGER[3].0);
     let scale = count as f64 * lab.args.scale;
     if is_largest && scale > 1e7 && machine::memory_bytes() < LARGEST_MEMORY {
         lab.notes.push("mcdb: 30 M records were left out: they need 8 GiB of memory".to_owned());
-        return Ok(Default::default());
+        return Default::default();
     }
-    let input = lab.input(Data::Decimal, records, 1)?;
+    let input = lab.input(Data::Decimal, records, 1);
     let number = text::count(records as u64);
     // Behind its cliff Tokyo Cabinet takes minutes, of which the document says nothing.
     let is_behind_cliff = count > LARGER[1].0;
@@ -196,14 +196,14 @@ fn larger(lab: &mut Lab<'_>, count: usize, stores: &[&'static str]) -> Result<(F
     };
     let makers: Vec<&'static str> = stores.iter().copied().filter(is_maker).collect();
     let what = format!("mcdb: creation of {number} records");
-    let created = part(lab, what, &makers, &input, Part::Create)?;
+    let created = part(lab, what, &makers, &input, Part::Create);
     if count != 10_000_000 {
-        return Ok((created, Figures::default()));
+        return (created, Figures::default());
     }
     let of_stats = |store: &&'static str| *store != "tokyocabinet-hash";
     let readers: Vec<&'static str> = stores.iter().copied().filter(of_stats).collect();
     let what = format!("mcdb: stats of {number} records");
-    Ok((created, part(lab, what, &readers, &input, Part::Stats)?))
+    (created, part(lab, what, &readers, &input, Part::Stats))
 }
 
 // --- what was published, beside what is measured --------------------------------------------------

@@ -311,12 +311,15 @@ fn fetch<S: Store>(
 
 // --- the parent's side ----------------------------------------------------------------------------
 
-pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome> {
+pub(super) fn run(lab: &mut Lab<'_>) -> Outcome {
     let mut overheads = Vec::new();
     let mut here = Vec::new();
     for size in SIZES {
-        let input =
-            &lab.write_down(&records_of(lab.args.scaled(RECORDS, 100), size, lab.args.seed)?)?;
+        if lab.is_over() {
+            break;
+        }
+        let made = records_of(lab.args.scaled(RECORDS, 100), size, lab.args.seed);
+        let input = &lab.write_down(made);
         here = lab.available(&STORES, Setup::Tuned, input);
         let figures = lab.measure(&Plan {
             what: format!("mdbm: operations of {size} bytes timed"),
@@ -326,14 +329,14 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome> {
             rounds: lab.rounds(3),
             is_on_disk: false,
             work: Work::Mdbm(Part::Timed),
-        })?;
+        });
         overheads.push((size, figures));
     }
-    let threads = on_threads(lab, &here)?;
-    let preloads = preloads(lab, &here)?;
+    let threads = on_threads(lab, &here);
+    let preloads = preloads(lab, &here);
     let cores = lab.machine.cores;
     let verdicts = verdicts(&overheads, &preloads, &threads, cores, &here);
-    Ok(Outcome {
+    Outcome {
         document: "mdbm",
         source: "\"Performance\" of MDBM's documentation",
         hardware: "no hardware said; MDBM V3 on RHEL4, V4 on RHEL6",
@@ -356,7 +359,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Outcome> {
             thread_table(&threads, &here, cores),
         ],
         verdicts,
-    })
+    }
 }
 
 /// Records of one size, without queries.
@@ -372,9 +375,9 @@ fn records_of(count: usize, size: usize, seed: u64) -> Result<Inputs> {
     Ok(Inputs { records, queries, ranges, fresh: Records::default() })
 }
 
-fn on_threads(lab: &mut Lab<'_>, here: &[&'static str]) -> Result<Figures> {
+fn on_threads(lab: &mut Lab<'_>, here: &[&'static str]) -> Figures {
     let records = lab.args.scaled(100_000, 1000);
-    let input = &lab.input(Data::Decimal, records, 1)?;
+    let input = &lab.input(Data::Decimal, records, 1);
     let of_threads = |store: &&'static str| *store != "btree";
     let stores: Vec<&'static str> = here.iter().copied().filter(of_threads).collect();
     let mut all = Figures::default();
@@ -387,9 +390,9 @@ fn on_threads(lab: &mut Lab<'_>, here: &[&'static str]) -> Result<Figures> {
             rounds: lab.rounds(5),
             is_on_disk: false,
             work: Work::Mdbm(Part::Threads { count, time: lab.args.time(THREAD_TIME) }),
-        })?);
+        }));
     }
-    Ok(all)
+    all
 }
 
 /// One thread, and as many as there are processors.
@@ -399,8 +402,8 @@ pub(super) fn counts(cores: usize) -> Vec<usize> {
 
 /// Figures by the size of the document; of those that disk and memory here do not allow there are
 /// none.
-fn preloads(lab: &mut Lab<'_>, here: &[&'static str]) -> Result<Vec<(u64, Figures)>> {
-    let input = &lab.input(Data::Decimal, 1, 1)?;
+fn preloads(lab: &mut Lab<'_>, here: &[&'static str]) -> Vec<(u64, Figures)> {
+    let input = &lab.input(Data::Decimal, 1, 1);
     let mut all = Vec::new();
     for mib in ITERATED {
         let bytes = (((mib << 20) as f64 * lab.args.scale) as u64).max(1 << 16);
@@ -420,8 +423,8 @@ fn preloads(lab: &mut Lab<'_>, here: &[&'static str]) -> Result<Vec<(u64, Figure
             rounds: lab.rounds(1),
             is_on_disk: true,
             work: Work::Mdbm(Part::Iterated { bytes }),
-        })?;
+        });
         all.push((mib, figures));
     }
-    Ok(all)
+    all
 }

@@ -7,7 +7,8 @@
 //! document.
 //!
 //! Invariants: every store runs in a fresh process, rounds are interleaved, every answer is compared
-//! with the data, and a figure that came with a wrong answer is not one.
+//! with the data, and a figure that came with a wrong answer is not one. Of a run that ends early what is
+//! finished is told, and that it is not all.
 
 mod bayes;
 mod lab;
@@ -37,6 +38,9 @@ use std::time::Duration;
 
 /// The version of the JSON file, in `credenza_reproduce`.
 const CONTRACT: u32 = 1;
+
+/// What is said of a document that was not finished.
+const STOPPED: &str = "this is not all: the run ended before what is missing was measured";
 
 /// A published document, or all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -154,15 +158,19 @@ struct Report<'a> {
     documents: &'a [Outcome],
     failures: &'a [Failure],
     notes: &'a [String],
+    /// Whether a signal ended the run: what was not measured by then is missing.
+    interrupted: bool,
 }
 
 /// Runs the experiments that `args` ask for and prints each when it is done. The status is 0, or
-/// 111 when a store failed, gave a wrong answer, or was asked for by name and is not there.
+/// 111 when a store failed, gave a wrong answer, or was asked for by name and is not there, and 130 when a
+/// signal ended the run: what is finished is reported all the same.
 ///
 /// As for [`crate::run`], the program starts itself again with its own arguments and `--child`.
 ///
 /// # Errors
-/// The options make no sense, a folder cannot be written, or the results cannot be.
+/// The options make no sense, a folder cannot be written, or the results cannot be. What was finished before
+/// is reported first.
 pub fn reproduce(args: &ReproduceArgs) -> Result<ExitCode> {
     crate::driver::tried::answer();
     if args.child {
@@ -175,20 +183,46 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<ExitCode> {
     print(&terminal::opening(&lab.machine, args.scale))?;
     let mut outcomes = Vec::new();
     for document in args.documents() {
-        let outcome = match document {
+        let finished = lab.finished;
+        let mut outcome = match document {
             Document::Mcdb => mcdb::run(&mut lab),
             Document::Bayes => bayes::run(&mut lab),
             Document::Ntdb => ntdb::run(&mut lab),
             Document::Mdbm => mdbm::run(&mut lab),
             Document::Upscaledb => upscaledb::run(&mut lab),
             Document::All => continue,
-        }?;
-        print(&terminal::show(&outcome))?;
-        outcomes.push(outcome);
+        };
+        if lab.is_over() {
+            outcome.differs.insert(0, STOPPED.to_owned());
+        }
+        if lab.finished > finished {
+            print(&terminal::show(&outcome))?;
+            outcomes.push(outcome);
+        }
+        if lab.is_over() {
+            break;
+        }
     }
+    let is_interrupted = lab.is_interrupted();
+    if is_interrupted {
+        lab.notes
+            .push("stopped by a signal: figures rest on the rounds that were finished".to_owned());
+    }
+    let error = lab.error.take();
+    lab.notes.extend(error.iter().map(|e| format!("ended by an error: {e}")));
     print(&terminal::closing(&lab))?;
     if let Some(path) = &args.json {
-        write_json(path, args, &lab, &outcomes)?;
+        let written = write_json(path, args, &lab, &outcomes);
+        // What came first is what the user must know.
+        if error.is_none() {
+            written?;
+        }
+    }
+    if let Some(error) = error {
+        return Err(error);
+    }
+    if is_interrupted {
+        return Ok(ExitCode::from(crate::INTERRUPTED));
     }
     let is_well = lab.failures.is_empty();
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(crate::FAILED) })
@@ -215,6 +249,7 @@ fn write_json(
         documents: outcomes,
         failures: &lab.failures,
         notes: &lab.notes,
+        interrupted: lab.is_interrupted(),
     };
     publish_value(&report, path)
 }

@@ -1,6 +1,6 @@
 //! The folder of a run: everything in it goes when the run ends, or is stopped by a signal. The first
-//! signal within the rounds of `bench` ends them, and what is finished is reported; any other leaves
-//! at once.
+//! signal within the rounds of `bench` ends them, and what is finished is reported; so it is with who else
+//! has called `begin`. Any other leaves at once, with a line that says so.
 //!
 //! Threads: the handler of signals runs on a thread of its own, and finds all folders of this
 //! process with the measured processes that write to them.
@@ -95,6 +95,7 @@ fn clean_up_on_signals() {
                 return;
             }
             all.iter().for_each(|(path, _)| remove(path));
+            eprintln!("credenza: stopped");
             std::process::exit(130);
         });
     });

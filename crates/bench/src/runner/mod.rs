@@ -28,7 +28,7 @@ pub(crate) mod together;
 #[cfg(test)]
 mod parent_tests;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::args::{BenchArgs, Metrics};
 use crate::candidates::{self, Describe};

@@ -295,7 +295,7 @@ pub(crate) fn check_ranges<S: Store>(
 }
 
 /// Reads a range of at most `count` records; returns what is wrong with the answer, in words.
-pub(super) fn wrong_range<'a, S: Store>(
+pub(crate) fn wrong_range<'a, S: Store>(
     store: &mut S,
     from: &[u8],
     count: usize,
@@ -342,7 +342,7 @@ pub(crate) fn wrong_answer<S: Store>(
 }
 
 /// A value for a message: all of it if it is short.
-fn in_words(value: Option<&[u8]>) -> String {
+pub(crate) fn in_words(value: Option<&[u8]>) -> String {
     match value {
         None => "nothing".to_owned(),
         Some(value) if value.len() > 40 => {

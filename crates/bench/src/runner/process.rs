@@ -208,16 +208,15 @@ pub(super) fn in_words(status: ExitStatus) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::protocol::Spec;
     use super::super::together::Together;
     use super::*;
     use crate::workload::Phase;
 
-    /// How a shell script ends, and what was heard of it.
-    fn end_of(script: &str, timeout: Duration) -> (End, Vec<Message>) {
-        let program = Program::of_script(script);
-        let spec = Spec {
+    /// Work for a script, which is told it and does as it likes.
+    pub(crate) fn spec() -> Spec {
+        Spec {
             store: "none".to_owned(),
             library: None,
             folder: PathBuf::new(),
@@ -238,9 +237,14 @@ mod tests {
             rate: None,
             cpu: None,
             clock_ns: 0.0,
-        };
+        }
+    }
+
+    /// How a shell script ends, and what was heard of it.
+    fn end_of(script: &str, timeout: Duration) -> (End, Vec<Message>) {
+        let program = Program::of_script(script);
         let mut heard = Vec::new();
-        let end = run(&program, &spec, timeout, &Current::default(), |m| heard.push(m)).unwrap();
+        let end = run(&program, &spec(), timeout, &Current::default(), |m| heard.push(m)).unwrap();
         (end, heard)
     }
 

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 
 /// What is wrong with the store's answers, if anything.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Lie {
+pub(crate) enum Lie {
     None,
     /// Right length and first byte, another byte wrong.
     LastByte,
@@ -37,6 +37,12 @@ pub(super) enum Lie {
     ManyReversed,
     /// Batches leave the last key out.
     ManyShort,
+    /// While it may be changed, the second lookup finds nothing.
+    MissesOnce,
+    /// While it may be changed, values are given without their last byte.
+    GetsShort,
+    /// While it may be changed, lookups give a value that is longer than all that was stored.
+    GetsLong,
     /// A key that is there keeps its old value.
     KeepsOld,
     /// One new record of a hundred is not stored.
@@ -59,7 +65,7 @@ pub(super) enum Lie {
     RefusesChanges,
 }
 
-pub(super) struct Liar {
+pub(crate) struct Liar {
     lie: Lie,
     records: RefCell<Vec<(Vec<u8>, Vec<u8>)>>,
     opened: Cell<usize>,
@@ -70,13 +76,13 @@ pub(super) struct Liar {
 type Committed = Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>>;
 
 impl Liar {
-    pub(super) fn who(lie: Lie) -> Liar {
+    pub(crate) fn who(lie: Lie) -> Liar {
         let (records, opened) = (RefCell::default(), Cell::new(0));
         Liar { lie, records, opened, committed: Arc::default() }
     }
 }
 
-pub(super) struct LiarStore {
+pub(crate) struct LiarStore {
     lie: Lie,
     records: Vec<(Vec<u8>, Vec<u8>)>,
     index: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -155,7 +161,15 @@ impl Driver for Liar {
         let (records, index) = (Vec::new(), BTreeMap::new());
         let store = LiarStore { lie: self.lie, records, index, left: usize::MAX };
         let (changes, last, is_in_transaction) = (0, Vec::new(), false);
-        Ok(LiarWriter { liar: self, store, shared: None, changes, last, is_in_transaction })
+        Ok(LiarWriter {
+            liar: self,
+            store,
+            shared: None,
+            changes,
+            gets: 0,
+            last,
+            is_in_transaction,
+        })
     }
 
     fn create_committing(&self, path: &Path, shape: &Shape) -> Result<LiarWriter<'_>> {
@@ -177,16 +191,25 @@ impl Driver for Liar {
     fn open_to_change(&self, path: &Path, shape: &Shape) -> Result<LiarWriter<'_>> {
         let store = self.open(path, shape, Reading::Warm)?;
         let (changes, last, is_in_transaction) = (0, Vec::new(), false);
-        Ok(LiarWriter { liar: self, store, shared: None, changes, last, is_in_transaction })
+        Ok(LiarWriter {
+            liar: self,
+            store,
+            shared: None,
+            changes,
+            gets: 0,
+            last,
+            is_in_transaction,
+        })
     }
 }
 
-pub(super) struct LiarWriter<'d> {
+pub(crate) struct LiarWriter<'d> {
     liar: &'d Liar,
     store: LiarStore,
     /// What all threads that commit store to, in place of the index.
     shared: Option<Committed>,
     changes: usize,
+    gets: usize,
     last: Vec<u8>,
     is_in_transaction: bool,
 }
@@ -204,7 +227,18 @@ impl Store for LiarWriter<'_> {
     const IS_ORDERED: bool = true;
 
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
-        Ok(self.with_index(|index| index.get(key).map(|value| take(value)).is_some()))
+        self.gets += 1;
+        let (lie, gets) = (self.store.lie, self.gets);
+        let short = usize::from(lie == Lie::GetsShort);
+        let is_missed = lie == Lie::MissesOnce && gets == 2;
+        Ok(self.with_index(|index| {
+            let value = index.get(key).filter(|_| !is_missed);
+            if lie == Lie::GetsLong && value.is_some() {
+                take(&[0; 1 << 20]);
+                return true;
+            }
+            value.map(|value| take(&value[..value.len() - short])).is_some()
+        }))
     }
 
     fn scan(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
@@ -420,7 +454,9 @@ fn told(lie: Lie) -> Vec<Phase> {
         }
         Lie::RemovesNot => vec![Remove, Mixed],
         Lie::RemovesAll => vec![Mixed],
-        Lie::ForgetsLast => vec![Insert, InsertRandom, InsertEach, InsertSync, Reinsert, Mixed],
+        Lie::ForgetsLast | Lie::MissesOnce | Lie::GetsShort | Lie::GetsLong => {
+            vec![Insert, InsertRandom, InsertEach, InsertSync, Reinsert, Mixed]
+        }
     }
 }
 
@@ -430,7 +466,8 @@ fn every_lie_is_told_in_its_phases_and_in_no_other() {
     let reading = [LastByte, Missing, FindsAll, ScanShort, ScanSwapped, ManyReversed, ManyShort];
     let ranges = [RangeShort, RangeLate, RangeSwapped];
     let changing = [KeepsOld, LosesOne, OnlyFirstByte, RemovesNot, RemovesAll, ForgetsLast];
-    for lie in [None].into_iter().chain(reading).chain(ranges).chain(changing) {
+    let beside = [MissesOnce, GetsShort, GetsLong];
+    for lie in [None].into_iter().chain(reading).chain(ranges).chain(changing).chain(beside) {
         let samples = samples_of(lie);
         assert_eq!(samples.len(), Phase::ALL.len(), "{lie:?}");
         let wrong = samples.iter().filter(|s| s.wrong.is_some()).map(|s| s.phase);

@@ -2,6 +2,7 @@
 
 use super::super::protocol::Spec;
 use super::Oracle;
+use super::note::{Asked, Note};
 use super::subject::{Contents, Opening, Subject};
 use super::verdict::{Answer, Difference, Given};
 use crate::driver::{Shape, with_driver};
@@ -16,20 +17,23 @@ use std::path::PathBuf;
 pub(in super::super) fn compare(spec: &Spec, oracle: &Oracle, inputs: &Inputs) -> Result<Compared> {
     let duplicates = spec.mix.duplicates;
     let data = Shape { duplicates, ..Shape::of(&inputs.records).with(&inputs.fresh) };
-    let open = |(name, library): &(String, Option<PathBuf>)| {
+    let note = Note::create(&spec.folder)?;
+    note.question(&Asked { what: "opening".to_owned(), ..Asked::default() })?;
+    let open = |(number, (name, library)): (usize, &(String, Option<PathBuf>))| {
+        note.store(number)?;
         let (library, folder) = (library.as_deref(), spec.folder.as_path());
         let shape = &Shape { settings: spec.settings.of(name), ..data };
         with_driver(name, Opening { name, library, folder, shape })
             .unwrap_or_else(|| Err(Error::invalid(format!("there is no store '{name}'"))))
             .map_err(|e| Error::invalid(format!("{name}: {e}")))
     };
-    let subjects = oracle.stores.iter().map(open).collect::<Result<Vec<_>>>()?;
+    let subjects = oracle.stores.iter().enumerate().map(open).collect::<Result<Vec<_>>>()?;
     let (records, fresh, mix) = (&inputs.records, &inputs.fresh, &spec.mix);
     let script = Script::draw(records, fresh, mix, inputs.queries.hit.len(), spec.seed);
     let model = Model::of(records, fresh, mix);
-    let mut comparison = Comparison { subjects, model, done: Compared::default() };
+    let mut comparison = Comparison { subjects, model, note, done: Compared::default() };
     comparison.done.difference = comparison.all(&script, oracle.every, inputs);
-    Ok(comparison.done)
+    comparison.leave()
 }
 
 /// What the comparing process says.
@@ -43,6 +47,7 @@ pub(crate) struct Compared {
 struct Comparison<'a> {
     subjects: Vec<Box<dyn Subject>>,
     model: Model<'a>,
+    note: Note,
     done: Compared,
 }
 
@@ -50,8 +55,10 @@ impl Comparison<'_> {
     /// The first difference.
     fn all(&mut self, script: &Script, every: usize, inputs: &Inputs) -> Option<Difference> {
         for (key, value) in inputs.records.iter() {
+            let what = "insert of the data";
+            self.ask(what, key);
             let answers = self.each(|subject| subject.insert(key, value).map(|()| Answer::Done));
-            let difference = self.differs("insert of the data", key, Answer::Done, answers);
+            let difference = self.differs(what, key, Answer::Done, answers);
             if difference.is_some() {
                 return difference;
             }
@@ -68,6 +75,7 @@ impl Comparison<'_> {
         }
         difference.or_else(|| self.every_key()).or_else(|| self.full_check("full check")).or_else(
             || {
+                self.ask("close", b"");
                 let answers = self.each(|subject| subject.close().map(|()| Answer::Done));
                 let closed = self.differs("close", b"", Answer::Done, answers);
                 closed.or_else(|| self.full_check("full check after closing"))
@@ -75,10 +83,35 @@ impl Comparison<'_> {
         )
     }
 
+    /// Notes what the stores are going to be asked.
+    fn ask(&self, what: &str, key: &[u8]) {
+        let (operation, key) = (self.done.operations, key.escape_ascii().to_string());
+        // A note that is lost costs the name of a store that takes the process with it, and nothing else.
+        let _ = self.note.question(&Asked { operation, what: what.to_owned(), key });
+    }
+
     /// What each store does. An error is an answer, too.
-    fn each(&mut self, ask: impl FnMut(&mut Box<dyn Subject>) -> Result<Answer>) -> Vec<Answer> {
-        let answers = self.subjects.iter_mut().map(ask);
-        answers.map(|answer| answer.unwrap_or_else(|e| Answer::Failed(e.to_string()))).collect()
+    fn each(
+        &mut self,
+        mut ask: impl FnMut(&mut Box<dyn Subject>) -> Result<Answer>,
+    ) -> Vec<Answer> {
+        let note = &self.note;
+        let answers = self.subjects.iter_mut().enumerate().map(|(number, subject)| {
+            // As above.
+            let _ = note.store(number);
+            ask(subject).unwrap_or_else(|e| Answer::Failed(e.to_string()))
+        });
+        answers.collect()
+    }
+
+    /// Lets go of all stores: that is a call of their libraries, too.
+    fn leave(self) -> Result<Compared> {
+        self.ask("the end of all", b"");
+        for (number, subject) in self.subjects.into_iter().enumerate() {
+            self.note.store(number)?;
+            drop(subject);
+        }
+        Ok(self.done)
     }
 
     fn step(&mut self, step: &Step, key: &[u8], value: &[u8]) -> Option<Difference> {
@@ -88,6 +121,7 @@ impl Comparison<'_> {
         let held = Answer::Values(now.iter().map(|value| value.to_vec()).collect());
         let count = step.scan_len as usize;
         let name = step.action.name();
+        self.ask(name, key);
         let (expected, answers) = match step.action {
             Action::Get => (held, self.each(|subject| subject.get(key))),
             Action::Insert | Action::Update => (
@@ -151,21 +185,22 @@ impl Comparison<'_> {
             let key = self.model.key(item);
             let now = self.model.now(item);
             let held = Answer::Values(now.iter().map(|value| value.to_vec()).collect());
+            let what = "get of every key in the end";
+            self.ask(what, key);
             let answers = self.each(|subject| subject.get(key));
-            self.differs("get of every key in the end", key, held, answers)
+            self.differs(what, key, held, answers)
         })
     }
 
     /// Reads every store through. Only where the sums differ, all records are put side by side.
     fn full_check(&mut self, what: &str) -> Option<Difference> {
         self.done.full_checks += 1;
+        self.ask(what, b"");
         let expected = self.model.content();
-        let as_expected = |subject: &mut Box<dyn Subject>| match subject.content() {
-            Ok(content) if content == expected => Answer::Done,
-            Ok(_) => Answer::Contradicts,
-            Err(e) => Answer::Failed(e.to_string()),
-        };
-        let sums: Vec<Answer> = self.subjects.iter_mut().map(as_expected).collect();
+        let sums = self.each(|subject| {
+            let is_right = subject.content()? == expected;
+            Ok(if is_right { Answer::Done } else { Answer::Contradicts })
+        });
         let are_right = sums.iter().all(|answer| *answer == Answer::Done);
         // Sums do not know the order of a key's values.
         if are_right {
@@ -184,8 +219,12 @@ impl Comparison<'_> {
                 expected.insert(self.model.key(item).to_vec(), values);
             }
         }
-        let all: Vec<Result<Contents>> =
-            self.subjects.iter_mut().map(|subject| subject.records()).collect();
+        let note = &self.note;
+        let records = self.subjects.iter_mut().enumerate().map(|(number, subject)| {
+            note.store(number)?;
+            subject.records()
+        });
+        let all: Vec<Result<Contents>> = records.collect();
         let first = |own: &Contents| {
             let keys = expected.keys().chain(own.keys());
             keys.filter(|key| expected.get(*key) != own.get(*key)).min().cloned()
@@ -206,7 +245,7 @@ mod tests {
     use super::super::super::tests::{Liar, Lie, mix};
     use super::super::subject::Open;
     use super::*;
-    use crate::workload::{Phase, Place, Workload};
+    use crate::workload::{Content, Phase, Place, Records, Workload};
 
     /// What comes of comparing an honest store with one that lies.
     fn compared(lie: Lie, table: &str, every: usize) -> Compared {
@@ -228,7 +267,8 @@ mod tests {
         let (records, fresh) = (&inputs.records, &inputs.fresh);
         let script = Script::draw(records, fresh, &workload.mix, 2000, 1);
         let model = Model::of(records, fresh, &workload.mix);
-        let mut comparison = Comparison { subjects, model, done: Compared::default() };
+        let note = Note::create(folder.path()).unwrap();
+        let mut comparison = Comparison { subjects, model, note, done: Compared::default() };
         comparison.done.difference = comparison.all(&script, every, &inputs);
         comparison.done
     }
@@ -273,6 +313,63 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_length_that_cannot_be_is_refused_before_anything_is_copied() {
+        let difference = compared(Lie::GetsLong, ALL, 500).difference.unwrap();
+        let words = difference.in_words();
+        assert!(words.contains("an error: it gave a key or value of 1048576 bytes"), "{words}");
+        assert!(words.contains("wrong is liar"), "{words}");
+    }
+
+    #[test]
+    fn the_store_that_is_asked_is_noted_before_it_is() {
+        /// A store that looks, when it is asked, what is noted.
+        struct Looks(PathBuf, &'static str);
+        impl Subject for Looks {
+            fn name(&self) -> &str {
+                self.1
+            }
+            fn insert(&mut self, key: &[u8], _: &[u8]) -> Result<()> {
+                let (number, asked) = Note::read(&self.0).unwrap();
+                assert_eq!((number, &*asked.key), (usize::from(self.1 == "two"), "a key"));
+                assert_eq!((asked.operation, &*asked.what, key), (3, "insert", &b"a key"[..]));
+                Ok(())
+            }
+            fn add(&mut self, _: &[u8], _: &[u8]) -> Result<()> {
+                Ok(())
+            }
+            fn get(&mut self, _: &[u8]) -> Result<Answer> {
+                Ok(Answer::Done)
+            }
+            fn remove(&mut self, _: &[u8]) -> Result<bool> {
+                Ok(false)
+            }
+            fn range(&mut self, _: &[u8], _: usize) -> Result<Answer> {
+                Ok(Answer::Done)
+            }
+            fn content(&mut self) -> Result<Content> {
+                Ok(Content::default())
+            }
+            fn records(&mut self) -> Result<Contents> {
+                Ok(Contents::new())
+            }
+            fn close(&mut self) -> Result<()> {
+                Ok(())
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let note = Note::create(folder.path()).unwrap();
+        let looks = |name| Box::new(Looks(folder.path().to_owned(), name)) as Box<dyn Subject>;
+        let nothing = Records::default();
+        let model = Model::of(&nothing, &nothing, &mix("insert = 1"));
+        let done = Compared { operations: 3, ..Compared::default() };
+        let subjects = vec![looks("one"), looks("two")];
+        let mut comparison = Comparison { subjects, model, note, done };
+        comparison.ask("insert", b"a key");
+        let asked = comparison.each(|subject| subject.insert(b"a key", b"").map(|()| Answer::Done));
+        assert_eq!(asked, [Answer::Done, Answer::Done]);
+    }
+
     /// What comes of a store that puts values of a key here, where they belong there.
     fn compared_places(here: Place, there: Place) -> Compared {
         let folder = tempfile::tempdir().unwrap();
@@ -283,13 +380,14 @@ mod tests {
         let workload = Workload { records: Some(100), gets: 800, mix, phases, ..found };
         let (inputs, _) = Inputs::prepare(&workload).unwrap();
         let shape = Shape { duplicates: Some(here), ..Shape::of(&inputs.records) };
-        let (name, library, folder, shape) = ("btree", None, folder.path(), &shape);
-        let opening = Opening { name, library, folder, shape };
+        let (name, library, shape) = ("btree", None, &shape);
+        let opening = Opening { name, library, folder: folder.path(), shape };
         let subjects = vec![with_driver(name, opening).unwrap().unwrap()];
         let (records, fresh) = (&inputs.records, &inputs.fresh);
         let script = Script::draw(records, fresh, &workload.mix, 800, 1);
         let model = Model::of(records, fresh, &workload.mix);
-        let mut comparison = Comparison { subjects, model, done: Compared::default() };
+        let note = Note::create(folder.path()).unwrap();
+        let mut comparison = Comparison { subjects, model, note, done: Compared::default() };
         comparison.done.difference = comparison.all(&script, 100, &inputs);
         comparison.done
     }

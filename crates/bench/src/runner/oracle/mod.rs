@@ -3,13 +3,16 @@
 //!
 //! All stores are in one process, so that each operation is done by all before the next one: a
 //! difference is told at the first operation that shows it. That process is a child of the one that
-//! reports, which outlives a library that crashes.
+//! reports, which outlives a library that crashes: the child has noted whose call it was (`note`), and the
+//! other stores are compared again without that one.
 
 mod compare;
+mod note;
 mod subject;
 mod verdict;
 
 pub(super) use compare::{Compared, compare};
+use verdict::Death;
 pub(crate) use verdict::Verdict;
 
 use super::Run;
@@ -20,6 +23,7 @@ use crate::args::BenchArgs;
 use crate::driver::Shape;
 use crate::workload::{Inputs, Phase, Workload};
 use credenza::{Error, Result};
+use note::Note;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -65,6 +69,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
         operations: 0,
         full_checks: 0,
         difference: None,
+        died: Vec::new(),
         notes,
     };
     verdict.notes.extend(super::notes::about_what_is_left_out(
@@ -89,35 +94,111 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
     let oracle = Oracle { stores: verdict.stores.iter().map(library).collect(), every };
     let spec = Spec {
         oracle: Some(oracle),
-        folder: folder.empty("oracle")?,
         ..run.spec(&verdict.stores[0], Vec::new(), &workload, PathBuf::new())
     };
     drop(inputs);
     let timeout = Duration::from_secs(args.timeout);
-    let mut compared = None;
-    let end = process::run(&Program::this()?, &spec, timeout, folder.current(), |message| {
-        if let Message::Compared(found) = message {
-            compared = Some(found);
+    let (compared, died) = without_the_dead(&Program::this()?, spec, &folder, timeout)?;
+    verdict.stores.retain(|store| died.iter().all(|death| death.store != *store));
+    let Compared { operations, full_checks, difference } = compared;
+    Ok(Verdict { operations, full_checks, difference, died, ..verdict })
+}
+
+/// Has the stores compared, and again without each one that takes the process with it.
+fn without_the_dead(
+    program: &Program,
+    mut spec: Spec,
+    folder: &Folder,
+    timeout: Duration,
+) -> Result<(Compared, Vec<Death>)> {
+    let mut died = Vec::new();
+    while spec.oracle.as_ref().is_some_and(|oracle| !oracle.stores.is_empty()) {
+        spec.folder = folder.empty("oracle")?;
+        let mut compared = None;
+        let end = process::run(program, &spec, timeout, folder.current(), |message| {
+            if let Message::Compared(found) = message {
+                compared = Some(found);
+            }
+        })?;
+        let stores = spec.oracle.iter().flat_map(|oracle| &oracle.stores);
+        for (store, library) in stores {
+            let of_store = Spec { store: store.clone(), library: library.clone(), ..spec.clone() };
+            super::clear(&of_store, &spec.folder.join(file_name(store)))?;
         }
-    })?;
-    for (store, library) in spec.oracle.iter().flat_map(|oracle| &oracle.stores) {
-        let of_store = Spec { store: store.clone(), library: library.clone(), ..spec.clone() };
-        super::clear(&of_store, &spec.folder.join(file_name(store)))?;
+        let asked = Note::read(&spec.folder);
+        let in_call = asked.as_ref().and_then(|(number, asked)| {
+            let (store, _) = spec.oracle.as_ref()?.stores.get(*number)?;
+            Some(format!("; the last call was of {store}, {}", asked.what))
+        });
+        match (end, compared) {
+            (End::Finished, Some(compared)) => return Ok((compared, died)),
+            (End::Finished, None) => {
+                return Err(Error::invalid("the comparing process said nothing"));
+            }
+            (End::Failed(what), _) => return Err(Error::invalid(what)),
+            (End::TimedOut, _) => {
+                return Err(Error::invalid(format!(
+                    "no end after {} seconds (--timeout){}; fewer operations (--gets), or fewer full \
+                     checks (--check-every), take less time",
+                    timeout.as_secs(),
+                    in_call.unwrap_or_default()
+                )));
+            }
+            (End::Crashed { what, .. }, _) => {
+                let number = asked.as_ref().map(|(number, _)| *number);
+                let stores = spec.oracle.as_mut().map(|oracle| &mut oracle.stores);
+                let dead = stores.zip(number).filter(|(stores, number)| *number < stores.len());
+                let Some(((stores, number), (_, asked))) = dead.zip(asked) else {
+                    return Err(Error::invalid(format!("the comparing process ended: {what}")));
+                };
+                let (store, _) = stores.remove(number);
+                died.push(Death { store, asked, how: what });
+            }
+        }
     }
-    let all = verdict.stores.join(", ");
-    match (end, compared) {
-        (End::Finished, Some(Compared { operations, full_checks, difference })) => {
-            Ok(Verdict { operations, full_checks, difference, ..verdict })
+    Ok((Compared::default(), died))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::process::tests::spec;
+    use super::*;
+
+    /// What comes of a process that does so for a store of this name, and else finds that all agree.
+    fn outcome(stores: &[&str], dies: &str) -> Result<(Compared, Vec<Death>)> {
+        let compared = Compared { operations: 9, full_checks: 2, difference: None };
+        let compared = serde_json::to_string(&Message::Compared(compared)).unwrap();
+        let script = format!(
+            "spec=$(cat); folder=${{spec#*'\"folder\":\"'}}; note=${{folder%%'\"'*}}/asked; \
+             case $spec in *bad*) {dies};; esac; echo '{compared}'; echo '\"Finished\"'"
+        );
+        let folder = Folder::create_in(&std::env::temp_dir()).unwrap();
+        let stores = stores.iter().map(|store| ((*store).to_owned(), None)).collect();
+        let spec = Spec { oracle: Some(Oracle { stores, every: 1 }), ..spec() };
+        without_the_dead(&Program::of_script(&script), spec, &folder, Duration::from_secs(600))
+    }
+
+    /// A note that the second store is asked, and a crash.
+    const DIES: &str = "printf '\\1\\0\\0\\0{\"operation\":7,\"what\":\"get\",\"key\":\"k\"}' >$note; \
+                        kill -SEGV $$";
+
+    #[test]
+    fn a_store_that_dies_is_named_and_the_others_are_compared_without_it() {
+        let (compared, died) = outcome(&["hash", "bad", "btree"], DIES).unwrap();
+        assert_eq!((compared.operations, died.len()), (9, 1));
+        let words = died[0].in_words();
+        for says in ["operation 7, get, key 'k'", "bad", "SIGSEGV"] {
+            assert!(words.contains(says), "{says}: {words}");
         }
-        (End::TimedOut, _) => Err(Error::invalid(format!(
-            "no end after {} seconds (--timeout); fewer operations (--gets), or fewer full checks \
-             (--check-every), take less time",
-            args.timeout
-        ))),
-        (End::Crashed { what, .. }, _) => Err(Error::invalid(format!(
-            "the process that held {all} ended: {what}; measure each alone to see which it was"
-        ))),
-        (End::Failed(what), _) => Err(Error::invalid(what)),
-        (End::Finished, None) => Err(Error::invalid("the comparing process said nothing")),
+        assert!(outcome(&["bad", "bad"], DIES).is_err(), "of one store none is the second");
+        let (_, died) = outcome(&["hash", "bad", "bad too"], DIES).unwrap();
+        let names: Vec<&str> = died.iter().map(|death| &*death.store).collect();
+        assert_eq!(names, ["bad", "bad too"]);
+    }
+
+    #[test]
+    fn without_a_note_nobody_is_accused() {
+        let error = outcome(&["hash", "bad"], "kill -SEGV $$").err().unwrap();
+        assert!(error.to_string().contains("the comparing process ended"), "{error}");
     }
 }

@@ -46,6 +46,26 @@ pub(super) struct Open<D: Driver> {
     handle: Handle<D>,
 }
 
+/// Bytes that a store gives are only copied, or looked at, if they may be such: of a false length that may
+/// be all of the address space.
+#[derive(Clone, Copy)]
+struct Sane {
+    /// All keys and values together.
+    most: u64,
+}
+
+impl Sane {
+    fn check(self, bytes: &[u8]) -> Result<()> {
+        match bytes.len() as u64 {
+            len if len > self.most => Err(Error::invalid(format!(
+                "it gave a key or value of {len} bytes, and all keys and values together have {}",
+                self.most
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
 enum Handle<D: Driver> {
     Writer(D::Writer<'static>),
     Reader(D::Store<'static>),
@@ -71,12 +91,27 @@ impl<D: Driver> Open<D> {
         }
     }
 
-    fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+    fn scan(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        let (sane, mut refused) = (self.sane(), Ok(()));
+        let take = |key: &[u8], value: &[u8]| {
+            let checked = sane.check(key).and_then(|()| sane.check(value));
+            match (checked, &refused) {
+                (Ok(()), Ok(())) => take(key, value),
+                (Err(e), Ok(())) => refused = Err(e),
+                (_, Err(_)) => {}
+            }
+        };
         match &mut self.handle {
-            Handle::Writer(writer) => writer.scan(take),
-            Handle::Reader(reader) => reader.scan(take),
-            Handle::Closed => Err(Error::invalid("the store is closed")),
+            Handle::Writer(writer) => writer.scan(take)?,
+            Handle::Reader(reader) => reader.scan(take)?,
+            Handle::Closed => return Err(Error::invalid("the store is closed")),
         }
+        refused
+    }
+
+    fn sane(&self) -> Sane {
+        // A value that was changed may be as long as any.
+        Sane { most: self.shape.bytes() + self.shape.longest_value as u64 }
     }
 }
 
@@ -94,8 +129,12 @@ impl<D: Driver> Subject for Open<D> {
     }
 
     fn get(&mut self, key: &[u8]) -> Result<Answer> {
-        let mut values = Vec::new();
-        let is_found = self.writer()?.get(key, |value| values.push(value.to_vec()))?;
+        let (sane, mut refused, mut values) = (self.sane(), Ok(()), Vec::new());
+        let is_found = self.writer()?.get(key, |value| match sane.check(value) {
+            Ok(()) => values.push(value.to_vec()),
+            Err(e) => refused = Err(e),
+        })?;
+        refused?;
         let is_sane = is_found == (values.len() == 1);
         Ok(if is_sane { Answer::Values(values) } else { Answer::Contradicts })
     }
@@ -105,9 +144,14 @@ impl<D: Driver> Subject for Open<D> {
     }
 
     fn range(&mut self, from: &[u8], count: usize) -> Result<Answer> {
-        let mut records = Vec::new();
-        let take = |key: &[u8], value: &[u8]| records.push((key.to_vec(), value.to_vec()));
+        let (sane, mut refused, mut records) = (self.sane(), Ok(()), Vec::new());
+        let take = |key: &[u8], value: &[u8]| match sane.check(key).and_then(|()| sane.check(value))
+        {
+            Ok(()) => records.push((key.to_vec(), value.to_vec())),
+            Err(e) => refused = Err(e),
+        };
         self.writer()?.range(from, count, take)?;
+        refused?;
         Ok(Answer::Range(records))
     }
 

@@ -1,5 +1,6 @@
 //! What a comparison found, and how it is told.
 
+use super::note::Asked;
 use serde::{Deserialize, Serialize};
 
 /// What came of a comparison.
@@ -15,8 +16,28 @@ pub(crate) struct Verdict {
     /// How often everything was compared.
     pub(super) full_checks: u64,
     pub(super) difference: Option<Difference>,
+    /// Stores that took the process with them, and were left out then.
+    pub(super) died: Vec<Death>,
     /// What the reader must know: stores that were left out, and why.
     pub(super) notes: Vec<String>,
+}
+
+/// A store whose library ended the process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Death {
+    pub(super) store: String,
+    /// What it was asked.
+    #[serde(flatten)]
+    pub(super) asked: Asked,
+    /// How the process ended, in words.
+    pub(super) how: String,
+}
+
+impl Death {
+    pub(super) fn in_words(&self) -> String {
+        let Death { store, asked: Asked { operation, what, key }, how } = self;
+        format!("DIED at operation {operation}, {what}, key '{key}': {store}: {how}\n")
+    }
 }
 
 /// The first difference.
@@ -44,16 +65,21 @@ pub(super) struct Given {
 impl Verdict {
     /// Whether all answers were right.
     pub(crate) fn is_well(&self) -> bool {
-        self.difference.is_none()
+        self.difference.is_none() && self.died.is_empty()
     }
 
     /// The verdict for a reader.
     pub(crate) fn in_words(&self) -> String {
         let mut text: String = self.notes.iter().map(|note| format!("note: {note}\n")).collect();
         let Verdict { workload, mix, seed, records, operations, full_checks, .. } = self;
-        let stores = self.stores.join(", ");
+        let stores = match &self.stores[..] {
+            [only] => format!("{only} and the model"),
+            several => several.join(", "),
+        };
         text += &format!("{workload}: {mix}; {records} records, seed {seed}\n");
+        text.extend(self.died.iter().map(Death::in_words));
         text += &match &self.difference {
+            None if self.stores.is_empty() => "no store is left to compare\n".to_owned(),
             None => format!(
                 "{stores} agree: {operations} operations, and all records {full_checks} times\n"
             ),
