@@ -514,7 +514,7 @@ fn wait_until(due: Instant) {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::runner::tests::{Liar, Lie};
+    use crate::runner::liar::{Liar, Lie};
 
     /// What comes of a store that lies so, where all answers are compared and where they are timed.
     pub(crate) fn replayed(lie: Lie, script: &Script, before: &Records) -> [Replayed; 2] {

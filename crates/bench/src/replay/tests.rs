@@ -4,7 +4,7 @@
 
 use super::play::tests::replayed;
 use super::script::{Do, Script, Step};
-use crate::runner::tests::Lie;
+use crate::runner::liar::Lie;
 use crate::workload::Records;
 
 fn step(what: Do, key: u32, value_len: u32, items: u32) -> Step {

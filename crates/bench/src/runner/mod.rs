@@ -26,6 +26,8 @@ mod tee;
 pub(crate) mod together;
 
 #[cfg(test)]
+pub(crate) mod liar;
+#[cfg(test)]
 mod parent_tests;
 #[cfg(test)]
 pub(crate) mod tests;

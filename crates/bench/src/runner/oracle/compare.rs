@@ -242,7 +242,8 @@ impl Comparison<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::tests::{Liar, Lie, mix};
+    use super::super::super::liar::{Liar, Lie};
+    use super::super::super::tests::mix;
     use super::super::subject::Open;
     use super::*;
     use crate::workload::{Content, Phase, Place, Records, Workload};

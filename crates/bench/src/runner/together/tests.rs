@@ -2,9 +2,10 @@
 //! thread that fails leaves the others waiting for ever.
 
 use super::super::child::Round;
+use super::super::liar::Lie;
 use super::super::open_loop::{Arrivals, Rate, Share};
 use super::super::protocol::Spec;
-use super::super::tests::{Lie, with_round};
+use super::super::tests::with_round;
 use super::{By, Coordinator, Done, Group, Part, Throughput, Together, Word};
 use crate::driver::Driver;
 use crate::workload::{Mix, Phase, Records};

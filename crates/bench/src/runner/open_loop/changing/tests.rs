@@ -2,8 +2,9 @@
 //! or from when it came to its turn; operations or kinds of them are left out; a store that loses
 //! something at a rate only is believed. The time is made up here, and the stores pass it on.
 
+use super::super::super::liar::Lie;
 use super::super::super::mixed::expected;
-use super::super::super::tests::{Lie, mix, with_round};
+use super::super::super::tests::{mix, with_round};
 use super::super::Arrivals;
 use super::*;
 use crate::driver::Store;

@@ -1,0 +1,358 @@
+//! A store for tests, which lies in one way at a time, or refuses something.
+
+use crate::driver::{Driver, Identity, Reading, Shape, Source, Store, Threads, Writer};
+use crate::workload::Records;
+use credenza::{Error, Result};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// What is wrong with the store's answers, if anything.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Lie {
+    None,
+    /// Right length and first byte, another byte wrong.
+    LastByte,
+    /// One key in the store is said to be absent.
+    Missing,
+    /// Absent keys are found.
+    FindsAll,
+    /// The scan leaves one record out.
+    ScanShort,
+    /// The scan gives the values of two keys the other way round.
+    ScanSwapped,
+    /// A range ends one record early.
+    RangeShort,
+    /// A range begins behind its first key.
+    RangeLate,
+    /// The first two records of a range change places.
+    RangeSwapped,
+    /// Batches are answered in the wrong order.
+    ManyReversed,
+    /// Batches leave the last key out.
+    ManyShort,
+    /// While it may be changed, the second lookup finds nothing.
+    MissesOnce,
+    /// While it may be changed, values are given without their last byte.
+    GetsShort,
+    /// While it may be changed, lookups give a value that is longer than all that was stored.
+    GetsLong,
+    /// A key that is there keeps its old value.
+    KeepsOld,
+    /// One new record of a hundred is not stored.
+    LosesOne,
+    /// Of a new value only the first byte is stored, and as many as were there.
+    OnlyFirstByte,
+    /// A key is said to be removed, but one of five stays.
+    RemovesNot,
+    /// Any key is said to have been there when it was removed.
+    RemovesAll,
+    /// Closing loses the last change.
+    ForgetsLast,
+    /// No lie, but an error: it removes nothing.
+    RefusesRemoval,
+    /// The same: it cannot be built.
+    RefusesBuild,
+    /// The same: after some time one handle of several reads nothing any more.
+    RefusesReads,
+    /// The same: after some changes one of several threads changes nothing any more.
+    RefusesChanges,
+}
+
+pub(crate) struct Liar {
+    lie: Lie,
+    records: RefCell<Vec<(Vec<u8>, Vec<u8>)>>,
+    opened: Cell<usize>,
+    /// What threads that commit have stored.
+    committed: Committed,
+}
+
+type Committed = Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>>;
+
+impl Liar {
+    pub(crate) fn who(lie: Lie) -> Liar {
+        let (records, opened) = (RefCell::default(), Cell::new(0));
+        Liar { lie, records, opened, committed: Arc::default() }
+    }
+}
+
+pub(crate) struct LiarStore {
+    lie: Lie,
+    records: Vec<(Vec<u8>, Vec<u8>)>,
+    index: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Lookups before it refuses.
+    left: usize,
+}
+
+impl Driver for Liar {
+    const NAME: &'static str = "liar";
+    const THREADS: Threads = Threads::Handles;
+    const HAS_WRITER_THREAD: bool = true;
+    const HAS_COMMITTERS: bool = true;
+    const SOURCE: Option<Source> = None;
+    const COMMITS: bool = true;
+    const HAS_DUPLICATES: bool = true;
+    const DURABLE: Option<&'static str> = Some("promises");
+
+    fn load(_: Option<&Path>) -> Result<Liar> {
+        Ok(Liar::who(Lie::None))
+    }
+
+    fn identity(&self) -> Identity {
+        Identity::default()
+    }
+
+    fn tuning(&self, _: &Shape) -> String {
+        String::new()
+    }
+
+    fn clear<'k>(&self, _: &Path, _: impl Iterator<Item = &'k [u8]>) -> Result<()> {
+        self.committed.lock().unwrap().clear();
+        Ok(())
+    }
+
+    fn build(&self, records: &Records, _: &Shape, _: &Path) -> Result<()> {
+        if self.lie == Lie::RefusesBuild {
+            return Err(Error::invalid("no room to build"));
+        }
+        let all = records.iter().map(|(key, value)| (key.to_vec(), value.to_vec()));
+        *self.records.borrow_mut() = all.collect();
+        Ok(())
+    }
+
+    type Store<'d> = LiarStore;
+
+    fn open(&self, _: &Path, _: &Shape, _: Reading) -> Result<LiarStore> {
+        let mut records = self.records.borrow().clone();
+        let mut index: BTreeMap<_, _> = records.iter().cloned().collect();
+        match self.lie {
+            Lie::LastByte => {
+                // Every value, as nobody knows which keys will be asked for.
+                index.values_mut().for_each(|value| *value.last_mut().unwrap() ^= 1);
+            }
+            Lie::Missing if !records.is_empty() => {
+                index = index.split_off(&records[records.len() / 2].0);
+            }
+            Lie::ScanShort => {
+                records.pop();
+            }
+            Lie::ScanSwapped if records.len() > 1 => {
+                let first = records[0].1.clone();
+                records[0].1 = std::mem::replace(&mut records[1].1, first);
+            }
+            _ => {}
+        }
+        self.opened.set(self.opened.get() + 1);
+        let refuses = self.lie == Lie::RefusesReads && self.opened.get() == 2;
+        let left = if refuses { 3000 } else { usize::MAX };
+        Ok(LiarStore { lie: self.lie, records, index, left })
+    }
+
+    type Writer<'d> = LiarWriter<'d>;
+
+    fn create(&self, _: &Path, _: &Shape) -> Result<LiarWriter<'_>> {
+        self.records.borrow_mut().clear();
+        let (records, index) = (Vec::new(), BTreeMap::new());
+        let store = LiarStore { lie: self.lie, records, index, left: usize::MAX };
+        let (changes, last, is_in_transaction) = (0, Vec::new(), false);
+        Ok(LiarWriter {
+            liar: self,
+            store,
+            shared: None,
+            changes,
+            gets: 0,
+            last,
+            is_in_transaction,
+        })
+    }
+
+    fn create_committing(&self, path: &Path, shape: &Shape) -> Result<LiarWriter<'_>> {
+        self.create(path, shape)
+    }
+
+    fn create_durable(&self, path: &Path, shape: &Shape) -> Result<LiarWriter<'_>> {
+        self.create(path, shape)
+    }
+
+    fn open_committer(&self, path: &Path, shape: &Shape) -> Result<LiarWriter<'_>> {
+        self.opened.set(self.opened.get() + 1);
+        let refuses = self.lie == Lie::RefusesChanges && self.opened.get() == 2;
+        let mut writer = self.create(path, shape)?;
+        writer.store.left = if refuses { 50 } else { usize::MAX };
+        Ok(LiarWriter { shared: Some(self.committed.clone()), ..writer })
+    }
+
+    fn open_to_change(&self, path: &Path, shape: &Shape) -> Result<LiarWriter<'_>> {
+        let store = self.open(path, shape, Reading::Warm)?;
+        let (changes, last, is_in_transaction) = (0, Vec::new(), false);
+        Ok(LiarWriter {
+            liar: self,
+            store,
+            shared: None,
+            changes,
+            gets: 0,
+            last,
+            is_in_transaction,
+        })
+    }
+}
+
+pub(crate) struct LiarWriter<'d> {
+    liar: &'d Liar,
+    store: LiarStore,
+    /// What all threads that commit store to, in place of the index.
+    shared: Option<Committed>,
+    changes: usize,
+    gets: usize,
+    last: Vec<u8>,
+    is_in_transaction: bool,
+}
+
+impl LiarWriter<'_> {
+    fn with_index<T>(&mut self, work: impl FnOnce(&mut BTreeMap<Vec<u8>, Vec<u8>>) -> T) -> T {
+        match &self.shared {
+            Some(shared) => work(&mut shared.lock().unwrap()),
+            None => work(&mut self.store.index),
+        }
+    }
+}
+
+impl Store for LiarWriter<'_> {
+    const IS_ORDERED: bool = true;
+
+    fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
+        self.gets += 1;
+        let (lie, gets) = (self.store.lie, self.gets);
+        let short = usize::from(lie == Lie::GetsShort);
+        let is_missed = lie == Lie::MissesOnce && gets == 2;
+        Ok(self.with_index(|index| {
+            let value = index.get(key).filter(|_| !is_missed);
+            if lie == Lie::GetsLong && value.is_some() {
+                take(&[0; 1 << 20]);
+                return true;
+            }
+            value.map(|value| take(&value[..value.len() - short])).is_some()
+        }))
+    }
+
+    fn scan(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        self.with_index(|index| index.iter().for_each(|(key, value)| take(key, value)));
+        Ok(())
+    }
+
+    fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        self.store.range(from, count, take)
+    }
+}
+
+impl Writer for LiarWriter<'_> {
+    const HAS_TRANSACTIONS: bool = true;
+
+    fn begin(&mut self) -> Result<()> {
+        assert!(!std::mem::replace(&mut self.is_in_transaction, true), "begun twice");
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        assert!(std::mem::take(&mut self.is_in_transaction), "committed what was not begun");
+        Ok(())
+    }
+
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if self.changes == self.store.left {
+            return Err(Error::invalid("no room to insert"));
+        }
+        self.changes += 1;
+        self.last = key.to_vec();
+        let (lie, changes) = (self.store.lie, self.changes);
+        self.with_index(|index| match (lie, index.get_mut(key)) {
+            (Lie::KeepsOld, Some(_)) => {}
+            (Lie::OnlyFirstByte, Some(old)) => old[0] = value[0],
+            (Lie::LosesOne, None) if changes.is_multiple_of(100) => {}
+            _ => drop(index.insert(key.to_vec(), value.to_vec())),
+        });
+        Ok(())
+    }
+
+    /// It has room for one value a key, and does not say so.
+    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.insert(key, value)
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<bool> {
+        self.changes += 1;
+        if self.store.lie == Lie::RefusesRemoval {
+            return Err(Error::invalid("no room to remove"));
+        }
+        if self.store.lie == Lie::RemovesNot && self.changes.is_multiple_of(5) {
+            return Ok(self.store.index.contains_key(key));
+        }
+        let is_removed = self.store.index.remove(key).is_some();
+        Ok(is_removed || self.store.lie == Lie::RemovesAll)
+    }
+
+    fn close(mut self) -> Result<()> {
+        assert!(!self.is_in_transaction, "closed before the commit");
+        if let Some(shared) = &self.shared {
+            self.store.index = shared.lock().unwrap().clone();
+            self.last = self.store.index.keys().next_back().cloned().unwrap_or_default();
+        }
+        if self.store.lie == Lie::ForgetsLast {
+            self.store.index.remove(&self.last);
+        }
+        *self.liar.records.borrow_mut() = self.store.index.into_iter().collect();
+        Ok(())
+    }
+}
+
+impl Store for LiarStore {
+    const IS_ORDERED: bool = true;
+
+    fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
+        if self.left == 0 {
+            return Err(Error::invalid("out of order"));
+        }
+        self.left -= 1;
+        let value = match self.lie {
+            Lie::FindsAll => Some(self.index.get(key).unwrap_or(&self.records[0].1)),
+            _ => self.index.get(key),
+        };
+        Ok(value.map(|value| take(value)).is_some())
+    }
+
+    fn get_many(
+        &mut self,
+        keys: &[&[u8]],
+        mut take: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        let count = keys.len() - usize::from(self.lie == Lie::ManyShort);
+        for (i, key) in keys.iter().take(count).enumerate() {
+            let i = if self.lie == Lie::ManyReversed { keys.len() - 1 - i } else { i };
+            take(i, self.index.get(*key).map(Vec::as_slice));
+        }
+        Ok(())
+    }
+
+    fn scan(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        self.records.iter().for_each(|(key, value)| take(key, value));
+        Ok(())
+    }
+
+    fn range(
+        &mut self,
+        from: &[u8],
+        count: usize,
+        mut take: impl FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
+        let late = usize::from(self.lie == Lie::RangeLate);
+        let count = count - usize::from(self.lie == Lie::RangeShort);
+        let mut records: Vec<_> =
+            self.index.range(from.to_vec()..).skip(late).take(count).collect();
+        if self.lie == Lie::RangeSwapped && records.len() > 1 {
+            records.swap(0, 1);
+        }
+        records.into_iter().for_each(|(key, value)| take(key, value));
+        Ok(())
+    }
+}
