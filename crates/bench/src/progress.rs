@@ -2,6 +2,15 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+/// Says a line on standard error, as `eprintln` does, which would end the program where nobody reads it.
+macro_rules! say {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($words)*);
+    }};
+}
+pub(crate) use say;
+
 /// A bar of so many steps on standard error, where that is a terminal.
 pub(crate) fn bar(steps: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{wide_bar} {percent:>3} % {elapsed} {msg:<44}");

@@ -245,7 +245,7 @@ fn what_makes_no_sense_is_an_error_that_says_so() {
 fn a_signal_leaves_a_line_and_no_files() {
     let (folder, stores) = (Folder::new(), Folder::new());
     let (data, dir) = (folder.file("data.tsv", tsv(2000)), stores.path(""));
-    let running = Command::new(env!("CARGO_BIN_EXE_credenza"))
+    let mut running = Command::new(env!("CARGO_BIN_EXE_credenza"))
         .args(["--quiet", "advise", "--data", &data, "--seconds", "86400", "--dir", &dir])
         .args(["--stores", "hash", "--timeout", "86400"])
         .stderr(std::process::Stdio::piped())
@@ -253,6 +253,7 @@ fn a_signal_leaves_a_line_and_no_files() {
         .expect("the program starts");
     // As long as there is no folder nothing is to be removed, and nobody listens.
     while stores.names().is_empty() {
+        assert!(running.try_wait().expect("its state").is_none(), "the run ended");
         std::thread::yield_now();
     }
     let id = running.id().to_string();

@@ -11,6 +11,7 @@ use super::recipe::Recipe;
 use super::trial::Lab;
 use super::usage::Usage;
 use crate::machine;
+use crate::progress::say;
 use crate::report::pen::{Pen, wrapped};
 use crate::report::plain::Table;
 use crate::report::text;
@@ -111,7 +112,7 @@ impl Report {
     /// Remembers a failure, and says it at once.
     pub(super) fn fail(&mut self, candidate: &Candidate, what: String) {
         let store = candidate.name();
-        eprintln!("credenza advise: {store}: {}", text::clean(&what));
+        say!("credenza advise: {store}: {}", text::clean(&what));
         self.failures.push(Failed { store, what });
     }
 

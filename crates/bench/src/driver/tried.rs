@@ -12,13 +12,15 @@ use super::kernel;
 use super::{Driver, ForDriver, with_driver};
 use credenza::{Error, Result};
 use std::collections::BTreeMap;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt, parent_id};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The store whose library is to be opened, and its file where one was named.
+/// The store whose library is to be opened, its file where one was named, and who asks: nobody else's
+/// environment is to have this program do nothing but that.
+const ASKED_BY: &str = "CREDENZA_TRY_ASKED_BY";
 const STORE: &str = "CREDENZA_TRY_STORE";
 const LIBRARY: &str = "CREDENZA_TRY_LIBRARY";
 
@@ -67,7 +69,11 @@ pub(crate) fn answer() {
         }
     }
 
-    let Some(store) = std::env::var_os(STORE) else { return };
+    let asked_by = std::env::var(ASKED_BY).ok().and_then(|id| id.parse().ok());
+    if asked_by != Some(parent_id()) {
+        return;
+    }
+    let store = std::env::var_os(STORE).unwrap_or_default();
     let library = std::env::var_os(LIBRARY).map(PathBuf::from);
     // Nobody is to wait for ever for what nobody waits for any more.
     let status = kernel::end_with_parent().map_or(1, |()| 0);
@@ -107,10 +113,13 @@ fn try_it(store: &str, library: Option<&Path>) -> Result<Option<String>> {
     let program = std::env::current_exe().map_err(|e| Error::io("find this program", e))?;
     let mut command = Command::new(&program);
     command.args(std::env::args_os().skip(1)).env(STORE, store).env_remove(LIBRARY);
+    command.env(ASKED_BY, std::process::id().to_string());
     if let Some(file) = library {
         command.env(LIBRARY, file);
     }
+    // In a group of its own a Ctrl-C does not reach it: it ends with this process.
     let child = command
+        .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -129,6 +138,7 @@ fn in_words(status: ExitStatus) -> String {
             "it was ended by SIGBUS, as where a file is shorter than it says".to_owned()
         }
         Some(libc::SIGSEGV) => "it was ended by SIGSEGV".to_owned(),
+        Some(libc::SIGKILL) => "it was killed: the memory may have been exhausted".to_owned(),
         Some(libc::SIGABRT) => "it ended itself (SIGABRT)".to_owned(),
         Some(signal) => format!("it was ended by signal {signal}"),
         None => format!("it ended early ({status})"),

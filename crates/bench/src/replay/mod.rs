@@ -32,6 +32,7 @@ use crate::args::{check_stores_and_servers, library_of, named_stores};
 use crate::driver::{self, Driver, ForDriver, Writer, kernel, tried, with_driver};
 use crate::machine;
 use crate::measure::{self, Latencies};
+use crate::progress::say;
 use crate::report::json::publish_value;
 use crate::report::outputs;
 use crate::result::{Latency, Machine};
@@ -423,7 +424,7 @@ impl<'a> Run<'a> {
 
     /// Remembers a failure, and says it at once.
     fn fail(&mut self, store: String, what: String) {
-        eprintln!("credenza replay: {store}: {what}");
+        say!("credenza replay: {store}: {what}");
         self.report.failures.push(Failed { store, what });
     }
 }

@@ -12,6 +12,7 @@ use crate::driver::{Setup, Shape, kernel, with_driver};
 use crate::machine;
 use crate::measure;
 use crate::progress;
+use crate::progress::say;
 pub(super) use crate::report::compare::is_own;
 use crate::report::stats::{self, Ratio};
 use crate::report::text;
@@ -228,7 +229,7 @@ impl<'a> Lab<'a> {
         if self.args.quiet {
             return ProgressBar::hidden();
         }
-        eprintln!(
+        say!(
             "credenza reproduce: {} s: {}, {}, {}",
             self.started.elapsed().as_secs(),
             plan.what,
@@ -247,7 +248,7 @@ impl<'a> Lab<'a> {
         figures: &mut Figures,
     ) -> Result<bool> {
         if plan.is_on_disk && self.disk.is_none() {
-            let disk = Folder::create_in(&self.args.disk)?;
+            let disk = Folder::named_by("--disk", &self.args.disk)?;
             disk.current().begin();
             self.disk = Some(disk);
             // A signal from before this folder was there has told the other one.
@@ -307,7 +308,7 @@ impl<'a> Lab<'a> {
         };
         // A missing store is missing in every part, and a wrong answer often is in every round.
         if !self.failures.iter().any(is_known) {
-            eprintln!("credenza reproduce: {loud}{}{time}: {}", failure.store, failure.what);
+            say!("credenza reproduce: {loud}{}{time}: {}", failure.store, failure.what);
             self.failures.push(failure);
         }
     }

@@ -6,6 +6,7 @@
 //! process with the measured processes that write to them.
 
 use super::process::Current;
+use crate::progress::say;
 use crate::report::outputs::no_folder;
 use credenza::{Error, Result};
 use std::io::ErrorKind;
@@ -26,14 +27,19 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// A folder in `parent`.
+    /// A folder in `parent`, which `--dir` names.
     pub(crate) fn create_in(parent: &Path) -> Result<Folder> {
+        Folder::named_by("--dir", parent)
+    }
+
+    /// The same where another option names it.
+    pub(crate) fn named_by(option: &str, parent: &Path) -> Result<Folder> {
         clean_up_on_signals();
         // With the list locked the handler either sees the folder or comes before it.
         let mut all = folders();
         let folder = tempfile::Builder::new().prefix("credenza-bench-").tempdir_in(parent);
         let folder = folder.map_err(|e| match e.kind() {
-            ErrorKind::NotFound => no_folder("--dir", parent),
+            ErrorKind::NotFound => no_folder(option, parent),
             _ => Error::io("create a folder in", e).at(parent),
         })?;
         let current = Current::default();
@@ -95,7 +101,7 @@ fn clean_up_on_signals() {
                 return;
             }
             all.iter().for_each(|(path, _)| remove(path));
-            eprintln!("credenza: stopped");
+            say!("credenza: stopped");
             std::process::exit(130);
         });
     });

@@ -39,6 +39,7 @@ use crate::driver::{self, Driver, ForDriver, NULL, Shape, kernel, with_driver};
 use crate::machine;
 use crate::measure;
 use crate::progress;
+use crate::progress::say;
 use crate::report::durability;
 use crate::report::stats::{self, Ratio};
 use crate::result::{
@@ -566,7 +567,7 @@ impl<'a> Run<'a> {
         let loud = if status == "wrong-answer" { "WRONG ANSWER: " } else { "" };
         let place = phase.map_or_else(String::new, |phase| format!(" {phase}"));
         let time = round.map_or_else(String::new, |round| format!(", round {}", round + 1));
-        eprintln!("credenza bench: {loud}{store}{place}{time}: {what}");
+        say!("credenza bench: {loud}{store}{place}{time}: {what}");
         self.failures.push(Failure {
             store: store.to_owned(),
             round,

@@ -138,7 +138,8 @@ impl Recorder {
     /// The numbers of the files and folders that are meant, of those of the store; and the part of each.
     fn places(&self, what: Extent) -> Vec<(u64, Range<u64>)> {
         let one = match what {
-            Extent::All => return all_in(&self.folder),
+            Extent::All(Some(fd)) if !is_on(fd, &self.folder) => return Vec::new(),
+            Extent::All(_) => return all_in(&self.folder),
             Extent::File(fd) => {
                 let link = PathBuf::from(format!("/proc/self/fd/{fd}"));
                 let is_ours = fs::read_link(&link).is_ok_and(|path| path.starts_with(&self.folder));
@@ -151,11 +152,19 @@ impl Recorder {
     }
 }
 
+/// Whether a descriptor is of the file system that a folder is on.
+fn is_on(fd: libc::c_int, folder: &Path) -> bool {
+    let device = |path: &Path| fs::metadata(path).ok().map(|facts| facts.dev());
+    let of_descriptor = device(Path::new(&format!("/proc/self/fd/{fd}")));
+    of_descriptor.is_some() && of_descriptor == device(folder)
+}
+
 /// All files and folders there, whole.
 fn all_in(folder: &Path) -> Vec<(u64, Range<u64>)> {
-    let of = |path: &Path| fs::metadata(path).map(|facts| (facts.ino(), 0..u64::MAX)).ok();
+    let of = |path: &Path| fs::symlink_metadata(path).map(|facts| (facts.ino(), 0..u64::MAX)).ok();
     let within = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let all_within = |path: PathBuf| match path.is_dir() {
+    let is_folder = |path: &Path| fs::symlink_metadata(path).is_ok_and(|facts| facts.is_dir());
+    let all_within = |path: PathBuf| match is_folder(&path) {
         true => all_in(&path),
         false => of(&path).into_iter().collect(),
     };

@@ -18,6 +18,7 @@ use crate::driver::{self, Driver, Fault, ForDriver, Promise, Writer, tried, with
 use crate::machine;
 use crate::measure;
 use crate::progress;
+use crate::progress::say;
 use crate::replay::unread;
 use crate::rng::Rng;
 use crate::runner::folder::Folder;
@@ -198,7 +199,7 @@ impl<'a> Run<'a> {
     }
 
     fn fail(&mut self, store: &str, what: String) {
-        eprintln!("credenza torture: {store}: {what}");
+        say!("credenza torture: {store}: {what}");
         self.report.failures.push(Failed { store: store.to_owned(), what });
     }
 

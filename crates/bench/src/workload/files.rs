@@ -91,7 +91,8 @@ pub(crate) struct Found {
     pub(crate) notes: Vec<String>,
 }
 
-/// The records of a file, the first of each key, at most `limit`. Of a trace, those that were stored in it, with values made up. Without `format`, the file's beginning and name tell it.
+/// The records of a file, the first of each key, at most `limit`. Of a trace, those that were stored in it,
+/// with values made up. Without `format`, the file's beginning and name tell it.
 pub(crate) fn records_of(path: &Path, format: Option<Format>, limit: usize) -> Result<Found> {
     if Trace::is_trace(path) {
         return stored_in(&Trace::open(path)?, limit);

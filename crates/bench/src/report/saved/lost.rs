@@ -14,6 +14,8 @@ pub(super) struct Missing {
     pub(super) lost: Vec<String>,
     /// The others, with the reason.
     pub(super) left_out: Vec<String>,
+    /// Whether a signal ended the later run: what is not in it is missed all the same.
+    is_stopped: bool,
 }
 
 impl Missing {
@@ -24,7 +26,11 @@ impl Missing {
             }
             (None, Some(reason)) => self.left_out.push(format!("{figure}: {reason}")),
             (None, None) => {
-                self.lost.push(format!("{figure}: not in the later run, which does not say why"));
+                let why = match self.is_stopped {
+                    true => "which a signal stopped",
+                    false => "which does not say why",
+                };
+                self.lost.push(format!("{figure}: not in the later run, {why}"));
             }
         }
     }
@@ -32,7 +38,7 @@ impl Missing {
 
 /// What is only in the earlier run.
 pub(super) fn missing(before: &Report, after: &Report) -> Missing {
-    let mut missing = Missing::default();
+    let mut missing = Missing { is_stopped: after.interrupted, ..Missing::default() };
     for old in &before.results {
         let PhaseResult { store, phase, class, .. } = old;
         match same_in(after, old) {

@@ -127,6 +127,12 @@ fn figures_that_are_gone_without_a_word_regress_each_on_a_line() {
         assert!(text.contains(&line), "{text}");
     }
     assert!(text.contains(&format!("{gone} figures regressed.")), "{text}");
+    // A run that was stopped has its reason, and lacks them all the same.
+    after.interrupted = true;
+    after.failures.clear();
+    let stopped = compare(&before, &after, 5.0).unwrap();
+    assert_eq!((stopped.lost.len(), stopped.regressions), (gone, gone));
+    assert!(stopped.lost.iter().all(|line| line.ends_with("which a signal stopped")));
 }
 
 #[test]

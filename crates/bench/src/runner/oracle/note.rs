@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 /// A question to all stores.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Asked {
-    /// The number of the operation, from 1; in a full check, of the last one before it.
+    /// The number of the operation, from 1; in a full check, of the last one before it, and 0 before
+    /// there was one.
     pub(super) operation: u64,
     pub(super) what: String,
     /// The key it is about, escaped.
