@@ -55,7 +55,10 @@ impl Writer<'_> {
             self.free_value(page, far)?;
         }
         tree.count = tree.count.saturating_sub(1);
-        if leaf::used(self.page(page)?) < SPARSE { self.join(tree, path, page, 0) } else { Ok(()) }
+        // What all keys begin with may take a quarter of a page by itself, and stays in an empty one.
+        let bytes = self.page(page)?;
+        let is_sparse = count(bytes) == 0 || leaf::used(bytes) < SPARSE;
+        if is_sparse { self.join(tree, path, page, 0) } else { Ok(()) }
     }
 
     /// Joins a page in which little is left with one beside it, and so on up.
