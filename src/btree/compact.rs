@@ -447,8 +447,10 @@ impl Writer<'_> {
                 match self.write_closer(tree, path, &window, pass)? {
                     Closer::Written(leaves) => {
                         *left = left.saturating_sub(window.leaves.len() as u64 + window.pages);
+                        // What they have elsewhere is moved next, leaf by leaf. Left to the next pass it was
+                        // never moved where that one, too, thought that fewer pages of values would do.
                         pass.window = index + leaves;
-                        return Ok(Some(leaves));
+                        return Ok(Some(0));
                     }
                     Closer::NoPlace => {
                         pass.window = index;
