@@ -57,15 +57,11 @@ pub(crate) fn open_changing(path: &Path, is_new_wanted: bool, is_writable: bool)
 
 /// So many zeros, for a copy; an error if memory is short.
 pub(crate) fn buffer(len: usize) -> Result<Vec<u8>> {
-    const PART: [u8; 4096] = [0; 4096];
     let mut bytes = Vec::new();
     bytes
         .try_reserve_exact(len)
         .map_err(|_| Error::io("get memory for a copy", std::io::ErrorKind::OutOfMemory.into()))?;
-    while bytes.len() < len {
-        let part = PART.len().min(len - bytes.len());
-        bytes.extend_from_slice(&PART[..part]);
-    }
+    bytes.resize(len, 0);
     Ok(bytes)
 }
 
