@@ -14,44 +14,47 @@ pub(super) struct Missing {
     pub(super) lost: Vec<String>,
     /// The others, with the reason.
     pub(super) left_out: Vec<String>,
-    /// Whether a signal ended the later run: what is not in it is missed all the same.
-    is_stopped: bool,
 }
 
 impl Missing {
-    fn add(&mut self, figure: &str, reason: Option<String>, failure: Option<&Failure>) {
-        match (failure, reason) {
-            (Some(failure), _) => {
-                self.lost.push(format!("{figure}: {}: {}", failure.status, failure.what));
+    /// One more, with why the later run was not to give it, or what failed in it.
+    fn add(
+        &mut self,
+        figure: &str,
+        after: &Report,
+        reason: Option<String>,
+        failure: Option<&Failure>,
+    ) {
+        let why = match (failure, reason) {
+            (Some(failure), _) => format!("{}: {}", failure.status, failure.what),
+            (None, Some(reason)) => return self.left_out.push(format!("{figure}: {reason}")),
+            // What a signal kept from being measured is missed all the same.
+            (None, None) if after.interrupted => {
+                "not in the later run, which a signal stopped".to_owned()
             }
-            (None, Some(reason)) => self.left_out.push(format!("{figure}: {reason}")),
-            (None, None) => {
-                let why = match self.is_stopped {
-                    true => "which a signal stopped",
-                    false => "which does not say why",
-                };
-                self.lost.push(format!("{figure}: not in the later run, {why}"));
-            }
-        }
+            (None, None) => "not in the later run, which does not say why".to_owned(),
+        };
+        self.lost.push(format!("{figure}: {why}"));
     }
 }
 
 /// What is only in the earlier run.
 pub(super) fn missing(before: &Report, after: &Report) -> Missing {
-    let mut missing = Missing { is_stopped: after.interrupted, ..Missing::default() };
+    let mut missing = Missing::default();
     for old in &before.results {
         let PhaseResult { store, phase, class, .. } = old;
         match same_in(after, old) {
             None => {
                 let figure = format!("{store}, {phase} ({class})");
                 let failure = failure(after, store, phase).filter(|_| old.verified);
-                missing.add(&figure, reason(before, after, old), failure);
+                missing.add(&figure, after, reason(before, after, old), failure);
             }
             Some(new) => {
                 let is_asked =
                     before.settings.rate == after.settings.rate && after.settings.metrics != "none";
                 if is_asked && old.at_rate.is_some() && new.at_rate.is_none() {
-                    missing.add(&format!("{store}, {phase} ({class}) at a rate"), None, None);
+                    let figure = format!("{store}, {phase} ({class}) at a rate");
+                    missing.add(&figure, after, None, None);
                 }
             }
         }
@@ -61,7 +64,7 @@ pub(super) fn missing(before: &Report, after: &Report) -> Missing {
         let writer = if old.writers > 0 { " and a writer" } else { "" };
         let figure = format!("{store}, {phase}, {readers} {by}{writer}");
         let failure = failure(after, store, phase).filter(|_| old.verified);
-        missing.add(&figure, reason_together(before, after, old), failure);
+        missing.add(&figure, after, reason_together(before, after, old), failure);
     }
     missing
 }

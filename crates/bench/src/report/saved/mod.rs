@@ -144,7 +144,7 @@ pub fn compare(before: &Report, after: &Report, threshold_percent: f64) -> Resul
         both.map(|(old, new)| change(before, after, old, new, part)).collect();
     let together = together::changes(before, after, part);
     let at_rate = rate::changes(before, after, part);
-    let lost::Missing { lost, left_out, .. } = lost::missing(before, after);
+    let lost::Missing { lost, left_out } = lost::missing(before, after);
     let has_failed = |old: &PhaseResult| lost::failure(after, &old.store, &old.phase).is_some();
     if changes.is_empty() && together.is_empty() && !before.results.iter().any(has_failed) {
         return Err(Error::invalid(
