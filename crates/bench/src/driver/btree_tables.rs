@@ -12,19 +12,8 @@ use credenza::btree::{
 };
 use credenza::{BTreeLoad, Error, Result};
 
-/// The types that a table may have.
-pub(super) const TYPES: &[KeyType] = &[
-    KeyType::String,
-    KeyType::U8,
-    KeyType::U16,
-    KeyType::U32,
-    KeyType::U64,
-    KeyType::I64,
-    KeyType::F32,
-    KeyType::F64,
-    KeyType::Number32,
-    KeyType::Number64,
-];
+/// The types that a table may have: all but bytes, which are in the main one.
+pub(super) const TYPES: &[KeyType] = KeyType::ALL.split_at(1).1;
 
 /// The table of keys with a type, each with one value.
 const TYPED: &str = "typed";
