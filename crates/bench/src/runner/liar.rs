@@ -75,6 +75,19 @@ impl Liar {
         let (records, opened) = (RefCell::default(), Cell::new(0));
         Liar { lie, records, opened, committed: Arc::default() }
     }
+
+    fn changing(&self, store: LiarStore) -> LiarWriter<'_> {
+        let (changes, gets, last) = (0, 0, Vec::new());
+        LiarWriter {
+            liar: self,
+            store,
+            shared: None,
+            changes,
+            gets,
+            last,
+            is_in_transaction: false,
+        }
+    }
 }
 
 pub(crate) struct LiarStore {
@@ -155,16 +168,7 @@ impl Driver for Liar {
         self.records.borrow_mut().clear();
         let (records, index) = (Vec::new(), BTreeMap::new());
         let store = LiarStore { lie: self.lie, records, index, left: usize::MAX };
-        let (changes, last, is_in_transaction) = (0, Vec::new(), false);
-        Ok(LiarWriter {
-            liar: self,
-            store,
-            shared: None,
-            changes,
-            gets: 0,
-            last,
-            is_in_transaction,
-        })
+        Ok(self.changing(store))
     }
 
     fn create_committing(&self, path: &Path, shape: &Shape) -> Result<LiarWriter<'_>> {
@@ -185,16 +189,7 @@ impl Driver for Liar {
 
     fn open_to_change(&self, path: &Path, shape: &Shape) -> Result<LiarWriter<'_>> {
         let store = self.open(path, shape, Reading::Warm)?;
-        let (changes, last, is_in_transaction) = (0, Vec::new(), false);
-        Ok(LiarWriter {
-            liar: self,
-            store,
-            shared: None,
-            changes,
-            gets: 0,
-            last,
-            is_in_transaction,
-        })
+        Ok(self.changing(store))
     }
 }
 
