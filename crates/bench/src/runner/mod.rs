@@ -38,8 +38,7 @@ use crate::counters::Counters;
 use crate::driver::{self, Driver, ForDriver, NULL, Shape, kernel, with_driver};
 use crate::machine;
 use crate::measure;
-use crate::progress;
-use crate::progress::say;
+use crate::progress::{self, say};
 use crate::report::durability;
 use crate::report::stats::{self, Ratio};
 use crate::result::{
