@@ -13,6 +13,7 @@ mod args;
 mod candidates;
 mod counters;
 mod driver;
+mod ended;
 mod libraries;
 mod machine;
 mod measure;

@@ -10,9 +10,10 @@
 
 use super::kernel;
 use super::{Driver, ForDriver, with_driver};
+use crate::ended;
 use credenza::{Error, Result};
 use std::collections::BTreeMap;
-use std::os::unix::process::{CommandExt, ExitStatusExt, parent_id};
+use std::os::unix::process::{CommandExt, parent_id};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -127,21 +128,10 @@ fn try_it(store: &str, library: Option<&Path>) -> Result<Option<String>> {
         .map_err(|e| Error::io("start a process", e).at(&program))?;
     match wait(child)? {
         Some(status) if status.success() => Ok(None),
-        Some(status) => Ok(Some(in_words(status))),
-        None => Ok(Some(format!("no end after {} seconds", LONGEST.as_secs()))),
-    }
-}
-
-fn in_words(status: ExitStatus) -> String {
-    match status.signal() {
-        Some(libc::SIGBUS) => {
-            "it was ended by SIGBUS, as where a file is shorter than it says".to_owned()
+        Some(status) => {
+            Ok(Some(ended::in_words(status, ", as where a file is shorter than it says")))
         }
-        Some(libc::SIGSEGV) => "it was ended by SIGSEGV".to_owned(),
-        Some(libc::SIGKILL) => "it was killed: the memory may have been exhausted".to_owned(),
-        Some(libc::SIGABRT) => "it ended itself (SIGABRT)".to_owned(),
-        Some(signal) => format!("it was ended by signal {signal}"),
-        None => format!("it ended early ({status})"),
+        None => Ok(Some(format!("no end after {} seconds", LONGEST.as_secs()))),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Starting one measured process and listening to it.
 
 use super::protocol::Message;
+use crate::ended;
 use credenza::{Error, Result};
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};
@@ -197,14 +198,7 @@ pub(crate) fn run(
 }
 
 pub(super) fn in_words(status: ExitStatus) -> String {
-    match status.signal() {
-        Some(libc::SIGBUS) => "it was ended by SIGBUS: the folder may be full".to_owned(),
-        Some(libc::SIGKILL) => "it was killed: the memory may have been exhausted".to_owned(),
-        Some(libc::SIGSEGV) => "it was ended by SIGSEGV".to_owned(),
-        Some(libc::SIGABRT) => "it ended itself (SIGABRT)".to_owned(),
-        Some(signal) => format!("it was ended by signal {signal}"),
-        None => format!("it ended early ({status})"),
-    }
+    ended::in_words(status, ": the folder may be full")
 }
 
 #[cfg(test)]
