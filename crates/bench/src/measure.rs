@@ -8,10 +8,10 @@ use crate::machine::{self, Io};
 use crate::result::{Calls, Effort};
 use credenza::{Error, Result};
 use hdrhistogram::Histogram;
-use std::hint::black_box;
+use std::hint::{black_box, spin_loop};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What one reading of the clock costs, in nanoseconds: the median of many pairs of readings.
 pub(crate) fn clock_ns() -> f64 {
@@ -26,6 +26,23 @@ pub(crate) fn clock_ns() -> f64 {
     let mut costs: Vec<f64> = (0..31).map(|_| batch_ns()).collect();
     costs.sort_by(f64::total_cmp);
     costs[costs.len() / 2]
+}
+
+/// Waits until then, asleep at first and awake at the end, so as to be there in time; not at all when that is
+/// over. With `yields` others have the processor meanwhile.
+#[inline]
+pub(crate) fn wait_until(due: Instant, yields: bool) {
+    // The kernel wakes a sleeper late by some 60 us: the rest is spun away.
+    const SLEEPS_ABOVE: Duration = Duration::from_millis(1);
+    const AWAKE: Duration = Duration::from_micros(500);
+    loop {
+        match due.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => return,
+            left if left > SLEEPS_ABOVE => std::thread::sleep(left.saturating_sub(AWAKE)),
+            _ if yields => std::thread::yield_now(),
+            _ => spin_loop(),
+        }
+    }
 }
 
 /// The quantiles of a curve: each further step halves what is slower, about.

@@ -15,8 +15,8 @@ use super::changes::SYNCED_OPERATIONS;
 use super::mixed::StepLatencies;
 use super::passes::Total;
 use crate::driver::Store;
-use crate::measure::Latencies;
 use crate::measure::timeline::Timeline;
+use crate::measure::{Latencies, wait_until};
 use crate::result::over_time::OverTime;
 use crate::rng::Rng;
 use crate::workload::generate::stream;
@@ -24,7 +24,6 @@ use crate::workload::{Queries, Records};
 use clap::ValueEnum;
 use credenza::Result;
 use serde::{Deserialize, Serialize};
-use std::hint::spin_loop;
 use std::time::{Duration, Instant};
 
 /// How the starts of operations lie in time.
@@ -173,19 +172,7 @@ impl Time for Clock {
 
     #[inline]
     fn wait_until(&self, then: u64) {
-        // The kernel wakes a sleeper late by some 60 us: the rest is spun away.
-        const SLEEPS_ABOVE: u64 = 1_000_000;
-        const SPINS: u64 = 500_000;
-        loop {
-            match then.saturating_sub(self.now()) {
-                0 => return,
-                left if left > SLEEPS_ABOVE => {
-                    std::thread::sleep(Duration::from_nanos(left - SPINS));
-                }
-                _ if self.yields => std::thread::yield_now(),
-                _ => spin_loop(),
-            }
-        }
+        wait_until(self.begun + Duration::from_nanos(then), self.yields);
     }
 }
 
