@@ -1,7 +1,7 @@
 //! The process that compares: all steps of a script on one store, all of every answer compared with that of
 //! a model. Nothing is timed.
 
-use super::model::{Model, shown};
+use super::model::Model;
 use super::play::Values;
 use super::script::{Do, Script, Step};
 use crate::driver::{Store, Writer};
@@ -72,8 +72,8 @@ impl<'a, 'm> Checker<'a, 'm> {
             let Some(key) = keys.get(i) else { return };
             let expected = self.model.get(key);
             if expected != value && wrong.is_none() {
-                let (expected, got) = (in_words(expected), in_words(value));
-                wrong = Some(format!("key '{}': expected {expected}, got {got}", shown(key)));
+                let [key, expected, got] = [Some(*key), expected, value].map(in_words);
+                wrong = Some(format!("key {key}: expected {expected}, got {got}"));
             }
         })?;
         let is_short = answers != keys.len();
@@ -99,8 +99,8 @@ impl<'a, 'm> Checker<'a, 'm> {
                 let (expected, got) = (self.model.get(key).is_some(), store.remove(key)?);
                 let there = |is_there| if is_there { "there" } else { "not there" };
                 return Ok((expected != got).then(|| {
-                    let (key, expected, got) = (shown(key), there(expected), there(got));
-                    format!("key '{key}': expected that it was {expected}, got that it was {got}")
+                    let (key, expected, got) = (in_words(Some(key)), there(expected), there(got));
+                    format!("key {key}: expected that it was {expected}, got that it was {got}")
                 }));
             }
             Do::Begin if self.has_transactions => store.begin()?,

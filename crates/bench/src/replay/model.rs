@@ -141,13 +141,14 @@ impl<'a> Model<'a> {
             let is_first = missing.remove(key);
             if wrong.is_none() && (expected != Some(value) || !is_first) {
                 let again = if expected == Some(value) { " once more" } else { "" };
-                wrong = Some((shown(key), expected, in_words(Some(value)) + again));
+                wrong = Some((in_words(Some(key)), expected, in_words(Some(value)) + again));
             }
         })?;
-        let lost = missing.first().map(|key| (shown(key), self.get(key), in_words(None)));
+        let lost = missing.first();
+        let lost = lost.map(|key| (in_words(Some(key)), self.get(key), in_words(None)));
         Ok(wrong.or(lost).map(|(key, expected, found)| {
             let expected = in_words(expected);
-            format!("a scan of everything, key '{key}': expected {expected}, got {found}")
+            format!("a scan of everything, key {key}: expected {expected}, got {found}")
         }))
     }
 }
@@ -157,10 +158,4 @@ impl Step {
     pub(super) fn told(&self, i: usize) -> String {
         format!("operation {}, {}", i + 1, self.name())
     }
-}
-
-/// A key for a message.
-pub(super) fn shown(key: &[u8]) -> String {
-    let key = &key[..key.len().min(60)];
-    key.escape_ascii().to_string()
 }

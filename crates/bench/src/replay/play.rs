@@ -2,10 +2,11 @@
 //! as far as that costs next to nothing while the clock runs, and when it stands all that the store holds.
 
 use super::check::Checker;
-use super::model::{Model, Seen, shown};
+use super::model::{Model, Seen};
 use super::script::{Do, Script, Step};
 use crate::driver::{Driver, ForDriver, Reading, Setup, Shape, Store, Writer, kernel, with_driver};
-use crate::measure::{Footprint, Latencies};
+use crate::measure::{Footprint, Latencies, wait_until};
+use crate::runner::passes::in_words;
 use crate::runner::protocol::{self, Message, say};
 use crate::settings::Chosen;
 use crate::workload::{KeyType, Records};
@@ -355,7 +356,7 @@ impl<'a> Player<'a> {
                 Speed::Original => begun + Duration::from_nanos(step.time),
                 Speed::Rate(rate) => begun + Duration::from_secs_f64(i as f64 / rate),
             };
-            wait_until(intended);
+            wait_until(intended, false);
             let before = self.done.skipped.values().sum::<u64>();
             self.seen = Seen::default();
             each(self, step)?;
@@ -450,9 +451,9 @@ impl<'a> Player<'a> {
         let seen = &mut self.seen;
         let is_found = store.get(key, |value| seen.see(0, value))?;
         if !self.seen.is_found(is_found) && self.done.wrong.is_none() {
-            let (key, found) = (shown(key), self.seen.in_words(Do::Get));
+            let (key, found) = (in_words(Some(key)), self.seen.in_words(Do::Get));
             self.done.wrong =
-                Some(format!("get of key '{key}': got {found}, and that found is {is_found}"));
+                Some(format!("get of key {key}: got {found}, and that found is {is_found}"));
         }
         Ok(is_found)
     }
@@ -465,7 +466,8 @@ impl<'a> Player<'a> {
         if got == expected {
             got += ", with other bytes or in another order";
         }
-        let key = step.key.map(|key| format!("key '{}': ", shown(self.script.key(key))));
+        let key = step.key.map(|key| in_words(Some(self.script.key(key))));
+        let key = key.map(|key| format!("key {key}: "));
         let (operation, key) = (step.told(i), key.unwrap_or_default());
         self.done.wrong = Some(format!("{operation}: {key}expected {expected}, got {got}"));
     }
@@ -487,8 +489,8 @@ impl<'a> Player<'a> {
         self.done.extra += u64::from(is_there);
         self.done.first_difference.get_or_insert_with(|| {
             let (was, is) = if was_there { ("", "not ") } else { ("not ", "") };
-            let key = shown(key);
-            format!("key '{key}' was {was}there when it was recorded, and is {is}there here")
+            let key = in_words(Some(key));
+            format!("key {key} was {was}there when it was recorded, and is {is}there here")
         });
     }
 }
@@ -497,21 +499,6 @@ impl Step {
     /// Bytes of the value that this writes.
     fn value_len_to_make(&self) -> u32 {
         if matches!(self.what, Do::Insert | Do::Update) { self.value_len } else { 0 }
-    }
-}
-
-/// Waits, asleep as long as it is long, and then awake, so as to be there in time.
-fn wait_until(due: Instant) {
-    const AWAKE: Duration = Duration::from_micros(200);
-    loop {
-        let left = due.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return;
-        }
-        match left.checked_sub(AWAKE) {
-            Some(asleep) if !asleep.is_zero() => std::thread::sleep(asleep),
-            _ => std::hint::spin_loop(),
-        }
     }
 }
 

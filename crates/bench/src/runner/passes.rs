@@ -204,8 +204,8 @@ impl<'a> Checker<'a> {
         if got != expected.map(|(_, value)| value) && self.wrong.is_none() && !is_other() {
             let key = self.queries.iter().nth(i).unwrap_or_default();
             self.wrong = Some(format!(
-                "query {i}, key '{}': expected {}, got {}",
-                key.escape_ascii(),
+                "query {i}, key {}: expected {}, got {}",
+                in_words(Some(key)),
                 in_words(expected.map(|(_, value)| value)),
                 in_words(got)
             ));
@@ -307,8 +307,8 @@ pub(crate) fn wrong_range<'a, S: Store>(
         if what.is_none() && of.as_ref().map(|(key, value)| (*key, &**value)) != Some((key, value))
         {
             let of = in_words(of.map(|(key, _)| key));
-            let (key, value) = (key.escape_ascii(), in_words(Some(value)));
-            what = Some(format!("record {place}: expected key {of}, got '{key}': {value}"));
+            let (key, value) = (in_words(Some(key)), in_words(Some(value)));
+            what = Some(format!("record {place}: expected key {of}, got {key}: {value}"));
         }
         place += 1;
     })?;
@@ -316,7 +316,7 @@ pub(crate) fn wrong_range<'a, S: Store>(
     if left > 0 {
         what = what.or_else(|| Some(format!("{place} records of {}", place + left)));
     }
-    Ok(what.map(|what| format!("'{}': {what}", from.escape_ascii())))
+    Ok(what.map(|what| format!("{}: {what}", in_words(Some(from)))))
 }
 
 /// Looks a key up; returns what is wrong with the answer, in words.
@@ -337,17 +337,17 @@ pub(crate) fn wrong_answer<S: Store>(
         return Ok(None);
     }
     let got = if got.is_empty() { format!("found is {is_found}, values: {answers}") } else { got };
-    let (key, expected) = (key.escape_ascii(), in_words(expected));
-    Ok(Some(format!("key '{key}': expected {expected}, got {got}")))
+    let (key, expected) = (in_words(Some(key)), in_words(expected));
+    Ok(Some(format!("key {key}: expected {expected}, got {got}")))
 }
 
-/// A value for a message: all of it if it is short.
-pub(crate) fn in_words(value: Option<&[u8]>) -> String {
-    match value {
+/// A key or a value for a message: all of it if it is short.
+pub(crate) fn in_words(bytes: Option<&[u8]>) -> String {
+    match bytes {
         None => "nothing".to_owned(),
-        Some(value) if value.len() > 40 => {
-            format!("{} bytes '{}...'", value.len(), value[..40].escape_ascii())
+        Some(bytes) if bytes.len() > 40 => {
+            format!("{} bytes '{}...'", bytes.len(), bytes[..40].escape_ascii())
         }
-        Some(value) => format!("'{}'", value.escape_ascii()),
+        Some(bytes) => format!("'{}'", bytes.escape_ascii()),
     }
 }

@@ -5,6 +5,7 @@
 //! torn. Which one it is says how many changes were lost.
 
 use super::plan::{Operation, Plan, What};
+use crate::runner::passes::in_words;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 
@@ -59,7 +60,7 @@ pub(super) fn judge(plan: &Plan, has_transactions: bool, at: At, found: &Found) 
     let known: HashSet<&[u8]> = plan.keys().collect();
     let stranger = found.keys().find(|key| !known.contains(&key[..]));
     if let Some(key) = stranger {
-        judged.what = Some(format!("there is a key that nobody stored: '{}'", shown(key)));
+        judged.what = Some(format!("there is a key that nobody stored: {}", in_words(Some(key))));
         judged.wrong = found.keys().filter(|key| !known.contains(&key[..])).count() as u64;
     }
     let moment = match stranger {
@@ -143,17 +144,13 @@ fn key_by_key(plan: &Plan, acknowledged: usize, end: usize, found: &Found, judge
         } else {
             judged.wrong += 1
         };
-        judged.what.get_or_insert_with(|| format!("key '{}' {what}", shown(key)));
+        judged.what.get_or_insert_with(|| format!("key {} {what}", in_words(Some(key))));
     }
     judged.what.get_or_insert_with(|| {
         "what is there was there at no moment: a part of a transaction, or newer changes without \
          older ones"
             .to_owned()
     });
-}
-
-fn shown(key: &[u8]) -> String {
-    key.escape_ascii().to_string().chars().take(60).collect()
 }
 
 #[cfg(test)]
