@@ -31,11 +31,12 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 /// Passes over the file, at most.
-const PASSES: u32 = 6;
+const PASSES: u32 = 8;
 /// Bytes of a long value that are copied at a time.
 const PIECE: u64 = 1 << 20;
-/// Sizes of long values, in powers of two of pages.
-const SIZES: usize = 32;
+/// Sizes of long values: those of so many pages each for itself, the others in powers of two.
+const OWN_SIZES: u64 = 16;
+const SIZES: usize = 16 + 32;
 
 /// A compaction that is going on.
 #[derive(Debug)]
@@ -227,18 +228,30 @@ impl Pass {
 impl Core {
     /// What the newest commit has.
     fn live(&self) -> Result<Live> {
+        let mut live = Live { pages: 0, end: 0 };
+        self.each_live(0, |page| live = Live { pages: live.pages + 1, end: page + 1 })?;
+        Ok(live)
+    }
+
+    /// How many of its pages are behind this one.
+    fn live_behind(&self, from: u64) -> Result<u64> {
+        let mut pages = 0;
+        self.each_live(from, |_| pages += 1)?;
+        Ok(pages)
+    }
+
+    /// The pages that the newest commit has, from this one on.
+    fn each_live(&self, from: u64, mut f: impl FnMut(u64)) -> Result<()> {
         let (_pin, commit) = pins::pin(self)?;
         self.reach(&commit)?;
-        let mut live = Live { pages: 0, end: 0 };
-        for page in 0..commit.end {
+        for page in from..commit.end {
             let [birth, freed] = self.entry(page)?.map(|word| word.load(Ordering::Relaxed));
             let is_there = freed == 0 || freed & SUMMED != 0 || freed > commit.stamp;
             if birth == FIXED || birth != 0 && is_there && born(birth) <= commit.stamp {
-                live.pages += 1;
-                live.end = page + 1;
+                f(page);
             }
         }
-        Ok(live)
+        Ok(())
     }
 
     /// Bytes of all pages in use.
@@ -252,9 +265,14 @@ impl Core {
         if !live.is_loose() || pass.number == PASSES {
             return Ok(None);
         }
-        let number = pass.number + 1;
-        if pass.moved > 0 {
-            return Ok(Some(Pass::new(Way::Down(live.boundary()), number, pass.has_lifted)));
+        let down = |end| Pass::new(Way::Down(end), pass.number + 1, pass.has_lifted);
+        if pass.moved > live.pages / 64 {
+            return Ok(Some(down(live.boundary())));
+        }
+        if pass.has_lifted {
+            // What is left found no places in a row: farther behind there are some.
+            let wider = live.boundary() + 2 * self.live_behind(live.boundary())?;
+            return Ok((wider < live.end).then(|| down(wider)));
         }
         // While somebody reads an older commit nothing is cut off, and what is lifted comes down to no
         // better place: the file would only grow.
@@ -262,8 +280,7 @@ impl Core {
         if pins::stamps(self).any(|stamp| stamp < newest) {
             return Ok(None);
         }
-        let lift = Pass::new(Way::Up(live.end), number, true);
-        Ok((!pass.has_lifted).then_some(lift))
+        Ok(Some(Pass::new(Way::Up(live.end), pass.number + 1, true)))
     }
 }
 
@@ -555,7 +572,9 @@ impl Writer<'_> {
 
     /// Places in a row before the boundary.
     fn find_run(&self, pages: u64, end: u64, pass: &mut Pass) -> Result<Option<u64>> {
-        let scan = &mut pass.run_scan[pages.ilog2() as usize % SIZES];
+        // Were 2 and 3 pages one size, what has room for 2 would be passed over where 3 had none.
+        let size = if pages < OWN_SIZES { pages } else { OWN_SIZES + u64::from(pages.ilog2()) };
+        let scan = &mut pass.run_scan[size as usize % SIZES];
         let found = self.scratch.space.run_within(self.core, *scan, end, pages)?;
         *scan = found.unwrap_or(end);
         Ok(found)
