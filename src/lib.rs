@@ -35,6 +35,8 @@ pub use durability::Durability;
 pub use error::{Error, ErrorKind, Result};
 pub use hash_builder::HashBuilder;
 pub use open::{OpenOptions, Store, kind_of, open};
+#[cfg(credenza_schedules)]
+pub use os::atomic::set_steps;
 pub use os::publish::Staged;
 pub use os::{Access, Advice, Residency};
 pub use store_stats::StoreStats;

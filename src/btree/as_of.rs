@@ -12,7 +12,7 @@ use super::page;
 use super::source::Source;
 use super::tree::Pages;
 use crate::Result;
-use std::sync::atomic::Ordering;
+use crate::os::atomic::Ordering;
 
 /// The table of pages as of a commit.
 #[derive(Debug)]

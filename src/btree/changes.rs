@@ -12,7 +12,7 @@ use super::source::Source;
 use super::tree::{Pages, of};
 use super::{inner, leaf};
 use crate::Result;
-use std::sync::atomic::Ordering;
+use crate::os::atomic::Ordering;
 
 /// What became of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

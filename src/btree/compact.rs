@@ -26,9 +26,9 @@ use super::tree::{Pages, levels, of};
 use super::trim::Trim;
 use super::writer::{Writer, no_page};
 use super::{inner, kind, leaf};
+use crate::os::atomic::Ordering;
 use crate::{ErrorKind, Result};
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
 
 /// Passes over the file, at most.
 const PASSES: u32 = 8;

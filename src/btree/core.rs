@@ -16,6 +16,7 @@ use super::sync::How;
 use super::tracked::Tracked;
 use super::view::Holds;
 use super::writer::Scratch;
+use crate::os::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::os::file::{open_changing, read_exact_at};
 use crate::os::lock::{Got, RobustLock, Want, is_locked, lock_range};
 use crate::os::opening::{OPEN, READING, if_alone, is_alone, join, opening};
@@ -30,7 +31,7 @@ use std::marker::PhantomData;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// Addresses set aside for the file to grow into.
 const ROOM: u64 = 1 << 42;

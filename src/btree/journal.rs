@@ -25,12 +25,12 @@ use super::source::Source;
 use super::view;
 use super::writer::Writer;
 use crate::bytes::{array, le64};
+use crate::os::atomic::Ordering;
 use crate::os::file::read_exact_at;
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::Ordering;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Pages of a journal: a quarter of the file, but at least and at most so many.

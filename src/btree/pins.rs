@@ -16,13 +16,13 @@
 use super::core::Core;
 use super::format::{Commit, PAGE_BYTES, session};
 use super::view::Holds;
+use crate::os::atomic::{AtomicU64, Ordering, fence};
 use crate::os::lease::{
     end_of, has_lease, is_leased, is_taken, lease_to, lengths, now_ms, renew, take_if_over, term,
 };
 use crate::os::process::{is_alive, own_pid, own_start};
 use crate::{Error, Result};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Words of a slot: who, the stamp, since when or until when, and the begin of a lease.

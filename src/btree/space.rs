@@ -18,8 +18,8 @@ use super::page::Bytes;
 use super::pins;
 use super::record::Far;
 use super::writer::{Writer, damaged, no_page};
+use crate::os::atomic::{AtomicU64, Ordering};
 use crate::{Error, ErrorKind, Result};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Entries of the table that are looked at at a time, and how many of them a page that the file
 /// grows by pays for.

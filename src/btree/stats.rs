@@ -5,7 +5,7 @@ use super::format::{self, FIXED, PAGE_BYTES, SUMMED, session};
 use super::handle::BTree;
 use super::pins::{self, Reader};
 use crate::Result;
-use std::sync::atomic::Ordering;
+use crate::os::atomic::Ordering;
 
 /// What is in a store. Sizes are in bytes; header, live, held and free add up to the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -15,8 +15,8 @@ use super::trim::Trim;
 use super::view;
 use super::writer::Writer;
 use crate::Result;
+use crate::os::atomic::Ordering;
 use crate::os::process::random_word;
-use std::sync::atomic::Ordering;
 
 /// What a sync leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

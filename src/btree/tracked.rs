@@ -8,10 +8,10 @@
 //!
 //! Threads: written by who has the writer's lock, read by who has that for syncs.
 
+use crate::os::atomic::{AtomicU32, Ordering};
 use crate::os::process::own_pid;
 use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Most pages that are noted: those of a few commits of which a sync can tell.
 const MAX: usize = 512;

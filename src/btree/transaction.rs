@@ -14,9 +14,9 @@ use super::table_mut::TableMut;
 use super::tree;
 use super::writer::Writer;
 use crate::observe::Recorder;
+use crate::os::atomic::{AtomicU64, Ordering};
 use crate::stats::Moved;
 use crate::{Error, Result};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A transaction: what it changes is seen by itself alone until it is committed, and is gone if it
 /// is dropped instead. There is one at a time in all processes; others wait for it when they begin

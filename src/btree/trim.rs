@@ -18,7 +18,7 @@ use super::format::{FIXED, PAGE_BYTES, TABLES, first_of_table, session, table_pa
 use super::sync::How;
 use super::writer::Writer;
 use crate::Result;
-use std::sync::atomic::Ordering;
+use crate::os::atomic::Ordering;
 
 /// What a sync cuts off: at least so many pages, and this part of the file.
 const WORTH: u64 = 16;
@@ -177,7 +177,8 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::super::BTree;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use crate::os::atomic::Ordering;
+    use std::sync::atomic::AtomicBool;
 
     /// Whoever looks while the file is cut must not take its old length for the new one: what is then
     /// written behind the end ends the process.

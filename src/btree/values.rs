@@ -16,8 +16,8 @@ use super::tree::{Pages, of};
 use super::writer::{Writer, damaged, no_page};
 use crate::Result;
 use crate::bytes::{le32, le64};
+use crate::os::atomic::Ordering;
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 
 /// What a leaf knows of its pages of values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

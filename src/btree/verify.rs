@@ -21,9 +21,9 @@ use super::table_mut::number_of;
 use super::tree::{Pages, levels, of};
 use super::writer::{Writer, damaged};
 use super::{inner, leaf, places};
+use crate::os::atomic::Ordering;
 use crate::{Error, Result};
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
 
 impl BTree {
     /// Checks every page of the newest state. Writers wait meanwhile, readers do not. `progress` is

@@ -10,9 +10,9 @@
 use super::core::Core;
 use super::format::session;
 use super::handle::BTree;
+use crate::os::atomic::{AtomicU32, Ordering, fence};
 use crate::os::shared::{wait, wake_all};
 use crate::{Error, Result};
-use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
 const NAP: Duration = Duration::from_millis(200);

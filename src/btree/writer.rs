@@ -20,10 +20,10 @@ use super::space::Space;
 use super::sync::How;
 use super::tree::Pages;
 use super::view::Own;
+use crate::os::atomic::Ordering;
 use crate::os::process::own_pid;
 use crate::stats::Moved;
 use crate::{Error, Result};
-use std::sync::atomic::Ordering;
 
 /// Memory that one writer leaves to the next.
 #[derive(Debug, Default)]

@@ -9,6 +9,7 @@ use super::index::damaged;
 use super::pins::{note_time, pin};
 use super::reader::{Unpinned, too_busy};
 use super::scan::{Found, Place};
+use crate::os::atomic::Ordering;
 use crate::os::file::read_exact_at;
 use crate::os::process::random_id;
 use crate::os::publish::Staged;
@@ -16,7 +17,6 @@ use crate::{Error, Result};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 
 /// Bytes copied at once.
 const PIECE: u64 = 1 << 20;

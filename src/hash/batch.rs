@@ -3,9 +3,9 @@
 use super::handle::Hash;
 use super::writer::{Change, Writer, check_sizes};
 use crate::Result;
+use crate::os::atomic::Ordering;
 use crate::stats::{Done, Operation, Outcome};
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 
 /// Changes to be made together: all of them, or none, whatever happens to the process or the
 /// machine. Once a lookup has seen one of the changes, every later one sees all of them.

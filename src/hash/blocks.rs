@@ -13,8 +13,8 @@ use super::index::{State, damaged};
 use super::page::{LINE, Page, SIZES};
 use super::pins;
 use super::writer::Writer;
+use crate::os::atomic::{AtomicU64, Ordering};
 use crate::{Error, ErrorKind, Result};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The words of a block's own line.
 pub(super) const NEXT: usize = 0;
@@ -300,7 +300,7 @@ pub(super) fn list_of(lines: u64) -> Option<u64> {
 mod tests {
     use super::FAR;
     use crate::hash::Hash;
-    use std::sync::atomic::Ordering;
+    use crate::os::atomic::Ordering;
 
     /// Damage says that as many entries of each page are far from their lines as can be said.
     #[test]

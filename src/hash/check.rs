@@ -22,7 +22,7 @@ use super::scan::{Found, Next, Place};
 use super::view::record;
 use super::writer::Writer;
 use crate::Result;
-use std::sync::atomic::Ordering;
+use crate::os::atomic::Ordering;
 
 /// An error that names a word, if what should be so is not.
 fn must(is_so: bool, word: u64, what: &str) -> Result<()> {

@@ -24,9 +24,9 @@ use super::pins;
 use super::view::{is_marked_dead, record};
 use super::writer::Writer;
 use crate::Result;
+use crate::os::atomic::Ordering;
 use crate::os::lock::{Want, lock_range};
 use crate::os::opening::READING;
-use std::sync::atomic::Ordering;
 
 /// Garbage is worth a look when there are so many bytes of it.
 const WORTH_CLEANING: u64 = 4096;

@@ -18,6 +18,7 @@ use super::page::{LINE, Page, SIZES};
 use super::rebuild::Log;
 use super::writer::Writer;
 use crate::keyhash;
+use crate::os::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::os::file::{open_changing, read_exact_at};
 use crate::os::lock::{Got, RobustLock, Want, lock_range};
 use crate::os::newest::Newest;
@@ -33,7 +34,7 @@ use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// Addresses set aside for the files to grow into.
 const DATA_ROOM: u64 = 1 << 38;

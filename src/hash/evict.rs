@@ -25,9 +25,9 @@ use super::index::{Located, damaged, not_a_record};
 use super::scan::{self, Next, Place};
 use super::view::{Holds, RecordView, record};
 use super::writer::{Change, Writer};
+use crate::os::atomic::Ordering;
 use crate::{Error, ErrorKind, Result};
 use std::cmp::Ordering as Order;
-use std::sync::atomic::Ordering;
 
 /// Writers begin to drop records when less than such a part of the limit is free,
 const RESERVE: u64 = 16;

@@ -11,8 +11,8 @@ use super::page::{
 };
 use super::view::record;
 use super::writer::Writer;
+use crate::os::atomic::{AtomicU64, Ordering};
 use crate::{Error, Result};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A directory this deep has a page for every two records of a store, or there is something wrong
 /// with their hashes.

@@ -14,11 +14,11 @@ use super::writer::Writer;
 use crate::durability::{Durability, Ticker};
 use crate::keyhash;
 use crate::observe::Recorder;
+use crate::os::atomic::Ordering;
 use crate::stats::{Done, Operation, Outcome};
 use crate::{Bytes, Error, Get, Result, Scan};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 

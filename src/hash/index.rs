@@ -14,9 +14,10 @@ use super::page::{
 };
 use super::view::{Holds, record, room_if_key, value_if_key};
 use crate::keyhash::KeyHash;
+use crate::os::atomic::{AtomicU64, Ordering};
 use crate::os::shared::SharedMap;
 use crate::{Error, Result};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// Lookups that wait for memory at the same time.
 const BATCH: usize = 32;

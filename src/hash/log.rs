@@ -15,9 +15,9 @@ use super::index::{Index, damaged};
 use super::page::LINE;
 use super::view::write;
 use super::writer::Writer;
+use crate::os::atomic::{AtomicU64, Ordering};
 use crate::os::shared::SharedMap;
 use crate::{Error, ErrorKind, Result};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of an entry of the table of segments.
 pub(crate) const ENTRY_BYTES: u64 = 32;

@@ -10,7 +10,7 @@
 //! be what another needs. With it, pages of all sizes exist at any time.
 
 use super::view::match_line;
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::os::atomic::{AtomicU64, Ordering};
 
 /// Slots of a line.
 pub(crate) const SLOTS: usize = 8;

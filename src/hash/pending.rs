@@ -21,8 +21,8 @@ use super::reader::{ATTEMPTS, Unpinned, too_busy};
 use super::view::{Holds, RecordView, record};
 use super::writer::{Writer, check_sizes};
 use crate::Result;
+use crate::os::atomic::{AtomicU64, Ordering, fence};
 use crate::os::shared::SharedMap;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Puts that may wait.
 const RING: usize = 8;

@@ -15,6 +15,7 @@
 
 use super::format::{PINS, PINS_AT, session};
 use super::view::Holds;
+use crate::os::atomic::{AtomicU64, Ordering, fence};
 use crate::os::lease::{
     end_of, has_lease, is_leased, is_taken, lease_to, lengths, renew, take_if_over, term,
 };
@@ -22,7 +23,6 @@ use crate::os::process::{is_alive, own_pid, own_start};
 use crate::os::shared::SharedMap;
 use crate::{Error, Result};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const PID_SHIFT: u32 = 42;

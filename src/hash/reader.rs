@@ -14,10 +14,10 @@ use super::index::{Index, State};
 use super::page::{Page, address_of, place_of};
 use super::pins::{Pin, note_time, try_pin};
 use super::view::{Holds, bytes, record};
+use crate::os::atomic::{Ordering, fence, pause};
 use crate::os::shared::SharedMap;
 use crate::{Error, Result};
 use std::ops::Deref;
-use std::sync::atomic::{Ordering, fence};
 
 /// How often a reader looks again that cannot pin.
 pub(super) const ATTEMPTS: u32 = 10_000;
@@ -98,7 +98,7 @@ impl Core {
             if !state.is_busy() {
                 return Ok(());
             }
-            std::hint::spin_loop();
+            pause();
         }
         // Whoever enters it has the lock, or is dead: then taking the lock finishes the batch. Or
         // there is none, and the bit that says so is damage.

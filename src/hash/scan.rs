@@ -6,8 +6,8 @@ use super::format::{
     Kind, SEGMENT_END, SEGMENT_HEADER, SegmentHeader, USED, record_checksum, unit_of, unit_place,
 };
 use super::view::{Holds, RecordView, bytes, record};
+use crate::os::atomic::Ordering;
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 
 /// A segment as its header describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

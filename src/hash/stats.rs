@@ -61,7 +61,7 @@ impl Hash {
         let retired = self.retired_bytes(index);
         let file_bytes = core.data.refresh_len()?;
         let used = LOG_AT.saturating_add(log).saturating_add(retired);
-        let session = |word| core.session(word).load(std::sync::atomic::Ordering::Relaxed);
+        let session = |word| core.session(word).load(crate::os::atomic::Ordering::Relaxed);
         Ok(Stats {
             records,
             header_bytes: LOG_AT,

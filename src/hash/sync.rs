@@ -13,9 +13,9 @@ use super::format::{CHECKPOINTS, Checkpoint, LOG_AT, session, unit_place, words}
 use super::index::Index;
 use super::writer::Writer;
 use crate::Result;
+use crate::os::atomic::Ordering;
 use crate::os::lock::RobustLock;
 use crate::os::shared::HEAD_BYTES;
-use std::sync::atomic::Ordering;
 
 /// Set in the word of the session that says what may not be on the disk: the data since the last sync
 /// that succeeded; the index; something of the data file that is not the end of the log.

@@ -13,9 +13,9 @@ use super::rebuild::{Log, damaged_data};
 use super::view::{is_marked_dead, record};
 use super::writer::Writer;
 use crate::Result;
+use crate::os::atomic::{AtomicU64, Ordering};
 use crate::os::shared::memory_file;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How often a verification begins anew that cannot keep others from writing.
 const QUIET_MOMENTS: u32 = 3;

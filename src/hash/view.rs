@@ -3,8 +3,8 @@
 #![allow(unsafe_code)]
 
 use super::format::{ALIGN, Kind, RecordHeader, SHORT_HEADER, is_dead, marked, short_put};
+use crate::os::atomic::{AtomicU64, Ordering};
 use crate::os::shared::SharedMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A promise that no segment of the log is written over while it lives: the pin of a reader, or
 /// the writer's lock.

@@ -8,8 +8,8 @@ use super::core::Core;
 use super::format::session;
 use super::handle::Hash;
 use crate::Result;
+use crate::os::atomic::{AtomicU32, Ordering, fence};
 use crate::os::shared::{wait, wake_all};
-use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
 const NAP: Duration = Duration::from_millis(200);

@@ -21,10 +21,10 @@ use super::log::Cursor;
 use super::page::{Page, SIZES, address_of};
 use super::view::{Holds, RecordView, mark_dead, record};
 use crate::keyhash;
+use crate::os::atomic::Ordering;
 use crate::os::lock::{Got, RobustLock};
 use crate::{Error, ErrorKind, Result};
 use std::marker::PhantomData;
-use std::sync::atomic::Ordering;
 
 /// The right to change the store; dropped, it is somebody else's.
 pub(crate) struct Writer<'c> {

@@ -9,7 +9,7 @@
 //! anything of what was written was copied, the word is seen as taken.
 
 use super::process::since_boot;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use crate::os::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 /// Set in the word of a slot with a lease; the other bits are the millisecond at which it ends.

@@ -6,12 +6,12 @@
 
 #![allow(unsafe_code)]
 
+use super::atomic::{AtomicU64, pause};
 use super::shared::SharedMap;
 use crate::{Error, Result};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::AtomicU64;
 
 /// Bytes set aside for a lock in a file.
 pub(crate) const LOCK_BYTES: u64 = 64;
@@ -19,7 +19,7 @@ const _: () = assert!(size_of::<libc::pthread_mutex_t>() <= LOCK_BYTES as usize)
 
 /// How often who finds a lock taken tries again before it sleeps, and for how long it does not look
 /// in between: a look takes the lock's line of memory from its holder.
-const TRIES: u32 = 64;
+const TRIES: u32 = if cfg!(credenza_schedules) { u32::MAX } else { 64 };
 const PAUSES: u32 = 32;
 
 /// Says which programs agree on what is in those bytes: C library, machine and size.
@@ -91,7 +91,7 @@ impl<'m> RobustLock<'m> {
     #[cold]
     fn wait(self) -> Result<Got> {
         for _ in 0..TRIES {
-            (0..PAUSES).for_each(|_| std::hint::spin_loop());
+            (0..PAUSES).for_each(|_| pause());
             if let Some(got) = self.try_lock()? {
                 return Ok(got);
             }

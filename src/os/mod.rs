@@ -5,10 +5,11 @@
 //! file takes the place of an old one); then what stores that change need: [`shared`] (maps that
 //! grow, of many processes), [`lock`] (which a killed holder cannot leave locked), [`opening`]
 //! (who has a store open), [`session`] (whose locks they are), [`lease`] (how long readers hold
-//! something), [`turns`] (who waits for the disk), [`process`] (who lives); for statistics [`area`]
-//! (words that many count in) and [`tsc`] (the processor's clock).
+//! something), [`turns`] (who waits for the disk), [`process`] (who lives), [`atomic`] (words that are
+//! shared); for statistics [`area`] (words that many count in) and [`tsc`] (the processor's clock).
 
 pub(crate) mod area;
+pub mod atomic;
 pub(crate) mod file;
 pub(crate) mod lease;
 pub(crate) mod lock;

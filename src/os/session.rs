@@ -10,8 +10,8 @@
 use super::lock::LAYOUT;
 use super::process::boot_and_namespace;
 use super::shared::{HEAD_BYTES, SharedMap};
+use crate::os::atomic::{AtomicU64, Ordering};
 use crate::{Error, ErrorKind, Result};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How things stand with what processes share in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,13 +11,14 @@
 #![allow(unsafe_code)]
 
 use super::map::page_bytes;
+use crate::os::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::{Error, ErrorKind, Result};
 use std::fs::File;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// Every file has at least this many bytes, which never go away: its words are reached unchecked.
 pub(crate) const HEAD_BYTES: u64 = 4096;

@@ -13,7 +13,7 @@ use super::lock::RobustLock;
 use super::process::monotonic_ns;
 use super::shared::{SharedMap, wait, wake_all};
 use crate::Result;
-use std::sync::atomic::{AtomicU32, Ordering};
+use crate::os::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// So long somebody waits for another's sync before he asks the lock who has it.
@@ -122,8 +122,8 @@ impl<'m> Turns<'m> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::atomic::AtomicU64;
     use crate::os::shared::{HEAD_BYTES, memory_file};
-    use std::sync::atomic::AtomicU64;
 
     /// A map with a lock at 0 and a half word at 64.
     fn map() -> SharedMap {
