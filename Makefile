@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .ONESHELL:
-.PHONY: help bench test check soak asan tsan fuzz man install clean build rivals
+.PHONY: help bench test check soak asan tsan schedules fuzz man install clean build rivals
 
 TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 PROGRAM := $(TARGET_DIR)/release/credenza
@@ -95,10 +95,11 @@ check: ## formatting, lints, documents, licences; no tests
 SECONDS_EACH ?= 600
 TIMES ?= 100
 
-soak: ## hours: TIMES=100 times as many random rounds, both sanitizers, every fuzz target
+soak: ## hours: TIMES=100 times as many random rounds, sanitizers, schedules, fuzz targets
 	CREDENZA_TIMES=$(TIMES) cargo test --profile soak --workspace --locked --no-fail-fast
 	CREDENZA_SOAK=1 cargo test --profile soak -p credenza --locked --lib --test btree_kill --test btree_corruption
 	$(MAKE) asan tsan
+	$(MAKE) schedules SCHEDULES=$$(($(TIMES) * 600))
 	$(MAKE) fuzz SECONDS_EACH=$(SECONDS_EACH)
 
 # The sanitizers are not stable options of rustc: RUSTC_BOOTSTRAP lets the installed one take them.
@@ -113,6 +114,12 @@ tsan: ## the suite of the library under the thread sanitizer
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" \
 	  TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp" \
 	  cargo test -p credenza --locked --target $(HOST) --target-dir $(TARGET_DIR)/tsan --tests
+
+SCHEDULES ?= 600
+
+schedules: ## the engines in SCHEDULES=600 orders of the steps of their threads
+	RUSTFLAGS="--cfg credenza_schedules" SCHEDULES=$(SCHEDULES) cargo test --release --locked \
+	  --manifest-path schedules/Cargo.toml --target-dir $(TARGET_DIR)/schedules
 
 # What cargo-fuzz would pass to rustc; libFuzzer itself is compiled by fuzz/ (needs a C++ compiler).
 FUZZ_FLAGS := --cfg fuzzing -Zsanitizer=address -Ccodegen-units=1 -Cdebug-assertions \

@@ -217,7 +217,8 @@ fn public_only(file: &File) -> Vec<String> {
 }
 
 fn lints(file: &File) -> Vec<String> {
-    let is_crate = file.path.ends_with("Cargo.toml") && !file.path.starts_with("fuzz/");
+    let is_crate = file.path.ends_with("Cargo.toml")
+        && !["fuzz/", "schedules/"].iter().any(|own| file.path.starts_with(own));
     if !is_crate || file.text.contains("[lints]\nworkspace = true\n") {
         return Vec::new();
     }
