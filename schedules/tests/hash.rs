@@ -22,7 +22,8 @@ fn store(round: u64) -> (tempfile::TempDir, [Arc<Hash>; 2]) {
     }
     (0..KEYS).for_each(|key| store.insert(&name(key), &value(key, 0)).unwrap());
     // As two processes, or as two threads with one handle.
-    let other = if round % 2 == 0 { store.clone() } else { Arc::new(Hash::open(&path).unwrap()) };
+    let other =
+        if round.is_multiple_of(2) { store.clone() } else { Arc::new(Hash::open(&path).unwrap()) };
     (folder, [store, other])
 }
 
