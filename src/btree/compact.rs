@@ -16,24 +16,20 @@ use super::closer::Closer;
 use super::core::Core;
 use super::cursor::Walk;
 use super::edit::{Old, Step};
-use super::format::{FIXED, PAGE_BYTES, SUMMED, Tree, VALUES, born};
+use super::format::{FIXED, PAGE_BYTES, SUMMED, Tree, born};
 use super::handle::BTree;
 use super::page::{Link, count};
 use super::pins;
-use super::record::Far;
 use super::sync::How;
 use super::tree::{Pages, levels, of};
 use super::trim::Trim;
-use super::writer::{Writer, no_page};
-use super::{inner, kind, leaf};
+use super::writer::Writer;
+use super::{inner, kind};
 use crate::os::atomic::Ordering;
 use crate::{ErrorKind, Result};
-use std::collections::BTreeSet;
 
 /// Passes over the file, at most.
 const PASSES: u32 = 8;
-/// Bytes of a long value that are copied at a time.
-const PIECE: u64 = 1 << 20;
 /// Sizes of long values: those of so many pages each for itself, the others in powers of two.
 const OWN_SIZES: u64 = 16;
 const SIZES: usize = 16 + 32;
@@ -41,7 +37,7 @@ const SIZES: usize = 16 + 32;
 /// A compaction that is going on.
 #[derive(Debug)]
 pub(crate) struct Pass {
-    way: Way,
+    pub(super) way: Way,
     table: At,
     /// The way to the next leaf: the number of the link in each inner page, from the top.
     at: Vec<usize>,
@@ -59,7 +55,7 @@ pub(crate) struct Pass {
 
 /// Where a pass moves pages.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+pub(super) enum Way {
     /// Before this page, from behind it.
     Down(u64),
     /// Behind it, from before.
@@ -127,7 +123,7 @@ impl Pass {
         }
     }
 
-    fn is_to_move(&self, page: u64) -> bool {
+    pub(super) fn is_to_move(&self, page: u64) -> bool {
         match self.way {
             Way::Down(end) => page >= end,
             Way::Up(from) => page < from,
@@ -135,11 +131,18 @@ impl Pass {
     }
 
     /// Whether the pages that begin with this one, so many, are to be moved.
-    fn is_run_to_move(&self, from: u64, pages: u64) -> bool {
+    pub(super) fn is_run_to_move(&self, from: u64, pages: u64) -> bool {
         match self.way {
             Way::Down(_) => self.is_to_move(from.saturating_add(pages - 1)),
             Way::Up(_) => self.is_to_move(from),
         }
+    }
+
+    /// Before which place there is none in a row for so many pages.
+    pub(super) fn run_scan(&mut self, pages: u64) -> &mut u64 {
+        // Were 2 and 3 pages one size, what has room for 2 would be passed over where 3 had none.
+        let size = if pages < OWN_SIZES { pages } else { OWN_SIZES + u64::from(pages.ilog2()) };
+        &mut self.run_scan[size as usize % SIZES]
     }
 
     pub(super) fn note_moved(&mut self, pages: u64) {
@@ -282,16 +285,6 @@ impl Core {
         }
         Ok(Some(Pass::new(Way::Up(live.end), pass.number + 1, true)))
     }
-}
-
-/// Something of a leaf that is elsewhere and is to be moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Moved {
-    /// A page of values.
-    Values(u64),
-    /// The key, or the value, of this record.
-    Key(usize),
-    Value(usize),
 }
 
 impl Writer<'_> {
@@ -509,111 +502,6 @@ impl Writer<'_> {
         Ok(true)
     }
 
-    /// What a leaf has elsewhere that is to be moved.
-    fn to_move(&self, page: u64, pass: &mut Pass) -> Result<BTreeSet<Moved>> {
-        let bytes = self.page_on(page, 0)?;
-        let mut moved = BTreeSet::new();
-        if leaf::is_all_near(bytes) {
-            return Ok(moved);
-        }
-        for i in 0..count(bytes) {
-            let (key, value) = of(page, leaf::elsewhere_of(bytes, i))?;
-            if let Some(far) = key
-                && self.is_far_to_move(far, pass)?
-            {
-                moved.insert(Moved::Key(i));
-            }
-            match value {
-                Some(far) if far.is_packed() => {
-                    let page = Some(far.page()).filter(|page| pass.is_to_move(*page));
-                    moved.extend(page.map(Moved::Values));
-                }
-                Some(far) if self.is_far_to_move(far, pass)? => {
-                    moved.insert(Moved::Value(i));
-                }
-                _ => {}
-            }
-        }
-        Ok(moved)
-    }
-
-    /// Moves something that a leaf has elsewhere; how many pages that are.
-    fn move_part(&mut self, leaf: u64, moved: Moved, pass: &mut Pass) -> Result<u64> {
-        let (Moved::Key(i) | Moved::Value(i)) = moved else {
-            let Moved::Values(page) = moved else { return Ok(0) };
-            self.move_values(leaf, page)?;
-            pass.note_moved(1);
-            return Ok(1);
-        };
-        let (key, value) = of(leaf, leaf::elsewhere_of(self.page(leaf)?, i))?;
-        let is_key = moved == Moved::Key(i);
-        let Some(far) = (if is_key { key } else { value }) else { return Ok(0) };
-        let Some(far) = self.move_far(far, pass)? else { return Ok(0) };
-        let bytes = self.page_mut(leaf)?;
-        if is_key {
-            of(leaf, leaf::move_key(bytes, i, far))?;
-        } else {
-            of(leaf, leaf::replace(bytes, i, super::record::ValueToStore::Far(far)))?;
-        }
-        Ok(pages_of(far))
-    }
-
-    /// Whether pages of a long value or key are to be moved, and there is a place for them.
-    fn is_far_to_move(&self, far: Far, pass: &mut Pass) -> Result<bool> {
-        let pages = pages_of(far);
-        if pages == 0 || !pass.is_run_to_move(far.page(), pages) {
-            return Ok(false);
-        }
-        match pass.way {
-            Way::Down(end) if pages > 1 => Ok(self.find_run(pages, end, pass)?.is_some()),
-            _ => Ok(true),
-        }
-    }
-
-    /// Places in a row before the boundary.
-    fn find_run(&self, pages: u64, end: u64, pass: &mut Pass) -> Result<Option<u64>> {
-        // Were 2 and 3 pages one size, what has room for 2 would be passed over where 3 had none.
-        let size = if pages < OWN_SIZES { pages } else { OWN_SIZES + u64::from(pages.ilog2()) };
-        let scan = &mut pass.run_scan[size as usize % SIZES];
-        let found = self.scratch.space.run_within(self.core, *scan, end, pages)?;
-        *scan = found.unwrap_or(end);
-        Ok(found)
-    }
-
-    /// Moves a long value or key; where it is then. `None` if there is no place.
-    fn move_far(&mut self, far: Far, pass: &mut Pass) -> Result<Option<Far>> {
-        let pages = pages_of(far);
-        let stamp = self.stamp | VALUES;
-        let to = match pass.way {
-            _ if pages == 1 => self.new_values()?,
-            Way::Down(end) => {
-                let Some(to) = self.find_run(pages, end, pass)? else { return Ok(None) };
-                self.scratch.space.enter_run(self.core, to, pages, stamp)?;
-                to
-            }
-            Way::Up(_) => {
-                let to = self.scratch.space.run_behind(self.core, pages)?;
-                self.scratch.space.enter_run(self.core, to, pages, stamp)?;
-                to
-            }
-        };
-        let mut bytes = std::mem::take(&mut self.scratch.bytes);
-        let new = Far { at: to * PAGE_BYTES, ..far };
-        for from in (0..u64::from(far.len)).step_by(PIECE as usize) {
-            let len = PIECE.min(u64::from(far.len) - from) as u32;
-            let piece = Far { at: far.at.saturating_add(from), len, sum: 0 };
-            bytes.clear();
-            bytes.extend_from_slice(self.own.elsewhere(piece).ok_or_else(|| no_page(far.page()))?);
-            if !self.own.write(new.at + from, &bytes) {
-                return Err(no_page(to));
-            }
-        }
-        self.scratch.bytes = bytes;
-        self.free_far(far)?;
-        pass.note_moved(pages);
-        Ok(Some(new))
-    }
-
     /// Sees to it that so many pages can be taken where the pass wants them.
     pub(super) fn gather(&mut self, pages: usize, pass: &mut Pass) -> Result<bool> {
         let space = &mut self.scratch.space;
@@ -622,8 +510,4 @@ impl Writer<'_> {
             Way::Up(_) => space.gather_behind(self.core, pages).map(|()| true),
         }
     }
-}
-
-fn pages_of(far: Far) -> u64 {
-    u64::from(far.len).div_ceil(PAGE_BYTES)
 }

@@ -12,7 +12,7 @@
 //! | `tree`, `cursor`, `scan` | looking up, going through |
 //! | `edit`, `remove`, `bulk`, `run`, `values` | putting in, taking out, filling a tree, long values |
 //! | `writer`, `space`, `as_of` | the one who writes, and which pages are free |
-//! | `compact`, `closer`, `trim` | making the file smaller |
+//! | `compact`, `moving`, `closer`, `trim` | making the file smaller |
 //! | `core`, `pins` | processes that share a file, who reads what |
 //! | `lease`, `copies` | readers whose time is limited, and what they have copied |
 //! | `sync`, `meta`, `journal`, `changes`, `tracked` | what is durable, and how that is known after a power failure |
@@ -55,6 +55,7 @@ mod kind;
 mod leaf;
 mod lease;
 mod meta;
+mod moving;
 mod multi;
 mod multi_mut;
 mod nested;
