@@ -5,7 +5,7 @@ use crate::driver::{self, Changes, Driver, ForDriver, Shape, Writer, can_do, tri
 use crate::result::StoreInfo;
 use crate::runner::together;
 use crate::settings::{self, Chosen};
-use crate::workload::{Mix, Phase};
+use crate::workload::Mixes;
 use credenza::{Error, Result};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -65,7 +65,7 @@ pub(crate) struct Describe<'a> {
     pub(crate) library: Option<&'a Path>,
     pub(crate) shape: &'a Shape,
     pub(crate) class: &'a str,
-    pub(crate) mix: &'a Mix,
+    pub(crate) mixes: &'a Mixes,
 }
 
 impl ForDriver for Describe<'_> {
@@ -101,9 +101,11 @@ impl ForDriver for Describe<'_> {
             },
             syncs_anyway: D::SYNCS_ANYWAY.map(str::to_owned),
             notes: driver.notes(),
-            lacks: Phase::ALL
+            lacks: self
+                .mixes
+                .all_phases()
                 .into_iter()
-                .filter(|phase| !can_do::<D>(*phase, self.mix))
+                .filter(|phase| !can_do::<D>(*phase, self.mixes))
                 .map(|phase| phase.name().to_owned())
                 .collect(),
             sharing: D::SHARING.name().to_owned(),

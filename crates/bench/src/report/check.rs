@@ -51,11 +51,7 @@ fn results(list: &str, results: &[PhaseResult]) -> Result<()> {
 }
 
 fn of_phase(place: &str, name: &str) -> Result<()> {
-    if Phase::ALL.iter().any(|phase| phase.name() == name) {
-        return Ok(());
-    }
-    let names = Phase::ALL.map(Phase::name).join(", ");
-    Err(unfit(place, &format!("there is no phase '{name}'; there are {names}")))
+    Phase::try_from(name.to_owned()).map(drop).map_err(|what| unfit(place, &what))
 }
 
 /// One sample for each round, each of them a time that passed.

@@ -15,8 +15,9 @@ use std::path::PathBuf;
 
 /// The comparing process: opens all stores, and says what came of it.
 pub(in super::super) fn compare(spec: &Spec, oracle: &Oracle, inputs: &Inputs) -> Result<Compared> {
-    let duplicates = spec.mix.duplicates;
-    let data = Shape { duplicates, ..Shape::of(&inputs.records).with(&inputs.fresh) };
+    let mixes = &spec.mixes;
+    let data =
+        Shape { duplicates: mixes.duplicates(), ..Shape::of(&inputs.records).with(&inputs.fresh) };
     let note = Note::create(&spec.folder)?;
     note.question(&Asked { what: "opening".to_owned(), ..Asked::default() })?;
     let open = |(number, (name, library)): (usize, &(String, Option<PathBuf>))| {
@@ -28,11 +29,11 @@ pub(in super::super) fn compare(spec: &Spec, oracle: &Oracle, inputs: &Inputs) -
             .map_err(|e| Error::invalid(format!("{name}: {e}")))
     };
     let subjects = oracle.stores.iter().enumerate().map(open).collect::<Result<Vec<_>>>()?;
-    let (records, fresh, mix) = (&inputs.records, &inputs.fresh, &spec.mix);
-    let script = Script::draw(records, fresh, mix, inputs.queries.hit.len(), spec.seed);
-    let model = Model::of(records, fresh, mix);
+    let Inputs { records, fresh, queries, .. } = inputs;
+    let scripts = mixes.scripts(mixes.last(), records, fresh, queries.hit.len(), spec.seed);
+    let model = mixes.model(records, fresh);
     let mut comparison = Comparison { subjects, model, note, done: Compared::default() };
-    comparison.done.difference = comparison.all(&script, oracle.every, inputs);
+    comparison.done.difference = comparison.all(&scripts, oracle.every, inputs);
     comparison.leave()
 }
 
@@ -53,7 +54,7 @@ struct Comparison<'a> {
 
 impl Comparison<'_> {
     /// The first difference.
-    fn all(&mut self, script: &Script, every: usize, inputs: &Inputs) -> Option<Difference> {
+    fn all(&mut self, scripts: &[Script], every: usize, inputs: &Inputs) -> Option<Difference> {
         for (key, value) in inputs.records.iter() {
             let what = "insert of the data";
             self.ask(what, key);
@@ -64,7 +65,7 @@ impl Comparison<'_> {
             }
         }
         let mut difference = self.full_check("full check");
-        for (step, key, value) in script.iter() {
+        for (step, key, value) in scripts.iter().flat_map(Script::iter) {
             difference = difference.or_else(|| self.step(step, key, value));
             if difference.is_some() {
                 return difference;
@@ -256,7 +257,7 @@ mod tests {
         let workload = Workload {
             records: Some(300),
             gets: 2000,
-            mix: mix(table),
+            mixes: mix(table).into(),
             phases: Some(vec![Phase::Mixed]),
             ..found
         };
@@ -267,11 +268,12 @@ mod tests {
         };
         let subjects = vec![open("honest", Lie::None), open("liar", lie)];
         let (records, fresh) = (&inputs.records, &inputs.fresh);
-        let script = Script::draw(records, fresh, &workload.mix, 2000, 1);
-        let model = Model::of(records, fresh, &workload.mix);
+        let mixes = &workload.mixes;
+        let scripts = mixes.scripts(mixes.last(), records, fresh, 2000, 1);
+        let model = mixes.model(records, fresh);
         let note = Note::create(folder.path()).unwrap();
         let mut comparison = Comparison { subjects, model, note, done: Compared::default() };
-        comparison.done.difference = comparison.all(&script, every, &inputs);
+        comparison.done.difference = comparison.all(&scripts, every, &inputs);
         comparison.done
     }
 
@@ -379,18 +381,20 @@ mod tests {
         let mix = mix(&format!("get = 1\ninsert = 3\nremove = 1\nduplicates = \"{word}\""));
         let phases = Some(vec![Phase::Mixed]);
         let found = Workload::find("tokens").unwrap();
-        let workload = Workload { records: Some(100), gets: 800, mix, phases, ..found };
+        let mixes = mix.into();
+        let workload = Workload { records: Some(100), gets: 800, mixes, phases, ..found };
         let (inputs, _) = Inputs::prepare(&workload).unwrap();
         let shape = Shape { duplicates: Some(here), ..Shape::of(&inputs.records) };
         let (name, library, shape) = ("btree", None, &shape);
         let opening = Opening { name, library, folder: folder.path(), shape };
         let subjects = vec![with_driver(name, opening).unwrap().unwrap()];
         let (records, fresh) = (&inputs.records, &inputs.fresh);
-        let script = Script::draw(records, fresh, &workload.mix, 800, 1);
-        let model = Model::of(records, fresh, &workload.mix);
+        let mixes = &workload.mixes;
+        let scripts = mixes.scripts(mixes.last(), records, fresh, 800, 1);
+        let model = mixes.model(records, fresh);
         let note = Note::create(folder.path()).unwrap();
         let mut comparison = Comparison { subjects, model, note, done: Compared::default() };
-        comparison.done.difference = comparison.all(&script, 100, &inputs);
+        comparison.done.difference = comparison.all(&scripts, 100, &inputs);
         comparison.done
     }
 
