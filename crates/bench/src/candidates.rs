@@ -1,7 +1,9 @@
 //! Which stores can be run here, with which library; and `--list`.
 
 use crate::args::BenchArgs;
-use crate::driver::{self, Changes, Driver, ForDriver, Shape, Writer, can_do, tried, with_driver};
+use crate::driver::{
+    self, Changes, Driver, ForDriver, Shape, Store, Writer, can_do, tried, with_driver,
+};
 use crate::result::StoreInfo;
 use crate::runner::together;
 use crate::settings::{self, Chosen};
@@ -112,6 +114,7 @@ impl ForDriver for Describe<'_> {
             threads: D::THREADS.name().to_owned(),
             writer_thread: together::allows::<D>(together::By::Threads, true),
             committing_threads: D::HAS_COMMITTERS,
+            scans_back: <D::Writer<'_> as Store>::SCANS_BACK,
             is_server: D::IS_SERVER,
         })
     }

@@ -86,7 +86,9 @@ fn told(lie: Lie) -> Vec<Phase> {
         | Lie::RefusesRemoval
         | Lie::RefusesBuild
         | Lie::RefusesReads
-        | Lie::RefusesChanges => vec![],
+        | Lie::RefusesChanges
+        | Lie::BackShort
+        | Lie::BackSwapped => vec![],
         Lie::LastByte | Lie::Missing => vec![GetHit, Get90, GetManyHit, GetChain, Range],
         Lie::FindsAll => vec![Get90, GetMiss],
         Lie::ScanShort | Lie::ScanSwapped => {

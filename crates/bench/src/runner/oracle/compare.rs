@@ -7,7 +7,7 @@ use super::subject::{Contents, Opening, Subject};
 use super::verdict::{Answer, Difference, Given};
 use crate::driver::{Shape, with_driver};
 use crate::workload::changes::{Model, Script, Step};
-use crate::workload::{Action, Inputs};
+use crate::workload::{Action, Content, Inputs};
 use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -206,10 +206,23 @@ impl Comparison<'_> {
         let are_right = sums.iter().all(|answer| *answer == Answer::Done);
         // Sums do not know the order of a key's values.
         if are_right {
-            return if self.model.has_duplicates() { self.first_record(what) } else { None };
+            let order = self.model.has_duplicates().then(|| self.first_record(what)).flatten();
+            return order.or_else(|| self.backwards(&format!("{what} backwards"), expected));
         }
         // Where all records are as they should be now, the store gives others each time.
         self.first_record(what).or_else(|| self.differs(what, b"", Answer::Done, sums))
+    }
+
+    /// Reads every store through backwards that can be read so.
+    fn backwards(&mut self, what: &str, expected: Content) -> Option<Difference> {
+        self.ask(what, b"");
+        let answers = self.each(|subject| subject.backwards(expected));
+        let difference = self.differs(what, b"", Answer::Done, answers);
+        if difference.is_some() || !self.model.has_duplicates() {
+            return difference;
+        }
+        let answers = self.each(|subject| subject.values_backwards());
+        self.differs(what, b"", Answer::Done, answers)
     }
 
     /// The first key that a store has other values for than it should.
@@ -248,7 +261,7 @@ mod tests {
     use super::super::super::tests::mix;
     use super::super::subject::Open;
     use super::*;
-    use crate::workload::{Content, Phase, Place, Records, Workload};
+    use crate::workload::{Phase, Place, Records, Workload};
 
     /// What comes of comparing an honest store with one that lies.
     fn compared(lie: Lie, table: &str, every: usize) -> Compared {
@@ -354,6 +367,12 @@ mod tests {
             fn content(&mut self) -> Result<Content> {
                 Ok(Content::default())
             }
+            fn backwards(&mut self, _: Content) -> Result<Answer> {
+                Ok(Answer::Done)
+            }
+            fn values_backwards(&mut self) -> Result<Answer> {
+                Ok(Answer::Done)
+            }
             fn records(&mut self) -> Result<Contents> {
                 Ok(Contents::new())
             }
@@ -407,6 +426,18 @@ mod tests {
         }
         for (here, there) in [(Place::First, Place::Last), (Place::Last, Place::First)] {
             assert!(compared_places(here, there).difference.is_some(), "{here:?}, {there:?}");
+        }
+    }
+
+    #[test]
+    fn a_scan_backwards_that_is_not_the_one_forwards_is_told() {
+        for (lie, says) in [
+            (Lie::BackShort, "not what it gives forwards: 299 records, of 300"),
+            (Lie::BackSwapped, "behind the lower "),
+        ] {
+            let difference = compared(lie, "get = 1\nremove = 1", 100).difference.unwrap();
+            assert_eq!((&*difference.what, difference.operation), ("full check backwards", 0));
+            assert!(difference.in_words().contains(says), "{difference:?}");
         }
     }
 

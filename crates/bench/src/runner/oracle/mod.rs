@@ -86,6 +86,15 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
     };
     let names = stores.iter().map(|info| info.store.as_str()).filter(takes_part);
     verdict.stores = names.map(str::to_owned).collect();
+    let only_forwards =
+        |info: &&StoreInfo| !info.scans_back && verdict.stores.contains(&info.store);
+    let names = stores.iter().filter(only_forwards).map(|info| info.store.as_str());
+    let names = names.collect::<Vec<_>>().join(", ");
+    if !names.is_empty() {
+        verdict.notes.push(format!(
+            "{names}: scanned forwards only, as their records are in no order, or cannot be read backwards"
+        ));
+    }
     if verdict.stores.len() < 2 {
         let what = "--oracle compares two stores at least that can do what the workload asks";
         let notes = verdict.notes.iter().map(|note| format!("; {note}")).collect::<String>();
