@@ -283,7 +283,7 @@ impl fmt::Display for Mix {
         if let Some(transactions) = self.transactions {
             write!(f, ", transactions {transactions}")?;
         }
-        if let Some(place) = self.duplicates {
+        if let Some(place) = self.duplicates.filter(|_| self.does(Action::Insert)) {
             let place = if place == Place::First { "before" } else { "behind" };
             write!(f, ", every second insert one more value {place} those of a key")?;
         }
