@@ -5,7 +5,7 @@ use crate::libraries;
 use crate::machine;
 use crate::runner::open_loop::{Arrivals, Rate};
 use crate::runner::together::{self, By};
-use crate::workload::{Data, Phase, Place, Workload};
+use crate::workload::{Data, Phase, PhaseParser, Place, Workload};
 use clap::{Args, Subcommand, ValueEnum};
 use credenza::{Error, Result};
 use credenza_formats::Format;
@@ -91,8 +91,9 @@ pub struct BenchArgs {
     /// Rounds, each a fresh process for each store
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub rounds: usize,
-    /// Phases to measure, separated by commas [default: all; get-hit and get-many-hit with --cold]
-    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    /// Phases to measure, separated by commas; mixed-NAME is that of the mix of this name in a workload file,
+    /// mixed those of all mixes [default: all; get-hit and get-many-hit with --cold]
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = PhaseParser)]
     pub phases: Option<Vec<Phase>>,
     /// Do the get phases also with so many processes reading one store at once, as in 1,2,4; each
     /// has a processor of its own where there are enough [one process is always among them]
@@ -266,20 +267,25 @@ impl BenchArgs {
         workload.gets = self.gets.unwrap_or(workload.gets);
         workload.batch = self.batch.unwrap_or(workload.batch);
         workload.seed = self.seed.unwrap_or(workload.seed);
-        workload.phases = self.phases.clone().or(workload.phases);
+        let phases = self.phases.as_deref().or(workload.phases.as_deref());
+        workload.phases = phases.map(|phases| workload.mixes.named_in(phases));
         if let Some(text) = &self.distribution {
             workload.distribution = text.parse()?;
-            workload.mix.distribution = workload.distribution;
+            let distribution = workload.distribution;
+            workload.mixes.iter_mut().for_each(|mix| mix.distribution = distribution);
         }
-        if let Some(text) = &self.transactions {
-            workload.mix.transactions = Some(text.parse()?);
+        let transactions = self.transactions.as_deref().map(str::parse).transpose()?;
+        for mix in workload.mixes.iter_mut() {
+            mix.transactions = transactions.or(mix.transactions);
+            // What is cold was closed and is opened again.
+            mix.reopen |= self.reopen || self.cold;
+            mix.duplicates = self.duplicates.or(mix.duplicates);
+            mix.stop.bytes = self.stop_bytes.or(mix.stop.bytes);
+            mix.stop.seconds = self.stop_seconds.or(mix.stop.seconds);
+            if self.gets.is_some() || self.cold {
+                mix.operations = None;
+            }
         }
-        // What is cold was closed and is opened again.
-        workload.mix.reopen |= self.reopen || self.cold;
-        workload.mix.duplicates = self.duplicates.or(workload.mix.duplicates);
-        let stop = &mut workload.mix.stop;
-        stop.bytes = self.stop_bytes.or(stop.bytes);
-        stop.seconds = self.stop_seconds.or(stop.seconds);
         if self.cold {
             workload.gets = self.cold_gets;
         }
@@ -291,19 +297,21 @@ impl BenchArgs {
             || self.duplicates.is_some()
             || self.stop_bytes.is_some()
             || self.stop_seconds.is_some();
-        let has_mixed = workload.phases.as_ref().map_or(!self.cold, |p| p.contains(&Phase::Mixed))
+        let is_mixed = |phases: &Vec<Phase>| phases.iter().any(|phase| phase.is_mixed());
+        let has_mixed = workload.phases.as_ref().map_or(!self.cold, is_mixed)
             && workload.leaves_out(Phase::Mixed).is_none();
         if self.tee.is_some() && !has_mixed {
             return Err(Error::invalid(
                 "--tee writes the operations of 'mixed', which is not among the phases to measure",
             ));
         }
-        if self.tee.is_some() && workload.mix.duplicates.is_some() {
+        if self.tee.is_some() && workload.mixes.duplicates().is_some() {
             return Err(Error::invalid(
                 "--tee writes a trace, which has one value for each key: leave duplicates out",
             ));
         }
-        if self.tee.is_some() && workload.mix.stop.seconds.is_some() {
+        let has_time = workload.mixes.iter().any(|mix| mix.stop.seconds.is_some());
+        if self.tee.is_some() && has_time {
             return Err(Error::invalid(
                 "--tee cannot tell which operations a store does in some seconds: leave stop-seconds out",
             ));
@@ -325,7 +333,7 @@ impl BenchArgs {
             ));
         }
         let is_single = |phase: &Phase| {
-            phase.is_single_get() || matches!(phase, Phase::Mixed | Phase::InsertSync)
+            phase.is_single_get() || phase.is_mixed() || *phase == Phase::InsertSync
         };
         if self.rate.is_some() && !workload.phases.as_ref().is_none_or(|p| p.iter().any(is_single))
         {
@@ -334,7 +342,7 @@ impl BenchArgs {
                  the phases to measure",
             ));
         }
-        let is_filled_first = |phase: &&Phase| phase.is_changing() && **phase != Phase::Mixed;
+        let is_filled_first = |phase: &&Phase| phase.is_changing() && !phase.is_mixed();
         let changing = workload.phases.iter().flatten().find(is_filled_first);
         if let Some(phase) = changing.filter(|_| self.cold) {
             let what = format!(
@@ -362,11 +370,12 @@ impl BenchArgs {
         if !workload.settings.has_memory() {
             return Ok(());
         }
-        let stays_open = |phase: &Phase| match phase {
-            Phase::Mixed => !workload.mix.reopen && workload.mix.transactions.is_none(),
-            phase => Phase::IN_MEMORY.contains(phase),
+        let stays_open = |phase: &Phase| match workload.mixes.of(*phase) {
+            Some(mix) => !mix.reopen && mix.transactions.is_none(),
+            None => Phase::IN_MEMORY.contains(phase),
         };
-        let named = workload.phases.as_deref().unwrap_or(&Phase::ALL);
+        let all = || workload.mixes.all_phases();
+        let named = workload.phases.clone().unwrap_or_else(all);
         let other = named.iter().find(|phase| !stays_open(phase));
         if let Some(phase) = other.filter(|_| !self.oracle) {
             return Err(Error::invalid(format!(

@@ -1,11 +1,13 @@
 //! Which stores can be run here, with which library; and `--list`.
 
 use crate::args::BenchArgs;
-use crate::driver::{self, Changes, Driver, ForDriver, Shape, Writer, can_do, tried, with_driver};
+use crate::driver::{
+    self, Changes, Driver, ForDriver, Shape, Store, Writer, can_do, tried, with_driver,
+};
 use crate::result::StoreInfo;
 use crate::runner::together;
 use crate::settings::{self, Chosen};
-use crate::workload::{Mix, Phase};
+use crate::workload::Mixes;
 use credenza::{Error, Result};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -65,7 +67,7 @@ pub(crate) struct Describe<'a> {
     pub(crate) library: Option<&'a Path>,
     pub(crate) shape: &'a Shape,
     pub(crate) class: &'a str,
-    pub(crate) mix: &'a Mix,
+    pub(crate) mixes: &'a Mixes,
 }
 
 impl ForDriver for Describe<'_> {
@@ -101,15 +103,18 @@ impl ForDriver for Describe<'_> {
             },
             syncs_anyway: D::SYNCS_ANYWAY.map(str::to_owned),
             notes: driver.notes(),
-            lacks: Phase::ALL
+            lacks: self
+                .mixes
+                .all_phases()
                 .into_iter()
-                .filter(|phase| !can_do::<D>(*phase, self.mix))
+                .filter(|phase| !can_do::<D>(*phase, self.mixes))
                 .map(|phase| phase.name().to_owned())
                 .collect(),
             sharing: D::SHARING.name().to_owned(),
             threads: D::THREADS.name().to_owned(),
             writer_thread: together::allows::<D>(together::By::Threads, true),
             committing_threads: D::HAS_COMMITTERS,
+            scans_back: <D::Writer<'_> as Store>::SCANS_BACK,
             is_server: D::IS_SERVER,
         })
     }

@@ -269,6 +269,8 @@ pub struct StoreInfo {
     pub writer_thread: bool,
     /// Whether several threads may commit to it, each change on the disk when its call has returned.
     pub committing_threads: bool,
+    /// Whether the oracle scans it backwards, too.
+    pub scans_back: bool,
     /// Whether it is a server: another process, whose memory and calls are not in the figures, and of
     /// which `file_bytes` are what its memory grew by.
     pub is_server: bool,

@@ -186,7 +186,7 @@ impl<'a> Lab<'a> {
                     group: None,
                     inputs,
                     phases: phases(self.usage),
-                    mix: mix(self.usage, candidate.commits)?,
+                    mixes: mix(self.usage, candidate.commits)?.into(),
                     settings: Choices::default(),
                     batch: BATCH,
                     seed: self.args.seed,
@@ -227,7 +227,7 @@ impl<'a> Lab<'a> {
         workload.phases = Some(phases(self.usage));
         workload.seed = self.args.seed;
         workload.distribution = self.distribution()?;
-        workload.mix = mix(self.usage, false)?;
+        workload.mixes = mix(self.usage, false)?.into();
         let path = self.folder.path().join(format!("inputs-{}", self.written.len()));
         Inputs::over(part, &workload)?.save(&path)?;
         self.written.insert((one_of, form), (path.clone(), count, bytes));

@@ -37,6 +37,18 @@ impl Dbt {
         Dbt::place(buffer.as_mut_ptr().cast(), size_of_val(buffer) as u32, USER_MEMORY)
     }
 
+    /// What the library has put here.
+    ///
+    /// # Safety
+    /// It has, and was not called since.
+    pub(super) unsafe fn bytes<'a>(&self) -> &'a [u8] {
+        if self.size == 0 {
+            return &[];
+        }
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.data.cast(), self.size as usize) }
+    }
+
     /// A place for no byte of what is there: `DB_DBT_PARTIAL`, of length 0.
     pub(super) fn nothing() -> Dbt {
         Dbt::place(null_mut(), 0, USER_MEMORY | PARTIAL)
@@ -116,6 +128,8 @@ pub(super) const KEY_FIRST: u32 = 13;
 pub(super) const KEY_LAST: u32 = 14;
 pub(super) const READ_ONLY: u32 = 0x400;
 pub(super) const NEXT: u32 = 16;
+/// From where a cursor is not yet anywhere, to the last.
+pub(super) const PREVIOUS: u32 = 23;
 pub(super) const SET: u32 = 26;
 pub(super) const SET_RANGE: u32 = 27;
 pub(super) const MULTIPLE_KEY: u32 = 0x4000;

@@ -117,6 +117,7 @@ impl<'d, const IS_ORDERED: bool> BdbStore<'d, IS_ORDERED> {
 
 impl<const IS_ORDERED: bool> Store for BdbStore<'_, IS_ORDERED> {
     const IS_ORDERED: bool = IS_ORDERED;
+    const SCANS_BACK: bool = IS_ORDERED;
 
     #[inline]
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
@@ -157,6 +158,31 @@ impl<const IS_ORDERED: bool> Store for BdbStore<'_, IS_ORDERED> {
         let done = self.walk(Some(from), count, &mut buffer, take);
         self.bulk = buffer;
         done
+    }
+
+    /// One by one: there is no fetching in bulk that way.
+    fn scan_back(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        if !IS_ORDERED {
+            return Err(Error::invalid("the records of this store are in no order"));
+        }
+        let cursor = Cursor::of(self.handle.cursor()?);
+        loop {
+            let (mut key, mut value) = (Dbt::of(&[]), Dbt::of(&[]));
+            // SAFETY: the cursor is open; where it finds a record, key and value are put where the library
+            // has room for them, and stay to its next call.
+            let rc = unsafe {
+                let rc = (cursor.get)(cursor.cursor, &raw mut key, &raw mut value, PREVIOUS);
+                if rc == 0 {
+                    take(key.bytes(), value.bytes());
+                }
+                rc
+            };
+            match rc {
+                0 => {}
+                NOT_FOUND => return Ok(()),
+                rc => return check(self.handle.api, "cursor get", rc),
+            }
+        }
     }
 }
 

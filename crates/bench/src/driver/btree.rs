@@ -262,6 +262,18 @@ fn scan(table: Table<'_>, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
     })
 }
 
+/// Gives each of these records to `take`, the last one first.
+fn back<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+    records: impl DoubleEndedIterator<Item = Result<(K, V)>>,
+    mut take: impl FnMut(&[u8], &[u8]),
+) -> Result<()> {
+    for record in records.rev() {
+        let (key, value) = record?;
+        take(key.as_ref(), value.as_ref());
+    }
+    Ok(())
+}
+
 fn range(
     table: Table<'_>,
     from: &[u8],
@@ -295,6 +307,7 @@ fn up_to(
 
 impl Store for Reader {
     const IS_ORDERED: bool = true;
+    const SCANS_BACK: bool = true;
 
     #[inline]
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
@@ -334,10 +347,18 @@ impl Store for Reader {
         }
         range(self.table, from, count, take)
     }
+
+    fn scan_back(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        if self.has_several() {
+            return back(several(self.snapshot.get())?.iter(), take);
+        }
+        back(self.table.iter(), take)
+    }
 }
 
 impl Store for Changer {
     const IS_ORDERED: bool = true;
+    const SCANS_BACK: bool = true;
 
     #[inline]
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
@@ -365,6 +386,13 @@ impl Store for Changer {
             return self.read_several(|table| range_of_several(table, from, count, take));
         }
         self.read(|table| range(table, from, count, take))
+    }
+
+    fn scan_back(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        if self.has_several() {
+            return self.read_several(|table| back(table.iter(), take));
+        }
+        self.read(|table| back(table.iter(), take))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Danger: a store that is said to keep several values of a key in the order in which they were put there,
 //! and loses one, gives another first, or leaves some behind when the key is removed.
 
+use super::tests::backwards;
 use super::*;
 use crate::workload::Place;
 
@@ -75,6 +76,7 @@ fn holds<S: Store>(store: &mut S, model: &[(Vec<u8>, Vec<Vec<u8>>)], name: &str)
     let mut all = Vec::new();
     store.scan(|key, value| all.push((key.to_vec(), value.to_vec()))).unwrap();
     assert!(all == pairs(0), "{name}: {} of {}", all.len(), pairs(0).len());
+    backwards(store, name);
     for (from, count) in [(0, 1), (3, 100), (50, 5000)] {
         let mut some = Vec::new();
         let take = |key: &[u8], value: &[u8]| some.push((key.to_vec(), value.to_vec()));

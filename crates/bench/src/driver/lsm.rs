@@ -61,8 +61,10 @@ api! {
         iter_destroy: unsafe extern "C" fn(*mut Iter),
         iter_valid: unsafe extern "C" fn(*const Iter) -> u8,
         iter_seek_to_first: unsafe extern "C" fn(*mut Iter),
+        iter_seek_to_last: unsafe extern "C" fn(*mut Iter),
         iter_seek: unsafe extern "C" fn(*mut Iter, *const u8, usize),
         iter_next: unsafe extern "C" fn(*mut Iter),
+        iter_prev: unsafe extern "C" fn(*mut Iter),
         iter_key: unsafe extern "C" fn(*const Iter, *mut usize) -> *const u8,
         iter_value: unsafe extern "C" fn(*const Iter, *mut usize) -> *const u8,
         iter_get_error: unsafe extern "C" fn(*const Iter, Message),
@@ -317,11 +319,12 @@ impl<'d> LsmStore<'d> {
         filled
     }
 
-    /// Gives at most `count` records to `take`, from the first whose key is not below `from`, or
-    /// from the first of all.
+    /// Gives at most `count` records to `take`: those that an iterator comes to from where `first` puts it,
+    /// with the further steps.
     fn walk(
         &mut self,
-        from: Option<&[u8]>,
+        first: impl FnOnce(&Calls, *mut Iter),
+        further: unsafe extern "C" fn(*mut Iter),
         count: usize,
         mut take: impl FnMut(&[u8], &[u8]),
     ) -> Result<()> {
@@ -331,17 +334,11 @@ impl<'d> LsmStore<'d> {
             self.iter = unsafe { (calls.create_iterator)(self.db, self.reading) };
         }
         let iter = self.iter;
-        // SAFETY: the iterator lives; the key is readable.
-        unsafe {
-            match from {
-                Some(from) => (calls.iter_seek)(iter, from.as_ptr(), from.len()),
-                None => (calls.iter_seek_to_first)(iter),
-            }
-        }
+        first(calls, iter);
         for _ in 0..count {
             let (mut key_len, mut value_len) = (0, 0);
             // SAFETY: the iterator lives; where it is valid it is at a record, whose bytes stay
-            // where they are until it moves.
+            // where they are until it moves, which all callers name a function of the library for.
             unsafe {
                 if (calls.iter_valid)(iter) == 0 {
                     break;
@@ -352,7 +349,7 @@ impl<'d> LsmStore<'d> {
                     std::slice::from_raw_parts(key, key_len),
                     std::slice::from_raw_parts(value, value_len),
                 );
-                (calls.iter_next)(iter);
+                further(iter);
             }
         }
         let mut message = null_mut();
@@ -370,6 +367,7 @@ impl<'d> LsmStore<'d> {
 
 impl Store for LsmStore<'_> {
     const IS_ORDERED: bool = true;
+    const SCANS_BACK: bool = true;
 
     #[inline]
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
@@ -410,11 +408,22 @@ impl Store for LsmStore<'_> {
     }
 
     fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        self.walk(None, usize::MAX, take)
+        // SAFETY: the iterator lives.
+        let first = |calls: &Calls, iter| unsafe { (calls.iter_seek_to_first)(iter) };
+        self.walk(first, self.calls.iter_next, usize::MAX, take)
     }
 
     fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        self.walk(Some(from), count, take)
+        // SAFETY: the iterator lives; the key is readable.
+        let first =
+            |calls: &Calls, iter| unsafe { (calls.iter_seek)(iter, from.as_ptr(), from.len()) };
+        self.walk(first, self.calls.iter_next, count, take)
+    }
+
+    fn scan_back(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        // SAFETY: the iterator lives.
+        let last = |calls: &Calls, iter| unsafe { (calls.iter_seek_to_last)(iter) };
+        self.walk(last, self.calls.iter_prev, usize::MAX, take)
     }
 }
 

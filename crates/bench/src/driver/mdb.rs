@@ -102,7 +102,9 @@ const NO_READ_AHEAD: c_uint = 0x80_0000;
 const APPEND: c_uint = 0x20000;
 const INTEGER_KEY: c_uint = 0x8;
 const CREATE: c_uint = 0x40000;
+const LAST: c_int = 6;
 const NEXT: c_int = 8;
+const PREVIOUS: c_int = 12;
 const SET_KEY: c_int = 16;
 const SET_RANGE: c_int = 17;
 const NOT_FOUND: c_int = -30798;
@@ -396,11 +398,11 @@ impl<const DATA_FIRST: bool> MdbStore<'_, DATA_FIRST> {
         self.calls.check("txn_commit", unsafe { (self.calls.txn_commit)(txn) })
     }
 
-    /// Gives the records to `take` that a cursor comes to with `first` and then further steps.
+    /// Gives the records to `take` that a cursor comes to with `first` and then with further steps.
     fn walk(
         &mut self,
         mut key: Val<DATA_FIRST>,
-        first: c_int,
+        (first, further): (c_int, c_int),
         count: usize,
         mut take: impl FnMut(&[u8], &[u8]),
     ) -> Result<()> {
@@ -425,7 +427,7 @@ impl<const DATA_FIRST: bool> MdbStore<'_, DATA_FIRST> {
                 None => take(found, value),
                 Some(native) => native.with_key(found, |key| take(key, value)),
             }
-            step = NEXT;
+            step = further;
         }
         // SAFETY: the cursor is open and closed once.
         unsafe { (calls.cursor_close)(cursor) };
@@ -486,6 +488,7 @@ impl<const DATA_FIRST: bool> Writer for MdbStore<'_, DATA_FIRST> {
 
 impl<const DATA_FIRST: bool> Store for MdbStore<'_, DATA_FIRST> {
     const IS_ORDERED: bool = true;
+    const SCANS_BACK: bool = true;
 
     #[inline]
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
@@ -522,12 +525,17 @@ impl<const DATA_FIRST: bool> Store for MdbStore<'_, DATA_FIRST> {
     }
 
     fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        self.within(READ_ONLY, |store| store.walk(Val::empty(), NEXT, usize::MAX, take))
+        self.within(READ_ONLY, |store| store.walk(Val::empty(), (NEXT, NEXT), usize::MAX, take))
     }
 
     fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
         let mut place = Number([0; 8]);
         let Some(from) = self.keys.given(from, &mut place) else { return no_number("cursor_get") };
-        self.within(READ_ONLY, |store| store.walk(Val::of(from), SET_RANGE, count, take))
+        self.within(READ_ONLY, |store| store.walk(Val::of(from), (SET_RANGE, NEXT), count, take))
+    }
+
+    fn scan_back(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        let steps = (LAST, PREVIOUS);
+        self.within(READ_ONLY, |store| store.walk(Val::empty(), steps, usize::MAX, take))
     }
 }

@@ -71,7 +71,7 @@ use crate::measure::Size;
 use crate::settings::Takes;
 use crate::workload::key_type::number_of;
 use crate::workload::transactions::Transactions;
-use crate::workload::{Action, KeyType, Mix, Phase, Records};
+use crate::workload::{Action, KeyType, Mix, Mixes, Phase, Records};
 pub(crate) use abilities::{Changes, Sharing, Threads};
 use credenza::{Error, Result};
 pub(crate) use library::Source;
@@ -332,22 +332,25 @@ pub(crate) trait Driver: Sized + 'static {
     }
 }
 
-/// Whether stores of this kind can do what the phase asks for; `mix` is what `mixed` does.
-pub(crate) fn can_do<D: Driver>(phase: Phase, mix: &Mix) -> bool {
+/// Whether stores of this kind can do what the phase asks for, with these mixes.
+pub(crate) fn can_do<D: Driver>(phase: Phase, mixes: &Mixes) -> bool {
     match phase {
         Phase::Range => <D::Store<'_> as Store>::IS_ORDERED,
         Phase::InsertEach => D::COMMITS,
         Phase::InsertSync => D::DURABLE.is_some(),
-        Phase::Mixed if mix.reopen && !D::REOPENS => false,
-        Phase::Mixed if mix.duplicates.is_some() && !D::HAS_DUPLICATES => false,
-        Phase::Mixed if mix.does(Action::Scan) && !<D::Writer<'_> as Store>::IS_ORDERED => false,
-        Phase::Mixed
-            if mix.transactions == Some(Transactions::Each) && mix.duplicates.is_none() =>
-        {
-            D::COMMITS
-        }
-        Phase::Mixed if mix.transactions.is_some() => <D::Writer<'_> as Writer>::HAS_TRANSACTIONS,
-        _ => !phase.is_changing() || <D::Writer<'_> as Writer>::IS_POSSIBLE,
+        _ if !phase.is_changing() => true,
+        _ => mixes.of(phase).map_or(<D::Writer<'_> as Writer>::IS_POSSIBLE, can_do_mix::<D>),
+    }
+}
+
+fn can_do_mix<D: Driver>(mix: &Mix) -> bool {
+    match mix.transactions {
+        _ if mix.reopen && !D::REOPENS => false,
+        _ if mix.duplicates.is_some() && !D::HAS_DUPLICATES => false,
+        _ if mix.does(Action::Scan) && !<D::Writer<'_> as Store>::IS_ORDERED => false,
+        Some(Transactions::Each) if mix.duplicates.is_none() => D::COMMITS,
+        Some(_) => <D::Writer<'_> as Writer>::HAS_TRANSACTIONS,
+        None => <D::Writer<'_> as Writer>::IS_POSSIBLE,
     }
 }
 

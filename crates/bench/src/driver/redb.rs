@@ -204,6 +204,17 @@ fn walk(
     Ok(())
 }
 
+fn back(
+    table: &impl ReadableTable<&'static [u8], &'static [u8]>,
+    mut take: impl FnMut(&[u8], &[u8]),
+) -> Result<()> {
+    for record in said("iter", table.iter())?.rev() {
+        let (key, value) = said("iter", record)?;
+        take(key.value(), value.value());
+    }
+    Ok(())
+}
+
 /// A table in a read transaction, which it keeps.
 pub(super) struct Reader {
     table: ReadOnlyTable<&'static [u8], &'static [u8]>,
@@ -224,6 +235,7 @@ impl Reader {
 
 impl Store for Reader {
     const IS_ORDERED: bool = true;
+    const SCANS_BACK: bool = true;
 
     #[inline]
     fn get(&mut self, key: &[u8], take: impl FnMut(&[u8])) -> Result<bool> {
@@ -241,6 +253,10 @@ impl Store for Reader {
 
     fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
         walk(&self.table, from, count, take)
+    }
+
+    fn scan_back(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        back(&self.table, take)
     }
 }
 
@@ -285,6 +301,7 @@ impl Changer {
 
 impl Store for Changer {
     const IS_ORDERED: bool = true;
+    const SCANS_BACK: bool = true;
 
     #[inline]
     fn get(&mut self, key: &[u8], take: impl FnMut(&[u8])) -> Result<bool> {
@@ -302,6 +319,13 @@ impl Store for Changer {
         match &self.open {
             Some((table, _)) => walk(table, from, count, take),
             None => self.read(|table| walk(table, from, count, take)),
+        }
+    }
+
+    fn scan_back(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        match &self.open {
+            Some((table, _)) => back(table, take),
+            None => self.read(|table| back(table, take)),
         }
     }
 }

@@ -387,6 +387,7 @@ impl SqliteStore<'_> {
 
 impl Store for SqliteStore<'_> {
     const IS_ORDERED: bool = true;
+    const SCANS_BACK: bool = true;
 
     #[inline]
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
@@ -411,6 +412,14 @@ impl Store for SqliteStore<'_> {
     fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
         self.bind(self.range, 1, from)?;
         self.rows(self.range, count, take)
+    }
+
+    fn scan_back(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        let stmt = self.prepared("SELECT k, v FROM kv ORDER BY k DESC")?;
+        let done = self.rows(stmt, usize::MAX, take);
+        // SAFETY: the statement is prepared, and freed once.
+        unsafe { (self.api.sqlite3_finalize)(stmt) };
+        done
     }
 }
 

@@ -10,6 +10,8 @@ use std::path::Path;
 pub(crate) trait Store {
     /// Whether the records are in the order of their keys, so that there is [`Store::range`].
     const IS_ORDERED: bool = false;
+    /// Whether there is [`Store::scan_back`].
+    const SCANS_BACK: bool = false;
 
     /// Gives the value of `key` to `take`, or says `false` if there is none. The bytes need not
     /// live longer than the call.
@@ -54,6 +56,12 @@ pub(crate) trait Store {
         _take: impl FnMut(&[u8], &[u8]),
     ) -> Result<()> {
         Err(Error::invalid("the records of this store are in no order"))
+    }
+
+    /// Gives every record to `take`, the highest key first, and of several values of a key the last one.
+    /// Only called where there is such a thing.
+    fn scan_back(&mut self, _take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        Err(Error::invalid("this store is not read backwards here"))
     }
 }
 

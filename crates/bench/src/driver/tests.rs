@@ -278,6 +278,7 @@ fn holds<S: Store>(
     let (all, count) = scanned(store);
     assert!(count == model.len() && all == *model, "{name}: {count} of {}", model.len());
     ranges(store, model, name);
+    backwards(store, name);
 }
 
 /// Whether ranges from keys that are there and from some that are not, before and behind all, too,
@@ -300,6 +301,23 @@ fn ranges<S: Store>(store: &mut S, model: &BTreeMap<Vec<u8>, Vec<u8>>, name: &st
         let expected = model.range(start.clone()..).take(count);
         let is_right = got.iter().map(|(key, value)| (key, value)).eq(expected);
         assert!(is_right, "{name}: {count} from {}, got {}", start.escape_ascii(), got.len());
+    }
+}
+
+/// Whether a scan backwards, where there is one, gives what one forwards does, the highest key first, and the
+/// last value of each first.
+pub(super) fn backwards<S: Store>(store: &mut S, name: &str) {
+    let mut all = Vec::new();
+    store.scan(|key, value| all.push((key.to_vec(), value.to_vec()))).unwrap();
+    // What is in an order may give all faster in another one.
+    all.reverse();
+    all.sort_by(|(a, _), (b, _)| b.cmp(a));
+    let mut back = Vec::new();
+    let done = store.scan_back(|key, value| back.push((key.to_vec(), value.to_vec())));
+    assert_eq!(done.is_ok(), S::SCANS_BACK, "{name}");
+    if S::SCANS_BACK {
+        let first = all.iter().zip(&back).position(|(a, b)| a != b);
+        assert!(first.is_none() && back.len() == all.len(), "{name}: {first:?}, {}", back.len());
     }
 }
 
@@ -349,6 +367,7 @@ fn check<S: Store>(store: &mut S, records: &Records, name: &str) {
         records.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
     assert!(count == records.len() && all == expected, "{name}");
     ranges(store, &all, name);
+    backwards(store, name);
 }
 
 #[test]

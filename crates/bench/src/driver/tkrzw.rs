@@ -1,7 +1,8 @@
 //! What Tkrzw's kinds of file database have in common, by its C interface: `libtkrzw.so.1`.
 //!
 //! Tuning: no lock of the file. Its locks between threads cannot be left out. Reads are zero-copy
-//! (`tkrzw_dbm_process`, `tkrzw_dbm_iter_process`).
+//! (`tkrzw_dbm_process`, `tkrzw_dbm_iter_process`). Trees are not read backwards: in 1.0.25
+//! `tkrzw_dbm_iter_last` of one that was built and opened again gives the last record of its first page.
 
 #![allow(unsafe_code)]
 

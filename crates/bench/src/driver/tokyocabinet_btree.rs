@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 type Bdb = c_void;
 type Cursor = c_void;
 
+type Step = unsafe extern "C" fn(*mut Cursor) -> bool;
 type Put = unsafe extern "C" fn(*mut Bdb, *const c_void, c_int, *const c_void, c_int) -> bool;
 
 api! {
@@ -45,9 +46,11 @@ api! {
         tcbdbget3: unsafe extern "C" fn(*mut Bdb, *const c_void, c_int, *mut c_int) -> *const u8,
         tcbdbcurnew: unsafe extern "C" fn(*mut Bdb) -> *mut Cursor,
         tcbdbcurdel: unsafe extern "C" fn(*mut Cursor),
-        tcbdbcurfirst: unsafe extern "C" fn(*mut Cursor) -> bool,
+        tcbdbcurfirst: Step,
+        tcbdbcurlast: Step,
         tcbdbcurjump: unsafe extern "C" fn(*mut Cursor, *const c_void, c_int) -> bool,
-        tcbdbcurnext: unsafe extern "C" fn(*mut Cursor) -> bool,
+        tcbdbcurnext: Step,
+        tcbdbcurprev: Step,
         tcbdbcurkey3: unsafe extern "C" fn(*mut Cursor, *mut c_int) -> *const u8,
         tcbdbcurval3: unsafe extern "C" fn(*mut Cursor, *mut c_int) -> *const u8,
     }
@@ -192,32 +195,27 @@ impl TreeStore<'_> {
         self.check(call, done)
     }
 
-    /// Gives at most `count` records to `take`, from the first whose key is not below `from`, or
-    /// from the first of all.
+    /// Gives at most `count` records to `take`: those that a cursor comes to from where `first` puts it,
+    /// with the further steps.
     fn walk(
         &mut self,
-        from: Option<&[u8]>,
+        first: impl FnOnce(*mut Cursor) -> bool,
+        further: Step,
         count: usize,
         mut take: impl FnMut(&[u8], &[u8]),
     ) -> Result<()> {
         let api = self.api;
-        let from_len = from.map_or(Ok(0), c_len)?;
         // SAFETY: the database is open; the library ends the process when memory is out.
         let cursor = unsafe { (api.tcbdbcurnew)(self.bdb) };
-        // SAFETY: the cursor lives; the key is readable.
-        let mut is_there = unsafe {
-            match from {
-                Some(from) => (api.tcbdbcurjump)(cursor, from.as_ptr().cast(), from_len),
-                None => (api.tcbdbcurfirst)(cursor),
-            }
-        };
+        let mut is_there = first(cursor);
         for _ in 0..count {
             if !is_there {
                 break;
             }
             let (mut key_len, mut value_len) = (0, 0);
             // SAFETY: the cursor is at a record, whose bytes stay where they are until the cursor
-            // moves, as nothing is written meanwhile.
+            // moves, as nothing is written meanwhile; all callers name functions of the library that
+            // move it.
             unsafe {
                 let key = (api.tcbdbcurkey3)(cursor, &raw mut key_len);
                 let value = (api.tcbdbcurval3)(cursor, &raw mut value_len);
@@ -229,7 +227,7 @@ impl TreeStore<'_> {
                     std::slice::from_raw_parts(key, key_len as usize),
                     std::slice::from_raw_parts(value, value_len as usize),
                 );
-                is_there = (api.tcbdbcurnext)(cursor);
+                is_there = further(cursor);
             }
         }
         // SAFETY: the cursor lives, and is deleted once.
@@ -240,6 +238,7 @@ impl TreeStore<'_> {
 
 impl Store for TreeStore<'_> {
     const IS_ORDERED: bool = true;
+    const SCANS_BACK: bool = true;
 
     #[inline]
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
@@ -256,11 +255,21 @@ impl Store for TreeStore<'_> {
     }
 
     fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        self.walk(None, usize::MAX, take)
+        let (first, further) = (self.api.tcbdbcurfirst, self.api.tcbdbcurnext);
+        // SAFETY: the cursor lives.
+        self.walk(|cursor| unsafe { first(cursor) }, further, usize::MAX, take)
     }
 
     fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        self.walk(Some(from), count, take)
+        let (jump, further, len) = (self.api.tcbdbcurjump, self.api.tcbdbcurnext, c_len(from)?);
+        // SAFETY: the cursor lives; the key is readable.
+        self.walk(|cursor| unsafe { jump(cursor, from.as_ptr().cast(), len) }, further, count, take)
+    }
+
+    fn scan_back(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        let (last, further) = (self.api.tcbdbcurlast, self.api.tcbdbcurprev);
+        // SAFETY: the cursor lives.
+        self.walk(|cursor| unsafe { last(cursor) }, further, usize::MAX, take)
     }
 }
 

@@ -368,11 +368,12 @@ impl<'d> UpsStore<'d> {
         Ok(())
     }
 
-    /// Gives at most `count` records to `take`, from the first whose key is not below `from`, or
-    /// from the first of all.
+    /// Gives at most `count` records to `take`, from the first whose key is not below `from`, or those that
+    /// a cursor comes to with the first and then with further steps.
     fn walk(
         &self,
         from: Option<&[u8]>,
+        (first, further): (u32, u32),
         count: usize,
         mut take: impl FnMut(&[u8], &[u8]),
     ) -> Result<()> {
@@ -392,7 +393,7 @@ impl<'d> UpsStore<'d> {
                 }
                 continue;
             }
-            let step = if i == 0 { CURSOR_FIRST } else { CURSOR_NEXT };
+            let step = if i == 0 { first } else { further };
             // SAFETY: the cursor lives; places for key and record.
             rc = unsafe { (api.ups_cursor_move)(cursor, &raw mut key, &raw mut record, step) };
             if rc != 0 {
@@ -450,6 +451,7 @@ impl<'d> UpsStore<'d> {
 
 impl Store for UpsStore<'_> {
     const IS_ORDERED: bool = true;
+    const SCANS_BACK: bool = true;
 
     #[inline]
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
@@ -475,11 +477,15 @@ impl Store for UpsStore<'_> {
     }
 
     fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        self.walk(None, usize::MAX, take)
+        self.walk(None, (CURSOR_FIRST, CURSOR_NEXT), usize::MAX, take)
     }
 
     fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        self.walk(Some(from), count, take)
+        self.walk(Some(from), (CURSOR_FIRST, CURSOR_NEXT), count, take)
+    }
+
+    fn scan_back(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        self.walk(None, (CURSOR_LAST, CURSOR_PREVIOUS), usize::MAX, take)
     }
 }
 

@@ -3,6 +3,7 @@
 //! A file that was cut, edited or put together by hand may be a report by its fields, and nonsense by what is
 //! in them: who compares with that would be told that all is well.
 
+use super::together::many;
 use crate::result::{PhaseResult, Report, Summary, TogetherResult};
 use crate::workload::Phase;
 use credenza::{Error, ErrorKind, Result};
@@ -21,7 +22,8 @@ pub(super) fn figures(report: &Report) -> Result<()> {
     let mut known = HashSet::new();
     for (i, result) in report.together.iter().enumerate() {
         let TogetherResult { store, phase, class, by, .. } = result;
-        let place = format!("together[{i}] ({store}, {phase}, {} {by})", result.readers);
+        let readers = many(result.readers, by);
+        let place = format!("together[{i}] ({store}, {phase}, {readers})");
         of_phase(&place, phase)?;
         samples(&format!("{place}: per_second"), result.rounds, &result.per_second)?;
         rounds(&place, result.rounds, &result.sample_rounds)?;
@@ -51,11 +53,7 @@ fn results(list: &str, results: &[PhaseResult]) -> Result<()> {
 }
 
 fn of_phase(place: &str, name: &str) -> Result<()> {
-    if Phase::ALL.iter().any(|phase| phase.name() == name) {
-        return Ok(());
-    }
-    let names = Phase::ALL.map(Phase::name).join(", ");
-    Err(unfit(place, &format!("there is no phase '{name}'; there are {names}")))
+    Phase::try_from(name.to_owned()).map(drop).map_err(|what| unfit(place, &what))
 }
 
 /// One sample for each round, each of them a time that passed.

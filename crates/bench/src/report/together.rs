@@ -71,7 +71,7 @@ pub fn line_charts(
         let points = |store: &str| -> Vec<Point> {
             let point = |r: &&TogetherResult| {
                 let rate = r.per_second.median;
-                let words = format!("{} {}: {}/s", r.readers, r.by, in_words(rate));
+                let words = format!("{}: {}/s", many(r.readers, &r.by), in_words(rate));
                 (scale.place(r.readers as f64), rate, words)
             };
             all.iter().filter(|r| r.store == store).map(point).collect()
@@ -97,18 +97,30 @@ pub fn line_charts(
     keys.iter().map(chart).collect()
 }
 
-/// The readers in words: "2 threads", "1 proc + writer".
-pub fn readers(r: &TogetherResult) -> String {
-    let what = match (r.readers, &*r.by) {
-        (1, "processes") => "proc",
-        (1, "threads") => "thread",
-        (_, "processes") => "procs",
-        (_, by) => by,
+/// So many processes or threads in words: "2 threads", "1 process".
+pub fn many(count: usize, by: &str) -> String {
+    let one = match by {
+        "processes" => "process",
+        "threads" => "thread",
+        by => by,
     };
-    match r.writers {
-        0 => format!("{} {what}", r.readers),
-        _ => format!("{} {what} + writer", r.readers),
-    }
+    format!("{count} {}", if count == 1 { one } else { by })
+}
+
+/// The readers in short: "2 threads", "1 proc + writer".
+pub fn readers(r: &TogetherResult) -> String {
+    short(r.readers, &r.by, r.writers)
+}
+
+/// So many readers, beside so many writers, in short.
+pub fn short(readers: usize, by: &str, writers: usize) -> String {
+    let beside = if writers > 0 { " + writer" } else { "" };
+    let many = match (readers, by) {
+        (1, "processes") => "1 proc".to_owned(),
+        (_, "processes") => format!("{readers} procs"),
+        _ => many(readers, by),
+    };
+    many + beside
 }
 
 fn cells(r: &TogetherResult) -> [String; HEADS.len()] {
@@ -183,6 +195,16 @@ mod tests {
         let mut report: Report = serde_json::from_slice(json).unwrap();
         report.together = some();
         report
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        let both = |n| ["threads", "processes"].map(|by| many(n, by));
+        assert_eq!(both(1), ["1 thread", "1 process"]);
+        assert_eq!(both(2), ["2 threads", "2 processes"]);
+        assert_eq!(short(1, "processes", 1), "1 proc + writer");
+        assert_eq!(short(3, "processes", 0), "3 procs");
+        assert_eq!(short(1, "threads", 0), "1 thread");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::runner::folder::Folder;
 use crate::runner::process::{self, End, Program};
 use crate::runner::protocol::Message;
 use crate::workload::generate::stream;
-use crate::workload::{Data, Inputs, Mix, Phase, Records, Workload};
+use crate::workload::{Data, Inputs, Mixes, Phase, Records, Workload};
 use credenza::{Error, Result};
 use indicatif::ProgressBar;
 use std::collections::BTreeMap;
@@ -161,8 +161,8 @@ impl<'a> Lab<'a> {
                 continue;
             }
             let library = self.args.library(name);
-            let (library, mix) = (library.as_deref(), &Mix::default());
-            let work = Describe { name, library, shape: &shape, class: "buffered", mix };
+            let (library, mixes) = (library.as_deref(), &Mixes::default());
+            let work = Describe { name, library, shape: &shape, class: "buffered", mixes };
             match with_driver(name, work) {
                 Some(Ok(info)) => {
                     // Of sizes that depend on the data the first stand for all.

@@ -1,5 +1,5 @@
-//! The phases that change a store: three of insertion, reinsert, remove; [`super::mixed`] has the
-//! last one.
+//! The phases that change a store: three of insertion, reinsert, remove; [`super::mixed`] has those of
+//! mixes.
 //!
 //! Each is a [`Work`] that is done on stores of its own: opened new and, but for insertion, filled
 //! before the clock starts. Small work is repeated on further new stores until enough operations
@@ -10,6 +10,7 @@
 //! [`super::passes`].
 
 use super::child::{Round, ns_per_op};
+use super::mixed;
 use super::passes::{self, Total};
 use super::protocol::Sample;
 use crate::driver::{Driver, Reading, Store, Writer};
@@ -150,7 +151,7 @@ impl<D: Driver> Round<'_, D> {
                 let keys = Queries::of_all(records, self.spec.seed);
                 self.measure(phase, &Remove { records, keys })
             }
-            Phase::Mixed => self.with_fresh_keys().mixed(),
+            Phase::Mixed | Phase::OneMix(_) => self.mixed(phase),
             _ => Err(Error::invalid(format!("'{phase}' changes no store"))),
         }
     }
@@ -221,11 +222,12 @@ impl<D: Driver> Round<'_, D> {
         Ok(sample)
     }
 
-    /// An empty store in an empty folder, or one with all records; for `mixed` opened again if its mix
-    /// says so.
+    /// An empty store in an empty folder, or one with all records, and what the mixes before have left;
+    /// for a mix opened again if that says so.
     pub(super) fn new_store(&self, phase: Phase, is_filled: bool) -> Result<D::Writer<'_>> {
         self.empty_folder()?;
-        let transactions = self.spec.mix.transactions.filter(|_| phase == Phase::Mixed);
+        let mix = self.spec.mixes.of(phase);
+        let transactions = mix.and_then(|mix| mix.transactions);
         let (driver, path, shape) = (self.driver, &self.path, &self.shape);
         let mut store = match phase {
             Phase::InsertSync => driver.create_durable(path, shape)?,
@@ -239,12 +241,13 @@ impl<D: Driver> Round<'_, D> {
         }
         if is_filled {
             insert_all(&mut store, &self.inputs.records, Action::Insert, &mut ())?;
+            self.before.iter().try_for_each(|script| mixed::do_changes(&mut store, script))?;
             store.settle()?;
         }
         if in_one {
             store.commit()?;
         }
-        if phase == Phase::Mixed && self.spec.mix.reopen {
+        if mix.is_some_and(|mix| mix.reopen) {
             store.close()?;
             if self.spec.cold {
                 self.evict()?;

@@ -14,6 +14,7 @@ use super::together::{Coordinator, Pipes};
 use crate::driver::{Driver, ForDriver, Reading, Shape, Store, can_do, kernel, with_driver};
 use crate::measure::{self, Footprint, Latencies, Meter};
 use crate::result::Effort;
+use crate::workload::changes::Script;
 use crate::workload::{Content, Inputs, Phase, Queries};
 use credenza::{Error, Result};
 use std::fs::File;
@@ -116,6 +117,8 @@ pub(super) struct Round<'a, D> {
     pub(super) shape: Shape,
     pub(super) path: PathBuf,
     pub(super) content: Content,
+    /// What is done to a store that is filled, besides: the mixes before the one that is measured.
+    pub(super) before: &'a [Script],
 }
 
 /// What a phase gave, before it is put together with what all phases have.
@@ -137,6 +140,7 @@ impl<'a, D: Driver> Round<'a, D> {
             inputs,
             shape: Shape { settings: spec.settings.of(&spec.store), ..Shape::of(&inputs.records) },
             content: inputs.records.content(),
+            before: &[],
             path: spec.folder.join(STORE),
         }
     }
@@ -179,7 +183,7 @@ impl<'a, D: Driver> Round<'a, D> {
     }
 
     fn can_do(&self, phase: Phase) -> bool {
-        can_do::<D>(phase, &self.spec.mix)
+        can_do::<D>(phase, &self.spec.mixes)
     }
 
     /// Any phase but the build.

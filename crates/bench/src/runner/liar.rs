@@ -28,6 +28,10 @@ pub(crate) enum Lie {
     RangeLate,
     /// The first two records of a range change places.
     RangeSwapped,
+    /// A scan backwards leaves the first record out.
+    BackShort,
+    /// It gives the first two records in their order.
+    BackSwapped,
     /// Batches are answered in the wrong order.
     ManyReversed,
     /// Batches leave the last key out.
@@ -215,6 +219,7 @@ impl LiarWriter<'_> {
 
 impl Store for LiarWriter<'_> {
     const IS_ORDERED: bool = true;
+    const SCANS_BACK: bool = true;
 
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
         self.gets += 1;
@@ -238,6 +243,18 @@ impl Store for LiarWriter<'_> {
 
     fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
         self.store.range(from, count, take)
+    }
+
+    fn scan_back(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        let lie = self.store.lie;
+        self.with_index(|index| {
+            let mut all: Vec<_> = index.iter().skip(usize::from(lie == Lie::BackShort)).collect();
+            if lie == Lie::BackSwapped {
+                all.swap(0, 1);
+            }
+            all.into_iter().rev().for_each(|(key, value)| take(key, value));
+        });
+        Ok(())
     }
 }
 

@@ -1,18 +1,19 @@
-//! The phase `mixed`: the steps of a script, in turn.
+//! A phase `mixed`: the steps of a script, in turn.
 //!
 //! A first, untimed run compares every answer with the model; the timed ones, what they add up to.
-//! All runs begin with a new store that holds the records.
+//! All runs begin with a new store that holds the records and, of several mixes, what those before it
+//! have left.
 
 use super::changes::{Outcome, Watch, Work};
 use super::child::{LATENCY_EVERY, Round};
 use super::passes;
-use super::protocol::Sample;
+use super::protocol::{Sample, Spec};
 use crate::driver::{Driver, Shape, Writer};
 use crate::measure::Latencies;
 use crate::workload::changes::{Model, Script, Step};
 use crate::workload::transactions::Transactions;
-use crate::workload::{Action, Content, Phase};
-use credenza::Result;
+use crate::workload::{Action, Content, Inputs, Mix, Phase};
+use credenza::{Error, Result};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -21,43 +22,51 @@ use std::time::{Duration, Instant};
 pub(super) type StepLatencies = BTreeMap<String, Vec<(u64, u64)>>;
 
 impl<D: Driver> Round<'_, D> {
-    /// The same for stores that will hold further keys, too.
-    pub(super) fn with_fresh_keys(&self) -> Self {
-        let duplicates = self.spec.mix.duplicates;
-        let shape = Shape { duplicates, ..self.shape.with(&self.inputs.fresh) };
-        Round { shape, path: self.path.clone(), ..*self }
+    /// One of the mixes, after those before it.
+    pub(super) fn mixed(&self, phase: Phase) -> Result<Sample> {
+        let Inputs { records, fresh, queries, .. } = self.inputs;
+        let Spec { mixes, seed, .. } = self.spec;
+        let mut scripts = mixes.scripts(phase, records, fresh, queries.hit.len(), *seed);
+        let (Some(mix), Some(script)) = (mixes.of(phase), scripts.pop()) else {
+            return Err(Error::invalid(format!("the workload has no mix for '{phase}'")));
+        };
+        // Stores will hold further keys, too.
+        let shape = Shape { duplicates: mixes.duplicates(), ..self.shape.with(fresh) };
+        let round = Round { shape, path: self.path.clone(), before: &scripts, ..*self };
+        round.mix(phase, mix, script)
     }
 
-    pub(super) fn mixed(&self) -> Result<Sample> {
-        let (records, fresh, mix) = (&self.inputs.records, &self.inputs.fresh, &self.spec.mix);
-        let count = self.inputs.queries.hit.len();
-        let mut script = Script::draw(records, fresh, mix, count, self.spec.seed);
+    fn mix(&self, phase: Phase, mix: &Mix, mut script: Script) -> Result<Sample> {
+        let Inputs { records, fresh, .. } = self.inputs;
+        let transactions = mix.transactions;
         if let Some(seconds) = mix.stop.seconds {
-            let done = self.steps_in(&script, Duration::from_secs(seconds))?;
+            let done = self.steps_in(phase, &script, transactions, Duration::from_secs(seconds))?;
             script.truncate(done);
         }
-        let script = &script;
-        let new_model = || Model::of(records, fresh, mix);
-        let (outcome, found, after) = expected(script, new_model());
-        let work = Mixed { script, transactions: mix.transactions, outcome, after };
+        let new_model = || {
+            let mut model = Model::of(records, fresh, mix);
+            self.before.iter().for_each(|script| model.apply_all(script));
+            model
+        };
+        let (outcome, found, after) = expected(&script, new_model());
+        let work = Mixed { script: &script, transactions, outcome, after };
 
-        let mut checked = Sample::new(Phase::Mixed, script.len());
-        let mut store = self.new_store(Phase::Mixed, true)?;
-        checked.wrong = check(&mut store, script, mix.transactions, new_model())?;
+        let mut checked = Sample::new(phase, script.len());
+        let mut store = self.new_store(phase, true)?;
+        checked.wrong = check(&mut store, &script, transactions, new_model())?;
         self.finish(store, &work, work.content(), &mut checked)?;
-        let sample = self.measure(Phase::Mixed, &work)?;
+        let sample = self.measure(phase, &work)?;
         let (operation_latencies, wrong) = match self.spec.latencies {
-            true => self.latencies(&work)?,
+            true => self.latencies(phase, &work)?,
             false => (StepLatencies::new(), None),
         };
         let lookups = script.lookups() as u64;
         let mut at_rate = None;
         if let Some(rate) = &self.spec.rate {
-            let mut script = Script::draw(records, fresh, mix, count, self.spec.seed);
-            script.truncate(rate.operations(work.script.len()));
+            script.truncate(rate.operations(script.len()));
             let (outcome, _, after) = expected(&script, new_model());
-            let work = Mixed { script: &script, transactions: mix.transactions, outcome, after };
-            at_rate = Some(self.mixed_at_rate(rate, &work)?);
+            let work = Mixed { script: &script, transactions, outcome, after };
+            at_rate = Some(self.mixed_at_rate(phase, rate, &work)?);
         }
         let wrong_at_rate = at_rate.as_ref().and_then(|at_rate| at_rate.wrong.clone());
         Ok(Sample {
@@ -72,8 +81,8 @@ impl<D: Driver> Round<'_, D> {
 
     /// Times single steps on a store of their own: their latencies, kind by kind, and what is wrong
     /// with the sum of the answers, in words.
-    fn latencies(&self, work: &Mixed<'_>) -> Result<(StepLatencies, Option<String>)> {
-        let mut store = self.new_store(Phase::Mixed, true)?;
+    fn latencies(&self, phase: Phase, work: &Mixed<'_>) -> Result<(StepLatencies, Option<String>)> {
+        let mut store = self.new_store(phase, true)?;
         let (mut outcome, mut all) = (Outcome::default(), BTreeMap::new());
         let every = if self.spec.cold { 1 } else { LATENCY_EVERY };
         in_transactions(
@@ -102,12 +111,17 @@ impl<D: Driver> Round<'_, D> {
 
     /// How many steps are done in this time on a store of their own, at least one. The timed runs
     /// do as many, so that it is known what they must add up to.
-    fn steps_in(&self, script: &Script, time: Duration) -> Result<usize> {
+    fn steps_in(
+        &self,
+        phase: Phase,
+        script: &Script,
+        transactions: Option<Transactions>,
+        time: Duration,
+    ) -> Result<usize> {
         const LOOKS_EVERY: usize = 64;
-        let mut store = self.new_store(Phase::Mixed, true)?;
+        let mut store = self.new_store(phase, true)?;
         let (start, mut outcome) = (Instant::now(), Outcome::default());
         let goes_on = |i: usize| i == 0 || !i.is_multiple_of(LOOKS_EVERY) || start.elapsed() < time;
-        let transactions = self.spec.mix.transactions;
         let done = do_steps(&mut store, script, transactions, &mut outcome, &mut (), goes_on)?;
         store.close().map(|()| done)
     }
@@ -300,6 +314,15 @@ pub(super) fn do_step<W: Writer>(
         }
     }
     Ok(())
+}
+
+/// Does what a script changes, as a part of filling a store.
+pub(super) fn do_changes<W: Writer>(store: &mut W, script: &Script) -> Result<()> {
+    script.changes().try_for_each(|(step, key, value)| match step.action {
+        Action::Remove => store.remove(key).map(drop),
+        Action::Add => store.add(key, value),
+        _ => store.insert(key, value),
+    })
 }
 
 /// The steps of a script.

@@ -120,7 +120,7 @@ fn run(args: &BenchArgs) -> Result<Report> {
     notes.append(&mut run.left_out);
     let asked_for = phases_asked_for(&workload, args.cold);
     notes.extend(notes::about_keys(&stores, &asked_for, &workload));
-    let left_out = notes::about_what_is_left_out(&stores, &run.phases, &workload.mix);
+    let left_out = notes::about_what_is_left_out(&stores, &run.phases, &workload.mixes);
     let does_nothing = |info: &StoreInfo| {
         run.phases.iter().all(|phase| info.lacks.iter().any(|name| name == phase.name()))
     };
@@ -150,9 +150,9 @@ fn run(args: &BenchArgs) -> Result<Report> {
     let record_bytes = shape.bytes() as f64 / shape.records.max(1) as f64;
     let rate = args.rate();
     let rate = rate.as_ref();
-    let results = samples.results(&phases, &stores, class, &workload.mix, record_bytes, rate);
+    let results = samples.results(&phases, &stores, class, &workload.mixes, record_bytes, rate);
     notes.extend(durability::warnings(&stores, &results));
-    let again = again.results(&phases, &stores, class, &workload.mix, record_bytes, rate);
+    let again = again.results(&phases, &stores, class, &workload.mixes, record_bytes, rate);
     let noise = noise(&results, &again);
     let together = shared.results(&stores, class, settings.cpu.is_some(), rate);
     let credenza_bench = CONTRACT;
@@ -189,7 +189,7 @@ fn phases_asked_for(workload: &Workload, cold: bool) -> Vec<Phase> {
         Some(phases) => phases.contains(phase),
         None => is_usual(phase),
     };
-    Phase::ALL.into_iter().filter(is_wanted).collect()
+    workload.mixes.all_phases().into_iter().filter(is_wanted).collect()
 }
 
 /// What a store's figures and those of the same store again say of chance; `None` without the latter.
@@ -222,9 +222,9 @@ fn without(phases: &mut Vec<Phase>, failed: Phase) {
     });
 }
 
-/// Whether a phase has its turn after another.
-fn is_after(phase: Phase, other: Phase) -> bool {
-    let turn = |phase| Phase::ALL.iter().position(|each| *each == phase);
+/// Whether a phase has its turn after another, all being in this order.
+fn is_after(phase: Phase, other: Phase, order: &[Phase]) -> bool {
+    let turn = |phase| order.iter().position(|each| *each == phase);
     turn(phase) > turn(other)
 }
 
@@ -339,7 +339,8 @@ impl<'a> Run<'a> {
                 continue;
             }
             let shape = &Shape { settings, ..*shape };
-            let work = Describe { name: &name, library: file, shape, class, mix: &workload.mix };
+            let work =
+                Describe { name: &name, library: file, shape, class, mixes: &workload.mixes };
             match with_driver(&name, work) {
                 Some(Ok(info)) if info.is_server && self.args.is_about_memory() => {
                     let what = "--cold and --memory-limit are not for a server, another process";
@@ -391,7 +392,7 @@ impl<'a> Run<'a> {
             rate: self.args.rate,
             named: self.args.named_stores(),
             metrics: self.args.metrics.name().to_owned(),
-            mix: workload.mix.to_string(),
+            mix: workload.mixes.to_string(),
             stores: workload.settings.in_words(),
         }
     }
@@ -503,7 +504,8 @@ impl<'a> Run<'a> {
                 }
                 // Who took too long has had the time of this round.
                 if let Some(phase) = phase.filter(|_| status == "crashed") {
-                    due.extend(left.iter().filter(|other| is_after(**other, phase)));
+                    let order = workload.mixes.all_phases();
+                    due.extend(left.iter().filter(|other| is_after(**other, phase, &order)));
                 }
             }
         }
@@ -536,7 +538,7 @@ impl<'a> Run<'a> {
             folder,
             inputs: self.inputs.clone(),
             phases,
-            mix: workload.mix.clone(),
+            mixes: workload.mixes.clone(),
             settings: workload.settings.clone(),
             batch: workload.batch,
             seed: workload.seed,

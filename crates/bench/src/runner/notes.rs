@@ -5,7 +5,7 @@ use crate::args::BenchArgs;
 use crate::driver::{Sharing, Threads, has_keys_of};
 use crate::report::text;
 use crate::result::{Machine, StoreInfo};
-use crate::workload::{Action, Mix, Phase, Workload};
+use crate::workload::{Action, Mix, Mixes, Phase, Workload};
 
 pub(super) fn about_folder(args: &BenchArgs, phases: &[Phase], filesystem: &str) -> Vec<String> {
     let mut notes = Vec::new();
@@ -49,28 +49,30 @@ pub(super) fn about_load(machine: &Machine) -> Option<String> {
 pub(super) fn about_what_is_left_out(
     stores: &[StoreInfo],
     phases: &[Phase],
-    mix: &Mix,
+    mixes: &Mixes,
 ) -> Vec<String> {
     let left_out = |phase: &Phase| {
         let lacks = |info: &&StoreInfo| info.lacks.iter().any(|name| name == phase.name());
         let names: Vec<&str> = stores.iter().filter(lacks).map(|info| &*info.store).collect();
+        let mix = mixes.of(*phase);
+        let is = |asks: fn(&Mix) -> bool| mix.is_some_and(asks);
         let why = match phase {
             Phase::Range => "their records are in no order",
             Phase::InsertEach => "they have no transactions that outlive the process",
             Phase::InsertSync => "the workbench does not have each of their changes on the disk",
-            Phase::Mixed if mix.duplicates.is_some() => {
+            _ if is(|mix| mix.duplicates.is_some()) => {
                 "the workbench has no several values of theirs for a key in the order in which they were \
                  put there, or none together with what else the mix asks for"
             }
-            Phase::Mixed if mix.reopen => {
+            _ if is(|mix| mix.reopen) => {
                 "they are built once, the workbench does not open them again for changes, or they \
                  cannot do what the mix asks for"
             }
-            Phase::Mixed if mix.transactions.is_some() => {
+            _ if is(|mix| mix.transactions.is_some()) => {
                 "the workbench has no transactions of theirs for several changes, or they are in no \
                  order and the mix scans"
             }
-            Phase::Mixed if mix.does(Action::Scan) => {
+            _ if is(|mix| mix.does(Action::Scan)) => {
                 "it scans ranges, and their records are in no order, or they are built once and \
                  never changed"
             }

@@ -3,7 +3,7 @@
 
 use super::protocol::Sample;
 use super::*;
-use crate::workload::Mix;
+use crate::workload::Mixes;
 use clap::Parser;
 
 #[derive(Parser)]
@@ -55,7 +55,7 @@ fn round_of(script: &str) -> (Vec<Phase>, Vec<String>, usize) {
     let failures = run.failures.iter().map(said).collect();
     let info = StoreInfo { store: "hash".into(), ..StoreInfo::default() };
     let results =
-        run.samples.results(&Phase::ALL, &[info], "buffered", &Mix::default(), 16.0, None);
+        run.samples.results(&Phase::ALL, &[info], "buffered", &Mixes::default(), 16.0, None);
     (entrant.left, failures, results.len())
 }
 

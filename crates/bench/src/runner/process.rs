@@ -216,7 +216,7 @@ pub(super) mod tests {
             folder: PathBuf::new(),
             inputs: PathBuf::new(),
             phases: Vec::new(),
-            mix: crate::workload::Mix::default(),
+            mixes: crate::workload::Mixes::default(),
             settings: crate::settings::Choices::default(),
             batch: 1,
             seed: 1,

@@ -8,7 +8,7 @@ use crate::result::Effort;
 use crate::result::over_time::OverTime;
 use crate::settings::Choices;
 use crate::torture::Said;
-use crate::workload::{Mix, Phase};
+use crate::workload::{Mixes, Phase};
 use credenza::{Error, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ pub(crate) struct Spec {
     pub(crate) inputs: PathBuf,
     pub(crate) phases: Vec<Phase>,
     /// What `mixed` does.
-    pub(crate) mix: Mix,
+    pub(crate) mixes: Mixes,
     /// How stores are to be set up.
     pub(crate) settings: Choices,
     pub(crate) batch: usize,
@@ -125,7 +125,7 @@ pub(crate) struct Sample {
     pub(crate) ns_per_op: f64,
     /// Latencies in nanoseconds with their counts.
     pub(crate) latencies: Vec<(u64, u64)>,
-    /// For `mixed`: the same for each kind of operation, by its name.
+    /// For a mix: the same for each kind of operation, by its name.
     pub(crate) operation_latencies: BTreeMap<String, Vec<(u64, u64)>>,
     /// What single operations at a rate gave.
     pub(crate) at_rate: Option<AtRate>,

@@ -8,7 +8,7 @@ use crate::result::{
     AtRate, Effort, Latency, Percentiles, PhaseResult, Scaling, StoreInfo, TogetherResult,
 };
 use crate::runner::open_loop::{self, Rate};
-use crate::workload::{Mix, Phase};
+use crate::workload::{Mixes, Phase};
 use std::collections::BTreeMap;
 
 /// All samples, each with its store and round.
@@ -27,7 +27,7 @@ impl Samples {
         phases: &[Phase],
         stores: &[StoreInfo],
         class: &str,
-        mix: &Mix,
+        mixes: &Mixes,
         record_bytes: f64,
         rate: Option<&Rate>,
     ) -> Vec<PhaseResult> {
@@ -40,7 +40,7 @@ impl Samples {
                     .map(|(_, round, sample)| (*round, sample))
                     .collect();
                 samples.sort_by_key(|(round, _)| *round);
-                results.extend(combined(*phase, info, class, mix, &samples, record_bytes, rate));
+                results.extend(combined(*phase, info, class, mixes, &samples, record_bytes, rate));
             }
         }
         results
@@ -52,7 +52,7 @@ fn combined(
     phase: Phase,
     info: &StoreInfo,
     class: &str,
-    mix: &Mix,
+    mixes: &Mixes,
     samples: &[(usize, &Sample)],
     record_bytes: f64,
     rate: Option<&Rate>,
@@ -71,13 +71,14 @@ fn combined(
         of_operations.entry(name).or_insert_with(|| Latencies::new(0.0)).merge(counts);
     }
     let percentiles = |(name, of): (&str, Latencies)| Some((name.to_owned(), of.percentiles()?));
+    let in_transactions = mixes.of(phase).is_some_and(|mix| mix.transactions.is_some());
     Some(PhaseResult {
         store: info.store.clone(),
         class: match phase {
             _ if info.is_server => info.class.clone(),
             Phase::InsertEach => info.commits_class.clone(),
             Phase::InsertSync => "sync".to_owned(),
-            Phase::Mixed if mix.transactions.is_some() => info.commits_class.clone(),
+            _ if in_transactions => info.commits_class.clone(),
             _ if phase.is_changing() => info.changes_class.clone()?,
             _ => class.to_owned(),
         },

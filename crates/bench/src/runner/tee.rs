@@ -1,13 +1,13 @@
 //! The operations of `mixed` as a trace, so that they can be handed on, and done again on any store.
 //!
 //! The first entries fill the store, as they do before the clock starts; then come the very steps that are
-//! measured, with the answers that the model has. Times are those of the rate, where one is asked for,
+//! measured, those of several mixes one after the other, with the answers that the model has. Times are those of the rate, where one is asked for,
 //! and a microsecond apart, where operations only come one after the other.
 
 use super::open_loop::Rate;
 use crate::workload::changes::{Model, Script, Step};
 use crate::workload::transactions::Transactions;
-use crate::workload::{self, Inputs, Workload};
+use crate::workload::{self, Inputs, Mix, Phase, Workload};
 use credenza::Result;
 use credenza::record::{Action, NewEntry, Writer};
 use credenza::stats::{Operation, Outcome};
@@ -39,31 +39,23 @@ fn write_to(
     rate: Option<&Rate>,
 ) -> Result<()> {
     let Inputs { records, fresh, queries, .. } = inputs;
-    let mix = &workload.mix;
-    let script = Script::draw(records, fresh, mix, queries.hit.len(), workload.seed);
-    let mut model = Model::of(records, fresh, mix);
+    let (mixes, gets) = (&workload.mixes, queries.hit.len());
+    let is_asked = |phase: &Phase| workload.phases.as_ref().is_none_or(|all| all.contains(phase));
+    let last = mixes.phases().filter(is_asked).last().unwrap_or(Phase::Mixed);
+    let scripts = mixes.scripts(last, records, fresh, gets, workload.seed);
+    let mut model = mixes.model(records, fresh);
     let mut trace = Trace { writer, time: 0 };
-    let size = mix.transactions.and_then(Transactions::operations);
-    trace.begin(size.is_some());
+    let is_in_one = |mix: &Mix| mix.transactions.and_then(Transactions::operations).is_some();
+    let in_one = mixes.iter().next().is_some_and(is_in_one);
+    trace.begin(in_one);
     for (key, value) in records.iter() {
         trace.add(Operation::Insert, Outcome::Done, Some(key), value.len(), 0);
         trace.time += APART;
     }
-    trace.commit(size.map(|_| records.len()));
-    let filled = trace.time + APART;
-    let starts = rate.map(|rate| rate.starts(script.len(), workload.seed)).unwrap_or_default();
-    let mut left = 0;
-    for (i, (step, key, value)) in script.iter().enumerate() {
-        trace.time = filled + starts.get(i).copied().unwrap_or(i as u64 * APART);
-        if let Some(size) = size.filter(|_| left == 0) {
-            trace.begin(true);
-            left = size;
-        }
-        trace.step(step, key, value, &model);
-        model.apply(step);
-        left = left.saturating_sub(1);
-        let done = size.map(|size| size.min(script.len()));
-        trace.commit(done.filter(|_| left == 0 || i + 1 == script.len()));
+    trace.commit(in_one.then_some(records.len()));
+    for (mix, script) in mixes.iter().zip(&scripts) {
+        let starts = rate.map(|rate| rate.starts(script.len(), workload.seed)).unwrap_or_default();
+        trace.mix(mix, script, &starts, &mut model);
     }
     trace.writer.finish()
 }
@@ -74,6 +66,24 @@ struct Trace {
 }
 
 impl Trace {
+    /// All steps of a mix, at these times from now on, or a microsecond apart.
+    fn mix(&mut self, mix: &Mix, script: &Script, starts: &[u64], model: &mut Model<'_>) {
+        let size = mix.transactions.and_then(Transactions::operations);
+        let (begin, mut left) = (self.time + APART, 0);
+        for (i, (step, key, value)) in script.iter().enumerate() {
+            self.time = begin + starts.get(i).copied().unwrap_or(i as u64 * APART);
+            if let Some(size) = size.filter(|_| left == 0) {
+                self.begin(true);
+                left = size;
+            }
+            self.step(step, key, value, model);
+            model.apply(step);
+            left = left.saturating_sub(1);
+            let done = size.map(|size| size.min(script.len()));
+            self.commit(done.filter(|_| left == 0 || i + 1 == script.len()));
+        }
+    }
+
     fn add(
         &mut self,
         operation: Operation,

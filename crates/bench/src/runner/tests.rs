@@ -6,7 +6,7 @@ use super::child::Round;
 use super::liar::{Liar, Lie};
 use super::protocol::{Message, Sample, Spec};
 use super::together::Together;
-use crate::workload::{Inputs, Mix, Phase, Workload};
+use crate::workload::{Inputs, Mix, Mixes, Phase, Workload};
 use std::cell::RefCell;
 
 /// All samples of one round of a store that lies so.
@@ -18,7 +18,7 @@ fn samples(lie: Lie, phases: &[Phase]) -> Vec<Sample> {
     samples_of_mix(lie, phases, Mix::default())
 }
 
-fn samples_of_mix(lie: Lie, phases: &[Phase], mix: Mix) -> Vec<Sample> {
+fn samples_of_mix(lie: Lie, phases: &[Phase], mix: impl Into<Mixes>) -> Vec<Sample> {
     let is_sample = |message| match message {
         Message::Measured(sample) => Some(*sample),
         _ => None,
@@ -27,7 +27,7 @@ fn samples_of_mix(lie: Lie, phases: &[Phase], mix: Mix) -> Vec<Sample> {
 }
 
 /// All that the measured process says.
-fn messages(lie: Lie, phases: &[Phase], mix: Mix) -> Vec<Message> {
+fn messages(lie: Lie, phases: &[Phase], mix: impl Into<Mixes>) -> Vec<Message> {
     let messages = RefCell::new(Vec::new());
     let hear = |message: &Message| {
         messages.borrow_mut().push(message.clone());
@@ -41,13 +41,13 @@ fn messages(lie: Lie, phases: &[Phase], mix: Mix) -> Vec<Message> {
 pub(super) fn with_round<T>(
     lie: Lie,
     phases: &[Phase],
-    mix: Mix,
+    mix: impl Into<Mixes>,
     together: Together,
     work: impl FnOnce(&Round<'_, Liar>) -> T,
 ) -> T {
     let folder = tempfile::tempdir().unwrap();
     let found = Workload::find("tokens").unwrap();
-    let workload = Workload { records: Some(500), gets: 1200, mix, ..found };
+    let workload = Workload { records: Some(500), gets: 1200, mixes: mix.into(), ..found };
     let (inputs, _) = Inputs::prepare(&workload).unwrap();
     let spec = Spec {
         store: "liar".to_owned(),
@@ -55,7 +55,7 @@ pub(super) fn with_round<T>(
         folder: folder.path().to_owned(),
         inputs: folder.path().join("inputs"),
         phases: phases.to_vec(),
-        mix: workload.mix,
+        mixes: workload.mixes,
         settings: workload.settings,
         batch: 7,
         seed: 1,
@@ -86,7 +86,9 @@ fn told(lie: Lie) -> Vec<Phase> {
         | Lie::RefusesRemoval
         | Lie::RefusesBuild
         | Lie::RefusesReads
-        | Lie::RefusesChanges => vec![],
+        | Lie::RefusesChanges
+        | Lie::BackShort
+        | Lie::BackSwapped => vec![],
         Lie::LastByte | Lie::Missing => vec![GetHit, Get90, GetManyHit, GetChain, Range],
         Lie::FindsAll => vec![Get90, GetMiss],
         Lie::ScanShort | Lie::ScanSwapped => {
@@ -158,10 +160,44 @@ fn an_honest_store_has_exact_counts() {
 
 /// The mix of a `[mix]` table.
 pub(super) fn mix(table: &str) -> Mix {
+    mixes(&format!("[mix]\n{table}")).only().unwrap().clone()
+}
+
+/// The mixes of these tables.
+pub(super) fn mixes(tables: &str) -> Mixes {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mix.toml");
-    std::fs::write(&path, format!("data = \"tokens\"\n[mix]\n{table}")).unwrap();
-    Workload::find(path.to_str().unwrap()).unwrap().mix
+    std::fs::write(&path, format!("data = \"tokens\"\n{tables}")).unwrap();
+    Workload::find(path.to_str().unwrap()).unwrap().mixes
+}
+
+/// Three mixes: the first stores keys, which the second looks up, and of which the third removes some.
+pub(super) const THREE: &str = "[[mix]]\nname = \"load\"\ninsert = 1\noperations = 300\n\
+    [[mix]]\nname = \"read\"\nget = 9\nupdate = 1\ndistribution = \"latest\"\n\
+    [[mix]]\nname = \"clear\"\nremove = 1\nscan = 1\ndistribution = \"latest\"\n";
+
+#[test]
+fn each_of_several_mixes_begins_with_what_those_before_have_left() {
+    let of = |lie| {
+        let mixes = mixes(THREE);
+        let phases: Vec<Phase> = mixes.phases().collect();
+        samples_of_mix(lie, &phases, mixes)
+    };
+    let samples = of(Lie::None);
+    let names: Vec<&str> = samples.iter().map(|sample| sample.phase.name()).collect();
+    assert_eq!(names, ["mixed-load", "mixed-read", "mixed-clear"]);
+    assert!(samples.iter().all(|sample| sample.wrong.is_none()), "{samples:?}");
+    assert_eq!(samples.iter().map(|sample| sample.ops).collect::<Vec<_>>(), [300, 1200, 1200]);
+    // The latest keys are those that were loaded; without them a lookup finds nothing.
+    assert_eq!(samples[1].found, Some(samples[1].lookups));
+    // The last one by itself is the same work.
+    let mixes = mixes(THREE);
+    let alone = samples_of_mix(Lie::None, &[mixes.last()], mixes).remove(0);
+    assert_eq!((alone.ops, alone.wrong.as_deref()), (1200, None));
+    // What a mix before does wrong is seen in that, and in what begins with it.
+    let wrong = |lie| of(lie).iter().map(|sample| sample.wrong.is_some()).collect::<Vec<_>>();
+    assert_eq!(wrong(Lie::LosesOne), [true, true, true]);
+    assert_eq!(wrong(Lie::RemovesNot), [false, false, true]);
 }
 
 #[test]
@@ -279,9 +315,10 @@ fn what_failed_is_not_tried_again() {
     assert!(left.len() == Phase::ALL.len() - 1 && !left.contains(&Phase::Remove));
     super::without(&mut left, Phase::Build);
     assert!(left.iter().all(|phase| phase.is_changing()) && left.contains(&Phase::Mixed));
-    assert!(
-        super::is_after(Phase::Mixed, Phase::Remove) && !super::is_after(Phase::Scan, Phase::Scan)
-    );
+    let is_after = |phase, other| super::is_after(phase, other, &mixes(THREE).all_phases());
+    let [load, _, clear] = [0, 1, 2].map(|i| mixes(THREE).phases().nth(i).unwrap());
+    assert!(is_after(load, Phase::Remove) && is_after(clear, load));
+    assert!(!is_after(Phase::Scan, Phase::Scan) && !is_after(load, clear));
 }
 
 /// Every operation of a phase that changes a store is somewhere in its time; what reads has none.

@@ -548,11 +548,17 @@ fn source_of(args: &TortureArgs, folder: &Folder) -> Result<(Source, String, Vec
         }
         None => Workload::find(&args.workload)?,
     };
-    if workload.mix.duplicates.is_some() || !workload.settings.in_words().is_empty() {
+    if workload.mixes.duplicates().is_some() || !workload.settings.in_words().is_empty() {
         return Err(Error::invalid(
             "torture has neither [settings] nor duplicates: leave them out of the workload file",
         ));
     }
+    let Some(mix) = workload.mixes.only().cloned() else {
+        return Err(Error::invalid(
+            "torture does one mix, and the workload file has several [[mix]]: leave the others out",
+        ));
+    };
+    workload.mixes = mix.clone().into();
     workload.records = Some(workload.records.unwrap_or(args.records).min(args.records));
     workload.seed = args.seed;
     workload.gets = operations;
@@ -560,6 +566,6 @@ fn source_of(args: &TortureArgs, folder: &Folder) -> Result<(Source, String, Vec
     let (inputs, notes) = Inputs::prepare(&workload)?;
     let path = folder.path().join("inputs");
     inputs.save(&path)?;
-    let (mix, seed) = (workload.mix, workload.seed);
+    let seed = workload.seed;
     Ok((Source::Mix { inputs: path, mix, operations, seed }, workload.name, notes))
 }

@@ -53,12 +53,24 @@ impl Script {
         count: usize,
         seed: u64,
     ) -> Script {
-        let mut rng = Rng::new(seed, stream::NEW_VALUES);
-        let mut model = Model::new(records, fresh, false, mix.duplicates);
+        Script::draw_on(&mut Model::new(records, fresh, false, mix.duplicates), mix, 0, count, seed)
+    }
+
+    /// The same for a store that holds what the model says, which goes on to what the steps leave; `number`
+    /// is the mix's own among several.
+    pub(super) fn draw_on(
+        model: &mut Model<'_>,
+        mix: &Mix,
+        number: usize,
+        count: usize,
+        seed: u64,
+    ) -> Script {
+        let mut rng = Rng::new(seed, stream::of_mix(stream::NEW_VALUES, number));
+        let records = model.records;
         let steps = Vec::with_capacity(count);
         let mut script = Script { keys: Vec::new(), values: Vec::new(), steps };
         let mut stored = 0;
-        for draw in mix.draws(records, seed).take(count) {
+        for draw in mix.draws(records, model.had, number, seed).take(count) {
             if mix.stop.bytes.is_some_and(|bytes| stored >= bytes) {
                 break;
             }
@@ -101,6 +113,11 @@ impl Script {
         self.steps.iter().filter(is_lookup).count()
     }
 
+    /// The steps that change something, as [`Script::iter`] gives them.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = (&Step, &[u8], &[u8])> {
+        self.iter().filter(|(step, ..)| step.action.stores() || step.action == Action::Remove)
+    }
+
     /// The steps in order, each with its key and the value to store.
     #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Step, &[u8], &[u8])> {
@@ -120,6 +137,8 @@ pub(crate) struct Model<'a> {
     fresh: &'a Records,
     /// By item; of a key with several values the first.
     held: Vec<Held>,
+    /// How many items the store has had so far; they come one after the other.
+    had: usize,
     /// Where a further value goes, and what there is behind the first, by item, in order.
     duplicates: Option<Place>,
     behind: HashMap<u32, VecDeque<Held>>,
@@ -130,13 +149,11 @@ pub(crate) struct Model<'a> {
 impl<'a> Model<'a> {
     /// A store that holds all records and none of the fresh keys, for what a mix does with it.
     pub(crate) fn of(records: &'a Records, fresh: &'a Records, mix: &Mix) -> Model<'a> {
-        // Several values of a key are compared in their order, by a range over all.
-        let ordered = mix.does(Action::Scan) || mix.duplicates.is_some();
-        Model::new(records, fresh, ordered, mix.duplicates)
+        Model::new(records, fresh, mix.looks_at_order(), mix.duplicates)
     }
 
     /// The same; `ordered` if ranges are wanted.
-    fn new(
+    pub(super) fn new(
         records: &'a Records,
         fresh: &'a Records,
         ordered: bool,
@@ -146,7 +163,8 @@ impl<'a> Model<'a> {
         let held = own.chain((0..fresh.len()).map(|_| Held::Nothing)).collect();
         let order =
             ordered.then(|| records.iter().zip(0..).map(|((key, _), item)| (key, item)).collect());
-        Model { records, fresh, held, duplicates, behind: HashMap::new(), order }
+        let had = records.len();
+        Model { records, fresh, held, had, duplicates, behind: HashMap::new(), order }
     }
 
     /// How many keys the store may have had.
@@ -224,9 +242,15 @@ impl<'a> Model<'a> {
         }
     }
 
+    /// Does what all steps do.
+    pub(crate) fn apply_all(&mut self, script: &Script) {
+        script.steps.iter().for_each(|step| self.apply(step));
+    }
+
     /// Does what the step does.
     pub(crate) fn apply(&mut self, step: &Step) {
         let item = step.item as usize;
+        self.had = self.had.max(item + 1);
         if !step.action.stores() && step.action != Action::Remove {
             return;
         }

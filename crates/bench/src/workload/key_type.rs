@@ -97,7 +97,7 @@ impl KeyType {
             Phase::InsertRandom | Phase::InsertSync => {
                 Some("the store gives the numbers, in the order of the inserts")
             }
-            Phase::Mixed => {
+            Phase::Mixed | Phase::OneMix(_) => {
                 Some("its operations are of keys in any order, and the store gives these")
             }
             _ => None,

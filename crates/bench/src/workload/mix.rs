@@ -1,5 +1,6 @@
-//! What the phase `mixed` does, and how often: weights of operations, and what they are done to.
+//! What a phase `mixed` does, and how often: weights of operations, and what they are done to.
 
+use super::count::Count;
 use super::distribution::{Chooser, Distribution};
 use super::generate::stream;
 use super::lengths::Lengths;
@@ -71,7 +72,7 @@ impl Action {
     }
 }
 
-/// The operations of the phase `mixed`.
+/// The operations of a phase `mixed`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Mix {
     /// How often each of [`Action::ALL`] is done, in relation to the others.
@@ -86,6 +87,8 @@ pub(crate) struct Mix {
     /// new one, and one more value goes there.
     pub(crate) duplicates: Option<Place>,
     pub(crate) stop: Stop,
+    /// How many it does; `None`: as many as the workload says.
+    pub(crate) operations: Option<usize>,
 }
 
 /// When a mix ends before all of its operations are done: whichever comes first.
@@ -107,6 +110,8 @@ impl Default for Mix {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct MixTable {
+    /// Of one of several.
+    pub(super) name: Option<String>,
     get: u32,
     insert: u32,
     update: u32,
@@ -120,6 +125,7 @@ pub(super) struct MixTable {
     duplicates: Option<Place>,
     stop_bytes: Option<u64>,
     stop_seconds: Option<u64>,
+    operations: Option<Count>,
 }
 
 impl MixTable {
@@ -140,6 +146,7 @@ impl MixTable {
             reopen: self.reopen,
             duplicates: self.duplicates,
             stop: Stop { bytes: self.stop_bytes, seconds: self.stop_seconds },
+            operations: self.operations.map(|count| count.0),
         };
         if mix.weights == [0; 6] {
             let names = Action::ALL.map(Action::name).join(", ");
@@ -198,8 +205,17 @@ impl Mix {
 
     fn of(weights: [u32; 6], distribution: Distribution) -> Mix {
         let (scan_length, transactions, stop) = (Mix::SCAN_LENGTH, None, Stop::default());
-        let (reopen, duplicates) = (false, None);
-        Mix { weights, distribution, scan_length, transactions, reopen, duplicates, stop }
+        let (reopen, duplicates, operations) = (false, None, None);
+        Mix {
+            weights,
+            distribution,
+            scan_length,
+            transactions,
+            reopen,
+            duplicates,
+            stop,
+            operations,
+        }
     }
 
     /// Refuses what contradicts itself.
@@ -211,10 +227,8 @@ impl Mix {
             let what = "stop-bytes counts what is stored, but the mix stores nothing";
             return Err(Error::invalid(what));
         }
-        if self.duplicates.is_some() && !self.does(Action::Insert) {
-            let what = "duplicates say where one more value of a key goes, but the mix inserts nothing: \
-                        give insert a weight in [mix]";
-            return Err(Error::invalid(what));
+        if self.operations == Some(0) {
+            return Err(Error::invalid("operations of a mix must be at least 1"));
         }
         let replaces = self.does(Action::Update) || self.does(Action::ReadModifyWrite);
         if self.duplicates.is_some() && replaces {
@@ -231,13 +245,25 @@ impl Mix {
         Action::ALL.iter().zip(self.weights).any(|(one, weight)| *one == action && weight > 0)
     }
 
-    /// What is drawn for a store that begins with `records`, without end.
-    pub(crate) fn draws(&self, records: &Records, seed: u64) -> Draws {
+    /// Whether a model of what it leaves needs the keys in their order: several values of a key are compared
+    /// in theirs, by a range over all.
+    pub(super) fn looks_at_order(&self) -> bool {
+        self.does(Action::Scan) || self.duplicates.is_some()
+    }
+
+    /// How many operations it does, where the workload says so many.
+    pub(super) fn operations(&self, gets: usize) -> usize {
+        self.operations.unwrap_or(gets)
+    }
+
+    /// What is drawn, without end, for a store of these `records` that has had so many items; `number` is
+    /// the mix's own among several.
+    pub(super) fn draws(&self, records: &Records, items: usize, number: usize, seed: u64) -> Draws {
         Draws {
             mix: self.clone(),
             chooser: Chooser::new(self.distribution, records, seed),
-            rng: Rng::new(seed, stream::MIXED),
-            items: records.len(),
+            rng: Rng::new(seed, stream::of_mix(stream::MIXED, number)),
+            items,
         }
     }
 }
@@ -257,7 +283,7 @@ impl fmt::Display for Mix {
         if let Some(transactions) = self.transactions {
             write!(f, ", transactions {transactions}")?;
         }
-        if let Some(place) = self.duplicates {
+        if let Some(place) = self.duplicates.filter(|_| self.does(Action::Insert)) {
             let place = if place == Place::First { "before" } else { "behind" };
             write!(f, ", every second insert one more value {place} those of a key")?;
         }
@@ -269,6 +295,9 @@ impl fmt::Display for Mix {
         }
         if let Some(seconds) = self.stop.seconds {
             write!(f, ", for about {seconds} s")?;
+        }
+        if let Some(operations) = self.operations {
+            write!(f, ", {operations} operations")?;
         }
         Ok(())
     }
@@ -328,6 +357,7 @@ impl Iterator for Draws {
 
 #[cfg(test)]
 mod tests {
+    use super::super::mixes::Mixes;
     use super::*;
 
     fn records(count: u32) -> Records {
@@ -338,7 +368,8 @@ mod tests {
 
     fn of_toml(text: &str) -> Result<Mix> {
         let table: MixTable = toml::from_str(text).map_err(|e| Error::invalid(e.to_string()))?;
-        table.mix(Distribution::Ascending)
+        let mix = table.mix(Distribution::Ascending)?;
+        Mixes::from(mix.clone()).check().map(|()| mix)
     }
 
     #[test]
@@ -348,7 +379,7 @@ mod tests {
              scan-length = \"3..5\"\ndistribution = \"latest\"",
         )
         .unwrap();
-        let draws: Vec<Draw> = mix.draws(&records(100), 9).take(50_000).collect();
+        let draws: Vec<Draw> = mix.draws(&records(100), 100, 0, 9).take(50_000).collect();
         for (action, weight) in Action::ALL.into_iter().zip(mix.weights) {
             let count = draws.iter().filter(|draw| draw.action == action).count();
             // Five standard deviations of at most 112.

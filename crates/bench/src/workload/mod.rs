@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`key_type`] and [`records`] (data in memory), [`generate`] and [`files`] (where data come
 //! from), [`distribution`] and [`lengths`] (what is drawn), [`queries`] and [`ranges`] (what is
-//! asked), [`mix`] and [`changes`] (what is done in turn), then here: a workload by name or file, and
+//! asked), [`mix`], [`mixes`] and [`changes`] (what is done in turn), then here: a workload by name or file, and
 //! its preparation.
 //!
 //! A run prepares its workload once, in the parent process, and every measured process reads the
@@ -16,6 +16,7 @@ pub(crate) mod generate;
 pub(crate) mod key_type;
 mod lengths;
 pub(crate) mod mix;
+pub(crate) mod mixes;
 pub(crate) mod queries;
 pub(crate) mod ranges;
 pub(crate) mod records;
@@ -25,12 +26,13 @@ pub(crate) mod transactions;
 
 pub(crate) use key_type::KeyType;
 pub(crate) use mix::{Action, Mix, Place};
+pub(crate) use mixes::Mixes;
 pub(crate) use queries::{Queries, QuerySets};
 pub(crate) use ranges::Ranges;
 pub(crate) use records::{Content, Records};
 pub(crate) use sample::are_in_part;
 pub use spec::Phase;
-pub(crate) use spec::{Data, Workload};
+pub(crate) use spec::{Data, PhaseParser, Workload};
 
 use crate::report::text;
 use credenza::{Error, Result};
@@ -74,12 +76,9 @@ impl Inputs {
         let (seed, count) = (workload.seed, records.len());
         let is_asked = |phase| workload.phases.as_ref().is_none_or(|all| all.contains(&phase));
         let wants = |phase| is_asked(phase) && workload.leaves_out(phase).is_none();
-        let inserts = if wants(Phase::Mixed) {
-            let draws = workload.mix.draws(&records, seed).take(workload.gets);
-            let items = draws.filter(|draw| draw.action.is_insertion()).map(|draw| draw.item + 1);
-            items.max().unwrap_or(0).saturating_sub(records.len())
-        } else {
-            0
+        let inserts = match workload.mixes.phases().any(wants) {
+            true => workload.mixes.inserts(&records, workload.gets, seed),
+            false => 0,
         };
         let distribution = workload.distribution;
         let draw = |keys: &mut dyn generate::Keys| {

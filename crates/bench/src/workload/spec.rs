@@ -7,86 +7,77 @@ use super::files;
 use super::generate::Random;
 use super::key_type::KeyType;
 use super::lengths::Lengths;
-use super::mix::{Mix, MixTable};
+use super::mix::Mix;
+use super::mixes::{MixName, MixTables, Mixes};
 use crate::settings::{Choices, SettingsTable};
-use clap::ValueEnum;
+use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser};
+use clap::{Arg, Command, ValueEnum};
 use credenza::{Error, Result};
 use credenza_formats::Format;
 use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// One thing that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum Phase {
     /// From records in memory to a closed store file.
     #[value(name = "build")]
-    #[serde(rename = "build")]
     Build,
     /// Random keys that are there.
     #[value(name = "get-hit")]
-    #[serde(rename = "get-hit")]
     GetHit,
     /// Random keys, nine of ten there.
     #[value(name = "get-90")]
-    #[serde(rename = "get-90")]
     Get90,
     /// Keys of the same shape that are not there.
     #[value(name = "get-miss")]
-    #[serde(rename = "get-miss")]
     GetMiss,
     /// As get-hit, in batches.
     #[value(name = "get-many-hit")]
-    #[serde(rename = "get-many-hit")]
     GetManyHit,
     /// As get-miss, in batches.
     #[value(name = "get-many-miss")]
-    #[serde(rename = "get-many-miss")]
     GetManyMiss,
     /// As get-hit, but the next key is known only when the last value has come: pure latency.
     #[value(name = "get-chain")]
-    #[serde(rename = "get-chain")]
     GetChain,
     /// Every record.
     #[value(name = "scan")]
-    #[serde(rename = "scan")]
     Scan,
     /// The 100 records from a random key on, in order.
     #[value(name = "range")]
-    #[serde(rename = "range")]
     Range,
     /// Every record into an empty store, one by one.
     #[value(name = "insert")]
-    #[serde(rename = "insert")]
     Insert,
     /// The same in random order.
     #[value(name = "insert-random")]
-    #[serde(rename = "insert-random")]
     InsertRandom,
     /// The same in random order, each in a transaction of its own.
     #[value(name = "insert-each")]
-    #[serde(rename = "insert-each")]
     InsertEach,
     /// The first of them, each on the disk before the next; only where it is asked for.
     #[value(name = "insert-sync")]
-    #[serde(rename = "insert-sync")]
     InsertSync,
     /// A new value for every key, several times over.
     #[value(name = "reinsert")]
-    #[serde(rename = "reinsert")]
     Reinsert,
     /// Every key, in random order.
     #[value(name = "remove")]
-    #[serde(rename = "remove")]
     Remove,
     /// The operations of the workload's mix in turn.
     #[value(name = "mixed")]
-    #[serde(rename = "mixed")]
     Mixed,
+    /// Those of one of several mixes that have names.
+    #[value(skip)]
+    OneMix(MixName),
 }
 
 impl Phase {
-    /// All phases, in the order in which they run.
+    /// All phases, in the order in which they run; those of several mixes are for `mixed`.
     pub(crate) const ALL: [Phase; 16] = [
         Phase::Build,
         Phase::GetHit,
@@ -112,7 +103,7 @@ impl Phase {
     pub(crate) const COLD: [Phase; 2] = [Phase::GetHit, Phase::GetManyHit];
 
     /// The name in options and results.
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) fn name(&self) -> &str {
         match self {
             Phase::Build => "build",
             Phase::GetHit => "get-hit",
@@ -130,7 +121,19 @@ impl Phase {
             Phase::Reinsert => "reinsert",
             Phase::Remove => "remove",
             Phase::Mixed => "mixed",
+            Phase::OneMix(name) => name.as_str(),
         }
+    }
+
+    /// The phase of this name, if it can be one.
+    pub(crate) fn named(name: &str) -> Option<Phase> {
+        let plain = Phase::ALL.into_iter().find(|phase| phase.name() == name);
+        plain.or_else(|| MixName::of_phase(name).map(Phase::OneMix))
+    }
+
+    /// Whether this does a mix.
+    pub(crate) fn is_mixed(self) -> bool {
+        matches!(self, Phase::Mixed | Phase::OneMix(_))
     }
 
     /// Whether keys are looked up.
@@ -151,14 +154,58 @@ impl Phase {
 
     /// Whether single changes are made, each phase on stores of its own.
     pub(crate) fn is_changing(self) -> bool {
-        use Phase::{Insert, InsertEach, InsertRandom, InsertSync, Mixed, Reinsert, Remove};
-        matches!(self, Insert | InsertRandom | InsertEach | InsertSync | Reinsert | Remove | Mixed)
+        use Phase::{Insert, InsertEach, InsertRandom, InsertSync, Reinsert, Remove};
+        matches!(self, Insert | InsertRandom | InsertEach | InsertSync | Reinsert | Remove)
+            || self.is_mixed()
     }
 }
 
 impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
+    }
+}
+
+impl TryFrom<String> for Phase {
+    type Error = String;
+
+    fn try_from(name: String) -> std::result::Result<Phase, String> {
+        Phase::named(&name).ok_or_else(|| {
+            let all: Vec<&str> = Phase::ALL.iter().map(Phase::name).collect();
+            let all = all.join(", ");
+            format!(
+                "there is no phase '{name}'; there are {all}, and mixed-NAME for a mix of this name"
+            )
+        })
+    }
+}
+
+impl From<Phase> for String {
+    fn from(phase: Phase) -> String {
+        phase.name().to_owned()
+    }
+}
+
+/// Takes the name of a phase on a command line, where the names of a workload's mixes are not known yet.
+#[derive(Clone)]
+pub(crate) struct PhaseParser;
+
+impl TypedValueParser for PhaseParser {
+    type Value = Phase;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> std::result::Result<Phase, clap::Error> {
+        let of_mix = value.to_str().and_then(Phase::named);
+        of_mix.map_or_else(|| EnumValueParser::new().parse_ref(command, arg, value), Ok)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let all = Phase::value_variants().iter();
+        Some(Box::new(all.filter_map(Phase::to_possible_value)))
     }
 }
 
@@ -236,7 +283,7 @@ pub(crate) struct Workload {
     /// Which keys are looked up in the get phases, of those that are there.
     pub(crate) distribution: Distribution,
     /// What `mixed` does.
-    pub(crate) mix: Mix,
+    pub(crate) mixes: Mixes,
     /// How stores are to be set up.
     pub(crate) settings: Choices,
 }
@@ -264,7 +311,7 @@ struct WorkloadFile {
     batch: Option<usize>,
     seed: Option<u64>,
     distribution: Option<Distribution>,
-    mix: Option<MixTable>,
+    mix: Option<MixTables>,
     settings: Option<SettingsTable>,
 }
 
@@ -283,7 +330,7 @@ impl Workload {
             batch: Workload::BATCH,
             seed: Workload::SEED,
             distribution: Distribution::Uniform,
-            mix: Mix::default(),
+            mixes: Mixes::default(),
             settings: Choices::default(),
         }
     }
@@ -294,7 +341,7 @@ impl Workload {
         Some(Workload {
             phases: Some(vec![Phase::Build, Phase::Mixed]),
             distribution: mix.distribution,
-            mix,
+            mixes: mix.into(),
             ..Workload::over(name, Data::Ycsb)
         })
     }
@@ -364,9 +411,9 @@ impl Workload {
             _ => {}
         }
         let distribution = file.distribution.unwrap_or_default();
-        let mix = match file.mix {
-            Some(table) => table.mix(distribution)?,
-            None => Mix::usual(distribution),
+        let mixes = match file.mix {
+            Some(tables) => tables.mixes(distribution)?,
+            None => Mix::usual(distribution).into(),
         };
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         Ok(Workload {
@@ -376,7 +423,7 @@ impl Workload {
             batch: file.batch.unwrap_or(Workload::BATCH),
             seed: file.seed.unwrap_or(Workload::SEED),
             distribution,
-            mix,
+            mixes,
             settings: file.settings.map_or(Ok(Choices::default()), |table| table.choices())?,
             ..Workload::over(&file.name.unwrap_or(stem), data)
         })
@@ -404,10 +451,17 @@ impl Workload {
                 return Err(Error::invalid(format!("{option} must be at least 1")));
             }
         }
-        self.mix.check()?;
+        self.mixes.check()?;
         self.settings.check()?;
         if self.phases.as_ref().is_some_and(Vec::is_empty) {
             return Err(Error::invalid("there is no phase to measure"));
+        }
+        let is_of_no_mix = |phase: &&Phase| phase.is_mixed() && self.mixes.of(**phase).is_none();
+        if let Some(phase) = self.phases.iter().flatten().find(is_of_no_mix) {
+            let names: Vec<String> = self.mixes.phases().map(String::from).collect();
+            let names = names.join(", ");
+            let what = format!("the workload has no mix for the phase '{phase}'; it has {names}");
+            return Err(Error::invalid(what));
         }
         let reasons = |phases: &Vec<Phase>| {
             phases.iter().map(|phase| self.leaves_out(*phase)).collect::<Option<Vec<_>>>()

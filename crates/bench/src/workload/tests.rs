@@ -331,10 +331,10 @@ fn a_workload_file_says_what_to_do() {
     assert!(matches!(found.data, Data::File { path, .. } if path == folder.path().join("x.tsv")));
     let found = find("data = \"ups\"\ndistribution = \"latest\"\n[mix]\nscan = 1").unwrap();
     assert_eq!(found.distribution.to_string(), "latest:theta=0.99");
-    assert_eq!(found.mix.to_string(), "scan 1 (of 1..100 records), keys latest:theta=0.99");
+    assert_eq!(found.mixes.to_string(), "scan 1 (of 1..100 records), keys latest:theta=0.99");
     let found = find("data = \"ups\"\ndistribution = \"hotspot\"").unwrap();
     let usual = "get 6, update 3, remove 1, keys hotspot:keys=0.2,operations=0.8";
-    assert_eq!(found.mix.to_string(), usual);
+    assert_eq!(found.mixes.to_string(), usual);
     for bad in [
         "",
         "data = 3",

@@ -5,6 +5,7 @@
 //! by its own options, which are in its settings.
 
 use super::{same_in, together};
+use crate::report::together::many;
 use crate::result::{Failure, PhaseResult, Report, TogetherResult};
 
 /// The figures that are only in the earlier run, each as a sentence.
@@ -60,9 +61,10 @@ pub(super) fn missing(before: &Report, after: &Report) -> Missing {
         }
     }
     for old in before.together.iter().filter(|old| together::same_in(after, old).is_none()) {
-        let TogetherResult { store, phase, readers, by, .. } = old;
+        let TogetherResult { store, phase, .. } = old;
+        let readers = many(old.readers, &old.by);
         let writer = if old.writers > 0 { " and a writer" } else { "" };
-        let figure = format!("{store}, {phase}, {readers} {by}{writer}");
+        let figure = format!("{store}, {phase}, {readers}{writer}");
         let failure = failure(after, store, phase).filter(|_| old.verified);
         missing.add(&figure, after, reason_together(before, after, old), failure);
     }

@@ -4,6 +4,7 @@ use super::{Change, Changes, LatencyChange, Speed, ThroughputChange};
 use crate::report::pen::{Pen, Style, shortened, width, wrapped};
 use crate::report::stats::Ratio;
 use crate::report::text;
+use crate::report::together::short;
 use crate::result::Report;
 use std::io::{self, Write};
 
@@ -118,8 +119,7 @@ fn factor(ratio: Option<&Ratio>) -> (String, String) {
 
 fn shared_cells(change: &ThroughputChange) -> [String; 7] {
     let (factor, interval) = factor(change.ratio.as_ref());
-    let writer = if change.writers > 0 { " + writer" } else { "" };
-    let by = if change.by == "processes" { "procs" } else { &change.by };
+    let readers = short(change.readers, &text::clean(&change.by), change.writers);
     let phase = shortened(&text::clean(&change.phase), 15);
     let rate = |rate: f64| match &*change.phase {
         "insert-sync" => text::number(rate),
@@ -128,7 +128,7 @@ fn shared_cells(change: &ThroughputChange) -> [String; 7] {
     let [before, after] = change.per_second.map(rate);
     [
         shortened(&text::clean(&change.store), 18),
-        format!("{phase}, {} {}{writer}", change.readers, text::clean(by)),
+        format!("{phase}, {readers}"),
         before,
         after,
         factor,

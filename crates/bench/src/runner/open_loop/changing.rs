@@ -19,12 +19,17 @@ use std::collections::BTreeMap;
 
 impl<D: Driver> Round<'_, D> {
     /// Does the steps at a rate, on a store of their own.
-    pub(in super::super) fn mixed_at_rate(&self, rate: &Rate, work: &Mixed<'_>) -> Result<AtRate> {
-        let mut store = self.new_store(Phase::Mixed, true)?;
+    pub(in super::super) fn mixed_at_rate(
+        &self,
+        phase: Phase,
+        rate: &Rate,
+        work: &Mixed<'_>,
+    ) -> Result<AtRate> {
+        let mut store = self.new_store(phase, true)?;
         let (seed, clock_ns) = (self.spec.seed, self.spec.clock_ns);
         let mut pace = Pace::new(rate, Share::ALL, work.script.len(), seed, clock_ns);
         let done = steps(&mut store, work, &mut pace)?;
-        self.compared(Phase::Mixed, store, work, done)
+        self.compared(phase, store, work, done)
     }
 
     /// Stores the first of these records at a rate, each brought to the disk, in a new store.

@@ -7,7 +7,7 @@ use super::subject::{Contents, Opening, Subject};
 use super::verdict::{Answer, Difference, Given};
 use crate::driver::{Shape, with_driver};
 use crate::workload::changes::{Model, Script, Step};
-use crate::workload::{Action, Inputs};
+use crate::workload::{Action, Content, Inputs};
 use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -15,8 +15,9 @@ use std::path::PathBuf;
 
 /// The comparing process: opens all stores, and says what came of it.
 pub(in super::super) fn compare(spec: &Spec, oracle: &Oracle, inputs: &Inputs) -> Result<Compared> {
-    let duplicates = spec.mix.duplicates;
-    let data = Shape { duplicates, ..Shape::of(&inputs.records).with(&inputs.fresh) };
+    let mixes = &spec.mixes;
+    let data =
+        Shape { duplicates: mixes.duplicates(), ..Shape::of(&inputs.records).with(&inputs.fresh) };
     let note = Note::create(&spec.folder)?;
     note.question(&Asked { what: "opening".to_owned(), ..Asked::default() })?;
     let open = |(number, (name, library)): (usize, &(String, Option<PathBuf>))| {
@@ -28,11 +29,11 @@ pub(in super::super) fn compare(spec: &Spec, oracle: &Oracle, inputs: &Inputs) -
             .map_err(|e| Error::invalid(format!("{name}: {e}")))
     };
     let subjects = oracle.stores.iter().enumerate().map(open).collect::<Result<Vec<_>>>()?;
-    let (records, fresh, mix) = (&inputs.records, &inputs.fresh, &spec.mix);
-    let script = Script::draw(records, fresh, mix, inputs.queries.hit.len(), spec.seed);
-    let model = Model::of(records, fresh, mix);
+    let Inputs { records, fresh, queries, .. } = inputs;
+    let scripts = mixes.scripts(mixes.last(), records, fresh, queries.hit.len(), spec.seed);
+    let model = mixes.model(records, fresh);
     let mut comparison = Comparison { subjects, model, note, done: Compared::default() };
-    comparison.done.difference = comparison.all(&script, oracle.every, inputs);
+    comparison.done.difference = comparison.all(&scripts, oracle.every, inputs);
     comparison.leave()
 }
 
@@ -53,7 +54,7 @@ struct Comparison<'a> {
 
 impl Comparison<'_> {
     /// The first difference.
-    fn all(&mut self, script: &Script, every: usize, inputs: &Inputs) -> Option<Difference> {
+    fn all(&mut self, scripts: &[Script], every: usize, inputs: &Inputs) -> Option<Difference> {
         for (key, value) in inputs.records.iter() {
             let what = "insert of the data";
             self.ask(what, key);
@@ -64,7 +65,7 @@ impl Comparison<'_> {
             }
         }
         let mut difference = self.full_check("full check");
-        for (step, key, value) in script.iter() {
+        for (step, key, value) in scripts.iter().flat_map(Script::iter) {
             difference = difference.or_else(|| self.step(step, key, value));
             if difference.is_some() {
                 return difference;
@@ -205,10 +206,23 @@ impl Comparison<'_> {
         let are_right = sums.iter().all(|answer| *answer == Answer::Done);
         // Sums do not know the order of a key's values.
         if are_right {
-            return if self.model.has_duplicates() { self.first_record(what) } else { None };
+            let order = self.model.has_duplicates().then(|| self.first_record(what)).flatten();
+            return order.or_else(|| self.backwards(&format!("{what} backwards"), expected));
         }
         // Where all records are as they should be now, the store gives others each time.
         self.first_record(what).or_else(|| self.differs(what, b"", Answer::Done, sums))
+    }
+
+    /// Reads every store through backwards that can be read so.
+    fn backwards(&mut self, what: &str, expected: Content) -> Option<Difference> {
+        self.ask(what, b"");
+        let answers = self.each(|subject| subject.backwards(expected));
+        let difference = self.differs(what, b"", Answer::Done, answers);
+        if difference.is_some() || !self.model.has_duplicates() {
+            return difference;
+        }
+        let answers = self.each(|subject| subject.values_backwards());
+        self.differs(what, b"", Answer::Done, answers)
     }
 
     /// The first key that a store has other values for than it should.
@@ -247,7 +261,7 @@ mod tests {
     use super::super::super::tests::mix;
     use super::super::subject::Open;
     use super::*;
-    use crate::workload::{Content, Phase, Place, Records, Workload};
+    use crate::workload::{Phase, Place, Records, Workload};
 
     /// What comes of comparing an honest store with one that lies.
     fn compared(lie: Lie, table: &str, every: usize) -> Compared {
@@ -256,7 +270,7 @@ mod tests {
         let workload = Workload {
             records: Some(300),
             gets: 2000,
-            mix: mix(table),
+            mixes: mix(table).into(),
             phases: Some(vec![Phase::Mixed]),
             ..found
         };
@@ -267,11 +281,12 @@ mod tests {
         };
         let subjects = vec![open("honest", Lie::None), open("liar", lie)];
         let (records, fresh) = (&inputs.records, &inputs.fresh);
-        let script = Script::draw(records, fresh, &workload.mix, 2000, 1);
-        let model = Model::of(records, fresh, &workload.mix);
+        let mixes = &workload.mixes;
+        let scripts = mixes.scripts(mixes.last(), records, fresh, 2000, 1);
+        let model = mixes.model(records, fresh);
         let note = Note::create(folder.path()).unwrap();
         let mut comparison = Comparison { subjects, model, note, done: Compared::default() };
-        comparison.done.difference = comparison.all(&script, every, &inputs);
+        comparison.done.difference = comparison.all(&scripts, every, &inputs);
         comparison.done
     }
 
@@ -352,6 +367,12 @@ mod tests {
             fn content(&mut self) -> Result<Content> {
                 Ok(Content::default())
             }
+            fn backwards(&mut self, _: Content) -> Result<Answer> {
+                Ok(Answer::Done)
+            }
+            fn values_backwards(&mut self) -> Result<Answer> {
+                Ok(Answer::Done)
+            }
             fn records(&mut self) -> Result<Contents> {
                 Ok(Contents::new())
             }
@@ -379,18 +400,20 @@ mod tests {
         let mix = mix(&format!("get = 1\ninsert = 3\nremove = 1\nduplicates = \"{word}\""));
         let phases = Some(vec![Phase::Mixed]);
         let found = Workload::find("tokens").unwrap();
-        let workload = Workload { records: Some(100), gets: 800, mix, phases, ..found };
+        let mixes = mix.into();
+        let workload = Workload { records: Some(100), gets: 800, mixes, phases, ..found };
         let (inputs, _) = Inputs::prepare(&workload).unwrap();
         let shape = Shape { duplicates: Some(here), ..Shape::of(&inputs.records) };
         let (name, library, shape) = ("btree", None, &shape);
         let opening = Opening { name, library, folder: folder.path(), shape };
         let subjects = vec![with_driver(name, opening).unwrap().unwrap()];
         let (records, fresh) = (&inputs.records, &inputs.fresh);
-        let script = Script::draw(records, fresh, &workload.mix, 800, 1);
-        let model = Model::of(records, fresh, &workload.mix);
+        let mixes = &workload.mixes;
+        let scripts = mixes.scripts(mixes.last(), records, fresh, 800, 1);
+        let model = mixes.model(records, fresh);
         let note = Note::create(folder.path()).unwrap();
         let mut comparison = Comparison { subjects, model, note, done: Compared::default() };
-        comparison.done.difference = comparison.all(&script, 100, &inputs);
+        comparison.done.difference = comparison.all(&scripts, 100, &inputs);
         comparison.done
     }
 
@@ -403,6 +426,18 @@ mod tests {
         }
         for (here, there) in [(Place::First, Place::Last), (Place::Last, Place::First)] {
             assert!(compared_places(here, there).difference.is_some(), "{here:?}, {there:?}");
+        }
+    }
+
+    #[test]
+    fn a_scan_backwards_that_is_not_the_one_forwards_is_told() {
+        for (lie, says) in [
+            (Lie::BackShort, "not what it gives forwards: 299 records, of 300"),
+            (Lie::BackSwapped, "behind the lower "),
+        ] {
+            let difference = compared(lie, "get = 1\nremove = 1", 100).difference.unwrap();
+            assert_eq!((&*difference.what, difference.operation), ("full check backwards", 0));
+            assert!(difference.in_words().contains(says), "{difference:?}");
         }
     }
 

@@ -21,7 +21,8 @@ use super::process::{self, End, Program};
 use super::protocol::{Message, Spec};
 use crate::args::BenchArgs;
 use crate::driver::Shape;
-use crate::workload::{Inputs, Phase, Workload};
+use crate::result::StoreInfo;
+use crate::workload::{Inputs, Phase};
 use credenza::{Error, Result};
 use note::Note;
 use serde::{Deserialize, Serialize};
@@ -40,7 +41,9 @@ pub(crate) struct Oracle {
 /// Compares the stores that `args` name, or all that are found.
 pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
     args.check()?;
-    let mut workload = Workload { phases: Some(vec![Phase::Mixed]), ..args.workload()? };
+    let mut workload = args.workload()?;
+    let phases: Vec<Phase> = workload.mixes.phases().collect();
+    workload.phases = Some(phases.clone());
     if let Some(why) = workload.leaves_out(Phase::Mixed) {
         let keys = workload.key_type();
         return Err(Error::invalid(format!(
@@ -49,9 +52,12 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
     }
     let folder = Folder::create_in(&args.folder())?;
     let (inputs, mut notes) = Inputs::prepare(&workload)?;
-    let left_out =
-        (workload.mix.transactions.take().is_some(), workload.mix.stop.seconds.take().is_some());
-    if left_out != (false, false) {
+    let mut is_less = false;
+    for mix in workload.mixes.iter_mut() {
+        is_less |= mix.transactions.take().is_some();
+        is_less |= mix.stop.seconds.take().is_some();
+    }
+    if is_less {
         notes.push("without the workload's transactions and limit of time".to_owned());
     }
     let mut run = Run::new(args, &workload, &folder);
@@ -62,7 +68,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
     }
     let mut verdict = Verdict {
         workload: workload.name.clone(),
-        mix: workload.mix.to_string(),
+        mix: workload.mixes.to_string(),
         seed: workload.seed,
         records: inputs.records.len() as u64,
         stores: Vec::new(),
@@ -72,17 +78,23 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
         died: Vec::new(),
         notes,
     };
-    verdict.notes.extend(super::notes::about_what_is_left_out(
-        &stores,
-        &[Phase::Mixed],
-        &workload.mix,
-    ));
+    verdict.notes.extend(super::notes::about_what_is_left_out(&stores, &phases, &workload.mixes));
     let takes_part = |name: &&str| {
         let info = stores.iter().find(|info| info.store == **name);
-        info.is_some_and(|info| !info.lacks.iter().any(|phase| phase == Phase::Mixed.name()))
+        let lacks = |info: &StoreInfo, phase: &Phase| info.lacks.iter().any(|p| p == phase.name());
+        info.is_some_and(|info| !phases.iter().any(|phase| lacks(info, phase)))
     };
     let names = stores.iter().map(|info| info.store.as_str()).filter(takes_part);
     verdict.stores = names.map(str::to_owned).collect();
+    let only_forwards =
+        |info: &&StoreInfo| !info.scans_back && verdict.stores.contains(&info.store);
+    let names = stores.iter().filter(only_forwards).map(|info| info.store.as_str());
+    let names = names.collect::<Vec<_>>().join(", ");
+    if !names.is_empty() {
+        verdict.notes.push(format!(
+            "{names}: scanned forwards only, as their records are in no order, or cannot be read backwards"
+        ));
+    }
     if verdict.stores.len() < 2 {
         let what = "--oracle compares two stores at least that can do what the workload asks";
         let notes = verdict.notes.iter().map(|note| format!("; {note}")).collect::<String>();

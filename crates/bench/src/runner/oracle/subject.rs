@@ -30,6 +30,13 @@ pub(super) trait Subject {
 
     fn content(&mut self) -> Result<Content>;
 
+    /// Whether a scan backwards gives this, the highest key first; [`Answer::Done`], too, where the store is
+    /// not read backwards.
+    fn backwards(&mut self, expected: Content) -> Result<Answer>;
+
+    /// Whether it gives the values of each key the other way round than a scan forwards, or as above.
+    fn values_backwards(&mut self) -> Result<Answer>;
+
     /// Every key with all values that the store gives for it.
     fn records(&mut self) -> Result<Contents>;
 
@@ -91,7 +98,7 @@ impl<D: Driver> Open<D> {
         }
     }
 
-    fn scan(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+    fn scan(&mut self, is_back: bool, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
         let (sane, mut refused) = (self.sane(), Ok(()));
         let take = |key: &[u8], value: &[u8]| {
             let checked = sane.check(key).and_then(|()| sane.check(value));
@@ -102,11 +109,21 @@ impl<D: Driver> Open<D> {
             }
         };
         match &mut self.handle {
+            Handle::Writer(writer) if is_back => writer.scan_back(take)?,
             Handle::Writer(writer) => writer.scan(take)?,
+            Handle::Reader(reader) if is_back => reader.scan_back(take)?,
             Handle::Reader(reader) => reader.scan(take)?,
             Handle::Closed => return Err(Error::invalid("the store is closed")),
         }
         refused
+    }
+
+    /// Whether it is read backwards as it is open now.
+    fn scans_back(&self) -> bool {
+        match &self.handle {
+            Handle::Writer(_) => <D::Writer<'static> as Store>::SCANS_BACK,
+            Handle::Reader(_) | Handle::Closed => <D::Store<'static> as Store>::SCANS_BACK,
+        }
     }
 
     fn sane(&self) -> Sane {
@@ -157,13 +174,51 @@ impl<D: Driver> Subject for Open<D> {
 
     fn content(&mut self) -> Result<Content> {
         let mut content = Content::default();
-        self.scan(|key, value| content.add(key, value))?;
+        self.scan(false, |key, value| content.add(key, value))?;
         Ok(content)
+    }
+
+    fn backwards(&mut self, expected: Content) -> Result<Answer> {
+        if !self.scans_back() {
+            return Ok(Answer::Done);
+        }
+        let (mut content, mut last, mut unlike) = (Content::default(), Vec::new(), None);
+        self.scan(true, |key, value| {
+            if content.count > 0 && key > &last[..] && unlike.is_none() {
+                let (key, last) = (key.escape_ascii(), last.escape_ascii());
+                unlike = Some(format!("key '{key}' behind the lower '{last}'"));
+            }
+            content.add(key, value);
+            last.clear();
+            last.extend_from_slice(key);
+        })?;
+        let (found, wanted) = (content.count, expected.count);
+        let others = || format!("not what it gives forwards: {found} records, of {wanted}");
+        let unlike = unlike.or_else(|| (content != expected).then(others));
+        Ok(unlike.map_or(Answer::Done, Answer::Unlike))
+    }
+
+    fn values_backwards(&mut self) -> Result<Answer> {
+        if !self.scans_back() {
+            return Ok(Answer::Done);
+        }
+        let forwards = self.records()?;
+        let mut backwards = Contents::new();
+        self.scan(true, |key, value| {
+            backwards.entry(key.to_vec()).or_default().push(value.to_vec());
+        })?;
+        backwards.values_mut().for_each(|values| values.reverse());
+        let other = forwards.iter().find(|(key, values)| backwards.get(*key) != Some(values));
+        Ok(other.map_or(Answer::Done, |(key, _)| {
+            Answer::Unlike(format!("values of '{}' in another order", key.escape_ascii()))
+        }))
     }
 
     fn records(&mut self) -> Result<Contents> {
         let mut records = Contents::new();
-        self.scan(|key, value| records.entry(key.to_vec()).or_default().push(value.to_vec()))?;
+        self.scan(false, |key, value| {
+            records.entry(key.to_vec()).or_default().push(value.to_vec())
+        })?;
         Ok(records)
     }
 

@@ -45,7 +45,8 @@ impl Death {
 pub(crate) struct Difference {
     /// The number of the operation, from 1; in a full check, of the last one before it.
     pub(super) operation: u64,
-    /// What was asked: "get", ..., "full check", "full check after closing".
+    /// What was asked: "get", ..., "full check", "full check backwards", "full check after
+    /// closing".
     pub(super) what: String,
     /// The key it was about, escaped.
     pub(super) key: String,
@@ -116,6 +117,8 @@ pub(super) enum Answer {
     Range(Vec<(Vec<u8>, Vec<u8>)>),
     /// It said that it found a value, or none, and did otherwise.
     Contradicts,
+    /// What it gave where it should give something else, in words.
+    Unlike(String),
     Failed(String),
 }
 
@@ -146,6 +149,7 @@ impl Answer {
                 )
             }
             Answer::Contradicts => "a value, and that there is none".to_owned(),
+            Answer::Unlike(what) => what.clone(),
             Answer::Failed(why) => format!("an error: {why}"),
         }
     }

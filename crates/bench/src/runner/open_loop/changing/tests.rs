@@ -113,9 +113,10 @@ const STEPS: usize = 22;
 fn mixed(transactions: &str, apart: u64) -> (Vec<u64>, Vec<u64>, AtRate) {
     let mix = mix(&format!("get = 1\nupdate = 1\nremove = 1\n{transactions}"));
     let found = Workload::find("tokens").unwrap();
-    let workload = Workload { records: Some(50), gets: STEPS, mix, ..found };
+    let mixes = mix.clone().into();
+    let workload = Workload { records: Some(50), gets: STEPS, mixes, ..found };
     let (Inputs { records, fresh, .. }, _) = Inputs::prepare(&workload).unwrap();
-    let (mix, time) = (&workload.mix, MadeUp::default());
+    let (mix, time) = (&mix, MadeUp::default());
     let script = &Script::draw(&records, &fresh, mix, STEPS, 1);
     let (outcome, _, after) = expected(script, Model::of(&records, &fresh, mix));
     let work = Mixed { script, transactions: mix.transactions, outcome, after };

@@ -1,0 +1,95 @@
+//! Danger: of several mixes in one file one is measured under another's name, on a store that the others
+//! have not been at, or is left out of what a run writes.
+
+mod common;
+
+use common::{bench, json_report, text};
+use std::path::Path;
+
+const FILE: &str = "data = \"tokens\"\nrecords = 500\ngets = 400\nphases = [\"build\", \"mixed\"]\n\
+    [[mix]]\nname = \"load\"\ninsert = 1\noperations = 600\n\
+    [[mix]]\nname = \"read\"\nget = 19\nupdate = 1\ndistribution = \"latest\"\n\
+    [[mix]]\nname = \"clear\"\nremove = 4\nscan = 1\n";
+
+/// Runs with the mixes of the file; its output, and its status.
+fn run(folder: &Path, args: &[&str]) -> (String, Option<i32>) {
+    let file = folder.join("mine.toml");
+    std::fs::write(&file, FILE).unwrap();
+    let [workload, dir] = [("workload", &*file), ("dir", folder)]
+        .map(|(option, path)| format!("--{option}={}", path.display()));
+    let done = bench(&[&[&*workload, &*dir], args].concat());
+    (format!("{}{}", text(&done.stdout), text(&done.stderr)), done.status.code())
+}
+
+#[test]
+fn every_output_names_the_mixes_and_each_is_a_phase() {
+    let folder = tempfile::tempdir().unwrap();
+    let [json, csv, html] = ["json", "csv", "html"].map(|end| folder.path().join(end));
+    let outputs = [("json", &json), ("csv", &csv), ("html", &html)]
+        .map(|(option, path)| format!("--{option}={}", path.display()));
+    let outputs = outputs.each_ref().map(String::as_str);
+    let args = [&["--stores=btree,redb", "--rounds=1", "--rate=1e6"][..], &outputs].concat();
+    let (said, status) = run(folder.path(), &args);
+    assert_eq!(status, Some(0), "{said}");
+    let report = json_report(&json);
+    let of = |store: &str| {
+        let results = report.results.iter().filter(|r| r.store == store && r.phase != "build");
+        results.map(|r| (r.phase.clone(), r.ops, r.verified)).collect::<Vec<_>>()
+    };
+    let all = [("load", 600), ("read", 400), ("clear", 400)]
+        .map(|(name, ops)| (format!("mixed-{name}"), ops, true));
+    assert_eq!((of("btree"), of("redb")), (all.to_vec(), all.to_vec()));
+    // What the second looks up, the first has stored.
+    assert!(report.results.iter().all(|r| r.hit_rate.is_none_or(|rate| rate == 1.0)));
+    assert_eq!(report.settings.phases, ["build", "mixed-load", "mixed-read", "mixed-clear"]);
+    assert!(report.settings.mix.contains("; then mixed-read: get 19, update 1, keys latest"));
+    let [csv, html] = [csv, html].map(|path| std::fs::read_to_string(path).unwrap());
+    for (name, ..) in &all {
+        assert!(csv.contains(&format!("btree,at-close,{name},")), "{name}: {csv}");
+        assert!(html.contains(name.as_str()), "{name}");
+    }
+    // A report with them is read again.
+    let same = json.display().to_string();
+    let done = bench(&["compare", &same, &same]);
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+}
+
+#[test]
+fn one_of_several_mixes_is_measured_alone_as_after_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("json");
+    let to = format!("--json={}", json.display());
+    let tee = format!("--tee={}", folder.path().join("trace").display());
+    // Two lookups of the mix before the last would be seen; hash cannot scan, and is not in the last.
+    let args = ["--stores=hash", "--rounds=1", "--phases=mixed-read", "--gets=50", &to, &tee];
+    let (said, status) = run(folder.path(), &args);
+    assert_eq!(status, Some(0), "{said}");
+    let report = json_report(&json);
+    let [result] = &report.results[..] else { panic!("{:?}", report.results) };
+    assert_eq!((&*result.phase, result.ops, result.hit_rate), ("mixed-read", 50, Some(1.0)));
+    // The trace has what fills the store, and both mixes.
+    let trace = credenza::record::Trace::open(folder.path().join("trace")).unwrap();
+    let entries = trace.entries().count();
+    assert_eq!(entries, 500 + 50 + 50);
+}
+
+#[test]
+fn the_oracle_does_them_all_and_names_that_are_not_there_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (said, status) = run(folder.path(), &["--oracle", "--stores=btree,redb"]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("btree, redb agree: 1400 operations"), "{said}");
+    for (args, status, says) in [
+        (
+            &["--phases=mixed-other"][..],
+            111,
+            "no mix for the phase 'mixed-other'; it has mixed-load",
+        ),
+        (&["--phases=mixed-"], 2, "possible values"),
+        (&["--stop-seconds=1"], 111, "for the last of several"),
+        (&["--duplicates=last"], 111, "in place of another"),
+    ] {
+        let (said, code) = run(folder.path(), args);
+        assert!(code == Some(status) && said.contains(says), "{args:?}: {said}");
+    }
+}
