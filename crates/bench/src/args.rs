@@ -151,9 +151,9 @@ pub struct BenchArgs {
     pub libraries: Vec<String>,
     /// Set up stores so: NAME=VALUE, for one store STORE.NAME=VALUE, as in page-size=16K, cache=64M, mmap=off,
     /// checksums=on, compression=zlib, key-compression=prefix, journal-compression=zstd, encryption=on,
-    /// recovery=off, flush=on, cursors=on, memory=on, direct=on, advice=random; may be given many times. Who
-    /// cannot be so is left out, and named; --list says what each store takes [default: as each store
-    /// is fastest]
+    /// recovery=off, flush=on, cursors=on, memory=on, direct=on, advice=random, extended-key-threshold=64,
+    /// duplicate-threshold=8, records-inline=on; may be given many times. Who cannot be so is left out, and
+    /// named; --list says what each store takes [default: as each store is fastest]
     #[arg(long = "set", value_name = "[STORE.]NAME=VALUE")]
     pub settings: Vec<String>,
     /// Start every phase with no page of the store in memory; --dir must be on a disk. A mix starts so,

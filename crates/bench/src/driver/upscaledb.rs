@@ -28,8 +28,12 @@ use std::ptr::{null, null_mut};
 const CODECS: &[Codec] = &[Codec::None, Codec::Zlib, Codec::Snappy, Codec::Lzf];
 /// The number of the only database in the file.
 const DATABASE: u16 = 1;
+/// What its pages are where nobody says.
+const PAGE_SIZE: u64 = 16 << 10;
+
 pub(super) struct Upscaledb {
     api: Api,
+    thresholds: Thresholds,
     file: PathBuf,
 }
 
@@ -73,6 +77,26 @@ fn journal(settings: &Chosen) -> (u32, Option<Parameter>) {
     (flags, compressor(PARAM_JOURNAL_COMPRESSION, settings.journal_compression()))
 }
 
+/// The flags of its database.
+fn database(shape: &Shape) -> Result<u32> {
+    let flags = match shape.keys {
+        KeyType::Number32 => RECORD_NUMBER32,
+        KeyType::Number64 => RECORD_NUMBER64,
+        _ if shape.duplicates.is_some() => ENABLE_DUPLICATE_KEYS,
+        _ => 0,
+    };
+    if !shape.settings.records_inline() {
+        return Ok(flags);
+    }
+    // Its leaves have places of one size for them: told of none, or where there are few, it writes anywhere.
+    let most = shape.settings.page_size().unwrap_or(PAGE_SIZE) / 10;
+    if shape.fixed_value.filter(|_| !shape.setup.is_ups()).is_none_or(|len| len as u64 > most) {
+        let why = format!("values have to be of one size, of {most} bytes at most in such pages");
+        return Err(refused("records-inline=on", why));
+    }
+    Ok(flags | FORCE_RECORDS_INLINE)
+}
+
 /// A codec for what the parameter of this name is about.
 fn compressor(name: u32, codec: Codec) -> Option<Parameter> {
     let value = match codec {
@@ -87,6 +111,8 @@ fn compressor(name: u32, codec: Codec) -> Option<Parameter> {
 impl Upscaledb {
     fn created(&self, path: &Path, shape: &Shape, flags: u32) -> Result<UpsStore<'_>> {
         let (api, name) = (&self.api, c_path(path)?);
+        let database = database(shape)?;
+        self.thresholds.set(&shape.settings)?;
         let mut store = UpsStore::new(api, shape);
         let last = || Parameter { name: 0, value: 0 };
         let (more, mut environment) = environment(shape);
@@ -129,13 +155,7 @@ impl Upscaledb {
         // SAFETY: the environment is open; a place for the pointer, and a list with its end.
         let rc = unsafe {
             let (db, list) = (&raw mut store.db, parameters.as_ptr());
-            let flags = match shape.keys {
-                KeyType::Number32 => RECORD_NUMBER32,
-                KeyType::Number64 => RECORD_NUMBER64,
-                _ if shape.duplicates.is_some() => ENABLE_DUPLICATE_KEYS,
-                _ => 0,
-            };
-            (api.ups_env_create_db)(store.env, db, DATABASE, flags, list)
+            (api.ups_env_create_db)(store.env, db, DATABASE, database, list)
         };
         api.check("ups_env_create_db", rc)?;
         // In transactions a range beside such a cursor was found to miss records (2.2.1).
@@ -172,6 +192,10 @@ impl Driver for Upscaledb {
         (Name::Cursors, Values::Either),
         (Name::Memory, Values::Either),
         (Name::Advice, Values::Either),
+        // In a place of 255 bytes, and a number of 7 bits.
+        (Name::ExtendedKeyThreshold, Values::Between(1, 250)),
+        (Name::DuplicateThreshold, Values::Between(1, 127)),
+        (Name::RecordsInline, Values::Either),
     ];
     const CHANGES: Changes = Changes::AtClose;
     const COMMITS: bool = true;
@@ -179,7 +203,8 @@ impl Driver for Upscaledb {
     fn load(file: Option<&Path>) -> Result<Upscaledb> {
         let source = const { Self::SOURCE.unwrap() };
         let opened = source.open(Self::NAME, file, c"ups_env_create")?;
-        Ok(Upscaledb { api: Api::load(opened.library)?, file: opened.file })
+        let thresholds = Thresholds::of(&opened.library);
+        Ok(Upscaledb { api: Api::load(opened.library)?, thresholds, file: opened.file })
     }
 
     fn identity(&self) -> Identity {
@@ -229,6 +254,7 @@ impl Driver for Upscaledb {
 
     fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<UpsStore<'_>> {
         let (api, name) = (&self.api, c_path(path)?);
+        self.thresholds.set(&shape.settings)?;
         let mut store = UpsStore::new(api, shape);
         let none = [Parameter { name: 0, value: 0 }];
         let (flags, mut environment) = environment(shape);

@@ -2,10 +2,13 @@
 
 #![allow(unsafe_code)]
 
-use super::library::api;
+use super::library::{api, symbol};
 use super::refused;
+use crate::settings::Chosen;
 use credenza::Result;
+use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// `ups_env_t`, `ups_db_t`, `ups_txn_t` and `ups_cursor_t`, only ever pointed to.
 pub(super) type Env = c_void;
@@ -60,6 +63,48 @@ api! {
     }
 }
 
+/// Variables of the library that its own benchmark sets, and no function: 0 leaves the choice to it. They hold
+/// for all databases of the process.
+pub(super) struct Thresholds {
+    extended_key: Option<&'static AtomicU32>,
+    duplicate: Option<&'static AtomicU32>,
+}
+
+impl Thresholds {
+    pub(super) fn of(library: &Library) -> Thresholds {
+        let find = |name: &str| {
+            // SAFETY: both are `static uint32_t` in its `1globals/globals.h`; only their address is taken.
+            let place = unsafe { symbol::<*mut u32>(library, name) }.ok()?;
+            // SAFETY: a variable of a library that stays in memory until the process ends, aligned as
+            // its type asks. The library only reads it.
+            (!place.is_null()).then(|| unsafe { AtomicU32::from_ptr(place) })
+        };
+        Thresholds {
+            extended_key: find("_ZN9upscaledb7Globals21ms_extended_thresholdE"),
+            duplicate: find("_ZN9upscaledb7Globals22ms_duplicate_thresholdE"),
+        }
+    }
+
+    /// Sets both as chosen, or back to what the library has.
+    pub(super) fn set(&self, chosen: &Chosen) -> Result<()> {
+        let put = |place: Option<&AtomicU32>, wanted: Option<u64>, name: &str| match (place, wanted)
+        {
+            (Some(place), wanted) => {
+                let number = u32::try_from(wanted.unwrap_or(0));
+                let number = number.map_err(|_| refused(name, "more than 32 bits hold"))?;
+                place.store(number, Ordering::Relaxed);
+                Ok(())
+            }
+            (None, None) => Ok(()),
+            (None, Some(_)) => {
+                Err(refused(name, "this library has no such variable: leave the setting out"))
+            }
+        };
+        put(self.extended_key, chosen.extended_key_threshold(), "Globals::ms_extended_threshold")?;
+        put(self.duplicate, chosen.duplicate_threshold(), "Globals::ms_duplicate_threshold")
+    }
+}
+
 pub(super) const READ_ONLY: u32 = 0x4;
 pub(super) const DISABLE_MMAP: u32 = 0x200;
 pub(super) const ENABLE_CRC32: u32 = 0x200_0000;
@@ -79,6 +124,7 @@ pub(super) const OVERWRITE: u32 = 0x1;
 pub(super) const DUPLICATE: u32 = 0x2;
 pub(super) const DUPLICATE_INSERT_FIRST: u32 = 0x10;
 pub(super) const ENABLE_DUPLICATE_KEYS: u32 = 0x4000;
+pub(super) const FORCE_RECORDS_INLINE: u32 = 0x80_0000;
 pub(super) const RECORD_NUMBER32: u32 = 0x1000;
 pub(super) const RECORD_NUMBER64: u32 = 0x2000;
 pub(super) const AUTO_CLEANUP: u32 = 0x1;

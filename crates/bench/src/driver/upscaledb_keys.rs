@@ -31,10 +31,13 @@ pub(super) enum Keys {
 
 impl Keys {
     pub(super) fn of(shape: &Shape) -> Keys {
-        let is_compressed = shape.settings.key_compression() != Codec::None;
+        let settings = &shape.settings;
+        let has_any_size = settings.key_compression() != Codec::None
+            || settings.extended_key_threshold().is_some();
         match (shape.keys, shape.fixed_key) {
-            // Keys that are compressed can have any size, as the library has it.
-            (KeyType::Binary | KeyType::String, _) if is_compressed => Keys::Varying,
+            // Keys that are compressed, or go elsewhere where they are long, can have any size, as the
+            // library has it.
+            (KeyType::Binary | KeyType::String, _) if has_any_size => Keys::Varying,
             (KeyType::F32, _) => Keys::Numbers(Native::Float),
             (KeyType::F64, _) => Keys::Numbers(Native::Double),
             (keys, _) if TYPES.contains(&keys) => {
