@@ -101,6 +101,27 @@ fn of_few_keys_one_half_is_stored_where_nobody_says_how_many() {
 }
 
 #[test]
+fn values_have_the_size_of_their_type_and_who_has_it_otherwise_is_named() {
+    for (values, bytes) in [("u8", 1), ("u16", 2), ("u32", 4), ("u64", 8), ("f32", 4), ("f64", 8)] {
+        let phases = "phases = [\"build\", \"get-90\", \"reinsert\"]";
+        let text = format!("data = \"random\"\nvalue-type = \"{values}\"\nrecords = 100\n{phases}");
+        let (report, printed) = report(&text, &["--stores=constant,btree", "--gets=100"]);
+        assert!(report.failures.is_empty(), "{:?}", report.failures);
+        assert!(report.results.iter().all(|result| result.verified), "{values}");
+        let settings = &report.settings;
+        assert_eq!(
+            (settings.value_type.as_deref(), settings.value_bytes),
+            (Some(values), bytes * 100)
+        );
+        let note =
+            format!("values of type {values} are bytes to constant, btree: they have no such");
+        assert!(report.notes.iter().any(|own| own.starts_with(&note)), "{:?}", report.notes);
+        let heading = format!("values of type {values}");
+        assert!(printed.lines().take(2).any(|line| line.contains(&heading)), "{printed}");
+    }
+}
+
+#[test]
 fn what_contradicts_itself_is_refused_in_words() {
     let plain = |keys: &str, more: &str| refused(&file(keys, more), &[ALL]);
     for (said, what) in [
@@ -121,6 +142,15 @@ fn what_contradicts_itself_is_refused_in_words() {
             "no store is left to measure: 'key-type = \"record-number32\"' leaves out redb",
         ),
         (refused("data = \"decimal\"\nkey-type = \"u32\"", &[ALL]), "are for data = \"random\""),
+        (refused("data = \"ups\"\nvalue-type = \"u8\"", &[ALL]), "are for data = \"random\""),
+        (
+            plain("u32", "value-type = \"f32\""),
+            "value-size contradicts value-type f32: such values have 4 bytes",
+        ),
+        (
+            refused("data = \"random\"\nvalue-type = \"i64\"", &[ALL]),
+            "there is no value-type 'i64': say binary, u8, u16, u32, u64, f32, f64",
+        ),
     ] {
         assert!(said.contains(what), "{said}");
     }

@@ -113,6 +113,8 @@ pub(crate) trait Driver: Sized + 'static {
     const VERSIONS: &'static [&'static str] = &[];
     /// The types of keys that the store has, other than bytes, and is told of ([`Shape::keys`]).
     const KEY_TYPES: &'static [KeyType] = &[];
+    /// The types of values that it has, and is told of ([`Shape::values`]).
+    const VALUE_TYPES: &'static [KeyType] = &[];
     /// Whether [`Store::get_many`] is the store's own.
     const NATIVE_GET_MANY: bool = false;
     /// What [`Driver::build`] forces to disk by itself.
@@ -364,17 +366,27 @@ pub(crate) trait ForDriver {
     fn run<D: Driver>(self) -> Self::Output;
 }
 
-/// Whether the store of this name has keys of this type.
-pub(crate) fn has_keys_of(store: &str, keys: KeyType) -> bool {
-    struct Has(KeyType);
+/// The types of keys, and of values, that the store of this name has.
+fn types_of(store: &str) -> Option<(&'static [KeyType], &'static [KeyType])> {
+    struct Has;
     impl ForDriver for Has {
-        type Output = bool;
+        type Output = (&'static [KeyType], &'static [KeyType]);
 
-        fn run<D: Driver>(self) -> bool {
-            self.0 == KeyType::Binary || D::KEY_TYPES.contains(&self.0)
+        fn run<D: Driver>(self) -> Self::Output {
+            (D::KEY_TYPES, D::VALUE_TYPES)
         }
     }
-    with_driver(store, Has(keys)).unwrap_or(false)
+    with_driver(store, Has)
+}
+
+/// Whether the store of this name has keys of this type.
+pub(crate) fn has_keys_of(store: &str, keys: KeyType) -> bool {
+    types_of(store).is_some_and(|(has, _)| keys == KeyType::Binary || has.contains(&keys))
+}
+
+/// Whether it has values of this type.
+pub(crate) fn has_values_of(store: &str, values: KeyType) -> bool {
+    types_of(store).is_some_and(|(_, has)| values == KeyType::Binary || has.contains(&values))
 }
 
 /// What of the settings that a user may choose the store of this name takes.

@@ -398,6 +398,7 @@ fn lmdb_changes_more_than_one_transaction_can_take() {
     let shape = |value_bytes| Shape {
         records,
         keys: KeyType::Binary,
+        values: KeyType::Binary,
         key_bytes: 8 * records,
         value_bytes: value_bytes * records,
         longest_value: value_bytes as usize,

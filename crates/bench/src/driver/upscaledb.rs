@@ -12,7 +12,7 @@
 #![allow(unsafe_code)]
 
 use super::upscaledb_abi::*;
-use super::upscaledb_keys::{Given, Keys, LONGEST_FIXED, TYPES};
+use super::upscaledb_keys::{Given, Keys, LONGEST_FIXED, TYPES, number, number_type};
 use super::{
     Changes, Driver, Identity, Reading, Shape, Sharing, Source, Store, Writer, c_path, is_number,
     refused,
@@ -137,7 +137,7 @@ impl Upscaledb {
             // Where it numbers records it knows itself of which type they are.
             Keys::Numbers(_) if shape.keys.is_numbered() => {}
             Keys::Numbers(native) => {
-                let (value, _) = Keys::number_type(native);
+                let (value, _) = number_type(native);
                 parameters.push(Parameter { name: PARAM_KEY_TYPE, value });
             }
             Keys::Fixed(len) => {
@@ -147,6 +147,10 @@ impl Upscaledb {
         }
         if let Some(len) = shape.fixed_value.filter(|_| !shape.setup.is_ups()) {
             parameters.push(Parameter { name: PARAM_RECORD_SIZE, value: len as u64 });
+        }
+        if let Some(native) = number(shape.values) {
+            let (value, _) = number_type(native);
+            parameters.push(Parameter { name: PARAM_RECORD_TYPE, value });
         }
         let settings = &shape.settings;
         parameters.extend(compressor(PARAM_RECORD_COMPRESSION, settings.compression()));
@@ -170,6 +174,7 @@ impl Driver for Upscaledb {
     const NAME: &'static str = "upscaledb";
     const HAS_DUPLICATES: bool = true;
     const KEY_TYPES: &'static [KeyType] = TYPES;
+    const VALUE_TYPES: &'static [KeyType] = &KeyType::OF_VALUES;
     // Alone: it locks the file for one process, also to read.
     const SHARING: Sharing = Sharing::Alone;
     const SOURCE: Option<Source> = Some(Source {
@@ -227,17 +232,21 @@ impl Driver for Upscaledb {
             Keys::Numbers(native) if shape.keys.is_numbered() => {
                 format!("UPS_RECORD_NUMBER{}", 8 * native.width())
             }
-            Keys::Numbers(native) => Keys::number_type(native).1.to_owned(),
+            Keys::Numbers(native) => number_type(native).1.to_owned(),
             Keys::Fixed(len) => format!("key size {len}"),
             Keys::Varying => "any key size".to_owned(),
         };
-        let records = shape.fixed_value.map_or("any".to_owned(), |len| len.to_string());
+        let records = match (number(shape.values), shape.fixed_value) {
+            (Some(native), _) => format!("records {}", number_type(native).1),
+            (None, Some(len)) => format!("record size {len}"),
+            (None, None) => "any record size".to_owned(),
+        };
         let cache = match shape.settings.cache() {
             Some(bytes) => format!("cache {} KiB", bytes >> 10),
             None => "UPS_CACHE_UNLIMITED".to_owned(),
         };
         format!(
-            "{cache}, {keys}, record size {records}; one transaction for each change: \
+            "{cache}, {keys}, {records}; one transaction for each change: \
              UPS_ENABLE_TRANSACTIONS, no fsync"
         )
     }

@@ -135,6 +135,7 @@ pub(super) const FIND_GREATER_OR_EQUAL: u32 = 0x2000 | 0x4000;
 pub(super) const PARAM_KEY_SIZE: u32 = 0x102;
 pub(super) const PARAM_KEY_TYPE: u32 = 0x104;
 pub(super) const PARAM_RECORD_SIZE: u32 = 0x108;
+pub(super) const PARAM_RECORD_TYPE: u32 = 0x112;
 pub(super) const KEY_NOT_FOUND: c_int = -11;
 impl Api {
     pub(super) fn check(&self, call: &str, rc: c_int) -> Result<()> {

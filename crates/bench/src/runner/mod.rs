@@ -48,7 +48,7 @@ use crate::result::{
 };
 use crate::rng::Rng;
 use crate::workload::generate::stream;
-use crate::workload::{Inputs, KeyType, Phase, Workload};
+use crate::workload::{Inputs, Phase, Workload};
 use credenza::{Error, Result};
 use folder::Folder;
 use indicatif::ProgressBar;
@@ -120,7 +120,7 @@ fn run(args: &BenchArgs) -> Result<Report> {
     let stores = run.stores(&shape, &workload)?;
     notes.append(&mut run.left_out);
     let asked_for = phases_asked_for(&workload, args.cold);
-    notes.extend(notes::about_keys(&stores, &asked_for, &workload));
+    notes.extend(notes::about_types(&stores, &asked_for, &workload));
     let left_out = notes::about_what_is_left_out(&stores, &run.phases, &workload.mix);
     let does_nothing = |info: &StoreInfo| {
         run.phases.iter().all(|phase| info.lacks.iter().any(|name| name == phase.name()))
@@ -373,7 +373,8 @@ impl<'a> Run<'a> {
             workload: workload.name.clone(),
             data: workload.data.origin(),
             records: shape.records,
-            key_type: (shape.keys != KeyType::Binary).then(|| shape.keys.name().to_owned()),
+            key_type: shape.keys.name_unless_bytes(),
+            value_type: shape.values.name_unless_bytes(),
             key_bytes: shape.key_bytes,
             value_bytes: shape.value_bytes,
             gets: workload.gets as u64,
