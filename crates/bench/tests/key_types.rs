@@ -90,6 +90,22 @@ fn records_are_numbered_by_stores_that_do_so_in_phases_that_make_sense() {
 }
 
 #[test]
+fn berkeleydb_numbers_records_in_32_bits_alone() {
+    let berkeleydb = "--stores=btree,bdb-btree";
+    let (_, folder) = bench(&file("record-number32", "records = 300"), &[berkeleydb, "--rounds=1"]);
+    let json = std::fs::read(folder.path().join("out.json")).unwrap();
+    let report: Report = serde_json::from_slice(&json).unwrap();
+    match report.failures.first() {
+        Some(missing) if missing.status == "missing" => eprintln!("not tested: {}", missing.what),
+        None => assert!(report.stores[1].tuning.contains("DB_RECNO"), "{:?}", report.stores[1]),
+        Some(failure) => panic!("{failure:?}"),
+    }
+    assert!(report.results.iter().all(|result| result.verified));
+    let said = refused(&file("record-number64", ""), &["--stores=bdb-btree"]);
+    assert!(said.contains("'key-type = \"record-number64\"' leaves out bdb-btree"), "{said}");
+}
+
+#[test]
 fn of_few_keys_one_half_is_stored_where_nobody_says_how_many() {
     let inserts = "phases = [\"build\", \"get-miss\", \"mixed\"]\n[mix]\ninsert = 1";
     let (report, _) = report(&file("u8", inserts), &[BTREE]);

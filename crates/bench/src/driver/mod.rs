@@ -17,6 +17,7 @@ mod bdb;
 mod bdb_abi;
 mod bdb_btree;
 mod bdb_hash;
+mod bdb_numbers;
 mod bdb_store;
 mod btree;
 mod btree_tables;
