@@ -357,8 +357,8 @@ impl<'a> Run<'a> {
         self.left_out.extend(unfit.into_iter().map(left_out));
         if !unnumbered.is_empty() {
             self.left_out.push(format!(
-                "'key-type = \"{keys}\"' leaves out {}: they do not number records, or the workbench \
-                 does not have them do it",
+                "'key-type = \"{keys}\"' leaves out {}: they do not number records so, or the \
+                 workbench does not have them do it",
                 unnumbered.join(", ")
             ));
         }
