@@ -41,7 +41,8 @@ pub struct BenchArgs {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
     /// Stores to measure, separated by commas; without it, all that are found (see --list). A server that
-    /// speaks RESP is resp:redis://HOST:PORT/DB, resp:unix:///SOCKET or resp:cluster://HOST:PORT,HOST:PORT
+    /// speaks RESP is resp:redis://HOST:PORT/DB, resp:unix:///SOCKET or resp:cluster://HOST:PORT,HOST:PORT,
+    /// one of upscaledb's own ups://HOST:PORT/PATH
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub stores: Option<Vec<String>>,
     /// decimal, tokens, ups, churn, random, ntdb, ycsb, ycsb-a to ycsb-f, files, words (the
@@ -541,8 +542,7 @@ pub(crate) fn check_stores_and_servers<'a>(
     let named: Vec<&str> = stores.collect();
     let is_server = |name: &&&str| driver::address_of(name).is_some();
     // Before anything is printed or written: the names are in all of it.
-    let servers = named.iter().filter(is_server).filter_map(|name| driver::address_of(name));
-    servers.into_iter().try_for_each(driver::check_address)?;
+    named.iter().filter(is_server).try_for_each(|name| driver::check_address(name))?;
     check_names(named.iter().filter(|name| !is_server(name)).copied(), libraries)?;
     libraries::check(libraries, &named)
 }

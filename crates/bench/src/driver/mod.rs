@@ -67,6 +67,7 @@ mod trivial;
 mod upscaledb;
 mod upscaledb_abi;
 mod upscaledb_keys;
+mod upscaledb_server;
 
 use crate::measure::Size;
 use crate::settings::Takes;
@@ -79,7 +80,7 @@ pub(crate) use library::Source;
 pub(crate) use no_writer::NoWriter;
 pub(crate) use on_thread::{Committers, Crew, OnThread};
 pub(crate) use promise::{Fault, Promise};
-pub(crate) use resp_address::{CLUSTER, check as check_address};
+pub(crate) use resp_address::CLUSTER;
 pub(crate) use shape::{Noting, Setup, Shape};
 use std::ffi::CString;
 use std::fs::File;
@@ -349,7 +350,9 @@ pub(crate) fn can_do<D: Driver>(phase: Phase, mix: &Mix) -> bool {
         {
             D::COMMITS
         }
-        Phase::Mixed if mix.transactions.is_some() => <D::Writer<'_> as Writer>::HAS_TRANSACTIONS,
+        Phase::Mixed if mix.transactions.is_some() => {
+            D::COMMITS && <D::Writer<'_> as Writer>::HAS_TRANSACTIONS
+        }
         _ => !phase.is_changing() || <D::Writer<'_> as Writer>::IS_POSSIBLE,
     }
 }
@@ -426,14 +429,32 @@ macro_rules! drivers {
     };
 }
 
+/// The drivers of servers.
+const SERVERS: [&str; 2] =
+    [<resp::Resp as Driver>::NAME, <upscaledb_server::UpscaledbServer as Driver>::NAME];
+
 /// The driver's name in a store's name: what stands before the address of a server.
 fn kind_of(name: &str) -> &str {
-    address_of(name).map_or(name, |_| <resp::Resp as Driver>::NAME)
+    server_of(name).map_or(name, |(kind, _)| kind)
+}
+
+/// The driver's name and the address in the name of a server.
+fn server_of(name: &str) -> Option<(&str, &str)> {
+    name.split_once(':').filter(|(kind, _)| SERVERS.contains(kind))
 }
 
 /// The address of the server in a store's name; `None` for a store that is none.
 pub(crate) fn address_of(name: &str) -> Option<&str> {
-    name.strip_prefix(<resp::Resp as Driver>::NAME)?.strip_prefix(':')
+    server_of(name).map(|(_, address)| address)
+}
+
+/// Refuses the name of a server whose address is none.
+pub(crate) fn check_address(name: &str) -> Result<()> {
+    match server_of(name) {
+        Some((<resp::Resp as Driver>::NAME, address)) => resp_address::check(address),
+        Some((_, address)) => upscaledb_server::check(address),
+        None => Ok(()),
+    }
 }
 
 drivers! {
@@ -463,6 +484,7 @@ drivers! {
     gdbm::Gdbm,
     sparkey::Sparkey,
     resp::Resp,
+    upscaledb_server::UpscaledbServer,
 }
 
 /// Where both of our engines that change tell which start of the machine their locks are of: 16 bytes,

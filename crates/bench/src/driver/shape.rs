@@ -99,6 +99,11 @@ impl Shape {
         }
     }
 
+    /// That of no data.
+    pub(super) fn of_nothing() -> Shape {
+        Shape::of(&Records::default())
+    }
+
     /// The same data for stores that are set up so.
     pub(crate) fn set_up(self, setup: Setup) -> Shape {
         Shape { setup, settings: setup.settings(), ..self }

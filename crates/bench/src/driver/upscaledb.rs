@@ -27,12 +27,12 @@ use std::ptr::{null, null_mut};
 
 const CODECS: &[Codec] = &[Codec::None, Codec::Zlib, Codec::Snappy, Codec::Lzf];
 /// The number of the only database in the file.
-const DATABASE: u16 = 1;
+pub(super) const DATABASE: u16 = 1;
 /// What its pages are where nobody says.
 const PAGE_SIZE: u64 = 16 << 10;
 
 pub(super) struct Upscaledb {
-    api: Api,
+    pub(super) api: Api,
     thresholds: Thresholds,
     file: PathBuf,
 }
@@ -111,7 +111,6 @@ fn compressor(name: u32, codec: Codec) -> Option<Parameter> {
 impl Upscaledb {
     fn created(&self, path: &Path, shape: &Shape, flags: u32) -> Result<UpsStore<'_>> {
         let (api, name) = (&self.api, c_path(path)?);
-        let database = database(shape)?;
         self.thresholds.set(&shape.settings)?;
         let mut store = UpsStore::new(api, shape);
         let last = || Parameter { name: 0, value: 0 };
@@ -132,36 +131,7 @@ impl Upscaledb {
             (api.ups_env_create)(env, name.as_ptr(), flags, 0o644, list)
         };
         api.check("ups_env_create", rc)?;
-        let mut parameters: Vec<Parameter> = Vec::new();
-        match store.keys {
-            // Where it numbers records it knows itself of which type they are.
-            Keys::Numbers(_) if shape.keys.is_numbered() => {}
-            Keys::Numbers(native) => {
-                let (value, _) = number_type(native);
-                parameters.push(Parameter { name: PARAM_KEY_TYPE, value });
-            }
-            Keys::Fixed(len) => {
-                parameters.push(Parameter { name: PARAM_KEY_SIZE, value: len as u64 });
-            }
-            Keys::Varying => {}
-        }
-        if let Some(len) = shape.fixed_value.filter(|_| !shape.setup.is_ups()) {
-            parameters.push(Parameter { name: PARAM_RECORD_SIZE, value: len as u64 });
-        }
-        if let Some(native) = number(shape.values) {
-            let (value, _) = number_type(native);
-            parameters.push(Parameter { name: PARAM_RECORD_TYPE, value });
-        }
-        let settings = &shape.settings;
-        parameters.extend(compressor(PARAM_RECORD_COMPRESSION, settings.compression()));
-        parameters.extend(compressor(PARAM_KEY_COMPRESSION, settings.key_compression()));
-        parameters.push(last());
-        // SAFETY: the environment is open; a place for the pointer, and a list with its end.
-        let rc = unsafe {
-            let (db, list) = (&raw mut store.db, parameters.as_ptr());
-            (api.ups_env_create_db)(store.env, db, DATABASE, database, list)
-        };
-        api.check("ups_env_create_db", rc)?;
+        store.make_database(shape)?;
         // In transactions a range beside such a cursor was found to miss records (2.2.1).
         if flags & ENABLE_TRANSACTIONS == 0 {
             store.open_cursor()?;
@@ -228,26 +198,14 @@ impl Driver for Upscaledb {
             };
             return format!("as ups_bench has it: {place}, any key size");
         }
-        let keys = match Keys::of(shape) {
-            Keys::Numbers(native) if shape.keys.is_numbered() => {
-                format!("UPS_RECORD_NUMBER{}", 8 * native.width())
-            }
-            Keys::Numbers(native) => number_type(native).1.to_owned(),
-            Keys::Fixed(len) => format!("key size {len}"),
-            Keys::Varying => "any key size".to_owned(),
-        };
-        let records = match (number(shape.values), shape.fixed_value) {
-            (Some(native), _) => format!("records {}", number_type(native).1),
-            (None, Some(len)) => format!("record size {len}"),
-            (None, None) => "any record size".to_owned(),
-        };
         let cache = match shape.settings.cache() {
             Some(bytes) => format!("cache {} KiB", bytes >> 10),
             None => "UPS_CACHE_UNLIMITED".to_owned(),
         };
         format!(
-            "{cache}, {keys}, {records}; one transaction for each change: \
-             UPS_ENABLE_TRANSACTIONS, no fsync"
+            "{cache}, {}; one transaction for each change: \
+             UPS_ENABLE_TRANSACTIONS, no fsync",
+            UpsStore::told(shape)
         )
     }
 
@@ -298,8 +256,8 @@ impl Driver for Upscaledb {
 /// An environment with its database, closed when dropped.
 pub(super) struct UpsStore<'d> {
     api: &'d Api,
-    env: *mut Env,
-    db: *mut Db,
+    pub(super) env: *mut Env,
+    pub(super) db: *mut Db,
     /// The transaction that all calls belong to, or null.
     txn: *mut Txn,
     /// Whether lookups and insertions are done by a cursor, one for all; not where there are transactions.
@@ -322,12 +280,65 @@ impl Drop for UpsStore<'_> {
 
 impl<'d> UpsStore<'d> {
     /// Not open yet.
-    fn new(api: &'d Api, shape: &Shape) -> UpsStore<'d> {
+    pub(super) fn new(api: &'d Api, shape: &Shape) -> UpsStore<'d> {
         let (env, db, txn, cursor) = (null_mut(), null_mut(), null_mut(), null_mut());
         let (keys, place, uses_cursor) =
             (Keys::of(shape), shape.duplicates, shape.settings.cursors());
         let last_number = shape.keys.is_numbered().then_some(0);
         UpsStore { api, env, db, txn, uses_cursor, cursor, keys, last_number, place }
+    }
+
+    /// What the database is told of keys and records, in words.
+    pub(super) fn told(shape: &Shape) -> String {
+        let keys = match Keys::of(shape) {
+            Keys::Numbers(native) if shape.keys.is_numbered() => {
+                format!("UPS_RECORD_NUMBER{}", 8 * native.width())
+            }
+            Keys::Numbers(native) => number_type(native).1.to_owned(),
+            Keys::Fixed(len) => format!("key size {len}"),
+            Keys::Varying => "any key size".to_owned(),
+        };
+        let records = match (number(shape.values), shape.fixed_value) {
+            (Some(native), _) => format!("records {}", number_type(native).1),
+            (None, Some(len)) => format!("record size {len}"),
+            (None, None) => "any record size".to_owned(),
+        };
+        format!("{keys}, {records}")
+    }
+
+    /// Makes the database in an environment that is open.
+    pub(super) fn make_database(&mut self, shape: &Shape) -> Result<()> {
+        let flags = database(shape)?;
+        let mut parameters: Vec<Parameter> = Vec::new();
+        match self.keys {
+            // Where it numbers records it knows itself of which type they are.
+            Keys::Numbers(_) if shape.keys.is_numbered() => {}
+            Keys::Numbers(native) => {
+                let (value, _) = number_type(native);
+                parameters.push(Parameter { name: PARAM_KEY_TYPE, value });
+            }
+            Keys::Fixed(len) => {
+                parameters.push(Parameter { name: PARAM_KEY_SIZE, value: len as u64 });
+            }
+            Keys::Varying => {}
+        }
+        if let Some(len) = shape.fixed_value.filter(|_| !shape.setup.is_ups()) {
+            parameters.push(Parameter { name: PARAM_RECORD_SIZE, value: len as u64 });
+        }
+        if let Some(native) = number(shape.values) {
+            let (value, _) = number_type(native);
+            parameters.push(Parameter { name: PARAM_RECORD_TYPE, value });
+        }
+        let settings = &shape.settings;
+        parameters.extend(compressor(PARAM_RECORD_COMPRESSION, settings.compression()));
+        parameters.extend(compressor(PARAM_KEY_COMPRESSION, settings.key_compression()));
+        parameters.push(Parameter { name: 0, value: 0 });
+        // SAFETY: the environment is open; a place for the pointer, and a list with its end.
+        let rc = unsafe {
+            let (db, list) = (&raw mut self.db, parameters.as_ptr());
+            (self.api.ups_env_create_db)(self.env, db, DATABASE, flags, list)
+        };
+        self.api.check("ups_env_create_db", rc)
     }
 
     /// Opens the cursor that is used again and again, where there is to be one.

@@ -48,10 +48,12 @@ api! {
         ups_env_open: unsafe extern "C" fn(*mut *mut Env, *const c_char, u32, *const Parameter) -> c_int,
         ups_env_close: unsafe extern "C" fn(*mut Env, u32) -> c_int,
         ups_env_create_db: unsafe extern "C" fn(*mut Env, *mut *mut Db, u16, u32, *const Parameter) -> c_int,
+        ups_env_erase_db: unsafe extern "C" fn(*mut Env, u16, u32) -> c_int,
         ups_env_open_db: unsafe extern "C" fn(*mut Env, *mut *mut Db, u16, u32, *const Parameter) -> c_int,
         ups_txn_begin: unsafe extern "C" fn(*mut *mut Txn, *mut Env, *const c_char, *mut c_void, u32) -> c_int,
         ups_txn_commit: unsafe extern "C" fn(*mut Txn, u32) -> c_int,
         ups_txn_abort: unsafe extern "C" fn(*mut Txn, u32) -> c_int,
+        ups_db_close: unsafe extern "C" fn(*mut Db, u32) -> c_int,
         ups_db_find: unsafe extern "C" fn(*mut Db, *mut Txn, *mut Key, *mut Record, u32) -> c_int,
         ups_db_insert: unsafe extern "C" fn(*mut Db, *mut Txn, *mut Key, *mut Record, u32) -> c_int,
         ups_db_erase: unsafe extern "C" fn(*mut Db, *mut Txn, *mut Key, u32) -> c_int,
@@ -137,6 +139,9 @@ pub(super) const PARAM_KEY_TYPE: u32 = 0x104;
 pub(super) const PARAM_RECORD_SIZE: u32 = 0x108;
 pub(super) const PARAM_RECORD_TYPE: u32 = 0x112;
 pub(super) const KEY_NOT_FOUND: c_int = -11;
+pub(super) const NOT_IMPLEMENTED: c_int = -20;
+pub(super) const DATABASE_NOT_FOUND: c_int = -200;
+
 impl Api {
     pub(super) fn check(&self, call: &str, rc: c_int) -> Result<()> {
         if rc == 0 {
