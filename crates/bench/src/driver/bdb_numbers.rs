@@ -8,7 +8,11 @@
 use super::bdb::{Handle, check};
 use super::bdb_abi::*;
 use super::bdb_store::piece;
+use super::native_keys::Native;
 use credenza::Result;
+
+/// What a number is to the library.
+pub(super) const NUMBER: Native = Native::Unsigned(4);
 
 impl Handle<'_> {
     /// The number of the last record; 0 if there is none.
@@ -43,7 +47,7 @@ pub(super) fn each_numbered(
         && number != 0
         && given < count
     {
-        take(&number.to_be_bytes(), piece(buffer, value, len));
+        NUMBER.with_key(&number.to_le_bytes(), |key| take(key, piece(buffer, value, len)));
         given += 1;
     }
     given

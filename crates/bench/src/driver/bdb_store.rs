@@ -4,7 +4,7 @@
 
 use super::bdb::{Handle, Method, btree_page_bytes, check, record_bytes};
 use super::bdb_abi::*;
-use super::bdb_numbers::each_numbered;
+use super::bdb_numbers::{NUMBER, each_numbered};
 use super::{Committers, Shape, Store, Writer, is_number};
 use crate::workload::key_type::number_of;
 use crate::workload::{KeyType, Place};
@@ -113,7 +113,7 @@ impl<'d, const IS_ORDERED: bool> BdbStore<'d, IS_ORDERED> {
             (self.put)(self.handle.db, null_mut(), &raw mut given, &raw mut value, APPEND)
         };
         check(self.handle.api, "put", rc)?;
-        is_number(&number.to_be_bytes(), key)?;
+        NUMBER.with_key(&number.to_le_bytes(), |found| is_number(found, key))?;
         self.last_number = Some(number.into());
         Ok(())
     }
