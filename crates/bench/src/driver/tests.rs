@@ -372,8 +372,8 @@ impl ForDriver for WrongLibrary {
 
 #[test]
 fn a_missing_library_says_where_to_get_it() {
-    // Our own engines and crates are no libraries.
-    let no_library = ["constant", "hash", "btree", "redb", "resp"];
+    // Our own engines, crates and servers are no libraries.
+    let no_library = ["constant", "hash", "btree", "redb", "resp", "ups"];
     for name in NAMES.iter().filter(|name| !no_library.contains(name)) {
         let what = with_driver(name, WrongLibrary).flatten().expect("a load that fails");
         assert!(what.contains("apt-get install") || what.contains("--lib"), "{what}");
