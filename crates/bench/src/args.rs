@@ -41,7 +41,8 @@ pub struct BenchArgs {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
     /// Stores to measure, separated by commas; without it, all that are found (see --list). A server that
-    /// speaks RESP is resp:redis://HOST:PORT/DB, resp:unix:///SOCKET or resp:cluster://HOST:PORT,HOST:PORT
+    /// speaks RESP is resp:redis://HOST:PORT/DB, resp:unix:///SOCKET or resp:cluster://HOST:PORT,HOST:PORT,
+    /// one of upscaledb's own ups://HOST:PORT/PATH
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub stores: Option<Vec<String>>,
     /// decimal, tokens, ups, churn, random, ntdb, ycsb, ycsb-a to ycsb-f, files, words (the
@@ -152,9 +153,9 @@ pub struct BenchArgs {
     pub libraries: Vec<String>,
     /// Set up stores so: NAME=VALUE, for one store STORE.NAME=VALUE, as in page-size=16K, cache=64M, mmap=off,
     /// checksums=on, compression=zlib, key-compression=prefix, journal-compression=zstd, encryption=on,
-    /// recovery=off, flush=on, cursors=on, memory=on, direct=on, advice=random; may be given many times. Who
-    /// cannot be so is left out, and named; --list says what each store takes [default: as each store
-    /// is fastest]
+    /// recovery=off, flush=on, cursors=on, memory=on, direct=on, advice=random, extended-key-threshold=64,
+    /// duplicate-threshold=8, records-inline=on; may be given many times. Who cannot be so is left out, and
+    /// named; --list says what each store takes [default: as each store is fastest]
     #[arg(long = "set", value_name = "[STORE.]NAME=VALUE")]
     pub settings: Vec<String>,
     /// Start every phase with no page of the store in memory; --dir must be on a disk. A mix starts so,
@@ -550,8 +551,7 @@ pub(crate) fn check_stores_and_servers<'a>(
     let named: Vec<&str> = stores.collect();
     let is_server = |name: &&&str| driver::address_of(name).is_some();
     // Before anything is printed or written: the names are in all of it.
-    let servers = named.iter().filter(is_server).filter_map(|name| driver::address_of(name));
-    servers.into_iter().try_for_each(driver::check_address)?;
+    named.iter().filter(is_server).try_for_each(|name| driver::check_address(name))?;
     check_names(named.iter().filter(|name| !is_server(name)).copied(), libraries)?;
     libraries::check(libraries, &named)
 }

@@ -174,6 +174,8 @@ pub struct Settings {
     pub records: u64,
     /// What keys are: "string", "u8", ..., as `key-type` of a workload file says it; `None` for bytes.
     pub key_type: Option<String>,
+    /// What values are: "u8", ..., as `value-type` of a workload file says it; `None` for bytes.
+    pub value_type: Option<String>,
     /// Bytes of all keys together.
     pub key_bytes: u64,
     /// Bytes of all values together.

@@ -51,10 +51,16 @@ pub(crate) enum Name {
     Direct,
     /// What the kernel is told of the order of accesses (`posix_fadvise`, `madvise`).
     Advice,
+    /// Bytes of the longest key that stays in its page.
+    ExtendedKeyThreshold,
+    /// How many values a key may have before they go to a table of their own.
+    DuplicateThreshold,
+    /// Whether values are in the pages of the keys, whatever the store would do with such.
+    RecordsInline,
 }
 
 impl Name {
-    const ALL: [Name; 14] = [
+    const ALL: [Name; 17] = [
         Name::PageSize,
         Name::Cache,
         Name::Mmap,
@@ -69,6 +75,9 @@ impl Name {
         Name::Memory,
         Name::Direct,
         Name::Advice,
+        Name::ExtendedKeyThreshold,
+        Name::DuplicateThreshold,
+        Name::RecordsInline,
     ];
 
     /// The name in options and results.
@@ -88,6 +97,9 @@ impl Name {
             Name::Memory => "memory",
             Name::Direct => "direct",
             Name::Advice => "advice",
+            Name::ExtendedKeyThreshold => "extended-key-threshold",
+            Name::DuplicateThreshold => "duplicate-threshold",
+            Name::RecordsInline => "records-inline",
         }
     }
 
@@ -103,7 +115,12 @@ impl Name {
     /// A value as it is written.
     fn value(self, text: &str) -> Result<Value> {
         let value = match self {
-            Name::PageSize => size(text).ok().filter(|bytes| *bytes > 0).map(Value::Bytes),
+            Name::PageSize | Name::ExtendedKeyThreshold => {
+                size(text).ok().filter(|bytes| *bytes > 0).map(Value::Bytes)
+            }
+            Name::DuplicateThreshold => {
+                text.parse().ok().filter(|count| *count > 0).map(Value::Count)
+            }
             Name::Cache if text == "unlimited" => Some(Value::Unlimited),
             Name::Cache => size(text).ok().filter(|bytes| *bytes > 0).map(Value::Bytes),
             Name::Compression | Name::KeyCompression | Name::JournalCompression => {
@@ -117,6 +134,8 @@ impl Name {
         value.ok_or_else(|| {
             let wanted = match self {
                 Name::PageSize => "a number of bytes, as 4096 or 16K".to_owned(),
+                Name::ExtendedKeyThreshold => "a number of bytes, as 64".to_owned(),
+                Name::DuplicateThreshold => "a number of values, as 8".to_owned(),
                 Name::Cache => "a number of bytes, as 64M, or unlimited".to_owned(),
                 Name::Compression | Name::KeyCompression | Name::JournalCompression => {
                     Codec::ALL.map(Codec::text).join(", ")
@@ -133,6 +152,7 @@ impl Name {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Value {
     Bytes(u64),
+    Count(u64),
     Unlimited,
     Switch(bool),
     Codec(Codec),
@@ -144,6 +164,7 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Value::Bytes(bytes) => f.write_str(&bytes_text(bytes)),
+            Value::Count(count) => count.fmt(f),
             Value::Unlimited => f.write_str("unlimited"),
             Value::Switch(is_on) => f.write_str(if is_on { "on" } else { "off" }),
             Value::Codec(codec) => f.write_str(codec.text()),
@@ -189,20 +210,20 @@ impl Chosen {
         }
     }
 
-    fn bytes(&self, name: Name) -> Option<u64> {
+    fn number(&self, name: Name) -> Option<u64> {
         match self.0[name as usize] {
-            Some(Value::Bytes(bytes)) => Some(bytes),
+            Some(Value::Bytes(number) | Value::Count(number)) => Some(number),
             _ => None,
         }
     }
 
     pub(crate) fn page_size(&self) -> Option<u64> {
-        self.bytes(Name::PageSize)
+        self.number(Name::PageSize)
     }
 
     /// The bytes of the cache, unless it is unlimited.
     pub(crate) fn cache(&self) -> Option<u64> {
-        self.bytes(Name::Cache)
+        self.number(Name::Cache)
     }
 
     pub(crate) fn has_unlimited_cache(&self) -> bool {
@@ -268,6 +289,18 @@ impl Chosen {
             Some(Value::Random(is_random)) => Some(is_random),
             _ => None,
         }
+    }
+
+    pub(crate) fn extended_key_threshold(&self) -> Option<u64> {
+        self.number(Name::ExtendedKeyThreshold)
+    }
+
+    pub(crate) fn duplicate_threshold(&self) -> Option<u64> {
+        self.number(Name::DuplicateThreshold)
+    }
+
+    pub(crate) fn records_inline(&self) -> bool {
+        self.switch(Name::RecordsInline) == Some(true)
     }
 
     /// What is safe when a change has returned, where it would be this if nothing was chosen.
@@ -492,11 +525,16 @@ mod tests {
             "cursors=on",
             "direct=on",
             "advice=random",
+            "extended-key-threshold=64",
+            "duplicate-threshold=1024",
+            "records-inline=on",
         ];
         let chosen = choices(&all).unwrap().of("rocksdb");
         assert_eq!(chosen.to_string(), all.join(", "));
         assert_eq!((chosen.page_size(), chosen.cache()), (Some(16 << 10), Some(64 << 20)));
         assert_eq!((chosen.mmap(), chosen.checksums()), (Some(false), Some(true)));
+        assert_eq!(chosen.extended_key_threshold(), Some(64));
+        assert!(chosen.duplicate_threshold() == Some(1024) && chosen.records_inline());
         assert_eq!((chosen.compression(), chosen.random()), (Codec::Zstd, Some(true)));
         assert_eq!(
             (chosen.key_compression(), chosen.journal_compression()),
@@ -550,6 +588,19 @@ mod tests {
             (&["mmap=yes"], "say on or off"),
             (&["compression=rar"], "say none, snappy, zlib, lz4"),
             (&["advice=bad"], "say normal or random"),
+            (&["extended-key-threshold=all"], "say a number of bytes, as 64"),
+            (&["duplicate-threshold=0"], "say a number of values, as 8"),
+            (&["duplicate-threshold=4K"], "say a number of values, as 8"),
+            (&["records-inline=1"], "say on or off"),
+            (
+                &["upscaledb.extended-key-threshold=1K"],
+                "upscaledb: no extended-key-threshold=1K, but 1 to 250",
+            ),
+            (
+                &["upscaledb.duplicate-threshold=128"],
+                "upscaledb: no duplicate-threshold=128, but 1 to 127",
+            ),
+            (&["btree.duplicate-threshold=8"], "btree: no setting duplicate-threshold there"),
             (&["nothing.cache=1M"], "there is no store 'nothing'"),
             (&["hash.cache=1M"], "hash: no setting cache there"),
             (

@@ -79,7 +79,7 @@ fn records_are_numbered_by_stores_that_do_so_in_phases_that_make_sense() {
         assert!(!report.notes.iter().any(|note| note.contains("insert-sync")), "not asked for");
         for note in [
             format!(
-                "'key-type = \"{keys}\"' leaves out constant, redb: they do not number records"
+                "'key-type = \"{keys}\"' leaves out constant, redb: they do not number records so"
             ),
             format!("with keys of type {keys} 'insert-random' is left out: the store gives the"),
             format!("with keys of type {keys} 'mixed' is left out: its operations are of"),
@@ -87,6 +87,23 @@ fn records_are_numbered_by_stores_that_do_so_in_phases_that_make_sense() {
             assert!(report.notes.iter().any(|own| own.starts_with(&note)), "{:?}", report.notes);
         }
     }
+}
+
+#[test]
+fn berkeleydb_numbers_records_in_32_bits_alone() {
+    let berkeleydb = "--stores=btree,bdb-btree";
+    let few = "records = 300\nphases = [\"build\", \"range\", \"insert-each\", \"remove\"]";
+    let (_, folder) = bench(&file("record-number32", few), &[berkeleydb, "--rounds=1"]);
+    let json = std::fs::read(folder.path().join("out.json")).unwrap();
+    let report: Report = serde_json::from_slice(&json).unwrap();
+    match report.failures.first() {
+        Some(missing) if missing.status == "missing" => eprintln!("not tested: {}", missing.what),
+        None => assert!(report.stores[1].tuning.contains("DB_RECNO"), "{:?}", report.stores[1]),
+        Some(failure) => panic!("{failure:?}"),
+    }
+    assert!(report.results.iter().all(|result| result.verified));
+    let said = refused(&file("record-number64", ""), &["--stores=bdb-btree"]);
+    assert!(said.contains("'key-type = \"record-number64\"' leaves out bdb-btree"), "{said}");
 }
 
 #[test]
@@ -98,6 +115,27 @@ fn of_few_keys_one_half_is_stored_where_nobody_says_how_many() {
     // There are 128 more of them, and not 200.
     let said = refused(&file("u8", inserts), &[BTREE, "--gets=200"]);
     assert!(said.contains("of 200 keys to insert were found"), "{said}");
+}
+
+#[test]
+fn values_have_the_size_of_their_type_and_who_has_it_otherwise_is_named() {
+    for (values, bytes) in [("u8", 1), ("u16", 2), ("u32", 4), ("u64", 8), ("f32", 4), ("f64", 8)] {
+        let phases = "phases = [\"build\", \"get-90\", \"reinsert\"]";
+        let text = format!("data = \"random\"\nvalue-type = \"{values}\"\nrecords = 100\n{phases}");
+        let (report, printed) = report(&text, &["--stores=constant,btree", "--gets=100"]);
+        assert!(report.failures.is_empty(), "{:?}", report.failures);
+        assert!(report.results.iter().all(|result| result.verified), "{values}");
+        let settings = &report.settings;
+        assert_eq!(
+            (settings.value_type.as_deref(), settings.value_bytes),
+            (Some(values), bytes * 100)
+        );
+        let note =
+            format!("values of type {values} are bytes to constant, btree: they have no such");
+        assert!(report.notes.iter().any(|own| own.starts_with(&note)), "{:?}", report.notes);
+        let heading = format!("values of type {values}");
+        assert!(printed.lines().take(2).any(|line| line.contains(&heading)), "{printed}");
+    }
 }
 
 #[test]
@@ -121,6 +159,15 @@ fn what_contradicts_itself_is_refused_in_words() {
             "no store is left to measure: 'key-type = \"record-number32\"' leaves out redb",
         ),
         (refused("data = \"decimal\"\nkey-type = \"u32\"", &[ALL]), "are for data = \"random\""),
+        (refused("data = \"ups\"\nvalue-type = \"u8\"", &[ALL]), "are for data = \"random\""),
+        (
+            plain("u32", "value-type = \"f32\""),
+            "value-size contradicts value-type f32: such values have 4 bytes",
+        ),
+        (
+            refused("data = \"random\"\nvalue-type = \"i64\"", &[ALL]),
+            "there is no value-type 'i64': say binary, u8, u16, u32, u64, f32, f64",
+        ),
     ] {
         assert!(said.contains(what), "{said}");
     }

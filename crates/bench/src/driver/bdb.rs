@@ -1,4 +1,4 @@
-//! What BerkeleyDB's two access methods have in common: `libdb-5.3.so`.
+//! What BerkeleyDB's access methods have in common: `libdb-5.3.so`.
 //!
 //! Tuning: no environment, a cache of twice the data (at least 96 MiB, at most a quarter of the
 //! memory). Reads copy into our buffer (`DB_DBT_USERMEM`); scans and ranges fetch in bulk
@@ -32,7 +32,7 @@ api! {
     }
 }
 
-/// What both access methods can be told.
+/// What all access methods can be told.
 pub(super) const PAGE_SIZE: Takes = (Name::PageSize, Values::Powers(512, 64 << 10));
 pub(super) const CACHE: Takes = (Name::Cache, Values::AtLeast(64 << 10));
 pub(super) const CHECKSUMS: Takes = (Name::Checksums, Values::Either);
@@ -46,6 +46,8 @@ pub(super) const MEMORY: Takes = (Name::Memory, Values::Either);
 pub(super) enum Method {
     BTree = 1,
     Hash = 2,
+    /// A btree whose keys are numbers that the library gives to records.
+    Recno = 3,
 }
 
 /// The library.

@@ -49,6 +49,12 @@ impl Dbt {
         unsafe { std::slice::from_raw_parts(self.data.cast(), self.size as usize) }
     }
 
+    /// The number of a record, for the library to read, or a place for it.
+    pub(super) fn number(number: &mut u32) -> Dbt {
+        let len = size_of::<u32>() as u32;
+        Dbt { size: len, ..Dbt::place((&raw mut *number).cast(), len, USER_MEMORY) }
+    }
+
     /// A place for no byte of what is there: `DB_DBT_PARTIAL`, of length 0.
     pub(super) fn nothing() -> Dbt {
         Dbt::place(null_mut(), 0, USER_MEMORY | PARTIAL)
@@ -124,9 +130,11 @@ pub(super) const ENCRYPTED: u32 = 0x1;
 pub(super) const NOT_DURABLE: u32 = 0x4;
 pub(super) const CHECKSUMMED: u32 = 0x8;
 pub(super) const DUPLICATES: u32 = 0x10;
+pub(super) const APPEND: u32 = 2;
 pub(super) const KEY_FIRST: u32 = 13;
 pub(super) const KEY_LAST: u32 = 14;
 pub(super) const READ_ONLY: u32 = 0x400;
+pub(super) const LAST: u32 = 15;
 pub(super) const NEXT: u32 = 16;
 /// From where a cursor is not yet anywhere, to the last.
 pub(super) const PREVIOUS: u32 = 23;
@@ -136,6 +144,8 @@ pub(super) const MULTIPLE_KEY: u32 = 0x4000;
 pub(super) const USER_MEMORY: u32 = 0x800;
 pub(super) const PARTIAL: u32 = 0x40;
 pub(super) const NOT_FOUND: c_int = -30988;
+/// Of a record that is numbered: it was removed.
+pub(super) const KEY_EMPTY: c_int = -30995;
 pub(super) const BUFFER_SMALL: c_int = -30999;
 pub(super) const DEADLOCK: c_int = -30993;
 /// The library chooses who of a deadlock loses: `DB_LOCK_DEFAULT`.

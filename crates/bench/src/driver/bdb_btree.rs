@@ -1,4 +1,4 @@
-//! BerkeleyDB's btree access method.
+//! BerkeleyDB's btree access method; where it numbers the records, the one that is a btree of such numbers.
 //!
 //! Tuning, besides what [`super::bdb`] has: 4 KiB pages, or 16 KiB ones where records have more than
 //! 512 bytes, so that a page holds many.
@@ -8,17 +8,27 @@ use super::bdb_abi::TXN_WRITE_NO_SYNC;
 use super::bdb_store::BdbStore;
 use super::{
     Changes, Committers, Driver, Fault, Identity, Promise, Reading, Setup, Shape, Source, Threads,
+    refused,
 };
 use crate::settings::{Codec, Name, Takes, Values};
+use crate::workload::KeyType;
 use credenza::Result;
 use std::path::Path;
 
 pub(super) struct BdbBtree(Bdb);
 
+fn method(shape: &Shape) -> Method {
+    if shape.keys == KeyType::Number32 { Method::Recno } else { Method::BTree }
+}
+
 /// What a new database is told besides what both access methods are.
 fn set_up(handle: &Handle<'_>, shape: &Shape) -> Result<()> {
     handle.set_page_size(btree_page_bytes(shape))?;
     match shape.settings.key_compression() {
+        Codec::Prefix if shape.keys.is_numbered() => Err(refused(
+            "key-compression=prefix",
+            "BerkeleyDB does not compress the numbers of records: leave it out",
+        )),
         Codec::Prefix => handle.compress_keys(),
         _ => Ok(()),
     }
@@ -28,6 +38,8 @@ impl Driver for BdbBtree {
     const NAME: &'static str = "bdb-btree";
     const REOPENS: bool = true;
     const HAS_DUPLICATES: bool = true;
+    // Numbers of 64 bits it does not have.
+    const KEY_TYPES: &'static [KeyType] = &[KeyType::Number32];
     const THREADS: Threads = Threads::Handles;
     const HAS_COMMITTERS: bool = true;
     const SOURCE: Option<Source> = Some(Bdb::SOURCE);
@@ -59,8 +71,9 @@ impl Driver for BdbBtree {
         if shape.setup == Setup::Bayes {
             return bdb::BAYES.to_owned();
         }
+        let method = if shape.keys.is_numbered() { "DB_RECNO, " } else { "" };
         format!(
-            "no environment, {}-byte pages, cache {} MiB; USERMEM gets, bulk scans and ranges; one \
+            "{method}no environment, {}-byte pages, cache {} MiB; USERMEM gets, bulk scans and ranges; one \
              transaction for each change: DB_PRIVATE environment, no locks, TXN_WRITE_NOSYNC; \
              several threads that commit: with locks and DB_THREAD",
             btree_page_bytes(shape),
@@ -79,7 +92,7 @@ impl Driver for BdbBtree {
     type Store<'d> = BdbStore<'d, true>;
 
     fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<Self::Store<'_>> {
-        self.0.open(Method::BTree, path, shape)
+        self.0.open(method(shape), path, shape)
     }
 
     type Writer<'d> = BdbStore<'d, true>;
@@ -89,21 +102,21 @@ impl Driver for BdbBtree {
         if shape.setup != Setup::Bayes {
             set_up(&handle, shape)?;
         }
-        BdbStore::create(handle, Method::BTree, path, shape)
+        BdbStore::create(handle, method(shape), path, shape)
     }
 
     fn create_committing(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
         let folder = path.parent().unwrap_or(Path::new("."));
         let handle = self.0.committing_handle(shape, folder, TXN_WRITE_NO_SYNC)?;
         set_up(&handle, shape)?;
-        BdbStore::create(handle, Method::BTree, path, shape)
+        BdbStore::create(handle, method(shape), path, shape)
     }
 
     fn create_durable(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
         let folder = path.parent().unwrap_or(Path::new("."));
         let handle = self.0.committing_handle(shape, folder, 0)?;
         set_up(&handle, shape)?;
-        BdbStore::create(handle, Method::BTree, path, shape)
+        BdbStore::create(handle, method(shape), path, shape)
     }
 
     /// Integrity without durability, the documentation of `DB_TXN_WRITE_NOSYNC` says.
@@ -117,7 +130,7 @@ impl Driver for BdbBtree {
     fn recover(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
         let folder = path.parent().unwrap_or(Path::new("."));
         let handle = self.0.recovering_handle(shape, folder)?;
-        BdbStore::create(handle, Method::BTree, path, shape)
+        BdbStore::create(handle, method(shape), path, shape)
     }
 
     fn committers(
@@ -129,6 +142,6 @@ impl Driver for BdbBtree {
         let folder = path.parent().unwrap_or(Path::new("."));
         let handle = self.0.shared_handle(shape, folder)?;
         set_up(&handle, shape)?;
-        BdbStore::create(handle, Method::BTree, path, shape)?.into_committers(shape, count)
+        BdbStore::create(handle, method(shape), path, shape)?.into_committers(shape, count)
     }
 }

@@ -1,11 +1,13 @@
-//! An open BerkeleyDB store, of either access method: lookups, changes, and scans in bulk.
+//! An open BerkeleyDB store, of any access method: lookups, changes, and scans in bulk.
 
 #![allow(unsafe_code)]
 
 use super::bdb::{Handle, Method, btree_page_bytes, check, record_bytes};
 use super::bdb_abi::*;
-use super::{Committers, Shape, Store, Writer};
-use crate::workload::Place;
+use super::bdb_numbers::{NUMBER, each_numbered};
+use super::{Committers, Shape, Store, Writer, is_number};
+use crate::workload::key_type::number_of;
+use crate::workload::{KeyType, Place};
 use credenza::{Error, Result};
 use std::ffi::c_int;
 use std::path::Path;
@@ -22,6 +24,8 @@ pub(super) struct BdbStore<'d, const IS_ORDERED: bool> {
     delete: Delete,
     /// Where one more value of a key goes, where keys have several.
     place: Option<Place>,
+    /// The highest number that it has given to a record, where it numbers them.
+    last_number: Option<u64>,
     /// For one value.
     buffer: Vec<u32>,
     /// For the records of a range.
@@ -46,7 +50,11 @@ impl<'d, const IS_ORDERED: bool> BdbStore<'d, IS_ORDERED> {
             handle.set_flags(DUPLICATES)?;
         }
         handle.open(method, Some(path).filter(|_| !shape.settings.memory()), CREATE)?;
-        BdbStore::over(handle, shape).with_cursor(shape)
+        let mut store = BdbStore::over(handle, shape);
+        if store.last_number.is_some() {
+            store.last_number = Some(store.handle.last_number()?);
+        }
+        store.with_cursor(shape)
     }
 
     /// The same, with lookups and changes done by a cursor if the user chose that. In an environment each
@@ -69,7 +77,45 @@ impl<'d, const IS_ORDERED: bool> BdbStore<'d, IS_ORDERED> {
         let (bulk, bulk_record) = (Vec::new(), record_bytes(shape) + 16);
         let least_bulk = btree_page_bytes(shape) as usize;
         let (place, cursor) = (shape.duplicates, None);
-        BdbStore { cursor, handle, get, put, delete, place, buffer, bulk, bulk_record, least_bulk }
+        let last_number = (shape.keys == KeyType::Number32).then_some(0);
+        BdbStore {
+            cursor,
+            handle,
+            get,
+            put,
+            delete,
+            place,
+            last_number,
+            buffer,
+            bulk,
+            bulk_record,
+            least_bulk,
+        }
+    }
+
+    /// A key as the library has it: where it numbers records a number, in `place`.
+    #[inline]
+    fn given(&self, key: &[u8], place: &mut u32) -> Dbt {
+        if self.last_number.is_none() {
+            return Dbt::of(key);
+        }
+        // There is no number 0: the library refuses it.
+        *place = u32::try_from(number_of(key)).unwrap_or(0);
+        Dbt::number(place)
+    }
+
+    /// Has the library number a record, which has to be as the key says.
+    fn append(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let mut number = 0;
+        let (mut given, mut value) = (Dbt::number(&mut number), Dbt::of(value));
+        // SAFETY: the database is open for writing; a place for the number, and the value is only read.
+        let rc = unsafe {
+            (self.put)(self.handle.db, null_mut(), &raw mut given, &raw mut value, APPEND)
+        };
+        check(self.handle.api, "put", rc)?;
+        NUMBER.with_key(&number.to_le_bytes(), |found| is_number(found, key))?;
+        self.last_number = Some(number.into());
+        Ok(())
     }
 
     /// The handles of threads that share this one, which was opened for that.
@@ -93,13 +139,21 @@ impl<'d, const IS_ORDERED: bool> BdbStore<'d, IS_ORDERED> {
     ) -> Result<()> {
         let (api, cursor) = (self.handle.api, self.handle.cursor()?);
         let mut step = if from.is_some() { SET_RANGE } else { NEXT };
-        let mut rc = 0;
+        let (mut rc, mut number) = (0, 0);
+        let mut first = self.given(from.unwrap_or_default(), &mut number);
         while count > 0 {
-            rc = fetch_bulk(cursor, from.unwrap_or_default(), step, buffer);
+            rc = fetch_bulk(cursor, &mut first, step, buffer);
             match rc {
+                0 if self.last_number.is_some() => count -= each_numbered(buffer, count, &mut take),
                 0 => count -= each_of_bulk(buffer, count, &mut take),
                 BUFFER_SMALL => {
                     buffer.resize(buffer.len() * 2, 0);
+                    continue;
+                }
+                // A number is looked for as such: where its record was removed, the next one.
+                KEY_EMPTY if step == SET_RANGE => {
+                    number = number.wrapping_add(1);
+                    first = Dbt::number(&mut number);
                     continue;
                 }
                 _ => break,
@@ -121,7 +175,9 @@ impl<const IS_ORDERED: bool> Store for BdbStore<'_, IS_ORDERED> {
 
     #[inline]
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
-        let (mut key, mut value) = (Dbt::of(key), Dbt::into_buffer(&mut self.buffer));
+        let mut number = 0;
+        let mut key = self.given(key, &mut number);
+        let mut value = Dbt::into_buffer(&mut self.buffer);
         // SAFETY: the database is open, and so is the cursor, if there is one; the key is readable, and
         // the buffer writable for `room`.
         let rc = unsafe {
@@ -136,7 +192,7 @@ impl<const IS_ORDERED: bool> Store for BdbStore<'_, IS_ORDERED> {
                 take(unsafe { std::slice::from_raw_parts(value.data.cast(), value.size as usize) });
                 Ok(true)
             }
-            NOT_FOUND => Ok(false),
+            NOT_FOUND | KEY_EMPTY => Ok(false),
             _ => check(self.handle.api, "get", rc).map(|()| false),
         }
     }
@@ -206,7 +262,11 @@ impl<const IS_ORDERED: bool> Writer for BdbStore<'_, IS_ORDERED> {
 
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let (mut key, mut value) = (Dbt::of(key), Dbt::of(value));
+        if self.last_number.is_some_and(|last| number_of(key) > last) {
+            return self.append(key, value);
+        }
+        let mut number = 0;
+        let (mut key, mut value) = (self.given(key, &mut number), Dbt::of(value));
         // SAFETY: the database is open for writing, and so is the cursor, if there is one; key and value
         // are readable, and only read although the prototypes lack const.
         let mut put = || unsafe {
@@ -225,7 +285,8 @@ impl<const IS_ORDERED: bool> Writer for BdbStore<'_, IS_ORDERED> {
 
     #[inline]
     fn remove(&mut self, key: &[u8]) -> Result<bool> {
-        let mut key = Dbt::of(key);
+        let mut number = 0;
+        let mut key = self.given(key, &mut number);
         // SAFETY: the database is open for writing, and so is the cursor, if there is one; the key is
         // readable, and only read although the prototypes lack const.
         let rc = unsafe {
@@ -235,7 +296,7 @@ impl<const IS_ORDERED: bool> Writer for BdbStore<'_, IS_ORDERED> {
             }
         };
         match rc {
-            NOT_FOUND => Ok(false),
+            NOT_FOUND | KEY_EMPTY => Ok(false),
             rc => check(self.handle.api, "del", rc).map(|()| true),
         }
     }
@@ -305,34 +366,35 @@ impl Drop for Cursor {
 }
 
 /// Fetches as many records as fit into `buffer`.
-fn fetch_bulk(cursor: *mut Dbc, key: &[u8], step: u32, buffer: &mut [u32]) -> c_int {
-    let mut key = Dbt::of(key);
+fn fetch_bulk(cursor: *mut Dbc, key: &mut Dbt, step: u32, buffer: &mut [u32]) -> c_int {
     let mut bulk = Dbt::into_buffer(buffer);
     // SAFETY: the cursor is open; the key is readable, and the buffer writable for `room`, a
     // multiple of 1024.
     unsafe {
         let get: CursorGet = method(cursor, at::CURSOR_GET);
-        get(cursor, &raw mut key, &raw mut bulk, step | MULTIPLE_KEY)
+        get(cursor, &raw mut *key, &raw mut bulk, step | MULTIPLE_KEY)
     }
+}
+
+/// So many bytes of what bulk fetching left, from `place` on.
+pub(super) fn piece(buffer: &[u32], place: u32, len: u32) -> &[u8] {
+    // SAFETY: the same memory as bytes, which have no alignment and no invalid values.
+    let bytes =
+        unsafe { std::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), size_of_val(buffer)) };
+    bytes.get(place as usize..).and_then(|rest| rest.get(..len as usize)).unwrap_or_default()
 }
 
 /// Reads at most `count` records that bulk fetching left: from the buffer's end downwards, four
 /// numbers for each record (place and length of the key, then of the value), then -1. This is
 /// `DB_MULTIPLE_KEY_NEXT`. Returns how many it were.
 fn each_of_bulk(buffer: &[u32], count: usize, take: &mut impl FnMut(&[u8], &[u8])) -> usize {
-    // SAFETY: the same memory as bytes, which have no alignment and no invalid values.
-    let bytes =
-        unsafe { std::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), size_of_val(buffer)) };
-    let piece = |place: u32, len: u32| {
-        bytes.get(place as usize..).and_then(|rest| rest.get(..len as usize)).unwrap_or_default()
-    };
     let mut numbers = buffer.rchunks_exact(4);
     let mut given = 0;
     while let Some(&[value_len, value, key_len, key]) = numbers.next()
         && key != u32::MAX
         && given < count
     {
-        take(piece(key, key_len), piece(value, value_len));
+        take(piece(buffer, key, key_len), piece(buffer, value, value_len));
         given += 1;
     }
     given

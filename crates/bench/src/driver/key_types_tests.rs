@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::settings::{Choices, Name};
+use crate::workload::Types;
 use crate::workload::generate::Random;
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ impl ForDriver for Typed {
             return has_type;
         }
         match D::load(None) {
-            Ok(driver) => typed(&driver, self.0),
+            Ok(driver) => typed(&driver, self.0, KeyType::Binary),
             Err(e) => eprintln!("not tested: {}: {e}", D::NAME),
         }
         has_type
@@ -27,18 +28,18 @@ impl ForDriver for Typed {
 
 /// Records in random order, and where the store numbers them in that of their numbers; of values with one
 /// length, as some stores are told it.
-fn records(keys: KeyType) -> Records {
-    let mut sizes = Random::of_bytes(8, 20).of_type(keys);
+fn records(keys: KeyType, of_values: KeyType) -> Records {
+    let mut sizes = Random::of_bytes(8, 20).of_types(Types { keys, values: of_values });
     sizes.records(sizes.usual_count().min(300), 3).unwrap()
 }
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn typed<D: Driver>(driver: &D, keys: KeyType) {
-    let what = &format!("{} {keys}", D::NAME);
-    let records = &records(keys);
+fn typed<D: Driver>(driver: &D, keys: KeyType, of_values: KeyType) {
+    let what = &format!("{} {keys} {of_values}", D::NAME);
+    let records = &records(keys, of_values);
     let (shape, folder) = (Shape::of(records), tempfile::tempdir().unwrap());
-    assert_eq!(shape.keys, keys);
+    assert_eq!((shape.keys, shape.values), (keys, of_values));
     let path = folder.path().join("store");
     driver.build(records, &shape, &path).unwrap_or_else(|e| panic!("{what}: {e}"));
     let all: Model = records.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
@@ -153,9 +154,37 @@ fn keys_of_every_type_come_back_in_their_order() {
     }
 }
 
+/// The same of values: none is turned round, and every bit of them has to come back.
+struct TypedValues(KeyType);
+
+impl ForDriver for TypedValues {
+    type Output = bool;
+
+    fn run<D: Driver>(self) -> bool {
+        let has_type = has_values_of(D::NAME, self.0);
+        match D::load(None) {
+            _ if !has_type || D::IS_SERVER => {}
+            Ok(driver) => [KeyType::Binary, KeyType::String, KeyType::F64, KeyType::Number32]
+                .map(|keys| typed(&driver, keys, self.0))
+                .into_iter()
+                .collect(),
+            Err(e) => eprintln!("not tested: {}: {e}", D::NAME),
+        }
+        has_type
+    }
+}
+
+#[test]
+fn values_of_every_type_come_back_bit_for_bit() {
+    for of_values in KeyType::OF_VALUES.into_iter().filter(|of| *of != KeyType::Binary) {
+        let of = |name: &&&str| with_driver(name, TypedValues(of_values)).unwrap();
+        assert!(NAMES.iter().filter(of).count() > 0, "{of_values}");
+    }
+}
+
 #[test]
 fn a_number_that_is_not_the_next_is_refused() {
-    let records = records(KeyType::Number32);
+    let records = records(KeyType::Number32, KeyType::Binary);
     let (shape, folder) = (Shape::of(&records), tempfile::tempdir().unwrap());
     let store = btree::BTree::load(None).unwrap();
     let mut writer = store.create(&folder.path().join("store"), &shape).unwrap();

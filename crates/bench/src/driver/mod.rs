@@ -17,6 +17,7 @@ mod bdb;
 mod bdb_abi;
 mod bdb_btree;
 mod bdb_hash;
+mod bdb_numbers;
 mod bdb_store;
 mod btree;
 mod btree_tables;
@@ -66,6 +67,7 @@ mod trivial;
 mod upscaledb;
 mod upscaledb_abi;
 mod upscaledb_keys;
+mod upscaledb_server;
 
 use crate::measure::Size;
 use crate::settings::Takes;
@@ -78,7 +80,7 @@ pub(crate) use library::Source;
 pub(crate) use no_writer::NoWriter;
 pub(crate) use on_thread::{Committers, Crew, OnThread};
 pub(crate) use promise::{Fault, Promise};
-pub(crate) use resp_address::{CLUSTER, check as check_address};
+pub(crate) use resp_address::CLUSTER;
 pub(crate) use shape::{Noting, Setup, Shape};
 use std::ffi::CString;
 use std::fs::File;
@@ -113,6 +115,8 @@ pub(crate) trait Driver: Sized + 'static {
     const VERSIONS: &'static [&'static str] = &[];
     /// The types of keys that the store has, other than bytes, and is told of ([`Shape::keys`]).
     const KEY_TYPES: &'static [KeyType] = &[];
+    /// The types of values that it has, and is told of ([`Shape::values`]).
+    const VALUE_TYPES: &'static [KeyType] = &[];
     /// Whether [`Store::get_many`] is the store's own.
     const NATIVE_GET_MANY: bool = false;
     /// What [`Driver::build`] forces to disk by itself.
@@ -349,7 +353,7 @@ fn can_do_mix<D: Driver>(mix: &Mix) -> bool {
         _ if mix.duplicates.is_some() && !D::HAS_DUPLICATES => false,
         _ if mix.does(Action::Scan) && !<D::Writer<'_> as Store>::IS_ORDERED => false,
         Some(Transactions::Each) if mix.duplicates.is_none() => D::COMMITS,
-        Some(_) => <D::Writer<'_> as Writer>::HAS_TRANSACTIONS,
+        Some(_) => D::COMMITS && <D::Writer<'_> as Writer>::HAS_TRANSACTIONS,
         None => <D::Writer<'_> as Writer>::IS_POSSIBLE,
     }
 }
@@ -367,17 +371,27 @@ pub(crate) trait ForDriver {
     fn run<D: Driver>(self) -> Self::Output;
 }
 
-/// Whether the store of this name has keys of this type.
-pub(crate) fn has_keys_of(store: &str, keys: KeyType) -> bool {
-    struct Has(KeyType);
+/// The types of keys, and of values, that the store of this name has.
+fn types_of(store: &str) -> Option<(&'static [KeyType], &'static [KeyType])> {
+    struct Has;
     impl ForDriver for Has {
-        type Output = bool;
+        type Output = (&'static [KeyType], &'static [KeyType]);
 
-        fn run<D: Driver>(self) -> bool {
-            self.0 == KeyType::Binary || D::KEY_TYPES.contains(&self.0)
+        fn run<D: Driver>(self) -> Self::Output {
+            (D::KEY_TYPES, D::VALUE_TYPES)
         }
     }
-    with_driver(store, Has(keys)).unwrap_or(false)
+    with_driver(store, Has)
+}
+
+/// Whether the store of this name has keys of this type.
+pub(crate) fn has_keys_of(store: &str, keys: KeyType) -> bool {
+    types_of(store).is_some_and(|(has, _)| keys == KeyType::Binary || has.contains(&keys))
+}
+
+/// Whether it has values of this type.
+pub(crate) fn has_values_of(store: &str, values: KeyType) -> bool {
+    types_of(store).is_some_and(|(_, has)| values == KeyType::Binary || has.contains(&values))
 }
 
 /// What of the settings that a user may choose the store of this name takes.
@@ -416,14 +430,32 @@ macro_rules! drivers {
     };
 }
 
+/// The drivers of servers.
+const SERVERS: [&str; 2] =
+    [<resp::Resp as Driver>::NAME, <upscaledb_server::UpscaledbServer as Driver>::NAME];
+
 /// The driver's name in a store's name: what stands before the address of a server.
 fn kind_of(name: &str) -> &str {
-    address_of(name).map_or(name, |_| <resp::Resp as Driver>::NAME)
+    server_of(name).map_or(name, |(kind, _)| kind)
+}
+
+/// The driver's name and the address in the name of a server.
+fn server_of(name: &str) -> Option<(&str, &str)> {
+    name.split_once(':').filter(|(kind, _)| SERVERS.contains(kind))
 }
 
 /// The address of the server in a store's name; `None` for a store that is none.
 pub(crate) fn address_of(name: &str) -> Option<&str> {
-    name.strip_prefix(<resp::Resp as Driver>::NAME)?.strip_prefix(':')
+    server_of(name).map(|(_, address)| address)
+}
+
+/// Refuses the name of a server whose address is none.
+pub(crate) fn check_address(name: &str) -> Result<()> {
+    match server_of(name) {
+        Some((<resp::Resp as Driver>::NAME, address)) => resp_address::check(address),
+        Some((_, address)) => upscaledb_server::check(address),
+        None => Ok(()),
+    }
 }
 
 drivers! {
@@ -453,6 +485,7 @@ drivers! {
     gdbm::Gdbm,
     sparkey::Sparkey,
     resp::Resp,
+    upscaledb_server::UpscaledbServer,
 }
 
 /// Where both of our engines that change tell which start of the machine their locks are of: 16 bytes,

@@ -62,6 +62,8 @@ pub(crate) struct Shape {
     pub(crate) records: u64,
     /// What the keys are; whatever it is, they are given as bytes whose order is theirs.
     pub(crate) keys: KeyType,
+    /// What the values are: any bytes of that size.
+    pub(crate) values: KeyType,
     pub(crate) key_bytes: u64,
     pub(crate) value_bytes: u64,
     pub(crate) longest_value: usize,
@@ -84,6 +86,7 @@ impl Shape {
         Shape {
             records: records.len() as u64,
             keys: records.key_type(),
+            values: records.value_type(),
             key_bytes: records.key_bytes(),
             value_bytes: records.value_bytes(),
             longest_value: records.iter().map(|(_, value)| value.len()).max().unwrap_or(0),
@@ -94,6 +97,11 @@ impl Shape {
             duplicates: None,
             settings: Chosen::default(),
         }
+    }
+
+    /// That of no data.
+    pub(super) fn of_nothing() -> Shape {
+        Shape::of(&Records::default())
     }
 
     /// The same data for stores that are set up so.

@@ -391,8 +391,8 @@ impl ForDriver for WrongLibrary {
 
 #[test]
 fn a_missing_library_says_where_to_get_it() {
-    // Our own engines and crates are no libraries.
-    let no_library = ["constant", "hash", "btree", "redb", "resp"];
+    // Our own engines, crates and servers are no libraries.
+    let no_library = ["constant", "hash", "btree", "redb", "resp", "ups"];
     for name in NAMES.iter().filter(|name| !no_library.contains(name)) {
         let what = with_driver(name, WrongLibrary).flatten().expect("a load that fails");
         assert!(what.contains("apt-get install") || what.contains("--lib"), "{what}");
@@ -417,6 +417,7 @@ fn lmdb_changes_more_than_one_transaction_can_take() {
     let shape = |value_bytes| Shape {
         records,
         keys: KeyType::Binary,
+        values: KeyType::Binary,
         key_bytes: 8 * records,
         value_bytes: value_bytes * records,
         longest_value: value_bytes as usize,

@@ -30,7 +30,8 @@ const LONGEST: Duration = Duration::from_secs(20);
 
 /// The driver of a library that was tried, and is of a version that the driver is for.
 pub(crate) fn load<D: Driver>(library: Option<&Path>) -> Result<D> {
-    if D::SOURCE.is_none() || D::IS_SERVER {
+    // A server that nobody named is not asked for.
+    if D::SOURCE.is_none() || D::IS_SERVER && library.is_none() {
         return D::load(library);
     }
     check(D::NAME, library)?;

@@ -12,7 +12,7 @@
 #![allow(unsafe_code)]
 
 use super::upscaledb_abi::*;
-use super::upscaledb_keys::{Given, Keys, LONGEST_FIXED, TYPES};
+use super::upscaledb_keys::{Given, Keys, LONGEST_FIXED, TYPES, number, number_type};
 use super::{
     Changes, Driver, Identity, Reading, Shape, Sharing, Source, Store, Writer, c_path, is_number,
     refused,
@@ -27,9 +27,13 @@ use std::ptr::{null, null_mut};
 
 const CODECS: &[Codec] = &[Codec::None, Codec::Zlib, Codec::Snappy, Codec::Lzf];
 /// The number of the only database in the file.
-const DATABASE: u16 = 1;
+pub(super) const DATABASE: u16 = 1;
+/// What its pages are where nobody says.
+const PAGE_SIZE: u64 = 16 << 10;
+
 pub(super) struct Upscaledb {
-    api: Api,
+    pub(super) api: Api,
+    thresholds: Thresholds,
     file: PathBuf,
 }
 
@@ -73,6 +77,26 @@ fn journal(settings: &Chosen) -> (u32, Option<Parameter>) {
     (flags, compressor(PARAM_JOURNAL_COMPRESSION, settings.journal_compression()))
 }
 
+/// The flags of its database.
+fn database(shape: &Shape) -> Result<u32> {
+    let flags = match shape.keys {
+        KeyType::Number32 => RECORD_NUMBER32,
+        KeyType::Number64 => RECORD_NUMBER64,
+        _ if shape.duplicates.is_some() => ENABLE_DUPLICATE_KEYS,
+        _ => 0,
+    };
+    if !shape.settings.records_inline() {
+        return Ok(flags);
+    }
+    // Its leaves have places of one size for them: told of none, or where there are few, it writes anywhere.
+    let most = shape.settings.page_size().unwrap_or(PAGE_SIZE) / 10;
+    if shape.fixed_value.filter(|_| !shape.setup.is_ups()).is_none_or(|len| len as u64 > most) {
+        let why = format!("values have to be of one size, of {most} bytes at most in such pages");
+        return Err(refused("records-inline=on", why));
+    }
+    Ok(flags | FORCE_RECORDS_INLINE)
+}
+
 /// A codec for what the parameter of this name is about.
 fn compressor(name: u32, codec: Codec) -> Option<Parameter> {
     let value = match codec {
@@ -87,6 +111,7 @@ fn compressor(name: u32, codec: Codec) -> Option<Parameter> {
 impl Upscaledb {
     fn created(&self, path: &Path, shape: &Shape, flags: u32) -> Result<UpsStore<'_>> {
         let (api, name) = (&self.api, c_path(path)?);
+        self.thresholds.set(&shape.settings)?;
         let mut store = UpsStore::new(api, shape);
         let last = || Parameter { name: 0, value: 0 };
         let (more, mut environment) = environment(shape);
@@ -106,38 +131,7 @@ impl Upscaledb {
             (api.ups_env_create)(env, name.as_ptr(), flags, 0o644, list)
         };
         api.check("ups_env_create", rc)?;
-        let mut parameters: Vec<Parameter> = Vec::new();
-        match store.keys {
-            // Where it numbers records it knows itself of which type they are.
-            Keys::Numbers(_) if shape.keys.is_numbered() => {}
-            Keys::Numbers(native) => {
-                let (value, _) = Keys::number_type(native);
-                parameters.push(Parameter { name: PARAM_KEY_TYPE, value });
-            }
-            Keys::Fixed(len) => {
-                parameters.push(Parameter { name: PARAM_KEY_SIZE, value: len as u64 });
-            }
-            Keys::Varying => {}
-        }
-        if let Some(len) = shape.fixed_value.filter(|_| !shape.setup.is_ups()) {
-            parameters.push(Parameter { name: PARAM_RECORD_SIZE, value: len as u64 });
-        }
-        let settings = &shape.settings;
-        parameters.extend(compressor(PARAM_RECORD_COMPRESSION, settings.compression()));
-        parameters.extend(compressor(PARAM_KEY_COMPRESSION, settings.key_compression()));
-        parameters.push(last());
-        // SAFETY: the environment is open; a place for the pointer, and a list with its end.
-        let rc = unsafe {
-            let (db, list) = (&raw mut store.db, parameters.as_ptr());
-            let flags = match shape.keys {
-                KeyType::Number32 => RECORD_NUMBER32,
-                KeyType::Number64 => RECORD_NUMBER64,
-                _ if shape.duplicates.is_some() => ENABLE_DUPLICATE_KEYS,
-                _ => 0,
-            };
-            (api.ups_env_create_db)(store.env, db, DATABASE, flags, list)
-        };
-        api.check("ups_env_create_db", rc)?;
+        store.make_database(shape)?;
         // In transactions a range beside such a cursor was found to miss records (2.2.1).
         if flags & ENABLE_TRANSACTIONS == 0 {
             store.open_cursor()?;
@@ -150,6 +144,7 @@ impl Driver for Upscaledb {
     const NAME: &'static str = "upscaledb";
     const HAS_DUPLICATES: bool = true;
     const KEY_TYPES: &'static [KeyType] = TYPES;
+    const VALUE_TYPES: &'static [KeyType] = &KeyType::OF_VALUES;
     // Alone: it locks the file for one process, also to read.
     const SHARING: Sharing = Sharing::Alone;
     const SOURCE: Option<Source> = Some(Source {
@@ -172,6 +167,10 @@ impl Driver for Upscaledb {
         (Name::Cursors, Values::Either),
         (Name::Memory, Values::Either),
         (Name::Advice, Values::Either),
+        // In a place of 255 bytes, and a number of 7 bits.
+        (Name::ExtendedKeyThreshold, Values::Between(1, 250)),
+        (Name::DuplicateThreshold, Values::Between(1, 127)),
+        (Name::RecordsInline, Values::Either),
     ];
     const CHANGES: Changes = Changes::AtClose;
     const COMMITS: bool = true;
@@ -179,7 +178,8 @@ impl Driver for Upscaledb {
     fn load(file: Option<&Path>) -> Result<Upscaledb> {
         let source = const { Self::SOURCE.unwrap() };
         let opened = source.open(Self::NAME, file, c"ups_env_create")?;
-        Ok(Upscaledb { api: Api::load(opened.library)?, file: opened.file })
+        let thresholds = Thresholds::of(&opened.library);
+        Ok(Upscaledb { api: Api::load(opened.library)?, thresholds, file: opened.file })
     }
 
     fn identity(&self) -> Identity {
@@ -198,22 +198,14 @@ impl Driver for Upscaledb {
             };
             return format!("as ups_bench has it: {place}, any key size");
         }
-        let keys = match Keys::of(shape) {
-            Keys::Numbers(native) if shape.keys.is_numbered() => {
-                format!("UPS_RECORD_NUMBER{}", 8 * native.width())
-            }
-            Keys::Numbers(native) => Keys::number_type(native).1.to_owned(),
-            Keys::Fixed(len) => format!("key size {len}"),
-            Keys::Varying => "any key size".to_owned(),
-        };
-        let records = shape.fixed_value.map_or("any".to_owned(), |len| len.to_string());
         let cache = match shape.settings.cache() {
             Some(bytes) => format!("cache {} KiB", bytes >> 10),
             None => "UPS_CACHE_UNLIMITED".to_owned(),
         };
         format!(
-            "{cache}, {keys}, record size {records}; one transaction for each change: \
-             UPS_ENABLE_TRANSACTIONS, no fsync"
+            "{cache}, {}; one transaction for each change: \
+             UPS_ENABLE_TRANSACTIONS, no fsync",
+            UpsStore::told(shape)
         )
     }
 
@@ -229,6 +221,7 @@ impl Driver for Upscaledb {
 
     fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<UpsStore<'_>> {
         let (api, name) = (&self.api, c_path(path)?);
+        self.thresholds.set(&shape.settings)?;
         let mut store = UpsStore::new(api, shape);
         let none = [Parameter { name: 0, value: 0 }];
         let (flags, mut environment) = environment(shape);
@@ -263,8 +256,8 @@ impl Driver for Upscaledb {
 /// An environment with its database, closed when dropped.
 pub(super) struct UpsStore<'d> {
     api: &'d Api,
-    env: *mut Env,
-    db: *mut Db,
+    pub(super) env: *mut Env,
+    pub(super) db: *mut Db,
     /// The transaction that all calls belong to, or null.
     txn: *mut Txn,
     /// Whether lookups and insertions are done by a cursor, one for all; not where there are transactions.
@@ -287,12 +280,65 @@ impl Drop for UpsStore<'_> {
 
 impl<'d> UpsStore<'d> {
     /// Not open yet.
-    fn new(api: &'d Api, shape: &Shape) -> UpsStore<'d> {
+    pub(super) fn new(api: &'d Api, shape: &Shape) -> UpsStore<'d> {
         let (env, db, txn, cursor) = (null_mut(), null_mut(), null_mut(), null_mut());
         let (keys, place, uses_cursor) =
             (Keys::of(shape), shape.duplicates, shape.settings.cursors());
         let last_number = shape.keys.is_numbered().then_some(0);
         UpsStore { api, env, db, txn, uses_cursor, cursor, keys, last_number, place }
+    }
+
+    /// What the database is told of keys and records, in words.
+    pub(super) fn told(shape: &Shape) -> String {
+        let keys = match Keys::of(shape) {
+            Keys::Numbers(native) if shape.keys.is_numbered() => {
+                format!("UPS_RECORD_NUMBER{}", 8 * native.width())
+            }
+            Keys::Numbers(native) => number_type(native).1.to_owned(),
+            Keys::Fixed(len) => format!("key size {len}"),
+            Keys::Varying => "any key size".to_owned(),
+        };
+        let records = match (number(shape.values), shape.fixed_value) {
+            (Some(native), _) => format!("records {}", number_type(native).1),
+            (None, Some(len)) => format!("record size {len}"),
+            (None, None) => "any record size".to_owned(),
+        };
+        format!("{keys}, {records}")
+    }
+
+    /// Makes the database in an environment that is open.
+    pub(super) fn make_database(&mut self, shape: &Shape) -> Result<()> {
+        let flags = database(shape)?;
+        let mut parameters: Vec<Parameter> = Vec::new();
+        match self.keys {
+            // Where it numbers records it knows itself of which type they are.
+            Keys::Numbers(_) if shape.keys.is_numbered() => {}
+            Keys::Numbers(native) => {
+                let (value, _) = number_type(native);
+                parameters.push(Parameter { name: PARAM_KEY_TYPE, value });
+            }
+            Keys::Fixed(len) => {
+                parameters.push(Parameter { name: PARAM_KEY_SIZE, value: len as u64 });
+            }
+            Keys::Varying => {}
+        }
+        if let Some(len) = shape.fixed_value.filter(|_| !shape.setup.is_ups()) {
+            parameters.push(Parameter { name: PARAM_RECORD_SIZE, value: len as u64 });
+        }
+        if let Some(native) = number(shape.values) {
+            let (value, _) = number_type(native);
+            parameters.push(Parameter { name: PARAM_RECORD_TYPE, value });
+        }
+        let settings = &shape.settings;
+        parameters.extend(compressor(PARAM_RECORD_COMPRESSION, settings.compression()));
+        parameters.extend(compressor(PARAM_KEY_COMPRESSION, settings.key_compression()));
+        parameters.push(Parameter { name: 0, value: 0 });
+        // SAFETY: the environment is open; a place for the pointer, and a list with its end.
+        let rc = unsafe {
+            let (db, list) = (&raw mut self.db, parameters.as_ptr());
+            (self.api.ups_env_create_db)(self.env, db, DATABASE, flags, list)
+        };
+        self.api.check("ups_env_create_db", rc)
     }
 
     /// Opens the cursor that is used again and again, where there is to be one.

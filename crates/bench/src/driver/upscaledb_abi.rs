@@ -2,10 +2,13 @@
 
 #![allow(unsafe_code)]
 
-use super::library::api;
+use super::library::{api, symbol};
 use super::refused;
+use crate::settings::Chosen;
 use credenza::Result;
+use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// `ups_env_t`, `ups_db_t`, `ups_txn_t` and `ups_cursor_t`, only ever pointed to.
 pub(super) type Env = c_void;
@@ -45,10 +48,12 @@ api! {
         ups_env_open: unsafe extern "C" fn(*mut *mut Env, *const c_char, u32, *const Parameter) -> c_int,
         ups_env_close: unsafe extern "C" fn(*mut Env, u32) -> c_int,
         ups_env_create_db: unsafe extern "C" fn(*mut Env, *mut *mut Db, u16, u32, *const Parameter) -> c_int,
+        ups_env_erase_db: unsafe extern "C" fn(*mut Env, u16, u32) -> c_int,
         ups_env_open_db: unsafe extern "C" fn(*mut Env, *mut *mut Db, u16, u32, *const Parameter) -> c_int,
         ups_txn_begin: unsafe extern "C" fn(*mut *mut Txn, *mut Env, *const c_char, *mut c_void, u32) -> c_int,
         ups_txn_commit: unsafe extern "C" fn(*mut Txn, u32) -> c_int,
         ups_txn_abort: unsafe extern "C" fn(*mut Txn, u32) -> c_int,
+        ups_db_close: unsafe extern "C" fn(*mut Db, u32) -> c_int,
         ups_db_find: unsafe extern "C" fn(*mut Db, *mut Txn, *mut Key, *mut Record, u32) -> c_int,
         ups_db_insert: unsafe extern "C" fn(*mut Db, *mut Txn, *mut Key, *mut Record, u32) -> c_int,
         ups_db_erase: unsafe extern "C" fn(*mut Db, *mut Txn, *mut Key, u32) -> c_int,
@@ -57,6 +62,48 @@ api! {
         ups_cursor_find: unsafe extern "C" fn(*mut Cursor, *mut Key, *mut Record, u32) -> c_int,
         ups_cursor_insert: unsafe extern "C" fn(*mut Cursor, *mut Key, *mut Record, u32) -> c_int,
         ups_cursor_close: unsafe extern "C" fn(*mut Cursor) -> c_int,
+    }
+}
+
+/// Variables of the library that its own benchmark sets, and no function: 0 leaves the choice to it. They hold
+/// for all databases of the process.
+pub(super) struct Thresholds {
+    extended_key: Option<&'static AtomicU32>,
+    duplicate: Option<&'static AtomicU32>,
+}
+
+impl Thresholds {
+    pub(super) fn of(library: &Library) -> Thresholds {
+        let find = |name: &str| {
+            // SAFETY: both are `static uint32_t` in its `1globals/globals.h`; only their address is taken.
+            let place = unsafe { symbol::<*mut u32>(library, name) }.ok()?;
+            // SAFETY: a variable of a library that stays in memory until the process ends, aligned as
+            // its type asks. The library only reads it.
+            (!place.is_null()).then(|| unsafe { AtomicU32::from_ptr(place) })
+        };
+        Thresholds {
+            extended_key: find("_ZN9upscaledb7Globals21ms_extended_thresholdE"),
+            duplicate: find("_ZN9upscaledb7Globals22ms_duplicate_thresholdE"),
+        }
+    }
+
+    /// Sets both as chosen, or back to what the library has.
+    pub(super) fn set(&self, chosen: &Chosen) -> Result<()> {
+        let put = |place: Option<&AtomicU32>, wanted: Option<u64>, name: &str| match (place, wanted)
+        {
+            (Some(place), wanted) => {
+                let number = u32::try_from(wanted.unwrap_or(0));
+                let number = number.map_err(|_| refused(name, "more than 32 bits hold"))?;
+                place.store(number, Ordering::Relaxed);
+                Ok(())
+            }
+            (None, None) => Ok(()),
+            (None, Some(_)) => {
+                Err(refused(name, "this library has no such variable: leave the setting out"))
+            }
+        };
+        put(self.extended_key, chosen.extended_key_threshold(), "Globals::ms_extended_threshold")?;
+        put(self.duplicate, chosen.duplicate_threshold(), "Globals::ms_duplicate_threshold")
     }
 }
 
@@ -79,6 +126,7 @@ pub(super) const OVERWRITE: u32 = 0x1;
 pub(super) const DUPLICATE: u32 = 0x2;
 pub(super) const DUPLICATE_INSERT_FIRST: u32 = 0x10;
 pub(super) const ENABLE_DUPLICATE_KEYS: u32 = 0x4000;
+pub(super) const FORCE_RECORDS_INLINE: u32 = 0x80_0000;
 pub(super) const RECORD_NUMBER32: u32 = 0x1000;
 pub(super) const RECORD_NUMBER64: u32 = 0x2000;
 pub(super) const AUTO_CLEANUP: u32 = 0x1;
@@ -91,7 +139,11 @@ pub(super) const FIND_GREATER_OR_EQUAL: u32 = 0x2000 | 0x4000;
 pub(super) const PARAM_KEY_SIZE: u32 = 0x102;
 pub(super) const PARAM_KEY_TYPE: u32 = 0x104;
 pub(super) const PARAM_RECORD_SIZE: u32 = 0x108;
+pub(super) const PARAM_RECORD_TYPE: u32 = 0x112;
 pub(super) const KEY_NOT_FOUND: c_int = -11;
+pub(super) const NOT_IMPLEMENTED: c_int = -20;
+pub(super) const DATABASE_NOT_FOUND: c_int = -200;
+
 impl Api {
     pub(super) fn check(&self, call: &str, rc: c_int) -> Result<()> {
         if rc == 0 {

@@ -21,6 +21,27 @@ pub(super) const TYPES: &[KeyType] = &[
     KeyType::Number64,
 ];
 
+/// What the library has of keys or values of this type; `None` for bytes.
+pub(super) fn number(of: KeyType) -> Option<Native> {
+    match of {
+        KeyType::F32 => Some(Native::Float),
+        KeyType::F64 => Some(Native::Double),
+        of => of.width().map(Native::Unsigned),
+    }
+}
+
+/// `UPS_TYPE_UINT8` and so on: the number of the type, and its name.
+pub(super) fn number_type(native: Native) -> (u64, &'static str) {
+    match native {
+        Native::Unsigned(1) => (3, "UPS_TYPE_UINT8"),
+        Native::Unsigned(2) => (5, "UPS_TYPE_UINT16"),
+        Native::Unsigned(4) => (7, "UPS_TYPE_UINT32"),
+        Native::Unsigned(_) => (9, "UPS_TYPE_UINT64"),
+        Native::Float => (11, "UPS_TYPE_REAL32"),
+        Native::Double => (12, "UPS_TYPE_REAL64"),
+    }
+}
+
 /// What the library is told of the keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keys {
@@ -31,31 +52,18 @@ pub(super) enum Keys {
 
 impl Keys {
     pub(super) fn of(shape: &Shape) -> Keys {
-        let is_compressed = shape.settings.key_compression() != Codec::None;
+        let settings = &shape.settings;
+        let has_any_size = settings.key_compression() != Codec::None
+            || settings.extended_key_threshold().is_some();
         match (shape.keys, shape.fixed_key) {
-            // Keys that are compressed can have any size, as the library has it.
-            (KeyType::Binary | KeyType::String, _) if is_compressed => Keys::Varying,
-            (KeyType::F32, _) => Keys::Numbers(Native::Float),
-            (KeyType::F64, _) => Keys::Numbers(Native::Double),
-            (keys, _) if TYPES.contains(&keys) => {
-                Keys::Numbers(Native::Unsigned(keys.width().unwrap_or(8)))
-            }
+            // Keys that are compressed, or go elsewhere where they are long, can have any size, as the
+            // library has it.
+            (KeyType::Binary | KeyType::String, _) if has_any_size => Keys::Varying,
+            (keys, _) if TYPES.contains(&keys) => number(keys).map_or(Keys::Varying, Keys::Numbers),
             (_, Some(len)) if shape.setup.is_ups() && len != 8 => Keys::Varying,
             (KeyType::Binary, Some(len @ (4 | 8))) => Keys::Numbers(Native::Unsigned(len)),
             (_, Some(len @ 1..=LONGEST_FIXED)) => Keys::Fixed(len),
             _ => Keys::Varying,
-        }
-    }
-
-    /// `UPS_TYPE_UINT8` and so on: the number of the type, and its name.
-    pub(super) fn number_type(native: Native) -> (u64, &'static str) {
-        match native {
-            Native::Unsigned(1) => (3, "UPS_TYPE_UINT8"),
-            Native::Unsigned(2) => (5, "UPS_TYPE_UINT16"),
-            Native::Unsigned(4) => (7, "UPS_TYPE_UINT32"),
-            Native::Unsigned(_) => (9, "UPS_TYPE_UINT64"),
-            Native::Float => (11, "UPS_TYPE_REAL32"),
-            Native::Double => (12, "UPS_TYPE_REAL64"),
         }
     }
 

@@ -284,6 +284,7 @@ impl<'a> Child<'a> {
         Shape {
             records: before.records.max(self.script.keys.len() as u64).max(1),
             keys: KeyType::Binary,
+            values: KeyType::Binary,
             key_bytes: before.key_bytes.max(key_bytes),
             value_bytes: before.value_bytes.max(value_bytes),
             longest_value: before.longest_value.max(lens().max().unwrap_or(0) as usize),

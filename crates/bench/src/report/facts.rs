@@ -118,6 +118,7 @@ fn settings(report: &Report) -> Vec<(&'static str, String)> {
         ("Data", s.data.clone()),
         ("Records", text::count(s.records)),
         ("Type of keys", s.key_type.clone().unwrap_or_else(|| "bytes".to_owned())),
+        ("Type of values", s.value_type.clone().unwrap_or_else(|| "bytes".to_owned())),
         ("Keys, values", format!("{}, {}", text::bytes(s.key_bytes), text::bytes(s.value_bytes))),
         ("Lookups", format!("{} in each phase and round", text::count(s.gets))),
         ("Batch", format!("{} in one get-many", text::counted(s.batch, "key"))),

@@ -84,7 +84,8 @@ fn heading(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
         format!("{} of keys and values", text::bytes(s.key_bytes.saturating_add(s.value_bytes))),
         text::counted(s.rounds, "round"),
     ];
-    what.extend(s.key_type.iter().map(|keys| format!("keys of type {}", text::clean(keys))));
+    what.extend(s.key_type.iter().map(|of| format!("keys of type {}", text::clean(of))));
+    what.extend(s.value_type.iter().map(|of| format!("values of type {}", text::clean(of))));
     if s.cold {
         what.push("cold cache".to_owned());
     }

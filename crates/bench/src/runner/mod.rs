@@ -47,7 +47,7 @@ use crate::result::{
 };
 use crate::rng::Rng;
 use crate::workload::generate::stream;
-use crate::workload::{Inputs, KeyType, Phase, Workload};
+use crate::workload::{Inputs, Phase, Workload};
 use credenza::{Error, Result};
 use folder::Folder;
 use indicatif::ProgressBar;
@@ -119,7 +119,7 @@ fn run(args: &BenchArgs) -> Result<Report> {
     let stores = run.stores(&shape, &workload)?;
     notes.append(&mut run.left_out);
     let asked_for = phases_asked_for(&workload, args.cold);
-    notes.extend(notes::about_keys(&stores, &asked_for, &workload));
+    notes.extend(notes::about_types(&stores, &asked_for, &workload));
     let left_out = notes::about_what_is_left_out(&stores, &run.phases, &workload.mixes);
     let does_nothing = |info: &StoreInfo| {
         run.phases.iter().all(|phase| info.lacks.iter().any(|name| name == phase.name()))
@@ -357,8 +357,8 @@ impl<'a> Run<'a> {
         self.left_out.extend(unfit.into_iter().map(left_out));
         if !unnumbered.is_empty() {
             self.left_out.push(format!(
-                "'key-type = \"{keys}\"' leaves out {}: they do not number records, or the workbench \
-                 does not have them do it",
+                "'key-type = \"{keys}\"' leaves out {}: they do not number records so, or the \
+                 workbench does not have them do it",
                 unnumbered.join(", ")
             ));
         }
@@ -373,7 +373,8 @@ impl<'a> Run<'a> {
             workload: workload.name.clone(),
             data: workload.data.origin(),
             records: shape.records,
-            key_type: (shape.keys != KeyType::Binary).then(|| shape.keys.name().to_owned()),
+            key_type: shape.keys.name_unless_bytes(),
+            value_type: shape.values.name_unless_bytes(),
             key_bytes: shape.key_bytes,
             value_bytes: shape.value_bytes,
             gets: workload.gets as u64,

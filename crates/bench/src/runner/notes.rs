@@ -2,10 +2,10 @@
 
 use super::together::By;
 use crate::args::BenchArgs;
-use crate::driver::{Sharing, Threads, has_keys_of};
+use crate::driver::{Sharing, Threads, has_keys_of, has_values_of};
 use crate::report::text;
 use crate::result::{Machine, StoreInfo};
-use crate::workload::{Action, Mix, Mixes, Phase, Workload};
+use crate::workload::{Action, KeyType, Mix, Mixes, Phase, Types, Workload};
 
 pub(super) fn about_folder(args: &BenchArgs, phases: &[Phase], filesystem: &str) -> Vec<String> {
     let mut notes = Vec::new();
@@ -92,26 +92,30 @@ pub(super) fn about_baseline(args: &BenchArgs, stores: &[StoreInfo]) -> Option<S
     ))
 }
 
-/// What the type of the keys is not to all stores, and the phases that it leaves out.
-pub(super) fn about_keys(
+/// What the types of keys and values are not to all stores, and the phases that that of the keys leaves out.
+pub(super) fn about_types(
     stores: &[StoreInfo],
     asked_for: &[Phase],
     workload: &Workload,
 ) -> Vec<String> {
-    let keys = workload.key_type();
+    let Types { keys, values } = workload.types();
     let left_out = |phase: &Phase| {
         let why = workload.leaves_out(*phase)?;
         Some(format!("with keys of type {keys} '{phase}' is left out: {why}"))
     };
     let mut notes: Vec<String> = asked_for.iter().filter_map(left_out).collect();
-    let names = stores.iter().map(|info| &*info.store).filter(|name| !has_keys_of(name, keys));
-    let names = names.collect::<Vec<_>>().join(", ");
-    if !names.is_empty() {
-        notes.push(format!(
-            "keys of type {keys} are bytes to {names}: they have no such type, or \
-             the workbench does not use it"
-        ));
-    }
+    let mut are_bytes = |what: &str, of: KeyType, has: fn(&str, KeyType) -> bool| {
+        let names = stores.iter().map(|info| &*info.store).filter(|name| !has(name, of));
+        let names = names.collect::<Vec<_>>().join(", ");
+        if !names.is_empty() {
+            notes.push(format!(
+                "{what} of type {of} are bytes to {names}: they have no such type, or the workbench \
+                 does not use it"
+            ));
+        }
+    };
+    are_bytes("keys", keys, has_keys_of);
+    are_bytes("values", values, has_values_of);
     notes
 }
 

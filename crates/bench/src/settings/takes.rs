@@ -15,6 +15,8 @@ pub(crate) enum Values {
     AtLeast(u64),
     /// The same, or all that there is.
     AtLeastOrUnlimited(u64),
+    /// From the one to the other.
+    Between(u64, u64),
     /// Every value that the setting has: of a switch or an advice.
     Either,
     Codecs(&'static [Codec]),
@@ -30,6 +32,9 @@ impl Values {
                 bytes >= least
             }
             (Values::AtLeastOrUnlimited(_), Value::Unlimited) => true,
+            (Values::Between(least, most), Value::Bytes(number) | Value::Count(number)) => {
+                (least..=most).contains(&number)
+            }
             (Values::Either, Value::Switch(_) | Value::Random(_)) => true,
             (Values::Codecs(codecs), Value::Codec(codec)) => codecs.contains(&codec),
             _ => false,
@@ -45,6 +50,7 @@ impl Values {
             Values::AtLeastOrUnlimited(least) => {
                 format!("{} or more, unlimited", bytes_text(least))
             }
+            Values::Between(least, most) => format!("{least} to {most}"),
             Values::Either if name == Name::Advice => "normal, random".to_owned(),
             Values::Either => "on, off".to_owned(),
             Values::Codecs(codecs) => {

@@ -188,6 +188,7 @@ impl Plan {
         Shape {
             records,
             keys: KeyType::Binary,
+            values: KeyType::Binary,
             key_bytes: self.keys().map(|key| key.len() as u64).sum(),
             value_bytes: bytes / puts.max(1) * records,
             longest_value: longest as usize,

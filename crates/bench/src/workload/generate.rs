@@ -2,7 +2,7 @@
 //!
 //! Invariant: frozen. The same seed and count give the same records in every version.
 
-use super::key_type::KeyType;
+use super::key_type::{KeyType, Types};
 use super::lengths::Lengths;
 use super::records::{Collector, Records};
 use crate::machine;
@@ -160,7 +160,7 @@ fn push_number(out: &mut Vec<u8>, number: u64) {
 /// no compression shortens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Random {
-    pub(super) keys: KeyType,
+    pub(super) types: Types,
     pub(super) key: Lengths,
     pub(super) value: Lengths,
 }
@@ -173,17 +173,20 @@ impl Random {
 
     pub(crate) const fn of_bytes(key: usize, value: usize) -> Random {
         let (key, value) = (Lengths::fixed(key), Lengths::fixed(value));
-        Random { keys: KeyType::Binary, key, value }
+        let types = Types { keys: KeyType::Binary, values: KeyType::Binary };
+        Random { types, key, value }
     }
 
-    /// The type of the keys, which have its size.
-    pub(crate) fn of_type(self, keys: KeyType) -> Random {
-        Random { keys, key: keys.width().map_or(self.key, Lengths::fixed), ..self }
+    /// The types of keys and values, which have their sizes.
+    pub(crate) fn of_types(self, types: Types) -> Random {
+        let size = |of: KeyType, usual| of.width().map_or(usual, Lengths::fixed);
+        let (key, value) = (size(types.keys, self.key), size(types.values, self.value));
+        Random { types, key, value }
     }
 
     /// Records where nobody says how many: of few keys one half, as some have to be absent.
     pub(crate) fn usual_count(&self) -> usize {
-        self.keys.few().map_or(1_000_000, |keys| keys / 2)
+        self.types.keys.few().map_or(1_000_000, |keys| keys / 2)
     }
 
     pub(crate) fn records(&mut self, count: usize, seed: u64) -> Result<Records> {
@@ -194,20 +197,20 @@ impl Random {
                  has memory: use fewer records, or smaller ones"
             )));
         }
-        if let Some(keys) = self.keys.few().filter(|keys| *keys <= count) {
+        if let Some(keys) = self.types.keys.few().filter(|keys| *keys <= count) {
             return Err(Error::invalid(format!(
                 "there are {keys} keys of type {}, of which some have to be absent: use fewer than \
                  {count} records, or another key-type",
-                self.keys
+                self.types.keys
             )));
         }
         let mut rng = Rng::new(seed, stream::DATA);
-        let mut collector = Collector::of_keys(self.keys, count);
+        let mut collector = Collector::of_types(self.types, count);
         let (mut key, mut value) = (Vec::new(), Vec::new());
         let mut repeated = 0;
         while !collector.is_full() {
-            if self.keys.is_numbered() {
-                self.keys.numbered(collector.records.len() as u64 + 1, &mut key);
+            if self.types.keys.is_numbered() {
+                self.types.keys.numbered(collector.records.len() as u64 + 1, &mut key);
             } else {
                 self.random(&mut rng, &mut key);
             }
@@ -233,12 +236,12 @@ impl Keys for Random {
     fn random(&mut self, rng: &mut Rng, key: &mut Vec<u8>) {
         const LETTERS: &[u8; 62] =
             b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-        if self.keys.width().is_some() {
-            return self.keys.random_number(rng, key);
+        if self.types.keys.width().is_some() {
+            return self.types.keys.random_number(rng, key);
         }
         key.clear();
         let len = self.key.draw(rng);
-        if self.keys == KeyType::String {
+        if self.types.keys == KeyType::String {
             key.extend((0..len).map(|_| b' ' + rng.below(95) as u8));
         } else {
             key.extend((0..len).map(|_| LETTERS[rng.index(62)]));

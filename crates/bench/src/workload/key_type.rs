@@ -1,8 +1,9 @@
-//! What keys are: bytes, text, numbers, or numbers that the store gives.
+//! What keys are: bytes, text, numbers, or numbers that the store gives; and what values are.
 //!
 //! Invariant: whatever they are, in the workbench keys are bytes whose order is theirs, as
 //! [`credenza::btree::Key`] makes them, so that the model, the checks and every store without types go by
 //! bytes alone. No floating-point key is NaN, infinite or -0, which stores do not all have in one place.
+//! Values are any bytes of the size of their type: nothing compares them with each other.
 
 use super::spec::Phase;
 use crate::rng::Rng;
@@ -10,9 +11,8 @@ use credenza::btree::Key;
 use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::str::FromStr;
 
-/// The type of all keys of a workload.
+/// The type of all keys of a workload, or of all values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum KeyType {
     /// Bytes of which nothing is said.
@@ -48,6 +48,17 @@ impl KeyType {
         KeyType::Number64,
     ];
 
+    /// What values can be: those that have a size, and no more.
+    pub(crate) const OF_VALUES: [KeyType; 7] = [
+        KeyType::Binary,
+        KeyType::U8,
+        KeyType::U16,
+        KeyType::U32,
+        KeyType::U64,
+        KeyType::F32,
+        KeyType::F64,
+    ];
+
     /// The name in workload files and results: that of our btree, where it has such a type.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -63,6 +74,11 @@ impl KeyType {
             KeyType::Number32 => "record-number32",
             KeyType::Number64 => "record-number64",
         }
+    }
+
+    /// The name in results, where bytes of which nothing is said need none.
+    pub(crate) fn name_unless_bytes(self) -> Option<String> {
+        (self != KeyType::Binary).then(|| self.name().to_owned())
     }
 
     /// Bytes of a key; `None` where keys may have any number.
@@ -136,6 +152,21 @@ impl KeyType {
     }
 }
 
+/// What keys and values are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Types {
+    pub(crate) keys: KeyType,
+    pub(crate) values: KeyType,
+}
+
+/// The type of this name among those that there are for what `setting` sets.
+pub(super) fn find(setting: &str, types: &[KeyType], text: &str) -> Result<KeyType> {
+    types.iter().copied().find(|known| known.name() == text).ok_or_else(|| {
+        let all: Vec<&str> = types.iter().map(|known| known.name()).collect();
+        Error::invalid(format!("there is no {setting} '{text}': say {}", all.join(", ")))
+    })
+}
+
 /// The number of a record by its key.
 #[inline]
 pub(crate) fn number_of(key: &[u8]) -> u64 {
@@ -145,17 +176,6 @@ pub(crate) fn number_of(key: &[u8]) -> u64 {
 impl fmt::Display for KeyType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
-    }
-}
-
-impl FromStr for KeyType {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<KeyType> {
-        KeyType::ALL.into_iter().find(|known| known.name() == text).ok_or_else(|| {
-            let all = KeyType::ALL.map(KeyType::name).join(", ");
-            Error::invalid(format!("there is no key-type '{text}': say {all}"))
-        })
     }
 }
 
@@ -223,13 +243,14 @@ mod tests {
 
     #[test]
     fn types_have_the_names_of_the_btree() {
+        let of_keys = |name: &str| find("key-type", &KeyType::ALL, name);
         for of in KeyType::ALL {
-            assert_eq!(of.name().parse::<KeyType>().unwrap(), of);
+            assert_eq!(of_keys(of.name()).unwrap(), of);
         }
         for known in credenza::btree::KeyType::known() {
-            assert_eq!(known.name().parse::<KeyType>().unwrap().name(), known.name());
+            assert_eq!(of_keys(known.name()).unwrap().name(), known.name());
         }
-        let refused = "uint8".parse::<KeyType>().unwrap_err().to_string();
+        let refused = of_keys("uint8").unwrap_err().to_string();
         assert!(refused.contains("no key-type 'uint8': say binary, string, u8"), "{refused}");
     }
 }

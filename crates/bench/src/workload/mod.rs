@@ -24,7 +24,7 @@ mod sample;
 mod spec;
 pub(crate) mod transactions;
 
-pub(crate) use key_type::KeyType;
+pub(crate) use key_type::{KeyType, Types};
 pub(crate) use mix::{Action, Mix, Place};
 pub(crate) use mixes::Mixes;
 pub(crate) use queries::{Queries, QuerySets};

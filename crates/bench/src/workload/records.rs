@@ -5,7 +5,7 @@
 //! no second one is given to them, but where a mix has `duplicates`.
 
 use super::generate::stream;
-use super::key_type::KeyType;
+use super::key_type::{KeyType, Types};
 use crate::rng::Rng;
 use credenza::{Error, ErrorKind, Result};
 use std::io::{Read, Write};
@@ -18,18 +18,23 @@ pub(crate) struct Records {
     /// Where each record ends in `bytes`: its key, then its value.
     ends: Vec<u64>,
     key_lens: Vec<u32>,
-    keys: KeyType,
+    types: Types,
 }
 
 impl Records {
-    /// None yet, whose keys are of this type.
-    pub(crate) fn of_keys(keys: KeyType) -> Records {
-        Records { keys, ..Records::default() }
+    /// None yet, whose keys and values are of these types.
+    pub(crate) fn of_types(types: Types) -> Records {
+        Records { types, ..Records::default() }
     }
 
     /// What the keys are.
     pub(crate) fn key_type(&self) -> KeyType {
-        self.keys
+        self.types.keys
+    }
+
+    /// What the values are.
+    pub(crate) fn value_type(&self) -> KeyType {
+        self.types.values
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -93,14 +98,14 @@ impl Records {
             start = *end as usize;
         }
         let (ends, key_lens) = (self.ends.clone(), self.key_lens.clone());
-        Records { bytes, ends, key_lens, keys: self.keys }
+        Records { bytes, ends, key_lens, types: self.types }
     }
 
     /// The same records in random order.
     pub(crate) fn shuffled(&self, seed: u64) -> Result<Records> {
         let mut order: Vec<u32> = (0..self.len() as u32).collect();
         Rng::new(seed, stream::SHUFFLE).shuffle(&mut order);
-        let mut shuffled = Records::of_keys(self.keys);
+        let mut shuffled = Records::of_types(self.types);
         for (key, value) in order.into_iter().map(|i| self.get(i as usize)) {
             shuffled.push(key, value)?;
         }
@@ -109,7 +114,7 @@ impl Records {
 
     /// The first of them, so many at most.
     pub(crate) fn first(&self, count: usize) -> Result<Records> {
-        let mut first = Records::of_keys(self.keys);
+        let mut first = Records::of_types(self.types);
         for (key, value) in self.iter().take(count) {
             first.push(key, value)?;
         }
@@ -126,7 +131,7 @@ impl Records {
     /// Writes the records for [`Records::read_from`].
     pub(crate) fn write_to(&self, out: &mut impl Write) -> std::io::Result<()> {
         out.write_all(&(self.len() as u64).to_le_bytes())?;
-        out.write_all(&[self.keys as u8])?;
+        out.write_all(&[self.types.keys as u8, self.types.values as u8])?;
         for (end, key_len) in self.ends.iter().zip(&self.key_lens) {
             out.write_all(&end.to_le_bytes())?;
             out.write_all(&key_len.to_le_bytes())?;
@@ -137,10 +142,11 @@ impl Records {
     /// Reads what [`Records::write_to`] wrote.
     pub(crate) fn read_from(input: &mut impl Read) -> std::io::Result<Records> {
         let count = read_u64(input)? as usize;
-        let mut of_keys = [0];
-        input.read_exact(&mut of_keys)?;
-        let keys = KeyType::ALL.get(usize::from(of_keys[0])).copied().unwrap_or_default();
-        let mut records = Records::of_keys(keys);
+        let mut types = [0; 2];
+        input.read_exact(&mut types)?;
+        let [keys, values] =
+            types.map(|of| KeyType::ALL.get(usize::from(of)).copied().unwrap_or_default());
+        let mut records = Records::of_types(Types { keys, values });
         let mut pair = [0; 12];
         for _ in 0..count {
             input.read_exact(&mut pair)?;
@@ -254,13 +260,13 @@ pub(crate) struct Collector {
 impl Collector {
     /// Collects at most `limit` records.
     pub(crate) fn new(limit: usize) -> Collector {
-        Collector::of_keys(KeyType::Binary, limit)
+        Collector::of_types(Types::default(), limit)
     }
 
-    /// The same of records whose keys are of this type.
-    pub(crate) fn of_keys(keys: KeyType, limit: usize) -> Collector {
+    /// The same of records whose keys and values are of these types.
+    pub(crate) fn of_types(types: Types, limit: usize) -> Collector {
         let index = Index::with_room(limit.min(1 << 20));
-        Collector { records: Records::of_keys(keys), index, repeated: 0, limit }
+        Collector { records: Records::of_types(types), index, repeated: 0, limit }
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -299,14 +305,16 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let mut records = Records::of_keys(KeyType::Number64);
+        let types = Types { keys: KeyType::Number64, values: KeyType::F32 };
+        let mut records = Records::of_types(types);
         records.push(b"", b"").unwrap();
         records.push(b"a", b"").unwrap();
         records.push(b"", b"bc").unwrap();
         let mut file = Vec::new();
         records.write_to(&mut file).unwrap();
         let again = Records::read_from(&mut file.as_slice()).unwrap();
-        assert!(again.iter().eq(records.iter()) && again.key_type() == KeyType::Number64);
+        assert!(again.iter().eq(records.iter()));
+        assert_eq!((again.key_type(), again.value_type()), (types.keys, types.values));
         assert_eq!((again.key_bytes(), again.value_bytes()), (1, 2));
     }
 

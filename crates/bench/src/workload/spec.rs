@@ -5,7 +5,7 @@ use super::count::Count;
 use super::distribution::Distribution;
 use super::files;
 use super::generate::Random;
-use super::key_type::KeyType;
+use super::key_type::{self, KeyType, Types};
 use super::lengths::Lengths;
 use super::mix::Mix;
 use super::mixes::{MixName, MixTables, Mixes};
@@ -298,9 +298,11 @@ struct WorkloadFile {
     format: Option<String>,
     /// For `data = "files"`: the folder.
     root: Option<PathBuf>,
-    /// For `data = "random"`: what keys are, and bytes of keys and values.
+    /// For `data = "random"`: what keys and values are, and bytes of each.
     #[serde(rename = "key-type")]
     key_type: Option<String>,
+    #[serde(rename = "value-type")]
+    value_type: Option<String>,
     #[serde(rename = "key-size")]
     key_size: Option<Lengths>,
     #[serde(rename = "value-size")]
@@ -388,24 +390,18 @@ impl Workload {
                 if sizes.key.least() == 0 {
                     return Err(Error::invalid("key-size must be at least 1"));
                 }
-                if let Some(name) = file.key_type {
-                    *sizes = sizes.of_type(name.parse()?);
-                }
-                if sizes.keys.width().is_some() && file.key_size.is_some() {
-                    let what = format!(
-                        "key-size contradicts key-type {}: such keys have {} bytes; leave it out",
-                        sizes.keys,
-                        sizes.key.least()
-                    );
-                    return Err(Error::invalid(what));
-                }
+                let keys = typed("key", &KeyType::ALL, &file.key_type, &file.key_size)?;
+                let of_values = &KeyType::OF_VALUES;
+                let values = typed("value", of_values, &file.value_type, &file.value_size)?;
+                *sizes = sizes.of_types(Types { keys, values });
             }
             _ if file.key_size.is_some()
                 || file.value_size.is_some()
-                || file.key_type.is_some() =>
+                || file.key_type.is_some()
+                || file.value_type.is_some() =>
             {
-                let what = "key-type, key-size and value-size are for data = \"random\"; other data \
-                            have theirs";
+                let what = "key-type, value-type, key-size and value-size are for data = \"random\"; \
+                            other data have theirs";
                 return Err(Error::invalid(what));
             }
             _ => {}
@@ -436,7 +432,12 @@ impl Workload {
 
     /// The type of the keys.
     pub(crate) fn key_type(&self) -> KeyType {
-        if let Data::Random(sizes) = &self.data { sizes.keys } else { KeyType::Binary }
+        self.types().keys
+    }
+
+    /// The types of keys and values.
+    pub(crate) fn types(&self) -> Types {
+        if let Data::Random(sizes) = &self.data { sizes.types } else { Types::default() }
     }
 
     /// Refuses what cannot be measured.
@@ -474,5 +475,22 @@ impl Workload {
             return Err(Error::invalid(what));
         }
         Ok(())
+    }
+}
+
+/// The type of this name of a workload's keys or values, which has no other size than its own.
+fn typed(
+    what: &str,
+    types: &[KeyType],
+    name: &Option<String>,
+    size: &Option<Lengths>,
+) -> Result<KeyType> {
+    let Some(name) = name else { return Ok(KeyType::Binary) };
+    let found = key_type::find(&format!("{what}-type"), types, name)?;
+    match found.width().filter(|_| size.is_some()) {
+        None => Ok(found),
+        Some(width) => Err(Error::invalid(format!(
+            "{what}-size contradicts {what}-type {found}: such {what}s have {width} bytes; leave it out"
+        ))),
     }
 }

@@ -217,6 +217,7 @@ fn unlike(before: &Report, after: &Report) -> Vec<String> {
     differ(&mut says, "data", &old.data, &new.data);
     differ(&mut says, "records", &old.records, &new.records);
     differ(&mut says, "type of keys", &old.key_type, &new.key_type);
+    differ(&mut says, "type of values", &old.value_type, &new.value_type);
     differ(&mut says, "bytes of keys", &old.key_bytes, &new.key_bytes);
     differ(&mut says, "bytes of values", &old.value_bytes, &new.value_bytes);
     differ(&mut says, "lookups in a phase", &old.gets, &new.gets);
