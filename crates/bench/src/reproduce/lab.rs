@@ -255,11 +255,14 @@ impl<'a> Lab<'a> {
                 return Ok(false);
             }
         }
-        let folder = self.disk.as_ref().filter(|_| plan.is_on_disk).unwrap_or(&self.memory);
+        let on_disk = self.disk.as_ref().filter(|_| plan.is_on_disk);
+        let made_in = on_disk.map(|_| self.memory.empty(store)).transpose()?;
+        let folder = on_disk.unwrap_or(&self.memory);
         let task = Task {
             store: store.to_owned(),
             library: self.args.library(store),
             folder: folder.empty(store)?,
+            made_in,
             inputs: plan.input.path.clone(),
             setup: plan.setup,
             cpu: self.cpu.filter(|_| !plan.work.is_threaded()),
@@ -276,8 +279,9 @@ impl<'a> Lab<'a> {
                 }
             }
         })?;
-        std::fs::remove_dir_all(&task.folder)
-            .map_err(|e| Error::io("remove", e).at(&task.folder))?;
+        for folder in task.made_in.iter().chain([&task.folder]) {
+            std::fs::remove_dir_all(folder).map_err(|e| Error::io("remove", e).at(folder))?;
+        }
         // What a signal ended says nothing of the store.
         if self.is_interrupted() {
             return Ok(false);

@@ -8,6 +8,7 @@ use crate::runner::protocol::{self, Figure, Message, say};
 use crate::workload::{Content, Inputs, Queries};
 use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
+use std::fs::File;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -19,6 +20,8 @@ pub(super) struct Task {
     pub(super) library: Option<PathBuf>,
     /// An empty folder for the store's files.
     pub(super) folder: PathBuf,
+    /// The same in memory, where that is on a disk: for what is made in no order.
+    pub(super) made_in: Option<PathBuf>,
     /// The file with records and queries.
     pub(super) inputs: PathBuf,
     pub(super) setup: Setup,
@@ -124,6 +127,23 @@ impl<D: Driver> Bench<'_, D> {
     /// Sees to it that no page of the store is in memory.
     pub(super) fn evict(&self) -> Result<()> {
         measure::files_in(&self.task.folder)?.iter().try_for_each(|file| kernel::evict(file))
+    }
+
+    /// Where the store is to be made, which [`Bench::put_in_place`] then puts where it belongs.
+    pub(super) fn place_to_make(&self) -> PathBuf {
+        self.task.made_in.as_ref().unwrap_or(&self.task.folder).join("store")
+    }
+
+    /// Puts the files of a store that is closed on the disk, one after the other.
+    pub(super) fn put_in_place(&self) -> Result<()> {
+        let Some(made_in) = &self.task.made_in else { return Ok(()) };
+        for from in measure::files_in(made_in)? {
+            let to = self.task.folder.join(from.file_name().unwrap_or_default());
+            let copied = std::fs::copy(&from, &to).and_then(|_| File::open(&to)?.sync_all());
+            copied.map_err(|e| Error::io("put a store on the disk as", e).at(&to))?;
+            std::fs::remove_file(&from).map_err(|e| Error::io("remove", e).at(&from))?;
+        }
+        Ok(())
     }
 
     /// Bytes that the files of the store take.
