@@ -6,8 +6,9 @@
 //! before it. Then the end of the file is free, and is cut off.
 //!
 //! What a transaction moves away from is free when it is durable: where places run out there is a
-//! sync. Long values need places in a row; where a pass does not find enough of them, the next one
-//! moves everything behind the present end, so that the one after it finds all that is before free.
+//! sync. Long values need places in a row; where passes do not find enough of them, one moves
+//! everything behind the present end, once, so that those after it find all that is before free. What even they
+//! find no places for goes as near as it can: the boundary is put farther behind.
 //!
 //! A pass knows where it is by the numbers of links, not by keys: what others write meanwhile may
 //! have it pass over some leaves, or come by them twice.
@@ -27,12 +28,10 @@ use super::writer::Writer;
 use super::{inner, kind};
 use crate::os::atomic::Ordering;
 use crate::{ErrorKind, Result};
+use std::collections::BTreeMap;
 
 /// Passes over the file, at most.
 const PASSES: u32 = 8;
-/// Sizes of long values: those of so many pages each for itself, the others in powers of two.
-const OWN_SIZES: u64 = 16;
-const SIZES: usize = 16 + 32;
 
 /// A compaction that is going on.
 #[derive(Debug)]
@@ -43,9 +42,9 @@ pub(crate) struct Pass {
     at: Vec<usize>,
     /// The number of the leaf, below its inner page, that the next window begins with.
     window: usize,
-    /// No place is free before this one; nor, for runs of each size, before these.
+    /// No place is free before this one; nor, for so many pages in a row, before these.
     scan: u64,
-    run_scan: [u64; SIZES],
+    run_scan: BTreeMap<u64, u64>,
     /// What was moved; and since places ran out.
     moved: u64,
     pub(super) moved_since: u64,
@@ -115,7 +114,7 @@ impl Pass {
             at: Vec::new(),
             window: 0,
             scan: 0,
-            run_scan: [0; SIZES],
+            run_scan: BTreeMap::new(),
             moved: 0,
             moved_since: 0,
             number,
@@ -138,11 +137,15 @@ impl Pass {
         }
     }
 
-    /// Before which place there is none in a row for so many pages.
-    pub(super) fn run_scan(&mut self, pages: u64) -> &mut u64 {
-        // Were 2 and 3 pages one size, what has room for 2 would be passed over where 3 had none.
-        let size = if pages < OWN_SIZES { pages } else { OWN_SIZES + u64::from(pages.ilog2()) };
-        &mut self.run_scan[size as usize % SIZES]
+    /// Before which place there are not so many pages in a row: where there is no room for fewer, there is none
+    /// for them.
+    pub(super) fn run_scan(&self, pages: u64) -> u64 {
+        self.run_scan.range(..=pages).map(|(_, scan)| *scan).max().unwrap_or(0)
+    }
+
+    /// Places of so many pages are looked for from here on.
+    pub(super) fn set_run_scan(&mut self, pages: u64, scan: u64) {
+        self.run_scan.insert(pages, scan);
     }
 
     pub(super) fn note_moved(&mut self, pages: u64) {
@@ -191,9 +194,12 @@ impl BTree {
         let done = writer.whole(|w| w.compact(pass, &mut main, &mut catalog, budget));
         let done = match done {
             Err(error) if pass.is_lifting() && is_full(&error) => {
-                // There is no room for all of it twice: then it stays as it is.
-                *place = None;
-                return Ok(false);
+                // There is no room for all of it twice: what was lifted comes down again.
+                drop(writer);
+                let (moved, number) = (pass.moved, pass.number + 1);
+                let down = || Ok(Pass::new(Way::Down(core.live()?.boundary()), number, true));
+                *place = (moved > 0).then(down).transpose()?;
+                return Ok(place.is_some());
             }
             done => done?,
         };
@@ -206,12 +212,13 @@ impl BTree {
             Done::Full if pass.moved_since > 0 => {
                 core.sync_commits(core.newest().stamp, How::Pages)?;
                 (pass.scan, pass.moved_since) = (0, 0);
+                pass.run_scan.clear();
                 Ok(true)
             }
             Done::Full | Done::End => {
                 core.sync_commits(core.newest().stamp, How::Bare)?;
                 core.trim(Trim::All, How::Bare)?;
-                *place = core.next_pass(pass)?;
+                *place = core.next_pass(pass, done)?;
                 Ok(place.is_some())
             }
         }
@@ -262,25 +269,28 @@ impl Core {
         Ok(self.live()?.pages * PAGE_BYTES)
     }
 
-    /// What is to be done after a pass, if anything is.
-    fn next_pass(&self, pass: &Pass) -> Result<Option<Pass>> {
+    /// What is to be done after a pass that ended so, if anything is.
+    fn next_pass(&self, pass: &Pass, done: Done) -> Result<Option<Pass>> {
         let live = self.live()?;
-        if !live.is_loose() || pass.number == PASSES {
+        if !live.is_loose() || pass.number >= PASSES {
             return Ok(None);
         }
-        let down = |end| Pass::new(Way::Down(end), pass.number + 1, pass.has_lifted);
-        if pass.moved > live.pages / 64 {
-            return Ok(Some(down(live.boundary())));
+        let down = |end| Some(Pass::new(Way::Down(end), pass.number + 1, pass.has_lifted));
+        // A pass that moved next to nothing would do so again, but for one that places held by a reader, or not
+        // durable yet, have ended.
+        if pass.moved > live.pages / 64 || done == Done::Full && pass.moved > 0 {
+            return Ok(down(live.boundary()));
         }
         if pass.has_lifted {
             // What is left found no places in a row: farther behind there are some.
             let wider = live.boundary() + 2 * self.live_behind(live.boundary())?;
-            return Ok((wider < live.end).then(|| down(wider)));
+            let is_done = pass.moved == 0 && matches!(pass.way, Way::Down(end) if end >= wider);
+            return Ok(if wider < live.end && !is_done { down(wider) } else { None });
         }
         // While somebody reads an older commit nothing is cut off, and what is lifted comes down to no
-        // better place: the file would only grow.
+        // better place: the file would only grow. So it would where it may not come down any more.
         let newest = self.newest().stamp;
-        if pins::stamps(self).any(|stamp| stamp < newest) {
+        if pass.number + 1 == PASSES || pins::stamps(self).any(|stamp| stamp < newest) {
             return Ok(None);
         }
         Ok(Some(Pass::new(Way::Up(live.end), pass.number + 1, true)))

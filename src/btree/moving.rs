@@ -91,8 +91,8 @@ impl Writer<'_> {
     /// Places in a row before the boundary.
     fn find_run(&self, pages: u64, end: u64, pass: &mut Pass) -> Result<Option<u64>> {
         let scan = pass.run_scan(pages);
-        let found = self.scratch.space.run_within(self.core, *scan, end, pages)?;
-        *scan = found.unwrap_or(end);
+        let found = self.scratch.space.run_within(self.core, scan, end, pages)?;
+        pass.set_run_scan(pages, found.unwrap_or(end));
         Ok(found)
     }
 
