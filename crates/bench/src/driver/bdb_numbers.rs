@@ -15,19 +15,26 @@ use credenza::Result;
 pub(super) const NUMBER: Native = Native::Unsigned(4);
 
 impl Handle<'_> {
-    /// The number of the last record; 0 if there is none.
+    /// The last number that was given; 0 if none was.
     pub(super) fn last_number(&self) -> Result<u64> {
         let (cursor, mut number) = (self.cursor()?, 0);
-        let (mut key, mut none) = (Dbt::number(&mut number), Dbt::nothing());
-        // SAFETY: the cursor is open, and closed once; a place for the number, and for no byte of the value.
-        let rc = unsafe {
-            let get: CursorGet = method(cursor, at::CURSOR_GET);
-            let rc = get(cursor, &raw mut key, &raw mut none, LAST);
-            method::<CloseCursor>(cursor, at::CURSOR_CLOSE)(cursor);
-            rc
+        // SAFETY: the cursor is open until it is closed below; a place for the number, and for no byte of the
+        // value.
+        let get = |number: &mut u32, which| unsafe {
+            let (mut key, mut none) = (Dbt::number(number), Dbt::nothing());
+            method::<CursorGet>(cursor, at::CURSOR_GET)(cursor, &raw mut key, &raw mut none, which)
         };
+        let mut rc = get(&mut number, LAST);
+        // That is the last of those that are there; behind it may be some that were removed.
+        while matches!(rc, 0 | KEY_EMPTY) {
+            let mut next = number + 1;
+            rc = get(&mut next, SET);
+            number = if rc == KEY_EMPTY { next } else { number };
+        }
+        // SAFETY: closed once.
+        unsafe { method::<CloseCursor>(cursor, at::CURSOR_CLOSE)(cursor) };
         match rc {
-            NOT_FOUND => Ok(0),
+            NOT_FOUND => Ok(number.into()),
             rc => check(self.api, "cursor get", rc).map(|()| number.into()),
         }
     }

@@ -224,17 +224,14 @@ impl<const IS_ORDERED: bool> Store for BdbStore<'_, IS_ORDERED> {
         let cursor = Cursor::of(self.handle.cursor()?);
         loop {
             let (mut key, mut value) = (Dbt::of(&[]), Dbt::of(&[]));
-            // SAFETY: the cursor is open; where it finds a record, key and value are put where the library
-            // has room for them, and stay to its next call.
-            let rc = unsafe {
-                let rc = (cursor.get)(cursor.cursor, &raw mut key, &raw mut value, PREVIOUS);
-                if rc == 0 {
-                    take(key.bytes(), value.bytes());
-                }
-                rc
-            };
+            // SAFETY: the cursor is open, and of a database that no threads share, so that the library puts key
+            // and value where it has room for them.
+            let rc = unsafe { (cursor.get)(cursor.cursor, &raw mut key, &raw mut value, PREVIOUS) };
+            // SAFETY: it has put them there if it says so, and they stay to its next call.
+            let (key, value) = unsafe { (key.bytes(), value.bytes()) };
             match rc {
-                0 => {}
+                0 if self.last_number.is_some() => NUMBER.with_key(key, |key| take(key, value)),
+                0 => take(key, value),
                 NOT_FOUND => return Ok(()),
                 rc => return check(self.handle.api, "cursor get", rc),
             }
