@@ -3,7 +3,7 @@
 
 mod common;
 use common::*;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
@@ -319,7 +319,8 @@ fn server_that_never_stores() -> (String, Receiver<&'static str>) {
 }
 
 fn answer(mut stream: &TcpStream, told: &Sender<&'static str>) {
-    for line in BufReader::new(stream).lines().map_while(Result::ok) {
+    let mut reader = BufReader::new(stream);
+    for line in reader.by_ref().lines().map_while(Result::ok) {
         let answer = match &*line {
             "INFO" => "$16\r\nused_memory:100\n\r\n",
             "DBSIZE" => ":0\r\n",
@@ -331,7 +332,7 @@ fn answer(mut stream: &TcpStream, told: &Sender<&'static str>) {
             }
             "SET" => {
                 let _ = told.send("SET");
-                continue;
+                break;
             }
             _ => continue,
         };
@@ -339,6 +340,8 @@ fn answer(mut stream: &TcpStream, told: &Sender<&'static str>) {
             return;
         }
     }
+    // The connection stays until the other end is gone.
+    let _ = std::io::copy(&mut reader, &mut std::io::sink());
 }
 
 #[test]
