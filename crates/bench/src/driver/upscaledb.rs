@@ -21,6 +21,7 @@ use credenza::Result;
 use std::path::{Path, PathBuf};
 
 const CODECS: &[Codec] = &[Codec::None, Codec::Zlib, Codec::Snappy, Codec::Lzf];
+
 pub(super) struct Upscaledb {
     pub(super) api: Api,
     thresholds: Thresholds,
