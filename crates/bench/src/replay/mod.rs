@@ -223,8 +223,9 @@ struct Failed {
 }
 
 /// Replays the trace that `args` name, prints what came of it, and writes it. The status is 0, or 111 when
-/// a store failed, answered wrongly, or was asked for and is not here; 130 when a signal ended the run. Answers that differ from the recording
-/// only are told, and change no status: a store may have begun with other records.
+/// a store failed, answered wrongly, or was asked for and is not here; 130 when a signal ended the run.
+/// Answers that differ from the recording only are told, and change no status: a store may have begun with
+/// other records.
 ///
 /// As for [`crate::run`], the program starts itself again with its own arguments and `--child`.
 ///
