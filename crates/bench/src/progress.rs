@@ -16,3 +16,8 @@ pub(crate) fn bar(steps: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{wide_bar} {percent:>3} % {elapsed} {msg:<44}");
     ProgressBar::new(steps).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
+
+/// The same, unless nothing is to be said of the progress.
+pub(crate) fn bar_unless(is_quiet: bool, steps: u64) -> ProgressBar {
+    if is_quiet { ProgressBar::hidden() } else { bar(steps) }
+}

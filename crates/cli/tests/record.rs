@@ -3,9 +3,11 @@
 
 mod common;
 use common::*;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Records what a shell does with a btree store of this folder, and gives the path of the trace.
 fn recorded(folder: &Folder, more: &[&str]) -> String {
@@ -276,6 +278,16 @@ fn a_trace_is_replayed_on_a_server_that_is_left_as_it_was() {
     let (size, set) = (ask("DBSIZE"), ask("SET two mine"));
     let refused = run(&["replay", &script, "--stores", &store]);
     let kept = (ask("DBSIZE"), ask("STRLEN two"));
+    ask("DEL two");
+    // With one key stored the next operation is due in a quarter of an hour.
+    let mut slow = Command::new(program());
+    slow.args(["replay", &script, "--stores", &store, "--speed", "0.001"]);
+    let mut running = slow.stdout(Stdio::null()).spawn().unwrap();
+    while ask("DBSIZE").trim() == ":0" {
+        assert!(running.try_wait().unwrap().is_none(), "the replay ended");
+    }
+    interrupt(&running);
+    let stopped = (running.wait().unwrap().code(), ask("DBSIZE"));
     server.kill().unwrap();
     server.wait().unwrap();
     let got = got.expect(0).text();
@@ -283,6 +295,87 @@ fn a_trace_is_replayed_on_a_server_that_is_left_as_it_was() {
     assert_eq!((size.trim(), set.trim()), (":0", "+OK"));
     assert!(refused.expect(111).err.contains("not empty (1 key)"));
     assert_eq!((kept.0.trim(), kept.1.trim()), (":1", ":4"));
+    assert_eq!((stopped.0, stopped.1.trim()), (Some(130), ":0"));
+}
+
+fn interrupt(running: &Child) {
+    let id = running.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+}
+
+/// A server that is empty and answers all but SET, and the names of commands that it was told to change
+/// something with.
+fn server_that_never_stores() -> (String, Receiver<&'static str>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("resp:redis://{}/0", listener.local_addr().unwrap());
+    let (told, heard) = channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let told = told.clone();
+            std::thread::spawn(move || answer(&stream, &told));
+        }
+    });
+    (address, heard)
+}
+
+fn answer(mut stream: &TcpStream, told: &Sender<&'static str>) {
+    let mut reader = BufReader::new(stream);
+    for line in reader.by_ref().lines().map_while(Result::ok) {
+        let answer = match &*line {
+            "INFO" => "$16\r\nused_memory:100\n\r\n",
+            "DBSIZE" => ":0\r\n",
+            "SETINFO" => "+OK\r\n",
+            "CONFIG" => "-ERR not for you\r\n",
+            "DEL" => {
+                let _ = told.send("DEL");
+                ":1\r\n"
+            }
+            "SET" => {
+                let _ = told.send("SET");
+                break;
+            }
+            _ => continue,
+        };
+        if stream.write_all(answer.as_bytes()).is_err() {
+            return;
+        }
+    }
+    // The connection stays until the other end is gone.
+    let _ = std::io::copy(&mut reader, &mut std::io::sink());
+}
+
+#[test]
+fn what_is_finished_is_told_when_a_signal_ends_a_replay() {
+    let folder = Folder::new();
+    let (dir, json) = (folder.path(""), folder.path("out.json"));
+    let script = folder.file("script", "CREATE INSERT(0, \"one\", 10) FIND(0, \"one\")");
+    let (address, heard) = server_that_never_stores();
+    let stores = format!("hash,{address},btree");
+    let args = ["replay", &script, "--stores", &stores, "--dir", &dir, "--json", &json];
+    let mut replay = Command::new(program());
+    let running = replay.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    assert_eq!(heard.recv(), Ok("SET"));
+    interrupt(&running);
+    let done = running.wait_with_output().unwrap();
+    let (out, err) =
+        (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());
+    assert_eq!(done.status.code(), Some(130), "{out}{err}");
+    assert_eq!(err, "");
+    assert!(out.contains("stopped by a signal") && out.contains("hash: 1 of 1 answers"), "{out}");
+    assert_eq!(heard.try_iter().collect::<Vec<_>>(), ["DEL"], "the keys are taken away");
+    assert_eq!(folder.names(), ["out.json", "script"]);
+    let found: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&json).unwrap()).expect("JSON");
+    assert_eq!(
+        (&found["interrupted"], &found["failures"]),
+        (&true.into(), &Vec::<()>::new().into())
+    );
+    assert_eq!(found["stores"].as_array().map(Vec::len), Some(1), "{found}");
+    let again = run(&["replay", &script, "--stores", "hash", "--json", &json]).expect(0).text();
+    let found: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&json).unwrap()).expect("JSON");
+    assert_eq!(found["interrupted"], false);
+    assert!(!again.contains("signal"), "{again}");
 }
 
 #[test]

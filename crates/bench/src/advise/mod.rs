@@ -35,7 +35,6 @@ use check::{Checked, Time};
 use clap::Args;
 use credenza::{Error, Result};
 use figures::{Trial, per_operation};
-use indicatif::ProgressBar;
 use look::Facts;
 use probe::Probe;
 use report::{Ranked, Report};
@@ -268,7 +267,7 @@ fn trials(
     parts: &[usize],
     report: &mut Report,
 ) -> Result<Vec<Vec<Trial>>> {
-    let bar = bar(args, ROUNDS * parts.len() * found.len());
+    let bar = progress::bar_unless(args.quiet, (ROUNDS * parts.len() * found.len()) as u64);
     let mut trials = vec![vec![Vec::new(); parts.len()]; found.len()];
     let mut has_failed = vec![false; found.len()];
     let (begun, mut last) = (Instant::now(), vec![None; parts.len()]);
@@ -316,10 +315,6 @@ fn trials(
     Ok(trials.into_iter().zip(has_failed).map(medians).collect())
 }
 
-fn bar(args: &AdviseArgs, steps: usize) -> ProgressBar {
-    if args.quiet { ProgressBar::hidden() } else { progress::bar(steps as u64) }
-}
-
 /// Predicts, and puts the candidate to be advised first and the others in the order of their times.
 fn rank(found: Vec<Candidate>, trials: Vec<Vec<Trial>>, report: &mut Report, probe: &mut Probe) {
     for (candidate, trials) in found.into_iter().zip(trials).filter(|(_, t)| !t.is_empty()) {
@@ -348,7 +343,7 @@ fn check_all(
     probe: &mut Probe,
 ) -> Result<()> {
     let count = if args.check_all { report.candidates.len() } else { 1 };
-    let bar = bar(args, count);
+    let bar = progress::bar_unless(args.quiet, count as u64);
     for i in 0..count {
         let candidate = report.candidates[i].candidate.clone();
         bar.set_message(format!("{} with all records", candidate.name()));

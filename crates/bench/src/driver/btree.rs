@@ -184,10 +184,6 @@ impl Reader {
         let cursor = uses_cursor.then(|| table.cursor());
         Ok(Reader { cursor, table, home, snapshot, store })
     }
-
-    fn has_several(&self) -> bool {
-        matches!(self.home, Home::Several(_))
-    }
 }
 
 /// What a lookup gives to `take`, by a cursor; whether there is such a key.
@@ -204,10 +200,6 @@ impl Changer {
         let transaction = in_one.then(|| store.get().write()).transpose()?;
         let (home, uses_cursor) = (Home::of(shape), shape.settings.cursors());
         Ok(Changer { transaction, home, uses_cursor, store })
-    }
-
-    fn has_several(&self) -> bool {
-        matches!(self.home, Home::Several(_))
     }
 
     /// Whether changes are of the main table, and not by a cursor.
@@ -311,7 +303,7 @@ impl Store for Reader {
 
     #[inline]
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
-        if self.has_several() {
+        if self.home.has_several() {
             return Ok(several(self.snapshot.get())?.get(key)?.map(|value| take(&value)).is_some());
         }
         match &mut self.cursor {
@@ -335,21 +327,21 @@ impl Store for Reader {
     }
 
     fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        if self.has_several() {
+        if self.home.has_several() {
             return range_of_several(several(self.snapshot.get())?, b"", usize::MAX, take);
         }
         scan(self.table, take)
     }
 
     fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        if self.has_several() {
+        if self.home.has_several() {
             return range_of_several(several(self.snapshot.get())?, from, count, take);
         }
         range(self.table, from, count, take)
     }
 
     fn scan_back(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        if self.has_several() {
+        if self.home.has_several() {
             return back(several(self.snapshot.get())?.iter(), take);
         }
         back(self.table.iter(), take)
@@ -362,7 +354,7 @@ impl Store for Changer {
 
     #[inline]
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
-        if self.has_several() {
+        if self.home.has_several() {
             let first =
                 |table: MultiTable<'_>| Ok(table.get(key)?.map(|value| take(&value)).is_some());
             return self.read_several(first);
@@ -375,21 +367,21 @@ impl Store for Changer {
     }
 
     fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        if self.has_several() {
+        if self.home.has_several() {
             return self.range(b"", usize::MAX, take);
         }
         self.read(|table| scan(table, take))
     }
 
     fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        if self.has_several() {
+        if self.home.has_several() {
             return self.read_several(|table| range_of_several(table, from, count, take));
         }
         self.read(|table| range(table, from, count, take))
     }
 
     fn scan_back(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        if self.has_several() {
+        if self.home.has_several() {
             return self.read_several(|table| back(table.iter(), take));
         }
         self.read(|table| back(table.iter(), take))
@@ -414,7 +406,7 @@ impl Writer for Changer {
 
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        if self.has_several() {
+        if self.home.has_several() {
             return self.change_several(|table| {
                 table.remove(key)?;
                 table.insert(key, value).map(drop)
@@ -447,7 +439,7 @@ impl Writer for Changer {
 
     #[inline]
     fn remove(&mut self, key: &[u8]) -> Result<bool> {
-        if self.has_several() {
+        if self.home.has_several() {
             return self.change_several(|table| Ok(table.remove(key)? > 0));
         }
         if !self.is_plain() {

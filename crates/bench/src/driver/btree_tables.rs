@@ -38,6 +38,12 @@ impl Home {
         }
     }
 
+    /// Whether keys may have several values.
+    #[inline]
+    pub(super) fn has_several(self) -> bool {
+        matches!(self, Home::Several(_))
+    }
+
     /// Makes the table in a new store, if it is not there anyway.
     pub(super) fn make(self, store: &BTree, shape: &Shape) -> Result<()> {
         let options = TableOptions::new().key_type(match shape.keys {

@@ -68,6 +68,7 @@ mod upscaledb;
 mod upscaledb_abi;
 mod upscaledb_keys;
 mod upscaledb_server;
+mod upscaledb_store;
 
 use crate::measure::Size;
 use crate::settings::Takes;

@@ -9,9 +9,10 @@
 
 #![allow(unsafe_code)]
 
-use super::upscaledb::{DATABASE, UpsStore, Upscaledb};
+use super::upscaledb::Upscaledb;
 use super::upscaledb_abi::{AUTO_CLEANUP, DATABASE_NOT_FOUND, NOT_IMPLEMENTED, Parameter};
 use super::upscaledb_keys::TYPES;
+use super::upscaledb_store::{DATABASE, UpsStore};
 use super::{Changes, Driver, Identity, Reading, Shape, Sharing, Source, c_path, refused};
 use crate::measure::Size;
 use crate::workload::KeyType;

@@ -13,6 +13,9 @@
 //! there is told, and no failure, as a recording may begin in the middle of a store's life. Where
 //! operations are due at times of their own, latencies count from these: who is late makes the next one
 //! wait, and that is in its latency.
+//!
+//! A signal ends the pass that runs, and what is finished is told. How far the run has come is told between
+//! the passes only: a process that is being timed says nothing.
 
 mod check;
 mod model;
@@ -32,7 +35,7 @@ use crate::args::{check_stores_and_servers, library_of, named_stores};
 use crate::driver::{self, Driver, ForDriver, Writer, kernel, tried, with_driver};
 use crate::machine;
 use crate::measure::{self, Latencies};
-use crate::progress::say;
+use crate::progress::{self, say};
 use crate::report::json::publish_value;
 use crate::report::outputs;
 use crate::result::{Latency, Machine};
@@ -44,6 +47,7 @@ use clap::Args;
 use credenza::record::Trace;
 use credenza::{Error, Result};
 use credenza_formats::Format;
+use indicatif::ProgressBar;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
@@ -93,6 +97,9 @@ pub struct ReplayArgs {
     /// Replay on one store: the program starts itself with this
     #[arg(long, hide = true)]
     pub child: bool,
+    /// Say nothing of the progress.
+    #[arg(skip)]
+    pub quiet: bool,
 }
 
 impl ReplayArgs {
@@ -173,6 +180,8 @@ struct Report {
     left_out: BTreeMap<String, u64>,
     stores: Vec<OfStore>,
     failures: Vec<Failed>,
+    /// Whether a signal ended the run: what is here was finished before.
+    interrupted: bool,
 }
 
 /// What one store did.
@@ -214,8 +223,9 @@ struct Failed {
 }
 
 /// Replays the trace that `args` name, prints what came of it, and writes it. The status is 0, or 111 when
-/// a store failed, answered wrongly, or was asked for and is not here. Answers that differ from the recording
-/// only are told, and change no status: a store may have begun with other records.
+/// a store failed, answered wrongly, or was asked for and is not here; 130 when a signal ended the run.
+/// Answers that differ from the recording only are told, and change no status: a store may have begun with
+/// other records.
 ///
 /// As for [`crate::run`], the program starts itself again with its own arguments and `--child`.
 ///
@@ -234,6 +244,9 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     check_stores_and_servers(named.iter().flatten().map(String::as_str), &args.libraries)?;
     let speed = args.speed()?;
     outputs::check(&[("--json", args.json.as_ref())])?;
+    // How many passes there will be is not known yet.
+    let bar = progress::bar_unless(args.quiet, 1);
+    bar.set_message("the trace is read");
     let (script, trace) = Script::read(&args.trace)?;
     if trace.is_none() && speed == Speed::Original {
         let what = "a script of ups_bench has no times: say --speed full, or a number";
@@ -247,16 +260,16 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
         });
     }
     let folder = Folder::create_in(&args.folder())?;
-    let mut run = Run::new(args, speed, trace.as_ref(), &script, &folder)?;
+    let mut run = Run::new(args, speed, trace.as_ref(), &script, &folder, bar)?;
     run.all(&script)?;
-    let Run { report, is_stopped, .. } = run;
+    let report = run.report;
     let mut out = std::io::stdout().lock();
     let written = out.write_all(table::of(&report).as_bytes()).and_then(|()| out.flush());
     written.map_err(|e| Error::io("write to standard output", e))?;
     if let Some(path) = &args.json {
         publish_value(&report, path)?;
     }
-    Ok(match (is_stopped, report.failures.is_empty()) {
+    Ok(match (report.interrupted, report.failures.is_empty()) {
         (true, _) => ExitCode::from(crate::INTERRUPTED),
         (_, true) => ExitCode::SUCCESS,
         (_, false) => ExitCode::from(crate::FAILED),
@@ -267,13 +280,23 @@ struct Run<'a> {
     args: &'a ReplayArgs,
     speed: Speed,
     folder: &'a Folder,
+    bar: ProgressBar,
     records: Option<PathBuf>,
     trace: PathBuf,
     cpu: Option<usize>,
     clock_ns: f64,
     report: Report,
-    is_stopped: bool,
 }
+
+/// A store that is here and can do what is in the trace.
+struct Entrant {
+    store: String,
+    version: String,
+    library: Option<PathBuf>,
+}
+
+/// The passes of a store: one that compares, and one that is timed.
+const PASSES: u64 = 2;
 
 impl<'a> Run<'a> {
     fn new(
@@ -282,11 +305,13 @@ impl<'a> Run<'a> {
         trace: Option<&Trace>,
         script: &Script,
         folder: &'a Folder,
+        bar: ProgressBar,
     ) -> Result<Run<'a>> {
         let (mut records, mut records_before) = (None, script.before.len() as u64);
         let says = trace.map(unread::of).unwrap_or_default();
         let mut notes: Vec<String> = says.iter().map(|says| format!("The trace {says}.")).collect();
         if let Some(path) = &args.data {
+            bar.set_message("--data is read");
             let format = args.format.as_deref().map(str::parse::<Format>).transpose()?;
             let files::Found { records: read, notes: of_data, .. } =
                 files::records_of(path, format, usize::MAX)?;
@@ -319,22 +344,40 @@ impl<'a> Run<'a> {
             left_out: left_out.collect(),
             stores: Vec::new(),
             failures: Vec::new(),
+            interrupted: false,
         };
         let path = std::path::absolute(&args.trace);
         let trace = path.map_err(|e| Error::io("find", e).at(&args.trace))?;
-        let is_stopped = false;
-        Ok(Run { args, speed, folder, records, trace, cpu, clock_ns, report, is_stopped })
+        Ok(Run { args, speed, folder, bar, records, trace, cpu, clock_ns, report })
     }
 
     /// Replays on every store that is asked for, or that is here.
     fn all(&mut self, script: &Script) -> Result<()> {
+        let entrants = self.entrants(script);
+        self.bar.set_length(PASSES * entrants.len() as u64);
+        let current = self.folder.current();
+        current.begin();
+        for (i, entrant) in entrants.into_iter().enumerate() {
+            if current.is_stopping() {
+                break;
+            }
+            self.bar.set_position(PASSES * i as u64);
+            self.one(entrant, script)?;
+        }
+        self.bar.finish_and_clear();
+        self.report.interrupted = current.is_stopping();
+        Ok(())
+    }
+
+    /// The stores to replay on, each once.
+    fn entrants(&mut self, script: &Script) -> Vec<Entrant> {
         let named = self.args.stores.as_deref().map(named_stores);
         let is_named = named.is_some();
         let all = || driver::NAMES.iter().map(|name| (*name).to_owned()).collect();
         let mut names: Vec<String> = named.unwrap_or_else(all);
         let mut known = std::collections::HashSet::new();
         names.retain(|name| known.insert(name.clone()));
-        self.folder.current().begin();
+        let mut entrants = Vec::new();
         for store in names {
             let library = library_of(&self.args.libraries, &store);
             let look = with_driver(&store, Look { library: library.as_deref() });
@@ -345,26 +388,17 @@ impl<'a> Run<'a> {
                         self.fail(store, what.to_owned());
                     }
                 }
-                Some(Ok((_, version))) => self.one(store, version, library, script)?,
+                Some(Ok((_, version))) => entrants.push(Entrant { store, version, library }),
                 Some(Err(e)) if is_named || library.is_some() => self.fail(store, e.to_string()),
                 Some(Err(_)) | None => {}
             }
-            if self.folder.current().is_stopping() {
-                self.is_stopped = true;
-                break;
-            }
         }
-        Ok(())
+        entrants
     }
 
     /// Compares all answers of a store, and if they are right replays on it again to time them.
-    fn one(
-        &mut self,
-        store: String,
-        version: String,
-        library: Option<PathBuf>,
-        script: &Script,
-    ) -> Result<()> {
+    fn one(&mut self, entrant: Entrant, script: &Script) -> Result<()> {
+        let Entrant { store, version, library } = entrant;
         let mut task = Task {
             store,
             library,
@@ -378,10 +412,13 @@ impl<'a> Run<'a> {
             cpu: self.cpu,
             clock_ns: self.clock_ns,
         };
-        if self.replayed(&mut task, script)?.is_none() {
+        self.bar.set_message(format!("{} is checked", task.store));
+        if self.replayed(&mut task, script)?.is_none() || self.folder.current().is_stopping() {
             return Ok(());
         }
         (task.is_check, task.speed) = (false, self.speed);
+        self.bar.inc(1);
+        self.bar.set_message(format!("{} is timed", task.store));
         if let Some(done) = self.replayed(&mut task, script)? {
             self.report.stores.push(of_store(task.store, version, done, self.clock_ns));
         }
@@ -405,14 +442,13 @@ impl<'a> Run<'a> {
         if let Err(e) = cleared {
             self.fail(store.clone(), e.to_string());
         }
-        if self.folder.current().is_stopping() {
-            return Ok(None);
-        }
         match (end, replayed) {
             (End::Finished, Some(Replayed { wrong: Some(what), .. })) => {
                 self.fail(store, format!("WRONG ANSWER: {what}"));
             }
             (End::Finished, Some(done)) => return Ok(Some(done)),
+            // It was ended, as is told of the whole run.
+            _ if self.folder.current().is_stopping() => {}
             (End::Finished, None) => self.fail(store, "it said nothing of what it did".to_owned()),
             (End::Failed(what) | End::Crashed { what, .. }, _) => self.fail(store, what),
             (End::TimedOut, _) => {
@@ -424,7 +460,7 @@ impl<'a> Run<'a> {
 
     /// Remembers a failure, and says it at once.
     fn fail(&mut self, store: String, what: String) {
-        say!("credenza replay: {store}: {what}");
+        self.bar.suspend(|| say!("credenza replay: {store}: {what}"));
         self.report.failures.push(Failed { store, what });
     }
 }

@@ -37,6 +37,12 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
     for (why, count) in &report.left_out {
         writeln!(out, "Left out: {} entries that {why}.", text::count(*count))?;
     }
+    if report.interrupted {
+        writeln!(
+            out,
+            "This is not all: it was stopped by a signal, and shows the stores that were finished."
+        )?;
+    }
     if report.stores.is_empty() {
         return writeln!(out, "\nNothing was replayed.");
     }

@@ -4,10 +4,11 @@
 //! goes through `escape`; the page's own policy forbids it to load anything.
 
 use super::chart::{Row, Scale, axis, escape};
-use super::compare::{Comparison, Headline, is_own};
-use super::stats::{self, Ratio, Verdict};
+use super::compare::{Comparison, is_own};
+use super::stats::{self, Verdict};
 use super::{
-    committers, curves, facts, figures, growth, json, over_time, processor, rate, text, together,
+    committers, curves, facts, figures, growth, json, over_time, overview, processor, rate, text,
+    together,
 };
 use crate::result::{Latency, PhaseResult, Report};
 use credenza::Result;
@@ -156,7 +157,7 @@ fn sections(report: &Report, comparisons: &[Comparison]) -> String {
         comparisons.iter().map(with_class).collect()
     };
     let mut html = String::new();
-    html.push_str(&section("overview", "Overview", &each(&overview)));
+    html.push_str(&section("overview", "Overview", &each(&overview::of)));
     html.push_str(&section("phases", "Phase by phase", &each(&phases)));
     html.push_str(&section("size", "Size and memory", &each(&|c| sizes(report, c))));
     html.push_str(&section(
@@ -221,136 +222,6 @@ fn section(id: &str, title: &str, content: &str) -> String {
     format!(
         r#"<section id="{id}" aria-labelledby="{id}-title"><h2 id="{id}-title">{title}</h2>{content}</section>"#
     )
-}
-
-// --- overview ----------------------------------------------------------------------------------
-
-fn overview(c: &Comparison) -> String {
-    let mut html = String::new();
-    for own in c.own() {
-        let best = c.headlines(own);
-        if !best.is_empty() {
-            html.push_str(&headline_chart(c, own, &best));
-        }
-        if c.rivals().next().is_some() {
-            html.push_str(&losses(c, own));
-        }
-    }
-    html.push_str(&figures::matrix(c));
-    html
-}
-
-fn headline_chart(c: &Comparison, own: &str, best: &[Headline]) -> String {
-    let smallest = smallest_rival(c).zip(c.file_bytes(own));
-    let size = smallest.map(|((rival, bytes), own)| (rival, bytes as f64 / own as f64));
-    let mut ends = vec![1.0];
-    ends.extend(best.iter().flat_map(|h| [h.ratio.low, h.ratio.high, h.ratio.median]));
-    ends.extend(size.map(|(_, ratio)| ratio));
-    let scale = Scale::logarithmic(&ends);
-    let mut rows = String::new();
-    for headline in best {
-        rows.push_str(&headline_row(&scale, headline));
-    }
-    if let Some((rival, ratio)) = size {
-        rows.push_str(&size_row(&scale, rival, ratio));
-    }
-    let title = format!("{own} against the fastest rival of each phase");
-    let explained = "how many times as fast; the bar starts at 1, no difference";
-    figure("chart wide", &title, explained, &rows, &scale, text::factor)
-}
-
-fn headline_row(scale: &Scale, h: &Headline) -> String {
-    let ratio = &h.ratio;
-    let (class, says) = match ratio.verdict() {
-        Verdict::Faster => ("win", "faster"),
-        Verdict::Slower => ("loss", "slower"),
-        Verdict::NoDifference => ("draw", "no difference"),
-        Verdict::TooFewRounds => ("draw", "too few rounds"),
-    };
-    let factor = text::factor(ratio.median);
-    let label = format!("{} against {}: {factor}, {says}, {}", h.phase, h.rival, interval(ratio));
-    let mut row = Row::new(scale, &label);
-    row.bar(scale, 1.0, ratio.median, class);
-    row.reference(scale, 1.0);
-    if ratio.pairs > 1 {
-        row.whisker(scale, ratio.low, ratio.high);
-    }
-    let name = format!("{}<small> against {}</small>", escape(h.phase), escape(h.rival));
-    let tone = if ratio.verdict() == Verdict::Slower { r#" class="bad""# } else { "" };
-    let note = format!("<small{tone}>{says}</small> <small>{}</small>", range(ratio));
-    list_row("", &name, &row.svg(), &format!("<b>{factor}</b> {note}"))
-}
-
-fn size_row(scale: &Scale, rival: &str, ratio: f64) -> String {
-    let (class, says) = if ratio >= 1.0 { ("win", "smaller") } else { ("loss", "larger") };
-    let label = format!("file size against {rival}: {}, {says}", text::factor(ratio));
-    let mut row = Row::new(scale, &label);
-    row.bar(scale, 1.0, ratio, class);
-    row.reference(scale, 1.0);
-    let name = format!("file size<small> against {}</small>", escape(rival));
-    let tone = if ratio >= 1.0 { "" } else { r#" class="bad""# };
-    let figure = format!("<b>{}</b> <small{tone}>{says}</small>", text::factor(ratio));
-    list_row("", &name, &row.svg(), &figure)
-}
-
-fn smallest_rival<'a>(c: &Comparison<'a>) -> Option<(&'a str, u64)> {
-    let sizes = c.rivals().filter(|store| c.verified(store));
-    let sizes = sizes.filter_map(|store| Some((store, c.file_bytes(store)?)));
-    sizes.min_by_key(|(_, bytes)| *bytes)
-}
-
-/// Where an engine of ours is not ahead, in words, worst first.
-fn losses(c: &Comparison, own: &str) -> String {
-    let mut items = String::new();
-    for phase in c.wrong_phases(own) {
-        let _ = write!(items, "<li><b>{}</b>: {own} gave wrong answers</li>", escape(phase));
-    }
-    for h in c.not_ahead(own) {
-        let (phase, rival) = (escape(h.phase), escape(h.rival));
-        let says = match h.ratio.verdict() {
-            Verdict::Slower => {
-                format!("{rival} is {} times as fast", text::number(1.0 / h.ratio.median))
-            }
-            _ => format!("no difference seen from {rival}"),
-        };
-        let (factor, interval) = (text::factor(h.ratio.median), interval(&h.ratio));
-        let _ = write!(
-            items,
-            r#"<li><b>{phase}</b>: {says} <span class="soft">({own} at {factor}, {interval})</span></li>"#
-        );
-    }
-    if let Some((own_bytes, (rival, bytes))) = c.file_bytes(own).zip(smallest_rival(c))
-        && bytes < own_bytes
-    {
-        let (rival, part) = (escape(rival), text::percent(bytes as f64 / own_bytes as f64));
-        let _ = write!(items, "<li><b>file size</b>: that of {rival} is {part} of ours</li>");
-    }
-    let judged = |h: &Headline| h.ratio.verdict() != Verdict::TooFewRounds;
-    if items.is_empty() && !c.headlines(own).iter().all(judged) {
-        return format!(r#"<p class="note">Too few rounds to say where {own} is not ahead.</p>"#);
-    }
-    if items.is_empty() {
-        return format!(
-            r#"<p class="note">No rival matched {own} in any phase of this run. That is said of this data on this machine.</p>"#
-        );
-    }
-    format!(r#"<h3 class="gap">Where {own} is not ahead</h3><ul class="losses">{items}</ul>"#)
-}
-
-/// The ends of a ratio's interval; nothing for a single round.
-fn range(ratio: &Ratio) -> String {
-    if ratio.pairs < 2 {
-        return String::new();
-    }
-    format!("{} to {}", text::factor(ratio.low), text::factor(ratio.high))
-}
-
-/// The interval of a ratio in words.
-fn interval(ratio: &Ratio) -> String {
-    match ratio.pairs {
-        1 => "one round, no interval".to_owned(),
-        n => format!("{} to {}, {n} rounds", text::factor(ratio.low), text::factor(ratio.high)),
-    }
 }
 
 // --- phase by phase ----------------------------------------------------------------------------
@@ -581,14 +452,14 @@ fn latency_row(scale: &Scale, r: &PhaseResult, l: &Latency) -> String {
 // --- parts of charts ---------------------------------------------------------------------------
 
 /// A row of a chart; all arguments are markup already.
-fn list_row(class: &str, name: &str, svg: &str, figure: &str) -> String {
+pub(super) fn list_row(class: &str, name: &str, svg: &str, figure: &str) -> String {
     format!(
         r#"<li class="row {class}"><span class="name">{name}</span><span class="plot-cell">{svg}</span><span class="figure">{figure}</span></li>"#
     )
 }
 
 /// A chart: heading, rows (markup already), axis.
-fn figure(
+pub(super) fn figure(
     class: &str,
     title: &str,
     explained: &str,

@@ -20,6 +20,7 @@ pub mod json;
 mod lines;
 pub(crate) mod outputs;
 mod over_time;
+mod overview;
 pub(crate) mod pen;
 pub(crate) mod plain;
 mod processor;

@@ -146,7 +146,8 @@ impl<'a> Run<'a> {
             Some(round) => round..round + 1,
             None => 0..self.args.rounds,
         };
-        let bar = self.bar(subjects.len() * faults.len() * rounds.len());
+        let steps = subjects.len() * faults.len() * rounds.len();
+        let bar = progress::bar_unless(self.args.quiet, steps as u64);
         self.rehearse_all(&mut subjects, &faults, &bar)?;
         for subject in &subjects {
             for fault in &faults {
@@ -169,13 +170,6 @@ impl<'a> Run<'a> {
         }
         bar.finish_and_clear();
         Ok(())
-    }
-
-    fn bar(&self, steps: usize) -> ProgressBar {
-        if self.args.quiet {
-            return ProgressBar::hidden();
-        }
-        progress::bar(steps as u64)
     }
 
     /// The stores that are asked for, or that are here.

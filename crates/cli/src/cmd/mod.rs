@@ -61,7 +61,7 @@ pub fn run(cli: Cli) -> Result<Status> {
         Command::Thaw(args) => thaw::run(&args, quiet),
         Command::Bench(args) => bench::run(*args),
         Command::Record(args) => record::run(&args, quiet),
-        Command::Replay(args) => replay::run(&args),
+        Command::Replay(args) => replay::run(*args, quiet),
         Command::Reproduce(args) => reproduce::run(*args, quiet),
         Command::Torture(args) => torture::run(*args, quiet),
         Command::Advise(args) => advise::run(*args, quiet),

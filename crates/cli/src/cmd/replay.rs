@@ -28,6 +28,7 @@ pub struct Replay {
 }
 
 /// Runs the command.
-pub fn run(args: &Replay) -> Result<Status> {
+pub fn run(mut args: Replay, quiet: bool) -> Result<Status> {
+    args.replay.quiet = quiet;
     credenza_bench::replay(&args.replay).map(Status::Code)
 }
