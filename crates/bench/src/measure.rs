@@ -33,8 +33,8 @@ pub(crate) fn clock_ns() -> f64 {
 #[inline]
 pub(crate) fn wait_until(due: Instant, yields: bool) {
     // The kernel wakes a sleeper late by some 60 us: the rest is spun away.
-    const SLEEPS_ABOVE: Duration = Duration::from_millis(1);
-    const AWAKE: Duration = Duration::from_micros(500);
+    const SLEEPS_ABOVE: Duration = Duration::from_micros(300);
+    const AWAKE: Duration = Duration::from_micros(200);
     loop {
         match due.saturating_duration_since(Instant::now()) {
             Duration::ZERO => return,

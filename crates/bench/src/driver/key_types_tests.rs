@@ -147,7 +147,7 @@ fn holds<S: Store>(store: &mut S, model: &Model, records: &Records, what: &str) 
         let expected = model.range(key.to_vec()..).take(9);
         assert!(some.iter().map(|(key, value)| (key, value)).eq(expected), "{what}");
     }
-    super::tests::backwards(store, what);
+    tests::backwards(store, what);
 }
 
 #[test]

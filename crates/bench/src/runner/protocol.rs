@@ -27,7 +27,7 @@ pub(crate) struct Spec {
     /// The file with records and queries.
     pub(crate) inputs: PathBuf,
     pub(crate) phases: Vec<Phase>,
-    /// What `mixed` does.
+    /// What the phases of mixes do.
     pub(crate) mixes: Mixes,
     /// How stores are to be set up.
     pub(crate) settings: Choices,
