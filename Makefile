@@ -84,7 +84,10 @@ check: ## formatting, lints, documents, licences; no tests
 	@components=$$(cargo fmt --version >/dev/null 2>&1 || echo rustfmt; cargo clippy --version >/dev/null 2>&1 || echo clippy)
 	[[ -z "$$components" ]] || rustup component add $$components
 	cargo fmt --all --check
+	cargo fmt --manifest-path schedules/Cargo.toml --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTFLAGS="--cfg credenza_schedules" cargo check --locked --tests --manifest-path schedules/Cargo.toml \
+	  --target-dir $(TARGET_DIR)/schedules
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps --locked
 	if cargo deny --version >/dev/null 2>&1; then
 	  cargo deny --locked --log-level error check licenses bans sources

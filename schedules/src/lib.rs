@@ -21,6 +21,7 @@ pub fn in_many_orders(work: impl Fn(u64) + Send + Sync + 'static) {
         std::env::var(name).map_or(otherwise, |n| n.parse().expect("a number in the environment"))
     };
     let (first, count) = (number("FIRST", 0), number("SCHEDULES", 600));
+    assert!(count > 0, "SCHEDULES=0 tests nothing");
     // To look at a word of the scheduler's own is a step.
     let step = || {
         AtomicBool::new(false).load(Ordering::SeqCst);

@@ -83,3 +83,27 @@ fn snapshots_are_of_one_commit_beside_a_writer() {
         store.verify(|_, _| ()).unwrap();
     });
 }
+
+#[test]
+fn snapshots_stay_beside_a_compaction() {
+    in_many_orders(|round| {
+        let (_folder, [store, other]) = store(round);
+        let compacted = other.clone();
+        let reader = thread::spawn(move || {
+            for _ in 0..3 {
+                let snapshot = other.read().unwrap();
+                let now = seen(&snapshot);
+                (0..4).for_each(|_| assert_eq!(seen(&snapshot), now, "in one snapshot"));
+            }
+        });
+        // The one thread that waits for the disk.
+        let compaction = thread::spawn(move || while compacted.compact(1 << 15).unwrap() {});
+        for i in 0..6 {
+            commit(&store, i + 1, i);
+        }
+        reader.join().unwrap();
+        compaction.join().unwrap();
+        assert_eq!(seen(&store.read().unwrap()), 6);
+        store.verify(|_, _| ()).unwrap();
+    });
+}

@@ -75,7 +75,7 @@ fn lookups_find_whole_values_beside_a_writer() {
 }
 
 #[test]
-fn a_batch_is_seen_whole() {
+fn who_saw_of_a_batch_sees_all_of_it() {
     in_many_orders(|round| {
         let (_folder, [store, other]) = store(round);
         let reader = thread::spawn(move || {
