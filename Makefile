@@ -19,24 +19,28 @@ build: # the release program
 
 # --- measuring -------------------------------------------------------------------------------
 
-# What to measure with: DATA=FILE (text records), or a workload by name; RECORDS=N at most.
+# What to measure with: DATA=FILE (text records), or a workload by name; RECORDS=N at most, GETS=N lookups in each
+# phase. Of the machine's own paths so many of each that all rivals of Debian are measured within five minutes.
 WORKLOAD ?= files
 DATA ?=
-RECORDS ?=
+IS_PATHS := $(if $(DATA)$(filter-out files,$(WORKLOAD)),,yes)
+RECORDS ?= $(if $(IS_PATHS),50000)
+GETS ?= $(if $(IS_PATHS),50000)
 ROUNDS ?= 5
-# Lookups in each phase. The paths of a machine are few, so that fewer lookups than usual will do.
-GETS ?= $(if $(DATA)$(filter-out files,$(WORKLOAD)),,300000)
+# Empty for all there are.
+PHASES ?= build,get-hit,get-miss,get-many-hit,scan,range,insert-random,reinsert,remove,mixed
 # Where the results go.
 OUT ?= bench-out
 # Rivals' libraries that Debian does not package, as in LIBS="mcdb=/opt/mcdb/libmcdb.so".
 LIBS ?=
 
-bench: build rivals ## measure this store and every rival found: DATA, WORKLOAD, RECORDS, GETS, ROUNDS, OUT, LIBS
+bench: build rivals ## measure this store and every rival found: DATA, WORKLOAD, RECORDS, GETS, PHASES, ROUNDS, OUT, LIBS
 	@mkdir -p "$(OUT)"
 	arguments=(--rounds "$(ROUNDS)" --json "$(OUT)/report.json" --html "$(OUT)/report.html")
 	if [[ -n "$(DATA)" ]]; then arguments+=(--data "$(DATA)"); else arguments+=(--workload "$(WORKLOAD)"); fi
 	[[ -z "$(RECORDS)" ]] || arguments+=(--records "$(RECORDS)")
 	[[ -z "$(GETS)" ]] || arguments+=(--gets "$(GETS)")
+	[[ -z "$(PHASES)" ]] || arguments+=(--phases "$(PHASES)")
 	for library in $(LIBS); do arguments+=(--lib "$$library"); done
 	"$(PROGRAM)" bench "$${arguments[@]}"
 	echo "wrote $(OUT)/report.json and $(OUT)/report.html"
