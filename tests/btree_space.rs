@@ -470,7 +470,7 @@ fn a_compaction_never_ends_with_a_longer_file() {
         let mut transaction = store.write().unwrap();
         let mut table = transaction.create_table(name).unwrap();
         for i in 0..*count {
-            table.insert(&i.to_be_bytes(), &[7; 200]).unwrap();
+            table.insert(format!("{i:08}").as_bytes(), &[7; 200]).unwrap();
         }
         transaction.commit().unwrap();
         store.sync().unwrap();
