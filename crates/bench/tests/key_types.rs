@@ -2,35 +2,23 @@
 //! measured or vanish in silence, or what contradicts itself is run. What is measured with each type must be
 //! right, who has it otherwise must be named, and nonsense must be refused before anything runs.
 
+mod common;
+
+use common::bench_workload;
 use credenza_bench::result::Report;
-use std::process::{Command, Output};
 
 const ALL: &str = "--stores=constant,btree,redb";
 const BTREE: &str = "--stores=btree";
 
-fn bench(workload: &str, args: &[&str]) -> (Output, tempfile::TempDir) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("typed.toml");
-    std::fs::write(&path, workload).unwrap();
-    let out = Command::new(env!("CARGO_BIN_EXE_credenza-bench"))
-        .arg(format!("--workload={}", path.display()))
-        .arg(format!("--dir={}", folder.path().display()))
-        .arg(format!("--json={}", folder.path().join("out.json").display()))
-        .args(args)
-        .output()
-        .unwrap();
-    (out, folder)
-}
-
 fn report(workload: &str, args: &[&str]) -> (Report, String) {
-    let (done, folder) = bench(workload, &[args, &["--rounds=1", "--no-pin"]].concat());
+    let (done, folder) = bench_workload(workload, &[args, &["--rounds=1", "--no-pin"]].concat());
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let report = serde_json::from_slice(&std::fs::read(folder.path().join("out.json")).unwrap());
     (report.unwrap(), String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
 fn refused(workload: &str, args: &[&str]) -> String {
-    let (done, _folder) = bench(workload, args);
+    let (done, _folder) = bench_workload(workload, args);
     assert!(!done.status.success(), "{workload}");
     String::from_utf8_lossy(&done.stderr).into_owned()
 }
@@ -93,7 +81,7 @@ fn records_are_numbered_by_stores_that_do_so_in_phases_that_make_sense() {
 fn berkeleydb_numbers_records_in_32_bits_alone() {
     let berkeleydb = "--stores=btree,bdb-btree";
     let few = "records = 300\nphases = [\"build\", \"range\", \"insert-each\", \"remove\"]";
-    let (_, folder) = bench(&file("record-number32", few), &[berkeleydb, "--rounds=1"]);
+    let (_, folder) = bench_workload(&file("record-number32", few), &[berkeleydb, "--rounds=1"]);
     let json = std::fs::read(folder.path().join("out.json")).unwrap();
     let report: Report = serde_json::from_slice(&json).unwrap();
     match report.failures.first() {

@@ -2,8 +2,11 @@
 //! set to what makes it write anywhere. A setting has to show in the file of the store, where there is the
 //! library; a store that has no such thing must be left out by name, and values that are none refused.
 
+mod common;
+
+use common::bench_workload;
 use credenza_bench::result::Report;
-use std::process::{Command, Output};
+use std::process::Output;
 
 const KEYS: &str = "data = \"random\"\nkey-size = \"60..200\"\nvalue-size = 40\nrecords = 2000\n\
                     gets = 100\nphases = [\"build\", \"get-90\", \"remove\"]";
@@ -12,18 +15,7 @@ const DUPLICATES: &str = "data = \"random\"\nvalue-size = 40\nrecords = 20\ngets
                           [mix]\ninsert = 2\nget = 1\nduplicates = \"last\"";
 
 fn bench(workload: &str, args: &[&str]) -> (Output, tempfile::TempDir) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("workload.toml");
-    std::fs::write(&path, workload).unwrap();
-    let out = Command::new(env!("CARGO_BIN_EXE_credenza-bench"))
-        .args(["--rounds=1", "--no-pin"])
-        .arg(format!("--workload={}", path.display()))
-        .arg(format!("--dir={}", folder.path().display()))
-        .arg(format!("--json={}", folder.path().join("out.json").display()))
-        .args(args)
-        .output()
-        .unwrap();
-    (out, folder)
+    bench_workload(workload, &[&["--rounds=1", "--no-pin"], args].concat())
 }
 
 fn report(workload: &str, args: &[&str]) -> Report {

@@ -12,6 +12,20 @@ pub fn bench(args: &[&str]) -> Output {
     Command::new(program).args(args).output().expect("the workbench does not start")
 }
 
+/// The same with the text of a workload file; the report is `out.json` in the folder.
+pub fn bench_workload(workload: &str, args: &[&str]) -> (Output, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name| folder.path().join(name);
+    std::fs::write(path("workload.toml"), workload).unwrap();
+    let options = [
+        format!("--workload={}", path("workload.toml").display()),
+        format!("--dir={}", folder.path().display()),
+        format!("--json={}", path("out.json").display()),
+    ];
+    let out = bench(&[&options.each_ref().map(String::as_str), args].concat());
+    (out, folder)
+}
+
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
