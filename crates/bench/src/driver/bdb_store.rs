@@ -227,13 +227,16 @@ impl<const IS_ORDERED: bool> Store for BdbStore<'_, IS_ORDERED> {
             // SAFETY: the cursor is open, and of a database that no threads share, so that the library puts key
             // and value where it has room for them.
             let rc = unsafe { (cursor.get)(cursor.cursor, &raw mut key, &raw mut value, PREVIOUS) };
-            // SAFETY: it has put them there if it says so, and they stay to its next call.
-            let (key, value) = unsafe { (key.bytes(), value.bytes()) };
             match rc {
-                0 if self.last_number.is_some() => NUMBER.with_key(key, |key| take(key, value)),
-                0 => take(key, value),
+                0 => {}
                 NOT_FOUND => return Ok(()),
                 rc => return check(self.handle.api, "cursor get", rc),
+            }
+            // SAFETY: it has put them there, and they stay to its next call.
+            let (key, value) = unsafe { (key.bytes(), value.bytes()) };
+            match self.last_number {
+                Some(_) => NUMBER.with_key(key, |key| take(key, value)),
+                None => take(key, value),
             }
         }
     }

@@ -221,7 +221,7 @@ fn iterated<D: Driver>(bench: &Bench<'_, D>, bytes: u64) -> Result<()> {
         ..bench.shape
     };
     let mut expected = Total::default();
-    // A hash is filled in no order: on a disk of 8 GiB ten times as much was written for that.
+    // A hash is filled in no order: on a disk several times as much was written as the store has.
     let mut writer = bench.driver.create(&bench.place_to_make(), &shape)?;
     let mut value = [0; VALUE];
     for i in 0..count {
