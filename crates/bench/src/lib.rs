@@ -11,6 +11,7 @@
 mod advise;
 mod args;
 mod candidates;
+mod copy;
 mod counters;
 mod driver;
 mod ended;

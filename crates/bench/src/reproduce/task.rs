@@ -1,6 +1,7 @@
 //! One measured process: one store, one round of one part of an experiment.
 
 use super::{bayes, mcdb, mdbm, ntdb, upscaledb};
+use crate::copy;
 use crate::driver::{Driver, ForDriver, Reading, Setup, Shape, Store, kernel, with_driver};
 use crate::measure;
 use crate::runner::passes::{self, Checker, Total};
@@ -8,7 +9,6 @@ use crate::runner::protocol::{self, Figure, Message, say};
 use crate::workload::{Content, Inputs, Queries};
 use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
-use std::fs::File;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -139,7 +139,7 @@ impl<D: Driver> Bench<'_, D> {
         let Some(made_in) = &self.task.made_in else { return Ok(()) };
         for from in measure::files_in(made_in)? {
             let to = self.task.folder.join(from.file_name().unwrap_or_default());
-            let copied = std::fs::copy(&from, &to).and_then(|_| File::open(&to)?.sync_all());
+            let copied = copy::with_holes(&from, &to).and_then(|file| file.sync_all());
             copied.map_err(|e| Error::io("put a store on the disk as", e).at(&to))?;
             std::fs::remove_file(&from).map_err(|e| Error::io("remove", e).at(&from))?;
         }
