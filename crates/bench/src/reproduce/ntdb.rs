@@ -25,13 +25,12 @@ use std::time::{Duration, Instant};
 const STORES: [&str; 5] = ["tdb", "tdb2", "ntdb", "hash", "btree"];
 const SIZES: [usize; 5] = [100, 1000, 10_000, 100_000, 1_000_000];
 /// Runs of each size, as the document had them, and of the largest one.
-const ROUNDS: usize = 10;
-const ROUNDS_OF_LARGEST: usize = 3;
-/// Runs of the largest `tdb_speed`: its names fall into few chains of TDB, so that storing two million
-/// of them takes minutes, of which nothing is timed.
-const SPEED_ROUNDS_OF_LARGEST: usize = 1;
+const ROUNDS: [usize; 5] = [10, 10, 10, 10, 3];
+/// Those of `tdb_speed`: its names fall into few chains of TDB, so that storing two million of them
+/// takes minutes, of which nothing is timed.
+const SPEED_ROUNDS: [usize; 5] = [10, 10, 10, 5, 1];
 /// How long pairs are looked up. The original has ten seconds.
-const SPEED_TIME: Duration = Duration::from_millis(250);
+const SPEED_TIME: Duration = Duration::from_millis(100);
 /// Operations between two looks at the clock.
 const SPEED_BATCH: u64 = 64;
 
@@ -168,7 +167,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Outcome {
     let mut here = Vec::new();
     let scaled = |lab: &Lab<'_>, size| lab.args.scaled(size, 100);
     let speed_time = lab.args.time(SPEED_TIME);
-    for size in SIZES {
+    for (i, size) in SIZES.into_iter().enumerate() {
         let records = scaled(lab, size);
         if lab.is_over() || sizes.iter().any(|(of, ..)| *of == records) {
             continue;
@@ -187,12 +186,8 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Outcome {
                 work: Work::Ntdb(part),
             })
         };
-        let (rounds, speed_rounds) = match size == SIZES[4] {
-            true => (ROUNDS_OF_LARGEST, SPEED_ROUNDS_OF_LARGEST),
-            false => (ROUNDS, ROUNDS),
-        };
-        let mut figures = part("records", rounds, Part::Numbers);
-        figures.join(part("pairs, speed", speed_rounds, Part::Speed(speed_time)));
+        let mut figures = part("records", ROUNDS[i], Part::Numbers);
+        figures.join(part("pairs, speed", SPEED_ROUNDS[i], Part::Speed(speed_time)));
         // A smaller store stands in the place of the document's one: there are no figures of it.
         sizes.push((records, (records == size).then_some(size), figures));
     }
@@ -208,11 +203,12 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Outcome {
 }
 
 fn differs(lab: &Lab<'_>) -> Vec<String> {
-    let [rounds, of_speed] = [ROUNDS_OF_LARGEST, SPEED_ROUNDS_OF_LARGEST]
+    let [rounds, of_speed, before] = [ROUNDS[4], SPEED_ROUNDS[4], SPEED_ROUNDS[3]]
         .map(|usual| text::counted(lab.rounds(usual), "round"));
     vec![
         format!(
-            "the largest size has {rounds}, its speed {of_speed}, not 10 runs; every figure is a median"
+            "the largest size has {rounds}, its speed {of_speed}, that of the next {before}, not 10 runs; \
+             every figure is a median"
         ),
         format!("speed is measured for {} s each, not 10", lab.args.time(SPEED_TIME).as_secs_f64()),
         "hash takes its lock between processes for each change, as TDB and its successors do; btree \
