@@ -51,6 +51,14 @@ fn a_library_that_ends_whoever_opens_it_does_not_end_the_run() {
     is_named(source, "it ended itself (SIGABRT)");
 }
 
+/// As if all were well.
+#[test]
+fn a_library_that_leaves_when_it_is_opened_does_not_end_the_run() {
+    let source =
+        "#include <stdlib.h>\n__attribute__((constructor)) static void end(void) { _Exit(0); }";
+    is_named(source, "it ended early (exit status: 0)");
+}
+
 /// All functions that LMDB's driver asks for, of which `mdb_version` is this one.
 fn like_lmdb(version: &str) -> String {
     let calls = [

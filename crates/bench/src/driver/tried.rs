@@ -25,6 +25,9 @@ const ASKED_BY: &str = "CREDENZA_TRY_ASKED_BY";
 const STORE: &str = "CREDENZA_TRY_STORE";
 const LIBRARY: &str = "CREDENZA_TRY_LIBRARY";
 
+/// The status of a process that opened the library and went on. Not 0: start-up code may leave with that.
+const CAME_BACK: i32 = 93;
+
 /// Opening a library takes milliseconds, on a slow disk a second.
 const LONGEST: Duration = Duration::from_secs(20);
 
@@ -78,7 +81,7 @@ pub(crate) fn answer() {
     let store = std::env::var_os(STORE).unwrap_or_default();
     let library = std::env::var_os(LIBRARY).map(PathBuf::from);
     // Nobody is to wait for ever for what nobody waits for any more.
-    let status = kernel::end_with_parent().map_or(1, |()| 0);
+    let status = kernel::end_with_parent().map_or(1, |()| CAME_BACK);
     store.to_str().and_then(|store| with_driver(store, Open(library.as_deref())));
     std::process::exit(status);
 }
@@ -128,7 +131,7 @@ fn try_it(store: &str, library: Option<&Path>) -> Result<Option<String>> {
         .spawn()
         .map_err(|e| Error::io("start a process", e).at(&program))?;
     match wait(child)? {
-        Some(status) if status.success() => Ok(None),
+        Some(status) if status.code() == Some(CAME_BACK) => Ok(None),
         Some(status) => {
             Ok(Some(ended::in_words(status, ", as where a file is shorter than it says")))
         }
