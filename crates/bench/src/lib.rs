@@ -84,20 +84,14 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
         ("--tee", args.tee.as_ref()),
     ])?;
     let report = runner::series(&args)?;
+    // Before the table: whoever reads that may be gone, and what is on a disk stays.
+    let written = write_files(&report, &args);
     let mut out = std::io::stdout().lock();
     let colour = report::colour_wanted(&out);
     report::terminal::print(&report, &mut out, colour)
         .and_then(|()| out.flush())
         .map_err(|e| Error::io("write to standard output", e))?;
-    if let Some(path) = &args.json {
-        report::json::write(&report, path)?;
-    }
-    if let Some(path) = &args.csv {
-        report::csv::write(&report, path)?;
-    }
-    if let Some(path) = &args.html {
-        report::html::write(&report, path)?;
-    }
+    written?;
     if report.interrupted {
         return Ok(ExitCode::from(INTERRUPTED));
     }
@@ -108,15 +102,25 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
+/// Writes the files that are asked for, as far as it can; the first error.
+fn write_files(report: &result::Report, args: &BenchArgs) -> Result<()> {
+    let files = [
+        args.json.as_ref().map(|path| report::json::write(report, path)),
+        args.csv.as_ref().map(|path| report::csv::write(report, path)),
+        args.html.as_ref().map(|path| report::html::write(report, path)),
+    ];
+    files.into_iter().flatten().collect()
+}
+
 /// Compares stores, and prints what came of it or writes it as JSON.
 fn oracle(args: &BenchArgs) -> Result<ExitCode> {
     outputs::check(&[("--json", args.json.as_ref())])?;
     let verdict = runner::oracle::run(args)?;
+    let published =
+        args.json.as_ref().map_or(Ok(()), |path| report::json::publish_value(&verdict, path));
     let written = std::io::stdout().lock().write_all(verdict.in_words().as_bytes());
     written.map_err(|e| Error::io("write to standard output", e))?;
-    if let Some(path) = &args.json {
-        report::json::publish_value(&verdict, path)?;
-    }
+    published?;
     Ok(if verdict.is_well() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
@@ -133,13 +137,13 @@ fn compare(wanted: &Compare) -> Result<ExitCode> {
             changes.unlike.join("; ")
         )));
     }
+    let published =
+        wanted.json.as_ref().map_or(Ok(()), |path| report::json::publish_value(&changes, path));
     let mut out = std::io::stdout().lock();
     let colour = report::colour_wanted(&out);
     report::saved::print(&changes, &before, &after, &mut out, colour)
         .and_then(|()| out.flush())
         .map_err(|e| Error::io("write to standard output", e))?;
-    if let Some(path) = &wanted.json {
-        report::json::publish_value(&changes, path)?;
-    }
+    published?;
     Ok(if changes.regressions == 0 { ExitCode::SUCCESS } else { ExitCode::from(REGRESSED) })
 }

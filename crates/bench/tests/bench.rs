@@ -546,3 +546,20 @@ fn a_mix_may_begin_with_a_store_that_was_closed_and_opened_again() {
         assert!(report.notes.iter().any(told), "{:?}", report.notes);
     }
 }
+
+/// Whoever reads the table may be gone when a long run is over.
+#[test]
+fn the_files_are_written_where_the_table_cannot_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let [json, csv, page] =
+        ["out.json", "out.csv", "out.html"].map(|name| folder.path().join(name));
+    let status = Command::new(env!("CARGO_BIN_EXE_credenza-bench"))
+        .args(["--stores=hash", "--records=100", "--rounds=1", "--phases=scan"])
+        .args([&"--json".into(), &json, &"--csv".into(), &csv, &"--html".into(), &page])
+        .stdout(std::fs::File::create("/dev/full").unwrap())
+        .status()
+        .unwrap();
+    assert!(!status.success());
+    assert_eq!(json_report(&json).results.len(), 1);
+    assert!(csv.exists() && page.exists());
+}

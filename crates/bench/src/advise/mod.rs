@@ -209,16 +209,22 @@ pub fn advise(args: &AdviseArgs) -> Result<ExitCode> {
         return Err(Error::invalid("every store that could do the work failed; see above"));
     };
     report.recipe = Some(recipe::of(&advised.candidate, &subject, &report.data));
-    print(|out| report::advice(&report, out, colour_wanted(&std::io::stdout())))?;
+    let mut told = print(|out| report::advice(&report, out, colour_wanted(&std::io::stdout())));
+    if args.json.is_none() {
+        // Nobody is there to be told the rest.
+        std::mem::replace(&mut told, Ok(()))?;
+    }
     if !args.no_check {
         check_all(args, &mut lab, &mut report, &mut probe)?;
-        print(|out| report::check(&report, out, colour_wanted(&std::io::stdout())))?;
+        let checked = print(|out| report::check(&report, out, colour_wanted(&std::io::stdout())));
+        told = told.and(checked);
     }
     report.reads = probe.readings();
     report.note_remarks(&lab);
     if let Some(path) = &args.json {
         publish_value(&report, path)?;
     }
+    told?;
     let is_well = report.failures.is_empty();
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(crate::FAILED) })
 }

@@ -263,12 +263,11 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let mut run = Run::new(args, speed, trace.as_ref(), &script, &folder, bar)?;
     run.all(&script)?;
     let report = run.report;
+    let published = args.json.as_ref().map_or(Ok(()), |path| publish_value(&report, path));
     let mut out = std::io::stdout().lock();
     let written = out.write_all(table::of(&report).as_bytes()).and_then(|()| out.flush());
     written.map_err(|e| Error::io("write to standard output", e))?;
-    if let Some(path) = &args.json {
-        publish_value(&report, path)?;
-    }
+    published?;
     Ok(match (report.interrupted, report.failures.is_empty()) {
         (true, _) => ExitCode::from(crate::INTERRUPTED),
         (_, true) => ExitCode::SUCCESS,

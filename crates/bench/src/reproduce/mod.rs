@@ -180,7 +180,7 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<ExitCode> {
     args.check()?;
     outputs::check(&[("--json", args.json.as_ref())])?;
     let mut lab = Lab::new(args)?;
-    print(&terminal::opening(&lab.machine, args.scale))?;
+    let mut told = print(&terminal::opening(&lab.machine, args.scale));
     let mut outcomes = Vec::new();
     for document in args.documents() {
         let finished = lab.finished;
@@ -196,10 +196,11 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<ExitCode> {
             outcome.differs.insert(0, STOPPED.to_owned());
         }
         if lab.finished > finished {
-            print(&terminal::show(&outcome))?;
+            told = told.and(print(&terminal::show(&outcome)));
             outcomes.push(outcome);
         }
-        if lab.is_over() {
+        // Nobody is there to be told the rest, unless it goes into a file.
+        if lab.is_over() || told.is_err() && args.json.is_none() {
             break;
         }
     }
@@ -210,7 +211,7 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<ExitCode> {
     }
     let error = lab.error.take();
     lab.notes.extend(error.iter().map(|e| format!("ended by an error: {e}")));
-    print(&terminal::closing(&lab))?;
+    told = told.and(print(&terminal::closing(&lab)));
     if let Some(path) = &args.json {
         let written = write_json(path, args, &lab, &outcomes);
         // What came first is what the user must know.
@@ -221,6 +222,7 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<ExitCode> {
     if let Some(error) = error {
         return Err(error);
     }
+    told?;
     if is_interrupted {
         return Ok(ExitCode::from(crate::INTERRUPTED));
     }

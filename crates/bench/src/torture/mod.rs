@@ -174,12 +174,11 @@ pub fn torture(args: &TortureArgs) -> Result<ExitCode> {
     let mut run = Run::new(args, &folder, room)?;
     run.all()?;
     let report = run.into_report();
+    let published = args.json.as_ref().map_or(Ok(()), |path| publish_value(&report, path));
     let mut out = std::io::stdout().lock();
     let written = out.write_all(table::of(&report).as_bytes()).and_then(|()| out.flush());
     written.map_err(|e| Error::io("write to standard output", e))?;
-    if let Some(path) = &args.json {
-        publish_value(&report, path)?;
-    }
+    published?;
     Ok(match report.interrupted {
         true => ExitCode::from(crate::INTERRUPTED),
         false if report.results.iter().any(|outcome| !outcome.is_kept) => ExitCode::from(BROKEN),
