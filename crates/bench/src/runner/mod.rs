@@ -447,14 +447,18 @@ impl<'a> Run<'a> {
                 spec.over_time = round == 0 && spec.latencies;
             }
             let (mut phase, mut refused) = (None, Vec::new());
+            // What was begun, and what of it nothing more was heard.
+            let (mut open, mut lost): (Option<Phase>, Vec<Phase>) = (None, Vec::new());
             let timeout = Duration::from_secs(self.args.timeout);
             let hear = |message| match message {
                 Message::Started(begun) => {
                     bar.set_message(format!("round {}: {store} {begun}", round + 1));
                     phase = Some(begun);
+                    lost.extend(open.replace(begun));
                 }
                 Message::Measured(sample) => {
                     bar.inc(1);
+                    open = None;
                     if let Some(what) = &sample.wrong {
                         let (store, phase, what) = (store, Some(sample.phase), what.clone());
                         bar.suspend(|| self.fail(store, Some(round), phase, "wrong-answer", what));
@@ -465,8 +469,10 @@ impl<'a> Run<'a> {
                 Message::Refused(phase, what) => {
                     bar.suspend(|| self.fail(store, Some(round), Some(phase), "error", what));
                     refused.push(phase);
+                    open = None;
                 }
                 Message::Together(measured) => {
+                    open = None;
                     if let Some(what) = &measured.wrong {
                         let (phase, what) = (Some(measured.group.phase), what.clone());
                         bar.suspend(|| self.fail(store, Some(round), phase, "wrong-answer", what));
@@ -495,6 +501,13 @@ impl<'a> Run<'a> {
                     ("timed-out", format!("no end after {} seconds", timeout.as_secs()))
                 }
             };
+            lost.extend(open.filter(|_| status.is_empty()));
+            // One that was only to make the store was not asked for.
+            for phase in lost.into_iter().filter(|phase| due.contains(phase)) {
+                let what = "it was begun, and nothing was heard of its end".to_owned();
+                bar.suspend(|| self.fail(store, Some(round), Some(phase), "error", what));
+                refused.push(phase);
+            }
             refused.iter().for_each(|phase| without(left, *phase));
             due.clear();
             if !status.is_empty() {

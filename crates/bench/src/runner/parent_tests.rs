@@ -62,10 +62,23 @@ fn round_of(script: &str) -> (Vec<Phase>, Vec<String>, usize) {
 #[test]
 fn what_follows_a_crash_is_measured_all_the_same() {
     let failed = |status: &str| vec![format!("get-hit {status}")];
-    assert_eq!(round_of(&script("true")), (vec![Phase::GetHit, Phase::Scan], vec![], 1));
+    let sample = Sample { ns_per_op: 5.0, ..Sample::new(Phase::GetHit, 1) };
+    let sample = serde_json::to_string(&Message::Measured(Box::new(sample))).unwrap();
+    let measures = script(&format!("echo '{sample}'"));
+    assert_eq!(round_of(&measures), (vec![Phase::GetHit, Phase::Scan], vec![], 2));
     assert_eq!(round_of(&script("kill -SEGV $$")), (vec![Phase::Scan], failed("crashed"), 1));
     let refuses = "echo '{\"Refused\":[\"get-hit\",\"no\"]}'";
     assert_eq!(round_of(&script(refuses)), (vec![Phase::Scan], failed("error"), 1));
+}
+
+/// As where a library writes to the same place.
+#[test]
+fn a_phase_of_which_nothing_more_is_heard_has_failed() {
+    let lost = |phase: &str| vec![format!("{phase} error")];
+    assert_eq!(round_of(&script("true")), (vec![Phase::Scan], lost("get-hit"), 1));
+    let (left, failures, results) = round_of(&script("true").replace("{\"Measured", "{\"Mea"));
+    assert_eq!((left, results), (vec![], 0));
+    assert_eq!(failures, [lost("get-hit"), lost("scan")].concat());
 }
 
 #[test]

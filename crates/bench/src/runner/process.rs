@@ -259,6 +259,18 @@ pub(super) mod tests {
         assert!(matches!(end_of("exec sleep 600", Duration::from_millis(20)).0, End::TimedOut));
     }
 
+    /// A message begins in a line of its own.
+    #[test]
+    fn chatter_without_an_end_of_line_hides_no_message() {
+        let say = "printf '\\n%s\\n'";
+        let script = format!(
+            "printf '{{\"hello\"\\n\\377junk'; {say} '{{\"Started\":\"scan\"}}'; {say} '\"Finished\"'"
+        );
+        let (end, heard) = end_of(&script, LONG);
+        assert!(matches!(end, End::Finished));
+        assert!(matches!(heard[..], [Message::Started(Phase::Scan)]));
+    }
+
     #[test]
     fn chatter_of_a_library_is_no_message() {
         let (end, heard) = end_of("cat; echo hello; echo '\"Finished\"'", LONG);

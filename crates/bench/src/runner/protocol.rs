@@ -77,10 +77,11 @@ pub(crate) fn parsed<T: DeserializeOwned>(text: &str) -> Result<T> {
     })
 }
 
-/// Says something to the parent, on standard output.
+/// Says something to the parent, on standard output: in a line of its own, even where a library has
+/// begun one.
 pub(crate) fn say(message: &Message) -> Result<()> {
     let line = serde_json::to_string(message).map_err(|e| Error::invalid(e.to_string()))?;
-    writeln!(std::io::stdout(), "{line}").map_err(|e| Error::io("write to the parent", e))
+    writeln!(std::io::stdout(), "\n{line}").map_err(|e| Error::io("write to the parent", e))
 }
 
 /// What a measured process says on standard output.
