@@ -173,12 +173,14 @@ impl<D: Driver> Round<'_, D> {
             let mut timeline = Timeline::new(self.spec.clock_ns);
             timeline.begin();
             let outcome = work.run(&mut store, &mut timeline)?;
-            store.close()?;
             sample.over_time = timeline.finish();
             let (is_wrong, expected) = (outcome != work.outcome(), work.outcome());
-            sample.wrong = sample.wrong.or_else(|| {
-                is_wrong.then(|| format!("over time, it adds up to {outcome:?}, not {expected:?}"))
-            });
+            let wrong = match is_wrong {
+                true => Some(format!("over time, it adds up to {outcome:?}, not {expected:?}")),
+                false => check_keys(&mut store, work)?,
+            };
+            store.close()?;
+            sample.wrong = sample.wrong.or(wrong);
         }
         Ok(sample)
     }

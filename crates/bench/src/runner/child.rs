@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// The name of a store's file, or folder, in the folder that it has for itself.
 pub(crate) const STORE: &str = "store";
 /// Timed passes of a phase; their median is the round's figure.
-const PASSES: usize = 3;
+pub(super) const PASSES: usize = 3;
 /// No further pass begins when the timed ones together took so long.
 const PASSES_TIME: Duration = Duration::from_secs(3);
 /// One lookup in so many is timed by itself.
@@ -302,11 +302,12 @@ impl<S: Store> Reader<'_, S> {
         if !self.cold {
             checker.lookups(phase, &mut self.store, batch)?;
         }
-        let clock = self.timed(queries.len(), expected, |store| pass(store, &mut latencies))?;
+        let mut clock = self.timed(queries.len(), expected, |store| pass(store, &mut latencies))?;
         if self.cold {
             checker.lookups(phase, &mut self.store, batch)?;
         } else if is_timed_singly {
-            passes::latencies(&mut self.store, queries, every, &mut latencies)?;
+            let total = passes::latencies(&mut self.store, queries, every, &mut latencies)?;
+            clock.wrong = clock.wrong.or_else(|| total.unlike(expected, "timed one by one, it"));
         }
         let mut at_rate = None;
         if let Some(rate) = self.spec.rate_of(phase) {
@@ -353,12 +354,13 @@ impl<S: Store> Reader<'_, S> {
         }
         let expected = Total::of_ranges(ranges, records);
         let pass = |store: &mut S| passes::ranges(store, ranges);
-        let timed = self.timed(ranges.starts().len(), expected, pass)?;
+        let mut timed = self.timed(ranges.starts().len(), expected, pass)?;
         let mut latencies = Latencies::new(self.spec.clock_ns);
         if self.cold {
             wrong = passes::check_ranges(&mut self.store, ranges, records)?;
         } else if self.spec.latencies {
-            passes::range_latencies(&mut self.store, ranges, &mut latencies)?;
+            let total = passes::range_latencies(&mut self.store, ranges, &mut latencies)?;
+            timed.wrong = timed.wrong.or_else(|| total.unlike(expected, "timed one by one, it"));
         }
         let latencies = latencies.counts();
         Ok(Timed { wrong: wrong.or(timed.wrong.clone()), latencies, ..timed })
@@ -374,7 +376,7 @@ impl<S: Store> Reader<'_, S> {
         let mut wrong = None;
         let passes = if self.cold { 1 } else { PASSES };
         if !self.cold {
-            pass(&mut self.store)?;
+            wrong = pass(&mut self.store)?.unlike(expected, "the pass before the timed ones");
         }
         let meter = Meter::start();
         let mut times = Vec::with_capacity(passes);
@@ -385,9 +387,7 @@ impl<S: Store> Reader<'_, S> {
             let elapsed = start.elapsed();
             spent += elapsed;
             times.push(ns_per_op(elapsed, ops));
-            if total != expected {
-                wrong = Some(format!("a timed pass adds up to {total:?}, not {expected:?}"));
-            }
+            wrong = wrong.or_else(|| total.unlike(expected, "a timed pass"));
         }
         let effort = meter.stop(ops * times.len());
         Ok(Timed {

@@ -36,6 +36,8 @@ pub(crate) enum Lie {
     ManyReversed,
     /// Batches leave the last key out.
     ManyShort,
+    /// Opened to be read, the lookup with this number finds nothing.
+    MissesAt(usize),
     /// While it may be changed, the second lookup finds nothing.
     MissesOnce,
     /// While it may be changed, values are given without their last byte.
@@ -100,6 +102,8 @@ pub(crate) struct LiarStore {
     index: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Lookups before it refuses.
     left: usize,
+    /// Lookups so far.
+    gets: usize,
 }
 
 impl Driver for Liar {
@@ -163,7 +167,7 @@ impl Driver for Liar {
         self.opened.set(self.opened.get() + 1);
         let refuses = self.lie == Lie::RefusesReads && self.opened.get() == 2;
         let left = if refuses { 3000 } else { usize::MAX };
-        Ok(LiarStore { lie: self.lie, records, index, left })
+        Ok(LiarStore { lie: self.lie, records, index, left, gets: 0 })
     }
 
     type Writer<'d> = LiarWriter<'d>;
@@ -171,7 +175,7 @@ impl Driver for Liar {
     fn create(&self, _: &Path, _: &Shape) -> Result<LiarWriter<'_>> {
         self.records.borrow_mut().clear();
         let (records, index) = (Vec::new(), BTreeMap::new());
-        let store = LiarStore { lie: self.lie, records, index, left: usize::MAX };
+        let store = LiarStore { lie: self.lie, records, index, left: usize::MAX, gets: 0 };
         Ok(self.changing(store))
     }
 
@@ -326,7 +330,9 @@ impl Store for LiarStore {
             return Err(Error::invalid("out of order"));
         }
         self.left -= 1;
+        self.gets += 1;
         let value = match self.lie {
+            Lie::MissesAt(number) if number == self.gets => None,
             Lie::FindsAll => Some(self.index.get(key).unwrap_or(&self.records[0].1)),
             _ => self.index.get(key),
         };

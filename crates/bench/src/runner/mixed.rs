@@ -4,7 +4,7 @@
 //! All runs begin with a new store that holds the records and, of several mixes, what those before it
 //! have left.
 
-use super::changes::{Outcome, Watch, Work};
+use super::changes::{Outcome, Watch, Work, check_keys};
 use super::child::{LATENCY_EVERY, Round};
 use super::passes;
 use super::protocol::{Sample, Spec};
@@ -101,11 +101,14 @@ impl<D: Driver> Round<'_, D> {
                 Ok(())
             },
         )?;
-        store.close()?;
         let expected = work.outcome;
-        let wrong = (outcome != expected).then(|| {
-            format!("timed one by one, the steps add up to {outcome:?}, not {expected:?}")
-        });
+        let wrong = match outcome == expected {
+            true => check_keys(&mut store, work)?,
+            false => {
+                Some(format!("timed one by one, the steps add up to {outcome:?}, not {expected:?}"))
+            }
+        };
+        store.close()?;
         Ok((all.into_iter().map(|(name, of)| (name.to_owned(), of.counts())).collect(), wrong))
     }
 

@@ -26,6 +26,11 @@ impl Total {
         self.sum += value.len() as u64 + u64::from(value.first().copied().unwrap_or(0));
     }
 
+    /// What is wrong with it, in words, if it is not what the data say.
+    pub(crate) fn unlike(self, expected: Total, what: &str) -> Option<String> {
+        (self != expected).then(|| format!("{what} adds up to {self:?}, not {expected:?}"))
+    }
+
     /// What the data say that these queries add up to.
     pub(crate) fn expected(queries: &Queries, records: &Records) -> Total {
         Total::expected_of(queries, records, 0..queries.len())

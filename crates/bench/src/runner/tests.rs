@@ -2,7 +2,7 @@
 //! way at a time ([`Liar`]) is run here: each lie must be told.
 
 use super::changes::TIMED_OPERATIONS;
-use super::child::Round;
+use super::child::{PASSES, Round};
 use super::liar::{Liar, Lie};
 use super::protocol::{Message, Sample, Spec};
 use super::together::Together;
@@ -88,7 +88,8 @@ fn told(lie: Lie) -> Vec<Phase> {
         | Lie::RefusesReads
         | Lie::RefusesChanges
         | Lie::BackShort
-        | Lie::BackSwapped => vec![],
+        | Lie::BackSwapped
+        | Lie::MissesAt(_) => vec![],
         Lie::LastByte | Lie::Missing => vec![GetHit, Get90, GetManyHit, GetChain, Range],
         Lie::FindsAll => vec![Get90, GetMiss],
         Lie::ScanShort | Lie::ScanSwapped => {
@@ -122,6 +123,18 @@ fn every_lie_is_told_in_its_phases_and_in_no_other() {
         let wrong = samples.iter().filter(|s| s.wrong.is_some()).map(|s| s.phase);
         assert_eq!(wrong.collect::<Vec<_>>(), told(lie), "{lie:?}");
     }
+}
+
+/// In the passes that nobody times, too: they compare, warm up, and time single lookups.
+#[test]
+fn a_lookup_that_finds_nothing_once_is_told_whichever_it_is() {
+    let of = |lie| samples(lie, &[Phase::GetHit]).remove(0);
+    let passes = 3 + PASSES;
+    for pass in 0..passes {
+        let lie = Lie::MissesAt(pass * 1200 + 600);
+        assert!(of(lie).wrong.is_some(), "pass {pass}");
+    }
+    assert_eq!(of(Lie::MissesAt(passes * 1200 + 600)).wrong, None, "there are no more");
 }
 
 #[test]
