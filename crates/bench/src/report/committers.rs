@@ -10,7 +10,7 @@ pub const TITLE: &str = "Several threads committing to one store";
 
 /// What the figures are.
 const EXPLAINED: &str = "Changes in a second, of all threads together, each on the disk when its call has \
-    returned: medians, and how many times those of one thread, with the interval. syncs: calls that bring \
+    returned: medians, and how many times those of one thread, with the interval (~ no difference seen). syncs: calls that bring \
     something to the disk, a change; below one where a store takes the changes of several threads there \
     at once. The threads of a row had so many processors (cpus), each one of its own where there were \
     enough; free: the kernel chose. ! some records were not there: the figure is no speed.";

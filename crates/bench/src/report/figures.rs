@@ -174,7 +174,7 @@ fn ratio_cell(c: &Comparison, r: &PhaseResult) -> String {
         Verdict::Faster | Verdict::Slower => "",
     };
     let (low, high) = (text::number(ratio.low), text::number(ratio.high));
-    let shown = format!("{}<small>{low} to {high}{seen}</small>", text::factor(ratio.median));
+    let shown = format!("{}<small>{low} to {high}{seen}</small>", text::ratio(&ratio));
     number_cell(Some(ratio.median), &shown)
 }
 

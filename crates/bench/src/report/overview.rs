@@ -50,7 +50,7 @@ fn headline_row(scale: &Scale, h: &Headline) -> String {
         Verdict::NoDifference => ("draw", "no difference"),
         Verdict::TooFewRounds => ("draw", "too few rounds"),
     };
-    let factor = text::factor(ratio.median);
+    let factor = text::ratio(ratio);
     let label = format!("{} against {}: {factor}, {says}, {}", h.phase, h.rival, interval(ratio));
     let mut row = Row::new(scale, &label);
     row.bar(scale, 1.0, ratio.median, class);
@@ -90,17 +90,16 @@ fn losses(c: &Comparison, own: &str) -> String {
     }
     for h in c.not_ahead(own) {
         let (phase, rival) = (escape(h.phase), escape(h.rival));
-        let says = match h.ratio.verdict() {
-            Verdict::Slower => {
-                format!("{rival} is {} times as fast", text::number(1.0 / h.ratio.median))
-            }
-            _ => format!("no difference seen from {rival}"),
+        let interval = interval(&h.ratio);
+        let (says, how) = match h.ratio.verdict() {
+            Verdict::Slower => (
+                format!("{rival} is {} times as fast", text::number(1.0 / h.ratio.median)),
+                format!("{own} at {}, {interval}", text::factor(h.ratio.median)),
+            ),
+            _ => (format!("no difference seen from {rival}"), interval),
         };
-        let (factor, interval) = (text::factor(h.ratio.median), interval(&h.ratio));
-        let _ = write!(
-            items,
-            r#"<li><b>{phase}</b>: {says} <span class="soft">({own} at {factor}, {interval})</span></li>"#
-        );
+        let _ =
+            write!(items, r#"<li><b>{phase}</b>: {says} <span class="soft">({how})</span></li>"#);
     }
     if let Some((own_bytes, (rival, bytes))) = c.file_bytes(own).zip(smallest_rival(c))
         && bytes < own_bytes

@@ -324,7 +324,7 @@ fn headline_line(
         Verdict::TooFewRounds => ("  too few rounds to judge", Style::Dim),
     };
     let phase = text::clean(headline.phase);
-    let factor = format!("{:>7}", text::factor(ratio.median));
+    let factor = format!("{:>7}", text::ratio(ratio));
     writeln!(
         out,
         "  {phase:<phases$}  {}  {:<15}  {}{says}",

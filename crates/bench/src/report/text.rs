@@ -1,7 +1,11 @@
 //! Figures and strings as people read them, shared by the terminal and the page.
 
+use super::stats::{Ratio, Verdict};
+
 /// Stands where there is no figure.
 pub const NONE: &str = "–";
+/// Stands in the place of a ratio that shows no difference.
+pub const SAME: &str = "~";
 
 /// Three significant digits, thousands grouped: `0.041`, `3.50`, `41.2`, `207`, `1,125`.
 pub fn number(x: f64) -> String {
@@ -56,6 +60,14 @@ pub fn binary_bytes(n: u64) -> String {
 /// A ratio as a factor: `5.03x`.
 pub fn factor(ratio: f64) -> String {
     format!("{}x", number(ratio))
+}
+
+/// The median of a ratio as a factor, where it shows anything: its interval alone is no figure.
+pub fn ratio(ratio: &Ratio) -> String {
+    match ratio.verdict() {
+        Verdict::NoDifference => SAME.to_owned(),
+        Verdict::Faster | Verdict::Slower | Verdict::TooFewRounds => factor(ratio.median),
+    }
 }
 
 /// A round figure without the zeros that show its precision, for the labels of an axis: `1 µs`
@@ -168,6 +180,8 @@ mod tests {
         assert_eq!(binary_bytes(32 << 10), "32 KiB");
         assert_eq!(binary_bytes(24 << 30), "24 GiB");
         assert_eq!((factor(5.031), percent(0.9)), ("5.03x".to_owned(), "90 %".to_owned()));
+        let of = |low| ratio(&Ratio { median: 1.5, low, high: 1.97, pairs: 5, floor: 1.0 });
+        assert_eq!([of(0.43), of(1.2)], ["~", "1.50x"]);
         assert_eq!((percent(1.0), percent(0.1234)), ("100 %".to_owned(), "12.3 %".to_owned()));
     }
 

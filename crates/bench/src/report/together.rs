@@ -10,7 +10,7 @@ use crate::result::{Report, TogetherResult};
 /// What the figures are.
 const EXPLAINED: &str = "Millions of lookups in a second, of all readers together: medians, and how \
     many times those of one reader (beside a writer: of one reader beside a writer), with the interval. \
-    Readers are processes (procs) or threads of one. Those of a row, and its writer, had so many \
+    ~ no difference seen (the interval spans 1). Readers are processes (procs) or threads of one. Those of a row, and its writer, had so many \
     processors (cpus), each one of its own where there were enough; free: the kernel chose. \
     ! some answers were wrong: the figure is no speed.";
 
@@ -144,7 +144,9 @@ pub fn ratio(r: &TogetherResult) -> String {
         1 => text::factor(s.median),
         _ => {
             let (low, high) = (text::number(s.low), text::number(s.high));
-            format!("{} [{low}, {high}]", text::factor(s.median))
+            let is_seen = s.low > 1.0 || s.high < 1.0;
+            let factor = if is_seen { text::factor(s.median) } else { text::SAME.to_owned() };
+            format!("{factor} [{low}, {high}]")
         }
     })
 }
@@ -189,6 +191,7 @@ pub fn some() -> Vec<TogetherResult> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::Scaling;
 
     fn report() -> Report {
         let json = include_bytes!("../../tests/fixtures/report.json");
@@ -219,6 +222,17 @@ mod tests {
         );
         assert!(lines[3].contains('!') && lines[3].contains("16 free"), "{lines:#?}");
         assert!(table(&Report { together: Vec::new(), ..report() }).is_none());
+    }
+
+    #[test]
+    fn a_ratio_whose_interval_spans_one_is_none() {
+        let of = |low, high, pairs| {
+            let to_one = Some(Scaling { median: 1.12, low, high, pairs });
+            ratio(&TogetherResult { to_one, ..some().remove(0) })
+        };
+        assert_eq!(of(0.82, 1.24, 5), "~ [0.82, 1.24]");
+        assert_eq!(of(1.02, 1.24, 5), "1.12x [1.02, 1.24]");
+        assert_eq!(of(1.12, 1.12, 1), "1.12x");
     }
 
     #[test]

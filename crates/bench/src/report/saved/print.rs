@@ -105,14 +105,14 @@ fn line(cells: &[String; 7], widths: &[usize; 7]) -> String {
     line.trim_end().to_owned()
 }
 
-/// How many times as fast, and the interval.
+/// How many times as fast, if any difference is seen, and the interval.
 fn factor(ratio: Option<&Ratio>) -> (String, String) {
     match ratio {
         Some(ratio) if ratio.pairs > 1 => {
             let ends = [ratio.low, ratio.high].map(text::number);
-            (text::factor(ratio.median), format!("[{}, {}]", ends[0], ends[1]))
+            (text::ratio(ratio), format!("[{}, {}]", ends[0], ends[1]))
         }
-        Some(ratio) => (text::factor(ratio.median), String::new()),
+        Some(ratio) => (text::ratio(ratio), String::new()),
         None => (text::NONE.to_owned(), String::new()),
     }
 }
