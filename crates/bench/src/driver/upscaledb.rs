@@ -22,6 +22,10 @@ use std::path::{Path, PathBuf};
 
 const CODECS: &[Codec] = &[Codec::None, Codec::Zlib, Codec::Snappy, Codec::Lzf];
 
+/// Transactions on what was in the file before. A range that begins where a key was removed gives that
+/// key in 2.2.1, as long as the file has it and the removal is only in a transaction that was committed.
+const COMMITTING_AGAIN: u32 = ENABLE_TRANSACTIONS | FLUSH_TRANSACTIONS_IMMEDIATELY;
+
 pub(super) struct Upscaledb {
     pub(super) api: Api,
     thresholds: Thresholds,
@@ -100,8 +104,40 @@ impl Upscaledb {
     }
 }
 
+impl Upscaledb {
+    /// Opens what was closed, or what a process has left that died.
+    fn opened(&self, path: &Path, shape: &Shape, flags: u32) -> Result<UpsStore<'_>> {
+        let (api, name) = (&self.api, c_path(path)?);
+        self.thresholds.set(&shape.settings)?;
+        let mut store = UpsStore::new(api, shape);
+        let none = [Parameter { name: 0, value: 0 }];
+        let (more, mut environment) = environment(shape);
+        let mut all = flags | more;
+        if flags & ENABLE_TRANSACTIONS != 0 {
+            let (of_journal, compressed) = journal(&shape.settings);
+            all |= of_journal;
+            environment.extend(compressed);
+        }
+        environment.push(Parameter { name: 0, value: 0 });
+        // SAFETY: a place for the pointer, a C string, and a list with its end.
+        let rc = unsafe {
+            let (env, list) = (&raw mut store.env, environment.as_ptr());
+            (api.ups_env_open)(env, name.as_ptr(), all, list)
+        };
+        api.check("ups_env_open", rc).map_err(|e| e.at(path))?;
+        // SAFETY: the environment is open; the same.
+        let rc = unsafe {
+            let (db, list) = (&raw mut store.db, none.as_ptr());
+            (api.ups_env_open_db)(store.env, db, DATABASE, flags & READ_ONLY, list)
+        };
+        api.check("ups_env_open_db", rc)?;
+        Ok(store)
+    }
+}
+
 impl Driver for Upscaledb {
     const NAME: &'static str = "upscaledb";
+    const REOPENS: bool = true;
     const HAS_DUPLICATES: bool = true;
     const KEY_TYPES: &'static [KeyType] = TYPES;
     const VALUE_TYPES: &'static [KeyType] = &KeyType::OF_VALUES;
@@ -174,30 +210,16 @@ impl Driver for Upscaledb {
             "changes are in a cache of the process until the store is closed, but where each is a \
              transaction"
                 .to_owned(),
+            "opened again it has UPS_FLUSH_TRANSACTIONS_IMMEDIATELY where changes are transactions: 2.2.1 \
+             gives removed keys in ranges without"
+                .to_owned(),
         ]
     }
 
     type Store<'d> = UpsStore<'d>;
 
     fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<UpsStore<'_>> {
-        let (api, name) = (&self.api, c_path(path)?);
-        self.thresholds.set(&shape.settings)?;
-        let mut store = UpsStore::new(api, shape);
-        let none = [Parameter { name: 0, value: 0 }];
-        let (flags, mut environment) = environment(shape);
-        environment.push(Parameter { name: 0, value: 0 });
-        // SAFETY: a place for the pointer, a C string, and a list with its end.
-        let rc = unsafe {
-            let (env, list) = (&raw mut store.env, environment.as_ptr());
-            (api.ups_env_open)(env, name.as_ptr(), READ_ONLY | flags, list)
-        };
-        api.check("ups_env_open", rc).map_err(|e| e.at(path))?;
-        // SAFETY: the environment is open; the same.
-        let rc = unsafe {
-            let (db, list) = (&raw mut store.db, none.as_ptr());
-            (api.ups_env_open_db)(store.env, db, DATABASE, READ_ONLY, list)
-        };
-        api.check("ups_env_open_db", rc)?;
+        let mut store = self.opened(path, shape, READ_ONLY)?;
         store.open_cursor()?;
         Ok(store)
     }
@@ -210,5 +232,21 @@ impl Driver for Upscaledb {
 
     fn create_committing(&self, path: &Path, shape: &Shape) -> Result<UpsStore<'_>> {
         self.created(path, shape, ENABLE_TRANSACTIONS)
+    }
+
+    fn reopen(&self, path: &Path, shape: &Shape, commits: bool) -> Result<UpsStore<'_>> {
+        let flags = if commits { COMMITTING_AGAIN } else { 0 };
+        let mut store = self.opened(path, shape, flags)?;
+        store.note_last_number()?;
+        if !commits {
+            store.open_cursor()?;
+        }
+        Ok(store)
+    }
+
+    fn recover(&self, path: &Path, shape: &Shape) -> Result<UpsStore<'_>> {
+        let mut store = self.opened(path, shape, COMMITTING_AGAIN | AUTO_RECOVERY)?;
+        store.note_last_number()?;
+        Ok(store)
     }
 }

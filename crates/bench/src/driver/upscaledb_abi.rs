@@ -119,6 +119,7 @@ pub(super) const PARAM_ENCRYPTION_KEY: u32 = 0x106;
 pub(super) const PARAM_JOURNAL_COMPRESSION: u32 = 0x1000;
 pub(super) const PARAM_RECORD_COMPRESSION: u32 = 0x1001;
 pub(super) const PARAM_KEY_COMPRESSION: u32 = 0x1002;
+pub(super) const AUTO_RECOVERY: u32 = 0x1_0000;
 pub(super) const DISABLE_RECOVERY: u32 = 0x8_0000;
 pub(super) const FLUSH_TRANSACTIONS_IMMEDIATELY: u32 = 0x800_0000;
 pub(super) const ENABLE_TRANSACTIONS: u32 = 0x2_0000;

@@ -117,6 +117,14 @@ impl<'d> UpsStore<'d> {
         self.api.check("ups_cursor_create", rc)
     }
 
+    /// Notes what the highest number is in a database that numbers its records, and was closed.
+    pub(super) fn note_last_number(&mut self) -> Result<()> {
+        let Some(mut last) = self.last_number else { return Ok(()) };
+        self.walk(None, (CURSOR_LAST, CURSOR_LAST), 1, |key, _| last = number_of(key))?;
+        self.last_number = Some(last);
+        Ok(())
+    }
+
     fn close_cursor(&mut self) {
         let cursor = std::mem::replace(&mut self.cursor, null_mut());
         if !cursor.is_null() {
