@@ -11,6 +11,7 @@
 mod advise;
 mod args;
 mod candidates;
+mod charts;
 mod counters;
 mod driver;
 mod ended;
@@ -30,6 +31,7 @@ mod workload;
 
 pub use advise::{AdviseArgs, advise};
 pub use args::{BenchArgs, size};
+pub use charts::{browser, write as write_charts};
 pub use replay::{ReplayArgs, replay};
 pub use reproduce::{Document, ReproduceArgs, reproduce};
 pub use torture::{TortureArgs, torture};
@@ -82,6 +84,7 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
         ("--csv", args.csv.as_ref()),
         ("--tee", args.tee.as_ref()),
     ])?;
+    args.charts.as_deref().map_or(Ok(()), charts::check)?;
     let report = runner::series(&args)?;
     let mut out = std::io::stdout().lock();
     let colour = report::colour_wanted(&out);
@@ -96,6 +99,9 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
     }
     if let Some(path) = &args.html {
         report::html::write(&report, path)?;
+    }
+    if let Some(folder) = &args.charts {
+        charts::write(&report, folder)?;
     }
     if report.interrupted {
         return Ok(ExitCode::from(INTERRUPTED));
