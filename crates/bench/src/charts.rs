@@ -165,3 +165,28 @@ fn chart(line: &str) -> Option<(&str, Vec<u8>)> {
     let content = STANDARD.decode(content).ok()?;
     name.bytes().all(is_plain).then_some((name, content))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_chart_is_written_nowhere() {
+        let document = |list: &str| format!("<p>{BEGIN}{list}{END}</p>");
+        let charts = document("a-1.svg aGk=\nb.png aG8=\n");
+        let wanted = [("a-1.svg", b"hi".to_vec()), ("b.png", b"ho".to_vec())];
+        assert_eq!(charts_in(&charts).unwrap(), wanted);
+        for other in ["../x.svg aGk=", "/x.svg aGk=", "x.svg a?", "x.svg", " aGk= aGk="] {
+            let refused = charts_in(&document(other)).unwrap_err().to_string();
+            assert!(refused.contains("something else than charts"), "{other}: {refused}");
+        }
+        let refused = charts_in("<p>no such file</p>").unwrap_err().to_string();
+        assert!(refused.contains("did not run the page's script"), "{refused}");
+    }
+
+    #[test]
+    fn every_path_has_an_address() {
+        let address = address(Path::new("/a b/50%#1?/\u{e4}.html")).unwrap();
+        assert_eq!(address, "file:///a%20b/50%25%231%3F/%C3%A4.html#charts-as-text");
+    }
+}

@@ -70,22 +70,13 @@ fn a_folder_that_cannot_be_is_told_before_anything_is_measured() {
 
 #[test]
 fn a_browser_that_draws_nothing_is_told_and_costs_no_figure() {
-    let cases = [
-        ("echo why >&2; exit 7", "status: 7); it said: why"),
-        ("echo '<p>no such file</p>'", "did not run the page's script"),
-        ("echo '<pre id=\"charts-as-text\">../x.svg aGk=</pre>'", "something else than charts"),
-        ("echo '<pre id=\"charts-as-text\">x.svg a?</pre>'", "something else than charts"),
-        ("echo '<pre id=\"charts-as-text\">x.svg aGk=</pre>'", "1 files of charts, not "),
-    ];
-    for (script, reason) in cases {
-        let place = Place::new(script);
-        let out = place.run();
-        assert_eq!(out.status.code(), Some(111), "{script}");
-        let says = text(&out.stderr);
-        assert!(says.contains(reason) && says.contains("/chromium"), "{script}: {says}");
-        assert!(place.path("run.json").exists(), "{script}");
-        assert_eq!(place.charts(), [PathBuf::new(); 0], "{script}");
-    }
+    let place = Place::new("echo why >&2; exit 7");
+    let out = place.run();
+    assert_eq!(out.status.code(), Some(111));
+    let says = text(&out.stderr);
+    assert!(says.contains("/chromium: ") && says.contains("status: 7); it said: why"), "{says}");
+    assert!(place.path("run.json").exists());
+    assert_eq!(place.charts(), [PathBuf::new(); 0]);
 }
 
 /// It holds the output of the program: until its end there is no end of this test.
