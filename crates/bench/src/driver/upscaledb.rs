@@ -20,7 +20,7 @@ use crate::workload::KeyType;
 use credenza::Result;
 use std::path::{Path, PathBuf};
 
-const CODECS: &[Codec] = &[Codec::None, Codec::Zlib, Codec::Snappy, Codec::Lzf];
+pub(super) const CODECS: &[Codec] = &[Codec::None, Codec::Zlib, Codec::Snappy, Codec::Lzf];
 
 pub(super) struct Upscaledb {
     pub(super) api: Api,
