@@ -76,7 +76,7 @@ fn a_browser_that_draws_nothing_is_told_and_costs_no_figure() {
     let says = text(&out.stderr);
     assert!(says.contains("/chromium: ") && says.contains("status: 7); it said: why"), "{says}");
     assert!(place.path("run.json").exists());
-    assert_eq!(place.charts(), [PathBuf::new(); 0]);
+    assert!(place.charts().is_empty(), "{:?}", place.charts());
 }
 
 /// It holds the output of the program: until its end there is no end of this test.
@@ -86,5 +86,5 @@ fn a_signal_ends_the_browser_and_removes_its_folder() {
     let out = place.run();
     assert_eq!(out.status.code(), Some(130), "{}", text(&out.stderr));
     assert!(place.path("run.json").exists());
-    assert_eq!(place.charts(), [PathBuf::new(); 0]);
+    assert!(place.charts().is_empty(), "{:?}", place.charts());
 }
