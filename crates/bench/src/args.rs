@@ -142,6 +142,9 @@ pub struct BenchArgs {
     /// Write the results as a page with charts to this file
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Write every chart of that page to this folder, as SVG and PNG; a Chromium or Chrome in PATH draws them
+    #[arg(long, value_name = "DIR", conflicts_with = "oracle")]
+    pub charts: Option<PathBuf>,
     /// Write the figures as comma-separated values to this file, one line for a store and phase
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,

@@ -11,6 +11,7 @@
 mod advise;
 mod args;
 mod candidates;
+mod charts;
 mod copy;
 mod counters;
 mod driver;
@@ -31,6 +32,7 @@ mod workload;
 
 pub use advise::{AdviseArgs, advise};
 pub use args::{BenchArgs, size};
+pub use charts::{browser, write as write_charts};
 pub use replay::{ReplayArgs, replay};
 pub use reproduce::{Document, ReproduceArgs, reproduce};
 pub use torture::{TortureArgs, torture};
@@ -83,15 +85,18 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
         ("--csv", args.csv.as_ref()),
         ("--tee", args.tee.as_ref()),
     ])?;
+    args.charts.as_deref().map_or(Ok(()), charts::check)?;
     let report = runner::series(&args)?;
     // Before the table: whoever reads that may be gone, and what is on a disk stays.
     let written = write_files(&report, &args);
     let mut out = std::io::stdout().lock();
     let colour = report::colour_wanted(&out);
-    report::terminal::print(&report, &mut out, colour)
+    let printed = report::terminal::print(&report, &mut out, colour)
         .and_then(|()| out.flush())
-        .map_err(|e| Error::io("write to standard output", e))?;
-    written?;
+        .map_err(|e| Error::io("write to standard output", e));
+    // Drawing takes a while: the table is there meanwhile.
+    let drawn = args.charts.as_ref().map_or(Ok(()), |folder| charts::write(&report, folder));
+    printed.and(written).and(drawn)?;
     if report.interrupted {
         return Ok(ExitCode::from(INTERRUPTED));
     }

@@ -1,6 +1,7 @@
 //! How far a run has come, for a person who watches.
 
 use indicatif::{ProgressBar, ProgressStyle};
+use std::time::Duration;
 
 /// Says a line on standard error, as `eprintln` does, which would end the program where nobody reads it.
 macro_rules! say {
@@ -17,7 +18,14 @@ pub(crate) fn bar(steps: u64) -> ProgressBar {
     ProgressBar::new(steps).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// The same, unless nothing is to be said of the progress.
+/// Says what is done, beside a sign that moves, where the work has no steps.
+pub(crate) fn spinner(what: &'static str) -> ProgressBar {
+    let bar = ProgressBar::new_spinner().with_message(what);
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+/// The same as [`bar`], unless nothing is to be said of the progress.
 pub(crate) fn bar_unless(is_quiet: bool, steps: u64) -> ProgressBar {
     if is_quiet { ProgressBar::hidden() } else { bar(steps) }
 }

@@ -6,6 +6,7 @@
 use credenza_bench::report::{read_json, write_html};
 use credenza_bench::result::over_time::{OverTime, Slots};
 use credenza_bench::result::{AtRate, Growth, Latency, PhaseResult, Report, StoreInfo, Summary};
+use credenza_bench::{browser, write_charts};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -368,9 +369,50 @@ fn dump(browser: &Path, profile: &Path, page: &Path) -> Output {
         .unwrap()
 }
 
-fn browser() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    let all = std::env::split_paths(&path).flat_map(|dir| names.map(|name| dir.join(name)));
-    all.into_iter().find(|file| file.is_file())
+#[test]
+fn every_chart_is_written_to_a_file_of_its_own() {
+    if browser().is_none() {
+        println!("skipped: no chromium on this machine (apt-get install chromium)");
+        return;
+    }
+    let mut report = fixture();
+    // Charts of every kind, and few of each.
+    report.results.retain(|result| ["get-hit", "scan"].contains(&&*result.phase));
+    let report = with_lines(report);
+    let folder = tempfile::tempdir().unwrap();
+    // A place that an address has other letters for.
+    let charts = folder.path().join("50 % of #1, \u{e4}?");
+    std::fs::create_dir(&charts).unwrap();
+    write_charts(&report, &charts).unwrap();
+    let files = std::fs::read_dir(&charts).unwrap().map(|file| file.unwrap().path());
+    let (pictures, mut drawings): (Vec<PathBuf>, Vec<PathBuf>) =
+        files.partition(|file| file.extension().is_some_and(|ends| ends == "png"));
+    let (_folder, _path, page) = page_of(&report);
+    assert_eq!(pictures.len(), page.matches("<figure").count());
+    drawings.sort();
+    let mut with_picture: Vec<_> = pictures.iter().map(|file| file.with_extension("svg")).collect();
+    with_picture.sort();
+    assert_eq!(drawings, with_picture);
+    // The same phase in several sections; what is folded; what has a name twice.
+    for name in ["phases-get-hit", "latency-get-hit", "time-scan-remove-p99", "growth-scan"] {
+        assert!(charts.join(name).with_extension("svg").is_file(), "{name} in {drawings:?}");
+    }
+    for file in drawings {
+        let drawing = std::fs::read_to_string(&file).unwrap();
+        let size = |name: &str| -> f64 {
+            let (_, rest) = drawing.split_once(&format!(" {name}=\"")).unwrap();
+            rest.split('"').next().unwrap().parse().unwrap()
+        };
+        let (width, height) = (size("width"), size("height"));
+        assert!(width > 500.0 && height > 100.0, "{file:?}: {width} by {height}");
+        assert!(drawing.contains("fill=\"rgb(255, 255, 255)\""), "{file:?} is not light");
+        let picture = std::fs::read(file.with_extension("png")).unwrap();
+        let bytes = |at: usize| picture[at..at + 4].iter();
+        let number = |at: usize| bytes(at).fold(0, |number, byte| number << 8 | u32::from(*byte));
+        assert!(picture.starts_with(b"\x89PNG\r\n"), "{file:?}");
+        let twice = [width, height].map(|size| (2.0 * size).ceil() as u32);
+        assert_eq!([number(16), number(20)], twice, "{file:?}");
+        // One without anything on it takes less.
+        assert!(picture.len() > 10_000, "{file:?}: {} bytes", picture.len());
+    }
 }

@@ -25,7 +25,7 @@ impl ForDriver for Several {
 /// Keys with 1 to 40 values of 0 to 300 bytes, put round by round.
 const KEYS: usize = 60;
 
-fn several<D: Driver>(driver: &D, place: Place) {
+pub(super) fn several<D: Driver>(driver: &D, place: Place) {
     let key = |i: usize| format!("key {i:02}").into_bytes();
     let mut model: Vec<(Vec<u8>, Vec<Vec<u8>>)> = (0..KEYS).map(|i| (key(i), Vec::new())).collect();
     let mut records = Records::default();

@@ -84,7 +84,7 @@ fn typed<D: Driver>(driver: &D, keys: KeyType, of_values: KeyType) {
 
 /// Stores all, replaces every value, takes half of them away, puts some back, and looks at what is there
 /// before and after closing, and when it was opened for changes again.
-fn changed<D: Driver>(
+pub(super) fn changed<D: Driver>(
     driver: &D,
     records: &Records,
     shape: &Shape,

@@ -543,3 +543,5 @@ mod key_types_tests;
 mod settings_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod upscaledb_server_tests;

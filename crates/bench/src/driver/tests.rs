@@ -33,7 +33,7 @@ impl ForDriver for RoundTrip {
 }
 
 /// Records of which all keys and all values have one length, in no order.
-fn fixed(key_len: usize, value_len: usize) -> Records {
+pub(super) fn fixed(key_len: usize, value_len: usize) -> Records {
     let mut records = Records::default();
     for i in 0..400_u32 {
         let mut bytes = i.wrapping_mul(2_654_435_761).to_le_bytes().to_vec();
@@ -334,7 +334,7 @@ fn scanned<S: Store>(store: &mut S) -> (BTreeMap<Vec<u8>, Vec<u8>>, usize) {
     (all, count)
 }
 
-fn records() -> Records {
+pub(super) fn records() -> Records {
     let mut records = Records::default();
     for i in 0..3000_u32 {
         let len = [0, 1, 7, 100, 255, 256, 1024, 5000][i as usize % 8];

@@ -1,8 +1,11 @@
 //! What Tkrzw's kinds of file database have in common, by its C interface: `libtkrzw.so.1`.
 //!
 //! Tuning: no lock of the file. Its locks between threads cannot be left out. Reads are zero-copy
-//! (`tkrzw_dbm_process`, `tkrzw_dbm_iter_process`). Trees are not read backwards: in 1.0.25
-//! `tkrzw_dbm_iter_last` of one that was built and opened again gives the last record of its first page.
+//! (`tkrzw_dbm_process`, `tkrzw_dbm_iter_process`).
+//!
+//! A tree is read backwards from its highest key, which is looked for from the front: up to 1.0.32 at least,
+//! `tkrzw_dbm_iter_last` of a tree that was opened again gives the last record of its first page, as the library
+//! takes the number of its last page from where that of the first stands (`TreeDBM::ParseMetadata`).
 
 #![allow(unsafe_code)]
 
@@ -25,6 +28,8 @@ type Process = unsafe extern "C" fn(
     i32,
     *mut i32,
 ) -> *const c_char;
+/// What moves an iterator by one record.
+type Step = unsafe extern "C" fn(*mut Iter) -> bool;
 
 api! {
     #[allow(non_snake_case, reason = "the library's own names")]
@@ -44,7 +49,8 @@ api! {
         tkrzw_dbm_make_iterator: unsafe extern "C" fn(*mut Dbm) -> *mut Iter,
         tkrzw_dbm_iter_free: unsafe extern "C" fn(*mut Iter),
         tkrzw_dbm_iter_jump: unsafe extern "C" fn(*mut Iter, *const c_char, i32) -> bool,
-        tkrzw_dbm_iter_next: unsafe extern "C" fn(*mut Iter) -> bool,
+        tkrzw_dbm_iter_next: Step,
+        tkrzw_dbm_iter_previous: Step,
         tkrzw_dbm_iter_process: unsafe extern "C" fn(*mut Iter, Process, *mut c_void, bool) -> bool,
     }
 }
@@ -229,10 +235,49 @@ impl<const IS_ORDERED: bool> TkrzwStore<'_, IS_ORDERED> {
         }
         Err(self.api.refused(call))
     }
+
+    /// Gives `count` records to `take`, the first whose key is not below `from`, and then those that the step
+    /// leads to; fewer when there are no more.
+    fn walk(
+        &self,
+        from: &[u8],
+        count: usize,
+        (step_name, step): (&str, Step),
+        take: impl FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
+        let (start, len) = (from.as_ptr().cast(), c_len(from)?);
+        let mut taking = self.taking(take);
+        let process = processor(&taking);
+        let taking = (&raw mut taking).cast();
+        let api = self.api;
+        // SAFETY: the database is open.
+        let iter = unsafe { (api.tkrzw_dbm_make_iterator)(self.dbm) };
+        // SAFETY: the iterator lives and the key is readable.
+        let jumped = unsafe { (api.tkrzw_dbm_iter_jump)(iter, start, len) };
+        let mut is_there = self.check_found("tkrzw_dbm_iter_jump", jumped);
+        for i in 0..count {
+            let Ok(true) = is_there else { break };
+            if i > 0 {
+                // SAFETY: the iterator lives; the step is one of the library's.
+                let moved = unsafe { step(iter) };
+                is_there = self.check_found(step_name, moved);
+            }
+            if let Ok(true) = is_there {
+                // SAFETY: the iterator lives; `process` gets a record, and `taking`, which it is for
+                // and which lives to the end of this function.
+                let done = unsafe { (api.tkrzw_dbm_iter_process)(iter, process, taking, false) };
+                is_there = self.check_found("tkrzw_dbm_iter_process", done);
+            }
+        }
+        // SAFETY: made above, and freed once.
+        unsafe { (api.tkrzw_dbm_iter_free)(iter) };
+        is_there.map(drop)
+    }
 }
 
 impl<const IS_ORDERED: bool> Store for TkrzwStore<'_, IS_ORDERED> {
     const IS_ORDERED: bool = IS_ORDERED;
+    const SCANS_BACK: bool = IS_ORDERED;
 
     #[inline]
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
@@ -266,33 +311,21 @@ impl<const IS_ORDERED: bool> Store for TkrzwStore<'_, IS_ORDERED> {
         if !IS_ORDERED {
             return Err(Error::invalid("the records of this store are in no order"));
         }
-        let (start, len) = (from.as_ptr().cast(), c_len(from)?);
-        let mut taking = self.taking(take);
-        let process = processor(&taking);
-        let taking = (&raw mut taking).cast();
-        let api = self.api;
-        // SAFETY: the database is open.
-        let iter = unsafe { (api.tkrzw_dbm_make_iterator)(self.dbm) };
-        // SAFETY: the iterator lives and the key is readable.
-        let jumped = unsafe { (api.tkrzw_dbm_iter_jump)(iter, start, len) };
-        let mut is_there = self.check_found("tkrzw_dbm_iter_jump", jumped);
-        for i in 0..count {
-            let Ok(true) = is_there else { break };
-            if i > 0 {
-                // SAFETY: the iterator lives.
-                let moved = unsafe { (api.tkrzw_dbm_iter_next)(iter) };
-                is_there = self.check_found("tkrzw_dbm_iter_next", moved);
-            }
-            if let Ok(true) = is_there {
-                // SAFETY: the iterator lives; `process` gets a record, and `taking`, which it is for
-                // and which lives to the end of this function.
-                let done = unsafe { (api.tkrzw_dbm_iter_process)(iter, process, taking, false) };
-                is_there = self.check_found("tkrzw_dbm_iter_process", done);
-            }
+        self.walk(from, count, ("tkrzw_dbm_iter_next", self.api.tkrzw_dbm_iter_next), take)
+    }
+
+    fn scan_back(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        if !IS_ORDERED {
+            return Err(Error::invalid("the records of this store are in no order"));
         }
-        // SAFETY: made above, and freed once.
-        unsafe { (api.tkrzw_dbm_iter_free)(iter) };
-        is_there.map(drop)
+        let mut highest: Option<Vec<u8>> = None;
+        self.scan(|key, _| {
+            let highest = highest.get_or_insert_default();
+            highest.clear();
+            highest.extend_from_slice(key);
+        })?;
+        let back = ("tkrzw_dbm_iter_previous", self.api.tkrzw_dbm_iter_previous);
+        highest.map_or(Ok(()), |highest| self.walk(&highest, usize::MAX, back, take))
     }
 }
 

@@ -20,7 +20,7 @@ use crate::workload::KeyType;
 use credenza::Result;
 use std::path::{Path, PathBuf};
 
-const CODECS: &[Codec] = &[Codec::None, Codec::Zlib, Codec::Snappy, Codec::Lzf];
+pub(super) const CODECS: &[Codec] = &[Codec::None, Codec::Zlib, Codec::Snappy, Codec::Lzf];
 
 /// Transactions on what was in the file before. A range that begins where a key was removed gives that
 /// key in 2.2.1, as long as the file has it and the removal is only in a transaction that was committed.

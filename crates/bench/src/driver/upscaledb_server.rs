@@ -9,12 +9,13 @@
 
 #![allow(unsafe_code)]
 
-use super::upscaledb::Upscaledb;
+use super::upscaledb::{CODECS, Upscaledb};
 use super::upscaledb_abi::{AUTO_CLEANUP, DATABASE_NOT_FOUND, NOT_IMPLEMENTED, Parameter};
 use super::upscaledb_keys::TYPES;
 use super::upscaledb_store::{DATABASE, UpsStore};
 use super::{Changes, Driver, Identity, Reading, Shape, Sharing, Source, c_path, refused};
 use crate::measure::Size;
+use crate::settings::{Name, Takes, Values};
 use crate::workload::KeyType;
 use credenza::{Error, Result};
 use std::ffi::c_int;
@@ -70,12 +71,19 @@ impl UpscaledbServer {
 
 impl Driver for UpscaledbServer {
     const NAME: &'static str = "ups";
+    const HAS_DUPLICATES: bool = true;
     const KEY_TYPES: &'static [KeyType] = TYPES;
     const VALUE_TYPES: &'static [KeyType] = &KeyType::OF_VALUES;
     const SHARING: Sharing = Sharing::Alone;
     const SOURCE: Option<Source> = Upscaledb::SOURCE;
     const VERSIONS: &'static [&'static str] = Upscaledb::VERSIONS;
     const IS_SERVER: bool = true;
+    /// Those of a database; the others are of the environment, which is the server's.
+    const SETTINGS: &'static [Takes] = &[
+        (Name::Compression, Values::Codecs(CODECS)),
+        (Name::KeyCompression, Values::Codecs(CODECS)),
+        (Name::Cursors, Values::Either),
+    ];
     const CHANGES: Changes = Changes::Memory;
     const SYNCS: &'static str = "by the server, where nobody counts";
 
@@ -148,6 +156,7 @@ impl Driver for UpscaledbServer {
         let mut store = self.client(shape)?;
         let rc = self.open_database(&mut store);
         self.library.api.check("ups_env_open_db", rc)?;
+        store.open_cursor()?;
         Ok(store)
     }
 
@@ -157,6 +166,7 @@ impl Driver for UpscaledbServer {
         let mut store = self.client(shape)?;
         store.make_database(shape)?;
         std::fs::write(path, b"").map_err(|e| Error::io("write", e).at(path))?;
+        store.open_cursor()?;
         Ok(store)
     }
 }

@@ -1,4 +1,5 @@
-// Two buttons for each chart: it is written to a file as SVG or PNG, as it stands on the page.
+// Two buttons for each chart: it is written to a file as SVG or PNG, as it stands on the page. Opened with
+// #charts-as-text, the page has all of them at its end instead, for the program that has a browser open it.
 "use strict";
 (() => {
   // A namespace has the form of an address, and the page is to name none.
@@ -83,24 +84,38 @@
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60000);
   };
+  // The chart as a picture, once it is drawn; the page is not loaded before that.
+  const paint = ({ text, width, height }, use) => {
+    const image = new Image();
+    image.onload = () => {
+      const canvas = document.createElement("canvas");
+      // Twice as fine, as for a screen of today or a slide.
+      [canvas.width, canvas.height] = [Math.ceil(width * 2), Math.ceil(height * 2)];
+      canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+      use(canvas);
+    };
+    image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
+  };
   const savers = {
     SVG: (figure, name) => save(new Blob([svgOf(figure).text], { type: "image/svg+xml" }), `${name}.svg`),
-    PNG: (figure, name) => {
-      const { text, width, height } = svgOf(figure);
-      const image = new Image();
-      image.onload = () => {
-        const canvas = document.createElement("canvas");
-        // Twice as fine, as for a screen of today or a slide.
-        [canvas.width, canvas.height] = [Math.ceil(width * 2), Math.ceil(height * 2)];
-        canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-        canvas.toBlob((blob) => save(blob, `${name}.png`), "image/png");
-      };
-      image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
-    },
+    PNG: (figure, name) => paint(svgOf(figure), (canvas) => canvas.toBlob((blob) => save(blob, `${name}.png`), "image/png")),
   };
-  for (const figure of document.querySelectorAll("figure.chart")) {
+  // What a chart is called says where it stands, and no two of a page have one name.
+  const names = new Map();
+  let [section, heading] = ["", ""];
+  for (const part of document.querySelectorAll("section, h3.gap, figure.chart")) {
+    if (part.matches("section")) [section, heading] = [part.id, ""];
+    else if (part.matches("h3")) heading = part.textContent;
+    else {
+      const words = `${section} ${heading} ${part.querySelector("h3").textContent}`.toLowerCase();
+      const plain = words.replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "").slice(0, 100);
+      let name = plain;
+      for (let i = 2; names.has(name); i++) name = `${plain}-${i}`;
+      names.set(name, part);
+    }
+  }
+  for (const [name, figure] of names) {
     const title = figure.querySelector("h3").textContent;
-    const name = title.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "") || "chart";
     const buttons = document.createElement("span");
     buttons.className = "export";
     for (const [kind, saver] of Object.entries(savers)) {
@@ -112,5 +127,19 @@
       buttons.append(button);
     }
     figure.querySelector("figcaption").append(buttons);
+  }
+  if (location.hash === "#charts-as-text") {
+    // What is folded has no size.
+    for (const details of document.querySelectorAll("details")) details.open = true;
+    const list = document.createElement("pre");
+    list.id = "charts-as-text";
+    const add = (name, base64) => list.append(`${name} ${base64}\n`);
+    const bytes = (text) => Array.from(new TextEncoder().encode(text), (byte) => String.fromCharCode(byte)).join("");
+    for (const [name, figure] of names) {
+      const svg = svgOf(figure);
+      add(`${name}.svg`, btoa(bytes(svg.text)));
+      paint(svg, (canvas) => add(`${name}.png`, canvas.toDataURL("image/png").split(",")[1]));
+    }
+    document.body.append(list);
   }
 })();

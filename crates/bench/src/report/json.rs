@@ -59,7 +59,7 @@ pub(crate) fn publish_value(value: &impl serde::Serialize, path: &Path) -> Resul
 }
 
 /// Puts these bytes in the place of `path`, whole or not at all.
-pub(super) fn publish(bytes: &[u8], path: &Path) -> Result<()> {
+pub(crate) fn publish(bytes: &[u8], path: &Path) -> Result<()> {
     let staged = Staged::create(path)?;
     let mut file = staged.file();
     file.write_all(bytes).map_err(|e| Error::io("write", e).at(path))?;

@@ -7,8 +7,8 @@ use serde::Serialize;
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -116,6 +116,38 @@ impl Current {
         }
     }
 
+    /// Starts the process. In a group of its own a Ctrl-C does not reach it: it ends when this process says so.
+    fn start(&self, command: &mut Command) -> Result<(Option<ChildStdin>, Option<ChildStdout>)> {
+        // A handler that is about to leave has either been here before, or finds the process.
+        let mut current = loop {
+            self.rest_if_leaving();
+            let current = self.lock();
+            if self.state.load(Ordering::SeqCst) != LEAVING {
+                break current;
+            }
+        };
+        let started = command.process_group(0).spawn();
+        let mut child = started
+            .map_err(|e| Error::io("start a process", e).at(Path::new(command.get_program())))?;
+        let pipes = (child.stdin.take(), child.stdout.take());
+        *current = Some(child);
+        drop(current);
+        // The first signal within the measuring may have come before there was a process.
+        if self.is_stopping() {
+            self.kill();
+        }
+        Ok(pipes)
+    }
+
+    /// Whether the process has ended.
+    fn has_ended(&self) -> Result<bool> {
+        match self.lock().as_mut().map(Child::try_wait) {
+            Some(Ok(None)) => Ok(false),
+            Some(Ok(Some(_))) | None => Ok(true),
+            Some(Err(e)) => Err(Error::io("wait for a process", e)),
+        }
+    }
+
     /// Waits for the end of the process, which has closed its output.
     fn wait(&self) -> Result<ExitStatus> {
         match self.lock().take() {
@@ -147,20 +179,8 @@ pub(crate) fn run(
     mut hear: impl FnMut(Message),
 ) -> Result<End> {
     let deadline = Instant::now() + timeout;
-    // In a group of its own a Ctrl-C does not reach it: it ends when this process says so.
-    let mut child = program
-        .command()
-        .process_group(0)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|e| Error::io("start a process", e).at(&program.file))?;
-    let (input, output) = (child.stdin.take(), child.stdout.take());
-    *current.lock() = Some(child);
-    // A signal from here on finds the process; one from before would have missed it.
-    if current.is_stopping() {
-        current.kill();
-    }
+    let mut command = program.command();
+    let (input, output) = current.start(command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
     if let Some(mut input) = input {
         let text = serde_json::to_string(work).map_err(|e| Error::invalid(e.to_string()))?;
         // A process that is gone already says so by its end.
@@ -195,6 +215,28 @@ pub(crate) fn run(
     let _ = listener.join();
     current.rest_if_leaving();
     Ok(end.unwrap_or_else(|| End::Crashed { signal: status.signal(), what: in_words(status) }))
+}
+
+/// Runs another program, which tells no messages, to its end; `None` if that did not come in time.
+pub(crate) fn run_silent(
+    command: &mut Command,
+    timeout: Duration,
+    current: &Current,
+) -> Result<Option<ExitStatus>> {
+    let deadline = Instant::now() + timeout;
+    current.start(command)?;
+    let mut is_late = false;
+    while !current.has_ended()? {
+        if Instant::now() > deadline {
+            is_late = true;
+            current.kill();
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let status = current.wait()?;
+    current.rest_if_leaving();
+    Ok(Some(status).filter(|_| !is_late))
 }
 
 pub(super) fn in_words(status: ExitStatus) -> String {
@@ -269,6 +311,17 @@ pub(super) mod tests {
         let (end, heard) = end_of(&script, LONG);
         assert!(matches!(end, End::Finished));
         assert!(matches!(heard[..], [Message::Started(Phase::Scan)]));
+    }
+
+    #[test]
+    fn another_program_is_run_to_its_end_or_ended() {
+        let run = |script: &str, timeout| {
+            run_silent(Command::new("/bin/sh").args(["-c", script]), timeout, &Current::default())
+        };
+        assert_eq!(run("exit 3", LONG).unwrap().unwrap().code(), Some(3));
+        assert!(run("exec sleep 600", Duration::from_millis(20)).unwrap().is_none());
+        let mut none = Command::new("/no/such/program");
+        assert!(run_silent(&mut none, LONG, &Current::default()).is_err());
     }
 
     #[test]

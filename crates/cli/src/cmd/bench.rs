@@ -19,6 +19,7 @@ use credenza_bench::BenchArgs;
        credenza bench --oracle --stores btree,lmdb          every answer compared, nothing timed\n  \
        credenza bench --workload files --html report.html   the paths below /usr\n  \
        credenza bench --data mine.tsv --json report.json    your own records\n  \
+       credenza bench --workload churn --charts charts      every chart as SVG and PNG\n  \
        credenza bench compare before.json after.json        two saved runs: what became worse\n",
     exit_status!(
         "    1  compare: something regressed\n  130  stopped by a signal: what was finished is reported\n"
