@@ -3,6 +3,7 @@
 use crate::driver;
 use crate::libraries;
 use crate::machine;
+use crate::runner::kept::Kept;
 use crate::runner::open_loop::{Arrivals, Rate};
 use crate::runner::together::{self, By};
 use crate::workload::{Data, Phase, PhaseParser, Place, Workload};
@@ -132,6 +133,8 @@ pub struct BenchArgs {
     /// folder for temporary files]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) kept: Kept,
     /// Write the operations of `mixed`, behind those that fill the store, as a trace to this file, which
     /// must not be there yet: 'credenza replay' does them again on any store
     #[arg(long, value_name = "FILE", conflicts_with_all = ["oracle", "stop_seconds"])]
@@ -392,6 +395,8 @@ impl BenchArgs {
             (self.oracle, "--oracle"),
             (self.cold, "--cold"),
             (self.sync, "--sync"),
+            (self.kept.keep.is_some(), "--keep"),
+            (self.kept.open.is_some(), "--open"),
             (!self.processes.is_empty(), "--processes"),
             (!self.threads.is_empty(), "--threads"),
         ];
@@ -439,6 +444,11 @@ impl BenchArgs {
         self.stores.as_deref().map(named_stores)
     }
 
+    /// Whether something is done with a store's files that is not done with a server.
+    pub(crate) fn is_about_files(&self) -> bool {
+        self.is_about_memory() || self.kept.keep.is_some() || self.kept.open.is_some()
+    }
+
     /// Whether what is in memory of a store's files matters, so that they are to be on a disk.
     pub(crate) fn is_about_memory(&self) -> bool {
         self.cold || self.memory_limit.is_some()
@@ -454,6 +464,7 @@ impl BenchArgs {
         if self.rounds == 0 || self.timeout == 0 {
             return Err(Error::invalid("--rounds and --timeout must be at least 1"));
         }
+        self.kept.check(&self.records)?;
         if self.tee.is_some() && self.records.len() > 1 {
             return Err(Error::invalid("--tee is for one number of --records"));
         }

@@ -68,6 +68,8 @@ pub(crate) struct Describe<'a> {
     pub(crate) shape: &'a Shape,
     pub(crate) class: &'a str,
     pub(crate) mixes: &'a Mixes,
+    /// Whether it is opened in place of a new one.
+    pub(crate) is_opened: bool,
 }
 
 impl ForDriver for Describe<'_> {
@@ -83,6 +85,9 @@ impl ForDriver for Describe<'_> {
         let mut tuning = driver.tuning(self.shape);
         if let Some(how) = D::DURABLE {
             tuning = format!("{tuning}; insert-sync: {how}");
+        }
+        if self.is_opened {
+            tuning = format!("made before the run, and opened with: {tuning}");
         }
         if settings != Chosen::default() {
             tuning = format!("{tuning}; as chosen: {settings}");
@@ -107,7 +112,7 @@ impl ForDriver for Describe<'_> {
                 .mixes
                 .all_phases()
                 .into_iter()
-                .filter(|phase| !can_do::<D>(*phase, self.mixes))
+                .filter(|phase| !can_do::<D>(*phase, self.mixes, self.is_opened))
                 .map(|phase| phase.name().to_owned())
                 .collect(),
             sharing: D::SHARING.name().to_owned(),

@@ -199,6 +199,9 @@ pub struct Settings {
     pub sync: bool,
     /// The folder of the store files.
     pub dir: String,
+    /// The folder of the stores that were opened in place of new ones (`--open`); `None` where they were
+    /// built, and in reports from before there was this field.
+    pub opened: Option<String>,
     /// The processor that every measured process was bound to; `None` when unbound.
     pub cpu: Option<usize>,
     /// The store that the ratios are against; `None` leaves the choice to the reader of the

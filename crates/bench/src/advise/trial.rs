@@ -183,6 +183,8 @@ impl<'a> Lab<'a> {
                     store,
                     library,
                     folder,
+                    keep: None,
+                    open: None,
                     group: None,
                     inputs,
                     phases: phases(self.usage),

@@ -337,13 +337,15 @@ pub(crate) trait Driver: Sized + 'static {
     }
 }
 
-/// Whether stores of this kind can do what the phase asks for, with these mixes.
-pub(crate) fn can_do<D: Driver>(phase: Phase, mixes: &Mixes) -> bool {
+/// Whether stores of this kind can do what the phase asks for, with these mixes; of those that are opened
+/// in place of new ones only what is opened again is changed.
+pub(crate) fn can_do<D: Driver>(phase: Phase, mixes: &Mixes, are_opened: bool) -> bool {
     match phase {
         Phase::Range => <D::Store<'_> as Store>::IS_ORDERED,
         Phase::InsertEach => D::COMMITS,
         Phase::InsertSync => D::DURABLE.is_some(),
         _ if !phase.is_changing() => true,
+        _ if are_opened && !D::REOPENS => false,
         _ => mixes.of(phase).map_or(<D::Writer<'_> as Writer>::IS_POSSIBLE, can_do_mix::<D>),
     }
 }

@@ -19,6 +19,7 @@ pub fn summary(report: &Report) -> String {
     }
     let limit = s.memory_limit.map(text::binary_bytes);
     facts.extend(limit.map(|bytes| format!("<b>at most {bytes}</b> of memory")));
+    facts.extend(s.opened.iter().map(|from| format!("opened from <b>{}</b>", escape(from))));
     facts.extend(s.stores.iter().map(|setting| format!("<b>{}</b>", escape(setting))));
     let outside = [&m.cpu, &m.filesystem, &m.kernel];
     facts.extend(outside.into_iter().filter(|fact| !fact.is_empty()).map(|fact| escape(fact)));
@@ -132,6 +133,7 @@ fn settings(report: &Report) -> Vec<(&'static str, String)> {
         ),
         ("Memory limit", s.memory_limit.map_or_else(|| "none".to_owned(), text::binary_bytes)),
         ("Folder", s.dir.clone()),
+        ("Opened from", s.opened.clone().unwrap_or_default()),
         ("Processes", cpu.unwrap_or_else(|| "not bound to a processor".to_owned())),
         ("Baseline", s.baseline.clone().unwrap_or_else(|| "the first store".to_owned())),
         ("Given up after", text::counted(s.timeout_seconds as usize, "second")),

@@ -27,6 +27,22 @@ pub(crate) fn check(outputs: &[(&str, Option<&PathBuf>)]) -> Result<()> {
     Ok(())
 }
 
+/// Makes the folder that `--keep` names, which may be there and empty.
+///
+/// # Errors
+/// There is something in it, or it cannot be made.
+pub(crate) fn prepare_to_keep(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder).map_err(|e| Error::io("create", e).at(folder))?;
+    let mut inside = std::fs::read_dir(folder).map_err(|e| Error::io("list", e).at(folder))?;
+    match inside.next() {
+        None => Ok(()),
+        Some(_) => Err(Error::invalid(
+            "--keep takes a new folder or an empty one, and there is something in this",
+        )
+        .at(folder)),
+    }
+}
+
 /// The error for a folder that an option names and that is not there.
 pub(crate) fn no_folder(option: &str, folder: &Path) -> Error {
     Error::invalid(format!("{option}: there is no such folder: make it, or name another"))

@@ -90,6 +90,7 @@ fn heading(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
         what.push("cold cache".to_owned());
     }
     what.extend(s.memory_limit.map(|bytes| format!("at most {}", text::binary_bytes(bytes))));
+    what.extend(s.opened.iter().map(|from| format!("opened from {}", text::clean(from))));
     what.extend(s.stores.iter().map(|setting| text::clean(setting)));
     let name = pen.bold(&format!("credenza bench  {}", text::clean(&s.workload)));
     writeln!(out, "{name}  {}", what.join(" · "))?;

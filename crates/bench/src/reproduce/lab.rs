@@ -162,7 +162,8 @@ impl<'a> Lab<'a> {
             }
             let library = self.args.library(name);
             let (library, mixes) = (library.as_deref(), &Mixes::default());
-            let work = Describe { name, library, shape: &shape, class: "buffered", mixes };
+            let class = "buffered";
+            let work = Describe { name, library, shape: &shape, class, mixes, is_opened: false };
             match with_driver(name, work) {
                 Some(Ok(info)) => {
                     // Of sizes that depend on the data the first stand for all.

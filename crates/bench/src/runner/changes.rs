@@ -224,14 +224,17 @@ impl<D: Driver> Round<'_, D> {
         Ok(sample)
     }
 
-    /// An empty store in an empty folder, or one with all records, and what the mixes before have left;
-    /// for a mix opened again if that says so.
+    /// An empty store in an empty folder, or one with all records, stored here or opened so, and what the
+    /// mixes before have left; for a mix opened again if that says so.
     pub(super) fn new_store(&self, phase: Phase, is_filled: bool) -> Result<D::Writer<'_>> {
         self.empty_folder()?;
         let mix = self.spec.mixes.of(phase);
         let transactions = mix.and_then(|mix| mix.transactions);
         let (driver, path, shape) = (self.driver, &self.path, &self.shape);
+        let opened = self.spec.open.as_deref();
+        opened.map_or(Ok(()), |place| self.copy_of(place))?;
         let mut store = match phase {
+            _ if opened.is_some() => driver.reopen(path, shape, transactions.is_some())?,
             Phase::InsertSync => driver.create_durable(path, shape)?,
             Phase::InsertEach => driver.create_committing(path, shape)?,
             _ if transactions.is_some() => driver.create_committing(path, shape)?,
@@ -241,8 +244,10 @@ impl<D: Driver> Round<'_, D> {
         if in_one {
             store.begin()?;
         }
-        if is_filled {
+        if is_filled && opened.is_none() {
             insert_all(&mut store, &self.inputs.records, Action::Insert, &mut ())?;
+        }
+        if is_filled {
             self.before.iter().try_for_each(|script| mixed::do_changes(&mut store, script))?;
             store.settle()?;
         }

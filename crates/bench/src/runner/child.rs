@@ -145,14 +145,18 @@ impl<'a, D: Driver> Round<'a, D> {
         }
     }
 
-    /// Builds the store if it is read, and measures all phases that are asked for and that the
+    /// Builds the store if it is read, or opens one, and measures all phases that are asked for and that the
     /// store can do. A phase that the store refuses takes no other with it, unless it is the build.
     pub(super) fn run(&self, say: &dyn Fn(&Message) -> Result<()>) -> Result<()> {
         let phases = &self.spec.phases;
         let mut is_built = false;
-        if phases.iter().any(|phase| !phase.is_changing()) {
+        if let Some(place) = &self.spec.open {
+            self.take(place)?;
+            is_built = true;
+        } else if phases.iter().any(|phase| !phase.is_changing()) {
             say(&Message::Started(Phase::Build))?;
-            match self.with_footprint(Phase::Build, || self.build()) {
+            let built = self.with_footprint(Phase::Build, || self.build());
+            match built.and_then(|sample| self.keep(sample)) {
                 Ok(sample) => {
                     is_built = true;
                     if phases.contains(&Phase::Build) {
@@ -183,7 +187,7 @@ impl<'a, D: Driver> Round<'a, D> {
     }
 
     fn can_do(&self, phase: Phase) -> bool {
-        can_do::<D>(phase, &self.spec.mixes)
+        can_do::<D>(phase, &self.spec.mixes, self.spec.open.is_some())
     }
 
     /// Any phase but the build.

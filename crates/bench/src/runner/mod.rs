@@ -13,6 +13,7 @@
 mod changes;
 pub(crate) mod child;
 pub(crate) mod folder;
+pub(crate) mod kept;
 mod limit;
 mod mixed;
 mod notes;
@@ -40,10 +41,8 @@ use crate::machine;
 use crate::measure;
 use crate::progress::{self, say};
 use crate::report::durability;
-use crate::report::stats::{self, Ratio};
 use crate::result::{
-    AtRate, CONTRACT, Failure, Growth, Noise, OwnCost, PhaseNoise, PhaseResult, Report, Settings,
-    StoreInfo,
+    AtRate, CONTRACT, Failure, Growth, OwnCost, PhaseResult, Report, Settings, StoreInfo,
 };
 use crate::rng::Rng;
 use crate::workload::generate::stream;
@@ -57,7 +56,7 @@ use protocol::{Message, Spec};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use summary::{Samples, Shared};
+use summary::{Samples, Shared, noise};
 use together::{By, Together};
 
 /// Measures what `args` ask for; with several numbers of records, a run for each, in ascending order.
@@ -106,12 +105,13 @@ fn run(args: &BenchArgs) -> Result<Report> {
     // First of all: it may start this program again.
     let limit = args.memory_limit.map(Limit::set).transpose()?;
     let folder = Folder::create_in(&args.folder())?;
+    let mut run = Run::new(args, &workload, &folder);
+    run.made_in = args.kept.prepare(&workload, &run.phases)?;
     let (inputs, mut notes) = Inputs::prepare(&workload)?;
     if let Some(path) = &args.tee {
         tee::write(path, &inputs, &workload, args.rate().as_ref())?;
     }
     let shape = Shape::of(&inputs.records);
-    let mut run = Run::new(args, &workload, &folder);
     run.group = limit.as_ref().map(|limit| limit.group().to_owned());
     let machine = machine::facts(folder.path(), run.cpu, run.clock_ns);
     notes.extend(notes::about_folder(args, &run.phases, &machine.filesystem));
@@ -120,7 +120,9 @@ fn run(args: &BenchArgs) -> Result<Report> {
     notes.append(&mut run.left_out);
     let asked_for = phases_asked_for(&workload, args.cold);
     notes.extend(notes::about_types(&stores, &asked_for, &workload));
-    let left_out = notes::about_what_is_left_out(&stores, &run.phases, &workload.mixes);
+    notes.extend(args.kept.left_out(&asked_for));
+    let (mixes, opens) = (&workload.mixes, args.kept.open.is_some());
+    let left_out = notes::about_what_is_left_out(&stores, &run.phases, mixes, opens);
     let does_nothing = |info: &StoreInfo| {
         run.phases.iter().all(|phase| info.lacks.iter().any(|name| name == phase.name()))
     };
@@ -142,6 +144,7 @@ fn run(args: &BenchArgs) -> Result<Report> {
     folder.current().begin();
     let workbench = run.own_cost(&workload, &folder)?;
     run.rounds(&stores, &workload, &folder)?;
+    notes.extend(args.kept.note());
     let Run { samples, again, shared, failures, phases, class, .. } = run;
     let interrupted = folder.current().is_stopping();
     if interrupted {
@@ -172,9 +175,12 @@ fn run(args: &BenchArgs) -> Result<Report> {
     })
 }
 
-/// The phases in the order in which they run, without those that the type of the keys leaves out.
-fn phases(workload: &Workload, cold: bool) -> Vec<Phase> {
-    let is_left = |phase: &Phase| workload.leaves_out(*phase).is_none();
+/// The phases in the order in which they run, without those that the type of the keys leaves out, and of
+/// stores that are opened those that begin with a new one.
+fn phases(workload: &Workload, cold: bool, are_opened: bool) -> Vec<Phase> {
+    let is_left = |phase: &Phase| {
+        workload.leaves_out(*phase).is_none() && !(are_opened && phase.begins_empty())
+    };
     phases_asked_for(workload, cold).into_iter().filter(is_left).collect()
 }
 
@@ -190,23 +196,6 @@ fn phases_asked_for(workload: &Workload, cold: bool) -> Vec<Phase> {
         None => is_usual(phase),
     };
     workload.mixes.all_phases().into_iter().filter(is_wanted).collect()
-}
-
-/// What a store's figures and those of the same store again say of chance; `None` without the latter.
-fn noise(results: &[PhaseResult], again: &[PhaseResult]) -> Option<Noise> {
-    let phase = |other: &PhaseResult| {
-        let own = results.iter().find(|r| (&r.store, &r.phase) == (&other.store, &other.phase))?;
-        let Ratio { median, low, high, .. } = stats::speed_ratio(other, own)?;
-        Some(PhaseNoise {
-            phase: other.phase.clone(),
-            median,
-            low,
-            high,
-            floor: high.max(1.0 / low),
-        })
-    };
-    let store = again.first()?.store.clone();
-    Some(Noise { store, phases: again.iter().filter_map(phase).collect() })
 }
 
 /// The error of a run in which no store can do what is asked for; these say why.
@@ -259,6 +248,8 @@ struct Run<'a> {
     inputs: PathBuf,
     /// The control group of measured processes.
     group: Option<PathBuf>,
+    /// Where stores are put together that are kept.
+    made_in: Option<Folder>,
     failures: Vec<Failure>,
     /// The stores that cannot be set up as it is asked for, and why, in words.
     left_out: Vec<String>,
@@ -288,12 +279,13 @@ impl<'a> Run<'a> {
     fn new(args: &'a BenchArgs, workload: &Workload, folder: &Folder) -> Run<'a> {
         Run {
             args,
-            phases: phases(workload, args.cold),
+            phases: phases(workload, args.cold, args.kept.open.is_some()),
             cpu: kernel::allowed_cpus().pop().filter(|_| !args.no_pin),
             clock_ns: measure::clock_ns(),
             class: if args.sync { "sync" } else { "buffered" },
             inputs: folder.path().join("inputs"),
             group: None,
+            made_in: None,
             failures: Vec::new(),
             left_out: Vec::new(),
             samples: Samples::default(),
@@ -321,7 +313,7 @@ impl<'a> Run<'a> {
             None => found().map(|candidate| candidate.store.to_owned()).collect(),
         };
         let mut stores: Vec<StoreInfo> = Vec::new();
-        let mut unfit: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut unfit: BTreeMap<(&str, String), Vec<String>> = BTreeMap::new();
         let (keys, mut unnumbered) = (shape.keys, Vec::new());
         for name in names {
             if stores.iter().any(|info| info.store == name) {
@@ -331,7 +323,19 @@ impl<'a> Run<'a> {
             let (file, class) = (library.as_deref(), self.class);
             let settings = workload.settings.of(&name);
             if let Some(why) = settings.unfit(driver::settings_of(&name)?) {
-                unfit.entry(why).or_default().push(name);
+                unfit.entry(("'--set'", why)).or_default().push(name);
+                continue;
+            }
+            if self.args.is_about_files() && driver::address_of(&name).is_some() {
+                let what = "--cold, --memory-limit, --keep and --open are not for a server";
+                self.fail(&name, None, None, "missing", what.to_owned());
+                continue;
+            }
+            if let Some(why) = self.args.kept.missing(&name) {
+                match self.args.stores {
+                    Some(_) => self.fail(&name, None, None, "missing", format!("--open: {why}")),
+                    None => unfit.entry(("--open", why)).or_default().push(name),
+                }
                 continue;
             }
             if keys.is_numbered() && !driver::has_keys_of(&name, keys) {
@@ -339,20 +343,16 @@ impl<'a> Run<'a> {
                 continue;
             }
             let shape = &Shape { settings, ..*shape };
-            let work =
-                Describe { name: &name, library: file, shape, class, mixes: &workload.mixes };
+            let (mixes, is_opened) = (&workload.mixes, self.args.kept.open.is_some());
+            let work = Describe { name: &name, library: file, shape, class, mixes, is_opened };
             match with_driver(&name, work) {
-                Some(Ok(info)) if info.is_server && self.args.is_about_memory() => {
-                    let what = "--cold and --memory-limit are not for a server, another process";
-                    self.fail(&name, None, None, "missing", what.to_owned());
-                }
                 Some(Ok(info)) => stores.push(info),
                 Some(Err(e)) => self.fail(&name, None, None, "missing", e.to_string()),
                 None => return Err(Error::invalid(format!("there is no store '{name}'"))),
             }
         }
-        let left_out = |(why, names): (String, Vec<String>)| {
-            format!("'--set' leaves out {}: {why}", names.join(", "))
+        let left_out = |((option, why), names): ((&str, String), Vec<String>)| {
+            format!("{option} leaves out {}: {why}", names.join(", "))
         };
         self.left_out.extend(unfit.into_iter().map(left_out));
         if !unnumbered.is_empty() {
@@ -386,6 +386,7 @@ impl<'a> Run<'a> {
             memory_limit: self.args.memory_limit,
             sync: self.args.sync,
             dir: self.args.folder().display().to_string(),
+            opened: self.args.kept.open.as_ref().map(|folder| folder.display().to_string()),
             cpu: self.cpu,
             baseline: self.args.baseline.clone(),
             timeout_seconds: self.args.timeout,
@@ -442,10 +443,13 @@ impl<'a> Run<'a> {
         let mut due = left.clone();
         while !due.is_empty() {
             let mut spec = self.spec(store, due.clone(), workload, folder.empty(store)?);
+            spec.open = self.args.kept.place_of(store);
             if !*again {
+                spec.keep = self.args.kept.keeping(self.made_in.as_ref(), store, round);
                 spec.together = self.together();
                 spec.over_time = round == 0 && spec.latencies;
             }
+            bar.set_message(format!("round {}: {store}", round + 1));
             let (mut phase, mut refused) = (None, Vec::new());
             // What was begun, and what of it nothing more was heard.
             let (mut open, mut lost): (Option<Phase>, Vec<Phase>) = (None, Vec::new());
@@ -550,6 +554,8 @@ impl<'a> Run<'a> {
             store: store.to_owned(),
             library: self.args.library(store),
             folder,
+            keep: None,
+            open: None,
             inputs: self.inputs.clone(),
             phases,
             mixes: workload.mixes.clone(),

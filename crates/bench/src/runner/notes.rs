@@ -24,7 +24,7 @@ pub(super) fn about_folder(args: &BenchArgs, phases: &[Phase], filesystem: &str)
                 .to_owned(),
         );
     }
-    if filesystem != "tmpfs" && !args.cold && !args.sync {
+    if filesystem != "tmpfs" && !args.cold && !args.sync && args.kept.open.is_none() {
         notes.push(format!(
             "the folder is on a disk ({filesystem}): `build` of constant includes its fdatasync, \
              that of the others does not; use --sync, or a folder on tmpfs, to compare builds"
@@ -50,6 +50,7 @@ pub(super) fn about_what_is_left_out(
     stores: &[StoreInfo],
     phases: &[Phase],
     mixes: &Mixes,
+    are_opened: bool,
 ) -> Vec<String> {
     let left_out = |phase: &Phase| {
         let lacks = |info: &&StoreInfo| info.lacks.iter().any(|name| name == phase.name());
@@ -60,6 +61,10 @@ pub(super) fn about_what_is_left_out(
             Phase::Range => "their records are in no order",
             Phase::InsertEach => "they have no transactions that outlive the process",
             Phase::InsertSync => "the workbench does not have each of their changes on the disk",
+            _ if are_opened => {
+                "they are built once, the workbench does not open them again for changes, or they \
+                 cannot do what the phase asks for"
+            }
             _ if is(|mix| mix.duplicates.is_some()) => {
                 "the workbench has no several values of theirs for a key in the order in which they were \
                  put there, or none together with what else the mix asks for"

@@ -38,6 +38,7 @@ fn round_of(script: &str) -> (Vec<Phase>, Vec<String>, usize) {
         class: "buffered",
         inputs: PathBuf::new(),
         group: None,
+        made_in: None,
         failures: Vec::new(),
         left_out: Vec::new(),
         samples: Samples::default(),

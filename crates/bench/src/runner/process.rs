@@ -256,6 +256,8 @@ pub(super) mod tests {
             store: "none".to_owned(),
             library: None,
             folder: PathBuf::new(),
+            keep: None,
+            open: None,
             inputs: PathBuf::new(),
             phases: Vec::new(),
             mixes: crate::workload::Mixes::default(),

@@ -1,5 +1,6 @@
 //! What the parent tells a measured process, and what that one answers: JSON, one message a line.
 
+use super::kept::Keeping;
 use super::open_loop::{AtRate, Rate};
 use super::oracle::{Compared, Oracle};
 use super::together::{Throughput, Together};
@@ -24,6 +25,10 @@ pub(crate) struct Spec {
     pub(crate) library: Option<PathBuf>,
     /// An empty folder for the store's files.
     pub(crate) folder: PathBuf,
+    /// Where to keep the store that is built.
+    pub(crate) keep: Option<Keeping>,
+    /// The folder of the store that is opened in place of a new one.
+    pub(crate) open: Option<PathBuf>,
     /// The file with records and queries.
     pub(crate) inputs: PathBuf,
     pub(crate) phases: Vec<Phase>,

@@ -3,9 +3,10 @@
 use super::protocol::Sample;
 use super::together::{By, Throughput};
 use crate::measure::Latencies;
-use crate::report::stats::{Ratio, summarise};
+use crate::report::stats::{self, Ratio, summarise};
 use crate::result::{
-    AtRate, Effort, Latency, Percentiles, PhaseResult, Scaling, StoreInfo, TogetherResult,
+    AtRate, Effort, Latency, Noise, Percentiles, PhaseNoise, PhaseResult, Scaling, StoreInfo,
+    TogetherResult,
 };
 use crate::runner::open_loop::{self, Rate};
 use crate::workload::{Mixes, Phase};
@@ -282,4 +283,21 @@ fn of_count(
         verified: is_right(&own),
         notes: own.iter().find_map(|(_, t)| t.wrong.clone()).into_iter().collect(),
     })
+}
+
+/// What a store's figures and those of the same store again say of chance; `None` without the latter.
+pub(super) fn noise(results: &[PhaseResult], again: &[PhaseResult]) -> Option<Noise> {
+    let phase = |other: &PhaseResult| {
+        let own = results.iter().find(|r| (&r.store, &r.phase) == (&other.store, &other.phase))?;
+        let Ratio { median, low, high, .. } = stats::speed_ratio(other, own)?;
+        Some(PhaseNoise {
+            phase: other.phase.clone(),
+            median,
+            low,
+            high,
+            floor: high.max(1.0 / low),
+        })
+    };
+    let store = again.first()?.store.clone();
+    Some(Noise { store, phases: again.iter().filter_map(phase).collect() })
 }

@@ -53,6 +53,8 @@ pub(super) fn with_round<T>(
         store: "liar".to_owned(),
         library: None,
         folder: folder.path().to_owned(),
+        keep: None,
+        open: None,
         inputs: folder.path().join("inputs"),
         phases: phases.to_vec(),
         mixes: workload.mixes,

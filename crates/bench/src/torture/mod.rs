@@ -168,7 +168,7 @@ pub fn torture(args: &TortureArgs) -> Result<ExitCode> {
     }
     args.check()?;
     outputs::check(&[("--json", args.json.as_ref())])?;
-    args.keep.as_deref().map_or(Ok(()), keep::prepare)?;
+    args.keep.as_deref().map_or(Ok(()), outputs::prepare_to_keep)?;
     let room = room::Room::prepare(args.faults.contains(&Fault::Full));
     let folder = Folder::create_in(&args.folder())?;
     let mut run = Run::new(args, &folder, room)?;

@@ -152,6 +152,12 @@ impl Phase {
         matches!(self, Phase::GetManyHit | Phase::GetManyMiss)
     }
 
+    /// Whether a run begins with a new store there, and ends with all records in it.
+    pub(crate) fn begins_empty(self) -> bool {
+        use Phase::{Build, Insert, InsertEach, InsertRandom, InsertSync};
+        matches!(self, Build | Insert | InsertRandom | InsertEach | InsertSync)
+    }
+
     /// Whether single changes are made, each phase on stores of its own.
     pub(crate) fn is_changing(self) -> bool {
         use Phase::{Insert, InsertEach, InsertRandom, InsertSync, Reinsert, Remove};

@@ -246,6 +246,11 @@ fn notes(before: &Report, after: &Report) -> Vec<String> {
     let mut says = Vec::new();
     let machines = [&before.machine, &after.machine];
     differ(&mut says, "rate", &before.settings.rate, &after.settings.rate);
+    let stores = [before, after].map(|report| match &report.settings.opened {
+        Some(folder) => format!("opened from {folder}"),
+        None => "built".to_owned(),
+    });
+    differ(&mut says, "stores", &stores[0], &stores[1]);
     differ(&mut says, "kernel", &machines[0].kernel, &machines[1].kernel);
     differ(&mut says, "governor", &machines[0].governor, &machines[1].governor);
     differ(&mut says, "system", &machines[0].os, &machines[1].os);

@@ -78,7 +78,12 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
         died: Vec::new(),
         notes,
     };
-    verdict.notes.extend(super::notes::about_what_is_left_out(&stores, &phases, &workload.mixes));
+    verdict.notes.extend(super::notes::about_what_is_left_out(
+        &stores,
+        &phases,
+        &workload.mixes,
+        false,
+    ));
     let takes_part = |name: &&str| {
         let info = stores.iter().find(|info| info.store == **name);
         let lacks = |info: &StoreInfo, phase: &Phase| info.lacks.iter().any(|p| p == phase.name());
