@@ -18,6 +18,7 @@ pub(crate) enum Metrics {
     /// Memory, faults, calls and bytes, which are counted around the timed loop and take no time of it
     None,
     /// Latencies as well, and how a run goes over its time, in passes of their own
+    #[value(alias = "all")]
     Default,
 }
 

@@ -13,6 +13,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// A store that was looked for.
 #[derive(Serialize)]
@@ -50,15 +51,23 @@ impl ForDriver for Look<'_> {
     }
 }
 
-/// The version as the library tells it, or its package, or "unknown"; and the library's file.
+/// The version as the library tells it, or its package, or else which file it is; and the library's file.
 fn version<D: Driver>(driver: &D) -> (String, Option<PathBuf>) {
     let identity = driver.identity();
     let packaged = || D::SOURCE?.debian_version(identity.file.as_deref()?);
     let version = match identity.version.as_str() {
-        "" => packaged().unwrap_or_else(|| "unknown".to_owned()),
+        "" => packaged()
+            .or_else(|| digest(identity.file.as_deref()?))
+            .unwrap_or_else(|| "unknown".to_owned()),
         version => version.to_owned(),
     };
     (version, identity.file)
+}
+
+/// The beginning of a digest of a library: two that have the same are one build.
+fn digest(file: &Path) -> Option<String> {
+    let bytes = std::fs::read(file).ok()?;
+    Some(format!("file {:08x}", xxh3_64(&bytes) >> 32))
 }
 
 /// Describes one store for the report.

@@ -243,7 +243,8 @@ pub struct StoreInfo {
     /// The same of changes in transactions, where there are any; empty in reports from before there was
     /// this field.
     pub commits_class: String,
-    /// The version as the library itself tells it, or "unknown".
+    /// The version as the library itself tells it, or its package; "file" and eight digits of a digest of
+    /// its file where neither does, or "unknown".
     pub version: String,
     /// The library's file; `None` for our own engines.
     pub library: Option<String>,

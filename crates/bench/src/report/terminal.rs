@@ -10,7 +10,7 @@ use super::pen::{Pen, Style, WIDTH, shortened, width, wrapped};
 use super::plain::ByClass;
 use super::stats::{self, Ratio, Verdict};
 use super::{committers, growth, processor, rate, text, together};
-use crate::result::{OwnCost, PhaseNoise, PhaseResult, Report};
+use crate::result::{OwnCost, PhaseNoise, PhaseResult, Report, StoreInfo};
 use crate::workload::Phase;
 use std::io::{self, Write};
 
@@ -354,10 +354,12 @@ fn remarks(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
             text::percent(stats::range_coverage(rounds))
         ));
     }
+    says.extend(outliers(report));
     says.extend(noise(report));
     says.extend(own_cost(report));
     says.extend(wrong_answers(report).iter().map(|line| text::clean(line)));
     says.extend(report.notes.iter().map(|note| text::clean(note)));
+    says.extend(versions(report));
     if !says.is_empty() {
         writeln!(out)?;
     }
@@ -375,6 +377,36 @@ fn remarks(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
         wrapped(out, pen, "  ", &text::clean(&line))?;
     }
     Ok(())
+}
+
+/// Rounds that lie apart from the others of their figure.
+fn outliers(report: &Report) -> Option<String> {
+    const NAMED: usize = 6;
+    let apart = |r: &PhaseResult| {
+        let samples = stats::outliers(&r.ns_per_op.samples);
+        let count = samples.iter().filter(|is| **is).count();
+        let name = format!("{} {}", text::clean(&r.store), text::clean(&r.phase));
+        (count > 0).then(|| format!("{name} {count} of {}", samples.len()))
+    };
+    let mut all: Vec<String> = report.results.iter().filter_map(apart).collect();
+    let more = all.len().saturating_sub(NAMED);
+    all.truncate(NAMED);
+    (!all.is_empty()).then(|| {
+        let more = if more > 0 { format!(", and {more} more figures") } else { String::new() };
+        format!("Outliers, rounds far from the others, which stay in: {}{more}.", all.join(", "))
+    })
+}
+
+/// What was measured.
+fn versions(report: &Report) -> Option<String> {
+    let of = |s: &StoreInfo| format!("{} {}", text::clean(&s.store), text::clean(&s.version));
+    let all: Vec<String> = report.stores.iter().map(of).collect();
+    (!all.is_empty()).then(|| {
+        format!(
+            "Versions: {}. How each was set up is on the page (--html) and in the JSON (--json).",
+            all.join(", ")
+        )
+    })
 }
 
 /// How far a store was from itself.
@@ -424,6 +456,25 @@ mod tests {
     }
 
     #[test]
+    fn names_figures_with_outliers() {
+        let mut report = fixture();
+        report.results.truncate(9);
+        for result in &mut report.results {
+            result.ns_per_op.samples = vec![1.0, 2.0, 3.0, 4.0, 5.0];
+        }
+        assert_eq!(outliers(&report), None);
+        let (store, phase) = (report.results[0].store.clone(), report.results[0].phase.clone());
+        report.results[0].ns_per_op.samples = vec![1.0, 2.0, 3.0, 4.0, 50.0];
+        let one = outliers(&report).unwrap();
+        assert!(one.ends_with(&format!(": {store} {phase} 1 of 5.")), "{one}");
+        for result in &mut report.results {
+            result.ns_per_op.samples = vec![1.0, 2.0, 3.0, 4.0, 50.0];
+        }
+        let all = outliers(&report).unwrap();
+        assert!(all.ends_with("1 of 5, and 3 more figures."), "{all}");
+    }
+
+    #[test]
     fn says_what_a_reader_must_know_within_the_width() {
         let text = printed(&fixture(), false);
         println!("{text}");
@@ -440,6 +491,7 @@ mod tests {
             "no difference seen",
             "gdbm: missing: libgdbm.so.6",
             "lmdb get-chain round 7: timed-out",
+            "Versions: ",
         ] {
             assert!(text.contains(says), "'{says}' is missing");
         }
