@@ -86,7 +86,7 @@ pub struct BenchArgs {
     /// End `mixed` after about so many seconds, if --gets is not reached before
     #[arg(long, value_name = "SECONDS", conflicts_with = "oracle")]
     pub stop_seconds: Option<u64>,
-    /// Keys in one batch of the get-many phases [default: 32]
+    /// Keys in one batch of the get-many phases, no more than there are lookups [default: 32]
     #[arg(long, value_name = "N")]
     pub batch: Option<usize>,
     /// Rounds, each a fresh process for each store
@@ -294,6 +294,8 @@ impl BenchArgs {
         workload.check()?;
         self.check_settings(&workload)?;
         let is_about_mixed = self.transactions.is_some()
+        // A longer batch is all lookups in one, and its place in memory would be for keys that there are not.
+        workload.batch = workload.batch.min(workload.gets);
             || self.reopen
             || self.duplicates.is_some()
             || self.stop_bytes.is_some()
