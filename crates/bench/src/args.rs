@@ -349,6 +349,13 @@ impl BenchArgs {
         let changing = workload.phases.iter().flatten().find(is_filled_first);
         if let Some(phase) = changing.filter(|_| self.cold) {
             let what = format!(
+        if let Some(rate) = self.rate().filter(|rate| !rate.begins(workload.seed)) {
+            let Rate { per_second, seconds, .. } = rate;
+            return Err(Error::invalid(format!(
+                "--rate {per_second}: in {seconds} s (--rate-seconds) no operation would begin: ask for more \
+                 of them in a second, or for a longer time"
+            )));
+        }
                 "--cold is for what reads, and for mixed; '{phase}' begins with a new store"
             );
             return Err(Error::invalid(what));
