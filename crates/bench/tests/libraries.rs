@@ -14,6 +14,11 @@ fn library(folder: &Path, source: &str) -> PathBuf {
 }
 
 fn bench(library: &Path, dir: &Path, args: &[&str]) -> (Output, String) {
+    let small = ["--records=100", "--gets=100", "--rounds=1", "--no-pin", "--phases=build,get-hit"];
+    run(&small, library, dir, args)
+}
+
+fn run(first: &[&str], library: &Path, dir: &Path, args: &[&str]) -> (Output, String) {
     let out = Command::new(env!("CARGO_BIN_EXE_credenza-bench"))
         .args(["--records=100", "--gets=100", "--rounds=1", "--no-pin", "--phases=build,get-hit"])
         .arg(format!("--lib=lmdb={}", library.display()))
@@ -39,7 +44,7 @@ fn is_named(source: &str, words: &str) {
     let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
     // Nor does the list end.
-    let (out, said) = bench(&file, dir.path(), &["--list"]);
+    let (out, said) = run(&[], &file, dir.path(), &["--list"]);
     assert!(out.status.success(), "{said}");
     assert!(said.contains("constant 0.") && said.contains("btree 0."), "{said}");
 }
