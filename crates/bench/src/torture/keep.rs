@@ -6,6 +6,7 @@
 use super::judge::{At, Judged};
 use super::outcome::{CONTRACT, Outcome};
 use crate::report::json::publish_value;
+use crate::report::outputs::no_folder;
 use crate::runner::folder::{Folder, file_name};
 use credenza::{Error, Result};
 use serde::Serialize;
@@ -50,9 +51,17 @@ pub(super) struct Look<'a> {
 /// The folder for what is kept: a new one, or an empty one.
 ///
 /// # Errors
-/// There is something in it, or it cannot be made.
+/// There is something in it, or it cannot be made: those above it must be there.
 pub(super) fn prepare(folder: &Path) -> Result<()> {
-    fs::create_dir_all(folder).map_err(|e| Error::io("create", e).at(folder))?;
+    match fs::create_dir(folder) {
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            return Err(no_folder("--keep", folder.parent().unwrap_or(folder)));
+        }
+        Err(e) if e.kind() != ErrorKind::AlreadyExists => {
+            return Err(Error::io("create", e).at(folder));
+        }
+        _ => {}
+    }
     let mut inside = fs::read_dir(folder).map_err(|e| Error::io("list", e).at(folder))?;
     match inside.next() {
         None => Ok(()),
