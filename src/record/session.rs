@@ -368,10 +368,28 @@ fn begin(path: &Path, (is_hashed, limit): (bool, u64), may_continue: bool) -> Re
     let begun_at = UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
     let (id, begun_ns) = (process::random_id()?, now());
     let fixed = Fixed { is_hashed, id, begun_at, begun_ns, boot, limit };
+    match write_head(&file, &fixed) {
+        Ok(()) => Ok(fixed),
+        Err(e) => {
+            // A file without its head is no trace: it would be in the way of the next one.
+            let _ = std::fs::remove_file(path);
+            Err(e)
+        }
+    }
+}
+
+fn write_head(file: &File, fixed: &Fixed) -> Result<()> {
     let head = [&fixed.to_bytes()[..], &State::NEW.to_bytes()[..]].concat();
+    if fixed.limit < head.len() as u64 {
+        let (limit, least) = (fixed.limit, head.len());
+        let what = format!(
+            "a trace has {least} bytes before its first entry, and is to have {limit} at most: allow \
+             it more"
+        );
+        return Err(Error::invalid(what));
+    }
     if process::longest_file() < head.len() as u64 {
         return Err(Error::invalid("the limit on the size of files leaves no room for a trace"));
     }
-    file.write_all_at(&head, 0).map_err(|e| Error::io("write", e))?;
-    Ok(fixed)
+    file.write_all_at(&head, 0).map_err(|e| Error::io("write", e))
 }

@@ -79,6 +79,19 @@ impl Options {
         self
     }
 
+    /// Whether a recording can begin so: makes the trace, and removes it again.
+    ///
+    /// # Errors
+    /// The file is there already, or cannot be made, or may have fewer bytes than a trace begins with.
+    pub fn check(&self) -> Result<()> {
+        if self.path.symlink_metadata().is_ok() {
+            let what = "this file is there already: name another, or remove it";
+            return Err(Error::invalid(what).at(&self.path));
+        }
+        self.session(false)?;
+        std::fs::remove_file(&self.path).map_err(|e| Error::io("remove", e).at(&self.path))
+    }
+
     fn session(&self, may_continue: bool) -> Result<Session> {
         let secret = match self.secret {
             Some(secret) => secret,

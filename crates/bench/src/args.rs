@@ -1,5 +1,7 @@
 //! The options of `credenza bench`.
 
+mod idle;
+
 use crate::driver;
 use crate::libraries;
 use crate::machine;
@@ -55,7 +57,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "workload")]
     pub data: Option<PathBuf>,
     /// The format of --data, when its content does not tell it
-    #[arg(long, value_name = "FORMAT", requires = "data")]
+    #[arg(long, value_name = "FORMAT", requires = "data", conflicts_with = "workload")]
     pub format: Option<String>,
     /// The folder whose paths are the records of the workload `files` [default: /usr]
     #[arg(long, value_name = "DIR")]
@@ -88,7 +90,7 @@ pub struct BenchArgs {
     /// End `mixed` after about so many seconds, if --gets is not reached before
     #[arg(long, value_name = "SECONDS", conflicts_with = "oracle")]
     pub stop_seconds: Option<u64>,
-    /// Keys in one batch of the get-many phases [default: 32]
+    /// Keys in one batch of the get-many phases, no more than there are lookups [default: 32]
     #[arg(long, value_name = "N")]
     pub batch: Option<usize>,
     /// Rounds, each a fresh process for each store
@@ -118,11 +120,12 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", conflicts_with_all = ["cold", "oracle"])]
     pub rate: Option<f64>,
     /// With --rate: how the times to start lie, as those of many users by the seed, or evenly
-    #[arg(long, requires = "rate", default_value = "poisson")]
+    #[arg(long, requires = "rate", conflicts_with_all = ["cold", "oracle"], default_value = "poisson")]
     pub arrivals: Arrivals,
     /// With --rate: for how long, if --gets is not reached before; in each of the seconds `insert-sync` does
     /// no more than a thousand changes a thread
-    #[arg(long, value_name = "SECONDS", requires = "rate", default_value_t = 5.0)]
+    #[arg(long, value_name = "SECONDS", requires = "rate", conflicts_with_all = ["cold", "oracle"],
+          default_value_t = 5.0)]
     pub rate_seconds: f64,
     /// What to measure besides throughput
     #[arg(long, default_value = "default", conflicts_with = "oracle")]
@@ -170,10 +173,11 @@ pub struct BenchArgs {
     #[arg(long)]
     pub cold: bool,
     /// Lookups in each phase, and operations of `mixed`, with --cold
-    #[arg(long, value_name = "N", default_value_t = 10_000, requires = "cold")]
+    #[arg(long, value_name = "N", default_value_t = 10_000, requires = "cold",
+          conflicts_with_all = ["processes", "threads", "rate", "oracle"])]
     pub cold_gets: usize,
     /// With --cold: leave read-ahead to the kernel instead of announcing random access
-    #[arg(long, requires = "cold")]
+    #[arg(long, requires = "cold", conflicts_with_all = ["processes", "threads", "rate", "oracle"])]
     pub read_ahead: bool,
     /// Let a measured process have so much memory at most, pages of files among it, and no swap, as in
     /// 512M: in a control group (cgroup v2), or a scope of systemd's; --dir should be on a disk
@@ -202,7 +206,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", requires = "oracle")]
     pub check_every: Option<usize>,
     /// List the stores that are found, and where to get the others; with --json, to that file
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["stores", "settings", "phases", "html", "csv", "tee", "oracle"])]
     pub list: bool,
     /// Do one round of one store: the program starts itself with this
     #[arg(long, hide = true)]
@@ -297,6 +301,8 @@ impl BenchArgs {
         if self.cold {
             workload.gets = self.cold_gets;
         }
+        // A longer batch is all lookups in one, and its place in memory would be for keys that there are not.
+        workload.batch = workload.batch.min(workload.gets);
         self.settings.iter().try_for_each(|text| workload.settings.set(text))?;
         workload.check()?;
         self.check_settings(&workload)?;
@@ -349,6 +355,13 @@ impl BenchArgs {
                 "--rate is for get-hit, get-90, get-miss, mixed and insert-sync, of which none is among \
                  the phases to measure",
             ));
+        }
+        if let Some(rate) = self.rate().filter(|rate| !rate.begins(workload.seed)) {
+            let Rate { per_second, seconds, .. } = rate;
+            return Err(Error::invalid(format!(
+                "--rate {per_second}: in {seconds} s (--rate-seconds) no operation would begin: ask for more \
+                 of them in a second, or for a longer time"
+            )));
         }
         let is_filled_first = |phase: &&Phase| phase.is_changing() && !phase.is_mixed();
         let changing = workload.phases.iter().flatten().find(is_filled_first);
@@ -460,6 +473,11 @@ impl BenchArgs {
         library_of(&self.libraries, store)
     }
 
+    /// Whether an option is about this store: then it is missed where it is not there.
+    pub(crate) fn is_about(&self, store: &str) -> bool {
+        self.library(store).is_some() || idle::stores_set_up(self).any(|named| named == store)
+    }
+
     /// Refuses options that name what is not there.
     pub(crate) fn check(&self) -> Result<()> {
         if self.rounds == 0 || self.timeout == 0 {
@@ -497,6 +515,7 @@ impl BenchArgs {
                 "--with-writer is for readers: say --processes or --threads, too",
             ));
         }
+        idle::check(self)?;
         let named = self.named_stores();
         let stores = || named.iter().flatten().map(String::as_str);
         check_stores_and_servers(stores(), &self.libraries)?;
@@ -564,6 +583,7 @@ pub(crate) fn check_stores_and_servers<'a>(
     libraries: &'a [String],
 ) -> Result<()> {
     let named: Vec<&str> = stores.collect();
+    idle::once("--stores", named.iter().copied())?;
     let is_server = |name: &&&str| driver::address_of(name).is_some();
     // Before anything is printed or written: the names are in all of it.
     named.iter().filter(is_server).try_for_each(|name| driver::check_address(name))?;
@@ -577,6 +597,7 @@ pub(crate) fn check_stores<'a>(
     libraries: &'a [String],
 ) -> Result<()> {
     let named: Vec<&str> = stores.collect();
+    idle::once("--stores", named.iter().copied())?;
     check_names(named.iter().copied(), libraries)?;
     libraries::check(libraries, &named)
 }

@@ -130,6 +130,9 @@ fn figures_that_no_run_gives_are_refused_with_their_place() {
         (samples(serde_json::json!([-1, 0, 0, 1, 1, 1, 1])), "the sample -1 is not above 0"),
         (samples(serde_json::json!([1, 1, 0, 1, 1, 1, 1])), "the sample 0 is not above 0"),
         (changed(|r| r[1]["phase"] = "get-lots".into()), "there is no phase 'get-lots'"),
+        (changed(|r| r[1]["class"] = "nosuch".into()), "there is no class \"nosuch\""),
+        (changed(|r| r[1]["hit_rate"] = 5.0.into()), "hit_rate: 5.0 is not from 0 to 1"),
+        (changed(|r| r[1]["store"] = "a\u{1b}[2J".into()), "is no name of a store"),
         (changed(|r| r[1] = r[0].clone()), "are those of a result before it"),
         (
             changed(|r| r[1]["sample_rounds"] = serde_json::json!([0, 0, 0, 0, 0, 0, 0])),
@@ -143,7 +146,7 @@ fn figures_that_no_run_gives_are_refused_with_their_place() {
             let why = text(&done.stderr);
             assert_eq!(done.status.code(), Some(111), "{says}: {why}");
             assert!(why.contains(says) && why.contains("results[1]"), "{why}");
-            assert!(why.contains(&bad), "{why}");
+            assert!(why.contains(&bad) && !why.contains('\u{1b}'), "{why}");
         }
     }
 }

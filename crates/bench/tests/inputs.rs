@@ -42,11 +42,47 @@ fn options_without_effect_are_refused() {
         (&["--lib=hash=/etc/passwd"], "built in"),
         (&["--lib=mdbm=/lib/libmdbm.so", "--stores=hash,constant"], "'mdbm' is not among"),
         (&["--lib=lmdb", "--stores=hash"], "say NAME=PATH"),
+        (&["--check-every=7"], "--check-every is for --oracle"),
+        (&["--stores=btree,hash,btree"], "--stores names 'btree' twice"),
+        (&["--phases=scan,build,scan"], "--phases names 'scan' twice"),
+        (&["--stores=hash", "--set=btree.cursors=on"], "'btree' is not among the stores"),
+        (&["--stores=lmdb", "--set=memory=on", "--set=memory=off"], "--set names 'memory' twice"),
+        (&["--rate=0.02", "--rate-seconds=1"], "no operation would begin"),
+        (&["--distribution=zipfian:theta=1e308"], "not 1e308"),
+        (&["--dir=/proc"], "the system makes no folders in this one"),
     ] {
         // A rival that is not installed is told as such.
         let why = refused_or_missing(args);
         assert!(why.contains(says) || why.contains("cannot load"), "{args:?}: {why}");
     }
+}
+
+#[test]
+fn options_that_contradict_others_are_refused_with_these() {
+    for args in [
+        &["--list", "--stores=hash"][..],
+        &["--list", "--set=cache=1M"],
+        &["--list", "--phases=scan"],
+        &["--cold", "--arrivals=even"],
+        &["--threads=2", "--read-ahead"],
+        &["--format=tsv"],
+    ] {
+        let done = bench(args);
+        let why = text(&done.stderr);
+        assert!(done.status.code() == Some(2) && why.contains("cannot be used"), "{args:?}: {why}");
+    }
+}
+
+#[test]
+fn a_batch_is_no_longer_than_there_are_lookups() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("out.json");
+    let json_option = format!("--json={}", json.display());
+    let batch = ["--stores=hash", "--phases=get-many-hit", "--batch=9999999999", &json_option];
+    let done = bench(&batch);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    assert_eq!(report["settings"]["batch"], 100);
 }
 
 /// As [`refused`]; a store that is not installed gives a report without figures.

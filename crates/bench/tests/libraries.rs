@@ -14,8 +14,13 @@ fn library(folder: &Path, source: &str) -> PathBuf {
 }
 
 fn bench(library: &Path, dir: &Path, args: &[&str]) -> (Output, String) {
+    let small = ["--records=100", "--gets=100", "--rounds=1", "--no-pin", "--phases=build,get-hit"];
+    run(&small, library, dir, args)
+}
+
+fn run(first: &[&str], library: &Path, dir: &Path, args: &[&str]) -> (Output, String) {
     let out = Command::new(env!("CARGO_BIN_EXE_credenza-bench"))
-        .args(["--records=100", "--gets=100", "--rounds=1", "--no-pin", "--phases=build,get-hit"])
+        .args(first)
         .arg(format!("--lib=lmdb={}", library.display()))
         .arg(format!("--dir={}", dir.display()))
         .args(args)
@@ -39,7 +44,7 @@ fn is_named(source: &str, words: &str) {
     let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
     // Nor does the list end.
-    let (out, said) = bench(&file, dir.path(), &["--list"]);
+    let (out, said) = run(&[], &file, dir.path(), &["--list"]);
     assert!(out.status.success(), "{said}");
     assert!(said.contains("constant 0.") && said.contains("btree 0."), "{said}");
 }
@@ -89,6 +94,34 @@ fn like_lmdb(version: &str) -> String {
 #[test]
 fn a_library_that_dies_when_it_is_asked_for_its_version_does_not_end_the_run() {
     is_named(&like_lmdb("abort();"), "it ended itself (SIGABRT)");
+}
+
+#[test]
+fn a_file_that_is_no_library_is_told_without_how_to_install_one() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("notlib.so"), "text").unwrap();
+    // Without a slash it is a file of this folder, and no name for the system's loader to look for.
+    for file in ["notlib.so", "/dev/zero", "/"] {
+        let done = Command::new(env!("CARGO_BIN_EXE_credenza-bench"))
+            .args(["--records=9", "--gets=9", "--rounds=1", "--phases=build", "--stores=lmdb"])
+            .arg(format!("--lib=lmdb={file}"))
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(111), "{said}");
+        let says = [file, "name a shared library of lmdb"];
+        assert!(says.iter().all(|part| said.contains(part)), "{said}");
+        assert!(!said.contains("apt-get") && !said.contains("cannot open"), "{said}");
+    }
+}
+
+#[test]
+fn a_library_that_is_named_is_missed_also_where_no_store_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let (out, said) = bench(Path::new("/dev/zero"), dir.path(), &[]);
+    assert_eq!(out.status.code(), Some(111), "{said}");
+    assert!(said.contains("lmdb: missing: /dev/zero"), "{said}");
 }
 
 #[test]

@@ -260,6 +260,8 @@ fn a_server_that_is_none_costs_its_own_figures_only() {
     }
     let of = |store: &String| report.failures.iter().find(|f| f.store == *store).unwrap();
     assert!(of(&nobody).what.contains("Connection refused"), "{:?}", of(&nobody));
+    let is_other = |what: &str| what.ends_with(" does not speak RESP") && !what.contains('\n');
+    assert!(is_other(&of(&babbles).what), "{:?}", of(&babbles));
     let info = report.stores.iter().find(|info| info.store == middle);
     let info = info.unwrap_or_else(|| panic!("{:?}", of(&middle)));
     assert!(info.notes[1].contains("does not tell its settings"), "{:?}", info.notes);

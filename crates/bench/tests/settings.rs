@@ -127,10 +127,12 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
 fn the_list_says_what_each_store_takes() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("list.json");
-    let printed = bench(&["--list"]);
+    let program = || Command::new(env!("CARGO_BIN_EXE_credenza-bench"));
+    let printed = program().arg("--list").output().unwrap();
     let text = String::from_utf8_lossy(&printed.stdout).into_owned();
     assert!(text.contains("--set page-size: powers of two from 512 to 64K"), "{text}");
-    assert!(bench(&["--list", &format!("--json={}", out.display())]).status.success());
+    let written = program().args(["--list", &format!("--json={}", out.display())]).output();
+    assert!(written.unwrap().status.success());
     let list: serde_json::Value = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
     let of = |store: &str| list.as_array().unwrap().iter().find(|entry| entry["store"] == store);
     assert_eq!(of("btree").unwrap()["settings"]["checksums"], "on, off");

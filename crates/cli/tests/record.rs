@@ -131,6 +131,42 @@ fn a_trace_at_its_limit_says_so() {
 }
 
 #[test]
+fn a_place_where_no_trace_can_be_is_found_out_before_the_command_runs() {
+    let folder = Folder::new();
+    let mark = folder.path("mark");
+    let at = folder.path("trace");
+    for (file, limit, says) in [
+        ("/nonexist/x", "1G", "/nonexist/x: cannot open or create"),
+        (&*at, "0", "is to have 0 at most"),
+        (&at, "191", "a trace has 192 bytes before its first entry"),
+    ] {
+        let got = run(&["record", file, "--limit", limit, "--", "touch", &mark]).expect(111);
+        assert!(got.err.contains(says), "{}", got.err);
+        assert_eq!(folder.names(), [""; 0], "the command ran, or a file is left");
+    }
+}
+
+/// The limit of file sizes stands for a disk that became full while the command ran.
+#[test]
+fn a_trace_that_could_not_begin_leaves_no_file_and_is_no_lack_of_stores() {
+    let folder = Folder::new();
+    let (store, trace) = (folder.store("constant", &plain_records(20)), folder.path("trace"));
+    let program = program().to_str().expect("a path that is text").to_owned();
+    let script = format!("trap '' XFSZ; ulimit -f 0; '{program}' get '{store}' key7");
+    let got = run(&["record", &trace, "--", "bash", "-c", &script]).expect(111);
+    assert!(got.err.contains("leaves no room for a trace"), "{}", got.err);
+    assert!(got.err.contains("or it could not, and has said why"), "{}", got.err);
+    assert!(!std::fs::exists(&trace).expect("the folder"), "an empty file is left");
+    // The folder goes while the command runs.
+    let sub = folder.path("sub");
+    std::fs::create_dir(&sub).expect("a folder");
+    let got = run(&["record", &format!("{sub}/trace"), "--", "rmdir", &sub]).expect(0);
+    assert!(got.err.contains("there can be no trace now"), "{}", got.err);
+    assert!(got.err.contains("sub/trace: cannot open or create"), "{}", got.err);
+    assert!(!got.err.contains("opened no store"), "{}", got.err);
+}
+
+#[test]
 fn a_damaged_trace_is_an_error_that_names_the_place() {
     let folder = Folder::new();
     let trace = recorded(&folder, &[]);

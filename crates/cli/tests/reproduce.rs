@@ -61,6 +61,8 @@ fn samples(report: &Value, title: &str, label: &str, column: usize) -> Vec<f64> 
 }
 
 const SMALL: [&str; 4] = ["--scale", "0.001", "--stores", "constant,hash,btree"];
+/// The same of documents about stores that are changed.
+const CHANGING: [&str; 4] = ["--scale", "0.001", "--stores", "hash,btree"];
 
 #[test]
 fn mcdb_is_run_with_our_engines() {
@@ -81,7 +83,7 @@ fn mcdb_is_run_with_our_engines() {
 
 #[test]
 fn ntdb_is_run_with_our_engines() {
-    let (text, report) = reproduce("ntdb", 3, &SMALL);
+    let (text, report) = reproduce("ntdb", 3, &CHANGING);
     check("ntdb", &text, &report);
     let title = "nanoseconds";
     assert!(samples(&report, title, "    100", 4).iter().all(|speed| *speed > 0.0));
@@ -105,7 +107,7 @@ fn mdbm_is_run_with_our_engines() {
         println!("skipped: {} is in memory", std::env::temp_dir().display());
         return;
     }
-    let (text, report) = reproduce("mdbm", 1, &["--scale", "0.001", "--stores", "hash,btree"]);
+    let (text, report) = reproduce("mdbm", 1, &CHANGING);
     check("mdbm", &text, &report);
     assert_eq!(samples(&report, "Iteration", "  256 MB", 2).len(), 1);
     assert_eq!(samples(&report, "own statistics", "   100 bytes", 1).len(), 1);
@@ -116,7 +118,7 @@ fn mdbm_is_run_with_our_engines() {
 
 #[test]
 fn upscaledb_is_run_with_our_engines() {
-    let (text, report) = reproduce("upscaledb", 3, &SMALL);
+    let (text, report) = reproduce("upscaledb", 3, &CHANGING);
     check("upscaledb", &text, &report);
     let tables = report["documents"][0]["tables"].as_array().expect("tables");
     assert_eq!(tables.len(), 9, "as many as the manual has commands");
@@ -223,16 +225,45 @@ fn what_is_finished_is_told_when_a_signal_comes() {
 #[test]
 fn what_is_finished_is_told_before_an_error() {
     let folder = Folder::new();
-    let (dir, json, disk) = (folder.path(""), folder.path("out.json"), folder.path("no folder"));
+    let on_disk = Folder::new();
+    let (dir, json, disk) = (folder.path(""), folder.path("out.json"), deep(&on_disk));
     let args = ["--quiet", "reproduce", "mcdb", "--rounds", "1", "--dir", &dir, "--disk", &disk];
     let got = run(&[&args[..], &SMALL, &["--json", &json]].concat()).expect(111);
-    assert!(got.err.contains("--disk"), "{}", got.err);
+    assert!(got.err.contains("name too long"), "{}", got.err);
     assert_eq!(folder.names(), ["out.json"], "the measured stores are removed");
     let (report, words) = told(&json, &got.out);
     assert_eq!(report["interrupted"], false);
     assert_eq!(samples(&report, "in memory", "constant", 2).len(), 1);
-    for says in ["this is not all", "ended by an error", "no folder"] {
+    for says in ["this is not all", "ended by an error"] {
         assert!(words.contains(says), "{says}: {words}");
+    }
+}
+
+/// A folder in which a folder of the run can be made, and nothing in that: its path is then as long as the
+/// system takes them.
+fn deep(folder: &Folder) -> String {
+    const LONGEST: usize = 4095;
+    let wanted = LONGEST - "/credenza-bench-XXXXXX".len();
+    let mut path = folder.path("d");
+    while path.len() < wanted - 200 {
+        path = format!("{path}/{}", "d".repeat(99));
+    }
+    path = format!("{path}/{}", "d".repeat(wanted - path.len() - 1));
+    std::fs::create_dir_all(&path).expect("a folder");
+    path
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_before_anything_is() {
+    for (args, says) in [
+        (&["bayes", "--stores", "sparkey"][..], "'sparkey' is in no document that is asked for"),
+        (&["bayes", "--stores", "constant,mcdb"], "'mcdb' is in no document"),
+        (&["bayes", "--lib", "mcdb=/lib/libmcdb.so"], "'mcdb' is in no document"),
+        (&["all", "--stores", "sparkey"], "'sparkey' is in no document"),
+        (&["ntdb", "mcdb", "--disk", "/nowhere"], "/nowhere: --disk: there is no such folder"),
+    ] {
+        let got = run(&[&["reproduce"][..], args].concat()).expect(111);
+        assert!(got.err.contains(says) && got.out.is_empty(), "{args:?}: {}", got.err);
     }
 }
 

@@ -103,6 +103,9 @@ fn a_store_with_a_loss_is_kept_as_it_was_found() {
     // A folder with something in it is not added to; without a loss there is nothing.
     let got = run(&["torture", "-q", "--stores", "btree", "--keep", &keep]).expect(111);
     assert!(got.err.contains("something in this"), "{}", got.err);
+    let nowhere = folder.path("nowhere/kept");
+    let got = run(&["torture", "-q", "--stores", "btree", "--keep", &nowhere]).expect(111);
+    assert!(got.err.contains("--keep: there is no such folder"), "{}", got.err);
     torture(&format!("--stores btree --faults kill --rounds 1 {SMALL}"), &["--keep", &none], 0);
     assert!(names_in(none.as_ref()).is_empty());
 }

@@ -64,6 +64,9 @@ pub(crate) enum Changes {
 }
 
 impl Changes {
+    pub(crate) const ALL: [Changes; 4] =
+        [Changes::Memory, Changes::Buffered, Changes::AtClose, Changes::Sync];
+
     /// A higher number for what is safer.
     pub(crate) const fn strength(self) -> u8 {
         match self {

@@ -10,6 +10,7 @@ use credenza::{Error, Result};
 use libloading::Library;
 use libloading::os::unix;
 use std::ffi::{CStr, OsString, c_int};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -52,8 +53,9 @@ impl Source {
         // An empty name would open the program itself.
         let in_environment = std::env::var_os(variable(store)).filter(|name| !name.is_empty());
         let named = file.map(|f| f.as_os_str().to_owned()).or(in_environment);
+        let is_named = named.is_some();
         let names = match named {
-            Some(name) => vec![name],
+            Some(name) => vec![as_path(name)],
             None => self.names.iter().map(OsString::from).collect(),
         };
         let mut reason = String::new();
@@ -69,7 +71,13 @@ impl Source {
                 }
             }
         }
-        Err(Error::invalid(format!("{reason}; to have it: {}", self.advice(store))))
+        let advice = match is_named {
+            true => {
+                format!("name a shared library of {store}, or leave that to the system's folders")
+            }
+            false => format!("to have it: {}", self.advice(store)),
+        };
+        Err(Error::invalid(format!("{reason}; {advice}")))
     }
 
     /// The version of the Debian package that the library's file belongs to, where it does.
@@ -79,6 +87,15 @@ impl Source {
         let output = Command::new("dpkg-query").args(query).output().ok()?;
         let version = String::from_utf8(output.stdout).ok().filter(|v| !v.is_empty())?;
         output.status.success().then(|| format!("{version} (Debian {package})"))
+    }
+}
+
+/// A file that was named, as the loader takes it for one: without a slash it would look in the system's
+/// folders alone.
+fn as_path(name: OsString) -> OsString {
+    match name.as_bytes().contains(&b'/') {
+        true => name,
+        false => Path::new(".").join(name).into_os_string(),
     }
 }
 
@@ -101,7 +118,6 @@ fn opened(library: Library, name: &Path, symbol: &CStr) -> Result<Opened> {
 
 /// The file that the code or data at `address` was loaded from.
 fn file_of(address: *const libc::c_void) -> Option<PathBuf> {
-    use std::os::unix::ffi::OsStrExt;
     // SAFETY: all fields of Dl_info are pointers, for which null is a value.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: any address may be asked about, and `info` is a place for the answer.

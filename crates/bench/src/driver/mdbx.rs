@@ -96,7 +96,8 @@ impl Driver for Mdbx {
         home: "https://libmdbx.dqdkfa.ru or https://github.com/erthink/libmdbx (make libmdbx.so)",
     });
 
-    const VERSIONS: &'static [&'static str] = &["0.1"];
+    const VERSIONS: &'static [&'static str] =
+        &["0.10.", "0.11.", "0.12.", "0.13.", "0.14.", "0.15.", "0.16.", "0.17.", "0.18.", "0.19."];
     const SETTINGS: &'static [Takes] = &[
         (Name::PageSize, Values::Powers(512, 64 << 10)),
         (Name::Cursors, Values::Either),

@@ -59,7 +59,9 @@ impl Address {
             None => vec![format!("{place}{others}")],
         };
         let node = |url: &String| {
-            let info = url.as_str().into_connection_info().map_err(|e| refused(&e.to_string()))?;
+            let info = url.as_str().into_connection_info();
+            // The address is not repeated: there may be a password in it.
+            let info = info.map_err(|_| refused("no server is named there"))?;
             let mut settings = info.redis_settings().clone();
             if settings.password().is_some() {
                 return Err(password_in_name());
@@ -124,6 +126,8 @@ mod tests {
         for (text, why) in [
             ("", "resp:unix:///SOCKET"),
             ("host:6379", "resp:redis://HOST:PORT/DB"),
+            ("foo", "not understood: no server is named there; it is resp:redis://HOST:PORT/DB"),
+            ("redis://:word@host:x/0", "no server is named there"),
             ("http://host:6379", "resp:redis://HOST:PORT/DB"),
             ("redis://host:6379/x", "resp:redis://HOST:PORT/DB"),
             ("rediss://host:6379/0", "not understood"),

@@ -27,15 +27,20 @@ pub(super) struct Facts {
 
 /// What the server, or the crate that asks it, said no to.
 pub(super) fn said<T>(call: &str, answer: redis::RedisResult<T>) -> Result<T> {
-    answer.map_err(|e| {
-        let hint = match e.kind() {
-            redis::ErrorKind::AuthenticationFailed => {
-                format!("; the password is taken from the environment variable {PASSWORD}")
-            }
-            _ => String::new(),
-        };
-        refused(call, format!("{e}{hint}"))
-    })
+    answer.map_err(|e| refused(call, in_words(&e, "the server", PATIENCE)))
+}
+
+/// What came of asking `whom`, who had so much time. The crate's own words for what is not RESP go over
+/// several lines, and tell of its parser.
+fn in_words(e: &redis::RedisError, whom: &str, patience: Duration) -> String {
+    match e.kind() {
+        redis::ErrorKind::Parse => format!("what answers at {whom} does not speak RESP"),
+        redis::ErrorKind::AuthenticationFailed => {
+            format!("{e}; the password is taken from the environment variable {PASSWORD}")
+        }
+        _ if e.is_timeout() => format!("no answer after {} s", patience.as_secs()),
+        _ => e.to_string(),
+    }
 }
 
 /// A connection to a server, or to every node of a cluster that has keys.
@@ -54,7 +59,11 @@ fn connected(info: &redis::ConnectionInfo) -> Result<Connection> {
         connection.set_write_timeout(Some(PATIENCE))?;
         Ok(connection)
     };
-    said(&format!("connect to {}", info.addr()), ask())
+    let address = info.addr().to_string();
+    ask().map_err(|e| {
+        let why = in_words(&e, &address, PATIENCE_TO_CONNECT);
+        refused(&format!("connect to {address}"), why)
+    })
 }
 
 impl Server {
@@ -275,6 +284,13 @@ mod tests {
         assert!(class == Changes::Memory && why.contains("now and then: save 60 1"), "{why}");
         let (class, why) = class_of(&[]);
         assert!(class == Changes::Memory && why.contains("does not tell its settings"), "{why}");
+    }
+
+    #[test]
+    fn a_server_that_does_not_answer_in_time_is_told_as_such() {
+        let late = std::io::Error::from(std::io::ErrorKind::WouldBlock);
+        let said = in_words(&late.into(), "host:7", Duration::from_secs(5));
+        assert_eq!(said, "no answer after 5 s");
     }
 
     #[test]

@@ -381,11 +381,12 @@ fn every_store_found_gives_back_what_it_was_given() {
 struct WrongLibrary;
 
 impl ForDriver for WrongLibrary {
-    type Output = Option<String>;
+    /// What to do to have the library, and what is said of a file that the user named.
+    type Output = Option<[String; 2]>;
 
-    fn run<D: Driver>(self) -> Option<String> {
-        D::SOURCE?;
-        Some(D::load(Some(Path::new("/nowhere/lib.so"))).err()?.to_string())
+    fn run<D: Driver>(self) -> Option<[String; 2]> {
+        let advice = D::SOURCE?.advice(D::NAME);
+        Some([advice, D::load(Some(Path::new("/nowhere/lib.so"))).err()?.to_string()])
     }
 }
 
@@ -394,8 +395,10 @@ fn a_missing_library_says_where_to_get_it() {
     // Our own engines, crates and servers are no libraries.
     let no_library = ["constant", "hash", "btree", "redb", "resp", "ups"];
     for name in NAMES.iter().filter(|name| !no_library.contains(name)) {
-        let what = with_driver(name, WrongLibrary).flatten().expect("a load that fails");
-        assert!(what.contains("apt-get install") || what.contains("--lib"), "{what}");
+        let [advice, named] = with_driver(name, WrongLibrary).flatten().expect("a load that fails");
+        assert!(advice.contains("apt-get install") || advice.contains("--lib"), "{advice}");
+        assert!(named.contains("name a shared library of"), "{named}");
+        assert!(!named.contains("apt-get"), "{named}");
     }
 }
 

@@ -4,6 +4,7 @@
 //! in them: who compares with that would be told that all is well.
 
 use super::together::many;
+use crate::driver::Changes;
 use crate::result::{PhaseResult, Report, Summary, TogetherResult};
 use crate::workload::Phase;
 use credenza::{Error, ErrorKind, Result};
@@ -12,7 +13,8 @@ use std::collections::HashSet;
 /// Refuses a report with figures that no run gives.
 ///
 /// # Errors
-/// A phase that there is not; a number of samples that is not that of the rounds; a sample that is no time or
+/// A phase or a class that there is not; a name of a store with characters that are not to be seen; a part that
+/// is more than all; a number of samples that is not that of the rounds; a sample that is no time or
 /// no rate; one result twice. The error names the place in the report.
 pub(super) fn figures(report: &Report) -> Result<()> {
     results("results", &report.results)?;
@@ -23,8 +25,10 @@ pub(super) fn figures(report: &Report) -> Result<()> {
     for (i, result) in report.together.iter().enumerate() {
         let TogetherResult { store, phase, class, by, .. } = result;
         let readers = many(result.readers, by);
-        let place = format!("together[{i}] ({store}, {phase}, {readers})");
+        let place = format!("together[{i}] ({}, {phase}, {readers})", store.escape_debug());
+        of_store(&place, store, class)?;
         of_phase(&place, phase)?;
+        part(&place, result.hit_rate)?;
         samples(&format!("{place}: per_second"), result.rounds, &result.per_second)?;
         rounds(&place, result.rounds, &result.sample_rounds)?;
         let counts = [result.readers, result.writers, result.processors];
@@ -39,8 +43,10 @@ fn results(list: &str, results: &[PhaseResult]) -> Result<()> {
     let mut known = HashSet::new();
     for (i, result) in results.iter().enumerate() {
         let PhaseResult { store, phase, class, .. } = result;
-        let place = format!("{list}[{i}] ({store}, {phase})");
+        let place = format!("{list}[{i}] ({}, {phase})", store.escape_debug());
+        of_store(&place, store, class)?;
         of_phase(&place, phase)?;
+        part(&place, result.hit_rate.unwrap_or(0.0))?;
         samples(&format!("{place}: ns_per_op"), result.rounds, &result.ns_per_op)?;
         rounds(&place, result.rounds, &result.sample_rounds)?;
         if !known.insert((store, phase, class)) {
@@ -50,6 +56,24 @@ fn results(list: &str, results: &[PhaseResult]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The name is of a store of any version of this program, or of a server: one that a terminal shows as it is.
+fn of_store(place: &str, store: &str, class: &str) -> Result<()> {
+    if store.is_empty() || store.contains(char::is_control) {
+        return Err(unfit(place, &format!("{store:?} is no name of a store")));
+    }
+    match Changes::ALL.iter().any(|known| known.class() == class) {
+        true => Ok(()),
+        false => Err(unfit(place, &format!("there is no class {class:?}"))),
+    }
+}
+
+fn part(place: &str, hit_rate: f64) -> Result<()> {
+    match (0.0..=1.0).contains(&hit_rate) {
+        true => Ok(()),
+        false => Err(unfit(place, &format!("hit_rate: {hit_rate:?} is not from 0 to 1"))),
+    }
 }
 
 fn of_phase(place: &str, name: &str) -> Result<()> {

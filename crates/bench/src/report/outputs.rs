@@ -2,6 +2,7 @@
 //! not to be lost for a folder that is not there.
 
 use credenza::{Error, Result, Staged};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Refuses files that cannot be made, and one that two options name. What is there already stays as it is.
@@ -30,9 +31,17 @@ pub(crate) fn check(outputs: &[(&str, Option<&PathBuf>)]) -> Result<()> {
 /// Makes the folder that `--keep` names, which may be there and empty.
 ///
 /// # Errors
-/// There is something in it, or it cannot be made.
+/// There is something in it, or it cannot be made: those above it must be there.
 pub(crate) fn prepare_to_keep(folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder).map_err(|e| Error::io("create", e).at(folder))?;
+    match std::fs::create_dir(folder) {
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            return Err(no_folder("--keep", folder.parent().unwrap_or(folder)));
+        }
+        Err(e) if e.kind() != ErrorKind::AlreadyExists => {
+            return Err(Error::io("create", e).at(folder));
+        }
+        _ => {}
+    }
     let mut inside = std::fs::read_dir(folder).map_err(|e| Error::io("list", e).at(folder))?;
     match inside.next() {
         None => Ok(()),

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
 /// In the order of the document, then ours.
-const STORES: [&str; 7] =
+pub(super) const STORES: [&str; 7] =
     ["bdb-btree", "bdb-hash", "tokyocabinet-hash", "cdb", "btree", "hash", "constant"];
 const RECORDS: usize = 11_004_950;
 const WORDS: usize = 1024;

@@ -5,8 +5,8 @@
 //! not tried again in the same part, and never stops the others. When a signal comes, or what the workbench
 //! itself needs fails, the run is over: nothing more is measured, and what is finished is told.
 
-use super::ReproduceArgs;
 use super::task::{Task, Work};
+use super::{Document, ReproduceArgs};
 use crate::candidates::Describe;
 use crate::driver::{Setup, Shape, kernel, with_driver};
 use crate::machine;
@@ -73,6 +73,10 @@ impl<'a> Lab<'a> {
     pub(super) fn new(args: &'a ReproduceArgs) -> Result<Lab<'a>> {
         let memory = Folder::create_in(&args.memory())?;
         memory.current().begin();
+        // What is on the disk comes after minutes: whether there is a place for it is seen now.
+        let has_disk = args.documents().into_iter().any(Document::has_disk);
+        let disk = has_disk.then(|| Folder::named_by("--disk", &args.disk)).transpose()?;
+        disk.iter().for_each(|disk| disk.current().begin());
         let cpu = kernel::allowed_cpus().pop().filter(|_| !args.no_pin);
         let machine = machine::facts(memory.path(), cpu, measure::clock_ns());
         let mut notes = Vec::new();
@@ -98,7 +102,7 @@ impl<'a> Lab<'a> {
             failures: Vec::new(),
             notes,
             memory,
-            disk: None,
+            disk,
             program: Program::this()?,
             cpu,
             started: Instant::now(),
@@ -247,15 +251,6 @@ impl<'a> Lab<'a> {
         plan: &Plan<'_>,
         figures: &mut Figures,
     ) -> Result<bool> {
-        if plan.is_on_disk && self.disk.is_none() {
-            let disk = Folder::named_by("--disk", &self.args.disk)?;
-            disk.current().begin();
-            self.disk = Some(disk);
-            // A signal from before this folder was there has told the other one.
-            if self.is_interrupted() {
-                return Ok(false);
-            }
-        }
         let on_disk = self.disk.as_ref().filter(|_| plan.is_on_disk);
         let made_in = on_disk.map(|_| self.memory.empty(store)).transpose()?;
         let folder = on_disk.unwrap_or(&self.memory);

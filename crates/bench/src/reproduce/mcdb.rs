@@ -18,7 +18,8 @@ use credenza::Result;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
-const STORES: [&str; 6] = ["constant", "hash", "btree", "mcdb", "cdb", "tokyocabinet-hash"];
+pub(super) const STORES: [&str; 6] =
+    ["constant", "hash", "btree", "mcdb", "cdb", "tokyocabinet-hash"];
 /// Those that the document has figures of.
 const PUBLISHED: [&str; 2] = ["mcdb", "tokyocabinet-hash"];
 /// The records of most of the experiment, and the lookups.

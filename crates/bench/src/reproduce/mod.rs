@@ -62,6 +62,23 @@ pub enum Document {
 impl Document {
     const EACH: [Document; 5] =
         [Document::Mcdb, Document::Ntdb, Document::Bayes, Document::Mdbm, Document::Upscaledb];
+
+    /// The stores that it has, and ours beside them.
+    fn stores(self) -> &'static [&'static str] {
+        match self {
+            Document::Mcdb => &mcdb::STORES,
+            Document::Bayes => &bayes::STORES,
+            Document::Ntdb => &ntdb::STORES,
+            Document::Mdbm => &mdbm::STORES,
+            Document::Upscaledb => &upscaledb::STORES,
+            Document::All => &[],
+        }
+    }
+
+    /// Whether a part of it has the store files on a disk.
+    fn has_disk(self) -> bool {
+        matches!(self, Document::Mcdb | Document::Mdbm)
+    }
 }
 
 /// Run the experiment of a published document again, and compare.
@@ -117,7 +134,28 @@ impl ReproduceArgs {
         if !(self.scale > 0.0 && self.scale <= 100.0) {
             return Err(Error::invalid("--scale must be above 0, and at most 100"));
         }
-        check_stores(self.stores.iter().flatten().map(String::as_str), &self.libraries)
+        check_stores(self.stores.iter().flatten().map(String::as_str), &self.libraries)?;
+        self.check_documents()
+    }
+
+    /// Refuses a store that is named and in none of the documents: nothing would be said of it.
+    fn check_documents(&self) -> Result<()> {
+        let documents = self.documents();
+        let mut known: Vec<&str> = Vec::new();
+        for store in documents.iter().flat_map(|document| document.stores()) {
+            if !known.contains(store) {
+                known.push(store);
+            }
+        }
+        let of_libraries = self.libraries.iter().filter_map(|lib| Some(lib.split_once('=')?.0));
+        let mut named = self.stores.iter().flatten().map(String::as_str).chain(of_libraries);
+        match named.find(|store| !known.contains(store)) {
+            None => Ok(()),
+            Some(store) => Err(Error::invalid(format!(
+                "'{store}' is in no document that is asked for: there are {}",
+                known.join(", ")
+            ))),
+        }
     }
 
     fn documents(&self) -> Vec<Document> {

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-const STORES: [&str; 5] = ["tdb", "tdb2", "ntdb", "hash", "btree"];
+pub(super) const STORES: [&str; 5] = ["tdb", "tdb2", "ntdb", "hash", "btree"];
 const SIZES: [usize; 5] = [100, 1000, 10_000, 100_000, 1_000_000];
 /// Runs of each size, as the document had them, and of the largest one.
 const ROUNDS: [usize; 5] = [10, 10, 10, 10, 3];

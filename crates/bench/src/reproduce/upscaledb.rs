@@ -18,7 +18,7 @@ use credenza::Result;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
-const STORES: [&str; 3] = ["upscaledb", "btree", "hash"];
+pub(super) const STORES: [&str; 3] = ["upscaledb", "btree", "hash"];
 /// Operations of a command that says nothing of them.
 const OPERATIONS: usize = 1_000_000;
 

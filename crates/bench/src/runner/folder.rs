@@ -39,7 +39,12 @@ impl Folder {
         let mut all = folders();
         let folder = tempfile::Builder::new().prefix("credenza-bench-").tempdir_in(parent);
         let folder = folder.map_err(|e| match e.kind() {
-            ErrorKind::NotFound => no_folder(option, parent),
+            ErrorKind::NotFound if !parent.exists() => no_folder(option, parent),
+            ErrorKind::NotFound => {
+                let what =
+                    format!("{option}: the system makes no folders in this one: name another");
+                Error::invalid(what).at(parent)
+            }
             _ => Error::io("create a folder in", e).at(parent),
         })?;
         let current = Current::default();

@@ -34,7 +34,7 @@ mod parent_tests;
 pub(crate) mod tests;
 
 use crate::args::{BenchArgs, Metrics};
-use crate::candidates::{self, Describe};
+use crate::candidates::{self, Candidate, Describe};
 use crate::counters::Counters;
 use crate::driver::{self, Driver, ForDriver, NULL, Shape, kernel, with_driver};
 use crate::machine;
@@ -307,18 +307,16 @@ impl<'a> Run<'a> {
 
     /// The stores that take part: those that were named, or all that are found.
     fn stores(&mut self, shape: &Shape, workload: &Workload) -> Result<Vec<StoreInfo>> {
-        let found = || candidates::all(self.args).into_iter().filter(|c| c.found);
+        let is_wanted = |c: &Candidate| c.found || self.args.is_about(c.store);
+        let wanted = || candidates::all(self.args).into_iter().filter(is_wanted);
         let names = match self.args.named_stores() {
             Some(names) => names,
-            None => found().map(|candidate| candidate.store.to_owned()).collect(),
+            None => wanted().map(|candidate| candidate.store.to_owned()).collect(),
         };
         let mut stores: Vec<StoreInfo> = Vec::new();
         let mut unfit: BTreeMap<(&str, String), Vec<String>> = BTreeMap::new();
         let (keys, mut unnumbered) = (shape.keys, Vec::new());
         for name in names {
-            if stores.iter().any(|info| info.store == name) {
-                continue;
-            }
             let library = self.args.library(&name);
             let (file, class) = (library.as_deref(), self.class);
             let settings = workload.settings.of(&name);

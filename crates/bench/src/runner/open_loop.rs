@@ -113,6 +113,12 @@ impl AtRate {
 }
 
 impl Rate {
+    /// Whether an operation is to be started within the time that was asked for.
+    pub(crate) fn begins(&self, seed: u64) -> bool {
+        let first = self.starts(1, seed).first().map_or(0.0, |ns| *ns as f64 / 1e9);
+        self.per_second * self.seconds >= 1.0 && first <= self.seconds
+    }
+
     /// How many of `most` operations are to be started.
     pub(super) fn operations(&self, most: usize) -> usize {
         let wanted = (self.per_second * self.seconds).ceil().max(1.0);
@@ -322,6 +328,18 @@ mod tests {
         assert_eq!(rate(1e300, Arrivals::Even).changes(1 << 30, 8), 16 * SYNCED_OPERATIONS);
         let short = Rate { seconds: 0.001, ..rate(1e300, Arrivals::Even) };
         assert_eq!(short.changes(1 << 30, 3), 3 * SYNCED_OPERATIONS);
+    }
+
+    #[test]
+    fn a_rate_begins_if_its_first_operation_is_within_the_time() {
+        for arrivals in [Arrivals::Even, Arrivals::Poisson] {
+            assert!(rate(100.0, arrivals).begins(1));
+            assert!(!rate(0.49, arrivals).begins(1), "less than one operation in two seconds");
+        }
+        assert!(rate(0.5, Arrivals::Even).begins(1));
+        // By some seeds the first comes too late, as often as it does.
+        let late = (0..1000).filter(|seed| !rate(0.5, Arrivals::Poisson).begins(*seed)).count();
+        assert!((300..440).contains(&late), "{late}");
     }
 
     #[test]

@@ -161,11 +161,15 @@ impl<'a> Parameters<'a> {
         range: std::ops::RangeInclusive<f64>,
     ) -> Result<f64> {
         let what = format!("a number from {} to {}", range.start(), range.end());
+        // As it was written: 1e308 has three hundred digits.
+        let given = self.left.iter().find(|(known, _)| *known == parameter).map(|(_, text)| *text);
         let number = self.take(parameter, default, &what)?;
-        if range.contains(&number) {
-            return Ok(number);
+        match given.filter(|_| !range.contains(&number)) {
+            None => Ok(number),
+            Some(text) => {
+                Err(Error::invalid(format!("{}: {parameter} is {what}, not {text}", self.name)))
+            }
         }
-        Err(Error::invalid(format!("{}: {parameter} is {what}, not {number}", self.name)))
     }
 
     fn all_known(&self) -> Result<()> {
@@ -418,6 +422,7 @@ mod tests {
             ("uniform:theta=1", "uniform has no parameter 'theta'"),
             ("zipfian:theta=-1", "theta is a number from 0 to 20, not -1"),
             ("zipfian:theta=NaN", "not NaN"),
+            ("latest:theta=1e308", "not 1e308"),
             ("zipfian:theta=1,theta=2", "or it is given twice"),
             ("zipfian:scrambled=yes", "scrambled is true or false, not 'yes'"),
             ("hotspot:keys", "'keys' is no parameter: say NAME=VALUE"),

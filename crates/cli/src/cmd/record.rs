@@ -3,7 +3,7 @@
 use crate::args::{exit_status, size};
 use crate::exit::{self, Status};
 use clap::{Args, ValueEnum};
-use credenza::record::Trace;
+use credenza::record::{Options, Trace};
 use credenza::{Error, Result};
 use indicatif::HumanCount;
 use std::ffi::OsString;
@@ -58,10 +58,8 @@ enum Keys {
 
 /// Runs the command.
 pub fn run(args: &Record, quiet: bool) -> Result<Status> {
-    if args.file.symlink_metadata().is_ok() {
-        let what = "this file is there already: name another, or remove it";
-        return Err(Error::invalid(what).at(&args.file));
-    }
+    let trace = Options::new(&args.file).limit(args.limit);
+    trace.check()?;
     // The command may go to another folder.
     let file = std::path::absolute(&args.file).map_err(|e| Error::io("find", e).at(&args.file))?;
     let (program, arguments) = args.command.split_first().ok_or_else(no_command)?;
@@ -80,7 +78,7 @@ pub fn run(args: &Record, quiet: bool) -> Result<Status> {
     };
     let ended = command.status().map_err(|e| Error::io("run", e).at(program))?;
     if !quiet {
-        say(args);
+        say(args, &trace);
     }
     let code = ended.code().unwrap_or_else(|| 128 + ended.signal().unwrap_or(0));
     Ok(Status::Code(ExitCode::from(u8::try_from(code).unwrap_or(111))))
@@ -98,12 +96,17 @@ fn secret() -> String {
 }
 
 /// Says what was recorded.
-fn say(args: &Record) {
+fn say(args: &Record, trace: &Options) {
     let name = args.file.display();
     if !args.file.exists() {
+        // It may have become impossible since the command began.
+        if let Err(e) = trace.check() {
+            exit::note(format_args!("nothing was recorded: there can be no trace now"));
+            return exit::report(&e);
+        }
         return exit::note(format_args!(
             "nothing was recorded: the command opened no store with this library, or with one that is \
-             older"
+             older; or it could not, and has said why"
         ));
     }
     match Trace::open(&args.file) {

@@ -1,0 +1,57 @@
+//! Options that would do nothing, or name a thing twice, where the parser of options lets them pass: whoever
+//! gives one means something by it.
+
+use super::BenchArgs;
+use crate::driver;
+use credenza::{Error, Result};
+
+/// Refuses an option without what it is about, and settings and phases that are named twice.
+pub(super) fn check(args: &BenchArgs) -> Result<()> {
+    // The parser asks for no --oracle where there is an option, as --rounds, that contradicts it.
+    if args.check_every.is_some() && !args.oracle {
+        return Err(Error::invalid(
+            "--check-every is for --oracle: say that, too, or leave it out",
+        ));
+    }
+    let phases = args.phases.iter().flatten().map(|phase| phase.name());
+    once("--phases", phases)?;
+    settings(args)
+}
+
+/// Refuses what is named twice with one option.
+pub(super) fn once<'a>(option: &str, names: impl Iterator<Item = &'a str>) -> Result<()> {
+    let mut known = Vec::new();
+    for name in names {
+        if known.contains(&name) {
+            let what = format!("{option} names '{name}' twice: leave one of both out");
+            return Err(Error::invalid(what));
+        }
+        known.push(name);
+    }
+    Ok(())
+}
+
+/// What the settings are of: NAME, or STORE.NAME.
+fn places(args: &BenchArgs) -> impl Iterator<Item = &str> {
+    args.settings.iter().map(|text| text.split_once('=').map_or(&**text, |(place, _)| place))
+}
+
+/// The stores that have settings of their own.
+pub(super) fn stores_set_up(args: &BenchArgs) -> impl Iterator<Item = &str> {
+    places(args).filter_map(|place| Some(place.rsplit_once('.')?.0))
+}
+
+/// Refuses settings of stores that take no part, and two values for one setting.
+fn settings(args: &BenchArgs) -> Result<()> {
+    once("--set", places(args))?;
+    let Some(named) = args.named_stores() else { return Ok(()) };
+    let is_left_out = |store: &&str| !named.iter().any(|name| name == store);
+    match stores_set_up(args).find(is_left_out) {
+        None => Ok(()),
+        Some(store) => driver::settings_of(store).and(Err(Error::invalid(format!(
+            "--set {store}.NAME=VALUE: '{store}' is not among the stores that are named ({}): name it there, \
+             or leave --set out",
+            named.join(", ")
+        )))),
+    }
+}
