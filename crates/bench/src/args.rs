@@ -364,8 +364,8 @@ impl BenchArgs {
                 "--threads does not do this mix: {why}; leave one of both out"
             ))),
             _ => Err(Error::invalid(
-                "--processes and --threads are for the get phases, and --threads for mixed and \
-                 insert-sync, too: of these none is among those to measure",
+                "--processes, --threads and --with-writer are for the get phases, and --threads alone for \
+                 mixed and insert-sync, too: there is nothing for them among those to measure",
             )),
         }
     }

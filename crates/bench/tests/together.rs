@@ -160,7 +160,7 @@ fn a_mix_that_threads_cannot_do_is_refused_with_the_reason() {
         (&["--processes=2"], "are for the get phases"),
     ] {
         let done = bench(&[&mixed[..], more].concat());
-        assert_eq!(done.status.code(), Some(100), "{more:?}");
+        assert_eq!(done.status.code(), Some(111), "{more:?}");
         assert!(text(&done.stderr).contains(why), "{more:?}: {}", text(&done.stderr));
     }
 }

@@ -183,7 +183,8 @@ pub(super) fn about_sharing(
     for by in [By::Processes, By::Threads] {
         let counts = args.reader_counts(by);
         let all = counts.last().map_or(0, |most| most + usize::from(args.with_writer));
-        if all > cores && has_readers {
+        let do_mixes = by == By::Threads && phases.iter().any(|phase| phase.is_mixed());
+        if all > cores && (has_readers || do_mixes) {
             let share =
                 if cores == 1 { "one processor".to_owned() } else { format!("{cores} processors") };
             notes.push(format!(
