@@ -7,7 +7,7 @@ use crate::libraries;
 use crate::machine;
 use crate::runner::kept::Kept;
 use crate::runner::open_loop::{Arrivals, Rate};
-use crate::runner::together::{self, By};
+use crate::runner::together::{self, By, not_by_threads};
 use crate::workload::{Data, Phase, PhaseParser, Place, Workload};
 use clap::{Args, Subcommand, ValueEnum};
 use credenza::{Error, Result};
@@ -106,7 +106,8 @@ pub struct BenchArgs {
     pub processes: Vec<usize>,
     /// The same with so many threads of one process: they share a handle, or have one each, as the
     /// authors of a store say; stores not made for threads are left out, and named. Where `insert-sync` is
-    /// among the phases, so many threads also commit to one new store
+    /// among the phases, so many threads also commit to one new store, and they share the operations of
+    /// `mixed`, each change a transaction of its own
     #[arg(long, value_delimiter = ',', value_name = "N,N", conflicts_with_all = ["cold", "oracle"])]
     pub threads: Vec<usize>,
     /// With --processes or --threads: do it again beside one more that changes the store without
@@ -341,10 +342,7 @@ impl BenchArgs {
         let are_only_readers = !self.processes.is_empty() || self.with_writer;
         let is_together = are_only_readers || !self.threads.is_empty();
         if is_together && !has_get && (are_only_readers || !has_sync) {
-            return Err(Error::invalid(
-                "--processes and --threads are for the get phases, and --threads for insert-sync, too: \
-                 of these none is among those to measure",
-            ));
+            self.check_mixes_by_threads(&workload)?;
         }
         let is_single = |phase: &Phase| {
             phase.is_single_get() || phase.is_mixed() || *phase == Phase::InsertSync
@@ -372,6 +370,24 @@ impl BenchArgs {
             return Err(Error::invalid(what));
         }
         Ok(workload)
+    }
+
+    /// Refuses several at one store where nobody reads and no `insert-sync` is done, unless threads do a mix.
+    fn check_mixes_by_threads(&self, workload: &Workload) -> Result<()> {
+        let mixes = workload.phases.iter().flatten().filter_map(|phase| workload.mixes.of(*phase));
+        let why_not = |mix| not_by_threads(mix, self.rate.is_some(), self.kept.open.is_some());
+        let whys: Vec<Option<&str>> = mixes.map(why_not).collect();
+        let is_for_readers = !self.processes.is_empty() || self.with_writer;
+        match whys.first() {
+            Some(_) if !is_for_readers && whys.contains(&None) => Ok(()),
+            Some(Some(why)) if !is_for_readers => Err(Error::invalid(format!(
+                "--threads does not do this mix: {why}; leave one of both out"
+            ))),
+            _ => Err(Error::invalid(
+                "--processes, --threads and --with-writer are for the get phases, and --threads alone for \
+                 mixed and insert-sync, too: there is nothing for them among those to measure",
+            )),
+        }
     }
 
     /// Refuses settings that contradict other options.

@@ -3,8 +3,19 @@
 
 mod common;
 
-use common::{bench, json_report, text};
-use serde_json::Value;
+use common::{bench, bench_workload, json, json_report, text};
+
+/// Those of these rivals that are installed.
+fn found<'a>(rivals: &[&'a str]) -> Vec<&'a str> {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("list.json");
+    assert!(bench(&["--list", &format!("--json={}", out.display())]).status.success());
+    let list = json(&out);
+    let is_found = |name: &&str| {
+        list.as_array().unwrap().iter().any(|c| c["store"] == **name && c["found"] == true)
+    };
+    rivals.iter().copied().filter(is_found).collect()
+}
 
 #[test]
 fn several_processes_or_threads_read_one_store_and_one_changes_it_beside_them() {
@@ -101,19 +112,72 @@ fn several_threads_commit_to_one_store() {
     );
 }
 
+/// Two mixes, of which the second begins with what the first has left, whoever of the threads left it.
+#[test]
+fn several_threads_do_the_operations_of_mixes_at_one_store() {
+    let mixes = "data = \"tokens\"\nrecords = 100\ngets = 5000\nphases = [\"mixed-busy\"]\n\
+                [[mix]]\nname = \"load\"\ninsert = 3\nremove = 1\noperations = 400\n\
+                [[mix]]\nname = \"busy\"\nget = 3\nupdate = 2\nread-modify-write = 1\n\
+                distribution = \"latest\"\n";
+    let stores = [vec!["hash", "btree", "redb"], found(&["lmdb", "sqlite", "bdb-btree"])].concat();
+    let names = format!("--stores={},constant", stores.join(","));
+    let options = [&*names, "--rounds=1", "--threads=3", "--metrics=none"];
+    let (done, folder) = bench_workload(mixes, &options);
+    let said = text(&done.stdout);
+    assert!(done.status.success(), "{said}{}", text(&done.stderr));
+    assert!(said.contains("Several threads committing to one store"), "{said}");
+    assert!(!said.contains("Several readers"), "{said}");
+    let report = json_report(&folder.path().join("out.json"));
+    let all: Vec<_> = report.together.iter().map(|r| (&*r.store, r.readers)).collect();
+    let expected = stores.iter().flat_map(|store| [(*store, 1), (*store, 3)]);
+    assert_eq!(all, expected.collect::<Vec<_>>());
+    // Threads find as many keys as one does without them.
+    let alone = report.results[0].hit_rate.unwrap();
+    for r in &report.together {
+        assert!(r.verified && r.rounds == 1 && r.per_second.median > 0.0, "{r:?}");
+        assert_eq!((&*r.phase, r.ops, r.hit_rate), ("mixed-busy", 5000, alone), "{r:?}");
+        assert_eq!((&*r.class, &*r.by), ("buffered", "threads"), "{r:?}");
+        assert_eq!(r.to_one.map(|s| s.pairs), (r.readers > 1).then_some(1), "{r:?}");
+    }
+}
+
+#[test]
+fn a_mix_that_threads_cannot_do_is_refused_with_the_reason() {
+    let mixed = ["--stores=hash", "--records=10", "--gets=10", "--threads=2", "--phases=mixed"];
+    for (more, why) in [
+        (&["--reopen"][..], "not opened again"),
+        (&["--transactions=10"], "the other threads wait for it"),
+        (&["--transactions=all"], "the other threads wait for it"),
+        (&["--stop-seconds=1"], "what stop-seconds leaves time for"),
+        (&["--workload=ycsb-e"], "what a scan gives depends on"),
+        (&["--rate=100"], "at a rate a mix is done by one thread only"),
+        (&["--with-writer"], "are for the get phases"),
+        (&["--processes=2"], "are for the get phases"),
+    ] {
+        let done = bench(&[&mixed[..], more].concat());
+        assert_eq!(done.status.code(), Some(111), "{more:?}");
+        assert!(text(&done.stderr).contains(why), "{more:?}: {}", text(&done.stderr));
+    }
+    // Where there is something else for them, it is only left out.
+    let data = "data = \"tokens\"\nrecords = 50\ngets = 50\n[mix]\nget = 1\noperations = 5000";
+    let options = ["--stores=hash", "--rounds=1", "--threads=2", "--metrics=none", "--reopen"];
+    let phases = ["--phases=get-hit,mixed"];
+    let (done, folder) = bench_workload(data, &[&options[..], &phases].concat());
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let report = json_report(&folder.path().join("out.json"));
+    assert!(report.together.iter().all(|r| r.phase == "get-hit") && report.results.len() == 2);
+    let why = "'mixed --threads' leaves out all stores: threads have handles";
+    assert!(report.notes.iter().any(|note| note.starts_with(why)), "{:?}", report.notes);
+}
+
 #[test]
 fn rivals_are_read_beside_a_writer_with_the_locks_for_it() {
     let folder = tempfile::tempdir().unwrap();
     let (dir, out) = (folder.path().join("stores"), folder.path().join("out.json"));
     std::fs::create_dir(&dir).unwrap();
     let json = format!("--json={}", out.display());
-    assert!(bench(&["--list", &json]).status.success());
-    let list: Value = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
-    let found = |name: &&str| {
-        list.as_array().unwrap().iter().any(|c| c["store"] == **name && c["found"] == true)
-    };
     let rivals = ["lmdb", "mdbx", "sqlite", "tdb", "ntdb", "tdb2", "mdbm", "leveldb", "tkrzw"];
-    let stores: Vec<&str> = rivals.into_iter().filter(found).collect();
+    let stores = found(&rivals);
     if stores.is_empty() {
         println!("skipped: none of {rivals:?} is installed");
         return;

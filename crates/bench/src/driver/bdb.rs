@@ -141,9 +141,14 @@ impl Bdb {
         self.handle_in_env(shape, folder, 0, RECOVER)
     }
 
-    /// The same for several threads that share the handle: with locks, and each commit synced.
-    pub(super) fn shared_handle(&self, shape: &Shape, folder: &Path) -> Result<Handle<'_>> {
-        self.handle_in_env(shape, folder, 0, THREAD | INIT_LOCK)
+    /// The same for several threads that share the handle: with locks.
+    pub(super) fn shared_handle(
+        &self,
+        shape: &Shape,
+        folder: &Path,
+        flags: u32,
+    ) -> Result<Handle<'_>> {
+        self.handle_in_env(shape, folder, flags, THREAD | INIT_LOCK)
     }
 
     fn handle_in_env(

@@ -138,9 +138,11 @@ impl Driver for BdbBtree {
         path: &Path,
         shape: &Shape,
         count: usize,
+        is_durable: bool,
     ) -> Result<Committers<Self::Writer<'_>>> {
         let folder = path.parent().unwrap_or(Path::new("."));
-        let handle = self.0.shared_handle(shape, folder)?;
+        let flags = if is_durable { 0 } else { TXN_WRITE_NO_SYNC };
+        let handle = self.0.shared_handle(shape, folder, flags)?;
         set_up(&handle, shape)?;
         BdbStore::create(handle, method(shape), path, shape)?.into_committers(shape, count)
     }

@@ -180,12 +180,12 @@ impl<const IS_ORDERED: bool> Store for BdbStore<'_, IS_ORDERED> {
         let mut value = Dbt::into_buffer(&mut self.buffer);
         // SAFETY: the database is open, and so is the cursor, if there is one; the key is readable, and
         // the buffer writable for `room`.
-        let rc = unsafe {
+        let rc = until_won(|| unsafe {
             match &self.cursor {
                 None => (self.get)(self.handle.db, null_mut(), &raw mut key, &raw mut value, 0),
                 Some(cursor) => cursor.get(&raw mut key, &raw mut value),
             }
-        };
+        });
         match rc {
             0 => {
                 // SAFETY: the library wrote `size` bytes, at most `room`, to the buffer.
@@ -269,17 +269,12 @@ impl<const IS_ORDERED: bool> Writer for BdbStore<'_, IS_ORDERED> {
         let (mut key, mut value) = (self.given(key, &mut number), Dbt::of(value));
         // SAFETY: the database is open for writing, and so is the cursor, if there is one; key and value
         // are readable, and only read although the prototypes lack const.
-        let mut put = || unsafe {
+        let rc = until_won(|| unsafe {
             match &self.cursor {
                 None => (self.put)(self.handle.db, null_mut(), &raw mut key, &raw mut value, 0),
                 Some(cursor) => cursor.put(&raw mut key, &raw mut value),
             }
-        };
-        let mut rc = put();
-        // Threads that wait for each other's pages: who loses has stored nothing, and tries again.
-        while rc == DEADLOCK {
-            rc = put();
-        }
+        });
         check(self.handle.api, "put", rc)
     }
 
@@ -289,12 +284,12 @@ impl<const IS_ORDERED: bool> Writer for BdbStore<'_, IS_ORDERED> {
         let mut key = self.given(key, &mut number);
         // SAFETY: the database is open for writing, and so is the cursor, if there is one; the key is
         // readable, and only read although the prototypes lack const.
-        let rc = unsafe {
+        let rc = until_won(|| unsafe {
             match &self.cursor {
                 None => (self.delete)(self.handle.db, null_mut(), &raw mut key, 0),
                 Some(cursor) => cursor.delete(&raw mut key),
             }
-        };
+        });
         match rc {
             NOT_FOUND | KEY_EMPTY => Ok(false),
             rc => check(self.handle.api, "del", rc).map(|()| true),
@@ -304,6 +299,18 @@ impl<const IS_ORDERED: bool> Writer for BdbStore<'_, IS_ORDERED> {
     fn close(mut self) -> Result<()> {
         self.cursor = None;
         self.handle.close()
+    }
+}
+
+/// What a call says that is done again while it loses: of threads that wait for each other's pages one is
+/// refused, has done nothing, and tries again.
+#[inline]
+fn until_won(mut call: impl FnMut() -> c_int) -> c_int {
+    loop {
+        let rc = call();
+        if rc != DEADLOCK {
+            return rc;
+        }
     }
 }
 

@@ -145,8 +145,15 @@ impl Driver for BTree {
         Ok(unsafe { Crew::of(readers, writer) })
     }
 
-    fn committers(&self, path: &Path, shape: &Shape, count: usize) -> Result<Committers<Changer>> {
-        let store = self.create_durable(path, shape)?;
+    fn committers(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        count: usize,
+        is_durable: bool,
+    ) -> Result<Committers<Changer>> {
+        let create = if is_durable { Self::create_durable } else { Self::create_committing };
+        let store = create(self, path, shape)?;
         let handle = |owner: &Changer| Changer::over(owner.store.get().clone(), shape, false);
         // SAFETY: handles are `Send`.
         unsafe { Committers::of(store, count, handle) }

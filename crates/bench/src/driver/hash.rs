@@ -113,8 +113,10 @@ impl Driver for Hash {
         path: &Path,
         shape: &Shape,
         count: usize,
+        is_durable: bool,
     ) -> Result<Committers<hash::Hash>> {
-        let store = self.create_durable(path, shape)?;
+        let create = if is_durable { Self::create_durable } else { Self::create };
+        let store = create(self, path, shape)?;
         // SAFETY: handles are `Send`.
         unsafe { Committers::of(store, count, |owner| Ok(owner.clone())) }
     }

@@ -165,8 +165,10 @@ impl Driver for Leveldb {
         path: &Path,
         shape: &Shape,
         count: usize,
+        is_durable: bool,
     ) -> Result<Committers<LsmStore<'_>>> {
-        self.create_durable(path, shape)?.into_committers(count)
+        let create = if is_durable { Self::create_durable } else { Self::create_committing };
+        create(self, path, shape)?.into_committers(count)
     }
 
     fn crew(

@@ -149,8 +149,10 @@ impl Driver for Lmdb {
         path: &Path,
         shape: &Shape,
         count: usize,
+        is_durable: bool,
     ) -> Result<Committers<Self::Writer<'_>>> {
-        self.opened(path, shape, NO_THREAD_SLOTS)?.into_committers(count)
+        let flags = if is_durable { 0 } else { WRITING };
+        self.committing(path, shape, flags | NO_THREAD_SLOTS)?.into_committers(count)
     }
 
     fn crew(

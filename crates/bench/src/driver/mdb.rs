@@ -293,9 +293,9 @@ impl<'d, const DATA_FIRST: bool> MdbStore<'d, DATA_FIRST> {
         unsafe { Crew::sharing(self, readers, with_writer, copy) }
     }
 
-    /// The handles of threads that share this environment, each with a transaction for each change.
-    pub(super) fn into_committers(mut self, count: usize) -> Result<Committers<Self>> {
-        self.commit_open()?;
+    /// The handles of threads that share this environment, which is in no transaction: each has one for
+    /// each change.
+    pub(super) fn into_committers(self, count: usize) -> Result<Committers<Self>> {
         // SAFETY: threads may share an environment; each begins and ends its own transactions.
         unsafe { Committers::of(self, count, |owner| Ok(owner.copy())) }
     }

@@ -188,9 +188,14 @@ impl Driver for Mdbx {
         path: &Path,
         shape: &Shape,
         count: usize,
+        is_durable: bool,
     ) -> Result<Committers<Self::Writer<'_>>> {
-        let flags = LIFO_RECLAIM | NO_THREAD_SLOTS;
-        self.opened(path, shape, flags)?.into_committers(count)
+        if !is_durable {
+            return self.committing(path, shape, WRITING | NO_THREAD_SLOTS)?.into_committers(count);
+        }
+        let mut store = self.opened(path, shape, LIFO_RECLAIM | NO_THREAD_SLOTS)?;
+        store.commit_open()?;
+        store.into_committers(count)
     }
 
     fn crew(

@@ -283,21 +283,29 @@ pub(crate) trait Driver: Sized + 'static {
         on_thread::each_opened(self, path, shape, readers, with_writer)
     }
 
-    /// The handles of so many threads that all change a new store at `path`, each change on the disk
-    /// when its call has returned, as [`Driver::create_durable`] has it. Only called where there are
-    /// such ([`Driver::HAS_COMMITTERS`]). This one is for [`Threads::Handles`].
+    /// The handles of so many threads that all change a new store at `path`, each change a transaction of
+    /// its own: on the disk when its call has returned, as [`Driver::create_durable`] has it, or else as
+    /// [`Driver::create_committing`] does, or [`Driver::create`] where every change outlives the process.
+    /// Only called where there are such ([`Driver::HAS_COMMITTERS`]). This one is for
+    /// [`Threads::Handles`].
     fn committers(
         &self,
         path: &Path,
         shape: &Shape,
         count: usize,
+        is_durable: bool,
     ) -> Result<Committers<Self::Writer<'_>>> {
-        on_thread::committers_opened(self, path, shape, count)
+        on_thread::committers_opened(self, path, shape, count, is_durable)
     }
 
     /// Opens the store at `path`, which is new when the first of several threads does so, for the
     /// changes of one of them. Only called by [`Driver::committers`].
-    fn open_committer(&self, path: &Path, _shape: &Shape) -> Result<Self::Writer<'_>> {
+    fn open_committer(
+        &self,
+        path: &Path,
+        _shape: &Shape,
+        _is_durable: bool,
+    ) -> Result<Self::Writer<'_>> {
         Err(Error::invalid("threads do not open this store for changes").at(path))
     }
 

@@ -89,6 +89,11 @@ impl<W> Committers<W> {
         Ok(Committers { handles, owner })
     }
 
+    /// The handle that the store was made with, while no thread has one yet.
+    pub(crate) fn owner(&mut self) -> &mut W {
+        &mut self.owner
+    }
+
     /// The handle that is left when the threads have ended.
     pub(crate) fn into_owner(self) -> W {
         drop(self.handles);
@@ -102,13 +107,14 @@ pub(super) fn committers_opened<'d, D: Driver>(
     path: &Path,
     shape: &Shape,
     count: usize,
+    is_durable: bool,
 ) -> Result<Committers<D::Writer<'d>>> {
     if D::THREADS != Threads::Handles {
         return Err(Error::invalid("this store is not changed by several threads").at(path));
     }
-    let owner = driver.open_committer(path, shape)?;
+    let open = || driver.open_committer(path, shape, is_durable);
     // SAFETY: the driver says that each thread may have a handle of its own.
-    unsafe { Committers::of(owner, count, |_| driver.open_committer(path, shape)) }
+    unsafe { Committers::of(open()?, count, |_| open()) }
 }
 
 /// A handle for each thread, opened as a process would: for stores that say [`Threads::Handles`].

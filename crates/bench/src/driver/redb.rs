@@ -156,8 +156,15 @@ impl Driver for Redb {
         Ok(changer)
     }
 
-    fn committers(&self, path: &Path, shape: &Shape, count: usize) -> Result<Committers<Changer>> {
-        let store = self.create_durable(path, shape)?;
+    fn committers(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        count: usize,
+        is_durable: bool,
+    ) -> Result<Committers<Changer>> {
+        let create = if is_durable { Self::create_durable } else { Self::create_committing };
+        let store = create(self, path, shape)?;
         let handle = |owner: &Changer| Ok(Changer { open: None, store: owner.store.clone() });
         // SAFETY: a database and its transactions are `Send`, and a database is `Sync`.
         unsafe { Committers::of(store, count, handle) }

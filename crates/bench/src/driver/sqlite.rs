@@ -66,8 +66,10 @@ enum Use {
     ChangeEach,
     /// The same, on the disk.
     ChangeDurably,
-    /// The same, while other connections do so, too.
-    CommitTogether,
+    /// Each change in a transaction of its own, on the disk or not, while other connections do so, too.
+    CommitTogether {
+        is_durable: bool,
+    },
     /// Read while another connection changes the store.
     ReadBeside,
     /// Change a store that is there, each change in a transaction of its own, while others read it.
@@ -105,7 +107,7 @@ impl Sqlite {
         let (api, name) = (&self.api, c_path(path)?);
         let mode = match usage {
             Use::Read => OPEN_READ_ONLY,
-            Use::Change | Use::ChangeEach | Use::ChangeDurably | Use::CommitTogether => {
+            Use::Change | Use::ChangeEach | Use::ChangeDurably | Use::CommitTogether { .. } => {
                 OPEN_READ_WRITE | OPEN_CREATE
             }
             // A reader notes in the index of the log what it reads.
@@ -130,12 +132,13 @@ impl Sqlite {
         };
         store.check("sqlite3_open_v2", rc)?;
         match usage {
-            Use::ReadBeside | Use::ChangeBeside | Use::CommitTogether => {
+            Use::ReadBeside | Use::ChangeBeside | Use::CommitTogether { .. } => {
                 store.run("PRAGMA busy_timeout=60000")?;
             }
             _ => store.run("PRAGMA locking_mode=EXCLUSIVE")?,
         }
-        let is_durable = matches!(usage, Use::ChangeDurably | Use::CommitTogether);
+        let is_durable =
+            matches!(usage, Use::ChangeDurably | Use::CommitTogether { is_durable: true });
         let synchronous = if is_durable { "FULL" } else { "OFF" };
         store.run(&format!("PRAGMA synchronous={synchronous}"))?;
         store.run(&format!("PRAGMA cache_size=-{}", cache_kilobytes(shape)))?;
@@ -144,7 +147,7 @@ impl Sqlite {
         match usage {
             Use::Read | Use::ReadBeside => {}
             Use::ChangeBeside => store.run("PRAGMA journal_mode=WAL")?,
-            Use::Change | Use::ChangeEach | Use::ChangeDurably | Use::CommitTogether => {
+            Use::Change | Use::ChangeEach | Use::ChangeDurably | Use::CommitTogether { .. } => {
                 let has_log = usage != Use::Change && shape.settings.recovery();
                 let journal = if has_log { "WAL" } else { "OFF" };
                 store.run(&format!("PRAGMA page_size={}", page_bytes(shape)))?;
@@ -241,8 +244,13 @@ impl Driver for Sqlite {
         self.opened(path, shape, Use::ChangeDurably)
     }
 
-    fn open_committer(&self, path: &Path, shape: &Shape) -> Result<SqliteStore<'_>> {
-        self.opened(path, shape, Use::CommitTogether)
+    fn open_committer(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        is_durable: bool,
+    ) -> Result<SqliteStore<'_>> {
+        self.opened(path, shape, Use::CommitTogether { is_durable })
     }
 
     fn open_beside(&self, path: &Path, shape: &Shape) -> Result<SqliteStore<'_>> {

@@ -81,7 +81,8 @@ fn shared_and_reopened<D: Driver>(driver: &D, records: &Records) {
     together(driver, &shape, &path, records);
     if D::HAS_COMMITTERS {
         assert!(D::DURABLE.is_some(), "{}", D::NAME);
-        committed(driver, &records.first(30).unwrap());
+        committed(driver, &records.first(30).unwrap(), true);
+        committed(driver, &records.first(100).unwrap(), false);
     }
     if D::REOPENS {
         reopened(driver, records, false);
@@ -133,19 +134,25 @@ fn together<D: Driver>(driver: &D, shape: &Shape, path: &Path, records: &Records
     }
 }
 
-/// Several threads store their parts of the records at once, in a new store: all are there afterwards,
-/// and when it was closed.
-fn committed<D: Driver>(driver: &D, records: &Records) {
+/// Several threads store their parts of the records at once, in a new store, look each up, remove it and
+/// store it again: all are there afterwards, and when it was closed.
+fn committed<D: Driver>(driver: &D, records: &Records, is_durable: bool) {
     const THREADS: usize = 3;
     let (shape, folder) = (Shape::of(records), tempfile::tempdir().unwrap());
     let path = folder.path().join("store");
-    let mut crew = driver.committers(&path, &shape, THREADS).unwrap();
+    let mut crew = driver.committers(&path, &shape, THREADS, is_durable).unwrap();
     std::thread::scope(|scope| {
         for (number, handle) in crew.handles.iter_mut().enumerate() {
             scope.spawn(move || {
                 for i in (number..records.len()).step_by(THREADS) {
-                    let (key, value) = records.get(i);
-                    handle.store().insert(key, value).unwrap();
+                    let ((key, value), store) = (records.get(i), handle.store());
+                    store.insert(key, value).unwrap();
+                    let mut got = None;
+                    store.get(key, |value| got = Some(value.to_vec())).unwrap();
+                    assert_eq!(got.as_deref(), Some(value), "{}", D::NAME);
+                    assert!(store.remove(key).unwrap() && !store.remove(key).unwrap());
+                    assert!(!store.get(key, |_| ()).unwrap(), "{}", D::NAME);
+                    store.insert(key, value).unwrap();
                 }
             });
         }

@@ -240,19 +240,8 @@ impl<D: Driver> Round<'_, D> {
             _ if transactions.is_some() => driver.create_committing(path, shape)?,
             _ => driver.create(path, shape)?,
         };
-        let in_one = transactions.is_some() && D::Writer::HAS_TRANSACTIONS;
-        if in_one {
-            store.begin()?;
-        }
-        if is_filled && opened.is_none() {
-            insert_all(&mut store, &self.inputs.records, Action::Insert, &mut ())?;
-        }
         if is_filled {
-            self.before.iter().try_for_each(|script| mixed::do_changes(&mut store, script))?;
-            store.settle()?;
-        }
-        if in_one {
-            store.commit()?;
+            self.fill(&mut store, opened.is_some(), transactions.is_some())?;
         }
         if mix.is_some_and(|mix| mix.reopen) {
             store.close()?;
@@ -262,6 +251,26 @@ impl<D: Driver> Round<'_, D> {
             return self.driver.reopen(&self.path, &self.shape, transactions.is_some());
         }
         Ok(store)
+    }
+
+    /// Stores all records, if they are not there, and what the mixes before have left; in one transaction,
+    /// where there is such a thing, if changes are else one each.
+    pub(super) fn fill<W: Writer>(
+        &self,
+        store: &mut W,
+        has_records: bool,
+        commits: bool,
+    ) -> Result<()> {
+        let in_one = commits && W::HAS_TRANSACTIONS;
+        if in_one {
+            store.begin()?;
+        }
+        if !has_records {
+            insert_all(store, &self.inputs.records, Action::Insert, &mut ())?;
+        }
+        self.before.iter().try_for_each(|script| mixed::do_changes(store, script))?;
+        store.settle()?;
+        if in_one { store.commit() } else { Ok(()) }
     }
 
     /// Takes the last store away.

@@ -186,7 +186,7 @@ impl<'a, D: Driver> Round<'a, D> {
         })
     }
 
-    fn can_do(&self, phase: Phase) -> bool {
+    pub(super) fn can_do(&self, phase: Phase) -> bool {
         can_do::<D>(phase, &self.spec.mixes, self.spec.open.is_some())
     }
 

@@ -187,7 +187,7 @@ impl Driver for Liar {
         self.create(path, shape)
     }
 
-    fn open_committer(&self, path: &Path, shape: &Shape) -> Result<LiarWriter<'_>> {
+    fn open_committer(&self, path: &Path, shape: &Shape, _: bool) -> Result<LiarWriter<'_>> {
         self.opened.set(self.opened.get() + 1);
         let refuses = self.lie == Lie::RefusesChanges && self.opened.get() == 2;
         let mut writer = self.create(path, shape)?;
@@ -301,10 +301,11 @@ impl Writer for LiarWriter<'_> {
         if self.store.lie == Lie::RefusesRemoval {
             return Err(Error::invalid("no room to remove"));
         }
-        if self.store.lie == Lie::RemovesNot && self.changes.is_multiple_of(5) {
-            return Ok(self.store.index.contains_key(key));
-        }
-        let is_removed = self.store.index.remove(key).is_some();
+        let stays = self.store.lie == Lie::RemovesNot && self.changes.is_multiple_of(5);
+        let is_removed = self.with_index(|index| match stays {
+            true => index.contains_key(key),
+            false => index.remove(key).is_some(),
+        });
         Ok(is_removed || self.store.lie == Lie::RemovesAll)
     }
 

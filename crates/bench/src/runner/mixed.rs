@@ -2,7 +2,7 @@
 //!
 //! A first, untimed run compares every answer with the model; the timed ones, what they add up to.
 //! All runs begin with a new store that holds the records and, of several mixes, what those before it
-//! have left.
+//! have left. [`super::together`] has the same by several threads.
 
 use super::changes::{Outcome, Watch, Work, check_keys};
 use super::child::{LATENCY_EVERY, Round};
@@ -24,6 +24,15 @@ pub(super) type StepLatencies = BTreeMap<String, Vec<(u64, u64)>>;
 impl<D: Driver> Round<'_, D> {
     /// One of the mixes, after those before it.
     pub(super) fn mixed(&self, phase: Phase) -> Result<Sample> {
+        self.with_script(phase, |round, mix, script| round.mix(phase, mix, script))
+    }
+
+    /// Does `work` with one of the mixes and its steps, in a round that has done those before it.
+    pub(super) fn with_script<T>(
+        &self,
+        phase: Phase,
+        work: impl FnOnce(&Round<'_, D>, &Mix, Script) -> Result<T>,
+    ) -> Result<T> {
         let Inputs { records, fresh, queries, .. } = self.inputs;
         let Spec { mixes, seed, .. } = self.spec;
         let mut scripts = mixes.scripts(phase, records, fresh, queries.hit.len(), *seed);
@@ -33,21 +42,16 @@ impl<D: Driver> Round<'_, D> {
         // Stores will hold further keys, too.
         let shape = Shape { duplicates: mixes.duplicates(), ..self.shape.with(fresh) };
         let round = Round { shape, path: self.path.clone(), before: &scripts, ..*self };
-        round.mix(phase, mix, script)
+        work(&round, mix, script)
     }
 
     fn mix(&self, phase: Phase, mix: &Mix, mut script: Script) -> Result<Sample> {
-        let Inputs { records, fresh, .. } = self.inputs;
         let transactions = mix.transactions;
         if let Some(seconds) = mix.stop.seconds {
             let done = self.steps_in(phase, &script, transactions, Duration::from_secs(seconds))?;
             script.truncate(done);
         }
-        let new_model = || {
-            let mut model = Model::of(records, fresh, mix);
-            self.before.iter().for_each(|script| model.apply_all(script));
-            model
-        };
+        let new_model = || begun(self.inputs, mix, self.before);
         let (outcome, found, after) = expected(&script, new_model());
         let work = Mixed { script: &script, transactions, outcome, after };
 
@@ -128,6 +132,13 @@ impl<D: Driver> Round<'_, D> {
         let done = do_steps(&mut store, script, transactions, &mut outcome, &mut (), goes_on)?;
         store.close().map(|()| done)
     }
+}
+
+/// A store that holds all records, and what the mixes before have left, for what this one does with it.
+pub(super) fn begun<'a>(inputs: &'a Inputs, mix: &Mix, before: &[Script]) -> Model<'a> {
+    let mut model = Model::of(&inputs.records, &inputs.fresh, mix);
+    before.iter().for_each(|script| model.apply_all(script));
+    model
 }
 
 /// Does what `each` does with every step, in transactions if they are asked for, until `goes_on` says
@@ -221,7 +232,7 @@ pub(super) fn expected<'a>(script: &Script, mut model: Model<'a>) -> (Outcome, u
 }
 
 /// Does every step and compares every answer with the model; returns what is wrong first, in words.
-fn check<W: Writer>(
+pub(super) fn check<W: Writer>(
     store: &mut W,
     script: &Script,
     transactions: Option<Transactions>,
@@ -280,7 +291,7 @@ fn wrong_step<W: Writer>(
 
 /// What is timed: every step, its answers added up.
 #[inline]
-fn do_steps<W: Writer>(
+pub(super) fn do_steps<W: Writer>(
     store: &mut W,
     script: &Script,
     transactions: Option<Transactions>,

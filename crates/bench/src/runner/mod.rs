@@ -131,7 +131,7 @@ fn run(args: &BenchArgs) -> Result<Report> {
     }
     notes.extend(left_out);
     notes.extend(notes::about_baseline(args, &stores));
-    notes.extend(notes::about_sharing(args, &run.phases, &stores, machine.cores));
+    notes.extend(notes::about_sharing(args, &run.phases, &stores, &workload.mixes, machine.cores));
     notes.extend(notes::about_servers(&stores));
     notes.extend(Counters::refused());
     let seed = workload.seed;
@@ -157,7 +157,7 @@ fn run(args: &BenchArgs) -> Result<Report> {
     notes.extend(durability::warnings(&stores, &results));
     let again = again.results(&phases, &stores, class, &workload.mixes, record_bytes, rate);
     let noise = noise(&results, &again);
-    let together = shared.results(&stores, class, settings.cpu.is_some(), rate);
+    let together = shared.results(&phases, &stores, class, settings.cpu.is_some(), rate);
     let credenza_bench = CONTRACT;
     Ok(Report {
         credenza_bench,

@@ -1,6 +1,6 @@
 //! What a reader must know before quoting a figure: where it was measured, and what was left out.
 
-use super::together::By;
+use super::together::{By, not_by_threads};
 use crate::args::BenchArgs;
 use crate::driver::{Sharing, Threads, has_keys_of, has_values_of};
 use crate::report::text;
@@ -136,6 +136,7 @@ pub(super) fn about_sharing(
     args: &BenchArgs,
     phases: &[Phase],
     stores: &[StoreInfo],
+    mixes: &Mixes,
     cores: usize,
 ) -> Vec<String> {
     let has_readers = phases.iter().any(|phase| phase.is_get());
@@ -154,12 +155,20 @@ pub(super) fn about_sharing(
         let why = "only one process at a time may open them, the way the workbench does";
         leave_out("--processes", named(&is_alone), why);
     }
-    if !args.threads.is_empty() && phases.contains(&Phase::InsertSync) {
-        let lacks =
-            |info: &StoreInfo| info.lacks.iter().any(|name| name == Phase::InsertSync.name());
+    let commits = |phase: &&Phase| **phase == Phase::InsertSync || phase.is_mixed();
+    for phase in phases.iter().filter(commits).filter(|_| !args.threads.is_empty()) {
+        let what = format!("{phase} --threads");
+        let mix = mixes.of(*phase);
+        if let Some(why) =
+            mix.and_then(|mix| not_by_threads(mix, args.rate.is_some(), args.kept.open.is_some()))
+        {
+            leave_out(&what, "all stores".to_owned(), why);
+            continue;
+        }
+        let lacks = |info: &StoreInfo| info.lacks.iter().any(|name| name == phase.name());
         let why = "the workbench has no locks of theirs for several threads that commit";
         let left_out = |info: &StoreInfo| !info.committing_threads && !lacks(info);
-        leave_out("insert-sync --threads", named(&left_out), why);
+        leave_out(&what, named(&left_out), why);
     }
     if !args.threads.is_empty() && has_readers {
         let is_one = |info: &StoreInfo| info.threads == Threads::One.name();
@@ -181,7 +190,8 @@ pub(super) fn about_sharing(
     for by in [By::Processes, By::Threads] {
         let counts = args.reader_counts(by);
         let all = counts.last().map_or(0, |most| most + usize::from(args.with_writer));
-        if all > cores && has_readers {
+        let do_mixes = by == By::Threads && phases.iter().any(|phase| phase.is_mixed());
+        if all > cores && (has_readers || do_mixes) {
             let share =
                 if cores == 1 { "one processor".to_owned() } else { format!("{cores} processors") };
             notes.push(format!(

@@ -165,7 +165,7 @@ fn write_amplification(
     (stores && written > 0 && stored > 0.0).then(|| written as f64 / stored)
 }
 
-/// What several readers, or threads that commit, did at once, each with its store and round.
+/// What several readers, or threads that commit or do a mix, did at once, each with its store and round.
 #[derive(Default)]
 pub(super) struct Shared(Vec<(String, usize, Throughput)>);
 
@@ -178,20 +178,21 @@ impl Shared {
     /// this order.
     pub(super) fn results(
         &self,
+        phases: &[Phase],
         stores: &[StoreInfo],
         class: &str,
         is_bound: bool,
         rate: Option<&Rate>,
     ) -> Vec<TogetherResult> {
         let mut results = Vec::new();
-        for phase in Phase::ALL {
+        for phase in phases {
             for info in stores {
                 for (with_writer, by) in GROUPS {
                     let of = |(store, _, t): &&(String, usize, Throughput)| {
                         let group = &t.group;
                         *store == info.store
                             && (group.phase, group.with_writer, group.by)
-                                == (phase, with_writer, by)
+                                == (*phase, with_writer, by)
                     };
                     let all: Vec<(usize, &Throughput)> =
                         self.0.iter().filter(of).map(|(_, round, t)| (*round, t)).collect();
@@ -256,6 +257,7 @@ fn of_count(
         class: match first.group.phase {
             _ if info.is_server => info.class.clone(),
             Phase::InsertSync => "sync".to_owned(),
+            phase if phase.is_mixed() => info.commits_class.clone(),
             _ => class.to_owned(),
         },
         phase: first.group.phase.name().to_owned(),

@@ -9,7 +9,8 @@ use super::mix::{Action, Mix, Place};
 use super::records::{Content, Records};
 use crate::rng::Rng;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 
 /// What a key has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +101,37 @@ impl Script {
 
     pub(crate) fn len(&self) -> usize {
         self.steps.len()
+    }
+
+    /// The same steps for so many threads: all those of an item are one thread's, in their order, and
+    /// items are dealt so that all have about as many steps, whatever the distribution. What a step
+    /// answers is then the same as if one thread did all, but for a scan.
+    pub(crate) fn dealt(&self, threads: usize) -> Vec<Script> {
+        let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+        self.steps.iter().for_each(|step| *counts.entry(step.item).or_default() += 1);
+        let mut items: Vec<(u32, usize)> = counts.into_iter().collect();
+        // The items with the most steps first, each to the thread that has the fewest.
+        items.sort_by_key(|(_, count)| Reverse(*count));
+        let mut loads: BinaryHeap<_> = (0..threads).map(|thread| Reverse((0, thread))).collect();
+        let mut owners = HashMap::new();
+        for (item, count) in items {
+            if let Some(mut least) = loads.peek_mut() {
+                let Reverse((load, thread)) = &mut *least;
+                *load += count;
+                owners.insert(item, *thread);
+            }
+        }
+        let none = || Script { keys: Vec::new(), values: Vec::new(), steps: Vec::new() };
+        let mut parts: Vec<Script> = (0..threads).map(|_| none()).collect();
+        for (step, key, value) in self.iter() {
+            if let Some(thread) = owners.get(&step.item) {
+                let part = &mut parts[*thread];
+                part.keys.extend_from_slice(key);
+                part.values.extend_from_slice(value);
+                part.steps.push(*step);
+            }
+        }
+        parts
     }
 
     /// Leaves only the first `count` steps.
@@ -338,6 +370,38 @@ mod tests {
             assert!(seen.iter().all(|count| *count > 500), "{seen:?}");
             assert_eq!(script.len(), 10_000);
             assert_eq!(script.lookups(), seen[0] + seen[5]);
+        }
+    }
+
+    #[test]
+    fn threads_are_dealt_all_steps_of_an_item_and_as_many_as_each_other() {
+        let (records, mut fresh) = (records(100), Records::default());
+        (0..3000_u16)
+            .for_each(|i| fresh.push(&[&[200][..], &i.to_le_bytes()].concat(), b"").unwrap());
+        for mix in ["uniform", "zipfian", "latest", "ascending"].map(all_actions) {
+            let script = Script::draw(&records, &fresh, &mix, 10_000, 3);
+            for threads in [1, 3, 7] {
+                let parts = script.dealt(threads);
+                let lens: Vec<usize> = parts.iter().map(Script::len).collect();
+                assert_eq!((lens.len(), lens.iter().sum::<usize>()), (threads, 10_000));
+                let (least, most) = (lens.iter().min().unwrap(), lens.iter().max().unwrap());
+                assert!(most - least <= 10_000 / 100, "{lens:?}");
+                let mut owners = HashMap::new();
+                for (thread, part) in parts.iter().enumerate() {
+                    for (step, ..) in part.iter() {
+                        assert_eq!(*owners.entry(step.item).or_insert(thread), thread);
+                    }
+                }
+                // Those of each item are what they were, in their order.
+                let of = |script: &Script, item: u32| -> Vec<_> {
+                    let own = script.iter().filter(|(step, ..)| step.item == item);
+                    own.map(|(s, key, value)| (s.action, s.stored, key.to_vec(), value.to_vec()))
+                        .collect()
+                };
+                for (item, thread) in owners.iter().filter(|(item, _)| *item % 50 == 0) {
+                    assert_eq!(of(&script, *item), of(&parts[*thread], *item));
+                }
+            }
         }
     }
 

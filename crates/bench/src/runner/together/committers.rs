@@ -18,9 +18,9 @@ use super::super::open_loop::changing::Inserts;
 use super::super::open_loop::{AtRate, Rate, Share};
 use super::super::passes;
 use super::super::protocol::{Message, Sample, Spec};
-use super::member;
-use super::{By, Coordinator, Done, Group, Throughput, all_done, ready};
-use crate::driver::{Driver, Reading, Writer, kernel};
+use super::member::{self, Channel, Member};
+use super::{By, Coordinator, Done, Group, Throughput, all_done, not_by_threads, ready};
+use crate::driver::{Committers, Driver, Reading, Writer, kernel};
 use crate::measure::Meter;
 use crate::result::Effort;
 use crate::workload::{Phase, Records};
@@ -28,14 +28,21 @@ use credenza::Result;
 use std::time::{Duration, Instant};
 
 impl<D: Driver> Round<'_, D> {
-    /// `insert-sync` by all numbers of threads that are asked for, each at a new store, if stores of this
-    /// kind can do that.
+    /// `insert-sync`, and mixes that threads do, by all numbers of threads that are asked for, each at a new
+    /// store, if stores of this kind can do that.
     pub(in super::super) fn committing(&self, say: &dyn Fn(&Message) -> Result<()>) -> Result<()> {
-        let phase = Phase::InsertSync;
-        let is_wanted = self.spec.phases.contains(&phase) && D::HAS_COMMITTERS;
-        for threads in self.spec.together.threads.iter().filter(|_| is_wanted) {
-            let group = Group { phase, by: By::Threads, readers: *threads, with_writer: false };
-            self.measure_group(group, say)?;
+        let Spec { phases, mixes, rate, open, .. } = self.spec;
+        let is_done = |phase: &&Phase| match mixes.of(**phase) {
+            Some(mix) => not_by_threads(mix, rate.is_some(), open.is_some()).is_none(),
+            None => **phase == Phase::InsertSync,
+        };
+        let can_do = |phase: &&Phase| D::HAS_COMMITTERS && self.can_do(**phase);
+        for phase in phases.iter().filter(is_done).filter(can_do) {
+            for threads in &self.spec.together.threads {
+                let (phase, readers) = (*phase, *threads);
+                let group = Group { phase, by: By::Threads, readers, with_writer: false };
+                self.measure_group(group, say)?;
+            }
         }
         Ok(())
     }
@@ -73,28 +80,13 @@ impl<D: Driver> Round<'_, D> {
     fn commit(&self, records: &Records, count: usize, rate: Option<&Rate>) -> Result<Committed> {
         let spec = self.spec;
         self.empty_folder()?;
-        let mut crew = self.driver.committers(&self.path, &self.shape, count)?;
-        let bind = &|number| spec.together.cpu(spec.cpu, number).map_or(Ok(()), kernel::pin_to);
-        let (elapsed, effort, done) = std::thread::scope(|scope| {
-            let mut members = Vec::with_capacity(count);
-            for (number, handle) in crew.handles.iter_mut().enumerate() {
-                let name = format!("committing thread {} of {count}", number + 1);
-                let (member, mut to) = member::thread(name);
-                let part = StorePart { spec, records, rate, share: Share { number, of: count } };
-                scope.spawn(move || {
-                    let done = bind(number).and_then(|()| part.run(handle.store(), &mut to));
-                    to.end(done)
-                });
-                members.push(member);
-            }
-            let mut members = members.into_iter().map(ready).collect::<Result<Vec<_>>>()?;
-            let meter = Meter::start();
-            let start = Instant::now();
-            let done = all_done(&mut members)?;
-            Ok::<_, credenza::Error>((start.elapsed(), meter.stop(records.len()), done))
+        let mut crew = self.driver.committers(&self.path, &self.shape, count, true)?;
+        let ran = at_once(spec, &mut crew, records.len(), |number, store, to| {
+            let share = Share { number, of: count };
+            StorePart { spec, records, rate, share }.run(store, to)
         })?;
         let wrong = self.wrong_afterwards(crew.into_owner(), records)?;
-        Ok(Committed { elapsed, effort, done, wrong })
+        Ok(Committed { wrong: ran.wrong.or(wrong), ..ran })
     }
 
     /// What is wrong first in a store that all records were stored in, before it is closed and after.
@@ -115,14 +107,48 @@ impl<D: Driver> Round<'_, D> {
     }
 }
 
+/// Has each thread of the crew do its part, given its number, which says that it is ready and is then let
+/// go with the others; all parts together are so many operations.
+pub(super) fn at_once<W: Writer>(
+    spec: &Spec,
+    crew: &mut Committers<W>,
+    operations: usize,
+    part: impl Fn(usize, &mut W, &mut Channel) -> Result<Done> + Sync,
+) -> Result<Committed> {
+    let (count, part) = (crew.handles.len(), &part);
+    let bind = &|number| spec.together.cpu(spec.cpu, number).map_or(Ok(()), kernel::pin_to);
+    std::thread::scope(|scope| {
+        let mut members = Vec::with_capacity(count);
+        for (number, handle) in crew.handles.iter_mut().enumerate() {
+            let name = format!("committing thread {} of {count}", number + 1);
+            let (member, mut to) = member::thread(name);
+            scope.spawn(move || {
+                let done = bind(number).and_then(|()| part(number, handle.store(), &mut to));
+                to.end(done)
+            });
+            members.push(member);
+        }
+        let mut members = members.into_iter().map(ready).collect::<Result<Vec<_>>>()?;
+        let meter = Meter::start();
+        let start = Instant::now();
+        let done = all_done(&mut members)?;
+        let (elapsed, effort) = (start.elapsed(), meter.stop(operations));
+        let wrong = members.iter().zip(&done).find_map(|(member, done)| {
+            done.wrong.as_ref().map(|what| format!("{}: {what}", member.name()))
+        });
+        Ok(Committed { elapsed, effort, done, wrong })
+    })
+}
+
 /// What came of threads that have committed.
-struct Committed {
+pub(super) struct Committed {
     /// From when all were let go to when the last had ended.
-    elapsed: Duration,
-    effort: Effort,
+    pub(super) elapsed: Duration,
+    pub(super) effort: Effort,
     /// What each of them did.
-    done: Vec<Done>,
-    wrong: Option<String>,
+    pub(super) done: Vec<Done>,
+    /// What is wrong first, in words.
+    pub(super) wrong: Option<String>,
 }
 
 /// What one of these threads does.

@@ -2,7 +2,7 @@
 //! asked for; and several threads that commit to one.
 //!
 //! Reading order: here, [`member`] (processes and threads), [`part`] (what each of them does);
-//! [`committers`] is for itself.
+//! [`committers`] and, for mixes, [`mixers`] are for themselves.
 //!
 //! The measured process starts the others, each of which does its [`Part`]; threads are all in one
 //! process that it starts. They are let go together: a member says that it is ready and then waits to be
@@ -15,6 +15,7 @@
 
 mod committers;
 mod member;
+mod mixers;
 pub(super) mod part;
 
 #[cfg(test)]
@@ -28,6 +29,7 @@ use crate::workload::Phase;
 use credenza::Result;
 pub(super) use member::{Coordinator, Pipes};
 use member::{Member, Process};
+pub(crate) use mixers::not_by_threads;
 use part::{Reads, Writes};
 use serde::{Deserialize, Serialize};
 
@@ -75,7 +77,7 @@ impl By {
     }
 }
 
-/// Readers that are to be measured; threads that commit in the phase `insert-sync`.
+/// Readers that are to be measured; threads that commit in the phase `insert-sync`, or do a mix.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Group {
     pub(crate) phase: Phase,
@@ -142,13 +144,14 @@ pub(crate) struct Throughput {
     pub(crate) group: Group,
     /// The processors that all members together ran on.
     pub(crate) processors: usize,
-    /// Lookups of all readers while their clocks ran; changes of all threads that commit.
+    /// Lookups of all readers while their clocks ran; changes of all threads that commit, operations of
+    /// all that do a mix.
     pub(crate) ops: u64,
-    /// The sum over the readers; of threads that commit, all changes in the time of the slowest.
+    /// The sum over the readers; of threads that commit or do a mix, all of them in the time of the slowest.
     pub(crate) per_second: f64,
     /// Of the writer.
     pub(crate) writes_per_second: Option<f64>,
-    /// Of threads that commit: calls that bring something to the disk.
+    /// Of threads that commit, each change durably: calls that bring something to the disk.
     pub(crate) syncs: Option<u64>,
     pub(crate) lookups: u64,
     pub(crate) found: u64,

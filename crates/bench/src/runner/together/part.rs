@@ -35,6 +35,7 @@ impl<D: Driver> Round<'_, D> {
             Some(Part::Writer) => self.writer(to),
             Some(Part::Threads(group)) => match match group.phase {
                 Phase::InsertSync => self.committers(group),
+                phase if phase.is_mixed() => self.mixers(group),
                 _ => self.threads(group),
             } {
                 Ok(measured) => return to.say(Word::Measured(Box::new(measured))),

@@ -8,6 +8,7 @@ use super::super::protocol::Spec;
 use super::super::tests::with_round;
 use super::{By, Coordinator, Done, Group, Part, Throughput, Together, Word};
 use crate::driver::Driver;
+use crate::workload::distribution::Distribution;
 use crate::workload::{Mix, Phase, Records};
 use credenza::Result;
 
@@ -246,6 +247,52 @@ fn threads_that_commit_store_every_record_once_or_tell() {
         let told = measured.at_rate.unwrap().wrong.unwrap();
         assert!(told.starts_with("at a rate, "), "{lie:?}: {told}");
     }
+}
+
+/// What so many threads say that do a mix of lookups and all changes, at a store that lies so.
+fn mixers(lie: Lie, readers: usize) -> Result<Throughput> {
+    let (phase, mix) = (Phase::Mixed, Mix::of_use(1, 1, 0, Distribution::ZIPFIAN, None));
+    let group = Group { phase, by: By::Threads, readers, with_writer: false };
+    let together = Together { part: Some(Part::Threads(group)), ..Together::default() };
+    with_round(lie, &[phase], mix, together, |round| {
+        let mut script = Script { heard: Vec::new(), asked: 0 };
+        round.part(&mut script).unwrap();
+        match (script.heard.pop(), script.heard.len()) {
+            (Some(Word::Measured(measured)), 0) => Ok(*measured),
+            (Some(Word::Failed(what)), 0) => Err(credenza::Error::invalid(what)),
+            other => panic!("{other:?}"),
+        }
+    })
+}
+
+#[test]
+fn threads_do_all_operations_of_a_mix_once_or_tell() {
+    let found = [1, 3, 8].map(|count| {
+        let measured = mixers(Lie::None, count).unwrap();
+        assert_eq!((measured.wrong, measured.ops), (None, 1200), "{count}");
+        assert!(measured.per_second > 0.0 && measured.syncs.is_none());
+        (measured.lookups, measured.found)
+    });
+    // The operations are the same ones, whoever does them.
+    assert_eq!(found, [found[0]; 3]);
+    for lie in [
+        Lie::MissesOnce,
+        Lie::GetsShort,
+        Lie::GetsLong,
+        Lie::KeepsOld,
+        Lie::LosesOne,
+        Lie::OnlyFirstByte,
+        Lie::RemovesNot,
+        Lie::RemovesAll,
+        Lie::ForgetsLast,
+        Lie::ScanShort,
+        Lie::ScanSwapped,
+    ] {
+        assert!(mixers(lie, 3).unwrap().wrong.is_some(), "{lie:?}");
+    }
+    let told = mixers(Lie::GetsShort, 3).unwrap().wrong.unwrap();
+    assert!(told.starts_with("committing thread 1 of 3: step "), "{told}");
+    assert!(mixers(Lie::RefusesChanges, 3).unwrap_err().to_string().contains("no room"));
 }
 
 #[test]
