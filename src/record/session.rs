@@ -16,7 +16,7 @@ use siphasher::sip128::SipHasher24;
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -347,6 +347,7 @@ fn read_head(file: &File) -> Result<(Fixed, State)> {
 
 /// Makes the trace at `path`, or looks whether the one that is there can be continued.
 fn begin(path: &Path, (is_hashed, limit): (bool, u64), may_continue: bool) -> Result<Fixed> {
+    let was_there = path.symlink_metadata().is_ok();
     let file = open(path, true)?;
     lock_file(&file)?;
     let len = file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
@@ -371,11 +372,21 @@ fn begin(path: &Path, (is_hashed, limit): (bool, u64), may_continue: bool) -> Re
     match write_head(&file, &fixed) {
         Ok(()) => Ok(fixed),
         Err(e) => {
-            // A file without its head is no trace: it would be in the way of the next one.
-            let _ = std::fs::remove_file(path);
+            // A file without its head is no trace: it would be in the way of the next one. Not if it was
+            // somebody's, or is the trace of another by now.
+            if !was_there && is_at(&file, path) {
+                let _ = std::fs::remove_file(path);
+            }
             Err(e)
         }
     }
+}
+
+/// Whether the file has this name.
+fn is_at(file: &File, path: &Path) -> bool {
+    let of = |file: std::fs::Metadata| (file.dev(), file.ino());
+    let [file, named] = [file.metadata(), path.symlink_metadata()].map(|found| found.ok().map(of));
+    file.is_some() && file == named
 }
 
 fn write_head(file: &File, fixed: &Fixed) -> Result<()> {

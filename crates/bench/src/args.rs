@@ -1,6 +1,7 @@
 //! The options of `credenza bench`.
 
 mod idle;
+mod settings;
 
 use crate::driver;
 use crate::libraries;
@@ -105,9 +106,9 @@ pub struct BenchArgs {
     #[arg(long, value_delimiter = ',', value_name = "N,N", conflicts_with_all = ["cold", "oracle"])]
     pub processes: Vec<usize>,
     /// The same with so many threads of one process: they share a handle, or have one each, as the
-    /// authors of a store say; stores not made for threads are left out, and named. Where `insert-sync` is
-    /// among the phases, so many threads also commit to one new store, and they share the operations of
-    /// `mixed`, each change a transaction of its own
+    /// authors of a store say; stores not made for threads are left out, and named. In `insert-sync` so many
+    /// threads also commit to one new store; in `mixed` they share its operations, each change a transaction
+    /// of its own
     #[arg(long, value_delimiter = ',', value_name = "N,N", conflicts_with_all = ["cold", "oracle"])]
     pub threads: Vec<usize>,
     /// With --processes or --threads: do it again beside one more that changes the store without
@@ -200,14 +201,17 @@ pub struct BenchArgs {
     pub timeout: u64,
     /// Time nothing: do the operations of `mixed` on two or more stores in turn, compare every
     /// answer and everything they hold, and stop at the first difference, with status 111
-    #[arg(long, conflicts_with_all = ["rounds", "phases", "html", "baseline", "cold", "sync"])]
+    #[arg(long, conflicts_with_all = ["rounds", "phases", "html", "csv", "baseline", "cold", "sync",
+          "batch", "noise"])]
     pub oracle: bool,
     /// With --oracle: compare everything the stores hold after every N operations [default: as
     /// many as there are records, 1000 at least]
     #[arg(long, value_name = "N", requires = "oracle")]
     pub check_every: Option<usize>,
     /// List the stores that are found, and where to get the others; with --json, to that file
-    #[arg(long, conflicts_with_all = ["stores", "settings", "phases", "html", "csv", "tee", "oracle"])]
+    #[arg(long, conflicts_with_all = ["stores", "settings", "phases", "html", "csv", "tee", "oracle",
+          "charts", "keep", "open", "data", "records", "gets", "rounds", "batch", "threads", "processes",
+          "noise", "cold"])]
     pub list: bool,
     /// Do one round of one store: the program starts itself with this
     #[arg(long, hide = true)]
@@ -306,7 +310,7 @@ impl BenchArgs {
         workload.batch = workload.batch.min(workload.gets);
         self.settings.iter().try_for_each(|text| workload.settings.set(text))?;
         workload.check()?;
-        self.check_settings(&workload)?;
+        settings::check(self, &workload)?;
         let is_about_mixed = self.transactions.is_some()
             || self.reopen
             || self.duplicates.is_some()
@@ -387,55 +391,6 @@ impl BenchArgs {
                 "--processes, --threads and --with-writer are for the get phases, and --threads alone for \
                  mixed and insert-sync, too: there is nothing for them among those to measure",
             )),
-        }
-    }
-
-    /// Refuses settings that contradict other options.
-    fn check_settings(&self, workload: &Workload) -> Result<()> {
-        if workload.settings.has_advice() && self.read_ahead {
-            return Err(Error::invalid(
-                "advice and --read-ahead both say what the kernel is told: leave one of them out",
-            ));
-        }
-        let is_durable = |phase: &Phase| *phase == Phase::InsertSync;
-        if workload.settings.has_no_recovery() && workload.phases.iter().flatten().any(is_durable) {
-            return Err(Error::invalid(
-                "recovery=off contradicts the phase insert-sync: without a log no change is on the disk \
-                 before the store is closed; leave one of both out",
-            ));
-        }
-        if !workload.settings.has_memory() {
-            return Ok(());
-        }
-        let stays_open = |phase: &Phase| match workload.mixes.of(*phase) {
-            Some(mix) => !mix.reopen && mix.transactions.is_none(),
-            None => Phase::IN_MEMORY.contains(phase),
-        };
-        let all = || workload.mixes.all_phases();
-        let named = workload.phases.clone().unwrap_or_else(all);
-        let other = named.iter().find(|phase| !stays_open(phase));
-        if let Some(phase) = other.filter(|_| !self.oracle) {
-            return Err(Error::invalid(format!(
-                "memory=on: what is in the memory of a process is gone when it was closed, and outlives \
-                 nothing, so that there is no '{phase}' as it is asked for: say --phases with some of \
-                 insert, insert-random, reinsert, remove and mixed, without --reopen and --transactions"
-            )));
-        }
-        let opens_again = [
-            (self.oracle, "--oracle"),
-            (self.cold, "--cold"),
-            (self.sync, "--sync"),
-            (self.kept.keep.is_some(), "--keep"),
-            (self.kept.open.is_some(), "--open"),
-            (!self.processes.is_empty(), "--processes"),
-            (!self.threads.is_empty(), "--threads"),
-        ];
-        match opens_again.into_iter().find(|(is_wanted, _)| *is_wanted) {
-            None => Ok(()),
-            Some((_, option)) => Err(Error::invalid(format!(
-                "memory=on contradicts {option}, for which stores are opened again, or have files: \
-                 leave one of both out"
-            ))),
         }
     }
 

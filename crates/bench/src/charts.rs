@@ -37,8 +37,12 @@ const END: &str = "</pre>";
 /// The browser that draws charts, where there is one.
 pub fn browser() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    let all = std::env::split_paths(&path).flat_map(|dir| BROWSERS.map(|name| dir.join(name)));
-    all.into_iter().find(|file| file.is_file())
+    let in_path = |name| std::env::split_paths(&path).map(move |dir| dir.join(name));
+    BROWSERS.into_iter().flat_map(in_path).find(|file| is_program(file))
+}
+
+fn is_program(file: &Path) -> bool {
+    fs::metadata(file).is_ok_and(|file| file.is_file() && file.mode() & 0o111 != 0)
 }
 
 /// Refuses what would be in the way of the charts, before an hour is spent on measuring them. A folder that is

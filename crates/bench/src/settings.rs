@@ -107,8 +107,8 @@ impl Chosen {
         self.switch(Name::Recovery) != Some(false)
     }
 
-    pub(crate) fn flush(&self) -> bool {
-        self.switch(Name::Flush) == Some(true)
+    pub(crate) fn flush(&self) -> Option<bool> {
+        self.switch(Name::Flush)
     }
 
     pub(crate) fn cursors(&self) -> bool {
@@ -206,7 +206,7 @@ impl Chosen {
                 "direct=on contradicts mmap=on: a map is the kernel's memory; leave one of both out",
             ));
         }
-        let of_the_log = self.flush() || self.journal_compression() != Codec::None;
+        let of_the_log = self.flush() == Some(true) || self.journal_compression() != Codec::None;
         if !self.recovery() && of_the_log {
             return Err(Error::invalid(
                 "recovery=off contradicts flush=on and journal-compression: there is no log then; leave \
@@ -380,7 +380,12 @@ mod tests {
             (chosen.key_compression(), chosen.journal_compression()),
             (Codec::Prefix, Codec::None)
         );
-        assert!(chosen.encryption() && chosen.recovery() && !chosen.flush() && chosen.cursors());
+        assert!(
+            chosen.encryption()
+                && chosen.recovery()
+                && chosen.flush() != Some(true)
+                && chosen.cursors()
+        );
         assert!(chosen.direct() && !chosen.memory() && !chosen.has_unlimited_cache());
         assert!(!choices(&["recovery=off"]).unwrap().of("sqlite").recovery());
         assert!(choices(&["cache=unlimited"]).unwrap().of("upscaledb").has_unlimited_cache());

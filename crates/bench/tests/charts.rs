@@ -79,10 +79,11 @@ fn a_browser_that_draws_nothing_is_told_and_costs_no_figure() {
     assert!(place.charts().is_empty(), "{:?}", place.charts());
 }
 
-/// It holds the output of the program: until its end there is no end of this test.
+/// It holds the output of the program: until its end there is no end of this test. The browser is started by
+/// a script, as on some systems.
 #[test]
 fn a_signal_ends_the_browser_and_removes_its_folder() {
-    let place = Place::new("exec 1>/proc/$PPID/fd/1; kill -INT $PPID; exec /bin/sleep 600");
+    let place = Place::new("exec 1>/proc/$PPID/fd/1; kill -INT $PPID; /bin/sleep 600 & wait");
     let out = place.run();
     assert_eq!(out.status.code(), Some(130), "{}", text(&out.stderr));
     assert!(place.path("run.json").exists());

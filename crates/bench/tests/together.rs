@@ -158,6 +158,10 @@ fn a_mix_that_threads_cannot_do_is_refused_with_the_reason() {
         assert_eq!(done.status.code(), Some(111), "{more:?}");
         assert!(text(&done.stderr).contains(why), "{more:?}: {}", text(&done.stderr));
     }
+    // Before anything is measured with the first of several numbers of records, which has no folder here.
+    let options = ["--records=20,10", "--dir=/nodir", "--reopen"];
+    let done = bench(&[&["--stores=hash", "--threads=2", "--phases=mixed"], &options[..]].concat());
+    assert!(text(&done.stderr).contains("not opened again"), "{}", text(&done.stderr));
     // Where there is something else for them, it is only left out.
     let data = "data = \"tokens\"\nrecords = 50\ngets = 50\n[mix]\nget = 1\noperations = 5000";
     let options = ["--stores=hash", "--rounds=1", "--threads=2", "--metrics=none", "--reopen"];

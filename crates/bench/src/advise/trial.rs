@@ -112,7 +112,7 @@ impl<'a> Lab<'a> {
         let end = process::run(&self.program, &work, timeout, current, |message| match message {
             Message::Measured(sample) => heard.samples.push(*sample),
             Message::Replayed(replayed) => heard.replayed = Some(*replayed),
-            Message::Refused(phase, what) => {
+            Message::Refused(phase, what) | Message::Amiss(phase, what) => {
                 heard.refused.get_or_insert(format!("{phase}: {what}"));
             }
             _ => {}

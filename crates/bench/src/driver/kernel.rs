@@ -53,6 +53,15 @@ pub(crate) fn end_with_parent() -> Result<()> {
     Ok(())
 }
 
+/// Ends all processes of the group that this one, which was not waited for yet, is the first of.
+pub(crate) fn kill_group(leader: u32) {
+    if let Some(leader) = i32::try_from(leader).ok().filter(|id| *id > 1) {
+        // SAFETY: a signal to processes changes no memory of this one. Nobody has waited for the leader, so
+        // that its number is no other's.
+        unsafe { libc::kill(-leader, libc::SIGKILL) };
+    }
+}
+
 /// Whether there is something to read on standard input, or nothing will come any more.
 pub(crate) fn has_input() -> Result<bool> {
     let mut input = libc::pollfd { fd: libc::STDIN_FILENO, events: libc::POLLIN, revents: 0 };

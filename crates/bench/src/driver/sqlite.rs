@@ -152,7 +152,7 @@ impl Sqlite {
                 let journal = if has_log { "WAL" } else { "OFF" };
                 store.run(&format!("PRAGMA page_size={}", page_bytes(shape)))?;
                 store.run(&format!("PRAGMA journal_mode={journal}"))?;
-                if shape.settings.flush() {
+                if shape.settings.flush() == Some(true) {
                     store.run("PRAGMA wal_autocheckpoint=1")?;
                 }
                 store.run("CREATE TABLE IF NOT EXISTS kv(k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID")?;

@@ -14,7 +14,7 @@
 use super::upscaledb_abi::*;
 use super::upscaledb_keys::TYPES;
 use super::upscaledb_store::{DATABASE, UpsStore, compressor};
-use super::{Changes, Driver, Identity, Reading, Shape, Sharing, Source, c_path};
+use super::{Changes, Driver, Identity, Reading, Shape, Sharing, Source, c_path, refused};
 use crate::settings::{Chosen, Codec, ENCRYPTION_KEY, Name, Takes, Values};
 use crate::workload::KeyType;
 use credenza::Result;
@@ -66,7 +66,7 @@ fn journal(settings: &Chosen) -> (u32, Option<Parameter>) {
     if !settings.recovery() {
         flags |= DISABLE_RECOVERY;
     }
-    if settings.flush() {
+    if settings.flush() == Some(true) {
         flags |= FLUSH_TRANSACTIONS_IMMEDIATELY;
     }
     (flags, compressor(PARAM_JOURNAL_COMPRESSION, settings.journal_compression()))
@@ -235,6 +235,11 @@ impl Driver for Upscaledb {
     }
 
     fn reopen(&self, path: &Path, shape: &Shape, commits: bool) -> Result<UpsStore<'_>> {
+        if commits && shape.settings.flush() == Some(false) {
+            let why =
+                "opened again for transactions, 2.2.1 gives removed keys in ranges without flush";
+            return Err(refused("flush=off", why));
+        }
         let flags = if commits { COMMITTING_AGAIN } else { 0 };
         let mut store = self.opened(path, shape, flags)?;
         store.note_last_number()?;

@@ -74,8 +74,9 @@ impl<'a> Lab<'a> {
         let memory = Folder::create_in(&args.memory())?;
         memory.current().begin();
         // What is on the disk comes after minutes: whether there is a place for it is seen now.
-        let has_disk = args.documents().into_iter().any(Document::has_disk);
-        let disk = has_disk.then(|| Folder::named_by("--disk", &args.disk)).transpose()?;
+        // So is what somebody named for nothing.
+        let has_disk = args.disk.is_some() || args.documents().into_iter().any(Document::has_disk);
+        let disk = has_disk.then(|| Folder::named_by("--disk", args.disk())).transpose()?;
         disk.iter().for_each(|disk| disk.current().begin());
         let cpu = kernel::allowed_cpus().pop().filter(|_| !args.no_pin);
         let machine = machine::facts(memory.path(), cpu, measure::clock_ns());

@@ -409,7 +409,7 @@ fn preloads(lab: &mut Lab<'_>, here: &[&'static str]) -> Vec<(u64, Figures)> {
     let mut all = Vec::new();
     for mib in ITERATED {
         let bytes = (((mib << 20) as f64 * lab.args.scale) as u64).max(1 << 16);
-        let (disk, memory) = (&lab.args.disk, lab.args.memory());
+        let (disk, memory) = (lab.args.disk(), lab.args.memory());
         let free = machine::free_bytes(disk).min(machine::free_bytes(&memory));
         if 5 * bytes > 2 * machine::memory_bytes() || 2 * bytes > free {
             lab.notes.push(format!(

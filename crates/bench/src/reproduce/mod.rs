@@ -101,8 +101,8 @@ pub struct ReproduceArgs {
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// Folder on a disk, for what begins with nothing in memory [default: /var/tmp]
-    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
-    pub disk: PathBuf,
+    #[arg(long, value_name = "DIR")]
+    pub disk: Option<PathBuf>,
     /// Use this library for a store: NAME=PATH; may be given many times
     #[arg(long = "lib", value_name = "NAME=PATH")]
     pub libraries: Vec<String>,
@@ -182,6 +182,11 @@ impl ReproduceArgs {
     /// The folder for store files that are in memory.
     fn memory(&self) -> PathBuf {
         self.dir.clone().unwrap_or_else(machine::usual_folder)
+    }
+
+    /// The folder for those that are on a disk.
+    fn disk(&self) -> &Path {
+        self.disk.as_deref().unwrap_or(Path::new("/var/tmp"))
     }
 }
 

@@ -42,9 +42,14 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// Whether the process must have all processors.
+    /// Whether the process must have all processors. upscaledb has a thread that writes pages; on one
+    /// processor it comes too late, and a small cache is searched in vain, several times as long as all else.
     pub(super) fn is_threaded(&self) -> bool {
-        matches!(self, Work::Mdbm(part) if part.is_threaded())
+        match self {
+            Work::Mdbm(part) => part.is_threaded(),
+            Work::Upscaledb(_) => true,
+            Work::Mcdb(_) | Work::Bayes(_) | Work::Ntdb(_) => false,
+        }
     }
 }
 

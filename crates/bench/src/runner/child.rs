@@ -156,11 +156,15 @@ impl<'a, D: Driver> Round<'a, D> {
         } else if phases.iter().any(|phase| !phase.is_changing()) {
             say(&Message::Started(Phase::Build))?;
             let built = self.with_footprint(Phase::Build, || self.build());
-            match built.and_then(|sample| self.keep(sample)) {
+            match built {
                 Ok(sample) => {
                     is_built = true;
+                    let kept = self.keep(&sample);
                     if phases.contains(&Phase::Build) {
                         say(&Message::Measured(Box::new(sample)))?;
+                    }
+                    if let Err(e) = kept {
+                        say(&Message::Amiss(Phase::Build, e.to_string()))?;
                     }
                 }
                 Err(e) => say(&Message::Refused(Phase::Build, e.to_string()))?,

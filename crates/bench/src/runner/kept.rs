@@ -15,13 +15,13 @@ use super::passes;
 use super::protocol::Sample;
 use crate::copy;
 use crate::driver::{Driver, NAMES, Reading};
-use crate::measure;
 use crate::report::outputs;
 use crate::workload::{Phase, Workload};
 use clap::Args;
 use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Where stores are kept, or come from.
@@ -135,26 +135,32 @@ impl Keeping {
     fn keep(&self, files: &Path) -> Result<()> {
         copy::all(files, &self.made_in)?;
         // Now, and not while something is measured.
-        for file in measure::files_in(&self.made_in)? {
-            let synced = File::open(&file).and_then(|file| file.sync_all());
-            synced.map_err(|e| Error::io("bring to disk", e).at(&file))?;
-        }
+        all_to_disk(&self.made_in)
+            .map_err(|e| Error::io("bring to the disk what is in", e).at(&self.made_in))?;
         fs::rename(&self.made_in, &self.place)
+            .and_then(|()| File::open(self.place.parent().unwrap_or(&self.place))?.sync_all())
             .map_err(|e| Error::io("rename to", e).at(&self.place))
     }
 }
 
+/// Brings a file to the disk, or a folder with all that is in it.
+fn all_to_disk(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        fs::read_dir(path)?.try_for_each(|entry| all_to_disk(&entry?.path()))?;
+    }
+    File::open(path)?.sync_all()
+}
+
 impl<D: Driver> Round<'_, D> {
     /// Keeps the store that was built, if that is asked for and it is right.
-    pub(super) fn keep(&self, built: Sample) -> Result<Sample> {
-        let is_right = built.wrong.is_none();
-        if let Some(keeping) = self.spec.keep.as_ref().filter(|_| is_right) {
-            keeping.keep(&self.spec.folder).map_err(|e| {
-                let place = keeping.place.display();
-                Error::invalid(format!("the store cannot be kept in {place}: {e}"))
-            })?;
-        }
-        Ok(built)
+    pub(super) fn keep(&self, built: &Sample) -> Result<()> {
+        let Some(keeping) = self.spec.keep.as_ref().filter(|_| built.wrong.is_none()) else {
+            return Ok(());
+        };
+        keeping.keep(&self.spec.folder).map_err(|e| {
+            let place = keeping.place.display();
+            Error::invalid(format!("the store cannot be kept in {place}: {e}"))
+        })
     }
 
     /// Takes a copy of the store in `place`, which must hold all records and nothing else.
@@ -210,7 +216,9 @@ mod tests {
             let spec = Spec { keep: Some(keeping), ..round.spec.clone() };
             let hear = |message: &Message| {
                 match message {
-                    Message::Refused(_, what) => refused.borrow_mut().push(what.clone()),
+                    Message::Refused(_, what) | Message::Amiss(_, what) => {
+                        refused.borrow_mut().push(what.clone());
+                    }
                     Message::Measured(sample) => {
                         reads.set(reads.get() || sample.phase == Phase::Scan)
                     }
@@ -239,7 +247,8 @@ mod tests {
             fs::write(keeping.made_in.join("store"), "half").unwrap();
         };
         let (is_kept, refused, reads) = round(Lie::None, in_the_way);
-        assert!(!is_kept && !reads, "{refused:?}");
+        // What was built is measured all the same.
+        assert!(!is_kept && reads, "{refused:?}");
         assert!(refused[0].starts_with("the store cannot be kept in /"), "{refused:?}");
     }
 }

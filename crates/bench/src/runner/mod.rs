@@ -70,6 +70,8 @@ pub(crate) fn series(args: &BenchArgs) -> Result<Report> {
     let Some((last, others)) = counts.split_last().filter(|(_, others)| !others.is_empty()) else {
         return run(&BenchArgs { records: counts, ..args.clone() });
     };
+    // What only the last one has is found out before the others are measured.
+    BenchArgs { records: vec![*last], ..args.clone() }.workload()?;
     for (i, records) in others.iter().chain([last]).enumerate() {
         let mut wanted = BenchArgs { records: vec![*records], ..args.clone() };
         if i < others.len() {
@@ -471,6 +473,10 @@ impl<'a> Run<'a> {
                 Message::Refused(phase, what) => {
                     bar.suspend(|| self.fail(store, Some(round), Some(phase), "error", what));
                     refused.push(phase);
+                    open = None;
+                }
+                Message::Amiss(phase, what) => {
+                    bar.suspend(|| self.fail(store, Some(round), Some(phase), "error", what));
                     open = None;
                 }
                 Message::Together(measured) => {

@@ -1,6 +1,7 @@
 //! Starting one measured process and listening to it.
 
 use super::protocol::Message;
+use crate::driver::kernel;
 use crate::ended;
 use credenza::{Error, Result};
 use serde::Serialize;
@@ -78,11 +79,14 @@ impl Current {
         self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the process, if there is one.
+    /// Ends the process, if there is one, and all of its group.
     pub(crate) fn kill(&self) {
         if let Some(child) = self.lock().as_mut() {
             // It may have ended by itself just now: then there is nothing to do.
-            let _ = child.kill();
+            if matches!(child.try_wait(), Ok(None)) {
+                // With whom it has started: a browser may be a script that starts it.
+                kernel::kill_group(child.id());
+            }
         }
     }
 

@@ -102,6 +102,9 @@ pub(crate) enum Message {
     Compared(Compared),
     /// The store refused in this phase, in its own words; the other phases go on.
     Refused(Phase, String),
+    /// Something beside a phase failed, which has its figures all the same: several at one store, or
+    /// keeping what was built.
+    Amiss(Phase, String),
     /// A figure of an experiment that is reproduced.
     Figure(Figure),
     /// A trace was replayed.

@@ -78,7 +78,7 @@ pub fn run(args: &Record, quiet: bool) -> Result<Status> {
     };
     let ended = command.status().map_err(|e| Error::io("run", e).at(program))?;
     if !quiet {
-        say(args, &trace);
+        say(args);
     }
     let code = ended.code().unwrap_or_else(|| 128 + ended.signal().unwrap_or(0));
     Ok(Status::Code(ExitCode::from(u8::try_from(code).unwrap_or(111))))
@@ -96,13 +96,17 @@ fn secret() -> String {
 }
 
 /// Says what was recorded.
-fn say(args: &Record, trace: &Options) {
+fn say(args: &Record) {
     let name = args.file.display();
     if !args.file.exists() {
-        // It may have become impossible since the command began.
-        if let Err(e) = trace.check() {
-            exit::note(format_args!("nothing was recorded: there can be no trace now"));
-            return exit::report(&e);
+        // It may have become impossible since the command began. To try would be to make a file that a process
+        // which the command has left behind might take for its own.
+        let folder = args.file.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            let folder = folder.display();
+            return exit::note(format_args!(
+                "nothing was recorded: there can be no trace now, as the folder {folder} is gone"
+            ));
         }
         return exit::note(format_args!(
             "nothing was recorded: the command opened no store with this library, or with one that is \

@@ -101,15 +101,15 @@ impl Member for Process {
     }
 
     fn hear(&mut self) -> Result<Word> {
-        let mut line = String::new();
+        let mut line = Vec::new();
         loop {
             line.clear();
-            let read = self.output.read_line(&mut line);
+            let read = self.output.read_until(b'\n', &mut line);
             if read.map_err(|e| Error::io("listen to a process", e))? == 0 {
                 let status = self.child.wait().map_err(|e| Error::io("wait for a process", e))?;
                 return Err(self.failed(&process::in_words(status)));
             }
-            match serde_json::from_str(&line) {
+            match serde_json::from_slice(&line) {
                 Ok(Word::Failed(what)) => return Err(self.failed(&what)),
                 Ok(word) => return Ok(word),
                 // Lines that are no words are a library's own chatter.
@@ -133,7 +133,8 @@ pub(in super::super) struct Pipes;
 impl Coordinator for Pipes {
     fn say(&mut self, word: Word) -> Result<()> {
         let line = serde_json::to_string(&word).map_err(|e| Error::invalid(e.to_string()))?;
-        writeln!(std::io::stdout(), "{line}").map_err(|e| Error::io("write to the parent", e))
+        // In a line of its own, even where a library has begun one.
+        writeln!(std::io::stdout(), "\n{line}").map_err(|e| Error::io("write to the parent", e))
     }
 
     fn wait(&mut self) -> Result<()> {
@@ -215,5 +216,25 @@ impl Coordinator for Channel {
             }
         }
         Ok(self.is_told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// As where a library of that process writes to the same place.
+    #[test]
+    fn a_word_is_heard_behind_chatter_without_an_end_of_line() {
+        let script = "printf '{\\n\\377junk'; printf '\\n%s\\n' '\"Ready\"'";
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let name = "a script".to_owned();
+        let mut member = Process { name, child, input, output: BufReader::new(output) };
+        assert!(matches!(member.hear(), Ok(Word::Ready)));
+        assert!(member.hear().unwrap_err().to_string().contains("a script: "));
     }
 }

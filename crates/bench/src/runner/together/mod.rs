@@ -32,6 +32,7 @@ use member::{Member, Process};
 pub(crate) use mixers::not_by_threads;
 use part::{Reads, Writes};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// The most processes that `--processes` may ask for, each of which holds the data in memory, and the
 /// most threads.
@@ -84,6 +85,13 @@ pub(crate) struct Group {
     pub(crate) by: By,
     pub(crate) readers: usize,
     pub(crate) with_writer: bool,
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let beside = if self.with_writer { " and a writer" } else { "" };
+        write!(f, "{} {}{beside}", self.readers, self.by.name())
+    }
 }
 
 impl Group {
@@ -197,7 +205,7 @@ impl<D: Driver> Round<'_, D> {
         say(&Message::Started(group.phase))?;
         say(&match self.group(group) {
             Ok(measured) => Message::Together(Box::new(measured)),
-            Err(e) => Message::Refused(group.phase, e.to_string()),
+            Err(e) => Message::Amiss(group.phase, format!("{group}: {e}")),
         })
     }
 
