@@ -53,6 +53,20 @@ pub(crate) fn end_with_parent() -> Result<()> {
     Ok(())
 }
 
+/// Has the signals that end a run go to other threads than this one and those that it starts: what waits
+/// for a server with a limit of time would be interrupted by them, and not begin again.
+pub(crate) fn leave_signals_to_others() {
+    // SAFETY: the set is this function's own, and made before it is read; a mask of signals changes no memory.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            libc::sigaddset(&raw mut set, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+    }
+}
+
 /// Ends all processes of the group that this one, which was not waited for yet, is the first of.
 pub(crate) fn kill_group(leader: u32) {
     if let Some(leader) = i32::try_from(leader).ok().filter(|id| *id > 1) {

@@ -6,6 +6,7 @@
 //! process with the measured processes that write to them.
 
 use super::process::Current;
+use crate::driver::kernel;
 use crate::progress::say;
 use crate::report::outputs::no_folder;
 use credenza::{Error, Result};
@@ -100,7 +101,7 @@ fn clean_up_on_signals() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         // A program that handles signals itself keeps its handler.
-        let _ = ctrlc::set_handler(|| {
+        let handler = ctrlc::set_handler(|| {
             let all = folders();
             if all.iter().filter(|(_, process)| process.stop()).count() > 0 {
                 return;
@@ -109,5 +110,9 @@ fn clean_up_on_signals() {
             say!("credenza: stopped");
             std::process::exit(130);
         });
+        // They go to the handler's thread, which is there by now.
+        if handler.is_ok() {
+            kernel::leave_signals_to_others();
+        }
     });
 }
