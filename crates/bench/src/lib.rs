@@ -121,11 +121,7 @@ fn write_files(report: &result::Report, args: &BenchArgs) -> Result<()> {
 fn oracle(args: &BenchArgs) -> Result<ExitCode> {
     outputs::check(&[("--json", args.json.as_ref())])?;
     let verdict = runner::oracle::run(args)?;
-    let published =
-        args.json.as_ref().map_or(Ok(()), |path| report::json::publish_value(&verdict, path));
-    let written = std::io::stdout().lock().write_all(verdict.in_words().as_bytes());
-    written.map_err(|e| Error::io("write to standard output", e))?;
-    published?;
+    outputs::tell(&verdict.in_words(), &verdict, args.json.as_ref())?;
     Ok(if verdict.is_well() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 

@@ -36,7 +36,6 @@ use crate::driver::{self, Driver, ForDriver, Writer, kernel, tried, with_driver}
 use crate::machine;
 use crate::measure::{self, Latencies};
 use crate::progress::{self, say};
-use crate::report::json::publish_value;
 use crate::report::outputs;
 use crate::result::{Latency, Machine};
 use crate::runner::folder::Folder;
@@ -263,11 +262,7 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let mut run = Run::new(args, speed, trace.as_ref(), &script, &folder, bar)?;
     run.all(&script)?;
     let report = run.report;
-    let published = args.json.as_ref().map_or(Ok(()), |path| publish_value(&report, path));
-    let mut out = std::io::stdout().lock();
-    let written = out.write_all(table::of(&report).as_bytes()).and_then(|()| out.flush());
-    written.map_err(|e| Error::io("write to standard output", e))?;
-    published?;
+    outputs::tell(&table::of(&report), &report, args.json.as_ref())?;
     Ok(match (report.interrupted, report.failures.is_empty()) {
         (true, _) => ExitCode::from(crate::INTERRUPTED),
         (_, true) => ExitCode::SUCCESS,

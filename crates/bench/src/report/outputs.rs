@@ -1,8 +1,10 @@
 //! The files that results go to, looked at before anything is done for them: what took an hour to measure is
 //! not to be lost for a folder that is not there.
 
+use super::json::publish_value;
 use credenza::{Error, Result, Staged};
-use std::io::ErrorKind;
+use serde::Serialize;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// Refuses files that cannot be made, and one that two options name. What is there already stays as it is.
@@ -26,6 +28,21 @@ pub(crate) fn check(outputs: &[(&str, Option<&PathBuf>)]) -> Result<()> {
         known.push((option, place));
     }
     Ok(())
+}
+
+/// Writes to standard output.
+pub(crate) fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|e| Error::io("write to standard output", e))
+}
+
+/// Prints what was found, and writes it as JSON where a file is named: that first, as whoever reads the text
+/// may be gone, and what is on a disk stays.
+pub(crate) fn tell(text: &str, found: &impl Serialize, json: Option<&PathBuf>) -> Result<()> {
+    let published = json.map_or(Ok(()), |path| publish_value(found, path));
+    print(text)?;
+    published
 }
 
 /// Makes the folder that `--keep` names, which may be there and empty.

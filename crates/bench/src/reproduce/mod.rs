@@ -31,7 +31,6 @@ use credenza::{Error, Result};
 use lab::Lab;
 use outcome::Outcome;
 use serde::Serialize;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -223,7 +222,7 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<ExitCode> {
     args.check()?;
     outputs::check(&[("--json", args.json.as_ref())])?;
     let mut lab = Lab::new(args)?;
-    let mut told = print(&terminal::opening(&lab.machine, args.scale));
+    let mut told = outputs::print(&terminal::opening(&lab.machine, args.scale));
     let mut outcomes = Vec::new();
     for document in args.documents() {
         let finished = lab.finished;
@@ -239,7 +238,7 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<ExitCode> {
             outcome.differs.insert(0, STOPPED.to_owned());
         }
         if lab.finished > finished {
-            told = told.and(print(&terminal::show(&outcome)));
+            told = told.and(outputs::print(&terminal::show(&outcome)));
             outcomes.push(outcome);
         }
         // Nobody is there to be told the rest, unless it goes into a file.
@@ -254,7 +253,7 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<ExitCode> {
     }
     let error = lab.error.take();
     lab.notes.extend(error.iter().map(|e| format!("ended by an error: {e}")));
-    told = told.and(print(&terminal::closing(&lab)));
+    told = told.and(outputs::print(&terminal::closing(&lab)));
     if let Some(path) = &args.json {
         let written = write_json(path, args, &lab, &outcomes);
         // What came first is what the user must know.
@@ -271,12 +270,6 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<ExitCode> {
     }
     let is_well = lab.failures.is_empty();
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(crate::FAILED) })
-}
-
-fn print(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    written.map_err(|e| Error::io("write to standard output", e))
 }
 
 fn write_json(

@@ -26,7 +26,6 @@ mod table;
 use crate::args::check_stores;
 use crate::driver::{Fault, Promise};
 use crate::machine;
-use crate::report::json::publish_value;
 use crate::report::outputs;
 use crate::runner::folder::Folder;
 use child::Space;
@@ -35,7 +34,6 @@ use credenza::{Error, Result};
 use judge::{At, Judged};
 use rounds::Run;
 use serde::{Deserialize, Serialize};
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -174,11 +172,7 @@ pub fn torture(args: &TortureArgs) -> Result<ExitCode> {
     let mut run = Run::new(args, &folder, room)?;
     run.all()?;
     let report = run.into_report();
-    let published = args.json.as_ref().map_or(Ok(()), |path| publish_value(&report, path));
-    let mut out = std::io::stdout().lock();
-    let written = out.write_all(table::of(&report).as_bytes()).and_then(|()| out.flush());
-    written.map_err(|e| Error::io("write to standard output", e))?;
-    published?;
+    outputs::tell(&table::of(&report), &report, args.json.as_ref())?;
     Ok(match report.interrupted {
         true => ExitCode::from(crate::INTERRUPTED),
         false if report.results.iter().any(|outcome| !outcome.is_kept) => ExitCode::from(BROKEN),

@@ -2,7 +2,7 @@
 //! thread that fails leaves the others waiting for ever.
 
 use super::super::child::Round;
-use super::super::liar::Lie;
+use super::super::liar::{Liar, Lie};
 use super::super::open_loop::{Arrivals, Rate, Share};
 use super::super::protocol::Spec;
 use super::super::tests::with_round;
@@ -212,6 +212,17 @@ fn a_thread_that_fails_ends_the_others() {
     assert!(refused.contains("reading thread") && refused.contains("out of order"), "{refused}");
 }
 
+/// The only word of a process whose threads do a part.
+fn said_by_threads(round: &Round<'_, Liar>) -> Result<Throughput> {
+    let mut script = Script { heard: Vec::new(), asked: 0 };
+    round.part(&mut script).unwrap();
+    match (script.heard.pop(), script.heard.len()) {
+        (Some(Word::Measured(measured)), 0) => Ok(*measured),
+        (Some(Word::Failed(what)), 0) => Err(credenza::Error::invalid(what)),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// What so many threads say that commit to a store that lies so, at a rate, too.
 fn committers(lie: Lie, readers: usize) -> Result<Throughput> {
     let phase = Phase::InsertSync;
@@ -220,14 +231,7 @@ fn committers(lie: Lie, readers: usize) -> Result<Throughput> {
     with_round(lie, &[phase], Mix::default(), together, |round| {
         let rate = Rate { per_second: 1e6, arrivals: Arrivals::Poisson, seconds: 0.001 };
         let spec = Spec { rate: Some(rate), ..round.spec.clone() };
-        let round = Round::new(round.driver, &spec, round.inputs);
-        let mut script = Script { heard: Vec::new(), asked: 0 };
-        round.part(&mut script).unwrap();
-        match (script.heard.pop(), script.heard.len()) {
-            (Some(Word::Measured(measured)), 0) => Ok(*measured),
-            (Some(Word::Failed(what)), 0) => Err(credenza::Error::invalid(what)),
-            other => panic!("{other:?}"),
-        }
+        said_by_threads(&Round::new(round.driver, &spec, round.inputs))
     })
 }
 
@@ -254,15 +258,7 @@ fn mixers(lie: Lie, readers: usize) -> Result<Throughput> {
     let (phase, mix) = (Phase::Mixed, Mix::of_use(1, 1, 0, Distribution::ZIPFIAN, None));
     let group = Group { phase, by: By::Threads, readers, with_writer: false };
     let together = Together { part: Some(Part::Threads(group)), ..Together::default() };
-    with_round(lie, &[phase], mix, together, |round| {
-        let mut script = Script { heard: Vec::new(), asked: 0 };
-        round.part(&mut script).unwrap();
-        match (script.heard.pop(), script.heard.len()) {
-            (Some(Word::Measured(measured)), 0) => Ok(*measured),
-            (Some(Word::Failed(what)), 0) => Err(credenza::Error::invalid(what)),
-            other => panic!("{other:?}"),
-        }
-    })
+    with_round(lie, &[phase], mix, together, said_by_threads)
 }
 
 #[test]
