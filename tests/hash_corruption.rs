@@ -111,6 +111,29 @@ fn is_lock(at: usize) -> bool {
     (LOCKS_AT[0]..LOCKS_AT[1] + 64).contains(&at)
 }
 
+/// Records that are replaced while they are copied are marked in the copy, whose log ends before what
+/// replaced them.
+#[test]
+fn a_copy_made_while_others_write_is_whole_also_to_who_may_not_write_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("store"), folder.path().join("copy"));
+    let store = Hash::create(&path).unwrap();
+    let key = |i: u32| i.to_le_bytes();
+    (0..60_000).for_each(|i| store.insert(&key(i), &[1; 50]).unwrap());
+    let mut is_first = true;
+    let replace = |_, _| {
+        if std::mem::take(&mut is_first) {
+            (0..60_000).for_each(|i| store.insert(&key(i), &[2; 50]).unwrap());
+        }
+    };
+    store.backup(&copy, replace).unwrap();
+    for is_reader in [true, false] {
+        let copied = Hash::options().read_only(is_reader).open(&copy).unwrap();
+        copied.verify(|_, _| ()).unwrap_or_else(|e| panic!("read only: {is_reader}: {e}"));
+        assert_eq!(copied.get(&key(59_999)).unwrap().as_deref(), Some(&[1; 50][..]));
+    }
+}
+
 #[test]
 fn every_flipped_byte_of_the_data_is_found_or_means_nothing() {
     sys::give_up_after(600);

@@ -263,6 +263,12 @@ fn a_writer_may_die_at_every_instruction() {
                 std::fs::write(file, bytes).unwrap();
             }
             count += 1;
+            // Who may not write cannot finish what the dead began, and sees all of it or nothing.
+            let reader = Hash::options().read_only(true).open(&copy);
+            let reader = reader.unwrap_or_else(|e| panic!("{what}: read only: {e}"));
+            let seen = state_of(&reader, &what);
+            assert!(seen == before || seen == after, "{what}: {}", difference(&seen, &after));
+            drop(reader);
             let store = Hash::open(&copy).unwrap_or_else(|e| panic!("{what}: {e}"));
             store.insert(b"more", b"").unwrap_or_else(|e| panic!("{what}: {e}"));
             store.remove(b"more").unwrap();

@@ -43,6 +43,26 @@ fn version_of(key: u64, value: &[u8]) -> u64 {
     version
 }
 
+#[test]
+fn a_fork_leaves_its_parents_transaction_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Hash::create(folder.path().join("store")).unwrap();
+    let mut transaction = store.transaction().unwrap();
+    transaction.insert(b"key", b"value").unwrap();
+    let cell = std::cell::Cell::new(Some(transaction));
+    let mut process = fork(|| {
+        sys::give_up_after(60);
+        let error = cell.take().unwrap().commit().unwrap_err().to_string();
+        assert!(error.contains("fork"), "{error}");
+    });
+    assert_eq!(process.wait(), Status::Exited(0));
+    let mut transaction = cell.take().unwrap();
+    transaction.insert(b"another", b"value").unwrap();
+    transaction.commit().unwrap();
+    assert_eq!(state_of(&store, "after the fork").len(), 2);
+    store.verify(|_, _| ()).unwrap();
+}
+
 /// Writes `count` versions of random keys; what was done. `own` is the key that nobody else
 /// writes.
 fn write(store: &Hash, own: u64, seed: u64, count: u64) -> Vec<Event> {

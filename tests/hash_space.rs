@@ -3,7 +3,12 @@
 mod common;
 
 use common::hash::{index_of, must};
+use common::rounds;
 use credenza::hash::{Batch, Hash};
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Where the index says how many of its lines are in use.
 const LINES_AT: usize = 288;
@@ -25,6 +30,121 @@ fn many_stores_and_many_indexes_fit_in_a_process() {
     };
     let stores: Vec<Hash> = (0..200).map(open).collect();
     assert!(stores.iter().all(|store| store.len().unwrap() == 1));
+}
+
+/// What a map of this process is of, for the files of a store that are gone.
+fn maps_of_removed_files(path: &Path) -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let is_of_it =
+        |line: &&str| line.contains(path.to_str().unwrap()) && line.ends_with("(deleted)");
+    maps.lines().filter(is_of_it).count()
+}
+
+/// A queue that is filled and emptied again and again has its index made anew each time: what was replaced
+/// is given back, by who writes and by who only reads, and not while somebody looks at it.
+#[test]
+fn replaced_indexes_are_given_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let (store, other) = (Hash::create(&path).unwrap(), Hash::create(&path).unwrap());
+    let reader = Hash::options().read_only(true).open(&path).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reads = || {
+            while !is_over.load(Ordering::Relaxed) {
+                for i in 0..2000u64 {
+                    let value = other.get(&i.to_le_bytes()).unwrap();
+                    assert!(value.is_none_or(|value| *value == i.to_le_bytes()[..]));
+                }
+                other.stats().unwrap();
+            }
+        };
+        scope.spawn(reads);
+        scope.spawn(reads);
+        let mut most = 0;
+        for round in 0..rounds(40) {
+            (0..8000u64).for_each(|i| must(store.insert(&i.to_le_bytes(), &i.to_le_bytes())));
+            (0..8000u64).for_each(|i| assert!(store.remove(&i.to_le_bytes()).unwrap(), "{round}"));
+            assert_eq!(reader.len().unwrap(), 0, "{round}");
+            most = most.max(maps_of_removed_files(&path));
+        }
+        is_over.store(true, Ordering::Relaxed);
+        // Of each of the three the last that was replaced, one whose epoch is not over, and one that had
+        // been opened twice.
+        assert!((1..=10).contains(&most), "{most} files that were removed are mapped");
+    });
+}
+
+/// Who looks while the file is cut must not take its old length for the new one: what is then written behind
+/// the end ends the process.
+#[test]
+fn who_looks_while_the_file_is_cut_writes_nothing_behind_its_end() {
+    for is_one in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let store = Hash::create(&path).unwrap();
+        let other = if is_one { store.clone() } else { Hash::create(&path).unwrap() };
+        let is_over = AtomicBool::new(false);
+        let fill = |store: &Hash, count: u64| {
+            (0..count).for_each(|i| must(store.insert(&i.to_le_bytes(), &[1; 20_000])));
+        };
+        let mut cuts = 0;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    other.stats().unwrap();
+                }
+            });
+            for _ in 0..rounds(20) {
+                fill(&store, 100);
+                let before = std::fs::metadata(&path).unwrap().len();
+                store.clear().unwrap();
+                store.sync().unwrap();
+                store.sync().unwrap();
+                store.compact(1 << 30).unwrap();
+                cuts += usize::from(std::fs::metadata(&path).unwrap().len() < before);
+                fill(&other, 50);
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        assert!(cuts > 0, "nothing was cut");
+        store.verify(|_, _| ()).unwrap();
+    }
+}
+
+/// A copy has room on the disk for every byte, lest a full disk ends who writes to it.
+#[test]
+fn a_copy_has_no_holes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("store"), folder.path().join("copy"));
+    let store = Hash::create(&path).unwrap();
+    let fill = |from: u64| {
+        (from..from + 20_000u64).for_each(|i| must(store.insert(&i.to_le_bytes(), &[1; 100])));
+    };
+    fill(0);
+    // The oldest part of the log is given up, so that the copy begins somewhere behind it.
+    (0..20_000u64).for_each(|i| assert!(store.remove(&i.to_le_bytes()).unwrap()));
+    fill(100_000);
+    store.backup(&copy, |_, _| ()).unwrap();
+    let room = |path: &Path| {
+        let meta = std::fs::metadata(path).unwrap();
+        (meta.blocks() * 512, meta.len())
+    };
+    let (blocks, len) = room(&copy);
+    assert!(blocks >= len, "{blocks} of {len}");
+    // One that somebody else has made, with holes, has none when it is opened.
+    drop(store);
+    let bytes = std::fs::read(&path).unwrap();
+    let sparse = File::create(&copy).unwrap();
+    let page = |at: usize| &bytes[at..bytes.len().min(at + 4096)];
+    for at in (0..bytes.len()).step_by(4096).filter(|at| page(*at).iter().any(|byte| *byte != 0)) {
+        sparse.write_all_at(page(at), at as u64).unwrap();
+    }
+    sparse.set_len(bytes.len() as u64 + (1 << 20)).unwrap();
+    let store = Hash::open(&copy).unwrap();
+    let (blocks, len) = room(&copy);
+    assert!(blocks >= len, "{blocks} of {len}");
+    assert_eq!(store.len().unwrap(), 20_000);
 }
 
 /// Values larger than the largest piece of the log are written over and over.

@@ -135,6 +135,20 @@ fn a_journal_may_be_given_up_during_a_transaction() {
     assert_eq!(again.read().unwrap().main().get(b"key").unwrap(), Some(&b"value"[..]));
 }
 
+/// Who has a copy synced is not told that it is on the disk as the store was that it was copied from.
+#[test]
+fn the_first_sync_of_a_copy_waits_for_the_disk_also_if_nothing_was_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store_with_journal(&folder.path().join("store"));
+    store.sync().unwrap();
+    let path = folder.path().join("copy");
+    fs::copy(store.path().unwrap(), &path).unwrap();
+    let copy = BTree::create(&path).unwrap();
+    assert_ne!(copy.core().load(session::SETTLED), 1);
+    copy.sync().unwrap();
+    assert_eq!(copy.core().load(session::SETTLED), 1, "nothing was waited for");
+}
+
 /// In a copy of a store in use nothing is on the disk: the first durable commit makes all of it so.
 #[test]
 fn a_copy_of_a_store_in_use_is_durable_as_a_whole() {

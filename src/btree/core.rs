@@ -23,7 +23,7 @@ use crate::os::opening::{OPEN, READING, if_alone, is_alone, join, opening};
 use crate::os::process::{prepare, random_id};
 use crate::os::publish;
 use crate::os::session::{Session, Standing};
-use crate::os::shared::{SharedMap, memory_file};
+use crate::os::shared::{SharedMap, fill_holes, memory_file};
 use crate::os::turns::Turns;
 use crate::{Error, Result};
 use std::fs::File;
@@ -192,7 +192,12 @@ impl Core {
             ));
         }
         lock_range(file, READING, Want::Nothing, true)?;
-        match Session::at(&core.map, session::BOOT_LOW).standing(is_alone(file)?)? {
+        let standing = Session::at(&core.map, session::BOOT_LOW).standing(is_alone(file)?)?;
+        if standing != Standing::Shared && path.is_some() {
+            // A copy may have some.
+            fill_holes(file)?;
+        }
+        match standing {
             Standing::Over => core.begin_session()?,
             Standing::Left => core.take_over()?,
             Standing::Shared => {}

@@ -107,6 +107,8 @@ impl Core {
                 self.load(session::BASE) >= wanted
                     && (how.keeps_journal() || self.journal().is_none())
                     && (!how.has_sums() || self.load(session::UNSUMMED) == 0)
+                    // The file may be a copy, of which nothing is on the disk: who asks for it is not told so.
+                    && (how != How::Sums || self.load(session::SETTLED) == 1)
             }
         }
     }

@@ -13,6 +13,7 @@ use crate::os::atomic::Ordering;
 use crate::os::file::read_exact_at;
 use crate::os::process::random_id;
 use crate::os::publish::Staged;
+use crate::os::shared::fill_holes;
 use crate::{Error, Result};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -101,19 +102,20 @@ impl Core {
         let room = segments.iter().map(|segment| segment.end()).max().unwrap_or(0);
         let len = to.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
         to.set_len(room.min(len.next_multiple_of(4096)).max(len))
-            .map_err(|e| Error::io("make longer", e))
+            .map_err(|e| Error::io("make longer", e))?;
+        fill_holes(to)
     }
 
     /// The segments of the log in their order, and where it ends, at one moment.
     fn log_now(&self) -> Result<(Vec<Found>, u64)> {
-        let writer;
+        let (writer, held);
         let index = if self.data.is_writable() {
             writer = self.writer()?;
             writer.index
         } else {
-            let index = self.index()?;
-            index.map.refresh_len()?;
-            index
+            held = self.index()?;
+            held.1.map.refresh_len()?;
+            held.1
         };
         let last = index.load(words::TAIL_UNIT);
         let mut unit = index.load(words::OLDEST_UNIT);

@@ -2,9 +2,10 @@
 
 use super::handle::Hash;
 use super::writer::{Change, Writer, check_sizes};
-use crate::Result;
 use crate::os::atomic::Ordering;
+use crate::os::process::own_pid;
 use crate::stats::{Done, Operation, Outcome};
+use crate::{Error, Result};
 use std::collections::BTreeMap;
 
 /// Changes to be made together: all of them, or none, whatever happens to the process or the
@@ -81,7 +82,8 @@ impl Hash {
     pub fn transaction(&self) -> Result<Transaction<'_>> {
         let writer = self.core().writer().map_err(|e| self.named(e))?;
         self.core().transactions.fetch_add(1, Ordering::Relaxed);
-        Ok(Transaction { store: self, writer: Some(writer), changes: BTreeMap::new() })
+        let pid = own_pid();
+        Ok(Transaction { store: self, writer: Some(writer), pid, changes: BTreeMap::new() })
     }
 }
 
@@ -102,6 +104,8 @@ pub struct Transaction<'s> {
     store: &'s Hash,
     /// There until it is committed.
     writer: Option<Writer<'s>>,
+    /// The process that has the lock: after a fork the child has what is the parent's.
+    pid: u32,
     changes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
 }
 
@@ -164,8 +168,13 @@ impl Transaction<'_> {
     /// Makes all changes, at once.
     ///
     /// # Errors
-    /// As [`Hash::batch`].
+    /// The transaction is that of the process that this one was forked from. Or as [`Hash::batch`].
     pub fn commit(mut self) -> Result<()> {
+        if self.pid != own_pid() {
+            return Err(Error::invalid(
+                "the transaction is that of the process that this one was forked from: begin one here",
+            ));
+        }
         let writer = self.writer.take();
         let all = self.changes.iter().map(|(key, value)| (&key[..], value.as_deref()));
         let changes = self.changes.iter().map(|(key, value)| change(key, value.as_deref()));

@@ -427,8 +427,11 @@ impl Writer<'_> {
             return Ok(());
         }
         self.index.word(words::UNITS).store(used, Ordering::Release);
+        // Also before: whoever looks while it is cut, or after this writer has died here, notes what he saw
+        // as of before.
+        self.core.note_data_len(1)?;
         let done = self.core.data.shrink_to(end.next_multiple_of(4096));
-        self.core.session(session::DATA_LEN).store(self.core.data.len(), Ordering::Relaxed);
+        self.core.note_data_len(1)?;
         lock_range(file, READING, Want::Nothing, true)?;
         done
     }

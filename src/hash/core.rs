@@ -8,31 +8,33 @@
 //! another number there than that of the index they have look for the new one beside the data
 //! file, wherever that is now.
 
+use super::create::{create_data, is_unborn};
 use super::evict::{Worth, check_limit};
 use super::format::{
-    CHECKPOINTS, Checkpoint, ENGINE, HEADER_BYTES, Header, INDEX_HEADER, IndexHeader, LOG_AT,
-    MAGIC, PINS, PINS_AT, SEGMENT_HEADER, SegmentHeader, session, unit_place, words,
+    CHECKPOINTS, Checkpoint, ENGINE, HEADER_BYTES, Header, IndexHeader, LOG_AT, MAGIC, PINS,
+    PINS_AT, SEGMENT_HEADER, session, words,
 };
-use super::index::{Index, State};
-use super::page::{LINE, Page, SIZES};
+use super::index::Index;
+use super::page::LINE;
 use super::rebuild::Log;
+use super::view::drop_replaced_indexes;
 use super::writer::Writer;
 use crate::keyhash;
 use crate::os::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::os::file::{open_changing, read_exact_at};
-use crate::os::lock::{Got, RobustLock, Want, lock_range};
+use crate::os::lock::{Got, RobustLock, Want, is_locked, lock_range};
 use crate::os::newest::Newest;
-use crate::os::opening::{READING, if_alone, is_alone, join, opening};
-use crate::os::process::{prepare, random_id, random_word};
+use crate::os::opening::{OPEN, READING, if_alone, is_alone, join, opening};
+use crate::os::process::{own_pid, prepare, random_word};
 use crate::os::publish::{self, Staged};
 use crate::os::session::{Session, Standing};
-use crate::os::shared::{HEAD_BYTES, SharedMap, memory_file};
+use crate::os::shared::{HEAD_BYTES, SharedMap, fill_holes, memory_file};
 use crate::os::turns::Turns;
 use crate::{Error, Result};
 use std::fs::{File, OpenOptions};
 use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -44,6 +46,9 @@ const MEMORY_ROOM: u64 = 1 << 35;
 const SMALL_ROOM: u64 = 1 << 20;
 /// How often a reader looks for a new index that cannot wait for the writer.
 const ATTEMPTS: u32 = 1000;
+
+/// How many indexes that were replaced a reader leaves open rather than to wait for who writes.
+const MOST_REPLACED: usize = 8;
 
 /// What a new index is made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +72,8 @@ pub(crate) struct Core {
     /// The index is this process's alone: made for reading where nobody may write.
     pub is_private: AtomicBool,
     seen_at_opening: [u64; 4],
+    /// The process that opened it.
+    pub pid: u32,
     /// Transactions that are neither committed nor dropped.
     pub transactions: AtomicU64,
     /// Lookups that met puts waiting in the ring.
@@ -165,10 +172,13 @@ impl Core {
             }
         };
         if standing != Standing::Shared {
-            // The file may be a copy, of which nothing is on the disk yet.
+            // The file may be a copy, of which nothing is on the disk yet, and which may have holes.
             self.note_rest();
+            fill_holes(self.data.file())?;
         }
-        self.note_data_len()?;
+        if standing != Standing::Shared {
+            self.note_data_len(0)?;
+        }
         self.find_index(is_continued, before)?;
         join(file)?;
         self.has_joined.store(true, Ordering::Relaxed);
@@ -197,6 +207,7 @@ impl Core {
             has_joined: AtomicBool::new(false),
             is_private,
             seen_at_opening,
+            pid: own_pid(),
             transactions,
             met_pending: AtomicU32::new(0),
             worth: None,
@@ -205,10 +216,12 @@ impl Core {
         core
     }
 
-    /// Learns how long the data file is, and tells the others.
-    pub(crate) fn note_data_len(&self) -> Result<()> {
-        let len = self.data.refresh_len()?;
-        self.session(session::DATA_LEN).store(len, Ordering::Relaxed);
+    /// Learns how long the data file is, and tells the others, with how often it was cut: so many times more
+    /// than they know. Nobody else changes the length meanwhile.
+    pub(crate) fn note_data_len(&self, cuts: u64) -> Result<()> {
+        let known = self.session(session::DATA_LEN);
+        let len_and_cuts = self.data.settle_len(known.load(Ordering::Relaxed), cuts)?;
+        known.store(len_and_cuts, Ordering::Relaxed);
         Ok(())
     }
 
@@ -300,19 +313,32 @@ impl Core {
     /// Takes the index that belongs to the data, or makes it.
     fn find_index(&self, is_continued: bool, before: Option<Got>) -> Result<()> {
         let wanted = self.session(session::INDEX_ID).load(Ordering::Acquire);
+        let mut log = Log::Stays;
         if let Some(index) = self.index_file(wanted, is_continued)? {
-            let index = self.newest.push(index);
-            return self.look_at(index, before);
+            if self.data.is_writable() || !self.is_left_unfinished(&index)? {
+                let index = self.newest.push(index);
+                return self.look_at(index, before);
+            }
+            log = Log::Until(index.load(words::TAIL));
         }
         if !self.data.is_writable() {
             // For this process alone.
             self.is_private.store(true, Ordering::Relaxed);
             let writer =
                 Writer { core: self, index: self.newest.get(), lock: None, _here: PhantomData };
-            return writer.rebuild(Log::Stays);
+            return writer.rebuild(log);
         }
         // What others write may look like none for a moment: whoever has the lock knows.
         self.writer_unsettled().map(drop)
+    }
+
+    /// Whether an index was left in the middle of a change by who died, and nobody has the store open who can
+    /// finish that. All of the change is in the log.
+    pub(crate) fn is_left_unfinished(&self, index: &Index) -> Result<bool> {
+        let state = index.state();
+        let is_whole = state.is_pending() || index.load(words::APPLIED) == index.load(words::TAIL);
+        let is_finished = is_whole && !state.is_busy() && !self.writer_lock().is_taken();
+        Ok(!is_finished && !is_locked(self.data.file(), OPEN)?)
     }
 
     /// Has a writer look at an index that others use, or used until they died; if nobody writes just
@@ -336,17 +362,25 @@ impl Core {
     fn index_file(&self, wanted: u64, is_continued: bool) -> Result<Option<Index>> {
         let Some(path) = self.index_path()? else { return Ok(None) };
         let options = OpenOptions::new().read(true).write(self.data.is_writable()).clone();
-        let file =
-            match options.clone().custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(&path) {
-                Ok(file) => file,
-                Err(e)
-                    if e.kind() == std::io::ErrorKind::PermissionDenied
-                        && self.data.is_writable() =>
-                {
-                    return Err(Error::io("open", e).at(path));
-                }
-                Err(_) => return Ok(None),
-            };
+        let file = match options
+            .clone()
+            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+            .open(&path)
+        {
+            Ok(file) => file,
+            Err(e)
+                if e.kind() == std::io::ErrorKind::PermissionDenied && self.data.is_writable() =>
+            {
+                return Err(Error::io("open", e).at(path));
+            }
+            // Another time it may well be found.
+            Err(e)
+                if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) =>
+            {
+                return Err(Error::io("open", e).at(path));
+            }
+            Err(_) => return Ok(None),
+        };
         let meta = file.metadata().map_err(|e| Error::io("ask the size of", e).at(&path))?;
         if !meta.is_file() || meta.len() < HEAD_BYTES {
             return Ok(None);
@@ -396,34 +430,50 @@ impl Core {
         words.map(|word| self.session(word).load(Ordering::Acquire))
     }
 
-    /// The index, after the number in the data file has changed.
+    /// Finds the index after the number in the data file has changed. The caller holds none.
     #[cold]
-    pub(crate) fn attach(&self) -> Result<&Index> {
+    pub(crate) fn attach(&self) -> Result<()> {
         // A new index gets its name before its number is known, and may be replaced at once.
         let attempts = if self.data.is_writable() { 1 } else { ATTEMPTS };
         for _ in 0..attempts {
             let wanted = self.session(session::INDEX_ID).load(Ordering::Acquire);
             if let Some(index) = self.index_file(wanted, true)? {
-                return Ok(self.newest.push(index));
+                self.newest.push(index);
+                self.drop_replaced();
+                return Ok(());
             }
             std::thread::yield_now();
         }
         if !self.data.is_writable() {
             return Err(Error::invalid("the store's index was replaced: open the store again"));
         }
-        let writer = self.writer()?;
-        Ok(self.index_of(&writer))
+        self.writer().map(drop)
     }
 
-    fn index_of<'c>(&'c self, writer: &Writer<'c>) -> &'c Index {
-        writer.index
+    /// Drops the indexes that nobody looks at any more: if nobody writes just now, or they are many.
+    fn drop_replaced(&self) {
+        if !self.data.is_writable() {
+            return drop_replaced_indexes(self, None);
+        }
+        let writer = match self.newest.count() > MOST_REPLACED {
+            true => self.writer().map(Some),
+            false => self.try_writer(),
+        };
+        // Else at another time.
+        if let Ok(Some(writer)) = writer {
+            drop_replaced_indexes(self, Some(&writer));
+        }
     }
 
     /// The same for a writer, which makes the index if there is none.
     pub(crate) fn attach_under_lock(&self, writer: &Writer<'_>) -> Result<&Index> {
         let wanted = self.session(session::INDEX_ID).load(Ordering::Acquire);
         match self.index_file(wanted, true)? {
-            Some(index) => Ok(self.newest.push(index)),
+            Some(index) => {
+                let index = self.newest.push(index);
+                drop_replaced_indexes(self, Some(writer));
+                Ok(index)
+            }
             None => self.new_index(writer, keyhash::RAPID, From::Log),
         }
     }
@@ -451,6 +501,7 @@ impl Core {
         let id = index.header.id;
         let index = self.newest.push(index);
         self.session(session::INDEX_ID).store(id, Ordering::Release);
+        drop_replaced_indexes(self, Some(lock));
         Ok(index)
     }
 
@@ -515,69 +566,6 @@ impl Drop for Core {
         // There is nobody to tell; the next who opens it does what is missing.
         let _ = self.close();
     }
-}
-
-impl Index {
-    /// A new, empty index of a store whose log has no segment yet.
-    pub(crate) fn create(
-        file: File,
-        room: u64,
-        store: Header,
-        hash_id: u32,
-        seed: u64,
-    ) -> Result<Index> {
-        file.set_len(HEAD_BYTES).map_err(|e| Error::io("make longer", e))?;
-        let id = random_word()? | 1;
-        let header = IndexHeader { store: store.store, id, hash_id, seed };
-        file.write_all_at(&header.encode(), 0).map_err(|e| Error::io("write", e))?;
-        let index = Index::new(SharedMap::new(file, true, room)?, header)?;
-        index.is_checked.store(true, Ordering::Relaxed);
-        index.store(words::INDEX_LEN, HEAD_BYTES);
-        // The directory's block is the first, its only page the second.
-        let directory = INDEX_HEADER / LINE;
-        let page = Page { block: directory + 2, lines: SIZES[0], depth: 0, base: 0 };
-        let end = page.block + 1 + page.lines;
-        let own = |block: u64, lines: u64| {
-            if let Some(line) = index.map.line(block * LINE) {
-                line[2].store(lines, Ordering::Relaxed);
-            }
-        };
-        own(directory, 1);
-        own(page.block, page.lines);
-        index.store(words::STATE, State::new(directory + 1, 0).0);
-        index.entry(index.state(), 0)?.store(page.encode(), Ordering::Relaxed);
-        index.store(words::BUMP, end);
-        index.store(words::PAGE_LINES, page.lines);
-        Ok(index)
-    }
-}
-
-/// Whether there is nothing in the file, or only what somebody left who was killed while making it:
-/// the header is written last.
-fn is_unborn(file: &File, len: u64) -> Result<bool> {
-    if len == 0 {
-        return Ok(true);
-    }
-    let mut bytes = vec![0; len.min(LOG_AT) as usize];
-    read_exact_at(file, &mut bytes, 0)?;
-    Ok(len <= LOG_AT + HEAD_BYTES && bytes.iter().all(|byte| *byte == 0))
-}
-
-/// Writes a data file with an empty log.
-fn create_data(file: &File, limit: u64) -> Result<()> {
-    let write = |bytes: &[u8], at| file.write_all_at(bytes, at).map_err(|e| Error::io("write", e));
-    let header = Header { store: random_id()?, seed: random_word()?, limit };
-    let (at, size) = unit_place(0);
-    let made = file.set_len(at + size).map_err(|e| Error::io("make longer", e)).and_then(|()| {
-        let segment = SegmentHeader { sequence: 1, units: 1 };
-        write(&vec![0; (at + size) as usize], 0)?;
-        write(&segment.encode(&header, at), at)?;
-        write(&header.encode(), 0)?;
-        file.sync_all().map_err(|e| Error::io("make durable", e))
-    });
-    made.inspect_err(|_| {
-        let _ = file.set_len(0);
-    })
 }
 
 /// Whether a file that begins so is a hash store.

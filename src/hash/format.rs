@@ -59,7 +59,7 @@ pub(crate) mod session {
     pub(crate) const SYNCED_END: u64 = SESSION_AT + 296;
     /// Segments below this sequence number may be written over.
     pub(crate) const REUSABLE: u64 = SESSION_AT + 304;
-    /// Bytes of the data file.
+    /// Bytes of the data file, and above 48 bits how often it was cut.
     pub(crate) const DATA_LEN: u64 = SESSION_AT + 312;
     /// What watchers sleep on (half words).
     pub(crate) const BELL: u64 = SESSION_AT + 320;

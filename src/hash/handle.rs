@@ -6,6 +6,7 @@
 
 use super::core::{Core, From};
 use super::format::words;
+use super::index::Index;
 use super::lease::LeasedValue;
 use super::options::OpenOptions;
 use super::pins::{self, Reader};
@@ -15,6 +16,7 @@ use crate::durability::{Durability, Ticker};
 use crate::keyhash;
 use crate::observe::Recorder;
 use crate::os::atomic::Ordering;
+use crate::os::newest::Held;
 use crate::stats::{Done, Operation, Outcome};
 use crate::{Bytes, Error, Get, Result, Scan};
 use std::borrow::Cow;
@@ -510,13 +512,17 @@ impl<'c> Writer<'c> {
 }
 
 impl Core {
-    /// The index as it is now.
-    pub(crate) fn index(&self) -> Result<&super::index::Index> {
-        let index = self.newest.get();
-        let wanted = self.session(super::format::session::INDEX_ID).load(Ordering::Acquire);
-        if wanted == index.header.id || self.is_private.load(Ordering::Relaxed) && self.is_alone() {
-            return Ok(index);
+    /// The index as it is now, held.
+    pub(crate) fn index(&self) -> Result<(Held<'_>, &Index)> {
+        loop {
+            let held = self.newest.hold();
+            let index = self.newest.get();
+            let is_private = self.is_private.load(Ordering::Relaxed) && self.is_alone();
+            if is_private || self.is_newest(index) {
+                return Ok((held, index));
+            }
+            drop(held);
+            self.attach()?;
         }
-        self.attach()
     }
 }

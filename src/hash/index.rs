@@ -53,6 +53,8 @@ pub(crate) struct Index {
     pub hash: KeyHash,
     /// Whether a writer of this process has looked at what it says ([`super::check`]), or made it.
     pub is_checked: AtomicBool,
+    /// The epoch in which another was in its place; 0 as long as nobody has noted that.
+    pub replaced: AtomicU64,
 }
 
 /// The state word: the directory's first line (32 bits), its depth (6), how many batches were
@@ -153,7 +155,8 @@ impl Index {
     pub(crate) fn new(map: SharedMap, header: IndexHeader) -> Result<Index> {
         let hash = KeyHash::new(header.hash_id, header.seed);
         let hash = hash.ok_or_else(|| damaged(8, "an unknown hash function"))?;
-        Ok(Index { map, header, hash, is_checked: AtomicBool::new(false) })
+        let is_checked = AtomicBool::new(false);
+        Ok(Index { map, header, hash, is_checked, replaced: AtomicU64::new(0) })
     }
 
     /// The place of a key.

@@ -394,7 +394,8 @@ impl Writer<'_> {
         grow(wanted).or_else(|_| grow(end))?;
         // All that is new at once: the file system has to note for each part that it was written.
         self.core.note_rest();
-        self.core.session(session::DATA_LEN).store(self.core.data.len(), Ordering::Relaxed);
+        let known = self.core.session(session::DATA_LEN);
+        known.store(self.core.data.len_and_cuts(), Ordering::Relaxed);
         Ok(())
     }
 

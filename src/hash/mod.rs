@@ -10,7 +10,7 @@
 //!
 //! Reading order: `docs/format/hash.md`, `format`, `view`, `page`, `index`, `pins`, `reader`; then
 //! `writer`, `pending`, `log`, `grow`, `blocks`, `clean`, `evict`, `sync`; then how a store is
-//! opened and repaired: `core`, `check`, `scan`, `rebuild`; then what users see: `options`, `handle`,
+//! made, opened and repaired: `create`, `core`, `check`, `scan`, `rebuild`; then what users see: `options`, `handle`,
 //! `counted`, `batch`, `iter`, `watch`, `verify`, `backup`, `stats`.
 //!
 //! Invariants: the log is the truth, and what is in it never changes before its segment is
@@ -24,6 +24,7 @@ mod check;
 mod clean;
 mod core;
 mod counted;
+mod create;
 mod evict;
 mod format;
 mod grow;

@@ -102,10 +102,11 @@ impl Index {
 impl Core {
     /// The number of keys.
     pub(crate) fn count(&self) -> Result<u64> {
-        let index = self.index()?;
-        if !index.state().is_pending() {
+        let (held, index) = self.index()?;
+        if index.state().is_settled() {
             return Ok(index.load(words::COUNT));
         }
+        drop(held);
         if self.data.is_writable() {
             return Ok(self.writer()?.index.load(words::COUNT));
         }
@@ -230,6 +231,7 @@ impl Writer<'_> {
         let room = new.header.room();
         let old = self.index.locate(&self.core.data, self, new.key, place)?;
         let slot = match old {
+            Some(found) if address_of(found.slot) == at => return self.was_entered(word, at, room),
             Some(found) => found,
             None => self.slot_for(place)?,
         };
@@ -241,6 +243,18 @@ impl Writer<'_> {
         self.mark_replaced(slot);
         let debt = self.index.load(words::DEBT).saturating_add(slot.room);
         self.index.store(words::DEBT, debt);
+        Ok(())
+    }
+
+    /// Takes a put out of the ring that somebody had entered who came no further: the record that its slot
+    /// leads to is no older one, to be marked as replaced.
+    #[cold]
+    fn was_entered(&self, word: &AtomicU64, at: u64, room: u64) -> Result<()> {
+        if self.index.load(words::INTENT_AT) == at {
+            let load = |word| self.index.load(word);
+            self.counted(load(words::INTENT_COUNT), load(words::INTENT_LIVE), at + room);
+        }
+        word.store(0, Ordering::Release);
         Ok(())
     }
 

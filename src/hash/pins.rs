@@ -224,6 +224,14 @@ pub(crate) fn is_past(data: &SharedMap, epoch: u64) -> bool {
     !lines(data).any(holds)
 }
 
+/// Whether a pin of this process, leased or not, is from the epoch or one before it.
+pub(crate) fn has_own(data: &SharedMap, epoch: u64) -> bool {
+    fence(Ordering::SeqCst);
+    lines(data).map(|line| line[0].load(Ordering::SeqCst)).any(|mark| {
+        mark >> PID_SHIFT == u64::from(own_pid()) && mark & EPOCH_MASK <= epoch & EPOCH_MASK
+    })
+}
+
 /// Ends an epoch, and says which it was: what was unlinked before is out of hands when
 /// [`is_past`] says so of it.
 pub(crate) fn end_epoch(data: &SharedMap) -> u64 {
@@ -237,19 +245,21 @@ pub(crate) fn clear_dead(data: &SharedMap) {
         let lease = line[LEASE].load(Ordering::SeqCst);
         let mark = line[0].load(Ordering::SeqCst);
         let pid = (mark >> PID_SHIFT) as u32;
+        // Where a process of that number lives, the pin is another's only if its taker came so far
+        // as to confirm when it began; read before that, which may else be of who had the line before.
+        let is_confirmed = line[3].load(Ordering::Acquire) == mark;
         let start = line[1].load(Ordering::Relaxed);
-        if mark == 0 || pid == own_pid() && (start == 0 || start == own_start()) {
+        if mark == 0 || pid == own_pid() && (!is_confirmed || start == own_start()) {
             continue;
         }
-        // Where a process of that number lives, the pin is another's only if its taker came so far
-        // as to confirm when it began.
-        let is_confirmed = line[3].load(Ordering::Acquire) == mark;
         if is_alive(pid, if is_confirmed { start } else { 0 }) {
             continue;
         }
         if lease != 0 {
             let _ = line[LEASE].compare_exchange(lease, 0, Ordering::SeqCst, Ordering::Relaxed);
         }
+        // Who takes it with the same number and in the same epoch has yet to confirm it.
+        let _ = line[3].compare_exchange(mark, 0, Ordering::Relaxed, Ordering::Relaxed);
         let _ = line[0].compare_exchange(mark, 0, Ordering::SeqCst, Ordering::Relaxed);
     }
 }

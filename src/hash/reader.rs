@@ -84,8 +84,10 @@ impl Core {
     /// Sees to it that there will be a current index. Nothing may be pinned by the caller.
     #[cold]
     fn await_current(&self) -> Result<()> {
+        let held = self.newest.hold();
         let index = self.newest.get();
         if !self.is_newest(index) {
+            drop(held);
             return self.attach().map(drop);
         }
         for _ in 0..SPINS {
@@ -103,11 +105,13 @@ impl Core {
         // Whoever enters it has the lock, or is dead: then taking the lock finishes the batch. Or
         // there is none, and the bit that says so is damage.
         if self.data.is_writable() {
-            self.writer().map(|writer| writer.end_batch())
-        } else {
-            std::thread::yield_now();
-            Ok(())
+            return self.writer().map(|writer| writer.end_batch());
         }
+        if self.is_left_unfinished(index)? {
+            return Err(left_unfinished());
+        }
+        std::thread::yield_now();
+        Ok(())
     }
 
     /// A pin; `None` if there can be none, or all are taken.
@@ -226,6 +230,7 @@ impl Core {
         }
         for _ in 0..ATTEMPTS {
             let epoch = self.session(session::EPOCH).load(Ordering::Acquire);
+            let held = self.newest.hold();
             // A private index has no number that another could have.
             let is_private = self.is_private.load(Ordering::Relaxed);
             let current = match self.current(1) {
@@ -235,6 +240,7 @@ impl Core {
                 current => current,
             };
             let Some((index, state)) = current else {
+                drop(held);
                 self.await_current()?;
                 continue;
             };
@@ -246,6 +252,14 @@ impl Core {
         }
         Err(too_busy())
     }
+}
+
+/// What a reader says who may not write, and has the store open since before a writer died.
+pub(super) fn left_unfinished() -> Error {
+    Error::invalid(
+        "who wrote to the store died within a change, and nobody has it open who may finish that: \
+         open the store again",
+    )
 }
 
 /// What a reader says without a pin that finds no moment when nobody writes.

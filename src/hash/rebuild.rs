@@ -23,8 +23,10 @@ use std::marker::PhantomData;
 /// What is to become of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Log {
-    /// It is only read.
+    /// It is only read, as far as it goes.
     Stays,
+    /// It is only read, up to this place: what is behind it does not count yet.
+    Until(u64),
     /// It will be written.
     GoesOn,
 }
@@ -155,7 +157,7 @@ impl Writer<'_> {
         let mut waiting = Waiting::new(core.data.len());
         let mut dropped = None;
         self.take_segment(first, None)?;
-        loop {
+        while log != Log::Until(place.at) {
             match place.next(core, self) {
                 Next::Record(found, after) => {
                     if log == Log::GoesOn && is_marked_dead(&core.data, place.at) {

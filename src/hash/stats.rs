@@ -53,7 +53,7 @@ impl Hash {
         let core = self.core();
         // Settles what waits, too, where that can be done.
         let records = core.count()?;
-        let index = core.index()?;
+        let (_held, index) = core.index()?;
         let index_bytes = index.map.refresh_len()?;
         let load = |word| index.load(word);
         let log = index.log_bytes();

@@ -56,15 +56,15 @@ impl Core {
     pub(crate) fn sync(&self) -> Result<()> {
         let wanted = self.session(session::CHANGES).load(Ordering::Acquire);
         // Who may not write has nothing to make durable.
-        if self.is_durable(wanted) || !self.data.is_writable() {
+        if self.is_done(wanted) || !self.data.is_writable() {
             return Ok(());
         }
         let turns = self.sync_turns();
-        if !turns.take_unless(|| self.is_durable(wanted))? {
+        if !turns.take_unless(|| self.is_done(wanted))? {
             return Ok(());
         }
         // A syncer that died left nothing half done: its results are written at once.
-        let is_needed = !self.is_durable(wanted);
+        let is_needed = !self.is_done(wanted);
         if is_needed {
             turns.gather(|| self.session(session::CHANGES).load(Ordering::Acquire));
         }
@@ -73,14 +73,23 @@ impl Core {
         done
     }
 
-    fn is_durable(&self, changes: u64) -> bool {
-        self.session(session::DURABLE).load(Ordering::Acquire) >= changes
+    /// Whether so many changes are durable, in a file that is: a copy that was just opened has the words of
+    /// the one that it was copied from.
+    fn is_done(&self, changes: u64) -> bool {
+        let load = |word| self.session(word).load(Ordering::Acquire);
+        load(session::DURABLE) >= changes
+            && load(session::UNSURE) & (UNSURE_OF_DATA | UNSURE_OF_REST) == 0
     }
 
     fn sync_newest(&self) -> Result<()> {
-        let promise = self.writer_unsettled()?.promise(false)?;
-        // Others write meanwhile.
+        let writer = self.writer_unsettled()?;
+        let promise = writer.promise(false)?;
+        // Others write meanwhile. But after a sync that failed all is written again, up to the end of the
+        // file: then nobody may cut it.
+        let unsure = self.session(session::UNSURE).load(Ordering::Acquire);
+        let writer = Some(writer).filter(|_| unsure & UNSURE_OF_DATA != 0);
         self.wait_for_disk(promise.extent)?;
+        drop(writer);
         self.writer_unsettled()?.keep(promise);
         Ok(())
     }
@@ -132,6 +141,7 @@ impl Core {
 
     /// Has every page count as changed of which nobody knows whether it is on the disk.
     fn write_again(&self, unsure: u64) -> Result<()> {
+        let _held = self.newest.hold();
         let index = self.newest.get();
         if unsure & UNSURE_OF_INDEX != 0 {
             index.map.write_again(0, index.map.refresh_len()?)?;

@@ -8,7 +8,7 @@ use super::format::words;
 use super::handle::Hash;
 use super::index::{Index, State, damaged};
 use super::page::{OVERFLOW, address_of};
-use super::reader::too_busy;
+use super::reader::{left_unfinished, too_busy};
 use super::rebuild::{Log, damaged_data};
 use super::view::{is_marked_dead, record};
 use super::writer::Writer;
@@ -40,14 +40,16 @@ impl Core {
         // Nobody can be kept from writing: what is found counts if nobody has.
         for _ in 0..QUIET_MOMENTS {
             let seen = self.seen();
-            let writer =
-                Writer { core: self, index: self.index()?, lock: None, _here: PhantomData };
-            let found = writer.verify(progress);
-            if self.seen() == seen {
+            let (_held, index) = self.index()?;
+            let found =
+                Writer { core: self, index, lock: None, _here: PhantomData }.verify(progress);
+            // Also somebody who writes and was stopped.
+            if self.seen() == seen && (found.is_ok() || !self.writer_lock().is_taken()) {
                 return found;
             }
         }
-        Err(too_busy())
+        let (_held, index) = self.index()?;
+        Err(if self.is_left_unfinished(index)? { left_unfinished() } else { too_busy() })
     }
 }
 
@@ -58,7 +60,7 @@ impl Writer<'_> {
         let IndexSeed { hash_id, seed } = IndexSeed::of(self.index);
         let made = Index::create(memory_file()?, 1 << 35, self.core.header, hash_id, seed)?;
         let maker = Writer { core: self.core, index: &made, lock: None, _here: PhantomData };
-        maker.rebuild(Log::Stays)?;
+        maker.rebuild(Log::Until(self.index.load(words::TAIL)))?;
         progress(total, 2 * total);
         if made.load(words::TAIL) != self.index.load(words::TAIL) {
             let at = made.load(words::TAIL);
@@ -121,7 +123,9 @@ impl Writer<'_> {
         let address = address_of(word.load(Ordering::Acquire));
         let found = record(&self.core.data, self, address);
         let found = found.ok_or_else(|| damaged(at, "the index leads to what is no record"))?;
-        if is_marked_dead(&self.core.data, address) {
+        // What is marked in a log that has lost its index, as a copy, says nothing any more.
+        let is_of_log = self.core.is_private.load(Ordering::Relaxed);
+        if !is_of_log && is_marked_dead(&self.core.data, address) {
             return Err(damaged_data(address, "a record that lives is marked as replaced".into()));
         }
         let place = self.index.place(found.key);

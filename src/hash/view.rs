@@ -1,14 +1,45 @@
-//! The hash engine's one place for `unsafe`: records as slices, and eight slots compared at once.
+//! The hash engine's one place for `unsafe`: records as slices, eight slots compared at once, and the end of
+//! an index that was replaced.
 
 #![allow(unsafe_code)]
 
+use super::core::Core;
 use super::format::{ALIGN, Kind, RecordHeader, SHORT_HEADER, is_dead, marked, short_put};
+use super::index::Index;
+use super::pins;
+use super::writer::Writer;
 use crate::os::atomic::{AtomicU64, Ordering};
+use crate::os::process::own_pid;
 use crate::os::shared::SharedMap;
 
 /// A promise that no segment of the log is written over while it lives: the pin of a reader, or
 /// the writer's lock.
 pub(crate) trait Holds {}
+
+/// Drops the indexes of this process that others have replaced and nobody looks at any more: their files
+/// would be open, and mapped, as long as the store is. `writer` has the writers' lock; without one the
+/// store was opened for reading only.
+pub(crate) fn drop_replaced_indexes(core: &Core, writer: Option<&Writer<'_>>) {
+    // In a forked process pins may be those of its parent, and say nothing.
+    if core.pid != own_pid() || writer.is_some() != core.data.is_writable() {
+        return;
+    }
+    let may_go = |index: &Index| match writer {
+        None => true,
+        Some(writer) if std::ptr::eq(index, writer.index) => false,
+        Some(_) => match index.replaced.load(Ordering::Relaxed) {
+            0 => {
+                index.replaced.store(pins::end_epoch(&core.data), Ordering::Relaxed);
+                false
+            }
+            epoch => !pins::has_own(&core.data, epoch),
+        },
+    };
+    // SAFETY: an index is looked at by who has the writers' lock, which nobody else has now; by readers
+    // with a pin, who got it in an epoch before the newest took its place, and those are gone; or by who
+    // holds all indexes.
+    unsafe { core.newest.drop_replaced(may_go) }
+}
 
 /// A record of the log.
 #[derive(Clone, Copy)]

@@ -99,7 +99,8 @@ impl Core {
         let load = |word| writer.index.load(word);
         let is_done = writer.is_whole() && load(words::CLEAN) == 0;
         // Others may have made the files longer, or shorter.
-        let is_known = self.data.len() == self.session(session::DATA_LEN).load(Ordering::Relaxed)
+        let known = self.session(session::DATA_LEN).load(Ordering::Relaxed);
+        let is_known = self.data.len_and_cuts() == known
             && writer.index.map.len() == load(words::INDEX_LEN)
             && writer.index.is_checked.load(Ordering::Relaxed);
         if got == Got::Released && is_current && is_done && is_known {
@@ -120,7 +121,7 @@ impl<'c> Writer<'c> {
     /// What is to be done before the first change, and after another writer failed.
     #[cold]
     fn prepare(mut self, got: Got, is_current: bool) -> Result<Writer<'c>> {
-        self.core.note_data_len()?;
+        self.core.note_data_len(0)?;
         if !is_current {
             self.index = self.core.attach_under_lock(&self)?;
         }

@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code)]
 
-use super::atomic::{AtomicU64, pause};
+use super::atomic::{AtomicU64, Ordering, pause};
 use super::shared::SharedMap;
 use crate::{Error, Result};
 use std::fs::File;
@@ -126,6 +126,14 @@ impl<'m> RobustLock<'m> {
             )),
             other => Err(Error::io("take the lock of", io::Error::from_raw_os_error(other))),
         }
+    }
+
+    /// Whether somebody has the lock, or died while he had it: only a look, for who may not write to the map.
+    pub(crate) fn is_taken(self) -> bool {
+        // The word that the kernel knows is the first in glibc, and in musl the one behind the type.
+        let word = self.0[0].load(Ordering::Acquire);
+        let futex = if cfg!(target_env = "musl") { word >> 32 } else { word & 0xffff_ffff };
+        futex != 0
     }
 
     /// Takes the lock if it is free; `None` if somebody has it, this thread or another.

@@ -17,18 +17,25 @@ use std::fs::File;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicBool;
 
 /// Every file has at least this many bytes, which never go away: its words are reached unchecked.
 pub(crate) const HEAD_BYTES: u64 = 4096;
 
+/// Bits of a length of a file; above them is how often it was cut.
+const LEN_BITS: u32 = 48;
+const LEN_MASK: u64 = (1 << LEN_BITS) - 1;
+
 /// A shared map of a file that may grow.
 #[derive(Debug)]
 pub(crate) struct SharedMap {
     base: NonNull<u8>,
     reserved: usize,
-    /// Bytes of the file as far as this process knows; at most `reserved`.
+    /// Bytes of the file as far as this process knows, at most `reserved`; and how often it was cut as far
+    /// as [`SharedMap::settle_len`] knows: who asks for the length without a lock, and is overtaken by a cut,
+    /// then finds another word here and asks again, rather than take the old length for the new one.
     len: AtomicU64,
     file: ManuallyDrop<File>,
     is_writable: bool,
@@ -78,7 +85,7 @@ impl SharedMap {
                 return Err(Error::io("map", io::Error::last_os_error()));
             }
         }
-        map.len.fetch_max(end, Ordering::Relaxed);
+        map.len.fetch_max(end & LEN_MASK, Ordering::Relaxed);
         Ok(map)
     }
 
@@ -100,7 +107,7 @@ impl SharedMap {
         Ok(SharedMap {
             base,
             reserved: reserved as usize,
-            len: AtomicU64::new(len.min(reserved)),
+            len: AtomicU64::new(len.min(reserved) & LEN_MASK),
             file: ManuallyDrop::new(file),
             is_writable: write != 0 && kind == libc::MAP_SHARED,
             is_shared: kind == libc::MAP_SHARED,
@@ -119,28 +126,51 @@ impl SharedMap {
     /// The length of the file when it was last looked at.
     #[inline(always)]
     pub(crate) fn len(&self) -> u64 {
+        self.len.load(Ordering::Relaxed) & LEN_MASK
+    }
+
+    /// The same, and how often the file was cut, in one word.
+    #[inline(always)]
+    pub(crate) fn len_and_cuts(&self) -> u64 {
         self.len.load(Ordering::Relaxed)
+    }
+
+    /// Asks the kernel for the length of the file, which nobody changes meanwhile, and notes it; with how
+    /// often the file was cut, which is in `known` as it is in the word that is returned, and `more`.
+    pub(crate) fn settle_len(&self, known: u64, more: u64) -> Result<u64> {
+        let word = self.asked_len()? | (known >> LEN_BITS).wrapping_add(more) << LEN_BITS;
+        self.len.store(word, Ordering::Relaxed);
+        Ok(word)
+    }
+
+    fn asked_len(&self) -> Result<u64> {
+        let len = self.file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
+        if len < HEAD_BYTES {
+            return Err(Error::corrupt(len, "somebody made the file shorter than its header"));
+        }
+        Ok(len.min(self.reserved as u64))
     }
 
     /// Asks the kernel for the length of the file, which others may have changed.
     #[cold]
     pub(crate) fn refresh_len(&self) -> Result<u64> {
         loop {
-            let before = self.len();
+            let before = self.len_and_cuts();
             if !self.is_shared {
-                return Ok(before);
+                return Ok(before & LEN_MASK);
             }
-            let len = self.file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
-            if len < HEAD_BYTES {
-                return Err(Error::corrupt(len, "somebody made the file shorter than its header"));
-            }
-            let len = len.min(self.reserved as u64);
-            // Unless another thread has made it longer, or asked, meanwhile: ours may be older.
-            let (new, old) = (Ordering::Relaxed, Ordering::Relaxed);
-            if self.len.compare_exchange(before, len, new, old).is_ok() {
+            let len = self.asked_len()?;
+            if self.note_len(before, len) {
                 return Ok(len);
             }
         }
+    }
+
+    /// Notes a length that was asked for after `before` was known, unless another thread has made the file
+    /// longer, or cut it, or asked, meanwhile: this one may be older.
+    fn note_len(&self, before: u64, len: u64) -> bool {
+        let after = len | before & !LEN_MASK;
+        self.len.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Makes the file at least `end` bytes long, with disk space and pages behind the new bytes.
@@ -166,7 +196,7 @@ impl SharedMap {
             let _ = self.file.set_len(len);
             return Err(Error::io("make longer", io::Error::from_raw_os_error(rc)));
         }
-        self.len.store(end, Ordering::Relaxed);
+        self.len.store(end | self.len_and_cuts() & !LEN_MASK, Ordering::Relaxed);
         self.back(len, end);
         Ok(())
     }
@@ -191,6 +221,8 @@ impl SharedMap {
                 }
                 Ok(())
             }
+            // Cut off since its length was asked: what is not in the file any more need not be on the disk.
+            Err(e) if e.raw_os_error() == Some(libc::EFAULT) && self.refresh_len()? < to => Ok(()),
             done => done.map_err(|e| Error::io("write again, after a failed sync,", e)),
         }
     }
@@ -212,7 +244,7 @@ impl SharedMap {
     /// Makes the file `end` bytes long; nobody may use what lies after.
     pub(crate) fn shrink_to(&self, end: u64) -> Result<()> {
         let end = end.max(HEAD_BYTES);
-        self.len.store(end, Ordering::Relaxed);
+        self.len.store(end | self.len_and_cuts() & !LEN_MASK, Ordering::Relaxed);
         self.file.set_len(end).map_err(|e| Error::io("shorten", e))?;
         Ok(())
     }
@@ -382,6 +414,23 @@ fn map(file: &File, protection: i32, kind: i32, len: usize) -> io::Result<NonNul
     NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))
 }
 
+/// Has the disk keep room for every byte of a file that nobody else cuts, also where a copy has holes: what
+/// is written there through a map finds no full disk then. Nothing is done where the file system cannot.
+pub(crate) fn fill_holes(file: &File) -> Result<()> {
+    let meta = file.metadata().map_err(|e| Error::io("ask the size of", e))?;
+    if meta.blocks().saturating_mul(512) >= meta.len() {
+        return Ok(());
+    }
+    // SAFETY: the descriptor is open; the call takes no pointers.
+    let rc = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, meta.len().cast_signed()) };
+    match io::Error::last_os_error() {
+        e if rc != 0 && e.kind() == io::ErrorKind::StorageFull => {
+            Err(Error::io("make room for all of the file, which has holes,", e))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// A file that exists in memory only.
 pub(crate) fn memory_file() -> Result<File> {
     use std::os::fd::FromRawFd;
@@ -412,4 +461,34 @@ pub(crate) fn wake_all(word: &AtomicU32) -> bool {
     let woken =
         unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
     woken > 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Were it taken for the new one, what is written next could be behind the end of the file.
+    #[test]
+    fn a_length_from_before_a_cut_is_not_taken_for_the_new_one() {
+        let (long, short) = (64 << 10, 16 << 10);
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(long).unwrap();
+        let map = SharedMap::new(file, true, 1 << 20).unwrap();
+        let mut known = map.settle_len(0, 0).unwrap();
+        for cut in [short, short - 4096] {
+            // Another thread asks before each step of a cut, and notes the answer after it.
+            let asked_first = map.len_and_cuts();
+            known = map.settle_len(known, 1).unwrap();
+            assert!(!map.note_len(asked_first, long));
+            map.len.store(cut | known & !LEN_MASK, Ordering::Relaxed);
+            let asked_between = map.len_and_cuts();
+            map.shrink_to(cut).unwrap();
+            known = map.settle_len(known, 1).unwrap();
+            assert!(!map.note_len(asked_between, long));
+            assert_eq!((map.len(), map.len_and_cuts()), (cut, known));
+            // Who asks now is told, and what he notes is known to who has noted the cut.
+            assert_eq!(map.refresh_len().unwrap(), cut);
+            assert_eq!(map.len_and_cuts(), known);
+        }
+    }
 }

@@ -16,8 +16,8 @@ thread_local! {
     static SYNCS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
     /// Whether the kernel is asked to bring files to the disk, too.
     static IS_REAL: Cell<bool> = const { Cell::new(false) };
-    /// The disk as it was when the last wait for it began.
-    static BEGUN: RefCell<Option<Disk>> = const { RefCell::new(None) };
+    /// The disk as it was when each wait for it began.
+    static BEGUN: RefCell<Vec<Disk>> = const { RefCell::new(Vec::new()) };
     static MEANWHILE: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
@@ -65,6 +65,11 @@ pub fn meanwhile(work: Option<Box<dyn FnOnce()>>) {
 
 /// The disk as it was when the last wait for it began, if there was one since this was asked.
 pub fn begun() -> Option<Disk> {
+    all_begun().pop()
+}
+
+/// The disk as it was when each wait for it began since this was asked.
+pub fn all_begun() -> Vec<Disk> {
     BEGUN.take()
 }
 
@@ -130,7 +135,7 @@ fn note(what: What, is_synced: bool) {
         match file_of(disk, inode) {
             Some(Some(i)) if is_synced => {
                 disk.look();
-                BEGUN.set(Some(disk.clone()));
+                BEGUN.with_borrow_mut(|begun| begun.push(disk.clone()));
                 match part {
                     Some(part) => disk.part_synced(i, part),
                     None => disk.synced(i),

@@ -1,0 +1,77 @@
+//! What a store begins with: a data file with an empty log, and an empty index.
+
+use super::format::{Header, INDEX_HEADER, IndexHeader, LOG_AT, SegmentHeader, unit_place, words};
+use super::index::{Index, State};
+use super::page::{LINE, Page, SIZES};
+use crate::os::atomic::Ordering;
+use crate::os::file::read_exact_at;
+use crate::os::process::{random_id, random_word};
+use crate::os::shared::{HEAD_BYTES, SharedMap};
+use crate::{Error, Result};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+impl Index {
+    /// A new, empty index of a store whose log has no segment yet.
+    pub(crate) fn create(
+        file: File,
+        room: u64,
+        store: Header,
+        hash_id: u32,
+        seed: u64,
+    ) -> Result<Index> {
+        file.set_len(HEAD_BYTES).map_err(|e| Error::io("make longer", e))?;
+        let id = random_word()? | 1;
+        let header = IndexHeader { store: store.store, id, hash_id, seed };
+        file.write_all_at(&header.encode(), 0).map_err(|e| Error::io("write", e))?;
+        let index = Index::new(SharedMap::new(file, true, room)?, header)?;
+        index.is_checked.store(true, Ordering::Relaxed);
+        index.store(words::INDEX_LEN, HEAD_BYTES);
+        // The directory's block is the first, its only page the second.
+        let directory = INDEX_HEADER / LINE;
+        let page = Page { block: directory + 2, lines: SIZES[0], depth: 0, base: 0 };
+        let end = page.block + 1 + page.lines;
+        let own = |block: u64, lines: u64| {
+            if let Some(line) = index.map.line(block * LINE) {
+                line[2].store(lines, Ordering::Relaxed);
+            }
+        };
+        own(directory, 1);
+        own(page.block, page.lines);
+        index.store(words::STATE, State::new(directory + 1, 0).0);
+        index.entry(index.state(), 0)?.store(page.encode(), Ordering::Relaxed);
+        index.store(words::BUMP, end);
+        index.store(words::PAGE_LINES, page.lines);
+        Ok(index)
+    }
+}
+
+/// Whether there is nothing in the file, or only what somebody left who was killed while making it:
+/// the header is written last.
+pub(super) fn is_unborn(file: &File, len: u64) -> Result<bool> {
+    if len == 0 {
+        return Ok(true);
+    }
+    let mut bytes = vec![0; len.min(LOG_AT) as usize];
+    read_exact_at(file, &mut bytes, 0)?;
+    Ok(len <= LOG_AT + HEAD_BYTES && bytes.iter().all(|byte| *byte == 0))
+}
+
+/// Writes a data file with an empty log.
+pub(super) fn create_data(file: &File, limit: u64) -> Result<()> {
+    let write = |bytes: &[u8], at| file.write_all_at(bytes, at).map_err(|e| Error::io("write", e));
+    let header = Header { store: random_id()?, seed: random_word()?, limit };
+    let (at, size) = unit_place(0);
+    let made = file.set_len(at + size).map_err(|e| Error::io("make longer", e)).and_then(|()| {
+        let segment = SegmentHeader { sequence: 1, units: 1 };
+        write(&vec![0; (at + size) as usize], 0)?;
+        write(&segment.encode(&header, at), at)?;
+        // A power cut must not leave the header alone: without one, nothing was made.
+        file.sync_all().map_err(|e| Error::io("make durable", e))?;
+        write(&header.encode(), 0)?;
+        file.sync_all().map_err(|e| Error::io("make durable", e))
+    });
+    made.inspect_err(|_| {
+        let _ = file.set_len(0);
+    })
+}
