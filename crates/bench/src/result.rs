@@ -192,6 +192,8 @@ pub struct Settings {
     pub phases: Vec<String>,
     /// Whether every phase started with no page of the store file in memory.
     pub cold: bool,
+    /// Whether the kernel read ahead then as it likes (`--read-ahead`).
+    pub read_ahead: bool,
     /// Bytes of memory, pages of files among them, that a measured process might have (`--memory-limit`);
     /// `None` without a limit.
     pub memory_limit: Option<u64>,

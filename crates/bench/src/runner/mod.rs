@@ -383,6 +383,7 @@ impl<'a> Run<'a> {
             rounds: self.args.rounds,
             phases: self.phases.iter().map(|phase| phase.name().to_owned()).collect(),
             cold: self.args.cold,
+            read_ahead: self.args.read_ahead,
             memory_limit: self.args.memory_limit,
             sync: self.args.sync,
             dir: self.args.folder().display().to_string(),

@@ -25,6 +25,7 @@ pub use together::ThroughputChange;
 use super::stats::{self, Ratio, Verdict};
 use super::text;
 use crate::result::{Machine, PhaseResult, Report, Settings, StoreInfo};
+use crate::workload::Phase;
 use credenza::{Error, Result};
 use serde::Serialize;
 use std::fmt::Debug;
@@ -222,8 +223,14 @@ fn unlike(before: &Report, after: &Report) -> Vec<String> {
     differ(&mut says, "bytes of values", &old.value_bytes, &new.value_bytes);
     differ(&mut says, "lookups in a phase", &old.gets, &new.gets);
     differ(&mut says, "keys in a batch", &old.batch, &new.batch);
+    differ(&mut says, "distribution of keys", &old.distribution, &new.distribution);
+    if after.results.iter().any(|result| is_of_a_mix(result) && same_in(before, result).is_some()) {
+        differ(&mut says, "operations of the mix", &old.mix, &new.mix);
+    }
     differ(&mut says, "seed", &old.seed, &new.seed);
     differ(&mut says, "cold cache", &old.cold, &new.cold);
+    differ(&mut says, "read-ahead when cold", &old.read_ahead, &new.read_ahead);
+    differ(&mut says, "memory limit", &old.memory_limit, &new.memory_limit);
     differ(&mut says, "build synced", &old.sync, &new.sync);
     differ(&mut says, "bound to a processor", &old.cpu.is_some(), &new.cpu.is_some());
     let (old, new): (&Machine, &Machine) = (&before.machine, &after.machine);
@@ -242,6 +249,10 @@ fn unlike(before: &Report, after: &Report) -> Vec<String> {
     says
 }
 
+fn is_of_a_mix(result: &PhaseResult) -> bool {
+    Phase::named(&result.phase).is_some_and(Phase::is_mixed)
+}
+
 fn notes(before: &Report, after: &Report) -> Vec<String> {
     let mut says = Vec::new();
     let machines = [&before.machine, &after.machine];
@@ -251,6 +262,7 @@ fn notes(before: &Report, after: &Report) -> Vec<String> {
         None => "built".to_owned(),
     });
     differ(&mut says, "stores", &stores[0], &stores[1]);
+    differ(&mut says, "--set", &before.settings.stores, &after.settings.stores);
     differ(&mut says, "kernel", &machines[0].kernel, &machines[1].kernel);
     differ(&mut says, "governor", &machines[0].governor, &machines[1].governor);
     differ(&mut says, "system", &machines[0].os, &machines[1].os);

@@ -169,6 +169,29 @@ fn unlike_runs_are_told_apart() {
 }
 
 #[test]
+fn other_operations_of_a_mix_are_other_work_where_both_runs_did_some() {
+    let (before, mut after) = (fixture(), fixture());
+    after.settings.mix = "get 1, remove 1".to_owned();
+    assert!(compare(&before, &after, 5.0).unwrap().unlike.is_empty());
+    let mixed = |mut report: Report| {
+        of(&mut report, "constant", "scan").phase = "mixed".to_owned();
+        report
+    };
+    let unlike = compare(&mixed(before), &mixed(after.clone()), 5.0).unwrap().unlike;
+    assert!(unlike.len() == 1 && unlike[0].starts_with("operations of the mix"), "{unlike:?}");
+
+    after.settings.distribution = "zipfian:theta=0.99,scrambled=true".to_owned();
+    after.settings.memory_limit = Some(1 << 29);
+    after.settings.read_ahead = true;
+    after.settings.stores = vec!["page-size=16K".to_owned()];
+    let changes = compare(&fixture(), &after, 5.0).unwrap();
+    for what in ["distribution of keys", "memory limit", "read-ahead"] {
+        assert!(changes.unlike.iter().any(|says| says.starts_with(what)), "{:?}", changes.unlike);
+    }
+    assert!(changes.notes.iter().any(|note| note.contains("page-size=16K")), "{:?}", changes.notes);
+}
+
+#[test]
 fn unchanged_libraries_witness_that_the_machine_changed() {
     let (before, mut after) = (fixture(), fixture());
     for (store, phase) in after.results.clone().iter().map(|r| (&r.store, &r.phase)) {
