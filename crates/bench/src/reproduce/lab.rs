@@ -324,7 +324,8 @@ impl Figures {
         of.push((round, value));
     }
 
-    fn of(&self, store: &str, name: &str) -> &[(usize, f64)] {
+    /// The samples of a store, each with its round.
+    pub(super) fn of(&self, store: &str, name: &str) -> &[(usize, f64)] {
         self.0.get(&(store.to_owned(), name.to_owned())).map_or(&[], Vec::as_slice)
     }
 

@@ -211,6 +211,8 @@ fn differs(lab: &Lab<'_>) -> Vec<String> {
              every figure is a median"
         ),
         format!("speed is measured for {} s each, not 10", lab.args.time(SPEED_TIME).as_secs_f64()),
+        "speed has in it, as there, that four names are written for each pair, for every store alike"
+            .to_owned(),
         "hash takes its lock between processes for each change, as TDB and its successors do; btree \
          makes all changes in one transaction"
             .to_owned(),

@@ -178,8 +178,6 @@ impl<D: Driver> Bench<'_, D> {
         let total = passes::get(store, queries)?;
         let seconds = start.elapsed().as_secs_f64();
         let expected = Total::expected(queries, &self.inputs.records);
-        let wrong = (total != expected)
-            .then(|| format!("the lookups add up to {total:?}, not {expected:?}"));
-        Ok((seconds, wrong))
+        Ok((seconds, total.unlike(expected, "what is looked up")))
     }
 }
