@@ -10,9 +10,11 @@ use crate::runner::kept::Kept;
 use crate::runner::open_loop::{Arrivals, Rate};
 use crate::runner::together::{self, By, not_by_threads};
 use crate::workload::{Data, Phase, PhaseParser, Place, Workload};
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use credenza::{Error, Result};
 use credenza_formats::Format;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 /// What is measured besides throughput.
@@ -95,7 +97,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N")]
     pub batch: Option<usize>,
     /// Rounds, each a fresh process for each store
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = rounds())]
     pub rounds: usize,
     /// Phases to measure, separated by commas; mixed-NAME is that of the mix of this name in a workload file,
     /// mixed those of all mixes [default: all; get-hit and get-many-hit with --cold]
@@ -197,7 +199,8 @@ pub struct BenchArgs {
     #[arg(long)]
     pub no_pin: bool,
     /// Give a store up in a round after so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 900)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 900,
+          value_parser = clap::value_parser!(u64).range(TIMEOUT))]
     pub timeout: u64,
     /// Time nothing: do the operations of `mixed` on two or more stores in turn, compare every
     /// answer and everything they hold, and stop at the first difference, with status 111
@@ -451,9 +454,6 @@ impl BenchArgs {
 
     /// Refuses options that name what is not there.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.rounds == 0 || self.timeout == 0 {
-            return Err(Error::invalid("--rounds and --timeout must be at least 1"));
-        }
         self.kept.check(&self.records)?;
         if self.tee.is_some() && self.records.len() > 1 {
             return Err(Error::invalid("--tee is for one number of --records"));
@@ -499,6 +499,14 @@ impl BenchArgs {
             ))),
         }
     }
+}
+
+/// Seconds after which a process is given up; longer than a year nobody waits.
+pub(crate) const TIMEOUT: RangeInclusive<u64> = 1..=31_536_000;
+
+/// How often something is done.
+pub(crate) fn rounds() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=1_000_000)
 }
 
 /// A whole number, also as 1e6.

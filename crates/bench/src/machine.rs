@@ -3,7 +3,9 @@
 //! Whatever the kernel does not tell stays empty or zero: the report then says nothing of it.
 
 use crate::driver::kernel;
+use crate::report::text::binary_bytes;
 use crate::result::{Cache, Machine};
+use credenza::{Error, Result};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -42,6 +44,19 @@ pub(crate) fn facts(dir: &Path, cpu: Option<usize>, clock_ns: f64) -> Machine {
 /// The machine's memory in bytes.
 pub(crate) fn memory_bytes() -> u64 {
     kib_field("/proc/meminfo", "MemTotal")
+}
+
+/// Refuses to make more data where memory is running out: the kernel would end this program, or another.
+pub(crate) fn check_memory_is_left() -> Result<()> {
+    let [all, left] = ["MemTotal", "MemAvailable"].map(|name| kib_field("/proc/meminfo", name));
+    if left == 0 || left >= all / 20 {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "of {} of memory {} are left while the data are made: use fewer --records, or --gets",
+        binary_bytes(all),
+        binary_bytes(left)
+    )))
 }
 
 /// Bytes that are free in the filesystem that holds `path`; 0 if unknown.

@@ -320,11 +320,18 @@ fn the_oracle_compares_every_store_found() {
 
 #[test]
 fn what_cannot_be_measured_is_refused_in_a_sentence() {
-    let cases: [(&[&str], &str); 27] = [
+    // These are the argument parser's to refuse.
+    for option in ["--rounds=0", "--timeout=0", "--timeout=18446744073709551615"] {
+        let done = bench(&[option]);
+        assert_eq!(done.status.code(), Some(2), "{option}");
+        assert!(text(&done.stderr).contains(&option[..8]), "{}", text(&done.stderr));
+    }
+    let cases: [(&[&str], &str); 28] = [
         (&["--stores=nothing"], "there is no store 'nothing'"),
         (&["--workload=nothing"], "there is no workload 'nothing'"),
-        (&["--rounds=0"], "--rounds"),
         (&["--records=0"], "--records"),
+        (&["--records=5e9"], "--records takes 4294967294 at most"),
+        (&["--gets=5e9"], "--gets takes 4294967294 at most"),
         (&["--batch=0"], "--batch"),
         (&["--root=/etc"], "--root"),
         (&["--transactions=0"], "transactions are 'tmp'"),

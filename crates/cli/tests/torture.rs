@@ -162,6 +162,8 @@ fn what_makes_no_sense_is_an_error() {
     for (arguments, says) in [
         (&["--stores", "none"][..], "there is no store 'none'"),
         (&["--rounds", "0"], "--rounds"),
+        (&["--round", "18446744073709551615"], "--round"),
+        (&["--timeout", "18446744073709551615"], "--timeout"),
         (&["--seconds", "0"], "--seconds"),
         (&["--records", "0"], "--records"),
         (&["--faults", "flood"], "flood"),

@@ -31,7 +31,7 @@ mod ups;
 pub(crate) use play::{Replayed, Speed, Task, measure as measure_replay, records_of};
 pub(crate) use script::{Do, Script};
 
-use crate::args::{check_stores_and_servers, library_of, named_stores};
+use crate::args::{TIMEOUT, check_stores_and_servers, library_of, named_stores};
 use crate::driver::{self, Driver, ForDriver, Writer, kernel, tried, with_driver};
 use crate::machine;
 use crate::measure::{self, Latencies};
@@ -91,7 +91,8 @@ pub struct ReplayArgs {
     #[arg(long)]
     pub no_pin: bool,
     /// Give a store up after so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600,
+          value_parser = clap::value_parser!(u64).range(TIMEOUT))]
     pub timeout: u64,
     /// Replay on one store: the program starts itself with this
     #[arg(long, hide = true)]
@@ -235,9 +236,6 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     if args.child {
         play::main()?;
         return Ok(ExitCode::SUCCESS);
-    }
-    if args.timeout == 0 {
-        return Err(Error::invalid("--timeout must be at least 1"));
     }
     let named = args.stores.as_deref().map(named_stores);
     check_stores_and_servers(named.iter().flatten().map(String::as_str), &args.libraries)?;

@@ -21,7 +21,7 @@ mod task;
 mod terminal;
 mod upscaledb;
 
-use crate::args::{check_stores, library_of};
+use crate::args::{TIMEOUT, check_stores, library_of, rounds};
 use crate::machine;
 use crate::report::json::publish_value;
 use crate::report::outputs;
@@ -90,7 +90,7 @@ pub struct ReproduceArgs {
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     pub scale: f64,
     /// Rounds of each part [default: as many as the document had, else 3]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = rounds())]
     pub rounds: Option<usize>,
     /// Leave out all stores but these, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
@@ -115,7 +115,8 @@ pub struct ReproduceArgs {
     #[arg(long)]
     pub no_pin: bool,
     /// Give a store up in a round after so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600,
+          value_parser = clap::value_parser!(u64).range(TIMEOUT))]
     pub timeout: u64,
     /// Do one round of one store: the program starts itself with this
     #[arg(long, hide = true)]
@@ -127,9 +128,6 @@ pub struct ReproduceArgs {
 
 impl ReproduceArgs {
     fn check(&self) -> Result<()> {
-        if self.rounds == Some(0) || self.timeout == 0 {
-            return Err(Error::invalid("--rounds and --timeout must be at least 1"));
-        }
         if !(self.scale > 0.0 && self.scale <= 100.0) {
             return Err(Error::invalid("--scale must be above 0, and at most 100"));
         }

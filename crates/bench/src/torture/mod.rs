@@ -23,12 +23,13 @@ mod room;
 mod rounds;
 mod table;
 
-use crate::args::check_stores;
+use crate::args::{self, TIMEOUT, check_stores};
 use crate::driver::{Fault, Promise};
 use crate::machine;
 use crate::report::outputs;
 use crate::runner::folder::Folder;
 use child::Space;
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 use credenza::{Error, Result};
 use judge::{At, Judged};
@@ -91,10 +92,10 @@ pub struct TortureArgs {
     #[arg(long, value_delimiter = ',', value_name = "FAULTS", default_value = "kill,power,full")]
     pub faults: Vec<Fault>,
     /// How often each of it happens to each store
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = args::rounds())]
     pub rounds: usize,
     /// Begin no further round after so many seconds
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(TIMEOUT))]
     pub seconds: Option<u64>,
     /// When a change is to be safe [default: sync where the power fails, else buffered; stores without the
     /// one have the other, and the table says which]
@@ -104,7 +105,8 @@ pub struct TortureArgs {
     #[arg(long, value_name = "WHAT")]
     pub expect: Option<Promise>,
     /// Do this round only: the report names it where something was lost
-    #[arg(long, value_name = "N", conflicts_with_all = ["rounds", "seconds"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["rounds", "seconds"],
+          value_parser = RangedU64ValueParser::<usize>::new().range(..1_000_000))]
     pub round: Option<usize>,
     /// Seed of data, operations and moments
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -124,7 +126,8 @@ pub struct TortureArgs {
     #[arg(long = "lib", value_name = "NAME=PATH")]
     pub libraries: Vec<String>,
     /// Give a process up after so many seconds, and count it as one that crashed
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60,
+          value_parser = clap::value_parser!(u64).range(TIMEOUT))]
     pub timeout: u64,
     /// Work on one store, or look at one: the program starts itself with this
     #[arg(long, hide = true)]
@@ -136,9 +139,6 @@ pub struct TortureArgs {
 
 impl TortureArgs {
     fn check(&self) -> Result<()> {
-        if self.rounds == 0 || self.timeout == 0 || self.seconds == Some(0) {
-            return Err(Error::invalid("--rounds, --seconds and --timeout must be at least 1"));
-        }
         if self.records == 0 || self.operations == 0 {
             return Err(Error::invalid("--records and --operations must be at least 1"));
         }

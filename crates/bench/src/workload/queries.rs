@@ -7,6 +7,7 @@ use super::distribution::{Chooser, Distribution};
 use super::generate::{Keys, stream};
 use super::records::{Collector, Index, Records, read_u64};
 use super::spec::Phase;
+use crate::machine;
 use crate::rng::Rng;
 use credenza::{Error, Result};
 use std::io::{Read, Write};
@@ -126,6 +127,9 @@ impl QuerySets {
         let mut sets = QuerySets::default();
         let mut skipped = 0;
         for i in 0..gets {
+            if i.is_multiple_of(1 << 20) {
+                machine::check_memory_is_left()?;
+            }
             let record = of_hit.next(&mut present, records.len());
             sets.hit.push(records.key(record), record as u32);
             sets.miss.push(absent.next()?, ABSENT);

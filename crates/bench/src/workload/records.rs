@@ -6,6 +6,7 @@
 
 use super::generate::stream;
 use super::key_type::{KeyType, Types};
+use crate::machine;
 use crate::rng::Rng;
 use credenza::{Error, ErrorKind, Result};
 use std::io::{Read, Write};
@@ -51,6 +52,9 @@ impl Records {
             return Err(Error::invalid(format!(
                 "the workbench takes {MAX_RECORDS} records at most"
             )));
+        }
+        if self.len().is_multiple_of(1 << 20) {
+            machine::check_memory_is_left()?;
         }
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);

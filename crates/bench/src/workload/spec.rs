@@ -9,6 +9,7 @@ use super::key_type::{self, KeyType, Types};
 use super::lengths::Lengths;
 use super::mix::Mix;
 use super::mixes::{MixName, MixTables, Mixes};
+use super::records::MAX_RECORDS;
 use crate::settings::{Choices, SettingsTable};
 use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser};
 use clap::{Arg, Command, ValueEnum};
@@ -456,6 +457,11 @@ impl Workload {
         for (is_zero, option) in least_one {
             if is_zero {
                 return Err(Error::invalid(format!("{option} must be at least 1")));
+            }
+        }
+        for (count, option) in [(self.records, "--records"), (Some(self.gets), "--gets")] {
+            if count.is_some_and(|count| count > MAX_RECORDS) {
+                return Err(Error::invalid(format!("{option} takes {MAX_RECORDS} at most")));
             }
         }
         self.mixes.check()?;
