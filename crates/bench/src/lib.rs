@@ -122,7 +122,11 @@ fn oracle(args: &BenchArgs) -> Result<ExitCode> {
     outputs::check(&[("--json", args.json.as_ref())])?;
     let verdict = runner::oracle::run(args)?;
     outputs::tell(&verdict.in_words(), &verdict, args.json.as_ref())?;
-    Ok(if verdict.is_well() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+    Ok(match verdict.is_well() {
+        true if verdict.interrupted => ExitCode::from(INTERRUPTED),
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(FAILED),
+    })
 }
 
 /// Compares two saved runs.

@@ -22,7 +22,7 @@ mod report;
 mod trial;
 mod usage;
 
-use crate::args::{check_stores, count};
+use crate::args::{TIMEOUT, check_stores, count};
 use crate::machine;
 use crate::progress;
 use crate::report::json::publish_value;
@@ -123,7 +123,8 @@ pub struct AdviseArgs {
     #[arg(long)]
     pub no_pin: bool,
     /// Give a store up after so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 900)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 900,
+          value_parser = clap::value_parser!(u64).range(TIMEOUT))]
     pub timeout: u64,
     /// Measure one store: the program starts itself with this
     #[arg(long, hide = true)]
@@ -135,9 +136,6 @@ pub struct AdviseArgs {
 
 impl AdviseArgs {
     fn check(&self) -> Result<()> {
-        if self.timeout == 0 {
-            return Err(Error::invalid("--timeout must be at least 1"));
-        }
         if !(self.seconds > 0.0 && self.seconds <= 86_400.0) {
             return Err(Error::invalid("--seconds takes a time above 0, and at most 86400"));
         }
@@ -173,7 +171,7 @@ impl AdviseArgs {
 }
 
 /// Advises on the data that `args` name, prints the advice and how far the prediction was off. The status
-/// is 0, or 111 when a store failed or gave a wrong answer.
+/// is 0, 111 when a store failed or gave a wrong answer, or 130 when a signal ended the checks.
 ///
 /// As for [`crate::run`], the program starts itself again with its own arguments and `--child`.
 ///
@@ -216,6 +214,9 @@ pub fn advise(args: &AdviseArgs) -> Result<ExitCode> {
     }
     if !args.no_check {
         check_all(args, &mut lab, &mut report, &mut probe)?;
+        if report.interrupted {
+            report.note_interrupted();
+        }
         let checked = print(|out| report::check(&report, out, colour_wanted(&std::io::stdout())));
         told = told.and(checked);
     }
@@ -225,6 +226,9 @@ pub fn advise(args: &AdviseArgs) -> Result<ExitCode> {
         publish_value(&report, path)?;
     }
     told?;
+    if report.interrupted {
+        return Ok(ExitCode::from(crate::INTERRUPTED));
+    }
     let is_well = report.failures.is_empty();
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(crate::FAILED) })
 }
@@ -350,13 +354,19 @@ fn check_all(
 ) -> Result<()> {
     let count = if args.check_all { report.candidates.len() } else { 1 };
     let bar = progress::bar_unless(args.quiet, count as u64);
+    // The advice is there: a signal ends the checks from here on, and what they found is told.
+    lab.folder().current().begin();
     for i in 0..count {
         let candidate = report.candidates[i].candidate.clone();
         bar.set_message(format!("{} with all records", candidate.name()));
         let (begun, mut trials) = (Instant::now(), Vec::new());
         while trials.len() < ROUNDS && (trials.is_empty() || begun.elapsed() < CHECK_TIME) {
-            match lab.measure(&candidate, 1)? {
+            let measured = lab.measure(&candidate, 1)?;
+            report.interrupted = lab.folder().current().is_stopping();
+            match measured {
                 Ok(trial) => trials.push(trial),
+                // What a signal ended says nothing of the store.
+                Err(_) if report.interrupted => break,
                 Err(what) => {
                     bar.suspend(|| report.fail(&candidate, what));
                     break;
@@ -369,6 +379,9 @@ fn check_all(
             report.candidates[i].checked = Some(Checked::new(records, expected, figures, times));
         }
         bar.inc(1);
+        if report.interrupted {
+            break;
+        }
     }
     bar.finish_and_clear();
     let records = report.data.records;

@@ -43,6 +43,8 @@ pub(super) struct Report {
     pub(super) reads: Vec<Reading>,
     notes: Vec<String>,
     pub(super) failures: Vec<Failed>,
+    /// Whether a signal ended the checks: what was checked before stands.
+    pub(super) interrupted: bool,
 }
 
 /// A candidate, and what is known of it.
@@ -106,6 +108,7 @@ impl Report {
             reads: Vec::new(),
             notes,
             failures: Vec::new(),
+            interrupted: false,
         }
     }
 
@@ -121,6 +124,13 @@ impl Report {
         let news = lab.remarks.iter().filter(|remark| !self.notes.contains(remark));
         let news: Vec<String> = news.cloned().collect();
         self.notes.extend(news);
+    }
+
+    /// Notes, and says, that a signal ended the checks.
+    pub(super) fn note_interrupted(&mut self) {
+        let what = "stopped by a signal: what was checked before it stands";
+        say!("credenza advise: {what}");
+        self.notes.push(what.to_owned());
     }
 
     /// Notes that there was no time for these parts.

@@ -76,6 +76,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
         full_checks: 0,
         difference: None,
         died: Vec::new(),
+        interrupted: false,
         notes,
     };
     verdict.notes.extend(super::notes::about_what_is_left_out(
@@ -115,10 +116,12 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
     };
     drop(inputs);
     let timeout = Duration::from_secs(args.timeout);
+    folder.current().begin();
     let (compared, died) = without_the_dead(&Program::this()?, spec, &folder, timeout)?;
     verdict.stores.retain(|store| died.iter().all(|death| death.store != *store));
     let Compared { operations, full_checks, difference } = compared;
-    Ok(Verdict { operations, full_checks, difference, died, ..verdict })
+    let interrupted = folder.current().is_stopping();
+    Ok(Verdict { operations, full_checks, difference, died, interrupted, ..verdict })
 }
 
 /// Has the stores compared, and again without each one that takes the process with it.
@@ -143,6 +146,11 @@ fn without_the_dead(
             super::clear(&of_store, &spec.folder.join(file_name(store)))?;
         }
         let asked = Note::read(&spec.folder);
+        if folder.current().is_stopping() && compared.is_none() {
+            // All agreed up to the question before the last one.
+            let asked = asked.map_or(0, |(_, asked)| asked.operation.saturating_sub(1));
+            return Ok((Compared { operations: asked, ..Compared::default() }, died));
+        }
         let in_call = asked.as_ref().and_then(|(number, asked)| {
             let (store, _) = spec.oracle.as_ref()?.stores.get(*number)?;
             Some(format!("; the last call was of {store}, {}", asked.what))

@@ -18,6 +18,8 @@ pub(crate) struct Verdict {
     pub(super) difference: Option<Difference>,
     /// Stores that took the process with them, and were left out then.
     pub(super) died: Vec<Death>,
+    /// Whether a signal ended it: everything up to `operations` was compared.
+    pub(crate) interrupted: bool,
     /// What the reader must know: stores that were left out, and why.
     pub(super) notes: Vec<String>,
 }
@@ -81,6 +83,9 @@ impl Verdict {
         text.extend(self.died.iter().map(Death::in_words));
         text += &match &self.difference {
             None if self.stores.is_empty() => "no store is left to compare\n".to_owned(),
+            None if self.interrupted => {
+                format!("stopped by a signal: {stores} agree in {operations} operations so far\n")
+            }
             None => format!(
                 "{stores} agree: {operations} operations, and all records {full_checks} times\n"
             ),
