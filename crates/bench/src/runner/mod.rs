@@ -1,7 +1,7 @@
 //! Rounds: the parent process, which prepares the work, starts one fresh process for each store
 //! and round, and puts their samples together.
 //!
-//! Reading order: [`protocol`], [`process`], [`folder`], here; then what the measured process does:
+//! Reading order: [`protocol`], [`process`], [`folder`], here, [`round`]; then what the measured process does:
 //! [`child`], [`passes`], [`changes`], [`mixed`], [`open_loop`], [`together`]; [`oracle`] compares and measures
 //! nothing, and [`notes`] says what a reader must know.
 //!
@@ -22,6 +22,7 @@ pub(crate) mod oracle;
 pub(crate) mod passes;
 pub(crate) mod process;
 pub(crate) mod protocol;
+mod round;
 mod summary;
 mod tee;
 pub(crate) mod together;
@@ -36,7 +37,7 @@ pub(crate) mod tests;
 use crate::args::{BenchArgs, Metrics};
 use crate::candidates::{self, Candidate, Describe};
 use crate::counters::Counters;
-use crate::driver::{self, Driver, ForDriver, NULL, Shape, kernel, with_driver};
+use crate::driver::{self, NULL, Shape, kernel, with_driver};
 use crate::machine;
 use crate::measure;
 use crate::progress::{self, say};
@@ -49,12 +50,12 @@ use crate::workload::generate::stream;
 use crate::workload::{Inputs, Phase, Workload};
 use credenza::{Error, Result};
 use folder::Folder;
-use indicatif::ProgressBar;
 use limit::Limit;
-use process::{End, Program};
+use process::Program;
 use protocol::{Message, Spec};
+use round::{Entrant, Work};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 use summary::{Samples, Shared, noise};
 use together::{By, Together};
@@ -205,42 +206,6 @@ fn nothing_left(left_out: &[String]) -> Error {
     Error::invalid(format!("no store is left to measure: {}", left_out.join("; ")))
 }
 
-/// Takes a phase away that failed; with the build, all that read what it builds.
-fn without(phases: &mut Vec<Phase>, failed: Phase) {
-    phases.retain(|phase| match failed {
-        Phase::Build => phase.is_changing(),
-        _ => *phase != failed,
-    });
-}
-
-/// Whether a phase has its turn after another, all being in this order.
-fn is_after(phase: Phase, other: Phase, order: &[Phase]) -> bool {
-    let turn = |phase| order.iter().position(|each| *each == phase);
-    turn(phase) > turn(other)
-}
-
-/// Takes away what a process that has ended, in whatever way, has left of a store outside `folder`.
-fn clear(spec: &Spec, folder: &Path) -> Result<()> {
-    with_driver(&spec.store, Clear { spec, path: folder.join(child::STORE) }).unwrap_or(Ok(()))
-}
-
-struct Clear<'a> {
-    spec: &'a Spec,
-    path: PathBuf,
-}
-
-impl ForDriver for Clear<'_> {
-    type Output = Result<()>;
-
-    fn run<D: Driver>(self) -> Result<()> {
-        if !D::IS_SERVER || !self.path.exists() {
-            return Ok(());
-        }
-        let inputs = Inputs::load(&self.spec.inputs)?;
-        D::load(self.spec.library.as_deref())?.clear(&self.path, inputs.keys())
-    }
-}
-
 struct Run<'a> {
     args: &'a BenchArgs,
     phases: Vec<Phase>,
@@ -259,22 +224,6 @@ struct Run<'a> {
     /// Those of the store that is measured a second time, against itself.
     again: Samples,
     shared: Shared,
-}
-
-/// A store in the run, and the phases that it has not failed in.
-struct Entrant {
-    store: String,
-    /// Whether it is there for the second time, to be compared with itself.
-    again: bool,
-    left: Vec<Phase>,
-}
-
-/// What is the same for every process of a run.
-struct Work<'a> {
-    workload: &'a Workload,
-    folder: &'a Folder,
-    program: &'a Program,
-    bar: &'a ProgressBar,
 }
 
 impl<'a> Run<'a> {
@@ -302,6 +251,7 @@ impl<'a> Run<'a> {
             processes: self.args.reader_counts(By::Processes),
             threads: self.args.reader_counts(By::Threads),
             with_writer: self.args.with_writer,
+            without: Vec::new(),
             cpus: kernel::allowed_cpus().into_iter().rev().collect(),
             part: None,
         }
@@ -409,6 +359,7 @@ impl<'a> Run<'a> {
             store: info.store.clone(),
             again,
             left: self.phases.clone(),
+            failed: Vec::new(),
         };
         let mut entrants: Vec<Entrant> = stores.iter().map(|info| entrant(info, false)).collect();
         entrants.extend(self.twice(stores).map(|info| entrant(info, true)));
@@ -433,107 +384,6 @@ impl<'a> Run<'a> {
     fn twice<'s>(&self, stores: &'s [StoreInfo]) -> Option<&'s StoreInfo> {
         let is_asked = |info: &&StoreInfo| Some(&info.store) == self.args.baseline.as_ref();
         stores.iter().find(is_asked).or(stores.first()).filter(|_| self.args.noise)
-    }
-
-    /// One round of one store: all phases that are left, of which those go that fail. What comes
-    /// after a crash is done by a further process.
-    fn one(&mut self, entrant: &mut Entrant, round: usize, work: &Work) -> Result<()> {
-        let (workload, folder, bar) = (work.workload, work.folder, work.bar);
-        let Entrant { store, again, left } = entrant;
-        let store = store.as_str();
-        let mut due = left.clone();
-        while !due.is_empty() {
-            let mut spec = self.spec(store, due.clone(), workload, folder.empty(store)?);
-            spec.open = self.args.kept.place_of(store);
-            if !*again {
-                spec.keep = self.args.kept.keeping(self.made_in.as_ref(), store, round);
-                spec.together = self.together();
-                spec.over_time = round == 0 && spec.latencies;
-            }
-            bar.set_message(format!("round {}: {store}", round + 1));
-            let (mut phase, mut refused) = (None, Vec::new());
-            // What was begun, and what of it nothing more was heard.
-            let (mut open, mut lost): (Option<Phase>, Vec<Phase>) = (None, Vec::new());
-            let timeout = Duration::from_secs(self.args.timeout);
-            let hear = |message| match message {
-                Message::Started(begun) => {
-                    bar.set_message(format!("round {}: {store} {begun}", round + 1));
-                    phase = Some(begun);
-                    lost.extend(open.replace(begun));
-                }
-                Message::Measured(sample) => {
-                    bar.inc(1);
-                    open = None;
-                    if let Some(what) = &sample.wrong {
-                        let (store, phase, what) = (store, Some(sample.phase), what.clone());
-                        bar.suspend(|| self.fail(store, Some(round), phase, "wrong-answer", what));
-                    }
-                    let samples = if *again { &mut self.again } else { &mut self.samples };
-                    samples.add(store, round, *sample);
-                }
-                Message::Refused(phase, what) => {
-                    bar.suspend(|| self.fail(store, Some(round), Some(phase), "error", what));
-                    refused.push(phase);
-                    open = None;
-                }
-                Message::Amiss(phase, what) => {
-                    bar.suspend(|| self.fail(store, Some(round), Some(phase), "error", what));
-                    open = None;
-                }
-                Message::Together(measured) => {
-                    open = None;
-                    if let Some(what) = &measured.wrong {
-                        let (phase, what) = (Some(measured.group.phase), what.clone());
-                        bar.suspend(|| self.fail(store, Some(round), phase, "wrong-answer", what));
-                    }
-                    self.shared.add(store, round, *measured);
-                }
-                Message::Compared(_)
-                | Message::Figure(_)
-                | Message::Replayed(_)
-                | Message::Tortured(_)
-                | Message::Failed(_)
-                | Message::Finished => {}
-            };
-            let end = process::run(work.program, &spec, timeout, folder.current(), hear)?;
-            if let Err(e) = clear(&spec, &spec.folder) {
-                bar.suspend(|| self.fail(store, Some(round), None, "error", e.to_string()));
-            }
-            if folder.current().is_stopping() {
-                break;
-            }
-            let (status, what) = match end {
-                End::Finished => ("", String::new()),
-                End::Failed(what) => ("error", what),
-                End::Crashed { what, .. } => ("crashed", what),
-                End::TimedOut => {
-                    ("timed-out", format!("no end after {} seconds", timeout.as_secs()))
-                }
-            };
-            lost.extend(open.filter(|_| status.is_empty()));
-            // One that was only to make the store was not asked for.
-            for phase in lost.into_iter().filter(|phase| due.contains(phase)) {
-                let what = "it was begun, and nothing was heard of its end".to_owned();
-                bar.suspend(|| self.fail(store, Some(round), Some(phase), "error", what));
-                refused.push(phase);
-            }
-            refused.iter().for_each(|phase| without(left, *phase));
-            due.clear();
-            if !status.is_empty() {
-                bar.suspend(|| self.fail(store, Some(round), phase, status, what));
-                match phase {
-                    Some(phase) => without(left, phase),
-                    None => left.clear(),
-                }
-                // Who took too long has had the time of this round.
-                if let Some(phase) = phase.filter(|_| status == "crashed") {
-                    let order = workload.mixes.all_phases();
-                    due.extend(left.iter().filter(|other| is_after(**other, phase, &order)));
-                }
-            }
-        }
-        folder.empty(store)?;
-        Ok(())
     }
 
     /// Measures the store that does nothing, once: its answers are wrong, and are not looked at.

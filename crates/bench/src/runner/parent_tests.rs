@@ -2,9 +2,11 @@
 //! those of the others. The measured processes are scripts here, which crash where a test wants it.
 
 use super::protocol::Sample;
+use super::together::Group;
 use super::*;
 use crate::workload::Mixes;
 use clap::Parser;
+use indicatif::ProgressBar;
 
 #[derive(Parser)]
 struct Arguments {
@@ -26,6 +28,11 @@ fn script(otherwise: &str) -> String {
 /// The phases that are left after a round of a store that is this script; what failed, and how many
 /// samples there are.
 fn round_of(script: &str) -> (Vec<Phase>, Vec<String>, usize) {
+    let (entrant, failures, results) = entrant_after(script);
+    (entrant.left, failures, results)
+}
+
+fn entrant_after(script: &str) -> (Entrant, Vec<String>, usize) {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().to_str().unwrap();
     let args = Arguments::parse_from(["bench", "--timeout=600", "--dir", dir]).bench;
@@ -47,7 +54,7 @@ fn round_of(script: &str) -> (Vec<Phase>, Vec<String>, usize) {
     };
     let workload = Workload::find("decimal").unwrap();
     let left = vec![Phase::GetHit, Phase::Scan];
-    let mut entrant = Entrant { store: "hash".into(), again: false, left };
+    let mut entrant = Entrant { store: "hash".into(), again: false, left, failed: Vec::new() };
     let program = Program::of_script(script);
     let bar = ProgressBar::hidden();
     let work = Work { workload: &workload, folder: &run_folder, program: &program, bar: &bar };
@@ -57,7 +64,7 @@ fn round_of(script: &str) -> (Vec<Phase>, Vec<String>, usize) {
     let info = StoreInfo { store: "hash".into(), ..StoreInfo::default() };
     let results =
         run.samples.results(&Phase::ALL, &[info], "buffered", &Mixes::default(), 16.0, None);
-    (entrant.left, failures, results.len())
+    (entrant, failures, results.len())
 }
 
 #[test]
@@ -80,6 +87,27 @@ fn a_phase_of_which_nothing_more_is_heard_has_failed() {
     let (left, failures, results) = round_of(&script("true").replace("{\"Measured", "{\"Mea"));
     assert_eq!((left, results), (vec![], 0));
     assert_eq!(failures, [lost("get-hit"), lost("scan")].concat());
+}
+
+/// What several do at one store comes after all phases, and costs none of them their figures.
+#[test]
+fn a_group_that_fails_is_taken_away_and_no_phase_is() {
+    let two = Group { phase: Phase::GetHit, by: By::Threads, readers: 2, with_writer: false };
+    let [group, failed] = [Message::Gathered(two), Message::Dispersed(two, "no".to_owned())]
+        .map(|message| serde_json::to_string(&message).unwrap());
+    for (ends, status) in [
+        (format!("echo '{failed}'; echo '\"Finished\"'"), "error"),
+        ("echo '\"Finished\"'".to_owned(), "error"),
+        ("kill -SEGV $$".to_owned(), "crashed"),
+        ("echo '{\"Failed\":\"no\"}'".to_owned(), "error"),
+    ] {
+        let script = script("exit 9").replace("'\"get-hit\"'", "'none'");
+        let script = script.replace("echo '\"Finished\"'", &format!("echo '{group}'; {ends}"));
+        let (entrant, failures, results) = entrant_after(&script);
+        assert_eq!(entrant.left, [Phase::GetHit, Phase::Scan], "{ends}");
+        assert_eq!((entrant.failed, results), (vec![two], 1), "{ends}");
+        assert_eq!(failures, [format!("get-hit {status}")], "{ends}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::kept::Keeping;
 use super::open_loop::{AtRate, Rate};
 use super::oracle::{Compared, Oracle};
-use super::together::{Throughput, Together};
+use super::together::{Group, Throughput, Together};
 use crate::replay::Replayed;
 use crate::result::Effort;
 use crate::result::over_time::OverTime;
@@ -96,14 +96,17 @@ pub(crate) enum Message {
     Started(Phase),
     /// A phase was measured.
     Measured(Box<Sample>),
-    /// Several processes did a phase at once.
+    /// Several processes or threads begin to do a phase at once; a crash from here on is one of theirs.
+    Gathered(Group),
+    /// They did.
     Together(Box<Throughput>),
     /// Stores were compared.
     Compared(Compared),
     /// The store refused in this phase, in its own words; the other phases go on.
     Refused(Phase, String),
-    /// Something beside a phase failed, which has its figures all the same: several at one store, or
-    /// keeping what was built.
+    /// They failed; the phase has its figures all the same.
+    Dispersed(Group, String),
+    /// Something beside a phase failed, which has its figures all the same: keeping what was built.
     Amiss(Phase, String),
     /// A figure of an experiment that is reproduced.
     Figure(Figure),

@@ -143,7 +143,7 @@ fn without_the_dead(
         let stores = spec.oracle.iter().flat_map(|oracle| &oracle.stores);
         for (store, library) in stores {
             let of_store = Spec { store: store.clone(), library: library.clone(), ..spec.clone() };
-            super::clear(&of_store, &spec.folder.join(file_name(store)))?;
+            super::round::clear(&of_store, &spec.folder.join(file_name(store)))?;
         }
         let asked = Note::read(&spec.folder);
         if folder.current().is_stopping() && compared.is_none() {

@@ -47,6 +47,8 @@ pub(crate) struct Together {
     pub(crate) threads: Vec<usize>,
     /// Do all of it once more, with one more beside the readers that changes the store.
     pub(crate) with_writer: bool,
+    /// Leave these out, which have failed before.
+    pub(crate) without: Vec<Group>,
     /// The processors for them, in this order.
     pub(crate) cpus: Vec<usize>,
     /// For a process that takes part: what it does.
@@ -79,7 +81,7 @@ impl By {
 }
 
 /// Readers that are to be measured; threads that commit in the phase `insert-sync`, or do a mix.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Group {
     pub(crate) phase: Phase,
     pub(crate) by: By,
@@ -202,10 +204,13 @@ impl<D: Driver> Round<'_, D> {
 
     /// Measures a group, and says what came of it.
     fn measure_group(&self, group: Group, say: &dyn Fn(&Message) -> Result<()>) -> Result<()> {
-        say(&Message::Started(group.phase))?;
+        if self.spec.together.without.contains(&group) {
+            return Ok(());
+        }
+        say(&Message::Gathered(group))?;
         say(&match self.group(group) {
             Ok(measured) => Message::Together(Box::new(measured)),
-            Err(e) => Message::Amiss(group.phase, format!("{group}: {e}")),
+            Err(e) => Message::Dispersed(group, e.to_string()),
         })
     }
 
