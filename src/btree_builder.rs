@@ -2,7 +2,7 @@
 
 use crate::btree::{BTree, TableOptions};
 use crate::btree_load::{BTreeLoad, Listener};
-use crate::os::publish::{Staged, keep_mode, replace, temporary_name};
+use crate::os::publish::{Staged, keep_mode, named_beside, replace};
 use crate::{Error, Result};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,8 @@ impl BTreeBuilder {
         // Looks at the folder and at what is there, in the same words as for every other store.
         drop(Staged::create(path)?);
         let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let temporary = temporary_name(&target);
+        let (_, temporary) = named_beside(&target)?;
+        // From here on the name is this builder's.
         let mut builder = Self::nothing(temporary, target);
         let store = BTree::create(&builder.temporary)?;
         builder.load = Some(BTreeLoad::begin(&store, None));
@@ -144,7 +145,7 @@ impl BTreeBuilder {
         }
         let path = &self.temporary;
         let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
-        keep_mode(&file, &self.target)?;
+        keep_mode(&file, &self.target, true)?;
         file.sync_all().map_err(|e| Error::io("make durable", e).at(path))?;
         replace(path, &self.target)?;
         BTree::open(&self.target)

@@ -6,7 +6,7 @@
 //! none, and later the new one.
 
 use crate::hash::{Batch, Hash};
-use crate::os::publish::{Staged, keep_mode, replace, temporary_name};
+use crate::os::publish::{Staged, keep_mode, named_beside, replace};
 use crate::{Error, Result};
 use std::ffi::OsString;
 use std::fs::File;
@@ -50,7 +50,8 @@ impl HashBuilder {
         // Looks at the folder and at what is there, in the same words as for every other store.
         drop(Staged::create(path)?);
         let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let temporary = temporary_name(&target);
+        let (_, temporary) = named_beside(&target)?;
+        // From here on the name is this builder's.
         let mut builder = HashBuilder {
             store: None,
             batch: Batch::new(),
@@ -108,7 +109,7 @@ impl HashBuilder {
         let (index, target_index) = (index_of(&self.temporary), index_of(&self.target));
         for path in [&index, &self.temporary] {
             let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
-            keep_mode(&file, &self.target)?;
+            keep_mode(&file, &self.target, true)?;
             file.sync_all().map_err(|e| Error::io("make durable", e).at(path))?;
         }
         replace(&index, &target_index)?;

@@ -20,7 +20,7 @@ use common::subject::{State, Subject, state_of};
 use common::sys::{self, Status};
 use common::{Rng, child, is_child, is_soak};
 use credenza::ErrorKind;
-use credenza::hash::{Hash, recover};
+use credenza::hash::{Batch, Hash, recover};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -109,6 +109,28 @@ impl Sample {
 
 fn is_lock(at: usize) -> bool {
     (LOCKS_AT[0]..LOCKS_AT[1] + 64).contains(&at)
+}
+
+/// Who may not write has an index in memory then, however large that is.
+#[test]
+fn a_large_store_without_an_index_can_be_read_by_who_may_not_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    let count = 200_000u32;
+    for from in (0..count).step_by(10_000) {
+        let mut batch = Batch::new();
+        (from..from + 10_000).for_each(|i| {
+            batch.insert(&i.to_le_bytes(), b"v");
+        });
+        store.batch(&batch).unwrap();
+    }
+    drop(store);
+    fs::remove_file(index_of(&path)).unwrap();
+    let reader = Hash::options().read_only(true).open(&path).unwrap();
+    assert_eq!(reader.len().unwrap(), u64::from(count));
+    let is_there = |i: u32| reader.contains_key(&i.to_le_bytes()).unwrap();
+    assert!((0..count).step_by(997).all(is_there) && !is_there(count));
 }
 
 /// Records that are replaced while they are copied are marked in the copy, whose log ends before what
@@ -574,7 +596,7 @@ fn keys_and_values_have_limits() {
     assert_eq!(store.get(b"").unwrap().as_deref(), Some(&b""[..]));
     let over = vec![7; (64 << 10) + 1];
     let large = vec![0; 1 << 32];
-    let mut batch = credenza::hash::Batch::new();
+    let mut batch = Batch::new();
     batch.insert(b"fits", b"").insert(&over, b"");
     let refused = [
         store.insert(&over, b""),

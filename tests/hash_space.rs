@@ -69,9 +69,9 @@ fn replaced_indexes_are_given_back() {
             most = most.max(maps_of_removed_files(&path));
         }
         is_over.store(true, Ordering::Relaxed);
-        // Of each of the three the last that was replaced, one whose epoch is not over, and one that had
-        // been opened twice.
-        assert!((1..=10).contains(&most), "{most} files that were removed are mapped");
+        // Of each of the three the last that was replaced, and one whose epoch is not over; readers leave
+        // some more open rather than to wait.
+        assert!((1..=16).contains(&most), "{most} files that were removed are mapped");
     });
 }
 

@@ -348,7 +348,11 @@ impl Space {
         // On a nearly full disk, no more than what is needed.
         let grown = core.map.grow_to((end + more) * PAGE_BYTES);
         let grown = grown.or_else(|_| core.map.grow_to(end * PAGE_BYTES));
-        grown.inspect_err(|_| core.lacks_space.store(true, Ordering::Relaxed))
+        grown.inspect_err(|_| {
+            // What was allocated before the disk was full is given back.
+            let _ = core.map.file().set_len(self.len);
+            core.lacks_space.store(true, Ordering::Relaxed);
+        })
     }
 
     /// Takes free pages that lie one behind the other.

@@ -50,19 +50,35 @@ pub(super) struct Feed {
     pub asked: Option<Sender<u64>>,
     pub last_number: Option<u64>,
     pub is_committed: bool,
+    /// Whether who brought the records is gone without a word: none of them is wanted.
+    pub is_abandoned: bool,
 }
 
 impl Feed {
     pub(super) fn new(messages: Receiver<Message>, budget: u64) -> Feed {
         let (waiting, batch, next) = (VecDeque::new(), Rc::default(), 0);
-        let (listener, asked, last_number, is_committed) = (None, None, None, false);
-        Feed { messages, waiting, batch, next, budget, listener, asked, last_number, is_committed }
+        Feed {
+            messages,
+            waiting,
+            batch,
+            next,
+            budget,
+            listener: None,
+            asked: None,
+            last_number: None,
+            is_committed: false,
+            is_abandoned: false,
+        }
     }
 
     /// Waits for the next batch.
     fn receive(&mut self) -> Option<Rc<Batch>> {
-        while self.asked.is_none() && !self.is_committed {
-            match self.messages.recv().ok()? {
+        while self.asked.is_none() && !self.is_committed && !self.is_abandoned {
+            let Ok(message) = self.messages.recv() else {
+                self.is_abandoned = true;
+                return None;
+            };
+            match message {
                 Message::Records(batch) => return Some(Rc::new(batch)),
                 Message::Budget(bytes) => self.budget = bytes,
                 Message::Listener(listener) => self.listener = Some(listener),

@@ -289,6 +289,10 @@ fn put_some(table: &mut impl Target, store: &BTree, feed: &mut Feed) -> Result<u
     while let Some((batch, from)) = feed.next_batch() {
         sorter.add(batch, from)?;
     }
+    if feed.is_abandoned {
+        // Before all of it is sorted and written in vain.
+        return Err(over());
+    }
     let (total, mut done) = (sorter.len(), 0);
     let mut sorted = sorter.finish()?;
     let told = (&mut sorted).inspect(|_| {

@@ -9,7 +9,7 @@ use super::index::damaged;
 use super::pins::{note_time, pin};
 use super::reader::{Unpinned, too_busy};
 use super::scan::{Found, Place};
-use crate::os::atomic::Ordering;
+use crate::os::atomic::{Ordering, fence};
 use crate::os::file::read_exact_at;
 use crate::os::process::random_id;
 use crate::os::publish::Staged;
@@ -55,9 +55,11 @@ impl Core {
             note_time(&pin);
             return self.copy_segments(to, progress);
         }
-        let seen = self.seen();
+        let (_held, index) = self.index()?;
+        let seen = self.seen_with(index);
         let done = self.copy_segments(to, progress);
-        if self.seen() == seen { done } else { Err(too_busy()) }
+        fence(Ordering::Acquire);
+        if self.seen_with(index) == seen { done } else { Err(too_busy()) }
     }
 
     fn copy_segments(&self, to: &File, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {

@@ -427,11 +427,7 @@ impl Writer<'_> {
             return Ok(());
         }
         self.index.word(words::UNITS).store(used, Ordering::Release);
-        // Also before: whoever looks while it is cut, or after this writer has died here, notes what he saw
-        // as of before.
-        self.core.note_data_len(1)?;
-        let done = self.core.data.shrink_to(end.next_multiple_of(4096));
-        self.core.note_data_len(1)?;
+        let done = self.core.cut_data(end.next_multiple_of(4096));
         lock_range(file, READING, Want::Nothing, true)?;
         done
     }

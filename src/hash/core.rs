@@ -47,7 +47,8 @@ const SMALL_ROOM: u64 = 1 << 20;
 /// How often a reader looks for a new index that cannot wait for the writer.
 const ATTEMPTS: u32 = 1000;
 
-/// How many indexes that were replaced a reader leaves open rather than to wait for who writes.
+/// How many indexes that were replaced a reader leaves open rather than to wait for a moment when nobody
+/// writes.
 const MOST_REPLACED: usize = 8;
 
 /// What a new index is made from.
@@ -154,7 +155,7 @@ impl Core {
         let shared = Session::at(&self.data, session::BOOT_LOW);
         if !self.data.is_writable() {
             // Who may not write has no locks to share.
-            return self.find_index(shared.is_of_this_boot(), None);
+            return self.find_index(shared.is_of_this_boot(), false, None);
         }
         let standing = shared.standing(is_alone(file)?)?;
         let before = if standing == Standing::Left { self.lock_left() } else { None };
@@ -171,15 +172,14 @@ impl Core {
                 false
             }
         };
-        if standing != Standing::Shared {
+        let is_first = standing != Standing::Shared;
+        if is_first {
             // The file may be a copy, of which nothing is on the disk yet, and which may have holes.
-            self.note_rest();
+            self.note_copy();
             fill_holes(self.data.file())?;
-        }
-        if standing != Standing::Shared {
             self.note_data_len(0)?;
         }
-        self.find_index(is_continued, before)?;
+        self.find_index(is_continued, is_first, before)?;
         join(file)?;
         self.has_joined.store(true, Ordering::Relaxed);
         Ok(())
@@ -223,6 +223,16 @@ impl Core {
         let len_and_cuts = self.data.settle_len(known.load(Ordering::Relaxed), cuts)?;
         known.store(len_and_cuts, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Makes the data file shorter; nobody may use what lies after, and nobody else changes the length.
+    pub(crate) fn cut_data(&self, end: u64) -> Result<()> {
+        // Also before: whoever looks while it is cut, or after this writer has died here, notes what he saw
+        // as of before.
+        self.note_data_len(1)?;
+        let done = self.data.shrink_to(end);
+        self.note_data_len(1)?;
+        done
     }
 
     /// Maps a damaged store for reading, whatever is behind its header.
@@ -311,11 +321,14 @@ impl Core {
     }
 
     /// Takes the index that belongs to the data, or makes it.
-    fn find_index(&self, is_continued: bool, before: Option<Got>) -> Result<()> {
+    fn find_index(&self, is_continued: bool, is_first: bool, before: Option<Got>) -> Result<()> {
         let wanted = self.session(session::INDEX_ID).load(Ordering::Acquire);
         let mut log = Log::Stays;
         if let Some(index) = self.index_file(wanted, is_continued)? {
             if self.data.is_writable() || !self.is_left_unfinished(&index)? {
+                if is_first {
+                    fill_holes(index.map.file())?;
+                }
                 let index = self.newest.push(index);
                 return self.look_at(index, before);
             }
@@ -324,9 +337,10 @@ impl Core {
         if !self.data.is_writable() {
             // For this process alone.
             self.is_private.store(true, Ordering::Relaxed);
-            let writer =
-                Writer { core: self, index: self.newest.get(), lock: None, _here: PhantomData };
-            return writer.rebuild(log);
+            let (file, seed) = (memory_file()?, random_word()?);
+            let index = Index::create(file, MEMORY_ROOM, self.header, keyhash::RAPID, seed)?;
+            let index = self.newest.push(index);
+            return Writer { core: self, index, lock: None, _here: PhantomData }.rebuild(log);
         }
         // What others write may look like none for a moment: whoever has the lock knows.
         self.writer_unsettled().map(drop)
@@ -335,6 +349,10 @@ impl Core {
     /// Whether an index was left in the middle of a change by who died, and nobody has the store open who can
     /// finish that. All of the change is in the log.
     pub(crate) fn is_left_unfinished(&self, index: &Index) -> Result<bool> {
+        if index.load(words::CLEAN) != 0 {
+            // Closed by the last, who has the lock then.
+            return Ok(false);
+        }
         let state = index.state();
         let is_whole = state.is_pending() || index.load(words::APPLIED) == index.load(words::TAIL);
         let is_finished = is_whole && !state.is_busy() && !self.writer_lock().is_taken();
@@ -424,6 +442,12 @@ impl Core {
         self.seen() == self.seen_at_opening
     }
 
+    /// The same, and what changes when puts that waited are entered in the index.
+    pub(crate) fn seen_with(&self, index: &Index) -> ([u64; 4], [u64; 2]) {
+        let applied = index.word(words::APPLIED).load(Ordering::Acquire);
+        (self.seen(), [applied, index.state().0])
+    }
+
     /// What changes when somebody opens the store for writing, and finds or makes another index.
     pub(crate) fn seen(&self) -> [u64; 4] {
         let words = [session::BOOT_LOW, session::EPOCH, session::INDEX_ID, session::CHANGES];
@@ -438,7 +462,7 @@ impl Core {
         for _ in 0..attempts {
             let wanted = self.session(session::INDEX_ID).load(Ordering::Acquire);
             if let Some(index) = self.index_file(wanted, true)? {
-                self.newest.push(index);
+                self.newest.push_unless(index, |newest| newest.header.id == wanted);
                 self.drop_replaced();
                 return Ok(());
             }
@@ -450,17 +474,19 @@ impl Core {
         self.writer().map(drop)
     }
 
-    /// Drops the indexes that nobody looks at any more: if nobody writes just now, or they are many.
+    /// Drops the indexes that nobody looks at any more, if there is a moment when nobody writes.
     fn drop_replaced(&self) {
         if !self.data.is_writable() {
             return drop_replaced_indexes(self, None);
         }
-        let writer = match self.newest.count() > MOST_REPLACED {
-            true => self.writer().map(Some),
-            false => self.try_writer(),
-        };
+        // Who writes may wait for this reader: not for long, and not if there are few.
+        let is_urgent = self.newest.count() > MOST_REPLACED;
+        let lock = self.writer_lock();
+        let got = if is_urgent { lock.lock_in_a_moment() } else { lock.try_lock() };
         // Else at another time.
-        if let Ok(Some(writer)) = writer {
+        if let Ok(Some(got)) = got
+            && let Ok(writer) = self.writer_with(lock, got)
+        {
             drop_replaced_indexes(self, Some(&writer));
         }
     }
@@ -490,10 +516,13 @@ impl Core {
                 index
             }
             Some(path) => {
-                let staged = Staged::create(&path)?;
+                let mut staged = Staged::create(&path)?;
                 let file = staged.file().try_clone().map_err(|e| Error::io("open again", e))?;
                 let index = Index::create(file, INDEX_ROOM, self.header, hash_id, seed)?;
                 self.fill(&index, lock, from)?;
+                // Who may read and write the one file may the other.
+                let given = staged.belongs_to(self.data.file());
+                given.map_err(|e| Error::io("set the permissions of", e).at(&path))?;
                 staged.publish()?;
                 index
             }

@@ -247,19 +247,23 @@ pub(crate) fn clear_dead(data: &SharedMap) {
         let pid = (mark >> PID_SHIFT) as u32;
         // Where a process of that number lives, the pin is another's only if its taker came so far
         // as to confirm when it began; read before that, which may else be of who had the line before.
-        let is_confirmed = line[3].load(Ordering::Acquire) == mark;
-        let start = line[1].load(Ordering::Relaxed);
+        let look = || {
+            let confirmed = line[3].load(Ordering::SeqCst);
+            (confirmed, line[1].load(Ordering::SeqCst))
+        };
+        let (confirmed, start) = look();
+        let is_confirmed = confirmed == mark;
         if mark == 0 || pid == own_pid() && (!is_confirmed || start == own_start()) {
             continue;
         }
-        if is_alive(pid, if is_confirmed { start } else { 0 }) {
+        if is_alive(pid, if is_confirmed { start } else { 0 }) || look() != (confirmed, start) {
             continue;
         }
         if lease != 0 {
             let _ = line[LEASE].compare_exchange(lease, 0, Ordering::SeqCst, Ordering::Relaxed);
         }
         // Who takes it with the same number and in the same epoch has yet to confirm it.
-        let _ = line[3].compare_exchange(mark, 0, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = line[3].compare_exchange(confirmed, 0, Ordering::SeqCst, Ordering::Relaxed);
         let _ = line[0].compare_exchange(mark, 0, Ordering::SeqCst, Ordering::Relaxed);
     }
 }

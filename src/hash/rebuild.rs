@@ -104,7 +104,7 @@ impl Writer<'_> {
             }
             self.seal(end)?;
             // A power cut must not bring back what was wiped, behind what is written next.
-            core.wait_for_disk(Extent::All)?;
+            core.wait_for_disk(Extent::All, true)?;
         }
         Ok(())
     }

@@ -18,10 +18,12 @@ use crate::os::lock::RobustLock;
 use crate::os::shared::HEAD_BYTES;
 
 /// Set in the word of the session that says what may not be on the disk: the data since the last sync
-/// that succeeded; the index; something of the data file that is not the end of the log.
+/// that succeeded; the index; something of the data file that is not the end of the log; anything at all of a
+/// file that may be a copy.
 const UNSURE_OF_DATA: u64 = 1;
 const UNSURE_OF_INDEX: u64 = 2;
 const UNSURE_OF_REST: u64 = 4;
+const UNSURE_OF_ALL: u64 = 8;
 /// A checkpoint is written when so much of the log has become durable since the last one.
 const FAR: u64 = 4096;
 
@@ -77,34 +79,36 @@ impl Core {
     /// the one that it was copied from.
     fn is_done(&self, changes: u64) -> bool {
         let load = |word| self.session(word).load(Ordering::Acquire);
-        load(session::DURABLE) >= changes
-            && load(session::UNSURE) & (UNSURE_OF_DATA | UNSURE_OF_REST) == 0
+        load(session::DURABLE) >= changes && load(session::UNSURE) & UNSURE_OF_ALL == 0
     }
 
     fn sync_newest(&self) -> Result<()> {
-        let writer = self.writer_unsettled()?;
-        let promise = writer.promise(false)?;
-        // Others write meanwhile. But after a sync that failed all is written again, up to the end of the
-        // file: then nobody may cut it.
-        let unsure = self.session(session::UNSURE).load(Ordering::Acquire);
-        let writer = Some(writer).filter(|_| unsure & UNSURE_OF_DATA != 0);
-        self.wait_for_disk(promise.extent)?;
-        drop(writer);
+        let promise = self.writer_unsettled()?.promise(false)?;
+        // Others write meanwhile, unless a sync has failed: then all is written again, up to the end of the
+        // file, and nobody may cut it.
+        if !self.wait_for_disk(promise.extent, false)? {
+            return self.writer_unsettled()?.sync_now();
+        }
         self.writer_unsettled()?.keep(promise);
         Ok(())
     }
 
     /// Makes the data file durable, or that part of it. When that fails the kernel may call pages clean
     /// all the same, and say the next time that all is well: so the next time they are all written again.
-    /// One at a time, for of those who wait by the same opening of the file only one is told.
-    pub(super) fn wait_for_disk(&self, extent: Extent) -> Result<()> {
+    /// One at a time, for of those who wait by the same opening of the file only one is told. False if that is
+    /// for who has the writers' lock to do.
+    pub(super) fn wait_for_disk(&self, extent: Extent, is_writer: bool) -> Result<bool> {
         if self.is_in_memory() {
-            return Ok(());
+            return Ok(true);
         }
         let lock = RobustLock::in_head(&self.data, session::DISK_LOCK);
         lock.lock()?;
         let unsure = self.session(session::UNSURE);
         let before = unsure.fetch_or(UNSURE_OF_DATA, Ordering::AcqRel);
+        if before & UNSURE_OF_DATA != 0 && !is_writer {
+            lock.unlock();
+            return Ok(false);
+        }
         let done = match extent {
             Extent::Log { from, to, with_checkpoint } if before == 0 => {
                 let part =
@@ -119,10 +123,18 @@ impl Core {
             }
         };
         if done.is_ok() {
-            unsure.fetch_and(!(UNSURE_OF_DATA | before & UNSURE_OF_INDEX), Ordering::AcqRel);
+            let sure = UNSURE_OF_DATA | before & (UNSURE_OF_INDEX | UNSURE_OF_ALL);
+            unsure.fetch_and(!sure, Ordering::AcqRel);
         }
         lock.unlock();
-        done
+        done.map(|()| true)
+    }
+
+    /// The file may be a copy, of which nothing is on the disk: the next sync is one of the whole file, also
+    /// if nothing is changed.
+    pub(super) fn note_copy(&self) {
+        let all = UNSURE_OF_REST | UNSURE_OF_ALL;
+        self.session(session::UNSURE).fetch_or(all, Ordering::AcqRel);
     }
 
     /// Something was changed that must be on the disk and is not the end of the log: the next sync is one
@@ -181,7 +193,7 @@ impl Writer<'_> {
     }
 
     fn sync_by(&self, promise: Promise) -> Result<()> {
-        self.core.wait_for_disk(promise.extent)?;
+        self.core.wait_for_disk(promise.extent, true)?;
         self.keep(promise);
         Ok(())
     }
@@ -266,7 +278,8 @@ mod tests {
         drop(open());
         let store = open();
         let core = store.core();
-        let is_noted = || core.session(session::UNSURE).load(Ordering::Relaxed) == UNSURE_OF_REST;
+        let unsure = || core.session(session::UNSURE).load(Ordering::Relaxed);
+        let is_noted = || unsure() & !UNSURE_OF_ALL == UNSURE_OF_REST;
         assert!(is_noted(), "opened by the first");
         store.insert(b"key", b"value").unwrap();
         core.sync().unwrap();

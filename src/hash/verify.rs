@@ -13,7 +13,7 @@ use super::rebuild::{Log, damaged_data};
 use super::view::{is_marked_dead, record};
 use super::writer::Writer;
 use crate::Result;
-use crate::os::atomic::{AtomicU64, Ordering};
+use crate::os::atomic::{AtomicU64, Ordering, fence};
 use crate::os::shared::memory_file;
 use std::marker::PhantomData;
 
@@ -39,12 +39,14 @@ impl Core {
         }
         // Nobody can be kept from writing: what is found counts if nobody has.
         for _ in 0..QUIET_MOMENTS {
-            let seen = self.seen();
             let (_held, index) = self.index()?;
+            let seen = self.seen_with(index);
             let found =
                 Writer { core: self, index, lock: None, _here: PhantomData }.verify(progress);
+            fence(Ordering::Acquire);
             // Also somebody who writes and was stopped.
-            if self.seen() == seen && (found.is_ok() || !self.writer_lock().is_taken()) {
+            let is_still = self.seen_with(index) == seen;
+            if is_still && (found.is_ok() || !self.writer_lock().is_taken()) {
                 return found;
             }
         }

@@ -20,7 +20,7 @@ pub(crate) trait Holds {}
 /// would be open, and mapped, as long as the store is. `writer` has the writers' lock; without one the
 /// store was opened for reading only.
 pub(crate) fn drop_replaced_indexes(core: &Core, writer: Option<&Writer<'_>>) {
-    // In a forked process pins may be those of its parent, and say nothing.
+    // In a forked process pins may be those of its parent, and say nothing: what it replaces it keeps.
     if core.pid != own_pid() || writer.is_some() != core.data.is_writable() {
         return;
     }

@@ -109,6 +109,17 @@ impl<'m> RobustLock<'m> {
         }
     }
 
+    /// Takes the lock if it is free within a moment; `None` if not.
+    #[cold]
+    pub(crate) fn lock_in_a_moment(self) -> Result<Option<Got>> {
+        let limit = in_a_moment();
+        // SAFETY: as for `wait`.
+        match unsafe { libc::pthread_mutex_timedlock(self.mutex(), &raw const limit) } {
+            libc::ETIMEDOUT | libc::EDEADLK => Ok(None),
+            code => self.got(code).map(Some),
+        }
+    }
+
     /// What the C library says of an attempt to take it.
     #[inline]
     fn got(self, code: i32) -> Result<Got> {

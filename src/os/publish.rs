@@ -10,13 +10,16 @@
 #![allow(unsafe_code)]
 
 use crate::{Error, Result};
-use std::ffi::{OsStr, OsString};
-use std::fs::{File, OpenOptions, Permissions};
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The mode of a file that only its owner may read.
+const OWN: u32 = 0o600;
 
 /// A file being written that will replace `target`; dropped unpublished, it leaves nothing.
 #[derive(Debug)]
@@ -25,6 +28,8 @@ pub struct Staged {
     target: PathBuf,
     /// The temporary name, where the filesystem has no unnamed files.
     named: Option<PathBuf>,
+    /// Whether only its owner may read it as long as it is written.
+    is_own: bool,
 }
 
 impl Staged {
@@ -46,7 +51,15 @@ impl Staged {
             return Err(Error::invalid("this does not name a file").at(target));
         }
         let (file, named) = create_beside(&target)?;
-        Ok(Staged { file, target, named })
+        let is_own = named.is_some();
+        Ok(Staged { file, target, named, is_own })
+    }
+
+    /// Gives the file the mode (and, where allowed, owner) of one that it belongs to; that of a file which is
+    /// replaced comes before.
+    pub(crate) fn belongs_to(&mut self, other: &File) -> io::Result<()> {
+        self.is_own = false;
+        give_mode(&self.file, &other.metadata()?)
     }
 
     /// The file to write; it is also readable.
@@ -60,7 +73,7 @@ impl Staged {
     /// # Errors
     /// The disk is full or failed, or the folder may not be written: the old file is untouched.
     pub fn publish(mut self) -> Result<()> {
-        keep_mode(&self.file, &self.target)?;
+        keep_mode(&self.file, &self.target, self.is_own)?;
         if let Err(e) = self.file.sync_data() {
             return Err(Error::io("make durable", e).at(&self.target));
         }
@@ -72,13 +85,37 @@ impl Staged {
     }
 }
 
-/// Gives a file the mode (and, where allowed, owner) of the one at `target`, if there is one.
-pub(crate) fn keep_mode(file: &File, target: &Path) -> Result<()> {
-    let Ok(old) = std::fs::metadata(target) else { return Ok(()) };
-    // Only root may give a file away; for others the mode alone is kept.
-    let _ = std::os::unix::fs::fchown(file, Some(old.uid()), Some(old.gid()));
-    let done = file.set_permissions(Permissions::from_mode(old.mode() & 0o7777));
+/// Gives a file the mode (and, where allowed, owner) of the one at `target`. If there is none, one that was
+/// made for its owner alone gets the mode of any new file.
+pub(crate) fn keep_mode(file: &File, target: &Path, is_own: bool) -> Result<()> {
+    let done = match std::fs::metadata(target) {
+        Ok(old) => give_mode(file, &old),
+        Err(_) if is_own => file.set_permissions(Permissions::from_mode(0o666 & !umask())),
+        Err(_) => Ok(()),
+    };
     done.map_err(|e| Error::io("keep the permissions of", e).at(target))
+}
+
+/// Gives a file the mode of another, and its owner and group as far as that is allowed. Only root may give a
+/// file away, but who belongs to its group may keep that; what a group had is no other group's, which has what
+/// all others have.
+fn give_mode(file: &File, old: &Metadata) -> io::Result<()> {
+    let mut mode = old.mode() & 0o7777;
+    if fchown(file, Some(old.uid()), Some(old.gid())).is_err() {
+        let has_group = fchown(file, None, Some(old.gid())).is_ok();
+        mode &= 0o777;
+        if !has_group {
+            mode = mode & 0o707 | (mode & 0o7) << 3;
+        }
+    }
+    file.set_permissions(Permissions::from_mode(mode))
+}
+
+/// The mode that is not for new files of this process.
+fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let octal = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    octal.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(0o077)
 }
 
 /// Puts what is called `temporary`, and is durable, in the place of `target`, in the same folder;
@@ -135,40 +172,50 @@ fn create_beside(target: &Path) -> Result<(File, Option<PathBuf>)> {
             ) && folder.is_dir() => {}
         Err(e) => return Err(Error::io("create a file in the folder", e).at(folder)),
     }
-    let path = temporary_name(target);
-    let file = options.create_new(true).open(&path);
-    file.map(|f| (f, Some(path)))
-        .map_err(|e| Error::io("create a file in the folder", e).at(folder))
+    named_beside(target).map(|(file, path)| (file, Some(path)))
+}
+
+/// A new, empty file with a temporary name beside `target`, for its maker alone until [`keep_mode`].
+pub(crate) fn named_beside(target: &Path) -> Result<(File, PathBuf)> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true).mode(OWN);
+    let made = with_new_name(target, |path| options.open(path));
+    made.map_err(|e| Error::io("create a file in the folder", e).at(folder_of(target)))
 }
 
 /// Gives the unnamed `file` a temporary name beside `target`.
 fn link_unnamed(file: &File, target: &Path) -> Result<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
-    let path = temporary_name(target);
-    let c_string = |bytes: &[u8]| {
-        std::ffi::CString::new(bytes).map_err(|_| Error::invalid("a path must not hold a NUL byte"))
+    let link = |path: &Path| {
+        let from = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+        let to = CString::new(path.as_os_str().as_bytes())?;
+        let (here, follow) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
+        // SAFETY: both paths are NUL-terminated strings that live across the call.
+        let rc = unsafe { libc::linkat(here, from.as_ptr(), here, to.as_ptr(), follow) };
+        if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     };
-    let from = c_string(format!("/proc/self/fd/{}", file.as_raw_fd()).as_bytes())?;
-    let to = c_string(path.as_os_str().as_bytes())?;
-    // SAFETY: both paths are NUL-terminated strings that live across the call.
-    let rc = unsafe {
-        libc::linkat(
-            libc::AT_FDCWD,
-            from.as_ptr(),
-            libc::AT_FDCWD,
-            to.as_ptr(),
-            libc::AT_SYMLINK_FOLLOW,
-        )
-    };
-    if rc == 0 {
-        return Ok(path);
-    }
-    Err(Error::io("name the new file", io::Error::last_os_error()).at(path))
+    let named = with_new_name(target, link).map(|((), path)| path);
+    named.map_err(|e| Error::io("name the new file", e).at(target))
 }
 
-/// A name beside `target` that nobody else uses. Of a long name only the beginning is in it, for
-/// names may have 255 bytes.
-pub(crate) fn temporary_name(target: &Path) -> PathBuf {
+/// Does `make` with a name beside `target` that nobody has: one that somebody left who was killed, and had
+/// the number of this process, is passed over.
+fn with_new_name<T>(
+    target: &Path,
+    mut make: impl FnMut(&Path) -> io::Result<T>,
+) -> io::Result<(T, PathBuf)> {
+    loop {
+        let path = temporary_name(target);
+        match make(&path) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            done => return done.map(|made| (made, path)),
+        }
+    }
+}
+
+/// A name beside `target` that no other file of this process has. Of a long name only the beginning is in
+/// it, for names may have 255 bytes.
+fn temporary_name(target: &Path) -> PathBuf {
     use std::os::unix::ffi::OsStrExt;
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let mut name = OsString::from(".");

@@ -11,13 +11,13 @@
 #![allow(unsafe_code)]
 
 use super::map::page_bytes;
+use super::process::longest_file;
 use crate::os::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::{Error, ErrorKind, Result};
 use std::fs::File;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicBool;
 
@@ -173,7 +173,8 @@ impl SharedMap {
         self.len.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Makes the file at least `end` bytes long, with disk space and pages behind the new bytes.
+    /// Makes the file at least `end` bytes long, with disk space and pages behind the new bytes. If that
+    /// fails some of them may be there.
     pub(crate) fn grow_to(&self, end: u64) -> Result<()> {
         let len = self.refresh_len()?;
         if end <= len {
@@ -182,6 +183,10 @@ impl SharedMap {
         if end > self.reserved as u64 {
             let (size, limit) = (end, self.reserved as u64);
             return Err(Error::new(ErrorKind::TooLarge { what: "file", size, limit }));
+        }
+        if end > longest_file() {
+            // Before the kernel ends the process for it.
+            return Err(Error::io("make longer", io::Error::from_raw_os_error(libc::EFBIG)));
         }
         // SAFETY: the descriptor is open; the call takes no pointers.
         let rc = unsafe {
@@ -192,8 +197,6 @@ impl SharedMap {
             )
         };
         if rc != 0 {
-            // What was allocated before the disk was full is given back.
-            let _ = self.file.set_len(len);
             return Err(Error::io("make longer", io::Error::from_raw_os_error(rc)));
         }
         self.len.store(end | self.len_and_cuts() & !LEN_MASK, Ordering::Relaxed);
@@ -418,17 +421,34 @@ fn map(file: &File, protection: i32, kind: i32, len: usize) -> io::Result<NonNul
 /// is written there through a map finds no full disk then. Nothing is done where the file system cannot.
 pub(crate) fn fill_holes(file: &File) -> Result<()> {
     let meta = file.metadata().map_err(|e| Error::io("ask the size of", e))?;
-    if meta.blocks().saturating_mul(512) >= meta.len() {
-        return Ok(());
-    }
-    // SAFETY: the descriptor is open; the call takes no pointers.
-    let rc = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, meta.len().cast_signed()) };
-    match io::Error::last_os_error() {
-        e if rc != 0 && e.kind() == io::ErrorKind::StorageFull => {
-            Err(Error::io("make room for all of the file, which has holes,", e))
+    let (fd, len) = (file.as_raw_fd(), meta.len().cast_signed());
+    // SAFETY: the descriptor is open; the call takes no pointers. Nobody reads where it stands.
+    let next = |from, what| unsafe { libc::lseek(fd, from, what) };
+    let mut at = 0;
+    while at < len {
+        let hole = next(at, libc::SEEK_HOLE);
+        if !(at..len).contains(&hole) {
+            // There is none, or the file system does not know.
+            return Ok(());
         }
-        _ => Ok(()),
+        // None behind the last.
+        at = Some(next(hole, libc::SEEK_DATA)).filter(|data| *data > hole).unwrap_or(len);
+        // SAFETY: as above.
+        while unsafe { libc::fallocate(fd, 0, hole, at - hole) } != 0 {
+            let error = io::Error::last_os_error();
+            match error.kind() {
+                io::ErrorKind::Interrupted => {}
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    return Err(Error::io(
+                        "make room for all of the file, which has holes,",
+                        error,
+                    ));
+                }
+                _ => return Ok(()),
+            }
+        }
     }
+    Ok(())
 }
 
 /// A file that exists in memory only.

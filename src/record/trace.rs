@@ -19,6 +19,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+/// How often a head is read of which a recorder may just be writing a part.
+const TRIES: u32 = 5;
+
 /// A store, or a table of one, that entries are about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -85,8 +88,13 @@ impl Trace {
     fn read(path: &Path) -> Result<Trace> {
         let (file, meta) = open_regular(path)?;
         let mut head = vec![0; HEAD_BYTES.min(usize::try_from(meta.len()).unwrap_or(HEAD_BYTES))];
-        read_exact_at(&file, &mut head, 0)?;
-        let (fixed, state) = (Fixed::read(&head)?, State::read(&head)?);
+        let mut read_head = || {
+            read_exact_at(&file, &mut head, 0)?;
+            Ok((Fixed::read(&head)?, State::read(&head)?))
+        };
+        // A recorder may be just writing how far it is, and half of that be seen.
+        let again = (0..TRIES).find_map(|_| read_head().ok());
+        let (fixed, state) = again.map_or_else(read_head, Ok)?;
         // Asked for after the state was read: what that says is there.
         let len = file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
         let mut trace = Trace {

@@ -1,0 +1,140 @@
+//! Danger: what somebody left who was killed while he built a store comes to life in the next one; what is
+//! built can be read by others than will be allowed to; or what nobody wants is written.
+
+use credenza::btree::BTree;
+use credenza::constant::Builder;
+use credenza::hash::Hash;
+use credenza::{BTreeBuilder, BTreeLoad, Get, HashBuilder};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Stores as one of this process's number may have left them, under all names that it would give next.
+fn leftovers(target: &Path, left: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let bytes = std::fs::read(left).unwrap();
+    let name = |serial| format!(".store.{}.{serial}.tmp", std::process::id());
+    let paths = (0..300).map(|serial| target.with_file_name(name(serial)));
+    let leave = |path: PathBuf| {
+        std::fs::write(&path, &bytes).unwrap();
+        (path, bytes.clone())
+    };
+    paths.map(leave).collect()
+}
+
+#[test]
+fn what_a_killed_builder_left_is_in_no_other_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("store");
+    let ghost = folder.path().join("ghost");
+    let hash = Hash::create(&ghost).unwrap();
+    hash.insert(b"ghost", b"1").unwrap();
+    drop(hash);
+    let left = leftovers(&target, &ghost);
+    let mut builder = HashBuilder::create(&target).unwrap();
+    builder.add(b"key", b"1").unwrap();
+    builder.add(b"key", b"2").unwrap();
+    assert_eq!(builder.replaced().unwrap(), 1);
+    let store = builder.finish().unwrap();
+    assert_eq!((store.len().unwrap(), store.get(b"ghost").unwrap().is_none()), (1, true));
+    drop(store);
+
+    std::fs::remove_file(&ghost).unwrap();
+    let btree = BTree::create(&ghost).unwrap();
+    btree.insert(b"ghost", b"1").unwrap();
+    drop(btree);
+    let left_too = leftovers(&target, &ghost);
+    let mut builder = BTreeBuilder::create(&target).unwrap();
+    builder.add(b"key", b"1").unwrap();
+    assert_eq!(builder.finish().unwrap().read().unwrap().main().len(), 1);
+
+    let mut builder = Builder::create(&target).unwrap();
+    builder.add(b"key", b"1").unwrap();
+    builder.finish().unwrap();
+    assert!(credenza::open(&target).unwrap().get(b"ghost").unwrap().is_none());
+    assert_eq!(left.len(), left_too.len());
+    for (path, bytes) in left_too {
+        assert!(std::fs::read(&path).unwrap() == bytes, "{}: another's file", path.display());
+    }
+}
+
+/// The modes of the files in a folder that are no stores yet.
+fn modes_of_unfinished(folder: &Path) -> Vec<u32> {
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let unfinished = files.filter(|file| file.file_name().to_string_lossy().contains(".tmp"));
+    unfinished.map(|file| file.metadata().unwrap().permissions().mode() & 0o777).collect()
+}
+
+#[test]
+fn what_is_being_built_is_for_its_owner_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("store");
+    let mode_of = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let index = folder.path().join("store-index");
+    for is_there in [false, true] {
+        for is_hash in [true, false] {
+            let _ = std::fs::remove_file(&target);
+            let _ = std::fs::remove_file(&index);
+            let usual = folder.path().join("usual");
+            std::fs::write(&usual, "").unwrap();
+            let wanted = if is_there { 0o640 } else { mode_of(&usual) };
+            if is_there {
+                std::fs::write(&target, "old").unwrap();
+                std::fs::set_permissions(&target, PermissionsExt::from_mode(wanted)).unwrap();
+            }
+            let add = |f: &mut dyn FnMut(&[u8])| (0..9000u32).for_each(|i| f(&i.to_le_bytes()));
+            let check = || {
+                let modes = modes_of_unfinished(folder.path());
+                assert!(
+                    !modes.is_empty() && modes.iter().all(|mode| mode & 0o077 == 0),
+                    "{modes:?}"
+                );
+            };
+            if is_hash {
+                let mut builder = HashBuilder::create(&target).unwrap();
+                check();
+                add(&mut |key| builder.add(key, key).unwrap());
+                check();
+                drop(builder.finish().unwrap());
+                assert_eq!(mode_of(&index), wanted);
+            } else {
+                let mut builder = BTreeBuilder::create(&target).unwrap();
+                check();
+                add(&mut |key| builder.add(key, key).unwrap());
+                check();
+                drop(builder.finish().unwrap());
+            }
+            assert_eq!(mode_of(&target), wanted, "replaced: {is_there}");
+        }
+    }
+    assert!(modes_of_unfinished(folder.path()).is_empty());
+}
+
+/// An index that is made for a store is for those that the store is for.
+#[test]
+fn an_index_has_the_mode_of_its_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let index = folder.path().join("store-index");
+    drop(Hash::create(&path).unwrap());
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+    std::fs::remove_file(&index).unwrap();
+    Hash::open(&path).unwrap().insert(b"key", b"value").unwrap();
+    let mode = std::fs::metadata(&index).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600, "{mode:o}");
+}
+
+#[test]
+fn a_load_that_is_given_up_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::create(&path).unwrap();
+    store.insert(b"key", b"value").unwrap();
+    let before = std::fs::metadata(&path).unwrap().len();
+    let mut load = BTreeLoad::begin(&store, None);
+    for i in (0..60_000u32).rev() {
+        load.add(&i.to_le_bytes(), &[7; 100]).unwrap();
+    }
+    drop(load);
+    let after = std::fs::metadata(&path).unwrap().len();
+    assert!(after < before + (2 << 20), "{before} bytes before, {after} after");
+    assert_eq!(store.read().unwrap().main().len(), 1);
+}
