@@ -53,7 +53,9 @@ pub struct BenchArgs {
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub stores: Option<Vec<String>>,
     /// decimal, tokens, ups, churn, random, ntdb, ycsb, ycsb-a to ycsb-f, files, words (the
-    /// machine's, of /usr/share/dict), or the path of a .toml file
+    /// machine's, of /usr/share/dict), or the path of a .toml file. Those of YCSB have its parameters:
+    /// field-count, field-length, ordered and zero-padding, and ycsb-e scan-length, as in
+    /// ycsb-a:field-count=1,field-length=10..200
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "decimal")]
     pub workload: String,
     /// Measure with the records of this file, in any format `credenza load` reads, or of a trace
@@ -72,8 +74,8 @@ pub struct BenchArgs {
     /// Lookups in each get phase, records in `range`, operations in `mixed` [default: 1000000]
     #[arg(long, value_name = "N", value_parser = count)]
     pub gets: Option<usize>,
-    /// Which keys are asked for how often: uniform, zipfian, latest, hotspot, ascending, descending
-    /// or clustered, with parameters as in zipfian:theta=0.8 [default: the workload's, else uniform]
+    /// Which keys are asked for how often: uniform, zipfian, latest, hotspot, exponential, ascending,
+    /// descending or clustered, with parameters as in zipfian:theta=0.8 [default: the workload's, else uniform]
     #[arg(long, value_name = "NAME[:PARAMETERS]")]
     pub distribution: Option<String>,
     /// Operations of `mixed` in one transaction: tmp (each change has its own), a number, or all;
@@ -143,8 +145,8 @@ pub struct BenchArgs {
     pub dir: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) kept: Kept,
-    /// Write the operations of `mixed`, behind those that fill the store, as a trace to this file, which
-    /// must not be there yet: 'credenza replay' does them again on any store
+    /// Write the operations of `mixed`, behind those that fill the store, to this file, which must not be
+    /// there yet: 'credenza replay' does them again on any store
     #[arg(long, value_name = "FILE", conflicts_with_all = ["oracle", "stop_seconds"])]
     pub tee: Option<PathBuf>,
     /// Write the results as JSON to this file
