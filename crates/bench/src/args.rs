@@ -8,6 +8,7 @@ use crate::libraries;
 use crate::machine;
 use crate::runner::kept::Kept;
 use crate::runner::open_loop::{Arrivals, Rate};
+use crate::runner::tee;
 use crate::runner::together::{self, By, not_by_threads};
 use crate::workload::{Data, Phase, PhaseParser, Place, Workload};
 use clap::builder::RangedU64ValueParser;
@@ -149,6 +150,10 @@ pub struct BenchArgs {
     /// there yet: 'credenza replay' does them again on any store
     #[arg(long, value_name = "FILE", conflicts_with_all = ["oracle", "stop_seconds"])]
     pub tee: Option<PathBuf>,
+    /// What file --tee makes
+    #[arg(long, value_name = "FORMAT", requires = "tee", default_value = "trace",
+          conflicts_with = "oracle")]
+    pub(crate) tee_format: tee::Format,
     /// Write the results as JSON to this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -331,7 +336,7 @@ impl BenchArgs {
         }
         if self.tee.is_some() && workload.mixes.duplicates().is_some() {
             return Err(Error::invalid(
-                "--tee writes a trace, which has one value for each key: leave duplicates out",
+                "--tee writes one value for each key: leave duplicates out",
             ));
         }
         let has_time = workload.mixes.iter().any(|mix| mix.stop.seconds.is_some());

@@ -24,7 +24,7 @@ pub(crate) mod process;
 pub(crate) mod protocol;
 mod round;
 mod summary;
-mod tee;
+pub(crate) mod tee;
 pub(crate) mod together;
 
 #[cfg(test)]
@@ -112,7 +112,7 @@ fn run(args: &BenchArgs) -> Result<Report> {
     run.made_in = args.kept.prepare(&workload, &run.phases)?;
     let (inputs, mut notes) = Inputs::prepare(&workload)?;
     if let Some(path) = &args.tee {
-        tee::write(path, &inputs, &workload, args.rate().as_ref())?;
+        tee::write(path, args.tee_format, &inputs, &workload, args.rate().as_ref())?;
     }
     let shape = Shape::of(&inputs.records);
     run.group = limit.as_ref().map(|limit| limit.group().to_owned());
