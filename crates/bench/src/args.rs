@@ -24,8 +24,9 @@ pub(crate) enum Metrics {
     /// Memory, faults, calls and bytes, which are counted around the timed loop and take no time of it
     None,
     /// Latencies as well, and how a run goes over its time, in passes of their own
-    #[value(alias = "all")]
     Default,
+    /// What stores count themselves as well (pages, cache hits, ...), where they do without being slowed by it
+    All,
 }
 
 impl Metrics {
@@ -34,6 +35,7 @@ impl Metrics {
         match self {
             Metrics::None => "none",
             Metrics::Default => "default",
+            Metrics::All => "all",
         }
     }
 }
@@ -151,8 +153,13 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["oracle", "stop_seconds"])]
     pub tee: Option<PathBuf>,
     /// What file --tee makes
-    #[arg(long, value_name = "FORMAT", requires = "tee", default_value = "trace",
-          conflicts_with = "oracle")]
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        requires = "tee",
+        default_value = "trace",
+        conflicts_with = "oracle"
+    )]
     pub(crate) tee_format: tee::Format,
     /// Write the results as JSON to this file
     #[arg(long, value_name = "FILE")]
@@ -486,6 +493,12 @@ impl BenchArgs {
         if self.rate.is_some() && self.metrics == Metrics::None {
             return Err(Error::invalid(
                 "--metrics none contradicts --rate, which measures latencies: leave one of both out",
+            ));
+        }
+        if self.cold && self.metrics == Metrics::All {
+            return Err(Error::invalid(
+                "--metrics all contradicts --cold: who is asked for counters reads pages before anything is timed; \
+                 leave one of both out",
             ));
         }
         if self.with_writer && self.processes.is_empty() && self.threads.is_empty() {

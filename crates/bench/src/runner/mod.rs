@@ -19,6 +19,7 @@ mod mixed;
 mod notes;
 pub(crate) mod open_loop;
 pub(crate) mod oracle;
+mod own_counters;
 pub(crate) mod passes;
 pub(crate) mod process;
 pub(crate) mod protocol;
@@ -423,8 +424,9 @@ impl<'a> Run<'a> {
             sync: self.args.sync,
             oracle: None,
             together: Together::default(),
-            latencies: self.args.metrics == Metrics::Default,
+            latencies: self.args.metrics != Metrics::None,
             over_time: false,
+            own_counters: false,
             rate: self.args.rate(),
             cpu: self.cpu,
             clock_ns: self.clock_ns,
