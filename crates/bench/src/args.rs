@@ -8,6 +8,7 @@ use crate::libraries;
 use crate::machine;
 use crate::runner::kept::Kept;
 use crate::runner::open_loop::{Arrivals, Rate};
+use crate::runner::tee;
 use crate::runner::together::{self, By, not_by_threads};
 use crate::workload::{Data, Phase, PhaseParser, Place, Workload};
 use clap::builder::RangedU64ValueParser;
@@ -23,8 +24,9 @@ pub(crate) enum Metrics {
     /// Memory, faults, calls and bytes, which are counted around the timed loop and take no time of it
     None,
     /// Latencies as well, and how a run goes over its time, in passes of their own
-    #[value(alias = "all")]
     Default,
+    /// What stores count themselves as well (pages, cache hits, ...), where they do without being slowed by it
+    All,
 }
 
 impl Metrics {
@@ -33,6 +35,7 @@ impl Metrics {
         match self {
             Metrics::None => "none",
             Metrics::Default => "default",
+            Metrics::All => "all",
         }
     }
 }
@@ -53,7 +56,9 @@ pub struct BenchArgs {
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub stores: Option<Vec<String>>,
     /// decimal, tokens, ups, churn, random, ntdb, ycsb, ycsb-a to ycsb-f, files, words (the
-    /// machine's, of /usr/share/dict), or the path of a .toml file
+    /// machine's, of /usr/share/dict), or the path of a .toml file. Those of YCSB have its parameters:
+    /// field-count, field-length, ordered and zero-padding, and ycsb-e scan-length, as in
+    /// ycsb-a:field-count=1,field-length=10..200
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "decimal")]
     pub workload: String,
     /// Measure with the records of this file, in any format `credenza load` reads, or of a trace
@@ -72,8 +77,8 @@ pub struct BenchArgs {
     /// Lookups in each get phase, records in `range`, operations in `mixed` [default: 1000000]
     #[arg(long, value_name = "N", value_parser = count)]
     pub gets: Option<usize>,
-    /// Which keys are asked for how often: uniform, zipfian, latest, hotspot, ascending, descending
-    /// or clustered, with parameters as in zipfian:theta=0.8 [default: the workload's, else uniform]
+    /// Which keys are asked for how often: uniform, zipfian, latest, hotspot, exponential, ascending,
+    /// descending or clustered, with parameters as in zipfian:theta=0.8 [default: the workload's, else uniform]
     #[arg(long, value_name = "NAME[:PARAMETERS]")]
     pub distribution: Option<String>,
     /// Operations of `mixed` in one transaction: tmp (each change has its own), a number, or all;
@@ -143,10 +148,19 @@ pub struct BenchArgs {
     pub dir: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) kept: Kept,
-    /// Write the operations of `mixed`, behind those that fill the store, as a trace to this file, which
-    /// must not be there yet: 'credenza replay' does them again on any store
+    /// Write the operations of `mixed`, behind those that fill the store, to this file, which must not be
+    /// there yet: 'credenza replay' does them again on any store
     #[arg(long, value_name = "FILE", conflicts_with_all = ["oracle", "stop_seconds"])]
     pub tee: Option<PathBuf>,
+    /// What file --tee makes
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        requires = "tee",
+        default_value = "trace",
+        conflicts_with = "oracle"
+    )]
+    pub(crate) tee_format: tee::Format,
     /// Write the results as JSON to this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -329,7 +343,7 @@ impl BenchArgs {
         }
         if self.tee.is_some() && workload.mixes.duplicates().is_some() {
             return Err(Error::invalid(
-                "--tee writes a trace, which has one value for each key: leave duplicates out",
+                "--tee writes one value for each key: leave duplicates out",
             ));
         }
         let has_time = workload.mixes.iter().any(|mix| mix.stop.seconds.is_some());
@@ -479,6 +493,12 @@ impl BenchArgs {
         if self.rate.is_some() && self.metrics == Metrics::None {
             return Err(Error::invalid(
                 "--metrics none contradicts --rate, which measures latencies: leave one of both out",
+            ));
+        }
+        if self.cold && self.metrics == Metrics::All {
+            return Err(Error::invalid(
+                "--metrics all contradicts --cold: who is asked for counters reads pages before anything is timed; \
+                 leave one of both out",
             ));
         }
         if self.with_writer && self.processes.is_empty() && self.threads.is_empty() {

@@ -166,7 +166,7 @@ pub struct Cache {
 #[serde(default)]
 pub struct Settings {
     /// The workload's name: "decimal", "tokens", "ups", "churn", "ntdb", "ycsb", "ycsb-a" to
-    /// "ycsb-f", "files", or the name in a TOML file.
+    /// "ycsb-f", those of YCSB with parameters where some were given, "files", or the name in a TOML file.
     pub workload: String,
     /// Where the data came from: "generated", or the file or folder that was read.
     pub data: String,
@@ -219,8 +219,9 @@ pub struct Settings {
     /// The stores that were named by `--stores`; `None` where all that were found took part, and in reports
     /// from before there was this field.
     pub named: Option<Vec<String>>,
-    /// What was measured besides throughput (`--metrics`): "default", or "none" where latencies and what
-    /// is shown over time were left out; empty in reports from before there was this field.
+    /// What was measured besides throughput (`--metrics`): "default", "all" where stores told what they count
+    /// themselves, too, or "none" where latencies and what is shown over time were left out; empty in reports
+    /// from before there was this field.
     pub metrics: String,
     /// What `mixed` did, in words: "get 50, update 50, keys zipfian:theta=0.99,scrambled=true".
     pub mix: String,
@@ -358,6 +359,21 @@ pub struct PhaseResult {
     /// or where it is not known how much, and where nothing was seen: writes to a map on tmpfs.
     #[serde(default)]
     pub write_amplification: Option<f64>,
+    /// What the store itself counted (`--metrics all`), in the first round, of several new stores in the
+    /// first; empty where that was not asked for, or it counts nothing.
+    #[serde(default)]
+    pub own_counters: Vec<OwnCounter>,
+}
+
+/// A counter of a store's own, which counts since the store was opened, or says how it is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OwnCounter {
+    /// Its name, as the store calls it.
+    pub name: String,
+    /// What it was right before the timed work.
+    pub before: u64,
+    /// What it was right after.
+    pub after: u64,
 }
 
 /// Operations that were to start at times of a schedule, whatever became of those before them (an open

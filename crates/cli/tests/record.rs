@@ -267,6 +267,48 @@ fn what_bench_writes_is_replayed_with_the_same_answers() {
     assert!(got.err.contains("'mixed'"), "{}", got.err);
 }
 
+/// The same operations as a script, where a value for a key that was read is two lines.
+#[test]
+fn a_script_that_bench_writes_is_replayed_as_the_trace_is() {
+    let folder = Folder::new();
+    let mix = folder.path("mix.toml");
+    let text = "data = \"ycsb:field-count=1,field-length=1..50\"\nrecords = 200\ngets = 400\n[mix]\n\
+        get = 4\ninsert = 1\nupdate = 2\nremove = 2\nread-modify-write = 1\ntransactions = 50\n";
+    std::fs::write(&mix, text).unwrap();
+    let usual = ["bench", "--workload", &mix, "--phases", "mixed", "--rounds", "1"];
+    let usual = [&usual[..], &["--stores", "btree"]].concat();
+    let replayed = |format: &str| {
+        let [tee, json] = ["tee", "json"].map(|end| folder.path(&format!("{format}.{end}")));
+        run(&[&usual[..], &["--tee", &tee, "--tee-format", format]].concat()).expect(0);
+        run(&["replay", &tee, "--stores", "btree", "--json", &json]).expect(0);
+        let text = std::fs::read_to_string(&json).unwrap();
+        let found: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let store = found["stores"][0].clone();
+        assert_eq!((&store["lost"], &store["extra"]), (&0.into(), &0.into()), "{store}");
+        let of = |kind: &str| store["by_operation"][kind]["count"].as_u64().unwrap_or(0);
+        assert_eq!(store["compared"], of("get") + of("remove"));
+        ["get", "insert", "remove", "update", "begin", "commit"].map(of)
+    };
+    let [get, insert, remove, update, begin, commit] = replayed("trace");
+    assert!(update > 10 && begin == 9, "{update} updates, {begin} transactions");
+    let as_script = [get + update, insert + update, remove, 0, begin, commit];
+    assert_eq!(replayed("script"), as_script);
+    // What a script cannot hold is said before anything is measured, and leaves no file.
+    let script = folder.path("script");
+    let tee = ["--records", "200", "--tee", &script, "--tee-format", "script"];
+    let cases = [
+        (&["--workload", "tokens"][..], "cannot be in a script of ups_bench, where keys"),
+        (&["--workload", "ycsb-e"], "the mix has scans of some records"),
+    ];
+    for (workload, says) in cases {
+        let more = [&["--phases", "mixed", "--stores", "btree"], &tee[..], workload].concat();
+        let got = run(&[&["bench"], &more[..]].concat()).expect(111);
+        assert!(got.err.contains(says) && !std::path::Path::new(&script).exists(), "{}", got.err);
+    }
+    let got = run(&["bench", "--tee-format", "script"]).expect(111);
+    assert!(got.err.contains("--tee"), "{}", got.err);
+}
+
 #[test]
 fn a_script_of_ups_bench_is_replayed() {
     let folder = Folder::new();

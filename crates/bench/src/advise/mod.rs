@@ -76,8 +76,8 @@ pub struct AdviseArgs {
     /// Lookups come many at a time
     #[arg(long)]
     pub batches: bool,
-    /// Which keys are asked for how often: uniform, zipfian, latest, hotspot, ascending, descending
-    /// or clustered, with parameters as in zipfian:theta=0.8 [default: uniform]
+    /// Which keys are asked for how often: uniform, zipfian, latest, hotspot, exponential, ascending,
+    /// descending or clustered, with parameters as in zipfian:theta=0.8 [default: uniform]
     #[arg(long, value_name = "NAME[:PARAMETERS]")]
     pub distribution: Option<String>,
     /// So many processes have the store open at once [default: 1]

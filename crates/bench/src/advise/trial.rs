@@ -221,6 +221,7 @@ impl<'a> Lab<'a> {
                     together: Together::default(),
                     latencies: true,
                     over_time: false,
+                    own_counters: false,
                     rate: None,
                     cpu,
                     clock_ns,

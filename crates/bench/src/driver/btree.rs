@@ -9,8 +9,8 @@
 use super::btree_tables::{Home, TYPES, several, several_mut};
 use super::kept::Kept;
 use super::{
-    Changes, Committers, Crew, Driver, Fault, Identity, Promise, Reading, Shape, Sharing, Source,
-    Store, Threads, Writer, with_another_boot,
+    Changes, Committers, Crew, Driver, Fault, Identity, OwnCount, Promise, Reading, Shape, Sharing,
+    Source, Store, Threads, Writer, with_another_boot,
 };
 use crate::settings::{Name, Takes, Values};
 use crate::workload::{KeyType, Place, Records};
@@ -261,6 +261,19 @@ fn scan(table: Table<'_>, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
     })
 }
 
+/// What the last commit has.
+fn own_counters(store: &btree::BTree) -> Result<Vec<OwnCount>> {
+    let stats = store.stats()?;
+    Ok(vec![
+        ("depth", stats.depth),
+        ("live_bytes", stats.live_bytes),
+        ("held_bytes", stats.held_bytes),
+        ("undurable_bytes", stats.undurable_bytes),
+        ("free_bytes", stats.free_bytes),
+        ("commits", stats.commits),
+    ])
+}
+
 /// Gives each of these records to `take`, the last one first.
 fn back<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     records: impl DoubleEndedIterator<Item = Result<(K, V)>>,
@@ -353,6 +366,10 @@ impl Store for Reader {
         }
         back(self.table.iter(), take)
     }
+
+    fn own_counters(&mut self) -> Result<Vec<OwnCount>> {
+        own_counters(self.store.get())
+    }
 }
 
 impl Store for Changer {
@@ -392,6 +409,14 @@ impl Store for Changer {
             return self.read_several(|table| back(table.iter(), take));
         }
         self.read(|table| back(table.iter(), take))
+    }
+
+    /// None within a transaction, of which a commit knows nothing yet.
+    fn own_counters(&mut self) -> Result<Vec<OwnCount>> {
+        match self.transaction {
+            None => own_counters(self.store.get()),
+            Some(_) => Ok(Vec::new()),
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 #![allow(unsafe_code)]
 
 use super::{
-    Committers, Crew, Driver, Fault, Identity, Noting, OnThread, Promise, Reading, Shape, Sharing,
-    Source, Store, Threads, Writer, with_another_boot,
+    Committers, Crew, Driver, Fault, Identity, Noting, OnThread, OwnCount, Promise, Reading, Shape,
+    Sharing, Source, Store, Threads, Writer, with_another_boot,
 };
 use crate::settings::{Name, Takes, Values};
 use credenza::stats::{Clock, Latency, Statistics};
@@ -158,6 +158,22 @@ impl Store for hash::Hash {
             take(key, value);
             Ok(())
         })
+    }
+
+    fn own_counters(&mut self) -> Result<Vec<OwnCount>> {
+        let stats = self.stats()?;
+        Ok(vec![
+            ("records", stats.records),
+            ("live_bytes", stats.live_bytes),
+            ("dead_bytes", stats.dead_bytes),
+            ("retired_bytes", stats.retired_bytes),
+            ("free_bytes", stats.free_bytes),
+            ("index_bytes", stats.index_bytes),
+            ("page_bytes", stats.page_bytes),
+            ("directory_entries", stats.directory_entries),
+            ("changes", stats.changes),
+            ("durable_changes", stats.durable_changes),
+        ])
     }
 }
 

@@ -11,6 +11,7 @@ use super::mdb::{
     Calls, Env, Integers, KEY_TYPES, MdbStore, NO_SUBDIR, NO_SYNC, NO_THREAD_SLOTS, READ_ONLY,
     WRITE_MAP, at_once, keys_in_words, map_bytes, read_ahead,
 };
+use super::mdb_stat::Stat;
 use super::{
     Changes, Committers, Crew, Driver, Identity, Reading, Shape, Sharing, Source, Threads,
 };
@@ -31,6 +32,7 @@ pub(super) struct Lmdb {
     calls: Calls,
     version: Version,
     set_map_size: SetMapSize,
+    stat: Stat,
     file: PathBuf,
 }
 
@@ -44,7 +46,8 @@ impl Lmdb {
 
     fn opened(&self, path: &Path, shape: &Shape, flags: c_uint) -> Result<MdbStore<'_, false>> {
         let flags = flags | NO_SUBDIR | read_ahead(shape);
-        MdbStore::open(&self.calls, path, flags, Integers::of(shape), at_once(shape), |env| {
+        let told = (at_once(shape), self.stat);
+        MdbStore::open(&self.calls, path, flags, Integers::of(shape), told, |env| {
             // SAFETY: the environment was made and is not open yet.
             let rc = unsafe { (self.set_map_size)(env, map_bytes(shape)) };
             self.calls.check("env_set_mapsize", rc)
@@ -84,8 +87,9 @@ impl Driver for Lmdb {
                 symbol::<SetMapSize>(&opened.library, "mdb_env_set_mapsize")?,
             )
         };
+        let stat = Stat::of_lmdb(&opened.library)?;
         let calls = Calls::load_prefixed(opened.library, "mdb_")?;
-        Ok(Lmdb { calls, version, set_map_size, file: opened.file })
+        Ok(Lmdb { calls, version, set_map_size, stat, file: opened.file })
     }
 
     fn identity(&self) -> Identity {

@@ -12,7 +12,7 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Committers, Crew, Fault, Promise, Shape, Store, Writer, c_path, refused};
+use super::{Committers, Crew, Fault, OwnCount, Promise, Shape, Store, Writer, c_path, refused};
 use crate::machine;
 use crate::settings::{Codec, Name, Takes, Values};
 use crate::workload::Records;
@@ -68,6 +68,7 @@ api! {
         iter_key: unsafe extern "C" fn(*const Iter, *mut usize) -> *const u8,
         iter_value: unsafe extern "C" fn(*const Iter, *mut usize) -> *const u8,
         iter_get_error: unsafe extern "C" fn(*const Iter, Message),
+        property_value: unsafe extern "C" fn(*mut Db, *const c_char) -> *mut c_char,
         free: unsafe extern "C" fn(*mut c_void),
     }
 }
@@ -110,6 +111,36 @@ pub(super) fn tuning(shape: &Shape) -> String {
         shape.settings.compression().text()
     )
 }
+
+/// The properties that are numbers; each library knows its own.
+const PROPERTIES: [&CStr; 26] = [
+    c"leveldb.num-files-at-level0",
+    c"leveldb.num-files-at-level1",
+    c"leveldb.num-files-at-level2",
+    c"leveldb.num-files-at-level3",
+    c"leveldb.num-files-at-level4",
+    c"leveldb.num-files-at-level5",
+    c"leveldb.num-files-at-level6",
+    c"leveldb.approximate-memory-usage",
+    c"rocksdb.num-files-at-level0",
+    c"rocksdb.num-files-at-level1",
+    c"rocksdb.num-files-at-level2",
+    c"rocksdb.num-files-at-level3",
+    c"rocksdb.num-files-at-level4",
+    c"rocksdb.num-files-at-level5",
+    c"rocksdb.num-files-at-level6",
+    c"rocksdb.num-entries-active-mem-table",
+    c"rocksdb.num-immutable-mem-table",
+    c"rocksdb.cur-size-all-mem-tables",
+    c"rocksdb.estimate-num-keys",
+    c"rocksdb.estimate-table-readers-mem",
+    c"rocksdb.block-cache-usage",
+    c"rocksdb.block-cache-pinned-usage",
+    c"rocksdb.live-sst-files-size",
+    c"rocksdb.estimate-pending-compaction-bytes",
+    c"rocksdb.num-running-flushes",
+    c"rocksdb.num-running-compactions",
+];
 
 /// What was written to the log outlives the process; of a log that was not synced some of the end may
 /// be lost with the power.
@@ -418,6 +449,24 @@ impl Store for LsmStore<'_> {
         let first =
             |calls: &Calls, iter| unsafe { (calls.iter_seek)(iter, from.as_ptr(), from.len()) };
         self.walk(first, self.calls.iter_next, count, take)
+    }
+
+    fn own_counters(&mut self) -> Result<Vec<OwnCount>> {
+        let of = |name: &'static CStr| {
+            // SAFETY: the store is open; the name is a C string. The answer, if there is one, is a C string
+            // that the library allocated for us, and frees here.
+            let text = unsafe {
+                let value = (self.calls.property_value)(self.db, name.as_ptr());
+                if value.is_null() {
+                    return None;
+                }
+                let text = CStr::from_ptr(value).to_string_lossy().into_owned();
+                (self.calls.free)(value.cast());
+                text
+            };
+            Some((name.to_str().ok()?, text.trim().parse().ok()?))
+        };
+        Ok(PROPERTIES.into_iter().filter_map(of).collect())
     }
 
     fn scan_back(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {

@@ -14,8 +14,9 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
+use super::mdb_stat::Stat;
 use super::native_keys::Native;
-use super::{Committers, Crew, Shape, Store, Writer, c_path, refused};
+use super::{Committers, Crew, OwnCount, Shape, Store, Writer, c_path, refused};
 use crate::workload::{KeyType, Records};
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -25,7 +26,7 @@ use std::ptr::{null, null_mut, without_provenance};
 /// `MDB_env`, `MDB_txn` and `MDB_cursor` of lmdb.h, `MDBX_env` and so on of mdbx.h, only ever
 /// pointed to.
 pub(super) type Env = c_void;
-type Txn = c_void;
+pub(super) type Txn = c_void;
 type Cursor = c_void;
 
 /// `MDB_val` of lmdb.h, length and address; `MDBX_val` of mdbx.h, address and length.
@@ -198,6 +199,8 @@ pub(super) struct MdbStore<'d, const DATA_FIRST: bool> {
     left: usize,
     /// Whether the environment is another one's, which outlives this.
     is_copy: bool,
+    /// How the library tells what it knows of the database.
+    stat: Stat,
 }
 
 impl<const DATA_FIRST: bool> Drop for MdbStore<'_, DATA_FIRST> {
@@ -222,7 +225,7 @@ impl<'d, const DATA_FIRST: bool> MdbStore<'d, DATA_FIRST> {
         path: &Path,
         flags: c_uint,
         keys: Integers,
-        at_once: usize,
+        (at_once, stat): (usize, Stat),
         size: impl FnOnce(*mut Env) -> Result<()>,
     ) -> Result<Self> {
         let name = c_path(path)?;
@@ -241,6 +244,7 @@ impl<'d, const DATA_FIRST: bool> MdbStore<'d, DATA_FIRST> {
             at_once,
             left: at_once,
             is_copy: false,
+            stat,
         };
         size(env)?;
         // SAFETY: the environment was made; the name is a C string.
@@ -302,10 +306,10 @@ impl<'d, const DATA_FIRST: bool> MdbStore<'d, DATA_FIRST> {
 
     /// A handle of the same environment, without a transaction.
     fn copy(&self) -> Self {
-        let &MdbStore { calls, env, dbi, keys, uses_cursor, at_once, .. } = self;
+        let &MdbStore { calls, env, dbi, keys, uses_cursor, at_once, stat, .. } = self;
         let (txn, cursor) = (null_mut(), null_mut());
-        let left = at_once;
-        MdbStore { calls, env, txn, dbi, keys, uses_cursor, cursor, at_once, left, is_copy: true }
+        let (left, is_copy) = (at_once, true);
+        MdbStore { calls, env, txn, dbi, keys, uses_cursor, cursor, at_once, left, is_copy, stat }
     }
 
     /// Stores all records in a new environment, and closes it.
@@ -532,6 +536,14 @@ impl<const DATA_FIRST: bool> Store for MdbStore<'_, DATA_FIRST> {
         let mut place = Number([0; 8]);
         let Some(from) = self.keys.given(from, &mut place) else { return no_number("cursor_get") };
         self.within(READ_ONLY, |store| store.walk(Val::of(from), (SET_RANGE, NEXT), count, take))
+    }
+
+    fn own_counters(&mut self) -> Result<Vec<OwnCount>> {
+        self.within(READ_ONLY, |store| {
+            // SAFETY: the transaction is open, and the database is one of its environment.
+            let (rc, counts) = unsafe { store.stat.ask(store.txn, store.dbi) };
+            store.calls.check("stat", rc).map(|()| counts)
+        })
     }
 
     fn scan_back(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {

@@ -11,6 +11,7 @@ use super::mdb::{
     Calls, Env, Integers, KEY_TYPES, MdbStore, NO_SUBDIR, NO_SYNC, NO_THREAD_SLOTS, READ_ONLY,
     WRITE_MAP, keys_in_words, map_bytes, read_ahead,
 };
+use super::mdb_stat::Stat;
 use super::{
     Changes, Committers, Crew, Driver, Identity, Reading, Shape, Sharing, Source, Threads,
 };
@@ -51,6 +52,7 @@ pub(super) struct Mdbx {
     version: *const Version,
     set_geometry: SetGeometry,
     set_sync_bytes: SetSyncBytes,
+    stat: Stat,
     file: PathBuf,
 }
 
@@ -69,7 +71,8 @@ impl Mdbx {
         let flags = flags | NO_SUBDIR | read_ahead(shape);
         let page = shape.settings.page_size().map_or(DEFAULT, |bytes| bytes as isize);
         // Its transactions take any number of pages: in a writable map it keeps no list of them.
-        MdbStore::open(&self.calls, path, flags, Integers::of(shape), usize::MAX, |env| {
+        let told = (usize::MAX, self.stat);
+        MdbStore::open(&self.calls, path, flags, Integers::of(shape), told, |env| {
             if flags & READ_ONLY != 0 {
                 return Ok(());
             }
@@ -120,8 +123,9 @@ impl Driver for Mdbx {
                 symbol::<SetSyncBytes>(&opened.library, "mdbx_env_set_syncbytes")?,
             )
         };
+        let stat = Stat::of_mdbx(&opened.library)?;
         let calls = Calls::load_prefixed(opened.library, "mdbx_")?;
-        Ok(Mdbx { calls, version, set_geometry, set_sync_bytes, file: opened.file })
+        Ok(Mdbx { calls, version, set_geometry, set_sync_bytes, stat, file: opened.file })
     }
 
     fn identity(&self) -> Identity {

@@ -34,6 +34,7 @@ mod lmdb;
 mod lsm;
 mod mcdb;
 mod mdb;
+mod mdb_stat;
 mod mdbm;
 mod mdbx;
 mod native_keys;
@@ -89,7 +90,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-pub(crate) use store::{Store, Writer};
+pub(crate) use store::{OwnCount, Store, Writer};
 
 /// How the store file will be read, for stores that can tell the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

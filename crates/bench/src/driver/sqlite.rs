@@ -11,8 +11,8 @@
 
 use super::library::api;
 use super::{
-    Changes, Driver, Identity, Reading, Shape, Sharing, Source, Store, Threads, Writer, c_path,
-    refused,
+    Changes, Driver, Identity, OwnCount, Reading, Shape, Sharing, Source, Store, Threads, Writer,
+    c_path, refused,
 };
 use crate::machine;
 use crate::settings::{Name, Takes, Values};
@@ -40,6 +40,7 @@ api! {
         sqlite3_column_blob: unsafe extern "C" fn(*mut Stmt, c_int) -> *const u8,
         sqlite3_column_bytes: unsafe extern "C" fn(*mut Stmt, c_int) -> c_int,
         sqlite3_finalize: unsafe extern "C" fn(*mut Stmt) -> c_int,
+        sqlite3_db_status: unsafe extern "C" fn(*mut Db, c_int, *mut c_int, *mut c_int, c_int) -> c_int,
     }
 }
 
@@ -50,6 +51,17 @@ const OPEN_READ_ONLY: c_int = 0x1;
 const OPEN_READ_WRITE: c_int = 0x2;
 const OPEN_CREATE: c_int = 0x4;
 const OPEN_NO_MUTEX: c_int = 0x8000;
+
+/// What `sqlite3_db_status` is asked, with its number.
+const STATUS: [(&str, c_int); 7] = [
+    ("cache_used", 1),
+    ("schema_used", 2),
+    ("stmt_used", 3),
+    ("cache_hit", 7),
+    ("cache_miss", 8),
+    ("cache_write", 9),
+    ("cache_spill", 12),
+];
 
 pub(super) struct Sqlite {
     api: Api,
@@ -406,6 +418,20 @@ impl Store for SqliteStore<'_> {
             take(unsafe { self.column(self.get, 0) });
         }
         self.reset(self.get, rc).map(|()| rc == ROW)
+    }
+
+    fn own_counters(&mut self) -> Result<Vec<OwnCount>> {
+        let of = |(name, number): (&'static str, c_int)| {
+            let (mut now, mut most) = (0, 0);
+            // SAFETY: the connection is open; two places for numbers, and nothing is set back.
+            let rc = unsafe {
+                let status = self.api.sqlite3_db_status;
+                status(self.db, number, &raw mut now, &raw mut most, 0)
+            };
+            self.check("sqlite3_db_status", rc)?;
+            Ok((name, u64::try_from(now).unwrap_or(0)))
+        };
+        STATUS.into_iter().map(of).collect()
     }
 
     fn refresh(&mut self) -> Result<()> {

@@ -6,6 +6,9 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+/// A counter of a store's own, and how far it is.
+pub(crate) type OwnCount = (&'static str, u64);
+
 /// A store open for reading; it closes when dropped.
 pub(crate) trait Store {
     /// Whether the records are in the order of their keys, so that there is [`Store::range`].
@@ -56,6 +59,13 @@ pub(crate) trait Store {
         _take: impl FnMut(&[u8], &[u8]),
     ) -> Result<()> {
         Err(Error::invalid("the records of this store are in no order"))
+    }
+
+    /// What the store itself counts or knows of itself, by name; the same names each time. Never called
+    /// while anything is timed, so that it may take its time, but counting may not: nothing is switched on
+    /// for it.
+    fn own_counters(&mut self) -> Result<Vec<OwnCount>> {
+        Ok(Vec::new())
     }
 
     /// Gives every record to `take`, the highest key first, and of several values of a key the last one.

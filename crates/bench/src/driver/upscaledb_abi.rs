@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::library::{api, symbol};
-use super::refused;
+use super::{OwnCount, refused};
 use crate::settings::Chosen;
 use credenza::Result;
 use libloading::Library;
@@ -40,6 +40,62 @@ pub(super) struct Parameter {
     pub(super) value: u64,
 }
 
+/// `ups_env_metrics_t` of `ups/upscaledb_int.h`, version 9.
+#[repr(C)]
+pub(super) struct Metrics {
+    version: u16,
+    counts: [u64; METRICS.len()],
+    /// Longer than what follows: two structs of 216 bytes about nodes, and a flag.
+    _rest: [u64; 64],
+}
+
+/// The names of the fields that count.
+const METRICS: [&str; 27] = [
+    "mem_total_allocations",
+    "mem_current_allocations",
+    "mem_current_usage",
+    "mem_peak_usage",
+    "mem_heap_size",
+    "page_count_fetched",
+    "page_count_flushed",
+    "page_count_type_index",
+    "page_count_type_blob",
+    "page_count_type_page_manager",
+    "freelist_hits",
+    "freelist_misses",
+    "cache_hits",
+    "cache_misses",
+    "blob_total_allocated",
+    "blob_total_read",
+    "btree_smo_split",
+    "btree_smo_merge",
+    "extended_keys",
+    "extended_duptables",
+    "journal_bytes_flushed",
+    "journal_bytes_before_compression",
+    "journal_bytes_after_compression",
+    "record_bytes_before_compression",
+    "record_bytes_after_compression",
+    "key_bytes_before_compression",
+    "key_bytes_after_compression",
+];
+
+impl Metrics {
+    const VERSION: u16 = 9;
+
+    pub(super) fn none() -> Metrics {
+        Metrics { version: 0, counts: [0; METRICS.len()], _rest: [0; 64] }
+    }
+
+    /// Each count with its name; none of another version, whose fields are others.
+    pub(super) fn named(&self) -> Vec<OwnCount> {
+        match self.version {
+            Metrics::VERSION => METRICS.into_iter().zip(self.counts).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
 api! {
     pub(super) struct Api {
         ups_get_version: unsafe extern "C" fn(*mut u32, *mut u32, *mut u32),
@@ -62,6 +118,7 @@ api! {
         ups_cursor_find: unsafe extern "C" fn(*mut Cursor, *mut Key, *mut Record, u32) -> c_int,
         ups_cursor_insert: unsafe extern "C" fn(*mut Cursor, *mut Key, *mut Record, u32) -> c_int,
         ups_cursor_close: unsafe extern "C" fn(*mut Cursor) -> c_int,
+        ups_env_get_metrics: unsafe extern "C" fn(*mut Env, *mut Metrics) -> c_int,
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::upscaledb_abi::*;
 use super::upscaledb_keys::{Given, Keys, LONGEST_FIXED, number, number_type};
-use super::{Shape, Store, Writer, is_number, refused};
+use super::{OwnCount, Shape, Store, Writer, is_number, refused};
 use crate::settings::Codec;
 use crate::workload::key_type::number_of;
 use crate::workload::{KeyType, Place};
@@ -300,6 +300,17 @@ impl Store for UpsStore<'_> {
 
     fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
         self.walk(Some(from), (CURSOR_FIRST, CURSOR_NEXT), count, take)
+    }
+
+    /// What the environment counts; a client of a server is told nothing.
+    fn own_counters(&mut self) -> Result<Vec<OwnCount>> {
+        let mut metrics = Metrics::none();
+        // SAFETY: the environment is open; a place for the answer, which is longer than that.
+        let rc = unsafe { (self.api.ups_env_get_metrics)(self.env, &raw mut metrics) };
+        match rc {
+            NOT_IMPLEMENTED => Ok(Vec::new()),
+            rc => self.api.check("ups_env_get_metrics", rc).map(|()| metrics.named()),
+        }
     }
 
     fn scan_back(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {

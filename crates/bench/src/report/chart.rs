@@ -236,6 +236,11 @@ fn are_apart<'a>(ticks: impl Iterator<Item = &'a (f64, String)>, narrowest: f64)
     ticks.into_iter().all(is_apart)
 }
 
+/// What is opened by who wants it.
+pub fn folded(summary: &str, content: &str) -> String {
+    format!("<details><summary>{}</summary>{content}</details>", escape(summary))
+}
+
 /// Text as it may stand in an element or a quoted attribute, with control characters replaced.
 pub fn escape(outside: &str) -> String {
     let mut safe = String::with_capacity(outside.len());

@@ -3,12 +3,12 @@
 //! The page is `page.html` with markers, each filled once. Everything that comes from a report
 //! goes through `escape`; the page's own policy forbids it to load anything.
 
-use super::chart::{Row, Scale, axis, escape};
+use super::chart::{Row, Scale, axis, escape, folded};
 use super::compare::{Comparison, is_own};
 use super::stats::{self, Verdict};
 use super::{
-    committers, curves, facts, figures, growth, json, over_time, overview, processor, rate, text,
-    together,
+    committers, curves, facts, figures, growth, json, over_time, overview, own_counters, processor,
+    rate, text, together,
 };
 use crate::result::{Latency, PhaseResult, Report};
 use credenza::Result;
@@ -68,6 +68,7 @@ fn more(report: &Report) -> String {
         (report.together.iter().any(together::is_of), "together", "Several readers"),
         (report.together.iter().any(committers::is_of), "committers", "Committing threads"),
         (processor::table(report).is_some(), "processor", "Processor"),
+        (own_counters::table(report).is_some(), "own-counters", "Counters"),
     ];
     all.map(link).concat()
 }
@@ -198,6 +199,11 @@ fn sections(report: &Report, comparisons: &[Comparison]) -> String {
     if let Some((table, explained)) = processor::table(report) {
         let content = with_note(explained, &table.html(processor::TITLE));
         html.push_str(&section("processor", processor::TITLE, &content));
+    }
+    if let Some((table, explained)) = own_counters::table(report) {
+        let table = with_note(explained, &table.html(own_counters::TITLE));
+        let folded = folded("All counters", &table);
+        html.push_str(&section("own-counters", own_counters::TITLE, &folded));
     }
     html.push_str(&section("figures", "Every figure", &each(&figures::every)));
     html.push_str(&section("setup", "Set-up", &facts::setup(report)));

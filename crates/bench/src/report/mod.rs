@@ -2,8 +2,9 @@
 //!
 //! Reading order: [`stats`] says what may be concluded from a few rounds, [`compare`] who is
 //! compared with whom; [`json`], [`terminal`] and [`html`] show the same conclusions. [`durability`]
-//! says who brings what to the disk, `processor` what the processor counted, `together`, `rate`, `over_time` and `growth` what comes of several readers,
-//! of operations at a rate, in the course of a run, and of more records; [`saved`] puts two saved runs against each other.
+//! says who brings what to the disk, `processor` and `own_counters` what the processor and the stores
+//! themselves counted, `together`, `rate`, `over_time` and `growth` what comes of several readers, of operations at a
+//! rate, in the course of a run, and of more records; [`saved`] puts two saved runs against each other.
 
 mod chart;
 mod check;
@@ -21,6 +22,7 @@ mod lines;
 pub(crate) mod outputs;
 mod over_time;
 mod overview;
+mod own_counters;
 pub(crate) mod pen;
 pub(crate) mod plain;
 mod processor;

@@ -375,6 +375,7 @@ mod tests {
             file_length_bytes: 0,
             effort: Effort::default(),
             write_amplification: None,
+            own_counters: Vec::new(),
         }
     }
 }

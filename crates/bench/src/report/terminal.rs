@@ -9,7 +9,7 @@ use super::durability;
 use super::pen::{Pen, Style, WIDTH, shortened, width, wrapped};
 use super::plain::ByClass;
 use super::stats::{self, Ratio, Verdict};
-use super::{committers, growth, processor, rate, text, together};
+use super::{committers, growth, own_counters, processor, rate, text, together};
 use crate::result::{OwnCost, PhaseNoise, PhaseResult, Report, StoreInfo};
 use crate::workload::Phase;
 use std::io::{self, Write};
@@ -48,6 +48,9 @@ pub fn print(report: &Report, out: &mut impl Write, colour: bool) -> io::Result<
     }
     if let Some((table, explained)) = processor::table(report) {
         plain(processor::TITLE, &table, explained, out, &pen)?;
+    }
+    if let Some((table, explained)) = own_counters::table(report) {
+        plain(own_counters::TITLE, &table, explained, out, &pen)?;
     }
     disk(report, out, &pen)?;
     remarks(report, out, &pen)

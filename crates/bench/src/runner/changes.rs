@@ -11,6 +11,7 @@
 
 use super::child::{Round, ns_per_op};
 use super::mixed;
+use super::own_counters::OwnCounters;
 use super::passes::{self, Total};
 use super::protocol::Sample;
 use crate::driver::{Driver, Reading, Store, Writer};
@@ -203,6 +204,8 @@ impl<D: Driver> Round<'_, D> {
         let footprint = Footprint::start();
         for number in 0..stores {
             let mut store = self.new_store(phase, W::IS_FILLED)?;
+            let asks = self.spec.own_counters && number == 0;
+            let own_counters = OwnCounters::before(&mut store, asks)?;
             let meter = Meter::start();
             watch.begin();
             let start = Instant::now();
@@ -213,6 +216,7 @@ impl<D: Driver> Round<'_, D> {
             // Later stores find memory that was given back to the allocator, not to the kernel.
             if number == 0 {
                 sample.peak_rss_bytes = footprint.peak_rss_bytes();
+                sample.own_counters = own_counters.after(&mut store)?;
             }
             if outcome != work.outcome() && sample.wrong.is_none() {
                 let expected = work.outcome();

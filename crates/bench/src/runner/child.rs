@@ -8,12 +8,13 @@
 use super::limit;
 use super::open_loop::{AtRate, Lookups, Share};
 use super::oracle;
+use super::own_counters::OwnCounters;
 use super::passes::{self, Checker, Total};
 use super::protocol::{self, Message, Sample, Spec, say};
 use super::together::{Coordinator, Pipes};
 use crate::driver::{Driver, ForDriver, Reading, Shape, Store, can_do, kernel, with_driver};
 use crate::measure::{self, Footprint, Latencies, Meter};
-use crate::result::Effort;
+use crate::result::{Effort, OwnCounter};
 use crate::workload::changes::Script;
 use crate::workload::{Content, Inputs, Phase, Queries};
 use credenza::{Error, Result};
@@ -129,6 +130,7 @@ struct Timed {
     at_rate: Option<AtRate>,
     found: Option<u64>,
     effort: Effort,
+    own_counters: Vec<OwnCounter>,
     wrong: Option<String>,
 }
 
@@ -229,6 +231,7 @@ impl<'a, D: Driver> Round<'a, D> {
             file_length: size.length,
             peak_rss_bytes: footprint.peak_rss_bytes(),
             effort: timed.effort,
+            own_counters: timed.own_counters,
             wrong: timed.wrong,
             ..Sample::new(phase, timed.ops)
         })
@@ -257,6 +260,7 @@ impl<'a, D: Driver> Round<'a, D> {
             at_rate: None,
             found: None,
             effort,
+            own_counters: Vec::new(),
             wrong: passes::check_scan(&mut store, self.content)?,
         })
     }
@@ -386,6 +390,7 @@ impl<S: Store> Reader<'_, S> {
         if !self.cold {
             wrong = pass(&mut self.store)?.unlike(expected, "the pass before the timed ones");
         }
+        let own_counters = OwnCounters::before(&mut self.store, self.spec.own_counters)?;
         let meter = Meter::start();
         let mut times = Vec::with_capacity(passes);
         let mut spent = Duration::ZERO;
@@ -405,6 +410,7 @@ impl<S: Store> Reader<'_, S> {
             at_rate: None,
             found: None,
             effort,
+            own_counters: own_counters.after(&mut self.store)?,
             wrong,
         })
     }

@@ -19,12 +19,13 @@ mod mixed;
 mod notes;
 pub(crate) mod open_loop;
 pub(crate) mod oracle;
+mod own_counters;
 pub(crate) mod passes;
 pub(crate) mod process;
 pub(crate) mod protocol;
 mod round;
 mod summary;
-mod tee;
+pub(crate) mod tee;
 pub(crate) mod together;
 
 #[cfg(test)]
@@ -112,7 +113,7 @@ fn run(args: &BenchArgs) -> Result<Report> {
     run.made_in = args.kept.prepare(&workload, &run.phases)?;
     let (inputs, mut notes) = Inputs::prepare(&workload)?;
     if let Some(path) = &args.tee {
-        tee::write(path, &inputs, &workload, args.rate().as_ref())?;
+        tee::write(path, args.tee_format, &inputs, &workload, args.rate().as_ref())?;
     }
     let shape = Shape::of(&inputs.records);
     run.group = limit.as_ref().map(|limit| limit.group().to_owned());
@@ -423,8 +424,9 @@ impl<'a> Run<'a> {
             sync: self.args.sync,
             oracle: None,
             together: Together::default(),
-            latencies: self.args.metrics == Metrics::Default,
+            latencies: self.args.metrics != Metrics::None,
             over_time: false,
+            own_counters: false,
             rate: self.args.rate(),
             cpu: self.cpu,
             clock_ns: self.clock_ns,

@@ -276,6 +276,7 @@ pub(super) mod tests {
             together: Together::default(),
             latencies: true,
             over_time: false,
+            own_counters: false,
             rate: None,
             cpu: None,
             clock_ns: 0.0,

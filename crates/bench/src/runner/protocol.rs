@@ -5,8 +5,8 @@ use super::open_loop::{AtRate, Rate};
 use super::oracle::{Compared, Oracle};
 use super::together::{Group, Throughput, Together};
 use crate::replay::Replayed;
-use crate::result::Effort;
 use crate::result::over_time::OverTime;
+use crate::result::{Effort, OwnCounter};
 use crate::settings::Choices;
 use crate::torture::Said;
 use crate::workload::{Mixes, Phase};
@@ -55,6 +55,8 @@ pub(crate) struct Spec {
     pub(crate) latencies: bool,
     /// Note single operations over the time of a run, too.
     pub(crate) over_time: bool,
+    /// Ask stores what they count themselves, too.
+    pub(crate) own_counters: bool,
     /// Do single operations at a rate, too.
     pub(crate) rate: Option<Rate>,
     /// The processor to run on.
@@ -153,6 +155,7 @@ pub(crate) struct Sample {
     pub(crate) peak_rss_bytes: u64,
     pub(crate) file_length: u64,
     pub(crate) effort: Effort,
+    pub(crate) own_counters: Vec<OwnCounter>,
     /// The first wrong answer, in words; `None` if all were right.
     pub(crate) wrong: Option<String>,
 }
@@ -175,6 +178,7 @@ impl Sample {
             peak_rss_bytes: 0,
             file_length: 0,
             effort: Effort::default(),
+            own_counters: Vec::new(),
             wrong: None,
         }
     }

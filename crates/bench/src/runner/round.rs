@@ -8,6 +8,7 @@ use super::process::{self, End, Program};
 use super::protocol::{Message, Spec};
 use super::together::Group;
 use super::{Run, child};
+use crate::args::Metrics;
 use crate::driver::{Driver, ForDriver, with_driver};
 use crate::workload::{Inputs, Phase, Workload};
 use credenza::Result;
@@ -123,6 +124,7 @@ impl Run<'_> {
             spec.together = self.together();
             spec.together.without = entrant.failed.clone();
             spec.over_time = round == 0 && spec.latencies;
+            spec.own_counters = round == 0 && self.args.metrics == Metrics::All;
         }
         Ok(spec)
     }

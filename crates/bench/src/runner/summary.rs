@@ -72,6 +72,7 @@ fn combined(
         of_operations.entry(name).or_insert_with(|| Latencies::new(0.0)).merge(counts);
     }
     let percentiles = |(name, of): (&str, Latencies)| Some((name.to_owned(), of.percentiles()?));
+    let asked = |sample: &Sample| Some(sample.own_counters.clone()).filter(|all| !all.is_empty());
     let in_transactions = mixes.of(phase).is_some_and(|mix| mix.transactions.is_some());
     Some(PhaseResult {
         store: info.store.clone(),
@@ -103,6 +104,7 @@ fn combined(
         write_amplification: write_amplification(phase, first, &effort, record_bytes)
             .filter(|_| !info.is_server),
         effort,
+        own_counters: all().find_map(asked).unwrap_or_default(),
         notes: all().find_map(|sample| sample.wrong.clone()).into_iter().collect(),
     })
 }

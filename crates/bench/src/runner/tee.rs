@@ -1,39 +1,66 @@
-//! The operations of `mixed` as a trace, so that they can be handed on, and done again on any store.
+//! The operations of `mixed` as a file, so that they can be handed on, and done again on any store: as a trace,
+//! or as a script of ups_bench.
 //!
 //! The first entries fill the store, as they do before the clock starts; then come the very steps that are
-//! measured, those of several mixes one after the other, with the answers that the model has. Times are those of the rate, where one is asked for,
-//! and a microsecond apart, where operations only come one after the other.
+//! measured, those of several mixes one after the other, in a trace with the answers that the model has, and with
+//! times: those of the rate, where one is asked for, and a microsecond apart, where operations only come one after
+//! the other.
+
+mod script;
 
 use super::open_loop::Rate;
-use crate::workload::changes::{Model, Script, Step};
+use crate::workload::changes::{self, Model, Step};
 use crate::workload::transactions::Transactions;
 use crate::workload::{self, Inputs, Mix, Phase, Workload};
+use clap::ValueEnum;
 use credenza::Result;
 use credenza::record::{Action, NewEntry, Writer};
 use credenza::stats::{Operation, Outcome};
 use std::path::Path;
 
+/// What file `--tee` makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// A trace, with times and answers, of any keys and operations
+    Trace,
+    /// A script of upscaledb's ups_bench: text, of keys without blanks, quotes, commas and brackets, lengths
+    /// in place of values, no times, and no scans of a part
+    Script,
+}
+
 /// Nanoseconds between two operations that have no times of their own.
 const APART: u64 = 1000;
 
-/// Writes the trace, which must not be there yet. One that could not be written to its end goes again.
+/// What takes the operations, each with its time in nanoseconds.
+trait Out {
+    /// A transaction begins.
+    fn begin(&mut self, time: u64) -> Result<()>;
+    /// It ends, after so many operations.
+    fn commit(&mut self, time: u64, operations: usize) -> Result<()>;
+    /// A record is put into the store, before the mix.
+    fn fill(&mut self, time: u64, key: &[u8], value: &[u8]) -> Result<()>;
+    /// A step of a mix with its key and value, in a store that is as the model says.
+    fn step(&mut self, time: u64, step: (&Step, &[u8], &[u8]), model: &Model<'_>) -> Result<()>;
+}
+
+/// Writes the file, which must not be there yet. One that could not be written to its end goes again.
 pub(super) fn write(
     path: &Path,
+    format: Format,
     inputs: &Inputs,
     workload: &Workload,
     rate: Option<&Rate>,
 ) -> Result<()> {
-    let writer = Writer::create(path, "mixed")?;
-    let written = write_to(writer, inputs, workload, rate);
-    if written.is_err() {
-        // It was made here; that it stays is no further error.
-        let _ = std::fs::remove_file(path);
+    let tell = |out: &mut dyn Out| tell(out, inputs, workload, rate);
+    match format {
+        Format::Trace => write_trace(path, tell),
+        Format::Script => script::write(path, inputs.records.key_type(), tell),
     }
-    written
 }
 
-fn write_to(
-    writer: Writer,
+/// Tells all operations: those that fill the store, and those of the mixes up to the last that is asked for.
+fn tell(
+    out: &mut dyn Out,
     inputs: &Inputs,
     workload: &Workload,
     rate: Option<&Rate>,
@@ -44,89 +71,106 @@ fn write_to(
     let last = mixes.phases().filter(is_asked).last().unwrap_or(Phase::Mixed);
     let scripts = mixes.scripts(last, records, fresh, gets, workload.seed);
     let mut model = mixes.model(records, fresh);
-    let mut trace = Trace { writer, time: 0 };
+    let mut time = 0;
     let is_in_one = |mix: &Mix| mix.transactions.and_then(Transactions::operations).is_some();
     let in_one = mixes.iter().next().is_some_and(is_in_one);
-    trace.begin(in_one);
-    for (key, value) in records.iter() {
-        trace.add(Operation::Insert, Outcome::Done, Some(key), value.len(), 0);
-        trace.time += APART;
+    if in_one {
+        out.begin(time)?;
     }
-    trace.commit(in_one.then_some(records.len()));
+    for (key, value) in records.iter() {
+        out.fill(time, key, value)?;
+        time += APART;
+    }
+    if in_one {
+        out.commit(time, records.len())?;
+    }
     for (mix, script) in mixes.iter().zip(&scripts) {
         let starts = rate.map(|rate| rate.starts(script.len(), workload.seed)).unwrap_or_default();
-        trace.mix(mix, script, &starts, &mut model);
+        let start = |i: usize| starts.get(i).copied().unwrap_or(i as u64 * APART);
+        time = tell_mix(out, mix, script, |i| time + APART + start(i), &mut model)?;
     }
-    trace.writer.finish()
+    Ok(())
 }
 
-struct Trace {
-    writer: Writer,
-    time: u64,
-}
-
-impl Trace {
-    /// All steps of a mix, at these times from now on, or a microsecond apart.
-    fn mix(&mut self, mix: &Mix, script: &Script, starts: &[u64], model: &mut Model<'_>) {
-        let size = mix.transactions.and_then(Transactions::operations);
-        let (begin, mut left) = (self.time + APART, 0);
-        for (i, (step, key, value)) in script.iter().enumerate() {
-            self.time = begin + starts.get(i).copied().unwrap_or(i as u64 * APART);
-            if let Some(size) = size.filter(|_| left == 0) {
-                self.begin(true);
-                left = size;
-            }
-            self.step(step, key, value, model);
-            model.apply(step);
-            left = left.saturating_sub(1);
-            let done = size.map(|size| size.min(script.len()));
-            self.commit(done.filter(|_| left == 0 || i + 1 == script.len()));
+/// Tells all steps of a mix, which begin `at` these times; the time of the last.
+fn tell_mix(
+    out: &mut dyn Out,
+    mix: &Mix,
+    script: &changes::Script,
+    at: impl Fn(usize) -> u64,
+    model: &mut Model<'_>,
+) -> Result<u64> {
+    let size = mix.transactions.and_then(Transactions::operations);
+    let (mut time, mut left) = (at(0), 0);
+    for (i, (step, key, value)) in script.iter().enumerate() {
+        time = at(i);
+        if let Some(size) = size.filter(|_| left == 0) {
+            out.begin(time)?;
+            left = size;
+        }
+        out.step(time, (step, key, value), model)?;
+        model.apply(step);
+        left = left.saturating_sub(1);
+        if let Some(size) = size.filter(|_| left == 0 || i + 1 == script.len()) {
+            out.commit(time, size.min(script.len()))?;
         }
     }
+    Ok(time)
+}
 
-    fn add(
+fn write_trace(path: &Path, tell: impl FnOnce(&mut dyn Out) -> Result<()>) -> Result<()> {
+    let mut writer = Writer::create(path, "mixed")?;
+    let told = tell(&mut writer);
+    let written = told.and_then(|()| writer.finish());
+    if written.is_err() {
+        // It was made here; that it stays is no further error.
+        let _ = std::fs::remove_file(path);
+    }
+    written
+}
+
+/// A trace says in the end whether all was written.
+impl Out for Writer {
+    fn begin(&mut self, time: u64) -> Result<()> {
+        let (action, outcome) = (Action::Begin, Outcome::Done);
+        self.add(&NewEntry { time, action, outcome, key: None, value_len: 0, items: 0 });
+        Ok(())
+    }
+
+    fn commit(&mut self, time: u64, operations: usize) -> Result<()> {
+        let (action, outcome) = (Action::Operation(Operation::Commit), Outcome::Done);
+        let items = operations as u64;
+        self.add(&NewEntry { time, action, outcome, key: None, value_len: 0, items });
+        Ok(())
+    }
+
+    fn fill(&mut self, time: u64, key: &[u8], value: &[u8]) -> Result<()> {
+        let (action, outcome) = (Action::Operation(Operation::Insert), Outcome::Done);
+        let value_len = value.len() as u64;
+        self.add(&NewEntry { time, action, outcome, key: Some(key), value_len, items: 0 });
+        Ok(())
+    }
+
+    fn step(
         &mut self,
-        operation: Operation,
-        outcome: Outcome,
-        key: Option<&[u8]>,
-        value_len: usize,
-        items: usize,
-    ) {
-        let (value_len, items) = (value_len as u64, items as u64);
-        let (time, action) = (self.time, Action::Operation(operation));
-        self.writer.add(&NewEntry { time, action, outcome, key, value_len, items });
-    }
-
-    fn begin(&mut self, is_wanted: bool) {
-        let (time, action, outcome) = (self.time, Action::Begin, Outcome::Done);
-        if is_wanted {
-            self.writer.add(&NewEntry { time, action, outcome, key: None, value_len: 0, items: 0 });
-        }
-    }
-
-    /// Ends a transaction of so many operations, if there is one.
-    fn commit(&mut self, operations: Option<usize>) {
-        if let Some(operations) = operations {
-            self.add(Operation::Commit, Outcome::Done, None, 0, operations);
-        }
-    }
-
-    fn step(&mut self, step: &Step, key: &[u8], value: &[u8], model: &Model<'_>) {
+        time: u64,
+        (step, key, value): (&Step, &[u8], &[u8]),
+        model: &Model<'_>,
+    ) -> Result<()> {
         use workload::Action::{Add, Get, Insert, ReadModifyWrite, Remove, Scan, Update};
         let now = model.now(step.item as usize);
         let hit = if now.is_some() { Outcome::Hit } else { Outcome::Miss };
-        let key = Some(key);
-        match step.action {
-            Get => self.add(Operation::Get, hit, key, now.map_or(0, |value| value.len()), 0),
+        let (operation, outcome, value_len) = match step.action {
+            Get => (Operation::Get, hit, now.map_or(0, |value| value.len())),
             // Of several values a key there is no trace: the arguments say so.
-            Insert | Update | Add => {
-                self.add(Operation::Insert, Outcome::Done, key, value.len(), 0);
-            }
-            ReadModifyWrite => self.add(Operation::Update, Outcome::Done, key, value.len(), 0),
-            Remove => self.add(Operation::Remove, hit, key, 0, 0),
-            Scan => {
-                self.add(Operation::Scan, Outcome::Done, key, 0, step.scan_len as usize);
-            }
-        }
+            Insert | Update | Add => (Operation::Insert, Outcome::Done, value.len()),
+            ReadModifyWrite => (Operation::Update, Outcome::Done, value.len()),
+            Remove => (Operation::Remove, hit, 0),
+            Scan => (Operation::Scan, Outcome::Done, 0),
+        };
+        let (action, items) = (Action::Operation(operation), u64::from(step.scan_len));
+        let value_len = value_len as u64;
+        self.add(&NewEntry { time, action, outcome, key: Some(key), value_len, items });
+        Ok(())
     }
 }

@@ -70,6 +70,7 @@ pub(super) fn with_round<T>(
         together,
         latencies: true,
         over_time: true,
+        own_counters: false,
         rate: None,
         cpu: None,
         clock_ns: 0.0,

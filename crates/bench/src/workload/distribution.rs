@@ -8,6 +8,7 @@
 //! Invariant: frozen, as the generator of the numbers: the test below holds what a seed gives.
 
 use super::generate::stream;
+use super::parameters::Parameters;
 use super::ranges::in_order;
 use super::records::Records;
 use crate::rng::Rng;
@@ -35,6 +36,9 @@ pub(crate) enum Distribution {
     Latest { theta: f64 },
     /// A part of the keys, the oldest, is asked for in a part of the operations.
     Hotspot { keys: f64, operations: f64 },
+    /// The newer a key, the more often it is asked for, so that a part of the keys, the newest, has a part of the
+    /// operations; frequencies fall by the same factor from each key to the one before.
+    Exponential { keys: f64, operations: f64 },
     /// One key after the other in their order, and again from the first.
     Ascending,
     /// The same backwards.
@@ -44,7 +48,8 @@ pub(crate) enum Distribution {
 }
 
 impl Distribution {
-    const NAMES: &str = "uniform, zipfian, latest, hotspot, ascending, descending and clustered";
+    const NAMES: &str =
+        "uniform, zipfian, latest, hotspot, exponential, ascending, descending and clustered";
     /// YCSB's.
     const THETA: f64 = 0.99;
 
@@ -64,6 +69,9 @@ impl fmt::Display for Distribution {
             Distribution::Latest { theta } => write!(f, "latest:theta={theta}"),
             Distribution::Hotspot { keys, operations } => {
                 write!(f, "hotspot:keys={keys},operations={operations}")
+            }
+            Distribution::Exponential { keys, operations } => {
+                write!(f, "exponential:keys={keys},operations={operations}")
             }
             Distribution::Ascending => write!(f, "ascending"),
             Distribution::Descending => write!(f, "descending"),
@@ -90,7 +98,7 @@ impl FromStr for Distribution {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Distribution> {
-        let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
+        let (name, parameters) = Parameters::split(text);
         let mut given = Parameters::of(name, parameters)?;
         let found = match name {
             "uniform" => Distribution::Uniform,
@@ -104,6 +112,11 @@ impl FromStr for Distribution {
             "hotspot" => Distribution::Hotspot {
                 keys: given.number("keys", 0.2, 0.0..=1.0)?,
                 operations: given.number("operations", 0.8, 0.0..=1.0)?,
+            },
+            // YCSB's: 95 % of the operations at six of seven keys.
+            "exponential" => Distribution::Exponential {
+                keys: given.number("keys", 0.857_142_857_1, 1e-6..=1.0)?,
+                operations: given.number("operations", 0.95, 0.01..=0.999_999)?,
             },
             "ascending" => Distribution::Ascending,
             "descending" => Distribution::Descending,
@@ -123,63 +136,6 @@ impl FromStr for Distribution {
         };
         given.all_known()?;
         Ok(found)
-    }
-}
-
-/// The parameters of a distribution that nobody has asked for yet.
-struct Parameters<'a> {
-    name: &'a str,
-    left: Vec<(&'a str, &'a str)>,
-}
-
-impl<'a> Parameters<'a> {
-    fn of(name: &'a str, text: &'a str) -> Result<Parameters<'a>> {
-        let parts = text.split(',').filter(|part| !part.is_empty());
-        let pair = |part: &'a str| {
-            part.split_once('=').ok_or_else(|| {
-                Error::invalid(format!("{name}: '{part}' is no parameter: say NAME=VALUE"))
-            })
-        };
-        Ok(Parameters { name, left: parts.map(pair).collect::<Result<_>>()? })
-    }
-
-    /// The value of a parameter, or what it is when nobody says.
-    fn take<T: FromStr>(&mut self, parameter: &str, default: T, what: &str) -> Result<T> {
-        let Some(i) = self.left.iter().position(|(known, _)| *known == parameter) else {
-            return Ok(default);
-        };
-        let (_, value) = self.left.remove(i);
-        value.parse().map_err(|_| {
-            Error::invalid(format!("{}: {parameter} is {what}, not '{value}'", self.name))
-        })
-    }
-
-    fn number(
-        &mut self,
-        parameter: &str,
-        default: f64,
-        range: std::ops::RangeInclusive<f64>,
-    ) -> Result<f64> {
-        let what = format!("a number from {} to {}", range.start(), range.end());
-        // As it was written: 1e308 has three hundred digits.
-        let given = self.left.iter().find(|(known, _)| *known == parameter).map(|(_, text)| *text);
-        let number = self.take(parameter, default, &what)?;
-        match given.filter(|_| !range.contains(&number)) {
-            None => Ok(number),
-            Some(text) => {
-                Err(Error::invalid(format!("{}: {parameter} is {what}, not {text}", self.name)))
-            }
-        }
-    }
-
-    fn all_known(&self) -> Result<()> {
-        match self.left.first() {
-            None => Ok(()),
-            Some((parameter, _)) => Err(Error::invalid(format!(
-                "the distribution {} has no parameter '{parameter}', or it is given twice",
-                self.name
-            ))),
-        }
     }
 }
 
@@ -233,6 +189,12 @@ impl Chooser {
                 } else {
                     hot + rng.index(items - hot)
                 }
+            }
+            Distribution::Exponential { keys, operations } => {
+                // By the inverse of the law that ends at the oldest key.
+                let rate = -(1.0 - operations).ln() / keys;
+                let age = -(1.0 - rng.unit() * (1.0 - (-rate).exp())).ln() / rate;
+                items - 1 - ((age * items as f64) as usize).min(items - 1)
             }
             Distribution::Ascending | Distribution::Descending => self.step(),
             Distribution::Clustered { run } => {
@@ -330,6 +292,22 @@ mod tests {
     }
 
     #[test]
+    fn exponential_falls_by_the_same_factor_from_key_to_key() {
+        let seed = seed();
+        // One half is left after ten keys of 100.
+        let steep = drawn("exponential:keys=0.1,operations=0.5", 100, seed);
+        fits(&steep, |i| 0.5_f64.powf((99 - i) as f64 / 10.0));
+        let usual = drawn("exponential", 700, seed);
+        fits(&usual, |i| 0.05_f64.powf((699 - i) as f64 / 600.0));
+        let newest: u64 = usual[100..].iter().sum();
+        // 95 % of what an endless law has, of which it has 97 %.
+        let part = newest as f64 / DRAWS as f64;
+        assert!((0.97..0.99).contains(&part), "{part}");
+        let lowest = drawn("exponential:keys=0.000001,operations=0.01", 100, seed);
+        assert_eq!(lowest[99], DRAWS as u64);
+    }
+
+    #[test]
     fn zipfian_and_latest_follow_zipfs_law() {
         let seed = seed();
         for theta in ["0", "0.5", "0.99", "1", "1.2"] {
@@ -377,7 +355,7 @@ mod tests {
     fn more_items_are_drawn_as_they_come() {
         let records = records(10);
         let seed = seed();
-        for text in ["uniform", "zipfian", "latest", "hotspot"] {
+        for text in ["uniform", "zipfian", "latest", "hotspot", "exponential"] {
             let mut chooser = Chooser::new(text.parse().unwrap(), &records, seed);
             let mut rng = Rng::new(seed, stream::MIXED);
             for items in [10, 11, 20] {
@@ -395,7 +373,7 @@ mod tests {
             let mut rng = Rng::new(7, stream::MIXED);
             (0..6).map(|_| chooser.next(&mut rng, 1000)).collect::<Vec<_>>()
         };
-        let all = "uniform zipfian latest hotspot clustered:run=3";
+        let all = "uniform zipfian latest hotspot clustered:run=3 exponential";
         assert_eq!(
             all.split(' ').map(drawn).collect::<Vec<_>>(),
             [
@@ -404,6 +382,7 @@ mod tests {
                 [989, 557, 985, 654, 999, 993],
                 [166, 420, 78, 550, 120, 52],
                 [569, 313, 394, 532, 101, 869],
+                [854, 530, 424, 910, 834, 863],
             ]
         );
     }
@@ -411,12 +390,14 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_nonsense_is_refused() {
         let all = "uniform zipfian zipfian:theta=0.5,scrambled=false latest:theta=2 hotspot ascending \
-                   hotspot:keys=0.1,operations=1 descending clustered clustered:run=8";
+                   hotspot:keys=0.1,operations=1 exponential exponential:keys=0.5,operations=0.9 \
+                   descending clustered clustered:run=8";
         for text in all.split(' ') {
             let found: Distribution = text.parse().unwrap();
             assert_eq!(found.to_string().parse::<Distribution>().unwrap(), found, "{text}");
         }
         for (text, what) in [
+            ("exponential:operations=1", "operations is a number from 0.01 to 0.999999, not 1"),
             ("zipf", "there is no distribution 'zipf'; there are uniform"),
             ("", "there is no distribution ''"),
             ("uniform:theta=1", "uniform has no parameter 'theta'"),

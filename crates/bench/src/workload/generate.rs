@@ -1,4 +1,4 @@
-//! Data sets made from a seed: `decimal`, `tokens`, `ups`, `churn`, `random`, `ntdb` and `ycsb`.
+//! Data sets made from a seed: `decimal`, `tokens`, `ups`, `churn`, `random` and `ntdb`.
 //!
 //! Invariant: frozen. The same seed and count give the same records in every version.
 
@@ -14,6 +14,23 @@ use credenza::{Error, Result};
 pub(crate) trait Keys {
     /// Writes a random key into `key`.
     fn random(&mut self, rng: &mut Rng, key: &mut Vec<u8>);
+
+    /// Writes the key into `key` that a mix inserts next: any, where they come in no order.
+    fn to_insert(&mut self, rng: &mut Rng, key: &mut Vec<u8>) {
+        self.random(rng, key);
+    }
+}
+
+/// Refuses so many records of so many bytes each where the machine cannot hold them.
+pub(super) fn check_memory(count: usize, bytes_each: f64) -> Result<()> {
+    let bytes = bytes_each * count as f64;
+    if bytes > machine::memory_bytes() as f64 {
+        return Err(Error::invalid(format!(
+            "{count} records of such sizes are about {bytes:.0} bytes, more than this machine \
+             has memory: use fewer records, or smaller ones"
+        )));
+    }
+    Ok(())
 }
 
 /// The random streams of a seed, so that no two uses share numbers.
@@ -150,7 +167,7 @@ fn random_counts(rng: &mut Rng, value: &mut Vec<u8>) {
     push_number(value, 10_000 + rng.below(90_000));
 }
 
-fn push_number(out: &mut Vec<u8>, number: u64) {
+pub(super) fn push_number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(number.to_string().as_bytes());
 }
 
@@ -190,13 +207,7 @@ impl Random {
     }
 
     pub(crate) fn records(&mut self, count: usize, seed: u64) -> Result<Records> {
-        let bytes = (self.key.average() + self.value.average()) * count as f64;
-        if bytes > machine::memory_bytes() as f64 {
-            return Err(Error::invalid(format!(
-                "{count} records of such sizes are about {bytes:.0} bytes, more than this machine \
-                 has memory: use fewer records, or smaller ones"
-            )));
-        }
+        check_memory(count, self.key.average() + self.value.average())?;
         if let Some(keys) = self.types.keys.few().filter(|keys| *keys <= count) {
             return Err(Error::invalid(format!(
                 "there are {keys} keys of type {}, of which some have to be absent: use fewer than \
@@ -296,57 +307,4 @@ impl Keys for Integers {
         key.clear();
         key.extend_from_slice(&i.to_le_bytes());
     }
-}
-
-// --- ycsb --------------------------------------------------------------------------------------
-
-/// YCSB's core workloads: `user` and the hash of the record's number in decimal digits, with ten
-/// fields of 100 printable bytes.
-pub(crate) struct Ycsb {
-    count: u64,
-}
-
-impl Ycsb {
-    const VALUE_LEN: usize = 10 * 100;
-
-    pub(crate) fn new(count: usize) -> Ycsb {
-        Ycsb { count: count as u64 }
-    }
-
-    pub(crate) fn records(&self, seed: u64) -> Result<Records> {
-        let mut rng = Rng::new(seed, stream::DATA);
-        let mut collector = Collector::new(self.count as usize);
-        let (mut key, mut value) = (Vec::new(), vec![0; Ycsb::VALUE_LEN]);
-        for number in 0.. {
-            if collector.is_full() {
-                break;
-            }
-            Ycsb::key(number, &mut key);
-            rng.fill(&mut value);
-            value.iter_mut().for_each(|byte| *byte = b' ' + (*byte & 63));
-            collector.offer(&key, &value)?;
-        }
-        Ok(collector.records)
-    }
-
-    fn key(number: u64, key: &mut Vec<u8>) {
-        key.clear();
-        key.extend_from_slice(b"user");
-        push_number(key, fnv_of(number));
-    }
-}
-
-impl Keys for Ycsb {
-    /// Numbers behind those of the records.
-    fn random(&mut self, rng: &mut Rng, key: &mut Vec<u8>) {
-        Ycsb::key(self.count + rng.below(1 << 40), key);
-    }
-}
-
-/// The hash FNV-1a of a number's eight bytes, the lowest first, without its sign, as in YCSB.
-fn fnv_of(number: u64) -> u64 {
-    let hash = number.to_le_bytes().into_iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    hash.cast_signed().unsigned_abs()
 }

@@ -20,7 +20,9 @@ pub(crate) struct Lengths {
 
 impl Lengths {
     /// More is no length of anything that is measured.
-    const LIMIT: usize = 1 << 30;
+    pub(super) const LIMIT: usize = 1 << 30;
+    /// What a parameter of this kind is.
+    pub(super) const WHAT: &str = "a number, MIN..MAX or zipfian:MIN..MAX";
     const THETA: f64 = 0.99;
 
     pub(crate) const fn uniform(least: usize, most: usize) -> Lengths {
@@ -44,6 +46,10 @@ impl Lengths {
 
     pub(crate) fn least(&self) -> usize {
         self.least
+    }
+
+    pub(super) fn most(&self) -> usize {
+        self.most
     }
 
     /// A length; where there is but one, nothing is drawn.

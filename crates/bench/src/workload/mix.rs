@@ -4,6 +4,7 @@ use super::count::Count;
 use super::distribution::{Chooser, Distribution};
 use super::generate::stream;
 use super::lengths::Lengths;
+use super::parameters::Parameters;
 use super::records::Records;
 use super::transactions::Transactions;
 use crate::rng::Rng;
@@ -157,9 +158,6 @@ impl MixTable {
             let what = "[mix] has a scan-length but no scan: give scan a weight, or leave it out";
             return Err(Error::invalid(what));
         }
-        if mix.scan_length.least() == 0 {
-            return Err(Error::invalid("[mix] scan-length must be at least 1"));
-        }
         mix.check()?;
         Ok(mix)
     }
@@ -218,6 +216,14 @@ impl Mix {
         }
     }
 
+    /// How many records a scan reads, where there are scans and it is given.
+    pub(super) fn take_scan_length(&mut self, given: &mut Parameters<'_>) -> Result<()> {
+        if self.does(Action::Scan) {
+            self.scan_length = given.take("scan-length", self.scan_length, Lengths::WHAT)?;
+        }
+        self.check()
+    }
+
     /// Refuses what contradicts itself.
     pub(super) fn check(&self) -> Result<()> {
         if self.stop.bytes == Some(0) || self.stop.seconds == Some(0) {
@@ -229,6 +235,9 @@ impl Mix {
         }
         if self.operations == Some(0) {
             return Err(Error::invalid("operations of a mix must be at least 1"));
+        }
+        if self.scan_length.least() == 0 {
+            return Err(Error::invalid("[mix] scan-length must be at least 1"));
         }
         let replaces = self.does(Action::Update) || self.does(Action::ReadModifyWrite);
         if self.duplicates.is_some() && replaces {

@@ -1,7 +1,7 @@
 //! What is stored and what is asked for.
 //!
-//! Reading order: [`key_type`] and [`records`] (data in memory), [`generate`] and [`files`] (where data come
-//! from), [`distribution`] and [`lengths`] (what is drawn), [`queries`] and [`ranges`] (what is
+//! Reading order: [`key_type`] and [`records`] (data in memory), [`generate`], [`ycsb`] and [`files`] (where
+//! data come from), [`distribution`] and [`lengths`] (what is drawn), [`queries`] and [`ranges`] (what is
 //! asked), [`mix`], [`mixes`] and [`changes`] (what is done in turn), then here: a workload by name or file, and
 //! its preparation.
 //!
@@ -17,12 +17,14 @@ pub(crate) mod key_type;
 mod lengths;
 pub(crate) mod mix;
 pub(crate) mod mixes;
+mod parameters;
 pub(crate) mod queries;
 pub(crate) mod ranges;
 pub(crate) mod records;
 mod sample;
 mod spec;
 pub(crate) mod transactions;
+mod ycsb;
 
 pub(crate) use key_type::{KeyType, Types};
 pub(crate) use mix::{Action, Mix, Place};
@@ -36,7 +38,7 @@ pub(crate) use spec::{Data, PhaseParser, Workload};
 
 use crate::report::text;
 use credenza::{Error, Result};
-use generate::{Decimal, Integers, NotGiven, Random, Tokens, Ycsb};
+use generate::{Decimal, Integers, NotGiven, Random, Tokens};
 use queries::{Alike, fresh_keys};
 use records::{Index, MAX_RECORDS};
 use std::fs::File;
@@ -97,7 +99,7 @@ impl Inputs {
             }
             Data::Random(mut sizes) => draw(&mut sizes),
             Data::Ntdb => draw(&mut Integers::new(count)),
-            Data::Ycsb => draw(&mut Ycsb::new(count)),
+            Data::Ycsb(ycsb) => draw(&mut ycsb.keys_behind(count)),
             Data::Files { .. } | Data::Words | Data::File { .. } => draw(&mut Alike(&records)),
         }?;
         let count = if wants(Phase::Range) { workload.gets.div_ceil(Ranges::RECORDS) } else { 0 };
@@ -179,7 +181,7 @@ impl Data {
             Data::Churn => { Random::CHURN }.records(wanted.unwrap_or(1_000_000), seed),
             Data::Random(sizes) => { *sizes }.records(wanted.unwrap_or(sizes.usual_count()), seed),
             Data::Ntdb => Integers::new(wanted.unwrap_or(1_000_000)).records(),
-            Data::Ycsb => Ycsb::new(wanted.unwrap_or(1_000_000)).records(seed),
+            Data::Ycsb(ycsb) => ycsb.records(wanted.unwrap_or(1_000_000), seed),
             Data::Files { root } => files::paths_below(root, limit),
             Data::Words => files::words(Path::new(files::WORDS), limit),
             Data::File { path, format } => {

@@ -122,8 +122,9 @@ impl QuerySets {
         // One for each set, as some go through the keys in order.
         let [mut of_hit, mut of_most] =
             std::array::from_fn(|_| Chooser::new(distribution, records, seed));
+        let make = &mut |rng: &mut Rng, key: &mut Vec<u8>| keys.random(rng, key);
         let mut absent =
-            AbsentKeys { records, index, keys, rng: Rng::new(seed, stream::ABSENT), key: vec![] };
+            AbsentKeys { records, index, make, rng: Rng::new(seed, stream::ABSENT), key: vec![] };
         let mut sets = QuerySets::default();
         let mut skipped = 0;
         for i in 0..gets {
@@ -170,7 +171,8 @@ pub(super) fn fresh_keys(
     seed: u64,
 ) -> Result<Records> {
     let rng = Rng::new(seed, stream::FRESH);
-    let mut absent = AbsentKeys { records, index, keys, rng, key: Vec::new() };
+    let make = &mut |rng: &mut Rng, key: &mut Vec<u8>| keys.to_insert(rng, key);
+    let mut absent = AbsentKeys { records, index, make, rng, key: Vec::new() };
     let mut fresh = Collector::new(count);
     let mut repeated = 0;
     while !fresh.is_full() {
@@ -190,7 +192,7 @@ pub(super) fn fresh_keys(
 struct AbsentKeys<'a> {
     records: &'a Records,
     index: &'a Index,
-    keys: &'a mut dyn Keys,
+    make: &'a mut dyn FnMut(&mut Rng, &mut Vec<u8>),
     rng: Rng,
     key: Vec<u8>,
 }
@@ -200,7 +202,7 @@ impl AbsentKeys<'_> {
 
     fn next(&mut self) -> Result<&[u8]> {
         for _ in 0..AbsentKeys::TRIES {
-            self.keys.random(&mut self.rng, &mut self.key);
+            (self.make)(&mut self.rng, &mut self.key);
             if self.index.find(self.records, &self.key).is_none() {
                 return Ok(&self.key);
             }

@@ -9,7 +9,9 @@ use super::key_type::{self, KeyType, Types};
 use super::lengths::Lengths;
 use super::mix::Mix;
 use super::mixes::{MixName, MixTables, Mixes};
+use super::parameters::Parameters;
 use super::records::MAX_RECORDS;
+use super::ycsb::Ycsb;
 use crate::settings::{Choices, SettingsTable};
 use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser};
 use clap::{Arg, Command, ValueEnum};
@@ -226,8 +228,7 @@ pub(crate) enum Data {
     /// Random keys of a type, and bytes, of given lengths.
     Random(Random),
     Ntdb,
-    /// YCSB's.
-    Ycsb,
+    Ycsb(Ycsb),
     /// Every path below a folder.
     Files {
         root: PathBuf,
@@ -242,20 +243,27 @@ pub(crate) enum Data {
 }
 
 impl Data {
-    /// The data set of this name, if there is one.
-    fn named(name: &str) -> Option<Data> {
-        Some(match name {
+    /// The data set of this name, if there is one; only YCSB's has parameters behind it.
+    fn named(text: &str) -> Result<Option<Data>> {
+        Ok(Some(match text {
             "decimal" => Data::Decimal,
             "tokens" => Data::Tokens,
             "ups" => Data::Ups,
             "churn" => Data::Churn,
             "random" => Data::Random(Random::of_bytes(16, 100)),
             "ntdb" => Data::Ntdb,
-            "ycsb" => Data::Ycsb,
             "files" => Data::Files { root: PathBuf::from("/usr") },
             "words" => Data::Words,
-            _ => return None,
-        })
+            _ => match Parameters::split(text) {
+                ("ycsb", parameters) => {
+                    let mut given = Parameters::of("ycsb", parameters)?;
+                    let data = Data::Ycsb(Ycsb::of(&mut given)?);
+                    given.all_known()?;
+                    data
+                }
+                _ => return Ok(None),
+            },
+        }))
     }
 
     /// Where the data came from, in words.
@@ -267,7 +275,7 @@ impl Data {
             | Data::Churn
             | Data::Random(_)
             | Data::Ntdb
-            | Data::Ycsb => "generated".to_owned(),
+            | Data::Ycsb(_) => "generated".to_owned(),
             Data::Files { root } => root.display().to_string(),
             Data::Words => files::WORDS.to_owned(),
             Data::File { path, .. } => path.display().to_string(),
@@ -300,7 +308,7 @@ pub(crate) struct Workload {
 #[serde(deny_unknown_fields)]
 struct WorkloadFile {
     name: Option<String>,
-    /// The name of a data set, or the path of a file of records, relative to the workload file.
+    /// The name of a data set, YCSB's with its parameters, or the path of a file of records, relative to the workload file.
     data: String,
     format: Option<String>,
     /// For `data = "files"`: the folder.
@@ -344,23 +352,31 @@ impl Workload {
         }
     }
 
-    /// `ycsb-a` to `ycsb-f`, a load and then the operations.
-    fn ycsb(name: &str) -> Option<Workload> {
-        let mix = Mix::ycsb(name.strip_prefix("ycsb-")?)?;
-        Some(Workload {
+    /// `ycsb-a` to `ycsb-f`, a load and then the operations, with the parameters of the records behind it, and
+    /// of scans where there are any.
+    fn ycsb(text: &str) -> Result<Option<Workload>> {
+        let (name, parameters) = Parameters::split(text);
+        let Some(mut mix) = name.strip_prefix("ycsb-").and_then(Mix::ycsb) else {
+            return Ok(None);
+        };
+        let mut given = Parameters::of(name, parameters)?;
+        let data = Data::Ycsb(Ycsb::of(&mut given)?);
+        mix.take_scan_length(&mut given)?;
+        given.all_known()?;
+        Ok(Some(Workload {
             phases: Some(vec![Phase::Build, Phase::Mixed]),
             distribution: mix.distribution,
             mixes: mix.into(),
-            ..Workload::over(name, Data::Ycsb)
-        })
+            ..Workload::over(text, data)
+        }))
     }
 
     /// The workload of this name, or in this TOML file.
     pub(crate) fn find(name: &str) -> Result<Workload> {
-        if let Some(data) = Data::named(name) {
+        if let Some(data) = Data::named(name)? {
             return Ok(Workload::over(name, data));
         }
-        if let Some(workload) = Workload::ycsb(name) {
+        if let Some(workload) = Workload::ycsb(name)? {
             return Ok(workload);
         }
         let path = Path::new(name);
@@ -385,7 +401,7 @@ impl Workload {
     fn of_file(path: &Path, file: WorkloadFile) -> Result<Workload> {
         let format = file.format.as_deref().map(str::parse).transpose()?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        let mut data = Data::named(&file.data)
+        let mut data = Data::named(&file.data)?
             .unwrap_or_else(|| Data::File { path: folder.join(&file.data), format });
         if let (Data::Files { root }, Some(wanted)) = (&mut data, file.root) {
             *root = wanted;
