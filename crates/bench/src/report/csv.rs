@@ -121,7 +121,7 @@ fn table(report: &Report) -> String {
     text
 }
 
-/// The lines of the kinds of operations of all mixes.
+/// The lines of the kinds of operations of all mixes, by one thread and by several.
 fn mixes(text: &mut String, report: &Report) {
     let records = ("records", report.settings.records.to_string());
     for r in &report.results {
@@ -130,6 +130,20 @@ fn mixes(text: &mut String, report: &Report) {
             ("class", r.class.clone()),
             ("phase", r.phase.clone()),
             ("verified", r.verified.to_string()),
+            records.clone(),
+        ];
+        kinds(text, &fields, &r.operation_latency_ns, r.at_rate.as_ref());
+    }
+    for r in &report.together {
+        let fields = [
+            ("store", r.store.clone()),
+            ("class", r.class.clone()),
+            ("phase", r.phase.clone()),
+            ("verified", r.verified.to_string()),
+            ("by", r.by.clone()),
+            ("readers", r.readers.to_string()),
+            ("writers", r.writers.to_string()),
+            ("processors", r.processors.to_string()),
             records.clone(),
         ];
         kinds(text, &fields, &r.operation_latency_ns, r.at_rate.as_ref());
@@ -404,25 +418,30 @@ mod tests {
         assert!(table(&report).contains("\r\n\"resp:\"\"a\"\",b\","));
     }
 
-    /// Of a mix, as fast as can be and at a rate.
+    /// Of a mix with one thread and of one with eight, the latter at a rate, too.
     fn kinds_have_lines(report: &mut Report) {
         let latency =
             |ns| Latency { p50: ns, max: 2 * ns, ..crate::report::rate::some().latency_ns };
-        let mix = &mut report.results[0];
-        mix.operation_latency_ns =
-            ["get", "update"].map(|name| (name.to_owned(), latency(5))).into();
-        mix.at_rate = Some(crate::report::rate::some());
+        report.results[0].operation_latency_ns = [("get".to_owned(), latency(5))].into();
+        let threads = report.together.last_mut().unwrap();
+        threads.operation_latency_ns = [("update".to_owned(), latency(7))].into();
+        threads.at_rate = Some(crate::report::rate::some());
         let text = table(report);
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
         let place = |name| COLUMNS.iter().position(|column| *column == name).unwrap();
         let of_kinds: Vec<_> =
             lines[1..].iter().filter(|l| !l[place("operation")].is_empty()).collect();
-        let names = ["operation", "verified", "p50_ns", "max_ns", "at_rate_p50_ns", "kept_up"];
+        let names =
+            ["operation", "readers", "verified", "p50_ns", "max_ns", "at_rate_p50_ns", "kept_up"];
         let found: Vec<_> =
             of_kinds.iter().map(|line| names.map(|name| line[place(name)])).collect();
         assert_eq!(
             found,
-            [["get", "true", "5", "10", "300", "false"], ["update", "true", "5", "10", "", ""]]
+            [
+                ["get", "", "true", "5", "10", "", ""],
+                ["get", "8", "true", "", "", "300", "false"],
+                ["update", "8", "true", "7", "14", "", ""]
+            ]
         );
         let first = &report.results[0];
         assert_eq!(
@@ -430,6 +449,5 @@ mod tests {
             (&*first.store, &*first.phase)
         );
         assert!(lines.iter().all(|line| line.len() == COLUMNS.len()), "{text}");
-        report.results[0].at_rate = None;
     }
 }

@@ -3,7 +3,8 @@
 //! Reading order: [`stats`] says what may be concluded from a few rounds, [`compare`] who is
 //! compared with whom; [`json`], [`terminal`] and [`html`] show the same conclusions. [`durability`]
 //! says who brings what to the disk, `processor` what the processor counted, `together`, `rate`, `over_time` and `growth` what comes of several readers,
-//! of operations at a rate, in the course of a run, and of more records; [`saved`] puts two saved runs against each other.
+//! of operations at a rate, in the course of a run, and of more records; `committers` and `mix_latencies` what threads
+//! do that commit; [`saved`] puts two saved runs against each other.
 
 mod chart;
 mod check;
@@ -18,6 +19,7 @@ mod growth;
 pub mod html;
 pub mod json;
 mod lines;
+mod mix_latencies;
 pub(crate) mod outputs;
 mod over_time;
 mod overview;
