@@ -125,7 +125,7 @@ pub struct BenchArgs {
     /// Do the single lookups, `mixed` and `insert-sync` also at so many operations a second: each has a
     /// time to start, and its latency counts from that, so that a stall is in all that it delays; a store
     /// that cannot keep up is named. With --processes or --threads these do the single lookups so, too, and
-    /// --threads `insert-sync`, the rate being that of all together
+    /// --threads `mixed` and `insert-sync`, the rate being that of all together
     #[arg(long, value_name = "N", conflicts_with_all = ["cold", "oracle"])]
     pub rate: Option<f64>,
     /// With --rate: how the times to start lie, as those of many users by the seed, or evenly
@@ -396,7 +396,7 @@ impl BenchArgs {
     /// Refuses several at one store where nobody reads and no `insert-sync` is done, unless threads do a mix.
     fn check_mixes_by_threads(&self, workload: &Workload) -> Result<()> {
         let mixes = workload.phases.iter().flatten().filter_map(|phase| workload.mixes.of(*phase));
-        let why_not = |mix| not_by_threads(mix, self.rate.is_some(), self.kept.open.is_some());
+        let why_not = |mix| not_by_threads(mix, self.kept.open.is_some());
         let whys: Vec<Option<&str>> = mixes.map(why_not).collect();
         let is_for_readers = !self.processes.is_empty() || self.with_writer;
         match whys.first() {

@@ -461,9 +461,13 @@ pub struct TogetherResult {
     pub syncs_per_change: Option<f64>,
     /// The part of lookups that found their key; 0 where nothing is looked up.
     pub hit_rate: f64,
+    /// For a mix: latencies of its operations, of all threads and rounds together, as in
+    /// [`PhaseResult::operation_latency_ns`].
+    #[serde(default)]
+    pub operation_latency_ns: BTreeMap<String, Latency>,
     /// For `get-hit`, `get-90` and `get-miss`: what came of operations at a rate (`--rate`), which is that of
-    /// all readers together; for `insert-sync` the same of all threads that commit. `None` where that was
-    /// not asked for.
+    /// all readers together; for `insert-sync` and a mix the same of all threads. `None` where that was not
+    /// asked for.
     #[serde(default)]
     pub at_rate: Option<AtRate>,
     /// Whether every answer was right: equal to the data, or beside a writer, one of the two values

@@ -1,9 +1,10 @@
-//! Danger: changes at a rate are left out of a report, or of one of its forms; a run that was to measure
-//! throughput alone measures more, or one that contradicts itself begins.
+//! Danger: changes at a rate, or latencies of a mix by threads, are left out of a report, or of one of its
+//! forms; a run that was to measure throughput alone measures more, or one that contradicts itself begins.
 
 use credenza_bench::result::Report;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::LazyLock;
 
 fn bench(args: &[&str]) -> Output {
     let program = env!("CARGO_BIN_EXE_credenza-bench");
@@ -28,14 +29,14 @@ fn run(folder: &Path, args: &[&str]) -> (String, Report) {
     (said, serde_json::from_slice(&report).unwrap())
 }
 
-/// The column `rate` of the lines of a table that are about this phase.
-fn rates(csv: &str, phase: &str) -> usize {
+/// How many lines of a table have this in these columns.
+fn lines(csv: &str, wanted: &[(&str, &str)]) -> usize {
     let columns = |line: &str| line.split(',').map(str::to_owned).collect::<Vec<_>>();
     let heads = columns(csv.lines().next().unwrap());
     let place = |name: &str| heads.iter().position(|head| head == name).unwrap();
-    let (of_phase, rate) = (place("phase"), place("rate"));
-    let lines = csv.lines().map(columns).filter(|line| line[of_phase] == phase);
-    lines.filter(|line| line[rate] == "100000").count()
+    let is_wanted =
+        |line: &Vec<String>| wanted.iter().all(|(name, field)| line[place(name)] == *field);
+    csv.lines().map(columns).filter(is_wanted).count()
 }
 
 #[test]
@@ -52,42 +53,75 @@ fn changes_at_a_rate_are_in_every_form_of_the_report() {
             "--threads=1,3",
         ],
     );
-    let phases = ["insert-sync", "mixed", "mixed: update", "insert-sync, 1 thread"];
-    for phase in phases.into_iter().chain(["insert-sync, 3 threads"]) {
+    let alone = ["insert-sync", "mixed", "mixed: update", "insert-sync, 1 thread"];
+    let threads = ["insert-sync, 3 threads", "mixed, 1 thread: get", "mixed, 3 threads"];
+    for phase in alone.into_iter().chain(threads).chain(["mixed, 3 threads: remove"]) {
         assert!(said.contains(&format!(" {phase} ")), "{phase}: {said}");
     }
+    assert!(said.contains("\nLatencies of a mix by threads\n"), "{said}");
     assert_eq!(report.results.len(), 4);
     for r in &report.results {
         // A hundred operations in a thousandth of a second, in each of three rounds.
         let at = r.at_rate.as_ref().unwrap();
         assert_eq!((at.ops, at.reached.samples.len(), at.verified), (300, 3, true), "{r:?}");
         assert!(at.latency_ns.p50 > 0 && at.over_time.is_some(), "{r:?}");
-        let kinds = |of: &[&String]| of.iter().map(|name| name.to_string()).collect::<Vec<_>>();
-        let of_rate = kinds(&at.operation_latency_ns.keys().collect::<Vec<_>>());
-        assert_eq!(of_rate, kinds(&r.operation_latency_ns.keys().collect::<Vec<_>>()));
-        assert_eq!(of_rate.is_empty(), r.phase == "insert-sync");
+        let kinds = kinds(&r.phase);
+        assert!(at.operation_latency_ns.keys().eq(kinds), "{r:?}");
+        assert!(r.operation_latency_ns.keys().eq(kinds), "{r:?}");
     }
-    let groups: Vec<_> = report.together.iter().map(|r| (&*r.store, r.readers)).collect();
-    assert_eq!(groups, [("hash", 1), ("hash", 3), ("btree", 1), ("btree", 3)]);
+    let groups: Vec<_> =
+        report.together.iter().map(|r| (&*r.phase, &*r.store, r.readers)).collect();
+    let of_phase =
+        |phase| [(phase, "hash", 1), (phase, "hash", 3), (phase, "btree", 1), (phase, "btree", 3)];
+    assert_eq!(groups, ["insert-sync", "mixed"].map(of_phase).concat());
     for r in &report.together {
         let at = r.at_rate.as_ref().unwrap();
         assert_eq!((at.ops, at.per_second, at.verified), (300, 1e5, true), "{r:?}");
-        assert!(r.verified && r.syncs_per_change.is_some(), "{r:?}");
+        assert_eq!(
+            (r.verified, r.syncs_per_change.is_some()),
+            (true, r.phase == "insert-sync"),
+            "{r:?}"
+        );
+        // The same kinds as with one thread, at the rate and without it.
+        let kinds = kinds(&r.phase);
+        assert!(at.operation_latency_ns.keys().eq(kinds), "{r:?}");
+        assert!(r.operation_latency_ns.keys().eq(kinds), "{r:?}");
     }
     let csv = std::fs::read_to_string(folder.path().join("out.csv")).unwrap();
     // A line of figures for each store and number of threads, and one at least over the time.
-    assert!(rates(&csv, "insert-sync") >= 2 * (1 + 2 + 1), "{csv}");
-    assert!(rates(&csv, "mixed") >= 2 * (1 + 1), "{csv}");
+    for phase in ["insert-sync", "mixed"] {
+        let found = lines(&csv, &[("phase", phase), ("rate", "100000")]);
+        assert!(found >= 2 * (1 + 2 + 1), "{phase}: {csv}");
+    }
+    for kind in kinds("mixed") {
+        for threads in ["1", "3"] {
+            let wanted = [("operation", &**kind), ("readers", threads), ("rate", "100000")];
+            assert_eq!(lines(&csv, &wanted), 2, "{csv}");
+        }
+    }
     let page = std::fs::read_to_string(folder.path().join("out.html")).unwrap();
     // Who cannot keep up has that behind the phase.
     assert!(page.contains(">insert-sync, 3 threads") && page.contains(">mixed: get</td>"));
+    assert!(
+        page.contains(">mixed, 3 threads: get</td>")
+            && page.contains(">mixed, 3 threads: get</h3>")
+    );
 
     // Both runs are one: nothing of it may be called slower.
     let json = folder.path().join("out.json").display().to_string();
     let compared = bench(&["compare", &json, &json]);
     let said = text(&compared.stdout);
     assert_eq!(compared.status.code(), Some(0), "{said}");
-    assert!(said.contains("insert-sync, 3 threads") && said.contains("p99.9"), "{said}");
+    for what in ["insert-sync, 3 threads", "mixed, 3 threads", "p99.9"] {
+        assert!(said.contains(what), "{what}: {said}");
+    }
+}
+
+/// The kinds of operations that a phase has latencies of.
+fn kinds(phase: &str) -> &'static [String] {
+    static KINDS: LazyLock<[String; 3]> =
+        LazyLock::new(|| ["get", "remove", "update"].map(str::to_owned));
+    if phase == "mixed" { &*KINDS } else { &[] }
 }
 
 #[test]

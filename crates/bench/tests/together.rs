@@ -138,7 +138,9 @@ fn several_threads_do_the_operations_of_mixes_at_one_store() {
         assert_eq!((&*r.phase, r.ops, r.hit_rate), ("mixed-busy", 5000, alone), "{r:?}");
         assert_eq!((&*r.class, &*r.by), ("buffered", "threads"), "{r:?}");
         assert_eq!(r.to_one.map(|s| s.pairs), (r.readers > 1).then_some(1), "{r:?}");
+        assert!(r.operation_latency_ns.is_empty() && r.at_rate.is_none(), "{r:?}");
     }
+    assert!(!said.contains("Latencies"), "{said}");
 }
 
 #[test]
@@ -150,7 +152,7 @@ fn a_mix_that_threads_cannot_do_is_refused_with_the_reason() {
         (&["--transactions=all"], "the other threads wait for it"),
         (&["--stop-seconds=1"], "what stop-seconds leaves time for"),
         (&["--workload=ycsb-e"], "what a scan gives depends on"),
-        (&["--rate=100"], "at a rate a mix is done by one thread only"),
+        (&["--open=/"], "in a store of --open a mix is done by one thread only"),
         (&["--with-writer"], "are for the get phases"),
         (&["--processes=2"], "are for the get phases"),
     ] {

@@ -1,13 +1,15 @@
 //! The figures as a table that other programs read: comma-separated values as in RFC 4180, one line
 //! for each store and phase, the names of the columns first; behind these a line for each number of
-//! readers at one store, or of threads that commit to one, whose figures are in columns of their own; and
-//! behind these a line for each stretch of a run over its time, with the columns `from_seconds` and
-//! `to_seconds`, and `operation` where it is about one kind of these.
+//! readers at one store, or of threads that commit to one, whose figures are in columns of their own; behind
+//! these a line for each kind of operation of a mix, named in `operation`, with its latencies; and behind
+//! these a line for each stretch of a run over its time, with the columns `from_seconds` and `to_seconds`,
+//! and `operation` where it is about one kind of these.
 
 use super::json;
 use crate::result::over_time::{OverTime, Slots};
-use crate::result::{AtRate, PhaseResult, Report, Summary, TogetherResult};
+use crate::result::{AtRate, Latency, PhaseResult, Report, Summary, TogetherResult};
 use credenza::Result;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The columns, which stay; further ones may come behind them.
@@ -114,8 +116,82 @@ fn table(report: &Report) -> String {
         fields.extend(empty(OF_PROCESSOR + OF_TIME));
         push(&mut text, fields);
     }
+    mixes(&mut text, report);
     report.results.iter().for_each(|result| over_time(&mut text, result));
     text
+}
+
+/// The lines of the kinds of operations of all mixes, by one thread and by several.
+fn mixes(text: &mut String, report: &Report) {
+    let records = ("records", report.settings.records.to_string());
+    for r in &report.results {
+        let fields = [
+            ("store", r.store.clone()),
+            ("class", r.class.clone()),
+            ("phase", r.phase.clone()),
+            ("verified", r.verified.to_string()),
+            records.clone(),
+        ];
+        kinds(text, &fields, &r.operation_latency_ns, r.at_rate.as_ref());
+    }
+    for r in &report.together {
+        let fields = [
+            ("store", r.store.clone()),
+            ("class", r.class.clone()),
+            ("phase", r.phase.clone()),
+            ("verified", r.verified.to_string()),
+            ("by", r.by.clone()),
+            ("readers", r.readers.to_string()),
+            ("writers", r.writers.to_string()),
+            ("processors", r.processors.to_string()),
+            records.clone(),
+        ];
+        kinds(text, &fields, &r.operation_latency_ns, r.at_rate.as_ref());
+    }
+}
+
+/// Those of one mix, each with these fields: their latencies as fast as can be, and at a rate.
+fn kinds(
+    text: &mut String,
+    of: &[(&str, String)],
+    plain: &BTreeMap<String, Latency>,
+    at_rate: Option<&AtRate>,
+) {
+    let paced = at_rate.into_iter().flat_map(|at| &at.operation_latency_ns);
+    let names: BTreeSet<&String> = plain.keys().chain(paced.map(|(name, _)| name)).collect();
+    for name in names {
+        let mut fields = of.to_vec();
+        fields.push(("operation", name.clone()));
+        if let Some(latency) = plain.get(name) {
+            let columns = ["p50_ns", "p90_ns", "p99_ns", "p999_ns", "p9999_ns", "max_ns"];
+            fields.extend(columns.into_iter().zip(percentiles(latency)));
+        }
+        if let Some((at, latency)) =
+            at_rate.and_then(|at| Some((at, at.operation_latency_ns.get(name)?)))
+        {
+            let columns = COLUMNS.iter().copied().filter(|name| name.starts_with("at_rate_"));
+            fields.extend(columns.zip(percentiles(latency)));
+            fields.push(("rate", at.per_second.to_string()));
+            fields.push(("kept_up", at.kept_up.to_string()));
+        }
+        push(text, named(fields));
+    }
+}
+
+/// A line with these fields, and nothing in the other columns.
+fn named<'n>(fields: impl IntoIterator<Item = (&'n str, String)>) -> Vec<String> {
+    let mut line: Vec<String> = empty(COLUMNS.len()).collect();
+    for (column, field) in fields {
+        if let Some(place) = COLUMNS.iter().position(|name| *name == column) {
+            line[place] = field;
+        }
+    }
+    line
+}
+
+/// From p50 to the slowest, in the order of the columns at a rate.
+fn percentiles(l: &Latency) -> [String; 6] {
+    [l.p50, l.p90, l.p99, l.p999, l.p9999, l.max].map(|ns| ns.to_string())
 }
 
 /// All fields of a phase of one store with so many records.
@@ -135,10 +211,9 @@ fn phase(r: &PhaseResult, records: u64) -> Vec<String> {
 
 /// What is there of operations at a rate.
 fn at_rate(at: &AtRate) -> Vec<String> {
-    let l = &at.latency_ns;
     let mut fields = vec![at.per_second.to_string(), at.reached.median.to_string()];
     fields.push(at.kept_up.to_string());
-    fields.extend([l.p50, l.p90, l.p99, l.p999, l.p9999, l.max].map(|ns| ns.to_string()));
+    fields.extend(percentiles(&at.latency_ns));
     fields
 }
 
@@ -176,31 +251,25 @@ fn stretch(
     i: usize,
 ) -> Vec<String> {
     let (from, to) = run.slot(i, slots.ops.len());
-    let mut fields: Vec<String> = empty(COLUMNS.len()).collect();
-    let mut set = |column: &str, field: String| {
-        if let Some(place) = COLUMNS.iter().position(|name| *name == column) {
-            fields[place] = field;
-        }
-    };
-    for (column, field) in [("store", &r.store), ("class", &r.class), ("phase", &r.phase)] {
-        set(column, field.clone());
-    }
     let ops = slots.ops[i];
-    set("ops", ops.to_string());
+    let per_second = if to > from { (ops as f64 / (to - from)).to_string() } else { String::new() };
+    let mut fields = vec![
+        ("store", r.store.clone()),
+        ("class", r.class.clone()),
+        ("phase", r.phase.clone()),
+        ("ops", ops.to_string()),
+        ("per_second", per_second),
+        ("rate", rate.map(|rate| rate.to_string()).unwrap_or_default()),
+        ("operation", name.to_owned()),
+        ("from_seconds", from.to_string()),
+        ("to_seconds", to.to_string()),
+    ];
     let latencies =
         [("p50_ns", &slots.p50_ns), ("p99_ns", &slots.p99_ns), ("max_ns", &slots.max_ns)];
     for (column, all) in latencies.into_iter().filter(|_| ops > 0) {
-        set(column, all.get(i).map(u64::to_string).unwrap_or_default());
+        fields.push((column, all.get(i).map(u64::to_string).unwrap_or_default()));
     }
-    set(
-        "per_second",
-        if to > from { (ops as f64 / (to - from)).to_string() } else { String::new() },
-    );
-    set("rate", rate.map(|rate| rate.to_string()).unwrap_or_default());
-    set("operation", name.to_owned());
-    set("from_seconds", from.to_string());
-    set("to_seconds", to.to_string());
-    fields
+    named(fields)
 }
 
 /// What several readers did: first what is there for every figure.
@@ -314,6 +383,7 @@ mod tests {
         );
         assert_eq!((field("per_second"), field("syncs_per_change")), ("4321.4", "0.1254"));
         assert_eq!((field("hit_rate"), last.len()), ("", COLUMNS.len()));
+        kinds_have_lines(&mut report);
         let slots = || Slots {
             ops: vec![10, 0],
             p50_ns: vec![5, 0],
@@ -346,5 +416,38 @@ mod tests {
         assert!(lines[1].starts_with(&start), "{}", lines[1]);
         report.results[0].store = "resp:\"a\",b".to_owned();
         assert!(table(&report).contains("\r\n\"resp:\"\"a\"\",b\","));
+    }
+
+    /// Of a mix with one thread and of one with eight, the latter at a rate, too.
+    fn kinds_have_lines(report: &mut Report) {
+        let latency =
+            |ns| Latency { p50: ns, max: 2 * ns, ..crate::report::rate::some().latency_ns };
+        report.results[0].operation_latency_ns = [("get".to_owned(), latency(5))].into();
+        let threads = report.together.last_mut().unwrap();
+        threads.operation_latency_ns = [("update".to_owned(), latency(7))].into();
+        threads.at_rate = Some(crate::report::rate::some());
+        let text = table(report);
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+        let place = |name| COLUMNS.iter().position(|column| *column == name).unwrap();
+        let of_kinds: Vec<_> =
+            lines[1..].iter().filter(|l| !l[place("operation")].is_empty()).collect();
+        let names =
+            ["operation", "readers", "verified", "p50_ns", "max_ns", "at_rate_p50_ns", "kept_up"];
+        let found: Vec<_> =
+            of_kinds.iter().map(|line| names.map(|name| line[place(name)])).collect();
+        assert_eq!(
+            found,
+            [
+                ["get", "", "true", "5", "10", "", ""],
+                ["get", "8", "true", "", "", "300", "false"],
+                ["update", "8", "true", "7", "14", "", ""]
+            ]
+        );
+        let first = &report.results[0];
+        assert_eq!(
+            (of_kinds[0][place("store")], of_kinds[0][place("phase")]),
+            (&*first.store, &*first.phase)
+        );
+        assert!(lines.iter().all(|line| line.len() == COLUMNS.len()), "{text}");
     }
 }

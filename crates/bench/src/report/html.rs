@@ -7,8 +7,8 @@ use super::chart::{Row, Scale, axis, escape, folded};
 use super::compare::{Comparison, is_own};
 use super::stats::{self, Verdict};
 use super::{
-    committers, curves, facts, figures, growth, json, over_time, overview, own_counters, processor,
-    rate, text, together,
+    committers, curves, facts, figures, growth, json, mix_latencies, over_time, overview,
+    own_counters, processor, rate, text, together,
 };
 use crate::result::{Latency, PhaseResult, Report};
 use credenza::Result;
@@ -19,6 +19,8 @@ use std::path::Path;
 /// How narrow the drawing of a chart can be between names and figures, in pixels, and that of a wide one.
 const NARROW: f64 = 125.0;
 const WIDE: f64 = 210.0;
+/// What a chart of latencies shows of them.
+pub(super) const SPAN: &str = "p50 to the slowest";
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = concat!(include_str!("page.js"), include_str!("export.js"));
@@ -194,7 +196,7 @@ fn sections(report: &Report, comparisons: &[Comparison]) -> String {
         let title = committers::TITLE;
         let content =
             charts(&committers::charts(report)) + &with_note(explained, &table.html(title));
-        html.push_str(&section("committers", title, &content));
+        html.push_str(&section("committers", title, &(content + &latencies_of_mixes(report))));
     }
     if let Some((table, explained)) = processor::table(report) {
         let content = with_note(explained, &table.html(processor::TITLE));
@@ -212,6 +214,20 @@ fn sections(report: &Report, comparisons: &[Comparison]) -> String {
 
 fn with_note(note: &str, content: &str) -> String {
     format!(r#"<p class="note">{note}</p>{content}"#)
+}
+
+/// What stands below threads that do a mix; empty without any.
+fn latencies_of_mixes(report: &Report) -> String {
+    let Some((table, explained)) = mix_latencies::table(report) else { return String::new() };
+    let title = mix_latencies::TITLE;
+    let marks =
+        r##"The marks of these charts are those of <a href="#latency">single lookups</a>."##;
+    let charts = match charts(&mix_latencies::charts(report)) {
+        drawn if drawn.is_empty() => drawn,
+        drawn => with_note(marks, &drawn),
+    };
+    let table = with_note(explained, &table.html(title));
+    format!(r#"<h3 class="gap">{title}</h3>{charts}{table}"#)
 }
 
 /// Charts side by side; empty without any.
@@ -373,15 +389,15 @@ fn amounts(
 fn latencies(report: &Report, c: &Comparison) -> String {
     let mut charts = String::new();
     for phase in &c.phases {
-        let mut measured: Vec<(&PhaseResult, &Latency)> = c
+        let mut measured: Vec<(&str, &Latency)> = c
             .stores
             .iter()
             .filter_map(|store| c.result(store, phase))
-            .filter_map(|r| Some((r, r.latency_ns.as_ref()?)))
+            .filter_map(|r| Some((&*r.store, r.latency_ns.as_ref()?)))
             .collect();
         measured.sort_by_key(|(_, latency)| latency.p50);
         if !measured.is_empty() {
-            charts.push_str(&latency_chart(phase, &measured));
+            charts.push_str(&latency_chart(phase, SPAN, &measured));
         }
     }
     charts.push_str(&operation_latencies(c));
@@ -415,29 +431,29 @@ fn operation_latencies(c: &Comparison) -> String {
             c.stores.iter().filter_map(|store| c.result(store, phase)).collect();
         let names = results.iter().flat_map(|r| r.operation_latency_ns.keys());
         for name in names.collect::<BTreeSet<_>>() {
-            let of = |r: &&PhaseResult| r.operation_latency_ns.contains_key(name);
-            let of_name = results.iter().copied().filter(of);
-            let mut measured: Vec<(&PhaseResult, &Latency)> =
-                of_name.map(|r| (r, &r.operation_latency_ns[name])).collect();
+            let mut measured: Vec<(&str, &Latency)> = results
+                .iter()
+                .filter_map(|r| Some((&*r.store, r.operation_latency_ns.get(name)?)))
+                .collect();
             measured.sort_by_key(|(_, latency)| latency.p50);
-            charts.push_str(&latency_chart(&format!("{phase}: {name}"), &measured));
+            charts.push_str(&latency_chart(&format!("{phase}: {name}"), SPAN, &measured));
         }
     }
     charts
 }
 
-fn latency_chart(phase: &str, measured: &[(&PhaseResult, &Latency)]) -> String {
-    let ends = |(_, l): &(&PhaseResult, &Latency)| [l.p50.max(1) as f64, l.max.max(1) as f64];
+/// Latencies of stores, in this order.
+pub(super) fn latency_chart(title: &str, explained: &str, measured: &[(&str, &Latency)]) -> String {
+    let ends = |(_, l): &(&str, &Latency)| [l.p50.max(1) as f64, l.max.max(1) as f64];
     let scale = Scale::logarithmic(&measured.iter().flat_map(ends).collect::<Vec<_>>());
-    let rows: String = measured.iter().map(|(r, l)| latency_row(&scale, r, l)).collect();
-    figure("chart", phase, "p50 to the slowest", &rows, &scale, text::nanoseconds)
+    let rows: String = measured.iter().map(|(store, l)| latency_row(&scale, store, l)).collect();
+    figure("chart", title, explained, &rows, &scale, text::nanoseconds)
 }
 
-fn latency_row(scale: &Scale, r: &PhaseResult, l: &Latency) -> String {
+fn latency_row(scale: &Scale, store: &str, l: &Latency) -> String {
     let ns = |x: u64| text::nanoseconds(x as f64);
     let label = format!(
-        "{}: p50 {}, p90 {}, p99 {}, p99.9 {}, slowest {}",
-        r.store,
+        "{store}: p50 {}, p90 {}, p99 {}, p99.9 {}, slowest {}",
         ns(l.p50),
         ns(l.p90),
         ns(l.p99),
@@ -447,12 +463,12 @@ fn latency_row(scale: &Scale, r: &PhaseResult, l: &Latency) -> String {
     let mut row = Row::new(scale, &label);
     row.line(scale, l.p50 as f64, l.max as f64, "span");
     row.line(scale, l.p50 as f64, l.p99 as f64, "span main");
-    row.point(scale, l.p999 as f64, "tail", &format!("{} p99.9: {}", r.store, ns(l.p999)));
-    row.point(scale, l.p99 as f64, "p99", &format!("{} p99: {}", r.store, ns(l.p99)));
-    row.point(scale, l.p50 as f64, "p50", &format!("{} p50: {}", r.store, ns(l.p50)));
-    let class = if is_own(&r.store) { "own" } else { "" };
+    row.point(scale, l.p999 as f64, "tail", &format!("{store} p99.9: {}", ns(l.p999)));
+    row.point(scale, l.p99 as f64, "p99", &format!("{store} p99: {}", ns(l.p99)));
+    row.point(scale, l.p50 as f64, "p50", &format!("{store} p50: {}", ns(l.p50)));
+    let class = if is_own(store) { "own" } else { "" };
     let figure = format!("<b>{}</b> <small>p99 {}</small>", ns(l.p50), ns(l.p99));
-    list_row(class, &escape(&r.store), &row.svg(), &figure)
+    list_row(class, &escape(store), &row.svg(), &figure)
 }
 
 // --- parts of charts ---------------------------------------------------------------------------

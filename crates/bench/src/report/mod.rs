@@ -4,7 +4,8 @@
 //! compared with whom; [`json`], [`terminal`] and [`html`] show the same conclusions. [`durability`]
 //! says who brings what to the disk, `processor` and `own_counters` what the processor and the stores
 //! themselves counted, `together`, `rate`, `over_time` and `growth` what comes of several readers, of operations at a
-//! rate, in the course of a run, and of more records; [`saved`] puts two saved runs against each other.
+//! rate, in the course of a run, and of more records; `committers` and `mix_latencies` what threads do that commit;
+//! [`saved`] puts two saved runs against each other.
 
 mod chart;
 mod check;
@@ -19,6 +20,7 @@ mod growth;
 pub mod html;
 pub mod json;
 mod lines;
+mod mix_latencies;
 pub(crate) mod outputs;
 mod over_time;
 mod overview;

@@ -9,7 +9,7 @@ use super::durability;
 use super::pen::{Pen, Style, WIDTH, shortened, width, wrapped};
 use super::plain::ByClass;
 use super::stats::{self, Ratio, Verdict};
-use super::{committers, growth, own_counters, processor, rate, text, together};
+use super::{committers, growth, mix_latencies, own_counters, processor, rate, text, together};
 use crate::result::{OwnCost, PhaseNoise, PhaseResult, Report, StoreInfo};
 use crate::workload::Phase;
 use std::io::{self, Write};
@@ -45,6 +45,9 @@ pub fn print(report: &Report, out: &mut impl Write, colour: bool) -> io::Result<
     }
     if let Some((table, explained)) = committers::table(report) {
         plain(committers::TITLE, &table, explained, out, &pen)?;
+    }
+    if let Some((table, explained)) = mix_latencies::table(report) {
+        plain(mix_latencies::TITLE, &table, explained, out, &pen)?;
     }
     if let Some((table, explained)) = processor::table(report) {
         plain(processor::TITLE, &table, explained, out, &pen)?;

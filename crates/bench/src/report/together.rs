@@ -181,6 +181,7 @@ pub fn some() -> Vec<TogetherResult> {
         writes_per_second: (writers > 0).then(|| summary(1_234_567.8)),
         syncs_per_change: None,
         hit_rate: 0.0,
+        operation_latency_ns: Default::default(),
         at_rate: None,
         verified: writers == 0,
         notes: Vec::new(),

@@ -40,6 +40,8 @@ pub(crate) enum Lie {
     MissesAt(usize),
     /// While it may be changed, the second lookup finds nothing.
     MissesOnce,
+    /// The same of one handle of threads that commit: the one that was opened as this number.
+    OneMissesOnce(usize),
     /// While it may be changed, values are given without their last byte.
     GetsShort,
     /// While it may be changed, lookups give a value that is longer than all that was stored.
@@ -192,6 +194,9 @@ impl Driver for Liar {
         let refuses = self.lie == Lie::RefusesChanges && self.opened.get() == 2;
         let mut writer = self.create(path, shape)?;
         writer.store.left = if refuses { 50 } else { usize::MAX };
+        if self.lie == Lie::OneMissesOnce(self.opened.get()) {
+            writer.store.lie = Lie::MissesOnce;
+        }
         Ok(LiarWriter { shared: Some(self.committed.clone()), ..writer })
     }
 

@@ -21,6 +21,22 @@ use std::time::{Duration, Instant};
 /// Latencies in nanoseconds with their counts, by the names of the kinds of steps.
 pub(super) type StepLatencies = BTreeMap<String, Vec<(u64, u64)>>;
 
+/// Those of several rounds, or of several threads, as one.
+pub(super) fn merged<'a>(
+    all: impl Iterator<Item = &'a StepLatencies>,
+) -> BTreeMap<&'a str, Latencies> {
+    let mut merged: BTreeMap<&str, Latencies> = BTreeMap::new();
+    for (name, counts) in all.flatten() {
+        merged.entry(name).or_insert_with(|| Latencies::new(0.0)).merge(counts);
+    }
+    merged
+}
+
+/// Latencies by kinds, as other processes are told of them.
+pub(super) fn counts(of_kinds: BTreeMap<&str, Latencies>) -> StepLatencies {
+    of_kinds.into_iter().map(|(name, of)| (name.to_owned(), of.counts())).collect()
+}
+
 impl<D: Driver> Round<'_, D> {
     /// One of the mixes, after those before it.
     pub(super) fn mixed(&self, phase: Phase) -> Result<Sample> {
@@ -53,7 +69,7 @@ impl<D: Driver> Round<'_, D> {
         }
         let new_model = || begun(self.inputs, mix, self.before);
         let (outcome, found, after) = expected(&script, new_model());
-        let work = Mixed { script: &script, transactions, outcome, after };
+        let work = Mixed { steps: Steps { script: &script, transactions, outcome }, after };
 
         let mut checked = Sample::new(phase, script.len());
         let mut store = self.new_store(phase, true)?;
@@ -69,7 +85,7 @@ impl<D: Driver> Round<'_, D> {
         if let Some(rate) = &self.spec.rate {
             script.truncate(rate.operations(script.len()));
             let (outcome, _, after) = expected(&script, new_model());
-            let work = Mixed { script: &script, transactions, outcome, after };
+            let work = Mixed { steps: Steps { script: &script, transactions, outcome }, after };
             at_rate = Some(self.mixed_at_rate(phase, rate, &work)?);
         }
         let wrong_at_rate = at_rate.as_ref().and_then(|at_rate| at_rate.wrong.clone());
@@ -87,33 +103,13 @@ impl<D: Driver> Round<'_, D> {
     /// with the sum of the answers, in words.
     fn latencies(&self, phase: Phase, work: &Mixed<'_>) -> Result<(StepLatencies, Option<String>)> {
         let mut store = self.new_store(phase, true)?;
-        let (mut outcome, mut all) = (Outcome::default(), BTreeMap::new());
-        let every = if self.spec.cold { 1 } else { LATENCY_EVERY };
-        in_transactions(
-            &mut store,
-            work.script,
-            work.transactions,
-            |_| true,
-            |store, i, step| {
-                let start = i.is_multiple_of(every).then(Instant::now);
-                do_step(store, step, &mut outcome)?;
-                if let Some(start) = start {
-                    let new = || Latencies::new(self.spec.clock_ns);
-                    let of_kind = all.entry(step.0.action.name()).or_insert_with(new);
-                    of_kind.record_since(start);
-                }
-                Ok(())
-            },
-        )?;
-        let expected = work.outcome;
-        let wrong = match outcome == expected {
-            true => check_keys(&mut store, work)?,
-            false => {
-                Some(format!("timed one by one, the steps add up to {outcome:?}, not {expected:?}"))
-            }
+        let (latencies, wrong) = work.steps.one_by_one(&mut store, self.spec)?;
+        let wrong = match wrong {
+            None => check_keys(&mut store, work)?,
+            wrong => wrong,
         };
         store.close()?;
-        Ok((all.into_iter().map(|(name, of)| (name.to_owned(), of.counts())).collect(), wrong))
+        Ok((latencies, wrong))
     }
 
     /// How many steps are done in this time on a store of their own, at least one. The timed runs
@@ -339,11 +335,49 @@ pub(super) fn do_changes<W: Writer>(store: &mut W, script: &Script) -> Result<()
     })
 }
 
-/// The steps of a script.
-pub(super) struct Mixed<'a> {
+/// The steps of a script, or of the part of one that is dealt to a thread.
+#[derive(Clone, Copy)]
+pub(super) struct Steps<'a> {
     pub(super) script: &'a Script,
     pub(super) transactions: Option<Transactions>,
+    /// What they add up to if every answer is right.
     pub(super) outcome: Outcome,
+}
+
+impl Steps<'_> {
+    /// What is wrong with what they add up to, in words, of a run that is named with a comma behind.
+    pub(super) fn unlike(&self, outcome: Outcome, run: &str) -> Option<String> {
+        let expected = self.outcome;
+        (outcome != expected)
+            .then(|| format!("{run}the steps add up to {outcome:?}, not {expected:?}"))
+    }
+
+    /// Does them all, some of them timed by themselves: the latencies of these, and what is wrong with the
+    /// sum of the answers, in words.
+    pub(super) fn one_by_one<W: Writer>(
+        &self,
+        store: &mut W,
+        spec: &Spec,
+    ) -> Result<(StepLatencies, Option<String>)> {
+        let (mut outcome, mut all) = (Outcome::default(), BTreeMap::new());
+        let every = if spec.cold { 1 } else { LATENCY_EVERY };
+        let each = |store: &mut W, i: usize, step: (&Step, &[u8], &[u8])| {
+            let start = i.is_multiple_of(every).then(Instant::now);
+            do_step(store, step, &mut outcome)?;
+            if let Some(start) = start {
+                let new = || Latencies::new(spec.clock_ns);
+                all.entry(step.0.action.name()).or_insert_with(new).record_since(start);
+            }
+            Ok(())
+        };
+        in_transactions(store, self.script, self.transactions, |_| true, each)?;
+        Ok((counts(all), self.unlike(outcome, "timed one by one, ")))
+    }
+}
+
+/// All steps of a mix, and what a store holds after them.
+pub(super) struct Mixed<'a> {
+    pub(super) steps: Steps<'a>,
     pub(super) after: Model<'a>,
 }
 
@@ -351,18 +385,18 @@ impl Work for Mixed<'_> {
     const IS_FILLED: bool = true;
 
     fn operations(&self) -> usize {
-        self.script.len()
+        self.steps.script.len()
     }
 
     #[inline(never)]
     fn run<W: Writer, O: Watch>(&self, store: &mut W, watch: &mut O) -> Result<Outcome> {
-        let mut outcome = Outcome::default();
-        do_steps(store, self.script, self.transactions, &mut outcome, watch, |_| true)?;
+        let (mut outcome, Steps { script, transactions, .. }) = (Outcome::default(), self.steps);
+        do_steps(store, script, transactions, &mut outcome, watch, |_| true)?;
         Ok(outcome)
     }
 
     fn outcome(&self) -> Outcome {
-        self.outcome
+        self.steps.outcome
     }
 
     fn keys(&self) -> usize {

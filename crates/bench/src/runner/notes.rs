@@ -159,9 +159,7 @@ pub(super) fn about_sharing(
     for phase in phases.iter().filter(commits).filter(|_| !args.threads.is_empty()) {
         let what = format!("{phase} --threads");
         let mix = mixes.of(*phase);
-        if let Some(why) =
-            mix.and_then(|mix| not_by_threads(mix, args.rate.is_some(), args.kept.open.is_some()))
-        {
+        if let Some(why) = mix.and_then(|mix| not_by_threads(mix, args.kept.open.is_some())) {
             leave_out(&what, "all stores".to_owned(), why);
             continue;
         }

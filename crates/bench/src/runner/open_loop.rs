@@ -4,15 +4,16 @@
 //! store stalls: one stall is one slow operation, and none of those that would have come meanwhile. Here
 //! the latency of an operation counts from when it was to start, so that each of these has its part of
 //! the stall. Who does the operations does one at a time: while one waits for the store, later ones wait
-//! in line, as in front of a server. Several (see [`super::together`]) have the schedule dealt to them in
-//! turn, so that all together have the rate that is asked for, and the operations of one alone.
+//! in line, as in front of a server. Several (see [`super::together`]) have the schedule dealt to them, so that
+//! all together have the rate that is asked for, and the operations of one alone: in turn, or, of a mix, by
+//! the keys of the operations.
 //!
 //! Here are the schedule, the clock and lookups; [`changing`] has what changes a store.
 
 pub(super) mod changing;
 
 use super::changes::SYNCED_OPERATIONS;
-use super::mixed::StepLatencies;
+use super::mixed::{self, StepLatencies};
 use super::passes::Total;
 use crate::driver::Store;
 use crate::measure::timeline::Timeline;
@@ -90,8 +91,9 @@ pub(crate) struct AtRate {
 
 impl AtRate {
     /// What all gave who did a schedule together; over time nobody is asked for them.
-    pub(super) fn of_all<'a>(shares: impl Iterator<Item = &'a AtRate>) -> AtRate {
+    pub(super) fn of_all<'a>(shares: impl Iterator<Item = &'a AtRate> + Clone) -> AtRate {
         let (mut all, mut latencies) = (AtRate::default(), Latencies::new(0.0));
+        let of_kinds = mixed::merged(shares.clone().map(|share| &share.operation_latencies));
         for share in shares {
             all.ops += share.ops;
             all.scheduled_seconds = all.scheduled_seconds.max(share.scheduled_seconds);
@@ -99,7 +101,8 @@ impl AtRate {
             latencies.merge(&share.latencies);
             all.wrong = all.wrong.or_else(|| share.wrong.clone());
         }
-        AtRate { latencies: latencies.counts(), ..all }
+        let operation_latencies = mixed::counts(of_kinds);
+        AtRate { latencies: latencies.counts(), operation_latencies, ..all }
     }
 
     /// Whether the store was where it was to be in the end, give or take 1 % and a millisecond.
@@ -194,8 +197,13 @@ struct Pace<T> {
 impl Pace<Clock> {
     /// `count` operations of all, of which a share is one's own.
     fn new(rate: &Rate, share: Share, count: usize, seed: u64, clock_ns: f64) -> Pace<Clock> {
-        let starts: Vec<u64> = share.take(rate.starts(count, seed).into_iter()).collect();
-        Pace::of(starts, clock_ns, Clock { begun: Instant::now(), yields: share.of > 1 })
+        let starts = share.take(rate.starts(count, seed).into_iter()).collect();
+        Pace::by_clock(starts, clock_ns, share.of)
+    }
+
+    /// Of one of so many who do a schedule together, who has these starts of it.
+    fn by_clock(starts: Vec<u64>, clock_ns: f64, of: usize) -> Pace<Clock> {
+        Pace::of(starts, clock_ns, Clock { begun: Instant::now(), yields: of > 1 })
     }
 }
 
@@ -366,12 +374,19 @@ mod tests {
             scheduled_seconds: 1.0,
             seconds,
             latencies: vec![(latency, ops)],
+            operation_latencies: [
+                (format!("of {ops}"), vec![(latency, ops)]),
+                ("get".to_owned(), vec![(1, 2)]),
+            ]
+            .into(),
             wrong: wrong.map(str::to_owned),
             ..AtRate::default()
         };
         let all = AtRate::of_all([of(10, 1.0, 5, None), of(9, 2.0, 7, Some("no"))].iter());
         assert_eq!((all.ops, all.wrong.as_deref()), (19, Some("no")));
         assert_eq!(all.latencies, [(5, 10), (7, 9)]);
+        let kinds = [("get", vec![(1, 4)]), ("of 10", vec![(5, 10)]), ("of 9", vec![(7, 9)])];
+        assert_eq!(all.operation_latencies, kinds.map(|(name, of)| (name.to_owned(), of)).into());
         assert!(!all.kept_up() && (all.per_second() - 9.5).abs() < 1e-9);
         assert!(AtRate::of_all([of(10, 1.0, 5, None)].iter()).kept_up());
     }

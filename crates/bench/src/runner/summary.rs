@@ -1,5 +1,6 @@
 //! From the samples of all rounds to the figures of the report.
 
+use super::mixed::{StepLatencies, merged};
 use super::protocol::Sample;
 use super::together::{By, Throughput};
 use crate::measure::Latencies;
@@ -67,11 +68,6 @@ fn combined(
     let mut effort = Effort::default();
     all().for_each(|sample| effort += sample.effort);
     let times: Vec<f64> = all().map(|sample| sample.ns_per_op).collect();
-    let mut of_operations: BTreeMap<&str, Latencies> = BTreeMap::new();
-    for (name, counts) in all().flat_map(|sample| &sample.operation_latencies) {
-        of_operations.entry(name).or_insert_with(|| Latencies::new(0.0)).merge(counts);
-    }
-    let percentiles = |(name, of): (&str, Latencies)| Some((name.to_owned(), of.percentiles()?));
     let asked = |sample: &Sample| Some(sample.own_counters.clone()).filter(|all| !all.is_empty());
     let in_transactions = mixes.of(phase).is_some_and(|mix| mix.transactions.is_some());
     Some(PhaseResult {
@@ -90,7 +86,7 @@ fn combined(
         rounds: samples.len(),
         ns_per_op: summarise(&times),
         latency_ns: latencies.percentiles(),
-        operation_latency_ns: of_operations.into_iter().filter_map(percentiles).collect(),
+        operation_latency_ns: percentiles(all().map(|sample| &sample.operation_latencies)),
         at_rate: rate.and_then(|rate| at_rate(rate, all().filter_map(|s| s.at_rate.as_ref()))),
         over_time: all().find_map(|sample| sample.over_time.clone()),
         hit_rate: found.map(|found| found as f64 / lookups.max(1) as f64),
@@ -109,6 +105,12 @@ fn combined(
     })
 }
 
+/// The percentiles of each kind of operation, of all rounds together.
+fn percentiles<'a>(rounds: impl Iterator<Item = &'a StepLatencies>) -> BTreeMap<String, Latency> {
+    let of_kind = |(name, of): (&str, Latencies)| Some((name.to_owned(), of.percentiles()?));
+    merged(rounds).into_iter().filter_map(of_kind).collect()
+}
+
 /// What the rounds at a rate amount to; `None` if there was none.
 fn at_rate<'a>(
     rate: &Rate,
@@ -116,7 +118,6 @@ fn at_rate<'a>(
 ) -> Option<AtRate> {
     let all = || rounds.clone();
     let mut latencies = Latencies::new(0.0);
-    let mut of_operations: BTreeMap<&str, Latencies> = BTreeMap::new();
     let mut by_round = Percentiles::default();
     for round in all() {
         latencies.merge(&round.latencies);
@@ -127,11 +128,7 @@ fn at_rate<'a>(
             by_round.p99.push(p99);
             by_round.p999.push(p999);
         }
-        for (name, counts) in &round.operation_latencies {
-            of_operations.entry(name).or_insert_with(|| Latencies::new(0.0)).merge(counts);
-        }
     }
-    let percentiles = |(name, of): (&str, Latencies)| Some((name.to_owned(), of.percentiles()?));
     Some(AtRate {
         per_second: rate.per_second,
         arrivals: rate.arrivals.name().to_owned(),
@@ -140,7 +137,7 @@ fn at_rate<'a>(
         kept_up: all().all(|round| round.kept_up()),
         latency_ns: latencies.percentiles()?,
         by_round,
-        operation_latency_ns: of_operations.into_iter().filter_map(percentiles).collect(),
+        operation_latency_ns: percentiles(all().map(|round| &round.operation_latencies)),
         over_time: all().find_map(|round| round.over_time.clone()),
         verified: all().all(|round| round.wrong.is_none()),
     })
@@ -283,6 +280,7 @@ fn of_count(
             .syncs
             .map(|_| sum(|t| t.syncs.unwrap_or(0)) as f64 / sum(|t| t.ops).max(1) as f64),
         hit_rate: sum(|t| t.found) as f64 / sum(|t| t.lookups).max(1) as f64,
+        operation_latency_ns: percentiles(own.iter().map(|(_, t)| &t.operation_latencies)),
         at_rate: None,
         verified: is_right(&own),
         notes: own.iter().find_map(|(_, t)| t.wrong.clone()).into_iter().collect(),

@@ -93,7 +93,8 @@ fn told(lie: Lie) -> Vec<Phase> {
         | Lie::RefusesChanges
         | Lie::BackShort
         | Lie::BackSwapped
-        | Lie::MissesAt(_) => vec![],
+        | Lie::MissesAt(_)
+        | Lie::OneMissesOnce(_) => vec![],
         Lie::LastByte | Lie::Missing => vec![GetHit, Get90, GetManyHit, GetChain, Range],
         Lie::FindsAll => vec![Get90, GetMiss],
         Lie::ScanShort | Lie::ScanSwapped => {

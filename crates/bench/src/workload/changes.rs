@@ -37,10 +37,26 @@ pub(crate) struct Step {
 }
 
 /// Steps over a store that holds all records.
+#[derive(Default)]
 pub(crate) struct Script {
     keys: Vec<u8>,
     values: Vec<u8>,
     steps: Vec<Step>,
+}
+
+/// What one of several threads does of a script.
+#[derive(Default)]
+pub(crate) struct Dealt {
+    pub(crate) script: Script,
+    /// Which steps of the whole script these are, in their order.
+    places: Vec<usize>,
+}
+
+impl Dealt {
+    /// What belongs to these steps of what there is for each of the whole script.
+    pub(crate) fn own<T: Copy>(&self, all: &[T]) -> Vec<T> {
+        self.places.iter().filter_map(|place| all.get(*place).copied()).collect()
+    }
 }
 
 impl Script {
@@ -106,7 +122,7 @@ impl Script {
     /// The same steps for so many threads: all those of an item are one thread's, in their order, and
     /// items are dealt so that all have about as many steps, whatever the distribution. What a step
     /// answers is then the same as if one thread did all, but for a scan.
-    pub(crate) fn dealt(&self, threads: usize) -> Vec<Script> {
+    pub(crate) fn dealt(&self, threads: usize) -> Vec<Dealt> {
         let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
         self.steps.iter().for_each(|step| *counts.entry(step.item).or_default() += 1);
         let mut items: Vec<(u32, usize)> = counts.into_iter().collect();
@@ -121,14 +137,14 @@ impl Script {
                 owners.insert(item, *thread);
             }
         }
-        let none = || Script { keys: Vec::new(), values: Vec::new(), steps: Vec::new() };
-        let mut parts: Vec<Script> = (0..threads).map(|_| none()).collect();
-        for (step, key, value) in self.iter() {
+        let mut parts: Vec<Dealt> = (0..threads).map(|_| Dealt::default()).collect();
+        for (place, (step, key, value)) in self.iter().enumerate() {
             if let Some(thread) = owners.get(&step.item) {
-                let part = &mut parts[*thread];
-                part.keys.extend_from_slice(key);
-                part.values.extend_from_slice(value);
-                part.steps.push(*step);
+                let Dealt { script, places } = &mut parts[*thread];
+                script.keys.extend_from_slice(key);
+                script.values.extend_from_slice(value);
+                script.steps.push(*step);
+                places.push(place);
             }
         }
         parts
@@ -382,15 +398,20 @@ mod tests {
             let script = Script::draw(&records, &fresh, &mix, 10_000, 3);
             for threads in [1, 3, 7] {
                 let parts = script.dealt(threads);
-                let lens: Vec<usize> = parts.iter().map(Script::len).collect();
+                let lens: Vec<usize> = parts.iter().map(|part| part.script.len()).collect();
                 assert_eq!((lens.len(), lens.iter().sum::<usize>()), (threads, 10_000));
                 let (least, most) = (lens.iter().min().unwrap(), lens.iter().max().unwrap());
                 assert!(most - least <= 10_000 / 100, "{lens:?}");
                 let mut owners = HashMap::new();
                 for (thread, part) in parts.iter().enumerate() {
-                    for (step, ..) in part.iter() {
+                    for (step, ..) in part.script.iter() {
                         assert_eq!(*owners.entry(step.item).or_insert(thread), thread);
                     }
+                    assert!(part.places.is_sorted_by(|one, next| one < next));
+                    // What is there for each step is theirs who do the step.
+                    let said = |(step, ..): (&Step, &[u8], &[u8])| (step.item, step.action);
+                    let of_all: Vec<_> = script.iter().map(said).collect();
+                    assert_eq!(part.own(&of_all), part.script.iter().map(said).collect::<Vec<_>>());
                 }
                 // Those of each item are what they were, in their order.
                 let of = |script: &Script, item: u32| -> Vec<_> {
@@ -399,7 +420,7 @@ mod tests {
                         .collect()
                 };
                 for (item, thread) in owners.iter().filter(|(item, _)| *item % 50 == 0) {
-                    assert_eq!(of(&script, *item), of(&parts[*thread], *item));
+                    assert_eq!(of(&script, *item), of(&parts[*thread].script, *item));
                 }
             }
         }

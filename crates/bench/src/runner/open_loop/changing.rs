@@ -1,5 +1,5 @@
-//! Changes at a rate: the steps of a mix, and insertions of which each is on the disk when its call has
-//! returned, of one thread or of one of several.
+//! Changes at a rate, of one thread or of one of several: the steps of a mix, and insertions of which each is
+//! on the disk when its call has returned.
 //!
 //! A transaction of several operations begins after its first one was to start, and what its commit takes
 //! is in the latency of the operation that ends it: who asked for that one waits for the commit.
@@ -8,7 +8,7 @@
 
 use super::super::changes::{Insert, Outcome, Work};
 use super::super::child::Round;
-use super::super::mixed::{Grouping, Mixed, do_step};
+use super::super::mixed::{self, Grouping, Mixed, Steps, do_step};
 use super::super::protocol::{Sample, Spec};
 use super::{AtRate, Pace, Rate, Share, Time};
 use crate::driver::{Driver, Writer};
@@ -26,9 +26,10 @@ impl<D: Driver> Round<'_, D> {
         work: &Mixed<'_>,
     ) -> Result<AtRate> {
         let mut store = self.new_store(phase, true)?;
-        let (seed, clock_ns) = (self.spec.seed, self.spec.clock_ns);
-        let mut pace = Pace::new(rate, Share::ALL, work.script.len(), seed, clock_ns);
-        let done = steps(&mut store, work, &mut pace)?;
+        let &Spec { seed, clock_ns, .. } = self.spec;
+        let starts = rate.starts(work.operations(), seed);
+        let paced = Paced { steps: work.steps, starts, of: 1, clock_ns };
+        let done = paced.run(&mut store, || Ok(()))?;
         self.compared(phase, store, work, done)
     }
 
@@ -61,16 +62,39 @@ impl<D: Driver> Round<'_, D> {
     }
 }
 
+/// Steps of a mix at a rate: of one thread, or of one of several.
+pub(in super::super) struct Paced<'a> {
+    pub(in super::super) steps: Steps<'a>,
+    /// When each of them is to start.
+    pub(in super::super) starts: Vec<u64>,
+    /// Of so many threads.
+    pub(in super::super) of: usize,
+    pub(in super::super) clock_ns: f64,
+}
+
+impl Paced<'_> {
+    /// Does them, when all is prepared and `ready` has returned.
+    pub(in super::super) fn run<W: Writer>(
+        self,
+        store: &mut W,
+        ready: impl FnOnce() -> Result<()>,
+    ) -> Result<AtRate> {
+        let mut pace = Pace::by_clock(self.starts, self.clock_ns, self.of);
+        ready()?;
+        do_paced(store, self.steps, &mut pace)
+    }
+}
+
 /// Does all steps, each when it is to start.
-fn steps<W: Writer, T: Time>(
+fn do_paced<W: Writer, T: Time>(
     store: &mut W,
-    work: &Mixed<'_>,
+    steps: Steps<'_>,
     pace: &mut Pace<T>,
 ) -> Result<AtRate> {
-    let (script, expected) = (work.script, work.outcome);
+    let Steps { script, transactions, .. } = steps;
     let (mut outcome, mut all) = (Outcome::default(), Latencies::new(0.0));
     let mut of_kinds: BTreeMap<&str, Latencies> = BTreeMap::new();
-    let mut grouping = Grouping::new(work.transactions);
+    let mut grouping = Grouping::new(transactions);
     pace.begin();
     for (i, step) in script.iter().enumerate() {
         pace.wait(i);
@@ -87,11 +111,8 @@ fn steps<W: Writer, T: Time>(
     }
     let ended = pace.end();
     let over_time = pace.over_time(script.iter().map(|(step, ..)| step.action.name()));
-    let wrong = (outcome != expected)
-        .then(|| format!("at a rate, the steps add up to {outcome:?}, not {expected:?}"));
-    let operation_latencies =
-        of_kinds.into_iter().map(|(name, of)| (name.to_owned(), of.counts())).collect();
-    let latencies = all.counts();
+    let wrong = steps.unlike(outcome, "at a rate, ");
+    let (latencies, operation_latencies) = (all.counts(), mixed::counts(of_kinds));
     Ok(AtRate { latencies, operation_latencies, over_time, wrong, ..ended })
 }
 

@@ -14,6 +14,7 @@
 
 use super::super::changes::{Insert, SYNCED_OPERATIONS, Work, check_keys};
 use super::super::child::Round;
+use super::super::mixed::StepLatencies;
 use super::super::open_loop::changing::Inserts;
 use super::super::open_loop::{AtRate, Rate, Share};
 use super::super::passes;
@@ -31,9 +32,9 @@ impl<D: Driver> Round<'_, D> {
     /// `insert-sync`, and mixes that threads do, by all numbers of threads that are asked for, each at a new
     /// store, if stores of this kind can do that.
     pub(in super::super) fn committing(&self, say: &dyn Fn(&Message) -> Result<()>) -> Result<()> {
-        let Spec { phases, mixes, rate, open, .. } = self.spec;
+        let Spec { phases, mixes, open, .. } = self.spec;
         let is_done = |phase: &&Phase| match mixes.of(**phase) {
-            Some(mix) => not_by_threads(mix, rate.is_some(), open.is_some()).is_none(),
+            Some(mix) => not_by_threads(mix, open.is_some()).is_none(),
             None => **phase == Phase::InsertSync,
         };
         let can_do = |phase: &&Phase| D::HAS_COMMITTERS && self.can_do(**phase);
@@ -56,10 +57,7 @@ impl<D: Driver> Round<'_, D> {
         let mut at_rate = None;
         if let Some(rate) = &spec.rate {
             let records = &shuffled.first(rate.changes(shuffled.len(), count))?;
-            let Committed { done, wrong, .. } = self.commit(records, count, Some(rate))?;
-            let all = AtRate::of_all(done.iter().filter_map(|done| done.at_rate.as_ref()));
-            let wrong = wrong.map(|what| format!("at a rate, {what}"));
-            at_rate = Some(AtRate { wrong: all.wrong.or(wrong), ..all });
+            at_rate = Some(self.commit(records, count, Some(rate))?.at_rate());
         }
         let wrong_at_rate = at_rate.as_ref().and_then(|at_rate| at_rate.wrong.clone());
         Ok(Throughput {
@@ -71,6 +69,7 @@ impl<D: Driver> Round<'_, D> {
             syncs: Some(effort.calls.syncs()),
             lookups: 0,
             found: 0,
+            operation_latencies: StepLatencies::new(),
             at_rate,
             wrong: wrong.or(wrong_at_rate),
         })
@@ -149,6 +148,15 @@ pub(super) struct Committed {
     pub(super) done: Vec<Done>,
     /// What is wrong first, in words.
     pub(super) wrong: Option<String>,
+}
+
+impl Committed {
+    /// What all of them gave together at a rate.
+    pub(super) fn at_rate(self) -> AtRate {
+        let all = AtRate::of_all(self.done.iter().filter_map(|done| done.at_rate.as_ref()));
+        let wrong = self.wrong.map(|what| format!("at a rate, {what}"));
+        AtRate { wrong: all.wrong.or(wrong), ..all }
+    }
 }
 
 /// What one of these threads does.

@@ -22,6 +22,7 @@ pub(super) mod part;
 mod tests;
 
 use super::child::Round;
+use super::mixed::StepLatencies;
 use super::open_loop::{AtRate, Share};
 use super::protocol::{Message, Spec};
 use crate::driver::{Driver, Threads, kernel};
@@ -137,7 +138,9 @@ pub(super) struct Done {
     /// Lookups of one pass, and how many of them found a value.
     pub(super) lookups: u64,
     pub(super) found: u64,
-    /// What its share of lookups at a rate gave.
+    /// Latencies of single operations of its part of a mix.
+    pub(super) operation_latencies: StepLatencies,
+    /// What its share of all operations at a rate gave.
     pub(super) at_rate: Option<AtRate>,
     pub(super) wrong: Option<String>,
 }
@@ -165,7 +168,9 @@ pub(crate) struct Throughput {
     pub(crate) syncs: Option<u64>,
     pub(crate) lookups: u64,
     pub(crate) found: u64,
-    /// What all readers gave together at a rate.
+    /// Of a mix, latencies of single operations of all threads; empty where nobody asks for them.
+    pub(crate) operation_latencies: StepLatencies,
+    /// What all readers gave together at a rate; all threads that commit or do a mix.
     pub(crate) at_rate: Option<AtRate>,
     /// The first wrong answer, in words; `None` if all were right.
     pub(crate) wrong: Option<String>,
@@ -326,6 +331,7 @@ fn conduct<M: Member>(
         syncs: None,
         lookups: done.iter().map(|done| done.lookups).sum(),
         found: done.iter().map(|done| done.found).sum(),
+        operation_latencies: StepLatencies::new(),
         at_rate,
         wrong: members.map(is_wrong).find(Option::is_some).flatten().or(wrong_at_rate),
     })

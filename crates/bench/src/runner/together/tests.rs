@@ -3,6 +3,7 @@
 
 use super::super::child::Round;
 use super::super::liar::{Liar, Lie};
+use super::super::mixed::StepLatencies;
 use super::super::open_loop::{Arrivals, Rate, Share};
 use super::super::protocol::Spec;
 use super::super::tests::with_round;
@@ -253,12 +254,17 @@ fn threads_that_commit_store_every_record_once_or_tell() {
     }
 }
 
-/// What so many threads say that do a mix of lookups and all changes, at a store that lies so.
+/// What so many threads say that do a mix of lookups and all changes, at a store that lies so; of 1,200
+/// operations 1,000 at a rate, too.
 fn mixers(lie: Lie, readers: usize) -> Result<Throughput> {
     let (phase, mix) = (Phase::Mixed, Mix::of_use(1, 1, 0, Distribution::ZIPFIAN, None));
     let group = Group { phase, by: By::Threads, readers, with_writer: false };
     let together = Together { part: Some(Part::Threads(group)), ..Together::default() };
-    with_round(lie, &[phase], mix, together, said_by_threads)
+    with_round(lie, &[phase], mix, together, |round| {
+        let rate = Rate { per_second: 1e6, arrivals: Arrivals::Poisson, seconds: 0.001 };
+        let spec = Spec { rate: Some(rate), ..round.spec.clone() };
+        said_by_threads(&Round::new(round.driver, &spec, round.inputs))
+    })
 }
 
 #[test]
@@ -267,6 +273,19 @@ fn threads_do_all_operations_of_a_mix_once_or_tell() {
         let measured = mixers(Lie::None, count).unwrap();
         assert_eq!((measured.wrong, measured.ops), (None, 1200), "{count}");
         assert!(measured.per_second > 0.0 && measured.syncs.is_none());
+        let timed = |counts: &[(u64, u64)]| counts.iter().map(|(_, count)| count).sum::<u64>();
+        let of_kinds = |kinds: &StepLatencies| {
+            let names = kinds.keys().cloned().collect::<Vec<_>>();
+            assert_eq!(names, ["get", "insert", "remove", "update"], "{count}");
+            kinds.values().map(|of| timed(of)).sum::<u64>()
+        };
+        // Every sixteenth of each thread, from its first on.
+        let singly = of_kinds(&measured.operation_latencies);
+        assert!((75..=75 + count as u64).contains(&singly), "{count}: {singly}");
+        let at_rate = measured.at_rate.unwrap();
+        assert_eq!((at_rate.wrong, at_rate.ops), (None, 1000), "{count}");
+        let all = [timed(&at_rate.latencies), of_kinds(&at_rate.operation_latencies)];
+        assert_eq!(all, [1000, 1000], "{count}");
         (measured.lookups, measured.found)
     });
     // The operations are the same ones, whoever does them.
@@ -284,11 +303,44 @@ fn threads_do_all_operations_of_a_mix_once_or_tell() {
         Lie::ScanShort,
         Lie::ScanSwapped,
     ] {
-        assert!(mixers(lie, 3).unwrap().wrong.is_some(), "{lie:?}");
+        let measured = mixers(lie, 3).unwrap();
+        assert!(measured.wrong.is_some(), "{lie:?}");
+        let told = measured.at_rate.unwrap().wrong.unwrap();
+        assert!(told.starts_with("at a rate, "), "{lie:?}: {told}");
     }
     let told = mixers(Lie::GetsShort, 3).unwrap().wrong.unwrap();
     assert!(told.starts_with("committing thread 1 of 3: step "), "{told}");
     assert!(mixers(Lie::RefusesChanges, 3).unwrap_err().to_string().contains("no room"));
+}
+
+/// A run is compared, timed, timed operation by operation, and at a rate: none of them is believed.
+#[test]
+fn each_thread_is_checked_in_each_run_of_a_mix() {
+    // Of each run the store is opened with, three threads have a handle each, and it is read through.
+    const OPENED: usize = 1 + 3 + 1;
+    let said =
+        ["step ", "the steps add up to", "timed one by one, the steps", "at a rate, the steps"];
+    for (run, said) in said.into_iter().enumerate() {
+        for thread in 0..3 {
+            let wrong = mixers(Lie::OneMissesOnce(run * OPENED + 2 + thread), 3).unwrap().wrong;
+            assert!(wrong.as_ref().is_some_and(|wrong| wrong.contains(said)), "{run}: {wrong:?}");
+        }
+    }
+    let none = mixers(Lie::OneMissesOnce(said.len() * OPENED + 2), 3).unwrap();
+    assert_eq!(none.wrong, None, "there are no more");
+}
+
+#[test]
+fn throughput_alone_of_a_mix_has_no_latencies() {
+    let (phase, mix) = (Phase::Mixed, Mix::default());
+    let group = Group { phase, by: By::Threads, readers: 2, with_writer: false };
+    let together = Together { part: Some(Part::Threads(group)), ..Together::default() };
+    let measured = with_round(Lie::None, &[phase], mix, together, |round| {
+        let spec = Spec { latencies: false, ..round.spec.clone() };
+        said_by_threads(&Round::new(round.driver, &spec, round.inputs)).unwrap()
+    });
+    assert!(measured.wrong.is_none() && measured.operation_latencies.is_empty());
+    assert!(measured.at_rate.is_none());
 }
 
 #[test]

@@ -106,6 +106,15 @@ fn starts(count: usize, apart: u64) -> Vec<u64> {
     (0..count as u64).map(|i| i * apart).collect()
 }
 
+/// What the store takes for a step, without a transaction.
+fn itself(action: Action) -> u64 {
+    match action {
+        Action::Get => GET,
+        Action::Remove => REMOVE,
+        _ => INSERT,
+    }
+}
+
 const STEPS: usize = 22;
 
 /// What such steps of a mix took that were to start so far apart, each from when it was to start; what
@@ -118,15 +127,10 @@ fn mixed(transactions: &str, apart: u64) -> (Vec<u64>, Vec<u64>, AtRate) {
     let (Inputs { records, fresh, .. }, _) = Inputs::prepare(&workload).unwrap();
     let (mix, time) = (&mix, MadeUp::default());
     let script = &Script::draw(&records, &fresh, mix, STEPS, 1);
-    let (outcome, _, after) = expected(script, Model::of(&records, &fresh, mix));
-    let work = Mixed { script, transactions: mix.transactions, outcome, after };
+    let (outcome, ..) = expected(script, Model::of(&records, &fresh, mix));
+    let steps = Steps { script, transactions: mix.transactions, outcome };
     let mut pace = Pace::of(starts(STEPS, apart), 0.0, &time);
-    let done = steps(&mut Slow::holding(&time, &records), &work, &mut pace).unwrap();
-    let itself = |action| match action {
-        Action::Get => GET,
-        Action::Remove => REMOVE,
-        _ => INSERT,
-    };
+    let done = do_paced(&mut Slow::holding(&time, &records), steps, &mut pace).unwrap();
     (pace.took, script.iter().map(|(step, ..)| itself(step.action)).collect(), done)
 }
 
@@ -167,6 +171,38 @@ fn latencies_count_from_when_operations_were_to_start() {
         assert_eq!(*took, ended - i as u64 * MS / 2, "{i}");
     }
     assert_eq!((done.seconds, done.kept_up()), (ended as f64 / 1e9, false));
+}
+
+/// Threads whose time is their own: who is slow delays nobody else, and an operation starts when it was to,
+/// or behind those of its own thread.
+#[test]
+fn each_thread_does_its_steps_when_these_were_to_start() {
+    let found = Workload::find("tokens").unwrap();
+    let workload = Workload { records: Some(50), gets: 300, ..found };
+    let (Inputs { records, fresh, .. }, _) = Inputs::prepare(&workload).unwrap();
+    let mix = &mix("get = 1\nupdate = 1\nremove = 1");
+    let (script, starts) = (Script::draw(&records, &fresh, mix, 300, 1), starts(300, MS));
+    let mut all = AtRate::default();
+    for part in script.dealt(3) {
+        let time = MadeUp::default();
+        let (outcome, ..) = expected(&part.script, Model::of(&records, &fresh, mix));
+        let steps = Steps { script: &part.script, transactions: None, outcome };
+        let mut pace = Pace::of(part.own(&starts), 0.0, &time);
+        let done = do_paced(&mut Slow::holding(&time, &records), steps, &mut pace).unwrap();
+        let (mut ended, mut waited) = (0, 0);
+        for (i, (step, ..)) in part.script.iter().enumerate() {
+            let start = pace.starts[i];
+            waited += u64::from(ended > start);
+            ended = start.max(ended) + itself(step.action);
+            assert_eq!(pace.took[i], ended - start, "{i}");
+        }
+        // Some wait for the one before, and some are free to start.
+        assert!(waited > 0 && waited < done.ops, "{waited} of {}", done.ops);
+        assert_eq!(done.wrong, None);
+        all = AtRate::of_all([all, done].iter());
+    }
+    let last = *starts.last().unwrap() as f64 / 1e9;
+    assert_eq!((all.ops, all.scheduled_seconds), (300, last));
 }
 
 #[test]
