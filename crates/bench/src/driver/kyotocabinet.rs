@@ -2,7 +2,8 @@
 //!
 //! Tuning: twice as many buckets as records, chains in place of trees (TLINEAR), alignment 8, the
 //! map over the whole file, no lock of the file. Its locks between threads cannot be left out.
-//! Reads copy the value into a buffer (`kcdbgetbuf`).
+//! Reads copy the value into a buffer (`kcdbgetbuf`). Many at once are visited in place (`kcdbacceptbulk`):
+//! `kcdbgetbulk` copies keys and values into a map first, and takes longer than single reads.
 
 #![allow(unsafe_code)]
 
@@ -26,6 +27,17 @@ type Visit = unsafe extern "C" fn(
     *mut c_void,
 ) -> *const c_char;
 
+/// Takes a key that is not there.
+type VisitEmpty =
+    unsafe extern "C" fn(*const c_char, usize, *mut usize, *mut c_void) -> *const c_char;
+
+/// `KCSTR`: bytes for the library to read.
+#[repr(C)]
+struct Bytes {
+    start: *const c_char,
+    len: usize,
+}
+
 api! {
     #[allow(non_snake_case, reason = "the library's own names")]
     struct Api {
@@ -40,6 +52,7 @@ api! {
         kcdbset: unsafe extern "C" fn(*mut Db, *const c_char, usize, *const c_char, usize) -> i32,
         kcdbremove: unsafe extern "C" fn(*mut Db, *const c_char, usize) -> i32,
         kcdbgetbuf: unsafe extern "C" fn(*mut Db, *const c_char, usize, *mut c_char, usize) -> i32,
+        kcdbacceptbulk: unsafe extern "C" fn(*mut Db, *const Bytes, usize, Visit, VisitEmpty, *mut c_void, i32) -> i32,
         kcdbiterate: unsafe extern "C" fn(*mut Db, Visit, *mut c_void, i32) -> i32,
     }
 }
@@ -83,7 +96,7 @@ impl KyotoCabinet {
         }
         // One byte more than any value, so that a value that is too long shows.
         let buffer = vec![0; shape.longest_value + 1];
-        let store = KyotoStore { api, db, buffer, is_copy: false };
+        let store = KyotoStore { api, db, buffer, asked: Vec::new(), is_copy: false };
         // SAFETY: the object is new; the name is a C string.
         let done = unsafe { (api.kcdbopen)(db, name.as_ptr(), mode | NO_LOCK) };
         store.check("kcdbopen", done).map_err(|e| e.at(path))?;
@@ -94,6 +107,7 @@ impl KyotoCabinet {
 impl Driver for KyotoCabinet {
     const NAME: &'static str = "kyotocabinet";
     const REOPENS: bool = true;
+    const NATIVE_GET_MANY: bool = true;
     const THREADS: Threads = Threads::Shared;
     const HAS_WRITER_THREAD: bool = true;
     const SOURCE: Option<Source> = Some(Source {
@@ -121,7 +135,7 @@ impl Driver for KyotoCabinet {
     }
 
     fn tuning(&self, shape: &Shape) -> String {
-        format!("HashDB {}, no lock of the file; kcdbgetbuf", settings(shape))
+        format!("HashDB {}, no lock of the file; kcdbgetbuf, kcdbacceptbulk", settings(shape))
     }
 
     type Store<'d> = KyotoStore<'d>;
@@ -146,7 +160,7 @@ impl Driver for KyotoCabinet {
         let mode = if with_writer { WRITER } else { READER };
         let copy = |owner: &KyotoStore<'_>, _| {
             let (api, db, buffer) = (&self.api, owner.db, owner.buffer.clone());
-            Ok(KyotoStore { api, db, buffer, is_copy: true })
+            Ok(KyotoStore { api, db, buffer, asked: Vec::new(), is_copy: true })
         };
         // SAFETY: threads may share a database object, which keeps its errors for each of them.
         unsafe { Crew::sharing(self.opened(path, shape, mode)?, readers, with_writer, copy) }
@@ -158,6 +172,8 @@ pub(super) struct KyotoStore<'d> {
     api: &'d Api,
     db: *mut Db,
     buffer: Vec<u8>,
+    /// The keys that are looked up at once; its place is used again.
+    asked: Vec<Bytes>,
     /// Whether the database is another one's, which outlives this.
     is_copy: bool,
 }
@@ -220,6 +236,57 @@ unsafe extern "C" fn visit<F: FnMut(&[u8], &[u8])>(
     }
 }
 
+/// What many lookups at once pass through the library: the closure, which key comes next, and what a visitor has
+/// to return.
+struct Answers<F> {
+    take: F,
+    next: usize,
+    no_change: *const c_char,
+}
+
+impl<F: FnMut(usize, Option<&[u8]>)> Answers<F> {
+    fn give(&mut self, value: Option<&[u8]>) -> *const c_char {
+        (self.take)(self.next, value);
+        self.next += 1;
+        self.no_change
+    }
+}
+
+/// # Safety
+/// The library calls this with a record that it holds, and `answers` points to an `Answers<F>` that nobody else
+/// uses.
+unsafe extern "C" fn answer<F: FnMut(usize, Option<&[u8]>)>(
+    _: *const c_char,
+    _: usize,
+    value: *const c_char,
+    len: usize,
+    _: *mut usize,
+    answers: *mut c_void,
+) -> *const c_char {
+    // SAFETY: the caller's promise; the bytes are not kept.
+    unsafe {
+        let value = std::slice::from_raw_parts(value.cast(), len);
+        (*answers.cast::<Answers<F>>()).give(Some(value))
+    }
+}
+
+/// # Safety
+/// As for [`answer`], with a key that is not there.
+unsafe extern "C" fn answer_none<F: FnMut(usize, Option<&[u8]>)>(
+    _: *const c_char,
+    _: usize,
+    _: *mut usize,
+    answers: *mut c_void,
+) -> *const c_char {
+    // SAFETY: the caller's promise.
+    unsafe { (*answers.cast::<Answers<F>>()).give(None) }
+}
+
+/// The visitors for answers of this type.
+fn answerers<F: FnMut(usize, Option<&[u8]>)>(_: &Answers<F>) -> (Visit, VisitEmpty) {
+    (answer::<F>, answer_none::<F>)
+}
+
 /// The visitor for a scan of this type.
 fn visitor<F: FnMut(&[u8], &[u8])>(_: &Scan<F>) -> Visit {
     visit::<F>
@@ -241,6 +308,24 @@ impl Store for KyotoStore<'_> {
             }
             Err(_) => self.absent("kcdbgetbuf"),
         }
+    }
+
+    fn get_many(&mut self, keys: &[&[u8]], take: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
+        let as_bytes = |key: &&[u8]| Bytes { start: key.as_ptr().cast(), len: key.len() };
+        self.asked.clear();
+        self.asked.extend(keys.iter().map(as_bytes));
+        // SAFETY: `KCVISNOP` is a variable of the library that holds a pointer.
+        let mut answers = Answers { take, next: 0, no_change: unsafe { *self.api.KCVISNOP } };
+        let (found, missing) = answerers(&answers);
+        let (asked, count) = (self.asked.as_ptr(), self.asked.len());
+        // SAFETY: the database is open and the keys are readable; the visitors get one key after the other,
+        // and `answers`, which they are for and which lives to the end of this function; 0 says that
+        // nothing is changed.
+        let done = unsafe {
+            let answers = (&raw mut answers).cast();
+            (self.api.kcdbacceptbulk)(self.db, asked, count, found, missing, answers, 0)
+        };
+        self.check("kcdbacceptbulk", done)
     }
 
     fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {

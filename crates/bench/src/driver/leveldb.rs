@@ -57,7 +57,7 @@ impl Leveldb {
             (self.set_filter)(settings.options, filter);
             settings.parts.extend([(self.free_cache, cache), (self.free_filter, filter)]);
         }
-        LsmStore::open_usual(settings, path, None, is_reader)
+        LsmStore::open_usual(settings, path, is_reader)
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) struct Lmdb {
 impl Lmdb {
     /// Opened for changes that are each a transaction of its own.
     fn committing(&self, path: &Path, shape: &Shape, flags: c_uint) -> Result<MdbStore<'_, false>> {
-        let mut store = self.opened(path, shape, flags)?;
+        let mut store = self.opened(path, shape, flags | NO_THREAD_SLOTS)?;
         store.commit_open()?;
         Ok(store)
     }
@@ -110,8 +110,9 @@ impl Driver for Lmdb {
         format!(
             "{integers}NOSUBDIR, NOSYNC, NOMETASYNC, WRITEMAP, NORDAHEAD, NOLOCK, map {} GiB; build: \
              {append}as single changes; single changes: {transactions}, or one for each; lookups: \
-             one read transaction; beside a writer with its lock, several threads with NOTLS, \
-             and with its lock where they commit",
+             one read transaction, reset and renewed for each where changes have one for each; beside a \
+             writer with its lock, several threads and changes of their own with NOTLS, and threads with \
+             its lock where they commit",
             map_bytes(shape) >> 30
         )
     }
@@ -156,7 +157,7 @@ impl Driver for Lmdb {
         is_durable: bool,
     ) -> Result<Committers<Self::Writer<'_>>> {
         let flags = if is_durable { 0 } else { WRITING };
-        self.committing(path, shape, flags | NO_THREAD_SLOTS)?.into_committers(count)
+        self.committing(path, shape, flags)?.into_committers(count)
     }
 
     fn crew(

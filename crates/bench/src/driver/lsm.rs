@@ -12,7 +12,9 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Committers, Crew, Fault, OwnCount, Promise, Shape, Store, Writer, c_path, refused};
+use super::{
+    Committers, Crew, Fault, OwnCount, Promise, Shape, Store, Writer, c_path, refused, store,
+};
 use crate::machine;
 use crate::settings::{Codec, Name, Takes, Values};
 use crate::workload::Records;
@@ -28,6 +30,8 @@ type ReadOptions = c_void;
 type WriteOptions = c_void;
 type Iter = c_void;
 type Batch = c_void;
+/// `rocksdb_column_family_handle_t`.
+pub(super) type Family = c_void;
 /// A place for a message.
 type Message = *mut *mut c_char;
 
@@ -205,13 +209,51 @@ impl Drop for Settings<'_> {
     }
 }
 
-/// How values are read without a copy, where the library can.
+/// How values are read without a copy where the library can, one by one, or many at once of a column family.
 #[derive(Clone, Copy)]
 pub(super) struct Pinned {
-    pub(super) get:
-        unsafe extern "C" fn(*mut Db, *const ReadOptions, *const u8, usize, Message) -> *mut c_void,
+    pub(super) get: GetPinned,
+    pub(super) get_many: GetManyPinned,
     pub(super) value: unsafe extern "C" fn(*const c_void, *mut usize) -> *const u8,
     pub(super) destroy: unsafe extern "C" fn(*mut c_void),
+    pub(super) destroy_family: unsafe extern "C" fn(*mut Family),
+}
+
+pub(super) type GetPinned =
+    unsafe extern "C" fn(*mut Db, *const ReadOptions, *const u8, usize, Message) -> *mut c_void;
+/// Keys as their number, starts and lengths; places for values and messages; whether the keys are sorted.
+pub(super) type GetManyPinned = unsafe extern "C" fn(
+    *mut Db,
+    *const ReadOptions,
+    *mut Family,
+    usize,
+    *const *const u8,
+    *const usize,
+    *mut *mut c_void,
+    Message,
+    bool,
+);
+
+/// What many lookups at once are asked with, and answered in: used again for the next ones.
+#[derive(Default)]
+struct Places {
+    starts: Vec<*const u8>,
+    lens: Vec<usize>,
+    values: Vec<*mut c_void>,
+    messages: Vec<*mut c_char>,
+}
+
+impl Places {
+    fn set(&mut self, keys: &[&[u8]]) {
+        self.starts.clear();
+        self.starts.extend(keys.iter().map(|key| key.as_ptr()));
+        self.lens.clear();
+        self.lens.extend(keys.iter().map(|key| key.len()));
+        self.values.clear();
+        self.values.resize(keys.len(), null_mut());
+        self.messages.clear();
+        self.messages.resize(keys.len(), null_mut());
+    }
 }
 
 /// An open store, closed when dropped, before its settings.
@@ -221,6 +263,9 @@ pub(super) struct LsmStore<'d> {
     reading: *mut ReadOptions,
     writing: *mut WriteOptions,
     pinned: Option<Pinned>,
+    /// The column family of all records, where values are read without a copy, or null.
+    family: *mut Family,
+    places: Places,
     /// A reader's one iterator, for all scans and ranges; null before the first.
     iter: *mut Iter,
     is_reader: bool,
@@ -230,13 +275,16 @@ pub(super) struct LsmStore<'d> {
 
 impl Drop for LsmStore<'_> {
     fn drop(&mut self) {
-        // SAFETY: each was made by the library and is freed once; the iterator before the store.
+        // SAFETY: each was made by the library and is freed once; iterator and family before the store.
         unsafe {
             if !self.iter.is_null() {
                 (self.calls.iter_destroy)(self.iter);
             }
             if self.settings.is_none() {
                 return;
+            }
+            if let Some(pinned) = self.pinned.filter(|_| !self.family.is_null()) {
+                (pinned.destroy_family)(self.family);
             }
             if !self.db.is_null() {
                 (self.calls.close)(self.db);
@@ -248,17 +296,17 @@ impl Drop for LsmStore<'_> {
 }
 
 impl<'d> LsmStore<'d> {
-    /// Opens the store in the folder `path` by `open`, a function of the library.
+    /// Opens the store in the folder `path` by `open`, functions of the library that give it and its family.
     pub(super) fn open(
         settings: Settings<'d>,
         path: &Path,
         pinned: Option<Pinned>,
         is_reader: bool,
-        open: impl FnOnce(*const Options, *const c_char, Message) -> *mut Db,
+        open: impl FnOnce(*const Options, *const c_char, Message) -> (*mut Db, *mut Family),
     ) -> Result<Self> {
         let (calls, name) = (settings.calls, c_path(path)?);
         let mut message = null_mut();
-        let db = open(settings.options, name.as_ptr(), &raw mut message);
+        let (db, family) = open(settings.options, name.as_ptr(), &raw mut message);
         // SAFETY: no preconditions.
         let (reading, writing) =
             unsafe { ((calls.readoptions_create)(), (calls.writeoptions_create)()) };
@@ -266,33 +314,39 @@ impl<'d> LsmStore<'d> {
             // SAFETY: the options are new.
             unsafe { (calls.readoptions_set_verify_checksums)(reading, u8::from(is_checked)) };
         }
-        let (iter, settings) = (null_mut(), Some(settings));
-        let store = LsmStore { calls, db, reading, writing, pinned, iter, is_reader, settings };
+        let (iter, settings, places) = (null_mut(), Some(settings), Places::default());
+        let store = LsmStore {
+            calls,
+            db,
+            reading,
+            writing,
+            pinned,
+            family,
+            places,
+            iter,
+            is_reader,
+            settings,
+        };
         calls.check("open", message).map_err(|e| e.at(path))?;
         Ok(store)
     }
 
-    /// The same by the function that both have.
-    pub(super) fn open_usual(
-        settings: Settings<'d>,
-        path: &Path,
-        pinned: Option<Pinned>,
-        is_reader: bool,
-    ) -> Result<Self> {
+    /// The same by the function that both have, for one that knows no families.
+    pub(super) fn open_usual(settings: Settings<'d>, path: &Path, is_reader: bool) -> Result<Self> {
         let open = settings.calls.open;
-        LsmStore::open(settings, path, pinned, is_reader, |options, name, message| {
+        LsmStore::open(settings, path, None, is_reader, |options, name, message| {
             // SAFETY: options and name live, and there is a place for a message.
-            unsafe { open(options, name, message) }
+            (unsafe { open(options, name, message) }, null_mut())
         })
     }
 
-    /// What every write does; for what a library has more of than the other.
     /// Has each write be on the disk when its call returns.
     pub(super) fn sync_writes(&self) {
         // SAFETY: the options live as long as the store.
         unsafe { (self.calls.writeoptions_set_sync)(self.writing, 1) };
     }
 
+    /// What every write does; for what a library has more of than the other.
     pub(super) fn write_options(&self) -> *mut WriteOptions {
         self.writing
     }
@@ -311,9 +365,9 @@ impl<'d> LsmStore<'d> {
 
     /// A handle of the same store.
     fn copy(&self) -> Self {
-        let &LsmStore { calls, db, reading, writing, pinned, .. } = self;
-        let (iter, is_reader, settings) = (null_mut(), false, None);
-        LsmStore { calls, db, reading, writing, pinned, iter, is_reader, settings }
+        let &LsmStore { calls, db, reading, writing, pinned, family, .. } = self;
+        let (iter, is_reader, settings, places) = (null_mut(), false, None, Places::default());
+        LsmStore { calls, db, reading, writing, pinned, family, places, iter, is_reader, settings }
     }
 
     /// Stores all records, compacts, and closes.
@@ -436,6 +490,45 @@ impl Store for LsmStore<'_> {
             (self.calls.free)(value.cast());
         }
         Ok(true)
+    }
+
+    fn get_many(
+        &mut self,
+        keys: &[&[u8]],
+        mut take: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        let Some(pinned) = self.pinned.filter(|_| !keys.is_empty()) else {
+            return store::one_by_one(self, keys, take);
+        };
+        let (calls, places) = (self.calls, &mut self.places);
+        places.set(keys);
+        let (starts, lens) = (places.starts.as_ptr(), places.lens.as_ptr());
+        let (values, messages) = (places.values.as_mut_ptr(), places.messages.as_mut_ptr());
+        let (db, reading, family, count) = (self.db, self.reading, self.family, keys.len());
+        // SAFETY: store, options and family live; the keys are readable, and there is a place for the value
+        // and for the message of each.
+        unsafe {
+            (pinned.get_many)(db, reading, family, count, starts, lens, values, messages, false);
+        }
+        // Whatever was refused, the others are given, and what was allocated is given back.
+        let mut done = Ok(());
+        for (i, (value, message)) in places.values.iter().zip(&places.messages).enumerate() {
+            if value.is_null() {
+                match calls.check("batched_multi_get_cf", *message) {
+                    Ok(()) => take(i, None),
+                    Err(e) => done = done.and(Err(e)),
+                }
+                continue;
+            }
+            let mut len = 0;
+            // SAFETY: the value stays where it is until it is given back, once.
+            unsafe {
+                let bytes = (pinned.value)(*value, &raw mut len);
+                take(i, Some(std::slice::from_raw_parts(bytes, len)));
+                (pinned.destroy)(*value);
+            }
+        }
+        done
     }
 
     fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {

@@ -5,11 +5,14 @@
 //! committed when the store is closed: until then nothing of them is sure to outlive the process.
 //! LMDB's transactions have a largest size: where a phase could reach it, the transaction is committed
 //! and a further one begun after [`MdbStore::at_once`] changes. Where each is to be a transaction of
-//! its own, its commit is a write to the map, and outlives the process. Keys that are numbers without sign
-//! of 32 or 64 bits are `INTEGERKEY`s.
+//! its own, its commit is a write to the map, and outlives the process. Each lookup between them is in a read
+//! transaction that is reset behind it and renewed for the next one, as both libraries advise: it is made
+//! once, keeps its place in the table of readers, and while it rests it holds no page. Keys that are numbers
+//! without sign of 32 or 64 bits are `INTEGERKEY`s.
 //!
 //! Threads: a process opens an environment once, all its threads use it, and each has a transaction of
-//! its own, which is not bound to the thread that began it ([`NO_THREAD_SLOTS`]).
+//! its own, which is not bound to the thread that began it ([`NO_THREAD_SLOTS`]): so a thread may also have
+//! one that rests beside one that writes.
 
 #![allow(unsafe_code)]
 
@@ -75,16 +78,20 @@ api! {
     pub(super) struct Calls {
         strerror: unsafe extern "C" fn(c_int) -> *const c_char,
         env_create: unsafe extern "C" fn(*mut *mut Env) -> c_int,
+        env_set_maxreaders: unsafe extern "C" fn(*mut Env, c_uint) -> c_int,
         env_open: unsafe extern "C" fn(*mut Env, *const c_char, c_uint, libc::mode_t) -> c_int,
         env_close: unsafe extern "C" fn(*mut Env),
         txn_begin: unsafe extern "C" fn(*mut Env, *mut Txn, c_uint, *mut *mut Txn) -> c_int,
         txn_commit: unsafe extern "C" fn(*mut Txn) -> c_int,
         txn_abort: unsafe extern "C" fn(*mut Txn),
+        txn_reset: unsafe extern "C" fn(*mut Txn),
+        txn_renew: unsafe extern "C" fn(*mut Txn) -> c_int,
         dbi_open: unsafe extern "C" fn(*mut Txn, *const c_char, c_uint, *mut c_uint) -> c_int,
         get: unsafe extern "C" fn(*mut Txn, c_uint, Value, Value) -> c_int,
         put: unsafe extern "C" fn(*mut Txn, c_uint, Value, Value, c_uint) -> c_int,
         del: unsafe extern "C" fn(*mut Txn, c_uint, Value, Value) -> c_int,
         cursor_open: unsafe extern "C" fn(*mut Txn, c_uint, *mut *mut Cursor) -> c_int,
+        cursor_renew: unsafe extern "C" fn(*mut Txn, *mut Cursor) -> c_int,
         cursor_get: unsafe extern "C" fn(*mut Cursor, Value, Value, c_int) -> c_int,
         cursor_put: unsafe extern "C" fn(*mut Cursor, Value, Value, c_uint) -> c_int,
         cursor_del: unsafe extern "C" fn(*mut Cursor, c_uint) -> c_int,
@@ -99,6 +106,8 @@ pub(super) const READ_ONLY: c_uint = 0x20000;
 pub(super) const WRITE_MAP: c_uint = 0x80000;
 /// A read transaction belongs to no thread: `MDB_NOTLS`, `MDBX_NOSTICKYTHREADS`.
 pub(super) const NO_THREAD_SLOTS: c_uint = 0x20_0000;
+/// Places for the read transactions of threads, of which there are fewer; the libraries have about a hundred.
+const READERS: c_uint = 512;
 const NO_READ_AHEAD: c_uint = 0x80_0000;
 const APPEND: c_uint = 0x20000;
 const INTEGER_KEY: c_uint = 0x8;
@@ -185,13 +194,15 @@ pub(super) fn at_once(shape: &Shape) -> usize {
 pub(super) struct MdbStore<'d, const DATA_FIRST: bool> {
     calls: &'d Calls,
     env: *mut Env,
-    /// Null where every change has its own.
+    /// The one that is open; null between operations of which each has its own.
     txn: *mut Txn,
+    /// One that was reset, and waits with its cursor for the next lookup that has its own, or nulls.
+    resting: (*mut Txn, *mut Cursor),
     dbi: c_uint,
     keys: Integers,
     /// Whether lookups and changes are done by a cursor, one for each transaction.
     uses_cursor: bool,
-    /// The transaction's, or null.
+    /// That of the transaction that is open, or null.
     cursor: *mut Cursor,
     /// Changes in one transaction.
     at_once: usize,
@@ -205,10 +216,16 @@ pub(super) struct MdbStore<'d, const DATA_FIRST: bool> {
 
 impl<const DATA_FIRST: bool> Drop for MdbStore<'_, DATA_FIRST> {
     fn drop(&mut self) {
-        self.close_cursor();
-        if !self.txn.is_null() {
-            // SAFETY: the transaction is open and ends here.
-            unsafe { (self.calls.txn_abort)(self.txn) };
+        for (txn, cursor) in [(self.txn, self.cursor), self.resting] {
+            // SAFETY: both live, if they are there, and end here: the cursor before its transaction.
+            unsafe {
+                if !cursor.is_null() {
+                    (self.calls.cursor_close)(cursor);
+                }
+                if !txn.is_null() {
+                    (self.calls.txn_abort)(txn);
+                }
+            }
         }
         if !self.is_copy {
             // SAFETY: made by env_create, closed once, after its last transaction.
@@ -218,6 +235,29 @@ impl<const DATA_FIRST: bool> Drop for MdbStore<'_, DATA_FIRST> {
 }
 
 impl<'d, const DATA_FIRST: bool> MdbStore<'d, DATA_FIRST> {
+    /// One in no transaction.
+    fn new(
+        (calls, stat): (&'d Calls, Stat),
+        env: *mut Env,
+        keys: Integers,
+        at_once: usize,
+    ) -> Self {
+        MdbStore {
+            calls,
+            env,
+            txn: null_mut(),
+            resting: (null_mut(), null_mut()),
+            dbi: 0,
+            keys,
+            uses_cursor: false,
+            cursor: null_mut(),
+            at_once,
+            left: at_once,
+            is_copy: false,
+            stat,
+        }
+    }
+
     /// Opens the environment at `path` and begins its transaction, which takes `at_once` changes;
     /// `size` tells it how large it may become.
     pub(super) fn open(
@@ -232,21 +272,13 @@ impl<'d, const DATA_FIRST: bool> MdbStore<'d, DATA_FIRST> {
         let mut env = null_mut();
         // SAFETY: `env` is a place for the pointer.
         calls.check("env_create", unsafe { (calls.env_create)(&raw mut env) })?;
-        let (txn, cursor) = (null_mut(), null_mut());
-        let mut store = MdbStore {
-            calls,
-            env,
-            txn,
-            dbi: 0,
-            keys,
-            uses_cursor: false,
-            cursor,
-            at_once,
-            left: at_once,
-            is_copy: false,
-            stat,
-        };
+        let mut store = MdbStore::new((calls, stat), env, keys, at_once);
         size(env)?;
+        if flags & NO_THREAD_SLOTS != 0 {
+            // SAFETY: the environment was made and is not open yet.
+            let rc = unsafe { (calls.env_set_maxreaders)(env, READERS) };
+            calls.check("env_set_maxreaders", rc)?;
+        }
         // SAFETY: the environment was made; the name is a C string.
         let rc = unsafe { (calls.env_open)(env, name.as_ptr(), flags, 0o644) };
         calls.check("env_open", rc)?;
@@ -306,10 +338,9 @@ impl<'d, const DATA_FIRST: bool> MdbStore<'d, DATA_FIRST> {
 
     /// A handle of the same environment, without a transaction.
     fn copy(&self) -> Self {
-        let &MdbStore { calls, env, dbi, keys, uses_cursor, at_once, stat, .. } = self;
-        let (txn, cursor) = (null_mut(), null_mut());
-        let (left, is_copy) = (at_once, true);
-        MdbStore { calls, env, txn, dbi, keys, uses_cursor, cursor, at_once, left, is_copy, stat }
+        let mut store = MdbStore::new((self.calls, self.stat), self.env, self.keys, self.at_once);
+        (store.dbi, store.uses_cursor, store.is_copy) = (self.dbi, self.uses_cursor, true);
+        store
     }
 
     /// Stores all records in a new environment, and closes it.
@@ -341,20 +372,21 @@ impl<const DATA_FIRST: bool> MdbStore<'_, DATA_FIRST> {
         self.calls.check("put", rc)
     }
 
-    /// Does `work` in the transaction that is open, or else in one of its own.
+    /// Does `work`, which reads, in the transaction that is open, or else in one of its own, which is then
+    /// kept for the next time.
     #[inline]
-    fn within<T>(&mut self, flags: c_uint, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    fn read<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if !self.txn.is_null() {
             return work(self);
         }
-        self.begin_with(flags)?;
+        self.begin_reading()?;
         let done = work(self);
-        self.commit_open()?;
+        self.rest();
         done
     }
 
-    /// Does `work`, which changes one record, as [`MdbStore::within`] does; when the transaction that
-    /// is open has taken as many as it can, in a further one.
+    /// Does `work`, which changes one record, in the transaction that is open, or else in one of its own;
+    /// when the one that is open has taken as many as it can, in a further one.
     #[inline]
     fn change<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.left == 0 && !self.txn.is_null() {
@@ -362,7 +394,13 @@ impl<const DATA_FIRST: bool> MdbStore<'_, DATA_FIRST> {
             self.begin_with(0)?;
         }
         self.left = self.left.saturating_sub(1);
-        self.within(0, work)
+        if !self.txn.is_null() {
+            return work(self);
+        }
+        self.begin_with(0)?;
+        let done = work(self);
+        self.commit_open()?;
+        done
     }
 
     fn begin_with(&mut self, flags: c_uint) -> Result<()> {
@@ -371,6 +409,32 @@ impl<const DATA_FIRST: bool> MdbStore<'_, DATA_FIRST> {
         let rc = unsafe { (self.calls.txn_begin)(self.env, null_mut(), flags, &raw mut self.txn) };
         self.calls.check("txn_begin", rc)?;
         self.open_cursor()
+    }
+
+    /// Opens a read transaction: the one that rests, with its cursor, or a new one where none does.
+    #[inline]
+    fn begin_reading(&mut self) -> Result<()> {
+        let (calls, (txn, cursor)) = (self.calls, self.resting);
+        if txn.is_null() {
+            return self.begin_with(READ_ONLY);
+        }
+        // SAFETY: the transaction was reset, and its environment is open.
+        calls.check("txn_renew", unsafe { (calls.txn_renew)(txn) })?;
+        (self.txn, self.cursor) = std::mem::replace(&mut self.resting, (null_mut(), null_mut()));
+        if cursor.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the cursor was opened in this transaction, which is open again.
+        calls.check("cursor_renew", unsafe { (calls.cursor_renew)(txn, cursor) })
+    }
+
+    /// Resets the read transaction that is open, and keeps it.
+    #[inline]
+    fn rest(&mut self) {
+        let txn = std::mem::replace(&mut self.txn, null_mut());
+        self.resting = (txn, std::mem::replace(&mut self.cursor, null_mut()));
+        // SAFETY: the transaction is open, to read. Nobody uses its cursor before both are renewed.
+        unsafe { (self.calls.txn_reset)(txn) };
     }
 
     /// Opens the transaction's cursor, where it is to have one.
@@ -496,7 +560,7 @@ impl<const DATA_FIRST: bool> Store for MdbStore<'_, DATA_FIRST> {
 
     #[inline]
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
-        self.within(READ_ONLY, |store| {
+        self.read(|store| {
             let mut place = Number([0; 8]);
             let Some(key) = store.keys.given(key, &mut place) else { return Ok(false) };
             let mut key = Val::<DATA_FIRST>::of(key);
@@ -524,22 +588,25 @@ impl<const DATA_FIRST: bool> Store for MdbStore<'_, DATA_FIRST> {
     }
 
     fn refresh(&mut self) -> Result<()> {
-        self.commit_open()?;
-        self.begin_with(READ_ONLY)
+        if self.txn.is_null() {
+            return Ok(());
+        }
+        self.rest();
+        self.begin_reading()
     }
 
     fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        self.within(READ_ONLY, |store| store.walk(Val::empty(), (NEXT, NEXT), usize::MAX, take))
+        self.read(|store| store.walk(Val::empty(), (NEXT, NEXT), usize::MAX, take))
     }
 
     fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
         let mut place = Number([0; 8]);
         let Some(from) = self.keys.given(from, &mut place) else { return no_number("cursor_get") };
-        self.within(READ_ONLY, |store| store.walk(Val::of(from), (SET_RANGE, NEXT), count, take))
+        self.read(|store| store.walk(Val::of(from), (SET_RANGE, NEXT), count, take))
     }
 
     fn own_counters(&mut self) -> Result<Vec<OwnCount>> {
-        self.within(READ_ONLY, |store| {
+        self.read(|store| {
             // SAFETY: the transaction is open, and the database is one of its environment.
             let (rc, counts) = unsafe { store.stat.ask(store.txn, store.dbi) };
             store.calls.check("stat", rc).map(|()| counts)
@@ -547,7 +614,6 @@ impl<const DATA_FIRST: bool> Store for MdbStore<'_, DATA_FIRST> {
     }
 
     fn scan_back(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        let steps = (LAST, PREVIOUS);
-        self.within(READ_ONLY, |store| store.walk(Val::empty(), steps, usize::MAX, take))
+        self.read(|store| store.walk(Val::empty(), (LAST, PREVIOUS), usize::MAX, take))
     }
 }

@@ -57,10 +57,21 @@ pub(super) struct Mdbx {
 }
 
 impl Mdbx {
-    /// Opened for changes that are each a transaction of its own, and not forced to the disk.
-    fn committing(&self, path: &Path, shape: &Shape, flags: c_uint) -> Result<MdbStore<'_, true>> {
-        let mut store = self.opened(path, shape, flags)?;
+    /// Opened for changes that are each a transaction of its own.
+    fn each_committed(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        flags: c_uint,
+    ) -> Result<MdbStore<'_, true>> {
+        let mut store = self.opened(path, shape, flags | NO_THREAD_SLOTS)?;
         store.commit_open()?;
+        Ok(store)
+    }
+
+    /// The same for changes that are not forced to the disk.
+    fn committing(&self, path: &Path, shape: &Shape, flags: c_uint) -> Result<MdbStore<'_, true>> {
+        let store = self.each_committed(path, shape, flags)?;
         // SAFETY: the environment is open and has no transaction.
         let rc = unsafe { (self.set_sync_bytes)(store.env(), SYNC_BYTES) };
         self.calls.check("env_set_syncbytes", rc)?;
@@ -141,8 +152,9 @@ impl Driver for Mdbx {
             "{integers}NOSUBDIR, UTTERLY_NOSYNC, WRITEMAP, NORDAHEAD, EXCLUSIVE, NOMEMINIT, LIFORECLAIM, at \
              most {} GiB in steps of {} MiB; build: {append}one write transaction; single changes: \
              one write transaction for the whole phase, or one for each with a sync after {} KiB; \
-             lookups: one read transaction; several processes or threads without EXCLUSIVE, threads \
-             with NOSTICKYTHREADS",
+             lookups: one read transaction, reset and renewed for each where changes have one for each; \
+             several processes or threads without EXCLUSIVE, threads and changes of their own with \
+             NOSTICKYTHREADS",
             map_bytes(shape) >> 30,
             GROWTH >> 20,
             SYNC_BYTES >> 10
@@ -170,9 +182,7 @@ impl Driver for Mdbx {
     }
 
     fn create_durable(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
-        let mut store = self.opened(path, shape, EXCLUSIVE | LIFO_RECLAIM)?;
-        store.commit_open()?;
-        Ok(store)
+        self.each_committed(path, shape, EXCLUSIVE | LIFO_RECLAIM)
     }
 
     fn open_shared(&self, path: &Path, shape: &Shape) -> Result<Self::Store<'_>> {
@@ -194,11 +204,10 @@ impl Driver for Mdbx {
         count: usize,
         is_durable: bool,
     ) -> Result<Committers<Self::Writer<'_>>> {
-        if !is_durable {
-            return self.committing(path, shape, WRITING | NO_THREAD_SLOTS)?.into_committers(count);
-        }
-        let mut store = self.opened(path, shape, LIFO_RECLAIM | NO_THREAD_SLOTS)?;
-        store.commit_open()?;
+        let store = match is_durable {
+            true => self.each_committed(path, shape, LIFO_RECLAIM)?,
+            false => self.committing(path, shape, WRITING)?,
+        };
         store.into_committers(count)
     }
 
@@ -213,6 +222,6 @@ impl Driver for Mdbx {
             let flags = READ_ONLY | NO_THREAD_SLOTS;
             return self.opened(path, shape, flags)?.into_crew(readers, false);
         }
-        self.committing(path, shape, WRITING | NO_THREAD_SLOTS)?.into_crew(readers, true)
+        self.committing(path, shape, WRITING)?.into_crew(readers, true)
     }
 }

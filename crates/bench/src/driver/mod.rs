@@ -551,6 +551,8 @@ mod duplicates_tests;
 #[cfg(test)]
 mod key_types_tests;
 #[cfg(test)]
+mod mdb_tests;
+#[cfg(test)]
 mod settings_tests;
 #[cfg(test)]
 mod tests;

@@ -2,24 +2,43 @@
 //!
 //! Tuning, besides what [`super::lsm`] has: whole filters, tables mapped into memory, no log for
 //! the build; a reader opens the store for reading only. Values are read in place
-//! (`rocksdb_get_pinned`).
+//! (`rocksdb_get_pinned`), many at once, too (`rocksdb_batched_multi_get_cf`), for which the store is opened
+//! as its one column family.
 
 #![allow(unsafe_code)]
 
 use super::library::{api, symbol};
-use super::lsm::{self, Calls, FILTER_BITS, LsmStore, Options, Pinned, Settings};
+use super::lsm::{
+    self, Calls, FILTER_BITS, Family, GetManyPinned, GetPinned, LsmStore, Options, Pinned, Settings,
+};
 use super::{Committers, Crew, Driver, Fault, Identity, Promise, Reading, Shape, Source, Threads};
 use crate::settings::{Codec, Name, Takes, Values};
 use crate::workload::Records;
 use credenza::Result;
-use std::ffi::{c_char, c_double, c_int, c_void};
+use std::ffi::{CStr, c_char, c_double, c_int, c_void};
 use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
 
-type GetPinned = unsafe extern "C" fn(
-    *mut c_void,
-    *const c_void,
-    *const u8,
-    usize,
+/// Opens a store by its options and name: families are given as their number, names and options, and there are
+/// places for their handles.
+type OpenFamilies = unsafe extern "C" fn(
+    *const Options,
+    *const c_char,
+    c_int,
+    *const *const c_char,
+    *const *const Options,
+    *mut *mut Family,
+    *mut *mut c_char,
+) -> *mut c_void;
+/// The same to read; whether a log that is there is an error.
+type OpenFamiliesToRead = unsafe extern "C" fn(
+    *const Options,
+    *const c_char,
+    c_int,
+    *const *const c_char,
+    *const *const Options,
+    *mut *mut Family,
+    u8,
     *mut *mut c_char,
 ) -> *mut c_void;
 type PinnedValue = unsafe extern "C" fn(*const c_void, *mut usize) -> *const u8;
@@ -28,7 +47,8 @@ type Free = unsafe extern "C" fn(*mut c_void);
 api! {
     #[allow(non_snake_case, reason = "the library's own names")]
     struct Api {
-        rocksdb_open_for_read_only: unsafe extern "C" fn(*const Options, *const c_char, u8, *mut *mut c_char) -> *mut c_void,
+        rocksdb_open_column_families: OpenFamilies,
+        rocksdb_open_for_read_only_column_families: OpenFamiliesToRead,
         rocksdb_block_based_options_create: unsafe extern "C" fn() -> *mut c_void,
         rocksdb_block_based_options_destroy: Free,
         rocksdb_block_based_options_set_block_cache: unsafe extern "C" fn(*mut c_void, *mut c_void),
@@ -50,6 +70,11 @@ api! {
         rocksdb_writeoptions_disable_WAL: unsafe extern "C" fn(*mut c_void, c_int),
     }
 }
+
+/// What tells that a library is RocksDB.
+const SYMBOL: &CStr = c"rocksdb_batched_multi_get_cf";
+/// The family of what is put in none.
+const DEFAULT_FAMILY: &CStr = c"default";
 
 pub(super) struct Rocksdb {
     api: Api,
@@ -107,7 +132,16 @@ impl Rocksdb {
     /// A store to be changed.
     fn changing(&self, shape: &Shape, path: &Path, is_created: bool) -> Result<LsmStore<'_>> {
         let settings = self.settings(shape, is_created);
-        let store = LsmStore::open_usual(settings, path, Some(self.pinned), false)?;
+        let open = self.api.rocksdb_open_column_families;
+        let store =
+            LsmStore::open(settings, path, Some(self.pinned), false, |all, name, message| {
+                let (mut family, names) = (null_mut(), [DEFAULT_FAMILY.as_ptr()]);
+                // SAFETY: options and names live, and there are places for a handle and a message.
+                let db = unsafe {
+                    open(all, name, 1, names.as_ptr(), &raw const all, &raw mut family, message)
+                };
+                (db, family)
+            })?;
         if !shape.settings.recovery() {
             self.leave_out_log(&store);
         }
@@ -124,6 +158,7 @@ impl Rocksdb {
 impl Driver for Rocksdb {
     const NAME: &'static str = "rocksdb";
     const REOPENS: bool = true;
+    const NATIVE_GET_MANY: bool = true;
     const SYNCS_ANYWAY: Option<&'static str> =
         Some("a table is on the disk before the log of what is in it is removed");
     const SYNCS: &'static str = "fdatasync of every table and list of tables it writes";
@@ -162,16 +197,18 @@ impl Driver for Rocksdb {
 
     fn load(file: Option<&Path>) -> Result<Rocksdb> {
         let source = const { Self::SOURCE.unwrap() };
-        let opened = source.open(Self::NAME, file, c"rocksdb_open_for_read_only")?;
+        let opened = source.open(Self::NAME, file, SYMBOL)?;
         // Opened once more, as each struct of functions holds the library.
-        let again = source.open(Self::NAME, Some(&opened.file), c"rocksdb_open_for_read_only")?;
+        let again = source.open(Self::NAME, Some(&opened.file), SYMBOL)?;
         let library = &opened.library;
         // SAFETY: the types are the prototypes of rocksdb's c.h; the library stays open in `calls`.
         let pinned = unsafe {
             Pinned {
                 get: symbol::<GetPinned>(library, "rocksdb_get_pinned")?,
+                get_many: symbol::<GetManyPinned>(library, "rocksdb_batched_multi_get_cf")?,
                 value: symbol::<PinnedValue>(library, "rocksdb_pinnableslice_value")?,
                 destroy: symbol::<Free>(library, "rocksdb_pinnableslice_destroy")?,
+                destroy_family: symbol::<Free>(library, "rocksdb_column_family_handle_destroy")?,
             }
         };
         let api = Api::load(again.library)?;
@@ -186,7 +223,10 @@ impl Driver for Rocksdb {
 
     fn tuning(&self, shape: &Shape) -> String {
         let mapped = if is_mapped(shape) { " allow_mmap_reads;" } else { "" };
-        format!("{}, without a log;{mapped} rocksdb_get_pinned", lsm::tuning(shape))
+        format!(
+            "{}, without a log;{mapped} rocksdb_get_pinned, rocksdb_batched_multi_get_cf",
+            lsm::tuning(shape)
+        )
     }
 
     fn notes(&self) -> Vec<String> {
@@ -203,10 +243,15 @@ impl Driver for Rocksdb {
 
     fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<LsmStore<'_>> {
         let settings = self.settings(shape, false);
-        LsmStore::open(settings, path, Some(self.pinned), true, |options, name, message| {
-            // SAFETY: options and name live, and there is a place for a message. A log may be there:
-            // it is read.
-            unsafe { (self.api.rocksdb_open_for_read_only)(options, name, 0, message) }
+        let open = self.api.rocksdb_open_for_read_only_column_families;
+        LsmStore::open(settings, path, Some(self.pinned), true, |all, name, message| {
+            let (mut family, names) = (null_mut(), [DEFAULT_FAMILY.as_ptr()]);
+            // SAFETY: options and names live, and there are places for a handle and a message. A log may be
+            // there: it is read.
+            let db = unsafe {
+                open(all, name, 1, names.as_ptr(), &raw const all, &raw mut family, 0, message)
+            };
+            (db, family)
         })
     }
 

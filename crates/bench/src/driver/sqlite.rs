@@ -6,13 +6,16 @@
 //! is committed at the end; where each is to be one of its own, it goes to a write-ahead log. So does
 //! what a writer stores beside readers: these see the store as it was when their transaction began.
 //! Threads have a connection each.
+//!
+//! Many lookups at once are a join of the list of their keys with the table, which takes less than as many
+//! single ones.
 
 #![allow(unsafe_code)]
 
 use super::library::api;
 use super::{
     Changes, Driver, Identity, OwnCount, Reading, Shape, Sharing, Source, Store, Threads, Writer,
-    c_path, refused,
+    c_path, refused, store,
 };
 use crate::machine;
 use crate::settings::{Name, Takes, Values};
@@ -37,6 +40,8 @@ api! {
         sqlite3_bind_blob: unsafe extern "C" fn(*mut Stmt, c_int, *const c_void, c_int, *const c_void) -> c_int,
         sqlite3_step: unsafe extern "C" fn(*mut Stmt) -> c_int,
         sqlite3_reset: unsafe extern "C" fn(*mut Stmt) -> c_int,
+        sqlite3_column_type: unsafe extern "C" fn(*mut Stmt, c_int) -> c_int,
+        sqlite3_column_int64: unsafe extern "C" fn(*mut Stmt, c_int) -> i64,
         sqlite3_column_blob: unsafe extern "C" fn(*mut Stmt, c_int) -> *const u8,
         sqlite3_column_bytes: unsafe extern "C" fn(*mut Stmt, c_int) -> c_int,
         sqlite3_finalize: unsafe extern "C" fn(*mut Stmt) -> c_int,
@@ -47,6 +52,7 @@ api! {
 const OK: c_int = 0;
 const ROW: c_int = 100;
 const DONE: c_int = 101;
+const TYPE_NULL: c_int = 5;
 const OPEN_READ_ONLY: c_int = 0x1;
 const OPEN_READ_WRITE: c_int = 0x2;
 const OPEN_CREATE: c_int = 0x4;
@@ -141,6 +147,7 @@ impl Sqlite {
             remove: none,
             scan: none,
             range: none,
+            many: (0, none),
         };
         store.check("sqlite3_open_v2", rc)?;
         match usage {
@@ -188,6 +195,7 @@ impl Sqlite {
 impl Driver for Sqlite {
     const NAME: &'static str = "sqlite";
     const REOPENS: bool = true;
+    const NATIVE_GET_MANY: bool = true;
     const THREADS: Threads = Threads::Handles;
     const SOURCE: Option<Source> = Some(Source {
         names: &["libsqlite3.so.0"],
@@ -226,7 +234,7 @@ impl Driver for Sqlite {
         format!(
             "WITHOUT ROWID, page_size {}, cache_size {} MiB, synchronous OFF, locking_mode \
              EXCLUSIVE, NOMUTEX; prepared statements; lookups: mmap_size {} MiB, one transaction for \
-             all; changes: mmap_size {} MiB, journal_mode OFF and one transaction for the whole phase, or \
+             all, many at once a join with the list of keys; changes: mmap_size {} MiB, journal_mode OFF and one transaction for the whole phase, or \
              journal_mode WAL and one for each, as beside readers and with several threads that \
              commit, without EXCLUSIVE and with busy_timeout",
             page_bytes(shape),
@@ -285,6 +293,18 @@ pub(super) struct SqliteStore<'d> {
     remove: *mut Stmt,
     scan: *mut Stmt,
     range: *mut Stmt,
+    /// That for so many lookups at once, as there were the last time.
+    many: (usize, *mut Stmt),
+}
+
+/// The most keys that one statement looks up.
+const MANY: usize = 256;
+
+/// What looks up so many keys, and gives the place of each among them with its value, or with null.
+fn lookups(count: usize) -> String {
+    let keys: Vec<String> = (0..count).map(|i| format!("({i}, ?{})", i + 1)).collect();
+    let keys = keys.join(", ");
+    format!("WITH asked(i, key) AS (VALUES {keys}) SELECT i, v FROM asked LEFT JOIN kv ON k=key")
 }
 
 impl Drop for SqliteStore<'_> {
@@ -389,12 +409,23 @@ impl SqliteStore<'_> {
         self.reset(stmt, rc)
     }
 
+    /// The statement for so many lookups at once.
+    fn many(&mut self, count: usize) -> Result<*mut Stmt> {
+        if self.many.0 != count {
+            let stmt = self.prepared(&lookups(count))?;
+            let (_, last) = std::mem::replace(&mut self.many, (count, stmt));
+            // SAFETY: the statement is prepared, or null, which is allowed; taken out, it is freed once.
+            unsafe { (self.api.sqlite3_finalize)(last) };
+        }
+        Ok(self.many.1)
+    }
+
     /// Commits what is open, and closes the connection.
     fn release(&mut self) -> Result<()> {
         let committed = if self.is_in_transaction { self.run("COMMIT") } else { Ok(()) };
         self.is_in_transaction = false;
         let all = [&mut self.get, &mut self.put, &mut self.remove, &mut self.scan, &mut self.range];
-        for stmt in all {
+        for stmt in all.into_iter().chain([&mut self.many.1]) {
             // SAFETY: the statement is prepared, or null, which is allowed; freed once.
             unsafe { (self.api.sqlite3_finalize)(std::mem::replace(stmt, null_mut())) };
         }
@@ -432,6 +463,40 @@ impl Store for SqliteStore<'_> {
             Ok((name, u64::try_from(now).unwrap_or(0)))
         };
         STATUS.into_iter().map(of).collect()
+    }
+
+    fn get_many(
+        &mut self,
+        keys: &[&[u8]],
+        mut take: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        // In parts of one size, and what is left one by one.
+        let size = keys.len() / keys.len().div_ceil(MANY).max(1);
+        if size < 2 {
+            return store::one_by_one(self, keys, take);
+        }
+        let parts = keys.chunks_exact(size);
+        let left = parts.remainder();
+        for (n, part) in parts.enumerate() {
+            let stmt = self.many(size)?;
+            for (number, key) in (1..).zip(part) {
+                self.bind(stmt, number, key)?;
+            }
+            let mut rc = self.step(stmt);
+            while rc == ROW {
+                // SAFETY: the step gave a row, and `take` is done before the next one.
+                let (i, value) = unsafe {
+                    let is_there = (self.api.sqlite3_column_type)(stmt, 1) != TYPE_NULL;
+                    let i = (self.api.sqlite3_column_int64)(stmt, 0) as usize;
+                    (i, is_there.then(|| self.column(stmt, 1)))
+                };
+                take(n * size + i, value);
+                rc = self.step(stmt);
+            }
+            self.reset(stmt, rc)?;
+        }
+        let first = keys.len() - left.len();
+        store::one_by_one(self, left, |i, value| take(first + i, value))
     }
 
     fn refresh(&mut self) -> Result<()> {

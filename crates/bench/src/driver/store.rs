@@ -20,20 +20,11 @@ pub(crate) trait Store {
     /// live longer than the call.
     fn get(&mut self, key: &[u8], take: impl FnMut(&[u8])) -> Result<bool>;
 
-    /// Calls `take` for each key with its number and value, in order. This one is a plain loop:
-    /// the way a user of a store without such a call would do it.
+    /// Calls `take` for each key with its number and value, in order. This one is a plain loop: the way a
+    /// user of a store without such a call would do it, or of one whose call takes longer.
     #[inline]
-    fn get_many(
-        &mut self,
-        keys: &[&[u8]],
-        mut take: impl FnMut(usize, Option<&[u8]>),
-    ) -> Result<()> {
-        for (i, key) in keys.iter().enumerate() {
-            if !self.get(key, |value| take(i, Some(value)))? {
-                take(i, None);
-            }
-        }
-        Ok(())
+    fn get_many(&mut self, keys: &[&[u8]], take: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
+        one_by_one(self, keys, take)
     }
 
     /// Brings all of the store in `folder` into memory. This one reads its files, as `cat` would.
@@ -118,6 +109,21 @@ pub(crate) trait Writer: Store {
 
     /// Closes the store: after this another process can open it and find every change.
     fn close(self) -> Result<()>;
+}
+
+/// Looks the keys up one after the other.
+#[inline]
+pub(super) fn one_by_one<S: Store + ?Sized>(
+    store: &mut S,
+    keys: &[&[u8]],
+    mut take: impl FnMut(usize, Option<&[u8]>),
+) -> Result<()> {
+    for (i, key) in keys.iter().enumerate() {
+        if !store.get(key, |value| take(i, Some(value)))? {
+            take(i, None);
+        }
+    }
+    Ok(())
 }
 
 /// Reads every file in a folder.

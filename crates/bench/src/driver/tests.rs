@@ -163,8 +163,18 @@ fn committed<D: Driver>(driver: &D, records: &Records, is_durable: bool) {
     check(&mut driver.open(&path, &shape, Reading::Warm).unwrap(), records, D::NAME);
 }
 
-/// Whether every key has one of these two values.
+/// Whether every key has one of these two values, looked up by itself and, some, many at once.
 fn has_either<S: Store>(store: &mut S, right: [&Records; 2], name: &str) {
+    let some: Vec<&[u8]> = (0..right[0].len().min(100)).map(|i| right[0].key(i)).collect();
+    let mut answers = 0;
+    store
+        .get_many(&some, |i, value| {
+            assert_eq!(i, answers, "{name}");
+            assert!(right.iter().any(|of| Some(of.get(i).1) == value), "{name}: {i} of many");
+            answers += 1;
+        })
+        .unwrap();
+    assert_eq!(answers, some.len(), "{name}");
     for (i, (key, _)) in right[0].iter().enumerate() {
         let mut got = None;
         store.get(key, |value| got = Some(value.to_vec())).unwrap();
@@ -284,8 +294,30 @@ fn holds<S: Store>(
     }
     let (all, count) = scanned(store);
     assert!(count == model.len() && all == *model, "{name}: {count} of {}", model.len());
+    batches(store, model, name);
     ranges(store, model, name);
     backwards(store, name);
+}
+
+/// Keys that no records here have, in part of a length that none has.
+const ABSENT: [&[u8]; 4] = [b"key", b"key 3000", b"zzz", b"0"];
+
+/// Whether each of many keys that are looked up at once is answered, in their order: none, some that are all
+/// missing, and those that are there, each twice and with one that is missing in between, so many that a library
+/// may do them in several parts; and values that are empty.
+fn batches<S: Store>(store: &mut S, model: &BTreeMap<Vec<u8>, Vec<u8>>, name: &str) {
+    let empty = model.iter().filter(|(_, value)| value.is_empty()).take(5).map(|(key, _)| key);
+    let there = model.keys().step_by(3).take(70).chain(empty);
+    let mixed = there.zip(ABSENT.into_iter().cycle());
+    let mixed: Vec<&[u8]> = mixed.flat_map(|(key, absent)| [&key[..], absent, key]).collect();
+    for keys in [&[], &ABSENT[..1], &ABSENT, &mixed, &mixed[..mixed.len().min(1)]] {
+        let mut answers = Vec::new();
+        store.get_many(keys, |i, value| answers.push((i, value.map(<[u8]>::to_vec)))).unwrap();
+        let expected: Vec<_> =
+            keys.iter().map(|key| model.get(*key).cloned()).enumerate().collect();
+        let first = answers.iter().zip(&expected).position(|(a, b)| a != b);
+        assert!(answers == expected, "{name}: {first:?} of {} keys", keys.len());
+    }
 }
 
 /// Whether ranges from keys that are there and from some that are not, before and behind all, too,
@@ -359,20 +391,16 @@ fn check<S: Store>(store: &mut S, records: &Records, name: &str) {
         let found = store.get(key, |value| got = Some(value.to_vec())).unwrap();
         assert!(found && got.as_deref() == Some(value), "{name}: {}", key.escape_ascii());
     }
-    for absent in ["key", "key 3000", "zzz", "0"] {
-        let found = store.get(absent.as_bytes(), |_| panic!("{name} found {absent}")).unwrap();
-        assert!(!found, "{name}: {absent}");
+    for absent in ABSENT {
+        let found =
+            store.get(absent, |_| panic!("{name} found {}", absent.escape_ascii())).unwrap();
+        assert!(!found, "{name}: {}", absent.escape_ascii());
     }
-    let asked = (records.len() / 3).min(70);
-    let keys: Vec<&[u8]> = (0..asked).map(|i| records.key(i * 3)).chain([&b"zzz"[..]]).collect();
-    let mut answers = Vec::new();
-    store.get_many(&keys, |i, value| answers.push((i, value.map(<[u8]>::to_vec)))).unwrap();
-    let expected = |i| if i < asked { Some(records.get(i * 3).1.to_vec()) } else { None };
-    assert_eq!(answers, (0..=asked).map(|i| (i, expected(i))).collect::<Vec<_>>(), "{name}");
     let (all, count) = scanned(store);
     let expected: BTreeMap<_, _> =
         records.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
     assert!(count == records.len() && all == expected, "{name}");
+    batches(store, &all, name);
     ranges(store, &all, name);
     backwards(store, name);
 }

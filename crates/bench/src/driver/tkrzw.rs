@@ -1,7 +1,9 @@
 //! What Tkrzw's kinds of file database have in common, by its C interface: `libtkrzw.so.1`.
 //!
 //! Tuning: no lock of the file. Its locks between threads cannot be left out. Reads are zero-copy
-//! (`tkrzw_dbm_process`, `tkrzw_dbm_iter_process`).
+//! (`tkrzw_dbm_process`, `tkrzw_dbm_iter_process`). Many lookups are one after the other: `tkrzw_dbm_get_multi`
+//! copies all keys and values into a map, `tkrzw_dbm_process_multi` makes lists of them to lock all at once, and
+//! both were found to take longer.
 //!
 //! A tree is read backwards from its highest key, which is looked for from the front: up to 1.0.32 at least,
 //! `tkrzw_dbm_iter_last` of a tree that was opened again gives the last record of its first page, as the library
@@ -101,6 +103,10 @@ pub(super) fn file_settings(shape: &Shape) -> String {
     }
     settings
 }
+
+/// What lookups are done with.
+pub(super) const READS: &str = "tkrzw_dbm_process, many lookups one by one, as tkrzw_dbm_get_multi and \
+                                tkrzw_dbm_process_multi take longer";
 
 fn c_len(bytes: &[u8]) -> Result<i32> {
     i32::try_from(bytes.len()).map_err(|_| refused("Tkrzw", "over 2 GiB in one piece"))

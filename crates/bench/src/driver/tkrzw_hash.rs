@@ -3,7 +3,7 @@
 //! Tuning, besides what [`super::tkrzw`] has: twice as many buckets as records, addresses of four
 //! bytes, alignment 4; changes in place, which is its default.
 
-use super::tkrzw::{COMPRESSION, Tkrzw, TkrzwStore, file_settings};
+use super::tkrzw::{COMPRESSION, READS, Tkrzw, TkrzwStore, file_settings};
 use super::{Crew, Driver, Identity, Reading, Shape, Source, Threads};
 use crate::settings::{Name, Takes, Values};
 use credenza::Result;
@@ -39,7 +39,7 @@ impl Driver for TkrzwHash {
     }
 
     fn tuning(&self, shape: &Shape) -> String {
-        format!("{}, no lock of the file; tkrzw_dbm_process", settings(shape))
+        format!("{}, no lock of the file; {READS}", settings(shape))
     }
 
     type Store<'d> = TkrzwStore<'d, false>;

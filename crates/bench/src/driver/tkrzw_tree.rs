@@ -3,7 +3,7 @@
 //! Tuning, besides what [`super::tkrzw`] has: twice as many buckets as pages, and all pages stay in
 //! the cache. Pages that were changed are in a cache of the process until the store is closed.
 
-use super::tkrzw::{COMPRESSION, Tkrzw, TkrzwStore, file_settings};
+use super::tkrzw::{COMPRESSION, READS, Tkrzw, TkrzwStore, file_settings};
 use super::{Changes, Crew, Driver, Identity, Reading, Shape, Source, Threads};
 use crate::settings::{Name, Takes, Values};
 use credenza::Result;
@@ -56,7 +56,7 @@ impl Driver for TkrzwTree {
     }
 
     fn tuning(&self, shape: &Shape) -> String {
-        format!("{}, no lock of the file; tkrzw_dbm_process", settings(shape))
+        format!("{}, no lock of the file; {READS}", settings(shape))
     }
 
     fn notes(&self) -> Vec<String> {

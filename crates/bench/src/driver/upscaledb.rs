@@ -138,6 +138,7 @@ impl Upscaledb {
 impl Driver for Upscaledb {
     const NAME: &'static str = "upscaledb";
     const REOPENS: bool = true;
+    const NATIVE_GET_MANY: bool = true;
     const HAS_DUPLICATES: bool = true;
     const KEY_TYPES: &'static [KeyType] = TYPES;
     const VALUE_TYPES: &'static [KeyType] = &KeyType::OF_VALUES;
@@ -199,7 +200,7 @@ impl Driver for Upscaledb {
             None => "UPS_CACHE_UNLIMITED".to_owned(),
         };
         format!(
-            "{cache}, {}; one transaction for each change: \
+            "{cache}, {}; many lookups: ups_db_bulk_operations; one transaction for each change: \
              UPS_ENABLE_TRANSACTIONS, no fsync",
             UpsStore::told(shape)
         )

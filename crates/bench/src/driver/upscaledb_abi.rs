@@ -8,6 +8,7 @@ use crate::settings::Chosen;
 use credenza::Result;
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::null;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// `ups_env_t`, `ups_db_t`, `ups_txn_t` and `ups_cursor_t`, only ever pointed to.
@@ -31,6 +32,25 @@ pub(super) struct Record {
     pub(super) size: u32,
     pub(super) data: *const u8,
     pub(super) flags: u32,
+}
+
+/// `ups_operation_t` of `ups/upscaledb_int.h`: one of many that are done at once, and how it ended.
+#[repr(C)]
+pub(super) struct Operation {
+    kind: c_int,
+    key: Key,
+    pub(super) record: Record,
+    flags: u32,
+    pub(super) result: c_int,
+}
+
+impl Operation {
+    /// A lookup.
+    #[inline]
+    pub(super) fn find(key: Key) -> Operation {
+        let record = Record { size: 0, data: null(), flags: 0 };
+        Operation { kind: FIND, key, record, flags: 0, result: 0 }
+    }
 }
 
 /// `ups_parameter_t`; the last of a list has the name 0.
@@ -113,6 +133,7 @@ api! {
         ups_db_find: unsafe extern "C" fn(*mut Db, *mut Txn, *mut Key, *mut Record, u32) -> c_int,
         ups_db_insert: unsafe extern "C" fn(*mut Db, *mut Txn, *mut Key, *mut Record, u32) -> c_int,
         ups_db_erase: unsafe extern "C" fn(*mut Db, *mut Txn, *mut Key, u32) -> c_int,
+        ups_db_bulk_operations: unsafe extern "C" fn(*mut Db, *mut Txn, *mut Operation, usize, u32) -> c_int,
         ups_cursor_create: unsafe extern "C" fn(*mut *mut Cursor, *mut Db, *mut Txn, u32) -> c_int,
         ups_cursor_move: unsafe extern "C" fn(*mut Cursor, *mut Key, *mut Record, u32) -> c_int,
         ups_cursor_find: unsafe extern "C" fn(*mut Cursor, *mut Key, *mut Record, u32) -> c_int,
@@ -164,6 +185,8 @@ impl Thresholds {
     }
 }
 
+/// `UPS_OP_FIND`.
+const FIND: c_int = 3;
 pub(super) const READ_ONLY: u32 = 0x4;
 pub(super) const DISABLE_MMAP: u32 = 0x200;
 pub(super) const ENABLE_CRC32: u32 = 0x200_0000;

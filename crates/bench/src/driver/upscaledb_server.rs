@@ -71,6 +71,7 @@ impl UpscaledbServer {
 
 impl Driver for UpscaledbServer {
     const NAME: &'static str = "ups";
+    const NATIVE_GET_MANY: bool = true;
     const HAS_DUPLICATES: bool = true;
     const KEY_TYPES: &'static [KeyType] = TYPES;
     const VALUE_TYPES: &'static [KeyType] = &KeyType::OF_VALUES;

@@ -294,6 +294,38 @@ impl Store for UpsStore<'_> {
         }
     }
 
+    fn get_many(
+        &mut self,
+        keys: &[&[u8]],
+        mut take: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        // A key of another size than was said is not asked for.
+        let known = |key: &&[u8]| self.keys.known(key).0;
+        let given: Vec<Given<'_>> =
+            keys.iter().filter(|key| known(key)).map(|key| Given::of(self.keys, key)).collect();
+        let mut all: Vec<_> = given.iter().map(|given| Operation::find(given.key())).collect();
+        if !all.is_empty() {
+            // SAFETY: the database is open; the keys are readable, and there is a place for each record.
+            let rc = unsafe {
+                let (start, count) = (all.as_mut_ptr(), all.len());
+                (self.api.ups_db_bulk_operations)(self.db, self.txn, start, count, 0)
+            };
+            self.api.check("ups_db_bulk_operations", rc)?;
+        }
+        let mut done = all.iter();
+        for (i, key) in keys.iter().enumerate() {
+            match if known(key) { done.next() } else { None } {
+                Some(operation) if operation.result != KEY_NOT_FOUND => {
+                    self.api.check("ups_db_bulk_operations", operation.result)?;
+                    // SAFETY: the library filled it in just now; the bytes are its own until its next call.
+                    take(i, Some(unsafe { operation.record.bytes() }));
+                }
+                _ => take(i, None),
+            }
+        }
+        Ok(())
+    }
+
     fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
         self.walk(None, (CURSOR_FIRST, CURSOR_NEXT), usize::MAX, take)
     }

@@ -9,7 +9,7 @@ use super::text;
 use crate::result::PhaseResult;
 use std::fmt::Write;
 
-/// Marks batched reads of a store that has no call for them.
+/// Marks batched reads of a store that has no call for them, or a slower one.
 pub const LOOP: &str = r#"<span class="mark" title="a plain loop of single gets">loop</span>"#;
 
 /// Medians and their relation to the baseline: a row a store, a column a phase.

@@ -283,7 +283,11 @@ fn legend(c: &Comparison, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
          lies within the noise)."
     )];
     if c.has_plain_loops() {
-        says.push("* the store has no batched read: a plain loop of single gets.".to_owned());
+        says.push(
+            "* a plain loop of single gets: the store has no batched read, or only one that takes longer, \
+             which its settings name."
+                .to_owned(),
+        );
     }
     if !c.stores.iter().all(|store| c.verified(store)) {
         says.push(
@@ -493,7 +497,7 @@ mod tests {
             "18.1 MB",
             "✗ wrong answers",
             "bdb-hash, get-90: wrong answers",
-            "* the store has no batched read",
+            "* a plain loop of single gets: the store has no batched read",
             "no difference seen",
             "gdbm: missing: libgdbm.so.6",
             "lmdb get-chain round 7: timed-out",
