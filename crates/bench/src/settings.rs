@@ -276,6 +276,12 @@ impl Choices {
         self.all.memory() || self.stores.values().any(Chosen::memory)
     }
 
+    /// The codec that any store is to have for keys that are numbers of 32 bits.
+    pub(crate) fn codec_of_numbers(&self) -> Option<Codec> {
+        let of = |chosen: &Chosen| Some(chosen.key_compression()).filter(|c| c.is_of_numbers());
+        of(&self.all).or_else(|| self.stores.values().find_map(of))
+    }
+
     /// Whether any store is to have no log of its changes.
     pub(crate) fn has_no_recovery(&self) -> bool {
         !self.all.recovery() || self.stores.values().any(|chosen| !chosen.recovery())
@@ -459,6 +465,12 @@ mod tests {
             (&["recovery=off", "flush=on"], "recovery=off contradicts flush=on"),
             (&["recovery=off", "rocksdb.journal-compression=zstd"], "recovery=off contradicts"),
             (&["sqlite.key-compression=zlib"], "sqlite: no setting key-compression there"),
+            (&["key-compression=zint32"], "prefix, zint32-varbyte, zint32-simdcomp, zint32-group"),
+            (&["bdb-btree.key-compression=zint32-for"], "but none, prefix"),
+            (
+                &["upscaledb.key-compression=zint32-for", "page-size=4K"],
+                "key-compression=zint32-for contradicts page-size",
+            ),
         ] {
             let refused = choices(texts).unwrap_err().to_string();
             assert!(refused.contains(what), "{texts:?}: {refused}");

@@ -29,8 +29,26 @@ impl ForDriver for Typed {
 /// Records in random order, and where the store numbers them in that of their numbers; of values with one
 /// length, as some stores are told it.
 fn records(keys: KeyType, of_values: KeyType) -> Records {
-    let mut sizes = Random::of_bytes(8, 20).of_types(Types { keys, values: of_values });
-    sizes.records(sizes.usual_count().min(300), 3).unwrap()
+    let types = Types { keys, values: of_values };
+    let mut sizes = Random::of_bytes(8, 20).of_types(types);
+    let records = sizes.records(sizes.usual_count().min(300), 3).unwrap();
+    if keys == KeyType::Custom { of_all_lengths(&records, types) } else { records }
+}
+
+/// These with keys of various lengths, of which some are what others begin with, and of bytes of all kinds:
+/// what a function that compares may confuse.
+fn of_all_lengths(records: &Records, types: Types) -> Records {
+    let mut all = Records::of_types(types);
+    for (i, (_, value)) in records.iter().enumerate() {
+        let ends = [&b""[..], b"\0", b"\0\0", b"\xff", b"!", b"and so on, which is longer"];
+        let key =
+            [&records.key(i - i % ends.len())[..1 + i / 6 % 8], ends[i % ends.len()]].concat();
+        if all.iter().all(|(other, _)| other != key) {
+            all.push(&key, value).unwrap();
+        }
+    }
+    assert!(all.len() > 200, "{}", all.len());
+    all
 }
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
