@@ -17,12 +17,12 @@ pub(super) const NAME: &CStr = c"credenza.custom";
 /// So many bytes are readable at each address, or there are none.
 #[inline]
 pub(super) unsafe fn compare(one: (*const u8, usize), other: (*const u8, usize)) -> c_int {
-    // SAFETY: the caller's promise; no address is read where there are no bytes.
-    let [one, other] = [one, other].map(|(data, len)| match len {
+    let bytes = |(data, len)| match len {
         0 => &[],
+        // SAFETY: the caller's promise.
         _ => unsafe { std::slice::from_raw_parts(data, len) },
-    });
-    match one.cmp(other) {
+    };
+    match bytes(one).cmp(bytes(other)) {
         Ordering::Less => -1,
         Ordering::Equal => 0,
         Ordering::Greater => 1,

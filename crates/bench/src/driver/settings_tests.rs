@@ -8,6 +8,7 @@ use super::*;
 use crate::measure;
 use crate::settings::{Choices, Chosen, Codec, Name, Values};
 use crate::workload::Types;
+use credenza::btree::Key;
 use std::collections::BTreeMap;
 
 /// Runs a check of one setting for every store that is found and takes it.
@@ -266,7 +267,7 @@ impl Check for KeyCompression {
         }
         let mut numbers = Records::of_types(Types { keys: KeyType::U32, ..Types::default() });
         for i in 0..20_000_u32 {
-            numbers.push(&(i * 3).to_be_bytes(), b"v").unwrap();
+            (i * 3).with_bytes(|key| numbers.push(key, b"v")).unwrap();
         }
         for codec in codecs.iter().filter(|codec| **codec != Codec::None) {
             let records = if codec.is_of_numbers() { &numbers } else { &records };
