@@ -213,6 +213,14 @@ impl Chosen {
                  one of both out",
             ));
         }
+        let codec = self.key_compression();
+        if codec.is_of_numbers() && self.page_size().is_some_and(|bytes| bytes != 16 << 10) {
+            let codec = codec.text();
+            return Err(Error::invalid(format!(
+                "key-compression={codec} contradicts page-size: such keys are in pages of 16K; leave one \
+                 of both out"
+            )));
+        }
         Ok(())
     }
 }
