@@ -225,7 +225,8 @@ pub struct BenchArgs {
     /// many as there are records, 1000 at least]
     #[arg(long, value_name = "N", requires = "oracle")]
     pub check_every: Option<usize>,
-    /// List the stores that are found, and where to get the others; with --json, to that file
+    /// List the stores that are found, with the settings and types of keys that each takes, and where to get
+    /// the others; with --json, to that file
     #[arg(long, conflicts_with_all = ["stores", "settings", "phases", "html", "csv", "tee", "oracle",
           "charts", "keep", "open", "data", "records", "gets", "rounds", "batch", "threads", "processes",
           "noise", "cold"])]

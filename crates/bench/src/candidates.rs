@@ -27,6 +27,8 @@ pub(crate) struct Candidate {
     pub(crate) package: Option<&'static str>,
     /// The settings that it takes (`--set`), with their values, in words.
     pub(crate) settings: BTreeMap<&'static str, String>,
+    /// The types that keys of it can have (`key-type` of a workload), but bytes.
+    pub(crate) key_types: Vec<&'static str>,
     /// Why it cannot be run, and what to do; empty if it can.
     pub(crate) missing: String,
 }
@@ -47,7 +49,9 @@ impl ForDriver for Look<'_> {
             Err(e) => (false, None, None, e.to_string()),
         };
         let settings = settings::in_words(D::SETTINGS);
-        Candidate { store: D::NAME, found, version, library, package, settings, missing }
+        let key_types = D::KEY_TYPES.iter().map(|of| of.name()).collect();
+        let store = D::NAME;
+        Candidate { store, found, version, library, package, settings, key_types, missing }
     }
 }
 
@@ -160,6 +164,9 @@ pub(crate) fn list(args: &BenchArgs) -> Result<()> {
         let _ = writeln!(text, "{:<18} {version:<28} {place}", c.store);
         for (setting, values) in &c.settings {
             let _ = writeln!(text, "{:<18} --set {setting}: {values}", "");
+        }
+        if !c.key_types.is_empty() {
+            let _ = writeln!(text, "{:<18} key-type: {}", "", c.key_types.join(", "));
         }
     }
     use std::io::Write;

@@ -213,6 +213,14 @@ impl Chosen {
                  one of both out",
             ));
         }
+        let codec = self.key_compression();
+        if codec.is_of_numbers() && self.page_size().is_some_and(|bytes| bytes != 16 << 10) {
+            let codec = codec.text();
+            return Err(Error::invalid(format!(
+                "key-compression={codec} contradicts page-size: such keys are in pages of 16K; leave one \
+                 of both out"
+            )));
+        }
         Ok(())
     }
 }
@@ -274,6 +282,12 @@ impl Choices {
     /// Whether any store is to be in memory.
     pub(crate) fn has_memory(&self) -> bool {
         self.all.memory() || self.stores.values().any(Chosen::memory)
+    }
+
+    /// The codec that any store is to have for keys that are numbers of 32 bits.
+    pub(crate) fn codec_of_numbers(&self) -> Option<Codec> {
+        let of = |chosen: &Chosen| Some(chosen.key_compression()).filter(|c| c.is_of_numbers());
+        of(&self.all).or_else(|| self.stores.values().find_map(of))
     }
 
     /// Whether any store is to have no log of its changes.
@@ -459,6 +473,12 @@ mod tests {
             (&["recovery=off", "flush=on"], "recovery=off contradicts flush=on"),
             (&["recovery=off", "rocksdb.journal-compression=zstd"], "recovery=off contradicts"),
             (&["sqlite.key-compression=zlib"], "sqlite: no setting key-compression there"),
+            (&["key-compression=zint32"], "prefix, zint32-varbyte, zint32-simdcomp, zint32-group"),
+            (&["bdb-btree.key-compression=zint32-for"], "but none, prefix"),
+            (
+                &["upscaledb.key-compression=zint32-for", "page-size=4K"],
+                "key-compression=zint32-for contradicts page-size",
+            ),
         ] {
             let refused = choices(texts).unwrap_err().to_string();
             assert!(refused.contains(what), "{texts:?}: {refused}");

@@ -29,7 +29,7 @@ fn file(keys: &str, more: &str) -> String {
 
 #[test]
 fn every_type_is_measured_and_who_has_it_otherwise_is_named() {
-    let types = ["binary", "string", "u8", "u16", "u32", "u64", "i64", "f32", "f64"];
+    let types = ["binary", "string", "u8", "u16", "u32", "u64", "i64", "f32", "f64", "custom"];
     for keys in types {
         let more = "records = 100\nphases = [\"build\", \"get-90\", \"range\"]";
         let (report, printed) = report(&file(keys, more), &[ALL]);
@@ -131,6 +131,10 @@ fn what_contradicts_itself_is_refused_in_words() {
     let plain = |keys: &str, more: &str| refused(&file(keys, more), &[ALL]);
     for (said, what) in [
         (plain("uint32", ""), "there is no key-type 'uint32': say binary, string, u8, u16, u32"),
+        (
+            plain("u64", "[settings]\nkey-compression = \"zint32-varbyte\""),
+            "key-compression=zint32-varbyte contradicts keys of type u64",
+        ),
         (plain("u32", "key-size = 4"), "key-size contradicts key-type u32: such keys have 4 bytes"),
         (
             plain("u8", "records = 256"),

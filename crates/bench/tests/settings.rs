@@ -112,6 +112,10 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         (&["--set=direct=on", "--set=mmap=on"], "direct=on contradicts mmap=on"),
         (&["--set=recovery=off", "--phases=insert-sync"], "contradicts the phase insert-sync"),
         (&["--cold", "--read-ahead", "--set=advice=normal"], "leave one of them out"),
+        (
+            &["--set=key-compression=zint32-for"],
+            "contradicts keys of type binary: it is for numbers",
+        ),
         (&["--duplicates=last"], "but the mix inserts nothing"),
         (&["--duplicates=last", "--workload=ycsb-d", "--phases=build"], "for the phase 'mixed'"),
     ] {
@@ -137,5 +141,7 @@ fn the_list_says_what_each_store_takes() {
     let of = |store: &str| list.as_array().unwrap().iter().find(|entry| entry["store"] == store);
     assert_eq!(of("btree").unwrap()["settings"]["checksums"], "on, off");
     assert_eq!(of("upscaledb").unwrap()["settings"]["cache"], "64K or more, unlimited");
+    assert_eq!(of("lmdb").unwrap()["key_types"], serde_json::json!(["u32", "u64", "custom"]));
+    assert!(text.contains(" key-type: u32, u64, custom\n"), "{text}");
     assert!(of("cdb").unwrap()["settings"].as_object().unwrap().is_empty());
 }

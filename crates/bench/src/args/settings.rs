@@ -1,7 +1,7 @@
 //! Settings that contradict other options.
 
 use super::BenchArgs;
-use crate::workload::{Phase, Workload};
+use crate::workload::{KeyType, Phase, Workload};
 use credenza::{Error, Result};
 
 /// Refuses settings that contradict other options.
@@ -17,6 +17,14 @@ pub(super) fn check(args: &BenchArgs, workload: &Workload) -> Result<()> {
             "recovery=off contradicts the phase insert-sync: without a log no change is on the disk \
              before the store is closed; leave one of both out",
         ));
+    }
+    let codec = workload.settings.codec_of_numbers();
+    if let Some(codec) = codec.filter(|_| workload.key_type() != KeyType::U32) {
+        let (codec, keys) = (codec.text(), workload.key_type());
+        return Err(Error::invalid(format!(
+            "key-compression={codec} contradicts keys of type {keys}: it is for numbers of 32 bits, which \
+             data = \"random\" with key-type = \"u32\" in a workload file has; leave it out, or have such keys"
+        )));
     }
     if !workload.settings.has_memory() {
         return Ok(());

@@ -15,9 +15,10 @@
 use super::bdb_abi::*;
 use super::bdb_store::BdbStore;
 use super::library::api;
-use super::{Identity, Setup, Shape, Source, c_path, refused};
+use super::{Identity, Setup, Shape, Source, c_path, own_order, refused};
 use crate::machine;
 use crate::settings::{ENCRYPTION_KEY, Name, Takes, Values};
+use crate::workload::KeyType;
 use credenza::{Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -103,6 +104,7 @@ impl Bdb {
             Setup::Bayes => self.handle_in(null_mut())?,
             _ => self.handle(shape)?,
         };
+        handle.order_keys(method, shape)?;
         handle.open(method, Some(path), READ_ONLY)?;
         BdbStore::over(handle, shape).with_cursor(shape)
     }
@@ -232,6 +234,19 @@ unsafe fn set_encrypt(object: *mut c_void, offset: usize) -> c_int {
     unsafe { method::<SetEncrypt>(object, offset)(object, ENCRYPTION_KEY.as_ptr(), ENCRYPTED) }
 }
 
+/// The order of keys of our own, as the library calls it.
+///
+/// # Safety
+/// Both are keys of the library.
+unsafe extern "C" fn compare(_: *mut Db, one: *const Dbt, other: *const Dbt) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let [one, other] =
+            [&*one, &*other].map(|key| (key.data.cast_const().cast(), key.size as usize));
+        own_order::compare(one, other)
+    }
+}
+
 pub(super) fn check(api: &Api, call: &str, rc: c_int) -> Result<()> {
     if rc == 0 {
         return Ok(());
@@ -301,6 +316,17 @@ impl Handle<'_> {
             set(self.db, null(), null())
         };
         check(self.api, "set_bt_compress", rc)
+    }
+
+    /// Has a btree compare keys by a function of ours where they are of that type, which has to be said each
+    /// time before it is opened.
+    pub(super) fn order_keys(&self, kind: Method, shape: &Shape) -> Result<()> {
+        if !matches!(kind, Method::BTree) || shape.keys != KeyType::Custom {
+            return Ok(());
+        }
+        // SAFETY: the version was checked in `load`; the object is not open yet.
+        let rc = unsafe { method::<SetCompare>(self.db, at::SET_COMPARE)(self.db, compare) };
+        check(self.api, "set_bt_compare", rc)
     }
 
     fn set(&self, what: &str, offset: usize, number: u32) -> Result<()> {

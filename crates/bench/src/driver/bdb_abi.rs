@@ -77,6 +77,7 @@ pub(super) mod at {
     pub(in crate::driver) const GET: usize = 632;
     pub(in crate::driver) const OPEN: usize = 1008;
     pub(in crate::driver) const PUT: usize = 1024;
+    pub(in crate::driver) const SET_COMPARE: usize = 1064;
     pub(in crate::driver) const SET_CACHE_SIZE: usize = 1096;
     pub(in crate::driver) const SET_KEY_COMPRESSION: usize = 1072;
     pub(in crate::driver) const SET_ENCRYPT: usize = 1120;
@@ -119,6 +120,9 @@ pub(super) type SetEncrypt = unsafe extern "C" fn(*mut c_void, *const c_char, u3
 /// Two functions of ours, or null for the library's own.
 pub(super) type SetKeyCompression =
     unsafe extern "C" fn(*mut Db, *const c_void, *const c_void) -> c_int;
+/// Two keys of a `DB`.
+pub(super) type Compare = unsafe extern "C" fn(*mut Db, *const Dbt, *const Dbt) -> c_int;
+pub(super) type SetCompare = unsafe extern "C" fn(*mut Db, Compare) -> c_int;
 pub(super) type SetNumber = unsafe extern "C" fn(*mut Db, u32) -> c_int;
 pub(super) type CloseCursor = unsafe extern "C" fn(*mut Dbc) -> c_int;
 pub(super) type CursorPut = CursorGet;

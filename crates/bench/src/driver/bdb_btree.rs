@@ -39,7 +39,7 @@ impl Driver for BdbBtree {
     const REOPENS: bool = true;
     const HAS_DUPLICATES: bool = true;
     // Numbers of 64 bits it does not have.
-    const KEY_TYPES: &'static [KeyType] = &[KeyType::Number32];
+    const KEY_TYPES: &'static [KeyType] = &[KeyType::Number32, KeyType::Custom];
     const THREADS: Threads = Threads::Handles;
     const HAS_COMMITTERS: bool = true;
     const SOURCE: Option<Source> = Some(Bdb::SOURCE);
@@ -71,7 +71,11 @@ impl Driver for BdbBtree {
         if shape.setup == Setup::Bayes {
             return bdb::BAYES.to_owned();
         }
-        let method = if shape.keys.is_numbered() { "DB_RECNO, " } else { "" };
+        let method = match shape.keys {
+            KeyType::Number32 => "DB_RECNO, ",
+            KeyType::Custom => "set_bt_compare, ",
+            _ => "",
+        };
         format!(
             "{method}no environment, {}-byte pages, cache {} MiB; USERMEM gets, bulk scans and ranges; one \
              transaction for each change: DB_PRIVATE environment, no locks, TXN_WRITE_NOSYNC; \

@@ -49,6 +49,7 @@ impl<'d, const IS_ORDERED: bool> BdbStore<'d, IS_ORDERED> {
         if shape.duplicates.is_some() {
             handle.set_flags(DUPLICATES)?;
         }
+        handle.order_keys(method, shape)?;
         handle.open(method, Some(path).filter(|_| !shape.settings.memory()), CREATE)?;
         let mut store = BdbStore::over(handle, shape);
         if store.last_number.is_some() {

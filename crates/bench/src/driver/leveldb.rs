@@ -10,7 +10,7 @@ use super::{
     Committers, Crew, Driver, Fault, Identity, Promise, Reading, Shape, Sharing, Source, Threads,
 };
 use crate::settings::{Codec, Name, Takes, Values};
-use crate::workload::Records;
+use crate::workload::{KeyType, Records};
 use credenza::Result;
 use std::ffi::{c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -84,6 +84,7 @@ impl Driver for Leveldb {
         lsm::CHECKSUMS,
         (Name::Compression, Values::Codecs(&[Codec::None, Codec::Snappy])),
     ];
+    const KEY_TYPES: &'static [KeyType] = lsm::KEY_TYPES;
     const COMMITS: bool = true;
     const DURABLE: Option<&'static str> = Some("the write option sync");
 

@@ -8,9 +8,10 @@
 
 use super::library::symbol;
 use super::mdb::{
-    Calls, Env, Integers, KEY_TYPES, MdbStore, NO_SUBDIR, NO_SYNC, NO_THREAD_SLOTS, READ_ONLY,
-    WRITE_MAP, at_once, keys_in_words, map_bytes, read_ahead,
+    Calls, Env, MdbStore, NO_SUBDIR, NO_SYNC, NO_THREAD_SLOTS, READ_ONLY, WRITE_MAP, at_once,
+    map_bytes, read_ahead,
 };
+use super::mdb_keys::{KEY_TYPES, Keys, SetCompare, SetOrder, keys_in_words};
 use super::mdb_stat::Stat;
 use super::{
     Changes, Committers, Crew, Driver, Identity, Reading, Shape, Sharing, Source, Threads,
@@ -33,6 +34,7 @@ pub(super) struct Lmdb {
     version: Version,
     set_map_size: SetMapSize,
     stat: Stat,
+    set_compare: SetCompare,
     file: PathBuf,
 }
 
@@ -46,8 +48,9 @@ impl Lmdb {
 
     fn opened(&self, path: &Path, shape: &Shape, flags: c_uint) -> Result<MdbStore<'_, false>> {
         let flags = flags | NO_SUBDIR | read_ahead(shape);
+        let keys = Keys::of(shape, Some(SetOrder::Set(self.set_compare)))?;
         let told = (at_once(shape), self.stat);
-        MdbStore::open(&self.calls, path, flags, Integers::of(shape), told, |env| {
+        MdbStore::open(&self.calls, path, flags, keys, told, |env| {
             // SAFETY: the environment was made and is not open yet.
             let rc = unsafe { (self.set_map_size)(env, map_bytes(shape)) };
             self.calls.check("env_set_mapsize", rc)
@@ -81,15 +84,16 @@ impl Driver for Lmdb {
         let source = const { Self::SOURCE.unwrap() };
         let opened = source.open(Self::NAME, file, c"mdb_env_create")?;
         // SAFETY: the types are the prototypes of lmdb.h; the library stays open in `calls`.
-        let (version, set_map_size) = unsafe {
+        let (version, set_map_size, set_compare) = unsafe {
             (
                 symbol::<Version>(&opened.library, "mdb_version")?,
                 symbol::<SetMapSize>(&opened.library, "mdb_env_set_mapsize")?,
+                symbol::<SetCompare>(&opened.library, "mdb_set_compare")?,
             )
         };
         let stat = Stat::of_lmdb(&opened.library)?;
         let calls = Calls::load_prefixed(opened.library, "mdb_")?;
-        Ok(Lmdb { calls, version, set_map_size, stat, file: opened.file })
+        Ok(Lmdb { calls, version, set_map_size, stat, set_compare, file: opened.file })
     }
 
     fn identity(&self) -> Identity {
@@ -100,7 +104,7 @@ impl Driver for Lmdb {
     }
 
     fn tuning(&self, shape: &Shape) -> String {
-        let integers = keys_in_words(shape);
+        let keys = keys_in_words(shape, "mdb_set_compare");
         let append = if shape.is_sorted { "MDB_APPEND as the keys come sorted, " } else { "" };
         // A transaction cannot take more than 131,071 pages.
         let transactions = match at_once(shape) {
@@ -108,7 +112,7 @@ impl Driver for Lmdb {
             changes => format!("a write transaction for every {changes} changes"),
         };
         format!(
-            "{integers}NOSUBDIR, NOSYNC, NOMETASYNC, WRITEMAP, NORDAHEAD, NOLOCK, map {} GiB; build: \
+            "{keys}NOSUBDIR, NOSYNC, NOMETASYNC, WRITEMAP, NORDAHEAD, NOLOCK, map {} GiB; build: \
              {append}as single changes; single changes: {transactions}, or one for each; lookups: \
              one read transaction, reset and renewed for each where changes have one for each; beside a \
              writer with its lock, several threads and changes of their own with NOTLS, and threads with \

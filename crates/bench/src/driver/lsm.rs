@@ -13,11 +13,12 @@
 
 use super::library::api;
 use super::{
-    Committers, Crew, Fault, OwnCount, Promise, Shape, Store, Writer, c_path, refused, store,
+    Committers, Crew, Fault, OwnCount, Promise, Shape, Store, Writer, c_path, own_order, refused,
+    store,
 };
 use crate::machine;
 use crate::settings::{Codec, Name, Takes, Values};
-use crate::workload::Records;
+use crate::workload::{KeyType, Records};
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
@@ -32,8 +33,13 @@ type Iter = c_void;
 type Batch = c_void;
 /// `rocksdb_column_family_handle_t`.
 pub(super) type Family = c_void;
+type Comparator = c_void;
+/// Two keys, and what the library was given for the function.
+type Compare = unsafe extern "C" fn(*mut c_void, *const u8, usize, *const u8, usize) -> c_int;
 /// A place for a message.
 type Message = *mut *mut c_char;
+type Free = unsafe extern "C" fn(*mut c_void);
+type NameOf = unsafe extern "C" fn(*mut c_void) -> *const c_char;
 
 api! {
     /// The functions of both, behind `leveldb_` and `rocksdb_`.
@@ -44,6 +50,9 @@ api! {
         options_set_error_if_exists: unsafe extern "C" fn(*mut Options, u8),
         options_set_write_buffer_size: unsafe extern "C" fn(*mut Options, usize),
         options_set_compression: unsafe extern "C" fn(*mut Options, c_int),
+        options_set_comparator: unsafe extern "C" fn(*mut Options, *mut Comparator),
+        comparator_create: unsafe extern "C" fn(*mut c_void, Free, Compare, NameOf) -> *mut Comparator,
+        comparator_destroy: Free,
         readoptions_create: unsafe extern "C" fn() -> *mut ReadOptions,
         readoptions_destroy: unsafe extern "C" fn(*mut ReadOptions),
         readoptions_set_verify_checksums: unsafe extern "C" fn(*mut ReadOptions, u8),
@@ -107,8 +116,9 @@ pub(super) fn compression(codec: Codec) -> c_int {
 
 /// What both have been told, in words.
 pub(super) fn tuning(shape: &Shape) -> String {
+    let order = if shape.keys == KeyType::Custom { "a comparator, " } else { "" };
     format!(
-        "write buffer {} MiB, block cache {} MiB, bloom filter {FILTER_BITS} bits, compression {}; \
+        "{order}write buffer {} MiB, block cache {} MiB, bloom filter {FILTER_BITS} bits, compression {}; \
          build: batches of {BATCH}, then compact_range; removals look the key up before",
         MEMORY_TABLE >> 20,
         cache_bytes(shape) >> 20,
@@ -146,6 +156,32 @@ const PROPERTIES: [&CStr; 26] = [
     c"rocksdb.num-running-compactions",
 ];
 
+/// The types of keys that both have.
+pub(super) const KEY_TYPES: &[KeyType] = &[KeyType::Custom];
+
+/// The order of keys of our own, as the libraries call it.
+///
+/// # Safety
+/// Both are keys of the library.
+unsafe extern "C" fn compare(
+    _: *mut c_void,
+    one: *const u8,
+    one_len: usize,
+    other: *const u8,
+    other_len: usize,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { own_order::compare((one, one_len), (other, other_len)) }
+}
+
+/// Its name, which a store keeps, and is not opened without.
+extern "C" fn name_of_order(_: *mut c_void) -> *const c_char {
+    own_order::NAME.as_ptr()
+}
+
+/// Of the comparator, which has nothing of its own.
+extern "C" fn free_nothing(_: *mut c_void) {}
+
 /// What was written to the log outlives the process; of a log that was not synced some of the end may
 /// be lost with the power.
 pub(super) fn promise(fault: Fault, is_durable: bool) -> Promise {
@@ -179,8 +215,8 @@ pub(super) struct Settings<'d> {
     /// Whether what is read is compared with checksums; `None` leaves it to the library.
     checks_reads: Option<bool>,
     pub(super) options: *mut Options,
-    /// What frees a cache or filter that the options refer to, and its argument.
-    pub(super) parts: Vec<(unsafe extern "C" fn(*mut c_void), *mut c_void)>,
+    /// What frees a cache, filter or comparator that the options refer to, and its argument.
+    pub(super) parts: Vec<(Free, *mut c_void)>,
 }
 
 impl<'d> Settings<'d> {
@@ -194,8 +230,20 @@ impl<'d> Settings<'d> {
             (calls.options_set_compression)(options, compression(shape.settings.compression()));
             options
         };
+        let mut parts: Vec<(Free, *mut c_void)> = Vec::new();
+        if shape.keys == KeyType::Custom {
+            // SAFETY: the options are new; the functions need nothing, and the comparator, which is not
+            // theirs, is freed behind them.
+            let comparator = unsafe {
+                let own =
+                    (calls.comparator_create)(null_mut(), free_nothing, compare, name_of_order);
+                (calls.options_set_comparator)(options, own);
+                own
+            };
+            parts.push((calls.comparator_destroy, comparator));
+        }
         let checks_reads = shape.settings.checksums();
-        Settings { calls, checks_reads, options, parts: Vec::new() }
+        Settings { calls, checks_reads, options, parts }
     }
 }
 

@@ -8,7 +8,8 @@
 //! its own, its commit is a write to the map, and outlives the process. Each lookup between them is in a read
 //! transaction that is reset behind it and renewed for the next one, as both libraries advise: it is made
 //! once, keeps its place in the table of readers, and while it rests it holds no page. Keys that are numbers
-//! without sign of 32 or 64 bits are `INTEGERKEY`s.
+//! without sign of 32 or 64 bits are `INTEGERKEY`s, and those in an order of one's own are compared by a
+//! function of ours.
 //!
 //! Threads: a process opens an environment once, all its threads use it, and each has a transaction of
 //! its own, which is not bound to the thread that began it ([`NO_THREAD_SLOTS`]): so a thread may also have
@@ -17,10 +18,10 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
+use super::mdb_keys::{Compare, Keys, Number, SetOrder};
 use super::mdb_stat::Stat;
-use super::native_keys::Native;
-use super::{Committers, Crew, OwnCount, Shape, Store, Writer, c_path, refused};
-use crate::workload::{KeyType, Records};
+use super::{Committers, Crew, OwnCount, Shape, Store, Writer, c_path, own_order, refused};
+use crate::workload::Records;
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::path::Path;
@@ -52,12 +53,19 @@ impl<const DATA_FIRST: bool> Val<DATA_FIRST> {
     /// since.
     #[inline]
     unsafe fn bytes<'a>(&self) -> &'a [u8] {
-        let Val([data, len]) = if DATA_FIRST { *self } else { Val([self.0[1], self.0[0]]) };
-        if len.is_null() {
+        let (data, len) = self.place();
+        if len == 0 {
             return &[];
         }
         // SAFETY: the caller's promise: `len` bytes of the map at `data`.
-        unsafe { std::slice::from_raw_parts(data, len.addr()) }
+        unsafe { std::slice::from_raw_parts(data, len) }
+    }
+
+    /// Address and length.
+    #[inline]
+    fn place(&self) -> (*const u8, usize) {
+        let [one, other] = self.0;
+        if DATA_FIRST { (one, other.addr()) } else { (other, one.addr()) }
     }
 }
 
@@ -71,6 +79,18 @@ impl<const DATA_FIRST: bool> Clone for Val<DATA_FIRST> {
 
 /// A pointer to a `Val` in its library's own order.
 type Value = *mut c_void;
+
+/// The order of keys of our own, as the library calls it.
+///
+/// # Safety
+/// Both are values of the library.
+unsafe extern "C" fn compare<const DATA_FIRST: bool>(
+    one: *const Val<DATA_FIRST>,
+    other: *const Val<DATA_FIRST>,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { own_order::compare((*one).place(), (*other).place()) }
+}
 
 api! {
     /// The functions of both, behind `mdb_` and `mdbx_`. Some of libmdbx answer where those of LMDB
@@ -130,37 +150,6 @@ impl Calls {
     }
 }
 
-/// The types of keys that both have.
-pub(super) const KEY_TYPES: &[KeyType] = &[KeyType::U32, KeyType::U64];
-
-/// What of [`Driver::tuning`](super::Driver::tuning) is about keys.
-pub(super) fn keys_in_words(shape: &Shape) -> &'static str {
-    if KEY_TYPES.contains(&shape.keys) { "INTEGERKEY, " } else { "" }
-}
-
-/// Whether keys are numbers to the library, and which.
-#[derive(Clone, Copy)]
-pub(super) struct Integers(Option<Native>);
-
-/// Where the library reads a key that is a number.
-#[repr(align(8))]
-struct Number([u8; 8]);
-
-impl Integers {
-    pub(super) fn of(shape: &Shape) -> Integers {
-        let is_integer = KEY_TYPES.contains(&shape.keys);
-        Integers(shape.keys.width().filter(|_| is_integer).map(Native::Unsigned))
-    }
-
-    /// The key as the library has it, in `place` if it is a number; `None` where there can be no such key.
-    #[inline]
-    fn given<'k>(self, key: &'k [u8], place: &'k mut Number) -> Option<&'k [u8]> {
-        let Some(native) = self.0 else { return Some(key) };
-        place.0 = native.number(key);
-        (key.len() == native.width()).then_some(&place.0[..key.len()])
-    }
-}
-
 /// A key that is no number of the store's size, where it has to be one.
 #[cold]
 fn no_number<T>(call: &str) -> Result<T> {
@@ -199,7 +188,7 @@ pub(super) struct MdbStore<'d, const DATA_FIRST: bool> {
     /// One that was reset, and waits with its cursor for the next lookup that has its own, or nulls.
     resting: (*mut Txn, *mut Cursor),
     dbi: c_uint,
-    keys: Integers,
+    keys: Keys,
     /// Whether lookups and changes are done by a cursor, one for each transaction.
     uses_cursor: bool,
     /// That of the transaction that is open, or null.
@@ -236,12 +225,7 @@ impl<const DATA_FIRST: bool> Drop for MdbStore<'_, DATA_FIRST> {
 
 impl<'d, const DATA_FIRST: bool> MdbStore<'d, DATA_FIRST> {
     /// One in no transaction.
-    fn new(
-        (calls, stat): (&'d Calls, Stat),
-        env: *mut Env,
-        keys: Integers,
-        at_once: usize,
-    ) -> Self {
+    fn new((calls, stat): (&'d Calls, Stat), env: *mut Env, keys: Keys, at_once: usize) -> Self {
         MdbStore {
             calls,
             env,
@@ -264,7 +248,7 @@ impl<'d, const DATA_FIRST: bool> MdbStore<'d, DATA_FIRST> {
         calls: &'d Calls,
         path: &Path,
         flags: c_uint,
-        keys: Integers,
+        keys: Keys,
         (at_once, stat): (usize, Stat),
         size: impl FnOnce(*mut Env) -> Result<()>,
     ) -> Result<Self> {
@@ -283,16 +267,34 @@ impl<'d, const DATA_FIRST: bool> MdbStore<'d, DATA_FIRST> {
         let rc = unsafe { (calls.env_open)(env, name.as_ptr(), flags, 0o644) };
         calls.check("env_open", rc)?;
         store.begin_with(flags & READ_ONLY)?;
-        let flags = match keys.0 {
-            None => 0,
-            Some(_) if flags & READ_ONLY != 0 => INTEGER_KEY,
-            // What the main database is, is said when it is made.
-            Some(_) => INTEGER_KEY | CREATE,
-        };
-        // SAFETY: the transaction is open; a null name is the main database.
-        let rc = unsafe { (calls.dbi_open)(store.txn, null(), flags, &raw mut store.dbi) };
-        calls.check("dbi_open", rc)?;
+        store.open_database(flags & READ_ONLY != 0)?;
         Ok(store)
+    }
+
+    /// Opens the database in the transaction that is open: the main one, unless its keys are in an order
+    /// that only others may have.
+    fn open_database(&mut self, is_reader: bool) -> Result<()> {
+        let (calls, txn, dbi) = (self.calls, self.txn, &raw mut self.dbi);
+        // What a database is, is said when it is made.
+        let creating = if is_reader { 0 } else { CREATE };
+        let compare = compare::<DATA_FIRST> as Compare;
+        // SAFETY: the transaction is open; a null name is the main database, and there is a place for its
+        // number; the function compares two of the library's values.
+        let rc = unsafe {
+            match self.keys {
+                Keys::Own(SetOrder::Open(open)) => {
+                    (open)(txn, own_order::NAME.as_ptr(), creating, dbi, compare, null())
+                }
+                Keys::Integers(_) => (calls.dbi_open)(txn, null(), INTEGER_KEY | creating, dbi),
+                Keys::Bytes | Keys::Own(_) => (calls.dbi_open)(txn, null(), 0, dbi),
+            }
+        };
+        calls.check("dbi_open", rc)?;
+        if let Keys::Own(SetOrder::Set(set)) = self.keys {
+            // SAFETY: the database is open in this transaction, and nothing of it was read yet.
+            calls.check("set_compare", unsafe { set(txn, self.dbi, compare) })?;
+        }
+        Ok(())
     }
 
     /// The same, with lookups and changes done by a cursor if the user chose that.
@@ -356,7 +358,7 @@ impl<'d, const DATA_FIRST: bool> MdbStore<'d, DATA_FIRST> {
 impl<const DATA_FIRST: bool> MdbStore<'_, DATA_FIRST> {
     #[inline]
     fn put(&mut self, key: &[u8], value: &[u8], flags: c_uint) -> Result<()> {
-        let mut place = Number([0; 8]);
+        let mut place = Number::new();
         let Some(key) = self.keys.given(key, &mut place) else { return no_number("put") };
         let mut key = Val::<DATA_FIRST>::of(key);
         let mut value = Val::<DATA_FIRST>::of(value);
@@ -491,9 +493,9 @@ impl<const DATA_FIRST: bool> MdbStore<'_, DATA_FIRST> {
             }
             // SAFETY: the cursor filled both in; the transaction stays open.
             let (found, value) = unsafe { (key.bytes(), value.bytes()) };
-            match self.keys.0 {
-                None => take(found, value),
-                Some(native) => native.with_key(found, |key| take(key, value)),
+            match self.keys {
+                Keys::Integers(native) => native.with_key(found, |key| take(key, value)),
+                Keys::Bytes | Keys::Own(_) => take(found, value),
             }
             step = further;
         }
@@ -522,7 +524,7 @@ impl<const DATA_FIRST: bool> Writer for MdbStore<'_, DATA_FIRST> {
     #[inline]
     fn remove(&mut self, key: &[u8]) -> Result<bool> {
         self.change(|store| {
-            let mut place = Number([0; 8]);
+            let mut place = Number::new();
             let Some(key) = store.keys.given(key, &mut place) else { return Ok(false) };
             let mut key = Val::<DATA_FIRST>::of(key);
             let mut value = Val::<DATA_FIRST>::empty();
@@ -561,7 +563,7 @@ impl<const DATA_FIRST: bool> Store for MdbStore<'_, DATA_FIRST> {
     #[inline]
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
         self.read(|store| {
-            let mut place = Number([0; 8]);
+            let mut place = Number::new();
             let Some(key) = store.keys.given(key, &mut place) else { return Ok(false) };
             let mut key = Val::<DATA_FIRST>::of(key);
             let mut value = Val::<DATA_FIRST>::empty();
@@ -600,7 +602,7 @@ impl<const DATA_FIRST: bool> Store for MdbStore<'_, DATA_FIRST> {
     }
 
     fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        let mut place = Number([0; 8]);
+        let mut place = Number::new();
         let Some(from) = self.keys.given(from, &mut place) else { return no_number("cursor_get") };
         self.read(|store| store.walk(Val::of(from), (SET_RANGE, NEXT), count, take))
     }

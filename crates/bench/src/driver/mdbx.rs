@@ -8,9 +8,10 @@
 
 use super::library::symbol;
 use super::mdb::{
-    Calls, Env, Integers, KEY_TYPES, MdbStore, NO_SUBDIR, NO_SYNC, NO_THREAD_SLOTS, READ_ONLY,
-    WRITE_MAP, keys_in_words, map_bytes, read_ahead,
+    Calls, Env, MdbStore, NO_SUBDIR, NO_SYNC, NO_THREAD_SLOTS, READ_ONLY, WRITE_MAP, map_bytes,
+    read_ahead,
 };
+use super::mdb_keys::{KEY_TYPES, Keys, OpenOrdered, SetOrder, keys_in_words};
 use super::mdb_stat::Stat;
 use super::{
     Changes, Committers, Crew, Driver, Identity, Reading, Shape, Sharing, Source, Threads,
@@ -34,6 +35,7 @@ type SetGeometry =
     unsafe extern "C" fn(*mut Env, isize, isize, isize, isize, isize, isize) -> c_int;
 
 type SetSyncBytes = unsafe extern "C" fn(*mut Env, usize) -> c_int;
+type SetMostDatabases = unsafe extern "C" fn(*mut Env, c_uint) -> c_int;
 
 /// `MDBX_UTTERLY_NOSYNC`, besides `NO_SYNC`.
 const UTTERLY: c_uint = 0x10_0000;
@@ -53,6 +55,9 @@ pub(super) struct Mdbx {
     set_geometry: SetGeometry,
     set_sync_bytes: SetSyncBytes,
     stat: Stat,
+    set_most_databases: SetMostDatabases,
+    /// Its authors advise against it: a version to come may be without.
+    open_ordered: Option<OpenOrdered>,
     file: PathBuf,
 }
 
@@ -82,8 +87,14 @@ impl Mdbx {
         let flags = flags | NO_SUBDIR | read_ahead(shape);
         let page = shape.settings.page_size().map_or(DEFAULT, |bytes| bytes as isize);
         // Its transactions take any number of pages: in a writable map it keeps no list of them.
+        let keys = Keys::of(shape, self.open_ordered.map(SetOrder::Open))?;
         let told = (usize::MAX, self.stat);
-        MdbStore::open(&self.calls, path, flags, Integers::of(shape), told, |env| {
+        MdbStore::open(&self.calls, path, flags, keys, told, |env| {
+            if matches!(keys, Keys::Own(_)) {
+                // SAFETY: the environment was made and is not open yet.
+                let rc = unsafe { (self.set_most_databases)(env, 1) };
+                self.calls.check("env_set_maxdbs", rc)?;
+            }
             if flags & READ_ONLY != 0 {
                 return Ok(());
             }
@@ -127,16 +138,29 @@ impl Driver for Mdbx {
         let source = const { Self::SOURCE.unwrap() };
         let opened = source.open(Self::NAME, file, c"mdbx_env_create")?;
         // SAFETY: the types are those of mdbx.h; the library stays open in `calls`.
-        let (version, set_geometry, set_sync_bytes) = unsafe {
+        let (version, set_geometry, set_sync_bytes, set_most_databases) = unsafe {
             (
                 symbol::<*const Version>(&opened.library, "mdbx_version")?,
                 symbol::<SetGeometry>(&opened.library, "mdbx_env_set_geometry")?,
                 symbol::<SetSyncBytes>(&opened.library, "mdbx_env_set_syncbytes")?,
+                symbol::<SetMostDatabases>(&opened.library, "mdbx_env_set_maxdbs")?,
             )
         };
+        // SAFETY: the same.
+        let open_ordered =
+            unsafe { symbol::<OpenOrdered>(&opened.library, "mdbx_dbi_open_ex") }.ok();
         let stat = Stat::of_mdbx(&opened.library)?;
         let calls = Calls::load_prefixed(opened.library, "mdbx_")?;
-        Ok(Mdbx { calls, version, set_geometry, set_sync_bytes, stat, file: opened.file })
+        Ok(Mdbx {
+            calls,
+            version,
+            set_geometry,
+            set_sync_bytes,
+            set_most_databases,
+            stat,
+            open_ordered,
+            file: opened.file,
+        })
     }
 
     fn identity(&self) -> Identity {
@@ -146,10 +170,10 @@ impl Driver for Mdbx {
     }
 
     fn tuning(&self, shape: &Shape) -> String {
-        let integers = keys_in_words(shape);
+        let keys = keys_in_words(shape, "mdbx_dbi_open_ex");
         let append = if shape.is_sorted { "MDBX_APPEND as the keys come sorted, " } else { "" };
         format!(
-            "{integers}NOSUBDIR, UTTERLY_NOSYNC, WRITEMAP, NORDAHEAD, EXCLUSIVE, NOMEMINIT, LIFORECLAIM, at \
+            "{keys}NOSUBDIR, UTTERLY_NOSYNC, WRITEMAP, NORDAHEAD, EXCLUSIVE, NOMEMINIT, LIFORECLAIM, at \
              most {} GiB in steps of {} MiB; build: {append}one write transaction; single changes: \
              one write transaction for the whole phase, or one for each with a sync after {} KiB; \
              lookups: one read transaction, reset and renewed for each where changes have one for each; \

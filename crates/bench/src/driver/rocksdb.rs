@@ -13,7 +13,7 @@ use super::lsm::{
 };
 use super::{Committers, Crew, Driver, Fault, Identity, Promise, Reading, Shape, Source, Threads};
 use crate::settings::{Codec, Name, Takes, Values};
-use crate::workload::Records;
+use crate::workload::{KeyType, Records};
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_double, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -189,6 +189,7 @@ impl Driver for Rocksdb {
         (Name::Direct, Values::Either),
         (Name::Advice, Values::Either),
     ];
+    const KEY_TYPES: &'static [KeyType] = lsm::KEY_TYPES;
     const COMMITS: bool = true;
     const DURABLE: Option<&'static str> = Some("the write option sync");
     const THREADS: Threads = Threads::Shared;

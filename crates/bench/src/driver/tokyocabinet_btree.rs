@@ -12,18 +12,23 @@ use super::library::api;
 use super::tokyocabinet::{
     self, CREATE, NO_LOCK, NO_RECORD, READER, WRITER, YIELDS, c_len, mapped, options,
 };
-use super::{Changes, Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, refused};
+use super::{
+    Changes, Driver, Identity, Reading, Shape, Source, Store, Writer, c_path, own_order, refused,
+};
 use crate::settings::Takes;
-use crate::workload::Place;
+use crate::workload::{KeyType, Place};
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
 
 /// `TCBDB` and `BDBCUR` of tcbdb.h, only ever pointed to.
 type Bdb = c_void;
 type Cursor = c_void;
 
 type Step = unsafe extern "C" fn(*mut Cursor) -> bool;
+/// Two keys, and what the library was given for the function.
+type Compare = unsafe extern "C" fn(*const u8, c_int, *const u8, c_int, *mut c_void) -> c_int;
 type Put = unsafe extern "C" fn(*mut Bdb, *const c_void, c_int, *const c_void, c_int) -> bool;
 
 api! {
@@ -33,6 +38,7 @@ api! {
         tcbdbdel: unsafe extern "C" fn(*mut Bdb),
         tcbdbecode: unsafe extern "C" fn(*mut Bdb) -> c_int,
         tcbdberrmsg: unsafe extern "C" fn(c_int) -> *const c_char,
+        tcbdbsetcmpfunc: unsafe extern "C" fn(*mut Bdb, Compare, *mut c_void) -> bool,
         tcbdbtune: unsafe extern "C" fn(*mut Bdb, i32, i32, i64, i8, i8, u8) -> bool,
         tcbdbsetcache: unsafe extern "C" fn(*mut Bdb, i32, i32) -> bool,
         tcbdbsetxmsiz: unsafe extern "C" fn(*mut Bdb, i64) -> bool,
@@ -54,6 +60,21 @@ api! {
         tcbdbcurkey3: unsafe extern "C" fn(*mut Cursor, *mut c_int) -> *const u8,
         tcbdbcurval3: unsafe extern "C" fn(*mut Cursor, *mut c_int) -> *const u8,
     }
+}
+
+/// The order of keys of our own, as the library calls it.
+///
+/// # Safety
+/// Both are keys of the library.
+unsafe extern "C" fn compare(
+    one: *const u8,
+    one_len: c_int,
+    other: *const u8,
+    other_len: c_int,
+    _: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { own_order::compare((one, one_len as usize), (other, other_len as usize)) }
 }
 
 /// Children of an inner node; alignment of nodes as a power of two, and the size of the pool of free
@@ -85,6 +106,11 @@ impl TokyoCabinetBtree {
         let store = TreeStore { api: &self.api, bdb, place: shape.duplicates };
         let (api, bdb, leaves) = (&self.api, store.bdb, leaves(shape));
         let cached = i32::try_from(leaves).unwrap_or(i32::MAX);
+        if shape.keys == KeyType::Custom {
+            // SAFETY: the object is new and not open yet, as this asks.
+            let is_set = unsafe { (api.tcbdbsetcmpfunc)(bdb, compare, null_mut()) };
+            store.check("tcbdbsetcmpfunc", is_set)?;
+        }
         // SAFETY: the object is new and not open yet, as tuning asks.
         let tuned = unsafe {
             (api.tcbdbtune)(
@@ -113,6 +139,7 @@ impl Driver for TokyoCabinetBtree {
     const SOURCE: Option<Source> = Some(tokyocabinet::SOURCE);
     const VERSIONS: &'static [&'static str] = &["1.4."];
     const SETTINGS: &'static [Takes] = tokyocabinet::SETTINGS;
+    const KEY_TYPES: &'static [KeyType] = &[KeyType::Custom];
     const CHANGES: Changes = Changes::AtClose;
 
     fn load(file: Option<&Path>) -> Result<Self> {
@@ -125,8 +152,9 @@ impl Driver for TokyoCabinetBtree {
     }
 
     fn tuning(&self, shape: &Shape) -> String {
+        let order = if shape.keys == KeyType::Custom { "tcbdbsetcmpfunc, " } else { "" };
         format!(
-            "lmemb {}, nmemb {BRANCHES}, bnum {}, apow {ALIGN_POWER}, fpow {POOL_POWER}, all nodes \
+            "{order}lmemb {}, nmemb {BRANCHES}, bnum {}, apow {ALIGN_POWER}, fpow {POOL_POWER}, all nodes \
              in the cache, xmsiz {} MiB, opts {}, no lock, no mutex; tcbdbget3, cursors",
             leaf_records(shape),
             2 * leaves(shape),

@@ -3,7 +3,8 @@
 //! Tuning: an unlimited cache; keys and records of a fixed size where the data have such. Keys of
 //! four and eight bytes are numbers to it, which it searches fastest, with their bytes turned round
 //! so that the order of the numbers is that of the keys; where the workload has a type, keys are of that.
-//! Values are read in place.
+//! Values are read in place, or, where several threads share the environment, in a copy of each thread's own. Keys in
+//! an order of one's own are compared by a function of ours, whose name is in the file.
 //!
 //! Without transactions, changes are in a cache of the process until the store is closed. Where each
 //! change is to be a transaction of its own, it is written to the journal before the call returns,
@@ -12,15 +13,31 @@
 #![allow(unsafe_code)]
 
 use super::upscaledb_abi::*;
-use super::upscaledb_keys::TYPES;
+use super::upscaledb_keys::{TYPES, register_order};
 use super::upscaledb_store::{DATABASE, UpsStore, compressor};
-use super::{Changes, Driver, Identity, Reading, Shape, Sharing, Source, c_path, refused};
+use super::{
+    Changes, Committers, Crew, Driver, Identity, Reading, Shape, Sharing, Source, Threads, c_path,
+    refused,
+};
 use crate::settings::{Chosen, Codec, ENCRYPTION_KEY, Name, Takes, Values};
 use crate::workload::KeyType;
 use credenza::Result;
 use std::path::{Path, PathBuf};
 
 pub(super) const CODECS: &[Codec] = &[Codec::None, Codec::Zlib, Codec::Snappy, Codec::Lzf];
+/// Those of keys, the last six for numbers of 32 bits.
+const KEY_CODECS: &[Codec] = &[
+    Codec::None,
+    Codec::Zlib,
+    Codec::Snappy,
+    Codec::Lzf,
+    Codec::Varbyte,
+    Codec::Simdcomp,
+    Codec::GroupVarint,
+    Codec::StreamVbyte,
+    Codec::FrameOfReference,
+    Codec::SimdFrameOfReference,
+];
 
 /// Transactions on what was in the file before. A range that begins where a key was removed gives that
 /// key in 2.2.1, as long as the file has it and the removal is only in a transaction that was committed.
@@ -76,6 +93,7 @@ impl Upscaledb {
     fn created(&self, path: &Path, shape: &Shape, flags: u32) -> Result<UpsStore<'_>> {
         let (api, name) = (&self.api, c_path(path)?);
         self.thresholds.set(&shape.settings)?;
+        register_order(api, shape)?;
         let mut store = UpsStore::new(api, shape);
         let last = || Parameter { name: 0, value: 0 };
         let (more, mut environment) = environment(shape);
@@ -109,6 +127,7 @@ impl Upscaledb {
     fn opened(&self, path: &Path, shape: &Shape, flags: u32) -> Result<UpsStore<'_>> {
         let (api, name) = (&self.api, c_path(path)?);
         self.thresholds.set(&shape.settings)?;
+        register_order(api, shape)?;
         let mut store = UpsStore::new(api, shape);
         let none = [Parameter { name: 0, value: 0 }];
         let (more, mut environment) = environment(shape);
@@ -144,6 +163,10 @@ impl Driver for Upscaledb {
     const VALUE_TYPES: &'static [KeyType] = &KeyType::OF_VALUES;
     // Alone: it locks the file for one process, also to read.
     const SHARING: Sharing = Sharing::Alone;
+    // Every call is one at a time, under a lock of the environment.
+    const THREADS: Threads = Threads::Shared;
+    const HAS_WRITER_THREAD: bool = true;
+    const HAS_COMMITTERS: bool = true;
     const SOURCE: Option<Source> = Some(Source {
         names: &["libupscaledb.so.0", "libupscaledb.so"],
         package: None,
@@ -156,7 +179,7 @@ impl Driver for Upscaledb {
         (Name::Mmap, Values::Either),
         (Name::Checksums, Values::Either),
         (Name::Compression, Values::Codecs(CODECS)),
-        (Name::KeyCompression, Values::Codecs(CODECS)),
+        (Name::KeyCompression, Values::Codecs(KEY_CODECS)),
         (Name::JournalCompression, Values::Codecs(CODECS)),
         (Name::Encryption, Values::Either),
         (Name::Recovery, Values::Either),
@@ -201,7 +224,7 @@ impl Driver for Upscaledb {
         };
         format!(
             "{cache}, {}; many lookups: ups_db_bulk_operations; one transaction for each change: \
-             UPS_ENABLE_TRANSACTIONS, no fsync",
+             UPS_ENABLE_TRANSACTIONS, no fsync; several threads: UPS_RECORD_USER_ALLOC",
             UpsStore::told(shape)
         )
     }
@@ -248,6 +271,30 @@ impl Driver for Upscaledb {
             store.open_cursor()?;
         }
         Ok(store)
+    }
+
+    fn crew(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        readers: usize,
+        with_writer: bool,
+    ) -> Result<Crew<UpsStore<'_>, UpsStore<'_>>> {
+        let store = match with_writer {
+            true => self.reopen(path, shape, true)?,
+            false => self.opened(path, shape, READ_ONLY)?,
+        };
+        store.into_crew(shape, readers, with_writer)
+    }
+
+    fn committers(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        count: usize,
+        _: bool,
+    ) -> Result<Committers<UpsStore<'_>>> {
+        self.create_committing(path, shape)?.into_committers(shape, count)
     }
 
     fn recover(&self, path: &Path, shape: &Shape) -> Result<UpsStore<'_>> {

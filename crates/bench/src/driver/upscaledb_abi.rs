@@ -116,10 +116,14 @@ impl Metrics {
     }
 }
 
+/// Two keys of a database.
+pub(super) type Compare = unsafe extern "C" fn(*mut Db, *const u8, u32, *const u8, u32) -> c_int;
+
 api! {
     pub(super) struct Api {
         ups_get_version: unsafe extern "C" fn(*mut u32, *mut u32, *mut u32),
         ups_strerror: unsafe extern "C" fn(c_int) -> *const c_char,
+        ups_register_compare: unsafe extern "C" fn(*const c_char, Compare) -> c_int,
         ups_env_create: unsafe extern "C" fn(*mut *mut Env, *const c_char, u32, u32, *const Parameter) -> c_int,
         ups_env_open: unsafe extern "C" fn(*mut *mut Env, *const c_char, u32, *const Parameter) -> c_int,
         ups_env_close: unsafe extern "C" fn(*mut Env, u32) -> c_int,
@@ -220,7 +224,11 @@ pub(super) const FIND_GREATER_OR_EQUAL: u32 = 0x2000 | 0x4000;
 pub(super) const PARAM_KEY_SIZE: u32 = 0x102;
 pub(super) const PARAM_KEY_TYPE: u32 = 0x104;
 pub(super) const PARAM_RECORD_SIZE: u32 = 0x108;
+pub(super) const PARAM_CUSTOM_COMPARE_NAME: u32 = 0x111;
 pub(super) const PARAM_RECORD_TYPE: u32 = 0x112;
+pub(super) const TYPE_CUSTOM: u64 = 1;
+/// Of a key and of a record: what is given is put into memory of the caller's.
+pub(super) const USER_ALLOC: u32 = 0x1;
 pub(super) const KEY_NOT_FOUND: c_int = -11;
 pub(super) const NOT_IMPLEMENTED: c_int = -20;
 pub(super) const DATABASE_NOT_FOUND: c_int = -200;

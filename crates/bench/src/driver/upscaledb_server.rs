@@ -11,7 +11,7 @@
 
 use super::upscaledb::{CODECS, Upscaledb};
 use super::upscaledb_abi::{AUTO_CLEANUP, DATABASE_NOT_FOUND, NOT_IMPLEMENTED, Parameter};
-use super::upscaledb_keys::TYPES;
+use super::upscaledb_keys::TYPES_OF_SERVERS;
 use super::upscaledb_store::{DATABASE, UpsStore};
 use super::{Changes, Driver, Identity, Reading, Shape, Sharing, Source, c_path, refused};
 use crate::measure::Size;
@@ -73,7 +73,7 @@ impl Driver for UpscaledbServer {
     const NAME: &'static str = "ups";
     const NATIVE_GET_MANY: bool = true;
     const HAS_DUPLICATES: bool = true;
-    const KEY_TYPES: &'static [KeyType] = TYPES;
+    const KEY_TYPES: &'static [KeyType] = TYPES_OF_SERVERS;
     const VALUE_TYPES: &'static [KeyType] = &KeyType::OF_VALUES;
     const SHARING: Sharing = Sharing::Alone;
     const SOURCE: Option<Source> = Upscaledb::SOURCE;

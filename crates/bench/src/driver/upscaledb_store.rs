@@ -3,8 +3,9 @@
 #![allow(unsafe_code)]
 
 use super::upscaledb_abi::*;
-use super::upscaledb_keys::{Given, Keys, LONGEST_FIXED, number, number_type};
-use super::{OwnCount, Shape, Store, Writer, is_number, refused};
+use super::upscaledb_keys::{Given, Keys, LONGEST_FIXED, number, number_type, order_of_keys};
+use super::upscaledb_places::Places;
+use super::{Committers, Crew, OwnCount, Shape, Store, Writer, is_number, refused, store};
 use crate::settings::Codec;
 use crate::workload::key_type::number_of;
 use crate::workload::{KeyType, Place};
@@ -33,6 +34,10 @@ pub(super) struct UpsStore<'d> {
     last_number: Option<u64>,
     /// Where one more value of a key goes, where keys have several.
     place: Option<Place>,
+    /// Where the library puts keys and values.
+    places: Places,
+    /// Whether the environment is another one's, which outlives this.
+    is_copy: bool,
 }
 
 impl Drop for UpsStore<'_> {
@@ -49,11 +54,58 @@ impl<'d> UpsStore<'d> {
         let (keys, place, uses_cursor) =
             (Keys::of(shape), shape.duplicates, shape.settings.cursors());
         let last_number = shape.keys.is_numbered().then_some(0);
-        UpsStore { api, env, db, txn, uses_cursor, cursor, keys, last_number, place }
+        let (places, is_copy) = (Places::Library, false);
+        UpsStore {
+            api,
+            env,
+            db,
+            txn,
+            uses_cursor,
+            cursor,
+            keys,
+            last_number,
+            place,
+            places,
+            is_copy,
+        }
+    }
+
+    /// A handle of the same database for another thread.
+    fn copy(&self, shape: &Shape) -> UpsStore<'d> {
+        let mut store = UpsStore::new(self.api, shape);
+        (store.env, store.db, store.last_number) = (self.env, self.db, self.last_number);
+        (store.places, store.is_copy) = (Places::own(shape), true);
+        store
+    }
+
+    /// The handles of threads that share this one; beside a writer each change is a transaction.
+    pub(super) fn into_crew(
+        self,
+        shape: &Shape,
+        readers: usize,
+        with_writer: bool,
+    ) -> Result<Crew<Self, Self>> {
+        let copy = |owner: &Self, _| {
+            let mut store = owner.copy(shape);
+            if !with_writer {
+                store.open_cursor()?;
+            }
+            Ok(store)
+        };
+        // SAFETY: every function of the library takes the lock of the environment first, and puts what it gives
+        // into memory of the handle's own before it lets go of it.
+        unsafe { Crew::sharing(self, readers, with_writer, copy) }
+    }
+
+    /// The handles of threads that share this one, where each change is a transaction.
+    pub(super) fn into_committers(self, shape: &Shape, count: usize) -> Result<Committers<Self>> {
+        // SAFETY: as above.
+        unsafe { Committers::of(self, count, |owner| Ok(owner.copy(shape))) }
     }
 
     /// What the database is told of keys and records, in words.
     pub(super) fn told(shape: &Shape) -> String {
+        let order = if shape.keys == KeyType::Custom { "UPS_TYPE_CUSTOM, " } else { "" };
         let keys = match Keys::of(shape) {
             Keys::Numbers(native) if shape.keys.is_numbered() => {
                 format!("UPS_RECORD_NUMBER{}", 8 * native.width())
@@ -67,7 +119,7 @@ impl<'d> UpsStore<'d> {
             (None, Some(len)) => format!("record size {len}"),
             (None, None) => "any record size".to_owned(),
         };
-        format!("{keys}, {records}")
+        format!("{order}{keys}, {records}")
     }
 
     /// Makes the database in an environment that is open.
@@ -86,6 +138,9 @@ impl<'d> UpsStore<'d> {
             }
             Keys::Varying => {}
         }
+        if shape.keys == KeyType::Custom {
+            parameters.extend(order_of_keys());
+        }
         if let Some(len) = shape.fixed_value.filter(|_| !shape.setup.is_ups()) {
             parameters.push(Parameter { name: PARAM_RECORD_SIZE, value: len as u64 });
         }
@@ -95,7 +150,7 @@ impl<'d> UpsStore<'d> {
         }
         let settings = &shape.settings;
         parameters.extend(compressor(PARAM_RECORD_COMPRESSION, settings.compression()));
-        parameters.extend(compressor(PARAM_KEY_COMPRESSION, settings.key_compression()));
+        parameters.extend(compressor(PARAM_KEY_COMPRESSION, codec_of_keys(shape)?));
         parameters.push(Parameter { name: 0, value: 0 });
         // SAFETY: the environment is open; a place for the pointer, and a list with its end.
         let rc = unsafe {
@@ -136,7 +191,7 @@ impl<'d> UpsStore<'d> {
     fn release(&mut self) -> Result<()> {
         self.close_cursor();
         let env = std::mem::replace(&mut self.env, null_mut());
-        if env.is_null() {
+        if env.is_null() || self.is_copy {
             return Ok(());
         }
         if !self.txn.is_null() {
@@ -172,6 +227,10 @@ impl<'d> UpsStore<'d> {
         let Keys::Numbers(native) = self.keys else {
             return Err(refused("ups_db_insert", "records without numbers"));
         };
+        if self.is_copy {
+            // The number is given in a place of the library's.
+            return Err(refused("ups_db_insert", "several threads that have records numbered"));
+        }
         let mut given = Key { size: 0, data: null(), flags: 0, own_flags: 0 };
         let mut record = Record { size: value.len() as u32, data: value.as_ptr(), flags: 0 };
         // SAFETY: the database is open for writing; a place for the key, and the value is only read.
@@ -189,7 +248,7 @@ impl<'d> UpsStore<'d> {
     /// Gives at most `count` records to `take`, from the first whose key is not below `from`, or those that
     /// a cursor comes to with the first and then with further steps.
     fn walk(
-        &self,
+        &mut self,
         from: Option<&[u8]>,
         (first, further): (u32, u32),
         count: usize,
@@ -202,8 +261,6 @@ impl<'d> UpsStore<'d> {
         api.check("ups_cursor_create", rc)?;
         let mut rc = 0;
         for i in 0..count {
-            let mut key = Key { size: 0, data: null_mut(), flags: 0, own_flags: 0 };
-            let mut record = Record { size: 0, data: null_mut(), flags: 0 };
             if let Some(from) = from.filter(|_| i == 0) {
                 rc = self.find(cursor, from, &mut take);
                 if rc != 0 {
@@ -212,6 +269,7 @@ impl<'d> UpsStore<'d> {
                 continue;
             }
             let step = if i == 0 { first } else { further };
+            let (mut key, mut record) = (self.places.key(&[]), self.places.record());
             // SAFETY: the cursor lives; places for key and record.
             rc = unsafe { (api.ups_cursor_move)(cursor, &raw mut key, &raw mut record, step) };
             if rc != 0 {
@@ -229,7 +287,12 @@ impl<'d> UpsStore<'d> {
     }
 
     /// Goes to the first record whose key is not below `from`, and gives it to `take`.
-    fn find(&self, cursor: *mut Cursor, from: &[u8], take: &mut impl FnMut(&[u8], &[u8])) -> c_int {
+    fn find(
+        &mut self,
+        cursor: *mut Cursor,
+        from: &[u8],
+        take: &mut impl FnMut(&[u8], &[u8]),
+    ) -> c_int {
         let (_, beginning) = self.keys.known(from);
         // A key with zeros at its end is the least one that begins so.
         let mut filled = [0; LONGEST_FIXED];
@@ -242,13 +305,13 @@ impl<'d> UpsStore<'d> {
         let is_cut = self.keys != Keys::Varying && from.len() > beginning.len();
         let how = if is_cut { FIND_GREATER } else { FIND_GREATER_OR_EQUAL };
         let given = Given::of(self.keys, beginning);
-        let (mut key, mut record) = (given.key(), Record { size: 0, data: null_mut(), flags: 0 });
+        let (mut key, mut record) = (self.places.key(given.bytes()), self.places.record());
         // SAFETY: the cursor lives; the key is readable, and a place for the one that is found.
         let rc = unsafe { (self.api.ups_cursor_find)(cursor, &raw mut key, &raw mut record, how) };
         if rc == 0 {
             // Asked where it is, a cursor forgets values of committed transactions: so it is not.
             // SAFETY: the library filled both in just now, but a key that is the one looked for,
-            // which `given` still has.
+            // which is still where it was.
             unsafe { self.give(&key, &record, take) };
         }
         rc
@@ -275,7 +338,7 @@ impl Store for UpsStore<'_> {
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
         let (true, key) = self.keys.known(key) else { return Ok(false) };
         let given = Given::of(self.keys, key);
-        let (mut key, mut record) = (given.key(), Record { size: 0, data: null_mut(), flags: 0 });
+        let (mut key, mut record) = (given.key(), self.places.record());
         // SAFETY: the database is open; the key is readable, and there is a place for the record.
         let rc = unsafe {
             match self.cursor.is_null() {
@@ -299,6 +362,10 @@ impl Store for UpsStore<'_> {
         keys: &[&[u8]],
         mut take: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
+        if matches!(self.places, Places::Own(..)) {
+            // What is found in bulk lies in a place that the next call of any thread changes.
+            return store::one_by_one(self, keys, take);
+        }
         // A key of another size than was said is not asked for.
         let known = |key: &&[u8]| self.keys.known(key).0;
         let given: Vec<Given<'_>> =
@@ -443,12 +510,36 @@ fn database(shape: &Shape) -> Result<u32> {
     Ok(flags | FORCE_RECORDS_INLINE)
 }
 
+/// The codec of its keys, if it takes one for keys of such a type.
+fn codec_of_keys(shape: &Shape) -> Result<Codec> {
+    let codec = shape.settings.key_compression();
+    let is_fit = match shape.keys {
+        KeyType::Binary | KeyType::String => !codec.is_of_numbers(),
+        KeyType::U32 => codec.is_of_numbers(),
+        _ => false,
+    };
+    if is_fit || codec == Codec::None {
+        return Ok(codec);
+    }
+    let (setting, keys) = (format!("key-compression={}", codec.text()), shape.keys);
+    Err(refused(
+        &setting,
+        format!("upscaledb does not compress keys of type {keys} so: leave it out"),
+    ))
+}
+
 /// A codec for what the parameter of this name is about.
 pub(super) fn compressor(name: u32, codec: Codec) -> Option<Parameter> {
     let value = match codec {
         Codec::Zlib => 1,
         Codec::Snappy => 2,
         Codec::Lzf => 3,
+        Codec::Varbyte => 5,
+        Codec::Simdcomp => 6,
+        Codec::GroupVarint => 7,
+        Codec::StreamVbyte => 8,
+        Codec::FrameOfReference => 10,
+        Codec::SimdFrameOfReference => 11,
         _ => return None,
     };
     Some(Parameter { name, value })

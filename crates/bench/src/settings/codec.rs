@@ -17,10 +17,17 @@ pub(crate) enum Codec {
     Lzma,
     /// What a key has in common with the one before it is left out.
     Prefix,
+    /// This and those below are for keys that are numbers of 32 bits, of which differences are kept.
+    Varbyte,
+    Simdcomp,
+    GroupVarint,
+    StreamVbyte,
+    FrameOfReference,
+    SimdFrameOfReference,
 }
 
 impl Codec {
-    pub(super) const ALL: [Codec; 10] = [
+    pub(super) const ALL: [Codec; 16] = [
         Codec::None,
         Codec::Snappy,
         Codec::Zlib,
@@ -31,6 +38,12 @@ impl Codec {
         Codec::Lzo,
         Codec::Lzma,
         Codec::Prefix,
+        Codec::Varbyte,
+        Codec::Simdcomp,
+        Codec::GroupVarint,
+        Codec::StreamVbyte,
+        Codec::FrameOfReference,
+        Codec::SimdFrameOfReference,
     ];
 
     /// The name in options and results.
@@ -46,7 +59,26 @@ impl Codec {
             Codec::Lzo => "lzo",
             Codec::Lzma => "lzma",
             Codec::Prefix => "prefix",
+            Codec::Varbyte => "zint32-varbyte",
+            Codec::Simdcomp => "zint32-simdcomp",
+            Codec::GroupVarint => "zint32-groupvarint",
+            Codec::StreamVbyte => "zint32-streamvbyte",
+            Codec::FrameOfReference => "zint32-for",
+            Codec::SimdFrameOfReference => "zint32-simdfor",
         }
+    }
+
+    /// Whether it is for keys that are numbers of 32 bits, and no others.
+    pub(crate) const fn is_of_numbers(self) -> bool {
+        matches!(
+            self,
+            Codec::Varbyte
+                | Codec::Simdcomp
+                | Codec::GroupVarint
+                | Codec::StreamVbyte
+                | Codec::FrameOfReference
+                | Codec::SimdFrameOfReference
+        )
     }
 
     pub(super) fn find(text: &str) -> Option<Codec> {

@@ -31,10 +31,12 @@ pub(crate) enum KeyType {
     Number32,
     /// The same in 64 bits.
     Number64,
+    /// Bytes of which nothing is said, in an order that a function of ours makes: that of the bytes.
+    Custom,
 }
 
 impl KeyType {
-    pub(crate) const ALL: [KeyType; 11] = [
+    pub(crate) const ALL: [KeyType; 12] = [
         KeyType::Binary,
         KeyType::String,
         KeyType::U8,
@@ -46,6 +48,7 @@ impl KeyType {
         KeyType::F64,
         KeyType::Number32,
         KeyType::Number64,
+        KeyType::Custom,
     ];
 
     /// What values can be: those that have a size, and no more.
@@ -73,6 +76,7 @@ impl KeyType {
             KeyType::F64 => "f64",
             KeyType::Number32 => "record-number32",
             KeyType::Number64 => "record-number64",
+            KeyType::Custom => "custom",
         }
     }
 
@@ -84,7 +88,7 @@ impl KeyType {
     /// Bytes of a key; `None` where keys may have any number.
     pub(crate) const fn width(self) -> Option<usize> {
         match self {
-            KeyType::Binary | KeyType::String => None,
+            KeyType::Binary | KeyType::String | KeyType::Custom => None,
             KeyType::U8 => Some(1),
             KeyType::U16 => Some(2),
             KeyType::U32 | KeyType::F32 | KeyType::Number32 => Some(4),
