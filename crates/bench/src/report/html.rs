@@ -5,10 +5,11 @@
 
 use super::chart::{Row, Scale, axis, escape};
 use super::compare::{Comparison, is_own};
+use super::plain::ByClass;
 use super::stats::{self, Verdict};
 use super::{
-    committers, curves, facts, figures, growth, json, over_time, overview, processor, rate, text,
-    together,
+    committers, curves, effort, facts, figures, growth, json, over_time, overview, processor, rate,
+    text, together,
 };
 use crate::result::{Latency, PhaseResult, Report};
 use credenza::Result;
@@ -21,7 +22,10 @@ const NARROW: f64 = 125.0;
 const WIDE: f64 = 210.0;
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = concat!(include_str!("page.js"), include_str!("export.js"));
+const SCRIPT: &str =
+    concat!(include_str!("page.js"), include_str!("points.js"), include_str!("export.js"));
+/// What is said of a table that has the samples of another.
+const ROUNDS: &str = "Every round";
 
 /// Writes the page in place of `path`, atomically.
 ///
@@ -177,35 +181,58 @@ fn sections(report: &Report, comparisons: &[Comparison]) -> String {
             true => over_time,
             false => with_note(over_time::AT_RATE, &over_time),
         };
-        html.push_str(&section("rate", &title, &(table + &charts + &over_time)));
+        let rounds = rounds(rate::rounds(report), &title);
+        html.push_str(&section("rate", &title, &(table + &charts + &over_time + &rounds)));
     }
     if let Some((table, explained)) = growth::table(report) {
         let title = "Growth with the number of records";
         let content = charts(&growth::charts(report)) + &with_note(explained, &table.html(title));
+        let content = content + &rounds(growth::rounds(report), title);
         html.push_str(&section("growth", title, &content));
     }
     if let Some((table, explained)) = together::table(report) {
         let title = "Several readers at one store";
         let content = charts(&together::charts(report)) + &with_note(explained, &table.html(title));
+        let content = content + &rounds(together::rounds(report, together::is_of), title);
         html.push_str(&section("together", title, &content));
     }
     if let Some((table, explained)) = committers::table(report) {
         let title = committers::TITLE;
         let content =
             charts(&committers::charts(report)) + &with_note(explained, &table.html(title));
+        let content = content + &rounds(together::rounds(report, committers::is_of), title);
         html.push_str(&section("committers", title, &content));
     }
     if let Some((table, explained)) = processor::table(report) {
         let content = with_note(explained, &table.html(processor::TITLE));
         html.push_str(&section("processor", processor::TITLE, &content));
     }
-    html.push_str(&section("figures", "Every figure", &each(&figures::every)));
+    let all_figures = |c: &Comparison| {
+        let taken = effort::table(report, c);
+        figures::every(c) + &folded("Syncs, bytes, page faults and files of each phase", &taken)
+    };
+    html.push_str(&section("figures", "Every figure", &each(&all_figures)));
     html.push_str(&section("setup", "Set-up", &facts::setup(report)));
     html
 }
 
 fn with_note(note: &str, content: &str) -> String {
     format!(r#"<p class="note">{note}</p>{content}"#)
+}
+
+/// What is found by its name, and opened by who wants it: tables behind others, and charts that are most of a
+/// page. Empty where there is nothing to open.
+pub(super) fn folded(summary: &str, content: &str) -> String {
+    if content.is_empty() {
+        return String::new();
+    }
+    format!("<details><summary>{}</summary>{content}</details>", escape(summary))
+}
+
+/// The samples behind a table that has medians alone.
+fn rounds(table: Option<ByClass>, of: &str) -> String {
+    let table = table.map(|table| table.html(&format!("{ROUNDS}: {of}")));
+    folded(ROUNDS, &table.unwrap_or_default())
 }
 
 /// Charts side by side; empty without any.
@@ -231,8 +258,9 @@ fn phases(c: &Comparison) -> String {
     format!(
         "<p class=\"note\">Time of one operation: shorter is better. Bar: median; line: its 95 % \
          interval; dots: the rounds, hollow where an outlier. The factor below a figure is its \
-         speed in relation to {}.</p><div class=\"charts\">{charts}</div>",
-        escape(c.baseline)
+         speed in relation to {}.{}</p><div class=\"charts\">{charts}</div>",
+        escape(c.baseline),
+        figures::unjudged(c)
     )
 }
 
@@ -297,7 +325,7 @@ fn relation(c: &Comparison, r: &PhaseResult) -> String {
     }
     match c.to_baseline(&r.store, &r.phase) {
         Some(ratio) if ratio.verdict() == Verdict::NoDifference => "no difference".to_owned(),
-        Some(ratio) => text::factor(ratio.median),
+        Some(ratio) => text::ratio(&ratio),
         None => String::new(),
     }
 }
@@ -388,6 +416,7 @@ fn latencies(report: &Report, c: &Comparison) -> String {
          (p50). Thick line: up to p99, the ring. Thin line: on to p99.9, the dot on it, and to the \
          slowest lookup, its right end. The scale is logarithmic.</p><div class=\"charts\">{charts}</div>"
     ) + &percentiles(report, c)
+        + &folded("Percentiles as a table", &curves::table(c))
 }
 
 /// The same as curves; nothing in reports from before there were any.

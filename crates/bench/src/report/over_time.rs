@@ -1,8 +1,9 @@
 //! Throughput and latency over the time of a run, as charts: a stall is where nothing ends, and where the
 //! slowest operation is.
 
-use super::chart::{Scale, escape};
+use super::chart::Scale;
 use super::compare::Comparison;
+use super::html::folded;
 use super::lines::{Line, LineChart, Point};
 use super::text;
 use crate::result::over_time::{OverTime, Slots};
@@ -76,11 +77,6 @@ fn by_kind(report: &Report, phase: &str, runs: &[(&str, &OverTime)]) -> String {
         return html;
     }
     folded("Kind by kind", &grid(&html))
-}
-
-/// What is found by its name, and opened by who wants it: these charts are most of a page.
-fn folded(summary: &str, content: &str) -> String {
-    format!("<details><summary>{}</summary>{content}</details>", escape(summary))
 }
 
 fn grid(charts: &str) -> String {
