@@ -264,7 +264,9 @@ fn a_point_answers_taps_and_keys_and_has_a_row_in_a_table() {
          const folds = [curves, over_time].map((figure) => {\
            const id = figure.querySelector('svg.plot').getAttribute('aria-details');\
            const fold = document.getElementById(id);\
-           fold.open = true; return figure.contains(fold) && fold; });\
+           fold.open = true;\
+           fold.dispatchEvent(new Event('toggle'));\
+           return figure.contains(fold) && fold; });\
          addEventListener('load', () => {\
            const rows = folds.map((fold) => [...fold.querySelectorAll('tbody tr')].map((row) =>\
              [...row.cells].map((cell) => cell.textContent).join('|')));\

@@ -166,7 +166,7 @@ impl Row {
     /// The finished drawing.
     pub fn svg(&self) -> String {
         format!(
-            r#"<svg class="plot" height="{ROW_HEIGHT}" role="img" aria-label="{0}"><title>{0}</title>{1}</svg>"#,
+            r#"<svg class="plot" height="{ROW_HEIGHT}" role="img"><title>{}</title>{}</svg>"#,
             self.label, self.marks
         )
     }
@@ -180,9 +180,11 @@ impl Row {
     }
 
     fn upright(&mut self, class: &str, x: f64, top: u32, bottom: u32) {
+        // The top of the drawing is where a line begins that does not say so.
+        let top = if top > 0 { format!(r#" y1="{top}""#) } else { String::new() };
         let _ = write!(
             self.marks,
-            r#"<line class="{class}" x1="{x:.2}%" x2="{x:.2}%" y1="{top}" y2="{bottom}"/>"#
+            r#"<line class="{class}" x1="{x:.2}%" x2="{x:.2}%"{top} y2="{bottom}"/>"#
         );
     }
 

@@ -60,24 +60,21 @@ fn stores(result: &PhaseResult) -> bool {
     !reads && result.effort.operations > 0
 }
 
-/// How many of these there are for an operation: a single one of a million operations is one of the whole phase.
-pub(super) fn of_one(count: u64, operations: u64) -> String {
-    match count as f64 / operations as f64 {
-        _ if count == 0 => "0".to_owned(),
-        part if part < 0.001 => format!("{} in all", text::count(count)),
-        part => text::number(part),
-    }
-}
-
 fn in_words(result: &PhaseResult) -> String {
     let effort = &result.effort;
+    let operations = effort.operations as f64;
+    let of_one = |count: u64| text::number(count as f64 / operations);
     let mut says = Vec::new();
     if effort.calls.syncs() > 0 {
-        says.push(format!("{} syncs", of_one(effort.calls.syncs(), effort.operations)));
+        // A single sync of a million operations is one of the whole phase.
+        let syncs = match effort.calls.syncs() as f64 / operations {
+            part if part < 0.001 => format!("{} in all", effort.calls.syncs()),
+            _ => of_one(effort.calls.syncs()),
+        };
+        says.push(format!("{syncs} syncs"));
     }
     if effort.calls.written_bytes > 0 {
-        let bytes = text::number(effort.calls.written_bytes as f64 / effort.operations as f64);
-        says.push(format!("{bytes} B"));
+        says.push(format!("{} B", of_one(effort.calls.written_bytes)));
     }
     if effort.closing.syncs() > 0 {
         says.push("synced at close".to_owned());

@@ -111,25 +111,17 @@ const HEADS: [&str; 20] = [
 
 /// Every figure of a comparison, one row a store and phase.
 pub fn every(c: &Comparison) -> String {
-    let rows = c.in_order().map(|r| figures_row(c, r)).collect::<String>();
-    format!(
-        r#"<p class="note">Class {}. “Times as fast” is in relation to {}, with its interval; ° marks an outlier.{} <span class="hint">A click on a heading sorts.</span></p>{}"#,
-        escape(c.class),
-        escape(c.baseline),
-        unjudged(c),
-        sortable("Every figure", &HEADS, &rows)
-    )
-}
-
-/// A table that a click on a heading sorts; the rows are markup.
-pub(super) fn sortable(label: &str, heads: &[&str], rows: &str) -> String {
     let mut head = String::new();
-    for name in heads {
+    for name in HEADS {
         let class = if is_text(name) { r#" class="text""# } else { "" };
         let _ = write!(head, r#"<th scope="col"{class}>{name}</th>"#);
     }
+    let rows: String = c.in_order().map(|r| figures_row(c, r)).collect();
     format!(
-        r#"<div class="scroll" tabindex="0" role="region" aria-label="{label}"><table class="sortable"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"#
+        r#"<p class="note">Class {}. “Times as fast” is in relation to {}, with its interval; ° marks an outlier.{} <span class="hint">A click on a heading sorts.</span></p><div class="scroll" tabindex="0" role="region" aria-label="Every figure"><table class="sortable"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"#,
+        escape(c.class),
+        escape(c.baseline),
+        unjudged(c)
     )
 }
 
@@ -169,7 +161,7 @@ fn figures_row(c: &Comparison, r: &PhaseResult) -> String {
 }
 
 /// A cell to be sorted by a number; a dash where there is none.
-pub(super) fn number_cell(value: Option<f64>, shown: &str) -> String {
+fn number_cell(value: Option<f64>, shown: &str) -> String {
     match value.filter(|x| x.is_finite()) {
         Some(value) => format!(r#"<td data-v="{value}">{shown}</td>"#),
         None => format!(r#"<td data-v="">{}</td>"#, text::NONE),

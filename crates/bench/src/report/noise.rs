@@ -5,9 +5,8 @@ use crate::result::{Noise, PhaseNoise, Report};
 use std::collections::HashSet;
 
 /// What is said where a store was not measured against itself.
-const NOT_MEASURED: &str = "No noise floor was measured: a ratio is judged by its interval alone, and a small \
-    difference may be no more than that of a store from itself. --noise measures one store against itself, too \
-    (it takes 5 rounds).";
+const NOT_MEASURED: &str =
+    "No noise floor was measured: --noise has one store measured against itself, too (5 rounds).";
 
 /// What this run says of chance; `None` where there is no ratio that chance could make.
 pub fn line(report: &Report) -> Option<String> {

@@ -6,7 +6,10 @@
     const cell = row.cells[column];
     if (!cell) return "";
     const figure = cell.dataset.v;
-    return figure === undefined ? cell.textContent.trim() : figure === "" ? NaN : Number(figure);
+    if (figure !== undefined) return figure === "" ? NaN : Number(figure);
+    // A dash stands where there is no figure.
+    const text = cell.textContent.trim();
+    return text === "–" ? NaN : /^[\d,.]+(e-?\d+)?$/.test(text) ? Number(text.replaceAll(",", "")) : text;
   };
   // Cells without a figure stay at the end, whichever way the table is sorted.
   const compare = (a, b, direction) => {
