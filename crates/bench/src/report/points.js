@@ -73,7 +73,7 @@
       lines = [...plot.querySelectorAll(".line")].map(named).filter((spots) => spots.length);
       return lines;
     };
-    const said = made("output", "A tap says the nearest point.");
+    const said = made("output", "A tap or a click says the nearest point.");
     figure.querySelector("figcaption").append(said);
     const choose = (spot) => {
       chosen?.classList.remove("chosen");
