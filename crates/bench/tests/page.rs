@@ -425,6 +425,28 @@ fn a_click_on_a_heading_sorts_the_table() {
 }
 
 #[test]
+fn figures_that_are_written_with_commas_are_sorted_as_numbers() {
+    let Some(browser) = browser() else {
+        println!("skipped: no chromium on this machine (apt-get install chromium)");
+        return;
+    };
+    let mut report = fixture();
+    for (result, operations) in report.results.iter_mut().zip([1000, 9, 20]) {
+        result.effort = Effort { operations, ..Effort::default() };
+    }
+    let (folder, path, page) = page_of(&report);
+    let click = "<script>(() => {\
+         const table = document.querySelectorAll('.sortable')[1];\
+         table.querySelectorAll('button')[2].click();\
+         document.title = [...table.tBodies[0].rows].map((row) => row.cells[2].textContent).join(' ');\
+         })();</script></body>";
+    std::fs::write(&path, page.replace("</body>", click)).unwrap();
+    let tree = String::from_utf8(dump(&browser, folder.path(), &path).stdout).unwrap();
+    let title = tree.split_once("<title>").unwrap().1.split_once("</title>").unwrap().0;
+    assert_eq!(title, "9 20 1,000");
+}
+
+#[test]
 fn every_chart_can_be_saved_as_svg_and_png() {
     let Some(browser) = browser() else {
         println!("skipped: no chromium on this machine (apt-get install chromium)");

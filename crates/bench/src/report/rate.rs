@@ -137,5 +137,10 @@ mod tests {
         assert!(all[1].ends_with(" BEHIND") && !gets[1].contains("BEHIND"), "{rows:?}");
         assert_eq!(all[6..], ["400 ns", "50,262", "41,120"]);
         assert_eq!(gets[6..], ["300 ns", "", ""]);
+        let by_round = &mut report.results[0].at_rate.as_mut().unwrap().by_round;
+        (by_round.p50, by_round.p99) = (vec![400, 500], vec![7000, 8000]);
+        let rounds = rounds(&report).unwrap();
+        let row = &rounds.of(&report.results[0].class).rows[0];
+        assert_eq!(row[2..], ["50,262  41,121  50,300", "400 ns  500 ns", "7.00 µs  8.00 µs", ""]);
     }
 }

@@ -258,6 +258,25 @@ mod tests {
     }
 
     #[test]
+    fn every_round_is_in_a_table_of_its_own() {
+        let mut report = report();
+        report.together[1].per_second.samples = vec![1_000_000.0, 1_250_000.0];
+        let rounds = rounds(&report, is_of).unwrap();
+        let [one, beside] = &rounds.of("buffered").rows[..] else { panic!("two rows") };
+        assert_eq!(
+            one[2..],
+            ["2 threads", "12,345,679", "12,345,679", "12,345,679", "12,345,679", ""]
+        );
+        assert_eq!(beside[6..], ["1,000,000  1,250,000", "1,234,568"]);
+        let page = super::super::html::page(&report);
+        assert!(
+            page.contains("<summary>Every round</summary>")
+                && page.contains(">1,000,000  1,250,000<")
+        );
+        assert!(super::rounds(&report, committers::is_of).is_none());
+    }
+
+    #[test]
     fn the_page_has_the_same_cells() {
         let report = report();
         let page = super::super::html::page(&report);
