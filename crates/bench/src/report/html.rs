@@ -231,7 +231,10 @@ pub(super) fn folded(summary: &str, content: &str) -> String {
 
 /// The samples behind a table that has medians alone.
 fn rounds(table: Option<ByClass>, of: &str) -> String {
-    let table = table.map(|table| table.html(&format!("{ROUNDS}: {of}")));
+    let table = table.map(|table| {
+        let table = table.html(&format!("{ROUNDS}: {of}"));
+        with_note("Samples in the order of rounds; ° marks an outlier.", &table)
+    });
     folded(ROUNDS, &table.unwrap_or_default())
 }
 

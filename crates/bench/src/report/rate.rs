@@ -56,7 +56,7 @@ pub fn table(report: &Report) -> Option<(String, ByClass, &'static str)> {
     Some((title, ByClass::new(&heads, 2, rows)?, EXPLAINED))
 }
 
-/// Each round of all of them; nothing without any, and in reports from before these were in them.
+/// Each round of all of them; nothing without any.
 pub fn rounds(report: &Report) -> Option<ByClass> {
     let latencies = |all: &[u64]| {
         let each = all.iter().map(|ns| text::nanoseconds(*ns as f64));
