@@ -5,7 +5,9 @@
 
 use credenza_bench::report::{read_json, write_html};
 use credenza_bench::result::over_time::{OverTime, Slots};
-use credenza_bench::result::{AtRate, Growth, Latency, PhaseResult, Report, StoreInfo, Summary};
+use credenza_bench::result::{
+    AtRate, Calls, Effort, Growth, Latency, PhaseResult, Report, StoreInfo, Summary,
+};
 use credenza_bench::{browser, write_charts};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -43,9 +45,34 @@ fn the_page_says_all_of_it_and_needs_no_network() {
         "no difference",
         "tmpfs",
         "sched_yield()",
+        "No noise floor was measured",
+        "--noise",
     ] {
         assert!(page.contains(says), "'{says}' is missing");
     }
+}
+
+#[test]
+fn the_page_says_what_was_done_with_which_keys() {
+    let mut report = fixture();
+    report.settings.mix = "get 5, update 5, keys <latest>".to_owned();
+    report.settings.distribution = "zipfian:theta=0.99,scrambled=true".to_owned();
+    report.settings.rate = Some(12_345.0);
+    report.settings.metrics = "none".to_owned();
+    let (_folder, _path, page) = page_of(&report);
+    let (head, setup) = page.split_once("<h2 id=\"setup-title\">").unwrap();
+    let keys = "keys zipfian:theta=0.99,scrambled=true";
+    assert!(
+        head.contains(keys) && setup.contains("<dt>Keys of lookups</dt><dd>zipfian:theta=0.99")
+    );
+    assert!(setup.contains("<dt>Rate</dt><dd>12,345 operations a second</dd>"));
+    assert!(setup.contains("<dt>Metrics</dt><dd>throughput, and what is counted beside it</dd>"));
+    assert!(!page.contains("update 5"), "no phase did the mix");
+    report.results.iter_mut().filter(|r| r.phase == "scan").for_each(|r| r.phase = "mixed".into());
+    let (_folder, _path, page) = page_of(&report);
+    let (head, setup) = page.split_once("<h2 id=\"setup-title\">").unwrap();
+    let mix = "mixed: get 5, update 5, keys &lt;latest&gt;";
+    assert!(head.contains(mix) && setup.contains(&format!("<dt>Mix</dt><dd>{mix}</dd>")));
 }
 
 #[test]
@@ -67,6 +94,13 @@ fn our_own_wrong_answers_and_missing_rounds_are_not_glossed_over() {
     assert!(page.contains("Too few rounds to say where constant is not ahead"));
     assert!(page.contains("With 2 rounds an interval is the range"));
     assert!(!page.contains("No rival matched"));
+    // Each factor to the baseline in the charts and both tables, and each headline, has the mark.
+    let others = report.results.iter().filter(|r| r.store != "mcdb" && r.verified).count();
+    let headlines = 8;
+    assert_eq!(page.matches("x? <").count(), 2 * others);
+    assert_eq!(page.matches("x?<").count(), others + headlines);
+    assert_eq!(page.matches("? a factor of fewer than three rounds").count(), 3);
+    assert!(!page_of(&fixture()).2.contains("x?"), "seven rounds are enough");
 }
 
 #[test]
@@ -195,8 +229,10 @@ fn a_browser_draws_the_charts_and_runs_the_script() {
     let title = tree.split_once("<title>").unwrap().1.split_once("</title>").unwrap().0;
     let (content, window) = title.split_once(" of ").unwrap();
     assert_eq!((content, window), ("390", "390"), "the page is wider than its window");
+    // Charts over time, and the tables of percentiles, rounds at a rate and rounds of the growth. The points of
+    // charts are printed as charts.
     let folds = [tree.matches("<details").count(), tree.matches("<details open").count()];
-    assert_eq!(folds, [3, 3], "what is folded is not opened for print");
+    assert_eq!(folds, [6 + 26, 6], "what is folded is not opened for print");
     assert!(tree.contains("<button type=\"button\">store</button>"), "the table has no buttons");
     assert_eq!(tree.matches("r=\"5\"").count(), 2 * 3 * (60 + 3 * 59));
     // The slowest operation ended in the slot behind the middle, of 1 ms, and of the other store of 2 ms.
@@ -204,6 +240,62 @@ fn a_browser_draws_the_charts_and_runs_the_script() {
         // Of all operations, and of two kinds.
         assert_eq!(tree.matches(&format!("<title>{slowest}</title>")).count(), 3, "{slowest}");
     }
+}
+
+#[test]
+fn a_point_answers_taps_and_keys_and_has_a_row_in_a_table() {
+    let Some(browser) = browser() else {
+        println!("skipped: no chromium on this machine (apt-get install chromium)");
+        return;
+    };
+    let (folder, path, page) = page_of(&with_lines(fixture()));
+    let act = "<script>(() => {\
+         const curves = document.querySelector('#latency .lines'), said = [];\
+         const over_time = [...document.querySelectorAll('#time .lines')].find((figure) =>\
+           figure.textContent.includes('scan: slowest'));\
+         const plot = curves.querySelector('svg.plot');\
+         const listen = () => said.push(curves.querySelector('output').textContent);\
+         const press = (key) => plot.dispatchEvent(new KeyboardEvent('keydown', { key }));\
+         const third = plot.querySelectorAll('circle')[2].getBoundingClientRect();\
+         const tap = { clientX: third.left + 4, clientY: third.top + 4 };\
+         plot.dispatchEvent(new MouseEvent('click', tap)); listen();\
+         for (const key of ['ArrowRight', 'ArrowDown', 'ArrowLeft', 'ArrowUp', 'ArrowUp', 'Tab']) {\
+           press(key); listen(); }\
+         const folds = [curves, over_time].map((figure) => {\
+           const id = figure.querySelector('svg.plot').getAttribute('aria-details');\
+           const fold = document.getElementById(id);\
+           fold.open = true;\
+           fold.dispatchEvent(new Event('toggle'));\
+           return figure.contains(fold) && fold; });\
+         addEventListener('load', () => {\
+           const rows = folds.map((fold) => [...fold.querySelectorAll('tbody tr')].map((row) =>\
+             [...row.cells].map((cell) => cell.textContent).join('|')));\
+           const chosen = document.querySelectorAll('.chosen').length;\
+           document.title = [chosen, ...said, rows[0].length, rows[0][0], rows[1].length,\
+             rows[1].filter((row) => row.endsWith('20.0 ms')).join(';')].join(';');\
+         }); })();</script></body>";
+    std::fs::write(&path, page.replace("</body>", act)).unwrap();
+    let tree = String::from_utf8(dump(&browser, folder.path(), &path).stdout).unwrap();
+    let title = tree.split_once("<title>").unwrap().1.split_once("</title>").unwrap().0;
+    let told: Vec<&str> = title.split(';').collect();
+    let wanted = [
+        "1",
+        "constant, p99: 300 ns",
+        "constant, p99.9: 4.00 µs",
+        "cdb, p99.9: 8.00 µs",
+        "cdb, p99: 600 ns",
+        "constant, p99: 300 ns",
+        // There is no line above, and other keys do what they do.
+        "constant, p99: 300 ns",
+        "constant, p99: 300 ns",
+        "20",
+        "constant|p50|100 ns",
+        // One of sixty has none while its store stalls.
+        "118",
+        "constant|31.5 ms|20.0 ms",
+        "cdb|63.0 ms|20.0 ms",
+    ];
+    assert_eq!(told, wanted);
 }
 
 /// What a page takes decides whether it can be sent and opened on a phone.
@@ -226,11 +318,25 @@ fn a_page_of_many_stores_and_phases_is_about_a_megabyte() {
             [ops, p50_ns, p99_ns, max_ns].into_iter().for_each(jitter);
             // Those that change a store are seen over time, those that look single keys up have a curve.
             let over_time = (*phase < *"phase-7").then_some(run);
-            report.results.push(PhaseResult { store, phase, over_time, ..result.clone() });
+            let calls = Calls { fdatasync: 1234, written_bytes: 123_456_789, ..Calls::default() };
+            let effort = Effort {
+                operations: 3_333_333,
+                calls,
+                minor_faults: 123_456,
+                read_bytes: 1_234_567_890,
+                written_bytes: 1_234_567_890,
+                ..Effort::default()
+            };
+            report.results.push(PhaseResult { store, phase, over_time, effort, ..result.clone() });
         }
     }
     let (_folder, _path, page) = page_of(&report);
     assert_eq!(page.matches("data-words").count(), 15 * 7 * 4);
+    assert!(
+        page.contains(
+            "<details><summary>Syncs, bytes, page faults and files of each phase</summary>"
+        )
+    );
     assert!(page.len() < 1_000_000, "{}", page.len());
 }
 
@@ -316,6 +422,28 @@ fn a_click_on_a_heading_sorts_the_table() {
     let by_hit_rate = order("8");
     assert!(by_hit_rate[0].ends_with("get-miss"), "{by_hit_rate:?}");
     assert!(by_hit_rate.last().unwrap().ends_with("scan"), "phases without a rate come last");
+}
+
+#[test]
+fn figures_that_are_written_with_commas_are_sorted_as_numbers() {
+    let Some(browser) = browser() else {
+        println!("skipped: no chromium on this machine (apt-get install chromium)");
+        return;
+    };
+    let mut report = fixture();
+    for (result, operations) in report.results.iter_mut().zip([1000, 9, 20]) {
+        result.effort = Effort { operations, ..Effort::default() };
+    }
+    let (folder, path, page) = page_of(&report);
+    let click = "<script>(() => {\
+         const table = document.querySelectorAll('.sortable')[1];\
+         table.querySelectorAll('button')[2].click();\
+         document.title = [...table.tBodies[0].rows].map((row) => row.cells[2].textContent).join(' ');\
+         })();</script></body>";
+    std::fs::write(&path, page.replace("</body>", click)).unwrap();
+    let tree = String::from_utf8(dump(&browser, folder.path(), &path).stdout).unwrap();
+    let title = tree.split_once("<title>").unwrap().1.split_once("</title>").unwrap().0;
+    assert_eq!(title, "9 20 1,000");
 }
 
 #[test]

@@ -166,7 +166,7 @@ impl Row {
     /// The finished drawing.
     pub fn svg(&self) -> String {
         format!(
-            r#"<svg class="plot" height="{ROW_HEIGHT}" role="img" aria-label="{0}"><title>{0}</title>{1}</svg>"#,
+            r#"<svg class="plot" height="{ROW_HEIGHT}" role="img"><title>{}</title>{}</svg>"#,
             self.label, self.marks
         )
     }
@@ -180,9 +180,11 @@ impl Row {
     }
 
     fn upright(&mut self, class: &str, x: f64, top: u32, bottom: u32) {
+        // The top of the drawing is where a line begins that does not say so.
+        let top = if top > 0 { format!(r#" y1="{top}""#) } else { String::new() };
         let _ = write!(
             self.marks,
-            r#"<line class="{class}" x1="{x:.2}%" x2="{x:.2}%" y1="{top}" y2="{bottom}"/>"#
+            r#"<line class="{class}" x1="{x:.2}%" x2="{x:.2}%"{top} y2="{bottom}"/>"#
         );
     }
 
@@ -236,8 +238,12 @@ fn are_apart<'a>(ticks: impl Iterator<Item = &'a (f64, String)>, narrowest: f64)
     ticks.into_iter().all(is_apart)
 }
 
-/// What is opened by who wants it.
+/// What is found by its name, and opened by who wants it: tables behind others, and charts that are most of a
+/// page. Empty where there is nothing to open.
 pub fn folded(summary: &str, content: &str) -> String {
+    if content.is_empty() {
+        return String::new();
+    }
     format!("<details><summary>{}</summary>{content}</details>", escape(summary))
 }
 

@@ -12,7 +12,8 @@ pub const TITLE: &str = "Several threads committing to one store";
 
 /// What the figures are.
 const EXPLAINED: &str = "Operations in a second, of all threads together: medians, and how many times \
-    those of one thread, with the interval (~ no difference seen); each change is a transaction of its own. insert-sync stores, \
+    those of one thread, with the interval (~ no difference seen; ? fewer than three rounds, too few to say; these ratios have no noise \
+    floor); each change is a transaction of its own. insert-sync stores, \
     each change on the disk when its call has returned; a mix does its operations, those of a key by \
     one thread. syncs: calls that bring something to the disk, a change; below one where a store takes the \
     changes of several threads there at once. The threads of a row had so many processors (cpus), each \

@@ -174,6 +174,21 @@ impl<'a> Comparison<'a> {
         self.results.values().any(|r| !r.native)
     }
 
+    /// Whether a ratio to the baseline is of too few rounds to be judged.
+    pub fn has_unjudged(&self) -> bool {
+        let of_baseline = |r: &PhaseResult| self.result(self.baseline, &r.phase);
+        let others = self.results.values().filter(|r| r.store != self.baseline);
+        let both = others.filter_map(|r| Some((*r, of_baseline(r)?)));
+        both.into_iter().any(|(own, other)| stats::is_unjudged(own, other))
+    }
+
+    /// All results, phase by phase, in the order of stores.
+    pub fn in_order(&self) -> impl Iterator<Item = &'a PhaseResult> {
+        let stores_of = |phase| self.stores.iter().map(move |store| (store, phase));
+        let all = self.phases.iter().flat_map(stores_of);
+        all.filter_map(|(store, phase)| self.result(store, phase))
+    }
+
     /// The results of a store, in the order of phases.
     pub fn of_store(&self, store: &str) -> impl Iterator<Item = &'a PhaseResult> {
         self.phases.iter().filter_map(move |phase| self.result(store, phase))

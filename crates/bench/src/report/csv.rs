@@ -3,17 +3,18 @@
 //! readers at one store, or of threads that commit to one, whose figures are in columns of their own; behind
 //! these a line for each kind of operation of a mix, named in `operation`, with its latencies; and behind
 //! these a line for each stretch of a run over its time, with the columns `from_seconds` and `to_seconds`,
-//! and `operation` where it is about one kind of these.
+//! and `operation` where it is about one kind of these. How keys were drawn and what a mix did is said of
+//! phases, and not again of each kind or stretch.
 
-use super::json;
+use super::{json, work};
 use crate::result::over_time::{OverTime, Slots};
-use crate::result::{AtRate, Latency, PhaseResult, Report, Summary, TogetherResult};
+use crate::result::{AtRate, Latency, PhaseResult, Report, Settings, Summary, TogetherResult};
 use credenza::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The columns, which stay; further ones may come behind them.
-const COLUMNS: [&str; 62] = [
+const COLUMNS: [&str; 64] = [
     "store",
     "class",
     "phase",
@@ -76,6 +77,8 @@ const COLUMNS: [&str; 62] = [
     "operation",
     "from_seconds",
     "to_seconds",
+    "distribution",
+    "mix",
 ];
 
 /// How many of them are about several readers, behind these.
@@ -84,9 +87,11 @@ const OF_READERS: usize = 11;
 /// How many of them are about a phase of one store.
 const OF_PHASE: usize = 31;
 
-/// How many of them are what the processor counted, before those over time, which are the last.
+/// How many of them are what the processor counted, before those over time, and those of how keys were drawn
+/// and what a mix did, which are the last.
 const OF_PROCESSOR: usize = 5;
 const OF_TIME: usize = 3;
+const OF_WORK: usize = 2;
 
 /// Writes the report's figures in place of `path`, whole or not at all.
 ///
@@ -99,21 +104,22 @@ pub fn write(report: &Report, path: &Path) -> Result<()> {
 fn table(report: &Report) -> String {
     let mut text = COLUMNS.join(",") + "\r\n";
     for result in &report.results {
-        push(&mut text, phase(result, report.settings.records));
+        push(&mut text, phase(result, report.settings.records, &report.settings));
     }
     // The last run of a series is the report's own.
     for run in report.growth.iter().filter(|run| run.records != report.settings.records) {
         for result in &run.results {
-            push(&mut text, phase(result, run.records));
+            push(&mut text, phase(result, run.records, &report.settings));
         }
     }
     for result in &report.together {
         let mut fields = together(result);
         fields.extend([report.settings.records.to_string(), String::new()]);
         fields.extend(result.at_rate.iter().flat_map(at_rate));
-        fields.extend(empty(COLUMNS.len() - 1 - OF_PROCESSOR - OF_TIME - fields.len()));
+        fields.extend(empty(COLUMNS.len() - 1 - OF_PROCESSOR - OF_TIME - OF_WORK - fields.len()));
         fields.push(result.syncs_per_change.map_or_else(String::new, |syncs| syncs.to_string()));
         fields.extend(empty(OF_PROCESSOR + OF_TIME));
+        fields.extend(work::of_phase(&report.settings, &result.phase));
         push(&mut text, fields);
     }
     mixes(&mut text, report);
@@ -195,17 +201,18 @@ fn percentiles(l: &Latency) -> [String; 6] {
 }
 
 /// All fields of a phase of one store with so many records.
-fn phase(r: &PhaseResult, records: u64) -> Vec<String> {
+fn phase(r: &PhaseResult, records: u64, settings: &Settings) -> Vec<String> {
     let mut fields: Vec<String> = line(r).into();
     fields.extend(empty(OF_READERS));
     fields.push(records.to_string());
     let p9999 = r.latency_ns.as_ref().map(|l| l.p9999.to_string());
     fields.push(p9999.unwrap_or_default());
     fields.extend(r.at_rate.iter().flat_map(at_rate));
-    fields.extend(empty(COLUMNS.len() - OF_PROCESSOR - OF_TIME - fields.len()));
+    fields.extend(empty(COLUMNS.len() - OF_PROCESSOR - OF_TIME - OF_WORK - fields.len()));
     let counted = r.effort.processor.of_one(r.effort.operations);
     fields.extend(counted.map(|count| count.map_or_else(String::new, |n| n.to_string())));
     fields.extend(empty(OF_TIME));
+    fields.extend(work::of_phase(settings, &r.phase));
     fields
 }
 
@@ -414,6 +421,20 @@ mod tests {
         let first = &report.results[0];
         let start = format!("{},{},{},{}", first.store, first.class, first.phase, first.ops);
         assert!(lines[1].starts_with(&start), "{}", lines[1]);
+        report.settings.mix = "get 6, update 4, keys uniform".to_owned();
+        report.settings.distribution = "latest:theta=0.99".to_owned();
+        report.results[0].phase = "mixed".to_owned();
+        let text = table(&report);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].ends_with(",to_seconds,distribution,mix"), "{}", lines[0]);
+        assert!(lines[1].ends_with(",,\"get 6, update 4, keys uniform\""), "{}", lines[1]);
+        let hits = |line: &&&str| line.contains(",get-hit,");
+        assert!(lines.iter().filter(hits).count() > 1);
+        assert!(
+            lines.iter().filter(hits).all(|line| line.ends_with(",latest:theta=0.99,")),
+            "{text}"
+        );
+        assert!(text.trim_end().ends_with(",,"), "a stretch of time has it with its phase");
         report.results[0].store = "resp:\"a\",b".to_owned();
         assert!(table(&report).contains("\r\n\"resp:\"\"a\"\",b\","));
     }

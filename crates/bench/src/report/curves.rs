@@ -5,6 +5,7 @@
 
 use super::compare::Comparison;
 use super::lines::{Line, LineChart, Point};
+use super::plain::Table;
 use super::text;
 use crate::result::{Latency, PhaseResult, Report};
 
@@ -36,6 +37,31 @@ pub fn at_rate(report: &Report, c: &Comparison) -> String {
             &chart(report, c, phase, "at the rate", |r| Some(&r.at_rate.as_ref()?.latency_ns));
     }
     charts
+}
+
+/// The percentiles of all operations, and kind by kind where a phase mixes several; empty without any.
+pub fn table(c: &Comparison) -> String {
+    let rows: Vec<Vec<String>> = c.in_order().flat_map(rows).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let heads = ["store", "phase", "p50", "p90", "p99", "p99.9", "p99.99", "slowest"];
+    Table { heads: heads.map(str::to_owned).to_vec(), rows, words: 2 }.html("Percentiles")
+}
+
+fn rows(r: &PhaseResult) -> Vec<Vec<String>> {
+    let row = |phase: String, l: &Latency| {
+        // Reports from before there was this figure have 0.
+        let all = [l.p50, l.p90, l.p99, l.p999].map(Some).into_iter();
+        let all = all.chain([Some(l.p9999).filter(|ns| *ns > 0), Some(l.max)]);
+        let in_words = |ns: Option<u64>| {
+            ns.map_or_else(|| text::NONE.to_owned(), |ns| text::nanoseconds(ns as f64))
+        };
+        [r.store.clone(), phase].into_iter().chain(all.map(in_words)).collect()
+    };
+    let of_all = r.latency_ns.iter().map(|l| row(r.phase.clone(), l));
+    let kinds = r.operation_latency_ns.iter();
+    of_all.chain(kinds.map(|(name, l)| row(format!("{}: {name}", r.phase), l))).collect()
 }
 
 fn chart(
@@ -86,5 +112,35 @@ mod tests {
         assert_eq!((place(0.5), place(0.0), place(1.0)), (0.0, 0.0, 100.0));
         let steps = [0.9, 0.99, 0.999, 0.9999].map(place);
         assert!(steps.windows(2).all(|w| (w[1] - w[0] - (steps[1] - steps[0])).abs() < 1e-6));
+    }
+
+    #[test]
+    fn the_kinds_of_a_mix_have_rows_of_their_own() {
+        let json = include_bytes!("../../tests/fixtures/report.json");
+        let mut report: Report = serde_json::from_slice(json).unwrap();
+        let latency = |p9999| Latency {
+            p50: 400,
+            p90: 500,
+            p99: 9000,
+            p999: 10_000,
+            p9999,
+            max: 2_000_000,
+            curve: Vec::new(),
+        };
+        report.results.truncate(2);
+        report.results.iter_mut().for_each(|result| result.latency_ns = None);
+        assert_eq!(table(&Comparison::of(&report)[0]), "");
+        report.results[0].phase = "mixed".to_owned();
+        report.results[0].operation_latency_ns =
+            [("get".to_owned(), latency(0)), ("update <b>".to_owned(), latency(20_000))].into();
+        let html = table(&Comparison::of(&report)[0]);
+        assert_eq!(html.matches("<tr").count(), 3, "{html}");
+        let row = "mixed: get</td><td>400 ns</td><td>500 ns</td><td>9.00 µs</td><td>10.0 µs</td>\
+                   <td>–</td><td>2.00 ms</td>";
+        assert!(html.contains(row), "{html}");
+        assert!(
+            html.contains("update &lt;b&gt;</td>") && html.contains("<td>20.0 µs</td>"),
+            "{html}"
+        );
     }
 }

@@ -56,8 +56,10 @@
     });
   };
   const svgOf = (figure) => {
-    // Points that are made when somebody points at the chart are in the file, too.
+    // Points that are made when somebody points at the chart are in the file, too; what is said of one of them,
+    // and the table of all, are not.
     figure.querySelectorAll("svg.plot").forEach((plot) => plot.dispatchEvent(new Event("pointerenter")));
+    figure.classList.add("saved");
     const frame = figure.getBoundingClientRect();
     const place = (thing) => {
       const { left, top, width, height } = thing.getBoundingClientRect();
@@ -68,13 +70,14 @@
     root.append(make("rect", { width, height, fill: getComputedStyle(figure).backgroundColor }));
     const nodes = document.createTreeWalker(figure, NodeFilter.SHOW_TEXT);
     while (nodes.nextNode()) {
-      const isOutside = !nodes.currentNode.parentElement.closest("svg, .export");
+      const isOutside = !nodes.currentNode.parentElement.closest("svg, .export, output, .points");
       if (isOutside) root.append(...words(nodes.currentNode, place));
     }
     for (const item of figure.querySelectorAll(".legend .line")) root.append(swatch(item, place));
     for (const svg of figure.querySelectorAll("svg")) {
       if (!svg.parentElement.closest("svg")) root.append(drawing(svg, place(svg)));
     }
+    figure.classList.remove("saved");
     return { text: new XMLSerializer().serializeToString(root), width, height };
   };
   const save = (blob, name) => {

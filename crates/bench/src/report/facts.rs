@@ -2,7 +2,7 @@
 
 use super::chart::escape;
 use super::compare::{is_own, wrong_answers};
-use super::{stats, text};
+use super::{noise, stats, text, work};
 use crate::result::{Failure, Report, StoreInfo};
 use std::fmt::Write;
 
@@ -21,6 +21,7 @@ pub fn summary(report: &Report) -> String {
     facts.extend(limit.map(|bytes| format!("<b>at most {bytes}</b> of memory")));
     facts.extend(s.opened.iter().map(|from| format!("opened from <b>{}</b>", escape(from))));
     facts.extend(s.stores.iter().map(|setting| format!("<b>{}</b>", escape(setting))));
+    facts.extend(work::in_words(report).iter().map(|of| format!("<b>{}</b>", escape(of))));
     let outside = [&m.cpu, &m.filesystem, &m.kernel];
     facts.extend(outside.into_iter().filter(|fact| !fact.is_empty()).map(|fact| escape(fact)));
     if m.started_unix > 0 {
@@ -48,7 +49,7 @@ pub fn notices(report: &Report) -> String {
             text::percent(stats::range_coverage(rounds))
         );
     }
-    for note in &report.notes {
+    for note in noise::line(report).iter().chain(&report.notes) {
         let _ = write!(items, "<li>{}</li>", escape(note));
     }
     if items.is_empty() {
@@ -114,6 +115,12 @@ fn settings(report: &Report) -> Vec<(&'static str, String)> {
     let s = &report.settings;
     let yes_no = |yes: bool, words: [&str; 2]| words[usize::from(!yes)].to_owned();
     let cpu = s.cpu.map(|cpu| format!("bound to processor {cpu}"));
+    let rate = |rate| format!("{} operations a second", text::number(rate));
+    let metrics = match &*s.metrics {
+        "none" => "throughput, and what is counted beside it".to_owned(),
+        "default" => "throughput, latencies, and a run over its time".to_owned(),
+        other => other.to_owned(),
+    };
     vec![
         ("Workload", s.workload.clone()),
         ("Data", s.data.clone()),
@@ -122,6 +129,10 @@ fn settings(report: &Report) -> Vec<(&'static str, String)> {
         ("Type of values", s.value_type.clone().unwrap_or_else(|| "bytes".to_owned())),
         ("Keys, values", format!("{}, {}", text::bytes(s.key_bytes), text::bytes(s.value_bytes))),
         ("Lookups", format!("{} in each phase and round", text::count(s.gets))),
+        ("Keys of lookups", work::distribution(report).unwrap_or_default().to_owned()),
+        ("Mix", work::mixes(report).unwrap_or_default()),
+        ("Rate", s.rate.map(rate).unwrap_or_default()),
+        ("Metrics", metrics),
         ("Batch", format!("{} in one get-many", text::counted(s.batch, "key"))),
         ("Seed", s.seed.to_string()),
         ("Rounds", s.rounds.to_string()),

@@ -9,6 +9,9 @@ use super::text;
 use crate::result::PhaseResult;
 use std::fmt::Write;
 
+/// Stands between two samples.
+pub const BETWEEN_SAMPLES: &str = "  ";
+
 /// Marks batched reads of a store that has no call for them, or a slower one.
 pub const LOOP: &str = r#"<span class="mark" title="a plain loop of single gets">loop</span>"#;
 
@@ -20,10 +23,16 @@ pub fn matrix(c: &Comparison) -> String {
     }
     let rows: String = c.stores.iter().map(|store| matrix_row(c, store)).collect();
     format!(
-        r#"<h3 class="gap">Every store and phase</h3><p class="note">Nanoseconds for one operation, medians; class {}. Small: how many times as fast as {}. Underlined: the lowest median of the phase, which need not be a difference that was seen.</p><div class="scroll" tabindex="0" role="region" aria-label="Medians, store by phase"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"#,
+        r#"<h3 class="gap">Every store and phase</h3><p class="note">Nanoseconds for one operation, medians; class {}. Small: how many times as fast as {}. Underlined: the lowest median of the phase, which need not be a difference that was seen.{}</p><div class="scroll" tabindex="0" role="region" aria-label="Medians, store by phase"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"#,
         escape(c.class),
-        escape(c.baseline)
+        escape(c.baseline),
+        unjudged(c)
     )
+}
+
+/// What the mark of too few rounds means, behind what else is said; empty where there is none.
+pub fn unjudged(c: &Comparison) -> String {
+    if c.has_unjudged() { format!(" {}", text::UNJUDGED_EXPLAINED) } else { String::new() }
 }
 
 fn matrix_row(c: &Comparison, store: &str) -> String {
@@ -62,15 +71,12 @@ fn matrix_cell(c: &Comparison, store: &str, phase: &str) -> String {
     let (tone, below) = match c.to_baseline(store, phase) {
         None if store == c.baseline => ("", "baseline".to_owned()),
         None => ("", String::new()),
-        Some(ratio) => {
-            let factor = text::factor(ratio.median);
-            match ratio.verdict() {
-                Verdict::Faster => (r#" class="good""#, factor),
-                Verdict::Slower => (r#" class="bad""#, factor),
-                Verdict::NoDifference => ("", "no difference".to_owned()),
-                Verdict::TooFewRounds => ("", factor),
-            }
-        }
+        Some(ratio) => match ratio.verdict() {
+            Verdict::Faster => (r#" class="good""#, text::ratio(&ratio)),
+            Verdict::Slower => (r#" class="bad""#, text::ratio(&ratio)),
+            Verdict::NoDifference => ("", "no difference".to_owned()),
+            Verdict::TooFewRounds => ("", text::ratio(&ratio)),
+        },
     };
     format!("<td><b{best}>{median}</b><small{tone}>{below} {mark}</small></td>")
 }
@@ -110,16 +116,12 @@ pub fn every(c: &Comparison) -> String {
         let class = if is_text(name) { r#" class="text""# } else { "" };
         let _ = write!(head, r#"<th scope="col"{class}>{name}</th>"#);
     }
-    let mut rows = String::new();
-    for phase in &c.phases {
-        for r in c.stores.iter().filter_map(|store| c.result(store, phase)) {
-            rows.push_str(&figures_row(c, r));
-        }
-    }
+    let rows: String = c.in_order().map(|r| figures_row(c, r)).collect();
     format!(
-        r#"<p class="note">Class {}. “Times as fast” is in relation to {}, with its interval; ° marks an outlier. <span class="hint">A click on a heading sorts.</span></p><div class="scroll" tabindex="0" role="region" aria-label="Every figure"><table class="sortable"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"#,
+        r#"<p class="note">Class {}. “Times as fast” is in relation to {}, with its interval; ° marks an outlier.{} <span class="hint">A click on a heading sorts.</span></p><div class="scroll" tabindex="0" role="region" aria-label="Every figure"><table class="sortable"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"#,
         escape(c.class),
-        escape(c.baseline)
+        escape(c.baseline),
+        unjudged(c)
     )
 }
 
@@ -178,21 +180,24 @@ fn ratio_cell(c: &Comparison, r: &PhaseResult) -> String {
     number_cell(Some(ratio.median), &shown)
 }
 
+/// Samples in the order of rounds, with a mark at outliers.
+pub fn samples(samples: &[f64]) -> String {
+    let outliers = stats::outliers(samples);
+    let marked = samples.iter().zip(outliers);
+    let marked = marked.map(|(x, outlier)| text::number(*x) + if outlier { "°" } else { "" });
+    marked.collect::<Vec<_>>().join(BETWEEN_SAMPLES)
+}
+
 /// The cells that hold words: whether the answers were right, the samples, the notes.
 fn words(r: &PhaseResult) -> String {
     let answers = if r.verified { "all right" } else { r#"<span class="bad">some wrong</span>"# };
-    let outliers = stats::outliers(&r.ns_per_op.samples);
-    let samples = r.ns_per_op.samples.iter().zip(outliers);
-    let samples: Vec<String> = samples
-        .map(|(x, outlier)| format!("{}{}", text::number(*x), if outlier { "°" } else { "" }))
-        .collect();
     let mut notes: Vec<String> = r.notes.iter().map(|note| escape(note)).collect();
     if !r.native {
         notes.insert(0, "a plain loop of single gets".to_owned());
     }
     format!(
         r#"<td class="text">{answers}</td><td class="text">{}</td><td class="long">{}</td>"#,
-        samples.join("  "),
+        samples(&r.ns_per_op.samples),
         notes.join("; ")
     )
 }

@@ -4,7 +4,7 @@
 use super::chart::Scale;
 use super::lines::{Line, LineChart, Point};
 use super::plain::ByClass;
-use super::text;
+use super::{figures, text};
 use crate::result::{Growth, PhaseResult, Report};
 
 const EXPLAINED: &str = "Nanoseconds of an operation, medians, by the number of records in the store. \
@@ -43,6 +43,23 @@ pub fn table(report: &Report) -> Option<(ByClass, &'static str)> {
         (key.2, row)
     });
     Some((ByClass::new(&heads, 2, rows)?, EXPLAINED))
+}
+
+/// Each round of all runs; nothing without a series of runs.
+pub fn rounds(report: &Report) -> Option<ByClass> {
+    let growth = &report.growth;
+    let keys = all(growth);
+    let each = keys.iter().flat_map(|key| growth.iter().map(move |run| (run, key)));
+    let row = |(run, key): (&'_ Growth, &(&'_ str, &'_ str, &'_ str))| {
+        let s = &result(run, key)?.ns_per_op;
+        let mut row = vec![key.1.to_owned(), key.0.to_owned(), text::count(run.records)];
+        row.extend([s.median, s.low, s.high].map(text::number));
+        row.push(figures::samples(&s.samples));
+        Some(row)
+    };
+    let rows = each.filter_map(|of| Some((of.1.2, row(of)?)));
+    let heads = ["store", "phase", "records", "median ns", "low", "high", "rounds"];
+    ByClass::new(&heads.map(str::to_owned), 2, rows)
 }
 
 /// A chart for each phase and class, with a line for each store; empty without a series of runs.
@@ -110,5 +127,12 @@ mod tests {
         assert!(row[2] == text::NONE && row[3].ends_with('!') && !row[4].ends_with('!'), "{row:?}");
         assert!(table.lines().iter().all(|line| line.chars().count() <= 100));
         assert!(charts(&report).matches("<circle").count() > report.results.len());
+        let rounds = rounds(&report).unwrap();
+        let rows = &rounds.of(&gone.class).rows;
+        assert_eq!(rows.len(), 3 * report.results.len() - 1, "what was not measured has no row");
+        let of_gone = |row: &&Vec<String>| row[0] == gone.store && row[1] == gone.phase;
+        let row = rows.iter().find(of_gone).unwrap();
+        assert_eq!(row[2], "10,000");
+        assert_eq!(row[6].split_whitespace().count(), gone.ns_per_op.samples.len());
     }
 }

@@ -5,9 +5,10 @@
 
 use super::chart::{Row, Scale, axis, escape, folded};
 use super::compare::{Comparison, is_own};
+use super::plain::ByClass;
 use super::stats::{self, Verdict};
 use super::{
-    committers, curves, facts, figures, growth, json, mix_latencies, over_time, overview,
+    committers, curves, effort, facts, figures, growth, json, mix_latencies, over_time, overview,
     own_counters, processor, rate, text, together,
 };
 use crate::result::{Latency, PhaseResult, Report};
@@ -23,7 +24,10 @@ const WIDE: f64 = 210.0;
 pub(super) const SPAN: &str = "p50 to the slowest";
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = concat!(include_str!("page.js"), include_str!("export.js"));
+const SCRIPT: &str =
+    concat!(include_str!("page.js"), include_str!("points.js"), include_str!("export.js"));
+/// What is said of a table that has the samples of another.
+const ROUNDS: &str = "Every round";
 
 /// Writes the page in place of `path`, atomically.
 ///
@@ -180,22 +184,26 @@ fn sections(report: &Report, comparisons: &[Comparison]) -> String {
             true => over_time,
             false => with_note(over_time::AT_RATE, &over_time),
         };
-        html.push_str(&section("rate", &title, &(table + &charts + &over_time)));
+        let rounds = rounds(rate::rounds(report), &title);
+        html.push_str(&section("rate", &title, &(table + &charts + &over_time + &rounds)));
     }
     if let Some((table, explained)) = growth::table(report) {
         let title = "Growth with the number of records";
         let content = charts(&growth::charts(report)) + &with_note(explained, &table.html(title));
+        let content = content + &rounds(growth::rounds(report), title);
         html.push_str(&section("growth", title, &content));
     }
     if let Some((table, explained)) = together::table(report) {
         let title = "Several readers at one store";
         let content = charts(&together::charts(report)) + &with_note(explained, &table.html(title));
+        let content = content + &rounds(together::rounds(report, together::is_of), title);
         html.push_str(&section("together", title, &content));
     }
     if let Some((table, explained)) = committers::table(report) {
         let title = committers::TITLE;
         let content =
             charts(&committers::charts(report)) + &with_note(explained, &table.html(title));
+        let content = content + &rounds(together::rounds(report, committers::is_of), title);
         html.push_str(&section("committers", title, &(content + &latencies_of_mixes(report))));
     }
     if let Some((table, explained)) = processor::table(report) {
@@ -207,7 +215,11 @@ fn sections(report: &Report, comparisons: &[Comparison]) -> String {
         let folded = folded("All counters", &table);
         html.push_str(&section("own-counters", own_counters::TITLE, &folded));
     }
-    html.push_str(&section("figures", "Every figure", &each(&figures::every)));
+    let all_figures = |c: &Comparison| {
+        let taken = effort::table(report, c);
+        figures::every(c) + &folded("Syncs, bytes, page faults and files of each phase", &taken)
+    };
+    html.push_str(&section("figures", "Every figure", &each(&all_figures)));
     html.push_str(&section("setup", "Set-up", &facts::setup(report)));
     html
 }
@@ -228,6 +240,15 @@ fn latencies_of_mixes(report: &Report) -> String {
     };
     let table = with_note(explained, &table.html(title));
     format!(r#"<h3 class="gap">{title}</h3>{charts}{table}"#)
+}
+
+/// The samples behind a table that has medians alone.
+fn rounds(table: Option<ByClass>, of: &str) -> String {
+    let table = table.map(|table| {
+        let table = table.html(&format!("{ROUNDS}: {of}"));
+        with_note("Samples in the order of rounds; ° marks an outlier.", &table)
+    });
+    folded(ROUNDS, &table.unwrap_or_default())
 }
 
 /// Charts side by side; empty without any.
@@ -253,8 +274,9 @@ fn phases(c: &Comparison) -> String {
     format!(
         "<p class=\"note\">Time of one operation: shorter is better. Bar: median; line: its 95 % \
          interval; dots: the rounds, hollow where an outlier. The factor below a figure is its \
-         speed in relation to {}.</p><div class=\"charts\">{charts}</div>",
-        escape(c.baseline)
+         speed in relation to {}.{}</p><div class=\"charts\">{charts}</div>",
+        escape(c.baseline),
+        figures::unjudged(c)
     )
 }
 
@@ -319,7 +341,7 @@ fn relation(c: &Comparison, r: &PhaseResult) -> String {
     }
     match c.to_baseline(&r.store, &r.phase) {
         Some(ratio) if ratio.verdict() == Verdict::NoDifference => "no difference".to_owned(),
-        Some(ratio) => text::factor(ratio.median),
+        Some(ratio) => text::ratio(&ratio),
         None => String::new(),
     }
 }
@@ -410,6 +432,7 @@ fn latencies(report: &Report, c: &Comparison) -> String {
          (p50). Thick line: up to p99, the ring. Thin line: on to p99.9, the dot on it, and to the \
          slowest lookup, its right end. The scale is logarithmic.</p><div class=\"charts\">{charts}</div>"
     ) + &percentiles(report, c)
+        + &folded("Percentiles as a table", &curves::table(c))
 }
 
 /// The same as curves; nothing in reports from before there were any.

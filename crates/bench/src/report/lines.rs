@@ -1,8 +1,9 @@
 //! Charts of lines over an axis, as static SVG whose places are per cent, as in [`super::chart`]: they
 //! follow the width they are given, keep the size of their text, need no script, and print.
 //!
-//! Of a long line the page has the path, and the words of its points as one text: the script makes points
-//! of both when somebody points at the chart. Each as an element of its own took nine tenths of a page.
+//! Of a long line the page has the path, and the words of its points as one text: the script (`points.js`) makes
+//! points of both when somebody points at the chart. Each as an element of its own took nine tenths of a page.
+//! The script has a chart answer taps and keys, too, and puts a table of all its points below it.
 
 use super::chart::{self, Scale, escape};
 use super::compare::is_own;
@@ -96,11 +97,11 @@ impl LineChart<'_> {
         let mut legend = String::new();
         for line in &self.lines {
             let class = self.class(line.store);
-            let _ =
-                write!(marks, r#"<g class="{class}">{}</g>"#, self.drawn(scale, line, is_dense));
+            let (store, drawn) = (escape(line.store), self.drawn(scale, line, is_dense));
+            let _ = write!(marks, r#"<g class="{class}" data-store="{store}">{drawn}</g>"#);
             let took =
                 line.seconds.map(|s| format!(" <small>{}</small>", text::nanoseconds(s * 1e9)));
-            let (store, took) = (escape(line.store), took.unwrap_or_default());
+            let took = took.unwrap_or_default();
             let _ = write!(legend, r#"<li class="{class}">{store}{took}</li>"#);
         }
         let axis = chart::labels(&self.ticks, NARROWEST);
@@ -145,9 +146,8 @@ impl LineChart<'_> {
             let end = line.seconds.map(|end| format!(r#" data-seconds="{end:.4e}""#));
             let _ = write!(
                 marks,
-                r#"{}<g class="spots" data-store="{}" data-words="{}"{}></g>"#,
+                r#"{}<g class="spots" data-words="{}"{}></g>"#,
                 path(line, place),
-                escape(line.store),
                 escape(&words),
                 end.unwrap_or_default()
             );

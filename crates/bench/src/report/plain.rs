@@ -52,13 +52,22 @@ impl Table {
 
     /// The table for the page, with words for who cannot see it.
     pub fn html(&self, label: &str) -> String {
+        self.html_of("<table>", label)
+    }
+
+    /// The same with headings that sort it: cells of its columns are words, or figures without units.
+    pub fn sortable_html(&self, label: &str) -> String {
+        self.html_of(r#"<table class="sortable">"#, label)
+    }
+
+    fn html_of(&self, table: &str, label: &str) -> String {
         let head = |(i, name): (usize, &String)| {
             format!(r#"<th scope="col"{}>{}</th>"#, self.class(i), escape(name))
         };
         let heads: String = self.heads.iter().enumerate().map(head).collect();
         let rows: String = self.rows.iter().map(|row| self.html_row(row)).collect();
         format!(
-            r#"<div class="scroll" tabindex="0" role="region" aria-label="{}"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"#,
+            r#"<div class="scroll" tabindex="0" role="region" aria-label="{}">{table}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"#,
             escape(label)
         )
     }
@@ -69,8 +78,8 @@ impl Table {
 
     fn html_row(&self, cells: &[String]) -> String {
         let store = cells.first().map_or("", String::as_str);
-        let class = if is_own(store) { "own" } else { "" };
-        let mut row = format!(r#"<tr class="{class}"><th scope="row">{}</th>"#, escape(store));
+        let class = if is_own(store) { r#" class="own""# } else { "" };
+        let mut row = format!(r#"<tr{class}><th scope="row">{}</th>"#, escape(store));
         for (i, cell) in cells.iter().enumerate().skip(1) {
             let _ = write!(row, "<td{}>{}</td>", self.class(i), escape(cell));
         }

@@ -1,8 +1,7 @@
 //! Operations at a rate: a table for the terminal, and one for the page.
 
 use super::plain::ByClass;
-use super::text;
-use super::together;
+use super::{figures, text, together};
 use crate::result::{AtRate, Latency, Report};
 
 const EXPLAINED: &str = "Each operation had a time to start. Latencies count from it to the end of the \
@@ -10,7 +9,8 @@ const EXPLAINED: &str = "Each operation had a time to start. Latencies count fro
     second, the median of the rounds, and the worst of them; BEHIND marks a store that in some round ended more than 1 % and a \
     millisecond later than its schedule: its latencies grow with the length of the run, and are no \
     property of the store. With several processes or threads the rate is that of all together. ! some \
-    answers were wrong.";
+    answers were wrong. These latencies have no noise floor: how far those of one store are apart by chance is not \
+    measured.";
 
 /// p90 is in the curves alone: with it the lines would be too long for a terminal.
 const HEADS: [&str; 9] =
@@ -54,6 +54,22 @@ pub fn table(report: &Report) -> Option<(String, ByClass, &'static str)> {
     let rows = results(report).flat_map(|of| rows(&of).into_iter().map(move |row| (of.class, row)));
     let heads = HEADS.map(str::to_owned).to_vec();
     Some((title, ByClass::new(&heads, 2, rows)?, EXPLAINED))
+}
+
+/// Each round of all of them; nothing without any.
+pub fn rounds(report: &Report) -> Option<ByClass> {
+    let latencies = |all: &[u64]| {
+        let each = all.iter().map(|ns| text::nanoseconds(*ns as f64));
+        each.collect::<Vec<_>>().join(figures::BETWEEN_SAMPLES)
+    };
+    let row = |of: OpenLoop<'_>| {
+        let (reached, rounds) = (&of.at.reached, &of.at.by_round);
+        let mut row = vec![of.store.to_owned(), of.phase, figures::samples(&reached.samples)];
+        row.extend([&rounds.p50, &rounds.p99, &rounds.p999].map(|all| latencies(all)));
+        row
+    };
+    let heads = ["store", "phase", "reached", "p50", "p99", "p99.9"].map(str::to_owned);
+    ByClass::new(&heads, 2, results(report).map(|of| (of.class, row(of))))
 }
 
 /// A row for all operations, and for `mixed` one for each kind.
@@ -121,5 +137,10 @@ mod tests {
         assert!(all[1].ends_with(" BEHIND") && !gets[1].contains("BEHIND"), "{rows:?}");
         assert_eq!(all[6..], ["400 ns", "50,262", "41,120"]);
         assert_eq!(gets[6..], ["300 ns", "", ""]);
+        let by_round = &mut report.results[0].at_rate.as_mut().unwrap().by_round;
+        (by_round.p50, by_round.p99) = (vec![400, 500], vec![7000, 8000]);
+        let rounds = rounds(&report).unwrap();
+        let row = &rounds.of(&report.results[0].class).rows[0];
+        assert_eq!(row[2..], ["50,262  41,121  50,300", "400 ns  500 ns", "7.00 µs  8.00 µs", ""]);
     }
 }

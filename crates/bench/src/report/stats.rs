@@ -10,7 +10,7 @@
 //!
 //! Figures that are not finite are left out everywhere; no function here panics.
 
-use crate::result::{PhaseResult, Summary};
+use crate::result::{PhaseResult, Scaling, Summary};
 use serde::Serialize;
 
 const RESAMPLES: usize = 10_000;
@@ -164,14 +164,31 @@ impl Ratio {
     }
 }
 
+impl From<Scaling> for Ratio {
+    /// Of several readers no noise floor is measured.
+    fn from(s: Scaling) -> Ratio {
+        Ratio { median: s.median, low: s.low, high: s.high, pairs: s.pairs, floor: 1.0 }
+    }
+}
+
 /// How many times as fast `own` is as `other` in the same phase: samples of equal rounds are
 /// paired, so that noise that hit a whole round falls out. `None` if they share no round, or if
 /// either's answers were not verified: a wrong answer has no speed.
 pub fn speed_ratio(own: &PhaseResult, other: &PhaseResult) -> Option<Ratio> {
-    if !own.verified || !other.verified || own.class != other.class {
-        return None;
-    }
+    Ratio::of_pairs(&pairs(own, other))
+}
+
+/// Whether these two have a ratio, and it is of too few rounds to be judged.
+pub fn is_unjudged(own: &PhaseResult, other: &PhaseResult) -> bool {
+    (1..PAIRS_FOR_VERDICT).contains(&pairs(own, other).len())
+}
+
+/// The samples of both in each round that both have; none where there is no ratio of these two.
+fn pairs(own: &PhaseResult, other: &PhaseResult) -> Vec<(f64, f64)> {
     let mut pairs = Vec::new();
+    if !own.verified || !other.verified || own.class != other.class {
+        return pairs;
+    }
     for (i, sample) in own.ns_per_op.samples.iter().enumerate() {
         let round = round_of(own, i);
         let others = &other.ns_per_op.samples;
@@ -179,7 +196,7 @@ pub fn speed_ratio(own: &PhaseResult, other: &PhaseResult) -> Option<Ratio> {
             pairs.push((*sample, others[j]));
         }
     }
-    Ratio::of_pairs(&pairs)
+    pairs
 }
 
 /// The round of the i-th sample; a file without `sample_rounds` has one sample a round.
@@ -343,6 +360,8 @@ mod tests {
         let other = phase(&[3.0, 90.0, 12.0], &[0, 2, 3], true);
         let ratio = speed_ratio(&own, &other).expect("they share rounds 0 and 3");
         assert_eq!((ratio.median, ratio.pairs), (3.0, 2));
+        assert!(is_unjudged(&own, &other) && !is_unjudged(&own, &own.clone()));
+        assert!(!is_unjudged(&own, &phase(&[3.0], &[0], false)));
         assert_eq!(speed_ratio(&own, &phase(&[3.0], &[0], false)), None);
         assert_eq!(speed_ratio(&own, &phase(&[3.0], &[2], true)), None);
         let by_index = speed_ratio(&phase(&[1.0], &[], true), &phase(&[2.0], &[], true));

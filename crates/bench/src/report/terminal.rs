@@ -9,8 +9,10 @@ use super::durability;
 use super::pen::{Pen, Style, WIDTH, shortened, width, wrapped};
 use super::plain::ByClass;
 use super::stats::{self, Ratio, Verdict};
-use super::{committers, growth, mix_latencies, own_counters, processor, rate, text, together};
-use crate::result::{OwnCost, PhaseNoise, PhaseResult, Report, StoreInfo};
+use super::{
+    committers, growth, mix_latencies, noise, own_counters, processor, rate, text, together, work,
+};
+use crate::result::{OwnCost, PhaseResult, Report, StoreInfo};
 use crate::workload::Phase;
 use std::io::{self, Write};
 
@@ -100,6 +102,7 @@ fn heading(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     what.extend(s.stores.iter().map(|setting| text::clean(setting)));
     let name = pen.bold(&format!("credenza bench  {}", text::clean(&s.workload)));
     writeln!(out, "{name}  {}", what.join(" · "))?;
+    work::in_words(report).iter().try_for_each(|of| wrapped(out, pen, "", &text::clean(of)))?;
     let machine = [
         text::clean(&m.cpu),
         text::counted(m.cores, "core"),
@@ -217,12 +220,8 @@ fn median_cell(result: &PhaseResult) -> Cell {
 
 fn ratio_cell(c: &Comparison, store: &str, phase: &str) -> Cell {
     let Some(ratio) = c.to_baseline(store, phase) else { return Cell::default() };
-    let factor = text::factor(ratio.median);
-    match ratio.verdict() {
-        Verdict::Faster => Cell { text: factor, style: Style::Good },
-        Verdict::Slower | Verdict::TooFewRounds => Cell { text: factor, style: Style::Dim },
-        Verdict::NoDifference => Cell { text: "~".to_owned(), style: Style::Dim },
-    }
+    let style = if ratio.verdict() == Verdict::Faster { Style::Good } else { Style::Dim };
+    Cell { text: text::ratio(&ratio), style }
 }
 
 fn table(
@@ -282,6 +281,9 @@ fn legend(c: &Comparison, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
          in relation to it; ~ no difference seen (the 95 % interval spans 1, or \
          lies within the noise)."
     )];
+    if c.has_unjudged() {
+        says.push(text::UNJUDGED_EXPLAINED.to_owned());
+    }
     if c.has_plain_loops() {
         says.push(
             "* a plain loop of single gets: the store has no batched read, or only one that takes longer, \
@@ -365,7 +367,7 @@ fn remarks(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
         ));
     }
     says.extend(outliers(report));
-    says.extend(noise(report));
+    says.extend(noise::line(report).map(|line| text::clean(&line)));
     says.extend(own_cost(report));
     says.extend(wrong_answers(report).iter().map(|line| text::clean(line)));
     says.extend(report.notes.iter().map(|note| text::clean(note)));
@@ -417,22 +419,6 @@ fn versions(report: &Report) -> Option<String> {
             all.join(", ")
         )
     })
-}
-
-/// How far a store was from itself.
-fn noise(report: &Report) -> Option<String> {
-    let noise = report.noise.as_ref()?;
-    let phase = |p: &PhaseNoise| {
-        let [low, high] = [p.low, p.high].map(text::number);
-        format!("{} [{low}, {high}]", text::clean(&p.phase))
-    };
-    let phases: Vec<String> = noise.phases.iter().map(phase).collect();
-    Some(format!(
-        "Noise, {} against itself in the same rounds: {}. A ratio whose interval lies within that, \
-         or its inverse, shows no difference.",
-        text::clean(&noise.store),
-        phases.join(", ")
-    ))
 }
 
 /// What the workbench itself takes.
@@ -502,6 +488,7 @@ mod tests {
             "gdbm: missing: libgdbm.so.6",
             "lmdb get-chain round 7: timed-out",
             "Versions: ",
+            "No noise floor was measured",
         ] {
             assert!(text.contains(says), "'{says}' is missing");
         }
@@ -510,6 +497,37 @@ mod tests {
             assert!(width(line) <= WIDTH, "{} columns: {line}", width(line));
             assert_eq!(line.trim_end(), line);
         }
+    }
+
+    #[test]
+    fn two_rounds_are_marked_as_too_few_and_the_mark_explained() {
+        let mut report = fixture();
+        assert!(!printed(&report, false).contains('?'));
+        for result in &mut report.results {
+            result.ns_per_op.samples.truncate(2);
+            result.rounds = 2;
+        }
+        let text = printed(&report, false);
+        assert!(text.contains(text::UNJUDGED_EXPLAINED), "{text}");
+        let others = report.results.iter().filter(|r| r.store != "mcdb" && r.verified).count();
+        let headlines = text.matches("too few rounds to judge").count();
+        assert_eq!(text.matches("x?").count(), others + headlines, "{text}");
+    }
+
+    #[test]
+    fn what_a_mix_does_and_which_keys_are_looked_up_is_said_within_the_width() {
+        let mut report = fixture();
+        report.settings.distribution = "zipfian:theta=0.99,scrambled=true".to_owned();
+        report.settings.mix = "get 60, insert 20, update 15, remove 5, keys latest:theta=0.99, \
+            transactions tmp, closed and opened again before"
+            .to_owned();
+        let phase = |name| move |r: &&mut PhaseResult| r.phase == name;
+        report.results.iter_mut().filter(phase("scan")).for_each(|r| r.phase = "mixed".to_owned());
+        let text = printed(&report, false);
+        let says =
+            ["\nlookups: keys zipfian:theta=0.99,", "\nmixed: get 60, insert 20, update 15,"];
+        assert!(says.iter().all(|says| text.contains(says)), "{text}");
+        assert!(text.lines().all(|line| width(line) <= WIDTH), "{text}");
     }
 
     #[test]

@@ -4,13 +4,15 @@ use super::chart::Scale;
 use super::committers;
 use super::lines::{Line, LineChart, Point};
 use super::plain::ByClass;
-use super::text;
+use super::stats::Ratio;
+use super::{figures, text};
 use crate::result::{Report, TogetherResult};
 
 /// What the figures are.
 const EXPLAINED: &str = "Millions of lookups in a second, of all readers together: medians, and how \
     many times those of one reader (beside a writer: of one reader beside a writer), with the interval. \
-    ~ no difference seen (the interval spans 1). Readers are processes (procs) or threads of one. Those of a row, and its writer, had so many \
+    ~ no difference seen (the interval spans 1); ? fewer than three rounds, too few to say. These ratios have no \
+    noise floor. Readers are processes (procs) or threads of one. Those of a row, and its writer, had so many \
     processors (cpus), each one of its own where there were enough; free: the kernel chose. \
     ! some answers were wrong: the figure is no speed.";
 
@@ -30,6 +32,23 @@ pub fn table(report: &Report) -> Option<(ByClass, &'static str)> {
     let rows = of_these.map(|r| (&*r.class, cells(r).to_vec()));
     let heads = HEADS.map(str::to_owned).to_vec();
     Some((ByClass::new(&heads, WORDS, rows)?, EXPLAINED))
+}
+
+/// Each round of those results that are wanted; nothing without any.
+pub fn rounds(report: &Report, is_wanted: impl Fn(&TogetherResult) -> bool) -> Option<ByClass> {
+    let row = |r: &TogetherResult| {
+        let s = &r.per_second;
+        let mut row = vec![r.store.clone(), r.phase.clone(), readers(r)];
+        row.extend([s.median, s.low, s.high].map(text::number));
+        row.push(figures::samples(&s.samples));
+        let writes = r.writes_per_second.as_ref().map(|writes| figures::samples(&writes.samples));
+        row.push(writes.unwrap_or_default());
+        row
+    };
+    let of_these = report.together.iter().filter(|r| is_wanted(r));
+    let heads =
+        ["store", "phase", "at once", "a second", "low", "high", "rounds", "changes, rounds"];
+    ByClass::new(&heads.map(str::to_owned), WORDS, of_these.map(|r| (&*r.class, row(r))))
 }
 
 /// Charts of lookups in a second over the number of readers, one for each phase, kind of readers, class, and
@@ -138,17 +157,16 @@ fn cells(r: &TogetherResult) -> [String; HEADS.len()] {
     ]
 }
 
-/// How many times as many as one, with the interval where there is one.
+/// How many times as many as one, if any difference is seen, with the interval where there is one.
 pub fn ratio(r: &TogetherResult) -> String {
-    r.to_one.map_or_else(String::new, |s| match s.pairs {
-        1 => text::factor(s.median),
+    let in_words = |ratio: Ratio| match ratio.pairs {
+        1 => text::ratio(&ratio),
         _ => {
-            let (low, high) = (text::number(s.low), text::number(s.high));
-            let is_seen = s.low > 1.0 || s.high < 1.0;
-            let factor = if is_seen { text::factor(s.median) } else { text::SAME.to_owned() };
-            format!("{factor} [{low}, {high}]")
+            let [low, high] = [ratio.low, ratio.high].map(text::number);
+            format!("{} [{low}, {high}]", text::ratio(&ratio))
         }
-    })
+    };
+    r.to_one.map(Ratio::from).map_or_else(String::new, in_words)
 }
 
 /// The processors that all had.
@@ -233,7 +251,30 @@ mod tests {
         };
         assert_eq!(of(0.82, 1.24, 5), "~ [0.82, 1.24]");
         assert_eq!(of(1.02, 1.24, 5), "1.12x [1.02, 1.24]");
-        assert_eq!(of(1.12, 1.12, 1), "1.12x");
+        assert_eq!(of(1.02, 1.24, 3), "1.12x [1.02, 1.24]");
+        // What two rounds agree in is chance as often as not.
+        assert_eq!(of(1.02, 1.24, 2), "1.12x? [1.02, 1.24]");
+        assert_eq!(of(0.82, 1.24, 2), "1.12x? [0.82, 1.24]");
+        assert_eq!(of(1.12, 1.12, 1), "1.12x?");
+    }
+
+    #[test]
+    fn every_round_is_in_a_table_of_its_own() {
+        let mut report = report();
+        report.together[1].per_second.samples = vec![1_000_000.0, 1_250_000.0];
+        let rounds = rounds(&report, is_of).unwrap();
+        let [one, beside] = &rounds.of("buffered").rows[..] else { panic!("two rows") };
+        assert_eq!(
+            one[2..],
+            ["2 threads", "12,345,679", "12,345,679", "12,345,679", "12,345,679", ""]
+        );
+        assert_eq!(beside[6..], ["1,000,000  1,250,000", "1,234,568"]);
+        let page = super::super::html::page(&report);
+        assert!(
+            page.contains("<summary>Every round</summary>")
+                && page.contains(">1,000,000  1,250,000<")
+        );
+        assert!(super::rounds(&report, committers::is_of).is_none());
     }
 
     #[test]

@@ -1,0 +1,104 @@
+//! What was asked of the stores, in words: what mixes do, and how the keys of lookups are drawn.
+//!
+//! The settings of a report have both whether they were used or not: here is only what a phase with figures did.
+
+use crate::result::{Report, Settings};
+use crate::workload::Phase;
+
+/// How keys are drawn when nobody says.
+const USUAL: &str = "uniform";
+/// Stands between two mixes.
+const THEN: &str = "; then ";
+
+/// What the mixes did, each behind the phase that does it; `None` where none was done, and in reports from
+/// before this was in them.
+pub fn mixes(report: &Report) -> Option<String> {
+    let mix = &report.settings.mix;
+    let is_done = !mix.is_empty() && phases(report).any(Phase::is_mixed);
+    let has_names = mix.split(THEN).all(|mix| mix.starts_with("mixed-"));
+    is_done.then(|| if has_names { mix.clone() } else { format!("{}: {mix}", Phase::Mixed.name()) })
+}
+
+/// How the keys of lookups were drawn, of those that are there; `None` where no such were looked up.
+pub fn distribution(report: &Report) -> Option<&str> {
+    let is_done = phases(report).any(draws_keys);
+    Some(&*report.settings.distribution).filter(|name| is_done && !name.is_empty())
+}
+
+/// What the head of a report says of both: nothing of keys that are drawn as always.
+pub fn in_words(report: &Report) -> Vec<String> {
+    let unusual = distribution(report).filter(|name| *name != USUAL);
+    unusual.map(|name| format!("lookups: keys {name}")).into_iter().chain(mixes(report)).collect()
+}
+
+/// How one phase draws the keys that it looks up, and the mix that it does; empty where there is no such.
+pub fn of_phase(settings: &Settings, name: &str) -> [String; 2] {
+    let mut words = [String::new(), String::new()];
+    match Phase::named(name) {
+        Some(Phase::Mixed) => words[1].clone_from(&settings.mix),
+        Some(Phase::OneMix(_)) => {
+            let own = |mix: &str| Some(mix.strip_prefix(name)?.strip_prefix(": ")?.to_owned());
+            words[1] = settings.mix.split(THEN).find_map(own).unwrap_or_default();
+        }
+        Some(phase) if draws_keys(phase) => words[0].clone_from(&settings.distribution),
+        _ => {}
+    }
+    words
+}
+
+/// The phases that have figures.
+fn phases(report: &Report) -> impl Iterator<Item = Phase> {
+    let alone = report.results.iter().map(|r| &r.phase);
+    let several = report.together.iter().map(|r| &r.phase);
+    alone.chain(several).filter_map(|name| Phase::named(name))
+}
+
+/// Whether a phase looks keys up that are there: those that are not are drawn from no data.
+fn draws_keys(phase: Phase) -> bool {
+    phase.is_get() && !matches!(phase, Phase::GetMiss | Phase::GetManyMiss)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(phases: &[&str], distribution: &str, mix: &str) -> Report {
+        let json = include_bytes!("../../tests/fixtures/report.json");
+        let mut report: Report = serde_json::from_slice(json).unwrap();
+        report.results.truncate(phases.len());
+        for (result, phase) in report.results.iter_mut().zip(phases) {
+            result.phase = (*phase).to_owned();
+        }
+        report.settings.distribution = distribution.to_owned();
+        report.settings.mix = mix.to_owned();
+        report
+    }
+
+    #[test]
+    fn only_what_was_done_is_said() {
+        let said = |phases: &[&str], distribution: &str, mix: &str| {
+            in_words(&report(phases, distribution, mix))
+        };
+        let mix = "get 6, update 4, keys uniform";
+        assert!(said(&["build", "get-miss", "get-many-miss"], "latest:theta=0.99", mix).is_empty());
+        assert!(said(&["build", "get-hit"], "uniform", mix).is_empty());
+        assert_eq!(said(&["get-90"], "ascending", mix), ["lookups: keys ascending"]);
+        assert_eq!(said(&["mixed"], "ascending", mix), ["mixed: get 6, update 4, keys uniform"]);
+        assert!(said(&["mixed", "get-hit"], "", "").is_empty(), "a report without these fields");
+        let several =
+            "mixed-load: insert 1, keys uniform; then mixed-clear: remove 1, keys uniform";
+        assert_eq!(said(&["mixed-clear"], "uniform", several), [several]);
+    }
+
+    #[test]
+    fn a_phase_has_its_own_mix() {
+        let several = "mixed-a: insert 1, keys uniform; then mixed-ab: remove 1, keys latest";
+        let settings = report(&["mixed-a"], "ascending", several).settings;
+        assert_eq!(of_phase(&settings, "mixed-a"), ["", "insert 1, keys uniform"]);
+        assert_eq!(of_phase(&settings, "mixed-ab"), ["", "remove 1, keys latest"]);
+        assert_eq!(of_phase(&settings, "mixed-b"), ["", ""]);
+        assert_eq!(of_phase(&settings, "get-many-hit"), ["ascending", ""]);
+        assert_eq!(of_phase(&settings, "get-miss"), ["", ""]);
+        assert_eq!(of_phase(&settings, "scan"), ["", ""]);
+    }
+}
