@@ -8,6 +8,7 @@ use crate::os::file::read_exact_at;
 use crate::os::publish::scratch_beside;
 use crate::{Error, ErrorKind, Result};
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -22,8 +23,22 @@ const LENGTHS: usize = 8;
 #[derive(Default)]
 pub(super) struct Runs {
     scratch: Option<Scratch>,
-    /// Where each begins and ends.
-    places: Vec<(u64, u64)>,
+    runs: Vec<Run>,
+}
+
+/// One of them.
+struct Run {
+    /// Where it begins and ends.
+    place: (u64, u64),
+    /// Bytes of its longest record.
+    longest: u64,
+}
+
+impl Run {
+    /// Bytes of memory that reading it takes at least: of what was read, and as records.
+    fn least_memory(&self) -> u64 {
+        2 * self.longest.max(LEAST_BUFFER as u64)
+    }
 }
 
 /// The file that they are in, and beside which one it is.
@@ -40,14 +55,33 @@ impl Scratch {
 
 impl Runs {
     pub(super) fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.runs.is_empty()
+    }
+
+    /// Whether all can be read at once with so many bytes of memory, or there are no more than two.
+    pub(super) fn fit(&self, memory: u64) -> bool {
+        self.runs.len() <= 2 || self.runs.iter().map(Run::least_memory).sum::<u64>() <= memory
+    }
+
+    /// As many neighbours as can be read at once, two at least, from the first to the last.
+    pub(super) fn groups(&self, memory: u64) -> Vec<Range<usize>> {
+        let (mut groups, mut start, mut taken) = (Vec::new(), 0, 0);
+        for (i, run) in self.runs.iter().enumerate() {
+            if taken + run.least_memory() > memory && i - start >= 2 {
+                groups.push(start..i);
+                (start, taken) = (i, 0);
+            }
+            taken += run.least_memory();
+        }
+        groups.push(start..self.runs.len());
+        groups
     }
 
     /// Writes one more.
-    pub(super) fn write<'r>(
+    pub(super) fn write<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &mut self,
         beside: &Path,
-        records: impl Iterator<Item = (&'r [u8], &'r [u8])>,
+        records: impl Iterator<Item = Result<(K, V)>>,
     ) -> Result<()> {
         let scratch = match &self.scratch {
             Some(scratch) => scratch,
@@ -56,8 +90,8 @@ impl Runs {
                 self.scratch.insert(Scratch { file, beside: beside.to_owned() })
             }
         };
-        let start = self.places.last().map_or(0, |place| place.1);
-        let (mut end, mut buffer) = (start, Vec::with_capacity(BUFFER));
+        let start = self.runs.last().map_or(0, |run| run.place.1);
+        let (mut end, mut longest, mut buffer) = (start, 0, Vec::with_capacity(BUFFER));
         let mut flush = |buffer: &mut Vec<u8>| {
             let written = scratch.file.write_all_at(buffer, end);
             written.map_err(scratch.named("write records to a file beside"))?;
@@ -65,8 +99,12 @@ impl Runs {
             buffer.clear();
             Ok(())
         };
-        for (key, value) in records {
-            if buffer.len() + LENGTHS + key.len() + value.len() > BUFFER {
+        for record in records {
+            let (key, value) = record?;
+            let (key, value) = (key.as_ref(), value.as_ref());
+            let len = LENGTHS + key.len() + value.len();
+            longest = longest.max(len as u64);
+            if buffer.len() + len > BUFFER {
                 flush(&mut buffer)?;
             }
             for part in [key, value] {
@@ -76,19 +114,24 @@ impl Runs {
             buffer.extend_from_slice(value);
         }
         flush(&mut buffer)?;
-        self.places.push((start, end));
+        self.runs.push(Run { place: (start, end), longest });
         Ok(())
     }
 
-    /// Readers of all, with so many bytes of memory together, if that is enough.
-    pub(super) fn readers(&self, memory: u64) -> Vec<Reader> {
-        let each = memory / self.places.len().max(1) as u64;
+    /// Readers of some, with so many bytes of memory together, if that is enough.
+    pub(super) fn readers(&self, some: Range<usize>, memory: u64) -> Vec<Reader> {
+        let each = memory / 2 / some.len().max(1) as u64;
         let buffer = each.clamp(LEAST_BUFFER as u64, BUFFER as u64) as usize;
-        let reader = |&(at, end): &(u64, u64)| {
-            let (batch, next) = (Rc::default(), 0);
+        let reader = |run: &Run| {
+            let ((at, end), batch, next) = (run.place, Rc::default(), 0);
             Reader { at, end, buffer, batch, next }
         };
-        self.places.iter().map(reader).collect()
+        self.runs.get(some).unwrap_or_default().iter().map(reader).collect()
+    }
+
+    /// Readers of all.
+    pub(super) fn all_readers(&self, memory: u64) -> Vec<Reader> {
+        self.readers(0..self.runs.len(), memory)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Records that come in any order, to be read in that of a table: in memory, or, what is over its
-//! budget, in runs on the disk that are merged when they are read.
+//! budget, in runs on the disk that are merged when they are read; before that to fewer and longer ones,
+//! where memory has no room for a record of each.
 //!
 //! Invariants: of records that belong at one place those that came first come first. Nothing is left
 //! on the disk: the file of runs has no name.
@@ -10,6 +11,7 @@ use super::runs::{Reader, Runs};
 use crate::Result;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -65,7 +67,7 @@ impl Sorter {
             return Ok(());
         };
         sort(&mut self.entries, &self.batches, self.order);
-        let records = self.entries.iter().map(|entry| entry.record(&self.batches));
+        let records = self.entries.iter().map(|entry| Ok(entry.record(&self.batches)));
         self.runs.write(beside, records)?;
         self.batches.clear();
         self.entries.clear();
@@ -73,8 +75,26 @@ impl Sorter {
         Ok(())
     }
 
+    /// Makes longer runs of those there are until all can be read at once; what is in memory is one, too.
+    fn merge(&mut self) -> Result<()> {
+        self.spill()?;
+        while let Some(beside) = self.beside.clone().filter(|_| !self.runs.fit(self.budget)) {
+            let mut longer = Runs::default();
+            for group in self.runs.groups(self.budget) {
+                let merged = Merged::of(&self.runs, group, self.order, self.budget)?;
+                longer.write(&beside, merged)?;
+            }
+            self.runs = longer;
+        }
+        Ok(())
+    }
+
     /// All records, in order.
     pub(super) fn finish(mut self) -> Result<Sorted> {
+        if !self.runs.fit(self.budget / 4) {
+            self.merge()?;
+        }
+        let memory = if self.entries.is_empty() { self.budget } else { self.budget / 4 };
         sort(&mut self.entries, &self.batches, self.order);
         let (order, batches, entries) = (self.order, self.batches, self.entries.into_iter());
         let (runs, readers, ready) = (self.runs, Vec::new(), Vec::new());
@@ -82,12 +102,45 @@ impl Sorter {
         let mut sorted =
             Sorted { order, batches, entries, ready, runs, readers, heads, next, replaced };
         if !sorted.runs.is_empty() {
-            sorted.readers = sorted.runs.readers(self.budget / 4);
+            sorted.readers = sorted.runs.all_readers(memory);
             // What is in memory came last: it is one more run.
             (0..=sorted.readers.len()).try_for_each(|run| sorted.refill(run))?;
         }
         sorted.next = sorted.next_of_all()?;
         Ok(sorted)
+    }
+}
+
+/// Some runs as one.
+struct Merged<'r> {
+    runs: &'r Runs,
+    readers: Vec<Reader>,
+    heads: BinaryHeap<Head>,
+    order: Order,
+}
+
+impl<'r> Merged<'r> {
+    fn of(runs: &'r Runs, some: Range<usize>, order: Order, memory: u64) -> Result<Merged<'r>> {
+        let readers = runs.readers(some, memory);
+        let mut merged = Merged { runs, readers, heads: BinaryHeap::new(), order };
+        (0..merged.readers.len()).try_for_each(|run| merged.refill(run))?;
+        Ok(merged)
+    }
+
+    fn refill(&mut self, run: usize) -> Result<()> {
+        let (runs, order) = (self.runs, self.order);
+        let next = self.readers.get_mut(run).map(|reader| reader.next(runs)).transpose()?;
+        self.heads.extend(next.flatten().map(|record| Head { record, run, order }));
+        Ok(())
+    }
+}
+
+impl Iterator for Merged<'_> {
+    type Item = Result<Record>;
+
+    fn next(&mut self) -> Option<Result<Record>> {
+        let Head { record, run, .. } = self.heads.pop()?;
+        Some(self.refill(run).map(|()| record))
     }
 }
 

@@ -84,11 +84,23 @@ fn like_lmdb(version: &str) -> String {
         "cursor_del",
         "cursor_close",
         "env_set_mapsize",
+        "env_set_maxreaders",
+        "txn_reset",
+        "txn_renew",
+        "cursor_renew",
+        "set_compare",
+        "stat",
     ];
     let calls = calls.map(|name| format!("int mdb_{name}(void) {{ return 1; }}\n")).concat();
     format!(
         "#include <stdlib.h>\nchar *mdb_version(int *a, int *b, int *c) {{ {version} }}\n{calls}"
     )
+}
+
+#[test]
+fn a_function_that_a_library_has_not_is_named() {
+    let source = like_lmdb("return 0;").replace("mdb_cursor_get(", "another(");
+    is_named(&source, "it has no function mdb_cursor_get");
 }
 
 #[test]

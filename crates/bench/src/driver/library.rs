@@ -140,7 +140,11 @@ fn file_of(address: *const libc::c_void) -> Option<PathBuf> {
 pub(super) unsafe fn symbol<T: Copy>(library: &Library, name: &str) -> Result<T> {
     // SAFETY: the caller's promise.
     let symbol = unsafe { library.get::<T>(name.as_bytes()) };
-    symbol.map(|symbol| *symbol).map_err(|e| Error::invalid(e.to_string()))
+    symbol.map(|symbol| *symbol).map_err(|_| {
+        Error::invalid(format!(
+            "it has no function {name}: it is another library, or of a version that the workbench does not know"
+        ))
+    })
 }
 
 /// Declares a struct of function pointers taken from a library by their own names, or by what
