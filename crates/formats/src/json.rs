@@ -98,12 +98,39 @@ fn put(
     input.check_limit(start, out, field)
 }
 
+/// Whether text is longer than so many bytes when it stands in a string: a line that is too long to be read
+/// again is not written. A control character takes six bytes.
+fn is_longer_with_escapes(text: &[u8], most: usize) -> bool {
+    let escapes = |byte: &u8| match byte {
+        b'"' | b'\\' => 1,
+        ..b' ' => 5,
+        _ => 0,
+    };
+    let len = text.len();
+    // Most texts are not worth a look.
+    len > most / 6 && len + text.iter().map(escapes).sum::<usize>() > most
+}
+
 fn encode(out: &mut Output<'_>, name: &str, bytes: &[u8]) -> io::Result<()> {
     match std::str::from_utf8(bytes) {
-        Ok(text) => {
+        Ok(text) if !is_longer_with_escapes(bytes, VALUE_LIMIT / 3 * 4) => {
             write!(out, "\"{name}\":")?;
             serde_json::to_writer(out, text).map_err(io::Error::from)
         }
-        Err(_) => write!(out, "\"{name}_base64\":\"{}\"", STANDARD.encode(bytes)),
+        _ => write!(out, "\"{name}_base64\":\"{}\"", STANDARD.encode(bytes)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_many_escapes_counts_as_what_it_takes() {
+        let long = [0; 100];
+        assert!(is_longer_with_escapes(&long, 599) && !is_longer_with_escapes(&long, 600));
+        assert!(is_longer_with_escapes(b"a\"b\\c\n", 12));
+        assert!(!is_longer_with_escapes(b"a\"b\\c\n", 13));
+        assert!(!is_longer_with_escapes("käse".as_bytes(), 5));
     }
 }
