@@ -145,9 +145,11 @@ impl BTreeBuilder {
         }
         let path = &self.temporary;
         let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
-        keep_mode(&file, &self.target, true)?;
+        keep_mode(&file, &self.target)?;
         file.sync_all().map_err(|e| Error::io("make durable", e).at(path))?;
         replace(path, &self.target)?;
+        // From here on the name may be another's.
+        self.temporary.clear();
         BTree::open(&self.target)
     }
 }
@@ -159,8 +161,10 @@ fn failed() -> Error {
 
 impl Drop for BTreeBuilder {
     fn drop(&mut self) {
-        // After it is finished there is nothing of this name.
         (self.load, self.store) = (None, None);
+        if self.temporary.as_os_str().is_empty() {
+            return;
+        }
         let _ = std::fs::remove_file(&self.temporary);
     }
 }

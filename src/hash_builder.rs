@@ -109,19 +109,23 @@ impl HashBuilder {
         let (index, target_index) = (index_of(&self.temporary), index_of(&self.target));
         for path in [&index, &self.temporary] {
             let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
-            keep_mode(&file, &self.target, true)?;
+            keep_mode(&file, &self.target)?;
             file.sync_all().map_err(|e| Error::io("make durable", e).at(path))?;
         }
         replace(&index, &target_index)?;
         replace(&self.temporary, &self.target)?;
+        // From here on the name may be another's.
+        self.temporary.clear();
         Hash::open(&self.target)
     }
 }
 
 impl Drop for HashBuilder {
     fn drop(&mut self) {
-        // After it is finished there is nothing of these names.
         self.store = None;
+        if self.temporary.as_os_str().is_empty() {
+            return;
+        }
         for path in [&index_of(&self.temporary), &self.temporary] {
             let _ = std::fs::remove_file(path);
         }

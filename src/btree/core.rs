@@ -371,7 +371,7 @@ impl Core {
         let (base, durable) = (&recovered.base, recovered.commit);
         if recovered.since.is_some() {
             // How long the file was may not have come to the disk.
-            self.map.grow_to(durable.end * PAGE_BYTES)?;
+            self.map.grow_to(durable.end * PAGE_BYTES, &mut false)?;
             self.redo(&recovered)?;
         }
         self.check_commit(&durable)?;

@@ -346,11 +346,16 @@ impl Space {
         pins::clear_dead(core);
         let more = (end / 16).clamp(GROWTH.0, GROWTH.1);
         // On a nearly full disk, no more than what is needed.
-        let grown = core.map.grow_to((end + more) * PAGE_BYTES);
-        let grown = grown.or_else(|_| core.map.grow_to(end * PAGE_BYTES));
+        let mut has_tried = false;
+        let grown = core.map.grow_to((end + more) * PAGE_BYTES, &mut has_tried);
+        let grown = grown.or_else(|_| core.map.grow_to(end * PAGE_BYTES, &mut has_tried));
         grown.inspect_err(|_| {
-            // What was allocated before the disk was full is given back.
-            let _ = core.map.file().set_len(self.len);
+            if has_tried {
+                // What was allocated before the disk was full is given back.
+                core.word(session::CUTS).fetch_add(1, Ordering::SeqCst);
+                let _ = core.map.shrink_to(self.len);
+                core.word(session::CUTS).fetch_add(1, Ordering::SeqCst);
+            }
             core.lacks_space.store(true, Ordering::Relaxed);
         })
     }

@@ -117,7 +117,7 @@ impl Writer<'_> {
         let len = self.index.map.len();
         let step = (len / 16).clamp(*STEP.start(), *STEP.end());
         let wanted = end.min(MAX_LINES * LINE).max(len + step).next_multiple_of(4096);
-        self.index.map.grow_to(wanted)?;
+        self.index.map.grow_to(wanted, &mut false)?;
         self.index.store(words::INDEX_LEN, self.index.map.len());
         Ok(())
     }

@@ -175,8 +175,10 @@ impl Core {
         let is_first = standing != Standing::Shared;
         if is_first {
             // The file may be a copy, of which nothing is on the disk yet, and which may have holes.
-            self.note_copy();
-            fill_holes(self.data.file())?;
+            if !self.is_in_memory() {
+                self.note_copy();
+                fill_holes(self.data.file())?;
+            }
             self.note_data_len(0)?;
         }
         self.find_index(is_continued, is_first, before)?;
@@ -516,7 +518,7 @@ impl Core {
                 index
             }
             Some(path) => {
-                let mut staged = Staged::create(&path)?;
+                let staged = Staged::create(&path)?;
                 let file = staged.file().try_clone().map_err(|e| Error::io("open again", e))?;
                 let index = Index::create(file, INDEX_ROOM, self.header, hash_id, seed)?;
                 self.fill(&index, lock, from)?;

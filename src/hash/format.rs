@@ -69,6 +69,8 @@ pub(crate) mod session {
     /// Nonzero while somebody waits for the disk; and when that failed, or he died at it, until
     /// everything was written again.
     pub(crate) const UNSURE: u64 = SESSION_AT + 336;
+    /// Nonzero since a writer died, until another has put right what he left.
+    pub(crate) const DIED: u64 = SESSION_AT + 344;
     /// The right to wait for the disk, which is the last that is taken.
     pub(crate) const DISK_LOCK: u64 = SESSION_AT + 384;
 }

@@ -389,12 +389,17 @@ impl Writer<'_> {
         }
         let step = (len / 16).clamp(*STEP.start(), *STEP.end());
         let wanted = (len + step).max(end).min(limit).max(end);
-        let grow = |end: u64| self.core.data.grow_to(end.next_multiple_of(4096));
+        let mut has_tried = false;
+        let mut grow =
+            |end: u64| self.core.data.grow_to(end.next_multiple_of(4096), &mut has_tried);
         // Where there is no room for a step there may be for what is needed.
-        grow(wanted).or_else(|_| grow(end)).inspect_err(|_| {
-            // What was allocated before the disk was full is given back.
-            let _ = self.core.cut_data(len);
-        })?;
+        if let Err(error) = grow(wanted).or_else(|_| grow(end)) {
+            if has_tried {
+                // What was allocated before the disk was full is given back.
+                let _ = self.core.cut_data(len);
+            }
+            return Err(error);
+        }
         // All that is new at once: the file system has to note for each part that it was written.
         self.core.note_rest();
         let known = self.core.session(session::DATA_LEN);

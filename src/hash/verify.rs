@@ -44,9 +44,11 @@ impl Core {
             let found =
                 Writer { core: self, index, lock: None, _here: PhantomData }.verify(progress);
             fence(Ordering::Acquire);
-            // Also somebody who writes and was stopped.
+            // Also somebody who writes and was stopped; asked before what he may have changed.
+            let is_written = self.writer_lock().is_taken();
+            fence(Ordering::Acquire);
             let is_still = self.seen_with(index) == seen;
-            if is_still && (found.is_ok() || !self.writer_lock().is_taken()) {
+            if is_still && (found.is_ok() || !is_written) {
                 return found;
             }
         }

@@ -23,6 +23,7 @@ use super::view::{Holds, RecordView, mark_dead, record};
 use crate::keyhash;
 use crate::os::atomic::Ordering;
 use crate::os::lock::{Got, RobustLock};
+use crate::os::shared::SharedMap;
 use crate::{Error, ErrorKind, Result};
 use std::marker::PhantomData;
 
@@ -121,9 +122,28 @@ impl<'c> Writer<'c> {
     /// What is to be done before the first change, and after another writer failed.
     #[cold]
     fn prepare(mut self, got: Got, is_current: bool) -> Result<Writer<'c>> {
+        let core = self.core;
+        let (died, known) = (core.session(session::DIED), core.session(session::DATA_LEN));
+        if got == Got::OwnerDied {
+            died.store(1, Ordering::Release);
+        }
+        let has_died = died.load(Ordering::Acquire) != 0;
+        let done = self.put_in_order(has_died, is_current);
+        match done {
+            Ok(()) => died.store(0, Ordering::Release),
+            // The lock does not say it again: nobody knows how long the file is, and so all come here.
+            Err(_) if has_died => {
+                known.fetch_and(SharedMap::CUTS, Ordering::Release);
+            }
+            Err(_) => {}
+        }
+        done.map(|()| self)
+    }
+
+    fn put_in_order(&mut self, has_died: bool, is_current: bool) -> Result<()> {
         self.core.note_data_len(0)?;
         if !is_current {
-            self.index = self.core.attach_under_lock(&self)?;
+            self.index = self.core.attach_under_lock(self)?;
         }
         self.index.store(words::INDEX_LEN, self.index.map.refresh_len()?);
         let clean = self.index.load(words::CLEAN);
@@ -134,16 +154,16 @@ impl<'c> Writer<'c> {
             let done = self.core.sync_index(self.index);
             done.inspect_err(|_| self.index.store(words::CLEAN, clean))?;
         }
-        match self.put_right(got == Got::OwnerDied) {
+        match self.put_right(has_died) {
             // It cannot be trusted, nor repaired: as if there were none.
             Err(error) if error.is_bad_file() => {
-                self.index = self.core.new_index(&self, keyhash::RAPID, From::Log)?;
+                self.index = self.core.new_index(self, keyhash::RAPID, From::Log)?;
             }
             done => done?,
         }
         // A batch that its writer could not finish is finished now.
         self.end_batch();
-        Ok(self)
+        Ok(())
     }
 
     /// Has an index that nobody has looked at be one to be trusted, and finishes what another writer

@@ -28,8 +28,6 @@ pub struct Staged {
     target: PathBuf,
     /// The temporary name, where the filesystem has no unnamed files.
     named: Option<PathBuf>,
-    /// Whether only its owner may read it as long as it is written.
-    is_own: bool,
 }
 
 impl Staged {
@@ -51,14 +49,12 @@ impl Staged {
             return Err(Error::invalid("this does not name a file").at(target));
         }
         let (file, named) = create_beside(&target)?;
-        let is_own = named.is_some();
-        Ok(Staged { file, target, named, is_own })
+        Ok(Staged { file, target, named })
     }
 
     /// Gives the file the mode (and, where allowed, owner) of one that it belongs to; that of a file which is
     /// replaced comes before.
-    pub(crate) fn belongs_to(&mut self, other: &File) -> io::Result<()> {
-        self.is_own = false;
+    pub(crate) fn belongs_to(&self, other: &File) -> io::Result<()> {
         give_mode(&self.file, &other.metadata()?)
     }
 
@@ -73,7 +69,7 @@ impl Staged {
     /// # Errors
     /// The disk is full or failed, or the folder may not be written: the old file is untouched.
     pub fn publish(mut self) -> Result<()> {
-        keep_mode(&self.file, &self.target, self.is_own)?;
+        keep_mode(&self.file, &self.target)?;
         if let Err(e) = self.file.sync_data() {
             return Err(Error::io("make durable", e).at(&self.target));
         }
@@ -85,14 +81,10 @@ impl Staged {
     }
 }
 
-/// Gives a file the mode (and, where allowed, owner) of the one at `target`. If there is none, one that was
-/// made for its owner alone gets the mode of any new file.
-pub(crate) fn keep_mode(file: &File, target: &Path, is_own: bool) -> Result<()> {
-    let done = match std::fs::metadata(target) {
-        Ok(old) => give_mode(file, &old),
-        Err(_) if is_own => file.set_permissions(Permissions::from_mode(0o666 & !umask())),
-        Err(_) => Ok(()),
-    };
+/// Gives a file the mode (and, where allowed, owner) of the one at `target`, if there is one.
+pub(crate) fn keep_mode(file: &File, target: &Path) -> Result<()> {
+    let Ok(old) = std::fs::metadata(target) else { return Ok(()) };
+    let done = give_mode(file, &old);
     done.map_err(|e| Error::io("keep the permissions of", e).at(target))
 }
 
@@ -108,14 +100,11 @@ fn give_mode(file: &File, old: &Metadata) -> io::Result<()> {
             mode = mode & 0o707 | (mode & 0o7) << 3;
         }
     }
-    file.set_permissions(Permissions::from_mode(mode))
-}
-
-/// The mode that is not for new files of this process.
-fn umask() -> u32 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let octal = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    octal.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(0o077)
+    // Not all file systems have modes to be set.
+    match file.metadata()?.mode() & 0o7777 == mode {
+        true => Ok(()),
+        false => file.set_permissions(Permissions::from_mode(mode)),
+    }
 }
 
 /// Puts what is called `temporary`, and is durable, in the place of `target`, in the same folder;
@@ -175,10 +164,12 @@ fn create_beside(target: &Path) -> Result<(File, Option<PathBuf>)> {
     named_beside(target).map(|(file, path)| (file, Some(path)))
 }
 
-/// A new, empty file with a temporary name beside `target`, for its maker alone until [`keep_mode`].
+/// A new, empty file with a temporary name beside `target`. If there is one, whose mode nobody looks at
+/// yet, it is for its maker alone until [`keep_mode`]; else it has the mode of any new file in the folder.
 pub(crate) fn named_beside(target: &Path) -> Result<(File, PathBuf)> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create_new(true).mode(OWN);
+    let mode = if target.exists() { OWN } else { 0o666 };
+    options.read(true).write(true).create_new(true).mode(mode);
     let made = with_new_name(target, |path| options.open(path));
     made.map_err(|e| Error::io("create a file in the folder", e).at(folder_of(target)))
 }

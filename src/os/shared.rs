@@ -18,6 +18,7 @@ use std::fs::File;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicBool;
 
@@ -129,6 +130,9 @@ impl SharedMap {
         self.len.load(Ordering::Relaxed) & LEN_MASK
     }
 
+    /// Of such a word as [`SharedMap::len_and_cuts`], the part that says how often the file was cut.
+    pub(crate) const CUTS: u64 = !LEN_MASK;
+
     /// The same, and how often the file was cut, in one word.
     #[inline(always)]
     pub(crate) fn len_and_cuts(&self) -> u64 {
@@ -136,8 +140,16 @@ impl SharedMap {
     }
 
     /// Asks the kernel for the length of the file, which nobody changes meanwhile, and notes it; with how
-    /// often the file was cut, which is in `known` as it is in the word that is returned, and `more`.
+    /// often the file was cut, which is in `known` as it is in the word that is returned, and `more`. A file
+    /// that is longer than this map is an error: who took it for shorter would end it there.
     pub(crate) fn settle_len(&self, known: u64, more: u64) -> Result<u64> {
+        let len = self.file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
+        if len > self.reserved as u64 {
+            return Err(Error::invalid(
+                "the store has outgrown the addresses that this process had for it when it opened it: open \
+                 it again",
+            ));
+        }
         let word = self.asked_len()? | (known >> LEN_BITS).wrapping_add(more) << LEN_BITS;
         self.len.store(word, Ordering::Relaxed);
         Ok(word)
@@ -174,8 +186,9 @@ impl SharedMap {
     }
 
     /// Makes the file at least `end` bytes long, with disk space and pages behind the new bytes. If that
-    /// fails some of them may be there.
-    pub(crate) fn grow_to(&self, end: u64) -> Result<()> {
+    /// fails some of them may be there, of which the caller is to give back what is of no use: then `tried`
+    /// is set.
+    pub(crate) fn grow_to(&self, end: u64, tried: &mut bool) -> Result<()> {
         let len = self.refresh_len()?;
         if end <= len {
             return Ok(());
@@ -188,6 +201,7 @@ impl SharedMap {
             // Before the kernel ends the process for it.
             return Err(Error::io("make longer", io::Error::from_raw_os_error(libc::EFBIG)));
         }
+        *tried = true;
         // SAFETY: the descriptor is open; the call takes no pointers.
         let rc = unsafe {
             libc::posix_fallocate(
@@ -438,7 +452,10 @@ pub(crate) fn fill_holes(file: &File) -> Result<()> {
             let error = io::Error::last_os_error();
             match error.kind() {
                 io::ErrorKind::Interrupted => {}
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                // Where nothing is missing there may be no room for it twice.
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+                    if meta.blocks().saturating_mul(512) < meta.len() =>
+                {
                     return Err(Error::io(
                         "make room for all of the file, which has holes,",
                         error,
