@@ -3,6 +3,7 @@
 
 use super::BenchArgs;
 use crate::driver;
+use crate::workload::Phase;
 use credenza::{Error, Result};
 
 /// Refuses an option without what it is about, and settings and phases that are named twice.
@@ -15,6 +16,20 @@ pub(super) fn check(args: &BenchArgs) -> Result<()> {
     }
     let phases = args.phases.iter().flatten().map(|phase| phase.name());
     once("--phases", phases)?;
+    let is_for_none = |is_for: fn(Phase) -> bool| {
+        args.phases.as_ref().is_some_and(|phases| !phases.iter().any(|phase| is_for(*phase)))
+    };
+    if args.sync && is_for_none(|phase| phase == Phase::Build) {
+        return Err(Error::invalid(
+            "--sync has the build synced: name the phase build, too, or leave it out",
+        ));
+    }
+    let draws = |phase: Phase| phase.is_get() || phase.is_mixed();
+    if args.distribution.is_some() && is_for_none(draws) {
+        return Err(Error::invalid(
+            "--distribution says which keys lookups and mixes draw: name such a phase, too, or leave it out",
+        ));
+    }
     settings(args)
 }
 

@@ -206,6 +206,9 @@ struct OfStore {
     file_bytes: u64,
     /// Whether the transactions of the trace were transactions here.
     transactions: bool,
+    /// The durability class of its changes: "buffered" (a change outlives the process), "at-close" (nothing
+    /// does before the store was closed), "memory" or "sync"; none where nothing was changed.
+    class: Option<String>,
 }
 
 /// What one kind of operation took, in nanoseconds.
@@ -484,5 +487,6 @@ fn of_store(store: String, version: String, done: Replayed, clock_ns: f64) -> Of
         skipped: done.skipped,
         file_bytes: done.file_bytes,
         transactions: done.has_transactions,
+        class: done.class,
     }
 }

@@ -4,7 +4,9 @@
 use super::check::Checker;
 use super::model::{Model, Seen};
 use super::script::{Do, Script, Step};
-use crate::driver::{Driver, ForDriver, Reading, Setup, Shape, Store, Writer, kernel, with_driver};
+use crate::driver::{
+    Changes, Driver, ForDriver, Reading, Setup, Shape, Store, Writer, kernel, with_driver,
+};
 use crate::measure::{Footprint, Latencies, wait_until};
 use crate::runner::passes::in_words;
 use crate::runner::protocol::{self, Message, say};
@@ -92,6 +94,8 @@ pub(crate) struct Replayed {
     pub(crate) peak_rss_bytes: u64,
     /// Whether transactions were the store's own.
     pub(crate) has_transactions: bool,
+    /// The durability class of its changes; none where nothing was changed.
+    pub(crate) class: Option<String>,
 }
 
 /// Reads a [`Task`], does it, and says what came of it on standard output.
@@ -209,6 +213,7 @@ impl<'a> Child<'a> {
         let (shape, path) = (self.shape(), self.task.path());
         (done.records, done.bytes) = (shape.records, shape.bytes());
         done.file_bytes = driver.size(&path)?.allocated;
+        done.class = self.script.has_changes().then(|| self.changes(driver).class().to_owned());
         if done.wrong.is_none() {
             let mut store = driver.open(&path, &shape, Reading::Warm)?;
             done.wrong = model.wrong_record(&mut store)?.map(|what| format!("in the end, {what}"));
@@ -261,6 +266,15 @@ impl<'a> Child<'a> {
         let (shape, path) = (self.shape(), self.task.path());
         driver.build(self.before, &shape, &path)?;
         driver.open(&path, &shape, Reading::Warm)
+    }
+
+    /// When a change is safe, as [`Child::filled`] has the store.
+    fn changes<D: Driver>(&self, driver: &D) -> Changes {
+        match self.task.is_durable {
+            true => Changes::Sync,
+            false if D::COMMITS => Changes::Buffered,
+            false => driver.changes(),
+        }
     }
 
     /// A store that is changed, with what is there before.

@@ -2,6 +2,7 @@
 
 use super::{OfStore, Report};
 use crate::report::text;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// The whole report.
@@ -54,6 +55,7 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
     )?;
     report.stores.iter().try_for_each(|of| rows(of, width, out))?;
     writeln!(out)?;
+    classes(&report.stores, out)?;
     report.stores.iter().try_for_each(|of| remarks(of, out))
 }
 
@@ -74,6 +76,26 @@ fn rows(of: &OfStore, width: usize, out: &mut String) -> std::fmt::Result {
         store = "";
     }
     Ok(())
+}
+
+/// Warns where stores promise unlike things of what was changed.
+fn classes(stores: &[OfStore], out: &mut String) -> std::fmt::Result {
+    let mut of_class: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for of in stores {
+        if let Some(class) = &of.class {
+            of_class.entry(class).or_default().push(&of.store);
+        }
+    }
+    let said = |(class, stores): (&&str, &Vec<&str>)| format!("{class}: {}", stores.join(", "));
+    let said = of_class.iter().map(said).collect::<Vec<_>>().join("; ");
+    match of_class.len() {
+        0 => Ok(()),
+        1 => writeln!(out, "Changes of the class {said}."),
+        _ => writeln!(
+            out,
+            "WARNING: these are not of one durability class, and their changes not alike: {said}."
+        ),
+    }
 }
 
 fn remarks(of: &OfStore, out: &mut String) -> std::fmt::Result {

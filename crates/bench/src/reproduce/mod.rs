@@ -31,6 +31,7 @@ use credenza::{Error, Result};
 use lab::Lab;
 use outcome::Outcome;
 use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -251,6 +252,7 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<ExitCode> {
     }
     let error = lab.error.take();
     lab.notes.extend(error.iter().map(|e| format!("ended by an error: {e}")));
+    lab.notes.extend(unlike_classes(&lab.stores));
     told = told.and(outputs::print(&terminal::closing(&lab)));
     if let Some(path) = &args.json {
         let written = write_json(path, args, &lab, &outcomes);
@@ -268,6 +270,25 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<ExitCode> {
     }
     let is_well = lab.failures.is_empty();
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(crate::FAILED) })
+}
+
+/// What is to be known of stores whose changes are not safe at the same time, as in the documents.
+fn unlike_classes(stores: &[StoreInfo]) -> Option<String> {
+    let mut of_class: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for info in stores {
+        if let Some(class) = &info.changes_class {
+            of_class.entry(class).or_default().insert(&info.store);
+        }
+    }
+    let said = |(class, stores): (&&str, &BTreeSet<&str>)| {
+        format!("{class}: {}", stores.iter().copied().collect::<Vec<_>>().join(", "))
+    };
+    let said = of_class.iter().map(said).collect::<Vec<_>>().join("; ");
+    (of_class.len() > 1).then(|| {
+        format!(
+            "what is stored one by one is not of one durability class, as in the documents: {said}"
+        )
+    })
 }
 
 fn write_json(

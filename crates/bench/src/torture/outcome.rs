@@ -84,14 +84,14 @@ impl Outcome {
     pub(super) fn new(
         store: &str,
         version: &str,
-        is_durable: bool,
+        class: &'static str,
         fault: Fault,
         promise: Promise,
     ) -> Outcome {
         Outcome {
             store: store.to_owned(),
             version: version.to_owned(),
-            class: if is_durable { "sync" } else { "buffered" },
+            class,
             fault,
             promise,
             rounds: 0,
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     fn outcome(promise: Promise, lost: u64, is_torn: bool) -> (Outcome, bool) {
-        let mut outcome = Outcome::new("it", "1", false, Fault::Kill, promise);
+        let mut outcome = Outcome::new("it", "1", "buffered", Fault::Kill, promise);
         outcome.faults = 1;
         let judged = Judged { acknowledged: 1000, lost, is_torn, ..Judged::default() };
         let is_broken = outcome.add(judged).is_some();
@@ -222,7 +222,7 @@ mod tests {
             assert_eq!(outcome(promise, 3, false).1, lost, "{promise:?}");
             assert_eq!(outcome(promise, 3, true).1, torn, "{promise:?}");
         }
-        let mut unsynced = Outcome::new("it", "1", false, Fault::Power, Promise::Moment);
+        let mut unsynced = Outcome::new("it", "1", "buffered", Fault::Power, Promise::Moment);
         assert!(unsynced.add(Judged { is_unsynced: true, ..Judged::default() }).is_some());
         assert!(unsynced.add_failure(true, "SIGBUS".to_owned()).is_some());
         assert_eq!((unsynced.crashed, unsynced.refused), (1, 0));
@@ -245,7 +245,7 @@ mod tests {
         assert!(
             outcome(Promise::Nothing, 7, true).0.in_words().ends_with("promises nothing of it")
         );
-        let none = Outcome::new("it", "1", true, Fault::Full, Promise::All);
+        let none = Outcome::new("it", "1", "sync", Fault::Full, Promise::All);
         assert_eq!(none.in_words(), "it (sync): there was space enough");
     }
 }

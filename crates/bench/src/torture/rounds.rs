@@ -14,7 +14,7 @@ use super::power::Cut;
 use super::room::Room;
 use super::{Class, Said, TortureArgs};
 use crate::args::library_of;
-use crate::driver::{self, Driver, Fault, ForDriver, Promise, Writer, tried, with_driver};
+use crate::driver::{self, Changes, Driver, Fault, ForDriver, Promise, Writer, tried, with_driver};
 use crate::machine;
 use crate::measure;
 use crate::progress::{self, say};
@@ -47,6 +47,8 @@ struct Subject {
     is_library: bool,
     has_durable: bool,
     has_transactions: bool,
+    /// When its changes are safe that are not durable each.
+    class: &'static str,
     promise: fn(Fault, bool) -> Promise,
     sizes: [Vec<Space>; 2],
 }
@@ -72,6 +74,7 @@ impl ForDriver for Look<'_> {
             is_library: D::SOURCE.is_some(),
             has_durable: D::DURABLE.is_some(),
             has_transactions: has_transactions::<D>(),
+            class: if D::COMMITS { Changes::Buffered.class() } else { driver.changes().class() },
             promise: D::promise,
             sizes: [Vec::new(), Vec::new()],
         })
@@ -208,7 +211,8 @@ impl<'a> Run<'a> {
     fn new_outcome(&self, subject: &Subject, fault: Fault) -> Outcome {
         let is_durable = self.is_durable(subject, fault);
         let promise = self.args.expect.unwrap_or_else(|| (subject.promise)(fault, is_durable));
-        Outcome::new(&subject.name, &subject.version, is_durable, fault, promise)
+        let class = if is_durable { Changes::Sync.class() } else { subject.class };
+        Outcome::new(&subject.name, &subject.version, class, fault, promise)
     }
 
     /// All operations on each store without anything happening. A store that cannot do them is left out.
