@@ -107,7 +107,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         (&["--set=memory=on", "--phases=mixed", "--reopen"], "there is no 'mixed'"),
         (&["--set=memory=on", "--phases=mixed", "--transactions=5"], "there is no 'mixed'"),
         (&["--set=memory=on", "--phases=insert", "--set=cache=1M"], "contradicts cache"),
-        (&["--set=memory=on", "--phases=insert", "--sync"], "memory=on contradicts --sync"),
+        (&["--set=memory=on", "--phases=insert", "--cold"], "memory=on contradicts --cold"),
         (&["--set=memory=on", "--oracle"], "memory=on contradicts --oracle"),
         (&["--set=direct=on", "--set=mmap=on"], "direct=on contradicts mmap=on"),
         (&["--set=recovery=off", "--phases=insert-sync"], "contradicts the phase insert-sync"),
