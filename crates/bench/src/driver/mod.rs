@@ -175,6 +175,30 @@ pub(crate) trait Driver: Sized + 'static {
         Self::CHANGES
     }
 
+    /// The durability class of changes that are made one by one: each durable, or a transaction of its own
+    /// where there are such.
+    fn changes_one_by_one(&self, is_durable: bool) -> Changes {
+        match is_durable {
+            true => Changes::Sync,
+            false if Self::COMMITS => Changes::Buffered,
+            false => self.changes(),
+        }
+    }
+
+    /// A new store for such changes.
+    fn create_one_by_one(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        is_durable: bool,
+    ) -> Result<Self::Writer<'_>> {
+        match is_durable {
+            true => self.create_durable(path, shape),
+            false if Self::COMMITS => self.create_committing(path, shape),
+            false => self.create(path, shape),
+        }
+    }
+
     /// Refuses what a run may not begin with: a server that holds somebody's data.
     fn admit(&self) -> Result<()> {
         Ok(())

@@ -4,9 +4,7 @@
 use super::check::Checker;
 use super::model::{Model, Seen};
 use super::script::{Do, Script, Step};
-use crate::driver::{
-    Changes, Driver, ForDriver, Reading, Setup, Shape, Store, Writer, kernel, with_driver,
-};
+use crate::driver::{Driver, ForDriver, Reading, Setup, Shape, Store, Writer, kernel, with_driver};
 use crate::measure::{Footprint, Latencies, wait_until};
 use crate::runner::passes::in_words;
 use crate::runner::protocol::{self, Message, say};
@@ -213,7 +211,8 @@ impl<'a> Child<'a> {
         let (shape, path) = (self.shape(), self.task.path());
         (done.records, done.bytes) = (shape.records, shape.bytes());
         done.file_bytes = driver.size(&path)?.allocated;
-        done.class = self.script.has_changes().then(|| self.changes(driver).class().to_owned());
+        let class = driver.changes_one_by_one(self.task.is_durable).class();
+        done.class = self.script.has_changes().then(|| class.to_owned());
         if done.wrong.is_none() {
             let mut store = driver.open(&path, &shape, Reading::Warm)?;
             done.wrong = model.wrong_record(&mut store)?.map(|what| format!("in the end, {what}"));
@@ -268,23 +267,10 @@ impl<'a> Child<'a> {
         driver.open(&path, &shape, Reading::Warm)
     }
 
-    /// When a change is safe, as [`Child::filled`] has the store.
-    fn changes<D: Driver>(&self, driver: &D) -> Changes {
-        match self.task.is_durable {
-            true => Changes::Sync,
-            false if D::COMMITS => Changes::Buffered,
-            false => driver.changes(),
-        }
-    }
-
     /// A store that is changed, with what is there before.
     fn filled<'d, D: Driver>(&self, driver: &'d D) -> Result<D::Writer<'d>> {
         let (shape, path) = (self.shape(), self.task.path());
-        let mut store = match (self.task.is_durable, D::COMMITS) {
-            (true, _) => driver.create_durable(&path, &shape)?,
-            (false, true) => driver.create_committing(&path, &shape)?,
-            (false, false) => driver.create(&path, &shape)?,
-        };
+        let mut store = driver.create_one_by_one(&path, &shape, self.task.is_durable)?;
         self.fill(&mut store, has_transactions::<D>())?;
         Ok(store)
     }

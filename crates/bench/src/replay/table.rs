@@ -1,8 +1,7 @@
 //! What came of a replay, for a terminal.
 
 use super::{OfStore, Report};
-use crate::report::text;
-use std::collections::BTreeMap;
+use crate::report::{durability, text};
 use std::fmt::Write;
 
 /// The whole report.
@@ -80,15 +79,9 @@ fn rows(of: &OfStore, width: usize, out: &mut String) -> std::fmt::Result {
 
 /// Warns where stores promise unlike things of what was changed.
 fn classes(stores: &[OfStore], out: &mut String) -> std::fmt::Result {
-    let mut of_class: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for of in stores {
-        if let Some(class) = &of.class {
-            of_class.entry(class).or_default().push(&of.store);
-        }
-    }
-    let said = |(class, stores): (&&str, &Vec<&str>)| format!("{class}: {}", stores.join(", "));
-    let said = of_class.iter().map(said).collect::<Vec<_>>().join("; ");
-    match of_class.len() {
+    let classes = stores.iter().filter_map(|of| Some((of.class.as_deref()?, &*of.store)));
+    let (count, said) = durability::by_class(classes);
+    match count {
         0 => Ok(()),
         1 => writeln!(out, "Changes of the class {said}."),
         _ => writeln!(

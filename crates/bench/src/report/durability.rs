@@ -5,6 +5,7 @@
 
 use super::text;
 use crate::result::{PhaseResult, Report, StoreInfo};
+use std::collections::BTreeMap;
 
 /// Where a store says that it syncs and was not seen to, or the other way round, each as a sentence.
 pub fn warnings(stores: &[StoreInfo], results: &[PhaseResult]) -> Vec<String> {
@@ -83,6 +84,20 @@ fn in_words(result: &PhaseResult) -> String {
         says.push("nothing".to_owned());
     }
     format!("{} {}", result.phase, says.join(" "))
+}
+
+/// How many classes there are among these, each with a store of it, and the stores of each in words.
+pub(crate) fn by_class<'a>(all: impl Iterator<Item = (&'a str, &'a str)>) -> (usize, String) {
+    let mut classes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (class, store) in all {
+        let stores = classes.entry(class).or_default();
+        // One that is set up in several ways is named once.
+        if !stores.contains(&store) {
+            stores.push(store);
+        }
+    }
+    let said = |(class, stores): (&&str, &Vec<&str>)| format!("{class}: {}", stores.join(", "));
+    (classes.len(), classes.iter().map(said).collect::<Vec<_>>().join("; "))
 }
 
 #[cfg(test)]

@@ -24,14 +24,13 @@ mod upscaledb;
 use crate::args::{TIMEOUT, check_stores, library_of, rounds};
 use crate::machine;
 use crate::report::json::publish_value;
-use crate::report::outputs;
+use crate::report::{durability, outputs};
 use crate::result::{Failure, Machine, StoreInfo};
 use clap::{Args, ValueEnum};
 use credenza::{Error, Result};
 use lab::Lab;
 use outcome::Outcome;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -274,17 +273,10 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<ExitCode> {
 
 /// What is to be known of stores whose changes are not safe at the same time, as in the documents.
 fn unlike_classes(stores: &[StoreInfo]) -> Option<String> {
-    let mut of_class: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for info in stores {
-        if let Some(class) = &info.changes_class {
-            of_class.entry(class).or_default().insert(&info.store);
-        }
-    }
-    let said = |(class, stores): (&&str, &BTreeSet<&str>)| {
-        format!("{class}: {}", stores.iter().copied().collect::<Vec<_>>().join(", "))
-    };
-    let said = of_class.iter().map(said).collect::<Vec<_>>().join("; ");
-    (of_class.len() > 1).then(|| {
+    let classes =
+        stores.iter().filter_map(|info| Some((info.changes_class.as_deref()?, &*info.store)));
+    let (count, said) = durability::by_class(classes);
+    (count > 1).then(|| {
         format!(
             "what is stored one by one is not of one durability class, as in the documents: {said}"
         )

@@ -95,12 +95,7 @@ struct Child<'a, D> {
 impl<D: Driver> Child<'_, D> {
     /// A new store, open for changes of the class that is asked for.
     fn new_store(&self) -> Result<D::Writer<'_>> {
-        let (driver, path, shape) = (self.driver, &self.path, &self.shape);
-        match self.task.is_durable {
-            true => driver.create_durable(path, shape),
-            false if D::COMMITS => driver.create_committing(path, shape),
-            false => driver.create(path, shape),
-        }
+        self.driver.create_one_by_one(&self.path, &self.shape, self.task.is_durable)
     }
 
     fn operation(&self, store: &mut D::Writer<'_>, operation: &Operation) -> Result<()> {

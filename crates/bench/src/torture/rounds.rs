@@ -74,7 +74,7 @@ impl ForDriver for Look<'_> {
             is_library: D::SOURCE.is_some(),
             has_durable: D::DURABLE.is_some(),
             has_transactions: has_transactions::<D>(),
-            class: if D::COMMITS { Changes::Buffered.class() } else { driver.changes().class() },
+            class: driver.changes_one_by_one(false).class(),
             promise: D::promise,
             sizes: [Vec::new(), Vec::new()],
         })
