@@ -463,6 +463,18 @@ impl Writer for Changer {
         is_new.map(drop)
     }
 
+    fn insert_if_absent(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+        if self.home == Home::Main
+            && let Some(transaction) = &mut self.transaction
+        {
+            return transaction.main().insert_if_absent(key, value);
+        }
+        if self.get(key, |_| ())? {
+            return Ok(false);
+        }
+        self.insert(key, value).map(|()| true)
+    }
+
     fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let is_first = self.home == Home::Several(Place::First);
         let position = if is_first { Position::First } else { Position::Last };

@@ -183,6 +183,10 @@ impl Writer for hash::Hash {
         hash::Hash::insert(self, key, value)
     }
 
+    fn insert_if_absent(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+        hash::Hash::insert_if_absent(self, key, value)
+    }
+
     fn sync(&mut self) -> Result<bool> {
         hash::Hash::sync(self).map(|()| true)
     }

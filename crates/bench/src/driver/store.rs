@@ -76,6 +76,15 @@ pub(crate) trait Writer: Store {
     /// Stores `value` under `key`, in place of any value it had.
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
 
+    /// Stores `value` under `key` unless that has a value; says whether it did. This one looks first, as a
+    /// user of a store without such a call would.
+    fn insert_if_absent(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+        if self.get(key, |_| ())? {
+            return Ok(false);
+        }
+        self.insert(key, value).map(|()| true)
+    }
+
     /// Stores `value` as one more of `key`, at the place that the shape says. Only called where the store
     /// was opened for that.
     fn add(&mut self, _key: &[u8], _value: &[u8]) -> Result<()> {

@@ -230,6 +230,7 @@ pub(super) const TYPE_CUSTOM: u64 = 1;
 /// Of a key and of a record: what is given is put into memory of the caller's.
 pub(super) const USER_ALLOC: u32 = 0x1;
 pub(super) const KEY_NOT_FOUND: c_int = -11;
+pub(super) const DUPLICATE_KEY: c_int = -12;
 pub(super) const NOT_IMPLEMENTED: c_int = -20;
 pub(super) const DATABASE_NOT_FOUND: c_int = -200;
 

@@ -210,6 +210,17 @@ impl<'d> UpsStore<'d> {
         value: &[u8],
         insert: impl FnOnce(&Self, *mut Key, *mut Record) -> c_int,
     ) -> Result<()> {
+        self.api.check("ups_db_insert", self.try_to_put(key, value, insert)?)
+    }
+
+    /// The same; gives what the library says of it.
+    #[inline]
+    fn try_to_put(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        insert: impl FnOnce(&Self, *mut Key, *mut Record) -> c_int,
+    ) -> Result<c_int> {
         let (true, key) = self.keys.known(key) else {
             return Err(refused("ups_db_insert", "a key of another size than was said"));
         };
@@ -219,7 +230,7 @@ impl<'d> UpsStore<'d> {
         let given = Given::of(self.keys, key);
         let mut key = given.key();
         let mut record = Record { size: value.len() as u32, data: value.as_ptr(), flags: 0 };
-        self.api.check("ups_db_insert", insert(self, &raw mut key, &raw mut record))
+        Ok(insert(self, &raw mut key, &raw mut record))
     }
 
     /// Has the library number a record, which has to be as the key says.
@@ -448,6 +459,17 @@ impl Writer for UpsStore<'_> {
                 }
             }
         })
+    }
+
+    fn insert_if_absent(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+        let rc = self.try_to_put(key, value, |store, key, record| {
+            // SAFETY: as above.
+            unsafe { (store.api.ups_db_insert)(store.db, store.txn, key, record, 0) }
+        })?;
+        match rc {
+            DUPLICATE_KEY => Ok(false),
+            rc => self.api.check("ups_db_insert", rc).map(|()| true),
+        }
     }
 
     fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {

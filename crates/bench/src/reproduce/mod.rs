@@ -20,6 +20,7 @@ mod outcome;
 mod task;
 mod terminal;
 mod upscaledb;
+mod upscaledb_run;
 
 use crate::args::{TIMEOUT, check_stores, library_of, rounds};
 use crate::machine;

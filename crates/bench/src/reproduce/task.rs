@@ -1,6 +1,6 @@
 //! One measured process: one store, one round of one part of an experiment.
 
-use super::{bayes, mcdb, mdbm, ntdb, upscaledb};
+use super::{bayes, mcdb, mdbm, ntdb, upscaledb_run};
 use crate::copy;
 use crate::driver::{Driver, ForDriver, Reading, Setup, Shape, Store, kernel, with_driver};
 use crate::measure;
@@ -38,7 +38,7 @@ pub(super) enum Work {
     Bayes(bayes::Part),
     Ntdb(ntdb::Part),
     Mdbm(mdbm::Part),
-    Upscaledb(upscaledb::Part),
+    Upscaledb(upscaledb_run::Part),
 }
 
 impl Work {
@@ -96,7 +96,7 @@ impl ForDriver for Child<'_> {
             Work::Bayes(part) => bayes::measure(&bench, *part),
             Work::Ntdb(part) => ntdb::measure(&bench, part),
             Work::Mdbm(part) => mdbm::measure(&bench, *part),
-            Work::Upscaledb(part) => upscaledb::measure(&bench, *part),
+            Work::Upscaledb(part) => upscaledb_run::measure(&bench, *part),
         }
     }
 }
