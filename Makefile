@@ -116,10 +116,11 @@ asan: ## the suite under the address sanitizer
 	  LSAN_OPTIONS="suppressions=$(CURDIR)/tests/lsan.supp" \
 	  cargo test --workspace --locked --target $(HOST) --target-dir $(TARGET_DIR)/asan --tests
 
-# The standard library is not instrumented, so its channels look like races: tsan.supp names them.
+# The standard library is not instrumented, so its channels look like races: tsan.supp names them. Tests fork, and
+# the child starts threads: the sanitizer knows none of the parent's there, and goes on only when it is told to.
 tsan: ## the suite of the library under the thread sanitizer
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" \
-	  TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp" \
+	  TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp die_after_fork=0" \
 	  cargo test -p credenza --locked --target $(HOST) --target-dir $(TARGET_DIR)/tsan --tests
 
 SCHEDULES ?= 600
