@@ -2,10 +2,10 @@
 
 use crate::btree::{BTree, TableOptions};
 use crate::btree_load::{BTreeLoad, Listener};
-use crate::os::publish::{Staged, keep_mode, named_beside, replace};
+use crate::open::OpenOptions;
+use crate::os::publish::Named;
 use crate::{Error, Result};
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// A new btree store in the making: it appears at its path whole, or not at all. Dropped before
@@ -28,14 +28,14 @@ use std::sync::Arc;
 /// ```
 #[derive(Debug)]
 pub struct BTreeBuilder {
-    /// Both are there until it is finished.
-    store: Option<BTree>,
+    /// There until it is finished, or has failed.
     load: Option<BTreeLoad>,
+    store: BTree,
     /// If they were said.
     budget: Option<u64>,
     listener: Option<Listener>,
-    temporary: PathBuf,
-    target: PathBuf,
+    /// Dropped last: when nobody has the store open.
+    place: Named,
 }
 
 impl BTreeBuilder {
@@ -44,21 +44,10 @@ impl BTreeBuilder {
     /// # Errors
     /// The folder is missing or may not be written, or `path` is no regular file.
     pub fn create(path: impl AsRef<Path>) -> Result<BTreeBuilder> {
-        let path = path.as_ref();
-        // Looks at the folder and at what is there, in the same words as for every other store.
-        drop(Staged::create(path)?);
-        let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let (_, temporary) = named_beside(&target)?;
-        // From here on the name is this builder's.
-        let mut builder = Self::nothing(temporary, target);
-        let store = BTree::create(&builder.temporary)?;
-        builder.load = Some(BTreeLoad::begin(&store, None));
-        builder.store = Some(store);
-        Ok(builder)
-    }
-
-    fn nothing(temporary: PathBuf, target: PathBuf) -> BTreeBuilder {
-        BTreeBuilder { store: None, load: None, budget: None, listener: None, temporary, target }
+        let place = Named::create(path.as_ref(), &[])?;
+        let store = BTree::create(place.path())?;
+        let load = Some(BTreeLoad::begin(&store, None));
+        Ok(BTreeBuilder { load, store, budget: None, listener: None, place })
     }
 
     /// Calls `f` now and then, on another thread, while records of a table that had to be sorted are
@@ -96,14 +85,11 @@ impl BTreeBuilder {
     /// As [`BTreeBuilder::begin_table`]; or there can be no such table, or there is one of another
     /// kind.
     pub fn begin_table_with(&mut self, name: &str, options: &TableOptions) -> Result<()> {
-        let (Some(store), Some(load)) = (&self.store, self.load.take()) else {
-            return Err(failed());
-        };
-        load.finish()?;
-        let mut transaction = store.write()?;
+        self.load.take().ok_or_else(failed)?.finish()?;
+        let mut transaction = self.store.write()?;
         transaction.create_table_with(name, options)?;
         transaction.commit()?;
-        let load = self.load.insert(BTreeLoad::begin(store, Some(name)));
+        let load = self.load.insert(BTreeLoad::begin(&self.store, Some(name)));
         self.listener.clone().map_or(Ok(()), |listener| load.tell(listener))?;
         self.budget.map_or(Ok(()), |bytes| load.memory_budget(bytes))
     }
@@ -134,37 +120,21 @@ impl BTreeBuilder {
         self.load.as_mut().ok_or_else(failed)?.replaced()
     }
 
-    /// Makes the store durable, puts it in its place and opens it there.
+    /// Makes the store durable, puts it in its place and opens it there: for reading only where the mode that
+    /// it took over from the file that it replaced does not allow more.
     ///
     /// # Errors
     /// As [`BTreeBuilder::add`]: what was at the path is untouched.
-    pub fn finish(mut self) -> Result<BTree> {
-        self.load.take().ok_or_else(failed)?.finish()?;
-        if let Some(store) = self.store.take() {
-            store.sync()?;
-        }
-        let path = &self.temporary;
-        let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
-        keep_mode(&file, &self.target)?;
-        file.sync_all().map_err(|e| Error::io("make durable", e).at(path))?;
-        replace(path, &self.target)?;
-        // From here on the name may be another's.
-        self.temporary.clear();
-        BTree::open(&self.target)
+    pub fn finish(self) -> Result<BTree> {
+        let BTreeBuilder { load, store, place, .. } = self;
+        load.ok_or_else(failed)?.finish()?;
+        store.sync()?;
+        drop(store);
+        OpenOptions::new().btree(&place.publish()?)
     }
 }
 
 #[cold]
 fn failed() -> Error {
     Error::invalid("building the store failed before: begin it anew")
-}
-
-impl Drop for BTreeBuilder {
-    fn drop(&mut self) {
-        (self.load, self.store) = (None, None);
-        if self.temporary.as_os_str().is_empty() {
-            return;
-        }
-        let _ = std::fs::remove_file(&self.temporary);
-    }
 }

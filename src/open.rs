@@ -136,7 +136,7 @@ impl OpenOptions {
         options.open(path)
     }
 
-    fn hash(self, path: &Path) -> Result<Hash> {
+    pub(crate) fn hash(self, path: &Path) -> Result<Hash> {
         if self.access != Access::Map {
             let what = "a hash store changes while it is read, so that it is always mapped: leave out \
                         how it shall be read";
@@ -156,7 +156,7 @@ impl OpenOptions {
         Ok(store)
     }
 
-    fn btree(self, path: &Path) -> Result<BTree> {
+    pub(crate) fn btree(self, path: &Path) -> Result<BTree> {
         if self.access != Access::Map {
             let what = "a btree store changes while it is read, so that it is always mapped: leave \
                         out how it shall be read";

@@ -1,6 +1,10 @@
 //! Danger: what somebody left who was killed while he built a store comes to life in the next one; what is
-//! built can be read by others than will be allowed to; or what nobody wants is written.
+//! built can be read by others than will be allowed to; what nobody wants is written; or a store that lacks what
+//! was put in takes the place of a good one.
 
+mod common;
+
+use common::sys::{Status, become_nobody, fork, limit_file_size};
 use credenza::btree::BTree;
 use credenza::constant::Builder;
 use credenza::hash::Hash;
@@ -135,4 +139,97 @@ fn a_load_that_is_given_up_writes_nothing() {
     let after = std::fs::metadata(&path).unwrap().len();
     assert!(after < before + (2 << 20), "{before} bytes before, {after} after");
     assert_eq!(store.read().unwrap().main().len(), 1);
+}
+
+/// A record over the limit is refused by itself: those before it are not lost with it.
+#[test]
+fn a_record_that_is_too_large_takes_no_other_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = |i: u32| i.to_le_bytes();
+    let mut hash = HashBuilder::create(folder.path().join("hash")).unwrap();
+    let mut constant = Builder::create(folder.path().join("constant")).unwrap();
+    for i in 0..5000 {
+        if i == 100 {
+            hash.add(&[0; 65_537], b"").unwrap_err();
+            constant.add(&[0; 65_537], b"").unwrap_err();
+        }
+        hash.add(&key(i), b"value").unwrap();
+        constant.add(&key(i), b"value").unwrap();
+    }
+    assert_eq!(hash.replaced().unwrap(), 0);
+    assert_eq!(hash.finish().unwrap().len().unwrap(), 5000);
+    assert_eq!(constant.finish().unwrap().records, 5000);
+}
+
+/// The disk is full for a while: what was added meanwhile is lost, so that nothing may be published.
+#[test]
+fn a_builder_that_failed_once_publishes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    for is_hash in [false, true] {
+        let target = folder.path().join(if is_hash { "hash" } else { "constant" });
+        std::fs::write(&target, "old").unwrap();
+        let path = target.clone();
+        let mut child = fork(move || {
+            let mut hash = is_hash.then(|| HashBuilder::create(&path).unwrap());
+            let mut constant = (!is_hash).then(|| Builder::create(&path).unwrap());
+            let mut add = |i: u32| match (&mut hash, &mut constant) {
+                (Some(builder), _) => builder.add(&i.to_le_bytes(), &[7; 100_000]),
+                (None, Some(builder)) => builder.add(&i.to_le_bytes(), &[7; 100_000]),
+                (None, None) => unreachable!(),
+            };
+            limit_file_size(Some(6 << 20));
+            let failed = (0..1000).find(|i| add(*i).is_err());
+            limit_file_size(None);
+            assert!(failed.is_some_and(|i| i > 20), "{failed:?}");
+            add(5000).unwrap_err();
+            if let Some(builder) = hash {
+                builder.finish().unwrap_err();
+            }
+            if let Some(builder) = constant {
+                builder.finish().unwrap_err();
+            }
+        });
+        assert_eq!(child.wait(), Status::Exited(0));
+        assert_eq!(std::fs::read(&target).unwrap(), b"old");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1 + usize::from(is_hash));
+    }
+}
+
+/// What replaces a file that nobody may write is itself so: that is no reason to call it a failure.
+#[test]
+fn what_takes_the_place_of_a_read_only_file_is_opened_for_reading() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let path = folder.path().to_owned();
+    let mut child = fork(move || {
+        let _ = become_nobody();
+        for name in ["hash", "btree"] {
+            let target = path.join(name);
+            std::fs::write(&target, "old").unwrap();
+            std::fs::set_permissions(&target, PermissionsExt::from_mode(0o444)).unwrap();
+        }
+        let mut hash = HashBuilder::create(path.join("hash")).unwrap();
+        hash.add(b"key", b"value").unwrap();
+        assert_eq!(hash.finish().unwrap().len().unwrap(), 1);
+        let mut btree = BTreeBuilder::create(path.join("btree")).unwrap();
+        btree.add(b"key", b"value").unwrap();
+        assert_eq!(btree.finish().unwrap().read().unwrap().main().len(), 1);
+    });
+    assert_eq!(child.wait(), Status::Exited(0));
+}
+
+#[test]
+fn a_link_to_what_is_not_there_yet_stays_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (links, place) = (folder.path().join("links"), folder.path().join("place"));
+    std::fs::create_dir(&links).unwrap();
+    std::fs::create_dir(&place).unwrap();
+    let (link, target) = (links.join("store"), place.join("store"));
+    std::os::unix::fs::symlink("../place/store", &link).unwrap();
+    let mut builder = Builder::create(&link).unwrap();
+    builder.add(b"key", b"value").unwrap();
+    builder.finish().unwrap();
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(std::fs::symlink_metadata(&target).unwrap().is_file());
+    assert!(credenza::open(&link).unwrap().contains_key(b"key").unwrap());
 }

@@ -154,6 +154,8 @@ pub struct Builder {
     padding: u64,
     /// Reused for the head of a log record.
     buffer: Vec<u8>,
+    /// Whether something could not be written, so that records that were added are not there.
+    has_failed: bool,
 }
 
 impl fmt::Debug for Builder {
@@ -174,7 +176,7 @@ impl Builder {
     fn new(options: BuildOptions, sink: Sink, staged: Option<(Staged, PathBuf)>) -> Builder {
         let budget = options.memory_budget.unwrap_or_else(|| physical_memory_bytes() / 4);
         let seed = options.seed.unwrap_or(DEFAULT_SEED);
-        let beside = staged.as_ref().map(|(_, path)| path.clone());
+        let beside = staged.as_ref().map(|(staged, _)| staged.target().to_owned());
         Builder {
             sink,
             staged,
@@ -186,23 +188,29 @@ impl Builder {
             parts: Partitions::new(budget.max(MIN_BUDGET_BYTES), beside),
             padding: 0,
             buffer: Vec::new(),
+            has_failed: false,
         }
     }
 
     /// Adds a record. Any order will do; values of equal keys are kept in the order of the calls.
     ///
     /// # Errors
-    /// The key is over 64 KiB, the value over 4 GiB - 1, the file over 2^48 bytes; or the disk is
-    /// full. After an error of the disk, drop the builder: nothing has been published.
+    /// The key is over 64 KiB or the value over 4 GiB - 1, and the record is left out; or the file is over
+    /// 2^48 bytes, or the disk is full or failed: drop the builder then, which refuses everything else;
+    /// nothing has been published.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         limit("key", key.len(), MAX_KEY)?;
         limit("value", value.len(), MAX_VALUE)?;
+        self.check_failed()?;
         let added = if key.len() < MAX_INLINE && key.len() + value.len() <= MAX_INLINE {
             self.add_inline(key, value)
         } else {
             self.add_to_log(key, value)
         };
-        added.map_err(|e| self.named(e))?;
+        if let Err(e) = added {
+            self.has_failed = true;
+            return Err(self.named(e));
+        }
         self.totals.records += 1;
         self.totals.key_bytes += key.len() as u64;
         self.totals.value_bytes += value.len() as u64;
@@ -210,6 +218,14 @@ impl Builder {
             self.report(Phase::Adding, self.totals.records);
         }
         Ok(())
+    }
+
+    #[inline]
+    fn check_failed(&self) -> Result<()> {
+        match self.has_failed {
+            true => Err(Error::invalid("building the file failed before: begin it anew")),
+            false => Ok(()),
+        }
     }
 
     #[inline]
@@ -246,6 +262,7 @@ impl Builder {
     /// # Errors
     /// The disk is full or failed: nothing has been published, the old file is untouched.
     pub fn finish(mut self) -> Result<Stats> {
+        self.check_failed()?;
         let (header, mut fill) = self.write().map_err(|e| self.named(e))?;
         fill.pad(self.padding);
         self.report(Phase::Publishing, self.totals.records);

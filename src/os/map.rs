@@ -9,6 +9,7 @@
 
 #![allow(unsafe_code)]
 
+use super::file::buffer;
 use crate::{Error, Result};
 use memmap2::{Mmap, MmapMut, UncheckedAdvice};
 use std::fs::File;
@@ -179,7 +180,7 @@ impl Map {
             Memory::Copy(map) => (map.as_ptr(), map.len()),
         };
         let pages = len.div_ceil(page);
-        let mut states = vec![0u8; pages];
+        let mut states = buffer(pages)?;
         // SAFETY: `address` is the page-aligned start of a live map of `len` bytes, and `states`
         // has one byte for each of its pages, as mincore asks.
         let rc = unsafe { libc::mincore(address.cast_mut().cast(), len, states.as_mut_ptr()) };

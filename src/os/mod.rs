@@ -2,12 +2,13 @@
 //!
 //! Reading order: [`file`] (opening and positioned reads), [`map`] (memory maps and what the
 //! kernel is told about them), [`source`] (one reading interface over both), [`publish`] (how a new
-//! file takes the place of an old one); then what stores that change need: [`shared`] (maps that
+//! file takes the place of an old one) with [`access`] (and what it takes over of it); then what stores that change need: [`shared`] (maps that
 //! grow, of many processes), [`lock`] (which a killed holder cannot leave locked), [`opening`]
 //! (who has a store open), [`session`] (whose locks they are), [`lease`] (how long readers hold
 //! something), [`turns`] (who waits for the disk), [`process`] (who lives), [`atomic`] (words that are
 //! shared); for statistics [`area`] (words that many count in) and [`tsc`] (the processor's clock).
 
+pub(crate) mod access;
 pub(crate) mod area;
 pub mod atomic;
 pub(crate) mod file;

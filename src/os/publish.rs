@@ -9,12 +9,13 @@
 
 #![allow(unsafe_code)]
 
+use super::access::Rights;
 use crate::{Error, Result};
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::{File, Metadata, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -43,11 +44,12 @@ impl Staged {
             let what = "only a regular file can be replaced; name another target";
             return Err(Error::invalid(what).at(target));
         }
-        // A symbolic link stays a link: what it points to is replaced.
-        let target = std::fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
+        let target = led_to(target);
         if target.file_name().is_none() {
             return Err(Error::invalid("this does not name a file").at(target));
         }
+        // Seen now and not when all is written: without this the new name cannot be made durable.
+        open_folder_of(&target)?;
         let (file, named) = create_beside(&target)?;
         Ok(Staged { file, target, named })
     }
@@ -55,7 +57,12 @@ impl Staged {
     /// Gives the file the mode (and, where allowed, owner) of one that it belongs to; that of a file which is
     /// replaced comes before.
     pub(crate) fn belongs_to(&self, other: &File) -> io::Result<()> {
-        give_mode(&self.file, &other.metadata()?)
+        Rights::of(other)?.give(&self.file)
+    }
+
+    /// What will be replaced, or made: of a symbolic link, what it leads to.
+    pub(crate) fn target(&self) -> &Path {
+        &self.target
     }
 
     /// The file to write; it is also readable.
@@ -81,35 +88,86 @@ impl Staged {
     }
 }
 
-/// Gives a file the mode (and, where allowed, owner) of the one at `target`, if there is one.
-pub(crate) fn keep_mode(file: &File, target: &Path) -> Result<()> {
-    let Ok(old) = std::fs::metadata(target) else { return Ok(()) };
-    let done = give_mode(file, &old);
-    done.map_err(|e| Error::io("keep the permissions of", e).at(target))
+/// A store that is built under a temporary name beside `target`, with files of its own beside it; dropped
+/// unpublished, it leaves nothing. Whoever has it open must have closed it before either.
+#[derive(Debug)]
+pub(crate) struct Named {
+    /// Empty when the name may be another's.
+    path: PathBuf,
+    target: PathBuf,
+    /// What the names of its further files end with.
+    further: &'static [&'static str],
 }
 
-/// Gives a file the mode of another, and its owner and group as far as that is allowed. Only root may give a
-/// file away, but who belongs to its group may keep that; what a group had is no other group's, which has what
-/// all others have.
-fn give_mode(file: &File, old: &Metadata) -> io::Result<()> {
-    let mut mode = old.mode() & 0o7777;
-    if fchown(file, Some(old.uid()), Some(old.gid())).is_err() {
-        let has_group = fchown(file, None, Some(old.gid())).is_ok();
-        mode &= 0o777;
-        if !has_group {
-            mode = mode & 0o707 | (mode & 0o7) << 3;
+impl Named {
+    /// An empty file for a new store beside `target`, which need not exist.
+    ///
+    /// # Errors
+    /// As [`Staged::create`].
+    pub(crate) fn create(target: &Path, further: &'static [&'static str]) -> Result<Named> {
+        // Looks at the folder and at what is there, in the same words as for every other store.
+        let target = Staged::create(target)?.target.clone();
+        let (_, path) = named_beside(&target)?;
+        Ok(Named { path, target, further })
+    }
+
+    /// Where the store is built.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes all files durable and puts them in their places, the store last; gives where it is then.
+    ///
+    /// # Errors
+    /// The disk is full or failed: what was at the target is untouched, but for the further files.
+    pub(crate) fn publish(mut self) -> Result<PathBuf> {
+        let further =
+            self.further.iter().map(|end| (with(&self.path, end), with(&self.target, end)));
+        let store = (self.path.clone(), self.target.clone());
+        let files: Vec<_> = further.chain([store]).collect();
+        for (path, _) in &files {
+            let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
+            keep_mode(&file, &self.target)?;
+            file.sync_all().map_err(|e| Error::io("make durable", e).at(path))?;
+        }
+        for (path, target) in &files {
+            replace(path, target)?;
+        }
+        self.path.clear();
+        Ok(std::mem::take(&mut self.target))
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if self.path.as_os_str().is_empty() {
+            return;
+        }
+        for end in self.further.iter().chain(&[""]) {
+            let _ = std::fs::remove_file(with(&self.path, end));
         }
     }
-    // Not all file systems have modes to be set.
-    match file.metadata()?.mode() & 0o7777 == mode {
-        true => Ok(()),
-        false => file.set_permissions(Permissions::from_mode(mode)),
-    }
+}
+
+/// A path whose name ends with that.
+fn with(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
+}
+
+/// Gives a file the mode (and, where allowed, owner) of the one at `target`, if there is one.
+fn keep_mode(file: &File, target: &Path) -> Result<()> {
+    let done = match Rights::at(target) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        old => old.and_then(|old| old.give(file)),
+    };
+    done.map_err(|e| Error::io("keep the permissions of", e).at(target))
 }
 
 /// Puts what is called `temporary`, and is durable, in the place of `target`, in the same folder;
 /// if that fails it is removed.
-pub(crate) fn replace(temporary: &Path, target: &Path) -> Result<()> {
+fn replace(temporary: &Path, target: &Path) -> Result<()> {
     if let Err(e) = std::fs::rename(temporary, target) {
         let _ = std::fs::remove_file(temporary);
         return Err(Error::io("replace", e).at(target));
@@ -136,8 +194,32 @@ pub(crate) fn scratch_beside(target: &Path) -> Result<File> {
 
 /// Makes the name of the file at `path` durable.
 pub(crate) fn sync_folder_of(path: &Path) -> Result<()> {
-    let done = File::open(folder_of(path)).and_then(|folder| folder.sync_all());
-    done.map_err(|e| Error::io("make the new name durable in the folder of", e).at(path))
+    match open_folder_of(path)?.sync_all() {
+        // A file system that has nothing to do for it.
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+        done => {
+            done.map_err(|e| Error::io("make the new name durable in the folder of", e).at(path))
+        }
+    }
+}
+
+fn open_folder_of(path: &Path) -> Result<File> {
+    let folder = folder_of(path);
+    File::open(folder).map_err(|e| Error::io("open the folder", e).at(folder))
+}
+
+/// What a symbolic link leads to, which need not be there; every other path itself. A link stays a link.
+fn led_to(path: &Path) -> PathBuf {
+    if let Ok(whole) = std::fs::canonicalize(path) {
+        return whole;
+    }
+    let mut path = path.to_owned();
+    // The kernel follows no more than so many, one after the other.
+    for _ in 0..40 {
+        let Ok(next) = std::fs::read_link(&path) else { break };
+        path = folder_of(&path).join(next);
+    }
+    path
 }
 
 /// The folder that holds `path`.
@@ -152,7 +234,9 @@ fn create_beside(target: &Path) -> Result<(File, Option<PathBuf>)> {
     options.read(true).write(true).mode(0o666);
     #[cfg(target_os = "linux")]
     match options.clone().custom_flags(libc::O_TMPFILE | libc::O_CLOEXEC).open(folder) {
-        Ok(file) => return Ok((file, None)),
+        // Without a way to give it a name it is of no use.
+        Ok(file) if std::fs::exists(proc_path(&file)).unwrap_or(false) => return Ok((file, None)),
+        Ok(_) => {}
         // Filesystems without unnamed files say one of these; anything else is the user's error.
         Err(e)
             if matches!(
@@ -166,7 +250,7 @@ fn create_beside(target: &Path) -> Result<(File, Option<PathBuf>)> {
 
 /// A new, empty file with a temporary name beside `target`. If there is one, whose mode nobody looks at
 /// yet, it is for its maker alone until [`keep_mode`]; else it has the mode of any new file in the folder.
-pub(crate) fn named_beside(target: &Path) -> Result<(File, PathBuf)> {
+fn named_beside(target: &Path) -> Result<(File, PathBuf)> {
     let mut options = OpenOptions::new();
     let mode = if target.exists() { OWN } else { 0o666 };
     options.read(true).write(true).create_new(true).mode(mode);
@@ -174,11 +258,16 @@ pub(crate) fn named_beside(target: &Path) -> Result<(File, PathBuf)> {
     made.map_err(|e| Error::io("create a file in the folder", e).at(folder_of(target)))
 }
 
+/// The path by which an unnamed file is given a name.
+fn proc_path(file: &File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
 /// Gives the unnamed `file` a temporary name beside `target`.
 fn link_unnamed(file: &File, target: &Path) -> Result<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
     let link = |path: &Path| {
-        let from = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+        let from = CString::new(proc_path(file))?;
         let to = CString::new(path.as_os_str().as_bytes())?;
         let (here, follow) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
         // SAFETY: both paths are NUL-terminated strings that live across the call.

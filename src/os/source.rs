@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code)]
 
-use super::file::read_exact_at;
+use super::file::{buffer, read_exact_at};
 use crate::{Error, Result};
 use std::fs::File;
 use std::ops::Deref;
@@ -67,7 +67,8 @@ impl Source for Pread<'_> {
         if at.checked_add(len as u64).is_none_or(|end| end > self.len) {
             return Err(outside(at));
         }
-        let mut buf = vec![0; len];
+        // And a hole is as long as one likes.
+        let mut buf = buffer(len)?;
         read_exact_at(self.file, &mut buf, at)?;
         Ok(buf)
     }
