@@ -28,6 +28,7 @@ const HEADER_SUM: usize = 248;
 /// Where the header names the regions: log, directory, buckets, lists, sums; and the sum of sums.
 const REGIONS: usize = 104;
 const SUMS_SUM: usize = 184;
+const FILE_BYTES: usize = 40;
 /// Bytes that one checksum covers.
 const SEGMENT: usize = 256 << 10;
 
@@ -534,4 +535,79 @@ fn files_of_other_versions_say_what_to_do() {
     assert!(matches!(feature.kind(), ErrorKind::Unsupported(_)), "{feature:?}");
     let engine = refusal(8, 2);
     assert!(engine.to_string().contains("another engine"), "{engine}");
+}
+
+/// A scan that meets a record twice, or not at all, under checksums and counts that fit.
+#[test]
+fn records_that_a_scan_would_miss_or_repeat_are_found() {
+    const LISTED: u64 = 1 << 31;
+    const COUNTS: usize = 48;
+    let record = |key: &str, len| (key.as_bytes().to_vec(), vec![7; len]);
+    let mixed = vec![record("k", 1), record("k", 300)];
+    let alone = vec![record("k", 300), record("other", 300)];
+    // By how many records, bytes of keys and of values the header's counts change.
+    for (records, by) in [(&mixed, [1, 1, 300]), (&alone, [-1, -1, -300])] {
+        let mut bytes = built(records);
+        View::new(&bytes).unwrap().verify(|_, _| ()).unwrap();
+        let log_at = word(&bytes, REGIONS) as usize;
+        let lens = word(&bytes, log_at);
+        set(&mut bytes, log_at, lens ^ LISTED);
+        for (i, by) in by.into_iter().enumerate() {
+            let count = word(&bytes, COUNTS + 8 * i);
+            set(&mut bytes, COUNTS + 8 * i, count.wrapping_add_signed(by));
+        }
+        seal(&mut bytes);
+        let mut scanned = 0;
+        let store = View::new(&bytes).unwrap();
+        store
+            .scan(|_, _| {
+                scanned += 1;
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(scanned, 2 + by[0], "this is what has to be found");
+        let error = store.verify(|_, _| ()).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Corrupt { .. }), "{error}");
+    }
+}
+
+/// A file with holes claims what no memory has room for.
+#[test]
+fn a_list_in_a_hole_takes_no_memory() {
+    let values: Vec<_> = (0..12).map(|i: u8| (b"many".to_vec(), vec![i])).collect();
+    let mut bytes = built(&values);
+    let (lists_at, lists_len) = (word(&bytes, REGIONS + 48), word(&bytes, REGIONS + 56));
+    let huge = (1u64 << 41) - lists_len;
+    let pieces = (lists_len + huge).div_ceil(SEGMENT as u64);
+    let sums_at = lists_at + lists_len + huge;
+    // The list reaches to the end of its region, and claims as many places as fit.
+    let at = lists_at as usize;
+    set(&mut bytes, at, (lists_len + huge - 16) / 8);
+    set(&mut bytes, at + 8, lists_len + huge);
+    set(&mut bytes, REGIONS + 56, lists_len + huge);
+    let sums_before = word(&bytes, REGIONS + 72) / 8;
+    set(&mut bytes, REGIONS + 64, sums_at);
+    set(&mut bytes, REGIONS + 72, 8 * (sums_before - 1 + pieces));
+    set(&mut bytes, FILE_BYTES, sums_at + 8 * (sums_before - 1 + pieces));
+    seal_header(&mut bytes);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("holes");
+    fs::write(&path, &bytes[..at + 16]).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    if let Err(e) = file.set_len(sums_at + 8 * (sums_before - 1 + pieces)) {
+        println!("skipped: no file of this length here: {e}");
+        return;
+    }
+    for access in [Access::Map, Access::Read] {
+        let store = match Constant::options().access(access).open(&path) {
+            Ok(store) => store,
+            // Nor may there be so many addresses.
+            Err(e) => {
+                assert_eq!(access, Access::Map, "{e}");
+                continue;
+            }
+        };
+        let error = store.get(b"many").unwrap_err();
+        assert!(error.to_string().contains("none of its records can be"), "{error}");
+    }
 }

@@ -43,6 +43,8 @@ pub(crate) struct LogRecord {
     pub key_at: u64,
     pub key_len: usize,
     pub value_len: usize,
+    /// Whether a scan meets it through its list.
+    pub is_listed: bool,
 }
 
 impl LogRecord {
@@ -55,6 +57,7 @@ impl LogRecord {
             key_at: at + RECORD_HEAD as u64,
             key_len: (key_word & !LISTED) as usize,
             value_len: le32(&head, 4).unwrap_or_default() as usize,
+            is_listed: key_word & LISTED != 0,
         })
     }
 
@@ -71,20 +74,33 @@ impl LogRecord {
     }
 }
 
+/// Places of a list that are read at once.
+const PLACES: u64 = 512;
+
 /// The list at a place of the file: the places of its records, in the order in which they were
-/// added.
+/// added. They are read a piece at a time, and each is checked before it is given: in a file with holes a list
+/// may claim any length. Its records in the log, and those in itself, each follow one another, so that no list
+/// names a record twice.
 #[derive(Debug)]
 pub(crate) struct List {
-    pub places: Vec<u64>,
+    at: u64,
     /// Whether a scan meets its records in the log.
     pub in_log: bool,
     /// Where the next list begins.
     pub end: u64,
+    log: Region,
+    /// Where the next piece of places begins, and where they end.
+    next_piece: u64,
+    places_end: u64,
+    /// What was read and not yet given, the last place first.
+    places: Vec<u64>,
+    /// Where the next record in the log, and the next one in the list, may be.
+    log_next: u64,
+    own_next: u64,
 }
 
 impl List {
-    /// Reads the list at `at`. Its records in the log, and those in itself, each follow one
-    /// another, so that no list names a record twice.
+    /// Reads the head of the list at `at`.
     pub(crate) fn read<S: Source>(source: &S, log: Region, lists: Region, at: u64) -> Result<List> {
         let wrong = |what| Err(Error::corrupt(at, what));
         let head = source.read(at, LIST_HEAD)?;
@@ -93,22 +109,37 @@ impl List {
         let Some(end) = end.filter(|end| at >= lists.at && *end <= lists.end()) else {
             return wrong("a list passes the end of the lists");
         };
-        let places_at = at + LIST_HEAD as u64;
-        let bytes = (word & !IN_LOG).checked_mul(8).filter(|b| places_at.saturating_add(*b) <= end);
-        let Some(bytes) = bytes else { return wrong("a list has an impossible length") };
-        let places = source.read(places_at, bytes as usize)?;
-        let places: Vec<u64> =
-            places.chunks_exact(8).map(|c| le64(c, 0).unwrap_or_default()).collect();
-        let (mut log_next, mut own_next) = (log.at, places_at + bytes);
-        for place in &places {
-            let (next, stop) =
-                if *place < log.end() { (&mut log_next, log.end()) } else { (&mut own_next, end) };
-            if *place < *next || *place >= stop {
-                return wrong("a list leads to where none of its records can be");
-            }
-            *next = place + RECORD_HEAD as u64;
+        let next_piece = at + LIST_HEAD as u64;
+        let places_end = (word & !IN_LOG).checked_mul(8).and_then(|b| next_piece.checked_add(b));
+        let Some(places_end) = places_end.filter(|places_end| *places_end <= end) else {
+            return wrong("a list has an impossible length");
+        };
+        let in_log = word & IN_LOG != 0;
+        let (log_next, own_next) = (log.at, places_end);
+        let places = Vec::new();
+        Ok(List { at, in_log, end, log, next_piece, places_end, places, log_next, own_next })
+    }
+
+    /// The place of the next record; `None` when all were given.
+    pub(crate) fn next<S: Source>(&mut self, source: &S) -> Result<Option<u64>> {
+        if self.places.is_empty() && self.next_piece < self.places_end {
+            let len = (self.places_end - self.next_piece).min(8 * PLACES);
+            let piece = source.read(self.next_piece, len as usize)?;
+            let places = piece.chunks_exact(8).rev().map(|c| le64(c, 0).unwrap_or_default());
+            self.places.extend(places);
+            self.next_piece += len;
         }
-        Ok(List { places, in_log: word & IN_LOG != 0, end })
+        let Some(place) = self.places.pop() else { return Ok(None) };
+        let (next, stop) = match place < self.log.end() {
+            true => (&mut self.log_next, self.log.end()),
+            false => (&mut self.own_next, self.end),
+        };
+        if place < *next || place >= stop {
+            let what = "a list leads to where none of its records can be";
+            return Err(Error::corrupt(self.at, what));
+        }
+        *next = place + RECORD_HEAD as u64;
+        Ok(Some(place))
     }
 }
 
@@ -232,7 +263,8 @@ impl Index {
                 None => Ok(true),
             };
         }
-        for place in List::read(source, self.log, self.lists, to.at)?.places {
+        let mut list = List::read(source, self.log, self.lists, to.at)?;
+        while let Some(place) = list.next(source)? {
             // All records of a list have one key: the first that differs tells it is another's.
             let Some(value) = self.record_value(source, key, place)? else { break };
             if !f(value) {

@@ -253,8 +253,11 @@ fn list<S: Source>(
     left: &mut (u64, u64),
     f: &mut impl FnMut(&[u8], &[u8]) -> Result<()>,
 ) -> Result<u64> {
-    let List { places, in_log, end } = List::read(source, header.log, header.lists, at)?;
-    for place in places.into_iter().filter(|_| !in_log) {
+    let mut list = List::read(source, header.log, header.lists, at)?;
+    if list.in_log {
+        return Ok(list.end);
+    }
+    while let Some(place) = list.next(source)? {
         let record = LogRecord::read(source, place)?;
         let bytes = (record.key_len + record.value_len) as u64;
         let (Some(records), Some(rest)) = (left.0.checked_sub(1), left.1.checked_sub(bytes)) else {
@@ -267,7 +270,7 @@ fn list<S: Source>(
         f(part(&bytes, RECORD_HEAD..key_end), part(&bytes, key_end..len))?;
     }
     // After the head of this list at least, so that there is an end of lists.
-    Ok(end)
+    Ok(list.end)
 }
 
 /// An iterator over every record, in the order in which they lie in the file.

@@ -9,6 +9,7 @@ use super::scan::Scanner;
 use crate::bytes::le64;
 use crate::os::source::Source;
 use crate::{Error, Result};
+use std::borrow::Cow;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Checks everything, or says where the first damage is. `progress` gets bytes done and to do.
@@ -105,7 +106,9 @@ fn lists<S: Source>(header: &Header, source: &S, found: &mut Found) -> Result<()
     let mut at = header.lists.at;
     while at < header.lists.end() {
         add_place(&mut found.list_places, at);
-        at = List::read(source, header.log, header.lists, at)?.end;
+        let mut list = List::read(source, header.log, header.lists, at)?;
+        while list.next(source)?.is_some() {}
+        at = list.end;
     }
     Ok(())
 }
@@ -145,6 +148,35 @@ fn buckets<S: Source>(
     zeros(source, Region { at: next, len: TAIL_BYTES as u64 })
 }
 
+/// How a bucket holds the records of a key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Held {
+    Inline,
+    InLog,
+    /// All of them by one entry.
+    InList,
+}
+
+/// The entries of a bucket that have one hash. Those of a key are all held in one way, so that a scan meets its
+/// records in the order of a lookup.
+#[derive(Default)]
+struct Alike<'b>(Vec<(Cow<'b, [u8]>, Held)>);
+
+impl<'b> Alike<'b> {
+    /// Whether an entry may follow these, or begin anew.
+    fn takes(&mut self, is_other_hash: bool, key: Cow<'b, [u8]>, how: Held) -> bool {
+        if is_other_hash {
+            self.0.clear();
+        }
+        let is_right = |(other, held): &(Cow<'_, [u8]>, Held)| {
+            *other != key || (*held == how && how != Held::InList)
+        };
+        let all_are = self.0.iter().all(is_right);
+        self.0.push((key, how));
+        all_are
+    }
+}
+
 /// Checks the entries of one bucket; how many there are.
 fn entries<S: Source>(
     header: &Header,
@@ -159,21 +191,29 @@ fn entries<S: Source>(
     let n = index.shape.count(&bucket).ok_or_else(|| passes_end(place.at))?;
     let mut last = 0;
     let mut end = 0;
+    let mut alike = Alike::default();
     for i in 0..n {
         let slot = index.shape.slot(&bucket, n, i, 0).ok_or_else(|| passes_end(place.at))?;
-        let hash = match slot {
+        let (key, how) = match slot {
             Slot::Inline { at, key_len, value_len } => {
                 end = at + key_len + value_len;
-                index.hash(bucket.get(at..at + key_len).unwrap_or_default())
+                (Cow::Borrowed(bucket.get(at..at + key_len).unwrap_or_default()), Held::Inline)
             }
             Slot::Ref(to) => {
                 end = reference_end(&index.shape, end, n, i);
-                index.hash(&referred_key(header, source, to.at, to.list, found)?)
+                let how = if to.list { Held::InList } else { Held::InLog };
+                (Cow::Owned(referred_key(header, source, to.at, to.list, found)?), how)
             }
         };
+        let hash = index.hash(&key);
         let here = Position::of(hash, header.groups());
         if (here.group, here.bucket) != (position.group, position.bucket) || hash < last {
             return wrong(format!("entry {i} of this bucket does not belong where it is"));
+        }
+        if !alike.takes(hash != last, key, how) {
+            return wrong(format!(
+                "entry {i} of this bucket has a key that is held in another way"
+            ));
         }
         last = hash;
         if bucket.get(index.shape.prints_at() + i) != Some(&fingerprint(hash)) {
@@ -198,42 +238,62 @@ fn reference_end(shape: &Shape, before: usize, n: usize, i: usize) -> usize {
     start + shape.ref_bytes
 }
 
-/// The key of the record, or of all records of the list, at `at`.
+/// The key of the record, or of all records of the list, at `at`. A scan must meet each of them once: in the
+/// log, unless it is marked as one of a list's.
 fn referred_key<S: Source>(
     header: &Header,
     source: &S,
     at: u64,
-    list: bool,
+    is_list: bool,
     found: &mut Found,
 ) -> Result<Vec<u8>> {
-    let places = if list {
-        add_place(&mut found.list_ref_places, at);
-        List::read(source, header.log, header.lists, at)?.places
-    } else {
-        vec![at]
-    };
-    if places.is_empty() || (!list && at >= header.log.end()) {
-        return Err(Error::corrupt(at, "a reference leads to where no record can be"));
-    }
-    let mut first: Option<Vec<u8>> = None;
-    for place in places {
-        let record = LogRecord::read(source, place)?;
-        let key = record.key(source)?;
-        found.key_bytes += key.len() as u64;
-        if place < header.log.end() {
-            found.log_refs += 1;
-            add_place(&mut found.log_ref_places, place);
+    let wrong = |what| Err(Error::corrupt(at, what));
+    if !is_list {
+        if at >= header.log.end() {
+            return wrong("a reference leads to where no record can be");
         }
-        if found.log_refs > found.log_records || found.key_bytes > header.key_bytes {
-            return Err(Error::corrupt(at, "references lead to more records than there are"));
+        return match referred_record(header, source, at, found)? {
+            (key, false) => Ok(key),
+            (_, true) => wrong("a record is marked as one of a list, which it is not"),
+        };
+    }
+    add_place(&mut found.list_ref_places, at);
+    let mut list = List::read(source, header.log, header.lists, at)?;
+    let mut first: Option<Vec<u8>> = None;
+    while let Some(place) = list.next(source)? {
+        let is_in_log = place < header.log.end();
+        let (key, is_listed) = referred_record(header, source, place, found)?;
+        if is_listed != (is_in_log && !list.in_log) || (list.in_log && !is_in_log) {
+            return wrong("a scan would meet a record of this list twice, or not at all");
         }
         match &first {
-            None => first = Some(key.to_vec()),
-            Some(first) if *first == *key => {}
-            Some(_) => return Err(Error::corrupt(at, "a list holds records of several keys")),
+            None => first = Some(key),
+            Some(first) if *first == key => {}
+            Some(_) => return wrong("a list holds records of several keys"),
         }
     }
-    Ok(first.unwrap_or_default())
+    first.map_or_else(|| wrong("a reference leads to where no record can be"), Ok)
+}
+
+/// The key of the record at `place`, and whether it is marked as one of a list.
+fn referred_record<S: Source>(
+    header: &Header,
+    source: &S,
+    place: u64,
+    found: &mut Found,
+) -> Result<(Vec<u8>, bool)> {
+    let record = LogRecord::read(source, place)?;
+    let key = record.key(source)?;
+    found.key_bytes += key.len() as u64;
+    if place < header.log.end() {
+        found.log_refs += 1;
+        add_place(&mut found.log_ref_places, place);
+    }
+    if found.log_refs > found.log_records || found.key_bytes > header.key_bytes {
+        let what = "references lead to more records than there are";
+        return Err(Error::corrupt(place, what));
+    }
+    Ok((key.to_vec(), record.is_listed))
 }
 
 /// The numbers of the header are those of the records.
