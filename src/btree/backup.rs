@@ -91,7 +91,11 @@ impl<'p> NewCopy<'p> {
         let NewCopy { path, staged, core, half } = self;
         core.sync().and_then(|()| core.trim(Trim::All, How::Sums)).map_err(|e| e.at(path))?;
         let copy = BTree::of(core, Durability::Buffered, None);
-        copy.verify(|done, total| progress(half + done.min(total) * half / total, 2 * half))?;
+        copy.verify(|done, total| {
+            // Their product may have more than 64 bits.
+            let part = u128::from(done.min(total)) * u128::from(half) / u128::from(total.max(1));
+            progress(half + part as u64, 2 * half);
+        })?;
         progress(2 * half, 2 * half);
         drop(copy);
         staged.publish()

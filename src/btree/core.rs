@@ -327,6 +327,7 @@ impl Core {
             return Err(Error::corrupt(at, "a commit that cannot be"));
         }
         if commit.end * PAGE_BYTES > len {
+            self.map.check_addresses()?;
             return Err(Error::corrupt(len, "the file is shorter than its newest commit says"));
         }
         Ok(())

@@ -104,7 +104,11 @@ impl<'c> Source<'c> {
     fn look_again(&self, number: u64) -> Result<&Bytes> {
         // Another process may have made the file longer.
         self.map.refresh_len()?;
-        view::page(self.map, self, number).ok_or_else(|| no_page(number))
+        if let Some(page) = view::page(self.map, self, number) {
+            return Ok(page);
+        }
+        self.map.check_addresses()?;
+        Err(no_page(number))
     }
 }
 

@@ -177,7 +177,9 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::super::BTree;
+    use super::session;
     use crate::os::atomic::Ordering;
+    use std::ops::Range;
     use std::sync::atomic::AtomicBool;
 
     /// Whoever looks while the file is cut must not take its old length for the new one: what is then
@@ -217,5 +219,37 @@ mod tests {
             });
             store.verify(|_, _| ()).unwrap();
         }
+    }
+
+    /// The end of the store is lower again and the file is not cut, as somebody reads the state before: whoever
+    /// did not see the file grow takes pages all the way up.
+    #[test]
+    fn who_saw_no_growth_writes_to_all_of_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let put = |store: &BTree, keys: Range<u64>| {
+            let mut transaction = store.write().unwrap();
+            for i in keys {
+                transaction.main().insert(&i.to_be_bytes(), &[1; 4000]).unwrap();
+            }
+            transaction.commit()
+        };
+        let idle = BTree::create(&path).unwrap();
+        put(&idle, 0..600).unwrap();
+        let other = BTree::create(&path).unwrap();
+        put(&other, 600..950).unwrap();
+        let mut transaction = other.write().unwrap();
+        for i in 600..950u64 {
+            transaction.main().remove(&i.to_be_bytes()).unwrap();
+        }
+        transaction.commit().unwrap();
+        let held = other.read().unwrap();
+        other.sync().unwrap();
+        assert_ne!(other.core().load(session::HIGH), 0, "this is what it is about");
+        put(&idle, 600..800).unwrap();
+        drop(held);
+        idle.sync().unwrap();
+        idle.verify(|_, _| ()).unwrap();
+        assert_eq!(other.read().unwrap().main().len(), 800);
     }
 }

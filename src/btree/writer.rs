@@ -127,6 +127,7 @@ impl<'c> Writer<'c> {
         core.note_cuts()?;
         let base = core.newest();
         core.reach(&base)?;
+        core.reach_high(&base)?;
         core.check_stamp(&base)?;
         if core.load(session::WRITING) != 0 || core.load(session::UNSWEPT) != 0 {
             core.sweep(&base)?;
@@ -170,9 +171,14 @@ impl<'c> Writer<'c> {
 
     /// Makes what was written the newest commit.
     pub(crate) fn commit(&mut self, main: Tree, catalog: Tree) -> Result<()> {
-        // Early: a reader who finds no slot has to wait for a writer. On a full disk he does.
-        let slots =
-            if pins::are_few_left(self.core) { self.new_slots().ok().flatten() } else { None };
+        // Early: a reader who finds no slot has to wait for a writer. On a full disk he does; but a page that was
+        // taken and is not there must not be committed.
+        let slots = match pins::are_few_left(self.core) {
+            true => {
+                self.new_slots().or_else(|e| if e.is_bad_file() { Err(e) } else { Ok(None) })?
+            }
+            false => None,
+        };
         self.publish(main, catalog)?;
         if let Some(slots) = slots {
             slots.place.store(slots.page, Ordering::Release);
@@ -273,6 +279,15 @@ impl Core {
     /// Up to where the table of pages tells of the pages of commits that somebody may hold.
     pub(crate) fn high(&self, newest: &Commit) -> u64 {
         newest.end.max(self.load(session::HIGH)).min(MAX_PAGES)
+    }
+
+    /// Sees to it that all pages that a writer may take can be reached: who made the file longer may have lowered
+    /// the end of the store since, without cutting the file.
+    fn reach_high(&self, newest: &Commit) -> Result<()> {
+        if self.high(newest) * PAGE_BYTES > self.map.len() {
+            self.map.refresh_len()?;
+        }
+        Ok(())
     }
 
     /// Blocks of the table that lie behind what anybody may hold are not there any more.

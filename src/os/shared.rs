@@ -27,6 +27,8 @@ pub(crate) const HEAD_BYTES: u64 = 4096;
 
 /// Bits of a length of a file; above them is how often it was cut.
 const LEN_BITS: u32 = 48;
+/// What takes less than the time between the signals of a profiler to allocate.
+const SMALL_PIECE: u64 = 1 << 20;
 const LEN_MASK: u64 = (1 << LEN_BITS) - 1;
 
 /// A shared map of a file that may grow.
@@ -143,16 +145,22 @@ impl SharedMap {
     /// often the file was cut, which is in `known` as it is in the word that is returned, and `more`. A file
     /// that is longer than this map is an error: who took it for shorter would end it there.
     pub(crate) fn settle_len(&self, known: u64, more: u64) -> Result<u64> {
-        let len = self.file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
-        if len > self.reserved as u64 {
-            return Err(Error::invalid(
-                "the store has outgrown the addresses that this process had for it when it opened it: open \
-                 it again",
-            ));
-        }
+        self.check_addresses()?;
         let word = self.asked_len()? | (known >> LEN_BITS).wrapping_add(more) << LEN_BITS;
         self.len.store(word, Ordering::Relaxed);
         Ok(word)
+    }
+
+    /// An error where the file is longer than this map can be.
+    pub(crate) fn check_addresses(&self) -> Result<()> {
+        let len = self.file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
+        if len <= self.reserved as u64 {
+            return Ok(());
+        }
+        Err(Error::invalid(
+            "the store has outgrown the addresses that this process had for it when it opened it: open \
+             it again",
+        ))
     }
 
     fn asked_len(&self) -> Result<u64> {
@@ -202,19 +210,29 @@ impl SharedMap {
             return Err(Error::io("make longer", io::Error::from_raw_os_error(libc::EFBIG)));
         }
         *tried = true;
-        // SAFETY: the descriptor is open; the call takes no pointers.
-        let rc = unsafe {
-            libc::posix_fallocate(
-                self.file.as_raw_fd(),
-                len.cast_signed(),
-                (end - len).cast_signed(),
-            )
-        };
-        if rc != 0 {
-            return Err(Error::io("make longer", io::Error::from_raw_os_error(rc)));
-        }
+        self.allocate(len, end).map_err(|e| Error::io("make longer", e))?;
         self.len.store(end | self.len_and_cuts() & !LEN_MASK, Ordering::Relaxed);
         self.back(len, end);
+        Ok(())
+    }
+
+    /// Has disk space for a range of the file. A signal ends the call, and some file systems give back then what
+    /// it had done: where one came, the rest is done in pieces that take less time than there is between signals.
+    fn allocate(&self, from: u64, to: u64) -> io::Result<()> {
+        let (mut from, mut piece) = (from, to - from);
+        while from < to {
+            let len = piece.min(to - from);
+            // SAFETY: the descriptor is open; the call takes no pointers.
+            let rc = unsafe {
+                let file = self.file.as_raw_fd();
+                libc::posix_fallocate(file, from.cast_signed(), len.cast_signed())
+            };
+            match rc {
+                0 => from += len,
+                libc::EINTR => piece = SMALL_PIECE,
+                _ => return Err(io::Error::from_raw_os_error(rc)),
+            }
+        }
         Ok(())
     }
 
