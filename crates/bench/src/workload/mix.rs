@@ -71,6 +71,11 @@ impl Action {
         use Action::{Add, Insert, ReadModifyWrite, Update};
         matches!(self, Insert | Update | ReadModifyWrite | Add)
     }
+
+    /// Whether the store is another one afterwards.
+    pub(crate) fn changes(self) -> bool {
+        self.stores() || self == Action::Remove
+    }
 }
 
 /// The operations of a phase `mixed`.
@@ -82,6 +87,9 @@ pub(crate) struct Mix {
     scan_length: Lengths,
     /// `None`: as the store likes it best.
     pub(crate) transactions: Option<Transactions>,
+    /// Every change is on the disk when its call has returned, or every transaction of several operations when
+    /// it was committed.
+    pub(crate) sync: bool,
     /// Close the store and open it again before the first operation.
     pub(crate) reopen: bool,
     /// Keys may have several values: an insertion is as often of a key that the store has had as of a
@@ -122,6 +130,7 @@ pub(super) struct MixTable {
     distribution: Option<Distribution>,
     scan_length: Option<Lengths>,
     transactions: Option<Transactions>,
+    sync: bool,
     reopen: bool,
     duplicates: Option<Place>,
     stop_bytes: Option<u64>,
@@ -144,6 +153,7 @@ impl MixTable {
             distribution: self.distribution.unwrap_or(distribution),
             scan_length: self.scan_length.unwrap_or(Mix::SCAN_LENGTH),
             transactions: self.transactions,
+            sync: self.sync,
             reopen: self.reopen,
             duplicates: self.duplicates,
             stop: Stop { bytes: self.stop_bytes, seconds: self.stop_seconds },
@@ -203,12 +213,13 @@ impl Mix {
 
     fn of(weights: [u32; 6], distribution: Distribution) -> Mix {
         let (scan_length, transactions, stop) = (Mix::SCAN_LENGTH, None, Stop::default());
-        let (reopen, duplicates, operations) = (false, None, None);
+        let (sync, reopen, duplicates, operations) = (false, false, None, None);
         Mix {
             weights,
             distribution,
             scan_length,
             transactions,
+            sync,
             reopen,
             duplicates,
             stop,
@@ -228,6 +239,10 @@ impl Mix {
     pub(super) fn check(&self) -> Result<()> {
         if self.stop.bytes == Some(0) || self.stop.seconds == Some(0) {
             return Err(Error::invalid("stop-bytes and stop-seconds must be at least 1"));
+        }
+        if self.sync && !self.changes() {
+            let what = "[mix] has sync = true, but changes nothing: leave it out";
+            return Err(Error::invalid(what));
         }
         if self.stop.bytes.is_some() && !Action::ALL.iter().any(|a| a.stores() && self.does(*a)) {
             let what = "stop-bytes counts what is stored, but the mix stores nothing";
@@ -252,6 +267,16 @@ impl Mix {
     /// Whether this is ever done.
     pub(crate) fn does(&self, action: Action) -> bool {
         Action::ALL.iter().zip(self.weights).any(|(one, weight)| *one == action && weight > 0)
+    }
+
+    /// Whether it ever changes anything.
+    pub(crate) fn changes(&self) -> bool {
+        Action::ALL.iter().any(|action| action.changes() && self.does(*action))
+    }
+
+    /// Has every change be on the disk, if it makes any.
+    pub(crate) fn sync_changes(&mut self) {
+        self.sync = self.changes();
     }
 
     /// Whether a model of what it leaves needs the keys in their order: several values of a key are compared
@@ -314,6 +339,10 @@ impl fmt::Display for Mix {
         write!(f, "keys {}", self.distribution)?;
         if let Some(transactions) = self.transactions {
             write!(f, ", transactions {transactions}")?;
+        }
+        if self.sync {
+            let each = self.transactions.and_then(Transactions::operations);
+            write!(f, ", every {} synced", each.map_or("change", |_| "transaction"))?;
         }
         if let Some(place) = self.duplicates.filter(|_| self.does(Action::Insert)) {
             let place = if place == Place::First { "before" } else { "behind" };
