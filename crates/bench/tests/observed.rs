@@ -6,12 +6,13 @@ use serde_json::Value;
 use std::process::Command;
 
 /// The report of a small run of these stores.
-fn report(stores: &str, phases: &str) -> Value {
+fn report(stores: &str, phases: &str, more: &[&str]) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.json");
     let done = Command::new(env!("CARGO_BIN_EXE_credenza-bench"))
         .args(["--records=300", "--gets=100", "--rounds=2", "--no-pin"])
         .args([format!("--stores={stores}"), format!("--phases={phases}")])
+        .args(more)
         .arg(format!("--dir={}", folder.path().display()))
         .arg(format!("--json={}", out.display()))
         .output()
@@ -41,7 +42,7 @@ fn seen(report: &Value, store: &str, phase: &str) -> Option<(u64, u64)> {
 
 #[test]
 fn who_syncs_and_who_does_not_is_seen() {
-    let report = report("constant,cdb,gdbm,leveldb,tdb", "build,insert");
+    let report = report("constant,cdb,gdbm,leveldb,tdb", "build,insert", &[]);
     // Ours: fdatasync of the file and fsync of its folder, in each of two rounds.
     let (syncs, bytes) = seen(&report, "constant", "build").expect("our own engine");
     assert!(syncs >= 4 && bytes >= 2 * 300 * 16, "{syncs} {bytes}");
@@ -63,7 +64,7 @@ fn who_syncs_and_who_does_not_is_seen() {
 /// to a descriptor with `O_DSYNC`: what is counted by calls alone is half of its syncs.
 #[test]
 fn writes_that_wait_for_the_disk_are_seen() {
-    let report = report("lmdb,hash", "insert-sync");
+    let report = report("lmdb,hash", "insert-sync", &[]);
     let counts = |store: &str| {
         let mut results = report["results"].as_array().unwrap().iter();
         let calls = &results.find(|result| result["store"] == store)?["effort"]["calls"];
@@ -78,11 +79,58 @@ fn writes_that_wait_for_the_disk_are_seen() {
     }
 }
 
+/// Stores that can have each change on the disk: of the libraries those that are found.
+const SYNCING: &str = "hash,btree,redb,tdb,lmdb,mdbx,bdb-btree,upscaledb,sqlite,leveldb,rocksdb";
+
+/// What this phase of theirs has of the class "sync": the phase, calls that sync, and operations.
+fn synced(report: &Value, phase: &str) -> Vec<(String, u64, u64)> {
+    let of = report["results"].as_array().unwrap().iter().filter(|r| r["phase"] == phase);
+    let told = of.map(|r| {
+        assert_eq!((&r["class"], &r["verified"]), (&"sync".into(), &true.into()), "{r}");
+        let store = r["store"].as_str().unwrap();
+        let (syncs, _) = seen(report, store, phase).unwrap();
+        (store.to_owned(), syncs, r["effort"]["operations"].as_u64().unwrap())
+    });
+    told.collect()
+}
+
+/// Who has no class for it is left out, and not measured beside the others.
+#[test]
+fn a_synced_mix_waits_for_the_disk_at_every_change() {
+    let more = ["--workload=ycsb-a", "--sync", "--metrics=none"];
+    let report = report(&format!("{SYNCING},gdbm"), "mixed", &more);
+    let all = synced(&report, "mixed");
+    assert!(all.len() >= 3 && all.iter().all(|(store, ..)| store != "gdbm"), "{all:?}");
+    for (store, syncs, operations) in &all {
+        assert_eq!(*operations, 200, "{store}");
+        // About half of them change something. TDB has eight calls for each, and others two.
+        assert!((80..200 * 5).contains(syncs), "{store}: {syncs}");
+    }
+    let mix = report["settings"]["mix"].as_str().unwrap();
+    assert!(mix.ends_with(", every change synced"), "{mix}");
+    let notes = report["notes"].to_string();
+    assert!(!notes.contains("no call that syncs was seen"), "{notes}");
+}
+
+/// With several operations in a transaction its end is synced.
+#[test]
+fn a_synced_mix_of_transactions_waits_at_their_ends() {
+    let more = ["--workload=ycsb-a", "--sync", "--transactions=20", "--metrics=none", "--reopen"];
+    let report = report(SYNCING, "mixed", &more);
+    let all = synced(&report, "mixed");
+    let has = |store: &str| all.iter().any(|(one, ..)| one == store);
+    assert!(has("btree") && has("redb") && !has("hash"), "{all:?}");
+    for (store, syncs, operations) in &all {
+        // Ten transactions in two rounds, with up to four calls each, and what a log is emptied with.
+        assert!(*operations == 200 && (10..100).contains(syncs), "{store}: {syncs}");
+    }
+}
+
 #[test]
 fn every_build_does_what_its_driver_says() {
     let all = "constant,hash,btree,cdb,tokyocabinet-hash,bdb-hash,tdb,lmdb,bdb-btree,\
                tokyocabinet-btree,tkrzw-tree,redb,sqlite,leveldb,rocksdb,kyotocabinet,tkrzw,gdbm";
-    let report = report(all, "build");
+    let report = report(all, "build", &[]);
     let notes: Vec<&str> =
         report["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap()).collect();
     let of_builds: Vec<&&str> = notes.iter().filter(|note| note.contains(", build: ")).collect();

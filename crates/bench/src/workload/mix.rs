@@ -472,6 +472,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_synced_is_each_change_or_each_transaction_of_several() {
+        let words = |text: &str| of_toml(text).unwrap().to_string();
+        assert!(words("remove = 1\nsync = true").ends_with(", every change synced"));
+        let each = "update = 1\ntransactions = \"tmp\"\nsync = true";
+        assert!(words(each).ends_with(", transactions tmp, every change synced"));
+        let several = "update = 1\ntransactions = 5\nsync = true";
+        assert!(words(several).ends_with(", transactions 5, every transaction synced"));
+        let mut reads = Mix::ycsb("c").unwrap();
+        reads.sync_changes();
+        assert!(!reads.sync && !reads.to_string().contains("synced"));
+    }
+
+    #[test]
     fn a_table_that_contradicts_itself_is_refused() {
         assert_eq!(of_toml("get = 1").unwrap().distribution, Distribution::Ascending);
         let full = "update = 1\ntransactions = 50\nstop-bytes = 9\nstop-seconds = 2";
@@ -496,6 +509,7 @@ mod tests {
             ("insert = 1\nupdate = 1\nduplicates = \"first\"", "in place of another"),
             ("insert = 1\nduplicates = \"second\"", "unknown variant `second`"),
             ("get = 1\nstop-seconds = 0", "must be at least 1"),
+            ("get = 1\nsync = true", "[mix] has sync = true, but changes nothing"),
         ] {
             let refused = of_toml(text).unwrap_err().to_string();
             assert!(refused.contains(what), "{text}: {refused}");
