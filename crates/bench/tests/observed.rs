@@ -6,13 +6,17 @@ use serde_json::Value;
 use std::process::Command;
 
 /// The report of a small run of these stores.
-fn report(stores: &str, phases: &str, more: &[&str]) -> Value {
+fn report(stores: &str, phases: &str) -> Value {
+    report_with(stores, phases, &[])
+}
+
+fn report_with(stores: &str, phases: &str, args: &[&str]) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.json");
     let done = Command::new(env!("CARGO_BIN_EXE_credenza-bench"))
         .args(["--records=300", "--gets=100", "--rounds=2", "--no-pin"])
         .args([format!("--stores={stores}"), format!("--phases={phases}")])
-        .args(more)
+        .args(args)
         .arg(format!("--dir={}", folder.path().display()))
         .arg(format!("--json={}", out.display()))
         .output()
@@ -42,7 +46,7 @@ fn seen(report: &Value, store: &str, phase: &str) -> Option<(u64, u64)> {
 
 #[test]
 fn who_syncs_and_who_does_not_is_seen() {
-    let report = report("constant,cdb,gdbm,leveldb,tdb", "build,insert", &[]);
+    let report = report("constant,cdb,gdbm,leveldb,tdb", "build,insert");
     // Ours: fdatasync of the file and fsync of its folder, in each of two rounds.
     let (syncs, bytes) = seen(&report, "constant", "build").expect("our own engine");
     assert!(syncs >= 4 && bytes >= 2 * 300 * 16, "{syncs} {bytes}");
@@ -64,7 +68,7 @@ fn who_syncs_and_who_does_not_is_seen() {
 /// to a descriptor with `O_DSYNC`: what is counted by calls alone is half of its syncs.
 #[test]
 fn writes_that_wait_for_the_disk_are_seen() {
-    let report = report("lmdb,hash", "insert-sync", &[]);
+    let report = report("lmdb,hash", "insert-sync");
     let counts = |store: &str| {
         let mut results = report["results"].as_array().unwrap().iter();
         let calls = &results.find(|result| result["store"] == store)?["effort"]["calls"];
@@ -98,7 +102,7 @@ fn synced(report: &Value, phase: &str) -> Vec<(String, u64, u64)> {
 #[test]
 fn a_synced_mix_waits_for_the_disk_at_every_change() {
     let more = ["--workload=ycsb-a", "--sync", "--metrics=none"];
-    let report = report(&format!("{SYNCING},gdbm"), "mixed", &more);
+    let report = report_with(&format!("{SYNCING},gdbm"), "mixed", &more);
     let all = synced(&report, "mixed");
     assert!(all.len() >= 3 && all.iter().all(|(store, ..)| store != "gdbm"), "{all:?}");
     for (store, syncs, operations) in &all {
@@ -116,7 +120,7 @@ fn a_synced_mix_waits_for_the_disk_at_every_change() {
 #[test]
 fn a_synced_mix_of_transactions_waits_at_their_ends() {
     let more = ["--workload=ycsb-a", "--sync", "--transactions=20", "--metrics=none", "--reopen"];
-    let report = report(SYNCING, "mixed", &more);
+    let report = report_with(SYNCING, "mixed", &more);
     let all = synced(&report, "mixed");
     let has = |store: &str| all.iter().any(|(one, ..)| one == store);
     assert!(has("btree") && has("redb") && !has("hash"), "{all:?}");
@@ -130,7 +134,7 @@ fn a_synced_mix_of_transactions_waits_at_their_ends() {
 fn every_build_does_what_its_driver_says() {
     let all = "constant,hash,btree,cdb,tokyocabinet-hash,bdb-hash,tdb,lmdb,bdb-btree,\
                tokyocabinet-btree,tkrzw-tree,redb,sqlite,leveldb,rocksdb,kyotocabinet,tkrzw,gdbm";
-    let report = report(all, "build", &[]);
+    let report = report(all, "build");
     let notes: Vec<&str> =
         report["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap()).collect();
     let of_builds: Vec<&&str> = notes.iter().filter(|note| note.contains(", build: ")).collect();
