@@ -2,6 +2,7 @@
 
 mod idle;
 mod settings;
+mod sync;
 
 use crate::driver;
 use crate::libraries;
@@ -202,7 +203,10 @@ pub struct BenchArgs {
     #[arg(long, value_name = "SIZE", value_parser = size,
           conflicts_with_all = ["processes", "threads", "oracle"])]
     pub memory_limit: Option<u64>,
-    /// Bring the files to the disk within `build`, for every store; single changes are not synced
+    /// Bring the files to the disk within `build`, for every store, and have each change of `mixed` on the disk
+    /// when its call has returned, or each transaction of several operations when it was committed, for stores
+    /// that the workbench has do that; of a mix 10000 operations, unless --gets or its `operations` say how
+    /// many. All other phases are as ever; `insert-sync` needs no option
     #[arg(long)]
     pub sync: bool,
     /// Measure one store twice in every round (--baseline, or the first): differences as small as
@@ -324,11 +328,13 @@ impl BenchArgs {
         if self.cold {
             workload.gets = self.cold_gets;
         }
+        sync::apply(self, &mut workload);
         // A longer batch is all lookups in one, and its place in memory would be for keys that there are not.
         workload.batch = workload.batch.min(workload.gets);
         self.settings.iter().try_for_each(|text| workload.settings.set(text))?;
         workload.check()?;
         settings::check(self, &workload)?;
+        sync::check(self, &workload)?;
         let is_about_mixed = self.transactions.is_some()
             || self.reopen
             || self.duplicates.is_some()

@@ -97,7 +97,7 @@ impl ForDriver for Describe<'_> {
         let settings = self.shape.settings;
         let mut tuning = driver.tuning(self.shape);
         if let Some(how) = D::DURABLE {
-            tuning = format!("{tuning}; insert-sync: {how}");
+            tuning = format!("{tuning}; changes that are synced: {how}");
         }
         if self.is_opened {
             tuning = format!("made before the run, and opened with: {tuning}");

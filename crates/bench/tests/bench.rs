@@ -336,7 +336,7 @@ fn what_cannot_be_measured_is_refused_in_a_sentence() {
         assert_eq!(done.status.code(), Some(2), "{option}");
         assert!(text(&done.stderr).contains(&option[..8]), "{}", text(&done.stderr));
     }
-    let cases: [(&[&str], &str); 30] = [
+    let cases: [(&[&str], &str); 31] = [
         (&["--stores=nothing"], "there is no store 'nothing'"),
         (&["--workload=nothing"], "there is no workload 'nothing'"),
         (&["--records=0"], "--records"),
@@ -357,7 +357,8 @@ fn what_cannot_be_measured_is_refused_in_a_sentence() {
         (&["--threads=0"], "--threads takes numbers from 1 to 256"),
         (&["--with-writer"], "--with-writer is for readers"),
         (&["--reopen", "--phases=get-hit"], "are for the phase 'mixed'"),
-        (&["--sync", "--phases=mixed"], "--sync has the build synced"),
+        (&["--sync", "--phases=get-hit,insert"], "--sync is for build"),
+        (&["--sync", "--workload=ycsb-c", "--phases=mixed"], "for mixes that change something"),
         (&["--distribution=latest", "--phases=insert"], "which keys lookups and mixes draw"),
         (&["--rate=0"], "--rate takes operations a second"),
         (&["--rate=nan"], "--rate takes operations a second"),

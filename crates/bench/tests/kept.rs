@@ -106,6 +106,27 @@ fn every_store_that_is_kept_is_opened_and_stays_as_it_is() {
     assert!(changed("hash") && changed("btree") && !changed("constant"));
 }
 
+/// A store that is opened for such changes is not made anew, nor left as it was.
+#[test]
+fn a_synced_mix_goes_on_with_what_was_kept() {
+    let (folder, kept, dir) = folders();
+    keep(&["--stores=constant,hash,btree,redb"], &kept, &dir);
+    let before = files(Path::new(&kept));
+    let json = folder.path().join("out.json");
+    let (open, dir) = (format!("--open={kept}"), format!("--dir={dir}"));
+    let json_option = format!("--json={}", json.display());
+    let more = [RECORDS, "--phases=mixed", "--sync", "--metrics=none", &open, &dir, &json_option];
+    let done = bench(&[&SMALL[..], &more].concat());
+    assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+    assert!(files(Path::new(&kept)) == before, "a store was changed");
+    let report = json_report(&json);
+    let mut of = report.results.iter().map(|r| (&*r.store, &*r.class, r.verified));
+    for store in ["hash", "btree", "redb"] {
+        assert_eq!(of.next(), Some((store, "sync", true)));
+    }
+    assert!(of.next().is_none());
+}
+
 #[test]
 fn a_store_that_another_program_made_is_opened() {
     let (folder, kept, dir) = folders();
@@ -188,6 +209,10 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         (&[&open, "--phases=build,insert-sync"], "all others begin with a new store"),
         (&[&open, "--phases=mixed", "--set=memory=on"], "memory=on contradicts --open"),
         (&[&open, "--workload=ycsb-d", "--duplicates=last"], "leave duplicates out"),
+        (
+            &[&open, "--sync", "--phases=build,get-hit"],
+            "--sync is for build, where nothing is opened",
+        ),
         (&[&open, "--records=10"], "no store is left to measure: --open leaves out constant, hash"),
         (&[&open, "--records=10", "--phases=scan", resp], "--open are not for a server"),
         (&[&keep, "--records=10", "--phases=scan", ups], "--open are not for a server"),
@@ -198,7 +223,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         assert!(said.contains(what), "{args:?}: {said}");
         assert_eq!(fs::read_dir(&kept).unwrap().count(), 0, "{args:?}");
     }
-    for other in [&keep, "--sync", "--oracle"] {
+    for other in [&keep, "--oracle"] {
         let said = text(&bench(&[&open, other]).stderr);
         assert!(said.contains("cannot be used with"), "{said}");
     }

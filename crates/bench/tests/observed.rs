@@ -7,11 +7,16 @@ use std::process::Command;
 
 /// The report of a small run of these stores.
 fn report(stores: &str, phases: &str) -> Value {
+    report_with(stores, phases, &[])
+}
+
+fn report_with(stores: &str, phases: &str, args: &[&str]) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.json");
     let done = Command::new(env!("CARGO_BIN_EXE_credenza-bench"))
         .args(["--records=300", "--gets=100", "--rounds=2", "--no-pin"])
         .args([format!("--stores={stores}"), format!("--phases={phases}")])
+        .args(args)
         .arg(format!("--dir={}", folder.path().display()))
         .arg(format!("--json={}", out.display()))
         .output()
@@ -75,6 +80,53 @@ fn writes_that_wait_for_the_disk_are_seen() {
     match counts("lmdb") {
         Some((calls, written)) => assert!(calls >= 600 && written >= 600, "{calls} {written}"),
         None => eprintln!("not tested: lmdb is not found"),
+    }
+}
+
+/// Stores that can have each change on the disk: of the libraries those that are found.
+const SYNCING: &str = "hash,btree,redb,tdb,lmdb,mdbx,bdb-btree,upscaledb,sqlite,leveldb,rocksdb";
+
+/// What this phase of theirs has of the class "sync": the phase, calls that sync, and operations.
+fn synced(report: &Value, phase: &str) -> Vec<(String, u64, u64)> {
+    let of = report["results"].as_array().unwrap().iter().filter(|r| r["phase"] == phase);
+    let told = of.map(|r| {
+        assert_eq!((&r["class"], &r["verified"]), (&"sync".into(), &true.into()), "{r}");
+        let store = r["store"].as_str().unwrap();
+        let (syncs, _) = seen(report, store, phase).unwrap();
+        (store.to_owned(), syncs, r["effort"]["operations"].as_u64().unwrap())
+    });
+    told.collect()
+}
+
+/// Who has no class for it is left out, and not measured beside the others.
+#[test]
+fn a_synced_mix_waits_for_the_disk_at_every_change() {
+    let more = ["--workload=ycsb-a", "--sync", "--metrics=none"];
+    let report = report_with(&format!("{SYNCING},gdbm"), "mixed", &more);
+    let all = synced(&report, "mixed");
+    assert!(all.len() >= 3 && all.iter().all(|(store, ..)| store != "gdbm"), "{all:?}");
+    for (store, syncs, operations) in &all {
+        assert_eq!(*operations, 200, "{store}");
+        // About half of them change something. TDB has eight calls for each, and others two.
+        assert!((80..200 * 5).contains(syncs), "{store}: {syncs}");
+    }
+    let mix = report["settings"]["mix"].as_str().unwrap();
+    assert!(mix.ends_with(", every change synced"), "{mix}");
+    let notes = report["notes"].to_string();
+    assert!(!notes.contains("no call that syncs was seen"), "{notes}");
+}
+
+/// With several operations in a transaction its end is synced.
+#[test]
+fn a_synced_mix_of_transactions_waits_at_their_ends() {
+    let more = ["--workload=ycsb-a", "--sync", "--transactions=20", "--metrics=none", "--reopen"];
+    let report = report_with(SYNCING, "mixed", &more);
+    let all = synced(&report, "mixed");
+    let has = |store: &str| all.iter().any(|(one, ..)| one == store);
+    assert!(has("btree") && has("redb") && !has("hash"), "{all:?}");
+    for (store, syncs, operations) in &all {
+        // Ten transactions in two rounds, with up to four calls each, and what a log is emptied with.
+        assert!(*operations == 200 && (10..100).contains(syncs), "{store}: {syncs}");
     }
 }
 

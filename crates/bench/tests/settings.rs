@@ -111,6 +111,8 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         (&["--set=memory=on", "--oracle"], "memory=on contradicts --oracle"),
         (&["--set=direct=on", "--set=mmap=on"], "direct=on contradicts mmap=on"),
         (&["--set=recovery=off", "--phases=insert-sync"], "contradicts the phase insert-sync"),
+        (&["--set=recovery=off", "--sync"], "contradicts the phase mixed with --sync"),
+        (&["--set=memory=on", "--phases=mixed", "--sync"], "there is no 'mixed'"),
         (&["--cold", "--read-ahead", "--set=advice=normal"], "leave one of them out"),
         (
             &["--set=key-compression=zint32-for"],

@@ -143,6 +143,43 @@ fn several_threads_do_the_operations_of_mixes_at_one_store() {
     assert!(!said.contains("Latencies"), "{said}");
 }
 
+/// The syncs are those of the threads, for a change and not for an operation, in stores filled without them.
+#[test]
+fn several_threads_do_a_synced_mix_at_a_rate_and_without() {
+    let mixes = "data = \"tokens\"\nrecords = 200\ngets = 300\nphases = [\"mixed\"]\n\
+                [mix]\nget = 9\nupdate = 1\nsync = true\n";
+    let stores = [vec!["hash", "btree", "redb"], found(&["leveldb", "bdb-btree"])].concat();
+    let names = format!("--stores={},constant", stores.join(","));
+    let options = [&*names, "--rounds=1", "--threads=3", "--rate=2000", "--rate-seconds=0.1"];
+    let (done, folder) = bench_workload(mixes, &options);
+    let said = text(&done.stdout);
+    assert!(done.status.success(), "{said}{}", text(&done.stderr));
+    let report = json_report(&folder.path().join("out.json"));
+    let all: Vec<_> = report.together.iter().map(|r| (&*r.store, r.readers)).collect();
+    let expected = stores.iter().flat_map(|store| [(*store, 1), (*store, 3)]);
+    assert_eq!(all, expected.collect::<Vec<_>>());
+    for r in &report.together {
+        assert_eq!((&*r.class, r.verified, r.ops), ("sync", true, 300), "{r:?}");
+        assert!(r.at_rate.as_ref().is_some_and(|at_rate| at_rate.verified), "{r:?}");
+        // Of an operation it would be a tenth, and with what fills the store several more.
+        let syncs = r.syncs_per_change.unwrap();
+        assert!((0.3..4.0).contains(&syncs), "{}: {syncs}", r.store);
+    }
+    assert!(report.results.iter().all(|r| r.class == "sync"), "{said}");
+    let why = "the workbench does not have each of their changes on the disk";
+    assert!(said.split_whitespace().collect::<Vec<_>>().join(" ").contains(why), "{said}");
+    let compared = bench(
+        &["compare", "out.json", "out.json"]
+            .map(|name| match name {
+                "compare" => name.to_owned(),
+                _ => folder.path().join(name).display().to_string(),
+            })
+            .each_ref()
+            .map(String::as_str),
+    );
+    assert!(compared.status.success(), "{}", text(&compared.stderr));
+}
+
 #[test]
 fn a_mix_that_threads_cannot_do_is_refused_with_the_reason() {
     let mixed = ["--stores=hash", "--records=10", "--gets=10", "--threads=2", "--phases=mixed"];

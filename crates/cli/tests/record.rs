@@ -267,6 +267,30 @@ fn what_bench_writes_is_replayed_with_the_same_answers() {
     assert!(got.err.contains("'mixed'"), "{}", got.err);
 }
 
+/// A file has no other place for it than a commit: each change of a synced mix is a transaction there.
+#[test]
+fn what_bench_writes_of_a_synced_mix_says_so() {
+    let folder = Folder::new();
+    let [trace, script, json] = ["trace", "script", "json"].map(|name| folder.path(name));
+    let mix = ["bench", "--workload", "ycsb-a", "--records", "50", "--gets", "100", "--sync"];
+    let usual = ["--phases", "mixed", "--rounds", "1", "--stores", "hash", "--metrics", "none"];
+    let tee = [&mix[..], &usual, &["--tee"]].concat();
+    run(&[&tee[..], &[&trace]].concat()).expect(0);
+    run(&[&tee[..], &[&script, "--tee-format", "script"]].concat()).expect(0);
+    let commits = |kind: &str| {
+        let all = credenza::record::Trace::open(&trace).unwrap();
+        all.entries().filter(|e| e.as_ref().unwrap().action.name() == kind).count()
+    };
+    let synced = commits("commit_sync");
+    assert!((30..70).contains(&synced) && commits("commit") == 0, "{synced}");
+    let text = std::fs::read_to_string(&script).unwrap();
+    assert_eq!(text.matches("TXN_COMMIT\n").count(), synced);
+    assert_eq!(text.matches("--use-fsync\n").count(), 1, "{text}");
+    for file in [&trace, &script] {
+        run(&["replay", file, "--stores", "btree,hash", "--json", &json]).expect(0);
+    }
+}
+
 /// The same operations as a script, where a value for a key that was read is two lines.
 #[test]
 fn a_script_that_bench_writes_is_replayed_as_the_trace_is() {

@@ -19,11 +19,6 @@ pub(super) fn check(args: &BenchArgs) -> Result<()> {
     let is_for_none = |is_for: fn(Phase) -> bool| {
         args.phases.as_ref().is_some_and(|phases| !phases.iter().any(|phase| is_for(*phase)))
     };
-    if args.sync && is_for_none(|phase| phase == Phase::Build) {
-        return Err(Error::invalid(
-            "--sync has the build synced: name the phase build, too, or leave it out",
-        ));
-    }
     let draws = |phase: Phase| phase.is_get() || phase.is_mixed();
     if args.distribution.is_some() && is_for_none(draws) {
         return Err(Error::invalid(

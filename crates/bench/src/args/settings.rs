@@ -11,12 +11,16 @@ pub(super) fn check(args: &BenchArgs, workload: &Workload) -> Result<()> {
             "advice and --read-ahead both say what the kernel is told: leave one of them out",
         ));
     }
-    let is_durable = |phase: &Phase| *phase == Phase::InsertSync;
-    if workload.settings.has_no_recovery() && workload.phases.iter().flatten().any(is_durable) {
-        return Err(Error::invalid(
-            "recovery=off contradicts the phase insert-sync: without a log no change is on the disk \
-             before the store is closed; leave one of both out",
-        ));
+    // What is synced unless it is named is a mix.
+    let all = || workload.mixes.phases().collect();
+    let named: Vec<Phase> = workload.phases.clone().unwrap_or_else(all);
+    let synced = named.iter().find(|phase| workload.mixes.is_synced(**phase));
+    if let Some(phase) = synced.filter(|_| workload.settings.has_no_recovery()) {
+        let option = if args.sync && phase.is_mixed() { " with --sync" } else { "" };
+        return Err(Error::invalid(format!(
+            "recovery=off contradicts the phase {phase}{option}: without a log no change is on the disk \
+             before the store is closed; leave one of both out"
+        )));
     }
     let codec = workload.settings.codec_of_numbers();
     if let Some(codec) = codec.filter(|_| workload.key_type() != KeyType::U32) {
@@ -30,7 +34,7 @@ pub(super) fn check(args: &BenchArgs, workload: &Workload) -> Result<()> {
         return Ok(());
     }
     let stays_open = |phase: &Phase| match workload.mixes.of(*phase) {
-        Some(mix) => !mix.reopen && mix.transactions.is_none(),
+        Some(mix) => !mix.reopen && !mix.sync && mix.transactions.is_none(),
         None => Phase::IN_MEMORY.contains(phase),
     };
     let all = || workload.mixes.all_phases();
@@ -40,7 +44,7 @@ pub(super) fn check(args: &BenchArgs, workload: &Workload) -> Result<()> {
         return Err(Error::invalid(format!(
             "memory=on: what is in the memory of a process is gone when it was closed, and outlives \
              nothing, so that there is no '{phase}' as it is asked for: say --phases with some of \
-             insert, insert-random, reinsert, remove and mixed, without --reopen and --transactions"
+             insert, insert-random, reinsert, remove and mixed, without --reopen, --transactions and --sync"
         )));
     }
     let opens_again = [

@@ -148,7 +148,7 @@ impl Driver for Leveldb {
     }
 
     fn create_durable(&self, path: &Path, shape: &Shape) -> Result<LsmStore<'_>> {
-        let store = self.create(path, shape)?;
+        let store = self.opened(path, shape, !path.exists(), false)?;
         store.sync_writes();
         Ok(store)
     }

@@ -251,7 +251,8 @@ pub(crate) trait Driver: Sized + 'static {
         Err(Error::invalid("this store has no transactions").at(path))
     }
 
-    /// The same for changes of which each is on the disk when the call has returned: the class "sync".
+    /// The same for changes of which each is on the disk when the call has returned, or each transaction when
+    /// it was committed: the class "sync". A store that is there, and was closed, is opened, not made anew.
     /// Never called where that is not known to be so.
     fn create_durable(&self, path: &Path, _shape: &Shape) -> Result<Self::Writer<'_>> {
         Err(Error::invalid("each change of this store is not brought to the disk here").at(path))
@@ -312,8 +313,9 @@ pub(crate) trait Driver: Sized + 'static {
     }
 
     /// The handles of so many threads that all change a new store at `path`, each change a transaction of
-    /// its own: on the disk when its call has returned, as [`Driver::create_durable`] has it, or else as
-    /// [`Driver::create_committing`] does, or [`Driver::create`] where every change outlives the process.
+    /// its own: on the disk when its call has returned, as [`Driver::create_durable`] has it, also in a store
+    /// that is there; or else as [`Driver::create_committing`] does, or [`Driver::create`] where every change
+    /// outlives the process.
     /// Only called where there are such ([`Driver::HAS_COMMITTERS`]). This one is for
     /// [`Threads::Handles`].
     fn committers(
@@ -388,6 +390,7 @@ pub(crate) fn can_do<D: Driver>(phase: Phase, mixes: &Mixes, are_opened: bool) -
 
 fn can_do_mix<D: Driver>(mix: &Mix) -> bool {
     match mix.transactions {
+        _ if mix.sync && D::DURABLE.is_none() => false,
         _ if mix.reopen && !D::REOPENS => false,
         _ if mix.duplicates.is_some() && !D::HAS_DUPLICATES => false,
         _ if mix.does(Action::Scan) && !<D::Writer<'_> as Store>::IS_ORDERED => false,

@@ -267,7 +267,7 @@ impl Driver for Rocksdb {
     }
 
     fn create_durable(&self, path: &Path, shape: &Shape) -> Result<LsmStore<'_>> {
-        let store = self.create(path, shape)?;
+        let store = self.changing(shape, path, !path.exists())?;
         store.sync_writes();
         Ok(store)
     }

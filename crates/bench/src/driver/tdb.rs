@@ -121,7 +121,7 @@ impl Driver for Tdb {
     }
 
     fn create_durable(&self, path: &Path, shape: &Shape) -> Result<TdbStore<'_>> {
-        self.opened(path, shape, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, NO_LOCK)
+        self.opened(path, shape, libc::O_RDWR | libc::O_CREAT, NO_LOCK)
     }
 
     fn reopen(&self, path: &Path, shape: &Shape, _: bool) -> Result<TdbStore<'_>> {

@@ -72,6 +72,9 @@ fn round_trip<D: Driver>(driver: &D, records: &Records) {
     }
 }
 
+/// How a store is opened for changes.
+type Opens<D> = for<'d> fn(&'d D, &Path, &Shape) -> Result<<D as Driver>::Writer<'d>>;
+
 /// What a store can do with several handles, and when it is opened again.
 fn shared_and_reopened<D: Driver>(driver: &D, records: &Records) {
     let shape = Shape::of(records);
@@ -86,10 +89,24 @@ fn shared_and_reopened<D: Driver>(driver: &D, records: &Records) {
         committed(driver, &records.first(100).unwrap(), false);
     }
     if D::REOPENS {
-        reopened(driver, records, false);
+        reopened(driver, records, D::create, |driver, path, shape| {
+            driver.reopen(path, shape, false)
+        });
     }
     if D::REOPENS && D::COMMITS {
-        reopened(driver, records, true);
+        reopened(driver, records, D::create_committing, |driver, path, shape| {
+            driver.reopen(path, shape, true)
+        });
+    }
+    if D::DURABLE.is_some() {
+        let few = &records.first(30).unwrap();
+        reopened(driver, few, D::create, D::create_durable);
+        reopened(driver, few, D::create_durable, D::create_durable);
+        if D::HAS_COMMITTERS {
+            reopened(driver, few, D::create, |driver, path, shape| {
+                Ok(driver.committers(path, shape, 2, true)?.into_owner())
+            });
+        }
     }
 }
 
@@ -186,11 +203,10 @@ fn has_either<S: Store>(store: &mut S, right: [&Records; 2], name: &str) {
 
 /// What was stored before the store was closed is there when it is opened again for changes, and with
 /// these afterwards.
-fn reopened<D: Driver>(driver: &D, records: &Records, commits: bool) {
+fn reopened<D: Driver>(driver: &D, records: &Records, create: Opens<D>, reopen: Opens<D>) {
     let shape = Shape::of(records);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
-    let create = if commits { D::create_committing } else { D::create };
     let mut writer = create(driver, &path, &shape).unwrap();
     let mut model = BTreeMap::new();
     let mut insert = |writer: &mut D::Writer<'_>, i: usize, of: usize| {
@@ -201,7 +217,7 @@ fn reopened<D: Driver>(driver: &D, records: &Records, commits: bool) {
     let half = records.len() / 2;
     (0..half).for_each(|i| insert(&mut writer, i, i));
     writer.close().unwrap();
-    let mut writer = driver.reopen(&path, &shape, commits).unwrap();
+    let mut writer = reopen(driver, &path, &shape).unwrap();
     // New keys, and other values for some that are there.
     (half / 2..records.len()).for_each(|i| insert(&mut writer, i, i / 2));
     assert!(writer.remove(records.key(0)).unwrap(), "{}", D::NAME);
@@ -212,11 +228,7 @@ fn reopened<D: Driver>(driver: &D, records: &Records, commits: bool) {
 }
 
 /// Inserts, replaces, removes, and looks at what is there before and after closing.
-fn changes<D: Driver>(
-    driver: &D,
-    records: &Records,
-    create: for<'d> fn(&'d D, &Path, &Shape) -> Result<D::Writer<'d>>,
-) {
+fn changes<D: Driver>(driver: &D, records: &Records, create: Opens<D>) {
     let shape = Shape::of(records);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");

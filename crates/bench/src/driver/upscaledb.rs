@@ -8,7 +8,8 @@
 //!
 //! Without transactions, changes are in a cache of the process until the store is closed. Where each
 //! change is to be a transaction of its own, it is written to the journal before the call returns,
-//! and never forced to the disk.
+//! and forced to the disk only where each is to be there: the library's flag for that does nothing without
+//! transactions.
 
 #![allow(unsafe_code)]
 
@@ -42,6 +43,8 @@ const KEY_CODECS: &[Codec] = &[
 /// Transactions on what was in the file before. A range that begins where a key was removed gives that
 /// key in 2.2.1, as long as the file has it and the removal is only in a transaction that was committed.
 const COMMITTING_AGAIN: u32 = ENABLE_TRANSACTIONS | FLUSH_TRANSACTIONS_IMMEDIATELY;
+/// Transactions of which each is on the disk when it is committed, as the journal then is.
+const SYNCING: u32 = ENABLE_TRANSACTIONS | ENABLE_FSYNC;
 
 pub(super) struct Upscaledb {
     pub(super) api: Api,
@@ -152,6 +155,18 @@ impl Upscaledb {
         api.check("ups_env_open_db", rc)?;
         Ok(store)
     }
+
+    /// Opens what was closed for changes in transactions.
+    fn committing_again(&self, path: &Path, shape: &Shape, flags: u32) -> Result<UpsStore<'_>> {
+        if shape.settings.flush() == Some(false) {
+            let why =
+                "opened again for transactions, 2.2.1 gives removed keys in ranges without flush";
+            return Err(refused("flush=off", why));
+        }
+        let mut store = self.opened(path, shape, flags | COMMITTING_AGAIN)?;
+        store.note_last_number()?;
+        Ok(store)
+    }
 }
 
 impl Driver for Upscaledb {
@@ -194,6 +209,7 @@ impl Driver for Upscaledb {
     ];
     const CHANGES: Changes = Changes::AtClose;
     const COMMITS: bool = true;
+    const DURABLE: Option<&'static str> = Some("UPS_ENABLE_TRANSACTIONS with UPS_ENABLE_FSYNC");
 
     fn load(file: Option<&Path>) -> Result<Upscaledb> {
         let source = const { Self::SOURCE.unwrap() };
@@ -258,18 +274,20 @@ impl Driver for Upscaledb {
         self.created(path, shape, ENABLE_TRANSACTIONS)
     }
 
+    fn create_durable(&self, path: &Path, shape: &Shape) -> Result<UpsStore<'_>> {
+        match path.exists() {
+            true => self.committing_again(path, shape, SYNCING),
+            false => self.created(path, shape, SYNCING),
+        }
+    }
+
     fn reopen(&self, path: &Path, shape: &Shape, commits: bool) -> Result<UpsStore<'_>> {
-        if commits && shape.settings.flush() == Some(false) {
-            let why =
-                "opened again for transactions, 2.2.1 gives removed keys in ranges without flush";
-            return Err(refused("flush=off", why));
+        if commits {
+            return self.committing_again(path, shape, ENABLE_TRANSACTIONS);
         }
-        let flags = if commits { COMMITTING_AGAIN } else { 0 };
-        let mut store = self.opened(path, shape, flags)?;
+        let mut store = self.opened(path, shape, 0)?;
         store.note_last_number()?;
-        if !commits {
-            store.open_cursor()?;
-        }
+        store.open_cursor()?;
         Ok(store)
     }
 
@@ -292,9 +310,10 @@ impl Driver for Upscaledb {
         path: &Path,
         shape: &Shape,
         count: usize,
-        _: bool,
+        is_durable: bool,
     ) -> Result<Committers<UpsStore<'_>>> {
-        self.create_committing(path, shape)?.into_committers(shape, count)
+        let create = if is_durable { Self::create_durable } else { Self::create_committing };
+        create(self, path, shape)?.into_committers(shape, count)
     }
 
     fn recover(&self, path: &Path, shape: &Shape) -> Result<UpsStore<'_>> {

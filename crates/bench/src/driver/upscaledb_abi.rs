@@ -191,6 +191,7 @@ impl Thresholds {
 
 /// `UPS_OP_FIND`.
 const FIND: c_int = 3;
+pub(super) const ENABLE_FSYNC: u32 = 0x1;
 pub(super) const READ_ONLY: u32 = 0x4;
 pub(super) const DISABLE_MMAP: u32 = 0x200;
 pub(super) const ENABLE_CRC32: u32 = 0x200_0000;

@@ -140,7 +140,7 @@ fn settings(report: &Report) -> Vec<(&'static str, String)> {
         ("Page cache", yes_no(s.cold, ["dropped before every phase", "warm"])),
         (
             "Disk",
-            yes_no(s.sync, ["build ends with the file on the disk", "nothing is forced to it"]),
+            yes_no(s.sync, ["build ends with the file on the disk", "build forces nothing to it"]),
         ),
         ("Memory limit", s.memory_limit.map_or_else(|| "none".to_owned(), text::binary_bytes)),
         ("Folder", s.dir.clone()),

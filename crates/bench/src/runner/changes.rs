@@ -10,11 +10,12 @@
 //! [`super::passes`].
 
 use super::child::{Round, ns_per_op};
+use super::kept;
 use super::mixed;
 use super::own_counters::OwnCounters;
 use super::passes::{self, Total};
-use super::protocol::Sample;
-use crate::driver::{Driver, Reading, Store, Writer};
+use super::protocol::{Sample, Spec};
+use crate::driver::{Changes, Driver, Reading, Store, Writer};
 use crate::measure::timeline::Timeline;
 use crate::measure::{self, Footprint, Latencies, Meter};
 use crate::workload::{Action, Content, Phase, Queries, Records};
@@ -193,8 +194,7 @@ impl<D: Driver> Round<'_, D> {
         watch: &mut O,
     ) -> Result<Sample> {
         let stores = match phase {
-            Phase::InsertSync => 1,
-            _ if self.spec.cold => 1,
+            _ if self.spec.cold || self.spec.mixes.is_synced(phase) => 1,
             _ => TIMED_OPERATIONS.div_ceil(work.operations().max(1)),
         };
         let content = work.content();
@@ -232,29 +232,59 @@ impl<D: Driver> Round<'_, D> {
     /// mixes before have left; for a mix opened again if that says so.
     pub(super) fn new_store(&self, phase: Phase, is_filled: bool) -> Result<D::Writer<'_>> {
         self.empty_folder()?;
-        let mix = self.spec.mixes.of(phase);
-        let transactions = mix.and_then(|mix| mix.transactions);
-        let (driver, path, shape) = (self.driver, &self.path, &self.shape);
+        let Spec { mixes, cold, .. } = self.spec;
+        let (mix, is_synced) = (mixes.of(phase), mixes.is_synced(phase));
         let opened = self.spec.open.as_deref();
         opened.map_or(Ok(()), |place| self.copy_of(place))?;
-        let mut store = match phase {
-            _ if opened.is_some() => driver.reopen(path, shape, transactions.is_some())?,
-            Phase::InsertSync => driver.create_durable(path, shape)?,
-            Phase::InsertEach => driver.create_committing(path, shape)?,
-            _ if transactions.is_some() => driver.create_committing(path, shape)?,
-            _ => driver.create(path, shape)?,
+        let class = match phase {
+            _ if is_synced => Changes::Sync,
+            Phase::InsertEach => Changes::Buffered,
+            _ if mix.is_some_and(|mix| mix.transactions.is_some()) => Changes::Buffered,
+            _ => Changes::AtClose,
         };
-        if is_filled {
-            self.fill(&mut store, opened.is_some(), transactions.is_some())?;
+        let is_filled_before = is_filled && is_synced && Self::is_filled_before();
+        if is_filled_before {
+            self.fill_and_close(opened.is_some())?;
+        }
+        let mut store = self.opened_for(class, is_filled_before || opened.is_some())?;
+        if is_filled && !is_filled_before {
+            self.fill(&mut store, opened.is_some(), class != Changes::AtClose)?;
         }
         if mix.is_some_and(|mix| mix.reopen) {
             store.close()?;
-            if self.spec.cold {
+            if *cold {
                 self.evict()?;
             }
-            return self.driver.reopen(&self.path, &self.shape, transactions.is_some());
+            return self.opened_for(class, true);
         }
         Ok(store)
+    }
+
+    /// Opens the store for changes of at least this class, new or where there is one.
+    fn opened_for(&self, class: Changes, is_there: bool) -> Result<D::Writer<'_>> {
+        let (driver, path, shape) = (self.driver, &self.path, &self.shape);
+        match class {
+            Changes::Sync => driver.create_durable(path, shape),
+            Changes::Buffered if is_there => driver.reopen(path, shape, true),
+            Changes::Buffered => driver.create_committing(path, shape),
+            _ if is_there => driver.reopen(path, shape, false),
+            _ => driver.create(path, shape),
+        }
+    }
+
+    /// Whether a store whose changes are to be synced is filled before it is opened for them: what has no
+    /// transaction for all records would wait for the disk at each.
+    pub(super) fn is_filled_before() -> bool {
+        !<D::Writer<'_> as Writer>::HAS_TRANSACTIONS
+    }
+
+    /// Fills a store, has nothing of that left for whoever syncs next, and leaves it closed.
+    pub(super) fn fill_and_close(&self, is_there: bool) -> Result<()> {
+        let mut store = self.opened_for(Changes::AtClose, is_there)?;
+        self.fill(&mut store, is_there, false)?;
+        store.close()?;
+        kept::all_to_disk(&self.spec.folder)
+            .map_err(|e| Error::io("bring to the disk what is in", e).at(&self.spec.folder))
     }
 
     /// Stores all records, if they are not there, and what the mixes before have left; in one transaction,

@@ -34,7 +34,7 @@ pub(crate) struct Kept {
     /// Open the stores in DIR/STORE, which --keep or another program has made, in place of building them;
     /// each round works on a copy, and nothing in DIR is changed. They must hold the records of the
     /// workload; phases that begin with a new store are left out
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["oracle", "sync"])]
+    #[arg(long, value_name = "DIR", conflicts_with = "oracle")]
     pub(crate) open: Option<PathBuf>,
 }
 
@@ -144,7 +144,7 @@ impl Keeping {
 }
 
 /// Brings a file to the disk, or a folder with all that is in it.
-fn all_to_disk(path: &Path) -> io::Result<()> {
+pub(super) fn all_to_disk(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         fs::read_dir(path)?.try_for_each(|entry| all_to_disk(&entry?.path()))?;
     }

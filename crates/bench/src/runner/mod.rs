@@ -118,7 +118,7 @@ fn run(args: &BenchArgs) -> Result<Report> {
     let shape = Shape::of(&inputs.records);
     run.group = limit.as_ref().map(|limit| limit.group().to_owned());
     let machine = machine::facts(folder.path(), run.cpu, run.clock_ns);
-    notes.extend(notes::about_folder(args, &run.phases, &machine.filesystem));
+    notes.extend(notes::about_folder(args, &run.phases, &workload.mixes, &machine.filesystem));
     notes.extend(notes::about_load(&machine));
     let stores = run.stores(&shape, &workload)?;
     notes.append(&mut run.left_out);
@@ -161,7 +161,8 @@ fn run(args: &BenchArgs) -> Result<Report> {
     notes.extend(durability::warnings(&stores, &results));
     let again = again.results(&phases, &stores, class, &workload.mixes, record_bytes, rate);
     let noise = noise(&results, &again);
-    let together = shared.results(&phases, &stores, class, settings.cpu.is_some(), rate);
+    let together =
+        shared.results(&phases, &stores, class, &workload.mixes, settings.cpu.is_some(), rate);
     let credenza_bench = CONTRACT;
     Ok(Report {
         credenza_bench,

@@ -7,12 +7,18 @@ use crate::report::text;
 use crate::result::{Machine, StoreInfo};
 use crate::workload::{Action, KeyType, Mix, Mixes, Phase, Types, Workload};
 
-pub(super) fn about_folder(args: &BenchArgs, phases: &[Phase], filesystem: &str) -> Vec<String> {
+pub(super) fn about_folder(
+    args: &BenchArgs,
+    phases: &[Phase],
+    mixes: &Mixes,
+    filesystem: &str,
+) -> Vec<String> {
     let mut notes = Vec::new();
-    if filesystem == "tmpfs" && phases.contains(&Phase::InsertSync) {
-        notes.push(
-            "the folder is in memory (tmpfs): in `insert-sync` nobody waits for a disk".to_owned(),
-        );
+    let synced = phases.iter().filter(|phase| mixes.is_synced(**phase));
+    let synced: Vec<String> = synced.map(|phase| format!("`{phase}`")).collect();
+    if filesystem == "tmpfs" && !synced.is_empty() {
+        let phases = synced.join(", ");
+        notes.push(format!("the folder is in memory (tmpfs): in {phases} nobody waits for a disk"));
     }
     if filesystem == "tmpfs" && args.cold {
         notes.push("the folder is in memory (tmpfs): nothing on it can be cold".to_owned());
@@ -61,6 +67,10 @@ pub(super) fn about_what_is_left_out(
             Phase::Range => "their records are in no order",
             Phase::InsertEach => "they have no transactions that outlive the process",
             Phase::InsertSync => "the workbench does not have each of their changes on the disk",
+            _ if is(|mix| mix.sync) => {
+                "the workbench does not have each of their changes on the disk, or they cannot do what \
+                 else the mix asks for"
+            }
             _ if are_opened => {
                 "they are built once, the workbench does not open them again for changes, or they \
                  cannot do what the phase asks for"

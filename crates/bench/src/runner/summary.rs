@@ -3,6 +3,7 @@
 use super::mixed::{StepLatencies, merged};
 use super::protocol::Sample;
 use super::together::{By, Throughput};
+use crate::driver::Changes;
 use crate::measure::Latencies;
 use crate::report::stats::{self, Ratio, summarise};
 use crate::result::{
@@ -74,8 +75,8 @@ fn combined(
         store: info.store.clone(),
         class: match phase {
             _ if info.is_server => info.class.clone(),
+            _ if mixes.is_synced(phase) => Changes::Sync.class().to_owned(),
             Phase::InsertEach => info.commits_class.clone(),
-            Phase::InsertSync => "sync".to_owned(),
             _ if in_transactions => info.commits_class.clone(),
             _ if phase.is_changing() => info.changes_class.clone()?,
             _ => class.to_owned(),
@@ -180,6 +181,7 @@ impl Shared {
         phases: &[Phase],
         stores: &[StoreInfo],
         class: &str,
+        mixes: &Mixes,
         is_bound: bool,
         rate: Option<&Rate>,
     ) -> Vec<TogetherResult> {
@@ -199,7 +201,7 @@ impl Shared {
                     counts.sort_unstable();
                     counts.dedup();
                     for count in counts {
-                        let result = of_count(info, class, is_bound, count, &all);
+                        let result = of_count(info, class, mixes, is_bound, count, &all);
                         results.extend(result.map(|r| TogetherResult {
                             at_rate: rate.and_then(|rate| at_rate(rate, at_rate_of(&all, count))),
                             ..r
@@ -228,6 +230,7 @@ fn at_rate_of<'a>(
 fn of_count(
     info: &StoreInfo,
     class: &str,
+    mixes: &Mixes,
     bound: bool,
     count: usize,
     all: &[(usize, &Throughput)],
@@ -255,7 +258,7 @@ fn of_count(
         store: info.store.clone(),
         class: match first.group.phase {
             _ if info.is_server => info.class.clone(),
-            Phase::InsertSync => "sync".to_owned(),
+            phase if mixes.is_synced(phase) => Changes::Sync.class().to_owned(),
             phase if phase.is_mixed() => info.commits_class.clone(),
             _ => class.to_owned(),
         },
@@ -278,7 +281,7 @@ fn of_count(
         writes_per_second: first.group.with_writer.then(|| summarise(&writes)),
         syncs_per_change: first
             .syncs
-            .map(|_| sum(|t| t.syncs.unwrap_or(0)) as f64 / sum(|t| t.ops).max(1) as f64),
+            .map(|_| sum(|t| t.syncs.unwrap_or(0)) as f64 / sum(|t| t.changes).max(1) as f64),
         hit_rate: sum(|t| t.found) as f64 / sum(|t| t.lookups).max(1) as f64,
         operation_latency_ns: percentiles(own.iter().map(|(_, t)| &t.operation_latencies)),
         at_rate: None,

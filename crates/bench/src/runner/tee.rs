@@ -4,7 +4,8 @@
 //! The first entries fill the store, as they do before the clock starts; then come the very steps that are
 //! measured, those of several mixes one after the other, in a trace with the answers that the model has, and with
 //! times: those of the rate, where one is asked for, and a microsecond apart, where operations only come one after
-//! the other.
+//! the other. Of a mix whose changes are synced each is a transaction, as only of a commit a file can say that it
+//! waits for the disk.
 
 mod script;
 
@@ -35,8 +36,8 @@ const APART: u64 = 1000;
 trait Out {
     /// A transaction begins.
     fn begin(&mut self, time: u64) -> Result<()>;
-    /// It ends, after so many operations.
-    fn commit(&mut self, time: u64, operations: usize) -> Result<()>;
+    /// It ends, after so many operations, and is on the disk then, or not.
+    fn commit(&mut self, time: u64, operations: usize, is_synced: bool) -> Result<()>;
     /// A record is put into the store, before the mix.
     fn fill(&mut self, time: u64, key: &[u8], value: &[u8]) -> Result<()>;
     /// A step of a mix with its key and value, in a store that is as the model says.
@@ -82,7 +83,7 @@ fn tell(
         time += APART;
     }
     if in_one {
-        out.commit(time, records.len())?;
+        out.commit(time, records.len(), false)?;
     }
     for (mix, script) in mixes.iter().zip(&scripts) {
         let starts = rate.map(|rate| rate.starts(script.len(), workload.seed)).unwrap_or_default();
@@ -100,10 +101,11 @@ fn tell_mix(
     at: impl Fn(usize) -> u64,
     model: &mut Model<'_>,
 ) -> Result<u64> {
-    let size = mix.transactions.and_then(Transactions::operations);
+    let together = mix.transactions.and_then(Transactions::operations);
     let (mut time, mut left) = (at(0), 0);
     for (i, (step, key, value)) in script.iter().enumerate() {
         time = at(i);
+        let size = together.or((mix.sync && step.action.changes()).then_some(1));
         if let Some(size) = size.filter(|_| left == 0) {
             out.begin(time)?;
             left = size;
@@ -112,7 +114,7 @@ fn tell_mix(
         model.apply(step);
         left = left.saturating_sub(1);
         if let Some(size) = size.filter(|_| left == 0 || i + 1 == script.len()) {
-            out.commit(time, size.min(script.len()))?;
+            out.commit(time, size.min(script.len()), mix.sync)?;
         }
     }
     Ok(time)
@@ -137,8 +139,9 @@ impl Out for Writer {
         Ok(())
     }
 
-    fn commit(&mut self, time: u64, operations: usize) -> Result<()> {
-        let (action, outcome) = (Action::Operation(Operation::Commit), Outcome::Done);
+    fn commit(&mut self, time: u64, operations: usize, is_synced: bool) -> Result<()> {
+        let commit = if is_synced { Operation::CommitSync } else { Operation::Commit };
+        let (action, outcome) = (Action::Operation(commit), Outcome::Done);
         let items = operations as u64;
         self.add(&NewEntry { time, action, outcome, key: None, value_len: 0, items });
         Ok(())

@@ -163,7 +163,7 @@ impl Script {
 
     /// The steps that change something, as [`Script::iter`] gives them.
     pub(crate) fn changes(&self) -> impl Iterator<Item = (&Step, &[u8], &[u8])> {
-        self.iter().filter(|(step, ..)| step.action.stores() || step.action == Action::Remove)
+        self.iter().filter(|(step, ..)| step.action.changes())
     }
 
     /// The steps in order, each with its key and the value to store.

@@ -71,6 +71,11 @@ impl Action {
         use Action::{Add, Insert, ReadModifyWrite, Update};
         matches!(self, Insert | Update | ReadModifyWrite | Add)
     }
+
+    /// Whether the store is another one afterwards.
+    pub(crate) fn changes(self) -> bool {
+        self.stores() || self == Action::Remove
+    }
 }
 
 /// The operations of a phase `mixed`.
@@ -82,6 +87,9 @@ pub(crate) struct Mix {
     scan_length: Lengths,
     /// `None`: as the store likes it best.
     pub(crate) transactions: Option<Transactions>,
+    /// Every change is on the disk when its call has returned, or every transaction of several operations when
+    /// it was committed.
+    pub(crate) sync: bool,
     /// Close the store and open it again before the first operation.
     pub(crate) reopen: bool,
     /// Keys may have several values: an insertion is as often of a key that the store has had as of a
@@ -122,6 +130,7 @@ pub(super) struct MixTable {
     distribution: Option<Distribution>,
     scan_length: Option<Lengths>,
     transactions: Option<Transactions>,
+    sync: bool,
     reopen: bool,
     duplicates: Option<Place>,
     stop_bytes: Option<u64>,
@@ -144,6 +153,7 @@ impl MixTable {
             distribution: self.distribution.unwrap_or(distribution),
             scan_length: self.scan_length.unwrap_or(Mix::SCAN_LENGTH),
             transactions: self.transactions,
+            sync: self.sync,
             reopen: self.reopen,
             duplicates: self.duplicates,
             stop: Stop { bytes: self.stop_bytes, seconds: self.stop_seconds },
@@ -203,12 +213,13 @@ impl Mix {
 
     fn of(weights: [u32; 6], distribution: Distribution) -> Mix {
         let (scan_length, transactions, stop) = (Mix::SCAN_LENGTH, None, Stop::default());
-        let (reopen, duplicates, operations) = (false, None, None);
+        let (sync, reopen, duplicates, operations) = (false, false, None, None);
         Mix {
             weights,
             distribution,
             scan_length,
             transactions,
+            sync,
             reopen,
             duplicates,
             stop,
@@ -228,6 +239,10 @@ impl Mix {
     pub(super) fn check(&self) -> Result<()> {
         if self.stop.bytes == Some(0) || self.stop.seconds == Some(0) {
             return Err(Error::invalid("stop-bytes and stop-seconds must be at least 1"));
+        }
+        if self.sync && !self.changes() {
+            let what = "[mix] has sync = true, but changes nothing: leave it out";
+            return Err(Error::invalid(what));
         }
         if self.stop.bytes.is_some() && !Action::ALL.iter().any(|a| a.stores() && self.does(*a)) {
             let what = "stop-bytes counts what is stored, but the mix stores nothing";
@@ -252,6 +267,16 @@ impl Mix {
     /// Whether this is ever done.
     pub(crate) fn does(&self, action: Action) -> bool {
         Action::ALL.iter().zip(self.weights).any(|(one, weight)| *one == action && weight > 0)
+    }
+
+    /// Whether it ever changes anything.
+    pub(crate) fn changes(&self) -> bool {
+        Action::ALL.iter().any(|action| action.changes() && self.does(*action))
+    }
+
+    /// Has every change be on the disk, if it makes any.
+    pub(crate) fn sync_changes(&mut self) {
+        self.sync = self.changes();
     }
 
     /// Whether a model of what it leaves needs the keys in their order: several values of a key are compared
@@ -314,6 +339,10 @@ impl fmt::Display for Mix {
         write!(f, "keys {}", self.distribution)?;
         if let Some(transactions) = self.transactions {
             write!(f, ", transactions {transactions}")?;
+        }
+        if self.sync {
+            let each = self.transactions.and_then(Transactions::operations);
+            write!(f, ", every {} synced", each.map_or("change", |_| "transaction"))?;
         }
         if let Some(place) = self.duplicates.filter(|_| self.does(Action::Insert)) {
             let place = if place == Place::First { "before" } else { "behind" };
@@ -443,6 +472,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_synced_is_each_change_or_each_transaction_of_several() {
+        let words = |text: &str| of_toml(text).unwrap().to_string();
+        assert!(words("remove = 1\nsync = true").ends_with(", every change synced"));
+        let each = "update = 1\ntransactions = \"tmp\"\nsync = true";
+        assert!(words(each).ends_with(", transactions tmp, every change synced"));
+        let several = "update = 1\ntransactions = 5\nsync = true";
+        assert!(words(several).ends_with(", transactions 5, every transaction synced"));
+        let mut reads = Mix::ycsb("c").unwrap();
+        reads.sync_changes();
+        assert!(!reads.sync && !reads.to_string().contains("synced"));
+    }
+
+    #[test]
     fn a_table_that_contradicts_itself_is_refused() {
         assert_eq!(of_toml("get = 1").unwrap().distribution, Distribution::Ascending);
         let full = "update = 1\ntransactions = 50\nstop-bytes = 9\nstop-seconds = 2";
@@ -467,6 +509,7 @@ mod tests {
             ("insert = 1\nupdate = 1\nduplicates = \"first\"", "in place of another"),
             ("insert = 1\nduplicates = \"second\"", "unknown variant `second`"),
             ("get = 1\nstop-seconds = 0", "must be at least 1"),
+            ("get = 1\nsync = true", "[mix] has sync = true, but changes nothing"),
         ] {
             let refused = of_toml(text).unwrap_err().to_string();
             assert!(refused.contains(what), "{text}: {refused}");

@@ -113,6 +113,11 @@ impl Mixes {
         self.0.iter().find(|part| part.phase == phase).map(|part| &part.mix)
     }
 
+    /// Whether each change of this phase is to be on the disk when its call has returned.
+    pub(crate) fn is_synced(&self, phase: Phase) -> bool {
+        phase == Phase::InsertSync || self.of(phase).is_some_and(|mix| mix.sync)
+    }
+
     /// All of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Mix> {
         self.0.iter().map(|part| &part.mix)

@@ -231,7 +231,7 @@ fn unlike(before: &Report, after: &Report) -> Vec<String> {
     differ(&mut says, "cold cache", &old.cold, &new.cold);
     differ(&mut says, "read-ahead when cold", &old.read_ahead, &new.read_ahead);
     differ(&mut says, "memory limit", &old.memory_limit, &new.memory_limit);
-    differ(&mut says, "build synced", &old.sync, &new.sync);
+    differ(&mut says, "synced (--sync)", &old.sync, &new.sync);
     differ(&mut says, "bound to a processor", &old.cpu.is_some(), &new.cpu.is_some());
     let (old, new): (&Machine, &Machine) = (&before.machine, &after.machine);
     differ(&mut says, "processor", &old.cpu, &new.cpu);

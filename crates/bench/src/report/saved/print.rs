@@ -40,7 +40,7 @@ pub fn print(
         writeln!(
             out,
             "\n{}",
-            pen.bold("Several at one store: lookups, or changes of insert-sync, in a second")
+            pen.bold("Several at one store: lookups, changes, or operations of a mix, in a second")
         )?;
         let rows = changes.together.iter().map(|c| (shared_cells(c), style(c.speed)));
         rows_of(&rows.collect::<Vec<_>>(), out, &pen)?;
@@ -122,8 +122,9 @@ fn shared_cells(change: &ThroughputChange) -> [String; 7] {
     let readers = short(change.readers, &text::clean(&change.by), change.writers);
     let phase = shortened(&text::clean(&change.phase), 15);
     let rate = |rate: f64| match &*change.phase {
-        "insert-sync" => text::number(rate),
-        _ => format!("{} M", text::number(rate / 1e6)),
+        phase if phase.starts_with("get") => format!("{} M", text::number(rate / 1e6)),
+        // Of one that waits for the disk there are few.
+        _ => text::number(rate),
     };
     let [before, after] = change.per_second.map(rate);
     [

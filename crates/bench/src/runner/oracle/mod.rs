@@ -55,10 +55,11 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
     let mut is_less = false;
     for mix in workload.mixes.iter_mut() {
         is_less |= mix.transactions.take().is_some();
+        is_less |= std::mem::take(&mut mix.sync);
         is_less |= mix.stop.seconds.take().is_some();
     }
     if is_less {
-        notes.push("without the workload's transactions and limit of time".to_owned());
+        notes.push("without the workload's transactions, syncs and limit of time".to_owned());
     }
     let mut run = Run::new(args, &workload, &folder);
     let stores = run.stores(&Shape::of(&inputs.records), &workload)?;

@@ -20,6 +20,9 @@ use std::path::Path;
 
 const HEAD: &str = "-- made by credenza bench --tee; ups_bench takes it with --overwrite, and with \
     --use-transactions=all where there is BEGIN_TXN\n";
+/// Lines before a commit that waits for the disk as the ones before it did not, or the other way round.
+const SYNCED: &str = "-- from here on commits wait for the disk: --use-fsync\n";
+const NOT_SYNCED: &str = "-- from here on they do not\n";
 /// Bytes that ups_bench reads as one line, with its end.
 const LINE: usize = 16 * 1024 - 1;
 
@@ -34,7 +37,8 @@ pub(super) fn write(
         return Err(Error::invalid(what).at(path));
     }
     let staged = Staged::create(path)?;
-    let mut script = Script { path, keys, out: BufWriter::new(staged.file()), line: Vec::new() };
+    let (out, line) = (BufWriter::new(staged.file()), Vec::new());
+    let mut script = Script { path, keys, out, line, is_synced: false };
     // Without the second word a key is what stands between its quotes.
     let create = if keys == KeyType::U32 { "CREATE NUMERIC_KEY\n" } else { "CREATE\n" };
     script.put(format_args!("{HEAD}{create}"))?;
@@ -51,6 +55,8 @@ struct Script<'a> {
     keys: KeyType,
     out: BufWriter<&'a File>,
     line: Vec<u8>,
+    /// Whether the last commit waits for the disk.
+    is_synced: bool,
 }
 
 impl Script<'_> {
@@ -90,7 +96,10 @@ impl Out for Script<'_> {
         self.put(format_args!("BEGIN_TXN\n"))
     }
 
-    fn commit(&mut self, _: u64, _: usize) -> Result<()> {
+    fn commit(&mut self, _: u64, _: usize, is_synced: bool) -> Result<()> {
+        if std::mem::replace(&mut self.is_synced, is_synced) != is_synced {
+            self.put(format_args!("{}", if is_synced { SYNCED } else { NOT_SYNCED }))?;
+        }
         self.put(format_args!("TXN_COMMIT\n"))
     }
 

@@ -67,6 +67,7 @@ impl<D: Driver> Round<'_, D> {
             per_second: records.len() as f64 / elapsed.as_secs_f64().max(1e-9),
             writes_per_second: None,
             syncs: Some(effort.calls.syncs()),
+            changes: records.len() as u64,
             lookups: 0,
             found: 0,
             operation_latencies: StepLatencies::new(),

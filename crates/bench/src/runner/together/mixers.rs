@@ -4,7 +4,7 @@
 //! in their order, so that every answer, and what the store holds in the end, are as with one thread,
 //! whoever is faster. What is about several keys is not so: a mix that scans is not done by threads.
 //! Each change is a transaction of its own, which outlives the process, whatever the store does with
-//! one thread: the class is "buffered".
+//! one thread: the class is "buffered", or "sync" where the mix is.
 //!
 //! As with one thread, a first, untimed run compares every answer with the model; in all others the
 //! answers of each thread must add up to what they are: in the timed one, in that with single operations
@@ -73,6 +73,7 @@ impl<D: Driver> Round<'_, D> {
             false => (StepLatencies::new(), None),
         };
         let (found, lookups, ops) = (shared.found, script.lookups(), script.len());
+        let changes = script.changes().count();
         let mut at_rate = None;
         if let Some(rate) = &spec.rate {
             script.truncate(rate.operations(script.len()));
@@ -85,7 +86,8 @@ impl<D: Driver> Round<'_, D> {
             ops: ops as u64,
             per_second: ops as f64 / timed.elapsed.as_secs_f64().max(1e-9),
             writes_per_second: None,
-            syncs: None,
+            syncs: mix.sync.then(|| timed.effort.calls.syncs()),
+            changes: changes as u64,
             lookups: lookups as u64,
             found,
             operation_latencies,
@@ -147,8 +149,15 @@ impl<D: Driver> Round<'_, D> {
     ) -> Result<Committed> {
         let work = &shared.all;
         self.empty_folder()?;
-        let mut crew = self.driver.committers(&self.path, &self.shape, group.readers, false)?;
-        self.fill(crew.owner(), false, true)?;
+        let is_synced = self.spec.mixes.is_synced(group.phase);
+        let is_filled_before = is_synced && Self::is_filled_before();
+        if is_filled_before {
+            self.fill_and_close(false)?;
+        }
+        let mut crew = self.driver.committers(&self.path, &self.shape, group.readers, is_synced)?;
+        if !is_filled_before {
+            self.fill(crew.owner(), false, true)?;
+        }
         let ran = at_once(self.spec, &mut crew, work.operations(), |number, store, to| {
             part(shared.part(number), store, to)
         })?;

@@ -166,6 +166,8 @@ pub(crate) struct Throughput {
     pub(crate) writes_per_second: Option<f64>,
     /// Of threads that commit, each change durably: calls that bring something to the disk.
     pub(crate) syncs: Option<u64>,
+    /// Of threads that commit or do a mix: operations that change something.
+    pub(crate) changes: u64,
     pub(crate) lookups: u64,
     pub(crate) found: u64,
     /// Of a mix, latencies of single operations of all threads; empty where nobody asks for them.
@@ -329,6 +331,7 @@ fn conduct<M: Member>(
         per_second: done.iter().map(Done::per_second).sum(),
         writes_per_second: written.first().map(Done::per_second),
         syncs: None,
+        changes: 0,
         lookups: done.iter().map(|done| done.lookups).sum(),
         found: done.iter().map(|done| done.found).sum(),
         operation_latencies: StepLatencies::new(),
