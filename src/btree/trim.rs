@@ -230,7 +230,7 @@ mod tests {
         let put = |store: &BTree, keys: Range<u64>| {
             let mut transaction = store.write().unwrap();
             for i in keys {
-                transaction.main().insert(&i.to_be_bytes(), &[1; 4000]).unwrap();
+                transaction.main().insert(format!("{i:04}").as_bytes(), &[1; 4000]).unwrap();
             }
             transaction.commit()
         };
@@ -239,8 +239,8 @@ mod tests {
         let other = BTree::create(&path).unwrap();
         put(&other, 600..950).unwrap();
         let mut transaction = other.write().unwrap();
-        for i in 600..950u64 {
-            transaction.main().remove(&i.to_be_bytes()).unwrap();
+        for i in 600..950 {
+            transaction.main().remove(format!("{i:04}").as_bytes()).unwrap();
         }
         transaction.commit().unwrap();
         let held = other.read().unwrap();
