@@ -82,6 +82,11 @@ pub struct BenchArgs {
     /// descending or clustered, with parameters as in zipfian:theta=0.8 [default: the workload's, else uniform]
     #[arg(long, value_name = "NAME[:PARAMETERS]")]
     pub distribution: Option<String>,
+    /// In which order records come into a store, in every phase but insert-random, and new keys in `mixed`:
+    /// given, random, ascending, descending, clustered or zipfian, with parameters as in clustered:run=1000
+    /// [default: the workload's, else given: as the data have them; insert-each and insert-sync: random]
+    #[arg(long, value_name = "NAME[:PARAMETERS]")]
+    pub insert_order: Option<String>,
     /// Operations of `mixed` in one transaction: tmp (each change has its own), a number, or all;
     /// for stores that have transactions [default: as each store likes it best]
     #[arg(long, value_name = "tmp|N|all", conflicts_with = "oracle")]
@@ -313,6 +318,9 @@ impl BenchArgs {
             let distribution = workload.distribution;
             workload.mixes.iter_mut().for_each(|mix| mix.distribution = distribution);
         }
+        if let Some(text) = &self.insert_order {
+            workload.insert_order = text.parse()?;
+        }
         let transactions = self.transactions.as_deref().map(str::parse).transpose()?;
         for mix in workload.mixes.iter_mut() {
             mix.transactions = transactions.or(mix.transactions);
@@ -335,6 +343,7 @@ impl BenchArgs {
         workload.check()?;
         settings::check(self, &workload)?;
         sync::check(self, &workload)?;
+        idle::insert_order(self, &workload)?;
         let is_about_mixed = self.transactions.is_some()
             || self.reopen
             || self.duplicates.is_some()

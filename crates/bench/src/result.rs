@@ -214,6 +214,9 @@ pub struct Settings {
     /// How the keys of the get phases were chosen, those that are there: "uniform",
     /// "zipfian:theta=0.99,scrambled=true", ...
     pub distribution: String,
+    /// In which order records came into the stores (`--insert-order`): "given" (as the data have them),
+    /// "descending", "clustered:run=100", ...; empty in reports from before there was this field.
+    pub insert_order: String,
     /// Operations in a second that were asked for by `--rate`; `None` without it.
     pub rate: Option<f64>,
     /// The stores that were named by `--stores`; `None` where all that were found took part, and in reports

@@ -125,8 +125,8 @@ fn several_threads_do_the_operations_of_mixes_at_one_store() {
     let (done, folder) = bench_workload(mixes, &options);
     let said = text(&done.stdout);
     assert!(done.status.success(), "{said}{}", text(&done.stderr));
-    assert!(said.contains("Several threads committing to one store"), "{said}");
-    assert!(!said.contains("Several readers"), "{said}");
+    assert!(said.contains("Mixes by several threads at one store"), "{said}");
+    assert!(!said.contains("Several readers") && !said.contains("committing"), "{said}");
     let report = json_report(&folder.path().join("out.json"));
     let all: Vec<_> = report.together.iter().map(|r| (&*r.store, r.readers)).collect();
     let expected = stores.iter().flat_map(|store| [(*store, 1), (*store, 3)]);

@@ -3,7 +3,7 @@
 
 use super::BenchArgs;
 use crate::driver;
-use crate::workload::Phase;
+use crate::workload::{Action, Phase, Workload};
 use credenza::{Error, Result};
 
 /// Refuses an option without what it is about, and settings and phases that are named twice.
@@ -26,6 +26,27 @@ pub(super) fn check(args: &BenchArgs) -> Result<()> {
         ));
     }
     settings(args)
+}
+
+/// Refuses an order of inserts where all that is measured has its own, or is of stores that have their records.
+pub(super) fn insert_order(args: &BenchArgs, workload: &Workload) -> Result<()> {
+    let opens = args.kept.open.is_some();
+    let inserts = workload.mixes.iter().any(|mix| mix.does(Action::Insert));
+    let goes_by_it = |phase: &Phase| match phase {
+        Phase::Reinsert => true,
+        Phase::InsertRandom => false,
+        phase => !opens || phase.is_mixed() && inserts,
+    };
+    let usual = args.cold.then_some(&Phase::COLD[..]);
+    let phases = workload.phases.as_deref().or(usual).filter(|_| !args.oracle);
+    if args.insert_order.is_some() && phases.is_some_and(|all| !all.iter().any(goes_by_it)) {
+        return Err(Error::invalid(
+            "--insert-order says in which order records come into a store: insert-random has its own, and where \
+             stores are opened (--open) only reinsert, and mixed with inserts, go by it; name such a phase, too, or \
+             leave it out",
+        ));
+    }
+    Ok(())
 }
 
 /// Refuses what is named twice with one option.

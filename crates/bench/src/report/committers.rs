@@ -1,5 +1,5 @@
-//! Several threads that commit to one store, or do a mix there: a table for the terminal and the page, and
-//! charts.
+//! Several threads that commit to one store, and several that do a mix there: a table of each for the terminal and
+//! the page, and charts.
 
 use super::plain::ByClass;
 use super::text;
@@ -7,47 +7,102 @@ use super::together::{line_charts, processors, ratio};
 use crate::result::{Report, TogetherResult};
 use crate::workload::Phase;
 
-/// The heading of the table.
-pub const TITLE: &str = "Several threads committing to one store";
+/// What threads do together that change one store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// `insert-sync`.
+    Committing,
+    /// A mix.
+    Mixing,
+}
 
-/// What the figures are.
-const EXPLAINED: &str = "Operations in a second, of all threads together: medians, and how many times \
-    those of one thread, with the interval (~ no difference seen; ? fewer than three rounds, too few to say; these ratios have no noise \
-    floor); each change is a transaction of its own. insert-sync stores, \
-    each change on the disk when its call has returned; a mix does its operations, those of a key by \
-    one thread. syncs: calls that bring something to the disk, a change; below one where a store takes the \
-    changes of several threads there at once. The threads of a row had so many processors (cpus), each \
-    one of its own where there were enough; free: the kernel chose. ! some answers were wrong, or records \
-    not there: the figure is no speed.";
+/// What the figures of both are, the first part and the last.
+const OPERATIONS: &str = "Operations in a second, of all threads together: medians, and how many times \
+    those of one thread, with the interval (~ no difference seen; ? fewer than three rounds, too few to say; these \
+    ratios have no noise floor)";
+const PROCESSORS: &str = "The threads of a row had so many processors (cpus), each one of its own where there \
+    were enough; free: the kernel chose. ! some answers were wrong, or records not there: the figure is no speed.";
 
 const HEADS: [&str; 7] = ["store", "phase", "threads", "cpus", "ops/s", "times one", "syncs"];
 
 /// The columns for words, which come first.
 const WORDS: usize = 2;
 
-/// Whether this is what threads did that commit, and not readers.
+/// Whether this is what threads did that change a store, and not readers.
 pub fn is_of(r: &TogetherResult) -> bool {
-    Phase::named(&r.phase).is_some_and(|phase| phase == Phase::InsertSync || phase.is_mixed())
+    Work::ALL.iter().any(|work| work.is_of(r))
 }
 
-/// The table and what to say below; nothing without results.
-pub fn table(report: &Report) -> Option<(ByClass, &'static str)> {
-    let of_these = report.together.iter().filter(|r| is_of(r));
-    let rows = of_these.map(|r| (&*r.class, cells(r).to_vec()));
-    let heads = HEADS.map(str::to_owned).to_vec();
-    Some((ByClass::new(&heads, WORDS, rows)?, EXPLAINED))
-}
+impl Work {
+    /// Both, in the order in which they are shown.
+    pub const ALL: [Work; 2] = [Work::Committing, Work::Mixing];
 
-/// Charts of operations in a second over the number of threads, one for each phase and class; none where
-/// there is one number.
-pub fn charts(report: &Report) -> String {
-    line_charts(
-        report,
-        is_of,
-        "operations in a second, all threads",
-        "threads; logarithmic scale",
-        text::number,
-    )
+    /// The heading of the table.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Work::Committing => "Several threads committing to one store",
+            Work::Mixing => "Mixes by several threads at one store",
+        }
+    }
+
+    /// The name of the section in the page, and what a link to it says.
+    pub const fn section(self) -> (&'static str, &'static str) {
+        match self {
+            Work::Committing => ("committers", "Committing threads"),
+            Work::Mixing => ("mixers", "Mixes by threads"),
+        }
+    }
+
+    /// What the figures are.
+    fn explained(self) -> String {
+        let own = match self {
+            Work::Committing => {
+                "each change is on the disk when its call has returned. syncs: calls that bring something to the \
+                 disk, a change; below one where a store takes the changes of several threads there at once"
+            }
+            Work::Mixing => {
+                "each change is a transaction of its own, and the operations of a key are done by one thread"
+            }
+        };
+        format!("{OPERATIONS}; {own}. {PROCESSORS}")
+    }
+
+    /// How many of the columns it has: a mix brings nothing to the disk.
+    const fn columns(self) -> usize {
+        match self {
+            Work::Committing => HEADS.len(),
+            Work::Mixing => HEADS.len() - 1,
+        }
+    }
+
+    /// Whether this is what these threads did.
+    pub fn is_of(self, r: &TogetherResult) -> bool {
+        Phase::named(&r.phase).is_some_and(|phase| match self {
+            Work::Committing => phase == Phase::InsertSync,
+            Work::Mixing => phase.is_mixed(),
+        })
+    }
+
+    /// The table and what to say below; nothing without results.
+    pub fn table(self, report: &Report) -> Option<(ByClass, String)> {
+        let of_these = report.together.iter().filter(|r| self.is_of(r));
+        let rows = of_these.map(|r| (&*r.class, cells(r)[..self.columns()].to_vec()));
+        let heads: Vec<String> =
+            HEADS[..self.columns()].iter().map(|head| (*head).to_owned()).collect();
+        Some((ByClass::new(&heads, WORDS, rows)?, self.explained()))
+    }
+
+    /// Charts of operations in a second over the number of threads, one for each phase and class; none where
+    /// there is one number.
+    pub fn charts(self, report: &Report) -> String {
+        line_charts(
+            report,
+            |r| self.is_of(r),
+            "operations in a second, all threads",
+            "threads; logarithmic scale",
+            text::number,
+        )
+    }
 }
 
 fn cells(r: &TogetherResult) -> [String; HEADS.len()] {
@@ -81,31 +136,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_that_commit_have_a_table_of_their_own() {
+    fn threads_that_commit_and_threads_that_do_a_mix_have_tables_of_their_own() {
         let json = include_bytes!("../../tests/fixtures/report.json");
         let mut report: Report = serde_json::from_slice(json).unwrap();
         report.together = vec![some()];
-        let lines = table(&report).unwrap().0.lines();
+        let of = |report: &Report, work: Work| work.table(report).map(|(table, _)| table.lines());
+        let lines = of(&report, Work::Committing).unwrap();
         assert!(lines.iter().all(|line| line.chars().count() <= 100), "{lines:#?}");
         for what in [" 8 ", " 4,321 ", "1.95x [1.93, 1.99]", " 0.13"] {
             assert!(lines[2].contains(what), "{what}: {lines:#?}");
         }
         assert!(super::super::together::table(&report).is_none());
+        assert!(of(&report, Work::Mixing).is_none());
         let page = super::super::html::page(&report);
         assert!(page.contains(r#"id="committers""#) && page.contains(">4,321</td>"));
+        assert!(!page.contains(r#"id="mixers""#));
         assert!(!page.contains(r#"id="together""#) && !page.contains("btree<scr"));
         report.together[0].verified = false;
-        assert!(table(&report).unwrap().0.lines()[2].contains("4,321!"));
+        assert!(of(&report, Work::Committing).unwrap()[2].contains("4,321!"));
         // A mix has a class of its own, and the longest of names fits.
         let phase = "mixed-eighteen-letters-a".to_owned();
         let class = "buffered".to_owned();
         report.together.push(TogetherResult { phase, class, syncs_per_change: None, ..some() });
-        let lines = table(&report).unwrap().0.lines();
+        let lines = of(&report, Work::Mixing).unwrap();
         assert!(lines.iter().all(|line| line.chars().count() <= 100), "{lines:#?}");
         assert!(lines.iter().any(|line| line.contains("mixed-eighteen")), "{lines:#?}");
-        assert!(["class sync", "class buffered"].iter().all(|of| lines.iter().any(|l| l == of)));
+        let both = [of(&report, Work::Committing).unwrap(), lines];
+        let has = |i: usize, what: &str| both[i].iter().any(|line| line.contains(what));
+        assert!(has(0, "insert-sync") && !has(0, "mixed-") && has(0, "syncs"), "{both:#?}");
+        assert!(has(1, "mixed-") && !has(1, "insert-sync") && !has(1, "syncs"), "{both:#?}");
+        let page = super::super::html::page(&report);
+        for work in Work::ALL {
+            let (id, link) = work.section();
+            let heading = format!(">{}</h2>", work.title());
+            assert!(page.contains(&format!(r##"<a href="#{id}">{link}</a>"##)), "{id}");
+            assert!(page.contains(&format!(r#"id="{id}""#)) && page.contains(&heading), "{id}");
+        }
         report.together = super::super::together::some();
-        assert!(table(&report).is_none());
+        assert!(Work::ALL.iter().all(|work| of(&report, *work).is_none()));
     }
 
     #[test]
@@ -115,12 +183,13 @@ mod tests {
         let store = report.stores[0].store.clone();
         let of = |readers| TogetherResult { readers, store: store.clone(), ..some() };
         report.together = vec![of(1), of(8)];
-        let html = charts(&report);
+        let html = Work::Committing.charts(&report);
         assert_eq!(html.matches("<figure").count(), 1, "{html}");
         assert!(
             html.contains("operations in a second") && html.contains("8 threads: 4,321"),
             "{html}"
         );
         assert_eq!(super::super::together::charts(&report), "");
+        assert_eq!(Work::Mixing.charts(&report), "");
     }
 }

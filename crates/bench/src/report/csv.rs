@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The columns, which stay; further ones may come behind them.
-const COLUMNS: [&str; 64] = [
+const COLUMNS: [&str; 65] = [
     "store",
     "class",
     "phase",
@@ -79,6 +79,7 @@ const COLUMNS: [&str; 64] = [
     "to_seconds",
     "distribution",
     "mix",
+    "insert_order",
 ];
 
 /// How many of them are about several readers, behind these.
@@ -87,11 +88,11 @@ const OF_READERS: usize = 11;
 /// How many of them are about a phase of one store.
 const OF_PHASE: usize = 31;
 
-/// How many of them are what the processor counted, before those over time, and those of how keys were drawn
-/// and what a mix did, which are the last.
+/// How many of them are what the processor counted, before those over time, and those of how keys were drawn,
+/// what a mix did and in which order records came, which are the last.
 const OF_PROCESSOR: usize = 5;
 const OF_TIME: usize = 3;
-const OF_WORK: usize = 2;
+const OF_WORK: usize = 3;
 
 /// Writes the report's figures in place of `path`, whole or not at all.
 ///
@@ -423,18 +424,21 @@ mod tests {
         assert!(lines[1].starts_with(&start), "{}", lines[1]);
         report.settings.mix = "get 6, update 4, keys uniform".to_owned();
         report.settings.distribution = "latest:theta=0.99".to_owned();
+        report.settings.insert_order = "descending".to_owned();
         report.results[0].phase = "mixed".to_owned();
         let text = table(&report);
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[0].ends_with(",to_seconds,distribution,mix"), "{}", lines[0]);
-        assert!(lines[1].ends_with(",,\"get 6, update 4, keys uniform\""), "{}", lines[1]);
+        let names = ",to_seconds,distribution,mix,insert_order";
+        assert!(lines[0].ends_with(names), "{}", lines[0]);
+        let first = ",,\"get 6, update 4, keys uniform\",descending";
+        assert!(lines[1].ends_with(first), "{}", lines[1]);
         let hits = |line: &&&str| line.contains(",get-hit,");
         assert!(lines.iter().filter(hits).count() > 1);
         assert!(
-            lines.iter().filter(hits).all(|line| line.ends_with(",latest:theta=0.99,")),
+            lines.iter().filter(hits).all(|line| line.ends_with(",latest:theta=0.99,,descending")),
             "{text}"
         );
-        assert!(text.trim_end().ends_with(",,"), "a stretch of time has it with its phase");
+        assert!(text.trim_end().ends_with(",,,"), "a stretch of time has it with its phase");
         report.results[0].store = "resp:\"a\",b".to_owned();
         assert!(table(&report).contains("\r\n\"resp:\"\"a\"\",b\","));
     }

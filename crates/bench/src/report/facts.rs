@@ -130,6 +130,7 @@ fn settings(report: &Report) -> Vec<(&'static str, String)> {
         ("Keys, values", format!("{}, {}", text::bytes(s.key_bytes), text::bytes(s.value_bytes))),
         ("Lookups", format!("{} in each phase and round", text::count(s.gets))),
         ("Keys of lookups", work::distribution(report).unwrap_or_default().to_owned()),
+        ("Order of inserts", work::insert_order(s).to_owned()),
         ("Mix", work::mixes(report).unwrap_or_default()),
         ("Rate", s.rate.map(rate).unwrap_or_default()),
         ("Metrics", metrics),

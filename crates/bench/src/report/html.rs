@@ -67,12 +67,17 @@ fn more(report: &Report) -> String {
         true => format!(r##" <a href="#{id}">{name}</a>"##),
         false => String::new(),
     };
+    let [committing, mixing] = committers::Work::ALL.map(|work| {
+        let (id, name) = work.section();
+        (report.together.iter().any(|r| work.is_of(r)), id, name)
+    });
     let all = [
         (report.results.iter().any(|r| r.over_time.is_some()), "time", "Over time"),
         (rate::results(report).next().is_some(), "rate", "At a rate"),
         (!report.growth.is_empty(), "growth", "Growth"),
         (report.together.iter().any(together::is_of), "together", "Several readers"),
-        (report.together.iter().any(committers::is_of), "committers", "Committing threads"),
+        committing,
+        mixing,
         (processor::table(report).is_some(), "processor", "Processor"),
         (own_counters::table(report).is_some(), "own-counters", "Counters"),
     ];
@@ -199,12 +204,16 @@ fn sections(report: &Report, comparisons: &[Comparison]) -> String {
         let content = content + &rounds(together::rounds(report, together::is_of), title);
         html.push_str(&section("together", title, &content));
     }
-    if let Some((table, explained)) = committers::table(report) {
-        let title = committers::TITLE;
-        let content =
-            charts(&committers::charts(report)) + &with_note(explained, &table.html(title));
-        let content = content + &rounds(together::rounds(report, committers::is_of), title);
-        html.push_str(&section("committers", title, &(content + &latencies_of_mixes(report))));
+    for work in committers::Work::ALL {
+        let Some((table, explained)) = work.table(report) else { continue };
+        let (title, (id, _)) = (work.title(), work.section());
+        let content = charts(&work.charts(report)) + &with_note(&explained, &table.html(title));
+        let content = content + &rounds(together::rounds(report, |r| work.is_of(r)), title);
+        let latencies = match work {
+            committers::Work::Committing => String::new(),
+            committers::Work::Mixing => latencies_of_mixes(report),
+        };
+        html.push_str(&section(id, title, &(content + &latencies)));
     }
     if let Some((table, explained)) = processor::table(report) {
         let content = with_note(explained, &table.html(processor::TITLE));

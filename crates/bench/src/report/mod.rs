@@ -6,7 +6,7 @@
 //! same with faults and files as a table, `processor` and `own_counters` what the processor and the stores
 //! themselves counted; `together`, `rate`, `over_time` and `growth` what comes of several readers, of operations
 //! at a rate, in the course of a run, and of more records; `committers` and `mix_latencies` what threads do that
-//! commit; [`saved`] puts two saved runs against each other.
+//! change one store; [`saved`] puts two saved runs against each other.
 
 mod chart;
 mod check;

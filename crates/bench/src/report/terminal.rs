@@ -45,8 +45,10 @@ pub fn print(report: &Report, out: &mut impl Write, colour: bool) -> io::Result<
     if let Some((table, explained)) = together::table(report) {
         plain("Several readers at one store", &table, explained, out, &pen)?;
     }
-    if let Some((table, explained)) = committers::table(report) {
-        plain(committers::TITLE, &table, explained, out, &pen)?;
+    for work in committers::Work::ALL {
+        if let Some((table, explained)) = work.table(report) {
+            plain(work.title(), &table, &explained, out, &pen)?;
+        }
     }
     if let Some((table, explained)) = mix_latencies::table(report) {
         plain(mix_latencies::TITLE, &table, explained, out, &pen)?;

@@ -1,9 +1,10 @@
-//! What was asked of the stores, in words: what mixes do, and how the keys of lookups are drawn.
+//! What was asked of the stores, in words: what mixes do, how the keys of lookups are drawn, and in which order
+//! records come into a store.
 //!
 //! The settings of a report have both whether they were used or not: here is only what a phase with figures did.
 
 use crate::result::{Report, Settings};
-use crate::workload::Phase;
+use crate::workload::{InsertOrder, Phase};
 
 /// How keys are drawn when nobody says.
 const USUAL: &str = "uniform";
@@ -25,15 +26,32 @@ pub fn distribution(report: &Report) -> Option<&str> {
     Some(&*report.settings.distribution).filter(|name| is_done && !name.is_empty())
 }
 
-/// What the head of a report says of both: nothing of keys that are drawn as always.
-pub fn in_words(report: &Report) -> Vec<String> {
-    let unusual = distribution(report).filter(|name| *name != USUAL);
-    unusual.map(|name| format!("lookups: keys {name}")).into_iter().chain(mixes(report)).collect()
+/// In which order records came into the stores, also in reports from before this was in them.
+pub fn insert_order(settings: &Settings) -> &str {
+    if settings.insert_order.is_empty() { InsertOrder::GIVEN } else { &settings.insert_order }
 }
 
-/// How one phase draws the keys that it looks up, and the mix that it does; empty where there is no such.
-pub fn of_phase(settings: &Settings, name: &str) -> [String; 2] {
-    let mut words = [String::new(), String::new()];
+/// That order, if it is not the one of the data.
+fn other_order(settings: &Settings) -> Option<&str> {
+    Some(insert_order(settings)).filter(|order| *order != InsertOrder::GIVEN)
+}
+
+/// What the head of a report says of all: nothing of keys that are drawn as always, and of records that came as
+/// they do.
+pub fn in_words(report: &Report) -> Vec<String> {
+    let inserts = other_order(&report.settings).map(|order| format!("inserts: keys {order}"));
+    let unusual = distribution(report).filter(|name| *name != USUAL);
+    let lookups = unusual.map(|name| format!("lookups: keys {name}"));
+    inserts.into_iter().chain(lookups).chain(mixes(report)).collect()
+}
+
+/// How one phase draws the keys that it looks up, the mix that it does, and another order of its records than that
+/// of the data, where it has none of its own; empty where there is no such.
+pub fn of_phase(settings: &Settings, name: &str) -> [String; 3] {
+    let mut words = [const { String::new() }; 3];
+    if Phase::named(name) != Some(Phase::InsertRandom) {
+        words[2] = other_order(settings).unwrap_or_default().to_owned();
+    }
     match Phase::named(name) {
         Some(Phase::Mixed) => words[1].clone_from(&settings.mix),
         Some(Phase::OneMix(_)) => {
@@ -94,11 +112,26 @@ mod tests {
     fn a_phase_has_its_own_mix() {
         let several = "mixed-a: insert 1, keys uniform; then mixed-ab: remove 1, keys latest";
         let settings = report(&["mixed-a"], "ascending", several).settings;
-        assert_eq!(of_phase(&settings, "mixed-a"), ["", "insert 1, keys uniform"]);
-        assert_eq!(of_phase(&settings, "mixed-ab"), ["", "remove 1, keys latest"]);
-        assert_eq!(of_phase(&settings, "mixed-b"), ["", ""]);
-        assert_eq!(of_phase(&settings, "get-many-hit"), ["ascending", ""]);
-        assert_eq!(of_phase(&settings, "get-miss"), ["", ""]);
-        assert_eq!(of_phase(&settings, "scan"), ["", ""]);
+        assert_eq!(of_phase(&settings, "mixed-a"), ["", "insert 1, keys uniform", ""]);
+        assert_eq!(of_phase(&settings, "mixed-ab"), ["", "remove 1, keys latest", ""]);
+        assert_eq!(of_phase(&settings, "mixed-b"), ["", "", ""]);
+        assert_eq!(of_phase(&settings, "get-many-hit"), ["ascending", "", ""]);
+        assert_eq!(of_phase(&settings, "get-miss"), ["", "", ""]);
+        assert_eq!(of_phase(&settings, "scan"), ["", "", ""]);
+    }
+
+    #[test]
+    fn another_order_of_inserts_is_said_but_of_the_phase_that_has_its_own() {
+        let mut report = report(&["insert"], "uniform", "");
+        for (order, said) in [("", "given"), ("given", "given"), ("descending", "descending")] {
+            report.settings.insert_order = order.to_owned();
+            assert_eq!(insert_order(&report.settings), said);
+            let words = if said == "given" { "" } else { said };
+            assert_eq!(of_phase(&report.settings, "insert"), ["", "", words]);
+            assert_eq!(of_phase(&report.settings, "insert-random"), ["", "", ""]);
+        }
+        assert_eq!(in_words(&report), ["inserts: keys descending"]);
+        report.settings.insert_order = InsertOrder::GIVEN.to_owned();
+        assert!(in_words(&report).is_empty());
     }
 }

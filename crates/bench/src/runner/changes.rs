@@ -126,20 +126,24 @@ impl<D: Driver> Round<'_, D> {
             Phase::InsertEach if self.shape.keys.is_numbered() => {
                 self.measure(phase, &Insert { records, order: records })
             }
-            Phase::InsertRandom | Phase::InsertEach => {
+            Phase::InsertRandom => {
                 let order = &records.shuffled(self.spec.seed)?;
                 self.measure(phase, &Insert { records, order })
             }
+            Phase::InsertEach => {
+                let order = &*self.records_to_commit()?;
+                self.measure(phase, &Insert { records, order })
+            }
             Phase::InsertSync => {
-                let shuffled = &records.shuffled(self.spec.seed)?;
-                let order = &shuffled.first(SYNCED_OPERATIONS)?;
+                let all = &*self.records_to_commit()?;
+                let order = &all.first(SYNCED_OPERATIONS)?;
                 let insert = Insert { records: order, order };
                 let mut sample = match self.spec.latencies {
                     true => self.measure_each(phase, &insert)?,
                     false => self.measure(phase, &insert)?,
                 };
                 if let Some(rate) = &self.spec.rate {
-                    let at_rate = self.inserts_at_rate(rate, shuffled)?;
+                    let at_rate = self.inserts_at_rate(rate, all)?;
                     sample.wrong = sample.wrong.or(at_rate.wrong.clone());
                     sample.at_rate = Some(at_rate);
                 }
@@ -155,6 +159,15 @@ impl<D: Driver> Round<'_, D> {
             }
             Phase::Mixed | Phase::OneMix(_) => self.mixed(phase),
             _ => Err(Error::invalid(format!("'{phase}' changes no store"))),
+        }
+    }
+
+    /// The records as they are stored that are committed one by one: in random order, if no other was asked for.
+    pub(super) fn records_to_commit(&self) -> Result<Cow<'_, Records>> {
+        let records = &self.inputs.records;
+        match records.are_in_other_order() {
+            true => Ok(Cow::Borrowed(records)),
+            false => records.shuffled(self.spec.seed).map(Cow::Owned),
         }
     }
 

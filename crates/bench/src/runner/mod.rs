@@ -344,6 +344,7 @@ impl<'a> Run<'a> {
             baseline: self.args.baseline.clone(),
             timeout_seconds: self.args.timeout,
             distribution: workload.distribution.to_string(),
+            insert_order: workload.insert_order.to_string(),
             rate: self.args.rate,
             named: self.args.named_stores(),
             metrics: self.args.metrics.name().to_owned(),

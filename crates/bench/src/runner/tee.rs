@@ -114,7 +114,7 @@ fn tell_mix(
         model.apply(step);
         left = left.saturating_sub(1);
         if let Some(size) = size.filter(|_| left == 0 || i + 1 == script.len()) {
-            out.commit(time, size.min(script.len()), mix.sync)?;
+            out.commit(time, size - left, mix.sync)?;
         }
     }
     Ok(time)
@@ -175,5 +175,89 @@ impl Out for Writer {
         let value_len = value_len as u64;
         self.add(&NewEntry { time, action, outcome, key: Some(key), value_len, items });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runner::tests::mixes;
+    use crate::workload::InsertOrder;
+
+    /// What is told, in short.
+    #[derive(Default)]
+    struct Told {
+        filled: Vec<Vec<u8>>,
+        inserted: Vec<Vec<u8>>,
+        steps: usize,
+        begun: usize,
+        /// Operations of each transaction.
+        committed: Vec<usize>,
+    }
+
+    impl Out for Told {
+        fn begin(&mut self, _: u64) -> Result<()> {
+            self.begun += 1;
+            Ok(())
+        }
+
+        fn commit(&mut self, _: u64, operations: usize, _: bool) -> Result<()> {
+            self.committed.push(operations);
+            Ok(())
+        }
+
+        fn fill(&mut self, _: u64, key: &[u8], _: &[u8]) -> Result<()> {
+            self.filled.push(key.to_vec());
+            Ok(())
+        }
+
+        fn step(
+            &mut self,
+            _: u64,
+            (step, key, _): (&Step, &[u8], &[u8]),
+            _: &Model<'_>,
+        ) -> Result<()> {
+            self.steps += 1;
+            if step.action == workload::Action::Insert {
+                self.inserted.push(key.to_vec());
+            }
+            Ok(())
+        }
+    }
+
+    fn told(tables: &str, insert_order: InsertOrder) -> Told {
+        let found = Workload::find("tokens").unwrap();
+        let (records, mixes) = (Some(30), mixes(tables));
+        let workload = Workload { records, gets: 20, mixes, insert_order, ..found };
+        let (inputs, _) = Inputs::prepare(&workload).unwrap();
+        let mut told = Told::default();
+        tell(&mut told, &inputs, &workload, None).unwrap();
+        assert_eq!((told.begun, told.filled.len(), told.steps), (told.committed.len(), 30, 20));
+        told
+    }
+
+    /// Danger: who replays a trace takes the last transaction for one of as many operations as the others.
+    #[test]
+    fn every_transaction_says_how_many_operations_it_has() {
+        let committed = |transactions: &str| {
+            told(&format!("[mix]\nget = 1\ntransactions = {transactions}"), InsertOrder::Given)
+                .committed
+        };
+        assert_eq!(committed("8"), [30, 8, 8, 4]);
+        assert_eq!(committed("10"), [30, 10, 10]);
+        assert_eq!(committed("50"), [30, 20]);
+        assert_eq!(committed("\"all\""), [30, 20]);
+        assert_eq!(committed("\"tmp\""), [] as [usize; 0]);
+    }
+
+    #[test]
+    fn keys_are_told_in_the_order_in_which_they_are_inserted() {
+        let descends = |keys: &[Vec<u8>]| keys.windows(2).all(|pair| pair[0] > pair[1]);
+        let table = "[mix]\ninsert = 3\nget = 1";
+        let descending = told(table, InsertOrder::Descending);
+        assert!(descends(&descending.filled) && descends(&descending.inserted));
+        assert!(descending.inserted.len() > 8, "{}", descending.inserted.len());
+        let given = told(table, InsertOrder::Given);
+        assert!(!descends(&given.filled) && !descends(&given.inserted));
     }
 }

@@ -139,6 +139,14 @@ impl FromStr for Distribution {
     }
 }
 
+/// The item of each rank where these are dealt at random: the same keys, whatever order they came in.
+pub(super) fn dealt_ranks(records: &Records, seed: u64) -> Vec<u32> {
+    let mut ranks: Vec<u32> = (0..records.len() as u32).collect();
+    Rng::new(seed, stream::SCRAMBLE).shuffle(&mut ranks);
+    ranks.iter_mut().for_each(|item| *item = records.now_at(*item));
+    ranks
+}
+
 /// Draws items.
 pub(crate) struct Chooser {
     distribution: Distribution,
@@ -155,11 +163,7 @@ pub(crate) struct Chooser {
 impl Chooser {
     pub(crate) fn new(distribution: Distribution, records: &Records, seed: u64) -> Chooser {
         let order = match distribution {
-            Distribution::Zipfian { scrambled: true, .. } => {
-                let mut ranks: Vec<u32> = (0..records.len() as u32).collect();
-                Rng::new(seed, stream::SCRAMBLE).shuffle(&mut ranks);
-                ranks
-            }
+            Distribution::Zipfian { scrambled: true, .. } => dealt_ranks(records, seed),
             Distribution::Ascending | Distribution::Clustered { .. } => in_order(records),
             Distribution::Descending => {
                 let mut order = in_order(records);

@@ -49,6 +49,8 @@ pub(crate) mod stream {
     pub(crate) const NEW_VALUES: u64 = 12;
     pub(crate) const BESIDE: u64 = 13;
     pub(crate) const ARRIVALS: u64 = 14;
+    pub(crate) const INSERT_ORDER: u64 = 15;
+    pub(crate) const FRESH_ORDER: u64 = 16;
 
     /// That of one of several mixes, by its number; that of the first is the stream itself.
     pub(crate) fn of_mix(stream: u64, number: usize) -> u64 {

@@ -1,9 +1,9 @@
 //! What is stored and what is asked for.
 //!
 //! Reading order: [`key_type`] and [`records`] (data in memory), [`generate`], [`ycsb`] and [`files`] (where
-//! data come from), [`distribution`] and [`lengths`] (what is drawn), [`queries`] and [`ranges`] (what is
-//! asked), [`mix`], [`mixes`] and [`changes`] (what is done in turn), then here: a workload by name or file, and
-//! its preparation.
+//! data come from), [`distribution`] and [`lengths`] (what is drawn), [`insert_order`] (in which order records
+//! are stored), [`queries`] and [`ranges`] (what is asked), [`mix`], [`mixes`] and [`changes`] (what is done in
+//! turn), then here: a workload by name or file, and its preparation.
 //!
 //! A run prepares its workload once, in the parent process, and every measured process reads the
 //! same bytes from one file: all stores are given equal input.
@@ -13,6 +13,7 @@ mod count;
 pub(crate) mod distribution;
 pub(crate) mod files;
 pub(crate) mod generate;
+mod insert_order;
 pub(crate) mod key_type;
 mod lengths;
 pub(crate) mod mix;
@@ -26,6 +27,7 @@ mod spec;
 pub(crate) mod transactions;
 mod ycsb;
 
+pub(crate) use insert_order::InsertOrder;
 pub(crate) use key_type::{KeyType, Types};
 pub(crate) use mix::{Action, Mix, Place};
 pub(crate) use mixes::Mixes;
@@ -74,6 +76,8 @@ impl Inputs {
         if records.len() == 0 {
             return Err(Error::invalid("there is no record to measure with in the data"));
         }
+        let order = workload.insert_order;
+        let records = order.of_data(records, workload.seed)?;
         let index = Index::over(&records);
         let (seed, count) = (workload.seed, records.len());
         let is_asked = |phase| workload.phases.as_ref().is_none_or(|all| all.contains(&phase));
@@ -85,6 +89,7 @@ impl Inputs {
         let distribution = workload.distribution;
         let draw = |keys: &mut dyn generate::Keys| {
             let fresh = fresh_keys(&records, &index, keys, inserts, seed)?;
+            let fresh = order.of_fresh(fresh, seed)?;
             let queries =
                 QuerySets::draw(&records, &index, keys, distribution, workload.gets, seed)?;
             Ok((queries, fresh))

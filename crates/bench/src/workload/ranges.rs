@@ -2,7 +2,7 @@
 
 use super::Queries;
 use super::generate::stream;
-use super::records::{Records, read_u64};
+use super::records::{Records, read_numbers, write_numbers};
 use crate::rng::Rng;
 use std::io::{Read, Write};
 
@@ -58,26 +58,15 @@ impl Ranges {
     /// Writes the ranges for [`Ranges::read_from`].
     pub(crate) fn write_to(&self, out: &mut impl Write) -> std::io::Result<()> {
         self.starts.write_to(out)?;
-        for numbers in [&self.ends, &self.records] {
-            out.write_all(&(numbers.len() as u64).to_le_bytes())?;
-            numbers.iter().try_for_each(|number| out.write_all(&number.to_le_bytes()))?;
-        }
-        Ok(())
+        write_numbers(&self.ends, out)?;
+        write_numbers(&self.records, out)
     }
 
     /// Reads what [`Ranges::write_to`] wrote.
     pub(crate) fn read_from(input: &mut impl Read) -> std::io::Result<Ranges> {
         let starts = Queries::read_from(input)?;
-        let mut numbers = || {
-            let mut bytes = [0; 4];
-            let mut numbers = Vec::new();
-            for _ in 0..read_u64(input)? {
-                input.read_exact(&mut bytes)?;
-                numbers.push(u32::from_le_bytes(bytes));
-            }
-            std::io::Result::Ok(numbers)
-        };
-        Ok(Ranges { starts, ends: numbers()?, records: numbers()? })
+        let (ends, records) = (read_numbers(input)?, read_numbers(input)?);
+        Ok(Ranges { starts, ends, records })
     }
 }
 

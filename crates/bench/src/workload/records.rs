@@ -12,14 +12,16 @@ use credenza::{Error, ErrorKind, Result};
 use std::io::{Read, Write};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// Keys with their values, in input order.
-#[derive(Default)]
+/// Keys with their values, in input order, or in another one that was asked for.
+#[derive(Clone, Default)]
 pub(crate) struct Records {
     bytes: Vec<u8>,
     /// Where each record ends in `bytes`: its key, then its value.
     ends: Vec<u64>,
     key_lens: Vec<u32>,
     types: Types,
+    /// By the number of each record in the input the one that it has now; empty in input order.
+    now_at: Vec<u32>,
 }
 
 impl Records {
@@ -102,18 +104,40 @@ impl Records {
             start = *end as usize;
         }
         let (ends, key_lens) = (self.ends.clone(), self.key_lens.clone());
-        Records { bytes, ends, key_lens, types: self.types }
+        Records { bytes, ends, key_lens, types: self.types, now_at: Vec::new() }
     }
 
     /// The same records in random order.
     pub(crate) fn shuffled(&self, seed: u64) -> Result<Records> {
         let mut order: Vec<u32> = (0..self.len() as u32).collect();
         Rng::new(seed, stream::SHUFFLE).shuffle(&mut order);
-        let mut shuffled = Records::of_types(self.types);
-        for (key, value) in order.into_iter().map(|i| self.get(i as usize)) {
-            shuffled.push(key, value)?;
+        self.picked(&order)
+    }
+
+    /// The records of these numbers.
+    pub(super) fn picked(&self, numbers: &[u32]) -> Result<Records> {
+        let mut picked = Records::of_types(self.types);
+        for (key, value) in numbers.iter().map(|i| self.get(*i as usize)) {
+            picked.push(key, value)?;
         }
-        Ok(shuffled)
+        Ok(picked)
+    }
+
+    /// All records, which are in input order, in that of these numbers; which they were is remembered.
+    pub(super) fn in_other_order(&self, numbers: &[u32]) -> Result<Records> {
+        let mut now_at = vec![0; numbers.len()];
+        numbers.iter().zip(0..).for_each(|(before, now)| now_at[*before as usize] = now);
+        Ok(Records { now_at, ..self.picked(numbers)? })
+    }
+
+    /// Whether they are in another order than that of the input.
+    pub(crate) fn are_in_other_order(&self) -> bool {
+        !self.now_at.is_empty()
+    }
+
+    /// The number that a record has whose number in the input was this.
+    pub(super) fn now_at(&self, number: u32) -> u32 {
+        self.now_at.get(number as usize).copied().unwrap_or(number)
     }
 
     /// The first of them, so many at most.
@@ -140,7 +164,8 @@ impl Records {
             out.write_all(&end.to_le_bytes())?;
             out.write_all(&key_len.to_le_bytes())?;
         }
-        out.write_all(&self.bytes)
+        out.write_all(&self.bytes)?;
+        write_numbers(&self.now_at, out)
     }
 
     /// Reads what [`Records::write_to`] wrote.
@@ -161,8 +186,25 @@ impl Records {
         let total = records.ends.last().copied().unwrap_or(0);
         records.bytes = vec![0; total as usize];
         input.read_exact(&mut records.bytes)?;
+        records.now_at = read_numbers(input)?;
         Ok(records)
     }
+}
+
+/// Writes numbers for [`read_numbers`].
+pub(super) fn write_numbers(numbers: &[u32], out: &mut impl Write) -> std::io::Result<()> {
+    out.write_all(&(numbers.len() as u64).to_le_bytes())?;
+    numbers.iter().try_for_each(|number| out.write_all(&number.to_le_bytes()))
+}
+
+/// Reads what [`write_numbers`] wrote.
+pub(super) fn read_numbers(input: &mut impl Read) -> std::io::Result<Vec<u32>> {
+    let (mut bytes, mut numbers) = ([0; 4], Vec::new());
+    for _ in 0..read_u64(input)? {
+        input.read_exact(&mut bytes)?;
+        numbers.push(u32::from_le_bytes(bytes));
+    }
+    Ok(numbers)
 }
 
 pub(crate) fn read_u64(input: &mut impl Read) -> std::io::Result<u64> {
@@ -317,9 +359,17 @@ mod tests {
         let mut file = Vec::new();
         records.write_to(&mut file).unwrap();
         let again = Records::read_from(&mut file.as_slice()).unwrap();
-        assert!(again.iter().eq(records.iter()));
+        assert!(again.iter().eq(records.iter()) && !again.are_in_other_order());
         assert_eq!((again.key_type(), again.value_type()), (types.keys, types.values));
         assert_eq!((again.key_bytes(), again.value_bytes()), (1, 2));
+        // Which they were in the input is kept, too.
+        let mut file = Vec::new();
+        records.in_other_order(&[2, 0, 1]).unwrap().write_to(&mut file).unwrap();
+        let again = Records::read_from(&mut file.as_slice()).unwrap();
+        for i in 0..3 {
+            assert_eq!(again.get(again.now_at(i) as usize), records.get(i as usize));
+        }
+        assert_eq!((again.get(0), again.value_type()), ((&b""[..], &b"bc"[..]), types.values));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::count::Count;
 use super::distribution::Distribution;
 use super::files;
 use super::generate::Random;
+use super::insert_order::InsertOrder;
 use super::key_type::{self, KeyType, Types};
 use super::lengths::Lengths;
 use super::mix::Mix;
@@ -59,7 +60,7 @@ pub enum Phase {
     /// The same in random order.
     #[value(name = "insert-random")]
     InsertRandom,
-    /// The same in random order, each in a transaction of its own.
+    /// The same in random order, unless --insert-order names another, each in a transaction of its own.
     #[value(name = "insert-each")]
     InsertEach,
     /// The first of them, each on the disk before the next; only where it is asked for.
@@ -297,6 +298,8 @@ pub(crate) struct Workload {
     pub(crate) seed: u64,
     /// Which keys are looked up in the get phases, of those that are there.
     pub(crate) distribution: Distribution,
+    /// In which order records come into a store.
+    pub(crate) insert_order: InsertOrder,
     /// What `mixed` does.
     pub(crate) mixes: Mixes,
     /// How stores are to be set up.
@@ -328,6 +331,8 @@ struct WorkloadFile {
     batch: Option<usize>,
     seed: Option<u64>,
     distribution: Option<Distribution>,
+    #[serde(rename = "insert-order")]
+    insert_order: Option<InsertOrder>,
     mix: Option<MixTables>,
     settings: Option<SettingsTable>,
 }
@@ -347,6 +352,7 @@ impl Workload {
             batch: Workload::BATCH,
             seed: Workload::SEED,
             distribution: Distribution::Uniform,
+            insert_order: InsertOrder::Given,
             mixes: Mixes::default(),
             settings: Choices::default(),
         }
@@ -442,6 +448,7 @@ impl Workload {
             batch: file.batch.unwrap_or(Workload::BATCH),
             seed: file.seed.unwrap_or(Workload::SEED),
             distribution,
+            insert_order: file.insert_order.unwrap_or_default(),
             mixes,
             settings: file.settings.map_or(Ok(Choices::default()), |table| table.choices())?,
             ..Workload::over(&file.name.unwrap_or(stem), data)
@@ -482,6 +489,13 @@ impl Workload {
         }
         self.mixes.check()?;
         self.settings.check()?;
+        if self.insert_order != InsertOrder::Given && self.key_type().is_numbered() {
+            let (order, keys) = (self.insert_order, self.key_type());
+            return Err(Error::invalid(format!(
+                "insert-order {order} contradicts keys of type {keys}, which the store gives to records in the \
+                 order in which they come: leave one of both out"
+            )));
+        }
         if self.phases.as_ref().is_some_and(Vec::is_empty) {
             return Err(Error::invalid("there is no phase to measure"));
         }

@@ -23,7 +23,7 @@ pub use rate::LatencyChange;
 pub use together::ThroughputChange;
 
 use super::stats::{self, Ratio, Verdict};
-use super::text;
+use super::{text, work};
 use crate::result::{Machine, PhaseResult, Report, Settings, StoreInfo};
 use crate::workload::Phase;
 use credenza::{Error, Result};
@@ -224,6 +224,8 @@ fn unlike(before: &Report, after: &Report) -> Vec<String> {
     differ(&mut says, "lookups in a phase", &old.gets, &new.gets);
     differ(&mut says, "keys in a batch", &old.batch, &new.batch);
     differ(&mut says, "distribution of keys", &old.distribution, &new.distribution);
+    let orders = [old, new].map(work::insert_order);
+    differ(&mut says, "order of inserts", &orders[0], &orders[1]);
     if after.results.iter().any(|result| is_of_a_mix(result) && same_in(before, result).is_some()) {
         differ(&mut says, "operations of the mix", &old.mix, &new.mix);
     }

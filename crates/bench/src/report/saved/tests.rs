@@ -181,11 +181,15 @@ fn other_operations_of_a_mix_are_other_work_where_both_runs_did_some() {
     assert!(unlike.len() == 1 && unlike[0].starts_with("operations of the mix"), "{unlike:?}");
 
     after.settings.distribution = "zipfian:theta=0.99,scrambled=true".to_owned();
+    // A report from before there were orders is of that of the data.
+    after.settings.insert_order = "given".to_owned();
+    assert_eq!(compare(&fixture(), &after, 5.0).unwrap().unlike.len(), 1);
+    after.settings.insert_order = "descending".to_owned();
     after.settings.memory_limit = Some(1 << 29);
     after.settings.read_ahead = true;
     after.settings.stores = vec!["page-size=16K".to_owned()];
     let changes = compare(&fixture(), &after, 5.0).unwrap();
-    for what in ["distribution of keys", "memory limit", "read-ahead"] {
+    for what in ["distribution of keys", "order of inserts", "memory limit", "read-ahead"] {
         assert!(changes.unlike.iter().any(|says| says.starts_with(what)), "{:?}", changes.unlike);
     }
     assert!(changes.notes.iter().any(|note| note.contains("page-size=16K")), "{:?}", changes.notes);

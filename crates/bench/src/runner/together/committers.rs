@@ -51,12 +51,12 @@ impl<D: Driver> Round<'_, D> {
     /// Measures such a group, by threads of this process.
     pub(super) fn committers(&self, group: Group) -> Result<Throughput> {
         let (spec, count) = (self.spec, group.readers);
-        let shuffled = &self.inputs.records.shuffled(spec.seed)?;
-        let records = &shuffled.first(SYNCED_OPERATIONS * count)?;
+        let all = &*self.records_to_commit()?;
+        let records = &all.first(SYNCED_OPERATIONS * count)?;
         let Committed { elapsed, effort, wrong, .. } = self.commit(records, count, None)?;
         let mut at_rate = None;
         if let Some(rate) = &spec.rate {
-            let records = &shuffled.first(rate.changes(shuffled.len(), count))?;
+            let records = &all.first(rate.changes(all.len(), count))?;
             at_rate = Some(self.commit(records, count, Some(rate))?.at_rate());
         }
         let wrong_at_rate = at_rate.as_ref().and_then(|at_rate| at_rate.wrong.clone());
