@@ -359,6 +359,13 @@ pub struct PhaseResult {
     /// or where it is not known how much, and where nothing was seen: writes to a map on tmpfs.
     #[serde(default)]
     pub write_amplification: Option<f64>,
+    /// Calls that bring something to the disk, within the timed work, for each of `effort.commits`; `None`
+    /// without any, and where they are not seen, of a server.
+    #[serde(default)]
+    pub syncs_per_commit: Option<f64>,
+    /// Bytes that calls wrote which were seen there, for each of these.
+    #[serde(default)]
+    pub written_bytes_per_commit: Option<f64>,
     /// What the store itself counted (`--metrics all`), in the first round, of several new stores in the
     /// first; empty where that was not asked for, or it counts nothing.
     #[serde(default)]

@@ -67,8 +67,7 @@ fn disk(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     if lines.is_empty() {
         return Ok(());
     }
-    let title =
-        "Asked of the disk, as seen: calls that sync, and bytes written by calls, an operation";
+    let title = "Asked of the disk, as seen: calls that sync, and bytes written by calls";
     writeln!(out, "\n{}", pen.bold(title))?;
     lines.iter().try_for_each(|line| wrapped(out, pen, "  ", &text::clean(line)))
 }

@@ -3,6 +3,7 @@
 use super::mixed::{StepLatencies, merged};
 use super::protocol::Sample;
 use super::together::{By, Throughput};
+use crate::driver::Changes;
 use crate::measure::Latencies;
 use crate::report::stats::{self, Ratio, summarise};
 use crate::result::{
@@ -70,7 +71,7 @@ fn combined(
     let times: Vec<f64> = all().map(|sample| sample.ns_per_op).collect();
     let asked = |sample: &Sample| Some(sample.own_counters.clone()).filter(|all| !all.is_empty());
     let in_transactions = mixes.of(phase).is_some_and(|mix| mix.transactions.is_some());
-    Some(PhaseResult {
+    let result = PhaseResult {
         store: info.store.clone(),
         class: match phase {
             _ if info.is_server => info.class.clone(),
@@ -99,10 +100,28 @@ fn combined(
         file_length_bytes: all().map(|sample| sample.file_length).max().unwrap_or(0),
         write_amplification: write_amplification(phase, first, &effort, record_bytes)
             .filter(|_| !info.is_server),
+        syncs_per_commit: None,
+        written_bytes_per_commit: None,
         effort,
         own_counters: all().find_map(asked).unwrap_or_default(),
         notes: all().find_map(|sample| sample.wrong.clone()).into_iter().collect(),
-    })
+    };
+    let in_transactions = in_transactions || phase == Phase::InsertEach;
+    Some(with_commits(result, in_transactions, info.is_server))
+}
+
+/// The same with what there was for a commit. A change that is in no transaction is one in two classes: in the
+/// others nothing is committed before the store is closed, or ever.
+fn with_commits(mut result: PhaseResult, in_transactions: bool, is_server: bool) -> PhaseResult {
+    let by_itself = [Changes::Buffered, Changes::Sync].map(Changes::class);
+    let effort = &mut result.effort;
+    if !in_transactions && !by_itself.contains(&&*result.class) {
+        effort.commits = 0;
+    }
+    let of_commit = |count| effort.of_one_commit(count).filter(|_| !is_server);
+    result.syncs_per_commit = of_commit(effort.calls.syncs());
+    result.written_bytes_per_commit = of_commit(effort.calls.written_bytes);
+    result
 }
 
 /// The percentiles of each kind of operation, of all rounds together.
