@@ -89,6 +89,12 @@ pub struct OwnCost {
     pub phase: String,
     /// Nanoseconds of one operation.
     pub ns_per_op: f64,
+    /// Records that an operation takes the values of, where that is more than one: ranges, and mixes that scan.
+    #[serde(default)]
+    pub records_per_op: Option<f64>,
+    /// Nanoseconds of an operation for each of these.
+    #[serde(default)]
+    pub ns_per_record: Option<f64>,
 }
 
 /// One store measured against itself, in the same rounds as all others.

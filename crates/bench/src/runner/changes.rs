@@ -220,6 +220,7 @@ impl<D: Driver> Round<'_, D> {
             sample.effort +=
                 Effort { commits: work.commits() as u64, ..meter.stop(work.operations()) };
             times.push(ns_per_op(elapsed, work.operations()));
+            sample.taken = outcome.total.found;
             // Later stores find memory that was given back to the allocator, not to the kernel.
             if number == 0 {
                 sample.peak_rss_bytes = footprint.peak_rss_bytes();

@@ -396,8 +396,7 @@ impl<'a> Run<'a> {
         let mut costs = Vec::new();
         process::run(&program, &spec, timeout, folder.current(), |message| {
             if let Message::Measured(sample) = message {
-                let (phase, ns_per_op) = (sample.phase.name().to_owned(), sample.ns_per_op);
-                costs.push(OwnCost { phase, ns_per_op });
+                costs.push(summary::own_cost(&sample));
             }
         })?;
         folder.empty(NULL)?;

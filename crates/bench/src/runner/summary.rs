@@ -7,8 +7,8 @@ use crate::driver::Changes;
 use crate::measure::Latencies;
 use crate::report::stats::{self, Ratio, summarise};
 use crate::result::{
-    AtRate, Effort, Latency, Noise, Percentiles, PhaseNoise, PhaseResult, Scaling, StoreInfo,
-    TogetherResult,
+    AtRate, Effort, Latency, Noise, OwnCost, Percentiles, PhaseNoise, PhaseResult, Scaling,
+    StoreInfo, TogetherResult,
 };
 use crate::runner::open_loop::{self, Rate};
 use crate::workload::{Mixes, Phase};
@@ -306,7 +306,19 @@ fn of_count(
     })
 }
 
-/// What a store's figures and those of the same store again say of chance; `None` without the latter.
+/// What a phase of the store that does nothing says of the workbench.
+pub(super) fn own_cost(sample: &Sample) -> OwnCost {
+    let of_one = sample.taken as f64 / sample.ops.max(1) as f64;
+    let records_per_op = Some(of_one).filter(|records| *records > 1.0);
+    OwnCost {
+        phase: sample.phase.name().to_owned(),
+        ns_per_op: sample.ns_per_op,
+        records_per_op,
+        ns_per_record: records_per_op.map(|records| sample.ns_per_op / records),
+    }
+}
+
+/// What the figures of stores and those of the same stores again say of chance; `None` without the latter.
 pub(super) fn noise(results: &[PhaseResult], again: &[PhaseResult]) -> Option<Noise> {
     let phase = |other: &PhaseResult| {
         let own = results.iter().find(|r| (&r.store, &r.phase) == (&other.store, &other.phase))?;
