@@ -100,7 +100,7 @@ pub struct OwnCost {
 /// One store measured against itself, in the same rounds as all others.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Noise {
-    /// The store that took part twice.
+    /// The store that took part twice, in the first of the phases.
     pub store: String,
     /// What came of it, phase by phase.
     pub phases: Vec<PhaseNoise>,
@@ -111,6 +111,10 @@ pub struct Noise {
 pub struct PhaseNoise {
     /// The phase's name.
     pub phase: String,
+    /// The store that took part twice in it; empty for that of [`Noise`], in reports from before there was
+    /// this field.
+    #[serde(default)]
+    pub store: String,
     /// How many times as fast as itself: the median of the rounds' ratios.
     pub median: f64,
     /// Lower end of its 95 % interval.

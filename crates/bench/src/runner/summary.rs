@@ -325,6 +325,7 @@ pub(super) fn noise(results: &[PhaseResult], again: &[PhaseResult]) -> Option<No
         let Ratio { median, low, high, .. } = stats::speed_ratio(other, own)?;
         Some(PhaseNoise {
             phase: other.phase.clone(),
+            store: other.store.clone(),
             median,
             low,
             high,
