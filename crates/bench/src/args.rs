@@ -214,10 +214,11 @@ pub struct BenchArgs {
     /// many. All other phases are as ever; `insert-sync` needs no option
     #[arg(long)]
     pub sync: bool,
-    /// Measure one store twice in every round (--baseline, or the first): differences as small as
-    /// between it and itself are not shown as such; takes 5 rounds
+    /// Do not measure a store against itself. Without this, in each phase that several stores do one takes
+    /// part twice in every round (--baseline, or the first that can), if there are 5 rounds or more:
+    /// differences as small as between it and itself are not shown as such
     #[arg(long)]
-    pub noise: bool,
+    pub no_noise: bool,
     /// Let the kernel choose the processor
     #[arg(long)]
     pub no_pin: bool,
@@ -228,7 +229,7 @@ pub struct BenchArgs {
     /// Time nothing: do the operations of `mixed` on two or more stores in turn, compare every
     /// answer and everything they hold, and stop at the first difference, with status 111
     #[arg(long, conflicts_with_all = ["rounds", "phases", "html", "csv", "baseline", "cold", "sync",
-          "batch", "noise"])]
+          "batch", "no_noise"])]
     pub oracle: bool,
     /// With --oracle: compare everything the stores hold after every N operations [default: as
     /// many as there are records, 1000 at least]
@@ -238,7 +239,7 @@ pub struct BenchArgs {
     /// the others; with --json, to that file
     #[arg(long, conflicts_with_all = ["stores", "settings", "phases", "html", "csv", "tee", "oracle",
           "charts", "keep", "open", "data", "records", "gets", "rounds", "batch", "threads", "processes",
-          "noise", "cold"])]
+          "no_noise", "cold"])]
     pub list: bool,
     /// Do one round of one store: the program starts itself with this
     #[arg(long, hide = true)]
@@ -490,9 +491,6 @@ impl BenchArgs {
         }
         if self.check_every == Some(0) {
             return Err(Error::invalid("--check-every must be at least 1"));
-        }
-        if self.noise && self.rounds < 5 {
-            return Err(Error::invalid("--noise takes at least 5 rounds: say --rounds 5"));
         }
         for (option, counts) in [("--processes", &self.processes), ("--threads", &self.threads)] {
             if !counts.iter().all(|count| (1..=together::MOST).contains(count)) {

@@ -152,6 +152,7 @@ impl Meter {
         let read = io.read_bytes.saturating_sub(self.io.read_bytes);
         Effort {
             operations: operations as u64,
+            commits: 0,
             calls: calls - self.calls,
             closing: Calls::default(),
             minor_faults: faults.0.saturating_sub(self.faults.0),

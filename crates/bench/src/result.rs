@@ -89,12 +89,18 @@ pub struct OwnCost {
     pub phase: String,
     /// Nanoseconds of one operation.
     pub ns_per_op: f64,
+    /// Records that an operation takes the values of, where that is more than one: ranges, and mixes that scan.
+    #[serde(default)]
+    pub records_per_op: Option<f64>,
+    /// Nanoseconds of an operation for each of these.
+    #[serde(default)]
+    pub ns_per_record: Option<f64>,
 }
 
 /// One store measured against itself, in the same rounds as all others.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Noise {
-    /// The store that took part twice.
+    /// The store that took part twice, in the first of the phases.
     pub store: String,
     /// What came of it, phase by phase.
     pub phases: Vec<PhaseNoise>,
@@ -105,6 +111,10 @@ pub struct Noise {
 pub struct PhaseNoise {
     /// The phase's name.
     pub phase: String,
+    /// The store that took part twice in it; empty for that of [`Noise`], in reports from before there was
+    /// this field.
+    #[serde(default)]
+    pub store: String,
     /// How many times as fast as itself: the median of the rounds' ratios.
     pub median: f64,
     /// Lower end of its 95 % interval.
@@ -362,6 +372,13 @@ pub struct PhaseResult {
     /// or where it is not known how much, and where nothing was seen: writes to a map on tmpfs.
     #[serde(default)]
     pub write_amplification: Option<f64>,
+    /// Calls that bring something to the disk, within the timed work, for each of `effort.commits`; `None`
+    /// without any, and where they are not seen, of a server.
+    #[serde(default)]
+    pub syncs_per_commit: Option<f64>,
+    /// Bytes that calls wrote which were seen there, for each of these.
+    #[serde(default)]
+    pub written_bytes_per_commit: Option<f64>,
     /// What the store itself counted (`--metrics all`), in the first round, of several new stores in the
     /// first; empty where that was not asked for, or it counts nothing.
     #[serde(default)]

@@ -67,7 +67,7 @@ fn options_that_contradict_others_are_refused_with_these() {
         &["--list", "--keep=kept"],
         &["--list", "--rounds=1"],
         &["--oracle", "--csv=out.csv"],
-        &["--oracle", "--noise"],
+        &["--oracle", "--no-noise"],
         &["--cold", "--arrivals=even"],
         &["--threads=2", "--read-ahead"],
         &["--format=tsv"],

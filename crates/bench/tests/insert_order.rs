@@ -48,7 +48,7 @@ fn our_engines_take_records_in_the_order_that_every_output_names() {
     assert_eq!(report.settings.insert_order, "descending");
     let [csv, html] = ["csv", "html"].map(|name| std::fs::read_to_string(path(name)).unwrap());
     let line = csv.lines().find(|line| line.starts_with("btree,at-close,insert,")).unwrap();
-    assert!(line.ends_with(",descending"), "{line}");
+    assert!(line.contains(",descending,"), "{line}");
     assert!(html.contains("inserts: keys descending"));
 
     let keys = inserted(&path("tee"));

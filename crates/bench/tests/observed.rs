@@ -146,3 +146,35 @@ fn every_build_does_what_its_driver_says() {
         assert!(result["file_length_bytes"].as_u64().unwrap() > 0, "{result}");
     }
 }
+
+/// A commit is a transaction, however many operations it has, and a lookup is none: what is divided by
+/// operations makes a store the cheaper the more of them are one transaction.
+#[test]
+fn syncs_and_bytes_are_told_for_a_commit() {
+    let of = |report: &Value, store: &str, phase: &str| {
+        let mut results = report["results"].as_array().unwrap().iter();
+        let result = results.find(|r| r["store"] == store && r["phase"] == phase).unwrap();
+        let of_commit =
+            ["syncs_per_commit", "written_bytes_per_commit"].map(|name| result[name].as_f64());
+        let effort = &result["effort"];
+        let counts = [&effort["operations"], &effort["commits"], &effort["calls"]["written_bytes"]];
+        (counts.map(|count| count.as_u64().unwrap()), of_commit)
+    };
+    let plain = report("hash,btree", "build,insert-sync,mixed");
+    for store in ["hash", "btree"] {
+        let ([operations, commits, written], [syncs, bytes]) = of(&plain, store, "insert-sync");
+        assert!(commits == operations && syncs >= Some(1.0), "{store}: {syncs:?}");
+        assert_eq!(bytes, Some(written as f64 / commits as f64), "{store}");
+    }
+    // Changes are four of ten operations; those of btree are one transaction, committed at the end.
+    let ([operations, changes, _], _) = of(&plain, "hash", "mixed");
+    assert!((operations * 3 / 10..operations / 2).contains(&changes), "{changes} of {operations}");
+    assert_eq!(of(&plain, "btree", "mixed").1, [None; 2]);
+    assert_eq!(of(&plain, "btree", "build").0[1], 0);
+    let each = report_with("btree", "mixed", &["--transactions=tmp"]);
+    assert_eq!(of(&each, "btree", "mixed").0[1], changes);
+    let some = report_with("btree", "mixed", &["--transactions=20"]);
+    let ([operations, commits, written], [syncs, bytes]) = of(&some, "btree", "mixed");
+    assert_eq!((commits, syncs), (operations / 20, Some(0.0)));
+    assert_eq!(bytes, Some(written as f64 / commits as f64));
+}

@@ -46,7 +46,7 @@ fn the_page_says_all_of_it_and_needs_no_network() {
         "tmpfs",
         "sched_yield()",
         "No noise floor was measured",
-        "--noise",
+        "--no-noise",
     ] {
         assert!(page.contains(says), "'{says}' is missing");
     }

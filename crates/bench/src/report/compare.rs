@@ -279,7 +279,14 @@ mod tests {
         };
         assert_eq!(verdict(&report), Verdict::Faster);
         let phase = "get-hit".to_owned();
-        let noise = PhaseNoise { phase, median: 1.0, low: 0.01, high: 2.0, floor: 100.0 };
+        let noise = PhaseNoise {
+            phase,
+            store: String::new(),
+            median: 1.0,
+            low: 0.01,
+            high: 2.0,
+            floor: 100.0,
+        };
         report.noise = Some(Noise { store: "cdb".into(), phases: vec![noise] });
         assert_eq!(verdict(&report), Verdict::NoDifference);
         let scan = Comparison::of(&report)[0].ratio("constant", "cdb", "scan").unwrap();

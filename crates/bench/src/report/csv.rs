@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The columns, which stay; further ones may come behind them.
-const COLUMNS: [&str; 65] = [
+const COLUMNS: [&str; 68] = [
     "store",
     "class",
     "phase",
@@ -80,6 +80,9 @@ const COLUMNS: [&str; 65] = [
     "distribution",
     "mix",
     "insert_order",
+    "commits",
+    "syncs_per_commit",
+    "written_bytes_per_commit",
 ];
 
 /// How many of them are about several readers, behind these.
@@ -88,11 +91,14 @@ const OF_READERS: usize = 11;
 /// How many of them are about a phase of one store.
 const OF_PHASE: usize = 31;
 
-/// How many of them are what the processor counted, before those over time, and those of how keys were drawn,
-/// what a mix did and in which order records came, which are the last.
+/// How many of them are what the processor counted, before those over time, those of how keys were drawn,
+/// what a mix did and in which order records came, and those for a commit, which are the last.
 const OF_PROCESSOR: usize = 5;
 const OF_TIME: usize = 3;
 const OF_WORK: usize = 3;
+const OF_COMMITS: usize = 3;
+/// All that are behind those of what is done at a rate and of threads that commit.
+const LAST: usize = OF_PROCESSOR + OF_TIME + OF_WORK + OF_COMMITS;
 
 /// Writes the report's figures in place of `path`, whole or not at all.
 ///
@@ -117,10 +123,11 @@ fn table(report: &Report) -> String {
         let mut fields = together(result);
         fields.extend([report.settings.records.to_string(), String::new()]);
         fields.extend(result.at_rate.iter().flat_map(at_rate));
-        fields.extend(empty(COLUMNS.len() - 1 - OF_PROCESSOR - OF_TIME - OF_WORK - fields.len()));
+        fields.extend(empty(COLUMNS.len() - 1 - LAST - fields.len()));
         fields.push(result.syncs_per_change.map_or_else(String::new, |syncs| syncs.to_string()));
         fields.extend(empty(OF_PROCESSOR + OF_TIME));
         fields.extend(work::of_phase(&report.settings, &result.phase));
+        fields.extend(empty(OF_COMMITS));
         push(&mut text, fields);
     }
     mixes(&mut text, report);
@@ -209,12 +216,20 @@ fn phase(r: &PhaseResult, records: u64, settings: &Settings) -> Vec<String> {
     let p9999 = r.latency_ns.as_ref().map(|l| l.p9999.to_string());
     fields.push(p9999.unwrap_or_default());
     fields.extend(r.at_rate.iter().flat_map(at_rate));
-    fields.extend(empty(COLUMNS.len() - OF_PROCESSOR - OF_TIME - OF_WORK - fields.len()));
+    fields.extend(empty(COLUMNS.len() - LAST - fields.len()));
     let counted = r.effort.processor.of_one(r.effort.operations);
     fields.extend(counted.map(|count| count.map_or_else(String::new, |n| n.to_string())));
     fields.extend(empty(OF_TIME));
     fields.extend(work::of_phase(settings, &r.phase));
+    let of_commit = [r.syncs_per_commit, r.written_bytes_per_commit].map(part);
+    fields.push(r.effort.commits.to_string());
+    fields.extend(of_commit);
     fields
+}
+
+/// A figure that there may be none of.
+fn part(part: Option<f64>) -> String {
+    part.map(|part| part.to_string()).unwrap_or_default()
 }
 
 /// What is there of operations at a rate.
@@ -307,7 +322,6 @@ fn together(r: &TogetherResult) -> Vec<String> {
 fn line(r: &PhaseResult) -> [String; OF_PHASE] {
     let (l, e) = (r.latency_ns.as_ref(), &r.effort);
     let latency = |ns: Option<u64>| ns.map(|ns| ns.to_string()).unwrap_or_default();
-    let part = |part: Option<f64>| part.map(|part| part.to_string()).unwrap_or_default();
     [
         r.store.clone(),
         r.class.clone(),
@@ -426,19 +440,21 @@ mod tests {
         report.settings.distribution = "latest:theta=0.99".to_owned();
         report.settings.insert_order = "descending".to_owned();
         report.results[0].phase = "mixed".to_owned();
+        report.results[0].effort.commits = 4;
+        (report.results[0].syncs_per_commit, report.results[0].written_bytes_per_commit) =
+            (Some(0.5), Some(400.0));
         let text = table(&report);
         let lines: Vec<&str> = text.lines().collect();
-        let names = ",to_seconds,distribution,mix,insert_order";
+        let names = ",to_seconds,distribution,mix,insert_order,commits,syncs_per_commit,\
+                     written_bytes_per_commit";
         assert!(lines[0].ends_with(names), "{}", lines[0]);
-        let first = ",,\"get 6, update 4, keys uniform\",descending";
-        assert!(lines[1].ends_with(first), "{}", lines[1]);
+        let of_mix = ",,\"get 6, update 4, keys uniform\",descending,4,0.5,400";
+        assert!(lines[1].ends_with(of_mix), "{}", lines[1]);
+        let of_hits = ",latest:theta=0.99,,descending,0,,";
         let hits = |line: &&&str| line.contains(",get-hit,");
         assert!(lines.iter().filter(hits).count() > 1);
-        assert!(
-            lines.iter().filter(hits).all(|line| line.ends_with(",latest:theta=0.99,,descending")),
-            "{text}"
-        );
-        assert!(text.trim_end().ends_with(",,,"), "a stretch of time has it with its phase");
+        assert!(lines.iter().filter(hits).all(|line| line.ends_with(of_hits)), "{text}");
+        assert!(text.trim_end().ends_with(",,,,,,"), "a stretch of time has it with its phase");
         report.results[0].store = "resp:\"a\",b".to_owned();
         assert!(table(&report).contains("\r\n\"resp:\"\"a\"\",b\","));
     }

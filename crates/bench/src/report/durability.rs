@@ -4,7 +4,7 @@
 //! it does. They differ where a library is set up otherwise than its driver believes.
 
 use super::text;
-use crate::result::{PhaseResult, Report, StoreInfo};
+use crate::result::{Calls, PhaseResult, Report, StoreInfo};
 use std::collections::BTreeMap;
 
 /// Where a store says that it syncs and was not seen to, or the other way round, each as a sentence.
@@ -43,8 +43,8 @@ fn warning(info: &StoreInfo, result: &PhaseResult) -> Option<String> {
     }
 }
 
-/// One line for each store that stored something: syncs and bytes written for an operation, in each
-/// phase that does.
+/// One line for each store that stored something: syncs and bytes written for a commit, in each phase that does;
+/// for an operation, too, where that is not the same, and alone where there is no commit within the timed work.
 pub fn lines(report: &Report) -> Vec<String> {
     let line = |info: &StoreInfo| {
         let of_store = report.results.iter().filter(|r| r.store == info.store && stores(r));
@@ -63,19 +63,16 @@ fn stores(result: &PhaseResult) -> bool {
 
 fn in_words(result: &PhaseResult) -> String {
     let effort = &result.effort;
-    let operations = effort.operations as f64;
-    let of_one = |count: u64| text::number(count as f64 / operations);
-    let mut says = Vec::new();
-    if effort.calls.syncs() > 0 {
-        // A single sync of a million operations is one of the whole phase.
-        let syncs = match effort.calls.syncs() as f64 / operations {
-            part if part < 0.001 => format!("{} in all", effort.calls.syncs()),
-            _ => of_one(effort.calls.syncs()),
-        };
-        says.push(format!("{syncs} syncs"));
-    }
-    if effort.calls.written_bytes > 0 {
-        says.push(format!("{} B", of_one(effort.calls.written_bytes)));
+    let operation = if result.phase == "build" { "a record" } else { "an operation" };
+    let (count, unit) = match effort.commits {
+        0 => (effort.operations, operation),
+        commits => (commits, "a commit"),
+    };
+    let (few, of_one) = for_each(&effort.calls, count, unit);
+    let mut says: Vec<String> = few.into_iter().chain(of_one).collect();
+    if count != effort.operations {
+        let (_, of_one) = for_each(&effort.calls, effort.operations, operation);
+        says.extend(of_one.map(|of| format!("({of})")));
     }
     if effort.closing.syncs() > 0 {
         says.push("synced at close".to_owned());
@@ -84,6 +81,25 @@ fn in_words(result: &PhaseResult) -> String {
         says.push("nothing".to_owned());
     }
     format!("{} {}", result.phase, says.join(" "))
+}
+
+/// What there was of these calls: syncs of the whole phase, where they are few beside so many, and all else for
+/// each of these.
+fn for_each(calls: &Calls, count: u64, unit: &str) -> (Option<String>, Option<String>) {
+    let of_one = |calls: u64| calls as f64 / count as f64;
+    let mut says = Vec::new();
+    let are_few = of_one(calls.syncs()) < 0.001;
+    if calls.syncs() > 0 && !are_few {
+        says.push(format!("{} syncs", text::number(of_one(calls.syncs()))));
+    }
+    if calls.written_bytes > 0 {
+        says.push(format!("{} B", text::number(of_one(calls.written_bytes))));
+    }
+    let few = (calls.syncs() > 0 && are_few).then(|| {
+        let syncs = usize::try_from(calls.syncs()).unwrap_or(usize::MAX);
+        format!("{} in all", text::counted(syncs, "sync"))
+    });
+    (few, (!says.is_empty()).then(|| format!("{} {unit}", says.join(" "))))
 }
 
 /// How many classes there are among these, each with a store of it, and the stores of each in words.
@@ -103,7 +119,6 @@ pub(crate) fn by_class<'a>(all: impl Iterator<Item = (&'a str, &'a str)>) -> (us
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::Calls;
 
     /// A report with one figure of this phase and class: a store that says it syncs so in its build.
     fn report(phase: &str, class: &str, says: &str, timed: u64, closing: u64) -> Report {
@@ -159,9 +174,30 @@ mod tests {
     }
 
     #[test]
-    fn syncs_and_bytes_are_for_one_operation() {
-        let said = lines(&report("insert-each", "sync", "none", 100, 1));
-        assert_eq!(said, ["constant: insert-each 1.00 syncs 16.0 B synced at close"]);
+    fn syncs_and_bytes_are_for_one_commit() {
+        let mut each = report("insert-each", "sync", "none", 100, 1);
+        each.results[0].effort.commits = 100;
+        let said = "constant: insert-each 1.00 syncs 16.0 B a commit synced at close";
+        assert_eq!(lines(&each), [said]);
+        // A hundred operations in four transactions.
+        let mut mixed = report("mixed", "buffered", "none", 8, 0);
+        mixed.results[0].effort.commits = 4;
+        let said = "constant: mixed 2.00 syncs 400 B a commit (0.080 syncs 16.0 B an operation)";
+        assert_eq!(lines(&mixed), [said]);
+        // A sync of ten thousand commits is one of the whole phase.
+        let mut remove = report("remove", "buffered", "none", 1, 0);
+        (remove.results[0].effort.operations, remove.results[0].effort.commits) = (20_000, 10_000);
+        let said = "constant: remove 1 sync in all 0.16 B a commit (0.080 B an operation)";
+        assert_eq!(lines(&remove), [said]);
         assert!(lines(&report("get-hit", "buffered", "none", 0, 0)).is_empty());
+    }
+
+    #[test]
+    fn without_commits_the_unit_is_another_and_is_said() {
+        // Committed when the store is closed, or of a report from before commits were counted.
+        let said = lines(&report("insert", "at-close", "none", 0, 1));
+        assert_eq!(said, ["constant: insert 16.0 B an operation synced at close"]);
+        let said = lines(&report("build", "buffered", "fdatasync", 1, 0));
+        assert_eq!(said, ["constant: build 0.010 syncs 16.0 B a record"]);
     }
 }

@@ -6,12 +6,15 @@ use super::plain::Table;
 use super::text;
 use crate::result::{PhaseResult, Report};
 
-const HEADS: [&str; 15] = [
+const HEADS: [&str; 18] = [
     "store",
     "phase",
     "operations",
     "syncs",
     "bytes by calls",
+    "commits",
+    "syncs a commit",
+    "bytes by calls a commit",
     "bytes read",
     "bytes written",
     "disk read",
@@ -29,8 +32,9 @@ const ZERO: &str = "0";
 
 const EXPLAINED: &str = "Of the timed work of all rounds, for an operation: calls that sync; bytes that calls wrote \
     that were seen here, and that calls of any kind read and wrote as the kernel counts; bytes read from a disk, \
-    and pages of files on a disk that were changed; page faults without and with reading from a disk. Then, not for \
-    an operation: syncs when changed stores were closed, which is not timed; bytes that went to the files for \
+    and pages of files on a disk that were changed; page faults without and with reading from a disk. A commit is a \
+    transaction that changes something, or a change that is in none of several; there are none where all is \
+    committed when the store is closed. Not for an operation are also: syncs when changed stores were closed, which is not timed; bytes that went to the files for \
     each byte of keys and values; and the length of the files, and what they take on the file system, in bytes. \
     Columns in which all is 0 are left out.";
 
@@ -64,12 +68,20 @@ fn row(r: &PhaseResult) -> [String; HEADS.len()] {
         0 => ZERO.to_owned(),
         count => text::number(count as f64 / e.operations as f64),
     };
+    let of_commit = |count: u64| match e.of_one_commit(count) {
+        None => text::NONE.to_owned(),
+        Some(_) if count == 0 => ZERO.to_owned(),
+        Some(figure) => text::number(figure),
+    };
     [
         r.store.clone(),
         r.phase.clone(),
         text::count(e.operations),
         of_one(e.calls.syncs()),
         of_one(e.calls.written_bytes),
+        text::count(e.commits),
+        of_commit(e.calls.syncs()),
+        of_commit(e.calls.written_bytes),
         of_one(e.read_bytes),
         of_one(e.written_bytes),
         of_one(e.disk_read_bytes),
@@ -126,6 +138,13 @@ mod tests {
         assert_eq!(cells.take(wanted.len()).collect::<Vec<_>>(), wanted, "{html}");
         assert_eq!(html.matches("<td").count(), wanted.len(), "one row");
         assert!(!html.contains("major faults") && html.contains("minor faults"), "{html}");
+        assert!(!html.contains("a commit</"), "a build commits nothing: {html}");
+        let result = &mut report.results[0];
+        (result.phase, result.effort.commits) = ("mixed".to_owned(), 100);
+        let html = of(&report);
+        let cells: Vec<_> =
+            html.split("</td>").filter_map(|cell| cell.rsplit('>').next()).collect();
+        assert_eq!(cells[1..7], ["2,000", "0.50", "32.0", "100", "10.0", "640"], "{html}");
         report.stores[0].is_server = true;
         assert_eq!(of(&report), "");
     }

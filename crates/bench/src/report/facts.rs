@@ -2,7 +2,7 @@
 
 use super::chart::escape;
 use super::compare::{is_own, wrong_answers};
-use super::{noise, stats, text, work};
+use super::{noise, own_cost, stats, text, work};
 use crate::result::{Failure, Report, StoreInfo};
 use std::fmt::Write;
 
@@ -148,6 +148,7 @@ fn settings(report: &Report) -> Vec<(&'static str, String)> {
         ("Opened from", s.opened.clone().unwrap_or_default()),
         ("Processes", cpu.unwrap_or_else(|| "not bound to a processor".to_owned())),
         ("Baseline", s.baseline.clone().unwrap_or_else(|| "the first store".to_owned())),
+        ("The workbench's own", own_cost::in_words(report).unwrap_or_default()),
         ("Given up after", text::counted(s.timeout_seconds as usize, "second")),
     ]
 }

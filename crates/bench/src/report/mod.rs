@@ -27,6 +27,7 @@ mod noise;
 pub(crate) mod outputs;
 mod over_time;
 mod overview;
+mod own_cost;
 mod own_counters;
 pub(crate) mod pen;
 pub(crate) mod plain;

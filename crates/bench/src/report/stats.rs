@@ -394,6 +394,8 @@ mod tests {
             file_length_bytes: 0,
             effort: Effort::default(),
             write_amplification: None,
+            syncs_per_commit: None,
+            written_bytes_per_commit: None,
             own_counters: Vec::new(),
         }
     }

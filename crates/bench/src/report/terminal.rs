@@ -10,10 +10,10 @@ use super::pen::{Pen, Style, WIDTH, shortened, width, wrapped};
 use super::plain::ByClass;
 use super::stats::{self, Ratio, Verdict};
 use super::{
-    committers, growth, mix_latencies, noise, own_counters, processor, rate, text, together, work,
+    committers, growth, mix_latencies, noise, own_cost, own_counters, processor, rate, text,
+    together, work,
 };
-use crate::result::{OwnCost, PhaseResult, Report, StoreInfo};
-use crate::workload::Phase;
+use crate::result::{PhaseResult, Report, StoreInfo};
 use std::io::{self, Write};
 
 const GAP: usize = 2;
@@ -69,8 +69,7 @@ fn disk(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     if lines.is_empty() {
         return Ok(());
     }
-    let title =
-        "Asked of the disk, as seen: calls that sync, and bytes written by calls, an operation";
+    let title = "Asked of the disk, as seen: calls that sync, and bytes written by calls";
     writeln!(out, "\n{}", pen.bold(title))?;
     lines.iter().try_for_each(|line| wrapped(out, pen, "  ", &text::clean(line)))
 }
@@ -370,7 +369,8 @@ fn remarks(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     }
     says.extend(outliers(report));
     says.extend(noise::line(report).map(|line| text::clean(&line)));
-    says.extend(own_cost(report));
+    let own_cost = own_cost::in_words(report);
+    says.extend(own_cost.map(|of| text::clean(&format!("{}: {of}.", own_cost::EXPLAINED))));
     says.extend(wrong_answers(report).iter().map(|line| text::clean(line)));
     says.extend(report.notes.iter().map(|note| text::clean(note)));
     says.extend(versions(report));
@@ -419,21 +419,6 @@ fn versions(report: &Report) -> Option<String> {
         format!(
             "Versions: {}. How each was set up is on the page (--html) and in the JSON (--json).",
             all.join(", ")
-        )
-    })
-}
-
-/// What the workbench itself takes.
-fn own_cost(report: &Report) -> Option<String> {
-    let cost = |c: &OwnCost| format!("{} {}", text::clean(&c.phase), text::number(c.ns_per_op));
-    let costs: Vec<String> = report.workbench.iter().map(cost).collect();
-    let has_ranges = report.workbench.iter().any(|cost| cost.phase == Phase::Range.name());
-    (!costs.is_empty()).then(|| {
-        format!(
-            "The workbench's own nanoseconds an operation, with a store that does nothing; \
-             subtracted nowhere: {}{}.",
-            costs.join(", "),
-            if has_ranges { " (a range has 100 records)" } else { "" }
         )
     })
 }

@@ -10,6 +10,10 @@ use std::ops::{AddAssign, Sub};
 pub struct Effort {
     /// The operations that were timed: divide by these.
     pub operations: u64,
+    /// How often changes were committed meanwhile: transactions that changed something, and each change that
+    /// was in no transaction of several. 0 where nothing is committed before the store is closed, for a build,
+    /// which is published once, for what only reads, and in reports from before there was this field.
+    pub commits: u64,
     /// The calls that were seen within the timed work.
     pub calls: Calls,
     /// Those that were seen when a changed store was closed, which is not timed; a build is timed
@@ -64,6 +68,13 @@ impl Calls {
     }
 }
 
+impl Effort {
+    /// What there is of so much for a commit; `None` where there were no commits.
+    pub fn of_one_commit(&self, count: u64) -> Option<f64> {
+        (self.commits > 0).then(|| count as f64 / self.commits as f64)
+    }
+}
+
 impl Sub for Calls {
     type Output = Calls;
 
@@ -97,6 +108,7 @@ impl AddAssign for Calls {
 impl AddAssign for Effort {
     fn add_assign(&mut self, other: Effort) {
         self.operations += other.operations;
+        self.commits += other.commits;
         self.calls += other.calls;
         self.closing += other.closing;
         self.minor_faults += other.minor_faults;

@@ -18,6 +18,7 @@ use super::protocol::{Sample, Spec};
 use crate::driver::{Changes, Driver, Reading, Store, Writer};
 use crate::measure::timeline::Timeline;
 use crate::measure::{self, Footprint, Latencies, Meter};
+use crate::result::Effort;
 use crate::workload::{Action, Content, Phase, Queries, Records};
 use credenza::{Error, Result};
 use std::borrow::Cow;
@@ -45,6 +46,11 @@ pub(super) trait Work {
     const IS_FILLED: bool;
 
     fn operations(&self) -> usize;
+
+    /// How many commits that is, where each change is one that is in no transaction of several.
+    fn commits(&self) -> usize {
+        self.operations()
+    }
 
     /// What is timed; `watch` is told of each operation that has ended.
     fn run<W: Writer, O: Watch>(&self, store: &mut W, watch: &mut O) -> Result<Outcome>;
@@ -224,8 +230,10 @@ impl<D: Driver> Round<'_, D> {
             let start = Instant::now();
             let outcome = work.run(&mut store, watch)?;
             let elapsed = start.elapsed();
-            sample.effort += meter.stop(work.operations());
+            sample.effort +=
+                Effort { commits: work.commits() as u64, ..meter.stop(work.operations()) };
             times.push(ns_per_op(elapsed, work.operations()));
+            sample.taken = outcome.total.found;
             // Later stores find memory that was given back to the allocator, not to the kernel.
             if number == 0 {
                 sample.peak_rss_bytes = footprint.peak_rss_bytes();

@@ -129,6 +129,7 @@ struct Timed {
     latencies: Vec<(u64, u64)>,
     at_rate: Option<AtRate>,
     found: Option<u64>,
+    taken: u64,
     effort: Effort,
     own_counters: Vec<OwnCounter>,
     wrong: Option<String>,
@@ -227,6 +228,7 @@ impl<'a, D: Driver> Round<'a, D> {
             at_rate: timed.at_rate,
             found: timed.found,
             lookups: timed.found.map_or(0, |_| timed.ops as u64),
+            taken: timed.taken,
             file_bytes: size.allocated,
             file_length: size.length,
             peak_rss_bytes: footprint.peak_rss_bytes(),
@@ -259,6 +261,7 @@ impl<'a, D: Driver> Round<'a, D> {
             latencies: Vec::new(),
             at_rate: None,
             found: None,
+            taken: 0,
             effort,
             own_counters: Vec::new(),
             wrong: passes::check_scan(&mut store, self.content)?,
@@ -393,12 +396,13 @@ impl<S: Store> Reader<'_, S> {
         let own_counters = OwnCounters::before(&mut self.store, self.spec.own_counters)?;
         let meter = Meter::start();
         let mut times = Vec::with_capacity(passes);
-        let mut spent = Duration::ZERO;
+        let (mut spent, mut taken) = (Duration::ZERO, 0);
         while times.len() < passes && (times.is_empty() || spent < PASSES_TIME) {
             let start = Instant::now();
             let total = pass(&mut self.store)?;
             let elapsed = start.elapsed();
             spent += elapsed;
+            taken = total.found;
             times.push(ns_per_op(elapsed, ops));
             wrong = wrong.or_else(|| total.unlike(expected, "a timed pass"));
         }
@@ -409,6 +413,7 @@ impl<S: Store> Reader<'_, S> {
             latencies: Vec::new(),
             at_rate: None,
             found: None,
+            taken,
             effort,
             own_counters: own_counters.after(&mut self.store)?,
             wrong,

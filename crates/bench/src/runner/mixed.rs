@@ -68,8 +68,10 @@ impl<D: Driver> Round<'_, D> {
             script.truncate(done);
         }
         let new_model = || begun(self.inputs, mix, self.before);
-        let (outcome, found, after) = expected(&script, new_model());
-        let work = Mixed { steps: Steps { script: &script, transactions, outcome }, after };
+        let Expected { outcome, found, commits, after } =
+            expected(&script, transactions, new_model());
+        let work =
+            Mixed { steps: Steps { script: &script, transactions, outcome }, commits, after };
 
         let mut checked = Sample::new(phase, script.len());
         let mut store = self.new_store(phase, true)?;
@@ -84,8 +86,10 @@ impl<D: Driver> Round<'_, D> {
         let mut at_rate = None;
         if let Some(rate) = &self.spec.rate {
             script.truncate(rate.operations(script.len()));
-            let (outcome, _, after) = expected(&script, new_model());
-            let work = Mixed { steps: Steps { script: &script, transactions, outcome }, after };
+            let Expected { outcome, commits, after, .. } =
+                expected(&script, transactions, new_model());
+            let steps = Steps { script: &script, transactions, outcome };
+            let work = Mixed { steps, commits, after };
             at_rate = Some(self.mixed_at_rate(phase, rate, &work)?);
         }
         let wrong_at_rate = at_rate.as_ref().and_then(|at_rate| at_rate.wrong.clone());
@@ -204,12 +208,33 @@ impl Grouping {
     }
 }
 
-/// What the model says that a script adds up to, how many lookups find something, and the model
-/// after it.
-pub(super) fn expected<'a>(script: &Script, mut model: Model<'a>) -> (Outcome, u64, Model<'a>) {
-    let (mut outcome, mut found) = (Outcome::default(), 0);
-    for (step, ..) in script.iter() {
+/// What the model says that comes of a script.
+pub(super) struct Expected<'a> {
+    /// What its answers add up to.
+    pub(super) outcome: Outcome,
+    /// Lookups that find something.
+    pub(super) found: u64,
+    /// Transactions that change something, and changes that are in none of several: a lookup commits nothing,
+    /// nor does the removal of a key that is not there.
+    pub(super) commits: usize,
+    /// The model after it.
+    pub(super) after: Model<'a>,
+}
+
+pub(super) fn expected<'a>(
+    script: &Script,
+    transactions: Option<Transactions>,
+    mut model: Model<'a>,
+) -> Expected<'a> {
+    let (mut outcome, mut found, mut commits) = (Outcome::default(), 0, 0);
+    let size = transactions.and_then(Transactions::operations).unwrap_or(1);
+    let mut last_commit = None;
+    for (i, (step, ..)) in script.iter().enumerate() {
         let now = model.now(step.item as usize);
+        let changes = step.action.stores() || step.action == Action::Remove && now.is_some();
+        if changes && last_commit.replace(i / size) != Some(i / size) {
+            commits += 1;
+        }
         match step.action {
             Action::Get | Action::ReadModifyWrite => {
                 found += u64::from(now.is_some());
@@ -224,7 +249,7 @@ pub(super) fn expected<'a>(script: &Script, mut model: Model<'a>) -> (Outcome, u
         }
         model.apply(step);
     }
-    (outcome, found, model)
+    Expected { outcome, found, commits, after: model }
 }
 
 /// Does every step and compares every answer with the model; returns what is wrong first, in words.
@@ -378,6 +403,7 @@ impl Steps<'_> {
 /// All steps of a mix, and what a store holds after them.
 pub(super) struct Mixed<'a> {
     pub(super) steps: Steps<'a>,
+    pub(super) commits: usize,
     pub(super) after: Model<'a>,
 }
 
@@ -386,6 +412,10 @@ impl Work for Mixed<'_> {
 
     fn operations(&self) -> usize {
         self.steps.script.len()
+    }
+
+    fn commits(&self) -> usize {
+        self.commits
     }
 
     #[inline(never)]
@@ -409,5 +439,56 @@ impl Work for Mixed<'_> {
 
     fn content(&self) -> Content {
         self.after.content()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::mix;
+    use super::*;
+    use crate::workload::Workload;
+    use std::collections::HashSet;
+
+    /// Danger: what a commit costs is divided by operations that commit nothing, or by changes of which many are
+    /// one commit.
+    #[test]
+    fn commits_are_the_transactions_that_change_something() {
+        let found = Workload::find("tokens").unwrap();
+        let mix = mix("get = 8\nupdate = 1\nremove = 3");
+        let workload =
+            Workload { records: Some(40), gets: 300, mixes: mix.clone().into(), ..found };
+        let (Inputs { records, fresh, .. }, _) = Inputs::prepare(&workload).unwrap();
+        let script = Script::draw(&records, &fresh, &mix, 300, 1);
+        let mut there: HashSet<&[u8]> = records.iter().map(|(key, _)| key).collect();
+        let changes: Vec<bool> = script
+            .iter()
+            .map(|(step, key, _)| match step.action {
+                Action::Get => false,
+                Action::Remove => there.remove(key),
+                _ => {
+                    there.insert(key);
+                    true
+                }
+            })
+            .collect();
+        let removals = script.iter().filter(|(step, ..)| step.action == Action::Remove).count();
+        let single = changes.iter().filter(|changes| **changes).count();
+        let updates = script.changes().count() - removals;
+        assert!(updates < single && single < updates + removals, "some were not there");
+        let by = |size: usize| {
+            changes.chunks(size).filter(|group| group.iter().any(|changes| *changes)).count()
+        };
+        assert!(by(7) < 300_usize.div_ceil(7) && by(7) < single);
+        for (transactions, wanted) in [
+            (None, single),
+            (Some(Transactions::Each), single),
+            (Some(Transactions::Every(7)), by(7)),
+            (Some(Transactions::All), 1),
+        ] {
+            let model = Model::of(&records, &fresh, &mix);
+            assert_eq!(expected(&script, transactions, model).commits, wanted, "{transactions:?}");
+        }
+        let none = Script::default();
+        assert_eq!(expected(&none, None, Model::of(&records, &fresh, &mix)).commits, 0);
     }
 }

@@ -27,6 +27,7 @@ mod round;
 mod summary;
 pub(crate) mod tee;
 pub(crate) mod together;
+mod twice;
 
 #[cfg(test)]
 pub(crate) mod liar;
@@ -79,6 +80,8 @@ pub(crate) fn series(args: &BenchArgs) -> Result<Report> {
         if i < others.len() {
             (wanted.processes, wanted.threads) = (Vec::new(), Vec::new());
             wanted.with_writer = false;
+            // Nor is there a ratio for each number of records.
+            wanted.no_noise = true;
         }
         let mut report = run(&wanted)?;
         let Settings { records, key_bytes, value_bytes, .. } = report.settings;
@@ -355,17 +358,9 @@ impl<'a> Run<'a> {
 
     fn rounds(&mut self, stores: &[StoreInfo], workload: &Workload, folder: &Folder) -> Result<()> {
         let program = Program::this()?;
-        let entrants = stores.len() + usize::from(self.args.noise);
-        let steps = self.args.rounds * entrants * self.phases.len();
+        let mut entrants = self.entrants(stores);
+        let steps = self.args.rounds * entrants.len() * self.phases.len();
         let bar = progress::bar(steps as u64);
-        let entrant = |info: &StoreInfo, again| Entrant {
-            store: info.store.clone(),
-            again,
-            left: self.phases.clone(),
-            failed: Vec::new(),
-        };
-        let mut entrants: Vec<Entrant> = stores.iter().map(|info| entrant(info, false)).collect();
-        entrants.extend(self.twice(stores).map(|info| entrant(info, true)));
         let work = Work { workload, folder, program: &program, bar: &bar };
         for round in 0..self.args.rounds {
             let mut order: Vec<usize> = (0..entrants.len()).collect();
@@ -374,7 +369,9 @@ impl<'a> Run<'a> {
                 if folder.current().is_stopping() {
                     break;
                 }
+                let due = entrants[i].left.clone();
                 self.one(&mut entrants[i], round, &work)?;
+                round::share_failures(&mut entrants, i, &due);
                 let done = (round * entrants.len() + place + 1) * self.phases.len();
                 bar.set_position(done as u64);
             }
@@ -383,10 +380,21 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// The store that is measured against itself, if that is asked for.
-    fn twice<'s>(&self, stores: &'s [StoreInfo]) -> Option<&'s StoreInfo> {
-        let is_asked = |info: &&StoreInfo| Some(&info.store) == self.args.baseline.as_ref();
-        stores.iter().find(is_asked).or(stores.first()).filter(|_| self.args.noise)
+    /// Every store, and behind them those that are measured against themselves.
+    fn entrants(&self, stores: &[StoreInfo]) -> Vec<Entrant> {
+        let entrant = |info: &StoreInfo, again, left| Entrant {
+            store: info.store.clone(),
+            again,
+            left,
+            failed: Vec::new(),
+        };
+        let mut entrants: Vec<Entrant> =
+            stores.iter().map(|info| entrant(info, false, self.phases.clone())).collect();
+        if !self.args.no_noise && self.args.rounds >= twice::ROUNDS {
+            let again = twice::stores(&self.phases, stores, self.args.baseline.as_deref());
+            entrants.extend(again.into_iter().map(|(info, left)| entrant(info, true, left)));
+        }
+        entrants
     }
 
     /// Measures the store that does nothing, once: its answers are wrong, and are not looked at.
@@ -398,8 +406,7 @@ impl<'a> Run<'a> {
         let mut costs = Vec::new();
         process::run(&program, &spec, timeout, folder.current(), |message| {
             if let Message::Measured(sample) = message {
-                let (phase, ns_per_op) = (sample.phase.name().to_owned(), sample.ns_per_op);
-                costs.push(OwnCost { phase, ns_per_op });
+                costs.push(summary::own_cost(&sample));
             }
         })?;
         folder.empty(NULL)?;

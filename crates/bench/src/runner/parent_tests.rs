@@ -117,3 +117,31 @@ fn a_store_that_cannot_begin_is_given_up() {
     assert_eq!(failures, ["start error"]);
     assert_eq!(round_of("exit 3").1, ["start crashed"]);
 }
+
+/// A store that is measured against itself is two in a round, and what it cannot do is told once all the same.
+#[test]
+fn what_fails_in_one_of_a_store_that_is_there_twice_is_left_out_of_both() {
+    let entrant = |store: &str, again, left: &[Phase]| Entrant {
+        store: store.to_owned(),
+        again,
+        left: left.to_vec(),
+        failed: Vec::new(),
+    };
+    let (all, own) = ([Phase::GetHit, Phase::Scan, Phase::Remove], [Phase::GetHit, Phase::Scan]);
+    let after = |one: usize, left: &[Phase]| {
+        let mut entrants = [
+            entrant("hash", false, &all),
+            entrant("btree", false, &all),
+            entrant("hash", true, &own),
+        ];
+        let due = std::mem::replace(&mut entrants[one].left, left.to_vec());
+        round::share_failures(&mut entrants, one, &due);
+        entrants.map(|entrant| entrant.left)
+    };
+    let btree = all.to_vec();
+    let scan = vec![Phase::Scan];
+    assert_eq!(after(0, &all[1..]), [all[1..].to_vec(), btree.clone(), scan.clone()]);
+    assert_eq!(after(2, &scan), [all[1..].to_vec(), btree.clone(), scan]);
+    assert_eq!(after(0, &[]), [vec![], btree.clone(), vec![]]);
+    assert_eq!(after(0, &all), [all.to_vec(), btree, own.to_vec()]);
+}

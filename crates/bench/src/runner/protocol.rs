@@ -149,6 +149,8 @@ pub(crate) struct Sample {
     pub(crate) found: Option<u64>,
     /// Lookups that were made.
     pub(crate) lookups: u64,
+    /// Records whose values were taken in one timed run, by lookups, ranges and scans.
+    pub(crate) taken: u64,
     /// How often the phase was done, each time on a new store.
     pub(crate) repeats: u64,
     pub(crate) file_bytes: u64,
@@ -173,6 +175,7 @@ impl Sample {
             over_time: None,
             found: None,
             lookups: 0,
+            taken: 0,
             repeats: 1,
             file_bytes: 0,
             peak_rss_bytes: 0,

@@ -247,6 +247,17 @@ impl Run<'_> {
     }
 }
 
+/// Has a store that takes part twice lose in both what has failed in one of them, so that it is not tried again.
+/// `due` is what it had in the one that has just done a round.
+pub(super) fn share_failures(entrants: &mut [Entrant], one: usize, due: &[Phase]) {
+    let Entrant { store, left, .. } = &entrants[one];
+    let failed: Vec<Phase> = due.iter().filter(|phase| !left.contains(phase)).copied().collect();
+    let store = store.clone();
+    for other in entrants.iter_mut().filter(|other| other.store == store) {
+        other.left.retain(|phase| !failed.contains(phase));
+    }
+}
+
 /// Whether a phase has its turn after another, all being in this order.
 pub(super) fn is_after(phase: Phase, other: Phase, order: &[Phase]) -> bool {
     let turn = |phase| order.iter().position(|each| *each == phase);

@@ -7,8 +7,8 @@ use crate::driver::Changes;
 use crate::measure::Latencies;
 use crate::report::stats::{self, Ratio, summarise};
 use crate::result::{
-    AtRate, Effort, Latency, Noise, Percentiles, PhaseNoise, PhaseResult, Scaling, StoreInfo,
-    TogetherResult,
+    AtRate, Effort, Latency, Noise, OwnCost, Percentiles, PhaseNoise, PhaseResult, Scaling,
+    StoreInfo, TogetherResult,
 };
 use crate::runner::open_loop::{self, Rate};
 use crate::workload::{Mixes, Phase};
@@ -71,7 +71,7 @@ fn combined(
     let times: Vec<f64> = all().map(|sample| sample.ns_per_op).collect();
     let asked = |sample: &Sample| Some(sample.own_counters.clone()).filter(|all| !all.is_empty());
     let in_transactions = mixes.of(phase).is_some_and(|mix| mix.transactions.is_some());
-    Some(PhaseResult {
+    let result = PhaseResult {
         store: info.store.clone(),
         class: match phase {
             _ if info.is_server => info.class.clone(),
@@ -100,10 +100,28 @@ fn combined(
         file_length_bytes: all().map(|sample| sample.file_length).max().unwrap_or(0),
         write_amplification: write_amplification(phase, first, &effort, record_bytes)
             .filter(|_| !info.is_server),
+        syncs_per_commit: None,
+        written_bytes_per_commit: None,
         effort,
         own_counters: all().find_map(asked).unwrap_or_default(),
         notes: all().find_map(|sample| sample.wrong.clone()).into_iter().collect(),
-    })
+    };
+    let in_transactions = in_transactions || phase == Phase::InsertEach;
+    Some(with_commits(result, in_transactions, info.is_server))
+}
+
+/// The same with what there was for a commit. A change that is in no transaction is one in two classes: in the
+/// others nothing is committed before the store is closed, or ever.
+fn with_commits(mut result: PhaseResult, in_transactions: bool, is_server: bool) -> PhaseResult {
+    let by_itself = [Changes::Buffered, Changes::Sync].map(Changes::class);
+    let effort = &mut result.effort;
+    if !in_transactions && !by_itself.contains(&&*result.class) {
+        effort.commits = 0;
+    }
+    let of_commit = |count| effort.of_one_commit(count).filter(|_| !is_server);
+    result.syncs_per_commit = of_commit(effort.calls.syncs());
+    result.written_bytes_per_commit = of_commit(effort.calls.written_bytes);
+    result
 }
 
 /// The percentiles of each kind of operation, of all rounds together.
@@ -290,13 +308,26 @@ fn of_count(
     })
 }
 
-/// What a store's figures and those of the same store again say of chance; `None` without the latter.
+/// What a phase of the store that does nothing says of the workbench.
+pub(super) fn own_cost(sample: &Sample) -> OwnCost {
+    let of_one = sample.taken as f64 / sample.ops.max(1) as f64;
+    let records_per_op = Some(of_one).filter(|records| *records > 1.0);
+    OwnCost {
+        phase: sample.phase.name().to_owned(),
+        ns_per_op: sample.ns_per_op,
+        records_per_op,
+        ns_per_record: records_per_op.map(|records| sample.ns_per_op / records),
+    }
+}
+
+/// What the figures of stores and those of the same stores again say of chance; `None` without the latter.
 pub(super) fn noise(results: &[PhaseResult], again: &[PhaseResult]) -> Option<Noise> {
     let phase = |other: &PhaseResult| {
         let own = results.iter().find(|r| (&r.store, &r.phase) == (&other.store, &other.phase))?;
         let Ratio { median, low, high, .. } = stats::speed_ratio(other, own)?;
         Some(PhaseNoise {
             phase: other.phase.clone(),
+            store: other.store.clone(),
             median,
             low,
             high,

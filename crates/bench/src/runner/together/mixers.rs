@@ -13,7 +13,9 @@
 
 use super::super::changes::{Outcome, Work};
 use super::super::child::Round;
-use super::super::mixed::{self, Mixed, StepLatencies, Steps, begun, check, do_steps, expected};
+use super::super::mixed::{
+    self, Expected, Mixed, StepLatencies, Steps, begun, check, do_steps, expected,
+};
 use super::super::open_loop::changing::Paced;
 use super::super::open_loop::{AtRate, Rate};
 use super::super::protocol::{Sample, Spec};
@@ -99,13 +101,13 @@ impl<D: Driver> Round<'_, D> {
     /// Deals the steps to the threads of the group.
     fn shared<'a>(&'a self, group: Group, mix: &Mix, script: &'a Script) -> Shared<'a> {
         let model = || begun(self.inputs, mix, self.before);
-        let (outcome, found, after) = expected(script, model());
+        let Expected { outcome, found, commits, after } = expected(script, None, model());
         let own = |part: Dealt| {
-            let (outcome, ..) = expected(&part.script, model());
+            let outcome = expected(&part.script, None, model()).outcome;
             (part, outcome)
         };
         Shared {
-            all: Mixed { steps: Steps { script, transactions: None, outcome }, after },
+            all: Mixed { steps: Steps { script, transactions: None, outcome }, commits, after },
             found,
             parts: script.dealt(group.readers).into_iter().map(own).collect(),
         }

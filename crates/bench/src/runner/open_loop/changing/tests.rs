@@ -127,7 +127,7 @@ fn mixed(transactions: &str, apart: u64) -> (Vec<u64>, Vec<u64>, AtRate) {
     let (Inputs { records, fresh, .. }, _) = Inputs::prepare(&workload).unwrap();
     let (mix, time) = (&mix, MadeUp::default());
     let script = &Script::draw(&records, &fresh, mix, STEPS, 1);
-    let (outcome, ..) = expected(script, Model::of(&records, &fresh, mix));
+    let outcome = expected(script, mix.transactions, Model::of(&records, &fresh, mix)).outcome;
     let steps = Steps { script, transactions: mix.transactions, outcome };
     let mut pace = Pace::of(starts(STEPS, apart), 0.0, &time);
     let done = do_paced(&mut Slow::holding(&time, &records), steps, &mut pace).unwrap();
@@ -185,7 +185,7 @@ fn each_thread_does_its_steps_when_these_were_to_start() {
     let mut all = AtRate::default();
     for part in script.dealt(3) {
         let time = MadeUp::default();
-        let (outcome, ..) = expected(&part.script, Model::of(&records, &fresh, mix));
+        let outcome = expected(&part.script, None, Model::of(&records, &fresh, mix)).outcome;
         let steps = Steps { script: &part.script, transactions: None, outcome };
         let mut pace = Pace::of(part.own(&starts), 0.0, &time);
         let done = do_paced(&mut Slow::holding(&time, &records), steps, &mut pace).unwrap();
