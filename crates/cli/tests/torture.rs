@@ -58,6 +58,21 @@ fn our_engines_keep_everything_through_every_fault() {
 fn after_a_power_cut_what_was_not_synced_is_of_one_moment() {
     let faults = format!("--faults power --durability buffered --seed 1 {SMALL}");
     let (report, text) = torture(&format!("--stores hash,btree --rounds 2 {faults}"), &[], 0);
+/// What is synced is known by the names that the kernel gives to files.
+#[test]
+fn a_folder_behind_a_link_loses_nothing() {
+    let folder = Folder::new();
+    let (real, link) = (folder.path("real"), folder.path("link"));
+    std::fs::create_dir(&real).expect("a folder");
+    std::os::unix::fs::symlink(&real, &link).expect("a link");
+    let arguments = "--stores hash,btree --faults power --rounds 1 --records 20 --operations 30";
+    let words: Vec<&str> =
+        ["torture", "-q", "--dir", &link].into_iter().chain(arguments.split(' ')).collect();
+    let text = run(&words).expect(0).text();
+    assert!(text.contains("btree (sync): kept every one of "), "{text}");
+    assert!(names_in(real.as_ref()).is_empty(), "files are left behind");
+}
+
     for result in report["results"].as_array().expect("results") {
         assert_eq!((&result["promise"], &result["torn"]), (&"moment".into(), &0.into()), "{text}");
     }
