@@ -407,6 +407,117 @@ fn writes_a_lot() {
     assert!(later.get(b"key").unwrap().is_some());
 }
 
+/// Takes the lock of this process's trace, as another program could.
+fn lock_the_trace() -> std::fs::File {
+    let trace = std::fs::File::open(std::env::var_os("CREDENZA_RECORD").unwrap()).unwrap();
+    trace.lock().unwrap();
+    trace
+}
+
+/// A lock that another keeps is not waited for while there is room, and nothing is lost when it is free.
+#[test]
+fn nobody_waits_for_the_lock_of_a_trace_while_there_is_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("trace");
+    run(recorded("reads_while_the_trace_is_locked", dir.path(), &trace));
+    let keys = entries(&trace).into_iter().map(|entry| entry.key);
+    let read = (0..READ_WHILE_LOCKED).map(|i| Some(Key::Plain(i.to_le_bytes().to_vec())));
+    assert!(keys.eq(read));
+    assert_eq!(Trace::open(&trace).unwrap().stopped(), None);
+}
+
+/// Several buffers of 64 KiB, and less than the longest one.
+const READ_WHILE_LOCKED: u32 = 30_000;
+
+#[test]
+fn reads_while_the_trace_is_locked() {
+    if !is_child() {
+        return;
+    }
+    sys::give_up_after(120);
+    let store = Hash::in_memory().unwrap();
+    let lock = lock_the_trace();
+    for i in 0..READ_WHILE_LOCKED {
+        store.get(&i.to_le_bytes()).unwrap();
+    }
+    assert!(record::is_on());
+    drop(lock);
+}
+
+/// A lock that is kept ends the recording and not the program, and the trace says so when that can be.
+#[test]
+fn a_lock_that_is_kept_ends_the_recording_and_not_the_program() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("trace");
+    run(recorded("reads_until_the_recording_ends", dir.path(), &trace));
+    let opened = Trace::open(&trace).unwrap();
+    let (why, when) = opened.stopped().unwrap();
+    assert_eq!((why, shorts(&trace)), (Stopped::Locked, vec!["1 get before miss 0 0".to_owned()]));
+    assert!(entries(&trace).iter().all(|entry| entry.time <= when));
+    // Who comes later records nothing more, and works.
+    let before = std::fs::read(&trace).unwrap();
+    run(recorded("works_without_a_recording", dir.path(), &trace));
+    assert_eq!(std::fs::read(&trace).unwrap(), before);
+}
+
+#[test]
+fn reads_until_the_recording_ends() {
+    if !is_child() {
+        return;
+    }
+    sys::give_up_after(120);
+    let store = Hash::in_memory().unwrap();
+    store.get(b"before").unwrap();
+    record::flush();
+    let lock = lock_the_trace();
+    while record::is_on() {
+        store.get(&[b'x'; 1000]).unwrap();
+    }
+    works();
+    drop(lock);
+    drop(store);
+}
+
+/// A store is opened, and used, that nobody records.
+fn works() {
+    let store = Hash::in_memory().unwrap();
+    store.insert(b"key", b"value").unwrap();
+    assert!(store.get(b"key").unwrap().is_some() && !record::is_on());
+}
+
+#[test]
+fn works_without_a_recording() {
+    if is_child() {
+        works();
+    }
+}
+
+/// Who opens a store while another keeps the lock of the trace, and ends before that does, works, too.
+#[test]
+fn a_store_is_opened_while_the_trace_is_locked() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("trace");
+    run(recorded("opens_while_the_trace_is_locked", dir.path(), &trace));
+    run(recorded("opens_while_the_trace_is_locked", dir.path(), &trace));
+    assert_eq!((entries(&trace).len(), Trace::open(&trace).unwrap().stopped()), (0, None));
+}
+
+#[test]
+fn opens_while_the_trace_is_locked() {
+    if !is_child() {
+        return;
+    }
+    sys::give_up_after(120);
+    if Path::new(&std::env::var_os("CREDENZA_RECORD").unwrap()).exists() {
+        let lock = lock_the_trace();
+        works();
+        // To the end of the process.
+        std::mem::forget(lock);
+    } else {
+        drop(Hash::in_memory().unwrap());
+    }
+}
+
 #[test]
 fn what_cannot_be_recorded_is_said_when_a_store_is_opened() {
     let dir = tempfile::tempdir().unwrap();

@@ -102,6 +102,9 @@ pub enum Stopped {
     NoSpace,
     /// Writing failed otherwise, with this error number of the system.
     Failed(u32),
+    /// A process could not have the lock of the file, which another program kept, or a process that was
+    /// stopped while it wrote. What it had not written yet is lost.
+    Locked,
 }
 
 impl fmt::Display for Stopped {
@@ -113,6 +116,9 @@ impl fmt::Display for Stopped {
                 let error = std::io::Error::from_raw_os_error(number.cast_signed());
                 write!(f, "writing failed: {error}")
             }
+            Stopped::Locked => f.write_str(
+                "somebody kept the lock of the trace, and what a process had not written yet is lost",
+            ),
         }
     }
 }
@@ -141,6 +147,7 @@ impl State {
             Some((Stopped::Limit, when)) => (1, 0, when),
             Some((Stopped::NoSpace, when)) => (2, 0, when),
             Some((Stopped::Failed(number), when)) => (3, number, when),
+            Some((Stopped::Locked, when)) => (4, 0, when),
         };
         let mut bytes = [0; STATE_BYTES];
         let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
@@ -171,6 +178,7 @@ impl State {
             Some(1) => Some(Stopped::Limit),
             Some(2) => Some(Stopped::NoSpace),
             Some(3) => Some(Stopped::Failed(number)),
+            Some(4) => Some(Stopped::Locked),
             _ => return damaged("the reason why it ended is none that there is"),
         };
         let stopped = stopped.map(|why| (why, word(40)));
@@ -338,6 +346,7 @@ mod tests {
             Some((Stopped::Limit, 1)),
             Some((Stopped::NoSpace, 2)),
             Some((Stopped::Failed(5), 3)),
+            Some((Stopped::Locked, 4)),
         ] {
             let state = State { end: 300, stores: 2, blocks: 3, entries: 4, stopped };
             let head = [&fixed.to_bytes()[..], &state.to_bytes()[..]].concat();

@@ -15,8 +15,8 @@
 //! The environment is not believed in a process with more rights than whoever started it.
 //!
 //! Handles that are opened while a recording is on are recorded, until they are dropped or it ends. The
-//! recorder never stands in the program's way: where the trace cannot grow (its limit, a full disk), the
-//! recording ends, the trace says why, and the program goes on.
+//! recorder never stands in the program's way: where the trace cannot grow (its limit, a full disk, a lock that
+//! another keeps), the recording ends, the trace says why if that can be, and the program goes on.
 //!
 //! How it works: each thread collects what it does in a buffer of its own, which goes to the file as a
 //! block when it has 64 KiB or is a second old, when a store is closed, and when thread or process end.

@@ -4,27 +4,41 @@
 //! every descriptor, or fork, and another file that came to that path meanwhile is recognised by its
 //! number and left alone. A process that was forked has a session of its own, which begins with the
 //! first operation there; what the buffers hold that came with the fork is its parent's.
+//!
+//! Nobody waits for the file's lock while a store is used: what others do not let in stays in the buffer
+//! until they do. Only when that is full, or when it is the last chance, is the lock waited for, and not
+//! for long: then the recording is over in this process, and its end is told in the trace as soon as
+//! somebody closes a store, or the process ends, and the lock can be had.
 
 use super::entry::{KeyRef, Written};
 use super::format::{
-    BLOCK_HEAD_BYTES, BlockHead, Content, Fixed, HEAD_BYTES, MAX_KEY, STATE_AT, State, Stopped,
+    BLOCK_HEAD_BYTES, BlockHead, Content, Fixed, MAX_BODY, MAX_KEY, STATE_AT, State, Stopped,
     put_varint,
 };
+use super::trace::read_head;
 use crate::os::process;
 use crate::{Error, Result};
 use siphasher::sip128::SipHasher24;
 use std::cell::RefCell;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// A buffer goes to the file when it has so many bytes, or is so old.
 const BUFFER_BYTES: usize = 64 << 10;
 const BUFFER_NS: u64 = 1_000_000_000;
+/// Where others have the lock then, it is tried again when there are so many bytes more.
+const AGAIN_BYTES: usize = 4 << 10;
+/// No buffer has more bytes than go into a block: another entry, with whatever key, must have room.
+const FULL_BYTES: usize = MAX_BODY as usize - 2 * MAX_KEY;
+
+/// Attempts to get the lock where it is waited for, and the time between two of them.
+const ATTEMPTS: u32 = 1000;
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// What hashes keys.
 pub(super) type Secret = (u64, u64);
@@ -39,6 +53,8 @@ pub(super) struct Session {
     pid: u32,
     /// Whether nothing is recorded any more.
     is_over: AtomicBool,
+    /// When that was, where it was for the lock, and the trace does not tell it yet; else 0.
+    gave_up: AtomicU64,
     threads: AtomicU32,
     buffers: Mutex<Vec<Weak<Mutex<Buffer>>>>,
     /// That of this process, where it was forked by the one that this is of.
@@ -54,6 +70,10 @@ struct Buffer {
     first: u64,
     last: u64,
     body: Vec<u8>,
+    /// It is to be written when it has so many bytes,
+    due_bytes: usize,
+    /// or an entry is so late.
+    due: u64,
 }
 
 /// A thread's buffer, in the session that it last recorded in.
@@ -67,13 +87,20 @@ impl Drop for Mine {
         // The thread ends. Of a parent's session nothing is touched: its locks are as the fork found
         // them.
         if self.session.pid == process::own_pid() {
-            self.session.write(&mut lock(&self.buffer));
+            self.session.write(&mut lock(&self.buffer), Wait::Shortly);
         }
     }
 }
 
 thread_local! {
     static MINE: RefCell<Option<Mine>> = const { RefCell::new(None) };
+}
+
+/// Whether others who have the lock of the file are waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    No,
+    Shortly,
 }
 
 /// What was locked is good also where a thread panicked: nothing in between can.
@@ -108,6 +135,7 @@ impl Session {
             secret,
             pid: process::own_pid(),
             is_over: AtomicBool::new(false),
+            gave_up: AtomicU64::new(0),
             threads: AtomicU32::new(0),
             buffers: Mutex::new(Vec::new()),
             after_fork: OnceLock::new(),
@@ -147,11 +175,18 @@ impl Session {
         self.here().is_over.load(Ordering::Relaxed)
     }
 
+    /// Why nothing is recorded any more, where that is not in the trace.
+    pub(super) fn untold(self: &Arc<Session>) -> Option<Stopped> {
+        let is_untold = self.here().gave_up.load(Ordering::Relaxed) > 0;
+        is_untold.then_some(Stopped::Locked)
+    }
+
     /// Writes what the buffers of all threads have.
     pub(super) fn flush(self: &Arc<Session>) {
         let session = self.here();
         let buffers: Vec<_> = lock(&session.buffers).iter().filter_map(Weak::upgrade).collect();
-        buffers.iter().for_each(|buffer| session.write(&mut lock(buffer)));
+        buffers.iter().for_each(|buffer| session.write(&mut lock(buffer), Wait::Shortly));
+        session.tell();
     }
 
     /// Gives a store or a table of one a number, and says so in the trace. 0 if that cannot be written.
@@ -163,7 +198,7 @@ impl Session {
             false => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
         };
         let since = now().saturating_sub(session.fixed.begun_ns);
-        session.append(|state| {
+        let given = session.append(Wait::Shortly, |state| {
             state.stores = state.stores.saturating_add(1);
             let mut body = Vec::new();
             put_varint(&mut body, state.stores.into());
@@ -181,7 +216,8 @@ impl Session {
                 sum: 0,
             };
             (head.block(&body), state.stores)
-        })
+        });
+        given.unwrap_or(0)
     }
 
     /// Records an entry; `begun` is when the operation did, by [`now`].
@@ -202,9 +238,10 @@ impl Session {
             };
             let mut buffer = lock(&mine.buffer);
             buffer.add(&entry);
-            let is_old = time.saturating_sub(buffer.first) >= BUFFER_NS;
-            if is_old || buffer.body.len() >= BUFFER_BYTES {
-                session.write(&mut buffer);
+            if buffer.body.len() >= FULL_BYTES {
+                session.write(&mut buffer, Wait::Shortly);
+            } else if time >= buffer.due || buffer.body.len() >= buffer.due_bytes {
+                session.write(&mut buffer, Wait::No);
             }
         });
     }
@@ -222,61 +259,97 @@ impl Session {
 
     fn new_buffer(self: &Arc<Session>) -> Mine {
         let thread = self.threads.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        let body = Vec::new();
-        let buffer = Arc::new(Mutex::new(Buffer { thread, count: 0, first: 0, last: 0, body }));
+        let empty =
+            Buffer { thread, count: 0, first: 0, last: 0, body: Vec::new(), due_bytes: 0, due: 0 };
+        let buffer = Arc::new(Mutex::new(empty));
         let mut buffers = lock(&self.buffers);
         buffers.retain(|buffer| buffer.strong_count() > 0);
         buffers.push(Arc::downgrade(&buffer));
         Mine { session: Arc::clone(self), buffer }
     }
 
-    /// Writes what a buffer has, and empties it.
-    fn write(&self, buffer: &mut Buffer) {
-        if buffer.count > 0 && !self.is_over.load(Ordering::Relaxed) {
-            let head = BlockHead {
-                content: Content::Entries,
-                len: 0,
-                count: buffer.count,
-                process: self.pid,
-                thread: buffer.thread,
-                time: buffer.first,
-                sum: 0,
-            };
-            let block = head.block(&buffer.body);
-            self.append(|state| {
+    /// Writes what a buffer has, and empties it; or keeps it, where others have the lock and are not to be
+    /// waited for.
+    fn write(&self, buffer: &mut Buffer, wait: Wait) {
+        if buffer.count > 0 {
+            let written = self.append(wait, |state| {
                 state.entries += u64::from(buffer.count);
-                (block, 0)
+                let head = BlockHead {
+                    content: Content::Entries,
+                    len: 0,
+                    count: buffer.count,
+                    process: self.pid,
+                    thread: buffer.thread,
+                    time: buffer.first,
+                    sum: 0,
+                };
+                (head.block(&buffer.body), 0)
             });
+            if written.is_none() {
+                buffer.due_bytes = buffer.body.len() + AGAIN_BYTES;
+                buffer.due = buffer.last.saturating_add(BUFFER_NS);
+                return;
+            }
         }
         buffer.count = 0;
         buffer.body.clear();
     }
 
     /// Appends the block that `make` makes of the state; gives what it says besides. Where that fails,
-    /// the recording is over, and 0 is given.
-    fn append(&self, make: impl FnOnce(&mut State) -> (Vec<u8>, u32)) -> u32 {
+    /// the recording is over, and 0 is given; `None` where others have the lock and are not waited for.
+    fn append(&self, wait: Wait, make: impl FnOnce(&mut State) -> (Vec<u8>, u32)) -> Option<u32> {
         if self.is_over.load(Ordering::Relaxed) {
-            return 0;
+            return Some(0);
         }
-        let given = self.try_append(make).ok().flatten();
-        if given.is_none() {
-            self.is_over.store(true, Ordering::Relaxed);
+        match self.with_lock(wait, |file, state| self.append_to(file, state, make)) {
+            Ok(None) if wait == Wait::No => return None,
+            Ok(None) => {
+                let since = now().saturating_sub(self.fixed.begun_ns);
+                self.gave_up.store(since.max(1), Ordering::Relaxed);
+            }
+            Ok(Some(Some(given))) => return Some(given),
+            Ok(Some(None)) | Err(_) => {}
         }
-        given.unwrap_or(0)
+        self.is_over.store(true, Ordering::Relaxed);
+        Some(0)
     }
 
-    fn try_append(&self, make: impl FnOnce(&mut State) -> (Vec<u8>, u32)) -> Result<Option<u32>> {
+    /// Does this with the trace, of which nobody else writes meanwhile, and its state; `None` if others
+    /// have the lock.
+    fn with_lock<T>(
+        &self,
+        wait: Wait,
+        work: impl FnOnce(&File, State) -> Result<T>,
+    ) -> Result<Option<T>> {
         let file = open(&self.path, false)?;
-        lock_file(&file)?;
-        let (fixed, mut state) = read_head(&file)?;
-        if fixed != self.fixed || state.stopped.is_some() {
+        if !lock_file(&file, wait)? {
             return Ok(None);
         }
-        let before = state;
+        let head = len_of(&file).and_then(|len| read_head(&file, len));
+        let done = head.and_then(|(fixed, state)| match fixed == self.fixed {
+            true => work(&file, state).map(Some),
+            false => Err(Error::invalid("another trace is there by now")),
+        });
+        // A process that was forked meanwhile has the file open, too, and would keep the lock.
+        let _ = file.unlock();
+        done
+    }
+
+    /// Appends a block to the file, or notes in it why that cannot be: then `None` is given.
+    fn append_to(
+        &self,
+        file: &File,
+        before: State,
+        make: impl FnOnce(&mut State) -> (Vec<u8>, u32),
+    ) -> Result<Option<u32>> {
+        if before.stopped.is_some() {
+            return Ok(None);
+        }
+        let mut state = before;
         let (block, given) = make(&mut state);
-        let since = now().saturating_sub(fixed.begun_ns);
+        let since = now().saturating_sub(self.fixed.begun_ns);
         let end = before.end.saturating_add(block.len() as u64);
-        let why = if end > fixed.limit {
+        let why = if end > self.fixed.limit {
             Some(Stopped::Limit)
         } else if end > process::longest_file() {
             Some(Stopped::NoSpace)
@@ -287,10 +360,24 @@ impl Session {
             None => State { end, blocks: before.blocks + 1, ..state },
             Some(why) => State { stopped: Some((why, since)), ..before },
         };
-        // In place: it needs no room.
-        let written = file.write_all_at(&state.to_bytes(), STATE_AT);
-        written.map_err(|e| Error::io("write", e))?;
+        write_state(file, state)?;
         Ok(why.is_none().then_some(given))
+    }
+
+    /// Says in the trace that the recording is over for want of the lock, if that is so, it is not said
+    /// yet, and the lock can be had now.
+    fn tell(&self) {
+        let when = self.gave_up.load(Ordering::Relaxed);
+        if when == 0 {
+            return;
+        }
+        let told = self.with_lock(Wait::No, |file, state| match state.stopped {
+            None => write_state(file, State { stopped: Some((Stopped::Locked, when)), ..state }),
+            Some(_) => Ok(()),
+        });
+        if !matches!(told, Ok(None)) {
+            self.gave_up.store(0, Ordering::Relaxed);
+        }
     }
 }
 
@@ -299,6 +386,8 @@ impl Buffer {
         if self.count == 0 {
             (self.first, self.last) = (entry.time, entry.time);
             self.body.reserve(BUFFER_BYTES + MAX_KEY + BLOCK_HEAD_BYTES);
+            self.due_bytes = BUFFER_BYTES;
+            self.due = entry.time.saturating_add(BUFFER_NS);
         }
         entry.put(self.last, &mut self.body);
         self.last = entry.time;
@@ -329,57 +418,76 @@ fn open(path: &Path, is_new_wanted: bool) -> Result<File> {
     }
 }
 
-fn lock_file(file: &File) -> Result<()> {
-    loop {
-        match file.lock() {
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            locked => return locked.map_err(|e| Error::io("lock", e)),
+/// Takes the lock of the file, which ends when that is closed; false if others have it.
+fn lock_file(file: &File, wait: Wait) -> Result<bool> {
+    let attempts = if wait == Wait::Shortly { ATTEMPTS } else { 1 };
+    for attempt in 1..=attempts {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) if attempt < attempts => std::thread::sleep(PAUSE),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(e)) => return Err(Error::io("lock", e)),
         }
     }
+    Ok(false)
 }
 
-fn read_head(file: &File) -> Result<(Fixed, State)> {
-    let mut head = Vec::with_capacity(HEAD_BYTES);
-    let mut reader = io::Read::take(file, HEAD_BYTES as u64);
-    io::Read::read_to_end(&mut reader, &mut head).map_err(|e| Error::io("read", e))?;
-    Ok((Fixed::read(&head)?, State::read(&head)?))
+/// Writes how far the trace has come, in place: it needs no room.
+fn write_state(file: &File, state: State) -> Result<()> {
+    let written = file.write_all_at(&state.to_bytes(), STATE_AT);
+    written.map_err(|e| Error::io("write", e))
+}
+
+fn len_of(file: &File) -> Result<u64> {
+    Ok(file.metadata().map_err(|e| Error::io("ask the size of", e))?.len())
 }
 
 /// Makes the trace at `path`, or looks whether the one that is there can be continued.
 fn begin(path: &Path, (is_hashed, limit): (bool, u64), may_continue: bool) -> Result<Fixed> {
     let was_there = path.symlink_metadata().is_ok();
     let file = open(path, true)?;
-    lock_file(&file)?;
-    let len = file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
-    let (boot, _) = process::boot_and_namespace();
-    if len > 0 {
-        if !may_continue {
-            return Err(Error::invalid("this file is there already: name another, or remove it"));
-        }
-        let (fixed, _) = read_head(&file)?;
-        let trouble = if fixed.boot != boot {
-            "this trace is of before the machine was started: name another, or remove it"
-        } else if fixed.is_hashed != is_hashed {
-            "the keys of this trace are hashed, or are not, other than is asked for: name another file"
-        } else {
-            return Ok(fixed);
-        };
-        return Err(Error::invalid(trouble));
+    // Who finds a trace needs no lock: what it begins with never changes.
+    if len_of(&file)? == 0 && !lock_file(&file, Wait::Shortly)? {
+        let what = "another process keeps the lock of this file: name another, or end that process";
+        return Err(Error::invalid(what));
     }
-    let begun_at = UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
-    let (id, begun_ns) = (process::random_id()?, now());
-    let fixed = Fixed { is_hashed, id, begun_at, begun_ns, boot, limit };
-    match write_head(&file, &fixed) {
-        Ok(()) => Ok(fixed),
-        Err(e) => {
+    let begun = match len_of(&file)? {
+        0 => make(&file, is_hashed, limit).inspect_err(|_| {
             // A file without its head is no trace: it would be in the way of the next one. Not if it was
             // somebody's, or is the trace of another by now.
             if !was_there && is_at(&file, path) {
                 let _ = std::fs::remove_file(path);
             }
-            Err(e)
-        }
-    }
+        }),
+        len if may_continue => take_up(&file, len, is_hashed),
+        _ => Err(Error::invalid("this file is there already: name another, or remove it")),
+    };
+    // A process that was forked meanwhile would keep it.
+    let _ = file.unlock();
+    begun
+}
+
+/// Writes the head of a new trace.
+fn make(file: &File, is_hashed: bool, limit: u64) -> Result<Fixed> {
+    let (boot, _) = process::boot_and_namespace();
+    let begun_at = UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
+    let (id, begun_ns) = (process::random_id()?, now());
+    let fixed = Fixed { is_hashed, id, begun_at, begun_ns, boot, limit };
+    write_head(file, &fixed).map(|()| fixed)
+}
+
+/// Looks whether a trace can be continued.
+fn take_up(file: &File, len: u64, is_hashed: bool) -> Result<Fixed> {
+    let (boot, _) = process::boot_and_namespace();
+    let (fixed, _) = read_head(file, len)?;
+    let trouble = if fixed.boot != boot {
+        "this trace is of before the machine was started: name another, or remove it"
+    } else if fixed.is_hashed != is_hashed {
+        "the keys of this trace are hashed, or are not, other than is asked for: name another file"
+    } else {
+        return Ok(fixed);
+    };
+    Err(Error::invalid(trouble))
 }
 
 /// Whether the file has this name.

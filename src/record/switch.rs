@@ -147,8 +147,8 @@ pub fn flush() {
     }
 }
 
-/// Whether stores that this process opens are recorded. No longer when a trace had reached its limit or
-/// found no room on its disk.
+/// Whether stores that this process opens are recorded. No longer when a trace had reached its limit,
+/// found no room on its disk, or was locked by others for too long.
 pub fn is_on() -> bool {
     current().is_ok_and(|session| session.is_some_and(|session| !session.is_over()))
 }

@@ -87,14 +87,7 @@ impl Trace {
 
     fn read(path: &Path) -> Result<Trace> {
         let (file, meta) = open_regular(path)?;
-        let mut head = vec![0; HEAD_BYTES.min(usize::try_from(meta.len()).unwrap_or(HEAD_BYTES))];
-        let mut read_head = || {
-            read_exact_at(&file, &mut head, 0)?;
-            Ok((Fixed::read(&head)?, State::read(&head)?))
-        };
-        // A recorder may be just writing how far it is, and half of that be seen.
-        let again = (0..TRIES).find_map(|_| read_head().ok());
-        let (fixed, state) = again.map_or_else(read_head, Ok)?;
+        let (fixed, state) = read_head(&file, meta.len())?;
         // Asked for after the state was read: what that says is there.
         let len = file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
         let mut trace = Trace {
@@ -239,6 +232,18 @@ impl Trace {
         let turns = threads.iter().enumerate().filter_map(first).collect();
         Entries { trace: self, threads, turns }
     }
+}
+
+/// Reads the head of a file that has so many bytes, whoever is just writing to it.
+pub(super) fn read_head(file: &File, len: u64) -> Result<(Fixed, State)> {
+    let mut head = vec![0; HEAD_BYTES.min(usize::try_from(len).unwrap_or(HEAD_BYTES))];
+    let mut read = || {
+        read_exact_at(file, &mut head, 0)?;
+        Ok((Fixed::read(&head)?, State::read(&head)?))
+    };
+    // A recorder may be just writing how far it is, and half of that be seen.
+    let again = (0..TRIES).find_map(|_| read().ok());
+    again.map_or_else(read, Ok)
 }
 
 fn store_of(body: &mut &[u8]) -> Option<TracedStore> {

@@ -82,8 +82,9 @@ impl Writer {
             return Ok(());
         }
         let path = self.session.path();
-        let stopped = Trace::open(path)?.stopped();
-        let why = stopped.map_or("it cannot be written".to_owned(), |(why, _)| why.to_string());
+        let stopped = Trace::open(path)?.stopped().map(|(why, _)| why);
+        let stopped = stopped.or_else(|| self.session.untold());
+        let why = stopped.map_or("it cannot be written".to_owned(), |why| why.to_string());
         Err(Error::invalid(format!("only a part of the trace was written: {why}")).at(path))
     }
 }

@@ -27,6 +27,7 @@ pub mod result;
 mod rng;
 mod runner;
 mod settings;
+mod shell;
 mod torture;
 mod workload;
 

@@ -8,8 +8,12 @@ use std::process::Command;
 
 /// A torture of these stores with little to do; what it says, as JSON, and on standard output.
 fn torture(arguments: &str, more: &[&str], status: i32) -> (Value, String) {
-    let folder = Folder::new();
-    let (dir, json) = (folder.path("stores"), folder.path("out.json"));
+    torture_in(&Folder::new(), arguments, more, status)
+}
+
+/// The same in a folder that the caller keeps.
+fn torture_in(folder: &Folder, arguments: &str, more: &[&str], status: i32) -> (Value, String) {
+    let (dir, json) = (folder.path("its stores"), folder.path("out.json"));
     std::fs::create_dir(&dir).expect("a folder");
     let args = ["torture", "-q", "--dir", &dir, "--json", &json].into_iter();
     let args: Vec<&str> = args.chain(arguments.split(' ')).chain(more.iter().copied()).collect();
@@ -54,6 +58,21 @@ fn our_engines_keep_everything_through_every_fault() {
     assert!(text.contains("hash (buffered): kept every one of "), "{text}");
 }
 
+/// What is synced is known by the names that the kernel gives to files.
+#[test]
+fn a_folder_behind_a_link_loses_nothing() {
+    let folder = Folder::new();
+    let (real, link) = (folder.path("real"), folder.path("link"));
+    std::fs::create_dir(&real).expect("a folder");
+    std::os::unix::fs::symlink(&real, &link).expect("a link");
+    let arguments = "--stores hash,btree --faults power --rounds 1 --records 20 --operations 30";
+    let words: Vec<&str> =
+        ["torture", "-q", "--dir", &link].into_iter().chain(arguments.split(' ')).collect();
+    let text = run(&words).expect(0).text();
+    assert!(text.contains("btree (sync): kept every one of "), "{text}");
+    assert!(names_in(real.as_ref()).is_empty(), "files are left behind");
+}
+
 #[test]
 fn after_a_power_cut_what_was_not_synced_is_of_one_moment() {
     let faults = format!("--faults power --durability buffered --seed 1 {SMALL}");
@@ -62,17 +81,25 @@ fn after_a_power_cut_what_was_not_synced_is_of_one_moment() {
         assert_eq!((&result["promise"], &result["torn"]), (&"moment".into(), &0.into()), "{text}");
     }
     // Who takes that for safe is told what would be lost, and how to have it happen again.
-    let arguments = format!("--stores btree --rounds 4 {faults} --expect all");
-    let (report, text) = torture(&arguments, &[], 1);
+    let arguments = format!("--stores btree --rounds 4 {faults} --expect all --timeout 600");
+    let folder = Folder::new();
+    let (report, text) = torture_in(&folder, &arguments, &[], 1);
     assert!(figure(&report, "btree", "lost").expect("our own") > 0, "{text}");
     assert!(text.contains("btree broke its promise (power)"), "{text}");
-    let (_, command) = text.split_once("again: credenza torture ").expect("a command");
-    let words: Vec<&str> = command.lines().next().unwrap_or("").split(' ').collect();
-    assert!(words.contains(&"--round") && words.contains(&"--expect"), "{command}");
-    // But for the folder, which is gone.
-    let dir = words.iter().position(|word| *word == "--dir").expect("the folder");
-    let again = run(&[&["torture", "-q"], &words[..dir], &words[dir + 2..]].concat());
-    assert!(again.status <= 1 && again.text().contains("btree  buffered power all"), "{command}");
+    let (_, command) = text.split_once("again: credenza ").expect("a command");
+    let command = command.lines().next().unwrap_or("");
+    for option in ["--round ", "--expect all", "--timeout 600"] {
+        assert!(command.contains(option), "{command}");
+    }
+    // As whoever reads it types it, in a shell.
+    let typed = Command::new("sh")
+        .args(["-c", &format!("exec \"$0\" {command}")])
+        .arg(program())
+        .output()
+        .expect("a shell");
+    let again = String::from_utf8_lossy(&typed.stdout);
+    assert!(again.contains("btree  buffered power all"), "{command}: {typed:?}");
+    assert!(typed.status.code().is_some_and(|status| status <= 1), "{command}: {typed:?}");
 }
 
 /// What is kept is what the store was before anybody opened it, and only where something is lost.

@@ -2,6 +2,7 @@
 
 use super::candidates::Candidate;
 use super::look::{Facts, Subject};
+use crate::shell::quoted;
 use serde::Serialize;
 
 /// What to do.
@@ -65,19 +66,8 @@ fn commands(candidate: &Candidate, subject: &Subject, facts: &Facts) -> Vec<Stri
     vec![format!("credenza load {NAME} {file}{from}{to}")]
 }
 
-/// A word for a shell.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::quoted;
-
     /// What is printed is compiled here, and does what it says.
     mod printed {
         pub(super) mod constant {
@@ -109,13 +99,5 @@ mod tests {
         assert_eq!(found, [(b"k".to_vec(), b"v".to_vec())]);
         let found = printed::numbers::change(&path("n"), 7, b"v").unwrap();
         assert_eq!(found.as_deref(), Some(&b"v"[..]));
-    }
-
-    #[test]
-    fn words_are_quoted_for_a_shell() {
-        assert_eq!(quoted("/usr/share/dict/words"), "/usr/share/dict/words");
-        assert_eq!(quoted("my file's"), r"'my file'\''s'");
-        assert_eq!(quoted(""), "''");
-        assert_eq!(quoted("$(rm x)"), "'$(rm x)'");
     }
 }

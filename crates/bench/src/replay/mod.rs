@@ -22,6 +22,8 @@ mod model;
 mod part;
 mod play;
 pub(crate) mod script;
+#[cfg(test)]
+mod script_tests;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -3,18 +3,20 @@
 //! All stores and tables of the trace become one: where there are several, each key begins with two
 //! bytes that say which it is of. The operations of all threads and processes come in the order of
 //! time. A transaction is one of the replay's if no other is open; what others do meanwhile is done in
-//! it. Of one that was aborted only the lookups are done.
+//! it. Of one that was aborted only the lookups are done. What is part of which transaction is told by
+//! process, thread and store: a thread may have one open in each of its stores.
 //!
 //! Invariant: every process that reads a trace makes the same script of it.
 
 use super::ups;
-use credenza::record::{Action, Entry, Key, Trace};
+use credenza::record::{Action, Entry, Key, Trace, TracedStore};
 use credenza::stats::{Operation, Outcome};
 use credenza::{Error, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
+use std::hash::Hash;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,8 +119,9 @@ impl Script {
     /// # Errors
     /// The trace is damaged, or has more keys than the workbench takes.
     pub(crate) fn of(trace: &Trace) -> Result<Script> {
-        let aborted = aborted(trace)?;
-        let mut maker = Maker { spaces: spaces(trace), ..Maker::default() };
+        let stores = stores(trace.stores());
+        let aborted = aborted(trace, &stores)?;
+        let mut maker = Maker { spaces: spaces(trace.stores()), stores, ..Maker::default() };
         for entry in trace.entries() {
             maker.add(&entry?, &aborted)?;
         }
@@ -162,46 +165,79 @@ impl Script {
     }
 }
 
-/// The place of a store or table among all of them; handles of one have the same.
-fn spaces(trace: &Trace) -> Vec<u16> {
-    let mut known: HashMap<(PathBuf, String, u32), usize> = HashMap::new();
-    let numbers = trace.stores().iter().map(|store| {
-        // One in memory is another each time.
-        let own = if store.path.as_os_str().is_empty() { store.number } else { 0 };
+/// The place of a store or table among all of them; handles of one have the same. Empty if there is one.
+fn spaces(all: &[TracedStore]) -> Vec<u16> {
+    // One in memory is another each time.
+    let own = |store: &TracedStore| if is_in_memory(store) { store.number } else { 0 };
+    let spaces = numbered(all.iter().map(|store| (&store.path, &store.table, own(store))));
+    if spaces.iter().all(|space| *space == 0) {
+        return Vec::new();
+    }
+    spaces.into_iter().map(|space| space.min(usize::from(u16::MAX)) as u16).collect()
+}
+
+/// The same of the store that each store or table belongs to, in which a transaction is.
+fn stores(all: &[TracedStore]) -> Vec<usize> {
+    // Which store in memory a table is of the trace does not tell: all of an engine with tables are one.
+    let in_memory = all.iter().filter(|store| is_in_memory(store));
+    let tables = in_memory.filter(|store| !store.table.is_empty());
+    let with_tables: HashSet<&str> = tables.map(|store| &*store.engine).collect();
+    numbered(all.iter().map(|store| {
+        let is_own = is_in_memory(store) && !with_tables.contains(&*store.engine);
+        (&store.path, &store.engine, if is_own { store.number } else { 0 })
+    }))
+}
+
+fn is_in_memory(store: &TracedStore) -> bool {
+    store.path.as_os_str().is_empty()
+}
+
+/// Numbers from 0 on, in the order in which they are first needed; what is equal has the same.
+fn numbered<T: Eq + Hash>(all: impl Iterator<Item = T>) -> Vec<usize> {
+    let mut known = HashMap::new();
+    all.map(|one| {
         let next = known.len();
-        *known.entry((store.path.clone(), store.table.clone(), own)).or_insert(next)
-    });
-    let spaces: Vec<u16> = numbers.map(|space| space.min(usize::from(u16::MAX)) as u16).collect();
-    if known.len() > 1 { spaces } else { Vec::new() }
+        *known.entry(one).or_insert(next)
+    })
+    .collect()
+}
+
+/// The place of an entry's store in a list by number; `None` for what is of no store.
+fn of_store<T: Copy>(list: &[T], entry: &Entry) -> Option<T> {
+    list.get((entry.store as usize).checked_sub(1)?).copied()
 }
 
 /// A key of a lookup of many, and whether it was there, where that counts.
 pub(crate) type Asked = (u32, Option<bool>);
 
-/// A process, and a thread of it.
-type Thread = (u32, u32);
+/// A process, a thread of it, and a store that it uses: they have one transaction at a time.
+type User = (u32, u32, Option<usize>);
 
-/// A transaction: its process, its thread, and its number among theirs.
-type Which = (u32, u32, u64);
+fn user_of(entry: &Entry, stores: &[usize]) -> User {
+    (entry.process, entry.thread, of_store(stores, entry))
+}
+
+/// A transaction: whose it is, and its number among theirs.
+type Which = (User, u64);
 
 /// The transactions that were aborted, or never ended.
-fn aborted(trace: &Trace) -> Result<HashSet<Which>> {
+fn aborted(trace: &Trace, stores: &[usize]) -> Result<HashSet<Which>> {
     let mut aborted = HashSet::new();
-    let mut open: HashMap<Thread, u64> = HashMap::new();
+    let mut open: HashMap<User, u64> = HashMap::new();
     for entry in trace.entries() {
         let entry = entry?;
-        let thread = (entry.process, entry.thread);
+        let user = user_of(&entry, stores);
         match entry.action {
             Action::Begin => {
-                let number = open.entry(thread).or_insert(0);
+                let number = open.entry(user).or_insert(0);
                 *number += 1;
-                aborted.insert((thread.0, thread.1, *number));
+                aborted.insert((user, *number));
             }
             Action::Operation(Operation::Commit | Operation::CommitSync)
                 if entry.outcome != Outcome::Failed =>
             {
-                if let Some(number) = open.get(&thread) {
-                    aborted.remove(&(thread.0, thread.1, *number));
+                if let Some(number) = open.get(&user) {
+                    aborted.remove(&(user, *number));
                 }
             }
             _ => {}
@@ -221,20 +257,20 @@ enum Known {
 struct Maker {
     script: Script,
     spaces: Vec<u16>,
+    stores: Vec<usize>,
     numbers: HashMap<Box<[u8]>, u32>,
     known: Vec<Known>,
     /// How many keys of each length were made for hashes, and those of short keys.
     made: HashMap<(u128, u64), u64>,
     made_of_len: HashMap<u64, u64>,
-    /// By process and thread: keys of the lookup of many that goes on.
-    pending: HashMap<Thread, Vec<Asked>>,
-    /// By process and thread: keys that a transaction changed which was aborted. What it finds of them is
-    /// found by nobody else.
-    voided: HashMap<Thread, HashSet<u32>>,
+    /// Keys of the lookup of many that goes on.
+    pending: HashMap<User, Vec<Asked>>,
+    /// Keys that a transaction changed which was aborted. What it finds of them is found by nobody else.
+    voided: HashMap<User, HashSet<u32>>,
     /// The number of the last transaction, and whether it is open.
-    transactions: HashMap<Thread, (u64, bool)>,
-    /// The thread whose transaction is the replay's.
-    owner: Option<Thread>,
+    transactions: HashMap<User, (u64, bool)>,
+    /// Whose transaction is the replay's.
+    owner: Option<User>,
     first: Option<u64>,
 }
 
@@ -244,38 +280,39 @@ impl Maker {
         let time = entry.time.saturating_sub(first);
         self.script.entries += 1;
         self.script.span = self.script.span.max(time);
-        let thread = (entry.process, entry.thread);
+        let user = user_of(entry, &self.stores);
         if entry.outcome == Outcome::Failed {
-            self.end_if_due(entry, thread);
+            self.end_if_due(entry, user);
             return self.leave_out("failed when they were recorded");
         }
         let operation = match entry.action {
             Action::Begin => {
-                let (number, is_open) = self.transactions.entry(thread).or_insert((0, false));
+                let (number, is_open) = self.transactions.entry(user).or_insert((0, false));
                 *number += 1;
                 *is_open = true;
-                self.voided.remove(&thread);
-                let is_aborted = aborted.contains(&(thread.0, thread.1, *number));
+                self.voided.remove(&user);
+                let is_aborted = aborted.contains(&(user, *number));
                 if is_aborted || self.owner.is_some() {
                     return Ok(());
                 }
-                self.owner = Some(thread);
+                self.owner = Some(user);
                 return self.step(time, Do::Begin, None, entry);
             }
             Action::Key => {
                 let Some(key) = self.key(entry)? else { return Ok(()) };
                 let is_there = Some(entry.outcome == Outcome::Hit);
-                let is_there = is_there.filter(|_| !self.is_voided(thread, key));
+                let is_there = is_there.filter(|_| !self.is_voided(user, key));
                 self.saw(key, is_there, entry.value_len);
-                self.pending.entry(thread).or_default().push((key, is_there));
+                self.pending.entry(user).or_default().push((key, is_there));
                 return Ok(());
             }
             Action::Operation(operation) => operation,
             _ => return self.leave_out("are of a kind that this program does not know"),
         };
-        let is_void = self.transactions.get(&thread).is_some_and(|(number, is_open)| {
-            *is_open && aborted.contains(&(thread.0, thread.1, *number))
-        });
+        let is_void = self
+            .transactions
+            .get(&user)
+            .is_some_and(|(number, is_open)| *is_open && aborted.contains(&(user, *number)));
         let is_there = match entry.outcome {
             Outcome::Hit | Outcome::Unchanged => Some(true),
             Outcome::Miss => Some(false),
@@ -285,19 +322,19 @@ impl Maker {
             Operation::Get | Operation::GetAll => Do::Get,
             Operation::Seek => Do::Seek,
             Operation::Scan => Do::Scan,
-            Operation::GetMany => return self.get_many(time, thread, entry),
+            Operation::GetMany => return self.get_many(time, user, entry),
             Operation::Commit | Operation::CommitSync => {
-                self.end_if_due(entry, thread);
-                return self.step_if_owner(time, thread, entry);
+                self.end_if_due(entry, user);
+                return self.step_if_owner(time, user, entry);
             }
             Operation::Abort => {
-                self.end_if_due(entry, thread);
+                self.end_if_due(entry, user);
                 return self.leave_out("end a transaction that was aborted");
             }
             Operation::Sync => return self.leave_out("wait for the disk"),
             Operation::Insert | Operation::Remove | Operation::Update if is_void => {
                 if let Some(key) = self.key(entry)? {
-                    self.voided.entry(thread).or_default().insert(key);
+                    self.voided.entry(user).or_default().insert(key);
                 }
                 return self.leave_out("change what was aborted afterwards");
             }
@@ -309,7 +346,7 @@ impl Maker {
             _ => return self.leave_out("are of a kind that this program does not know"),
         };
         let key = self.key(entry)?;
-        let is_there = is_there.filter(|_| key.is_none_or(|key| !self.is_voided(thread, key)));
+        let is_there = is_there.filter(|_| key.is_none_or(|key| !self.is_voided(user, key)));
         match (what, key) {
             (Do::Insert | Do::Remove | Do::Update | Do::Get, None) => {
                 return self
@@ -351,13 +388,13 @@ impl Maker {
     }
 
     /// Whether a key was changed by the aborted transaction that is open.
-    fn is_voided(&self, thread: Thread, key: u32) -> bool {
-        let is_open = self.transactions.get(&thread).is_some_and(|(_, is_open)| *is_open);
-        is_open && self.voided.get(&thread).is_some_and(|keys| keys.contains(&key))
+    fn is_voided(&self, user: User, key: u32) -> bool {
+        let is_open = self.transactions.get(&user).is_some_and(|(_, is_open)| *is_open);
+        is_open && self.voided.get(&user).is_some_and(|keys| keys.contains(&key))
     }
 
-    fn get_many(&mut self, time: u64, thread: Thread, entry: &Entry) -> Result<()> {
-        let keys = self.pending.remove(&thread).unwrap_or_default();
+    fn get_many(&mut self, time: u64, user: User, entry: &Entry) -> Result<()> {
+        let keys = self.pending.remove(&user).unwrap_or_default();
         let (first, count) = (self.script.batches.len(), keys.len());
         self.script.batches.extend(keys);
         self.step(time, Do::GetMany { first }, None, entry)?;
@@ -367,22 +404,22 @@ impl Maker {
         Ok(())
     }
 
-    /// The transaction of this thread is over if that is what the entry is about.
-    fn end_if_due(&mut self, entry: &Entry, thread: Thread) {
+    /// The transaction that is open there is over if that is what the entry is about.
+    fn end_if_due(&mut self, entry: &Entry, user: User) {
         use Operation::{Abort, Commit, CommitSync};
         if let Action::Operation(Commit | CommitSync | Abort) = entry.action
-            && let Some((_, is_open)) = self.transactions.get_mut(&thread)
+            && let Some((_, is_open)) = self.transactions.get_mut(&user)
         {
             *is_open = false;
         }
         if entry.outcome == Outcome::Failed && entry.action == Action::Operation(Operation::GetMany)
         {
-            self.pending.remove(&thread);
+            self.pending.remove(&user);
         }
     }
 
-    fn step_if_owner(&mut self, time: u64, thread: Thread, entry: &Entry) -> Result<()> {
-        if self.owner != Some(thread) {
+    fn step_if_owner(&mut self, time: u64, user: User, entry: &Entry) -> Result<()> {
+        if self.owner != Some(user) {
             return Ok(());
         }
         self.owner = None;
@@ -407,10 +444,8 @@ impl Maker {
         let Some(key) = &entry.key else { return Ok(None) };
         let mut bytes = Vec::new();
         if !self.spaces.is_empty() {
-            let store = (entry.store as usize).checked_sub(1);
-            let space = store.and_then(|store| self.spaces.get(store)).copied();
             // The higher byte first, so that each has its keys together.
-            let space = space.unwrap_or(u16::MAX).swap_bytes();
+            let space = of_store(&self.spaces, entry).unwrap_or(u16::MAX).swap_bytes();
             bytes.extend_from_slice(&space.to_le_bytes());
         }
         match key {

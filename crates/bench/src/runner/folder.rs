@@ -29,16 +29,26 @@ pub(crate) struct Folder {
 
 impl Folder {
     /// A folder in `parent`, which `--dir` names.
+    ///
+    /// # Errors
+    /// There can be no folder, or the processes that are to work in it cannot be told of it.
     pub(crate) fn create_in(parent: &Path) -> Result<Folder> {
+        let path = resolved(parent);
+        if path.to_str().is_none() {
+            let what = "--dir: the path of this folder is no UTF-8, as it must be: name another";
+            return Err(Error::invalid(what).at(path));
+        }
         Folder::named_by("--dir", parent)
     }
 
-    /// The same where another option names it.
+    /// The same where another option names it. Its path goes through no symbolic link: so the kernel names
+    /// what is in it, and so do libraries that leave something elsewhere.
     pub(crate) fn named_by(option: &str, parent: &Path) -> Result<Folder> {
         clean_up_on_signals();
+        let resolved = resolved(parent);
         // With the list locked the handler either sees the folder or comes before it.
         let mut all = folders();
-        let folder = tempfile::Builder::new().prefix("credenza-bench-").tempdir_in(parent);
+        let folder = tempfile::Builder::new().prefix("credenza-bench-").tempdir_in(&resolved);
         let folder = folder.map_err(|e| match e.kind() {
             ErrorKind::NotFound if !parent.exists() => no_folder(option, parent),
             ErrorKind::NotFound => {
@@ -71,6 +81,12 @@ impl Folder {
         std::fs::create_dir(&path).map_err(|e| Error::io("create", e).at(&path))?;
         Ok(path)
     }
+}
+
+/// A path without symbolic links. What is wrong with one that cannot be resolved is said when something is
+/// made in it.
+fn resolved(folder: &Path) -> PathBuf {
+    folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
 }
 
 /// The name of a store as that of a folder: the address of a server has `/` in it.
@@ -115,4 +131,29 @@ fn clean_up_on_signals() {
             kernel::leave_signals_to_others();
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn a_folder_behind_a_link_has_the_name_that_the_kernel_gives_it() {
+        let real = tempfile::tempdir().unwrap();
+        let link = real.path().join("link");
+        std::os::unix::fs::symlink(real.path(), &link).unwrap();
+        let folder = Folder::create_in(&link).unwrap();
+        assert_eq!(folder.path(), folder.path().canonicalize().unwrap());
+    }
+
+    #[test]
+    fn a_folder_whose_path_cannot_be_told_is_refused_by_its_name() {
+        let parent = tempfile::tempdir().unwrap();
+        let other = parent.path().join(OsStr::from_bytes(b"\xff"));
+        std::fs::create_dir(&other).unwrap();
+        let refused = Folder::create_in(&other).err().unwrap().to_string();
+        assert!(refused.contains("--dir: the path of this folder is no UTF-8"), "{refused}");
+    }
 }

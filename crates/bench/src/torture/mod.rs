@@ -41,6 +41,9 @@ use std::process::ExitCode;
 /// Exit status when a store broke its promise.
 const BROKEN: u8 = 1;
 
+/// Seconds that a process has, unless it is said otherwise.
+const PATIENCE: u64 = 60;
+
 /// What a process of a torture says on standard output.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Said {
@@ -126,7 +129,7 @@ pub struct TortureArgs {
     #[arg(long = "lib", value_name = "NAME=PATH")]
     pub libraries: Vec<String>,
     /// Give a process up after so many seconds, and count it as one that crashed
-    #[arg(long, value_name = "SECONDS", default_value_t = 60,
+    #[arg(long, value_name = "SECONDS", default_value_t = PATIENCE,
           value_parser = clap::value_parser!(u64).range(TIMEOUT))]
     pub timeout: u64,
     /// Work on one store, or look at one: the program starts itself with this

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::fs;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -43,6 +44,7 @@ thread_local! {
 }
 
 pub(super) struct Recorder {
+    /// Without symbolic links: what is asked of the disk is compared with the kernel's names.
     folder: PathBuf,
     cut: Cut,
     pub(super) ledger: Ledger,
@@ -171,21 +173,34 @@ fn all_in(folder: &Path) -> Vec<(u64, Range<u64>)> {
     of(folder).into_iter().chain(within.flat_map(all_within)).collect()
 }
 
-/// Which file is mapped at these addresses, and where in it they are.
+/// Which file of the folder is mapped at these addresses, and where in it they are.
 fn mapped(folder: &Path, start: usize, len: usize) -> Option<(u64, Range<u64>)> {
-    let maps = fs::read_to_string("/proc/self/maps").ok()?;
-    maps.lines().find_map(|line| {
-        // From-to, rights, offset, device, inode, path.
-        let mut parts = line.split_ascii_whitespace();
+    let maps = fs::read("/proc/self/maps").ok()?;
+    let within = as_in_maps(folder);
+    maps.split(|byte| *byte == b'\n').find_map(|line| {
+        // From-to, rights, offset, device, inode, path: any bytes, from the first slash on.
+        let (facts, path) = line.split_at(line.iter().position(|byte| *byte == b'/')?);
+        let mut parts = str::from_utf8(facts).ok()?.split_ascii_whitespace();
         let (from, to) = parts.next()?.split_once('-')?;
         let (from, to) = (hexadecimal(from)?, hexadecimal(to)?);
         let offset = hexadecimal(parts.nth(1)?)?;
         let inode = parts.nth(1)?.parse().ok()?;
         let start = start as u64;
-        let is_it = (from..to).contains(&start) && line.contains(folder.to_str()?);
+        let is_it = (from..to).contains(&start) && path.starts_with(&within);
         let first = offset + start.wrapping_sub(from);
         is_it.then(|| (inode, first..first + len as u64))
     })
+}
+
+/// What the names of files in a folder begin with in `/proc/self/maps`, where only the end of a line is
+/// written in another way.
+fn as_in_maps(folder: &Path) -> Vec<u8> {
+    let bytes = folder.as_os_str().as_bytes().iter().chain(b"/");
+    let written = bytes.flat_map(|byte| match byte {
+        b'\n' => b"\\012",
+        _ => std::slice::from_ref(byte),
+    });
+    written.copied().collect()
 }
 
 fn hexadecimal(text: &str) -> Option<u64> {
@@ -219,5 +234,49 @@ impl Watcher for Recorder {
                 }
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use credenza::Get;
+    use credenza::constant::{Builder, Constant};
+    use std::ffi::OsStr;
+    use std::os::fd::AsRawFd;
+
+    /// A folder of this name with a file in it that is mapped; gives what is found of the file by its
+    /// descriptor and by its addresses, with the number of it.
+    fn found_in(name: &[u8]) -> (Vec<(u64, Range<u64>)>, Vec<(u64, Range<u64>)>, u64) {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().canonicalize().unwrap().join(OsStr::from_bytes(name));
+        fs::create_dir(&folder).unwrap();
+        let path = folder.join("store");
+        let mut builder = Builder::create(&path).unwrap();
+        builder.add(b"key", b"a value that is there once").unwrap();
+        builder.finish().unwrap();
+        let store = Constant::open(&path).unwrap();
+        let value = store.get(b"key").unwrap().unwrap();
+        let file = fs::File::open(&path).unwrap();
+        let cut = Cut { from: 0, at: 0, events: 0, images: PathBuf::new(), count: 0, seed: 0 };
+        let recorder = Recorder::new(&folder, &cut).unwrap();
+        let of_map = Extent::Map { start: value.as_ptr().addr(), len: value.len() };
+        let found = recorder.places(of_map);
+        let bytes = fs::read(&path).unwrap();
+        for (_, part) in &found {
+            assert_eq!(&bytes[part.start as usize..part.end as usize], &*value);
+        }
+        let of_file = recorder.places(Extent::File(file.as_raw_fd()));
+        (of_file, found, file.metadata().unwrap().ino())
+    }
+
+    #[test]
+    fn what_is_synced_is_found_in_a_folder_of_any_name() {
+        for name in [&b"plain"[..], b"a b", b"a\nb", b"\xff", b"a\\012b", b" (deleted)"] {
+            let (of_file, of_map, inode) = found_in(name);
+            assert_eq!(of_file, [(inode, 0..u64::MAX)], "{}", name.escape_ascii());
+            let of_map: Vec<u64> = of_map.into_iter().map(|(inode, _)| inode).collect();
+            assert_eq!(of_map, [inode], "{}", name.escape_ascii());
+        }
     }
 }

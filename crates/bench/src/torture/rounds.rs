@@ -12,7 +12,7 @@ use super::outcome::{CONTRACT, Failed, Outcome, Report, Trouble};
 use super::plan::{Plan, Source};
 use super::power::Cut;
 use super::room::Room;
-use super::{Class, Said, TortureArgs};
+use super::{Class, PATIENCE, Said, TortureArgs};
 use crate::args::library_of;
 use crate::driver::{self, Changes, Driver, Fault, ForDriver, Promise, Writer, tried, with_driver};
 use crate::machine;
@@ -23,6 +23,7 @@ use crate::rng::Rng;
 use crate::runner::folder::Folder;
 use crate::runner::process::{self, End, Program};
 use crate::runner::protocol::Message;
+use crate::shell::quoted;
 use crate::workload::{Inputs, Phase, Workload};
 use credenza::record::Trace;
 use credenza::{Error, Result};
@@ -479,21 +480,20 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// The command that does a round again.
+    /// The command that does a round again, for a shell.
     fn command(&self, store: &str, fault: Fault, round: usize) -> String {
         let args = self.args;
-        let mut words = vec![format!(
-            "credenza torture --stores {store} --faults {} --records {} --operations {} --seed {} \
-             --round {round}",
-            fault.name(),
-            args.records,
-            args.operations,
-            args.seed
-        )];
+        let mut words = vec!["credenza torture".to_owned()];
         let mut option = |name: &str, value: Option<String>| {
-            words.extend(value.map(|value| format!("--{name} {value}")));
+            words.extend(value.map(|value| format!("--{name} {}", quoted(&value))));
         };
         let of_path = |path: &PathBuf| path.display().to_string();
+        option("stores", Some(store.to_owned()));
+        option("faults", Some(fault.name().to_owned()));
+        option("records", Some(args.records.to_string()));
+        option("operations", Some(args.operations.to_string()));
+        option("seed", Some(args.seed.to_string()));
+        option("round", Some(round.to_string()));
         match &args.data {
             Some(data) => option("data", Some(of_path(data))),
             None => option("workload", Some(args.workload.clone())),
@@ -503,6 +503,7 @@ impl<'a> Run<'a> {
         option("durability", args.durability.map(|wanted| class(wanted).to_owned()));
         option("expect", args.expect.map(|promise| promise.name().to_owned()));
         option("dir", args.dir.as_ref().map(of_path));
+        option("timeout", (args.timeout != PATIENCE).then(|| args.timeout.to_string()));
         let is_its = |lib: &&String| lib.split_once('=').is_some_and(|(name, _)| name == store);
         let own = args.libraries.iter().filter(is_its);
         own.for_each(|library| option("lib", Some(library.clone())));

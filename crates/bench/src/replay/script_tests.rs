@@ -1,0 +1,167 @@
+//! Danger: what was committed is taken for aborted, or the other way round, so that a replay does other things
+//! than the program did, and stores begin with records that were put in later. A process of its own works with
+//! several stores in one thread, and records; what is made of its trace is put beside what it did.
+
+use super::script::{Do, Script};
+use credenza::Get;
+use credenza::btree::BTree;
+use credenza::hash::{Batch, Hash};
+use credenza::record::Trace;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Names the folder that the process works in.
+const FOLDER: &str = "CREDENZA_TEST_FOLDER";
+
+/// What a trace asks for when a process has done what this test does: each step with its key.
+fn script_of(test: &str) -> (Script, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace");
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", &format!("replay::script_tests::{test}")]);
+    command.env("CREDENZA_RECORD", &trace).env(FOLDER, folder.path());
+    let done = command.output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+    let script = Script::of(&Trace::open(&trace).unwrap()).unwrap();
+    let steps = script.steps.iter().map(|step| {
+        // Behind two bytes for the store.
+        let key = step.key.map(|key| script.key(key)[2..].escape_ascii().to_string());
+        format!("{} {}", step.what.name(), key.unwrap_or_default()).trim_end().to_owned()
+    });
+    let steps = steps.collect();
+    (script, steps)
+}
+
+/// The folder to work in; `None` in the process that only tests.
+fn folder() -> Option<PathBuf> {
+    std::env::var_os(FOLDER).map(PathBuf::from)
+}
+
+/// How many entries are not done, for these reasons.
+fn left_out(script: &Script) -> Vec<(&str, u64)> {
+    script.left_out.iter().map(|(why, count)| (*why, *count)).collect()
+}
+
+#[test]
+fn a_transaction_within_one_of_another_store_ends_neither() {
+    let (script, steps) = script_of("commits_within_a_transaction");
+    let expected =
+        ["begin", "insert a", "insert b", "insert c", "commit", "get a", "get c", "get b"];
+    assert_eq!(steps, expected);
+    assert_eq!((left_out(&script), script.before.len()), (Vec::new(), 0));
+}
+
+#[test]
+fn commits_within_a_transaction() {
+    let Some(folder) = folder() else { return };
+    let btree = BTree::create(folder.join("btree")).unwrap();
+    let hash = Hash::create(folder.join("hash")).unwrap();
+    let mut transaction = btree.write().unwrap();
+    transaction.main().insert(b"a", b"1").unwrap();
+    hash.batch(Batch::new().insert(b"b", b"2")).unwrap();
+    transaction.main().insert(b"c", b"3").unwrap();
+    transaction.commit().unwrap();
+    assert!(btree.get(b"a").unwrap().is_some() && btree.get(b"c").unwrap().is_some());
+    assert!(hash.get(b"b").unwrap().is_some());
+}
+
+#[test]
+fn what_is_aborted_is_what_its_own_store_undid() {
+    let (script, steps) = script_of("aborts_around_and_within_a_transaction");
+    let expected = [
+        // Around one that is committed.
+        "begin", "insert b", "commit", "get a", "get b", // Within one.
+        "begin", "insert c", "insert e", "commit", "get c", "get d", "get e",
+    ];
+    assert_eq!(steps, expected);
+    let aborted =
+        [("change what was aborted afterwards", 4), ("end a transaction that was aborted", 2)];
+    assert_eq!((left_out(&script), script.before.len()), (aborted.to_vec(), 0));
+    let was_there: Vec<_> = script.steps.iter().filter(|step| step.what == Do::Get).collect();
+    let was_there: Vec<_> = was_there.into_iter().map(|step| step.was_there).collect();
+    assert_eq!(was_there, [false, true, true, false, true].map(Some));
+}
+
+#[test]
+fn aborts_around_and_within_a_transaction() {
+    let Some(folder) = folder() else { return };
+    let one = BTree::create(folder.join("one")).unwrap();
+    let two = BTree::create(folder.join("two")).unwrap();
+    let mut outer = one.write().unwrap();
+    outer.main().insert(b"a", b"1").unwrap();
+    let mut inner = two.write().unwrap();
+    inner.main().insert(b"b", b"2").unwrap();
+    inner.commit().unwrap();
+    // A table is of its store.
+    outer.create_table("table").unwrap().insert(b"a", b"3").unwrap();
+    outer.abort();
+    assert!(one.get(b"a").unwrap().is_none() && two.get(b"b").unwrap().is_some());
+
+    let mut outer = one.write().unwrap();
+    outer.main().insert(b"c", b"4").unwrap();
+    let mut inner = two.write().unwrap();
+    inner.main().insert(b"d", b"5").unwrap();
+    inner.create_table("table").unwrap().insert(b"d", b"6").unwrap();
+    inner.abort();
+    outer.main().insert(b"e", b"7").unwrap();
+    outer.commit().unwrap();
+    assert!(one.get(b"c").unwrap().is_some() && two.get(b"d").unwrap().is_none());
+    assert!(one.get(b"e").unwrap().is_some());
+}
+
+#[test]
+fn stores_in_memory_and_their_tables_are_told_apart_as_far_as_a_trace_does() {
+    let (script, steps) = script_of("works_in_memory");
+    let expected = [
+        // Two stores without tables are two, and of the first table nothing is left.
+        "begin", "insert a", "insert b", "insert c", "commit", "get a", "insert e",
+    ];
+    assert_eq!(steps, expected);
+    let aborted =
+        [("change what was aborted afterwards", 2), ("end a transaction that was aborted", 1)];
+    assert_eq!((left_out(&script), script.before.len()), (aborted.to_vec(), 0));
+}
+
+#[test]
+fn works_in_memory() {
+    if folder().is_none() {
+        return;
+    }
+    let (one, two) = (Hash::in_memory().unwrap(), Hash::in_memory().unwrap());
+    let btree = BTree::in_memory().unwrap();
+    let mut transaction = btree.write().unwrap();
+    transaction.main().insert(b"a", b"1").unwrap();
+    one.batch(Batch::new().insert(b"b", b"2")).unwrap();
+    two.batch(Batch::new().insert(b"c", b"3")).unwrap();
+    transaction.commit().unwrap();
+    assert!(btree.get(b"a").unwrap().is_some());
+    let mut transaction = btree.write().unwrap();
+    transaction.main().insert(b"d", b"4").unwrap();
+    transaction.create_table("table").unwrap().insert(b"d", b"5").unwrap();
+    transaction.abort();
+    one.insert(b"e", b"6").unwrap();
+}
+
+#[test]
+fn a_transaction_within_one_of_the_same_store_is_part_of_it() {
+    let (script, steps) = script_of("goes_back_within_a_transaction");
+    assert_eq!(steps, ["begin", "insert a", "insert b", "insert c", "commit", "get a"]);
+    assert!(left_out(&script).is_empty());
+}
+
+#[test]
+fn goes_back_within_a_transaction() {
+    let Some(folder) = folder() else { return };
+    let btree = BTree::create(folder.join("btree")).unwrap();
+    // A second store, so that keys say which they are of.
+    let other = Hash::in_memory().unwrap();
+    let mut outer = btree.write().unwrap();
+    outer.main().insert(b"a", b"1").unwrap();
+    let mut inner = outer.nested();
+    inner.main().insert(b"b", b"2").unwrap();
+    inner.commit().unwrap();
+    outer.main().insert(b"c", b"3").unwrap();
+    outer.commit().unwrap();
+    assert!(btree.get(b"a").unwrap().is_some());
+    drop(other);
+}
