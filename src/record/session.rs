@@ -6,9 +6,9 @@
 //! first operation there; what the buffers hold that came with the fork is its parent's.
 //!
 //! Nobody waits for the file's lock while a store is used: what others do not let in stays in the buffer
-//! until they do. Only when that is full, or when it is the last chance, is the lock waited for, and not
-//! for long: then the recording is over in this process, and its end is told in the trace as soon as
-//! somebody closes a store, or the process ends, and the lock can be had.
+//! until they do. Only when that is full, and where a store is opened or closed, or a thread or the process
+//! ends, is the lock waited for, and not for long: then the recording is over in this process, and its end
+//! is told in the trace when a store is closed, or the process ends, if the lock can be had then.
 
 use super::entry::{KeyRef, Written};
 use super::format::{
