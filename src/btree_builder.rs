@@ -126,7 +126,8 @@ impl BTreeBuilder {
     /// # Errors
     /// As [`BTreeBuilder::add`]: what was at the path is untouched.
     pub fn finish(self) -> Result<BTree> {
-        let BTreeBuilder { load, store, place, .. } = self;
+        // The other way round these are dropped.
+        let BTreeBuilder { place, store, load, .. } = self;
         load.ok_or_else(failed)?.finish()?;
         store.sync()?;
         drop(store);

@@ -104,7 +104,8 @@ impl HashBuilder {
     /// The disk is full or failed: what was at the path is untouched.
     pub fn finish(mut self) -> Result<Hash> {
         self.flush()?;
-        let HashBuilder { store, place, .. } = self;
+        // The other way round these are dropped.
+        let HashBuilder { place, store, .. } = self;
         store.sync()?;
         // The last handle: with it the index is closed, so that it is used as it is.
         drop(store);

@@ -284,8 +284,9 @@ impl Core {
     /// Sees to it that all pages that a writer may take can be reached: who made the file longer may have lowered
     /// the end of the store since, without cutting the file.
     fn reach_high(&self, newest: &Commit) -> Result<()> {
-        if self.high(newest) * PAGE_BYTES > self.map.len() {
-            self.map.refresh_len()?;
+        let end = self.high(newest) * PAGE_BYTES;
+        if end > self.map.len() && end > self.map.refresh_len()? {
+            self.map.check_addresses()?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 
 use super::bucket::{Shape, Slot, TAIL_BYTES, fingerprint};
 use super::directory::{GROUP_BUCKETS, GROUP_BYTES, Place, Position, place};
-use super::format::{ALIGN, HEADER_BYTES, Header, Region, SEGMENT_BYTES};
+use super::format::{ALIGN, HEADER_BYTES, Header, MAX_KEY, Region, SEGMENT_BYTES};
 use super::lookup::{Index, List, LogRecord, RECORD_HEAD, passes_end};
 use super::scan::Scanner;
 use crate::bytes::le64;
@@ -149,10 +149,11 @@ fn buckets<S: Source>(
 }
 
 /// How a bucket holds the records of a key.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Held {
     Inline,
-    InLog,
+    /// By an entry for each, in the order of their places.
+    InLog(u64),
     /// All of them by one entry.
     InList,
 }
@@ -169,7 +170,12 @@ impl<'b> Alike<'b> {
             self.0.clear();
         }
         let is_right = |(other, held): &(Cow<'_, [u8]>, Held)| {
-            *other != key || (*held == how && how != Held::InList)
+            *other != key
+                || match (held, how) {
+                    (Held::Inline, Held::Inline) => true,
+                    (Held::InLog(before), Held::InLog(place)) => *before < place,
+                    _ => false,
+                }
         };
         let all_are = self.0.iter().all(is_right);
         self.0.push((key, how));
@@ -201,7 +207,7 @@ fn entries<S: Source>(
             }
             Slot::Ref(to) => {
                 end = reference_end(&index.shape, end, n, i);
-                let how = if to.list { Held::InList } else { Held::InLog };
+                let how = if to.list { Held::InList } else { Held::InLog(to.at) };
                 (Cow::Owned(referred_key(header, source, to.at, to.list, found)?), how)
             }
         };
@@ -212,7 +218,7 @@ fn entries<S: Source>(
         }
         if !alike.takes(hash != last, key, how) {
             return wrong(format!(
-                "entry {i} of this bucket has a key that is held in another way"
+                "entry {i} of this bucket has a key whose records are held in another way or order"
             ));
         }
         last = hash;
@@ -283,6 +289,9 @@ fn referred_record<S: Source>(
     found: &mut Found,
 ) -> Result<(Vec<u8>, bool)> {
     let record = LogRecord::read(source, place)?;
+    if record.key_len > MAX_KEY as usize {
+        return Err(Error::corrupt(place, "a record has a longer key than there can be"));
+    }
     let key = record.key(source)?;
     found.key_bytes += key.len() as u64;
     if place < header.log.end() {

@@ -519,12 +519,12 @@ impl Core {
             }
             Some(path) => {
                 let staged = Staged::create(&path)?;
-                let file = staged.file().try_clone().map_err(|e| Error::io("open again", e))?;
-                let index = Index::create(file, INDEX_ROOM, self.header, hash_id, seed)?;
-                self.fill(&index, lock, from)?;
                 // Who may read and write the one file may the other.
                 let given = staged.belongs_to(self.data.file());
                 given.map_err(|e| Error::io("set the permissions of", e).at(&path))?;
+                let file = staged.file().try_clone().map_err(|e| Error::io("open again", e))?;
+                let index = Index::create(file, INDEX_ROOM, self.header, hash_id, seed)?;
+                self.fill(&index, lock, from)?;
                 staged.publish()?;
                 index
             }

@@ -50,6 +50,7 @@ mod writer;
 pub use crate::durability::Durability;
 pub use backup::{Recovered, recover};
 pub use batch::{Batch, Transaction};
+#[allow(unused_imports, reason = "the recogniser of files uses it")]
 pub(crate) use core::recognises;
 pub use handle::Hash;
 pub use iter::Iter;
@@ -58,5 +59,5 @@ pub use options::OpenOptions;
 pub use pins::Reader;
 pub use reader::Value;
 pub use stats::Stats;
-#[allow(unused_imports, reason = "the recogniser of files uses it")]
+#[allow(unused_imports, reason = "the builder of stores uses it")]
 pub(crate) use writer::check_sizes;

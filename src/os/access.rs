@@ -1,7 +1,7 @@
 //! Who may read and write a file: what one that takes another's place takes over of it.
 //!
-//! Invariant: nobody may do with the new file what they might not with the old one. What cannot be given, a
-//! group's rights or those of a list of users, is taken away.
+//! Invariant: nobody may do with the new file what they might not with the old one. Where the rights of a group
+//! or of a list of users cannot be given, everybody but the owner has what all of these had.
 
 #![allow(unsafe_code)]
 
@@ -19,10 +19,19 @@ const LIST: &CStr = c"system.posix_acl_access";
 /// No attribute is longer.
 const LONGEST: usize = 64 << 10;
 
+/// The list of a file.
+#[derive(Debug, PartialEq, Eq)]
+enum List {
+    None,
+    Some(Vec<u8>),
+    /// It could not be read.
+    Unknown,
+}
+
 /// The rights of a file.
 pub(crate) struct Rights {
     meta: Metadata,
-    list: Option<Vec<u8>>,
+    list: List,
 }
 
 impl Rights {
@@ -51,17 +60,39 @@ impl Rights {
         let mut mode = self.meta.mode() & 0o7777;
         let mut has_group = true;
         if fchown(file, Some(self.meta.uid()), Some(self.meta.gid())).is_err() {
-            has_group = fchown(file, None, Some(self.meta.gid())).is_ok();
+            has_group = fchown(file, None, Some(self.meta.gid())).is_ok()
+                || file.metadata()?.gid() == self.meta.gid();
             mode &= 0o777;
         }
         // One that the folder gave it, before it stands in the way of the mode.
-        drop_list(file)?;
-        let is_given = match &self.list {
-            Some(list) => has_group && give_list(file, list).is_ok(),
-            None => has_group,
-        };
-        // With a list, the bits of the group are what any of those in it may have.
-        set_mode(file, if is_given { mode } else { mode & !0o70 | (mode & 0o7) << 3 })
+        if Rights::of(file)?.list != List::None {
+            drop_list(file)?;
+        }
+        let is_given = has_group
+            && match &self.list {
+                List::None => true,
+                List::Some(list) => give_list(file, list).is_ok(),
+                List::Unknown => false,
+            };
+        set_mode(file, if is_given { mode } else { self.mode_for_all(mode) })
+    }
+
+    /// The mode in which group and others may do what each of those may whom the old file tells apart.
+    fn mode_for_all(&self, mode: u32) -> u32 {
+        let mut all = mode >> 3 & mode & 0o7;
+        match &self.list {
+            List::None => {}
+            // Of its entries those of users, of the file's group and of groups: kind, rights and number.
+            List::Some(list) => {
+                for entry in list.get(4..).unwrap_or_default().chunks_exact(8) {
+                    if matches!(entry, [2 | 4 | 8, 0, ..]) {
+                        all &= u32::from(entry.get(2).copied().unwrap_or_default());
+                    }
+                }
+            }
+            List::Unknown => all = 0,
+        }
+        mode & !0o77 | all << 3 | all
     }
 }
 
@@ -73,14 +104,21 @@ fn set_mode(file: &File, mode: u32) -> io::Result<()> {
     }
 }
 
-/// The list that `get` writes to a place for so many bytes; none where there is none.
-fn list_by(
-    get: impl FnOnce(*const libc::c_char, *mut libc::c_void, usize) -> isize,
-) -> Option<Vec<u8>> {
+/// The list that `get` writes to a place for so many bytes.
+fn list_by(get: impl FnOnce(*const libc::c_char, *mut libc::c_void, usize) -> isize) -> List {
     let mut list = vec![0; LONGEST];
     let len = get(LIST.as_ptr(), list.as_mut_ptr().cast(), list.len());
-    list.truncate(usize::try_from(len).ok()?);
-    Some(list)
+    match usize::try_from(len) {
+        Ok(len) => {
+            list.truncate(len);
+            List::Some(list)
+        }
+        Err(_) => match io::Error::last_os_error().raw_os_error() {
+            // There is none, or there can be none.
+            Some(libc::ENODATA | libc::EOPNOTSUPP | libc::ENOSYS) => List::None,
+            _ => List::Unknown,
+        },
+    }
 }
 
 fn give_list(file: &File, list: &[u8]) -> io::Result<()> {
@@ -92,14 +130,8 @@ fn give_list(file: &File, list: &[u8]) -> io::Result<()> {
 
 fn drop_list(file: &File) -> io::Result<()> {
     // SAFETY: the name ends with a NUL.
-    if unsafe { libc::fremovexattr(file.as_raw_fd(), LIST.as_ptr()) } == 0 {
-        return Ok(());
-    }
-    match io::Error::last_os_error() {
-        // There is none, or there can be none.
-        e if matches!(e.raw_os_error(), Some(libc::ENODATA | libc::EOPNOTSUPP)) => Ok(()),
-        e => Err(e),
-    }
+    let rc = unsafe { libc::fremovexattr(file.as_raw_fd(), LIST.as_ptr()) };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]
@@ -132,17 +164,39 @@ mod tests {
         assert_eq!(rights.meta.mode() & 0o777, 0o640);
         rights.give(&new).unwrap();
         let given = Rights::of(&new).unwrap();
-        assert_eq!((given.list, given.meta.mode() & 0o777), (Some(a_list()), 0o640));
+        assert_eq!((given.list, given.meta.mode() & 0o777), (List::Some(a_list()), 0o640));
         // A file that has no list, in the place of one that had none.
         let plain = tempfile::tempfile().unwrap();
         plain.set_permissions(Permissions::from_mode(0o604)).unwrap();
         Rights::of(&plain).unwrap().give(&new).unwrap();
         let given = Rights::of(&new).unwrap();
-        assert_eq!((given.list, given.meta.mode() & 0o777), (None, 0o604));
-        // A list that cannot be given.
-        let unknown = Rights { meta: old.metadata().unwrap(), list: Some(vec![0; 3]) };
-        unknown.give(&new).unwrap();
-        let given = Rights::of(&new).unwrap();
-        assert_eq!((given.list, given.meta.mode() & 0o777), (None, 0o600));
+        assert_eq!((given.list, given.meta.mode() & 0o777), (List::None, 0o604));
+        // A list that cannot be given, and one that is not known.
+        let mut unfit = a_list();
+        unfit.truncate(unfit.len() - 8);
+        for (list, mode) in [(List::Some(unfit), 0o604), (List::Unknown, 0o600)] {
+            plain.set_permissions(Permissions::from_mode(0o664)).unwrap();
+            let rights = Rights { meta: plain.metadata().unwrap(), list };
+            rights.give(&new).unwrap();
+            let given = Rights::of(&new).unwrap();
+            assert_eq!(given.list, List::None);
+            assert_eq!(given.meta.mode() & 0o777 & mode, given.meta.mode() & 0o777, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn without_its_list_or_group_all_have_what_each_of_them_had() {
+        let file = tempfile::tempfile().unwrap();
+        let mode_of = |mode, list| {
+            let rights = Rights { meta: file.metadata().unwrap(), list };
+            rights.mode_for_all(mode)
+        };
+        assert_eq!(mode_of(0o644, List::None), 0o644);
+        assert_eq!(mode_of(0o640, List::None), 0o600);
+        // The group had less than all others, of whom it is one now.
+        assert_eq!(mode_of(0o604, List::None), 0o600);
+        // One user may only read, the group nothing.
+        assert_eq!(mode_of(0o666, List::Some(a_list())), 0o600);
+        assert_eq!(mode_of(0o644, List::Unknown), 0o600);
     }
 }

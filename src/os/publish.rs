@@ -13,7 +13,7 @@ use super::access::Rights;
 use crate::{Error, Result};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -38,11 +38,15 @@ impl Staged {
     /// The folder is missing or may not be written, or `target` is not a regular file.
     pub fn create(target: impl AsRef<Path>) -> Result<Staged> {
         let target = target.as_ref();
-        if let Ok(meta) = std::fs::metadata(target)
-            && !meta.is_file()
-        {
-            let what = "only a regular file can be replaced; name another target";
-            return Err(Error::invalid(what).at(target));
+        match std::fs::metadata(target) {
+            Ok(meta) if !meta.is_file() => {
+                let what = "only a regular file can be replaced; name another target";
+                return Err(Error::invalid(what).at(target));
+            }
+            Err(e) if !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return Err(Error::io("look at", e).at(target));
+            }
+            _ => {}
         }
         let target = led_to(target);
         if target.file_name().is_none() {
@@ -159,7 +163,7 @@ fn with(path: &Path, end: &str) -> PathBuf {
 /// Gives a file the mode (and, where allowed, owner) of the one at `target`, if there is one.
 fn keep_mode(file: &File, target: &Path) -> Result<()> {
     let done = match Rights::at(target) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
         old => old.and_then(|old| old.give(file)),
     };
     done.map_err(|e| Error::io("keep the permissions of", e).at(target))
@@ -205,7 +209,10 @@ pub(crate) fn sync_folder_of(path: &Path) -> Result<()> {
 
 fn open_folder_of(path: &Path) -> Result<File> {
     let folder = folder_of(path);
-    File::open(folder).map_err(|e| Error::io("open the folder", e).at(folder))
+    // Nothing else is waited for or opened.
+    let mut options = OpenOptions::new();
+    let opened = options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_CLOEXEC).open(folder);
+    opened.map_err(|e| Error::io("open the folder", e).at(folder))
 }
 
 /// What a symbolic link leads to, which need not be there; every other path itself. A link stays a link.
@@ -287,7 +294,7 @@ fn with_new_name<T>(
     loop {
         let path = temporary_name(target);
         match make(&path) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
             done => return done.map(|made| (made, path)),
         }
     }
