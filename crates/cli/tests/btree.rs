@@ -119,8 +119,11 @@ fn load_fills_an_empty_store_or_adds_to_it() {
         run(&["verify", store]).expect(0);
     }
     run_with(&["load", &store, "--seed", "1", "--from", "cdb"], b"\n").expect(111);
-    run_with(&["load", &store, "--to", "constant", "--from", "cdb"], b"\n").expect(0);
-    assert_eq!(parsed(run(&["stat", &store, "--json"]))["kind"], "constant");
+    for other in ALL_KINDS.iter().filter(|kind| **kind != "btree") {
+        let got = run_with(&["load", &store, "--to", other, "--from", "cdb"], b"\n").expect(111);
+        assert!(got.err.contains("this is a btree store, which is not replaced"), "{}", got.err);
+    }
+    assert_eq!(parsed(run(&["stat", &store, "--json"]))["kind"], "btree");
     assert_eq!(folder.names(), ["other", "store"]);
 }
 

@@ -149,9 +149,12 @@ fn load_adds_to_a_store_that_is_there() {
     let expected = [("a", "1"), ("b", "3"), ("c", "4"), ("d", "5")];
     assert_eq!(sorted(dump(&store)), records_of(&expected));
     run_with(&["load", &store, "--seed", "1", "--from", "cdb"], b"\n").expect(111);
-    run_with(&["load", &store, "--to", "constant", "--from", "cdb"], b"\n").expect(0);
-    assert_eq!(parsed(run(&["stat", &store, "--json"]))["kind"], "constant");
-    assert_eq!(folder.names(), ["hash.store"]);
+    for other in ALL_KINDS.iter().filter(|kind| **kind != "hash") {
+        let got = run_with(&["load", &store, "--to", other, "--from", "cdb"], b"\n").expect(111);
+        assert!(got.err.contains("this is a hash store, which is not replaced"), "{}", got.err);
+    }
+    assert_eq!(parsed(run(&["stat", &store, "--json"]))["kind"], "hash");
+    assert_eq!(folder.names(), ["hash.store", "hash.store-index"]);
 }
 
 #[test]

@@ -4,10 +4,10 @@ use crate::args::{BuildArgs, TableArgs, WriteArgs, exit_status, format_parser};
 use crate::duplicates::{Filter, Policy};
 use crate::exit::Status;
 use crate::progress::Bar;
-use crate::target::{self, Kind, Target};
+use crate::target::{Kind, Target};
 use crate::{input, json, output};
 use clap::Args;
-use credenza::{Error, Result};
+use credenza::{Error, ErrorKind, Result};
 use credenza_formats::Format;
 use indicatif::{HumanBytes, HumanCount};
 use std::borrow::Cow;
@@ -18,7 +18,8 @@ use std::sync::Arc;
 ///
 /// The format of each input is recognised from its first bytes and its name, or named with --from.
 /// The store appears, or replaces the old one, only after the last line was read and found right:
-/// after an error, a full disk or a kill the old store is untouched and nothing else is left.
+/// after an error, a full disk or a kill the old store is untouched and nothing else is left. A file
+/// that is no store is not replaced.
 ///
 /// A hash or btree store that is there is not replaced: the records are added to it, and take the
 /// place of those with the same keys. Into a btree store they go in one transaction, all of them or
@@ -46,7 +47,8 @@ use std::sync::Arc;
     exit_status!()
 ))]
 pub struct Load {
-    /// The store to build; replaced in one step if it exists and is no hash or btree store
+    /// The store to build; replaced in one step if it is one that never changes, added to if it is a hash
+    /// or btree store
     store: PathBuf,
 
     /// Text to read, one after the other; - is standard input
@@ -57,7 +59,7 @@ pub struct Load {
     #[arg(long, value_parser = format_parser(), value_name = "FORMAT")]
     from: Option<Format>,
 
-    /// Kind of store to build [default: constant, or that of STORE if it is hash or btree]
+    /// Kind of store to build; that of STORE if it is a hash or btree store [default: constant, or that]
     #[arg(long, value_enum, value_name = "KIND")]
     to: Option<Kind>,
 
@@ -87,6 +89,7 @@ pub fn run(args: &Load, quiet: bool) -> Result<Status> {
     if old == Some(kind) {
         return add(args, kind, quiet);
     }
+    check_old(&args.store)?;
     let policy = policy(args.duplicates, kind.is_changing())?;
     if args.table.name().is_some() {
         let what = "--table is for a btree store that is there: 'credenza create --engine btree' and \
@@ -96,12 +99,28 @@ pub fn run(args: &Load, quiet: bool) -> Result<Status> {
     let bar = Arc::new(Bar::new(quiet));
     let target = Target::create(kind, &args.store, &args.build, &bar)?;
     let (read, records) = fill(args, policy, target, &bar, quiet, |key| Ok(Cow::Borrowed(key)))?;
-    if old == Some(Kind::Hash) {
-        target::remove_index(&args.store);
-    }
     drop(bar);
     summary(&args.store, read, records, args.json, quiet)?;
     Ok(Status::Done)
+}
+
+/// An error if what is at `path` is not to be replaced: a store that changes, of which there may be no other
+/// copy; or no store, as where the INPUT stands in the place of STORE.
+fn check_old(path: &Path) -> Result<()> {
+    let has_bytes = || std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() > 0);
+    let what = match credenza::kind_of(path) {
+        Ok(kind @ ("hash" | "btree")) => format!(
+            "this is a {kind} store, which is not replaced: leave out --to, to add to it; 'credenza \
+             convert' makes a store of another kind of it, under another name"
+        ),
+        Err(e) if matches!(e.kind(), ErrorKind::WrongFormat { .. }) && has_bytes() => {
+            "there is a file already, and it is no store: the STORE to build is named first, and then \
+             INPUT; remove the file if it shall be replaced"
+                .into()
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::invalid(what).at(path))
 }
 
 /// Adds the input to the store that is there.
