@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`args`] (the command line), [`cmd`] (one file for each command), then the small
 //! parts they share: [`input`], [`keys`], [`words`], [`target`] and [`duplicates`] for what is read
-//! and built, [`readable`], [`changing`], [`table`], [`additions`] and [`session`] for stores that are
-//! there, [`output`], [`json`], [`progress`], [`prompt`] and [`exit`] for what people and
+//! and built, [`replaced`] for what is there before, [`readable`], [`changing`], [`table`], [`additions`] and
+//! [`session`] for stores that are there, [`output`], [`json`], [`progress`], [`prompt`] and [`exit`] for what people and
 //! programs see.
 //!
 //! Nothing here prints with `println!`, which panics when the reader has gone away: results go
@@ -24,6 +24,7 @@ mod output;
 mod progress;
 mod prompt;
 mod readable;
+mod replaced;
 mod session;
 mod table;
 mod target;

@@ -1,5 +1,6 @@
 //! Where results go: standard output, or a file that appears whole or not at all.
 
+use crate::replaced::Replaced;
 use credenza::{Error, Result, Staged};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct Output {
     writer: BufWriter<File>,
-    staged: Option<Staged>,
+    staged: Option<(Staged, Replaced)>,
     name: PathBuf,
 }
 
@@ -26,8 +27,8 @@ impl Output {
     }
 
     /// The file at `path`, or standard output for `-`. What is not a regular file (a FIFO, a
-    /// device) is written directly.
-    pub fn create(path: &Path) -> Result<Output> {
+    /// device) is written directly. `source` is the store that is read, which the file cannot replace.
+    pub fn create(path: &Path, source: Option<&Path>) -> Result<Output> {
         if path == Path::new("-") {
             return Output::stdout();
         }
@@ -37,9 +38,13 @@ impl Output {
             let file = file.map_err(|e| Error::io("open for writing", e).at(path))?;
             return Ok(Output { writer: buffered(file), staged: None, name });
         }
+        let replaced = match source {
+            Some(source) => Replaced::of_other(path, source)?,
+            None => Replaced::at(path)?,
+        };
         let staged = Staged::create(path)?;
         let file = staged.file().try_clone().map_err(|e| Error::io("open", e).at(path))?;
-        Ok(Output { writer: buffered(file), staged: Some(staged), name })
+        Ok(Output { writer: buffered(file), staged: Some((staged, replaced)), name })
     }
 
     /// How the destination is called in messages.
@@ -55,10 +60,11 @@ impl Output {
     /// Writes what is buffered, and makes a file appear.
     pub fn finish(mut self) -> Result<()> {
         self.writer.flush().map_err(|e| Error::io("write", e).at(&self.name))?;
-        match self.staged {
-            Some(staged) => staged.publish(),
-            None => Ok(()),
-        }
+        let Some((staged, replaced)) = self.staged else { return Ok(()) };
+        replaced.check()?;
+        staged.publish()?;
+        replaced.finish(None);
+        Ok(())
     }
 
     /// Writes `bytes`, with the destination named in the error.

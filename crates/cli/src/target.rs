@@ -129,15 +129,6 @@ impl Target {
     }
 }
 
-/// Removes the index of a hash store that was replaced by something else.
-pub fn remove_index(path: &Path) {
-    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mut index = path.into_os_string();
-    index.push("-index");
-    // What stays is in nobody's way.
-    let _ = std::fs::remove_file(index);
-}
-
 /// A btree store in the making.
 pub fn btree_builder(path: &Path, args: &BuildArgs, bar: &Arc<Bar>) -> Result<BTreeBuilder> {
     no_seed(args)?;
