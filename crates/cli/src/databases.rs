@@ -25,13 +25,14 @@ pub fn into_tables(
     let target = replaced.path();
     let mut tables = Tables { builder, begun: 0, keys: Keys::Bytes };
     let paths = path.to_owned();
-    let count = input::each_of_databases(slice::from_ref(&paths), format, bar, |all, record| {
-        tables.begin(all, record.map(|(key, _)| key), target)?;
-        record.map_or(Ok(()), |(key, value)| tables.add(key, value))
-    })?;
+    let count =
+        input::each_of_databases(slice::from_ref(&paths), format, bar, |records, record| {
+            tables.begin(records.databases(), record.map(|(key, _)| key), target)?;
+            record.map_or(Ok(()), |(key, value)| tables.add(key, value))
+        })?;
     tables.check_replaced(target)?;
-    tables.builder.finish().map_err(|e| e.at(target))?;
     replaced.check()?;
+    tables.builder.finish().map_err(|e| e.at(target))?;
     Ok(count)
 }
 

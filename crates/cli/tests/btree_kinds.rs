@@ -149,6 +149,24 @@ fn databases_of_a_dump_become_tables() {
     assert_eq!(scan("loose"), "k\tb\nk\ta\n");
     run(&["verify", &store]).expect(0);
 
+    // Where there are no tables, no database takes the records of another.
+    let new = folder.path("new");
+    for args in [
+        &["load", &new, &text][..],
+        &["load", &new, &text, "--to", "btree"],
+        &["load", &store, &text],
+        &["convert", &text, &new, "--to", "constant"],
+        &["convert", &text, &new, "--to", "jsonl"],
+    ] {
+        let got = run(args).expect(111);
+        let what = format!("{text}: there are several databases in it");
+        assert!(got.err.contains(&what), "{args:?}: {}", got.err);
+        assert_eq!(run(&["table", "list", &store]).expect(0).text(), list);
+        assert_eq!(folder.names(), ["all.dump", "store"]);
+    }
+    let got = run_with(&["put", &store, "--from", "db_dump"], dump.concat().as_bytes()).expect(111);
+    assert!(got.err.contains("several databases"), "{}", got.err);
+
     let repeated = part("database=x\ntype=btree\n", " k\n b\n k\n a\n");
     let text = folder.file("repeated.dump", repeated);
     let got = run(&["convert", &text, &folder.path("new"), "--to", "btree"]).expect(111);

@@ -33,7 +33,8 @@ use std::sync::Arc;
 /// key: a source in which a key comes twice is refused ('load --duplicates' chooses).
 ///
 /// From a dump of Berkeley DB or LMDB to a btree store each database that has a name becomes a table,
-/// and one whose keys are integers, records numbered, or values several stays so.
+/// and one whose keys are integers, records numbered, or values several stays so. To anything else a
+/// dump with several databases is refused.
 ///
 /// Of a btree store the main table is read, or that of --table. From btree to btree, without --table,
 /// all its tables are, as they are at one moment: the new store is as small as can be.
@@ -144,7 +145,6 @@ impl Source {
         }
     }
 
-    fn note_other_tables(&self, quiet: bool) -> Result<()> {
     /// What a store made of this one at `target` takes the place of. Of stores that never change all is in
     /// the new one, so that they can be that themselves; what changes may be written meanwhile.
     fn replaced(&self, target: &Path, source: &Path) -> Result<Replaced> {
@@ -154,6 +154,7 @@ impl Source {
         }
     }
 
+    fn note_other_tables(&self, quiet: bool) -> Result<()> {
         match self {
             Source::Store(store) => store.note_other_tables(quiet),
             Source::Text(..) => Ok(()),
@@ -198,8 +199,8 @@ fn copy(store: &BTree, args: &Convert, replaced: &Replaced, bar: &Arc<Bar>) -> R
         };
         copied.map_err(named)?;
     }
-    builder.finish()?;
     replaced.check()?;
+    builder.finish()?;
     Ok(count)
 }
 
@@ -233,7 +234,6 @@ pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
     Ok(Status::Done)
 }
 
-/// The error where a key comes more than once.
 /// Makes a store of this kind of the source; returns how many records it has.
 fn store(
     source: &Source,
@@ -261,6 +261,7 @@ fn store(
     Ok(count)
 }
 
+/// The error where a key comes more than once.
 pub fn several_values(kind: Kind, path: &Path) -> Error {
     let kind = if kind == Kind::Hash { "hash" } else { "btree" };
     Error::invalid(format!(

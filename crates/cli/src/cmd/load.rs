@@ -32,6 +32,9 @@ use std::sync::Arc;
 /// Hash and btree stores have one value a key: of several records in the input with the same key the
 /// last stays, or what --duplicates says. It is about the input alone: a record that the store has is
 /// replaced in any case.
+///
+/// A dump of Berkeley DB or LMDB with several databases is refused: 'convert --to btree' makes tables of
+/// them.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
