@@ -5,6 +5,7 @@ use credenza::{Error, Result};
 use credenza_formats::{Database, Format, Reader};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, IsTerminal, Read};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -152,6 +153,15 @@ fn total_bytes(paths: &[PathBuf]) -> Option<u64> {
         let meta = std::fs::metadata(path).ok().filter(|meta| meta.is_file() && !is_dash(path))?;
         Some(sum.saturating_add(meta.len()))
     })
+}
+
+/// Whether records may be waited for: not all inputs are regular files.
+pub fn may_wait(paths: &[PathBuf]) -> bool {
+    let is_regular = |path: &PathBuf| match is_dash(path) {
+        true => io::stdin().as_fd().try_clone_to_owned().and_then(|fd| File::from(fd).metadata()),
+        false => std::fs::metadata(path),
+    };
+    !paths.iter().all(|path| is_regular(path).is_ok_and(|meta| meta.is_file()))
 }
 
 /// Tells a person who types the records how to end them.

@@ -1,7 +1,7 @@
 //! The `credenza` program: makes, reads, checks and measures stores from the command line.
 //!
 //! Reading order: [`args`] (the command line), [`cmd`] (one file for each command), then the small
-//! parts they share: [`input`], [`keys`], [`words`], [`target`] and [`duplicates`] for what is read
+//! parts they share: [`input`], [`keys`], [`words`], [`target`], [`duplicates`] and [`spool`] for what is read
 //! and built, [`replaced`] for what is there before, [`readable`], [`changing`], [`table`], [`additions`] and
 //! [`session`] for stores that are there, [`output`], [`json`], [`progress`], [`prompt`] and [`exit`] for what people and
 //! programs see.
@@ -26,6 +26,7 @@ mod prompt;
 mod readable;
 mod replaced;
 mod session;
+mod spool;
 mod table;
 mod target;
 mod words;

@@ -82,10 +82,15 @@ impl Target {
         }
     }
 
-    /// The store that is there.
-    pub fn existing(store: &Changing, args: &BuildArgs, bar: &Arc<Bar>) -> Result<Target> {
+    /// The store that is there; see [`Changing::additions`] for `may_wait`.
+    pub fn existing(
+        store: &Changing,
+        args: &BuildArgs,
+        may_wait: bool,
+        bar: &Arc<Bar>,
+    ) -> Result<Target> {
         no_seed(args)?;
-        let mut additions = store.additions();
+        let mut additions = store.additions(may_wait);
         if bar.is_enabled() {
             additions.progress(sorted_progress(bar))?;
         }

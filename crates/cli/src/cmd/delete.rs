@@ -1,7 +1,7 @@
 //! `credenza delete`: keys out of a store that changes.
 
 use crate::args::{TableArgs, WriteArgs, exit_status};
-use crate::changing;
+use crate::cmd::dump::Sink;
 use crate::exit::{self, Status};
 use crate::json;
 use crate::keys::{self, Layout};
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 /// Take keys out of a hash or btree store.
 ///
 /// Keys that are not there are named on standard error (not with --quiet). Of a btree store they are
-/// taken out in one transaction, all of them or, after an error, none.
+/// taken out in one transaction, all of them or, after an error, none; it begins when all keys are read.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -62,12 +62,25 @@ pub fn run(args: &Delete, quiet: bool) -> Result<Status> {
     let store = args.write.open(&args.store, &args.table, false)?;
     store.check_hex(args.hex)?;
     let mut done = Done { deleted: 0, missing: 0 };
-    store.delete(|delete| match &args.keys_from {
-        Some(path) => {
-            let layout = Layout::EndedBy(if args.null { 0 } else { b'\n' });
-            keys::each_batch(path, layout, args.hex, |keys| done.delete(delete, keys, quiet))
+    let read = |take: Sink<'_>| {
+        let mut take = |keys: &[Vec<u8>]| keys.iter().try_for_each(|key| take(key, b""));
+        match &args.keys_from {
+            Some(path) => {
+                let layout = Layout::EndedBy(if args.null { 0 } else { b'\n' });
+                keys::each_batch(path, layout, args.hex, take)
+            }
+            None => take(&keys),
         }
-        None => done.delete(delete, &keys, quiet),
+    };
+    store.delete(read, |key, was_there| {
+        if was_there {
+            done.deleted += 1;
+            return;
+        }
+        done.missing += 1;
+        if !quiet {
+            exit::note(format_args!("not found: {}", escaped(key)));
+        }
     })?;
     if args.json {
         json::print(&serde_json::json!({
@@ -82,25 +95,4 @@ pub fn run(args: &Delete, quiet: bool) -> Result<Status> {
 struct Done {
     deleted: u64,
     missing: u64,
-}
-
-impl Done {
-    fn delete(
-        &mut self,
-        delete: changing::Delete<'_>,
-        keys: &[Vec<u8>],
-        quiet: bool,
-    ) -> Result<()> {
-        for key in keys {
-            if delete(key)? {
-                self.deleted += 1;
-                continue;
-            }
-            self.missing += 1;
-            if !quiet {
-                exit::note(format_args!("not found: {}", escaped(key)));
-            }
-        }
-        Ok(())
-    }
 }

@@ -24,7 +24,8 @@ use std::sync::Arc;
 /// A hash or btree store that is there is not replaced: the records are added to it, and take the
 /// place of those with the same keys. Into a btree store they go in one transaction, all of them or
 /// none; if they come in the order of their keys, and its table is empty, by a bulk load, which is
-/// much faster. Into a hash store they go in batches, each of which is there whole or not at all:
+/// much faster. What comes from a terminal or a pipe is read before the transaction begins, so that
+/// nobody waits for it. Into a hash store they go in batches, each of which is there whole or not at all:
 /// after an error the batches before it stay; loading the same input again does no harm. A new hash
 /// or btree store that is killed while it is built leaves files whose names begin with a dot and end
 /// in .tmp.
@@ -131,7 +132,7 @@ fn add(args: &Load, kind: Kind, quiet: bool) -> Result<Status> {
     let store = args.write.open(&args.store, &args.table, false)?;
     let policy = policy(args.duplicates, kind.is_changing() && !store.has_several_values())?;
     let bar = Arc::new(Bar::new(quiet));
-    let target = Target::existing(&store, &args.build, &bar)?;
+    let target = Target::existing(&store, &args.build, input::may_wait(&args.inputs), &bar)?;
     let (read, added) = fill(args, policy, target, &bar, quiet, |key| store.key_of(key))?;
     drop(bar);
     let (records, bytes) = (store.len()?, store.file_bytes()?);
@@ -154,7 +155,7 @@ fn fill(
     quiet: bool,
     key_of: impl Fn(&[u8]) -> Result<Cow<'_, [u8]>>,
 ) -> Result<(u64, u64)> {
-    let mut filter = Filter::new(policy, target, &args.store)?;
+    let mut filter = Filter::new(policy, target, &args.store);
     input::hint_if_typed(&args.inputs, quiet);
     let read = input::each_record(&args.inputs, args.from, bar, |key, value| {
         filter.add(&key_of(key)?, value)

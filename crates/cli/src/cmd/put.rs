@@ -2,6 +2,7 @@
 
 use crate::args::{TableArgs, WriteArgs, exit_status, format_parser};
 use crate::changing::Changing;
+use crate::cmd::dump::Sink;
 use crate::exit::{self, Status};
 use crate::progress::Bar;
 use crate::{input, json, keys, output};
@@ -19,7 +20,7 @@ use std::slice;
 ///
 /// Without VALUE, all of standard input is the value, every byte of it. With --from, standard input
 /// has many records in a text format. Into a btree store they are written in one transaction, all of
-/// them or none; into a hash store in batches, each of which is there whole or not at all: after an
+/// them or none, which begins when all are read, lest others wait for a terminal or a pipe; into a hash store in batches, each of which is there whole or not at all: after an
 /// error the batches before it stay. A value that a key had is replaced.
 ///
 /// With --append, values get numbers in place of keys, and the number that was given is printed.
@@ -131,17 +132,14 @@ fn put_many(args: &Put, store: &Changing, format: Format, quiet: bool) -> Result
     input::hint_if_typed(inputs, quiet);
     let mut done = Done { written: 0, kept: 0 };
     if args.if_absent {
-        store.put_absent(|put| {
-            input::each_record(inputs, Some(format), &bar, |key, value| {
-                let one = Done::of(put(key, value)?);
-                done.written += one.written;
-                done.kept += one.kept;
-                Ok(())
-            })
-            .map(drop)
+        let read = |take: Sink<'_>| input::each_record(inputs, Some(format), &bar, take).map(drop);
+        store.put_absent(read, |is_written| {
+            let one = Done::of(is_written);
+            done.written += one.written;
+            done.kept += one.kept;
         })?;
     } else {
-        let mut additions = store.additions();
+        let mut additions = store.additions(input::may_wait(inputs));
         let add = |key: &[u8], value: &[u8]| additions.add(&store.key_of(key)?, value);
         done.written = input::each_record(inputs, Some(format), &bar, add)?;
         additions.finish()?;
@@ -162,19 +160,19 @@ fn append(args: &Put, store: &Changing, quiet: bool) -> Result<Option<(u64, u64)
         (None, None) => Some(value_from_input(quiet)?),
     };
     let mut numbers = None;
-    let mut note = |number| {
+    let note = |number| {
         let first = numbers.map_or(number, |(first, _)| first);
         numbers = Some((first, number));
     };
-    store.append(|append| match value {
-        Some(value) => append(&value).map(note),
+    let read = |take: Sink<'_>| match value {
+        Some(value) => take(&value, b""),
         None => {
             let from = [PathBuf::from("-")];
             input::hint_if_typed(&from, quiet);
-            let add = |line: &[u8], _: &[u8]| append(line).map(&mut note);
-            input::each_record(&from, args.from, &Bar::new(quiet), add).map(drop)
+            input::each_record(&from, args.from, &Bar::new(quiet), take).map(drop)
         }
-    })?;
+    };
+    store.append(read, note)?;
     Ok(numbers)
 }
 
