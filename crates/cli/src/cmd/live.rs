@@ -13,6 +13,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use terminal_size::{Height, Width, terminal_size_of};
 /// How reports are shown.
 #[derive(Clone, Copy, Debug)]
 enum Style {
@@ -53,7 +54,9 @@ pub fn run(store: &Path, json: bool, interval: Duration, count: Option<u64>) -> 
             Style::Json => format!("{}\n", report.json(store)),
             Style::Lines => report.line(),
             Style::Table => {
-                let table = report.table(observer.path());
+                let size = terminal_size_of(std::io::stdout());
+                let size = size.map(|(Width(columns), Height(rows))| (columns.into(), rows.into()));
+                let table = cut(&report.table(observer.path()), size);
                 let text = format!("{}{table}", up(drawn));
                 drawn = table.lines().count();
                 text
@@ -78,6 +81,14 @@ fn explained(error: Error) -> Error {
 }
 
 /// What takes the cursor to where a table of so many lines begins, and clears what is below.
+/// As much of the table as fits in a terminal of so many columns and rows: a line that is wrapped, or
+/// scrolled away, could not be drawn over. The cursor stands in the row below.
+fn cut(table: &str, size: Option<(usize, usize)>) -> String {
+    let Some((columns, rows)) = size else { return table.to_owned() };
+    let line = |line: &str| line.chars().take(columns).chain(['\n']).collect::<String>();
+    table.lines().take(rows.saturating_sub(1)).map(line).collect()
+}
+
 fn up(lines: usize) -> String {
     if lines == 0 { String::new() } else { format!("\x1b[{lines}A\x1b[J") }
 }
@@ -234,6 +245,16 @@ mod tests {
         ] {
             assert_eq!(time(nanoseconds), text);
         }
+    #[test]
+    fn a_table_is_cut_to_the_terminal() {
+        let table = "path\noperation per second\nget é 1\n";
+        assert_eq!(cut(table, None), table);
+        assert_eq!(cut(table, Some((80, 24))), table);
+        assert_eq!(cut(table, Some((5, 24))), "path\nopera\nget é\n");
+        assert_eq!(cut(table, Some((80, 3))), "path\noperation per second\n");
+        assert_eq!(cut(table, Some((0, 0))), "");
+    }
+
     }
 
     #[test]

@@ -45,8 +45,8 @@ const BARS: usize = 24;
 /// took: those that share their statistics, which are in the file STORE-stats. A seek finds a place
 /// in the order of keys; commit_sync is a commit that was safe against a power cut when it returned.
 /// Programs ask for that when they open the store; 'put' and 'shell' do with --statistics. On a
-/// terminal a table that is drawn again, elsewhere a line for each second. Latencies are those of
-/// the operations that were timed, by default one of 256.
+/// terminal a table that is drawn again, as much of it as fits (all of it in 120 columns), elsewhere a
+/// line for each second. Latencies are those of the operations that were timed, by default one of 256.
 ///
 /// Of a trace ('credenza record'): how many operations of each kind there are, with how many different
 /// keys, which part of all uses the most used keys have, how many lookups found their key, and of which
