@@ -68,6 +68,10 @@ fn keys_that_are_numbers_are_written_and_read_as_such() {
     load("first").expect(0);
     assert_eq!(run(&["get", &copy, "--table", "ages", "7"]).expect(0).text(), "a");
     ages(&["delete", &store, "9"]).expect(0);
+    ages(&["put", &store, "-6", "-7"]).expect(0);
+    assert_eq!(ages(&["get", &store, "-6"]).expect(0).text(), "-7");
+    ages(&["delete", &store, "-6", "-60"]).expect(0);
+    ages(&["get", &store, "-6"]).expect(100);
     let script = b"put 7 seven\nget 7\nscan\nput seven 7\n";
     let got = run_with(&["shell", &store, "--table", "ages"], script).expect(111);
     assert_eq!(got.text(), "seven\n-5\tnot yet\n7\tseven\n100\told\n");

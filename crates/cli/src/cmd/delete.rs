@@ -29,7 +29,12 @@ pub struct Delete {
     store: PathBuf,
 
     /// The keys to take out
-    #[arg(required_unless_present = "keys_from", conflicts_with = "keys_from", value_name = "KEY")]
+    #[arg(
+        required_unless_present = "keys_from",
+        conflicts_with = "keys_from",
+        value_name = "KEY",
+        allow_negative_numbers = true
+    )]
     keys: Vec<OsString>,
 
     /// Take out every key in this file, one a line; - is standard input

@@ -52,7 +52,7 @@ pub struct Put {
     key: Option<OsString>,
 
     /// Its value [default: standard input]
-    #[arg(conflicts_with = "append")]
+    #[arg(conflicts_with = "append", allow_negative_numbers = true)]
     value: Option<OsString>,
 
     /// Read many records from standard input, in this text format
