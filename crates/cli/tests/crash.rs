@@ -151,6 +151,26 @@ fn output_that_cannot_be_written_is_an_error() {
     }
 }
 
+/// Damage is not hidden by a reader who has gone.
+#[test]
+fn the_status_of_verify_is_about_all_stores_whoever_reads() {
+    let folder = Folder::new();
+    let store = folder.store("constant", &plain_records(10));
+    let none = folder.path("none");
+    for json in [&[][..], &["--json"]] {
+        for (stores, status) in [(&[&*store, &none][..], 111), (&[&*store, &store], 0)] {
+            let (reader, writer) = std::io::pipe().expect("a pipe");
+            drop(reader);
+            let mut verify = Command::new(program());
+            let left = verify.arg("verify").args(json).args(stores).stdout(writer).output();
+            let left = left.expect("it ends");
+            assert_eq!(left.status.code(), Some(status), "{json:?} {stores:?}");
+            let err = String::from_utf8_lossy(&left.stderr);
+            assert_eq!(err.contains(&none), json.is_empty() && status != 0, "{err}");
+        }
+    }
+}
+
 /// Whoever has seen enough closes the pipe: status 0, nothing on standard error.
 #[test]
 fn a_closed_pipe_is_quiet() {
