@@ -534,6 +534,8 @@ fn the_shell_does_as_it_is_told() {
         "begin\nput bob 1\nput eve 2\ndelete alice\nscan e\ncommit\nget bob\nlen\nquit\nbad";
     assert_eq!(shell(script).expect(0).text(), "eve\t2\n1\n3\n");
     assert_eq!(shell("get none\nget bob").expect(100).text(), "1\n");
+    let quit = shell("begin\nput bob 9\nquit\n").expect(0);
+    assert!(quit.err.contains("not committed: it is forgotten"), "{}", quit.err);
     assert!(shell("stat\nhelp\n").expect(0).text().contains("live bytes"));
     for (script, error) in [
         ("begin\nput bob 9\nnonsense\ncommit\n", "line 3: there is no command 'nonsense'"),

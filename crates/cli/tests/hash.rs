@@ -389,6 +389,8 @@ fn the_shell_does_as_it_is_told() {
     assert_eq!(shell(script).expect(0).text(), "1\n3\n");
     let got = shell("get none\nget bob").expect(100);
     assert_eq!((got.text().as_str(), got.err.as_str()), ("1\n", "not found: none\n"));
+    let quit = shell("begin\nput bob 9\nquit\n").expect(0);
+    assert!(quit.err.contains("not committed: it is forgotten"), "{}", quit.err);
     assert!(shell("stat\nhelp\n").expect(0).text().contains("live bytes"));
 }
 
