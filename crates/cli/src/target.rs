@@ -157,7 +157,7 @@ fn sorted_progress(bar: &Arc<Bar>) -> impl Fn(u64, u64) + Send + Sync + 'static 
 }
 
 /// An error if there are options that this kind of store has no use for.
-fn no_build_args(args: &BuildArgs) -> Result<()> {
+pub fn no_build_args(args: &BuildArgs) -> Result<()> {
     no_seed(args)?;
     args.memory_budget.map_or(Ok(()), |_| Err(no_budget()))
 }

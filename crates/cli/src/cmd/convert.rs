@@ -224,6 +224,7 @@ pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
             load::summary(&args.target, count, count, args.json, quiet)?;
         }
         Form::Text(format) => {
+            target::no_build_args(&args.build)?;
             source.note_other_tables(quiet)?;
             let read = matches!(source, Source::Store(_)).then_some(&*args.source);
             let out = Output::create(&args.target, read)?;

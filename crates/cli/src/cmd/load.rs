@@ -19,7 +19,8 @@ use std::sync::Arc;
 /// The format of each input is recognised from its first bytes and its name, or named with --from.
 /// The store appears, or replaces the old one, only after the last line was read and found right:
 /// after an error, a full disk or a kill the old store is untouched and nothing else is left. A file
-/// that is no store is not replaced.
+/// that is no store is not replaced. A new store is on the disk when the command ends, whatever
+/// --durability says.
 ///
 /// A hash or btree store that is there is not replaced: the records are added to it, and take the
 /// place of those with the same keys. Into a btree store they go in one transaction, all of them or
