@@ -31,7 +31,7 @@ macro_rules! exit_status {
             "\nExit status:\n    \
                0  done (also when the reader of the output closed the pipe)\n",
             $more,
-            "  111  any error, wrong usage included; no file was changed\n"
+            "  111  any error, wrong usage included; the message says if it is done all the same\n"
         )
     };
 }

@@ -1,11 +1,15 @@
 //! Where results go: standard output, or a file that appears whole or not at all.
 
+use crate::exit;
 use crate::replaced::Replaced;
-use credenza::{Error, Result, Staged};
+use credenza::{Error, ErrorKind, Result, Staged};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+
+/// How standard output is called in messages.
+const STDOUT: &str = "standard output";
 
 /// A buffered destination of bytes. Dropped without [`Output::finish`], a file does not appear.
 #[derive(Debug)]
@@ -18,7 +22,7 @@ pub struct Output {
 impl Output {
     /// Standard output.
     pub fn stdout() -> Result<Output> {
-        let name = PathBuf::from("standard output");
+        let name = PathBuf::from(STDOUT);
         // Not `io::Stdout`: its line buffer would be a second one, flushed with errors ignored.
         match io::stdout().as_fd().try_clone_to_owned() {
             Ok(fd) => Ok(Output { writer: buffered(fd.into()), staged: None, name }),
@@ -96,6 +100,17 @@ pub fn print(text: impl AsRef<[u8]>) -> Result<()> {
     let mut out = Output::stdout()?;
     out.put(text.as_ref())?;
     out.finish()
+}
+
+/// Says what was done, by a command that changed something: an error tells that it is done, lest it is
+/// done once more.
+pub fn tell(text: impl AsRef<[u8]>) -> Result<()> {
+    print(text).map_err(|e| match e.kind() {
+        ErrorKind::Io { source, .. } if !exit::is_closed_pipe(&e) => {
+            Error::invalid(format!("it is done, but could not be told: {source}")).at(STDOUT)
+        }
+        _ => e,
+    })
 }
 
 /// Bytes as people read them: text as it is, everything else as `\xNN`.

@@ -151,6 +151,35 @@ fn output_that_cannot_be_written_is_an_error() {
     }
 }
 
+/// It would be done once more by who believes that nothing was.
+#[test]
+fn what_is_done_but_cannot_be_told_is_said_to_be_done() {
+    let folder = Folder::new();
+    let store = folder.path("store");
+    run(&["create", &store, "--engine", "btree"]).expect(0);
+    run(&["table", "create", &store, "log", "--numbered"]).expect(0);
+    let text = folder.file("text", "a\t1\n");
+    for command in [
+        "put \"$2\" --table log --append hello",
+        "put \"$2\" --from tsv < \"$3\"",
+        "load \"$2\" \"$3\"",
+        "load \"$2.new\" \"$3\" --json",
+        "delete \"$2\" a --json",
+        "convert \"$3\" \"$2.new\" --to constant",
+        "freeze \"$2\" \"$2.frozen\"",
+        "thaw \"$2\" \"$2.thawed\"",
+        "backup \"$2\" \"$2.copy\" --json",
+        "compact \"$2\"",
+        "create \"$2.other\"",
+    ] {
+        let got = shell(&format!("\"$1\" {command} > /dev/full"), &[&store, &text]);
+        assert_eq!(got.status, 111, "{command}: {}", got.err);
+        let said = "standard output: it is done, but could not be told: No space left on device";
+        assert!(got.err.contains(said) && !got.err.contains("again"), "{command}: {}", got.err);
+    }
+    assert_eq!(run(&["get", &store, "--table", "log", "1"]).expect(0).text(), "hello");
+}
+
 /// Damage is not hidden by a reader who has gone.
 #[test]
 fn the_status_of_verify_is_about_all_stores_whoever_reads() {

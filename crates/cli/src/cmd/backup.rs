@@ -76,14 +76,11 @@ pub fn run(args: &Backup, quiet: bool) -> Result<Status> {
     let target = &args.target;
     let meta = metadata(target).map_err(|e| Error::io("ask the size of", e).at(target))?;
     if args.json {
-        json::print(&serde_json::json!({
-            "store": args.store.to_string_lossy(),
-            "target": target.to_string_lossy(),
-            "file_bytes": meta.len(),
-        }))?;
+        let done = serde_json::json!({ "file_bytes": meta.len() });
+        json::tell(&json::with_paths([("store", &args.store), ("target", target)], done))?;
     } else if !quiet {
         let (path, bytes) = (args.store.display(), HumanBytes(meta.len()));
-        output::print(format!("{}: a copy of {path}, {bytes}\n", target.display()))?;
+        output::tell(format!("{}: a copy of {path}, {bytes}\n", target.display()))?;
     }
     Ok(Status::Done)
 }

@@ -88,11 +88,8 @@ pub fn run(args: &Delete, quiet: bool) -> Result<Status> {
         }
     })?;
     if args.json {
-        json::print(&serde_json::json!({
-            "store": args.store.to_string_lossy(),
-            "deleted": done.deleted,
-            "missing": done.missing,
-        }))?;
+        let done = serde_json::json!({ "deleted": done.deleted, "missing": done.missing });
+        json::tell(&json::with_paths([("store", &args.store)], done))?;
     }
     Ok(if done.deleted == 0 && done.missing > 0 { Status::NotFound } else { Status::Done })
 }

@@ -3,6 +3,7 @@
 //! Each report is about the time since the one before; where nothing was timed in it, latencies
 //! are left out.
 
+use crate::json::with_paths;
 use crate::output::Output;
 use credenza::stats::{Histogram, Observer, Operation, Operations, Outcome, Tally};
 use credenza::{Error, ErrorKind, Result};
@@ -12,8 +13,8 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
-
 use terminal_size::{Height, Width, terminal_size_of};
+
 /// How reports are shown.
 #[derive(Clone, Copy, Debug)]
 enum Style {
@@ -80,7 +81,6 @@ fn explained(error: Error) -> Error {
     Error::invalid(what).at(path)
 }
 
-/// What takes the cursor to where a table of so many lines begins, and clears what is below.
 /// As much of the table as fits in a terminal of so many columns and rows: a line that is wrapped, or
 /// scrolled away, could not be drawn over. The cursor stands in the row below.
 fn cut(table: &str, size: Option<(usize, usize)>) -> String {
@@ -89,6 +89,7 @@ fn cut(table: &str, size: Option<(usize, usize)>) -> String {
     table.lines().take(rows.saturating_sub(1)).map(line).collect()
 }
 
+/// What takes the cursor to where a table of so many lines begins, and clears what is below.
 fn up(lines: usize) -> String {
     if lines == 0 { String::new() } else { format!("\x1b[{lines}A\x1b[J") }
 }
@@ -181,11 +182,8 @@ impl Report {
                 (operation.name().to_owned(), value)
             })
             .collect();
-        json!({
-            "store": store.to_string_lossy(),
-            "seconds": self.seconds,
-            "operations": operations,
-        })
+        let report = json!({ "seconds": self.seconds, "operations": operations });
+        with_paths([("store", store)], report)
     }
 }
 
@@ -245,6 +243,8 @@ mod tests {
         ] {
             assert_eq!(time(nanoseconds), text);
         }
+    }
+
     #[test]
     fn a_table_is_cut_to_the_terminal() {
         let table = "path\noperation per second\nget é 1\n";
@@ -253,8 +253,6 @@ mod tests {
         assert_eq!(cut(table, Some((5, 24))), "path\nopera\nget é\n");
         assert_eq!(cut(table, Some((80, 3))), "path\noperation per second\n");
         assert_eq!(cut(table, Some((0, 0))), "");
-    }
-
     }
 
     #[test]

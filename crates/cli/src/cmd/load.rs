@@ -142,7 +142,7 @@ fn add(args: &Load, kind: Kind, quiet: bool) -> Result<Status> {
     } else if !quiet {
         let (path, added, records) = (args.store.display(), HumanCount(added), HumanCount(records));
         let bytes = HumanBytes(bytes);
-        output::print(format!("{path}: {added} written, {records} records now, {bytes}\n"))?;
+        output::tell(format!("{path}: {added} written, {records} records now, {bytes}\n"))?;
     }
     Ok(Status::Done)
 }
@@ -194,14 +194,10 @@ pub fn summary(store: &Path, read: u64, records: u64, json: bool, quiet: bool) -
     };
     let (store, count, bytes) = (store.display(), HumanCount(records), HumanBytes(bytes));
     let noun = if records == 1 { "record" } else { "records" };
-    output::print(format!("{store}: {count} {noun}, {bytes}{dropped}\n"))
+    output::tell(format!("{store}: {count} {noun}, {bytes}{dropped}\n"))
 }
 
 fn print_json(store: &Path, read: u64, records: u64, bytes: u64) -> Result<()> {
-    json::print(&serde_json::json!({
-        "store": store.to_string_lossy(),
-        "records_read": read,
-        "records": records,
-        "file_bytes": bytes,
-    }))
+    let done = serde_json::json!({ "records_read": read, "records": records, "file_bytes": bytes });
+    json::tell(&json::with_paths([("store", store)], done))
 }

@@ -179,11 +179,13 @@ fn append(args: &Put, store: &Changing, quiet: bool) -> Result<Option<(u64, u64)
 fn report_numbers(args: &Put, numbers: Option<(u64, u64)>, quiet: bool) -> Result<()> {
     let written = numbers.map_or(0, |(first, last)| last - first + 1);
     if args.json {
-        return json::print(&serde_json::json!({
-            "store": args.store.to_string_lossy(), "written": written, "kept": 0,
+        let done = serde_json::json!({
+            "written": written,
+            "kept": 0,
             "first_number": numbers.map(|(first, _)| first),
             "last_number": numbers.map(|(_, last)| last),
-        }));
+        });
+        return json::tell(&json::with_paths([("store", &args.store)], done));
     }
     let path = args.store.display();
     let text = match numbers {
@@ -198,7 +200,7 @@ fn report_numbers(args: &Put, numbers: Option<(u64, u64)>, quiet: bool) -> Resul
             format!("{path}: {written} records written, their numbers are {first} to {last}\n")
         }
     };
-    output::print(text)
+    output::tell(text)
 }
 
 fn value_from_input(quiet: bool) -> Result<Vec<u8>> {
@@ -215,9 +217,8 @@ fn value_from_input(quiet: bool) -> Result<Vec<u8>> {
 fn report(args: &Put, done: &Done, quiet: bool) -> Result<()> {
     let Done { written, kept } = *done;
     if args.json {
-        return json::print(&serde_json::json!({
-            "store": args.store.to_string_lossy(), "written": written, "kept": kept,
-        }));
+        let done = serde_json::json!({ "written": written, "kept": kept });
+        return json::tell(&json::with_paths([("store", &args.store)], done));
     }
     // One key is put in silence, as `cp` copies.
     if quiet || args.key.is_some() {
@@ -229,5 +230,5 @@ fn report(args: &Put, done: &Done, quiet: bool) -> Result<()> {
         n => format!(" ({} more had a value, which stayed)", HumanCount(n)),
     };
     let (path, written) = (args.store.display(), HumanCount(written));
-    output::print(format!("{path}: {written} {noun} written{more}\n"))
+    output::tell(format!("{path}: {written} {noun} written{more}\n"))
 }

@@ -119,7 +119,7 @@ pub fn text_of(path: &Path, store: &Store) -> Result<String> {
 }
 
 struct Found {
-    name: String,
+    path: PathBuf,
     kind: &'static str,
     stats: StoreStats,
     residency: Residency,
@@ -164,15 +164,13 @@ impl Found {
             _ => None,
         };
         let stats = store.stats()?;
-        let name = path.to_string_lossy().into_owned();
-        Ok(Found { name, kind: store.kind(), stats, residency, readers })
+        Ok(Found { path: path.to_owned(), kind: store.kind(), stats, residency, readers })
     }
 }
 
 fn as_json(found: &Found) -> Value {
-    let Found { name, kind, stats, residency, readers } = found;
+    let Found { path, kind, stats, residency, readers } = found;
     let mut object = serde_json::json!({
-        "store": name,
         "kind": kind,
         "records": stats.records,
         "file_bytes": stats.file_bytes,
@@ -205,13 +203,13 @@ fn as_json(found: &Found) -> Value {
         };
         object["readers"] = readers.iter().map(reader).collect();
     }
-    object
+    json::with_paths([("store", path)], object)
 }
 
 fn as_text(found: &Found) -> String {
-    let Found { name, kind, stats, residency, readers } = found;
+    let Found { path, kind, stats, residency, readers } = found;
     let mut text = String::new();
-    row(&mut text, "store", name);
+    row(&mut text, "store", path.display());
     row(&mut text, "kind", kind);
     row(&mut text, "records", HumanCount(stats.records));
     let file = stats.file_bytes;

@@ -92,10 +92,9 @@ fn check(args: &Verify, path: &Path, quiet: bool) -> Result<Found> {
 }
 
 fn print_json(path: &Path, checked: &Result<Found>) -> Result<()> {
-    let path = path.to_string_lossy();
-    json::print(&match checked {
+    let found = match checked {
         Ok(Found { kind, records, bytes }) => serde_json::json!({
-            "store": path, "ok": true, "kind": kind, "records": records, "file_bytes": bytes,
+            "ok": true, "kind": kind, "records": records, "file_bytes": bytes,
         }),
         Err(error) => {
             let offset = match error.kind() {
@@ -103,7 +102,8 @@ fn print_json(path: &Path, checked: &Result<Found>) -> Result<()> {
                 _ => None,
             };
             let text = error.to_string();
-            serde_json::json!({ "store": path, "ok": false, "error": text, "offset": offset })
+            serde_json::json!({ "ok": false, "error": text, "offset": offset })
         }
-    })
+    };
+    json::print(&json::with_paths([("store", path)], found))
 }
