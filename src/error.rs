@@ -131,7 +131,7 @@ impl fmt::Display for Error {
                 write!(f, "cannot {action}: {source}")?;
                 match source.kind() {
                     io::ErrorKind::StorageFull => {
-                        f.write_str(" (free some space and run it again; nothing was changed)")
+                        f.write_str(" (free some space and run it again)")
                     }
                     io::ErrorKind::PermissionDenied => {
                         f.write_str(" (check the owner and mode of the file and of its folder)")

@@ -34,7 +34,7 @@ pub use convert::{Freeze, freeze, thaw, thaw_btree};
 pub use durability::Durability;
 pub use error::{Error, ErrorKind, Result};
 pub use hash_builder::HashBuilder;
-pub use open::{OpenOptions, Store, kind_of, open};
+pub use open::{OpenOptions, Store, is_open, kind_of, open};
 #[cfg(credenza_schedules)]
 pub use os::atomic::set_steps;
 pub use os::publish::Staged;

@@ -5,6 +5,8 @@ use crate::constant::{self, Constant};
 use crate::foreign::{self, Cdb, Cdb64, Mcdb};
 use crate::hash::{self, Hash};
 use crate::os::file::{open_regular, read_exact_at};
+use crate::os::lock::is_locked;
+use crate::os::opening::{OPEN, READING};
 use crate::stats::{Operations, Statistics};
 use crate::store_files::{file_of, files_of, preload, residency};
 use crate::store_stats::{StoreStats, btree_stats, hash_stats};
@@ -51,6 +53,23 @@ pub fn kind_of(path: impl AsRef<Path>) -> Result<&'static str> {
         Kind::Cdb64 => "cdb64",
         Kind::Cdb => "cdb",
     })
+}
+
+/// Whether somebody, be it this process, has the hash or btree store at `path` open: what he writes from
+/// now on is lost if another file takes its place. False for other kinds, which never change.
+///
+/// It is a look, not a lock: right afterwards somebody may open the store, or close it.
+///
+/// # Errors
+/// As [`kind_of`], or the kernel refuses.
+pub fn is_open(path: impl AsRef<Path>) -> Result<bool> {
+    let path = path.as_ref();
+    if !matches!(kind_of(path)?, "hash" | "btree") {
+        return Ok(false);
+    }
+    let (file, _) = open_regular(path)?;
+    let is_open = || Ok(is_locked(&file, OPEN)? || is_locked(&file, READING)?);
+    is_open().map_err(|e: Error| e.at(path))
 }
 
 /// How to open a store of whatever kind.

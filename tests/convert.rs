@@ -48,6 +48,18 @@ fn constant_of(path: &Path, records: &[(&str, &str)]) -> Constant {
     Constant::open(path).expect("the file")
 }
 
+/// Else nobody could write while records are waited for.
+#[test]
+fn a_load_without_records_keeps_nobody_waiting() {
+    let store = BTree::in_memory().expect("a store");
+    let transaction = store.write().expect("a transaction");
+    let mut load = BTreeLoad::begin(&store, None);
+    load.memory_budget(1 << 20).expect("it is noted");
+    // It ends with nothing done while another has the right to write.
+    drop(load);
+    transaction.commit().expect("it is committed");
+}
+
 #[test]
 fn records_go_round_and_progress_ends() {
     let folder = TempDir::new().expect("a folder");

@@ -90,6 +90,12 @@ impl Feed {
         None
     }
 
+    /// Waits for more records, a question or the end.
+    pub(super) fn wait(&mut self) {
+        let batch = self.receive();
+        self.waiting.extend(batch);
+    }
+
     /// Waits for a record; false at the end.
     fn is_at_record(&mut self) -> bool {
         while self.next >= self.batch.len() {
@@ -103,17 +109,20 @@ impl Feed {
 
     /// Whether what comes next is in order, as far as it is looked at.
     pub(super) fn is_in_order(&mut self, order: Order) -> bool {
-        let (mut seen, mut last): (usize, Option<Record>) = (0, None);
+        let (mut batches, mut seen, mut last): (_, _, Option<Record>) = (0, 0, None);
         while seen < LOOK_AHEAD {
-            let Some(batch) = self.receive() else { return true };
-            self.waiting.push_back(Rc::clone(&batch));
+            if batches == self.waiting.len() {
+                self.wait();
+            }
+            let Some(batch) = self.waiting.get(batches) else { return true };
+            batches += 1;
             seen += batch.memory();
             let first = last.as_ref().map(parts).into_iter();
             let records = first.chain((0..batch.len()).map(|i| batch.get(i)));
             if !records.is_sorted_by(|last, next| order.is_next(*last, *next)) {
                 return false;
             }
-            last = batch.len().checked_sub(1).map(|i| record(&batch, i)).or(last);
+            last = batch.len().checked_sub(1).map(|i| record(batch, i)).or(last);
         }
         true
     }

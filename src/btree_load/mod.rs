@@ -40,7 +40,8 @@ const LEAST_BUDGET: u64 = 1 << 20;
 /// [`BTreeLoad::finish`] returns, and none of them before. Dropped instead, it leaves the store as
 /// it was. Of several records with one key the last is kept.
 ///
-/// Other writers wait until it is finished or dropped. So would this thread for itself: it must not
+/// Other writers wait from the first records that are handed on, a few thousand at a time, until it is
+/// finished or dropped. So would this thread for itself: it must not
 /// have a transaction on the store meanwhile.
 ///
 /// ```
@@ -179,8 +180,13 @@ fn over() -> Error {
 
 /// What the thread does.
 fn write(store: &BTree, table: Option<&str>, messages: Receiver<Message>) -> Result<()> {
-    let mut transaction = store.write()?;
     let mut feed = Feed::new(messages, physical_memory_bytes() / 4);
+    // Who brings the records may have to wait for them himself, and no other writer with him.
+    feed.wait();
+    if feed.is_abandoned {
+        return Ok(());
+    }
+    let mut transaction = store.write()?;
     match table {
         Some(name) if has_several_values(&mut transaction, name)? => {
             let table = transaction.multi_table(name)?;

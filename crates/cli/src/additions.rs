@@ -1,14 +1,17 @@
 //! Records on their way into a store that is there already.
 
+use crate::spool::Spool;
 use crate::table::TableOf;
 use crate::target::no_budget;
 use credenza::hash::{Batch, Hash};
 use credenza::{BTreeLoad, Result};
+use std::path::Path;
 
 /// Records on their way into a store that is there.
 pub enum Additions {
     Hash(Batches),
-    BTree(BTreeLoad),
+    /// And those that wait until all are there.
+    BTree(BTreeLoad, Option<Spool>),
 }
 
 impl Additions {
@@ -17,16 +20,17 @@ impl Additions {
         Additions::Hash(Batches::to(store))
     }
 
-    /// All in one transaction.
-    pub fn to_table(table: &TableOf) -> Additions {
-        Additions::BTree(BTreeLoad::begin(&table.store, table.name.as_deref()))
+    /// All in one transaction; where they `may_wait` for who brings them, it begins when all are there.
+    pub fn to_table(table: &TableOf, may_wait: bool) -> Additions {
+        let spool = may_wait.then(|| Spool::beside(table.store.path().unwrap_or(Path::new("."))));
+        Additions::BTree(BTreeLoad::begin(&table.store, table.name.as_deref()), spool)
     }
 
     /// Memory for records that wait to be sorted.
     pub fn memory_budget(&mut self, bytes: u64) -> Result<()> {
         match self {
             Additions::Hash(_) => Err(no_budget()),
-            Additions::BTree(load) => load.memory_budget(bytes),
+            Additions::BTree(load, _) => load.memory_budget(bytes),
         }
     }
 
@@ -34,7 +38,7 @@ impl Additions {
     pub fn progress(&mut self, f: impl Fn(u64, u64) + Send + Sync + 'static) -> Result<()> {
         match self {
             Additions::Hash(_) => Ok(()),
-            Additions::BTree(load) => load.progress(f),
+            Additions::BTree(load, _) => load.progress(f),
         }
     }
 
@@ -42,7 +46,8 @@ impl Additions {
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         match self {
             Additions::Hash(batches) => batches.add(key, value),
-            Additions::BTree(load) => load.add(key, value),
+            Additions::BTree(load, None) => load.add(key, value),
+            Additions::BTree(_, Some(spool)) => spool.add(key, value).map(drop),
         }
     }
 
@@ -50,7 +55,11 @@ impl Additions {
     pub fn finish(self) -> Result<()> {
         match self {
             Additions::Hash(batches) => batches.finish(),
-            Additions::BTree(load) => load.finish(),
+            Additions::BTree(load, None) => load.finish(),
+            Additions::BTree(mut load, Some(spool)) => {
+                spool.drain(|_, key, value| load.add(key, value))?;
+                load.finish()
+            }
         }
     }
 }

@@ -17,6 +17,7 @@ use credenza::stats::Statistics;
 use credenza::{Access, Durability, Error, OpenOptions, Result, Store};
 pub use credenza_bench::size;
 use credenza_formats::Format;
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ macro_rules! exit_status {
             "\nExit status:\n    \
                0  done (also when the reader of the output closed the pipe)\n",
             $more,
-            "  111  any error, wrong usage included; no file was changed\n"
+            "  111  any error, wrong usage included; the message says if it is done all the same\n"
         )
     };
 }
@@ -73,6 +74,18 @@ pub struct Cli {
 
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// The words of the command line, with the option -0 of 'get' and 'delete' as --null: beside keys that may
+/// be negative numbers it would be taken for one.
+pub fn words(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = words.collect();
+    let command = words.iter().skip(1).find(|word| *word != "-q" && *word != "--quiet");
+    if command.is_some_and(|command| command == "get" || command == "delete") {
+        let options = words.iter_mut().take_while(|word| **word != "--");
+        options.filter(|word| **word == "-0").for_each(|word| *word = "--null".into());
+    }
+    words
 }
 
 #[derive(Debug, Subcommand)]

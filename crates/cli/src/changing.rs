@@ -1,11 +1,14 @@
 //! A store that changes, of whichever engine, as the commands that change it see it.
 
 use crate::additions::Additions;
-use crate::any_table::bytes_of;
+use crate::any_table::{AnyTableMut, bytes_of};
+use crate::cmd::dump::Sink;
+use crate::spool::Spool;
 use crate::table::TableOf;
 use credenza::hash::Hash;
 use credenza::{Error, Result, Scan, Store};
 use std::borrow::Cow;
+use std::path::Path;
 
 /// A store that is open to be changed.
 #[derive(Clone, Debug)]
@@ -29,40 +32,66 @@ impl Changing {
         }
     }
 
-    /// Calls `f` with something that puts values where there are none, and says whether it did: in
-    /// a btree store all in one transaction.
-    pub fn put_absent(&self, f: impl FnOnce(PutAbsent<'_>) -> Result<()>) -> Result<()> {
+    /// Puts the records that `read` brings where there are no values, and tells `done` of each whether it
+    /// did. In a btree store all in one transaction, as every other method that takes `read`: it begins
+    /// when all are read, so that nobody waits for who brings them.
+    pub fn put_absent(
+        &self,
+        read: impl FnOnce(Sink<'_>) -> Result<()>,
+        mut done: impl FnMut(bool),
+    ) -> Result<()> {
         match self {
-            Changing::Hash(store) => f(&mut |key, value| store.insert_if_absent(key, value)),
-            Changing::BTree(table) => {
-                table.change(|table| f(&mut |key, value| table.insert_if_absent(key, value)))
-            }
+            Changing::Hash(store) => read(&mut |key, value| {
+                done(store.insert_if_absent(key, value)?);
+                Ok(())
+            }),
+            Changing::BTree(table) => change_all(table, read, |table, key, value| {
+                done(table.insert_if_absent(key, value)?);
+                Ok(())
+            }),
         }
     }
 
-    /// Calls `f` with something that puts a value under the next number of a table whose records are
-    /// numbered, and says which: all in one transaction.
-    pub fn append(&self, f: impl FnOnce(Append<'_>) -> Result<()>) -> Result<()> {
+    /// Puts the values that `read` brings, in the place of keys, under the next numbers of a table whose
+    /// records are numbered, and tells `done` which.
+    pub fn append(
+        &self,
+        read: impl FnOnce(Sink<'_>) -> Result<()>,
+        mut done: impl FnMut(u64),
+    ) -> Result<()> {
         match self {
             Changing::Hash(_) => Err(no_numbers()),
-            Changing::BTree(table) => table.change(|table| f(&mut |value| table.append(value))),
+            Changing::BTree(table) => change_all(table, read, |table, value, _| {
+                done(table.append(value)?);
+                Ok(())
+            }),
         }
     }
 
-    /// Calls `f` with something that takes a key out, and says whether it was there: of a btree
-    /// store all in one transaction.
-    pub fn delete(&self, f: impl FnOnce(Delete<'_>) -> Result<()>) -> Result<()> {
+    /// Takes out the keys that `read` brings, and tells `done` of each whether it was there.
+    pub fn delete(
+        &self,
+        read: impl FnOnce(Sink<'_>) -> Result<()>,
+        mut done: impl FnMut(&[u8], bool),
+    ) -> Result<()> {
         match self {
-            Changing::Hash(store) => f(&mut |key| store.remove(key)),
-            Changing::BTree(table) => table.change(|table| f(&mut |key| table.remove(key))),
+            Changing::Hash(store) => read(&mut |key, _| {
+                done(key, store.remove(key)?);
+                Ok(())
+            }),
+            Changing::BTree(table) => change_all(table, read, |table, key, _| {
+                done(key, table.remove(key)?);
+                Ok(())
+            }),
         }
     }
 
-    /// Records on their way into it.
-    pub fn additions(&self) -> Additions {
+    /// Records on their way into it. Where these `may_wait` for who brings them, others who write to a
+    /// btree store do not.
+    pub fn additions(&self, may_wait: bool) -> Additions {
         match self {
             Changing::Hash(store) => Additions::to_hash(store.clone()),
-            Changing::BTree(table) => Additions::to_table(table),
+            Changing::BTree(table) => Additions::to_table(table, may_wait),
         }
     }
 
@@ -143,12 +172,15 @@ impl Changing {
     }
 }
 
-/// What puts a value where there is none.
-pub type PutAbsent<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<bool>;
-/// What puts a value under the next number.
-pub type Append<'a> = &'a mut dyn FnMut(&[u8]) -> Result<u64>;
-/// What takes a key out.
-pub type Delete<'a> = &'a mut dyn FnMut(&[u8]) -> Result<bool>;
+/// Reads all records, and then does `change` with each of them, in one transaction.
+fn change_all(
+    table: &TableOf,
+    read: impl FnOnce(Sink<'_>) -> Result<()>,
+    mut change: impl FnMut(&mut AnyTableMut<'_, '_>, &[u8], &[u8]) -> Result<()>,
+) -> Result<()> {
+    let spool = Spool::of(table.store.path().unwrap_or(Path::new(".")), read)?;
+    table.change(|table| spool.drain(|_, key, value| change(table, key, value)))
+}
 
 /// The error for a store without tables whose records are numbered.
 pub fn no_numbers() -> Error {

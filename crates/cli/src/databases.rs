@@ -4,6 +4,7 @@
 use crate::cmd::convert::several_values;
 use crate::input;
 use crate::progress::Bar;
+use crate::replaced::Replaced;
 use crate::target::Kind;
 use credenza::btree::{Duplicates, KeyType, TableOptions};
 use credenza::{BTreeBuilder, Error, Result};
@@ -11,22 +12,26 @@ use credenza_formats::{Database, Format, Repeats};
 use std::path::Path;
 use std::slice;
 
-/// Makes the btree store that `builder` builds at `target` of the text at `path`: of each database that has a name a table, with
-/// its kind, and of everything else the main one. Returns how many records there are.
+/// Makes the btree store that `builder` builds in the place of `replaced` of the text at `path`: of each
+/// database that has a name a table, with its kind, and of everything else the main one. Returns how many
+/// records there are.
 pub fn into_tables(
     path: &Path,
     format: Option<Format>,
     builder: BTreeBuilder,
-    target: &Path,
+    replaced: &Replaced,
     bar: &Bar,
 ) -> Result<u64> {
+    let target = replaced.path();
     let mut tables = Tables { builder, begun: 0, keys: Keys::Bytes };
     let paths = path.to_owned();
-    let count = input::each_of_databases(slice::from_ref(&paths), format, bar, |all, record| {
-        tables.begin(all, record.map(|(key, _)| key), target)?;
-        record.map_or(Ok(()), |(key, value)| tables.add(key, value))
-    })?;
+    let count =
+        input::each_of_databases(slice::from_ref(&paths), format, bar, |records, record| {
+            tables.begin(records.databases(), record.map(|(key, _)| key), target)?;
+            record.map_or(Ok(()), |(key, value)| tables.add(key, value))
+        })?;
     tables.check_replaced(target)?;
+    replaced.check()?;
     tables.builder.finish().map_err(|e| e.at(target))?;
     Ok(count)
 }

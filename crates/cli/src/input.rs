@@ -5,6 +5,7 @@ use credenza::{Error, Result};
 use credenza_formats::{Database, Format, Reader};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, IsTerminal, Read};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -94,27 +95,40 @@ impl Records {
     pub fn databases(&self) -> &[Database] {
         self.reader.databases()
     }
+
+    /// An error once a second database has begun, whose records are no more to be told from those of the
+    /// first where there are no tables.
+    fn check_one_database(&self) -> Result<()> {
+        if self.databases().len() <= 1 {
+            return Ok(());
+        }
+        let what = "there are several databases in it: 'credenza convert --to btree' makes a table of \
+                    each that has a name";
+        Err(Error::invalid(what).at(&self.name))
+    }
 }
 
-/// Calls `f` with every record of every input, in their order; returns how many there were.
+/// Calls `f` with every record of every input, in their order; returns how many there were. An input with
+/// several databases is refused.
 pub fn each_record(
     paths: &[PathBuf],
     format: Option<Format>,
     bar: &Bar,
     mut f: impl FnMut(&[u8], &[u8]) -> Result<()>,
 ) -> Result<u64> {
-    each_of_databases(paths, format, bar, |_, record| {
+    each_of_databases(paths, format, bar, |records, record| {
+        records.check_one_database()?;
         record.map_or(Ok(()), |(key, value)| f(key, value))
     })
 }
 
-/// The same with the databases that the input has told of so far; once more without a record at its
-/// end.
+/// The same with the input, which knows the databases that it has told of so far; once more without a
+/// record at its end.
 pub fn each_of_databases(
     paths: &[PathBuf],
     format: Option<Format>,
     bar: &Bar,
-    mut f: impl FnMut(&[Database], Option<(&[u8], &[u8])>) -> Result<()>,
+    mut f: impl FnMut(&Records, Option<(&[u8], &[u8])>) -> Result<()>,
 ) -> Result<u64> {
     bar.begin("reading", Unit::Bytes, total_bytes(paths));
     let done = Arc::new(AtomicU64::new(0));
@@ -122,13 +136,13 @@ pub fn each_of_databases(
     for path in paths {
         let mut records = Input::open(path)?.into_records(format, &done)?;
         while records.next(&mut key, &mut value)? {
-            f(records.databases(), Some((&key, &value)))?;
+            f(&records, Some((&key, &value)))?;
             count += 1;
             if count.is_multiple_of(1024) {
                 bar.at(done.load(Ordering::Relaxed));
             }
         }
-        f(records.databases(), None)?;
+        f(&records, None)?;
     }
     Ok(count)
 }
@@ -139,6 +153,15 @@ fn total_bytes(paths: &[PathBuf]) -> Option<u64> {
         let meta = std::fs::metadata(path).ok().filter(|meta| meta.is_file() && !is_dash(path))?;
         Some(sum.saturating_add(meta.len()))
     })
+}
+
+/// Whether records may be waited for: not all inputs are regular files.
+pub fn may_wait(paths: &[PathBuf]) -> bool {
+    let is_regular = |path: &PathBuf| match is_dash(path) {
+        true => io::stdin().as_fd().try_clone_to_owned().and_then(|fd| File::from(fd).metadata()),
+        false => std::fs::metadata(path),
+    };
+    !paths.iter().all(|path| is_regular(path).is_ok_and(|meta| meta.is_file()))
 }
 
 /// Tells a person who types the records how to end them.

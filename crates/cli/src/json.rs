@@ -1,6 +1,6 @@
 //! Results for programs: one JSON value a line.
 //!
-//! Keys and values are bytes: `"key"` holds them if they are UTF-8, `"key_base64"` if they are
+//! Keys, values and paths are bytes: `"key"` holds them if they are UTF-8, `"key_base64"` if they are
 //! not, as in the `jsonl` text format.
 
 use crate::output;
@@ -8,6 +8,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use credenza::Result;
 use serde_json::{Map, Value};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Adds bytes to an object under `name`, or under `name_base64`.
 pub fn put_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
@@ -15,6 +17,19 @@ pub fn put_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
         Ok(text) => object.insert(name.into(), text.into()),
         Err(_) => object.insert(format!("{name}_base64"), BASE64_STANDARD.encode(bytes).into()),
     };
+}
+
+/// An object that begins with the paths of files, before what `rest` has: as bytes, for one that is not
+/// UTF-8 must lead back to its file.
+pub fn with_paths<const N: usize>(paths: [(&str, &Path); N], rest: Value) -> Value {
+    let mut object = Map::new();
+    for (name, path) in paths {
+        put_bytes(&mut object, name, path.as_os_str().as_bytes());
+    }
+    if let Value::Object(rest) = rest {
+        object.extend(rest);
+    }
+    Value::Object(object)
 }
 
 /// An object with a key, and the value if there is one, on a line; without a value it is null.
@@ -36,4 +51,9 @@ pub fn line(value: &Value) -> String {
 /// Prints the value on a line of standard output.
 pub fn print(value: &Value) -> Result<()> {
     output::print(line(value))
+}
+
+/// The same for what was done: see [`output::tell`].
+pub fn tell(value: &Value) -> Result<()> {
+    output::tell(line(value))
 }

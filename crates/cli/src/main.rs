@@ -1,9 +1,9 @@
 //! The `credenza` program: makes, reads, checks and measures stores from the command line.
 //!
 //! Reading order: [`args`] (the command line), [`cmd`] (one file for each command), then the small
-//! parts they share: [`input`], [`keys`], [`words`], [`target`] and [`duplicates`] for what is read
-//! and built, [`readable`], [`changing`], [`table`], [`additions`] and [`session`] for stores that are
-//! there, [`output`], [`json`], [`progress`], [`prompt`] and [`exit`] for what people and
+//! parts they share: [`input`], [`keys`], [`words`], [`target`], [`duplicates`] and [`spool`] for what is read
+//! and built, [`replaced`] for what is there before, [`readable`], [`changing`], [`table`], [`additions`] and
+//! [`session`] for stores that are there, [`output`], [`json`], [`progress`], [`prompt`] and [`exit`] for what people and
 //! programs see.
 //!
 //! Nothing here prints with `println!`, which panics when the reader has gone away: results go
@@ -24,7 +24,9 @@ mod output;
 mod progress;
 mod prompt;
 mod readable;
+mod replaced;
 mod session;
+mod spool;
 mod table;
 mod target;
 mod words;
@@ -33,7 +35,7 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match args::Cli::try_parse() {
+    match args::Cli::try_parse_from(args::words(std::env::args_os())) {
         Ok(cli) => exit::finish(cmd::run(cli)),
         Err(error) => exit::usage(&error),
     }

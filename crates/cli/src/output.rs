@@ -1,23 +1,28 @@
 //! Where results go: standard output, or a file that appears whole or not at all.
 
-use credenza::{Error, Result, Staged};
+use crate::exit;
+use crate::replaced::Replaced;
+use credenza::{Error, ErrorKind, Result, Staged};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+/// How standard output is called in messages.
+const STDOUT: &str = "standard output";
+
 /// A buffered destination of bytes. Dropped without [`Output::finish`], a file does not appear.
 #[derive(Debug)]
 pub struct Output {
     writer: BufWriter<File>,
-    staged: Option<Staged>,
+    staged: Option<(Staged, Replaced)>,
     name: PathBuf,
 }
 
 impl Output {
     /// Standard output.
     pub fn stdout() -> Result<Output> {
-        let name = PathBuf::from("standard output");
+        let name = PathBuf::from(STDOUT);
         // Not `io::Stdout`: its line buffer would be a second one, flushed with errors ignored.
         match io::stdout().as_fd().try_clone_to_owned() {
             Ok(fd) => Ok(Output { writer: buffered(fd.into()), staged: None, name }),
@@ -26,8 +31,8 @@ impl Output {
     }
 
     /// The file at `path`, or standard output for `-`. What is not a regular file (a FIFO, a
-    /// device) is written directly.
-    pub fn create(path: &Path) -> Result<Output> {
+    /// device) is written directly. `source` is the store that is read, which the file cannot replace.
+    pub fn create(path: &Path, source: Option<&Path>) -> Result<Output> {
         if path == Path::new("-") {
             return Output::stdout();
         }
@@ -37,9 +42,13 @@ impl Output {
             let file = file.map_err(|e| Error::io("open for writing", e).at(path))?;
             return Ok(Output { writer: buffered(file), staged: None, name });
         }
+        let replaced = match source {
+            Some(source) => Replaced::of_other(path, source)?,
+            None => Replaced::at(path)?,
+        };
         let staged = Staged::create(path)?;
         let file = staged.file().try_clone().map_err(|e| Error::io("open", e).at(path))?;
-        Ok(Output { writer: buffered(file), staged: Some(staged), name })
+        Ok(Output { writer: buffered(file), staged: Some((staged, replaced)), name })
     }
 
     /// How the destination is called in messages.
@@ -55,10 +64,11 @@ impl Output {
     /// Writes what is buffered, and makes a file appear.
     pub fn finish(mut self) -> Result<()> {
         self.writer.flush().map_err(|e| Error::io("write", e).at(&self.name))?;
-        match self.staged {
-            Some(staged) => staged.publish(),
-            None => Ok(()),
-        }
+        let Some((staged, replaced)) = self.staged else { return Ok(()) };
+        replaced.check()?;
+        staged.publish()?;
+        replaced.finish(None);
+        Ok(())
     }
 
     /// Writes `bytes`, with the destination named in the error.
@@ -90,6 +100,17 @@ pub fn print(text: impl AsRef<[u8]>) -> Result<()> {
     let mut out = Output::stdout()?;
     out.put(text.as_ref())?;
     out.finish()
+}
+
+/// Says what was done, by a command that changed something: an error tells that it is done, lest it is
+/// done once more.
+pub fn tell(text: impl AsRef<[u8]>) -> Result<()> {
+    print(text).map_err(|e| match e.kind() {
+        ErrorKind::Io { source, .. } if !exit::is_closed_pipe(&e) => {
+            Error::invalid(format!("it is done, but could not be told: {source}")).at(STDOUT)
+        }
+        _ => e,
+    })
 }
 
 /// Bytes as people read them: text as it is, everything else as `\xNN`.

@@ -82,10 +82,15 @@ impl Target {
         }
     }
 
-    /// The store that is there.
-    pub fn existing(store: &Changing, args: &BuildArgs, bar: &Arc<Bar>) -> Result<Target> {
+    /// The store that is there; see [`Changing::additions`] for `may_wait`.
+    pub fn existing(
+        store: &Changing,
+        args: &BuildArgs,
+        may_wait: bool,
+        bar: &Arc<Bar>,
+    ) -> Result<Target> {
         no_seed(args)?;
-        let mut additions = store.additions();
+        let mut additions = store.additions(may_wait);
         if bar.is_enabled() {
             additions.progress(sorted_progress(bar))?;
         }
@@ -129,15 +134,6 @@ impl Target {
     }
 }
 
-/// Removes the index of a hash store that was replaced by something else.
-pub fn remove_index(path: &Path) {
-    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mut index = path.into_os_string();
-    index.push("-index");
-    // What stays is in nobody's way.
-    let _ = std::fs::remove_file(index);
-}
-
 /// A btree store in the making.
 pub fn btree_builder(path: &Path, args: &BuildArgs, bar: &Arc<Bar>) -> Result<BTreeBuilder> {
     no_seed(args)?;
@@ -161,7 +157,7 @@ fn sorted_progress(bar: &Arc<Bar>) -> impl Fn(u64, u64) + Send + Sync + 'static 
 }
 
 /// An error if there are options that this kind of store has no use for.
-fn no_build_args(args: &BuildArgs) -> Result<()> {
+pub fn no_build_args(args: &BuildArgs) -> Result<()> {
     no_seed(args)?;
     args.memory_budget.map_or(Ok(()), |_| Err(no_budget()))
 }

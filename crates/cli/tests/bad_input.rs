@@ -195,6 +195,8 @@ fn wrong_usage_is_status_111() {
         &["load", &store, "--to", "cdb", "--seed", "1"],
         &["load", &store, "--to", "mcdb", "--memory-budget", "1G"],
         &["convert", "a", "b"],
+        &["convert", "/dev/null", &store, "--from", "tsv", "--to", "tsv", "--seed", "3"],
+        &["convert", "/dev/null", &store, "--from", "tsv", "--to", "tsv", "--memory-budget", "1G"],
         &["verify"],
         &["scan", "a", "--limit", "x"],
         &["completions", "nonsense"],

@@ -119,8 +119,11 @@ fn load_fills_an_empty_store_or_adds_to_it() {
         run(&["verify", store]).expect(0);
     }
     run_with(&["load", &store, "--seed", "1", "--from", "cdb"], b"\n").expect(111);
-    run_with(&["load", &store, "--to", "constant", "--from", "cdb"], b"\n").expect(0);
-    assert_eq!(parsed(run(&["stat", &store, "--json"]))["kind"], "constant");
+    for other in ALL_KINDS.iter().filter(|kind| **kind != "btree") {
+        let got = run_with(&["load", &store, "--to", other, "--from", "cdb"], b"\n").expect(111);
+        assert!(got.err.contains("this is a btree store, which is not replaced"), "{}", got.err);
+    }
+    assert_eq!(parsed(run(&["stat", &store, "--json"]))["kind"], "btree");
     assert_eq!(folder.names(), ["other", "store"]);
 }
 
@@ -179,10 +182,11 @@ fn dump_and_conversions_lose_nothing() {
         let other = folder.path(kind);
         run(&["convert", &store, &other, "--to", kind]).expect(0);
         assert!(sorted(dump(&other)) == records, "{kind}");
-        run(&["convert", &other, &other, "--to", "btree"]).expect(0);
-        assert!(dump(&other) == records, "{kind} and back");
-        let thawed = folder.path(&format!("{kind}.thawed"));
-        run(&["convert", &other, &other, "--to", kind]).expect(0);
+        let (back, thawed) =
+            (folder.path(&format!("{kind}.back")), folder.path(&format!("{kind}.thawed")));
+        run(&["convert", &other, &back, "--to", "btree"]).expect(0);
+        assert!(dump(&back) == records, "{kind} and back");
+        run(&["convert", &back, &other, "--to", kind]).expect(0);
         run(&["thaw", &other, &thawed, "--engine", "btree"]).expect(0);
         assert!(dump(&thawed) == records, "{kind} thawed");
         run(&["thaw", &other, &thawed, "--engine", "btree"]).expect(111);
@@ -296,8 +300,8 @@ fn other_tables_are_copied_or_named() {
     let list = |store: &str| run(&["table", "list", store]).expect(0).text();
     assert_eq!(list(&copy), list(&store));
     run(&["verify", &copy]).expect(0);
-    run(&["convert", &copy, &copy, "--to", "btree"]).expect(0);
-    assert_eq!(list(&copy), list(&store));
+    run(&["convert", &store, &copy, "--to", "btree"]).expect(0);
+    assert_eq!(list(&copy), list(&store), "in the place of the copy before");
     let target = |name: &str| folder.path(name);
     for args in [
         &["dump", &store][..],
@@ -530,6 +534,8 @@ fn the_shell_does_as_it_is_told() {
         "begin\nput bob 1\nput eve 2\ndelete alice\nscan e\ncommit\nget bob\nlen\nquit\nbad";
     assert_eq!(shell(script).expect(0).text(), "eve\t2\n1\n3\n");
     assert_eq!(shell("get none\nget bob").expect(100).text(), "1\n");
+    let quit = shell("begin\nput bob 9\nquit\n").expect(0);
+    assert!(quit.err.contains("not committed: it is forgotten"), "{}", quit.err);
     assert!(shell("stat\nhelp\n").expect(0).text().contains("live bytes"));
     for (script, error) in [
         ("begin\nput bob 9\nnonsense\ncommit\n", "line 3: there is no command 'nonsense'"),

@@ -68,6 +68,10 @@ fn keys_that_are_numbers_are_written_and_read_as_such() {
     load("first").expect(0);
     assert_eq!(run(&["get", &copy, "--table", "ages", "7"]).expect(0).text(), "a");
     ages(&["delete", &store, "9"]).expect(0);
+    ages(&["put", &store, "-6", "-7"]).expect(0);
+    assert_eq!(ages(&["get", &store, "-6"]).expect(0).text(), "-7");
+    ages(&["delete", &store, "-6", "-60"]).expect(0);
+    ages(&["get", &store, "-6"]).expect(100);
     let script = b"put 7 seven\nget 7\nscan\nput seven 7\n";
     let got = run_with(&["shell", &store, "--table", "ages"], script).expect(111);
     assert_eq!(got.text(), "seven\n-5\tnot yet\n7\tseven\n100\told\n");
@@ -148,6 +152,24 @@ fn databases_of_a_dump_become_tables() {
     assert_eq!(scan("log"), "1\tfirst\n10\ttenth\n");
     assert_eq!(scan("loose"), "k\tb\nk\ta\n");
     run(&["verify", &store]).expect(0);
+
+    // Where there are no tables, no database takes the records of another.
+    let new = folder.path("new");
+    for args in [
+        &["load", &new, &text][..],
+        &["load", &new, &text, "--to", "btree"],
+        &["load", &store, &text],
+        &["convert", &text, &new, "--to", "constant"],
+        &["convert", &text, &new, "--to", "jsonl"],
+    ] {
+        let got = run(args).expect(111);
+        let what = format!("{text}: there are several databases in it");
+        assert!(got.err.contains(&what), "{args:?}: {}", got.err);
+        assert_eq!(run(&["table", "list", &store]).expect(0).text(), list);
+        assert_eq!(folder.names(), ["all.dump", "store"]);
+    }
+    let got = run_with(&["put", &store, "--from", "db_dump"], dump.concat().as_bytes()).expect(111);
+    assert!(got.err.contains("several databases"), "{}", got.err);
 
     let repeated = part("database=x\ntype=btree\n", " k\n b\n k\n a\n");
     let text = folder.file("repeated.dump", repeated);

@@ -151,6 +151,55 @@ fn output_that_cannot_be_written_is_an_error() {
     }
 }
 
+/// It would be done once more by who believes that nothing was.
+#[test]
+fn what_is_done_but_cannot_be_told_is_said_to_be_done() {
+    let folder = Folder::new();
+    let store = folder.path("store");
+    run(&["create", &store, "--engine", "btree"]).expect(0);
+    run(&["table", "create", &store, "log", "--numbered"]).expect(0);
+    let text = folder.file("text", "a\t1\n");
+    for command in [
+        "put \"$2\" --table log --append hello",
+        "put \"$2\" --from tsv < \"$3\"",
+        "load \"$2\" \"$3\"",
+        "load \"$2.new\" \"$3\" --json",
+        "delete \"$2\" a --json",
+        "convert \"$3\" \"$2.new\" --to constant",
+        "freeze \"$2\" \"$2.frozen\"",
+        "thaw \"$2\" \"$2.thawed\"",
+        "backup \"$2\" \"$2.copy\" --json",
+        "compact \"$2\"",
+        "create \"$2.other\"",
+    ] {
+        let got = shell(&format!("\"$1\" {command} > /dev/full"), &[&store, &text]);
+        assert_eq!(got.status, 111, "{command}: {}", got.err);
+        let said = "standard output: it is done, but could not be told: No space left on device";
+        assert!(got.err.contains(said) && !got.err.contains("again"), "{command}: {}", got.err);
+    }
+    assert_eq!(run(&["get", &store, "--table", "log", "1"]).expect(0).text(), "hello");
+}
+
+/// Damage is not hidden by a reader who has gone.
+#[test]
+fn the_status_of_verify_is_about_all_stores_whoever_reads() {
+    let folder = Folder::new();
+    let store = folder.store("constant", &plain_records(10));
+    let none = folder.path("none");
+    for json in [&[][..], &["--json"]] {
+        for (stores, status) in [(&[&*store, &none][..], 111), (&[&*store, &store], 0)] {
+            let (reader, writer) = std::io::pipe().expect("a pipe");
+            drop(reader);
+            let mut verify = Command::new(program());
+            let left = verify.arg("verify").args(json).args(stores).stdout(writer).output();
+            let left = left.expect("it ends");
+            assert_eq!(left.status.code(), Some(status), "{json:?} {stores:?}");
+            let err = String::from_utf8_lossy(&left.stderr);
+            assert_eq!(err.contains(&none), json.is_empty() && status != 0, "{err}");
+        }
+    }
+}
+
 /// Whoever has seen enough closes the pipe: status 0, nothing on standard error.
 #[test]
 fn a_closed_pipe_is_quiet() {

@@ -42,6 +42,13 @@ fn all_and_nth_choose_among_duplicates() {
         let store = store_of(&folder, kind);
         assert_eq!(run(&["get", &store, "a", "--all"]).expect(0).out, b"1\n3\n5\n");
         assert_eq!(run(&["get", &store, "a", "--all", "-0"]).expect(0).out, b"1\x003\x005\x00");
+        for args in [["get", &store, "-0", "-k", "-"], ["get", &store, "-k", "-", "-0"]] {
+            let got = run_with(&args, b"a\0").expect(0).out;
+            assert_eq!(got, b"+1,1:a->1\n\n");
+        }
+        let got = run(&["get", &store, "a", "-0"]).expect(111);
+        assert!(got.err.contains("--all|--values|--keys-from"), "{}", got.err);
+        assert_eq!(run(&["get", &store, "a", "--values", "-0"]).expect(0).out, b"1\0");
         let records = run(&["get", &store, "a", "--all", "--to", "cdb"]).expect(0).out;
         assert_eq!(records, b"+1,1:a->1\n+1,1:a->3\n+1,1:a->5\n\n");
         for (n, value) in [("1", "1"), ("2", "3"), ("3", "5")] {

@@ -133,7 +133,7 @@ fn load_and_dump_lose_nothing() {
         assert_eq!(sorted(dump(&other)), sorted(records.clone()), "{kind}");
         run(&["convert", &other, &other, "--to", "hash"]).expect(0);
         assert_eq!(sorted(dump(&other)), sorted(records.clone()), "{kind} and back");
-        run(&["convert", &other, &other, "--to", kind]).expect(0);
+        run(&["convert", &store, &other, "--to", kind]).expect(0);
         assert!(!folder.names().contains(&format!("{kind}-index")), "an index without a store");
     }
 }
@@ -149,9 +149,12 @@ fn load_adds_to_a_store_that_is_there() {
     let expected = [("a", "1"), ("b", "3"), ("c", "4"), ("d", "5")];
     assert_eq!(sorted(dump(&store)), records_of(&expected));
     run_with(&["load", &store, "--seed", "1", "--from", "cdb"], b"\n").expect(111);
-    run_with(&["load", &store, "--to", "constant", "--from", "cdb"], b"\n").expect(0);
-    assert_eq!(parsed(run(&["stat", &store, "--json"]))["kind"], "constant");
-    assert_eq!(folder.names(), ["hash.store"]);
+    for other in ALL_KINDS.iter().filter(|kind| **kind != "hash") {
+        let got = run_with(&["load", &store, "--to", other, "--from", "cdb"], b"\n").expect(111);
+        assert!(got.err.contains("this is a hash store, which is not replaced"), "{}", got.err);
+    }
+    assert_eq!(parsed(run(&["stat", &store, "--json"]))["kind"], "hash");
+    assert_eq!(folder.names(), ["hash.store", "hash.store-index"]);
 }
 
 #[test]
@@ -386,6 +389,8 @@ fn the_shell_does_as_it_is_told() {
     assert_eq!(shell(script).expect(0).text(), "1\n3\n");
     let got = shell("get none\nget bob").expect(100);
     assert_eq!((got.text().as_str(), got.err.as_str()), ("1\n", "not found: none\n"));
+    let quit = shell("begin\nput bob 9\nquit\n").expect(0);
+    assert!(quit.err.contains("not committed: it is forgotten"), "{}", quit.err);
     assert!(shell("stat\nhelp\n").expect(0).text().contains("live bytes"));
 }
 

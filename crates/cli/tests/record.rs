@@ -115,6 +115,42 @@ fn a_command_ends_as_it_ends_and_a_file_that_is_there_stays() {
     assert_eq!(std::fs::read(&file).unwrap(), b"text");
 }
 
+/// Ctrl-C is for the command, which may have much to do before it ends; who asks this process to end asks it.
+#[test]
+fn signals_are_for_the_command_that_is_recorded() {
+    let folder = Folder::new();
+    let store = folder.store("btree", &plain_records(1));
+    let program = program().to_str().expect("a path that is text").to_owned();
+    for (name, status) in [("-INT", 0), ("-QUIT", 0), ("-TERM", 128 + 15), ("-HUP", 128 + 1)] {
+        let trace = folder.path(name);
+        let mut running = Command::new(&program)
+            .args(["record", &trace, "--", &program, "shell", &store])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let mut stdin = running.stdin.take().expect("its input");
+        stdin.write_all(b"len\n").expect("the shell reads");
+        let mut line = String::new();
+        let mut stdout = BufReader::new(running.stdout.take().expect("its output"));
+        stdout.read_line(&mut line).expect("a line");
+        assert_eq!(line, "1\n");
+        signal(&running, name);
+        if status == 0 {
+            stdin.write_all(b"get key0\n").expect("the shell reads on");
+            stdout.read_line(&mut line).expect("a line");
+            assert_eq!(line, "1\nvalue-0\n");
+            drop(stdin);
+        }
+        let ended = running.wait_with_output().expect("it ends");
+        assert_eq!(ended.status.code(), Some(status), "{name}: {}", ended.status);
+        let err = String::from_utf8_lossy(&ended.stderr);
+        let said = if status == 0 { "recorded 1 operation in" } else { "recorded" };
+        assert!(err.contains(said), "{name}: {err}");
+    }
+}
+
 #[test]
 fn a_trace_at_its_limit_says_so() {
     let folder = Folder::new();
@@ -400,8 +436,12 @@ fn a_trace_is_replayed_on_a_server_that_is_left_as_it_was() {
 }
 
 fn interrupt(running: &Child) {
+    signal(running, "-INT");
+}
+
+fn signal(running: &Child, signal: &str) {
     let id = running.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
 }
 
 /// A server that is empty and answers all but SET, and the names of commands that it was told to change

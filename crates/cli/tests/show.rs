@@ -174,3 +174,42 @@ fn preload_lock_stays_until_killed() {
     child.kill().expect("it can be killed");
     assert_eq!(child.wait().expect("a status").code(), None);
 }
+
+/// A file whose name is not UTF-8 is found again by what is said of it.
+#[test]
+fn a_path_that_is_no_text_is_told_as_bytes() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let folder = Folder::new();
+    let store = folder.0.path().join(OsStr::from_bytes(b"n\xff"));
+    let copy = folder.0.path().join(OsStr::from_bytes(b"c\xff"));
+    let json = |command: &str, more: &[&OsStr]| -> Value {
+        let mut run = credenza(&[command]);
+        let got = run.arg(&store).args(more).arg("--json").output().expect("the program starts");
+        serde_json::from_slice(&got.stdout).expect("JSON")
+    };
+    let bytes = |value: &Value| {
+        let text = value.as_str().expect("text").to_owned();
+        let object = format!("{{\"key_base64\":\"{text}\",\"value\":\"\"}}\n");
+        let args = ["convert", "-", "-", "--from", "jsonl", "--to", "map"];
+        let line = run_with(&args, object.as_bytes()).expect(0).out;
+        line.split(|b| b.is_ascii_whitespace()).next().unwrap_or_default().to_vec()
+    };
+    for (command, more) in [
+        ("create", &[][..]),
+        ("put", &["a", "1"]),
+        ("delete", &["a"]),
+        ("stat", &[]),
+        ("verify", &[]),
+        ("preload", &[]),
+        ("compact", &[]),
+        ("load", &["/dev/null", "--from=tsv"]),
+    ] {
+        let more: Vec<&OsStr> = more.iter().map(OsStr::new).collect();
+        let said = json(command, &more);
+        assert_eq!(bytes(&said["store_base64"]), store.as_os_str().as_bytes(), "{command}: {said}");
+        assert!(said.get("store").is_none(), "{said}");
+    }
+    let said = json("backup", &[copy.as_os_str()]);
+    assert_eq!(bytes(&said["target_base64"]), copy.as_os_str().as_bytes(), "{said}");
+}

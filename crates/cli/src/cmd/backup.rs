@@ -3,19 +3,22 @@
 use crate::args::{LeaseArgs, exit_status, unchanging};
 use crate::exit::Status;
 use crate::progress::{Bar, Unit};
+use crate::replaced::Replaced;
+use crate::target::Kind;
 use crate::{json, output};
 use clap::Args;
 use credenza::{Error, Result, Store};
 use indicatif::HumanBytes;
-use std::fs::{canonicalize, metadata};
+use std::fs::metadata;
 use std::path::PathBuf;
 
 /// Copy a hash or btree store, as it is at this moment, while others read and write it.
 ///
 /// Do not copy the file of a store in use by other means: it would have a part of this moment and a
-/// part of that. TARGET appears, or is replaced, in one step, when it is on the disk. The copy of a
-/// hash store is one file, and its index is made when it is first opened; that of a btree store has
-/// all its tables, is as small as it can be, and was verified.
+/// part of that. TARGET appears, or is replaced, in one step, when it is on the disk; a store that
+/// somebody has open is not replaced. The copy of a hash store is one file, and its index is made when
+/// it is first opened; that of a btree store has all its tables, is as small as it can be, and was
+/// verified.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -43,11 +46,7 @@ pub struct Backup {
 /// Runs the command.
 pub fn run(args: &Backup, quiet: bool) -> Result<Status> {
     let store = credenza::open(&args.store)?;
-    let resolved = |path| canonicalize(path).ok();
-    if resolved(&args.target).is_some_and(|target| resolved(&args.store) == Some(target)) {
-        let what = "this is the store itself: name another file for its copy";
-        return Err(Error::invalid(what).at(&args.target));
-    }
+    let replaced = Replaced::of_other(&args.target, &args.store)?;
     let bar = Bar::new(quiet);
     let mut known = None;
     let progress = |done, total| {
@@ -57,29 +56,31 @@ pub fn run(args: &Backup, quiet: bool) -> Result<Status> {
         }
         bar.at(done);
     };
-    match store {
+    let kind = match store {
         Store::Hash(store) => {
             args.lease.refuse("hash").map_err(|e| e.at(&args.store))?;
             store.backup(&args.target, progress)?;
+            Kind::Hash
         }
-        Store::BTree(store) => match args.lease.lease() {
-            None => store.backup(&args.target, progress)?,
-            Some(lease) => store.read_for(lease)?.backup(&args.target, progress)?,
-        },
+        Store::BTree(store) => {
+            match args.lease.lease() {
+                None => store.backup(&args.target, progress)?,
+                Some(lease) => store.read_for(lease)?.backup(&args.target, progress)?,
+            }
+            Kind::BTree
+        }
         other => return Err(unchanging(other.kind()).at(&args.store)),
-    }
+    };
+    replaced.finish(Some(kind));
     drop(bar);
     let target = &args.target;
     let meta = metadata(target).map_err(|e| Error::io("ask the size of", e).at(target))?;
     if args.json {
-        json::print(&serde_json::json!({
-            "store": args.store.to_string_lossy(),
-            "target": target.to_string_lossy(),
-            "file_bytes": meta.len(),
-        }))?;
+        let done = serde_json::json!({ "file_bytes": meta.len() });
+        json::tell(&json::with_paths([("store", &args.store), ("target", target)], done))?;
     } else if !quiet {
         let (path, bytes) = (args.store.display(), HumanBytes(meta.len()));
-        output::print(format!("{}: a copy of {path}, {bytes}\n", target.display()))?;
+        output::tell(format!("{}: a copy of {path}, {bytes}\n", target.display()))?;
     }
     Ok(Status::Done)
 }

@@ -106,8 +106,7 @@ fn report_hash(
     quiet: bool,
 ) -> Result<()> {
     if args.json {
-        return json::print(&serde_json::json!({
-            "store": args.store.to_string_lossy(),
+        let done = serde_json::json!({
             "file_bytes_before": before.file_bytes,
             "file_bytes_after": after.file_bytes,
             "dead_bytes_before": before.dead_bytes,
@@ -115,7 +114,8 @@ fn report_hash(
             "index_bytes_before": before.index_bytes,
             "index_bytes_after": after.index_bytes,
             "done": is_done,
-        }));
+        });
+        return json::tell(&json::with_paths([("store", &args.store)], done));
     }
     let sizes = |stats: &hash::Stats| {
         let (file, dead) = (HumanBytes(stats.file_bytes), HumanBytes(stats.dead_bytes));
@@ -132,8 +132,7 @@ fn report_btree(
     quiet: bool,
 ) -> Result<()> {
     if args.json {
-        return json::print(&serde_json::json!({
-            "store": args.store.to_string_lossy(),
+        let done = serde_json::json!({
             "file_bytes_before": before.file_bytes,
             "file_bytes_after": after.file_bytes,
             "live_bytes_before": before.live_bytes,
@@ -144,7 +143,8 @@ fn report_btree(
             "free_bytes_after": after.free_bytes,
             "readers": after.readers.len(),
             "done": is_done,
-        }));
+        });
+        return json::tell(&json::with_paths([("store", &args.store)], done));
     }
     let sizes = |stats: &btree::Stats| {
         let sizes = [stats.file_bytes, stats.held_bytes, stats.free_bytes].map(HumanBytes);
@@ -159,5 +159,5 @@ fn say(args: &Compact, before: &str, after: &str, is_done: bool, quiet: bool) ->
     }
     let path = args.store.display();
     let more = if is_done { "" } else { "; there is more to do" };
-    output::print(format!("{path}: {before} before, {after} now{more}\n"))
+    output::tell(format!("{path}: {before} before, {after} now{more}\n"))
 }

@@ -10,6 +10,7 @@ use crate::input;
 use crate::output::Output;
 use crate::progress::{Bar, Unit};
 use crate::readable::Readable;
+use crate::replaced::Replaced;
 use crate::target::{self, Kind, Target};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
@@ -26,11 +27,14 @@ use std::sync::Arc;
 ///
 /// SRC is a store of any kind, recognised by its content, or text (say --from if it could be
 /// either). Records keep the order in which the source gives them, and no value is changed; DST
-/// appears, or is replaced, only when all of SRC has been read. A hash or btree store has one value a
+/// appears, or is replaced, only when all of SRC has been read. It can be SRC where that is text, or a
+/// constant, cdb, cdb64 or mcdb store that becomes another store; a hash or btree store that somebody
+/// has open is not replaced. A hash or btree store has one value a
 /// key: a source in which a key comes twice is refused ('load --duplicates' chooses).
 ///
 /// From a dump of Berkeley DB or LMDB to a btree store each database that has a name becomes a table,
-/// and one whose keys are integers, records numbered, or values several stays so.
+/// and one whose keys are integers, records numbered, or values several stays so. To anything else a
+/// dump with several databases is refused.
 ///
 /// Of a btree store the main table is read, or that of --table. From btree to btree, without --table,
 /// all its tables are, as they are at one moment: the new store is as small as can be.
@@ -141,6 +145,15 @@ impl Source {
         }
     }
 
+    /// What a store made of this one at `target` takes the place of. Of stores that never change all is in
+    /// the new one, so that they can be that themselves; what changes may be written meanwhile.
+    fn replaced(&self, target: &Path, source: &Path) -> Result<Replaced> {
+        match self {
+            Source::Store(store) if store.is_changing() => Replaced::of_other(target, source),
+            Source::Store(_) | Source::Text(..) => Replaced::at(target),
+        }
+    }
+
     fn note_other_tables(&self, quiet: bool) -> Result<()> {
         match self {
             Source::Store(store) => store.note_other_tables(quiet),
@@ -159,7 +172,7 @@ impl Source {
 }
 
 /// Copies all tables of a btree store, as they are at one moment; returns how many records they have.
-fn copy(store: &BTree, args: &Convert, bar: &Arc<Bar>) -> Result<u64> {
+fn copy(store: &BTree, args: &Convert, replaced: &Replaced, bar: &Arc<Bar>) -> Result<u64> {
     let mut builder = target::btree_builder(&args.target, &args.build, bar)?;
     let named = |e: Error| e.at(&args.source);
     let snapshot = store.read()?;
@@ -186,6 +199,7 @@ fn copy(store: &BTree, args: &Convert, bar: &Arc<Bar>) -> Result<u64> {
         };
         copied.map_err(named)?;
     }
+    replaced.check()?;
     builder.finish()?;
     Ok(count)
 }
@@ -203,44 +217,49 @@ pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
     match args.to {
         Form::Store(kind) => {
             let bar = Arc::new(Bar::new(quiet));
-            let was_hash = Kind::changing_at(&args.target) == Some(Kind::Hash);
-            if let (Some(store), Kind::BTree) = (source.btree(), kind) {
-                let count = copy(store, args, &bar)?;
-                drop(bar);
-                load::summary(&args.target, count, count, args.json, quiet)?;
-                return Ok(Status::Done);
-            }
-            if let (Source::Text(path, format), Kind::BTree) = (&source, kind) {
-                let builder = target::btree_builder(&args.target, &args.build, &bar)?;
-                let count = databases::into_tables(path, *format, builder, &args.target, &bar)?;
-                if was_hash {
-                    target::remove_index(&args.target);
-                }
-                drop(bar);
-                load::summary(&args.target, count, count, args.json, quiet)?;
-                return Ok(Status::Done);
-            }
-            source.note_other_tables(quiet)?;
-            let mut target = Target::create(kind, &args.target, &args.build, &bar)?;
-            let count = source.each(&bar, |key, value| target.add(key, value))?;
-            if target.replaced()? > 0 {
-                return Err(several_values(kind, &args.target));
-            }
-            target.finish().map_err(|e| e.at(&args.target))?;
-            if was_hash && kind != Kind::Hash {
-                target::remove_index(&args.target);
-            }
+            let replaced = source.replaced(&args.target, &args.source)?;
+            let count = store(&source, kind, args, &replaced, &bar, quiet)?;
+            replaced.finish(Some(kind));
             drop(bar);
             load::summary(&args.target, count, count, args.json, quiet)?;
         }
         Form::Text(format) => {
+            target::no_build_args(&args.build)?;
             source.note_other_tables(quiet)?;
-            let out = Output::create(&args.target)?;
+            let read = matches!(source, Source::Store(_)).then_some(&*args.source);
+            let out = Output::create(&args.target, read)?;
             let bar = Bar::new(quiet || out.is_terminal());
             dump::write_text(format, out, |write| source.each(&bar, write))?;
         }
     }
     Ok(Status::Done)
+}
+
+/// Makes a store of this kind of the source; returns how many records it has.
+fn store(
+    source: &Source,
+    kind: Kind,
+    args: &Convert,
+    replaced: &Replaced,
+    bar: &Arc<Bar>,
+    quiet: bool,
+) -> Result<u64> {
+    if let (Some(store), Kind::BTree) = (source.btree(), kind) {
+        return copy(store, args, replaced, bar);
+    }
+    if let (Source::Text(path, format), Kind::BTree) = (source, kind) {
+        let builder = target::btree_builder(&args.target, &args.build, bar)?;
+        return databases::into_tables(path, *format, builder, replaced, bar);
+    }
+    source.note_other_tables(quiet)?;
+    let mut target = Target::create(kind, &args.target, &args.build, bar)?;
+    let count = source.each(bar, |key, value| target.add(key, value))?;
+    if target.replaced()? > 0 {
+        return Err(several_values(kind, &args.target));
+    }
+    replaced.check()?;
+    target.finish().map_err(|e| e.at(&args.target))?;
+    Ok(count)
 }
 
 /// The error where a key comes more than once.

@@ -108,13 +108,16 @@ pub fn run(args: &Create, quiet: bool) -> Result<Status> {
     };
     let kind = args.engine.name();
     if args.json {
-        json::print(&serde_json::json!({
-            "store": path.to_string_lossy(), "kind": kind, "created": is_new, "records": records,
+        let done = serde_json::json!({
+            "kind": kind,
+            "created": is_new,
+            "records": records,
             "limit_bytes": limit,
-        }))?;
+        });
+        json::tell(&json::with_paths([("store", path)], done))?;
     } else if !quiet {
         let path = path.display();
-        output::print(if is_new {
+        output::tell(if is_new {
             format!("{path}: a new {kind} store\n")
         } else {
             format!("{path}: was there already\n")

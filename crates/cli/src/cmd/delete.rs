@@ -1,7 +1,7 @@
 //! `credenza delete`: keys out of a store that changes.
 
 use crate::args::{TableArgs, WriteArgs, exit_status};
-use crate::changing;
+use crate::cmd::dump::Sink;
 use crate::exit::{self, Status};
 use crate::json;
 use crate::keys::{self, Layout};
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 /// Take keys out of a hash or btree store.
 ///
 /// Keys that are not there are named on standard error (not with --quiet). Of a btree store they are
-/// taken out in one transaction, all of them or, after an error, none.
+/// taken out in one transaction, all of them or, after an error, none; it begins when all keys are read.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -29,7 +29,12 @@ pub struct Delete {
     store: PathBuf,
 
     /// The keys to take out
-    #[arg(required_unless_present = "keys_from", conflicts_with = "keys_from", value_name = "KEY")]
+    #[arg(
+        required_unless_present = "keys_from",
+        conflicts_with = "keys_from",
+        value_name = "KEY",
+        allow_negative_numbers = true
+    )]
     keys: Vec<OsString>,
 
     /// Take out every key in this file, one a line; - is standard input
@@ -62,19 +67,29 @@ pub fn run(args: &Delete, quiet: bool) -> Result<Status> {
     let store = args.write.open(&args.store, &args.table, false)?;
     store.check_hex(args.hex)?;
     let mut done = Done { deleted: 0, missing: 0 };
-    store.delete(|delete| match &args.keys_from {
-        Some(path) => {
-            let layout = Layout::EndedBy(if args.null { 0 } else { b'\n' });
-            keys::each_batch(path, layout, args.hex, |keys| done.delete(delete, keys, quiet))
+    let read = |take: Sink<'_>| {
+        let mut take = |keys: &[Vec<u8>]| keys.iter().try_for_each(|key| take(key, b""));
+        match &args.keys_from {
+            Some(path) => {
+                let layout = Layout::EndedBy(if args.null { 0 } else { b'\n' });
+                keys::each_batch(path, layout, args.hex, take)
+            }
+            None => take(&keys),
         }
-        None => done.delete(delete, &keys, quiet),
+    };
+    store.delete(read, |key, was_there| {
+        if was_there {
+            done.deleted += 1;
+            return;
+        }
+        done.missing += 1;
+        if !quiet {
+            exit::note(format_args!("not found: {}", escaped(key)));
+        }
     })?;
     if args.json {
-        json::print(&serde_json::json!({
-            "store": args.store.to_string_lossy(),
-            "deleted": done.deleted,
-            "missing": done.missing,
-        }))?;
+        let done = serde_json::json!({ "deleted": done.deleted, "missing": done.missing });
+        json::tell(&json::with_paths([("store", &args.store)], done))?;
     }
     Ok(if done.deleted == 0 && done.missing > 0 { Status::NotFound } else { Status::Done })
 }
@@ -82,25 +97,4 @@ pub fn run(args: &Delete, quiet: bool) -> Result<Status> {
 struct Done {
     deleted: u64,
     missing: u64,
-}
-
-impl Done {
-    fn delete(
-        &mut self,
-        delete: changing::Delete<'_>,
-        keys: &[Vec<u8>],
-        quiet: bool,
-    ) -> Result<()> {
-        for key in keys {
-            if delete(key)? {
-                self.deleted += 1;
-                continue;
-            }
-            self.missing += 1;
-            if !quiet {
-                exit::note(format_args!("not found: {}", escaped(key)));
-            }
-        }
-        Ok(())
-    }
 }

@@ -32,7 +32,7 @@ pub struct Dump {
     #[arg(long, value_parser = format_parser(), default_value = "cdb", value_name = "FORMAT")]
     to: Format,
 
-    /// File to write, which appears whole or not at all [default: standard output]
+    /// File to write, which appears whole or not at all; not STORE itself [default: standard output]
     #[arg(short, long, default_value = "-", hide_default_value = true, value_name = "FILE")]
     output: PathBuf,
 
@@ -51,7 +51,7 @@ pub fn run(args: &Dump, quiet: bool) -> Result<Status> {
     let store = args.read.open_table(&args.store, &args.table)?;
     let store = args.lease.limit(store).map_err(|e| e.at(&args.store))?;
     store.note_other_tables(quiet)?;
-    let out = Output::create(&args.output)?;
+    let out = Output::create(&args.output, Some(&args.store))?;
     let bar = Bar::new(quiet || out.is_terminal());
     write_text(args.to, out, |write| each_record(&store, &bar, write))?;
     Ok(Status::Done)

@@ -5,6 +5,8 @@ use crate::cmd::load;
 use crate::exit::Status;
 use crate::progress::{Bar, Unit};
 use crate::readable::Readable;
+use crate::replaced::Replaced;
+use crate::target::Kind;
 use clap::Args;
 use credenza::constant::Stats;
 use credenza::{Result, Store};
@@ -14,7 +16,7 @@ use std::path::PathBuf;
 ///
 /// The constant store is smaller, faster to read, and never changes. The other one stays as it is.
 /// Who writes to a hash store waits until it is read; nobody waits for a btree store. TARGET appears,
-/// or is replaced, in one step.
+/// or is replaced, in one step; a store that somebody has open is not replaced.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -41,6 +43,7 @@ pub struct Freeze {
 /// Runs the command.
 pub fn run(args: &Freeze, quiet: bool) -> Result<Status> {
     let store = ReadArgs::default().open_table(&args.store, &args.table)?;
+    let replaced = Replaced::of_other(&args.target, &args.store)?;
     store.note_other_tables(quiet)?;
     let stats = match &store {
         Readable::Store(Store::Hash(store)) => freeze(store, args, quiet)?,
@@ -48,6 +51,7 @@ pub fn run(args: &Freeze, quiet: bool) -> Result<Status> {
         Readable::Table(table) => freeze(table, args, quiet)?,
         Readable::Store(other) => return Err(unchanging(other.kind()).at(&args.store)),
     };
+    replaced.finish(Some(Kind::Constant));
     load::summary(&args.target, stats.records, stats.records, args.json, quiet)?;
     Ok(Status::Done)
 }

@@ -7,7 +7,7 @@ use crate::keys::{self, Layout};
 use crate::output::{Output, escaped};
 use crate::progress::{Bar, Unit};
 use crate::readable::Readable;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use credenza::{Error, Get as _, Result};
 use credenza_formats::{Format, Writer};
 use std::ffi::OsString;
@@ -29,6 +29,7 @@ use std::path::PathBuf;
        credenza get words.store -- -key                  a key that begins with a dash\n",
     exit_status!("  100  a key, or its Nth value, is not in the store\n")
 ))]
+#[command(group(ArgGroup::new("many").args(["all", "values", "keys_from"]).multiple(true)))]
 pub struct Get {
     /// The store to read
     store: PathBuf,
@@ -69,7 +70,7 @@ pub struct Get {
     hex: bool,
 
     /// Keys in the file, and values of --values and --all, end with a NUL byte, not a newline
-    #[arg(short = '0', long)]
+    #[arg(short = '0', long, requires = "many")]
     null: bool,
 
     #[command(flatten)]

@@ -3,6 +3,7 @@
 //! Each report is about the time since the one before; where nothing was timed in it, latencies
 //! are left out.
 
+use crate::json::with_paths;
 use crate::output::Output;
 use credenza::stats::{Histogram, Observer, Operation, Operations, Outcome, Tally};
 use credenza::{Error, ErrorKind, Result};
@@ -12,6 +13,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use terminal_size::{Height, Width, terminal_size_of};
 
 /// How reports are shown.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +55,9 @@ pub fn run(store: &Path, json: bool, interval: Duration, count: Option<u64>) -> 
             Style::Json => format!("{}\n", report.json(store)),
             Style::Lines => report.line(),
             Style::Table => {
-                let table = report.table(observer.path());
+                let size = terminal_size_of(std::io::stdout());
+                let size = size.map(|(Width(columns), Height(rows))| (columns.into(), rows.into()));
+                let table = cut(&report.table(observer.path()), size);
                 let text = format!("{}{table}", up(drawn));
                 drawn = table.lines().count();
                 text
@@ -75,6 +79,14 @@ fn explained(error: Error) -> Error {
     let what = "there is no such file: nobody who uses the store shares statistics of it; 'put' and \
                 'shell' do with --statistics, and programs when they open it so (Statistics::shared)";
     Error::invalid(what).at(path)
+}
+
+/// As much of the table as fits in a terminal of so many columns and rows: a line that is wrapped, or
+/// scrolled away, could not be drawn over. The cursor stands in the row below.
+fn cut(table: &str, size: Option<(usize, usize)>) -> String {
+    let Some((columns, rows)) = size else { return table.to_owned() };
+    let line = |line: &str| line.chars().take(columns).chain(['\n']).collect::<String>();
+    table.lines().take(rows.saturating_sub(1)).map(line).collect()
 }
 
 /// What takes the cursor to where a table of so many lines begins, and clears what is below.
@@ -170,11 +182,8 @@ impl Report {
                 (operation.name().to_owned(), value)
             })
             .collect();
-        json!({
-            "store": store.to_string_lossy(),
-            "seconds": self.seconds,
-            "operations": operations,
-        })
+        let report = json!({ "seconds": self.seconds, "operations": operations });
+        with_paths([("store", store)], report)
     }
 }
 
@@ -234,6 +243,16 @@ mod tests {
         ] {
             assert_eq!(time(nanoseconds), text);
         }
+    }
+
+    #[test]
+    fn a_table_is_cut_to_the_terminal() {
+        let table = "path\noperation per second\nget é 1\n";
+        assert_eq!(cut(table, None), table);
+        assert_eq!(cut(table, Some((80, 24))), table);
+        assert_eq!(cut(table, Some((5, 24))), "path\nopera\nget é\n");
+        assert_eq!(cut(table, Some((80, 3))), "path\noperation per second\n");
+        assert_eq!(cut(table, Some((0, 0))), "");
     }
 
     #[test]

@@ -4,10 +4,10 @@ use crate::args::{BuildArgs, TableArgs, WriteArgs, exit_status, format_parser};
 use crate::duplicates::{Filter, Policy};
 use crate::exit::Status;
 use crate::progress::Bar;
-use crate::target::{self, Kind, Target};
+use crate::target::{Kind, Target};
 use crate::{input, json, output};
 use clap::Args;
-use credenza::{Error, Result};
+use credenza::{Error, ErrorKind, Result};
 use credenza_formats::Format;
 use indicatif::{HumanBytes, HumanCount};
 use std::borrow::Cow;
@@ -18,12 +18,15 @@ use std::sync::Arc;
 ///
 /// The format of each input is recognised from its first bytes and its name, or named with --from.
 /// The store appears, or replaces the old one, only after the last line was read and found right:
-/// after an error, a full disk or a kill the old store is untouched and nothing else is left.
+/// after an error, a full disk or a kill the old store is untouched and nothing else is left. A file
+/// that is no store is not replaced. A new store is on the disk when the command ends, whatever
+/// --durability says.
 ///
 /// A hash or btree store that is there is not replaced: the records are added to it, and take the
 /// place of those with the same keys. Into a btree store they go in one transaction, all of them or
 /// none; if they come in the order of their keys, and its table is empty, by a bulk load, which is
-/// much faster. Into a hash store they go in batches, each of which is there whole or not at all:
+/// much faster. What comes from a terminal or a pipe is read before the transaction begins, so that
+/// nobody waits for it. Into a hash store they go in batches, each of which is there whole or not at all:
 /// after an error the batches before it stay; loading the same input again does no harm. A new hash
 /// or btree store that is killed while it is built leaves files whose names begin with a dot and end
 /// in .tmp.
@@ -31,6 +34,9 @@ use std::sync::Arc;
 /// Hash and btree stores have one value a key: of several records in the input with the same key the
 /// last stays, or what --duplicates says. It is about the input alone: a record that the store has is
 /// replaced in any case.
+///
+/// A dump of Berkeley DB or LMDB with several databases is refused: 'convert --to btree' makes tables of
+/// them.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -46,7 +52,8 @@ use std::sync::Arc;
     exit_status!()
 ))]
 pub struct Load {
-    /// The store to build; replaced in one step if it exists and is no hash or btree store
+    /// The store to build; replaced in one step if it is one that never changes, added to if it is a hash
+    /// or btree store
     store: PathBuf,
 
     /// Text to read, one after the other; - is standard input
@@ -57,7 +64,7 @@ pub struct Load {
     #[arg(long, value_parser = format_parser(), value_name = "FORMAT")]
     from: Option<Format>,
 
-    /// Kind of store to build [default: constant, or that of STORE if it is hash or btree]
+    /// Kind of store to build; that of STORE if it is a hash or btree store [default: constant, or that]
     #[arg(long, value_enum, value_name = "KIND")]
     to: Option<Kind>,
 
@@ -87,6 +94,7 @@ pub fn run(args: &Load, quiet: bool) -> Result<Status> {
     if old == Some(kind) {
         return add(args, kind, quiet);
     }
+    check_old(&args.store)?;
     let policy = policy(args.duplicates, kind.is_changing())?;
     if args.table.name().is_some() {
         let what = "--table is for a btree store that is there: 'credenza create --engine btree' and \
@@ -96,12 +104,28 @@ pub fn run(args: &Load, quiet: bool) -> Result<Status> {
     let bar = Arc::new(Bar::new(quiet));
     let target = Target::create(kind, &args.store, &args.build, &bar)?;
     let (read, records) = fill(args, policy, target, &bar, quiet, |key| Ok(Cow::Borrowed(key)))?;
-    if old == Some(Kind::Hash) {
-        target::remove_index(&args.store);
-    }
     drop(bar);
     summary(&args.store, read, records, args.json, quiet)?;
     Ok(Status::Done)
+}
+
+/// An error if what is at `path` is not to be replaced: a store that changes, of which there may be no other
+/// copy; or no store, as where the INPUT stands in the place of STORE.
+fn check_old(path: &Path) -> Result<()> {
+    let has_bytes = || std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() > 0);
+    let what = match credenza::kind_of(path) {
+        Ok(kind @ ("hash" | "btree")) => format!(
+            "this is a {kind} store, which is not replaced: leave out --to, to add to it; 'credenza \
+             convert' makes a store of another kind of it, under another name"
+        ),
+        Err(e) if matches!(e.kind(), ErrorKind::WrongFormat { .. }) && has_bytes() => {
+            "there is a file already, and it is no store: the STORE to build is named first, and then \
+             INPUT; remove the file if it shall be replaced"
+                .into()
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::invalid(what).at(path))
 }
 
 /// Adds the input to the store that is there.
@@ -109,7 +133,7 @@ fn add(args: &Load, kind: Kind, quiet: bool) -> Result<Status> {
     let store = args.write.open(&args.store, &args.table, false)?;
     let policy = policy(args.duplicates, kind.is_changing() && !store.has_several_values())?;
     let bar = Arc::new(Bar::new(quiet));
-    let target = Target::existing(&store, &args.build, &bar)?;
+    let target = Target::existing(&store, &args.build, input::may_wait(&args.inputs), &bar)?;
     let (read, added) = fill(args, policy, target, &bar, quiet, |key| store.key_of(key))?;
     drop(bar);
     let (records, bytes) = (store.len()?, store.file_bytes()?);
@@ -118,7 +142,7 @@ fn add(args: &Load, kind: Kind, quiet: bool) -> Result<Status> {
     } else if !quiet {
         let (path, added, records) = (args.store.display(), HumanCount(added), HumanCount(records));
         let bytes = HumanBytes(bytes);
-        output::print(format!("{path}: {added} written, {records} records now, {bytes}\n"))?;
+        output::tell(format!("{path}: {added} written, {records} records now, {bytes}\n"))?;
     }
     Ok(Status::Done)
 }
@@ -132,7 +156,7 @@ fn fill(
     quiet: bool,
     key_of: impl Fn(&[u8]) -> Result<Cow<'_, [u8]>>,
 ) -> Result<(u64, u64)> {
-    let mut filter = Filter::new(policy, target, &args.store)?;
+    let mut filter = Filter::new(policy, target, &args.store);
     input::hint_if_typed(&args.inputs, quiet);
     let read = input::each_record(&args.inputs, args.from, bar, |key, value| {
         filter.add(&key_of(key)?, value)
@@ -170,14 +194,10 @@ pub fn summary(store: &Path, read: u64, records: u64, json: bool, quiet: bool) -
     };
     let (store, count, bytes) = (store.display(), HumanCount(records), HumanBytes(bytes));
     let noun = if records == 1 { "record" } else { "records" };
-    output::print(format!("{store}: {count} {noun}, {bytes}{dropped}\n"))
+    output::tell(format!("{store}: {count} {noun}, {bytes}{dropped}\n"))
 }
 
 fn print_json(store: &Path, read: u64, records: u64, bytes: u64) -> Result<()> {
-    json::print(&serde_json::json!({
-        "store": store.to_string_lossy(),
-        "records_read": read,
-        "records": records,
-        "file_bytes": bytes,
-    }))
+    let done = serde_json::json!({ "records_read": read, "records": records, "file_bytes": bytes });
+    json::tell(&json::with_paths([("store", store)], done))
 }

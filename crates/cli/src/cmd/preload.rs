@@ -57,12 +57,12 @@ pub fn run(args: &Preload, quiet: bool) -> Result<Status> {
 
 fn report(path: &Path, before: Residency, after: Residency, json: bool) -> Result<()> {
     if json {
-        return json::print(&serde_json::json!({
-            "store": path.to_string_lossy(),
+        let done = serde_json::json!({
             "total_bytes": after.total,
             "resident_before_bytes": before.resident,
             "resident_after_bytes": after.resident,
-        }));
+        });
+        return json::print(&json::with_paths([("store", path)], done));
     }
     let (before, after, total) =
         (HumanBytes(before.resident), HumanBytes(after.resident), HumanBytes(after.total));

@@ -2,6 +2,7 @@
 
 use crate::args::{TableArgs, WriteArgs, exit_status, format_parser};
 use crate::changing::Changing;
+use crate::cmd::dump::Sink;
 use crate::exit::{self, Status};
 use crate::progress::Bar;
 use crate::{input, json, keys, output};
@@ -19,7 +20,7 @@ use std::slice;
 ///
 /// Without VALUE, all of standard input is the value, every byte of it. With --from, standard input
 /// has many records in a text format. Into a btree store they are written in one transaction, all of
-/// them or none; into a hash store in batches, each of which is there whole or not at all: after an
+/// them or none, which begins when all are read, lest others wait for a terminal or a pipe; into a hash store in batches, each of which is there whole or not at all: after an
 /// error the batches before it stay. A value that a key had is replaced.
 ///
 /// With --append, values get numbers in place of keys, and the number that was given is printed.
@@ -51,7 +52,7 @@ pub struct Put {
     key: Option<OsString>,
 
     /// Its value [default: standard input]
-    #[arg(conflicts_with = "append")]
+    #[arg(conflicts_with = "append", allow_negative_numbers = true)]
     value: Option<OsString>,
 
     /// Read many records from standard input, in this text format
@@ -131,17 +132,14 @@ fn put_many(args: &Put, store: &Changing, format: Format, quiet: bool) -> Result
     input::hint_if_typed(inputs, quiet);
     let mut done = Done { written: 0, kept: 0 };
     if args.if_absent {
-        store.put_absent(|put| {
-            input::each_record(inputs, Some(format), &bar, |key, value| {
-                let one = Done::of(put(key, value)?);
-                done.written += one.written;
-                done.kept += one.kept;
-                Ok(())
-            })
-            .map(drop)
+        let read = |take: Sink<'_>| input::each_record(inputs, Some(format), &bar, take).map(drop);
+        store.put_absent(read, |is_written| {
+            let one = Done::of(is_written);
+            done.written += one.written;
+            done.kept += one.kept;
         })?;
     } else {
-        let mut additions = store.additions();
+        let mut additions = store.additions(input::may_wait(inputs));
         let add = |key: &[u8], value: &[u8]| additions.add(&store.key_of(key)?, value);
         done.written = input::each_record(inputs, Some(format), &bar, add)?;
         additions.finish()?;
@@ -162,30 +160,32 @@ fn append(args: &Put, store: &Changing, quiet: bool) -> Result<Option<(u64, u64)
         (None, None) => Some(value_from_input(quiet)?),
     };
     let mut numbers = None;
-    let mut note = |number| {
+    let note = |number| {
         let first = numbers.map_or(number, |(first, _)| first);
         numbers = Some((first, number));
     };
-    store.append(|append| match value {
-        Some(value) => append(&value).map(note),
+    let read = |take: Sink<'_>| match value {
+        Some(value) => take(&value, b""),
         None => {
             let from = [PathBuf::from("-")];
             input::hint_if_typed(&from, quiet);
-            let add = |line: &[u8], _: &[u8]| append(line).map(&mut note);
-            input::each_record(&from, args.from, &Bar::new(quiet), add).map(drop)
+            input::each_record(&from, args.from, &Bar::new(quiet), take).map(drop)
         }
-    })?;
+    };
+    store.append(read, note)?;
     Ok(numbers)
 }
 
 fn report_numbers(args: &Put, numbers: Option<(u64, u64)>, quiet: bool) -> Result<()> {
     let written = numbers.map_or(0, |(first, last)| last - first + 1);
     if args.json {
-        return json::print(&serde_json::json!({
-            "store": args.store.to_string_lossy(), "written": written, "kept": 0,
+        let done = serde_json::json!({
+            "written": written,
+            "kept": 0,
             "first_number": numbers.map(|(first, _)| first),
             "last_number": numbers.map(|(_, last)| last),
-        }));
+        });
+        return json::tell(&json::with_paths([("store", &args.store)], done));
     }
     let path = args.store.display();
     let text = match numbers {
@@ -200,7 +200,7 @@ fn report_numbers(args: &Put, numbers: Option<(u64, u64)>, quiet: bool) -> Resul
             format!("{path}: {written} records written, their numbers are {first} to {last}\n")
         }
     };
-    output::print(text)
+    output::tell(text)
 }
 
 fn value_from_input(quiet: bool) -> Result<Vec<u8>> {
@@ -217,9 +217,8 @@ fn value_from_input(quiet: bool) -> Result<Vec<u8>> {
 fn report(args: &Put, done: &Done, quiet: bool) -> Result<()> {
     let Done { written, kept } = *done;
     if args.json {
-        return json::print(&serde_json::json!({
-            "store": args.store.to_string_lossy(), "written": written, "kept": kept,
-        }));
+        let done = serde_json::json!({ "written": written, "kept": kept });
+        return json::tell(&json::with_paths([("store", &args.store)], done));
     }
     // One key is put in silence, as `cp` copies.
     if quiet || args.key.is_some() {
@@ -231,5 +230,5 @@ fn report(args: &Put, done: &Done, quiet: bool) -> Result<()> {
         n => format!(" ({} more had a value, which stayed)", HumanCount(n)),
     };
     let (path, written) = (args.store.display(), HumanCount(written));
-    output::print(format!("{path}: {written} {noun} written{more}\n"))
+    output::tell(format!("{path}: {written} {noun} written{more}\n"))
 }

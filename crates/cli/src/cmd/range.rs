@@ -79,7 +79,7 @@ pub struct Range {
     )]
     to: Option<Format>,
 
-    /// File to write, which appears whole or not at all [default: standard output]
+    /// File to write, which appears whole or not at all; not STORE itself [default: standard output]
     #[arg(short, long, default_value = "-", hide_default_value = true, value_name = "FILE")]
     output: PathBuf,
 }
@@ -91,7 +91,7 @@ pub fn run(args: &Range) -> Result<Status> {
     if args.hex {
         table.check_hex()?;
     }
-    let mut out = Output::create(&args.output)?;
+    let mut out = Output::create(&args.output, Some(&args.store))?;
     match args.to {
         Some(format) => dump::write_text(format, out, |write| each(args, &table, write))?,
         None => {

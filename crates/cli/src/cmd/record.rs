@@ -6,11 +6,14 @@ use clap::{Args, ValueEnum};
 use credenza::record::{Options, Trace};
 use credenza::{Error, Result};
 use indicatif::HumanCount;
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::Pid;
 use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, ExitStatus};
 
 /// Run a command, and record what it does with stores of this library.
 ///
@@ -19,6 +22,9 @@ use std::process::{Command, ExitCode};
 /// the value was, and whether the key was there. Values are not in it; keys are, unless they are to be
 /// hashed. Processes that the command starts record to the same file. Where it cannot grow any more, the
 /// recording ends, and the command goes on.
+///
+/// Ctrl-C is for the command, and SIGTERM and SIGHUP are passed on to it: when it has ended, what was
+/// recorded is said.
 ///
 /// 'credenza stat FILE' shows what is in a trace, 'credenza replay FILE' does it again.
 #[derive(Debug, Args)]
@@ -76,12 +82,34 @@ pub fn run(args: &Record, quiet: bool) -> Result<Status> {
             command.env("CREDENZA_RECORD_KEYS", "hashed")
         }
     };
-    let ended = command.status().map_err(|e| Error::io("run", e).at(program))?;
+    let ended = run_to_its_end(&mut command).map_err(|e| Error::io("run", e).at(program))?;
     if !quiet {
         say(args);
     }
     let code = ended.code().unwrap_or_else(|| 128 + ended.signal().unwrap_or(0));
     Ok(Status::Code(ExitCode::from(u8::try_from(code).unwrap_or(111))))
+}
+
+/// Runs the command until it ends. Ctrl-C is for the command, which gets it from the terminal as well; a
+/// signal to this process that asks it to end is passed on.
+fn run_to_its_end(command: &mut Command) -> io::Result<ExitStatus> {
+    let asked = [Signal::SIGTERM, Signal::SIGHUP];
+    let typed = [Signal::SIGINT, Signal::SIGQUIT];
+    let signals: SigSet = asked.into_iter().chain(typed).chain([Signal::SIGCHLD]).collect();
+    let mut child = command.spawn()?;
+    // From now on they wait to be taken one by one; not before, as the command would have them blocked, too.
+    signals.thread_block()?;
+    loop {
+        // Only here it is reaped, so that its number is nobody else's before.
+        if let Some(ended) = child.try_wait()? {
+            return Ok(ended);
+        }
+        let signal = signals.wait()?;
+        if asked.contains(&signal) {
+            // Where that is not allowed, the command is another user's, and ends when it likes.
+            let _ = kill(Pid::from_raw(child.id().cast_signed()), signal);
+        }
+    }
 }
 
 fn no_command() -> Error {

@@ -46,18 +46,17 @@ pub fn run(args: &Recover, quiet: bool) -> Result<Status> {
     let found = recover(&args.store, &args.target)?;
     drop(bar);
     if args.json {
-        json::print(&serde_json::json!({
-            "store": args.store.to_string_lossy(),
-            "target": args.target.to_string_lossy(),
+        let done = serde_json::json!({
             "records_found": found.records,
             "records": found.keys,
             "lost_bytes": found.lost_bytes,
-        }))?;
+        });
+        json::tell(&json::with_paths([("store", &args.store), ("target", &args.target)], done))?;
     } else if !quiet {
         let target = args.target.display();
         let (keys, records) = (HumanCount(found.keys), HumanCount(found.records));
         let lost = HumanBytes(found.lost_bytes);
-        output::print(format!("{target}: {keys} keys from {records} records, {lost} lost\n"))?;
+        output::tell(format!("{target}: {keys} keys from {records} records, {lost} lost\n"))?;
     }
     Ok(Status::Done)
 }

@@ -40,7 +40,7 @@ for other bytes, as scan shows them.
 ///
 /// With a history and completion of commands and keys (Tab) in a terminal. From a file or a pipe,
 /// commands are read line by line: the first that fails ends the shell, and what was not committed
-/// is forgotten; empty lines, and those that begin with #, are passed over. 'help' lists the
+/// is forgotten, which is an error where the input ends and none after 'quit'; empty lines, and those that begin with #, are passed over. 'help' lists the
 /// commands. Within a transaction get sees what it changed, and of a btree store, which is scanned in
 /// the order of its keys, so do scan and len; else they and stat show the store without it.
 #[derive(Debug, Args)]
@@ -74,14 +74,17 @@ pub fn run(args: &Shell) -> Result<Status> {
     let out = Output::stdout()?;
     let session = Session::of(&store);
     let mut shell = Conversation { path: &args.store, store: &store, session, out };
-    let (mut number, mut status) = (0u64, Status::Done);
+    let (mut number, mut status, mut has_quit) = (0u64, Status::Done, false);
     while let Some(line) = lines.next(shell.prompt())? {
         number += 1;
         let said = words::split(&line).map_err(Error::invalid);
         let said = said.and_then(|words| shell.obey(&words));
         shell.out.flush().map_err(|e| Error::io("write", e).at(shell.out.name()))?;
         match said {
-            Ok(Said::Quit) => break,
+            Ok(Said::Quit) => {
+                has_quit = true;
+                break;
+            }
             Ok(Said::Missing) if !lines.is_person() => status = Status::NotFound,
             Ok(_) => {}
             Err(e) if exit::is_closed_pipe(&e) => return Err(e),
@@ -91,7 +94,7 @@ pub fn run(args: &Shell) -> Result<Status> {
     }
     if shell.session.is_in_transaction() {
         shell.session.abort()?;
-        if !lines.is_person() {
+        if !has_quit && !lines.is_person() {
             return Err(Error::invalid("the input ends before 'commit': nothing of it is done"));
         }
         exit::note("the transaction was not committed: it is forgotten");

@@ -45,8 +45,8 @@ const BARS: usize = 24;
 /// took: those that share their statistics, which are in the file STORE-stats. A seek finds a place
 /// in the order of keys; commit_sync is a commit that was safe against a power cut when it returned.
 /// Programs ask for that when they open the store; 'put' and 'shell' do with --statistics. On a
-/// terminal a table that is drawn again, elsewhere a line for each second. Latencies are those of
-/// the operations that were timed, by default one of 256.
+/// terminal a table that is drawn again, as much of it as fits (all of it in 120 columns), elsewhere a
+/// line for each second. Latencies are those of the operations that were timed, by default one of 256.
 ///
 /// Of a trace ('credenza record'): how many operations of each kind there are, with how many different
 /// keys, which part of all uses the most used keys have, how many lookups found their key, and of which
@@ -119,7 +119,7 @@ pub fn text_of(path: &Path, store: &Store) -> Result<String> {
 }
 
 struct Found {
-    name: String,
+    path: PathBuf,
     kind: &'static str,
     stats: StoreStats,
     residency: Residency,
@@ -164,15 +164,13 @@ impl Found {
             _ => None,
         };
         let stats = store.stats()?;
-        let name = path.to_string_lossy().into_owned();
-        Ok(Found { name, kind: store.kind(), stats, residency, readers })
+        Ok(Found { path: path.to_owned(), kind: store.kind(), stats, residency, readers })
     }
 }
 
 fn as_json(found: &Found) -> Value {
-    let Found { name, kind, stats, residency, readers } = found;
+    let Found { path, kind, stats, residency, readers } = found;
     let mut object = serde_json::json!({
-        "store": name,
         "kind": kind,
         "records": stats.records,
         "file_bytes": stats.file_bytes,
@@ -205,13 +203,13 @@ fn as_json(found: &Found) -> Value {
         };
         object["readers"] = readers.iter().map(reader).collect();
     }
-    object
+    json::with_paths([("store", path)], object)
 }
 
 fn as_text(found: &Found) -> String {
-    let Found { name, kind, stats, residency, readers } = found;
+    let Found { path, kind, stats, residency, readers } = found;
     let mut text = String::new();
-    row(&mut text, "store", name);
+    row(&mut text, "store", path.display());
     row(&mut text, "kind", kind);
     row(&mut text, "records", HumanCount(stats.records));
     let file = stats.file_bytes;

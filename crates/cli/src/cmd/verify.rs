@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 /// Check every byte of stores.
 ///
-/// Prints one line for each store: ok, or the damaged place on standard error. A constant store
+/// Prints one line for each store: ok, or the damaged place on standard error. All are checked, and the
+/// exit status is about all of them, also when the reader of the output has gone. A constant store
 /// is checked against its checksums; a hash store too, and that its index leads to every record,
 /// while its writers wait; a btree store too, all its tables, and that every page is used once, while
 /// its writers wait; the formats of cdb and mcdb have none, so that their structure is checked
@@ -39,27 +40,33 @@ pub struct Verify {
 
 /// Runs the command.
 pub fn run(args: &Verify, quiet: bool) -> Result<Status> {
-    let mut status = Status::Done;
+    let (mut status, mut is_read) = (Status::Done, true);
     for path in &args.stores {
         let checked = check(args, path, quiet);
-        match &checked {
-            Ok(found) if !args.json && !quiet => {
-                let Found { kind, records, bytes } = found;
-                let (path, records, bytes) =
-                    (path.display(), HumanCount(*records), HumanBytes(*bytes));
-                output::print(format!("{path}: ok ({kind}, {records} records, {bytes})\n"))?;
-            }
-            Err(error) if !args.json => exit::report(error),
-            _ => {}
-        }
-        if args.json {
-            print_json(path, &checked)?;
-        }
         if checked.is_err() {
             status = Status::Failed;
         }
+        let told = match &checked {
+            _ if !is_read => Ok(()),
+            _ if args.json => print_json(path, &checked),
+            Ok(found) if !quiet => print(path, found),
+            Err(_) | Ok(_) => Ok(()),
+        };
+        match told {
+            // Whoever has gone still gets the status of all of them.
+            Err(e) if exit::is_closed_pipe(&e) => is_read = false,
+            told => told?,
+        }
+        if let (Err(error), false) = (&checked, args.json) {
+            exit::report(error);
+        }
     }
     Ok(status)
+}
+
+fn print(path: &Path, Found { kind, records, bytes }: &Found) -> Result<()> {
+    let (path, records, bytes) = (path.display(), HumanCount(*records), HumanBytes(*bytes));
+    output::print(format!("{path}: ok ({kind}, {records} records, {bytes})\n"))
 }
 
 struct Found {
@@ -85,10 +92,9 @@ fn check(args: &Verify, path: &Path, quiet: bool) -> Result<Found> {
 }
 
 fn print_json(path: &Path, checked: &Result<Found>) -> Result<()> {
-    let path = path.to_string_lossy();
-    json::print(&match checked {
+    let found = match checked {
         Ok(Found { kind, records, bytes }) => serde_json::json!({
-            "store": path, "ok": true, "kind": kind, "records": records, "file_bytes": bytes,
+            "ok": true, "kind": kind, "records": records, "file_bytes": bytes,
         }),
         Err(error) => {
             let offset = match error.kind() {
@@ -96,7 +102,8 @@ fn print_json(path: &Path, checked: &Result<Found>) -> Result<()> {
                 _ => None,
             };
             let text = error.to_string();
-            serde_json::json!({ "store": path, "ok": false, "error": text, "offset": offset })
+            serde_json::json!({ "ok": false, "error": text, "offset": offset })
         }
-    })
+    };
+    json::print(&json::with_paths([("store", path)], found))
 }

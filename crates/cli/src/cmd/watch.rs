@@ -100,8 +100,8 @@ pub fn run(args: &Watch) -> Result<Status> {
 
 fn line(args: &Watch, changes: u64) -> String {
     if args.json {
-        let store = args.store.to_string_lossy();
-        return json::line(&serde_json::json!({ "store": store, "changes": changes }));
+        let changes = serde_json::json!({ "changes": changes });
+        return json::line(&json::with_paths([("store", &args.store)], changes));
     }
     format!("{changes}\n")
 }

@@ -1,0 +1,79 @@
+//! What a new file takes the place of: neither the store that is read, nor one that others have open, whose
+//! writes would go on into a file that has no name any more.
+
+use crate::target::Kind;
+use credenza::{Error, Result};
+use std::ffi::OsString;
+use std::fs::metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// The place of a new file, and what is there before.
+#[derive(Debug)]
+pub struct Replaced {
+    path: PathBuf,
+    kind: Option<Kind>,
+}
+
+impl Replaced {
+    /// What is at `path`, if anything is.
+    ///
+    /// # Errors
+    /// It is a store that somebody has open.
+    pub fn at(path: &Path) -> Result<Replaced> {
+        let replaced = Replaced { path: path.to_owned(), kind: Kind::changing_at(path) };
+        replaced.check()?;
+        Ok(replaced)
+    }
+
+    /// The same, for a file that is made of the store at `source`.
+    ///
+    /// # Errors
+    /// It is that store; or as [`Replaced::at`].
+    pub fn of_other(path: &Path, source: &Path) -> Result<Replaced> {
+        let is_index =
+            || Kind::changing_at(source) == Some(Kind::Hash) && is_same(path, &index_of(source));
+        if is_same(path, source) || is_index() {
+            let what = "this is the store itself: name another file";
+            return Err(Error::invalid(what).at(path));
+        }
+        Replaced::at(path)
+    }
+
+    /// The path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// An error if somebody has open what is there now: asked once more right before it is replaced.
+    pub fn check(&self) -> Result<()> {
+        if Kind::changing_at(&self.path).is_none() || !credenza::is_open(&self.path)? {
+            return Ok(());
+        }
+        let what = "somebody has this store open, and what he writes would be lost with it: replace it \
+                    when nobody has, or name another file";
+        Err(Error::invalid(what).at(&self.path))
+    }
+
+    /// A file of another kind has taken the place: the index of a hash store goes with it.
+    pub fn finish(self, new: Option<Kind>) {
+        if self.kind == Some(Kind::Hash) && new != Some(Kind::Hash) {
+            // What stays is in nobody's way.
+            let _ = std::fs::remove_file(index_of(&self.path));
+        }
+    }
+}
+
+/// Whether both are there and one file, by whatever names.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let id = |path| metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
+    id(one).is_some_and(|one| id(other) == Some(one))
+}
+
+/// Where the index of the hash store at `path` lies.
+fn index_of(path: &Path) -> PathBuf {
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut index: OsString = path.into_os_string();
+    index.push("-index");
+    index.into()
+}

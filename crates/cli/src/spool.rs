@@ -1,0 +1,72 @@
+//! Records that wait until all of them are there: in memory, and where they are many in an unnamed file.
+
+use crate::cmd::dump::Sink;
+use credenza::{Error, Result};
+use std::io::{BufReader, BufWriter, Read, Seek, Write};
+use std::path::Path;
+use tempfile::SpooledTempFile;
+
+/// So many bytes wait in memory.
+const MEMORY: usize = 4 << 20;
+
+/// Records that wait, in the order in which they came.
+#[derive(Debug)]
+pub struct Spool {
+    file: BufWriter<SpooledTempFile>,
+    count: u64,
+}
+
+impl Spool {
+    /// Nothing waits yet. A file will lie in the folder of `path`, where there must be room for a store
+    /// anyway.
+    pub fn beside(path: &Path) -> Spool {
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let file = tempfile::spooled_tempfile_in(MEMORY, folder);
+        Spool { file: BufWriter::with_capacity(256 << 10, file), count: 0 }
+    }
+
+    /// All that `read` brings.
+    pub fn of(path: &Path, read: impl FnOnce(Sink<'_>) -> Result<()>) -> Result<Spool> {
+        let mut spool = Spool::beside(path);
+        read(&mut |key, value| spool.add(key, value).map(drop))?;
+        Ok(spool)
+    }
+
+    /// Takes a record; returns its number, from 0 on.
+    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<u64> {
+        for part in [key, value] {
+            let len = part.len() as u64;
+            self.file.write_all(&len.to_le_bytes()).map_err(cannot_write)?;
+            self.file.write_all(part).map_err(cannot_write)?;
+        }
+        self.count += 1;
+        Ok(self.count - 1)
+    }
+
+    /// Calls `f` with the number, key and value of every record.
+    pub fn drain(self, mut f: impl FnMut(u64, &[u8], &[u8]) -> Result<()>) -> Result<()> {
+        let mut file = self.file.into_inner().map_err(|e| cannot_write(e.into_error()))?;
+        file.rewind().map_err(cannot_read)?;
+        let mut file = BufReader::with_capacity(256 << 10, file);
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        for number in 0..self.count {
+            for part in [&mut key, &mut value] {
+                let mut len = [0; 8];
+                file.read_exact(&mut len).map_err(cannot_read)?;
+                let len = usize::try_from(u64::from_le_bytes(len)).unwrap_or(usize::MAX);
+                part.resize(len, 0);
+                file.read_exact(part).map_err(cannot_read)?;
+            }
+            f(number, &key, &value)?;
+        }
+        Ok(())
+    }
+}
+
+fn cannot_write(e: std::io::Error) -> Error {
+    Error::io("write the temporary file of records that wait", e)
+}
+
+fn cannot_read(e: std::io::Error) -> Error {
+    Error::io("read the temporary file of records that wait", e)
+}

@@ -1,0 +1,143 @@
+//! Danger: a command puts a new file in the place of one that nobody wanted to lose: the store that it reads, a
+//! store that others write to, or a file that is no store at all.
+
+mod common;
+use common::*;
+use std::process::{Child, Stdio};
+
+/// A hash or btree store in which bob has 1001.
+fn changing(folder: &Folder, engine: &str) -> String {
+    let store = folder.path(engine);
+    run(&["create", &store, "--engine", engine]).expect(0);
+    run(&["put", &store, "bob", "1001"]).expect(0);
+    store
+}
+
+fn is_there(store: &str) {
+    assert_eq!(run(&["get", store, "bob"]).expect(0).text(), "1001");
+    run(&["verify", store]).expect(0);
+}
+
+#[test]
+fn a_store_is_not_replaced_by_what_is_made_of_it() {
+    let folder = Folder::new();
+    for engine in ["hash", "btree"] {
+        let store = changing(&folder, engine);
+        let link = folder.path(&format!("{engine}-link"));
+        std::fs::hard_link(&store, &link).expect("another name");
+        let index = folder.path("hash-index");
+        let targets = [&store, &link, &index];
+        for target in targets.iter().filter(|target| engine == "hash" || ***target != index) {
+            for args in [
+                &["dump", &store, "-o", target][..],
+                &["convert", &store, target, "--to", "tsv"],
+                &["convert", &store, target, "--to", "constant"],
+                &["convert", &store, target, "--to", engine],
+                &["freeze", &store, target],
+                &["backup", &store, target],
+            ] {
+                let got = run(args).expect(111);
+                assert!(got.err.contains("this is the store itself"), "{args:?}: {}", got.err);
+                is_there(&store);
+            }
+        }
+    }
+    let store = folder.path("btree");
+    run(&["range", &store, "-o", &store]).expect(111);
+    is_there(&store);
+    let constant = folder.store("constant", &plain_records(3));
+    run(&["dump", &constant, "-o", &constant]).expect(111);
+    run(&["convert", &constant, &constant, "--to", "tsv"]).expect(111);
+    run(&["verify", &constant]).expect(0);
+}
+
+/// A shell that has a store open, and waits for what it is told.
+fn shell(store: &str) -> Child {
+    use std::io::{BufRead, BufReader, Write};
+    let mut child = std::process::Command::new(program())
+        .args(["shell", store])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let stdin = child.stdin.as_mut().expect("its input");
+    stdin.write_all(b"len\n").expect("it reads");
+    let mut line = String::new();
+    let stdout = child.stdout.take().expect("its output");
+    BufReader::new(stdout).read_line(&mut line).expect("a line");
+    assert_eq!(line, "1\n");
+    child
+}
+
+#[test]
+fn a_store_that_somebody_has_open_is_not_replaced() {
+    let folder = Folder::new();
+    let text = folder.file("text", "a\t1\n");
+    let constant = folder.store("constant", &plain_records(3));
+    let source = folder.path("source");
+    run(&["create", &source, "--engine", "btree"]).expect(0);
+    for engine in ["hash", "btree"] {
+        let store = changing(&folder, engine);
+        let mut open = shell(&store);
+        for args in [
+            &["convert", &text, &store, "--to", "hash"][..],
+            &["convert", &text, &store, "--to", "btree"],
+            &["convert", &source, &store, "--to", "btree"],
+            &["convert", &constant, &store, "--to", "constant"],
+            &["convert", &constant, &store, "--to", "tsv"],
+            &["dump", &constant, "-o", &store],
+            &["freeze", &source, &store],
+            &["backup", &source, &store],
+        ] {
+            let got = run(args).expect(111);
+            assert!(got.err.contains("somebody has this store open"), "{args:?}: {}", got.err);
+        }
+        drop(open.stdin.take());
+        assert!(open.wait().expect("it ends").success());
+        is_there(&store);
+        run(&["freeze", &source, &store]).expect(0);
+        assert_eq!(parsed(run(&["stat", &store, "--json"]))["kind"], "constant");
+    }
+}
+
+/// An index beside what is no hash store any more.
+#[test]
+fn the_index_of_a_replaced_hash_store_goes_with_it() {
+    let folder = Folder::new();
+    let text = folder.file("text", "a\t1\n");
+    let source = folder.path("source");
+    run(&["create", &source, "--engine", "btree"]).expect(0);
+    let target = folder.path("hash");
+    for args in [
+        &["convert", &text, &target, "--to", "btree"][..],
+        &["convert", &source, &target, "--to", "btree"],
+        &["convert", &source, &target, "--to", "cdb"],
+        &["convert", &source, &target, "--to", "tsv"],
+        &["freeze", &source, &target],
+        &["backup", &source, &target],
+    ] {
+        changing(&folder, "hash");
+        assert!(folder.names().contains(&"hash-index".to_owned()));
+        run(args).expect(0);
+        assert_eq!(folder.names(), ["hash", "source", "text"], "{args:?}");
+        std::fs::remove_file(&target).expect("what was made");
+    }
+}
+
+/// STORE was forgotten, so that the input stands in its place.
+#[test]
+fn load_does_not_replace_what_is_no_store() {
+    let folder = Folder::new();
+    let text = b"bob\t1001\n";
+    let words = folder.file("words.tsv", text);
+    for kind in ALL_KINDS {
+        let got = run(&["load", &words, "--from", "tsv", "--to", kind]).expect(111);
+        assert!(got.err.contains("it is no store"), "{}", got.err);
+        assert_eq!(std::fs::read(&words).expect("the text"), text);
+    }
+    assert_eq!(folder.names(), ["words.tsv"]);
+    let empty = folder.file("empty", "");
+    run(&["load", &empty, &words]).expect(0);
+    is_there(&empty);
+    run(&["load", &empty, &words]).expect(0);
+}

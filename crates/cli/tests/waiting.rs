@@ -1,0 +1,56 @@
+//! Danger: everybody who writes to a btree store waits for a command that itself waits for its input.
+
+mod common;
+use common::*;
+use std::io::Write;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// More lines than a pipe holds, so that who has written them knows that they are being read.
+const MANY: usize = 12_000;
+/// And so many more that some of them were handed on together.
+const MORE: usize = 30_000;
+
+fn text(lines: usize, key: &str, more: &str) -> String {
+    (0..lines).map(|i| format!("{key}{i:06}{more}\n")).collect()
+}
+
+#[test]
+fn others_write_while_the_input_is_waited_for() {
+    let folder = Folder::new();
+    let store = folder.path("store");
+    run(&["create", &store, "--engine", "btree"]).expect(0);
+    run(&["table", "create", &store, "log", "--numbered"]).expect(0);
+    let records = |store: &str| parsed(run(&["stat", store, "--json"]))["records"].as_u64();
+    let append = ["put", &store, "--table", "log", "--append", "--from", "lines"];
+    for (i, (args, text, after)) in [
+        (&["load", &store, "--from", "tsv"][..], text(MORE, "a", "\t1"), MORE),
+        (&["put", &store, "--from", "tsv"], text(MORE, "b", "\t1"), 2 * MORE),
+        (&["put", &store, "--from", "tsv", "--if-absent"], text(MANY, "c", "\t1"), 2 * MORE + MANY),
+        (&append, text(MANY, "d", ""), 2 * MORE + MANY),
+        (&["delete", &store, "--keys-from", "-"], text(MANY, "b", ""), 2 * MORE),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let before = records(&store);
+        let mut child = std::process::Command::new(program())
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        let mut stdin = child.stdin.take().expect("its input");
+        stdin.write_all(text.as_bytes()).expect("it reads");
+        // Far more time than it takes: it is over only where the command waits for the other one.
+        let (key, patience) = (format!("other{i}"), Duration::from_secs(120));
+        credenza(&["put", &store, &key, "1"]).timeout(patience).assert().success();
+        assert_eq!(records(&store), before.map(|n| n + 1), "{args:?}: nothing of it yet");
+        drop(stdin);
+        assert!(child.wait().expect("it ends").success(), "{args:?}");
+        assert_eq!(records(&store), Some((after + i + 1) as u64), "{args:?}");
+    }
+    let log = run(&["dump", &store, "--table", "log", "--to", "tsv"]).expect(0).text();
+    assert!(log.starts_with("1\td000000\n") && log.lines().count() == MANY);
+    run(&["verify", &store]).expect(0);
+}
