@@ -342,7 +342,8 @@ impl Session {
         before: State,
         make: impl FnOnce(&mut State) -> (Vec<u8>, u32),
     ) -> Result<Option<u32>> {
-        if before.stopped.is_some() {
+        // That one could not have the lock is no reason for others to stop.
+        if before.stopped.is_some_and(|(why, _)| why != Stopped::Locked) {
             return Ok(None);
         }
         let mut state = before;

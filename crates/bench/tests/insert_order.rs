@@ -102,6 +102,7 @@ fn orders_that_contradict_what_is_asked_for_or_do_nothing_are_refused() {
         ),
         (&["--insert-order=clustered:run=0"], "run must be at least 1"),
         (&["--insert-order=random", "--phases=insert-random"], "insert-random has its own"),
+        (&["--insert-order=given", "--phases=insert-each"], "store at random where"),
         (&["--insert-order=random", "--phases=get-hit,mixed", &open], "stores are opened (--open)"),
         (&["--insert-order=random", "--cold", &open], "stores are opened (--open)"),
     ] {

@@ -3,7 +3,7 @@
 
 use super::BenchArgs;
 use crate::driver;
-use crate::workload::{Action, Phase, Workload};
+use crate::workload::{Action, InsertOrder, Phase, Workload};
 use credenza::{Error, Result};
 
 /// Refuses an option without what it is about, and settings and phases that are named twice.
@@ -43,6 +43,17 @@ pub(super) fn insert_order(args: &BenchArgs, workload: &Workload) -> Result<()> 
         return Err(Error::invalid(
             "--insert-order says in which order records come into a store: insert-random has its own, and where \
              stores are opened (--open) only reinsert, and mixed with inserts, go by it; name such a phase, too, or \
+             leave it out",
+        ));
+    }
+    let is_random = |phase: &Phase| matches!(phase, Phase::InsertEach | Phase::InsertSync);
+    let has_none = workload.insert_order == InsertOrder::Given;
+    if args.insert_order.is_some()
+        && has_none
+        && phases.is_some_and(|all| all.iter().all(is_random))
+    {
+        return Err(Error::invalid(
+            "insert-each and insert-sync store at random where --insert-order is 'given': name another order, or \
              leave it out",
         ));
     }

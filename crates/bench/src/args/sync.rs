@@ -27,7 +27,11 @@ pub(super) fn check(args: &BenchArgs, workload: &Workload) -> Result<()> {
         let is_built = *phase == Phase::Build && args.kept.open.is_none();
         is_built || workload.mixes.of(*phase).is_some_and(|mix| mix.sync)
     };
-    let phases = workload.phases.clone().unwrap_or_else(|| workload.mixes.all_phases());
+    let usual = || match args.cold {
+        true => Phase::COLD.to_vec(),
+        false => workload.mixes.all_phases(),
+    };
+    let phases = workload.phases.clone().unwrap_or_else(usual);
     if !args.sync || phases.iter().any(is_synced) {
         return Ok(());
     }

@@ -23,6 +23,9 @@ const OPERATIONS: &str = "Operations in a second, of all threads together: media
 const PROCESSORS: &str = "The threads of a row had so many processors (cpus), each one of its own where there \
     were enough; free: the kernel chose. ! some answers were wrong, or records not there: the figure is no speed.";
 
+const SYNCED: &str = "; of class sync, each change is on the disk when its call has returned. syncs: calls that \
+    bring something to the disk, a change; below one where a store takes the changes of several threads there at once";
+
 const HEADS: [&str; 7] = ["store", "phase", "threads", "cpus", "ops/s", "times one", "syncs"];
 
 /// The columns for words, which come first.
@@ -54,25 +57,15 @@ impl Work {
     }
 
     /// What the figures are.
-    fn explained(self) -> String {
+    fn explained(self, is_synced: bool) -> String {
         let own = match self {
-            Work::Committing => {
-                "each change is on the disk when its call has returned. syncs: calls that bring something to the \
-                 disk, a change; below one where a store takes the changes of several threads there at once"
-            }
+            Work::Committing => "",
             Work::Mixing => {
-                "each change is a transaction of its own, and the operations of a key are done by one thread"
+                "; each change is a transaction of its own, and the operations of a key are done by one thread"
             }
         };
-        format!("{OPERATIONS}; {own}. {PROCESSORS}")
-    }
-
-    /// How many of the columns it has: a mix brings nothing to the disk.
-    const fn columns(self) -> usize {
-        match self {
-            Work::Committing => HEADS.len(),
-            Work::Mixing => HEADS.len() - 1,
-        }
+        let synced = if is_synced { SYNCED } else { "" };
+        format!("{OPERATIONS}{own}{synced}. {PROCESSORS}")
     }
 
     /// Whether this is what these threads did.
@@ -85,11 +78,13 @@ impl Work {
 
     /// The table and what to say below; nothing without results.
     pub fn table(self, report: &Report) -> Option<(ByClass, String)> {
-        let of_these = report.together.iter().filter(|r| self.is_of(r));
-        let rows = of_these.map(|r| (&*r.class, cells(r)[..self.columns()].to_vec()));
-        let heads: Vec<String> =
-            HEADS[..self.columns()].iter().map(|head| (*head).to_owned()).collect();
-        Some((ByClass::new(&heads, WORDS, rows)?, self.explained()))
+        let of_these = || report.together.iter().filter(|r| self.is_of(r));
+        // A mix that is not synced brings nothing to the disk.
+        let is_synced = of_these().any(|r| r.syncs_per_change.is_some());
+        let columns = HEADS.len() - usize::from(!is_synced);
+        let rows = of_these().map(|r| (&*r.class, cells(r)[..columns].to_vec()));
+        let heads: Vec<String> = HEADS[..columns].iter().map(|head| (*head).to_owned()).collect();
+        Some((ByClass::new(&heads, WORDS, rows)?, self.explained(is_synced)))
     }
 
     /// Charts of operations in a second over the number of threads, one for each phase and class; none where
@@ -172,6 +167,12 @@ mod tests {
             assert!(page.contains(&format!(r##"<a href="#{id}">{link}</a>"##)), "{id}");
             assert!(page.contains(&format!(r#"id="{id}""#)) && page.contains(&heading), "{id}");
         }
+        // One that is synced says so, and what it asked of the disk.
+        report.together[1].class = "sync".to_owned();
+        report.together[1].syncs_per_change = Some(1.0);
+        let (table, said) = Work::Mixing.table(&report).unwrap();
+        assert!(table.lines().iter().any(|line| line.contains("syncs")), "{:#?}", table.lines());
+        assert!(said.contains("on the disk when") && said.contains("transaction of its own"));
         report.together = super::super::together::some();
         assert!(Work::ALL.iter().all(|work| of(&report, *work).is_none()));
     }

@@ -4,16 +4,25 @@
 //! it does. They differ where a library is set up otherwise than its driver believes.
 
 use super::text;
-use crate::result::{Calls, PhaseResult, Report, StoreInfo};
+use crate::result::{Calls, PhaseResult, Report, StoreInfo, TogetherResult};
 use std::collections::BTreeMap;
 
 /// Where a store says that it syncs and was not seen to, or the other way round, each as a sentence.
-pub fn warnings(stores: &[StoreInfo], results: &[PhaseResult]) -> Vec<String> {
-    let warning = |result: &PhaseResult| {
-        let info = stores.iter().find(|info| info.store == result.store && !info.is_server)?;
-        warning(info, result)
-    };
-    results.iter().filter(|result| result.effort.operations > 0).filter_map(warning).collect()
+pub fn warnings(
+    stores: &[StoreInfo],
+    results: &[PhaseResult],
+    together: &[TogetherResult],
+) -> Vec<String> {
+    let info_of = |store: &str| stores.iter().find(|info| info.store == store && !info.is_server);
+    let alone = results.iter().filter(|result| result.effort.operations > 0);
+    let alone = alone.filter_map(|result| warning(info_of(&result.store)?, result));
+    let is_unsynced = |r: &&TogetherResult| r.class == "sync" && r.syncs_per_change == Some(0.0);
+    let threads = together.iter().filter(is_unsynced).filter_map(|r| {
+        let (store, threads) = (&info_of(&r.store)?.store, text::counted(r.readers, "thread"));
+        let phase = &r.phase;
+        Some(format!("{store}, {phase}, {threads}: class sync, and no call that syncs was seen"))
+    });
+    alone.chain(threads).collect()
 }
 
 fn warning(info: &StoreInfo, result: &PhaseResult) -> Option<String> {
@@ -137,7 +146,7 @@ mod tests {
 
     fn warned(phase: &str, class: &str, says: &str, timed: u64, closing: u64) -> Vec<String> {
         let report = report(phase, class, says, timed, closing);
-        warnings(&report.stores, &report.results)
+        warnings(&report.stores, &report.results, &report.together)
     }
 
     #[test]
@@ -158,10 +167,27 @@ mod tests {
     }
 
     #[test]
+    fn threads_that_sync_nothing_are_told() {
+        let mut report = report("remove", "buffered", "none", 0, 0);
+        let one = TogetherResult {
+            store: report.stores[0].store.clone(),
+            phase: "mixed".to_owned(),
+            class: "sync".to_owned(),
+            readers: 4,
+            syncs_per_change: Some(0.5),
+            ..crate::report::together::some().remove(0)
+        };
+        report.together = vec![one.clone(), TogetherResult { syncs_per_change: Some(0.0), ..one }];
+        let said = warnings(&report.stores, &report.results, &report.together);
+        let what = "constant, mixed, 4 threads: class sync, and no call that syncs was seen";
+        assert_eq!(said, [what]);
+    }
+
+    #[test]
     fn who_syncs_anyway_says_why() {
         let mut report = report("remove", "buffered", "none", 7, 0);
         report.stores[0].syncs_anyway = Some("space".to_owned());
-        let said = warnings(&report.stores, &report.results);
+        let said = warnings(&report.stores, &report.results, &report.together);
         let what = "constant, remove: 7 syncs within the timed work, though class buffered asks for none: space";
         assert_eq!(said, [what]);
     }
@@ -170,7 +196,10 @@ mod tests {
     fn a_report_that_was_not_watched_says_nothing() {
         let mut report = report("build", "buffered", "fdatasync", 0, 0);
         report.results[0].effort.operations = 0;
-        assert!(warnings(&report.stores, &report.results).is_empty() && lines(&report).is_empty());
+        assert!(
+            warnings(&report.stores, &report.results, &report.together).is_empty()
+                && lines(&report).is_empty()
+        );
     }
 
     #[test]

@@ -161,11 +161,11 @@ fn run(args: &BenchArgs) -> Result<Report> {
     let rate = args.rate();
     let rate = rate.as_ref();
     let results = samples.results(&phases, &stores, class, &workload.mixes, record_bytes, rate);
-    notes.extend(durability::warnings(&stores, &results));
     let again = again.results(&phases, &stores, class, &workload.mixes, record_bytes, rate);
     let noise = noise(&results, &again);
     let together =
         shared.results(&phases, &stores, class, &workload.mixes, settings.cpu.is_some(), rate);
+    notes.extend(durability::warnings(&stores, &results, &together));
     let credenza_bench = CONTRACT;
     Ok(Report {
         credenza_bench,

@@ -557,6 +557,11 @@ fn source_of(args: &TortureArgs, folder: &Folder) -> Result<(Source, String, Vec
             "torture does one mix, and the workload file has several [[mix]]: leave the others out",
         ));
     };
+    if mix.sync {
+        return Err(Error::invalid(
+            "whether torture has changes synced is said with --durability: leave 'sync' out of the workload file",
+        ));
+    }
     workload.mixes = mix.clone().into();
     workload.records = Some(workload.records.unwrap_or(args.records).min(args.records));
     workload.seed = args.seed;
