@@ -6,7 +6,7 @@ use crate::foreign::{self, Cdb, Cdb64, Mcdb};
 use crate::hash::{self, Hash};
 use crate::os::file::{open_regular, read_exact_at};
 use crate::os::lock::is_locked;
-use crate::os::opening::{OPEN, READING};
+use crate::os::opening::OPEN;
 use crate::stats::{Operations, Statistics};
 use crate::store_files::{file_of, files_of, preload, residency};
 use crate::store_stats::{StoreStats, btree_stats, hash_stats};
@@ -55,8 +55,11 @@ pub fn kind_of(path: impl AsRef<Path>) -> Result<&'static str> {
     })
 }
 
-/// Whether somebody, be it this process, has the hash or btree store at `path` open: what he writes from
-/// now on is lost if another file takes its place. False for other kinds, which never change.
+/// Whether somebody, be it this process, has the hash or btree store at `path` open who may write to it: what
+/// he writes from now on is lost if another file takes its place. Who has it open [read-only], or may not write
+/// to the file, does not count: he goes on to read the old file. False for other kinds, which never change.
+///
+/// [read-only]: OpenOptions::read_only
 ///
 /// It is a look, not a lock: right afterwards somebody may open the store, or close it.
 ///
@@ -68,8 +71,7 @@ pub fn is_open(path: impl AsRef<Path>) -> Result<bool> {
         return Ok(false);
     }
     let (file, _) = open_regular(path)?;
-    let is_open = || Ok(is_locked(&file, OPEN)? || is_locked(&file, READING)?);
-    is_open().map_err(|e: Error| e.at(path))
+    is_locked(&file, OPEN).map_err(|e| e.at(path))
 }
 
 /// How to open a store of whatever kind.

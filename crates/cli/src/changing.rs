@@ -33,10 +33,11 @@ impl Changing {
     }
 
     /// Puts the records that `read` brings where there are no values, and tells `done` of each whether it
-    /// did. In a btree store all in one transaction, as every other method that takes `read`: it begins
-    /// when all are read, so that nobody waits for who brings them.
+    /// did. In a btree store all in one transaction, as every other method that takes `read`: where they
+    /// `may_wait` for who brings them, it begins when all are read, so that others do not.
     pub fn put_absent(
         &self,
+        may_wait: bool,
         read: impl FnOnce(Sink<'_>) -> Result<()>,
         mut done: impl FnMut(bool),
     ) -> Result<()> {
@@ -45,7 +46,7 @@ impl Changing {
                 done(store.insert_if_absent(key, value)?);
                 Ok(())
             }),
-            Changing::BTree(table) => change_all(table, read, |table, key, value| {
+            Changing::BTree(table) => change_all(table, may_wait, read, |table, key, value| {
                 done(table.insert_if_absent(key, value)?);
                 Ok(())
             }),
@@ -56,12 +57,13 @@ impl Changing {
     /// records are numbered, and tells `done` which.
     pub fn append(
         &self,
+        may_wait: bool,
         read: impl FnOnce(Sink<'_>) -> Result<()>,
         mut done: impl FnMut(u64),
     ) -> Result<()> {
         match self {
             Changing::Hash(_) => Err(no_numbers()),
-            Changing::BTree(table) => change_all(table, read, |table, value, _| {
+            Changing::BTree(table) => change_all(table, may_wait, read, |table, value, _| {
                 done(table.append(value)?);
                 Ok(())
             }),
@@ -71,6 +73,7 @@ impl Changing {
     /// Takes out the keys that `read` brings, and tells `done` of each whether it was there.
     pub fn delete(
         &self,
+        may_wait: bool,
         read: impl FnOnce(Sink<'_>) -> Result<()>,
         mut done: impl FnMut(&[u8], bool),
     ) -> Result<()> {
@@ -79,7 +82,7 @@ impl Changing {
                 done(key, store.remove(key)?);
                 Ok(())
             }),
-            Changing::BTree(table) => change_all(table, read, |table, key, _| {
+            Changing::BTree(table) => change_all(table, may_wait, read, |table, key, _| {
                 done(key, table.remove(key)?);
                 Ok(())
             }),
@@ -172,12 +175,16 @@ impl Changing {
     }
 }
 
-/// Reads all records, and then does `change` with each of them, in one transaction.
+/// Does `change` with each record, in one transaction, which begins when all are read if they `may_wait`.
 fn change_all(
     table: &TableOf,
+    may_wait: bool,
     read: impl FnOnce(Sink<'_>) -> Result<()>,
     mut change: impl FnMut(&mut AnyTableMut<'_, '_>, &[u8], &[u8]) -> Result<()>,
 ) -> Result<()> {
+    if !may_wait {
+        return table.change(|table| read(&mut |key, value| change(table, key, value)));
+    }
     let spool = Spool::of(table.store.path().unwrap_or(Path::new(".")), read)?;
     table.change(|table| spool.drain(|_, key, value| change(table, key, value)))
 }

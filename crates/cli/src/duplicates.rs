@@ -81,8 +81,9 @@ impl Filter {
         self.target.add(key, value)
     }
 
-    /// Makes the store visible; returns how many records it has.
-    pub fn finish(mut self) -> Result<u64> {
+    /// Makes the store visible, if `check` finds nothing against it right before; returns how many records
+    /// it has.
+    pub fn finish(mut self, check: impl FnOnce() -> Result<()>) -> Result<u64> {
         if let How::Last(spool, last) = self.how {
             let (target, count) = (&mut self.target, &mut self.count);
             spool.drain(|number, key, value| {
@@ -94,6 +95,7 @@ impl Filter {
             })?;
         }
         let replaced = self.target.replaced()?;
+        check()?;
         self.target.finish()?;
         Ok(self.count - replaced)
     }

@@ -103,7 +103,8 @@ impl Records {
             return Ok(());
         }
         let what = "there are several databases in it: 'credenza convert --to btree' makes a table of \
-                    each that has a name";
+                    each that has a name; records of the first may be in by now where they go into a \
+                    hash store that was there";
         Err(Error::invalid(what).at(&self.name))
     }
 }

@@ -1,4 +1,4 @@
-//! What a new file takes the place of: neither the store that is read, nor one that others have open, whose
+//! What a new file takes the place of: neither the store that is read, nor one that others have open to write, whose
 //! writes would go on into a file that has no name any more.
 
 use crate::target::Kind;
@@ -19,7 +19,7 @@ impl Replaced {
     /// What is at `path`, if anything is.
     ///
     /// # Errors
-    /// It is a store that somebody has open.
+    /// It is a store that somebody has open to write.
     pub fn at(path: &Path) -> Result<Replaced> {
         let replaced = Replaced { path: path.to_owned(), kind: Kind::changing_at(path) };
         replaced.check()?;
@@ -45,13 +45,13 @@ impl Replaced {
         &self.path
     }
 
-    /// An error if somebody has open what is there now: asked once more right before it is replaced.
+    /// An error if somebody has open, to write, what is there now: asked once more right before it is replaced.
     pub fn check(&self) -> Result<()> {
         if Kind::changing_at(&self.path).is_none() || !credenza::is_open(&self.path)? {
             return Ok(());
         }
-        let what = "somebody has this store open, and what he writes would be lost with it: replace it \
-                    when nobody has, or name another file";
+        let what = "somebody has this store open to write, and what he writes would be lost with it: \
+                    replace it when nobody has, or name another file";
         Err(Error::invalid(what).at(&self.path))
     }
 

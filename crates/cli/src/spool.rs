@@ -4,7 +4,7 @@ use crate::cmd::dump::Sink;
 use credenza::{Error, Result};
 use std::io::{BufReader, BufWriter, Read, Seek, Write};
 use std::path::Path;
-use tempfile::SpooledTempFile;
+use tempfile::{SpooledTempFile, spooled_tempfile_in, tempfile_in};
 
 /// So many bytes wait in memory.
 const MEMORY: usize = 4 << 20;
@@ -18,10 +18,14 @@ pub struct Spool {
 
 impl Spool {
     /// Nothing waits yet. A file will lie in the folder of `path`, where there must be room for a store
-    /// anyway.
+    /// anyway; where this user can make none there, who may still write to a store that is there, in the
+    /// folder of temporary files.
     pub fn beside(path: &Path) -> Spool {
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let file = tempfile::spooled_tempfile_in(MEMORY, folder);
+        let file = match tempfile_in(folder) {
+            Ok(_) => spooled_tempfile_in(MEMORY, folder),
+            Err(_) => spooled_tempfile_in(MEMORY, std::env::temp_dir()),
+        };
         Spool { file: BufWriter::with_capacity(256 << 10, file), count: 0 }
     }
 
@@ -69,4 +73,26 @@ fn cannot_write(e: std::io::Error) -> Error {
 
 fn cannot_read(e: std::io::Error) -> Error {
     Error::io("read the temporary file of records that wait", e)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_wait_where_no_file_can_be_made_beside_the_store() {
+        let mut spool = Spool::beside(Path::new("/none/such/store"));
+        let value = vec![7; MEMORY / 2];
+        for number in 0..3 {
+            assert_eq!(spool.add(b"key", &value).expect("room"), number);
+        }
+        let mut count = 0;
+        let read = spool.drain(|number, key, found| {
+            assert_eq!((number, key, found.len()), (count, &b"key"[..], value.len()));
+            count += 1;
+            Ok(())
+        });
+        read.expect("all of them");
+        assert_eq!(count, 3);
+    }
 }

@@ -170,6 +170,10 @@ fn databases_of_a_dump_become_tables() {
     }
     let got = run_with(&["put", &store, "--from", "db_dump"], dump.concat().as_bytes()).expect(111);
     assert!(got.err.contains("several databases"), "{}", got.err);
+    let hash = folder.path("hash");
+    run(&["create", &hash, "--engine", "hash"]).expect(0);
+    let got = run(&["load", &hash, &text]).expect(111);
+    assert!(got.err.contains("records of the first may be in"), "{}", got.err);
 
     let repeated = part("database=x\ntype=btree\n", " k\n b\n k\n a\n");
     let text = folder.file("repeated.dump", repeated);

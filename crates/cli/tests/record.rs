@@ -115,13 +115,13 @@ fn a_command_ends_as_it_ends_and_a_file_that_is_there_stays() {
     assert_eq!(std::fs::read(&file).unwrap(), b"text");
 }
 
-/// Ctrl-C is for the command, which may have much to do before it ends; who asks this process to end asks it.
+/// Who sends a signal to this process, as a supervisor does, asks the command to end, and what was recorded is said.
 #[test]
 fn signals_are_for_the_command_that_is_recorded() {
     let folder = Folder::new();
     let store = folder.store("btree", &plain_records(1));
     let program = program().to_str().expect("a path that is text").to_owned();
-    for (name, status) in [("-INT", 0), ("-QUIT", 0), ("-TERM", 128 + 15), ("-HUP", 128 + 1)] {
+    for (name, status) in [("-INT", 128 + 2), ("-TERM", 128 + 15), ("-HUP", 128 + 1)] {
         let trace = folder.path(name);
         let mut running = Command::new(&program)
             .args(["record", &trace, "--", &program, "shell", &store])
@@ -137,17 +137,12 @@ fn signals_are_for_the_command_that_is_recorded() {
         stdout.read_line(&mut line).expect("a line");
         assert_eq!(line, "1\n");
         signal(&running, name);
-        if status == 0 {
-            stdin.write_all(b"get key0\n").expect("the shell reads on");
-            stdout.read_line(&mut line).expect("a line");
-            assert_eq!(line, "1\nvalue-0\n");
-            drop(stdin);
-        }
+        // A shell that does not get the signal waits for more.
         let ended = running.wait_with_output().expect("it ends");
         assert_eq!(ended.status.code(), Some(status), "{name}: {}", ended.status);
         let err = String::from_utf8_lossy(&ended.stderr);
-        let said = if status == 0 { "recorded 1 operation in" } else { "recorded" };
-        assert!(err.contains(said), "{name}: {err}");
+        assert!(err.contains("recorded"), "{name}: {err}");
+        drop(stdin);
     }
 }
 

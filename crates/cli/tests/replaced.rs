@@ -141,3 +141,47 @@ fn load_does_not_replace_what_is_no_store() {
     is_there(&empty);
     run(&["load", &empty, &words]).expect(0);
 }
+
+#[test]
+fn load_does_not_replace_a_store_that_was_made_while_it_read() {
+    use std::io::Write;
+    let folder = Folder::new();
+    let store = folder.path("hash");
+    let mut load = std::process::Command::new(program())
+        .args(["load", &store, "--from", "tsv"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut stdin = load.stdin.take().expect("its input");
+    // More than a pipe holds: when it is written, the command reads.
+    stdin.write_all("a\t1\n".repeat(1 << 16).as_bytes()).expect("it reads");
+    changing(&folder, "hash");
+    drop(stdin);
+    let ended = load.wait_with_output().expect("it ends");
+    let err = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(111), "{err}");
+    assert!(err.contains("which is not replaced"), "{err}");
+    is_there(&store);
+}
+
+/// Who only reads loses nothing, and may keep a copy open for months.
+#[test]
+fn a_store_that_is_open_only_for_reading_is_replaced() {
+    use credenza::Get;
+    let folder = Folder::new();
+    for engine in ["hash", "btree"] {
+        let source = changing(&folder, engine);
+        let copy = folder.path("copy");
+        run(&["backup", &source, &copy]).expect(0);
+        let reader = credenza::OpenOptions::new().read_only(true).open(&copy).expect("a reader");
+        run(&["put", &source, "bob", "1002"]).expect(0);
+        run(&["backup", &source, &copy]).expect(0);
+        assert_eq!(run(&["get", &copy, "bob"]).expect(0).text(), "1002");
+        let found = reader.get(b"bob").expect("the old file");
+        assert_eq!(found.as_deref(), Some(&b"1001"[..]));
+        drop(found);
+        drop(reader);
+        std::fs::remove_file(&copy).expect("the copy");
+    }
+}

@@ -1,4 +1,5 @@
-//! Danger: everybody who writes to a btree store waits for a command that itself waits for its input.
+//! Danger: everybody who writes to a btree store waits for a command that itself waits for its input; or a command
+//! needs room for input that nobody waits for.
 
 mod common;
 use common::*;
@@ -53,4 +54,23 @@ fn others_write_while_the_input_is_waited_for() {
     let log = run(&["dump", &store, "--table", "log", "--to", "tsv"]).expect(0).text();
     assert!(log.starts_with("1\td000000\n") && log.lines().count() == MANY);
     run(&["verify", &store]).expect(0);
+}
+
+/// A file keeps nobody waiting, so that its keys need no room in a file of their own. The store lies in a folder
+/// where nobody can make one, and so do temporary files.
+#[test]
+fn keys_of_a_file_are_read_as_they_are_needed() {
+    let folder = Folder::new();
+    let store = folder.path("store");
+    run(&["create", &store, "--engine", "btree"]).expect(0);
+    run(&["put", &store, "last", "1"]).expect(0);
+    let keys = folder.file("keys", text(50_000, &"k".repeat(100), "") + "last\n");
+    let got = std::process::Command::new("sh")
+        .args(["-c", "exec \"$0\" -q delete /dev/fd/3 --keys-from \"$1\" 3<>\"$2\""])
+        .args([program().as_os_str(), keys.as_ref(), store.as_ref()])
+        .env("TMPDIR", "/none/such")
+        .output()
+        .expect("a shell");
+    assert!(got.status.success(), "{}", String::from_utf8_lossy(&got.stderr));
+    assert_eq!(parsed(run(&["stat", &store, "--json"]))["records"], 0);
 }

@@ -16,9 +16,9 @@ use std::path::PathBuf;
 ///
 /// Do not copy the file of a store in use by other means: it would have a part of this moment and a
 /// part of that. TARGET appears, or is replaced, in one step, when it is on the disk; a store that
-/// somebody has open is not replaced. The copy of a hash store is one file, and its index is made when
-/// it is first opened; that of a btree store has all its tables, is as small as it can be, and was
-/// verified.
+/// somebody has open to write when the copy begins is not replaced: who opens it later is not seen.
+/// The copy of a hash store is one file, and its index is made when it is first opened; that of a btree
+/// store has all its tables, is as small as it can be, and was verified.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \

@@ -29,7 +29,7 @@ use std::sync::Arc;
 /// either). Records keep the order in which the source gives them, and no value is changed; DST
 /// appears, or is replaced, only when all of SRC has been read. It can be SRC where that is text, or a
 /// constant, cdb, cdb64 or mcdb store that becomes another store; a hash or btree store that somebody
-/// has open is not replaced. A hash or btree store has one value a
+/// has open to write is not replaced. A hash or btree store has one value a
 /// key: a source in which a key comes twice is refused ('load --duplicates' chooses).
 ///
 /// From a dump of Berkeley DB or LMDB to a btree store each database that has a name becomes a table,

@@ -3,6 +3,7 @@
 use crate::args::{TableArgs, WriteArgs, exit_status};
 use crate::cmd::dump::Sink;
 use crate::exit::{self, Status};
+use crate::input;
 use crate::json;
 use crate::keys::{self, Layout};
 use crate::output::escaped;
@@ -10,11 +11,13 @@ use clap::Args;
 use credenza::Result;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::slice;
 
 /// Take keys out of a hash or btree store.
 ///
 /// Keys that are not there are named on standard error (not with --quiet). Of a btree store they are
-/// taken out in one transaction, all of them or, after an error, none; it begins when all keys are read.
+/// taken out in one transaction, all of them or, after an error, none; keys from a terminal or a pipe are read
+/// before it begins, so that nobody waits for them.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -77,7 +80,9 @@ pub fn run(args: &Delete, quiet: bool) -> Result<Status> {
             None => take(&keys),
         }
     };
-    store.delete(read, |key, was_there| {
+    let may_wait =
+        args.keys_from.as_ref().is_some_and(|path| input::may_wait(slice::from_ref(path)));
+    store.delete(may_wait, read, |key, was_there| {
         if was_there {
             done.deleted += 1;
             return;

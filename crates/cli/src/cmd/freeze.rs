@@ -16,7 +16,8 @@ use std::path::PathBuf;
 ///
 /// The constant store is smaller, faster to read, and never changes. The other one stays as it is.
 /// Who writes to a hash store waits until it is read; nobody waits for a btree store. TARGET appears,
-/// or is replaced, in one step; a store that somebody has open is not replaced.
+/// or is replaced, in one step; a store that somebody has open to write when it begins is not
+/// replaced: who opens it later is not seen.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \

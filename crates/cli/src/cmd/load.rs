@@ -11,6 +11,7 @@ use credenza::{Error, ErrorKind, Result};
 use credenza_formats::Format;
 use indicatif::{HumanBytes, HumanCount};
 use std::borrow::Cow;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ use std::sync::Arc;
 /// replaced in any case.
 ///
 /// A dump of Berkeley DB or LMDB with several databases is refused: 'convert --to btree' makes tables of
-/// them.
+/// them. Into a hash store that is there, records of the first may be in by then.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -103,14 +104,18 @@ pub fn run(args: &Load, quiet: bool) -> Result<Status> {
     }
     let bar = Arc::new(Bar::new(quiet));
     let target = Target::create(kind, &args.store, &args.build, &bar)?;
-    let (read, records) = fill(args, policy, target, &bar, quiet, |key| Ok(Cow::Borrowed(key)))?;
+    let filter = Filter::new(policy, target, &args.store);
+    // Once more when all is read: somebody may have made a store there meanwhile.
+    let check = || check_old(&args.store);
+    let (read, records) = fill(args, filter, check, &bar, quiet, |key| Ok(Cow::Borrowed(key)))?;
     drop(bar);
     summary(&args.store, read, records, args.json, quiet)?;
     Ok(Status::Done)
 }
 
 /// An error if what is at `path` is not to be replaced: a store that changes, of which there may be no other
-/// copy; or no store, as where the INPUT stands in the place of STORE.
+/// copy; a file that this user may not read, which may be one; or no store, as where the INPUT stands in the
+/// place of STORE.
 fn check_old(path: &Path) -> Result<()> {
     let has_bytes = || std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() > 0);
     let what = match credenza::kind_of(path) {
@@ -123,9 +128,15 @@ fn check_old(path: &Path) -> Result<()> {
              INPUT; remove the file if it shall be replaced"
                 .into()
         }
+        Err(e) if is_unknown(&e) => return Err(e),
         _ => return Ok(()),
     };
     Err(Error::invalid(what).at(path))
+}
+
+/// Whether there may be a file that could not be looked at.
+fn is_unknown(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Io { source, .. } if source.kind() != io::ErrorKind::NotFound)
 }
 
 /// Adds the input to the store that is there.
@@ -134,7 +145,8 @@ fn add(args: &Load, kind: Kind, quiet: bool) -> Result<Status> {
     let policy = policy(args.duplicates, kind.is_changing() && !store.has_several_values())?;
     let bar = Arc::new(Bar::new(quiet));
     let target = Target::existing(&store, &args.build, input::may_wait(&args.inputs), &bar)?;
-    let (read, added) = fill(args, policy, target, &bar, quiet, |key| store.key_of(key))?;
+    let filter = Filter::new(policy, target, &args.store);
+    let (read, added) = fill(args, filter, || Ok(()), &bar, quiet, |key| store.key_of(key))?;
     drop(bar);
     let (records, bytes) = (store.len()?, store.file_bytes()?);
     if args.json {
@@ -147,21 +159,21 @@ fn add(args: &Load, kind: Kind, quiet: bool) -> Result<Status> {
     Ok(Status::Done)
 }
 
-/// Reads the input into `target`, with the keys that its own stand for; returns how many records were read, and how many it took.
+/// Reads the input into what is behind `filter`, with the keys that its own stand for, and makes that visible
+/// after a last `check`; returns how many records were read, and how many it took.
 fn fill(
     args: &Load,
-    policy: Policy,
-    target: Target,
+    mut filter: Filter,
+    check: impl FnOnce() -> Result<()>,
     bar: &Bar,
     quiet: bool,
     key_of: impl Fn(&[u8]) -> Result<Cow<'_, [u8]>>,
 ) -> Result<(u64, u64)> {
-    let mut filter = Filter::new(policy, target, &args.store);
     input::hint_if_typed(&args.inputs, quiet);
     let read = input::each_record(&args.inputs, args.from, bar, |key, value| {
         filter.add(&key_of(key)?, value)
     })?;
-    let records = filter.finish().map_err(|e| e.at(&args.store))?;
+    let records = filter.finish(check).map_err(|e| e.at(&args.store))?;
     Ok((read, records))
 }
 

@@ -20,8 +20,9 @@ use std::slice;
 ///
 /// Without VALUE, all of standard input is the value, every byte of it. With --from, standard input
 /// has many records in a text format. Into a btree store they are written in one transaction, all of
-/// them or none, which begins when all are read, lest others wait for a terminal or a pipe; into a hash store in batches, each of which is there whole or not at all: after an
-/// error the batches before it stay. A value that a key had is replaced.
+/// them or none; what comes from a terminal or a pipe is read before it begins, so that nobody waits for
+/// it. Into a hash store they go in batches, each of which is there whole or not at all: after an error the
+/// batches before it stay. A value that a key had is replaced.
 ///
 /// With --append, values get numbers in place of keys, and the number that was given is printed.
 #[derive(Debug, Args)]
@@ -133,7 +134,7 @@ fn put_many(args: &Put, store: &Changing, format: Format, quiet: bool) -> Result
     let mut done = Done { written: 0, kept: 0 };
     if args.if_absent {
         let read = |take: Sink<'_>| input::each_record(inputs, Some(format), &bar, take).map(drop);
-        store.put_absent(read, |is_written| {
+        store.put_absent(input::may_wait(inputs), read, |is_written| {
             let one = Done::of(is_written);
             done.written += one.written;
             done.kept += one.kept;
@@ -164,15 +165,16 @@ fn append(args: &Put, store: &Changing, quiet: bool) -> Result<Option<(u64, u64)
         let first = numbers.map_or(number, |(first, _)| first);
         numbers = Some((first, number));
     };
+    let from = [PathBuf::from("-")];
+    let may_wait = value.is_none() && input::may_wait(&from);
     let read = |take: Sink<'_>| match value {
         Some(value) => take(&value, b""),
         None => {
-            let from = [PathBuf::from("-")];
             input::hint_if_typed(&from, quiet);
             input::each_record(&from, args.from, &Bar::new(quiet), take).map(drop)
         }
     };
-    store.append(read, note)?;
+    store.append(may_wait, read, note)?;
     Ok(numbers)
 }
 

@@ -6,14 +6,16 @@ use clap::{Args, ValueEnum};
 use credenza::record::{Options, Trace};
 use credenza::{Error, Result};
 use indicatif::HumanCount;
-use nix::sys::signal::{SigSet, Signal, kill};
-use nix::unistd::Pid;
+use nix::libc::SI_KERNEL;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
+use nix::unistd::{Pid, getpid, getsid};
 use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, ExitStatus};
+use std::process::{Child, Command, ExitCode, ExitStatus};
 
 /// Run a command, and record what it does with stores of this library.
 ///
@@ -23,8 +25,8 @@ use std::process::{Command, ExitCode, ExitStatus};
 /// hashed. Processes that the command starts record to the same file. Where it cannot grow any more, the
 /// recording ends, and the command goes on.
 ///
-/// Ctrl-C is for the command, and SIGTERM and SIGHUP are passed on to it: when it has ended, what was
-/// recorded is said.
+/// Ctrl-C is for the command, and SIGINT, SIGQUIT, SIGTERM and SIGHUP that somebody sends are passed on to it:
+/// when it has ended, what was recorded is said. A signal to the whole process group reaches it twice.
 ///
 /// 'credenza stat FILE' shows what is in a trace, 'credenza replay FILE' does it again.
 #[derive(Debug, Args)]
@@ -90,26 +92,50 @@ pub fn run(args: &Record, quiet: bool) -> Result<Status> {
     Ok(Status::Code(ExitCode::from(u8::try_from(code).unwrap_or(111))))
 }
 
-/// Runs the command until it ends. Ctrl-C is for the command, which gets it from the terminal as well; a
-/// signal to this process that asks it to end is passed on.
+/// Runs the command until it ends. What is typed at the terminal it gets from there as well; signals that
+/// somebody sends to this process are passed on.
 fn run_to_its_end(command: &mut Command) -> io::Result<ExitStatus> {
-    let asked = [Signal::SIGTERM, Signal::SIGHUP];
-    let typed = [Signal::SIGINT, Signal::SIGQUIT];
-    let signals: SigSet = asked.into_iter().chain(typed).chain([Signal::SIGCHLD]).collect();
+    let asked = [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGHUP];
+    let signals: SigSet = asked.into_iter().chain([Signal::SIGCHLD]).collect();
     let mut child = command.spawn()?;
     // From now on they wait to be taken one by one; not before, as the command would have them blocked, too.
-    signals.thread_block()?;
+    let before = signals.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+    let ended = pass_signals_on(&mut child, &signals)?;
+    // What came with the end was for the command. From here on signals are for this process again.
+    let rest = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+    while rest.read_signal()?.is_some() {}
+    before.thread_set_mask()?;
+    Ok(ended)
+}
+
+fn pass_signals_on(child: &mut Child, signals: &SigSet) -> io::Result<ExitStatus> {
+    let coming = SignalFd::with_flags(signals, SfdFlags::SFD_CLOEXEC)?;
     loop {
         // Only here it is reaped, so that its number is nobody else's before.
         if let Some(ended) = child.try_wait()? {
             return Ok(ended);
         }
-        let signal = signals.wait()?;
-        if asked.contains(&signal) {
+        let Some(signal) = coming.read_signal()? else { continue };
+        if is_to_be_passed_on(&signal, child.id()) {
+            let number = Signal::try_from(signal.ssi_signo.cast_signed())?;
             // Where that is not allowed, the command is another user's, and ends when it likes.
-            let _ = kill(Pid::from_raw(child.id().cast_signed()), signal);
+            let _ = kill(Pid::from_raw(child.id().cast_signed()), number);
         }
     }
+}
+
+/// Whether the command, whose process is `child`, does not have this signal without us.
+fn is_to_be_passed_on(signal: &siginfo, child: u32) -> bool {
+    if signal.ssi_signo == Signal::SIGCHLD as u32 {
+        return false;
+    }
+    if signal.ssi_code == SI_KERNEL {
+        // What is typed goes to all in the foreground. That the terminal is gone, only the leader of its
+        // session is told.
+        return signal.ssi_signo == Signal::SIGHUP as u32 && getsid(None) == Ok(getpid());
+    }
+    // What it sends to its whole group it sends to itself.
+    signal.ssi_pid != child
 }
 
 fn no_command() -> Error {
