@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Rng, child, is_child, random_records, rounds, seed};
+use common::{Rng, child, is_child, is_sanitized, random_records, rounds, seed};
 use credenza::btree::{BTree, Duplicates, TableOptions};
 use credenza::{BTreeBuilder, BTreeLoad, Scan};
 use std::collections::BTreeMap;
@@ -168,7 +168,7 @@ fn child_sorts_within_its_budget() {
     assert_eq!(builder.finish().unwrap().len().unwrap(), count);
     println!("{} MiB at most", most >> 20);
     assert!(most > BUDGET / 2, "that little cannot be: {most} bytes");
-    assert!(most < BUDGET + BESIDE, "{most} bytes");
+    assert!(is_sanitized() || most < BUDGET + BESIDE, "{most} bytes");
 }
 
 /// The same with values of which three are as much as the budget: a record of each run would be far more.
@@ -207,7 +207,7 @@ fn child_sorts_long_values_within_its_budget() {
         watcher.join().unwrap()
     });
     println!("{} MiB at most", most >> 20);
-    assert!(most < BESIDE, "{most} bytes");
+    assert!(is_sanitized() || most < BESIDE, "{most} bytes");
 }
 
 #[test]

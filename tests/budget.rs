@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Rng, child, is_child, is_soak};
+use common::{Rng, child, is_child, is_sanitized, is_soak, status};
 use credenza::constant::{BuildOptions, Constant};
 use credenza::{Get, Scan};
 use std::path::{Path, PathBuf};
@@ -44,19 +44,6 @@ fn records(style: &str, mut add: impl FnMut(&[u8], &[u8])) {
         add(&key, &value[..len]);
         left = left.saturating_sub(8 + len as u64);
     }
-}
-
-/// What the system says of this process, in bytes: `VmHWM` is its peak memory.
-fn status(field: &str) -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-    line.unwrap().split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
-}
-
-/// Whether a sanitizer has reserved terabytes of addresses for itself: it then uses much memory,
-/// too, which is not the builder's.
-fn is_sanitized() -> bool {
-    status("VmPeak") > 1 << 40
 }
 
 /// A child's work: builds, and fails if that took more than it may.

@@ -124,6 +124,19 @@ pub fn is_child() -> bool {
     std::env::var_os("CREDENZA_CHILD").is_some()
 }
 
+/// What the system says of this process, in bytes: `VmHWM` is its peak memory.
+pub fn status(field: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.unwrap().split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
+}
+
+/// Whether a sanitizer has reserved terabytes of addresses for itself: it then uses much memory,
+/// too, which is not what is tested.
+pub fn is_sanitized() -> bool {
+    status("VmPeak") > 1 << 40
+}
+
 /// Whether the long tests were asked for.
 pub fn is_soak() -> bool {
     std::env::var_os("CREDENZA_SOAK").is_some()
