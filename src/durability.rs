@@ -47,12 +47,16 @@ impl Ticker {
 
 impl Drop for Ticker {
     fn drop(&mut self) {
-        let Some((sender, thread)) = self.running.take() else { return };
-        drop(sender);
-        // A process forked since has no such thread.
-        if self.pid == std::process::id() {
-            // It ends because the sender is gone; a panic there would have been reported.
-            let _ = thread.join();
+        let Some(running) = self.running.take() else { return };
+        if self.pid != std::process::id() {
+            // A process forked since has no such thread: what it had locked stays locked, and a thread of this
+            // process may have its number by now.
+            std::mem::forget(running);
+            return;
         }
+        let (sender, thread) = running;
+        drop(sender);
+        // It ends because the sender is gone; a panic there would have been reported.
+        let _ = thread.join();
     }
 }

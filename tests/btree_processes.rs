@@ -12,6 +12,7 @@ use common::history::{Event, check};
 use common::subject::{Operation, State, Subject, difference, state_of};
 use common::sys::{self, Status, fork, now};
 use common::{Rng, child, is_child, ordered, rounds, seed};
+use credenza::BTreeLoad;
 use credenza::btree::{BTree, Snapshot, Table};
 use credenza::{Durability, Get, Scan};
 use std::path::Path;
@@ -266,6 +267,29 @@ fn who_opened_a_small_file_writes_to_the_large_one() {
         transaction.commit().unwrap();
         state_of(&store, "at the end");
     }
+}
+
+/// A load is another thread's work, which is not in the child: it would be waited for there for ever.
+#[test]
+fn a_fork_leaves_its_parents_load_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = BTree::create(folder.path().join("store")).unwrap();
+    let mut load = BTreeLoad::begin(&store, None);
+    load.add(b"parent", b"1").unwrap();
+    let mut child = {
+        let load = &mut load;
+        fork(move || {
+            sys::give_up_after(60);
+            let error = load.replaced().unwrap_err();
+            assert!(error.to_string().contains("before the fork"), "{error}");
+            let none = BTreeLoad::begin(&BTree::in_memory().unwrap(), None);
+            drop(std::mem::replace(load, none));
+        })
+    };
+    assert_eq!(child.wait(), Status::Exited(0));
+    load.add(b"later", b"2").unwrap();
+    load.finish().unwrap();
+    assert_eq!(store.read().unwrap().main().len(), 2);
 }
 
 #[test]

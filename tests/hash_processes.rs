@@ -294,6 +294,26 @@ fn a_thread_holds_any_number_of_values() {
     drop(held);
 }
 
+/// The thread of the parent that syncs is not in the child, where another thread may be in its place.
+#[test]
+fn a_fork_that_closes_a_store_does_nothing_to_its_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let options = Hash::options().create(true).durability(Durability::Interval(1));
+    let store = options.open(&path).unwrap();
+    store.insert(b"key", b"value").unwrap();
+    let forked = store.clone();
+    let mut child = fork(move || {
+        sys::give_up_after(60);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let thread = thread::spawn(move || receiver.recv().unwrap());
+        drop((store, forked));
+        sender.send(()).unwrap();
+        thread.join().unwrap();
+    });
+    assert_eq!(child.wait(), Status::Exited(0));
+}
+
 #[test]
 fn a_fork_goes_on_with_the_store_that_its_parent_has_open() {
     for durability in [Durability::Buffered, Durability::Interval(5), Durability::Sync] {

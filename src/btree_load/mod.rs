@@ -59,6 +59,8 @@ const LEAST_BUDGET: u64 = 1 << 20;
 pub struct BTreeLoad {
     sender: Option<SyncSender<Message>>,
     thread: Option<JoinHandle<Result<()>>>,
+    /// The process that has the thread.
+    pid: u32,
     batch: Batch,
 }
 
@@ -70,7 +72,8 @@ impl BTreeLoad {
         let write =
             move || write(&store, table.as_deref(), receiver).map_err(|error| store.named(error));
         let thread = Some(std::thread::spawn(write));
-        BTreeLoad { sender: Some(sender), thread, batch: Batch::default() }
+        let pid = std::process::id();
+        BTreeLoad { sender: Some(sender), thread, pid, batch: Batch::default() }
     }
 
     /// Bytes of memory for records that do not come in the order of their keys and wait to be sorted;
@@ -113,6 +116,10 @@ impl BTreeLoad {
     }
 
     fn send(&mut self, message: Message) -> Result<()> {
+        if self.is_of_parent() {
+            let what = "this load was begun before the fork of this process: it is the parent's";
+            return Err(Error::invalid(what));
+        }
         let sender = self.sender.as_ref().ok_or_else(over)?;
         // Nobody listens any more only if there was an error.
         if sender.send(message).is_ok() { Ok(()) } else { self.end().and_then(|()| Err(over())) }
@@ -152,6 +159,11 @@ impl BTreeLoad {
         self.end()
     }
 
+    /// Whether this process was forked since: the thread is not here.
+    fn is_of_parent(&self) -> bool {
+        self.pid != std::process::id()
+    }
+
     /// Waits for the thread; without [`Message::Commit`] it undoes what it did.
     fn end(&mut self) -> Result<()> {
         self.sender = None;
@@ -165,6 +177,11 @@ impl BTreeLoad {
 
 impl Drop for BTreeLoad {
     fn drop(&mut self) {
+        if self.is_of_parent() {
+            // What the thread had locked stays locked, and one of this process may have its number by now.
+            std::mem::forget((self.sender.take(), self.thread.take()));
+            return;
+        }
         self.sender = None;
         if let Some(thread) = self.thread.take() {
             // It was told to forget what it has; whoever panicked there has said so.
