@@ -18,6 +18,7 @@ mod runs;
 mod sorter;
 
 use crate::btree::{BTree, Duplicates, MultiTableMut, TableMut, Transaction};
+use crate::durability::OwnThread;
 use crate::os::map::physical_memory_bytes;
 use crate::{Error, Result};
 use batch::{Batch, Record};
@@ -27,7 +28,6 @@ use order::Order;
 use sorter::Sorter;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
-use std::thread::JoinHandle;
 
 /// Batches that may wait.
 const BATCHES: usize = 4;
@@ -57,10 +57,8 @@ const LEAST_BUDGET: u64 = 1 << 20;
 /// ```
 #[derive(Debug)]
 pub struct BTreeLoad {
-    sender: Option<SyncSender<Message>>,
-    thread: Option<JoinHandle<Result<()>>>,
-    /// The process that has the thread.
-    pid: u32,
+    /// Without [`Message::Commit`] it undoes what it did.
+    thread: OwnThread<SyncSender<Message>, Result<()>>,
     batch: Batch,
 }
 
@@ -71,9 +69,7 @@ impl BTreeLoad {
         let (store, table) = (store.clone(), table.map(str::to_owned));
         let write =
             move || write(&store, table.as_deref(), receiver).map_err(|error| store.named(error));
-        let thread = Some(std::thread::spawn(write));
-        let pid = std::process::id();
-        BTreeLoad { sender: Some(sender), thread, pid, batch: Batch::default() }
+        BTreeLoad { thread: OwnThread::start(sender, write), batch: Batch::default() }
     }
 
     /// Bytes of memory for records that do not come in the order of their keys and wait to be sorted;
@@ -116,11 +112,11 @@ impl BTreeLoad {
     }
 
     fn send(&mut self, message: Message) -> Result<()> {
-        if self.is_of_parent() {
+        if self.thread.is_of_parent() {
             let what = "this load was begun before the fork of this process: it is the parent's";
             return Err(Error::invalid(what));
         }
-        let sender = self.sender.as_ref().ok_or_else(over)?;
+        let sender = self.thread.sender().ok_or_else(over)?;
         // Nobody listens any more only if there was an error.
         if sender.send(message).is_ok() { Ok(()) } else { self.end().and_then(|()| Err(over())) }
     }
@@ -159,33 +155,12 @@ impl BTreeLoad {
         self.end()
     }
 
-    /// Whether this process was forked since: the thread is not here.
-    fn is_of_parent(&self) -> bool {
-        self.pid != std::process::id()
-    }
-
     /// Waits for the thread; without [`Message::Commit`] it undoes what it did.
     fn end(&mut self) -> Result<()> {
-        self.sender = None;
-        match self.thread.take().map(JoinHandle::join) {
+        match self.thread.end() {
             Some(Ok(done)) => done,
             Some(Err(panic)) => std::panic::resume_unwind(panic),
             None => Ok(()),
-        }
-    }
-}
-
-impl Drop for BTreeLoad {
-    fn drop(&mut self) {
-        if self.is_of_parent() {
-            // What the thread had locked stays locked, and one of this process may have its number by now.
-            std::mem::forget((self.sender.take(), self.thread.take()));
-            return;
-        }
-        self.sender = None;
-        if let Some(thread) = self.thread.take() {
-            // It was told to forget what it has; whoever panicked there has said so.
-            let _ = thread.join();
         }
     }
 }

@@ -1,8 +1,10 @@
 //! When what was written is safe against the loss of power: the same three words for every engine.
 
+mod own_thread;
+
 use crate::Result;
+pub(crate) use own_thread::OwnThread;
 use std::sync::mpsc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// When what was written is safe against the loss of power. All are safe against the death of the
@@ -24,9 +26,8 @@ pub enum Durability {
 /// A thread that syncs now and then, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Ticker {
-    running: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
-    /// The process that has the thread.
-    pid: u32,
+    /// It has only to be there.
+    _thread: OwnThread<mpsc::Sender<()>, ()>,
 }
 
 impl Ticker {
@@ -41,22 +42,6 @@ impl Ticker {
             }
             let _ = sync();
         };
-        Ticker { running: Some((sender, std::thread::spawn(tick))), pid: std::process::id() }
-    }
-}
-
-impl Drop for Ticker {
-    fn drop(&mut self) {
-        let Some(running) = self.running.take() else { return };
-        if self.pid != std::process::id() {
-            // A process forked since has no such thread: what it had locked stays locked, and a thread of this
-            // process may have its number by now.
-            std::mem::forget(running);
-            return;
-        }
-        let (sender, thread) = running;
-        drop(sender);
-        // It ends because the sender is gone; a panic there would have been reported.
-        let _ = thread.join();
+        Ticker { _thread: OwnThread::start(sender, tick) }
     }
 }

@@ -1,0 +1,53 @@
+//! A thread that a value of this library has, and what it is told by.
+//!
+//! Invariant: a process that was forked since does nothing with it. The thread is not there: whoever waits for it
+//! waits for ever, what it had locked stays locked, and a thread of that process may have its number by now.
+
+use std::thread::{JoinHandle, Result};
+
+/// A thread, and the sender `S` whose end tells it to end; dropped, it is waited for.
+#[derive(Debug)]
+pub(crate) struct OwnThread<S, T> {
+    /// There until it is ended.
+    running: Option<(S, JoinHandle<T>)>,
+    /// The process that has it.
+    pid: u32,
+}
+
+impl<S, T: Send + 'static> OwnThread<S, T> {
+    /// Starts a thread that does `work`.
+    pub(crate) fn start(sender: S, work: impl FnOnce() -> T + Send + 'static) -> OwnThread<S, T> {
+        OwnThread { running: Some((sender, std::thread::spawn(work))), pid: std::process::id() }
+    }
+}
+
+impl<S, T> OwnThread<S, T> {
+    /// Whether this process was forked since.
+    pub(crate) fn is_of_parent(&self) -> bool {
+        self.pid != std::process::id()
+    }
+
+    /// What it is told by, until it is ended.
+    pub(crate) fn sender(&self) -> Option<&S> {
+        self.running.as_ref().map(|(sender, _)| sender)
+    }
+
+    /// Tells it to end, and waits for it; what came of it. `None` if that was done before, or it is the parent's.
+    pub(crate) fn end(&mut self) -> Option<Result<T>> {
+        let running = self.running.take()?;
+        if self.is_of_parent() {
+            std::mem::forget(running);
+            return None;
+        }
+        let (sender, thread) = running;
+        drop(sender);
+        Some(thread.join())
+    }
+}
+
+impl<S, T> Drop for OwnThread<S, T> {
+    fn drop(&mut self) {
+        // Whoever panicked there has said so.
+        let _ = self.end();
+    }
+}
