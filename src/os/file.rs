@@ -1,9 +1,10 @@
 //! Opening files that may be anything, and reading and writing them at an offset.
 
 use crate::{Error, ErrorKind, Result};
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::Duration;
 
 /// Which file this is, as long as it is held open: the kernel does not reuse the inode number of
 /// a file that somebody has open or mapped, so equality needs no clock.
@@ -63,6 +64,24 @@ pub(crate) fn buffer(len: usize) -> Result<Vec<u8>> {
         .map_err(|_| Error::io("get memory for a copy", std::io::ErrorKind::OutOfMemory.into()))?;
     bytes.resize(len, 0);
     Ok(bytes)
+}
+
+/// How long one waits for others between two looks at their lock.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Takes the lock of a whole file (`flock`), which ends when that is closed, if others have it not by the
+/// last of so many looks, a millisecond apart; whether it did. A lock of somebody who was stopped keeps
+/// nobody waiting for ever.
+pub(crate) fn lock_within(file: &File, attempts: u32) -> Result<bool> {
+    for attempt in 1..=attempts {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) if attempt < attempts => std::thread::sleep(PAUSE),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(e)) => return Err(Error::io("lock", e)),
+        }
+    }
+    Ok(false)
 }
 
 /// Fills `buf` from `offset`; the file having become shorter is damage, not an I/O error.

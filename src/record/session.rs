@@ -16,17 +16,18 @@ use super::format::{
     put_varint,
 };
 use super::trace::read_head;
+use crate::os::file::lock_within;
 use crate::os::process;
 use crate::{Error, Result};
 use siphasher::sip128::SipHasher24;
 use std::cell::RefCell;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 /// A buffer goes to the file when it has so many bytes, or is so old.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -36,9 +37,8 @@ const AGAIN_BYTES: usize = 4 << 10;
 /// No buffer has more bytes than go into a block: another entry, with whatever key, must have room.
 const FULL_BYTES: usize = MAX_BODY as usize - 2 * MAX_KEY;
 
-/// Attempts to get the lock where it is waited for, and the time between two of them.
+/// Attempts to get the lock where it is waited for.
 const ATTEMPTS: u32 = 1000;
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// What hashes keys.
 pub(super) type Secret = (u64, u64);
@@ -419,18 +419,9 @@ fn open(path: &Path, is_new_wanted: bool) -> Result<File> {
     }
 }
 
-/// Takes the lock of the file, which ends when that is closed; false if others have it.
+/// Takes the lock of the file; false if others have it.
 fn lock_file(file: &File, wait: Wait) -> Result<bool> {
-    let attempts = if wait == Wait::Shortly { ATTEMPTS } else { 1 };
-    for attempt in 1..=attempts {
-        match file.try_lock() {
-            Ok(()) => return Ok(true),
-            Err(TryLockError::WouldBlock) if attempt < attempts => std::thread::sleep(PAUSE),
-            Err(TryLockError::WouldBlock) => {}
-            Err(TryLockError::Error(e)) => return Err(Error::io("lock", e)),
-        }
-    }
-    Ok(false)
+    lock_within(file, if wait == Wait::Shortly { ATTEMPTS } else { 1 })
 }
 
 /// Writes how far the trace has come, in place: it needs no room.

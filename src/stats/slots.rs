@@ -11,23 +11,20 @@ use super::layout::{
 };
 use super::operation::Operation;
 use crate::os::area::{Area, open_or_create};
-use crate::os::file::read_exact_at;
+use crate::os::file::{lock_within, read_exact_at};
 use crate::os::process::Process;
 
 use crate::{Error, Result};
 use std::ffi::OsString;
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::time::Duration;
 
 /// Attempts to get the lock of a file when a store is opened, and when it is closed.
 const OPEN_ATTEMPTS: u32 = 2000;
 const CLOSE_ATTEMPTS: u32 = 20;
-/// The time between two of them.
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// The file of statistics of the store at `store`.
 pub(super) fn path_beside(store: &Path) -> PathBuf {
@@ -93,19 +90,14 @@ impl Slots {
 
 /// Does `f` with the lock of the file; `None` if others have it.
 fn locked<T>(file: &File, attempts: u32, f: impl FnOnce() -> T) -> Option<T> {
-    for attempt in 1..=attempts {
-        match file.try_lock() {
-            Ok(()) => {
-                let done = f();
-                // The lock also ends when the file is closed.
-                let _ = file.unlock();
-                return Some(done);
-            }
-            Err(TryLockError::WouldBlock) if attempt < attempts => std::thread::sleep(PAUSE),
-            Err(_) => return None,
-        }
+    // What cannot be locked is as what others have.
+    if !lock_within(file, attempts).unwrap_or(false) {
+        return None;
     }
-    None
+    let done = f();
+    // The lock also ends when the file is closed.
+    let _ = file.unlock();
+    Some(done)
 }
 
 /// Maps the file, whose lock we have; one without content gets its header first.
