@@ -130,6 +130,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Outcome {
         input,
         rounds: lab.rounds(1),
         is_on_disk: false,
+        before: None,
         work: Work::Bayes(Part { iterations }),
     });
     let times = ["wallclock", "usr", "sys", "CPU"];

@@ -66,6 +66,8 @@ pub(super) struct Plan<'p> {
     pub(super) rounds: usize,
     /// Whether the store files must be on a disk.
     pub(super) is_on_disk: bool,
+    /// What a process of its own does for each store before the rounds, which all find what it made.
+    pub(super) before: Option<Work>,
     pub(super) work: Work,
 }
 
@@ -203,18 +205,22 @@ impl<'a> Lab<'a> {
         if self.is_over() {
             return figures;
         }
-        let steps = plan.rounds * plan.stores.len();
-        let bar = self.begin(plan, steps);
+        let before = plan.before.iter().map(|work| (None, work));
+        let rounds = before.chain((0..plan.rounds).map(|round| (Some(round), &plan.work)));
+        let bar = self.begin(plan, rounds.clone().count() * plan.stores.len());
         let mut given_up: Vec<&str> = Vec::new();
-        'rounds: for round in 0..plan.rounds {
+        'rounds: for (round, work) in rounds {
             let mut order = plan.stores.to_vec();
-            let seed = self.args.seed.wrapping_add(round as u64);
+            let seed = self.args.seed.wrapping_add(round.unwrap_or(0) as u64);
             Rng::new(seed, stream::ROUNDS).shuffle(&mut order);
             for store in order {
-                bar.set_message(format!("round {}: {store}", round + 1));
+                bar.set_message(match round {
+                    Some(round) => format!("round {}: {store}", round + 1),
+                    None => format!("{store} is made"),
+                });
                 if !given_up.contains(&store) {
-                    match self.one(store, round, plan, &mut figures) {
-                        Ok(true) => self.finished += 1,
+                    match self.one(store, round, plan, work, &mut figures) {
+                        Ok(true) => self.finished += usize::from(round.is_some()),
                         Ok(false) => given_up.push(store),
                         Err(e) => self.error = Some(e),
                     }
@@ -226,6 +232,12 @@ impl<'a> Lab<'a> {
             }
         }
         bar.finish_and_clear();
+        let folder = if plan.is_on_disk { self.disk.as_ref() } else { None };
+        for store in plan.stores {
+            if let Err(e) = folder.unwrap_or(&self.memory).clear(store) {
+                self.error.get_or_insert(e);
+            }
+        }
         figures
     }
 
@@ -244,47 +256,52 @@ impl<'a> Lab<'a> {
         progress::bar(steps as u64)
     }
 
-    /// One round of one store; says whether the store may go on.
+    /// One round of one store, or what is done before them; says whether the store may go on.
     fn one(
         &mut self,
         store: &'static str,
-        round: usize,
+        round: Option<usize>,
         plan: &Plan<'_>,
+        work: &Work,
         figures: &mut Figures,
     ) -> Result<bool> {
         let on_disk = self.disk.as_ref().filter(|_| plan.is_on_disk);
         let made_in = on_disk.map(|_| self.memory.empty(store)).transpose()?;
         let folder = on_disk.unwrap_or(&self.memory);
+        let (number, is_made) = (round.unwrap_or(0), plan.before.is_some() && round.is_some());
         let task = Task {
             store: store.to_owned(),
             library: self.args.library(store),
-            folder: folder.empty(store)?,
+            folder: if is_made { folder.of(store) } else { folder.empty(store)? },
             made_in,
             inputs: plan.input.path.clone(),
             setup: plan.setup,
-            cpu: self.cpu.filter(|_| !plan.work.is_threaded()),
+            cpu: self.cpu.filter(|_| !work.is_threaded()),
             seed: self.args.seed,
-            work: plan.work.clone(),
+            work: work.clone(),
         };
         let timeout = Duration::from_secs(self.args.timeout);
         let mut wrong = Vec::new();
         let end = process::run(&self.program, &task, timeout, folder.current(), |message| {
             if let Message::Figure(figure) = message {
                 match figure.wrong {
-                    None => figures.add(store, &figure.name, round, figure.value),
+                    None => figures.add(store, &figure.name, number, figure.value),
                     Some(what) => wrong.push(format!("{}: {what}", figure.name)),
                 }
             }
         })?;
-        for folder in task.made_in.iter().chain([&task.folder]) {
-            std::fs::remove_dir_all(folder).map_err(|e| Error::io("remove", e).at(folder))?;
+        if on_disk.is_some() {
+            self.memory.clear(store)?;
+        }
+        if plan.before.is_none() {
+            folder.clear(store)?;
         }
         // What a signal ended says nothing of the store.
         if self.is_interrupted() {
             return Ok(false);
         }
         for what in wrong {
-            self.fail(store, Some(round), "wrong-answer", format!("{}: {what}", plan.what));
+            self.fail(store, round, "wrong-answer", format!("{}: {what}", plan.what));
         }
         let (status, what) = match end {
             End::Finished => return Ok(true),
@@ -292,7 +309,7 @@ impl<'a> Lab<'a> {
             End::Crashed { what, .. } => ("crashed", what),
             End::TimedOut => ("timed-out", format!("no end after {} seconds", timeout.as_secs())),
         };
-        self.fail(store, Some(round), status, format!("{}: {what}", plan.what));
+        self.fail(store, round, status, format!("{}: {what}", plan.what));
         Ok(false)
     }
 

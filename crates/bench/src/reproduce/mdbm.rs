@@ -330,6 +330,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Outcome {
             input,
             rounds: lab.rounds(3),
             is_on_disk: false,
+            before: None,
             work: Work::Mdbm(Part::Timed),
         });
         overheads.push((size, figures));
@@ -391,6 +392,7 @@ fn on_threads(lab: &mut Lab<'_>, here: &[&'static str]) -> Figures {
             input,
             rounds: lab.rounds(5),
             is_on_disk: false,
+            before: None,
             work: Work::Mdbm(Part::Threads { count, time: lab.args.time(THREAD_TIME) }),
         }));
     }
@@ -427,6 +429,7 @@ fn preloads(lab: &mut Lab<'_>, here: &[&'static str]) -> Vec<(u64, Figures)> {
             input,
             rounds: lab.rounds(1),
             is_on_disk: true,
+            before: None,
             work: Work::Mdbm(Part::Iterated { bytes }),
         });
         all.push((mib, figures));

@@ -221,6 +221,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Outcome {
             input,
             rounds: lab.rounds(command.rounds),
             is_on_disk: false,
+            before: None,
             work: Work::Upscaledb(command.part(operations)),
         });
         tables.push(table(command, &figures, &here));

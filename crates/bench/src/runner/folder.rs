@@ -72,12 +72,25 @@ impl Folder {
         &self.current
     }
 
+    /// The folder of one store.
+    pub(crate) fn of(&self, store: &str) -> PathBuf {
+        self.path().join(file_name(store))
+    }
+
+    /// Removes the folder of one store, if there is one.
+    pub(crate) fn clear(&self, store: &str) -> Result<()> {
+        match std::fs::remove_dir_all(self.of(store)) {
+            Err(e) if e.kind() != ErrorKind::NotFound => {
+                Err(Error::io("empty", e).at(self.of(store)))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// An empty folder for one store.
     pub(crate) fn empty(&self, store: &str) -> Result<PathBuf> {
-        let path = self.path().join(file_name(store));
-        if path.exists() {
-            std::fs::remove_dir_all(&path).map_err(|e| Error::io("empty", e).at(&path))?;
-        }
+        self.clear(store)?;
+        let path = self.of(store);
         std::fs::create_dir(&path).map_err(|e| Error::io("create", e).at(&path))?;
         Ok(path)
     }
