@@ -135,7 +135,6 @@ impl BTreeBuilder {
     }
 }
 
-#[cold]
 fn failed() -> Error {
-    Error::invalid("building the store failed before: begin it anew")
+    Error::failed_before("building the store")
 }

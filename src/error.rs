@@ -97,6 +97,12 @@ impl Error {
         Self::new(ErrorKind::Invalid(what.into()))
     }
 
+    /// Something that was given up for an earlier error is gone on with.
+    #[cold]
+    pub(crate) fn failed_before(what: &str) -> Self {
+        Self::invalid(format!("{what} failed before: begin it anew"))
+    }
+
     /// The same error, naming the file it happened on (kept if one is named already).
     #[must_use]
     pub fn at(mut self, path: impl AsRef<Path>) -> Self {

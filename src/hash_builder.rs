@@ -5,7 +5,7 @@
 //! whichever store it lies beside, so that a process killed between the two leaves the old store, or
 //! none, and later the new one.
 
-use crate::hash::{Batch, Hash, check_sizes};
+use crate::hash::{Batch, Hash, INDEX, check_sizes};
 use crate::open::OpenOptions;
 use crate::os::publish::Named;
 use crate::{Error, Result};
@@ -14,8 +14,6 @@ use std::path::Path;
 /// A batch is written when it has so many records, or so many bytes.
 const BATCH_RECORDS: usize = 4096;
 const BATCH_BYTES: usize = 4 << 20;
-/// What the name of a store's index ends with.
-const INDEX: &str = "-index";
 
 /// A new hash store in the making: it appears at its path whole, or not at all. Dropped before
 /// [`HashBuilder::finish`], it leaves nothing.
@@ -73,7 +71,7 @@ impl HashBuilder {
 
     fn check_failed(&self) -> Result<()> {
         match self.has_failed {
-            true => Err(Error::invalid("building the store failed before: begin it anew")),
+            true => Err(Error::failed_before("building the store")),
             false => Ok(()),
         }
     }

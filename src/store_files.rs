@@ -1,7 +1,7 @@
 //! The files of stores that change: reading them into memory, and how much of them is there.
 
 use crate::btree::BTree;
-use crate::hash::Hash;
+use crate::hash::{Hash, index_of};
 use crate::os::map::Map;
 use crate::{Error, Residency, Result};
 use std::fs::File;
@@ -19,10 +19,9 @@ pub(crate) fn file_of(store: &BTree) -> Result<Vec<(PathBuf, File)>> {
 pub(crate) fn files_of(store: &Hash) -> Result<Vec<(PathBuf, File)>> {
     let Some(path) = store.path() else { return Ok(Vec::new()) };
     let data = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mut index = data.clone().into_os_string();
-    index.push("-index");
+    let index = index_of(&data);
     let mut files = Vec::new();
-    for path in [data, index.into()] {
+    for path in [data, index] {
         match File::open(&path) {
             Ok(file) => files.push((path, file)),
             // An index is not there, or may not be read: then each process makes its own.

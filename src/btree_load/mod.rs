@@ -165,9 +165,8 @@ impl BTreeLoad {
     }
 }
 
-#[cold]
 fn over() -> Error {
-    Error::invalid("the load failed before: begin it anew")
+    Error::failed_before("the load")
 }
 
 /// What the thread does.

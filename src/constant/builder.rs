@@ -223,7 +223,7 @@ impl Builder {
     #[inline]
     fn check_failed(&self) -> Result<()> {
         match self.has_failed {
-            true => Err(Error::invalid("building the file failed before: begin it anew")),
+            true => Err(Error::failed_before("building the file")),
             false => Ok(()),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::core::Core;
 use super::format::{
-    CHECKPOINTS, Checkpoint, HEADER_BYTES, Header, Kind, session, unit_place, words,
+    CHECKPOINTS, Checkpoint, HEADER_BYTES, Header, Kind, index_of, session, unit_place, words,
 };
 use super::handle::Hash;
 use super::index::damaged;
@@ -35,11 +35,10 @@ impl Hash {
         self.core().copy_log(staged.file(), &mut progress).map_err(|e| self.named(e))?;
         staged.publish()?;
         // An index that lay there belonged to what was there.
-        let mut index = path.as_os_str().to_owned();
-        index.push("-index");
+        let index = index_of(&std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()));
         match std::fs::remove_file(&index) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                Err(Error::io("remove", e).at(Path::new(&index)))
+                Err(Error::io("remove", e).at(index))
             }
             _ => Ok(()),
         }

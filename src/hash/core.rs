@@ -12,7 +12,7 @@ use super::create::{create_data, is_unborn};
 use super::evict::{Worth, check_limit};
 use super::format::{
     CHECKPOINTS, Checkpoint, ENGINE, HEADER_BYTES, Header, IndexHeader, LOG_AT, MAGIC, PINS,
-    PINS_AT, SEGMENT_HEADER, session, words,
+    PINS_AT, SEGMENT_HEADER, index_of, session, words,
 };
 use super::index::Index;
 use super::page::LINE;
@@ -434,9 +434,7 @@ impl Core {
         }
         let link = format!("/proc/self/fd/{}", self.data.file().as_raw_fd());
         let path = std::fs::read_link(link).unwrap_or_else(|_| path.clone());
-        let mut name = path.into_os_string();
-        name.push("-index");
-        Ok(Some(name.into()))
+        Ok(Some(index_of(&path)))
     }
 
     /// Whether nobody has begun to write since a private index was made.

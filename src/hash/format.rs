@@ -6,6 +6,7 @@
 
 use crate::bytes::{le32, le64};
 use crate::{Error, ErrorKind, Result};
+use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// The first eight bytes of every file of this library.
@@ -14,6 +15,16 @@ pub(crate) const MAGIC: [u8; 8] = *b"\x89CRDNZA\n";
 pub(crate) const ENGINE: u32 = 2;
 const INDEX_ENGINE: u32 = 0x102;
 const VERSION: u32 = 1;
+
+/// What the name of an index ends with, behind that of its data file.
+pub(crate) const INDEX: &str = "-index";
+
+/// Where the index is of the store whose data file is at `data`, a path without links.
+pub(crate) fn index_of(data: &Path) -> PathBuf {
+    let mut name = data.as_os_str().to_owned();
+    name.push(INDEX);
+    name.into()
+}
 
 /// Longest key, in bytes.
 pub(crate) const MAX_KEY: u64 = 64 << 10;

@@ -52,6 +52,8 @@ pub use backup::{Recovered, recover};
 pub use batch::{Batch, Transaction};
 #[allow(unused_imports, reason = "the recogniser of files uses it")]
 pub(crate) use core::recognises;
+#[allow(unused_imports, reason = "the builder of stores and others use them")]
+pub(crate) use format::{INDEX, index_of};
 pub use handle::Hash;
 pub use iter::Iter;
 pub use lease::LeasedValue;
