@@ -37,7 +37,9 @@ const NO_LOCK: c_int = 4;
 const NO_SYNC: c_int = 64;
 const INCOMPATIBLE_HASH: c_int = 2048;
 const REPLACE: c_int = 1;
-/// `TDB_ERR_NOEXIST`.
+const INSERT: c_int = 2;
+/// `TDB_ERR_EXISTS` and `TDB_ERR_NOEXIST`.
+const EXISTS: c_int = 5;
 const NO_RECORD: c_int = 8;
 
 pub(super) struct Tdb {
@@ -154,6 +156,15 @@ impl TdbStore<'_> {
         self.check("tdb_store", unsafe { (self.api.tdb_store)(self.tdb, key, value, REPLACE) })
     }
 
+    fn put_if_absent(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        let (key, value) = (Data::of(key), Data::of(value));
+        // SAFETY: as for `put`.
+        match unsafe { (self.api.tdb_store)(self.tdb, key, value, INSERT) } {
+            0 => Ok(true),
+            _ => self.unless("tdb_store", EXISTS),
+        }
+    }
+
     /// Makes a change in a transaction of its own.
     fn durably<T>(&self, change: impl FnOnce() -> Result<T>) -> Result<T> {
         // SAFETY: the database is open, as below.
@@ -177,9 +188,15 @@ impl TdbStore<'_> {
     /// `Ok(false)` if the last call did not find its record.
     #[inline]
     fn absent(&self, call: &str) -> Result<bool> {
+        self.unless(call, NO_RECORD)
+    }
+
+    /// `Ok(false)` if the last call failed for this reason.
+    #[inline]
+    fn unless(&self, call: &str, reason: c_int) -> Result<bool> {
         // SAFETY: the database is open.
         match unsafe { (self.api.tdb_error)(self.tdb) } {
-            NO_RECORD => Ok(false),
+            code if code == reason => Ok(false),
             _ => Err(self.refused(call)),
         }
     }
@@ -230,6 +247,14 @@ impl Writer for TdbStore<'_> {
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if self.is_durable { self.durably(|| self.put(key, value)) } else { self.put(key, value) }
+    }
+
+    fn insert_if_absent(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+        if self.is_durable {
+            self.durably(|| self.put_if_absent(key, value))
+        } else {
+            self.put_if_absent(key, value)
+        }
     }
 
     #[inline]

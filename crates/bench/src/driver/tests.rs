@@ -246,6 +246,12 @@ fn changes<D: Driver>(driver: &D, records: &Records, create: Opens<D>) {
         assert!(!writer.remove(key).unwrap(), "{}: {} again", D::NAME, key.escape_ascii());
         model.remove(key);
     }
+    for i in (0..records.len()).step_by(3) {
+        let (key, value) = (records.key(i), records.get((i + 1) % records.len()).1);
+        let is_new = !model.contains_key(key);
+        assert_eq!(writer.insert_if_absent(key, value).unwrap(), is_new, "{}", D::NAME);
+        model.entry(key.to_vec()).or_insert_with(|| value.to_vec());
+    }
     holds(&mut writer, &model, records, D::NAME);
     writer.close().unwrap();
     holds(&mut driver.open(&path, &shape, Reading::Warm).unwrap(), &model, records, D::NAME);

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 pub(super) const STORES: [&str; 3] = ["mdbm", "hash", "btree"];
 /// Records that are timed, and how often all of them are.
 const RECORDS: usize = 10_000;
-const PASSES: usize = 21;
+const PASSES: usize = 11;
 pub(super) const SIZES: [usize; 4] = [32, 100, 1024, 2048];
 /// The sizes of stores that are iterated over, in MiB. Half of each is full.
 const ITERATED: [u64; 5] = [256, 1024, 2048, 4096, 8192];

@@ -17,7 +17,7 @@ use crate::rng::Rng;
 use crate::runner::passes;
 use crate::workload::Data;
 use crate::workload::generate::stream;
-use credenza::Result;
+use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -135,7 +135,10 @@ fn pairs<D: Driver>(bench: &Bench<'_, D>) -> Result<()> {
         for is_user in [false, true] {
             name_of(i, is_user, &mut key);
             name_of(i + 10_000, !is_user, &mut value);
-            writer.insert(&key, &value)?;
+            // It is new: told so, TDB goes through its chain once and not twice.
+            if !writer.insert_if_absent(&key, &value)? {
+                return Err(Error::invalid(format!("'{}' is there already", key.escape_ascii())));
+            }
         }
     }
     writer.close()
