@@ -15,7 +15,7 @@ use super::page::Bytes;
 use super::sync::How;
 use super::tracked::Tracked;
 use super::view::Holds;
-use super::writer::Scratch;
+use super::writer::{Lent, Scratch};
 use crate::os::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::os::file::{open_changing, read_exact_at};
 use crate::os::lock::{Got, RobustLock, Want, is_locked, lock_range};
@@ -30,8 +30,8 @@ use std::fs::File;
 use std::marker::PhantomData;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, TryLockError};
 
 /// Addresses set aside for the file to grow into.
 const ROOM: u64 = 1 << 42;
@@ -48,13 +48,13 @@ pub(crate) struct Core {
     pub map: SharedMap,
     pub header: Header,
     /// What the last writer of this process left to the next.
-    scratch: Mutex<Option<Box<Scratch>>>,
+    scratch: Mutex<Scratch>,
     /// The name that it was opened by; none for a store in memory.
     path: Option<PathBuf>,
     /// Whether every page that is read is compared with its checksum.
     checks_reads: bool,
     /// Transactions that are neither committed nor dropped.
-    pub transactions: AtomicU64,
+    transactions: AtomicU64,
     /// What is read, where nothing may be written: it stays the newest commit, for those who would
     /// write cannot open the store meanwhile.
     only: Option<Only>,
@@ -162,7 +162,7 @@ impl Core {
         Ok(Core {
             map,
             header,
-            scratch: Mutex::new(None),
+            scratch: Mutex::default(),
             path: path.map(Path::to_owned),
             checks_reads: false,
             transactions: AtomicU64::new(0),
@@ -496,14 +496,21 @@ impl Core {
         }
     }
 
-    pub(crate) fn take_scratch(&self) -> Box<Scratch> {
-        // Not waited for: in a forked process nobody may be there to let it go.
-        self.scratch.try_lock().ok().and_then(|mut scratch| scratch.take()).unwrap_or_default()
+    /// So many transactions more are neither committed nor dropped; only who has the lock.
+    #[inline]
+    pub(crate) fn count_transactions(&self, more: i64) {
+        let count = self.transactions.load(Ordering::Relaxed);
+        self.transactions.store(count.wrapping_add_signed(more), Ordering::Relaxed);
     }
 
-    pub(crate) fn put_scratch(&self, scratch: Box<Scratch>) {
-        if let Ok(mut place) = self.scratch.try_lock() {
-            *place = Some(scratch);
+    /// What the last writer of this process left; only who has the lock.
+    pub(crate) fn scratch(&self) -> Lent<'_> {
+        // Not waited for: in a forked process nobody may be there to let it go.
+        match self.scratch.try_lock() {
+            Ok(scratch) => Lent::Left(scratch),
+            // A writer that panics leaves it as it is to be.
+            Err(TryLockError::Poisoned(scratch)) => Lent::Left(scratch.into_inner()),
+            Err(TryLockError::WouldBlock) => Lent::New(Box::default()),
         }
     }
 

@@ -196,11 +196,24 @@ impl Writer<'_> {
     /// Makes all pages on the way, and the leaf, this writer's own, and says which that is.
     #[inline]
     pub(super) fn own_path(&mut self, tree: &mut Tree, path: &mut [Step]) -> Result<u64> {
+        self.prefetch_leaf(path)?;
         let link = self.own_way(tree, path)?;
         let own = self.own_page(link)?;
         self.relink(tree, path.last(), link, own)?;
         self.page_on(own.page(), 0)?;
         Ok(own.page())
+    }
+
+    /// Asks for all of the leaf that the path leads to, if it is to be copied: it comes while those on the way are.
+    /// Asking before the search, which waits for some of it, made that wait for more.
+    #[inline]
+    fn prefetch_leaf(&self, path: &[Step]) -> Result<()> {
+        let Some(step) = path.last() else { return Ok(()) };
+        let leaf = of(step.page, inner::link(self.page(step.page)?, step.index))?.page();
+        if birth(self.page(leaf)?) < self.own.since {
+            self.prefetch_page(leaf);
+        }
+        Ok(())
     }
 
     /// The same without the leaf; the link to that.

@@ -84,7 +84,7 @@ impl<'s> Transaction<'s> {
             recorder.begin_transaction();
             writer.scratch.moved = Moved::default();
         }
-        core.transactions.fetch_add(1, Ordering::Relaxed);
+        core.count_transactions(1);
         let (main, catalog) = (writer.base.main, writer.base.catalog);
         let source = Source::new(core, u64::MAX);
         let (open, savepoints, abort) = (Vec::new(), Vec::new(), None);
@@ -342,7 +342,7 @@ impl<'s> Transaction<'s> {
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        self.core().transactions.fetch_sub(1, Ordering::Relaxed);
+        self.core().count_transactions(-1);
         self.abort = self.recorder.map(Abort::begin);
     }
 }

@@ -36,6 +36,13 @@ pub(crate) trait Pages: Elsewhere {
         }
     }
 
+    /// Asks for all of a page.
+    #[inline(always)]
+    fn prefetch_page(&self, page: u64) {
+        let from = page * PAGE_BYTES;
+        (from..from + PAGE_BYTES).step_by(64).for_each(|line| self.prefetch(line));
+    }
+
     /// A page that is to be on this level.
     #[inline(always)]
     fn page_on(&self, number: u64, level: u64) -> Result<&Bytes> {

@@ -20,12 +20,14 @@ use super::space::Space;
 use super::sync::How;
 use super::tree::Pages;
 use super::view::Own;
-use crate::os::atomic::Ordering;
+use crate::os::atomic::{Ordering, fence};
 use crate::os::process::own_pid;
 use crate::stats::Moved;
 use crate::{Error, Result};
+use std::ops::{Deref, DerefMut};
+use std::sync::MutexGuard;
 
-/// Memory that one writer leaves to the next.
+/// Memory that one writer leaves to the next of its process.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     pub items: Items,
@@ -34,6 +36,36 @@ pub(crate) struct Scratch {
     pub space: Space,
     /// What was changed so far, where that is counted.
     pub moved: Moved,
+}
+
+/// The same, as a writer has it.
+#[derive(Debug)]
+pub(crate) enum Lent<'c> {
+    Left(MutexGuard<'c, Scratch>),
+    /// Some other thread had it when this process was forked, and is not there to leave it.
+    New(Box<Scratch>),
+}
+
+impl Deref for Lent<'_> {
+    type Target = Scratch;
+
+    #[inline(always)]
+    fn deref(&self) -> &Scratch {
+        match self {
+            Lent::Left(scratch) => scratch,
+            Lent::New(scratch) => scratch,
+        }
+    }
+}
+
+impl DerefMut for Lent<'_> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Scratch {
+        match self {
+            Lent::Left(scratch) => scratch,
+            Lent::New(scratch) => scratch,
+        }
+    }
 }
 
 /// The last leaf of a tree, when the record put in last is the last of all: the next one probably
@@ -51,11 +83,12 @@ pub(crate) struct Last {
 #[derive(Debug)]
 pub(crate) struct Writer<'c> {
     pub core: &'c Core,
+    /// Let go before the lock, with which the next writer comes for it.
+    pub scratch: Lent<'c>,
     pub own: Own<'c>,
     pub base: Commit,
     /// What pages are written under now.
     pub stamp: u64,
-    pub scratch: Box<Scratch>,
     /// Not valid any more when a page of the tree was copied, parted or freed.
     pub last: Option<Last>,
     /// An error left something half done.
@@ -136,9 +169,11 @@ impl<'c> Writer<'c> {
             core.free_journal()?;
         }
         let stamp = base.stamp + 1;
-        core.word(session::WRITING).store(stamp, Ordering::SeqCst);
+        // Only writers look at it, each when he has the lock.
+        core.word(session::WRITING).store(stamp, Ordering::Release);
+        fence(Ordering::SeqCst);
         let own = Own::new(lock, &core.map, stamp);
-        let mut scratch = core.take_scratch();
+        let mut scratch = core.scratch();
         scratch.space.begin(core, &base);
         let (is_broken, is_done, pid) = (false, false, own_pid());
         Ok(Writer { core, own, base, stamp, scratch, last: None, is_broken, pid, is_done })
@@ -210,22 +245,23 @@ impl<'c> Writer<'c> {
 
     /// Ends a writer who is done; if he dies before, the next one looks at the whole table.
     pub(crate) fn finish(&mut self) {
-        self.core.word(session::WRITING).store(0, Ordering::SeqCst);
-        self.core.put_scratch(std::mem::take(&mut self.scratch));
+        self.core.word(session::WRITING).store(0, Ordering::Release);
         self.is_done = true;
     }
 }
 
 impl Drop for Writer<'_> {
     fn drop(&mut self) {
-        if self.check_process().is_err() {
+        if self.is_done {
             return;
         }
-        if !self.is_done && self.scratch.space.take_back(self.core).is_ok() {
+        if self.check_process().is_ok() && self.scratch.space.take_back(self.core).is_ok() {
             self.core.forget_tables(&self.base);
             self.finish();
+        } else {
+            // The mark stays, and the next writer looks at the whole table.
+            *self.scratch = Scratch::default();
         }
-        // Else the mark stays, and the next writer looks at the whole table.
     }
 }
 
