@@ -274,6 +274,7 @@ impl Builder {
 
     /// Writes everything after the log, and the header.
     fn write(&mut self) -> Result<(Header, Fill)> {
+        self.parts.make_room()?;
         let log = std::mem::replace(&mut self.log, RegionWriter::new(0));
         let (log, log_sums) = log.finish(&self.sink)?;
         let (mut crowded, mut has_lists, mut most) = (0, false, None);

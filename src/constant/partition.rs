@@ -223,6 +223,12 @@ impl Partitions {
         Ok(())
     }
 
+    /// When all entries are there: of those that do not fit in memory none stays in it, as reading them back takes
+    /// as much again.
+    pub(crate) fn make_room(&mut self) -> Result<()> {
+        if self.scratch.is_some() { self.spill() } else { Ok(()) }
+    }
+
     /// Writes everything in memory to the scratch file.
     fn spill(&mut self) -> Result<()> {
         let Some(beside) = &self.beside else { return Ok(()) };
@@ -362,5 +368,36 @@ fn keep(piece: &[u8], run: &mut Vec<u8>, wanted: impl Fn(u64) -> bool) {
             run.extend_from_slice(piece.get(at..end).unwrap_or_default());
         }
         at = end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_stays_in_memory_beside_what_does_not_fit() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut parts = Partitions::new(1 << 20, Some(folder.path().join("store")));
+        let mut count = 0u64;
+        let mut add = |parts: &mut Partitions, count: &mut u64| {
+            let hash = count.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            parts.push(hash, 8, &count.to_le_bytes(), &[7; 8]).unwrap();
+            *count += 1;
+        };
+        (0..10).for_each(|_| add(&mut parts, &mut count));
+        parts.make_room().unwrap();
+        assert!(parts.held > 0, "all of it fits");
+        (0..200_000).for_each(|_| add(&mut parts, &mut count));
+        parts.make_room().unwrap();
+        assert_eq!(parts.held, 0);
+        let mut found = 0;
+        parts
+            .for_each_entry(|_| {
+                found += 1;
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(found, count);
     }
 }
