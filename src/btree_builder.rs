@@ -89,7 +89,20 @@ impl BTreeBuilder {
         let mut transaction = self.store.write()?;
         transaction.create_table_with(name, options)?;
         transaction.commit()?;
-        let load = self.load.insert(BTreeLoad::begin(&self.store, Some(name)));
+        self.begin_load(Some(name))
+    }
+
+    /// What is added from here on goes into the table without a name again, as at first.
+    ///
+    /// # Errors
+    /// As [`BTreeBuilder::add`].
+    pub fn begin_main(&mut self) -> Result<()> {
+        self.load.take().ok_or_else(failed)?.finish()?;
+        self.begin_load(None)
+    }
+
+    fn begin_load(&mut self, table: Option<&str>) -> Result<()> {
+        let load = self.load.insert(BTreeLoad::begin(&self.store, table));
         self.listener.clone().map_or(Ok(()), |listener| load.tell(listener))?;
         self.budget.map_or(Ok(()), |bytes| load.memory_budget(bytes))
     }
@@ -126,12 +139,21 @@ impl BTreeBuilder {
     /// # Errors
     /// As [`BTreeBuilder::add`]: what was at the path is untouched.
     pub fn finish(self) -> Result<BTree> {
+        OpenOptions::new().btree(&self.whole()?.publish()?)
+    }
+
+    /// The same where nothing is to be replaced.
+    pub(crate) fn finish_new(self) -> Result<BTree> {
+        OpenOptions::new().btree(&self.whole()?.publish_new()?)
+    }
+
+    /// Makes the store durable; where it is built.
+    fn whole(self) -> Result<Named> {
         // The other way round these are dropped.
         let BTreeBuilder { place, store, load, .. } = self;
         load.ok_or_else(failed)?.finish()?;
         store.sync()?;
-        drop(store);
-        OpenOptions::new().btree(&place.publish()?)
+        Ok(place)
     }
 }
 

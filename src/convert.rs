@@ -7,6 +7,7 @@ use crate::btree_builder::BTreeBuilder;
 use crate::constant::{self, Builder};
 use crate::hash::Hash;
 use crate::hash_builder::HashBuilder;
+use crate::os::publish::is_there;
 use crate::{Error, ErrorKind, Result, Scan};
 use std::path::Path;
 
@@ -153,7 +154,7 @@ pub fn thaw(
     let mut count = Count::of(store, &mut progress)?;
     store.scan(count.each(|key, value| builder.add(key, value)))?;
     refuse_several("hash", builder.replaced()?).map_err(|e| e.at(path))?;
-    builder.finish()
+    builder.finish_new()
 }
 
 /// Makes a btree store at `path` with the records of a store of any kind in its main table, as
@@ -182,16 +183,12 @@ pub fn thaw_btree(
     let mut count = Count::of(store, &mut progress)?;
     store.scan(count.each(|key, value| builder.add(key, value)))?;
     refuse_several("btree", builder.replaced()?).map_err(|e| e.at(path))?;
-    builder.finish()
+    builder.finish_new()
 }
 
 /// What is thawed is often the only copy.
 fn refuse_old(path: &Path) -> Result<()> {
-    if std::fs::symlink_metadata(path).is_err() {
-        return Ok(());
-    }
-    let what = "there is a file already, and perhaps the only one: name another";
-    Err(Error::invalid(what).at(path))
+    if std::fs::symlink_metadata(path).is_err() { Ok(()) } else { Err(is_there(path)) }
 }
 
 fn refuse_several(kind: &str, replaced: u64) -> Result<()> {

@@ -100,13 +100,23 @@ impl HashBuilder {
     ///
     /// # Errors
     /// The disk is full or failed: what was at the path is untouched.
-    pub fn finish(mut self) -> Result<Hash> {
+    pub fn finish(self) -> Result<Hash> {
+        OpenOptions::new().hash(&self.whole()?.publish()?)
+    }
+
+    /// The same where nothing is to be replaced.
+    pub(crate) fn finish_new(self) -> Result<Hash> {
+        OpenOptions::new().hash(&self.whole()?.publish_new()?)
+    }
+
+    /// Makes the store durable and closes it; where it is built.
+    fn whole(mut self) -> Result<Named> {
         self.flush()?;
         // The other way round these are dropped.
         let HashBuilder { place, store, .. } = self;
         store.sync()?;
         // The last handle: with it the index is closed, so that it is used as it is.
         drop(store);
-        OpenOptions::new().hash(&place.publish()?)
+        Ok(place)
     }
 }

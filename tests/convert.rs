@@ -49,6 +49,25 @@ fn constant_of(path: &Path, records: &[(&str, &str)]) -> Constant {
 }
 
 /// Else nobody could write while records are waited for.
+/// Somebody makes a store where one is to be while it is being made.
+#[test]
+fn what_is_made_meanwhile_is_not_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = Hash::in_memory().expect("a store");
+    source.insert(b"key", b"value").expect("a record");
+    for (n, thaws) in [(0, true), (1, false)] {
+        let path = folder.path().join(format!("target{n}"));
+        let theirs = |_, _| std::fs::write(&path, "theirs").expect("a file");
+        let error = match thaws {
+            true => thaw(&source, &path, theirs).expect_err("it is there"),
+            false => thaw_btree(&source, &path, theirs).expect_err("it is there"),
+        };
+        assert!(error.to_string().contains("there is a file already"), "{error}");
+        assert_eq!(std::fs::read(&path).expect("it stays"), b"theirs");
+    }
+    assert_eq!(names(&folder), ["target0", "target1"]);
+}
+
 #[test]
 fn a_load_without_records_keeps_nobody_waiting() {
     let store = BTree::in_memory().expect("a store");

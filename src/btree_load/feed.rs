@@ -4,6 +4,7 @@ use super::batch::{Batch, Record, record};
 use super::order::Order;
 use super::sorter::parts;
 use crate::Result;
+use crate::btree::TableOptions;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub(super) enum Message {
     Count(Sender<u64>),
     /// Numbers of records up to this one were given.
     Numbers(u64),
+    /// What the table must be.
+    Kind(TableOptions),
     Commit,
 }
 
@@ -49,6 +52,7 @@ pub(super) struct Feed {
     /// Who asked how many were replaced.
     pub asked: Option<Sender<u64>>,
     pub last_number: Option<u64>,
+    pub kind: Option<TableOptions>,
     pub is_committed: bool,
     /// Whether who brought the records is gone without a word: none of them is wanted.
     pub is_abandoned: bool,
@@ -66,6 +70,7 @@ impl Feed {
             listener: None,
             asked: None,
             last_number: None,
+            kind: None,
             is_committed: false,
             is_abandoned: false,
         }
@@ -84,6 +89,7 @@ impl Feed {
                 Message::Listener(listener) => self.listener = Some(listener),
                 Message::Count(sender) => self.asked = Some(sender),
                 Message::Numbers(last) => self.last_number = Some(last),
+                Message::Kind(options) => self.kind = Some(options),
                 Message::Commit => self.is_committed = true,
             }
         }

@@ -17,7 +17,7 @@ mod order;
 mod runs;
 mod sorter;
 
-use crate::btree::{BTree, Duplicates, MultiTableMut, TableMut, Transaction};
+use crate::btree::{BTree, Duplicates, MultiTableMut, TableMut, TableOptions, Transaction};
 use crate::durability::OwnThread;
 use crate::os::map::physical_memory_bytes;
 use crate::{Error, Result};
@@ -130,6 +130,16 @@ impl BTreeLoad {
         self.send(Message::Numbers(last))
     }
 
+    /// Has the load fail if its table is not of this kind when it begins to write: who made keys of numbers for a
+    /// table must not put them into another that was made meanwhile. Said before records are added; the main
+    /// table is always of one kind.
+    ///
+    /// # Errors
+    /// As [`BTreeLoad::add`].
+    pub fn check_kind(&mut self, options: TableOptions) -> Result<()> {
+        self.send(Message::Kind(options))
+    }
+
     /// How many of the records added so far replaced one, be it that they had its key or that the
     /// table did. To know it they are put in the table: asked before the last, it makes the load slower.
     ///
@@ -178,6 +188,13 @@ fn write(store: &BTree, table: Option<&str>, messages: Receiver<Message>) -> Res
         return Ok(());
     }
     let mut transaction = store.write()?;
+    if let (Some(name), Some(wanted)) = (table, feed.kind.take())
+        && transaction.table_options(name)?.is_some_and(|options| options != wanted)
+    {
+        return Err(Error::invalid(format!(
+            "table {name:?} was made anew, as one of another kind: begin anew"
+        )));
+    }
     match table {
         Some(name) if has_several_values(&mut transaction, name)? => {
             let table = transaction.multi_table(name)?;

@@ -2,7 +2,8 @@
 
 use super::core::Core;
 use super::format::{
-    CHECKPOINTS, Checkpoint, HEADER_BYTES, Header, Kind, index_of, session, unit_place, words,
+    CHECKPOINTS, Checkpoint, HEADER_BYTES, Header, INDEX, Kind, index_of, session, unit_place,
+    words,
 };
 use super::handle::Hash;
 use super::index::damaged;
@@ -12,7 +13,7 @@ use super::scan::{Found, Place};
 use crate::os::atomic::{Ordering, fence};
 use crate::os::file::read_exact_at;
 use crate::os::process::random_id;
-use crate::os::publish::Staged;
+use crate::os::publish::{Named, Staged, is_there};
 use crate::os::shared::fill_holes;
 use crate::{Error, Result};
 use std::fs::File;
@@ -154,20 +155,20 @@ pub struct Recovered {
 
 /// Copies every record that is whole in the damaged store at `from` into a new one at `to`, in the
 /// order in which they were written. A key whose last record is lost gets the value it had before.
-/// The damaged store is only read. The new one has the same limit; of a store with a limit a key
+/// The damaged store is only read, and the new one appears whole or not at all. The new one has the same limit; of a store with a limit a key
 /// whose last record is lost may be absent, for what it had before may have been dropped.
 ///
 /// # Errors
 /// `from` has no whole header, or `to` exists or cannot be written.
 pub fn recover(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Recovered> {
     let (from, to) = (from.as_ref(), to.as_ref());
-    if to.exists() {
-        return Err(
-            Error::invalid("there is a file already: name another for what is recovered").at(to)
-        );
+    if to.symlink_metadata().is_ok() {
+        return Err(is_there(to));
     }
     let core = Core::open_to_recover(from).map_err(|e| e.at(from))?;
-    let store = Hash::options().create(true).limit(core.header.limit).open(to)?;
+    // Half of a store would pass for all of it.
+    let place = Named::create(to, &[INDEX])?;
+    let store = Hash::options().create(true).limit(core.header.limit).open(place.path())?;
     let mut recovered = Recovered::default();
     // Nobody writes to a store that is being recovered.
     let held = Unpinned;
@@ -179,6 +180,8 @@ pub fn recover(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Recovered
     }
     store.sync()?;
     recovered.keys = store.len()?;
+    drop(store);
+    place.publish_new()?;
     Ok(recovered)
 }
 

@@ -124,7 +124,22 @@ impl Named {
     ///
     /// # Errors
     /// The disk is full or failed: what was at the target is untouched, but for the further files.
-    pub(crate) fn publish(mut self) -> Result<PathBuf> {
+    pub(crate) fn publish(self) -> Result<PathBuf> {
+        self.publish_with(replace)
+    }
+
+    /// The same where there is nothing at the target.
+    ///
+    /// # Errors
+    /// Meanwhile there is; or as [`Named::publish`].
+    pub(crate) fn publish_new(self) -> Result<PathBuf> {
+        if self.target.symlink_metadata().is_ok() {
+            return Err(is_there(&self.target));
+        }
+        self.publish_with(name_new)
+    }
+
+    fn publish_with(mut self, put: impl Fn(&Path, &Path) -> Result<()>) -> Result<PathBuf> {
         let further =
             self.further.iter().map(|end| (with(&self.path, end), with(&self.target, end)));
         let store = (self.path.clone(), self.target.clone());
@@ -134,8 +149,9 @@ impl Named {
             keep_mode(&file, &self.target)?;
             file.sync_all().map_err(|e| Error::io("make durable", e).at(path))?;
         }
-        for (path, target) in &files {
-            replace(path, target)?;
+        if let Some(((path, target), further)) = files.split_last() {
+            further.iter().try_for_each(|(path, target)| replace(path, target))?;
+            put(path, target)?;
         }
         self.path.clear();
         Ok(std::mem::take(&mut self.target))
@@ -177,6 +193,26 @@ fn replace(temporary: &Path, target: &Path) -> Result<()> {
         return Err(Error::io("replace", e).at(target));
     }
     sync_folder_of(target)
+}
+
+/// The same where there is nothing at `target`: whatever somebody else puts there at the same moment stays.
+fn name_new(temporary: &Path, target: &Path) -> Result<()> {
+    match std::fs::hard_link(temporary, target) {
+        Ok(()) => {
+            // What is left of it is another name of the store.
+            let _ = std::fs::remove_file(temporary);
+            sync_folder_of(target)
+        }
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => Err(is_there(target)),
+        // A filesystem on which a file has one name.
+        Err(_) => replace(temporary, target),
+    }
+}
+
+#[cold]
+pub(crate) fn is_there(target: &Path) -> Error {
+    let what = "there is a file already, and perhaps the only one: name another";
+    Error::invalid(what).at(target)
 }
 
 impl Drop for Staged {

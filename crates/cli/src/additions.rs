@@ -21,9 +21,11 @@ impl Additions {
     }
 
     /// All in one transaction; where they `may_wait` for who brings them, it begins when all are there.
-    pub fn to_table(table: &TableOf, may_wait: bool) -> Additions {
+    pub fn to_table(table: &TableOf, may_wait: bool) -> Result<Additions> {
         let spool = may_wait.then(|| Spool::beside(table.store.path().unwrap_or(Path::new("."))));
-        Additions::BTree(BTreeLoad::begin(&table.store, table.name.as_deref()), spool)
+        let mut load = BTreeLoad::begin(&table.store, table.name.as_deref());
+        load.check_kind(table.options.clone())?;
+        Ok(Additions::BTree(load, spool))
     }
 
     /// Memory for records that wait to be sorted.

@@ -70,30 +70,27 @@ impl Changing {
         }
     }
 
-    /// Takes out the keys that `read` brings, and tells `done` of each whether it was there.
+    /// Takes out the keys that `read` brings, and tells `done` of each whether it was there: of a btree store within
+    /// the transaction, while others wait.
     pub fn delete(
         &self,
         may_wait: bool,
         read: impl FnOnce(Sink<'_>) -> Result<()>,
-        mut done: impl FnMut(&[u8], bool),
+        mut done: impl FnMut(&[u8], bool) -> Result<()>,
     ) -> Result<()> {
         match self {
-            Changing::Hash(store) => read(&mut |key, _| {
-                done(key, store.remove(key)?);
-                Ok(())
-            }),
-            Changing::BTree(table) => change_all(table, may_wait, read, |table, key, _| {
-                done(key, table.remove(key)?);
-                Ok(())
-            }),
+            Changing::Hash(store) => read(&mut |key, _| done(key, store.remove(key)?)),
+            Changing::BTree(table) => {
+                change_all(table, may_wait, read, |table, key, _| done(key, table.remove(key)?))
+            }
         }
     }
 
     /// Records on their way into it. Where these `may_wait` for who brings them, others who write to a
     /// btree store do not.
-    pub fn additions(&self, may_wait: bool) -> Additions {
+    pub fn additions(&self, may_wait: bool) -> Result<Additions> {
         match self {
-            Changing::Hash(store) => Additions::to_hash(store.clone()),
+            Changing::Hash(store) => Ok(Additions::to_hash(store.clone())),
             Changing::BTree(table) => Additions::to_table(table, may_wait),
         }
     }

@@ -61,8 +61,11 @@ impl Tables {
             self.begun += 1;
             let key = key.filter(|_| self.begun == all.len());
             self.keys = Keys::Bytes;
-            let Some(name) = &database.name else { continue };
             self.check_replaced(target)?;
+            let Some(name) = &database.name else {
+                self.builder.begin_main()?;
+                continue;
+            };
             let name = std::str::from_utf8(name).map_err(|_| {
                 let name = name.escape_ascii();
                 Error::invalid(format!("the name '{name}' of a database is not UTF-8"))

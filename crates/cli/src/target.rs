@@ -90,7 +90,7 @@ impl Target {
         bar: &Arc<Bar>,
     ) -> Result<Target> {
         no_seed(args)?;
-        let mut additions = store.additions(may_wait);
+        let mut additions = store.additions(may_wait)?;
         if bar.is_enabled() {
             additions.progress(sorted_progress(bar))?;
         }

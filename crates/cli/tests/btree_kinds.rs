@@ -153,6 +153,16 @@ fn databases_of_a_dump_become_tables() {
     assert_eq!(scan("loose"), "k\tb\nk\ta\n");
     run(&["verify", &store]).expect(0);
 
+    // One without a name behind one that has one.
+    let late = folder.file("late.dump", [&*dump[2], &*dump[0]].concat());
+    let of_late = folder.path("of-late");
+    run(&["convert", &late, &of_late, "--to", "btree"]).expect(0);
+    assert_eq!(run(&["scan", &of_late]).expect(0).text(), "key\tvalue\n");
+    let ids = run(&["scan", &of_late, "--table", "ids"]).expect(0).text();
+    assert_eq!(ids, "2\ttwo\n511\tmany\n");
+    std::fs::remove_file(&late).expect("it is there");
+    std::fs::remove_file(&of_late).expect("it is there");
+
     // Where there are no tables, no database takes the records of another.
     let new = folder.path("new");
     for args in [
@@ -231,6 +241,33 @@ fn a_shell_does_not_take_a_table_for_the_one_that_it_was() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains("another kind"), "{said}");
     assert_eq!(run(&["scan", &store, "--table", "ages"]).expect(0).text(), "");
+}
+
+#[test]
+fn keys_of_a_table_do_not_go_into_another_of_its_name() {
+    let folder = Folder::new();
+    let store = store_of(&folder);
+    for (n, command) in ["load", "put"].into_iter().enumerate() {
+        let table = format!("days{n}");
+        run(&["table", "create", &store, &table, "--keys", "u64"]).expect(0);
+        let mut child = std::process::Command::new(program())
+            .args([command, &store, "--table", &table, "--from", "tsv"])
+            .stdin(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut input = child.stdin.take().expect("its input");
+        // More than a pipe holds: it has the store open when all is written.
+        let text: String = (0..30_000).map(|i| format!("{i}\tday\n")).collect();
+        std::io::Write::write_all(&mut input, text.as_bytes()).expect("it reads");
+        run(&["table", "delete", &store, &table]).expect(0);
+        run(&["table", "create", &store, &table]).expect(0);
+        drop(input);
+        let output = child.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains("another kind"), "{command}: {said}");
+        assert_eq!(run(&["scan", &store, "--table", &table]).expect(0).text(), "");
+    }
 }
 
 #[test]

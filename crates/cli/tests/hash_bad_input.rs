@@ -134,12 +134,16 @@ fn a_store_that_has_no_room_does_not_appear() {
     let folder = Folder::new();
     let text = folder.file("text", cdb_text(&plain_records(30_000)));
     let frozen = folder.store("constant", &plain_records(30_000));
+    let damaged = folder.store("hash", &plain_records(30_000));
     let names = folder.names();
     let target = folder.path("target");
     for script in [
         format!("\"$1\" load {target} {text} --to hash"),
         format!("\"$1\" convert {text} {target} --to hash"),
         format!("\"$1\" thaw {frozen} {target}"),
+        format!("\"$1\" recover {damaged} {target}"),
+        format!("ulimit -f 1; \"$1\" create {target} --engine hash"),
+        format!("ulimit -f 1; \"$1\" create {target} --engine btree"),
     ] {
         let script = format!("trap '' XFSZ; ulimit -f 64; {script}");
         let done = Command::new("bash")

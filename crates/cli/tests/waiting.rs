@@ -56,6 +56,28 @@ fn others_write_while_the_input_is_waited_for() {
     run(&["verify", &store]).expect(0);
 }
 
+/// What is said of keys that are not there is more than a pipe holds, and nobody reads it.
+#[test]
+fn others_write_while_nobody_reads_what_is_said() {
+    let folder = Folder::new();
+    let store = folder.path("store");
+    run(&["create", &store, "--engine", "btree"]).expect(0);
+    let keys = folder.file("keys", text(MANY, "absent", ""));
+    let mut child = std::process::Command::new(program())
+        .args(["delete", &store, "--keys-from", &keys])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut said = child.stderr.take().expect("what it says");
+    std::io::Read::read_exact(&mut said, &mut [0]).expect("it has begun to say something");
+    let patience = Duration::from_secs(120);
+    credenza(&["put", &store, "other", "1"]).timeout(patience).assert().success();
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut said, &mut rest).expect("the rest");
+    assert_eq!(rest.lines().count(), MANY);
+    assert_eq!(child.wait().expect("it ends").code(), Some(100));
+}
+
 /// A file keeps nobody waiting, so that its keys need no room in a file of their own. The store lies in a folder
 /// where nobody can make one, and so do temporary files.
 #[test]

@@ -74,6 +74,17 @@ impl Engine {
     }
 }
 
+/// Makes an empty file a store, or opens the one that is there: its records and its limit.
+fn make(args: &Create) -> Result<(u64, u64)> {
+    match args.engine {
+        Engine::Hash => {
+            let store = args.write.create_hash(&args.store, args.limit.unwrap_or(0))?;
+            Ok((store.len()?, store.limit()))
+        }
+        Engine::BTree => Ok((args.write.create_btree(&args.store)?.len()?, 0)),
+    }
+}
+
 /// Runs the command.
 pub fn run(args: &Create, quiet: bool) -> Result<Status> {
     let path = &args.store;
@@ -98,14 +109,13 @@ pub fn run(args: &Create, quiet: bool) -> Result<Status> {
         }
         Err(e) => return Err(Error::io("create", e).at(path)),
     };
-    // An empty file becomes a store.
-    let (records, limit) = match args.engine {
-        Engine::Hash => {
-            let store = args.write.create_hash(path, args.limit.unwrap_or(0))?;
-            (store.len()?, store.limit())
+    let made = make(args).inspect_err(|_| {
+        // Else it would be in the way when there is room for it.
+        if is_new && std::fs::metadata(path).is_ok_and(|meta| meta.len() == 0) {
+            let _ = std::fs::remove_file(path);
         }
-        Engine::BTree => (args.write.create_btree(path)?.len()?, 0),
-    };
+    });
+    let (records, limit) = made?;
     let kind = args.engine.name();
     if args.json {
         let done = serde_json::json!({

@@ -7,6 +7,7 @@ use crate::input;
 use crate::json;
 use crate::keys::{self, Layout};
 use crate::output::escaped;
+use crate::spool::Spool;
 use clap::Args;
 use credenza::Result;
 use std::ffi::OsString;
@@ -15,9 +16,9 @@ use std::slice;
 
 /// Take keys out of a hash or btree store.
 ///
-/// Keys that are not there are named on standard error (not with --quiet). Of a btree store they are
-/// taken out in one transaction, all of them or, after an error, none; keys from a terminal or a pipe are read
-/// before it begins, so that nobody waits for them.
+/// Keys that are not there are named on standard error when all is done (not with --quiet). Of a btree store
+/// they are taken out in one transaction, all of them or, after an error, none; keys from a terminal or a pipe are
+/// read before it begins, so that nobody waits for them.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -82,15 +83,19 @@ pub fn run(args: &Delete, quiet: bool) -> Result<Status> {
     };
     let may_wait =
         args.keys_from.as_ref().is_some_and(|path| input::may_wait(slice::from_ref(path)));
+    // Named when nobody waits for this store any more: whoever reads what is said may take his time.
+    let mut missing = Spool::beside(&args.store);
     store.delete(may_wait, read, |key, was_there| {
         if was_there {
             done.deleted += 1;
-            return;
+            return Ok(());
         }
         done.missing += 1;
-        if !quiet {
-            exit::note(format_args!("not found: {}", escaped(key)));
-        }
+        if quiet { Ok(()) } else { missing.add(key, b"").map(drop) }
+    })?;
+    missing.drain(|_, key, _| {
+        exit::note(format_args!("not found: {}", escaped(key)));
+        Ok(())
     })?;
     if args.json {
         let done = serde_json::json!({ "deleted": done.deleted, "missing": done.missing });

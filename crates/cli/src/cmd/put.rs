@@ -140,7 +140,7 @@ fn put_many(args: &Put, store: &Changing, format: Format, quiet: bool) -> Result
             done.kept += one.kept;
         })?;
     } else {
-        let mut additions = store.additions(input::may_wait(inputs));
+        let mut additions = store.additions(input::may_wait(inputs))?;
         let add = |key: &[u8], value: &[u8]| additions.add(&store.key_of(key)?, value);
         done.written = input::each_record(inputs, Some(format), &bar, add)?;
         additions.finish()?;
