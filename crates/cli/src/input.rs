@@ -59,6 +59,10 @@ impl Input {
                 let limit = GUESS_BYTES as u64;
                 let read = (&mut self.reader).take(limit).read_to_end(&mut start);
                 read.map_err(|e| Error::io("read", e).at(&self.name))?;
+                if start.len() < GUESS_BYTES {
+                    // Of a terminal it is not asked for again.
+                    self.reader = Box::new(io::empty());
+                }
                 guess(&start, &self.name)?
             }
         };
@@ -194,5 +198,33 @@ impl<R: BufRead> BufRead for Counted<R> {
     fn consume(&mut self, n: usize) {
         self.done.fetch_add(n as u64, Ordering::Relaxed);
         self.inner.consume(n);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A terminal at which the end of the input is typed, and then more.
+    struct Terminal(Vec<&'static [u8]>);
+
+    impl Read for Terminal {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            let typed = if self.0.is_empty() { &[][..] } else { self.0.remove(0) };
+            bytes[..typed.len()].copy_from_slice(typed);
+            Ok(typed.len())
+        }
+    }
+
+    #[test]
+    fn the_end_is_typed_once() {
+        let reader = Box::new(BufReader::new(Terminal(vec![b"a\t1\nb\t2\n", b"", b"c\t3\n"])));
+        let input = Input { name: "typed".into(), reader };
+        let mut records = input.into_records(None, &Arc::default()).unwrap();
+        let (mut key, mut value, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+        while records.next(&mut key, &mut value).unwrap() {
+            keys.push(key.clone());
+        }
+        assert_eq!(keys, [b"a", b"b"]);
     }
 }

@@ -35,6 +35,7 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    credenza_bench::keep_ends_of_children();
     match args::Cli::try_parse_from(args::words(std::env::args_os())) {
         Ok(cli) => exit::finish(cmd::run(cli)),
         Err(error) => exit::usage(&error),

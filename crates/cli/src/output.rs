@@ -30,6 +30,15 @@ impl Output {
         }
     }
 
+    /// For what nobody reads any more.
+    pub fn nowhere() -> Result<Output> {
+        let name = PathBuf::from("/dev/null");
+        match OpenOptions::new().write(true).open(&name) {
+            Ok(file) => Ok(Output { writer: buffered(file), staged: None, name }),
+            Err(e) => Err(Error::io("open for writing", e).at(name)),
+        }
+    }
+
     /// The file at `path`, or standard output for `-`. What is not a regular file (a FIFO, a
     /// device) is written directly. `source` is the store that is read, which the file cannot replace.
     pub fn create(path: &Path, source: Option<&Path>) -> Result<Output> {

@@ -2,9 +2,10 @@
 //! writes would go on into a file that has no name any more.
 
 use crate::target::Kind;
-use credenza::{Error, Result};
+use credenza::{Error, ErrorKind, Result};
 use std::ffi::OsString;
 use std::fs::metadata;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -45,10 +46,13 @@ impl Replaced {
         &self.path
     }
 
-    /// An error if somebody has open, to write, what is there now: asked once more right before it is replaced.
+    /// An error if somebody has open, to write, what is there now, or if that cannot be told: asked once more when
+    /// all is read, before the new file is made durable.
     pub fn check(&self) -> Result<()> {
-        if Kind::changing_at(&self.path).is_none() || !credenza::is_open(&self.path)? {
-            return Ok(());
+        match credenza::is_open(&self.path) {
+            Ok(true) => {}
+            Err(e) if is_unknown(&e) => return Err(e),
+            Ok(false) | Err(_) => return Ok(()),
         }
         let what = "somebody has this store open to write, and what he writes would be lost with it: \
                     replace it when nobody has, or name another file";
@@ -62,6 +66,11 @@ impl Replaced {
             let _ = std::fs::remove_file(index_of(&self.path));
         }
     }
+}
+
+/// Whether there may be a store that could not be looked at.
+pub fn is_unknown(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Io { source, .. } if source.kind() != io::ErrorKind::NotFound)
 }
 
 /// Whether both are there and one file, by whatever names.

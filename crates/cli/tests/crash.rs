@@ -235,6 +235,31 @@ fn a_closed_pipe_is_quiet() {
     }
 }
 
+/// A script is done to its end, whoever reads what it says.
+#[test]
+fn a_shell_goes_on_when_nobody_reads_it() {
+    let folder = Folder::new();
+    let store = folder.store("hash", &plain_records(10));
+    let mut child = Command::new(program())
+        .args(["shell", &store])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    drop(child.stdout.take());
+    let mut input = child.stdin.take().expect("its input");
+    let script = b"begin\nput a 1\nget a\nscan\nget a\ncommit\nput b 2\nget b\n";
+    input.write_all(script).expect("it reads");
+    drop(input);
+    let left = child.wait_with_output().expect("it ends");
+    let err = String::from_utf8_lossy(&left.stderr).into_owned();
+    assert_eq!((left.status.code(), &*err), (Some(0), ""));
+    for (key, value) in [("a", "1"), ("b", "2")] {
+        assert_eq!(run(&["get", &store, key]).expect(0).text(), value);
+    }
+}
+
 #[test]
 fn closed_standard_streams_do_no_harm() {
     let folder = Folder::new();

@@ -106,6 +106,14 @@ fn a_command_ends_as_it_ends_and_a_file_that_is_there_stays() {
     let got = run(&["record", &trace, "--", "true"]).expect(0);
     assert!(got.err.contains("nothing was recorded"), "{}", got.err);
     run(&["record", &trace, "--", "sh", "-c", "kill -TERM $$"]).expect(128 + 15);
+    // Who started it does not want to know of the ends of children, and so the kernel keeps none of them.
+    let ended = Command::new("env")
+        .arg("--ignore-signal=CHLD")
+        .args([program().as_os_str(), "record".as_ref(), trace.as_ref(), "--".as_ref()])
+        .args(["sh", "-c", "sleep 0.2; exit 3"])
+        .stderr(Stdio::null())
+        .status();
+    assert_eq!(ended.expect("env").code(), Some(3));
     let got = run(&["record", &trace, "--", "/none/such"]).expect(111);
     assert!(got.err.contains("/none/such: cannot run"), "{}", got.err);
     run(&["record", &trace]).expect(111);

@@ -67,6 +67,13 @@ pub(crate) fn leave_signals_to_others() {
     }
 }
 
+/// Has the kernel keep how processes ended that this one starts until it asks: whoever started this one may have
+/// had it otherwise, and then nobody would learn it.
+pub fn keep_ends_of_children() {
+    // SAFETY: what the signal does is set to what it is by default, which calls no function.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
 /// Ends all processes of the group that this one, which was not waited for yet, is the first of.
 pub(crate) fn kill_group(leader: u32) {
     if let Some(leader) = i32::try_from(leader).ok().filter(|id| *id > 1) {

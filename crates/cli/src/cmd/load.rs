@@ -4,6 +4,7 @@ use crate::args::{BuildArgs, TableArgs, WriteArgs, exit_status, format_parser};
 use crate::duplicates::{Filter, Policy};
 use crate::exit::Status;
 use crate::progress::Bar;
+use crate::replaced::is_unknown;
 use crate::target::{Kind, Target};
 use crate::{input, json, output};
 use clap::Args;
@@ -11,7 +12,6 @@ use credenza::{Error, ErrorKind, Result};
 use credenza_formats::Format;
 use indicatif::{HumanBytes, HumanCount};
 use std::borrow::Cow;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -132,11 +132,6 @@ fn check_old(path: &Path) -> Result<()> {
         _ => return Ok(()),
     };
     Err(Error::invalid(what).at(path))
-}
-
-/// Whether there may be a file that could not be looked at.
-fn is_unknown(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Io { source, .. } if source.kind() != io::ErrorKind::NotFound)
 }
 
 /// Adds the input to the store that is there.

@@ -79,7 +79,11 @@ pub fn run(args: &Shell) -> Result<Status> {
         number += 1;
         let said = words::split(&line).map_err(Error::invalid);
         let said = said.and_then(|words| shell.obey(&words));
-        shell.out.flush().map_err(|e| Error::io("write", e).at(shell.out.name()))?;
+        match shell.out.flush().map_err(|e| Error::io("write", e).at(shell.out.name())) {
+            // Who has gone does not want to know; what is asked for is done all the same.
+            Err(e) if exit::is_closed_pipe(&e) => shell.out = Output::nowhere()?,
+            told => told?,
+        }
         match said {
             Ok(Said::Quit) => {
                 has_quit = true;
@@ -87,7 +91,7 @@ pub fn run(args: &Shell) -> Result<Status> {
             }
             Ok(Said::Missing) if !lines.is_person() => status = Status::NotFound,
             Ok(_) => {}
-            Err(e) if exit::is_closed_pipe(&e) => return Err(e),
+            Err(e) if exit::is_closed_pipe(&e) => shell.out = Output::nowhere()?,
             Err(e) if lines.is_person() => exit::report(&e),
             Err(e) => return Err(Error::invalid(format!("line {number}: {e}"))),
         }
