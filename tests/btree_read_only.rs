@@ -141,6 +141,8 @@ fn what_was_committed_before_a_kill_is_read() {
     let store = open(&path, true);
     assert_eq!(Scan::len(&store).unwrap(), 3001);
     assert!(!store.stats().unwrap().is_durable);
+    let error = store.sync().unwrap_err().to_string();
+    assert!(error.contains("open it to write"), "{error}");
     store.verify(|_, _| ()).unwrap();
     drop(store);
     open(&path, false).verify(|_, _| ()).unwrap();

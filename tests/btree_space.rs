@@ -84,6 +84,45 @@ fn a_reader_that_stays_does_not_make_the_file_grow_for_ever() {
     state_of(&store, "at the end");
 }
 
+/// The journal lies where this process may not write, as another made it: whoever writes there is killed.
+#[test]
+fn a_limit_below_the_journal_kills_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::options().create(true).durability(Durability::Sync).open(&path).unwrap();
+    for i in 0..200u32 {
+        store.insert(&i.to_le_bytes(), &[7; 500]).unwrap();
+    }
+    let mut child = sys::fork(|| {
+        sys::give_up_after(60);
+        sys::limit_file_size(Some(8192));
+        sys::die_beyond_file_size();
+        for i in 0..20u32 {
+            store.insert(&i.to_le_bytes(), &[8; 500]).unwrap();
+        }
+    });
+    assert_eq!(child.wait(), sys::Status::Exited(0));
+    assert_eq!(Get::get(&store, &3u32.to_le_bytes()).unwrap().as_deref(), Some(&[8; 500][..]));
+    assert!(store.stats().unwrap().is_durable);
+}
+
+/// A backup says which disk is full.
+#[test]
+fn a_copy_without_room_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("store"), folder.path().join("copy"));
+    let store = BTree::create(&path).unwrap();
+    for i in 0..200u32 {
+        store.insert(&i.to_le_bytes(), &[7; 500]).unwrap();
+    }
+    let mut child = sys::fork(|| {
+        sys::limit_file_size(Some(16 << 10));
+        let error = store.backup(&copy, |_, _| ()).unwrap_err();
+        assert_eq!(error.path(), Some(&*copy), "{error}");
+    });
+    assert_eq!(child.wait(), sys::Status::Exited(0));
+}
+
 /// A child's work: writes with less and less room, at first none.
 #[test]
 fn child_fills() {

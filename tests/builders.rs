@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::sys::{Status, become_nobody, fork, limit_file_size};
+use common::sys::{Status, become_nobody, forbid_threads, fork, give_up_after, limit_file_size};
 use credenza::btree::BTree;
 use credenza::constant::Builder;
 use credenza::hash::Hash;
@@ -214,6 +214,60 @@ fn what_takes_the_place_of_a_read_only_file_is_opened_for_reading() {
         let mut btree = BTreeBuilder::create(path.join("btree")).unwrap();
         btree.add(b"key", b"value").unwrap();
         assert_eq!(btree.finish().unwrap().read().unwrap().main().len(), 1);
+    });
+    assert_eq!(child.wait(), Status::Exited(0));
+}
+
+/// A process that is forked meanwhile has a copy of the builder, and drops it.
+#[test]
+fn a_fork_leaves_what_its_parent_builds_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hash");
+    let mut hash = Some(HashBuilder::create(&path).unwrap());
+    let mut btree = Some(BTreeBuilder::create(folder.path().join("btree")).unwrap());
+    hash.as_mut().unwrap().add(b"key", b"value").unwrap();
+    btree.as_mut().unwrap().add(b"key", b"value").unwrap();
+    let mut child = {
+        let builders = (&mut hash, &mut btree);
+        fork(move || {
+            give_up_after(60);
+            drop((builders.0.take(), builders.1.take()));
+        })
+    };
+    assert_eq!(child.wait(), Status::Exited(0));
+    assert_eq!(hash.unwrap().finish().unwrap().len().unwrap(), 1);
+    assert_eq!(btree.unwrap().finish().unwrap().read().unwrap().main().len(), 1);
+}
+
+#[test]
+fn where_no_thread_can_be_started_that_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let path = folder.path().to_owned();
+    let mut child = fork(move || {
+        if !become_nobody() {
+            println!(
+                "skipped: this user may start threads whatever the limit is, or not be another"
+            );
+            return;
+        }
+        forbid_threads();
+        let says = |done: Result<(), credenza::Error>| {
+            let error = done.unwrap_err().to_string();
+            assert!(error.contains("start a thread"), "{error}");
+        };
+        let every = credenza::Durability::Interval(5);
+        let (hash, btree) = (path.join("hash"), path.join("btree"));
+        says(Hash::options().create(true).durability(every).open(&hash).map(drop));
+        says(BTree::options().create(true).durability(every).open(&btree).map(drop));
+        let store = BTree::open(&btree).unwrap();
+        store.insert(b"key", b"value").unwrap();
+        let mut load = BTreeLoad::begin(&store, None);
+        load.add(b"other", b"value").unwrap();
+        says(load.finish());
+        says(BTreeBuilder::create(path.join("new")).and_then(|b| b.finish().map(drop)));
+        assert_eq!(store.read().unwrap().main().len(), 1);
+        assert!(!path.join("new").exists());
     });
     assert_eq!(child.wait(), Status::Exited(0));
 }

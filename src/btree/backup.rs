@@ -82,15 +82,16 @@ impl<'p> NewCopy<'p> {
         let file = staged.file().try_clone().map_err(|e| Error::io("open again", e).at(path))?;
         let core = Core::of(file, true, Some(path)).map_err(|e| e.at(path))?;
         let half = snapshot.source().core().live_bytes().of(snapshot.source())?.max(1);
+        // What comes of reading has the store's name by then.
         copy_all(snapshot, &core, &mut |done| progress(done.min(half), 2 * half))
-            .of(snapshot.source())?;
+            .map_err(|e| e.at(path))?;
         Ok(NewCopy { path, staged, core, half })
     }
 
     fn publish(self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let NewCopy { path, staged, core, half } = self;
         core.sync().and_then(|()| core.trim(Trim::All, How::Sums)).map_err(|e| e.at(path))?;
-        let copy = BTree::of(core, Durability::Buffered, None);
+        let copy = BTree::of(core, Durability::Buffered, None)?;
         copy.verify(|done, total| {
             // Their product may have more than 64 bits.
             let part = u128::from(done.min(total)) * u128::from(half) / u128::from(total.max(1));
@@ -109,7 +110,8 @@ fn copy_all(from: &Snapshot<'_>, to: &Core, progress: &mut dyn FnMut(u64)) -> Re
     let main = copy.tree(from.commit().main)?;
     let mut tables: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
     Table::new(from.source(), from.commit().catalog, "").scan(|name, record| {
-        let (tree, key_name) = kind::decode(&String::from_utf8_lossy(name), record)?;
+        let decoded = kind::decode(&String::from_utf8_lossy(name), record);
+        let (tree, key_name) = decoded.of(from.source())?;
         let tree = copy.tree(tree)?;
         tables.push((name.to_vec(), [&tree.encode()[..], key_name.as_bytes()].concat()));
         Ok(())
@@ -143,7 +145,12 @@ impl Copy<'_, '_, '_> {
             let records = scan::Parts::new(from.source(), tree).inspect(|record| {
                 record.iter().for_each(|(key, value)| note(key.len() + value.len()));
             });
-            bulk::load(writer, &mut copy, records, |_, _| Ok(()))?
+            bulk::load(
+                writer,
+                &mut copy,
+                records.map(|record| record.of(from.source())),
+                |_, _| Ok(()),
+            )?
         } else {
             let records = Table::new(from.source(), tree, "").iter().inspect(|record| {
                 record.iter().for_each(|(key, value)| note(key.len() + value.len()));
@@ -151,10 +158,8 @@ impl Copy<'_, '_, '_> {
             bulk::load(writer, &mut copy, records, |_, _| Ok(()))?
         };
         if count != tree.count {
-            return Err(Error::corrupt(
-                0,
-                format!("a tree of {count} records, not {}", tree.count),
-            ));
+            let what = format!("a tree of {count} records, not {}", tree.count);
+            return Err(Error::corrupt(0, what)).of(from.source());
         }
         Ok(copy)
     }

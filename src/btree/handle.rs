@@ -103,7 +103,7 @@ impl OpenOptions {
             core.check_reads();
         }
         let recorder = Recorder::new(self.statistics.as_ref(), "btree", path)?;
-        Ok(BTree::of(core, self.durability, recorder))
+        BTree::of(core, self.durability, recorder).map_err(|e| e.at(path))
     }
 }
 
@@ -141,7 +141,11 @@ struct Shared {
 }
 
 impl BTree {
-    pub(super) fn of(core: Core, durability: Durability, recorder: Option<Recorder>) -> BTree {
+    pub(super) fn of(
+        core: Core,
+        durability: Durability,
+        recorder: Option<Recorder>,
+    ) -> Result<BTree> {
         let core = Arc::new(core);
         if durability == Durability::Sync {
             core.tracked.begin();
@@ -149,14 +153,14 @@ impl BTree {
         let ticker = match durability {
             Durability::Interval(ms) if !core.is_in_memory() && core.only().is_none() => {
                 let core = Arc::clone(&core);
-                Some(Ticker::start(ms, move || core.sync()))
+                Some(Ticker::start(ms, move || core.sync())?)
             }
             _ => None,
         };
         let (recorder, compaction) = (recorder.map(Box::new), Mutex::new(None));
         let pid = own_pid();
         let shared = Shared { core, recorder, durability, compaction, pid, _ticker: ticker };
-        BTree { shared: Arc::new(shared) }
+        Ok(BTree { shared: Arc::new(shared) })
     }
 
     /// How to open a store, other than with the defaults.
@@ -187,7 +191,7 @@ impl BTree {
     /// be begun.
     pub fn in_memory() -> Result<BTree> {
         let recorder = Recorder::new(None, "btree", Path::new(""))?;
-        Ok(BTree::of(Core::in_memory()?, Durability::Buffered, recorder))
+        BTree::of(Core::in_memory()?, Durability::Buffered, recorder)
     }
 
     pub(crate) fn core(&self) -> &Core {

@@ -27,6 +27,7 @@ use super::writer::Writer;
 use crate::bytes::{array, le64};
 use crate::os::atomic::Ordering;
 use crate::os::file::read_exact_at;
+use crate::os::process::longest_file;
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -278,10 +279,12 @@ impl Core {
         let end = used.saturating_add(bytes.len() as u64);
         // As after a power failure, but for where the commit before ends: no base has less.
         let is_readable = entry.follows((durable, base.commit.end), base.commit.end);
-        if end > journal.pages * PAGE_BYTES || !is_readable {
+        let at = journal.page * PAGE_BYTES + used;
+        // Beyond what this process may write the kernel would end it.
+        let is_allowed = at + bytes.len() as u64 <= longest_file();
+        if end > journal.pages * PAGE_BYTES || !is_readable || !is_allowed {
             return Ok(false);
         }
-        let at = journal.page * PAGE_BYTES + used;
         self.word(session::SYNCING).store(commit.stamp, Ordering::SeqCst);
         let written = self.map.file().write_all_at(&bytes, at);
         written.map_err(|e| Error::io("write to the journal", e))?;
@@ -319,6 +322,10 @@ impl Writer<'_> {
         let free = pages / 4;
         let first = self.scratch.space.take_fixed(core, free + pages, self.stamp)?;
         let page = first + free;
+        if (page + pages) * PAGE_BYTES > longest_file() {
+            // It may not write there, as in `append`: all is taken back.
+            return Ok(());
+        }
         (first..page).rev().try_for_each(|page| self.free_fixed(page))?;
         // So that the disk has it all, and nothing but its bytes is written when it is used.
         let zeros = vec![0; (pages * PAGE_BYTES) as usize];

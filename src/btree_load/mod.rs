@@ -60,16 +60,23 @@ pub struct BTreeLoad {
     /// Without [`Message::Commit`] it undoes what it did.
     thread: OwnThread<SyncSender<Message>, Result<()>>,
     batch: Batch,
+    /// Why there is no thread, until that is told.
+    refused: Option<Error>,
 }
 
 impl BTreeLoad {
     /// Begins a load into the table of this name, which must be there, or into the main one.
     pub fn begin(store: &BTree, table: Option<&str>) -> BTreeLoad {
         let (sender, receiver) = sync_channel(BATCHES);
+        let of_store = store;
         let (store, table) = (store.clone(), table.map(str::to_owned));
         let write =
             move || write(&store, table.as_deref(), receiver).map_err(|error| store.named(error));
-        BTreeLoad { thread: OwnThread::start(sender, write), batch: Batch::default() }
+        let (thread, refused) = match OwnThread::start(sender, write) {
+            Ok(thread) => (thread, None),
+            Err(error) => (OwnThread::none(), Some(of_store.named(error))),
+        };
+        BTreeLoad { thread, batch: Batch::default(), refused }
     }
 
     /// Bytes of memory for records that do not come in the order of their keys and wait to be sorted;
@@ -115,6 +122,9 @@ impl BTreeLoad {
         if self.thread.is_of_parent() {
             let what = "this load was begun before the fork of this process: it is the parent's";
             return Err(Error::invalid(what));
+        }
+        if let Some(refused) = self.refused.take() {
+            return Err(refused);
         }
         let sender = self.thread.sender().ok_or_else(over)?;
         // Nobody listens any more only if there was an error.

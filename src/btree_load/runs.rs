@@ -5,6 +5,7 @@
 use super::batch::{Batch, Record, record};
 use crate::bytes::le32;
 use crate::os::file::read_exact_at;
+use crate::os::process::longest_file;
 use crate::os::publish::scratch_beside;
 use crate::{Error, ErrorKind, Result};
 use std::fs::File;
@@ -93,7 +94,11 @@ impl Runs {
         let start = self.runs.last().map_or(0, |run| run.place.1);
         let (mut end, mut longest, mut buffer) = (start, 0, Vec::with_capacity(BUFFER));
         let mut flush = |buffer: &mut Vec<u8>| {
-            let written = scratch.file.write_all_at(buffer, end);
+            // Beyond it the kernel would end the process.
+            let written = match end + buffer.len() as u64 > longest_file() {
+                true => Err(std::io::ErrorKind::FileTooLarge.into()),
+                false => scratch.file.write_all_at(buffer, end),
+            };
             written.map_err(scratch.named("write records to a file beside"))?;
             end += buffer.len() as u64;
             buffer.clear();

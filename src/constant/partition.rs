@@ -380,7 +380,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut parts = Partitions::new(1 << 20, Some(folder.path().join("store")));
         let mut count = 0u64;
-        let mut add = |parts: &mut Partitions, count: &mut u64| {
+        let add = |parts: &mut Partitions, count: &mut u64| {
             let hash = count.wrapping_mul(0x9E37_79B9_7F4A_7C15);
             parts.push(hash, 8, &count.to_le_bytes(), &[7; 8]).unwrap();
             *count += 1;

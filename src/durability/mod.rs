@@ -32,7 +32,7 @@ pub(crate) struct Ticker {
 
 impl Ticker {
     /// Calls `sync` every `ms` milliseconds, and at the end.
-    pub(crate) fn start(ms: u64, sync: impl Fn() -> Result<()> + Send + 'static) -> Ticker {
+    pub(crate) fn start(ms: u64, sync: impl Fn() -> Result<()> + Send + 'static) -> Result<Ticker> {
         let (sender, receiver) = mpsc::channel();
         let pause = Duration::from_millis(ms.max(1));
         let tick = move || {
@@ -42,6 +42,6 @@ impl Ticker {
             }
             let _ = sync();
         };
-        Ticker { _thread: OwnThread::start(sender, tick) }
+        Ok(Ticker { _thread: OwnThread::start(sender, tick)? })
     }
 }

@@ -3,7 +3,8 @@
 //! Invariant: a process that was forked since does nothing with it. The thread is not there: whoever waits for it
 //! waits for ever, what it had locked stays locked, and a thread of that process may have its number by now.
 
-use std::thread::{JoinHandle, Result};
+use crate::Error;
+use std::thread::{Builder, JoinHandle, Result};
 
 /// A thread, and the sender `S` whose end tells it to end; dropped, it is waited for.
 #[derive(Debug)]
@@ -16,12 +17,24 @@ pub(crate) struct OwnThread<S, T> {
 
 impl<S, T: Send + 'static> OwnThread<S, T> {
     /// Starts a thread that does `work`.
-    pub(crate) fn start(sender: S, work: impl FnOnce() -> T + Send + 'static) -> OwnThread<S, T> {
-        OwnThread { running: Some((sender, std::thread::spawn(work))), pid: std::process::id() }
+    ///
+    /// # Errors
+    /// The system has no more threads for this user, or no memory.
+    pub(crate) fn start(
+        sender: S,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> crate::Result<OwnThread<S, T>> {
+        let thread = Builder::new().spawn(work).map_err(|e| Error::io("start a thread for", e))?;
+        Ok(OwnThread { running: Some((sender, thread)), pid: std::process::id() })
     }
 }
 
 impl<S, T> OwnThread<S, T> {
+    /// None: as if it were ended.
+    pub(crate) fn none() -> OwnThread<S, T> {
+        OwnThread { running: None, pid: std::process::id() }
+    }
+
     /// Whether this process was forked since.
     pub(crate) fn is_of_parent(&self) -> bool {
         self.pid != std::process::id()

@@ -64,19 +64,18 @@ impl Hash {
         path: Option<PathBuf>,
         durability: Durability,
         recorder: Option<Recorder>,
-    ) -> Hash {
+    ) -> Result<Hash> {
         let core = Arc::new(core);
         let ticker = match durability {
             Durability::Interval(ms) if path.is_some() => {
                 let core = Arc::clone(&core);
-                Some(Ticker::start(ms, move || core.sync()))
+                Some(Ticker::start(ms, move || core.sync())?)
             }
             _ => None,
         };
         let (recorder, goal) = (recorder.map(Box::new), Mutex::new(None));
-        Hash {
-            shared: Arc::new(Shared { core, recorder, path, durability, goal, _ticker: ticker }),
-        }
+        let shared = Shared { core, recorder, path, durability, goal, _ticker: ticker };
+        Ok(Hash { shared: Arc::new(shared) })
     }
 
     /// How to open a store, other than with the defaults.
@@ -107,7 +106,7 @@ impl Hash {
     /// be begun.
     pub fn in_memory() -> Result<Hash> {
         let recorder = Recorder::new(None, "hash", Path::new(""))?;
-        Ok(Hash::of(Core::in_memory()?, None, Durability::Buffered, recorder))
+        Hash::of(Core::in_memory()?, None, Durability::Buffered, recorder)
     }
 
     pub(super) fn core(&self) -> &Core {

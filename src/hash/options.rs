@@ -108,6 +108,7 @@ impl OpenOptions {
         let mut core = core.map_err(|e| e.at(path))?;
         core.worth = self.worth;
         let recorder = Recorder::new(self.statistics.as_ref(), "hash", path)?;
-        Ok(Hash::of(core, Some(path.to_owned()), self.durability, recorder))
+        let store = Hash::of(core, Some(path.to_owned()), self.durability, recorder);
+        store.map_err(|e| e.at(path))
     }
 }

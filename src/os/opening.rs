@@ -5,7 +5,7 @@
 //! may write. Who gets byte 1 for himself knows that nobody else does. Byte 2 is locked, shared, as long as
 //! somebody has it open who only reads.
 
-use super::lock::{Want, lock_range};
+use super::lock::{Want, is_locked, lock_range};
 use crate::Result;
 use std::fs::File;
 
@@ -37,13 +37,31 @@ pub(crate) fn join(file: &File) -> Result<()> {
     lock_range(file, OPEN, Want::Shared, true).map(drop)
 }
 
-/// Does what the last one has to do who closes a store, if nobody else has it open.
+/// Does what the last one has to do who closes a store, if nobody else has it open. Others may open it
+/// meanwhile, so that it is done as everything else in a store is. A lock against them would be that of all processes
+/// forked with this opening, and stay for as long as one of them lives if this one were killed.
 pub(crate) fn if_alone(file: &File, last: impl FnOnce() -> Result<()>) -> Result<()> {
-    if !is_alone(file)? {
-        return Ok(());
+    if is_locked(file, OPEN)? { Ok(()) } else { last() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_closes_a_store_keeps_nobody_from_opening_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let other = File::options().read(true).write(true).open(file.path()).unwrap();
+        let take = |want| lock_range(&other, OPEN, want, false);
+        join(file.as_file()).unwrap();
+        let mut is_last = false;
+        let closing = if_alone(file.as_file(), || {
+            is_last = take(Want::Shared)?;
+            Ok(())
+        });
+        closing.unwrap();
+        assert!(is_last);
+        if_alone(file.as_file(), || panic!("somebody else has it open")).unwrap();
+        assert!(!take(Want::Exclusive).unwrap(), "it is open still");
     }
-    let done = last();
-    // A forked process may have the same opening.
-    lock_range(file, OPEN, Want::Shared, false)?;
-    done
 }

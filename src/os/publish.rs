@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 use super::access::Rights;
+use super::process::own_pid;
 use crate::{Error, Result};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -29,6 +30,8 @@ pub struct Staged {
     target: PathBuf,
     /// The temporary name, where the filesystem has no unnamed files.
     named: Option<PathBuf>,
+    /// The process that makes it: one that is forked meanwhile leaves its files alone.
+    pid: u32,
 }
 
 impl Staged {
@@ -55,7 +58,7 @@ impl Staged {
         // Seen now and not when all is written: without this the new name cannot be made durable.
         open_folder_of(&target)?;
         let (file, named) = create_beside(&target)?;
-        Ok(Staged { file, target, named })
+        Ok(Staged { file, target, named, pid: own_pid() })
     }
 
     /// Gives the file the mode (and, where allowed, owner) of one that it belongs to; that of a file which is
@@ -101,6 +104,8 @@ pub(crate) struct Named {
     target: PathBuf,
     /// What the names of its further files end with.
     further: &'static [&'static str],
+    /// As of a [`Staged`].
+    pid: u32,
 }
 
 impl Named {
@@ -112,7 +117,7 @@ impl Named {
         // Looks at the folder and at what is there, in the same words as for every other store.
         let target = Staged::create(target)?.target.clone();
         let (_, path) = named_beside(&target)?;
-        Ok(Named { path, target, further })
+        Ok(Named { path, target, further, pid: own_pid() })
     }
 
     /// Where the store is built.
@@ -160,7 +165,7 @@ impl Named {
 
 impl Drop for Named {
     fn drop(&mut self) {
-        if self.path.as_os_str().is_empty() {
+        if self.path.as_os_str().is_empty() || self.pid != own_pid() {
             return;
         }
         for end in self.further.iter().chain(&[""]) {
@@ -217,7 +222,7 @@ pub(crate) fn is_there(target: &Path) -> Error {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        if let Some(path) = &self.named {
+        if let Some(path) = self.named.as_ref().filter(|_| self.pid == own_pid()) {
             let _ = std::fs::remove_file(path);
         }
     }

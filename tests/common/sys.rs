@@ -158,6 +158,19 @@ pub fn limit_file_size(bytes: Option<u64>) {
     assert_eq!(rc, 0, "cannot limit the size of files");
 }
 
+/// What the kernel does by default to who writes beyond [`limit_file_size`]: it ends the process.
+pub fn die_beyond_file_size() {
+    // SAFETY: what the signal does is set to what it is by default, which calls no code.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
+}
+
+/// This process, of a user with more than one, can start no thread from now on.
+pub fn forbid_threads() {
+    let limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit is read during the call.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &raw const limit) }, 0);
+}
+
 /// Memory of this process that is not shared may from now on be no more than so many bytes: asking
 /// for more ends it. Not where it has more already, as a sanitizer sets aside for its own notes.
 pub fn limit_memory(bytes: u64) {
