@@ -89,7 +89,8 @@ fn a_reader_that_stays_does_not_make_the_file_grow_for_ever() {
 fn a_limit_below_the_journal_kills_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
-    let store = BTree::options().create(true).durability(Durability::Sync).open(&path).unwrap();
+    let options = BTree::options().create(true).durability(Durability::Sync);
+    let store = options.clone().open(&path).unwrap();
     for i in 0..200u32 {
         store.insert(&i.to_le_bytes(), &[7; 500]).unwrap();
     }
@@ -97,6 +98,7 @@ fn a_limit_below_the_journal_kills_nobody() {
         sys::give_up_after(60);
         sys::limit_file_size(Some(8192));
         sys::die_beyond_file_size();
+        let store = options.open(&path).unwrap();
         for i in 0..20u32 {
             store.insert(&i.to_le_bytes(), &[8; 500]).unwrap();
         }
