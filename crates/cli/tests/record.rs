@@ -91,6 +91,18 @@ fn a_trace_of_lookups_is_replayed_on_stores_that_never_change() {
 }
 
 #[test]
+fn a_replay_says_which_stores_it_leaves_out_that_nobody_named() {
+    let (folder, libraries) = (Folder::new(), Folder::new());
+    let changes = recorded(&folder, &[]);
+    let out = with_damaged_lmdb(&mut credenza(&["replay", &changes]), &libraries).output();
+    let out = out.expect("the program starts");
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert_eq!(out.status.code(), Some(0), "{text}");
+    says_who_is_absent(&text);
+    assert!(text.contains("constant, cdb are left out: they are built once"), "{text}");
+}
+
+#[test]
 fn the_records_of_a_trace_are_data_for_bench() {
     let folder = Folder::new();
     let trace = recorded(&folder, &[]);

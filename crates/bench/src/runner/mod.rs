@@ -263,8 +263,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The stores that are found, with those that are missed where they are not; the others are told.
-    fn found(&mut self) -> Vec<String> {
+    /// The stores that are found, with those that are missed where they are not; and the others.
+    fn found(&self) -> (Vec<String>, Absent) {
         let (mut names, mut absent) = (Vec::new(), Absent::default());
         for Candidate { store, error, .. } in candidates::all(self.args) {
             match error.filter(|_| !self.args.is_about(store)) {
@@ -272,13 +272,13 @@ impl<'a> Run<'a> {
                 Some(error) => absent.add(store, &error),
             }
         }
-        self.left_out.extend(absent.notes());
-        names
+        (names, absent)
     }
 
     /// The stores that take part: those that were named, or all that are found.
     fn stores(&mut self, shape: &Shape, workload: &Workload) -> Result<Vec<StoreInfo>> {
-        let names = self.args.named_stores().unwrap_or_else(|| self.found());
+        let named = self.args.named_stores().map(|names| (names, Absent::default()));
+        let (names, absent) = named.unwrap_or_else(|| self.found());
         let mut stores: Vec<StoreInfo> = Vec::new();
         let mut unfit: BTreeMap<(&str, String), Vec<String>> = BTreeMap::new();
         let (keys, mut unnumbered) = (shape.keys, Vec::new());
@@ -329,6 +329,7 @@ impl<'a> Run<'a> {
         if stores.is_empty() && self.failures.is_empty() && !self.left_out.is_empty() {
             return Err(nothing_left(&self.left_out));
         }
+        self.left_out.extend(absent.notes());
         Ok(stores)
     }
 
