@@ -84,10 +84,15 @@ fn a_trace_of_lookups_is_replayed_on_stores_that_never_change() {
         .expect(0);
     let got = run(&["replay", &trace, "--stores", "constant,hash"]).expect(0).text();
     assert!(got.contains("constant: 1 of 1 answers are as recorded"), "{got}");
+    let version = env!("CARGO_PKG_VERSION");
+    let set_up = format!("\nStores:\n  constant {version}: defaults");
+    assert!(got.contains(&set_up), "{got}");
     let changes = recorded(&folder, &[]);
     let got = run(&["replay", &changes, "--stores", "constant,hash"]).expect(111);
     assert!(got.err.contains("constant: it is built once and never changed"), "{}", got.err);
     assert!(got.text().contains("hash: 5 of 5"), "{}", got.text());
+    let set_up = format!("\nStores:\n  hash {version} (class buffered): ");
+    assert!(got.text().contains(&set_up), "{}", got.text());
 }
 
 #[test]

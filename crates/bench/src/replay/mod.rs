@@ -213,6 +213,8 @@ struct OfStore {
     /// The durability class of its changes: "buffered" (a change outlives the process), "at-close" (nothing
     /// does before the store was closed), "memory" or "sync"; none where nothing was changed.
     class: Option<String>,
+    /// Every setting that is not the store's default.
+    tuning: String,
 }
 
 /// What one kind of operation took, in nanoseconds.
@@ -497,5 +499,6 @@ fn of_store(store: String, version: String, done: Replayed, clock_ns: f64) -> Of
         file_bytes: done.file_bytes,
         transactions: done.has_transactions,
         class: done.class,
+        tuning: done.tuning,
     }
 }
