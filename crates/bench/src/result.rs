@@ -445,8 +445,8 @@ pub struct Percentiles {
 pub struct TogetherResult {
     /// The store's name.
     pub store: String,
-    /// The durability class of the store that is read; "sync" for `insert-sync`, and for a mix that of changes
-    /// which are each a transaction of its own.
+    /// The durability class of the store that is read; beside a writer, and for a mix, that of changes which are
+    /// each a transaction of its own; "sync" for `insert-sync` and a mix that is synced.
     pub class: String,
     /// The phase's name: one of the get phases; or `insert-sync` or that of a mix, where what is said of
     /// readers and lookups here is said of threads that commit, and of changes or operations.

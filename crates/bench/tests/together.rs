@@ -77,6 +77,30 @@ fn several_processes_or_threads_read_one_store_and_one_changes_it_beside_them() 
 
 #[test]
 fn several_threads_commit_to_one_store() {
+/// The store was synced when it was built; what is changed in it afterwards is not.
+#[test]
+fn lookups_beside_a_writer_have_the_class_of_its_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.json");
+    let done = bench(&[
+        "--stores=hash,btree",
+        "--records=200",
+        "--gets=200",
+        "--rounds=1",
+        "--phases=build,get-hit",
+        "--threads=1",
+        "--with-writer",
+        "--sync",
+        &format!("--json={}", out.display()),
+    ]);
+    assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+    let report = json_report(&out);
+    assert_eq!(report.together.len(), 4);
+    for r in &report.together {
+        assert_eq!(r.class, ["sync", "buffered"][r.writers], "{r:?}");
+    }
+}
+
     let folder = tempfile::tempdir().unwrap();
     let (dir, out) = (folder.path().join("stores"), folder.path().join("out.json"));
     std::fs::create_dir(&dir).unwrap();

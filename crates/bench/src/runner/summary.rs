@@ -277,7 +277,8 @@ fn of_count(
         class: match first.group.phase {
             _ if info.is_server => info.class.clone(),
             phase if mixes.is_synced(phase) => Changes::Sync.class().to_owned(),
-            phase if phase.is_mixed() => info.commits_class.clone(),
+            // What the writer beside them changes, nobody syncs.
+            phase if phase.is_mixed() || first.group.with_writer => info.commits_class.clone(),
             _ => class.to_owned(),
         },
         phase: first.group.phase.name().to_owned(),
