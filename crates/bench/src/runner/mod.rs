@@ -125,6 +125,7 @@ fn run(args: &BenchArgs) -> Result<Report> {
     notes.extend(notes::about_folder(args, &run.phases, &workload.mixes, &machine.filesystem));
     notes.extend(notes::about_load(&machine));
     let stores = run.stores(&shape, &workload)?;
+    notes.extend(notes::about_builds(args, &run.phases, &stores, &machine.filesystem));
     notes.append(&mut run.left_out);
     let asked_for = phases_asked_for(&workload, args.cold);
     notes.extend(notes::about_types(&stores, &asked_for, &workload));
