@@ -128,6 +128,7 @@ impl ForDriver for Describe<'_> {
             library: library.map(|file| file.display().to_string()),
             tuning,
             native_get_many: D::NATIVE_GET_MANY,
+            native_get_many_by_threads: D::NATIVE_GET_MANY_BY_THREADS,
             syncs: match self.class {
                 "sync" if !D::IS_SERVER => format!("{}; then fdatasync of every file", D::SYNCS),
                 _ => D::SYNCS.to_owned(),

@@ -61,6 +61,8 @@ fn several_processes_or_threads_read_one_store_and_one_changes_it_beside_them() 
         assert!(r.processors <= report.machine.cores.max(1), "{r:?}");
         assert!(r.ops >= 2 * 3 * 500 * r.readers as u64 && r.per_second.median > 0.0, "{r:?}");
         assert_eq!(r.hit_rate, if r.phase == "get-hit" { 1.0 } else { 0.0 }, "{r:?}");
+        // redb has no call for many keys.
+        assert_eq!(r.native, (&*r.store, &*r.phase) != ("redb", "get-many-miss"), "{r:?}");
         assert_eq!(r.to_one.map(|s| s.pairs), (r.readers > 1).then_some(2), "{r:?}");
         let writes = r.writes_per_second.as_ref();
         assert_eq!(writes.map(|w| w.median > 0.0), (r.writers > 0).then_some(true), "{r:?}");
@@ -75,8 +77,6 @@ fn several_processes_or_threads_read_one_store_and_one_changes_it_beside_them() 
     assert!(report.stores.iter().all(|store| store.threads == "shared"));
 }
 
-#[test]
-fn several_threads_commit_to_one_store() {
 /// The store was synced when it was built; what is changed in it afterwards is not.
 #[test]
 fn lookups_beside_a_writer_have_the_class_of_its_changes() {
@@ -101,6 +101,8 @@ fn lookups_beside_a_writer_have_the_class_of_its_changes() {
     }
 }
 
+#[test]
+fn several_threads_commit_to_one_store() {
     let folder = tempfile::tempdir().unwrap();
     let (dir, out) = (folder.path().join("stores"), folder.path().join("out.json"));
     std::fs::create_dir(&dir).unwrap();

@@ -124,6 +124,8 @@ pub(crate) trait Driver: Sized + 'static {
     const VALUE_TYPES: &'static [KeyType] = &[];
     /// Whether [`Store::get_many`] is the store's own.
     const NATIVE_GET_MANY: bool = false;
+    /// Whether it is also where several threads read one store at once.
+    const NATIVE_GET_MANY_BY_THREADS: bool = Self::NATIVE_GET_MANY;
     /// What [`Driver::build`] forces to disk by itself.
     const SYNCS: &'static str = "none";
     /// What it forces to disk by itself while it is changed, though it promises no more than that changes

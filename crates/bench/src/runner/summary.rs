@@ -272,6 +272,10 @@ fn of_count(
     let sum = |of: fn(&Throughput) -> u64| own.iter().map(|(_, t)| of(t)).sum::<u64>();
     let rates: Vec<f64> = own.iter().map(|(_, t)| t.per_second).collect();
     let writes: Vec<f64> = own.iter().filter_map(|(_, t)| t.writes_per_second).collect();
+    let is_native = match first.group.by {
+        By::Processes => info.native_get_many,
+        By::Threads => info.native_get_many_by_threads,
+    };
     Some(TogetherResult {
         store: info.store.clone(),
         class: match first.group.phase {
@@ -305,6 +309,7 @@ fn of_count(
         operation_latency_ns: percentiles(own.iter().map(|(_, t)| &t.operation_latencies)),
         at_rate: None,
         verified: is_right(&own),
+        native: is_native || !first.group.phase.is_batched(),
         notes: own.iter().find_map(|(_, t)| t.wrong.clone()).into_iter().collect(),
     })
 }
