@@ -301,6 +301,7 @@ fn legend(c: &Comparison, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
             "! some answers were wrong: the figure is no speed and is in no ratio.".to_owned(),
         );
     }
+    says.extend(work::hit_rates(c).iter().map(|line| text::clean(line)));
     writeln!(out)?;
     says.iter().try_for_each(|line| wrapped(out, pen, "", line))
 }
