@@ -4,6 +4,7 @@ mod idle;
 mod settings;
 mod sync;
 
+use crate::absent::is_missed;
 use crate::driver;
 use crate::libraries;
 use crate::machine;
@@ -478,9 +479,9 @@ impl BenchArgs {
         library_of(&self.libraries, store)
     }
 
-    /// Whether an option is about this store: then it is missed where it is not there.
+    /// Whether an option, or the environment, is about this store: then it is missed where it is not there.
     pub(crate) fn is_about(&self, store: &str) -> bool {
-        self.library(store).is_some() || idle::stores_set_up(self).any(|named| named == store)
+        is_missed(store, &self.libraries) || idle::stores_set_up(self).any(|named| named == store)
     }
 
     /// Refuses options that name what is not there.

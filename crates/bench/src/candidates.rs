@@ -31,6 +31,9 @@ pub(crate) struct Candidate {
     pub(crate) key_types: Vec<&'static str>,
     /// Why it cannot be run, and what to do; empty if it can.
     pub(crate) missing: String,
+    /// The same, for those who tell such reasons apart.
+    #[serde(skip)]
+    pub(crate) error: Option<Error>,
 }
 
 /// Looks for one store.
@@ -41,17 +44,27 @@ impl ForDriver for Look<'_> {
 
     fn run<D: Driver>(self) -> Candidate {
         let package = D::SOURCE.and_then(|source| source.package);
-        let (found, version, library, missing) = match tried::load::<D>(self.0) {
+        let (version, library, error) = match tried::load::<D>(self.0) {
             Ok(driver) => {
                 let (version, library) = version::<D>(&driver);
-                (true, Some(version), library, String::new())
+                (Some(version), library, None)
             }
-            Err(e) => (false, None, None, e.to_string()),
+            Err(e) => (None, None, Some(e)),
         };
+        let missing = error.as_ref().map_or_else(String::new, Error::to_string);
         let settings = settings::in_words(D::SETTINGS);
         let key_types = D::KEY_TYPES.iter().map(|of| of.name()).collect();
-        let store = D::NAME;
-        Candidate { store, found, version, library, package, settings, key_types, missing }
+        Candidate {
+            store: D::NAME,
+            found: error.is_none(),
+            version,
+            library,
+            package,
+            settings,
+            key_types,
+            missing,
+            error,
+        }
     }
 }
 
@@ -115,6 +128,7 @@ impl ForDriver for Describe<'_> {
             library: library.map(|file| file.display().to_string()),
             tuning,
             native_get_many: D::NATIVE_GET_MANY,
+            native_get_many_by_threads: D::NATIVE_GET_MANY_BY_THREADS,
             syncs: match self.class {
                 "sync" if !D::IS_SERVER => format!("{}; then fdatasync of every file", D::SYNCS),
                 _ => D::SYNCS.to_owned(),

@@ -8,6 +8,7 @@
 //! order; equal data and queries for all; untimed warm-up; every answer compared with the data;
 //! raw samples kept. `docs/workbench.md` says more.
 
+mod absent;
 mod advise;
 mod args;
 mod candidates;

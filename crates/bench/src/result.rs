@@ -270,6 +270,8 @@ pub struct StoreInfo {
     /// Whether the store has its own call for many keys. If not, `get-many-*` is a plain loop of
     /// single gets over the same batches, and is to be marked so.
     pub native_get_many: bool,
+    /// The same where several threads read one store at once.
+    pub native_get_many_by_threads: bool,
     /// What syncing to disk the build really did: "none", "fdatasync at publish", ...
     pub syncs: String,
     /// What it forces to disk by itself while it is changed, whatever its class, and why.
@@ -445,8 +447,8 @@ pub struct Percentiles {
 pub struct TogetherResult {
     /// The store's name.
     pub store: String,
-    /// The durability class of the store that is read; "sync" for `insert-sync`, and for a mix that of changes
-    /// which are each a transaction of its own.
+    /// The durability class of the store that is read; beside a writer, and for a mix, that of changes which are
+    /// each a transaction of its own; "sync" for `insert-sync` and a mix that is synced.
     pub class: String,
     /// The phase's name: one of the get phases; or `insert-sync` or that of a mix, where what is said of
     /// readers and lookups here is said of threads that commit, and of changes or operations.
@@ -493,6 +495,10 @@ pub struct TogetherResult {
     /// Whether every answer was right: equal to the data, or beside a writer, one of the two values
     /// that it stores.
     pub verified: bool,
+    /// For `get-many-*`: true when the store's own call was measured, false for a plain loop.
+    /// True for all other phases, and in reports from before there was this field.
+    #[serde(default = "yes")]
+    pub native: bool,
     /// The first wrong answer.
     #[serde(default)]
     pub notes: Vec<String>,

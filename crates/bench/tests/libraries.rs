@@ -141,3 +141,62 @@ fn a_library_of_a_version_that_nobody_knows_is_refused() {
     let version = "*a = 9; *b = *c = 0; return \"\";";
     is_named(&like_lmdb(version), "it is version '9.0.0', but the workbench knows 0.9.* alone");
 }
+
+/// The workbench, which finds a library of this source as LMDB's where nobody names one.
+fn with_found(source: &str, args: &[&str]) -> (Output, String) {
+    let (folder, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = library(folder.path(), source);
+    std::fs::rename(file, folder.path().join("liblmdb.so.0")).unwrap();
+    let out = Command::new(env!("CARGO_BIN_EXE_credenza-bench"))
+        .args(args)
+        .args(["--records=100", "--gets=100", "--rounds=1", "--no-pin", "--phases=build"])
+        .arg(format!("--dir={}", dir.path().display()))
+        .env("LD_LIBRARY_PATH", folder.path())
+        .output()
+        .unwrap();
+    let said = [&*out.stdout, &out.stderr].map(String::from_utf8_lossy).concat();
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    (out, said)
+}
+
+/// A library that is there and of no use is no secret, and neither is one that is not there; nor is either a
+/// failure of who named no store.
+#[test]
+fn stores_that_nobody_named_are_told_when_they_are_left_out() {
+    let dies =
+        "#include <stdlib.h>\n__attribute__((constructor)) static void end(void) { abort(); }";
+    let old = like_lmdb("*a = 9; *b = *c = 0; return \"\";");
+    let other = like_lmdb("return 0;").replace("mdb_cursor_get(", "another(");
+    for (source, words) in [
+        (dies, "it ended itself (SIGABRT)"),
+        (&old, "says that it is version '9.0.0'"),
+        (&other, "it has no function mdb_cursor_get"),
+    ] {
+        let (out, said) = with_found(source, &[]);
+        assert_eq!(out.status.code(), Some(0), "{said}");
+        assert!(said.contains("lmdb is left out: ") && said.contains(words), "{said}");
+        // No package brings NTDB.
+        let absent = said.split("not here: ").nth(1).and_then(|text| text.split(": `").next());
+        let absent: Vec<&str> = absent.unwrap_or_default().split(", ").collect();
+        assert!(absent.contains(&"ntdb") && !absent.contains(&"lmdb"), "{absent:?}");
+        assert!(absent.iter().all(|name| !name.contains("resp")), "{absent:?}");
+        assert!(said.contains("`credenza bench --list` says what brings them"), "{said}");
+        assert!(!said.contains("Did not run"), "{said}");
+    }
+}
+
+#[test]
+fn a_library_that_the_environment_names_is_missed_where_no_store_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("damaged.so");
+    std::fs::write(&file, "text").unwrap();
+    let out = Command::new(env!("CARGO_BIN_EXE_credenza-bench"))
+        .args(["--records=100", "--gets=100", "--rounds=1", "--no-pin", "--phases=build"])
+        .env("CREDENZA_LIB_LMDB", &file)
+        .output()
+        .unwrap();
+    let said =
+        String::from_utf8_lossy(&out.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(out.status.code(), Some(111), "{said}");
+    assert!(said.contains("lmdb: missing:") && said.contains("file too short"), "{said}");
+}

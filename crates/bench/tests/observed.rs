@@ -45,6 +45,21 @@ fn seen(report: &Value, store: &str, phase: &str) -> Option<(u64, u64)> {
 }
 
 #[test]
+/// Whoever has all programs recorded is not to have the engines timed that record, and no others.
+#[test]
+fn what_is_measured_is_not_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace");
+    let done = Command::new(env!("CARGO_BIN_EXE_credenza-bench"))
+        .args(["--stores=hash,btree", "--records=50", "--gets=50", "--rounds=1", "--threads=2"])
+        .args(["--processes=2", "--phases=build,get-hit", "--no-pin"])
+        .env("CREDENZA_RECORD", &trace)
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert!(!trace.exists());
+}
+
 fn who_syncs_and_who_does_not_is_seen() {
     let report = report("constant,cdb,gdbm,leveldb,tdb", "build,insert");
     // Ours: fdatasync of the file and fsync of its folder, in each of two rounds.

@@ -84,10 +84,27 @@ fn a_trace_of_lookups_is_replayed_on_stores_that_never_change() {
         .expect(0);
     let got = run(&["replay", &trace, "--stores", "constant,hash"]).expect(0).text();
     assert!(got.contains("constant: 1 of 1 answers are as recorded"), "{got}");
+    let version = env!("CARGO_PKG_VERSION");
+    let set_up = format!("\nStores:\n  constant {version}: defaults");
+    assert!(got.contains(&set_up), "{got}");
     let changes = recorded(&folder, &[]);
     let got = run(&["replay", &changes, "--stores", "constant,hash"]).expect(111);
     assert!(got.err.contains("constant: it is built once and never changed"), "{}", got.err);
     assert!(got.text().contains("hash: 5 of 5"), "{}", got.text());
+    let set_up = format!("\nStores:\n  hash {version} (class buffered): ");
+    assert!(got.text().contains(&set_up), "{}", got.text());
+}
+
+#[test]
+fn a_replay_says_which_stores_it_leaves_out_that_nobody_named() {
+    let (folder, libraries) = (Folder::new(), Folder::new());
+    let changes = recorded(&folder, &[]);
+    let out = with_damaged_lmdb(&mut credenza(&["replay", &changes]), &libraries).output();
+    let out = out.expect("the program starts");
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert_eq!(out.status.code(), Some(0), "{text}");
+    says_who_is_absent(&text);
+    assert!(text.contains("constant, cdb are left out: they are built once"), "{text}");
 }
 
 #[test]

@@ -239,3 +239,17 @@ fn a_signal_reports_what_is_finished_and_leaves_no_files() {
         assert_eq!(folder.names(), ["out.json"]);
     }
 }
+
+#[test]
+fn stores_that_nobody_named_are_told_when_they_are_left_out() {
+    let (folder, libraries) = (Folder::new(), Folder::new());
+    let dir = folder.path("");
+    let least = ["--records", "3", "--operations", "5", "--faults", "kill", "--rounds", "1"];
+    let mut command = credenza(&[&["torture", "-q", "--dir", &dir][..], &least].concat());
+    let out = with_damaged_lmdb(&mut command, &libraries).output().expect("the program starts");
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert_eq!(out.status.code(), Some(0), "{text}");
+    says_who_is_absent(&text);
+    assert!(text.contains("constant, cdb"), "{text}");
+    assert!(text.contains("are left out: they are built once and never changed."), "{text}");
+}

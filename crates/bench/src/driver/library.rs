@@ -6,10 +6,11 @@
 
 #![allow(unsafe_code)]
 
-use credenza::{Error, Result};
+use credenza::{Error, ErrorKind, Result};
 use libloading::Library;
 use libloading::os::unix;
-use std::ffi::{CStr, OsString, c_int};
+use std::ffi::{CStr, OsStr, OsString, c_int};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,6 +28,9 @@ pub(crate) struct Source {
 /// What it needs itself is looked up when it is first called; its symbols are for nobody else; it is
 /// never taken out of memory.
 const HOW: c_int = libc::RTLD_LAZY | libc::RTLD_LOCAL | libc::RTLD_NODELETE;
+
+/// What cannot be done where a library is not installed.
+const FIND: &str = "find its library";
 
 /// An opened library and the file it was.
 pub(crate) struct Opened {
@@ -58,7 +62,7 @@ impl Source {
             Some(name) => vec![as_path(name)],
             None => self.names.iter().map(OsString::from).collect(),
         };
-        let mut reason = String::new();
+        let (mut reason, mut is_broken) = (String::new(), false);
         for name in &names {
             // SAFETY: opening runs the library's own start-up code. The user installed the
             // library or named it: that it may run is their choice, as it is for any program.
@@ -67,17 +71,25 @@ impl Source {
                 Err(e) => {
                     // The loader's own words are the cause of the error, not in it.
                     let cause = std::error::Error::source(&e).map(ToString::to_string);
-                    reason = cause.unwrap_or_else(|| e.to_string());
+                    let says = cause.unwrap_or_else(|| e.to_string());
+                    // What is wrong with a library that is there is more than that another is not.
+                    if !is_broken {
+                        is_broken = !says_it_is_not_there(&says, name);
+                        reason = says;
+                    }
                 }
             }
         }
-        let advice = match is_named {
-            true => {
-                format!("name a shared library of {store}, or leave that to the system's folders")
-            }
-            false => format!("to have it: {}", self.advice(store)),
-        };
-        Err(Error::invalid(format!("{reason}; {advice}")))
+        if is_named {
+            return Err(Error::invalid(format!(
+                "{reason}; name a shared library of {store}, or leave that to the system's folders"
+            )));
+        }
+        let what = format!("{reason}; to have it: {}", self.advice(store));
+        Err(match is_broken {
+            true => Error::invalid(what),
+            false => Error::io(FIND, io::Error::new(io::ErrorKind::NotFound, what)),
+        })
     }
 
     /// The version of the Debian package that the library's file belongs to, where it does.
@@ -88,6 +100,22 @@ impl Source {
         let version = String::from_utf8(output.stdout).ok().filter(|v| !v.is_empty())?;
         output.status.success().then(|| format!("{version} (Debian {package})"))
     }
+}
+
+/// Whether the loader found no file of this name, and not one that it needs in turn.
+fn says_it_is_not_there(says: &str, name: &OsStr) -> bool {
+    let behind = says.strip_prefix(&*name.to_string_lossy());
+    behind.is_some_and(|text| text.contains("cannot open shared object file: No such file"))
+}
+
+/// Whether a store's library could not be opened because nobody installed one, and not for anything else.
+pub(crate) fn is_not_installed(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Io { action: FIND, .. })
+}
+
+/// Whether the environment names a library for this store.
+pub(crate) fn is_in_environment(store: &str) -> bool {
+    std::env::var_os(variable(store)).is_some_and(|name| !name.is_empty())
 }
 
 /// A file that was named, as the loader takes it for one: without a slash it would look in the system's
@@ -128,7 +156,7 @@ fn file_of(address: *const libc::c_void) -> Option<PathBuf> {
     // SAFETY: dladdr answered: the name is a C string of the loader, which lives as long as the
     // library is loaded, and the caller holds the library.
     let name = unsafe { CStr::from_ptr(info.dli_fname) };
-    let path = PathBuf::from(std::ffi::OsStr::from_bytes(name.to_bytes()));
+    let path = PathBuf::from(OsStr::from_bytes(name.to_bytes()));
     Some(path.canonicalize().unwrap_or(path))
 }
 

@@ -81,7 +81,7 @@ use crate::workload::transactions::Transactions;
 use crate::workload::{Action, KeyType, Mix, Mixes, Phase, Records};
 pub(crate) use abilities::{Changes, Sharing, Threads};
 use credenza::{Error, Result};
-pub(crate) use library::Source;
+pub(crate) use library::{Source, is_in_environment, is_not_installed};
 pub(crate) use no_writer::NoWriter;
 pub(crate) use on_thread::{Committers, Crew, OnThread};
 pub(crate) use promise::{Fault, Promise};
@@ -124,6 +124,8 @@ pub(crate) trait Driver: Sized + 'static {
     const VALUE_TYPES: &'static [KeyType] = &[];
     /// Whether [`Store::get_many`] is the store's own.
     const NATIVE_GET_MANY: bool = false;
+    /// Whether it is also where several threads read one store at once.
+    const NATIVE_GET_MANY_BY_THREADS: bool = Self::NATIVE_GET_MANY;
     /// What [`Driver::build`] forces to disk by itself.
     const SYNCS: &'static str = "none";
     /// What it forces to disk by itself while it is changed, though it promises no more than that changes
@@ -484,6 +486,11 @@ fn kind_of(name: &str) -> &str {
 /// The driver's name and the address in the name of a server.
 fn server_of(name: &str) -> Option<(&str, &str)> {
     name.split_once(':').filter(|(kind, _)| SERVERS.contains(kind))
+}
+
+/// Whether the store is in a server, whether its name says in which or not.
+pub(crate) fn is_server(name: &str) -> bool {
+    SERVERS.contains(&kind_of(name))
 }
 
 /// The address of the server in a store's name; `None` for a store that is none.

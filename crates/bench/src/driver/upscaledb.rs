@@ -173,6 +173,8 @@ impl Driver for Upscaledb {
     const NAME: &'static str = "upscaledb";
     const REOPENS: bool = true;
     const NATIVE_GET_MANY: bool = true;
+    /// What is found in bulk lies in a place that the next call of any thread changes.
+    const NATIVE_GET_MANY_BY_THREADS: bool = false;
     const HAS_DUPLICATES: bool = true;
     const KEY_TYPES: &'static [KeyType] = TYPES;
     const VALUE_TYPES: &'static [KeyType] = &KeyType::OF_VALUES;

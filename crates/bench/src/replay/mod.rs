@@ -33,6 +33,7 @@ mod ups;
 pub(crate) use play::{Replayed, Speed, Task, measure as measure_replay, records_of};
 pub(crate) use script::{Do, Script};
 
+use crate::absent::{Absent, is_missed};
 use crate::args::{TIMEOUT, check_stores_and_servers, library_of, named_stores};
 use crate::driver::{self, Driver, ForDriver, Writer, kernel, tried, with_driver};
 use crate::machine;
@@ -170,7 +171,8 @@ struct Report {
     recorded_seconds: f64,
     /// Bytes that are missing from the end of the trace.
     missing_bytes: u64,
-    /// What of the trace, and of that of `--data`, is not read, in sentences.
+    /// What of the trace, and of that of `--data`, is not read, and which stores nobody named take no part, in
+    /// sentences.
     notes: Vec<String>,
     /// Why the recording ended before the programs did.
     stopped: Option<String>,
@@ -211,6 +213,8 @@ struct OfStore {
     /// The durability class of its changes: "buffered" (a change outlives the process), "at-close" (nothing
     /// does before the store was closed), "memory" or "sync"; none where nothing was changed.
     class: Option<String>,
+    /// Every setting that is not the store's default.
+    tuning: String,
 }
 
 /// What one kind of operation took, in nanoseconds.
@@ -374,22 +378,27 @@ impl<'a> Run<'a> {
         let mut names: Vec<String> = named.unwrap_or_else(all);
         let mut known = std::collections::HashSet::new();
         names.retain(|name| known.insert(name.clone()));
-        let mut entrants = Vec::new();
+        let (mut entrants, mut absent) = (Vec::new(), Absent::default());
         for store in names {
             let library = library_of(&self.args.libraries, &store);
             let look = with_driver(&store, Look { library: library.as_deref() });
             match look {
                 Some(Ok((is_changing, _))) if script.has_changes() && !is_changing => {
-                    if is_named {
-                        let what = "it is built once and never changed, and the trace has changes";
-                        self.fail(store, what.to_owned());
+                    let what = "built once and never changed, and the trace has changes";
+                    match is_named {
+                        true => self.fail(store, format!("it is {what}")),
+                        false => absent.add_unfit(&store, what),
                     }
                 }
                 Some(Ok((_, version))) => entrants.push(Entrant { store, version, library }),
-                Some(Err(e)) if is_named || library.is_some() => self.fail(store, e.to_string()),
-                Some(Err(_)) | None => {}
+                Some(Err(e)) if is_named || is_missed(&store, &self.args.libraries) => {
+                    self.fail(store, e.to_string());
+                }
+                Some(Err(e)) => absent.add(&store, &e),
+                None => {}
             }
         }
+        self.report.notes.extend(absent.sentences());
         entrants
     }
 
@@ -490,5 +499,6 @@ fn of_store(store: String, version: String, done: Replayed, clock_ns: f64) -> Of
         file_bytes: done.file_bytes,
         transactions: done.has_transactions,
         class: done.class,
+        tuning: done.tuning,
     }
 }

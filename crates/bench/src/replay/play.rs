@@ -94,6 +94,8 @@ pub(crate) struct Replayed {
     pub(crate) has_transactions: bool,
     /// The durability class of its changes; none where nothing was changed.
     pub(crate) class: Option<String>,
+    /// Every setting of the store that is not the default.
+    pub(crate) tuning: String,
 }
 
 /// Reads a [`Task`], does it, and says what came of it on standard output.
@@ -213,6 +215,7 @@ impl<'a> Child<'a> {
         done.file_bytes = driver.size(&path)?.allocated;
         let class = driver.changes_one_by_one(self.task.is_durable).class();
         done.class = self.script.has_changes().then(|| class.to_owned());
+        done.tuning = driver.tuning(&shape);
         if done.wrong.is_none() {
             let mut store = driver.open(&path, &shape, Reading::Warm)?;
             done.wrong = model.wrong_record(&mut store)?.map(|what| format!("in the end, {what}"));

@@ -1,6 +1,8 @@
 //! What came of a replay, for a terminal.
 
 use super::{OfStore, Report};
+use crate::report::pen::WIDTH;
+use crate::report::stores::{self, SetUp};
 use crate::report::{durability, text};
 use std::fmt::Write;
 
@@ -55,7 +57,13 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
     report.stores.iter().try_for_each(|of| rows(of, width, out))?;
     writeln!(out)?;
     classes(&report.stores, out)?;
-    report.stores.iter().try_for_each(|of| remarks(of, out))
+    report.stores.iter().try_for_each(|of| remarks(of, out))?;
+    let set_up = |of| {
+        let OfStore { store, version, class, tuning, .. }: &OfStore = of;
+        SetUp { store, version, classes: class.as_deref().into_iter().collect(), tuning }
+    };
+    let all: Vec<SetUp<'_>> = report.stores.iter().map(set_up).collect();
+    write!(out, "\n{}", stores::block(&all, WIDTH))
 }
 
 fn rows(of: &OfStore, width: usize, out: &mut String) -> std::fmt::Result {

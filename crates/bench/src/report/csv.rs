@@ -308,7 +308,7 @@ fn together(r: &TogetherResult) -> Vec<String> {
     // Who commits looks nothing up.
     fields.push(r.syncs_per_change.map_or_else(|| r.hit_rate.to_string(), |_| String::new()));
     fields.extend(empty(place("verified") - fields.len()));
-    fields.push(r.verified.to_string());
+    fields.extend([r.verified, r.native].map(|is| is.to_string()));
     fields.extend(empty(OF_PHASE - fields.len()));
     fields.extend([r.by.clone(), r.readers.to_string()]);
     fields.extend([r.writers.to_string(), r.processors.to_string()]);

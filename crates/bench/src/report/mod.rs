@@ -6,7 +6,7 @@
 //! same with faults and files as a table, `processor` and `own_counters` what the processor and the stores
 //! themselves counted; `together`, `rate`, `over_time` and `growth` what comes of several readers, of operations
 //! at a rate, in the course of a run, and of more records; `committers` and `mix_latencies` what threads do that
-//! change one store; [`saved`] puts two saved runs against each other.
+//! change one store; `stores` how each was set up; [`saved`] puts two saved runs against each other.
 
 mod chart;
 mod check;
@@ -35,6 +35,7 @@ mod processor;
 mod rate;
 pub mod saved;
 pub mod stats;
+pub(crate) mod stores;
 pub mod terminal;
 pub(crate) mod text;
 mod together;

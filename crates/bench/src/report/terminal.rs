@@ -10,10 +10,10 @@ use super::pen::{Pen, Style, WIDTH, shortened, width, wrapped};
 use super::plain::ByClass;
 use super::stats::{self, Ratio, Verdict};
 use super::{
-    committers, growth, mix_latencies, noise, own_cost, own_counters, processor, rate, text,
-    together, work,
+    committers, growth, mix_latencies, noise, own_cost, own_counters, processor, rate, stores,
+    text, together, work,
 };
-use crate::result::{PhaseResult, Report, StoreInfo};
+use crate::result::{PhaseResult, Report};
 use std::io::{self, Write};
 
 const GAP: usize = 2;
@@ -60,7 +60,11 @@ pub fn print(report: &Report, out: &mut impl Write, colour: bool) -> io::Result<
         plain(own_counters::TITLE, &table, explained, out, &pen)?;
     }
     disk(report, out, &pen)?;
-    remarks(report, out, &pen)
+    remarks(report, out, &pen)?;
+    if report.stores.is_empty() {
+        return Ok(());
+    }
+    write!(out, "\n{}", stores::block(&stores::of_report(report), WIDTH))
 }
 
 /// What the stores were seen to ask of the disk.
@@ -297,6 +301,7 @@ fn legend(c: &Comparison, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
             "! some answers were wrong: the figure is no speed and is in no ratio.".to_owned(),
         );
     }
+    says.extend(work::hit_rates(c).iter().map(|line| text::clean(line)));
     writeln!(out)?;
     says.iter().try_for_each(|line| wrapped(out, pen, "", line))
 }
@@ -373,7 +378,6 @@ fn remarks(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     says.extend(own_cost.map(|of| text::clean(&format!("{}: {of}.", own_cost::EXPLAINED))));
     says.extend(wrong_answers(report).iter().map(|line| text::clean(line)));
     says.extend(report.notes.iter().map(|note| text::clean(note)));
-    says.extend(versions(report));
     if !says.is_empty() {
         writeln!(out)?;
     }
@@ -408,18 +412,6 @@ fn outliers(report: &Report) -> Option<String> {
     (!all.is_empty()).then(|| {
         let more = if more > 0 { format!(", and {more} more figures") } else { String::new() };
         format!("Outliers, rounds far from the others, which stay in: {}{more}.", all.join(", "))
-    })
-}
-
-/// What was measured.
-fn versions(report: &Report) -> Option<String> {
-    let of = |s: &StoreInfo| format!("{} {}", text::clean(&s.store), text::clean(&s.version));
-    let all: Vec<String> = report.stores.iter().map(of).collect();
-    (!all.is_empty()).then(|| {
-        format!(
-            "Versions: {}. How each was set up is on the page (--html) and in the JSON (--json).",
-            all.join(", ")
-        )
     })
 }
 
@@ -474,7 +466,7 @@ mod tests {
             "no difference seen",
             "gdbm: missing: libgdbm.so.6",
             "lmdb get-chain round 7: timed-out",
-            "Versions: ",
+            "\nStores:\n  constant 0.1.0 (class buffered): ",
             "No noise floor was measured",
         ] {
             assert!(text.contains(says), "'{says}' is missing");

@@ -1,6 +1,7 @@
 //! Figures and strings as people read them, shared by the terminal and the page.
 
 use super::stats::{Ratio, Verdict};
+use std::fmt::Write;
 
 /// Stands where there is no figure.
 pub const NONE: &str = "–";
@@ -143,6 +144,28 @@ fn civil(days: u64) -> (u64, u64, u64) {
     let of_month = day - (153 * month + 2) / 5 + 1;
     let month = if month < 10 { month + 3 } else { month - 9 };
     (era * 400 + year + u64::from(month <= 2), month, of_month)
+}
+
+/// Text in lines of at most `width` columns, the first of which begins with `mark` and the others below it.
+pub(crate) fn below(mark: &str, text: &str, width: usize) -> String {
+    let indent = mark.chars().count();
+    let (mut out, mut line) = (String::new(), String::new());
+    let clean = clean(text);
+    for word in clean.split_whitespace() {
+        if !line.is_empty() && indent + line.chars().count() + 1 + word.chars().count() > width {
+            let start = if out.is_empty() { mark.to_owned() } else { " ".repeat(indent) };
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "{start}{line}");
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    let start = if out.is_empty() { mark.to_owned() } else { " ".repeat(indent) };
+    let _ = writeln!(out, "{start}{line}");
+    out
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ const EXPLAINED: &str = "Millions of lookups in a second, of all readers togethe
     ~ no difference seen (the interval spans 1); ? fewer than three rounds, too few to say. These ratios have no \
     noise floor. Readers are processes (procs) or threads of one. Those of a row, and its writer, had so many \
     processors (cpus), each one of its own where there were enough; free: the kernel chose. \
-    ! some answers were wrong: the figure is no speed.";
+    * a plain loop of single gets; ! some answers were wrong: the figure is no speed.";
 
 const HEADS: [&str; 7] = ["store", "phase", "readers", "cpus", "M/s", "times one", "changes/s"];
 
@@ -143,13 +143,17 @@ pub fn short(readers: usize, by: &str, writers: usize) -> String {
 }
 
 fn cells(r: &TogetherResult) -> [String; HEADS.len()] {
-    let wrong = if r.verified { "" } else { "!" };
+    let mark = match (r.verified, r.native) {
+        (false, _) => "!",
+        (true, false) => "*",
+        (true, true) => "",
+    };
     [
         r.store.clone(),
         r.phase.clone(),
         readers(r),
         processors(r),
-        format!("{}{wrong}", text::number(r.per_second.median / 1e6)),
+        format!("{}{mark}", text::number(r.per_second.median / 1e6)),
         ratio(r),
         r.writes_per_second
             .as_ref()
@@ -202,6 +206,7 @@ pub fn some() -> Vec<TogetherResult> {
         operation_latency_ns: Default::default(),
         at_rate: None,
         verified: writers == 0,
+        native: writers > 0,
         notes: Vec::new(),
     };
     vec![result(2, 0), result(16, 1)]
@@ -233,7 +238,7 @@ mod tests {
     fn rows_say_how_many_processes_and_processors_within_the_width() {
         let lines = table(&report()).unwrap().0.lines();
         assert!(lines.iter().all(|line| line.chars().count() <= 100), "{lines:#?}");
-        assert!(lines[2].contains(" 2 threads ") && lines[2].contains("12.3"), "{lines:#?}");
+        assert!(lines[2].contains(" 2 threads ") && lines[2].contains("12.3* "), "{lines:#?}");
         assert!(lines[2].contains("1.95x [1.93, 1.99]"), "{lines:#?}");
         assert!(
             lines[3].contains("16 procs + writer") && lines[3].contains("1,234,567"),

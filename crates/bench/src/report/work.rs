@@ -3,7 +3,9 @@
 //!
 //! The settings of a report have both whether they were used or not: here is only what a phase with figures did.
 
-use crate::result::{Report, Settings};
+use super::compare::Comparison;
+use super::text;
+use crate::result::{PhaseResult, Report, Settings};
 use crate::workload::{InsertOrder, Phase};
 
 /// How keys are drawn when nobody says.
@@ -43,6 +45,27 @@ pub fn in_words(report: &Report) -> Vec<String> {
     let unusual = distribution(report).filter(|name| *name != USUAL);
     let lookups = unusual.map(|name| format!("lookups: keys {name}"));
     inserts.into_iter().chain(lookups).chain(mixes(report)).collect()
+}
+
+/// What part of its lookups each mix found, which the keys that it draws and removes make of it: once where that
+/// is the same for all stores.
+pub fn hit_rates(c: &Comparison<'_>) -> Vec<String> {
+    let is_mixed = |phase: &&&str| Phase::named(phase).is_some_and(Phase::is_mixed);
+    let of_phase = |phase: &&str| {
+        let all = c.stores.iter().filter_map(|store| Some((*store, c.result(store, phase)?)));
+        let rate = |(store, r): (_, &PhaseResult)| Some((store, text::percent(r.hit_rate?)));
+        let rates: Vec<(&str, String)> = all.filter_map(rate).collect();
+        let (_, first) = rates.first()?;
+        Some(match rates.iter().all(|(_, rate)| rate == first) {
+            true => format!("{phase}: {first} of its lookups found their key."),
+            false => {
+                let each: Vec<String> =
+                    rates.iter().map(|(store, rate)| format!("{store} {rate}")).collect();
+                format!("{phase}: of its lookups found their key: {}.", each.join(", "))
+            }
+        })
+    };
+    c.phases.iter().filter(is_mixed).filter_map(of_phase).collect()
 }
 
 /// How one phase draws the keys that it looks up, the mix that it does, and another order of its records than that
@@ -106,6 +129,24 @@ mod tests {
         let several =
             "mixed-load: insert 1, keys uniform; then mixed-clear: remove 1, keys uniform";
         assert_eq!(said(&["mixed-clear"], "uniform", several), [several]);
+    }
+
+    #[test]
+    fn the_hit_rate_of_a_mix_is_said_once_where_it_is_the_same() {
+        let mut report = report(&["mixed", "mixed", "get-hit"], "uniform", "");
+        let said = |report: &Report| hit_rates(&Comparison::of(report)[0]);
+        for (result, rate) in report.results.iter_mut().zip([None, None, Some(0.5)]) {
+            result.hit_rate = rate;
+        }
+        assert!(said(&report).is_empty(), "a mix without lookups, and what is no mix");
+        report.results[0].hit_rate = Some(0.75);
+        report.results[1].hit_rate = Some(0.75);
+        assert_eq!(said(&report), ["mixed: 75 % of its lookups found their key."]);
+        let [one, other] = [0, 1].map(|i| report.results[i].store.clone());
+        // As where each ends after some seconds.
+        report.results[1].hit_rate = Some(0.5);
+        let each = format!("mixed: of its lookups found their key: {one} 75 %, {other} 50 %.");
+        assert_eq!(said(&report), [each]);
     }
 
     #[test]

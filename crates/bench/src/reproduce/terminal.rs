@@ -5,6 +5,7 @@
 
 use super::lab::Lab;
 use super::outcome::{Cell, Outcome, Table};
+use crate::report::stores::{self, SetUp};
 use crate::report::text;
 use crate::result::Machine;
 use std::fmt::Write;
@@ -31,6 +32,10 @@ pub(super) fn opening(machine: &Machine, scale: f64) -> String {
         out += &wrapped("Scaled: ", &what);
     }
     out
+}
+
+fn wrapped(mark: &str, text: &str) -> String {
+    text::below(mark, text, WIDTH)
 }
 
 /// One experiment.
@@ -61,10 +66,9 @@ pub(super) fn show(outcome: &Outcome) -> String {
 
 /// What is said after the last experiment: how stores were set up, what is missing, what failed.
 pub(super) fn closing(lab: &Lab<'_>) -> String {
-    let mut out = String::from("\nStores:\n");
-    for store in &lab.stores {
-        out += &wrapped("  ", &format!("{} {}: {}", store.store, store.version, store.tuning));
-    }
+    // What is published has one class in one part and another in the next: the parts say which.
+    let all: Vec<SetUp<'_>> = lab.stores.iter().map(|info| SetUp::of(info, &[])).collect();
+    let mut out = format!("\n{}", stores::block(&all, WIDTH));
     for note in &lab.notes {
         out += &wrapped("Note: ", note);
     }
@@ -72,28 +76,6 @@ pub(super) fn closing(lab: &Lab<'_>) -> String {
         let what = format!("{} ({}): {}", failure.store, failure.status, failure.what);
         out += &wrapped("Failed: ", &what);
     }
-    out
-}
-
-/// Text in lines, the first of which begins with `mark` and the others below it.
-fn wrapped(mark: &str, text: &str) -> String {
-    let indent = mark.chars().count();
-    let (mut out, mut line) = (String::new(), String::new());
-    let clean = text::clean(text);
-    for word in clean.split_whitespace() {
-        if !line.is_empty() && indent + line.chars().count() + 1 + word.chars().count() > WIDTH {
-            let start = if out.is_empty() { mark.to_owned() } else { " ".repeat(indent) };
-            // Writing to a string cannot fail.
-            let _ = writeln!(out, "{start}{line}");
-            line.clear();
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    let start = if out.is_empty() { mark.to_owned() } else { " ".repeat(indent) };
-    let _ = writeln!(out, "{start}{line}");
     out
 }
 

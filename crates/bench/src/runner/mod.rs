@@ -36,6 +36,7 @@ mod parent_tests;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use crate::absent::Absent;
 use crate::args::{BenchArgs, Metrics};
 use crate::candidates::{self, Candidate, Describe};
 use crate::counters::Counters;
@@ -124,6 +125,7 @@ fn run(args: &BenchArgs) -> Result<Report> {
     notes.extend(notes::about_folder(args, &run.phases, &workload.mixes, &machine.filesystem));
     notes.extend(notes::about_load(&machine));
     let stores = run.stores(&shape, &workload)?;
+    notes.extend(notes::about_builds(args, &run.phases, &stores, &machine.filesystem));
     notes.append(&mut run.left_out);
     let asked_for = phases_asked_for(&workload, args.cold);
     notes.extend(notes::about_types(&stores, &asked_for, &workload));
@@ -223,7 +225,7 @@ struct Run<'a> {
     /// Where stores are put together that are kept.
     made_in: Option<Folder>,
     failures: Vec<Failure>,
-    /// The stores that cannot be set up as it is asked for, and why, in words.
+    /// The stores that are not here, or cannot be set up as it is asked for, and why, in words.
     left_out: Vec<String>,
     samples: Samples,
     /// Those of the store that is measured a second time, against itself.
@@ -262,14 +264,22 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// The stores that are found, with those that are missed where they are not; and the others.
+    fn found(&self) -> (Vec<String>, Absent) {
+        let (mut names, mut absent) = (Vec::new(), Absent::default());
+        for Candidate { store, error, .. } in candidates::all(self.args) {
+            match error.filter(|_| !self.args.is_about(store)) {
+                None => names.push(store.to_owned()),
+                Some(error) => absent.add(store, &error),
+            }
+        }
+        (names, absent)
+    }
+
     /// The stores that take part: those that were named, or all that are found.
     fn stores(&mut self, shape: &Shape, workload: &Workload) -> Result<Vec<StoreInfo>> {
-        let is_wanted = |c: &Candidate| c.found || self.args.is_about(c.store);
-        let wanted = || candidates::all(self.args).into_iter().filter(is_wanted);
-        let names = match self.args.named_stores() {
-            Some(names) => names,
-            None => wanted().map(|candidate| candidate.store.to_owned()).collect(),
-        };
+        let named = self.args.named_stores().map(|names| (names, Absent::default()));
+        let (names, absent) = named.unwrap_or_else(|| self.found());
         let mut stores: Vec<StoreInfo> = Vec::new();
         let mut unfit: BTreeMap<(&str, String), Vec<String>> = BTreeMap::new();
         let (keys, mut unnumbered) = (shape.keys, Vec::new());
@@ -320,6 +330,7 @@ impl<'a> Run<'a> {
         if stores.is_empty() && self.failures.is_empty() && !self.left_out.is_empty() {
             return Err(nothing_left(&self.left_out));
         }
+        self.left_out.extend(absent.notes());
         Ok(stores)
     }
 

@@ -30,13 +30,43 @@ pub(super) fn about_folder(
                 .to_owned(),
         );
     }
-    if filesystem != "tmpfs" && !args.cold && !args.sync && args.kept.open.is_none() {
-        notes.push(format!(
-            "the folder is on a disk ({filesystem}): `build` of constant includes its fdatasync, \
-             that of the others does not; use --sync, or a folder on tmpfs, to compare builds"
-        ));
-    }
     notes
+}
+
+/// What builds bring to a disk that nobody asked for: some stores all of it, some nothing.
+pub(super) fn about_builds(
+    args: &BenchArgs,
+    phases: &[Phase],
+    stores: &[StoreInfo],
+    filesystem: &str,
+) -> Option<String> {
+    if filesystem == "tmpfs" || args.sync || !phases.contains(&Phase::Build) {
+        return None;
+    }
+    let mut by_what: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut others = Vec::new();
+    for StoreInfo { store, syncs, .. } in stores.iter().filter(|info| !info.is_server) {
+        if syncs.starts_with("none") {
+            others.push(&**store);
+            continue;
+        }
+        match by_what.iter_mut().find(|(what, _)| what == syncs) {
+            Some((_, stores)) => stores.push(store),
+            None => by_what.push((syncs, vec![store])),
+        }
+    }
+    let syncing = by_what.iter().map(|(what, stores)| format!("{} ({what})", stores.join(", ")));
+    let syncing = syncing.collect::<Vec<_>>().join("; ");
+    let that_do_not = match (syncing.is_empty(), others.is_empty()) {
+        (true, _) => return None,
+        (false, true) => String::new(),
+        (false, false) => format!(", that of {} does not", others.join(", ")),
+    };
+    Some(format!(
+        "the folder is on a disk ({filesystem}): `build` waits for it in {}{that_do_not}; use --sync, or a \
+         folder on tmpfs, to compare builds",
+        syncing
+    ))
 }
 
 /// Other programs share caches and memory with the measured one, whatever processor it has.
@@ -226,4 +256,52 @@ pub(super) fn of_series(runs: Vec<(u64, Vec<String>)>) -> Vec<String> {
         }
     }
     said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::candidates::Describe;
+    use crate::driver::{Shape, with_driver};
+    use crate::workload::Records;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Arguments {
+        #[command(flatten)]
+        args: BenchArgs,
+    }
+
+    /// What drivers of these stores say of themselves.
+    fn described(names: &[&str]) -> Vec<StoreInfo> {
+        let (shape, mixes) = (&Shape::of(&Records::default()), &Mixes::default());
+        let of = |name: &&str| {
+            let work =
+                Describe { name, library: None, shape, class: "buffered", mixes, is_opened: false };
+            with_driver(name, work).unwrap().unwrap()
+        };
+        names.iter().map(of).collect()
+    }
+
+    #[test]
+    fn builds_that_wait_for_a_disk_are_told_from_those_that_do_not() {
+        let stores = described(&["constant", "hash", "btree", "redb"]);
+        let of = |args: &[&str], phases: &[Phase], stores: &[StoreInfo], filesystem: &str| {
+            let args = Arguments::parse_from([&["bench"], args].concat()).args;
+            about_builds(&args, phases, stores, filesystem)
+        };
+        let note = of(&[], &Phase::ALL, &stores, "ext4").unwrap();
+        for says in [
+            "`build` waits for it in constant (fdatasync and fsync of the folder at publish",
+            "hash, btree (fdatasync when the last process closes it), that of redb does not;",
+        ] {
+            assert!(note.contains(says), "{note}");
+        }
+        assert!(!of(&[], &Phase::ALL, &stores[..3], "ext4").unwrap().contains("does not"));
+        // Where none waits, or all do, or there is no disk, there is nothing to say.
+        assert_eq!(of(&[], &Phase::ALL, &stores[3..], "ext4"), None);
+        assert_eq!(of(&["--sync"], &Phase::ALL, &stores, "ext4"), None);
+        assert_eq!(of(&[], &[Phase::GetHit], &stores, "ext4"), None);
+        assert_eq!(of(&[], &Phase::ALL, &stores, "tmpfs"), None);
+    }
 }

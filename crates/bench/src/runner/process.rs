@@ -41,6 +41,11 @@ impl Program {
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.file);
         command.args(&self.args);
+        // Our engines would be timed while they write down what is done to them.
+        let records = |name: &OsString| name.as_encoded_bytes().starts_with(b"CREDENZA_RECORD");
+        for (name, _) in std::env::vars_os().filter(|(name, _)| records(name)) {
+            command.env_remove(name);
+        }
         if self.is_silent {
             command.stderr(Stdio::null());
         }

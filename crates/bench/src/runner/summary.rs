@@ -272,12 +272,17 @@ fn of_count(
     let sum = |of: fn(&Throughput) -> u64| own.iter().map(|(_, t)| of(t)).sum::<u64>();
     let rates: Vec<f64> = own.iter().map(|(_, t)| t.per_second).collect();
     let writes: Vec<f64> = own.iter().filter_map(|(_, t)| t.writes_per_second).collect();
+    let is_native = match first.group.by {
+        By::Processes => info.native_get_many,
+        By::Threads => info.native_get_many_by_threads,
+    };
     Some(TogetherResult {
         store: info.store.clone(),
         class: match first.group.phase {
             _ if info.is_server => info.class.clone(),
             phase if mixes.is_synced(phase) => Changes::Sync.class().to_owned(),
-            phase if phase.is_mixed() => info.commits_class.clone(),
+            // What the writer beside them changes, nobody syncs.
+            phase if phase.is_mixed() || first.group.with_writer => info.commits_class.clone(),
             _ => class.to_owned(),
         },
         phase: first.group.phase.name().to_owned(),
@@ -304,6 +309,7 @@ fn of_count(
         operation_latency_ns: percentiles(own.iter().map(|(_, t)| &t.operation_latencies)),
         at_rate: None,
         verified: is_right(&own),
+        native: is_native || !first.group.phase.is_batched(),
         notes: own.iter().find_map(|(_, t)| t.wrong.clone()).into_iter().collect(),
     })
 }

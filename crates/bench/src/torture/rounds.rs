@@ -13,6 +13,7 @@ use super::plan::{Plan, Source};
 use super::power::Cut;
 use super::room::Room;
 use super::{Class, PATIENCE, Said, TortureArgs};
+use crate::absent::{Absent, is_missed};
 use crate::args::library_of;
 use crate::driver::{self, Changes, Driver, Fault, ForDriver, Promise, Writer, tried, with_driver};
 use crate::machine;
@@ -58,17 +59,18 @@ struct Subject {
 struct Look<'a>(Option<&'a Path>);
 
 impl ForDriver for Look<'_> {
-    type Output = Result<Subject>;
+    /// What the store is if nothing can be done with it, in words.
+    type Output = Result<std::result::Result<Subject, &'static str>>;
 
-    fn run<D: Driver>(self) -> Result<Subject> {
+    fn run<D: Driver>(self) -> Self::Output {
         let driver = tried::load::<D>(self.0)?;
         if !<D::Writer<'_> as Writer>::IS_POSSIBLE {
-            return Err(Error::invalid("it is built once and never changed"));
+            return Ok(Err("built once and never changed"));
         }
         if !D::REOPENS {
-            return Err(Error::invalid("the workbench does not open it again for changes"));
+            return Ok(Err("not opened again for changes by the workbench"));
         }
-        Ok(Subject {
+        Ok(Ok(Subject {
             name: D::NAME.to_owned(),
             version: driver.identity().version,
             library: self.0.map(Path::to_owned),
@@ -78,7 +80,7 @@ impl ForDriver for Look<'_> {
             class: driver.changes_one_by_one(false).class(),
             promise: D::promise,
             sizes: [Vec::new(), Vec::new()],
-        })
+        }))
     }
 }
 
@@ -183,15 +185,23 @@ impl<'a> Run<'a> {
         let mut names: Vec<String> = self.args.stores.clone().unwrap_or_else(all);
         let mut known = HashSet::new();
         names.retain(|name| known.insert(name.clone()));
-        let mut subjects = Vec::new();
+        let (mut subjects, mut absent) = (Vec::new(), Absent::default());
         for name in names {
             let library = library_of(&self.args.libraries, &name);
             match with_driver(&name, Look(library.as_deref())) {
-                Some(Ok(subject)) => subjects.push(subject),
-                Some(Err(e)) if is_named || library.is_some() => self.fail(&name, e.to_string()),
-                Some(Err(_)) | None => {}
+                Some(Ok(Ok(subject))) => subjects.push(subject),
+                Some(Ok(Err(what))) if is_named || library.is_some() => {
+                    self.fail(&name, format!("it is {what}"));
+                }
+                Some(Ok(Err(what))) => absent.add_unfit(&name, what),
+                Some(Err(e)) if is_named || is_missed(&name, &self.args.libraries) => {
+                    self.fail(&name, e.to_string());
+                }
+                Some(Err(e)) => absent.add(&name, &e),
+                None => {}
             }
         }
+        self.report.notes.extend(absent.sentences());
         Ok(subjects)
     }
 

@@ -30,6 +30,26 @@ pub fn program() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_credenza"))
 }
 
+/// Has the system's loader find a file in this folder that is no library, where it looks for LMDB's.
+pub fn with_damaged_lmdb<'c>(command: &'c mut Command, folder: &Folder) -> &'c mut Command {
+    for name in ["liblmdb.so.0", "liblmdb.so"] {
+        folder.file(name, "text");
+    }
+    command.env("LD_LIBRARY_PATH", folder.0.path())
+}
+
+/// That a run says which stores it leaves out that nobody named: the one above, and those that are not here.
+pub fn says_who_is_absent(text: &str) {
+    let lines: Vec<&str> = text.lines().collect();
+    let is_there = |begin: &str, end: &str| {
+        lines.iter().any(|line| line.starts_with(begin) && line.ends_with(end))
+    };
+    assert!(is_there("lmdb is left out: ", "apt-get install liblmdb0."), "{text}");
+    // No package brings it.
+    assert!(text.contains("Not here: ") && text.contains("ntdb"), "{text}");
+    assert!(is_there("Not here: ", ": `credenza bench --list` says what brings them."), "{text}");
+}
+
 /// What a finished run left.
 pub struct Run {
     pub status: i32,
