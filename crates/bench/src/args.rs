@@ -201,7 +201,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 10_000, requires = "cold",
           conflicts_with_all = ["processes", "threads", "rate", "oracle"])]
     pub cold_gets: usize,
-    /// With --cold: leave read-ahead to the kernel instead of announcing random access
+    /// With --cold: leave read-ahead to the kernel instead of announcing random access; a note names the
+    /// stores that cannot do the one or the other
     #[arg(long, requires = "cold", conflicts_with_all = ["processes", "threads", "rate", "oracle"])]
     pub read_ahead: bool,
     /// Let a measured process have so much memory at most, pages of files among it, and no swap, as in

@@ -494,6 +494,11 @@ fn on_disk(args: &[&str]) -> (Output, Option<Report>) {
 fn a_cold_mix_reads_from_the_disk() {
     let (done, report) = on_disk(&["--cold", "--cold-gets=200", "--phases=get-hit,mixed"]);
     let report = report.unwrap();
+    // Nothing of that which does nothing is on a disk.
+    let costs: Vec<&str> = report.workbench.iter().map(|cost| &*cost.phase).collect();
+    assert_eq!(costs, ["get-hit", "mixed"]);
+    let silent = "--cold: hash, btree announce nothing";
+    assert!(report.notes.iter().any(|note| note.contains(silent)), "{:?}", report.notes);
     if report.failures.iter().any(|failure| failure.what.contains("cannot be measured")) {
         println!("skipped: /var/tmp is in memory");
         return;

@@ -1,5 +1,5 @@
-//! What several processes or threads may do with a store at once, and what is safe when a change has returned:
-//! facts of a driver, with their names in results.
+//! What several processes or threads may do with a store at once, what it tells the kernel, and what is safe when a
+//! change has returned: facts of a driver, with their names in results.
 
 /// What several processes may do with one store at once, the way its driver opens it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,17 @@ impl Threads {
             Threads::Shared => "shared",
         }
     }
+}
+
+/// How a store that is opened to be read tells the kernel in which order that will be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Announces {
+    /// Not at all.
+    Nothing,
+    /// As random, whatever is asked for: the library does so itself.
+    Random,
+    /// As [`super::Reading`] says.
+    AsAsked,
 }
 
 /// What is safe when a change has returned.

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use super::{Crew, Driver, Identity, NoWriter, Reading, Shape, Source, Store, Threads};
+use super::{Announces, Crew, Driver, Identity, NoWriter, Reading, Shape, Source, Store, Threads};
 use crate::settings::{Name, Takes, Values};
 use crate::workload::Records;
 use credenza::{Access, Advice, Get, Result, Scan, constant};
@@ -15,16 +15,16 @@ fn options(shape: &Shape, reading: Reading) -> constant::OpenOptions {
         Some(false) => constant::Constant::options().access(Access::Read),
         _ => constant::Constant::options(),
     };
-    match shape.settings.random() {
+    match reading.is_random(shape) {
         Some(false) => options.advice(Advice::Normal),
         Some(true) => options.advice(Advice::Random),
-        None if reading == Reading::ColdRandom => options.advice(Advice::Random),
         None => options,
     }
 }
 
 impl Driver for Constant {
     const NAME: &'static str = "constant";
+    const ANNOUNCES: Announces = Announces::AsAsked;
     const SOURCE: Option<Source> = None;
     const SETTINGS: &'static [Takes] =
         &[(Name::Mmap, Values::Either), (Name::Advice, Values::Either)];

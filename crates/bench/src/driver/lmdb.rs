@@ -14,7 +14,8 @@ use super::mdb::{
 use super::mdb_keys::{KEY_TYPES, Keys, SetCompare, SetOrder, keys_in_words};
 use super::mdb_stat::Stat;
 use super::{
-    Changes, Committers, Crew, Driver, Identity, Reading, Shape, Sharing, Source, Threads,
+    Announces, Changes, Committers, Crew, Driver, Identity, Reading, Shape, Sharing, Source,
+    Threads,
 };
 use crate::settings::{Name, Takes, Values};
 use crate::workload::{KeyType, Records};
@@ -47,7 +48,17 @@ impl Lmdb {
     }
 
     fn opened(&self, path: &Path, shape: &Shape, flags: c_uint) -> Result<MdbStore<'_, false>> {
-        let flags = flags | NO_SUBDIR | read_ahead(shape);
+        self.opened_for(path, shape, flags, Reading::Warm)
+    }
+
+    fn opened_for(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        flags: c_uint,
+        reading: Reading,
+    ) -> Result<MdbStore<'_, false>> {
+        let flags = flags | NO_SUBDIR | read_ahead(shape, reading);
         let keys = Keys::of(shape, Some(SetOrder::Set(self.set_compare)))?;
         let told = (at_once(shape), self.stat);
         MdbStore::open(&self.calls, path, flags, keys, told, |env| {
@@ -61,6 +72,7 @@ impl Lmdb {
 
 impl Driver for Lmdb {
     const NAME: &'static str = "lmdb";
+    const ANNOUNCES: Announces = Announces::AsAsked;
     const REOPENS: bool = true;
     const SOURCE: Option<Source> = Some(Source {
         names: &["liblmdb.so.0", "liblmdb.so"],
@@ -112,7 +124,7 @@ impl Driver for Lmdb {
             changes => format!("a write transaction for every {changes} changes"),
         };
         format!(
-            "{keys}NOSUBDIR, NOSYNC, NOMETASYNC, WRITEMAP, NORDAHEAD, NOLOCK, map {} GiB; build: \
+            "{keys}NOSUBDIR, NOSYNC, NOMETASYNC, WRITEMAP, NORDAHEAD (not with --read-ahead), NOLOCK, map {} GiB; build: \
              {append}as single changes; single changes: {transactions}, or one for each; lookups: \
              one read transaction, reset and renewed for each where changes have one for each; beside a \
              writer with its lock, several threads and changes of their own with NOTLS, and threads with \
@@ -127,8 +139,8 @@ impl Driver for Lmdb {
 
     type Store<'d> = MdbStore<'d, false>;
 
-    fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<Self::Store<'_>> {
-        self.opened(path, shape, READ_ONLY | NO_LOCK)
+    fn open(&self, path: &Path, shape: &Shape, reading: Reading) -> Result<Self::Store<'_>> {
+        self.opened_for(path, shape, READ_ONLY | NO_LOCK, reading)
     }
 
     type Writer<'d> = MdbStore<'d, false>;

@@ -7,7 +7,8 @@
 
 use super::library::api;
 use super::{
-    Driver, Identity, NoWriter, Reading, Shape, Source, Store, Threads, c_path, refused_by_errno,
+    Announces, Driver, Identity, NoWriter, Reading, Shape, Source, Store, Threads, c_path,
+    refused_by_errno,
 };
 use crate::workload::Records;
 use credenza::{Error, Result};
@@ -82,6 +83,7 @@ pub(super) struct Mcdb {
 
 impl Driver for Mcdb {
     const NAME: &'static str = "mcdb";
+    const ANNOUNCES: Announces = Announces::AsAsked;
     const THREADS: Threads = Threads::Handles;
     const SOURCE: Option<Source> = Some(Source {
         names: &["libmcdb.so"],

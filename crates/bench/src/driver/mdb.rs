@@ -20,7 +20,9 @@
 use super::library::api;
 use super::mdb_keys::{Compare, Keys, Number, SetOrder};
 use super::mdb_stat::Stat;
-use super::{Committers, Crew, OwnCount, Shape, Store, Writer, c_path, own_order, refused};
+use super::{
+    Committers, Crew, OwnCount, Reading, Shape, Store, Writer, c_path, own_order, refused,
+};
 use crate::workload::Records;
 use credenza::Result;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -157,8 +159,8 @@ fn no_number<T>(call: &str) -> Result<T> {
 }
 
 /// The flag by which the kernel is told that accesses are random; both do so unless told otherwise.
-pub(super) fn read_ahead(shape: &Shape) -> c_uint {
-    if shape.settings.random() == Some(false) { 0 } else { NO_READ_AHEAD }
+pub(super) fn read_ahead(shape: &Shape, reading: Reading) -> c_uint {
+    if reading.is_random(shape) == Some(false) { 0 } else { NO_READ_AHEAD }
 }
 
 /// More than the file will have.

@@ -14,7 +14,8 @@ use super::mdb::{
 use super::mdb_keys::{KEY_TYPES, Keys, OpenOrdered, SetOrder, keys_in_words};
 use super::mdb_stat::Stat;
 use super::{
-    Changes, Committers, Crew, Driver, Identity, Reading, Shape, Sharing, Source, Threads,
+    Announces, Changes, Committers, Crew, Driver, Identity, Reading, Shape, Sharing, Source,
+    Threads,
 };
 use crate::settings::{Name, Takes, Values};
 use crate::workload::{KeyType, Records};
@@ -84,7 +85,17 @@ impl Mdbx {
     }
 
     fn opened(&self, path: &Path, shape: &Shape, flags: c_uint) -> Result<MdbStore<'_, true>> {
-        let flags = flags | NO_SUBDIR | read_ahead(shape);
+        self.opened_for(path, shape, flags, Reading::Warm)
+    }
+
+    fn opened_for(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        flags: c_uint,
+        reading: Reading,
+    ) -> Result<MdbStore<'_, true>> {
+        let flags = flags | NO_SUBDIR | read_ahead(shape, reading);
         let page = shape.settings.page_size().map_or(DEFAULT, |bytes| bytes as isize);
         // Its transactions take any number of pages: in a writable map it keeps no list of them.
         let keys = Keys::of(shape, self.open_ordered.map(SetOrder::Open))?;
@@ -110,6 +121,7 @@ impl Mdbx {
 
 impl Driver for Mdbx {
     const NAME: &'static str = "mdbx";
+    const ANNOUNCES: Announces = Announces::AsAsked;
     const REOPENS: bool = true;
     const SHARING: Sharing = Sharing::Writer;
     const THREADS: Threads = Threads::Shared;
@@ -173,7 +185,7 @@ impl Driver for Mdbx {
         let keys = keys_in_words(shape, "mdbx_dbi_open_ex");
         let append = if shape.is_sorted { "MDBX_APPEND as the keys come sorted, " } else { "" };
         format!(
-            "{keys}NOSUBDIR, UTTERLY_NOSYNC, WRITEMAP, NORDAHEAD, EXCLUSIVE, NOMEMINIT, LIFORECLAIM, at \
+            "{keys}NOSUBDIR, UTTERLY_NOSYNC, WRITEMAP, NORDAHEAD (not with --read-ahead), EXCLUSIVE, NOMEMINIT, LIFORECLAIM, at \
              most {} GiB in steps of {} MiB; build: {append}one write transaction; single changes: \
              one write transaction for the whole phase, or one for each with a sync after {} KiB; \
              lookups: one read transaction, reset and renewed for each where changes have one for each; \
@@ -191,8 +203,8 @@ impl Driver for Mdbx {
 
     type Store<'d> = MdbStore<'d, true>;
 
-    fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<Self::Store<'_>> {
-        self.opened(path, shape, READ_ONLY | EXCLUSIVE)
+    fn open(&self, path: &Path, shape: &Shape, reading: Reading) -> Result<Self::Store<'_>> {
+        self.opened_for(path, shape, READ_ONLY | EXCLUSIVE, reading)
     }
 
     type Writer<'d> = MdbStore<'d, true>;

@@ -79,7 +79,7 @@ use crate::settings::Takes;
 use crate::workload::key_type::number_of;
 use crate::workload::transactions::Transactions;
 use crate::workload::{Action, KeyType, Mix, Mixes, Phase, Records};
-pub(crate) use abilities::{Changes, Sharing, Threads};
+pub(crate) use abilities::{Announces, Changes, Sharing, Threads};
 use credenza::{Error, Result};
 pub(crate) use library::{Source, is_in_environment, is_not_installed};
 pub(crate) use no_writer::NoWriter;
@@ -106,6 +106,19 @@ pub(crate) enum Reading {
     ColdNormal,
 }
 
+impl Reading {
+    /// Whether accesses are to be announced as random; nothing is said of them where all is in memory. What the
+    /// user chose goes before.
+    fn is_random(self, shape: &Shape) -> Option<bool> {
+        let said = match self {
+            Reading::Warm => None,
+            Reading::ColdRandom => Some(true),
+            Reading::ColdNormal => Some(false),
+        };
+        shape.settings.random().or(said)
+    }
+}
+
 /// A kind of store.
 pub(crate) trait Driver: Sized + 'static {
     /// The name in results.
@@ -122,6 +135,8 @@ pub(crate) trait Driver: Sized + 'static {
     const KEY_TYPES: &'static [KeyType] = &[];
     /// The types of values that it has, and is told of ([`Shape::values`]).
     const VALUE_TYPES: &'static [KeyType] = &[];
+    /// How [`Driver::open`] has the kernel told how the store is read.
+    const ANNOUNCES: Announces = Announces::Nothing;
     /// Whether [`Store::get_many`] is the store's own.
     const NATIVE_GET_MANY: bool = false;
     /// Whether it is also where several threads read one store at once.
@@ -436,6 +451,19 @@ pub(crate) fn has_keys_of(store: &str, keys: KeyType) -> bool {
 /// Whether it has values of this type.
 pub(crate) fn has_values_of(store: &str, values: KeyType) -> bool {
     types_of(store).is_some_and(|(_, has)| values == KeyType::Binary || has.contains(&values))
+}
+
+/// How the kernel is told how the store of this name is read, where that is cold.
+pub(crate) fn announces(store: &str) -> Option<Announces> {
+    struct Asked;
+    impl ForDriver for Asked {
+        type Output = Announces;
+
+        fn run<D: Driver>(self) -> Announces {
+            D::ANNOUNCES
+        }
+    }
+    with_driver(store, Asked)
 }
 
 /// What of the settings that a user may choose the store of this name takes.

@@ -11,7 +11,9 @@ use super::library::{api, symbol};
 use super::lsm::{
     self, Calls, FILTER_BITS, Family, GetManyPinned, GetPinned, LsmStore, Options, Pinned, Settings,
 };
-use super::{Committers, Crew, Driver, Fault, Identity, Promise, Reading, Shape, Source, Threads};
+use super::{
+    Announces, Committers, Crew, Driver, Fault, Identity, Promise, Reading, Shape, Source, Threads,
+};
 use crate::settings::{Codec, Name, Takes, Values};
 use crate::workload::{KeyType, Records};
 use credenza::Result;
@@ -91,7 +93,7 @@ fn is_mapped(shape: &Shape) -> bool {
 }
 
 impl Rocksdb {
-    fn settings(&self, shape: &Shape, is_created: bool) -> Settings<'_> {
+    fn settings(&self, shape: &Shape, is_created: bool, reading: Reading) -> Settings<'_> {
         let mut settings = Settings::new(&self.calls, shape, is_created);
         let (api, options, chosen) = (&self.api, settings.options, &shape.settings);
         let is_direct = u8::from(chosen.direct());
@@ -110,7 +112,7 @@ impl Rocksdb {
             (api.rocksdb_options_set_allow_mmap_reads)(options, u8::from(is_mapped(shape)));
             (api.rocksdb_options_set_use_direct_reads)(options, is_direct);
             (api.rocksdb_options_set_use_direct_io_for_flush_and_compaction)(options, is_direct);
-            if let Some(is_random) = chosen.random() {
+            if let Some(is_random) = reading.is_random(shape) {
                 (api.rocksdb_options_set_advise_random_on_open)(options, u8::from(is_random));
             }
             if chosen.journal_compression() == Codec::Zstd {
@@ -131,7 +133,7 @@ impl Rocksdb {
 
     /// A store to be changed.
     fn changing(&self, shape: &Shape, path: &Path, is_created: bool) -> Result<LsmStore<'_>> {
-        let settings = self.settings(shape, is_created);
+        let settings = self.settings(shape, is_created, Reading::Warm);
         let open = self.api.rocksdb_open_column_families;
         let store =
             LsmStore::open(settings, path, Some(self.pinned), false, |all, name, message| {
@@ -157,6 +159,7 @@ impl Rocksdb {
 
 impl Driver for Rocksdb {
     const NAME: &'static str = "rocksdb";
+    const ANNOUNCES: Announces = Announces::AsAsked;
     const REOPENS: bool = true;
     const NATIVE_GET_MANY: bool = true;
     const SYNCS_ANYWAY: Option<&'static str> =
@@ -242,8 +245,8 @@ impl Driver for Rocksdb {
 
     type Store<'d> = LsmStore<'d>;
 
-    fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<LsmStore<'_>> {
-        let settings = self.settings(shape, false);
+    fn open(&self, path: &Path, shape: &Shape, reading: Reading) -> Result<LsmStore<'_>> {
+        let settings = self.settings(shape, false, reading);
         let open = self.api.rocksdb_open_for_read_only_column_families;
         LsmStore::open(settings, path, Some(self.pinned), true, |all, name, message| {
             let (mut family, names) = (null_mut(), [DEFAULT_FAMILY.as_ptr()]);

@@ -4,7 +4,7 @@
 //! bytes, alignment 4; changes in place, which is its default.
 
 use super::tkrzw::{COMPRESSION, READS, Tkrzw, TkrzwStore, file_settings};
-use super::{Crew, Driver, Identity, Reading, Shape, Source, Threads};
+use super::{Announces, Crew, Driver, Identity, Reading, Shape, Source, Threads};
 use crate::settings::{Name, Takes, Values};
 use credenza::Result;
 use std::path::Path;
@@ -21,6 +21,7 @@ pub(super) struct TkrzwHash(Tkrzw);
 
 impl Driver for TkrzwHash {
     const NAME: &'static str = "tkrzw";
+    const ANNOUNCES: Announces = Announces::Random;
     const REOPENS: bool = true;
     const SOURCE: Option<Source> = Some(Tkrzw::SOURCE);
     const VERSIONS: &'static [&'static str] = &["1.0."];

@@ -4,7 +4,7 @@
 //! the cache. Pages that were changed are in a cache of the process until the store is closed.
 
 use super::tkrzw::{COMPRESSION, READS, Tkrzw, TkrzwStore, file_settings};
-use super::{Changes, Crew, Driver, Identity, Reading, Shape, Source, Threads};
+use super::{Announces, Changes, Crew, Driver, Identity, Reading, Shape, Source, Threads};
 use crate::settings::{Name, Takes, Values};
 use credenza::Result;
 use std::path::Path;
@@ -32,6 +32,7 @@ pub(super) struct TkrzwTree(Tkrzw);
 
 impl Driver for TkrzwTree {
     const NAME: &'static str = "tkrzw-tree";
+    const ANNOUNCES: Announces = Announces::Random;
     const REOPENS: bool = true;
     const SOURCE: Option<Source> = Some(Tkrzw::SOURCE);
     const VERSIONS: &'static [&'static str] = &["1.0."];

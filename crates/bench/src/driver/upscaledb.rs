@@ -17,8 +17,8 @@ use super::upscaledb_abi::*;
 use super::upscaledb_keys::{TYPES, register_order};
 use super::upscaledb_store::{DATABASE, UpsStore, compressor};
 use super::{
-    Changes, Committers, Crew, Driver, Identity, Reading, Shape, Sharing, Source, Threads, c_path,
-    refused,
+    Announces, Changes, Committers, Crew, Driver, Identity, Reading, Shape, Sharing, Source,
+    Threads, c_path, refused,
 };
 use crate::settings::{Chosen, Codec, ENCRYPTION_KEY, Name, Takes, Values};
 use crate::workload::KeyType;
@@ -53,7 +53,7 @@ pub(super) struct Upscaledb {
 }
 
 /// What an environment is told, made or opened: further flags, and parameters.
-fn environment(shape: &Shape) -> (u32, Vec<Parameter>) {
+fn environment(shape: &Shape, reading: Reading) -> (u32, Vec<Parameter>) {
     let settings = &shape.settings;
     let (mut flags, mut list) = (0, Vec::new());
     match settings.cache() {
@@ -70,7 +70,7 @@ fn environment(shape: &Shape) -> (u32, Vec<Parameter>) {
     if settings.checksums() == Some(true) {
         flags |= ENABLE_CRC32;
     }
-    if let Some(is_random) = settings.random() {
+    if let Some(is_random) = reading.is_random(shape) {
         list.push(Parameter { name: PARAM_POSIX_FADVISE, value: u64::from(is_random) });
     }
     if settings.encryption() {
@@ -99,7 +99,7 @@ impl Upscaledb {
         register_order(api, shape)?;
         let mut store = UpsStore::new(api, shape);
         let last = || Parameter { name: 0, value: 0 };
-        let (more, mut environment) = environment(shape);
+        let (more, mut environment) = environment(shape, Reading::Warm);
         let mut flags = flags | more | if shape.settings.memory() { IN_MEMORY } else { 0 };
         if flags & ENABLE_TRANSACTIONS != 0 {
             let (more, compressed) = journal(&shape.settings);
@@ -128,12 +128,22 @@ impl Upscaledb {
 impl Upscaledb {
     /// Opens what was closed, or what a process has left that died.
     fn opened(&self, path: &Path, shape: &Shape, flags: u32) -> Result<UpsStore<'_>> {
+        self.opened_for(path, shape, flags, Reading::Warm)
+    }
+
+    fn opened_for(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        flags: u32,
+        reading: Reading,
+    ) -> Result<UpsStore<'_>> {
         let (api, name) = (&self.api, c_path(path)?);
         self.thresholds.set(&shape.settings)?;
         register_order(api, shape)?;
         let mut store = UpsStore::new(api, shape);
         let none = [Parameter { name: 0, value: 0 }];
-        let (more, mut environment) = environment(shape);
+        let (more, mut environment) = environment(shape, reading);
         let mut all = flags | more;
         if flags & ENABLE_TRANSACTIONS != 0 {
             let (of_journal, compressed) = journal(&shape.settings);
@@ -171,6 +181,7 @@ impl Upscaledb {
 
 impl Driver for Upscaledb {
     const NAME: &'static str = "upscaledb";
+    const ANNOUNCES: Announces = Announces::AsAsked;
     const REOPENS: bool = true;
     const NATIVE_GET_MANY: bool = true;
     /// What is found in bulk lies in a place that the next call of any thread changes.
@@ -241,7 +252,7 @@ impl Driver for Upscaledb {
             None => "UPS_CACHE_UNLIMITED".to_owned(),
         };
         format!(
-            "{cache}, {}; many lookups: ups_db_bulk_operations; one transaction for each change: \
+            "{cache}, posix_fadvise RANDOM for a cold cache, {}; many lookups: ups_db_bulk_operations; one transaction for each change: \
              UPS_ENABLE_TRANSACTIONS, no fsync; several threads: UPS_RECORD_USER_ALLOC",
             UpsStore::told(shape)
         )
@@ -260,8 +271,8 @@ impl Driver for Upscaledb {
 
     type Store<'d> = UpsStore<'d>;
 
-    fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<UpsStore<'_>> {
-        let mut store = self.opened(path, shape, READ_ONLY)?;
+    fn open(&self, path: &Path, shape: &Shape, reading: Reading) -> Result<UpsStore<'_>> {
+        let mut store = self.opened_for(path, shape, READ_ONLY, reading)?;
         store.open_cursor()?;
         Ok(store)
     }

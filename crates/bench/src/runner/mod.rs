@@ -142,6 +142,7 @@ fn run(args: &BenchArgs) -> Result<Report> {
     notes.extend(notes::about_baseline(args, &stores));
     notes.extend(notes::about_sharing(args, &run.phases, &stores, &workload.mixes, machine.cores));
     notes.extend(notes::about_servers(&stores));
+    notes.extend(notes::about_cold(args, &run.phases, &stores));
     notes.extend(Counters::refused());
     let seed = workload.seed;
     notes

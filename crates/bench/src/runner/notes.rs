@@ -2,7 +2,7 @@
 
 use super::together::{By, not_by_threads};
 use crate::args::BenchArgs;
-use crate::driver::{Sharing, Threads, has_keys_of, has_values_of};
+use crate::driver::{Announces, Sharing, Threads, announces, has_keys_of, has_values_of};
 use crate::report::text;
 use crate::result::{Machine, StoreInfo};
 use crate::workload::{Action, KeyType, Mix, Mixes, Phase, Types, Workload};
@@ -168,6 +168,32 @@ pub(super) fn about_types(
 pub(super) fn about_servers(stores: &[StoreInfo]) -> Vec<String> {
     let servers = stores.iter().filter(|info| info.is_server);
     servers.map(|info| format!("{}: {}", info.store, info.notes.join("; "))).collect()
+}
+
+/// The stores that stand, when cold, beside others of which the kernel is told how they are read.
+pub(super) fn about_cold(
+    args: &BenchArgs,
+    phases: &[Phase],
+    stores: &[StoreInfo],
+) -> Option<String> {
+    let (unlike, why) = match args.read_ahead {
+        true => (
+            Announces::Random,
+            "announce random access by themselves: the kernel does not read ahead for them",
+        ),
+        false => (
+            Announces::Nothing,
+            "announce nothing, as the others announce random access: the kernel reads ahead for them as it \
+             likes",
+        ),
+    };
+    let is_unlike = |store: &&str| announces(store) == Some(unlike);
+    let names: Vec<&str> = stores.iter().map(|info| &*info.store).filter(is_unlike).collect();
+    let are_read = phases.iter().any(|phase| !phase.is_changing());
+    (args.cold && are_read && !names.is_empty()).then(|| {
+        let option = if args.read_ahead { "--cold --read-ahead" } else { "--cold" };
+        format!("{option}: {} {why}", names.join(", "))
+    })
 }
 
 /// The stores that several do not read at once, or not beside a writer, or do not commit to; and what there are too few

@@ -1,0 +1,43 @@
+//! Danger: what the workbench itself takes of an operation is said of some phases and not of others, without a
+//! word, so that a reader takes its own work for the store's.
+
+mod common;
+
+use common::{bench, json_report, text};
+
+/// The phases of a small run of btree, and those of the store that does nothing.
+fn phases(args: &[&str]) -> [Vec<String>; 2] {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.json");
+    let paths = [format!("--dir={}", folder.path().display()), format!("--json={}", out.display())];
+    let usual = ["--stores=btree", "--rounds=1", "--records=200", "--gets=100"];
+    let done = bench(&[&usual[..], &[&*paths[0], &*paths[1]], args].concat());
+    let said = format!("{}{}", text(&done.stdout), text(&done.stderr));
+    assert!(done.status.success(), "{args:?}: {said}");
+    let report = json_report(&out);
+    assert!(report.workbench.iter().all(|cost| cost.ns_per_op > 0.0), "{args:?}: {said}");
+    [
+        report.results.into_iter().map(|result| result.phase).collect(),
+        report.workbench.into_iter().map(|cost| cost.phase).collect(),
+    ]
+}
+
+#[test]
+fn every_phase_has_the_cost_of_the_workbench_itself() {
+    for args in [
+        &["--phases=mixed", "--transactions=10"][..],
+        &["--phases=mixed", "--transactions=all"],
+        &["--phases=mixed", "--sync"],
+        &["--phases=mixed", "--sync", "--transactions=10"],
+        &["--phases=mixed", "--reopen"],
+        &["--workload=ycsb-d", "--phases=mixed", "--duplicates=last"],
+        &["--workload=ycsb-e", "--phases=mixed", "--duplicates=first", "--transactions=10"],
+        &["--phases=insert-sync,insert-each"],
+        // All that are measured when nobody says.
+        &[],
+    ] {
+        let [of_store, of_workbench] = phases(args);
+        assert!(!of_store.is_empty(), "{args:?}");
+        assert_eq!(of_workbench, of_store, "{args:?}");
+    }
+}
