@@ -24,7 +24,7 @@ fn reproduce(document: &str, rounds: usize, more: &[&str]) -> (String, Value) {
 /// What holds of every document's report.
 fn check(document: &str, text: &str, report: &Value) {
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    assert_eq!(report["credenza_reproduce"], 1);
+    assert_eq!(report["credenza_reproduce"], 2);
     assert_eq!(report["failures"].as_array().expect("failures").len(), 0, "{report}");
     let outcome = &report["documents"][0];
     assert_eq!(outcome["document"], document);
@@ -43,6 +43,14 @@ fn check(document: &str, text: &str, report: &Value) {
     }
     let verdicts = outcome["verdicts"].as_array().expect("verdicts");
     assert!(!verdicts.is_empty() && verdicts.iter().all(|v| !v["here"].is_null()), "{verdicts:?}");
+    for verdict in verdicts {
+        let mark = verdict["holds"].as_str().expect("a mark");
+        assert!(["yes", "less", "no", "?"].contains(&mark), "{verdict}");
+        assert!(
+            text.lines().any(|line| line.starts_with(&format!("{mark:<5}"))),
+            "{verdict}: {text}"
+        );
+    }
 }
 
 /// The samples of a store's figure in the measured block of the table with this in its title.

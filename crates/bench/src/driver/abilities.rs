@@ -97,4 +97,8 @@ impl Changes {
             Changes::Sync => "sync",
         }
     }
+    /// The class of this name in results.
+    pub(crate) fn named(name: &str) -> Option<Changes> {
+        Changes::ALL.into_iter().find(|of| of.class() == name)
+    }
 }

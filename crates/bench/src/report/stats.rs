@@ -20,7 +20,7 @@ const TAIL: f64 = 0.025;
 /// Tukey's factor: beyond this many interquartile ranges from the quartiles is an outlier.
 const FENCE: f64 = 1.5;
 /// Below this many pairs a ratio is shown without a verdict.
-const PAIRS_FOR_VERDICT: usize = 3;
+pub(crate) const PAIRS_FOR_VERDICT: usize = 3;
 
 /// The median: the mean of the two middle figures when their count is even; `None` when there
 /// is no finite figure.

@@ -6,7 +6,7 @@
 //! nothing is tuned to be read. The document compares times of the processor.
 
 use super::lab::{Figures, Lab, Plan, is_own};
-use super::outcome::{Cell, Outcome, Table, Verdict, rows};
+use super::outcome::{Cell, Classes, Holds, Outcome, Table, Verdict, rows};
 use super::task::{Bench, Work};
 use crate::driver::{Driver, Reading, Setup, kernel};
 use crate::report::text;
@@ -172,7 +172,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Outcome {
             format!("{}; the document had one", text::counted(lab.rounds(1), "round")),
         ],
         tables,
-        verdicts: verdicts(&figures, stores),
+        verdicts: verdicts(&figures, stores, &lab.classes(Setup::Bayes, false)),
     }
 }
 
@@ -276,48 +276,54 @@ fn measured_matrix(
     Some(table)
 }
 
-fn verdicts(figures: &Figures, stores: &[&str]) -> Vec<Verdict> {
-    let claim = |about: &str, pair, name| Verdict::on_claim(about, figures, pair, name);
-    let mut verdicts = vec![
-        claim(
+fn verdicts(figures: &Figures, stores: &[&str], classes: &Classes) -> Vec<Verdict> {
+    const TC: &str = "tokyocabinet-hash";
+    let claims = [
+        (
             "creation: cdb 2.8 times as fast as BerkeleyDB's hash",
-            ("cdb", "bdb-hash"),
+            "cdb",
+            "bdb-hash",
             "create cpu",
+            2.8,
         ),
-        claim(
-            "creation: cdb 2.8 times as fast as Tokyo Cabinet",
-            ("cdb", "tokyocabinet-hash"),
-            "create cpu",
-        ),
-        claim(
+        ("creation: cdb 2.8 times as fast as Tokyo Cabinet", "cdb", TC, "create cpu", 2.8),
+        (
             "creation: BerkeleyDB's hash 7 times as fast as Tokyo Cabinet by the wall clock",
-            ("bdb-hash", "tokyocabinet-hash"),
+            "bdb-hash",
+            TC,
             "create wall",
+            7.0,
         ),
-        claim(
-            "lookups: cdb 1.8 times as fast as Tokyo Cabinet",
-            ("cdb", "tokyocabinet-hash"),
-            "read cpu",
-        ),
-        claim(
-            "lookups: cdb 5.3 times as fast as BerkeleyDB's hash",
-            ("cdb", "bdb-hash"),
-            "read cpu",
-        ),
-        claim(
+        ("lookups: cdb 1.8 times as fast as Tokyo Cabinet", "cdb", TC, "read cpu", 1.8),
+        ("lookups: cdb 5.3 times as fast as BerkeleyDB's hash", "cdb", "bdb-hash", "read cpu", 5.3),
+        (
             "lookups: Tokyo Cabinet 3 times as fast as BerkeleyDB's hash",
-            ("tokyocabinet-hash", "bdb-hash"),
+            TC,
+            "bdb-hash",
             "read cpu",
+            3.0,
         ),
     ];
-    for (what, name) in
-        [("our creation", "create cpu"), ("our lookups", "read cpu"), ("our size", "size")]
-    {
-        let ours = Verdict::on_ours(what, figures, stores, name);
+    let claim = |(about, fast, slow, name, times)| {
+        Verdict::on_claim(about, figures, (fast, slow), name, times)
+    };
+    let mut verdicts: Vec<Verdict> = claims.map(claim).into();
+    let none = &Classes::default();
+    for (what, name, classes) in [
+        ("our creation", "create cpu", classes),
+        ("our lookups", "read cpu", none),
+        ("our size", "size", none),
+    ] {
+        let ours = Verdict::on_ours(what, figures, stores, name, classes);
         verdicts.extend(ours.map(|mut verdict| {
             if name == "size" {
                 // Sizes do not scatter: one round tells them.
-                verdict.holds = figures.lowest(stores, name).map(is_own);
+                let smallest = figures.lowest(stores, name).map(is_own);
+                verdict.holds = match smallest {
+                    Some(true) => Holds::Yes,
+                    Some(false) => Holds::No,
+                    None => Holds::Unsaid,
+                };
                 verdict.here = verdict.here.replace("times as fast", "times as small");
                 verdict.here = verdict.here.replace("fastest", "smallest");
             }

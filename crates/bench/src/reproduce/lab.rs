@@ -5,10 +5,11 @@
 //! not tried again in the same part, and never stops the others. When a signal comes, or what the workbench
 //! itself needs fails, the run is over: nothing more is measured, and what is finished is told.
 
+use super::outcome::Classes;
 use super::task::{Task, Work};
 use super::{Document, ReproduceArgs};
 use crate::candidates::Describe;
-use crate::driver::{Setup, Shape, kernel, with_driver};
+use crate::driver::{Changes, Setup, Shape, kernel, with_driver};
 use crate::machine;
 use crate::measure;
 use crate::progress::{self, say};
@@ -34,7 +35,7 @@ pub(super) struct Lab<'a> {
     pub(super) machine: Machine,
     /// The stores that took part, with how they were set up, once for each way.
     pub(super) stores: Vec<StoreInfo>,
-    described: Vec<(&'static str, Setup)>,
+    described: Vec<Described>,
     pub(super) failures: Vec<Failure>,
     /// What a reader must know: above all which stores are missing.
     pub(super) notes: Vec<String>,
@@ -47,6 +48,14 @@ pub(super) struct Lab<'a> {
     pub(super) finished: usize,
     /// What ended the run before its time, where that was no signal.
     pub(super) error: Option<Error>,
+}
+
+/// A store as it was set up once, with the classes of its changes and of its commits.
+struct Described {
+    store: &'static str,
+    setup: Setup,
+    changes: Option<Changes>,
+    commits: Option<Changes>,
 }
 
 /// Data and queries that were written down for measured processes.
@@ -174,8 +183,11 @@ impl<'a> Lab<'a> {
             match with_driver(name, work) {
                 Some(Ok(info)) => {
                     // Of sizes that depend on the data the first stand for all.
-                    if !self.is_over() && !self.described.contains(&(*name, setup)) {
-                        self.described.push((*name, setup));
+                    let is_known = |of: &Described| (of.store, of.setup) == (*name, setup);
+                    if !self.is_over() && !self.described.iter().any(is_known) {
+                        let changes = info.changes_class.as_deref().and_then(Changes::named);
+                        let commits = changes.and(Changes::named(&info.commits_class));
+                        self.described.push(Described { store: name, setup, changes, commits });
                         let alike =
                             |s: &StoreInfo| (&s.store, &s.tuning) == (&info.store, &info.tuning);
                         if !self.stores.iter().any(alike) {
@@ -197,6 +209,13 @@ impl<'a> Lab<'a> {
             }
         }
         here
+    }
+
+    /// What is safe of changes of the stores that were set up so, all at once or in transactions.
+    pub(super) fn classes(&self, setup: Setup, in_transactions: bool) -> Classes {
+        let of_setup = self.described.iter().filter(|of| of.setup == setup);
+        let class = |of: &Described| if in_transactions { of.commits } else { of.changes };
+        Classes(of_setup.filter_map(|of| Some((of.store, class(of)?))).collect())
     }
 
     /// Runs all rounds of a part, as far as the run is not over.

@@ -37,7 +37,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// The version of the JSON file, in `credenza_reproduce`.
-const CONTRACT: u32 = 1;
+const CONTRACT: u32 = 2;
 
 /// What is said of a document that was not finished.
 const STOPPED: &str = "this is not all: the run ended before what is missing was measured";

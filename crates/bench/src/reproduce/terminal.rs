@@ -54,12 +54,8 @@ pub(super) fn show(outcome: &Outcome) -> String {
     }
     out.push('\n');
     for verdict in &outcome.verdicts {
-        let mark = match verdict.holds {
-            Some(true) => "yes ",
-            Some(false) => "no  ",
-            None => "?   ",
-        };
-        out += &wrapped(mark, &format!("{}: {}", verdict.about, verdict.here));
+        let mark = format!("{:<5}", verdict.holds.mark());
+        out += &wrapped(&mark, &format!("{}: {}", verdict.about, verdict.here));
     }
     out
 }

@@ -226,7 +226,8 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Outcome {
         });
         tables.push(table(command, &figures, &here));
         let about = format!("ours, {}", command.line);
-        verdicts.extend(Verdict::on_ours(about, &figures, &here, "seconds"));
+        let classes = lab.classes(command.setup, command.part.transaction.is_some());
+        verdicts.extend(Verdict::on_ours(about, &figures, &here, "seconds", &classes));
     }
     Outcome {
         document: "upscaledb",
