@@ -12,8 +12,8 @@ mod subject;
 mod verdict;
 
 pub(super) use compare::{Compared, compare};
-use verdict::Death;
 pub(crate) use verdict::Verdict;
+use verdict::{Death, Missing};
 
 use super::Run;
 use super::folder::{Folder, file_name};
@@ -64,9 +64,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
     let mut run = Run::new(args, &workload, &folder);
     let stores = run.stores(&Shape::of(&inputs.records), &workload)?;
     notes.append(&mut run.left_out);
-    if let Some(missing) = run.failures.first() {
-        return Err(Error::invalid(format!("{}: {}", missing.store, missing.what)));
-    }
+    let missing = run.failures.iter();
+    let missing = missing.map(|f| Missing { store: f.store.clone(), what: f.what.clone() });
     let mut verdict = Verdict {
         workload: workload.name.clone(),
         mix: workload.mixes.to_string(),
@@ -76,6 +75,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
         operations: 0,
         full_checks: 0,
         difference: None,
+        missing: missing.collect(),
         died: Vec::new(),
         interrupted: false,
         notes,
@@ -104,8 +104,11 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
     }
     if verdict.stores.len() < 2 {
         let what = "--oracle compares two stores at least that can do what the workload asks";
-        let notes = verdict.notes.iter().map(|note| format!("; {note}")).collect::<String>();
-        return Err(Error::invalid(format!("{what}{notes}")));
+        let missing = verdict.missing.iter();
+        let missing = missing.map(|Missing { store, what }| format!("; {store}: {what}"));
+        let notes = verdict.notes.iter().map(|note| format!("; {note}"));
+        let why = missing.chain(notes).collect::<String>();
+        return Err(Error::invalid(format!("{what}{why}")));
     }
     inputs.save(&run.inputs)?;
     let library = |name: &String| (name.clone(), args.library(name));
