@@ -113,6 +113,26 @@ fn a_table_scan_is_for_stores_in_any_order() {
     assert!(said.contains("what a scan gives depends on"), "{said}");
 }
 
+/// Danger: a store is left out for something that is not done, or what is not done is not said.
+#[test]
+fn the_oracle_says_what_of_a_mix_it_does_without() {
+    let table = "data = \"tokens\"\nrecords = 100\ngets = 200\n[mix]\nget = 1\nupdate = 1\n";
+    let said = |more: &str| {
+        let args = ["--oracle", "--stores=hash,btree"];
+        let (done, _folder) = bench_workload(&format!("{table}{more}"), &args);
+        text(&done.stdout)
+    };
+    let usual = said("");
+    assert!(!usual.contains("without the workload's"), "{usual}");
+    let agree = usual.lines().last().unwrap();
+    let reopened = said("reopen = true\n");
+    assert!(reopened.contains("note: without the workload's reopening\n"), "{reopened}");
+    assert!(reopened.ends_with(&format!("{agree}\n")), "{agree}: {reopened}");
+    let all = said("reopen = true\ntransactions = 10\nsync = true\nstop-seconds = 1\n");
+    let without = "without the workload's limit of time, reopening, syncs, transactions\n";
+    assert!(all.contains(without) && all.ends_with(&format!("{agree}\n")), "{all}");
+}
+
 #[test]
 fn the_oracle_does_them_all_and_names_that_are_not_there_are_refused() {
     let folder = tempfile::tempdir().unwrap();

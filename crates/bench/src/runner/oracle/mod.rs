@@ -26,6 +26,8 @@ use crate::workload::{Inputs, Phase};
 use credenza::{Error, Result};
 use note::Note;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::mem;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -52,14 +54,16 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
     }
     let folder = Folder::create_in(&args.folder())?;
     let (inputs, mut notes) = Inputs::prepare(&workload)?;
-    let mut is_less = false;
+    let mut without = BTreeSet::new();
     for mix in workload.mixes.iter_mut() {
-        is_less |= mix.transactions.take().is_some();
-        is_less |= std::mem::take(&mut mix.sync);
-        is_less |= mix.stop.seconds.take().is_some();
+        without.extend(mix.transactions.take().map(|_| "transactions"));
+        without.extend(mem::take(&mut mix.sync).then_some("syncs"));
+        without.extend(mem::take(&mut mix.reopen).then_some("reopening"));
+        without.extend(mix.stop.seconds.take().map(|_| "limit of time"));
     }
-    if is_less {
-        notes.push("without the workload's transactions, syncs and limit of time".to_owned());
+    if !without.is_empty() {
+        let without = without.into_iter().collect::<Vec<_>>().join(", ");
+        notes.push(format!("without the workload's {without}"));
     }
     let mut run = Run::new(args, &workload, &folder);
     let stores = run.stores(&Shape::of(&inputs.records), &workload)?;
