@@ -56,6 +56,32 @@ fn a_library_that_ends_whoever_opens_it_does_not_end_the_run() {
     is_named(source, "it ended itself (SIGABRT)");
 }
 
+/// Danger: stores that are there are not compared, for want of one that is not, or the end of the run does not
+/// show that one was not compared.
+#[test]
+fn the_oracle_names_what_cannot_be_opened_and_compares_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("nothing.so");
+    let small = ["--oracle", "--records=100", "--gets=200"];
+    let json = folder.path().join("out.json");
+    let to = format!("--json={}", json.display());
+    let args = ["--stores=hash,lmdb,btree", &to];
+    let (out, said) = run(&small, &file, folder.path(), &args);
+    assert_eq!(out.status.code(), Some(111), "{said}");
+    assert!(said.contains("MISSING: lmdb: ") && said.contains("nothing.so"), "{said}");
+    assert!(said.contains("hash, btree agree: 200 operations"), "{said}");
+    let verdict = std::fs::read_to_string(&json).unwrap();
+    let verdict: serde_json::Value = serde_json::from_str(&verdict).unwrap();
+    assert_eq!(
+        (&verdict["missing"][0]["store"], &verdict["operations"]),
+        (&"lmdb".into(), &200.into())
+    );
+    // With one alone there is nothing to compare.
+    let (out, said) = run(&small, &file, folder.path(), &["--stores=hash,lmdb"]);
+    assert_eq!(out.status.code(), Some(111), "{said}");
+    assert!(said.contains("two stores at least") && said.contains("; lmdb: "), "{said}");
+}
+
 /// As if all were well.
 #[test]
 fn a_library_that_leaves_when_it_is_opened_does_not_end_the_run() {

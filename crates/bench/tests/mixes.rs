@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{bench, json_report, text};
+use common::{bench, bench_workload, json_report, text};
 use std::path::Path;
 
 const FILE: &str = "data = \"tokens\"\nrecords = 500\ngets = 400\nphases = [\"build\", \"mixed\"]\n\
@@ -71,6 +71,66 @@ fn one_of_several_mixes_is_measured_alone_as_after_the_others() {
     let trace = credenza::record::Trace::open(folder.path().join("trace")).unwrap();
     let entries = trace.entries().count();
     assert_eq!(entries, 500 + 50 + 50);
+}
+
+/// Danger: stores in no order are left out of a mix that reads everything, or a run with such scans is compared
+/// with one without.
+#[test]
+fn a_table_scan_is_for_stores_in_any_order() {
+    let table = "data = \"tokens\"\nrecords = 300\ngets = 400\nphases = [\"mixed\"]\n[mix]\nget = 3\n\
+        insert = 1\nremove = 1\n";
+    let with = format!("{table}table-scan = 1\n");
+    let args = ["--stores=hash,btree,redb", "--rounds=1"];
+    let (done, folder) = bench_workload(&with, &args);
+    assert_eq!(done.status.code(), Some(0), "{}{}", text(&done.stdout), text(&done.stderr));
+    let json = folder.path().join("out.json");
+    let report = json_report(&json);
+    let stores: Vec<&str> = report.results.iter().map(|result| &*result.store).collect();
+    assert_eq!(stores, ["hash", "btree", "redb"]);
+    for result in &report.results {
+        assert!(result.verified && result.ops == 400, "{result:?}");
+        assert!(result.operation_latency_ns.contains_key("table-scan"), "{result:?}");
+    }
+    let mix = "get 3, insert 1, remove 1, table-scan 1, keys uniform";
+    assert_eq!(report.settings.mix, mix);
+    // A sixth of the operations are of some 300 records, half of one.
+    let records = report.workbench[0].records_per_op.unwrap();
+    assert!((30.0..70.0).contains(&records), "{records}");
+    let (done, without) = bench_workload(table, &args);
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    let [with, without] =
+        [&folder, &without].map(|folder| folder.path().join("out.json").display().to_string());
+    let done = bench(&["compare", &with, &without]);
+    let refused = text(&done.stderr);
+    assert!(done.status.code() == Some(111) && refused.contains(mix), "{refused}");
+    let workload = format!("--workload={}", folder.path().join("workload.toml").display());
+    let dir = format!("--dir={}", folder.path().display());
+    let done = bench(&[&workload, &dir, "--oracle", "--stores=hash,btree,redb"]);
+    let said = text(&done.stdout);
+    assert!(said.contains("hash, btree, redb agree: 400 operations"), "{said}");
+    let done = bench(&[&workload, &dir, "--stores=btree", "--threads=2", "--rounds=1"]);
+    let said = text(&done.stdout) + &text(&done.stderr);
+    assert!(said.contains("what a scan gives depends on"), "{said}");
+}
+
+/// Danger: a store is left out for something that is not done, or what is not done is not said.
+#[test]
+fn the_oracle_says_what_of_a_mix_it_does_without() {
+    let table = "data = \"tokens\"\nrecords = 100\ngets = 200\n[mix]\nget = 1\nupdate = 1\n";
+    let said = |more: &str| {
+        let args = ["--oracle", "--stores=hash,btree"];
+        let (done, _folder) = bench_workload(&format!("{table}{more}"), &args);
+        text(&done.stdout)
+    };
+    let usual = said("");
+    assert!(!usual.contains("without the workload's"), "{usual}");
+    let agree = usual.lines().last().unwrap();
+    let reopened = said("reopen = true\n");
+    assert!(reopened.contains("note: without the workload's reopening\n"), "{reopened}");
+    assert!(reopened.ends_with(&format!("{agree}\n")), "{agree}: {reopened}");
+    let all = said("reopen = true\ntransactions = 10\nsync = true\nstop-seconds = 1\n");
+    let without = "without the workload's limit of time, reopening, syncs, transactions\n";
+    assert!(all.contains(without) && all.ends_with(&format!("{agree}\n")), "{all}");
 }
 
 #[test]

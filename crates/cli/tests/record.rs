@@ -299,7 +299,7 @@ fn what_bench_writes_is_replayed_with_the_same_answers() {
     let folder = Folder::new();
     let (mix, trace) = (folder.path("mix.toml"), folder.path("mixed.trace"));
     let text = "data = \"churn\"\nrecords = 300\ngets = 500\n[mix]\nget = 4\ninsert = 1\nupdate = 2\n\
-        remove = 2\nread-modify-write = 1\ntransactions = 50\n";
+        remove = 2\nread-modify-write = 1\ntable-scan = 1\ntransactions = 50\n";
     std::fs::write(&mix, text).unwrap();
     let tee = ["bench", "--workload", &mix, "--phases", "mixed", "--rounds", "1", "--tee", &trace];
     run(&[&tee[..], &["--stores", "btree"]].concat()).expect(0);
@@ -313,8 +313,12 @@ fn what_bench_writes_is_replayed_with_the_same_answers() {
         assert_eq!((&store["lost"], &store["extra"]), (&0.into(), &0.into()), "{store}");
         let of = |kind: &str| store["by_operation"][kind]["count"].as_u64().unwrap();
         assert_eq!(store["compared"], of("get") + of("remove"));
-        assert_eq!(of("get") + of("remove") + of("insert") + of("update"), 800);
-        assert!(of("insert") > 300 && of("remove") > 50 && of("get") > 100, "{store}");
+        let single = of("get") + of("remove") + of("insert") + of("update");
+        assert_eq!(single + of("scan all"), 800);
+        assert!(
+            of("insert") > 300 && of("remove") > 50 && of("get") > 100 && of("scan all") > 20,
+            "{store}"
+        );
     }
     // Nobody's file is written over, and only what is in a trace can be asked for.
     let got = run(&[&tee[..], &["--stores", "btree"]].concat()).expect(111);
@@ -353,7 +357,8 @@ fn a_script_that_bench_writes_is_replayed_as_the_trace_is() {
     let folder = Folder::new();
     let mix = folder.path("mix.toml");
     let text = "data = \"ycsb:field-count=1,field-length=1..50\"\nrecords = 200\ngets = 400\n[mix]\n\
-        get = 4\ninsert = 1\nupdate = 2\nremove = 2\nread-modify-write = 1\ntransactions = 50\n";
+        get = 4\ninsert = 1\nupdate = 2\nremove = 2\nread-modify-write = 1\ntable-scan = 1\n\
+        transactions = 50\n";
     std::fs::write(&mix, text).unwrap();
     let usual = ["bench", "--workload", &mix, "--phases", "mixed", "--rounds", "1"];
     let usual = [&usual[..], &["--stores", "btree"]].concat();
@@ -367,11 +372,11 @@ fn a_script_that_bench_writes_is_replayed_as_the_trace_is() {
         assert_eq!((&store["lost"], &store["extra"]), (&0.into(), &0.into()), "{store}");
         let of = |kind: &str| store["by_operation"][kind]["count"].as_u64().unwrap_or(0);
         assert_eq!(store["compared"], of("get") + of("remove"));
-        ["get", "insert", "remove", "update", "begin", "commit"].map(of)
+        ["get", "insert", "remove", "update", "scan all", "begin", "commit"].map(of)
     };
-    let [get, insert, remove, update, begin, commit] = replayed("trace");
-    assert!(update > 10 && begin == 9, "{update} updates, {begin} transactions");
-    let as_script = [get + update, insert + update, remove, 0, begin, commit];
+    let [get, insert, remove, update, scan, begin, commit] = replayed("trace");
+    assert!(update > 10 && scan > 10 && begin == 9, "{update} updates, {begin} transactions");
+    let as_script = [get + update, insert + update, remove, 0, scan, begin, commit];
     assert_eq!(replayed("script"), as_script);
     // What a script cannot hold is said before anything is measured, and leaves no file.
     let script = folder.path("script");

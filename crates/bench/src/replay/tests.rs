@@ -4,6 +4,7 @@
 
 use super::play::tests::replayed;
 use super::script::{Do, Script, Step};
+use super::ups;
 use crate::runner::liar::Lie;
 use crate::workload::Records;
 
@@ -90,6 +91,20 @@ fn every_lie_of_a_store_that_changes_is_told_with_the_operation() {
             let what = done.wrong.unwrap_or_else(|| panic!("{lie:?} was not told"));
             println!("{lie:?}: {what}");
             assert!(what.contains(operation), "{lie:?}: {what}");
+        }
+    }
+}
+
+/// Danger: where records are in an order, `TABLESCAN` is a range of no records, and nothing is read.
+#[test]
+fn a_scan_of_a_script_reads_everything() {
+    let text = "CREATE INSERT (0, \"a\", 10) INSERT (0, \"b\", 20) TABLESCAN CLOSE";
+    let script = ups::script(text.as_bytes()).unwrap();
+    for (lie, is_told) in [(Lie::None, false), (Lie::RangeLate, true), (Lie::RangeSwapped, true)] {
+        for done in replayed(lie, &script, &Records::default()) {
+            assert_eq!(done.wrong.is_some(), is_told, "{lie:?}: {:?}", done.wrong);
+            let is_named = |what: String| what.starts_with("operation 3, scan all: ");
+            assert!(done.wrong.is_none_or(is_named), "{lie:?}");
         }
     }
 }

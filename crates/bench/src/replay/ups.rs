@@ -160,7 +160,9 @@ impl Maker {
     }
 
     fn step(&mut self, what: Do, key: Option<u32>, value_len: u32, was_there: Option<bool>) {
-        self.script.steps.push(Step { time: 0, what, key, value_len, items: 0, was_there });
+        // However many records there are then; other steps have none.
+        let items = if what == Do::Scan { u32::MAX } else { 0 };
+        self.script.steps.push(Step { time: 0, what, key, value_len, items, was_there });
     }
 
     fn leave_out(&mut self, why: &'static str) {

@@ -6,10 +6,12 @@
 
 use crate::driver::Store;
 use crate::measure::Latencies;
+use crate::workload::changes::Model;
 use crate::workload::{Content, Phase, Queries, Ranges, Records};
 use credenza::Result;
 use std::borrow::Cow;
 use std::hint::black_box;
+use std::ops::AddAssign;
 use std::time::Instant;
 
 /// What a timed loop adds up.
@@ -24,6 +26,14 @@ impl Total {
     pub(crate) fn add(&mut self, value: &[u8]) {
         self.found += 1;
         self.sum += value.len() as u64 + u64::from(value.first().copied().unwrap_or(0));
+    }
+
+    /// Takes a value out again that was added.
+    pub(super) fn take_away(&mut self, value: &[u8]) {
+        let mut one = Total::default();
+        one.add(value);
+        self.found -= one.found;
+        self.sum -= one.sum;
     }
 
     /// What is wrong with it, in words, if it is not what the data say.
@@ -55,11 +65,26 @@ impl Total {
         total
     }
 
+    /// What all records add up to that a store must hold.
+    pub(super) fn of_model(model: &Model<'_>) -> Total {
+        let mut total = Total::default();
+        let values = (0..model.items()).flat_map(|item| model.values(item));
+        values.for_each(|value| total.add(&value));
+        total
+    }
+
     /// What the data say that a scan adds up to.
     pub(crate) fn of_all(records: &Records) -> Total {
         let mut total = Total::default();
         records.iter().for_each(|(_, value)| total.add(value));
         total
+    }
+}
+
+impl AddAssign for Total {
+    fn add_assign(&mut self, other: Total) {
+        self.found += other.found;
+        self.sum += other.sum;
     }
 }
 

@@ -160,7 +160,9 @@ impl Out for Writer {
         (step, key, value): (&Step, &[u8], &[u8]),
         model: &Model<'_>,
     ) -> Result<()> {
-        use workload::Action::{Add, Get, Insert, ReadModifyWrite, Remove, Scan, Update};
+        use workload::Action::{
+            Add, Get, Insert, ReadModifyWrite, Remove, Scan, TableScan, Update,
+        };
         let now = model.now(step.item as usize);
         let hit = if now.is_some() { Outcome::Hit } else { Outcome::Miss };
         let (operation, outcome, value_len) = match step.action {
@@ -169,11 +171,15 @@ impl Out for Writer {
             Insert | Update | Add => (Operation::Insert, Outcome::Done, value.len()),
             ReadModifyWrite => (Operation::Update, Outcome::Done, value.len()),
             Remove => (Operation::Remove, hit, 0),
-            Scan => (Operation::Scan, Outcome::Done, 0),
+            Scan | TableScan => (Operation::Scan, Outcome::Done, 0),
         };
-        let (action, items) = (Action::Operation(operation), u64::from(step.scan_len));
-        let value_len = value_len as u64;
-        self.add(&NewEntry { time, action, outcome, key: Some(key), value_len, items });
+        // Without a key it begins with the first record, and reads as many as there are.
+        let (key, items) = match step.action {
+            TableScan => (None, model.count()),
+            _ => (Some(key), u64::from(step.scan_len)),
+        };
+        let (action, value_len) = (Action::Operation(operation), value_len as u64);
+        self.add(&NewEntry { time, action, outcome, key, value_len, items });
         Ok(())
     }
 }

@@ -4,10 +4,14 @@
 use super::changes::TIMED_OPERATIONS;
 use super::child::{PASSES, Round};
 use super::liar::{Liar, Lie};
+use super::mixed;
+use super::passes::Total;
 use super::protocol::{Message, Sample, Spec};
 use super::round::{self, Doing, Entrant};
+use super::summary;
 use super::together::Together;
-use crate::workload::{Inputs, Mix, Mixes, Phase, Workload};
+use crate::workload::changes::{Model, Script};
+use crate::workload::{Action, Inputs, Mix, Mixes, Phase, Workload};
 use std::cell::RefCell;
 
 /// All samples of one round of a store that lies so.
@@ -91,6 +95,7 @@ fn told(lie: Lie) -> Vec<Phase> {
         | Lie::RefusesBuild
         | Lie::RefusesReads
         | Lie::RefusesChanges
+        | Lie::ScansShortOnce
         | Lie::BackShort
         | Lie::BackSwapped
         | Lie::MissesAt(_)
@@ -228,6 +233,8 @@ fn every_operation_of_a_mix_is_checked() {
         ("read-modify-write = 1\ndistribution = \"latest\"", vec![KeepsOld, OnlyFirstByte]),
         ("remove = 1", vec![RemovesNot, RemovesAll]),
         ("scan = 1", vec![RangeShort, RangeLate, RangeSwapped]),
+        ("get = 20\nremove = 1\ntable-scan = 1", vec![ScansShortOnce, RemovesNot]),
+        ("insert = 20\nupdate = 1\ntable-scan = 1", vec![ScansShortOnce, LosesOne]),
         ("scan = 1\ninsert = 1\ndistribution = \"clustered\"", vec![LosesOne, RangeLate]),
     ];
     for (table, lies) in cases {
@@ -240,10 +247,46 @@ fn every_operation_of_a_mix_is_checked() {
     }
 }
 
+/// Danger: what the timed runs must add up to does not follow the changes between two scans of everything, or
+/// nothing of a scan is compared there.
+#[test]
+fn a_table_scan_takes_what_is_there_at_that_moment() {
+    let table = "insert = 3\nupdate = 3\nremove = 3\nread-modify-write = 1\ntable-scan = 1";
+    let mix = mix(table);
+    with_round(Lie::None, &[Phase::Mixed], mix.clone(), Together::default(), |round| {
+        let Inputs { records, fresh, .. } = round.inputs;
+        let script = Script::draw(records, fresh, &mix, 400, 3);
+        let given = mixed::expected(&script, None, Model::of(records, fresh, &mix)).outcome;
+        let (mut model, mut total, mut scans) =
+            (Model::of(records, fresh, &mix), Total::default(), 0);
+        for (step, ..) in script.iter() {
+            match step.action {
+                Action::TableScan => {
+                    total += Total::of_model(&model);
+                    scans += 1;
+                }
+                Action::ReadModifyWrite => {
+                    model.now(step.item as usize).iter().for_each(|value| total.add(value));
+                }
+                _ => {}
+            }
+            model.apply(step);
+        }
+        assert!(scans > 20 && total.found > scans * 400, "{scans}, {total:?}");
+        assert_eq!(given.total, total);
+    });
+    let sample = samples_of_mix(Lie::None, &[Phase::Mixed], mix).remove(0);
+    assert_eq!((sample.wrong, sample.ops), (None, 1200));
+    // One operation each, and its records are those that were taken.
+    assert!(sample.taken > 50 * 400, "{}", sample.taken);
+    let only = samples_of_mix(Lie::None, &[Phase::Mixed], self::mix("table-scan = 1")).remove(0);
+    assert_eq!(summary::own_cost(&only).records_per_op, Some(500.0));
+}
+
 #[test]
 fn transactions_of_several_operations_are_begun_and_committed() {
     let sample = |transactions: &str, lie| {
-        let table = format!("get = 1\nupdate = 1\ntransactions = {transactions}");
+        let table = format!("get = 50\nupdate = 50\ntable-scan = 1\ntransactions = {transactions}");
         samples_of_mix(lie, &[Phase::Mixed], mix(&table)).remove(0)
     };
     for transactions in ["1", "7", "5000", "\"all\"", "\"tmp\""] {

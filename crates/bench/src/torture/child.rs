@@ -107,6 +107,7 @@ impl<D: Driver> Child<'_, D> {
             What::Scan(count) if <D::Writer<'_> as Store>::IS_ORDERED => {
                 store.range(key, count as usize, |_, value| see(value))
             }
+            What::TableScan => store.scan(|_, value| see(value)),
             What::Begin if self.has_transactions => store.begin(),
             What::Commit if self.has_transactions => store.commit(),
             What::Scan(_) | What::Begin | What::Commit => Ok(()),

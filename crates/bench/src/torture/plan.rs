@@ -32,6 +32,8 @@ pub(super) enum What {
     Remove,
     /// So many records, in order.
     Scan(u32),
+    /// All records.
+    TableScan,
     Begin,
     Commit,
 }
@@ -95,6 +97,7 @@ impl Plan {
                 }
                 Action::Remove => plan.push(What::Remove, step.item, &[]),
                 Action::Scan => plan.push(What::Scan(step.scan_len), step.item, &[]),
+                Action::TableScan => plan.push(What::TableScan, 0, &[]),
                 Action::ReadModifyWrite => {
                     plan.push(What::Get, step.item, &[]);
                     plan.push(What::Put, step.item, value);

@@ -23,7 +23,7 @@ pub(crate) enum Held {
 }
 
 /// One step. What is about an item is about the record of this number: those of the data first, then
-/// the inserted ones.
+/// the inserted ones. What is about all records has no key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub(crate) action: Action,
@@ -99,7 +99,8 @@ impl Script {
                 key_len: 0,
                 value_len: 0,
             };
-            let key = model.key(draw.item);
+            let is_of_all = draw.action == Action::TableScan;
+            let key = if is_of_all { &[] } else { model.key(draw.item) };
             step.key_len = key.len() as u32;
             script.keys.extend_from_slice(key);
             if draw.action.stores() {
@@ -187,6 +188,8 @@ pub(crate) struct Model<'a> {
     held: Vec<Held>,
     /// How many items the store has had so far; they come one after the other.
     had: usize,
+    /// How many records are there now.
+    count: u64,
     /// Where a further value goes, and what there is behind the first, by item, in order.
     duplicates: Option<Place>,
     behind: HashMap<u32, VecDeque<Held>>,
@@ -212,7 +215,13 @@ impl<'a> Model<'a> {
         let order =
             ordered.then(|| records.iter().zip(0..).map(|((key, _), item)| (key, item)).collect());
         let had = records.len();
-        Model { records, fresh, held, had, duplicates, behind: HashMap::new(), order }
+        let count = had as u64;
+        Model { records, fresh, held, had, count, duplicates, behind: HashMap::new(), order }
+    }
+
+    /// How many records are there now.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
     }
 
     /// How many keys the store may have had.
@@ -303,10 +312,13 @@ impl<'a> Model<'a> {
             return;
         }
         if step.action == Action::Add && self.held[item] != Held::Nothing {
+            self.count += 1;
             return self.add(item, step.stored);
         }
-        self.held[item] = step.stored;
-        self.behind.remove(&step.item);
+        let before = std::mem::replace(&mut self.held[item], step.stored);
+        let behind = self.behind.remove(&step.item).map_or(0, |behind| behind.len());
+        self.count += u64::from(step.stored != Held::Nothing);
+        self.count -= u64::from(before != Held::Nothing) + behind as u64;
         let key = self.key(item);
         if let Some(order) = &mut self.order {
             match step.stored {
@@ -334,6 +346,7 @@ mod tests {
     fn all_actions(distribution: &str) -> Mix {
         let text = format!(
             "get = 3\ninsert = 1\nupdate = 2\nremove = 2\nscan = 1\nread-modify-write = 2\n\
+             table-scan = 1\n\
              scan-length = \"1..9\"\ndistribution = \"{distribution}\""
         );
         let table: super::super::mix::MixTable = toml::from_str(&text).unwrap();
@@ -350,10 +363,16 @@ mod tests {
             let mut model = Model::new(&records, &fresh, true, None);
             let mut map: BTreeMap<Vec<u8>, Vec<u8>> =
                 records.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
-            let mut seen = vec![0; 6];
+            let mut seen = vec![0; 7];
             for (step, key, value) in script.iter() {
                 let item = step.item as usize;
                 seen[step.action as usize] += 1;
+                assert_eq!(model.count(), map.len() as u64);
+                if step.action == Action::TableScan {
+                    assert!(key.is_empty() && value.is_empty());
+                    model.apply(step);
+                    continue;
+                }
                 assert_eq!(key, model.key(item));
                 assert_eq!(map.get(key).map(Vec::as_slice), model.now(item).as_deref());
                 match step.action {
@@ -376,7 +395,7 @@ mod tests {
                         assert!(old.is_none_or(|old| old != value || old.is_empty()));
                     }
                     Action::Remove => drop(map.remove(key)),
-                    Action::Add => panic!("no key has several values here"),
+                    other => panic!("{other:?} is not here"),
                 }
                 model.apply(step);
             }
@@ -471,7 +490,7 @@ mod tests {
                     .map(|(key, value)| (*key, value)))
             );
             let count = lists.values().map(Vec::len).sum::<usize>() as u64;
-            assert_eq!(model.content().count, count);
+            assert_eq!((model.content().count, model.count()), (count, count));
         }
     }
 

@@ -26,6 +26,8 @@ pub(crate) enum Action {
     Scan,
     /// A lookup and then another value for the same key.
     ReadModifyWrite,
+    /// All records that are there, in the order the store likes best.
+    TableScan,
     /// What an insertion is where keys have several values: a new key, or one more value of another.
     Add,
 }
@@ -40,13 +42,14 @@ pub(crate) enum Place {
 
 impl Action {
     /// What has a weight.
-    const ALL: [Action; 6] = [
+    const ALL: [Action; 7] = [
         Action::Get,
         Action::Insert,
         Action::Update,
         Action::Remove,
         Action::Scan,
         Action::ReadModifyWrite,
+        Action::TableScan,
     ];
 
     /// The name in workload files.
@@ -58,6 +61,7 @@ impl Action {
             Action::Remove => "remove",
             Action::Scan => "scan",
             Action::ReadModifyWrite => "read-modify-write",
+            Action::TableScan => "table-scan",
         }
     }
 
@@ -78,11 +82,13 @@ impl Action {
     }
 }
 
+/// How often each of [`Action::ALL`] is done, in relation to the others.
+type Weights = [u32; Action::ALL.len()];
+
 /// The operations of a phase `mixed`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Mix {
-    /// How often each of [`Action::ALL`] is done, in relation to the others.
-    weights: [u32; 6],
+    weights: Weights,
     pub(crate) distribution: Distribution,
     scan_length: Lengths,
     /// `None`: as the store likes it best.
@@ -127,6 +133,7 @@ pub(super) struct MixTable {
     remove: u32,
     scan: u32,
     read_modify_write: u32,
+    table_scan: u32,
     distribution: Option<Distribution>,
     scan_length: Option<Lengths>,
     transactions: Option<Transactions>,
@@ -149,6 +156,7 @@ impl MixTable {
                 self.remove,
                 self.scan,
                 self.read_modify_write,
+                self.table_scan,
             ],
             distribution: self.distribution.unwrap_or(distribution),
             scan_length: self.scan_length.unwrap_or(Mix::SCAN_LENGTH),
@@ -159,7 +167,7 @@ impl MixTable {
             stop: Stop { bytes: self.stop_bytes, seconds: self.stop_seconds },
             operations: self.operations.map(|count| count.0),
         };
-        if mix.weights == [0; 6] {
+        if mix.weights == Weights::default() {
             let names = Action::ALL.map(Action::name).join(", ");
             let what = format!("[mix] does nothing: give a weight to one of {names} at least");
             return Err(Error::invalid(what));
@@ -179,7 +187,7 @@ impl Mix {
 
     /// Of ten operations six look up, three store another value, and one removes.
     pub(super) fn usual(distribution: Distribution) -> Mix {
-        Mix::of([6, 0, 3, 1, 0, 0], distribution)
+        Mix::of([6, 0, 3, 1, 0, 0, 0], distribution)
     }
 
     /// The core workloads of YCSB (Cooper et al., "Benchmarking Cloud Serving Systems with YCSB",
@@ -187,12 +195,12 @@ impl Mix {
     /// ours store a whole value.
     pub(super) fn ycsb(letter: &str) -> Option<Mix> {
         let (weights, distribution) = match letter {
-            "a" => ([50, 0, 50, 0, 0, 0], Distribution::ZIPFIAN),
-            "b" => ([95, 0, 5, 0, 0, 0], Distribution::ZIPFIAN),
-            "c" => ([100, 0, 0, 0, 0, 0], Distribution::ZIPFIAN),
-            "d" => ([95, 5, 0, 0, 0, 0], Distribution::LATEST),
-            "e" => ([0, 5, 0, 0, 95, 0], Distribution::ZIPFIAN),
-            "f" => ([50, 0, 0, 0, 0, 50], Distribution::ZIPFIAN),
+            "a" => ([50, 0, 50, 0, 0, 0, 0], Distribution::ZIPFIAN),
+            "b" => ([95, 0, 5, 0, 0, 0, 0], Distribution::ZIPFIAN),
+            "c" => ([100, 0, 0, 0, 0, 0, 0], Distribution::ZIPFIAN),
+            "d" => ([95, 5, 0, 0, 0, 0, 0], Distribution::LATEST),
+            "e" => ([0, 5, 0, 0, 95, 0, 0], Distribution::ZIPFIAN),
+            "f" => ([50, 0, 0, 0, 0, 50, 0], Distribution::ZIPFIAN),
             _ => return None,
         };
         Some(Mix::of(weights, distribution))
@@ -207,11 +215,11 @@ impl Mix {
         distribution: Distribution,
         transactions: Option<Transactions>,
     ) -> Mix {
-        let weights = [4 * gets, changes, 2 * changes, changes, 4 * ranges, 0];
+        let weights = [4 * gets, changes, 2 * changes, changes, 4 * ranges, 0, 0];
         Mix { transactions, ..Mix::of(weights, distribution) }
     }
 
-    fn of(weights: [u32; 6], distribution: Distribution) -> Mix {
+    fn of(weights: Weights, distribution: Distribution) -> Mix {
         let (scan_length, transactions, stop) = (Mix::SCAN_LENGTH, None, Stop::default());
         let (sync, reopen, duplicates, operations) = (false, false, None, None);
         Mix {
@@ -287,7 +295,7 @@ impl Mix {
 
     /// Why several threads do not do it at one store; `None` if they do.
     pub(crate) fn not_by_threads(&self) -> Option<&'static str> {
-        if self.does(Action::Scan) {
+        if self.does(Action::Scan) || self.does(Action::TableScan) {
             return Some("what a scan gives depends on what other threads store meanwhile");
         }
         if self.duplicates.is_some() {
@@ -436,7 +444,8 @@ mod tests {
     #[test]
     fn operations_come_as_often_as_their_weights_say() {
         let mix = of_toml(
-            "get = 30\ninsert = 5\nupdate = 20\nremove = 10\nscan = 15\nread-modify-write = 20\n\
+            "get = 30\ninsert = 5\nupdate = 20\nremove = 10\nscan = 10\nread-modify-write = 20\n\
+             table-scan = 5\n\
              scan-length = \"3..5\"\ndistribution = \"latest\"",
         )
         .unwrap();

@@ -150,6 +150,8 @@ impl Comparison<'_> {
                 let expected = Answer::Range(range.collect());
                 (expected, self.each(|subject| subject.range(key, count)))
             }
+            // It changes nothing.
+            Action::TableScan => return self.whole(name),
         };
         self.model.apply(step);
         self.differs(name, key, expected, answers)
@@ -194,20 +196,26 @@ impl Comparison<'_> {
         })
     }
 
-    /// Reads every store through. Only where the sums differ, all records are put side by side.
+    /// Reads every store through, also backwards where that can be.
     fn full_check(&mut self, what: &str) -> Option<Difference> {
         self.done.full_checks += 1;
+        self.whole(what).or_else(|| {
+            // Sums do not know the order of a key's values.
+            let order = self.model.has_duplicates().then(|| self.first_record(what)).flatten();
+            order.or_else(|| self.backwards(&format!("{what} backwards"), self.model.content()))
+        })
+    }
+
+    /// Reads every store through. Only where the sums differ, all records are put side by side.
+    fn whole(&mut self, what: &str) -> Option<Difference> {
         self.ask(what, b"");
         let expected = self.model.content();
         let sums = self.each(|subject| {
             let is_right = subject.content()? == expected;
             Ok(if is_right { Answer::Done } else { Answer::Contradicts })
         });
-        let are_right = sums.iter().all(|answer| *answer == Answer::Done);
-        // Sums do not know the order of a key's values.
-        if are_right {
-            let order = self.model.has_duplicates().then(|| self.first_record(what)).flatten();
-            return order.or_else(|| self.backwards(&format!("{what} backwards"), expected));
+        if sums.iter().all(|answer| *answer == Answer::Done) {
+            return None;
         }
         // Where all records are as they should be now, the store gives others each time.
         self.first_record(what).or_else(|| self.differs(what, b"", Answer::Done, sums))
@@ -328,6 +336,19 @@ mod tests {
         for lie in [KeepsOld, OnlyFirstByte, RemovesNot] {
             assert!((1..500).contains(&told(lie).operation));
         }
+    }
+
+    #[test]
+    fn a_table_scan_is_compared_whole_and_is_an_operation() {
+        let table = "get = 6\nupdate = 1\nremove = 1\ntable-scan = 1";
+        let done = compared(Lie::None, table, 5000);
+        assert!(done.difference.is_none(), "{done:?}");
+        // Those before, at the end, and after closing.
+        assert_eq!((done.operations, done.full_checks), (2000, 3));
+        let difference = compared(Lie::ScansShortOnce, table, 5000).difference.unwrap();
+        let words = difference.in_words();
+        assert!((1..100).contains(&difference.operation), "{words}");
+        assert!(words.contains(", table-scan, key") && words.contains("wrong is liar"), "{words}");
     }
 
     #[test]

@@ -12,8 +12,8 @@ mod subject;
 mod verdict;
 
 pub(super) use compare::{Compared, compare};
-use verdict::Death;
 pub(crate) use verdict::Verdict;
+use verdict::{Death, Missing};
 
 use super::Run;
 use super::folder::{Folder, file_name};
@@ -26,6 +26,8 @@ use crate::workload::{Inputs, Phase};
 use credenza::{Error, Result};
 use note::Note;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::mem;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -52,21 +54,22 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
     }
     let folder = Folder::create_in(&args.folder())?;
     let (inputs, mut notes) = Inputs::prepare(&workload)?;
-    let mut is_less = false;
+    let mut without = BTreeSet::new();
     for mix in workload.mixes.iter_mut() {
-        is_less |= mix.transactions.take().is_some();
-        is_less |= std::mem::take(&mut mix.sync);
-        is_less |= mix.stop.seconds.take().is_some();
+        without.extend(mix.transactions.take().map(|_| "transactions"));
+        without.extend(mem::take(&mut mix.sync).then_some("syncs"));
+        without.extend(mem::take(&mut mix.reopen).then_some("reopening"));
+        without.extend(mix.stop.seconds.take().map(|_| "limit of time"));
     }
-    if is_less {
-        notes.push("without the workload's transactions, syncs and limit of time".to_owned());
+    if !without.is_empty() {
+        let without = without.into_iter().collect::<Vec<_>>().join(", ");
+        notes.push(format!("without the workload's {without}"));
     }
     let mut run = Run::new(args, &workload, &folder);
     let stores = run.stores(&Shape::of(&inputs.records), &workload)?;
     notes.append(&mut run.left_out);
-    if let Some(missing) = run.failures.first() {
-        return Err(Error::invalid(format!("{}: {}", missing.store, missing.what)));
-    }
+    let missing = run.failures.iter();
+    let missing = missing.map(|f| Missing { store: f.store.clone(), what: f.what.clone() });
     let mut verdict = Verdict {
         workload: workload.name.clone(),
         mix: workload.mixes.to_string(),
@@ -76,6 +79,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
         operations: 0,
         full_checks: 0,
         difference: None,
+        missing: missing.collect(),
         died: Vec::new(),
         interrupted: false,
         notes,
@@ -104,8 +108,11 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
     }
     if verdict.stores.len() < 2 {
         let what = "--oracle compares two stores at least that can do what the workload asks";
-        let notes = verdict.notes.iter().map(|note| format!("; {note}")).collect::<String>();
-        return Err(Error::invalid(format!("{what}{notes}")));
+        let missing = verdict.missing.iter();
+        let missing = missing.map(|Missing { store, what }| format!("; {store}: {what}"));
+        let notes = verdict.notes.iter().map(|note| format!("; {note}"));
+        let why = missing.chain(notes).collect::<String>();
+        return Err(Error::invalid(format!("{what}{why}")));
     }
     inputs.save(&run.inputs)?;
     let library = |name: &String| (name.clone(), args.library(name));

@@ -16,12 +16,28 @@ pub(crate) struct Verdict {
     /// How often everything was compared.
     pub(super) full_checks: u64,
     pub(super) difference: Option<Difference>,
+    /// Stores that were named and cannot be opened.
+    pub(super) missing: Vec<Missing>,
     /// Stores that took the process with them, and were left out then.
     pub(super) died: Vec<Death>,
     /// Whether a signal ended it: everything up to `operations` was compared.
     pub(crate) interrupted: bool,
     /// What the reader must know: stores that were left out, and why.
     pub(super) notes: Vec<String>,
+}
+
+/// A store that took no part, though it was asked for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Missing {
+    pub(super) store: String,
+    /// Why, in a sentence.
+    pub(super) what: String,
+}
+
+impl Missing {
+    pub(super) fn in_words(&self) -> String {
+        format!("MISSING: {}: {}\n", self.store, self.what)
+    }
 }
 
 /// A store whose library ended the process.
@@ -66,9 +82,9 @@ pub(super) struct Given {
 }
 
 impl Verdict {
-    /// Whether all answers were right.
+    /// Whether all answers were right, of all stores that were asked for.
     pub(crate) fn is_well(&self) -> bool {
-        self.difference.is_none() && self.died.is_empty()
+        self.difference.is_none() && self.died.is_empty() && self.missing.is_empty()
     }
 
     /// The verdict for a reader.
@@ -80,6 +96,7 @@ impl Verdict {
             several => several.join(", "),
         };
         text += &format!("{workload}: {mix}; {records} records, seed {seed}\n");
+        text.extend(self.missing.iter().map(Missing::in_words));
         text.extend(self.died.iter().map(Death::in_words));
         text += &match &self.difference {
             None if self.stores.is_empty() => "no store is left to compare\n".to_owned(),

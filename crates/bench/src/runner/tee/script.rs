@@ -125,8 +125,10 @@ impl Out for Script<'_> {
             Action::Remove => self.line("ERASE", 0, key, ""),
             Action::Scan => Err(Error::invalid(
                 "--tee-format script: a script of ups_bench reads everything or one key, and the mix has scans of \
-                 some records: leave --tee-format out, as a trace has them, or take scan out of [mix]",
+                 some records: leave --tee-format out, as a trace has them, or say table-scan in place of scan in \
+                 [mix]",
             )),
+            Action::TableScan => self.put(format_args!("TABLESCAN\n")),
         }
     }
 }
