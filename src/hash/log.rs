@@ -454,7 +454,11 @@ impl Writer<'_> {
         self.index.store(words::CHAIN, bytes);
         for (unit, _) in is_used.iter().enumerate().filter(|(_, is_used)| !**is_used) {
             let segment = self.segment(unit as u64)?;
-            if !matches!(segment.sequence(), 0 | INNER) {
+            if segment.sequence() == 0 {
+                // Free already, and perhaps only for those who come after an epoch.
+                continue;
+            }
+            if segment.sequence() != INNER {
                 // Nor may another have its number in the same place: what is left of its records
                 // would fit.
                 let skipped = segment.sequence().saturating_sub(last.sequence);
