@@ -2,10 +2,16 @@
 
 mod common;
 
+use common::hash::{index_of, must};
 use common::subject::state_of;
 use common::sys;
 use common::{child, is_child};
+use credenza::Scan;
 use credenza::hash::{Batch, Hash};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+type Record = (Vec<u8>, Vec<u8>);
 
 /// Runs a test of this file as a child, with limits that are its own.
 fn run_child(test: &str) {
@@ -42,4 +48,62 @@ fn child_tries_a_batch_again_and_again() {
 #[test]
 fn a_batch_that_finds_no_room_may_be_tried_again_and_again() {
     run_child("child_tries_a_batch_again_and_again");
+}
+
+/// What an iterator gives after ten records when the index has another hash then, and the error that it
+/// ends with.
+fn iterate(store: &Hash, meanwhile: impl FnOnce()) -> (Vec<Record>, Option<String>) {
+    let mut records = store.iter();
+    let mut given: Vec<Record> = records.by_ref().take(10).map(|record| record.unwrap()).collect();
+    meanwhile();
+    for record in records.by_ref() {
+        match record {
+            Ok(record) => given.push(record),
+            Err(error) => return (given, Some(error.to_string())),
+        }
+    }
+    (given, None)
+}
+
+/// Records were passed over and others given twice: pages were looked for by places that were those of
+/// another hash.
+#[test]
+fn a_scan_does_not_go_on_in_an_index_with_another_hash() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    (0..5000u32).for_each(|i| must(store.insert(&i.to_le_bytes(), &[7; 20])));
+    let is_other = AtomicBool::new(false);
+    let other_hash = || {
+        let is_other = !is_other.fetch_xor(true, Ordering::Relaxed);
+        Hash::open(&path).unwrap().rebuild_index(is_other).unwrap();
+    };
+    let no_index = || {
+        std::fs::remove_file(index_of(&path)).unwrap();
+        Hash::open(&path).unwrap().insert(b"one", b"more").unwrap();
+    };
+    let cases: [(&str, &dyn Fn()); 2] = [("another hash", &other_hash), ("no index", &no_index)];
+    for (what, meanwhile) in cases {
+        let (given, error) = iterate(&store, meanwhile);
+        let keys: BTreeSet<_> = given.iter().map(|(key, _)| key).collect();
+        assert_eq!(keys.len(), given.len(), "{what}: given twice");
+        let error = error.unwrap_or_else(|| panic!("{what}: it goes on, {} records", given.len()));
+        assert!(error.contains("again"), "{what}: {error}");
+        let mut count = 0;
+        let mut is_first = true;
+        let done = store.scan(|_, _| {
+            if std::mem::take(&mut is_first) {
+                meanwhile();
+            }
+            count += 1;
+            Ok(())
+        });
+        assert!(done.is_err() && count < 5000, "{what}: {count} records");
+        assert!(state_of(&store, what).len() >= 5000);
+    }
+    // With the same hash it goes on.
+    let rebuild = || Hash::open(&path).unwrap().rebuild_index(false).unwrap();
+    rebuild();
+    let (given, error) = iterate(&store, rebuild);
+    assert_eq!((given.len(), error), (5001, None));
 }

@@ -10,7 +10,7 @@ use super::index::Index;
 use super::lease::LeasedValue;
 use super::options::OpenOptions;
 use super::pins::{self, Reader};
-use super::reader::Value;
+use super::reader::{Hashed, Value};
 use super::writer::Writer;
 use crate::durability::{Durability, Ticker};
 use crate::keyhash;
@@ -424,7 +424,8 @@ impl Hash {
         Ok(goes_on)
     }
 
-    /// Makes the index anew, as small as it can be; `with_other_hash` with another hash function and seed.
+    /// Makes the index anew, as small as it can be; `with_other_hash` with another hash function and seed:
+    /// then scans that are going on end with an error.
     ///
     /// # Errors
     /// As [`Hash::insert`].
@@ -478,7 +479,7 @@ impl Scan for Hash {
 impl Hash {
     /// Every record, as [`Hash::iter`], not counted.
     pub(super) fn scan_all(&self, mut f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
-        let mut from = Some(0);
+        let (mut from, mut hashed) = (Some(0), Hashed::default());
         while let Some(start) = from {
             let mut done = Ok(());
             let mut give = |key: &[u8], value: &[u8]| {
@@ -486,7 +487,8 @@ impl Hash {
                     done = f(key, value);
                 }
             };
-            from = self.core().scan_page(start, &mut give).map_err(|e| self.named(e))?;
+            from =
+                self.core().scan_page(start, &mut hashed, &mut give).map_err(|e| self.named(e))?;
             done?;
         }
         Ok(())

@@ -270,19 +270,40 @@ pub(super) fn too_busy() -> Error {
     )
 }
 
+/// The hash of the index that a scan has begun in: places of keys, by which pages are passed, mean nothing
+/// in another.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Hashed(Option<(u32, u64)>);
+
+impl Hashed {
+    /// Whether a scan may go on in this index; one that has not begun may anywhere.
+    fn check(&mut self, index: &Index) -> Result<()> {
+        let hash = (index.header.hash_id, index.header.seed);
+        if *self.0.get_or_insert(hash) == hash {
+            return Ok(());
+        }
+        Err(Error::invalid(
+            "the index was made anew with another hash while it was scanned: scan the store again from \
+             the beginning",
+        ))
+    }
+}
+
 impl Core {
     /// Gives the records of one page to `f`: those whose places are not below `from`. Returns where
-    /// the next page begins, if there is one.
+    /// the next page begins, if there is one. `hashed` is the scan's, new where it begins.
     pub(crate) fn scan_page(
         &self,
         from: u64,
+        hashed: &mut Hashed,
         f: &mut impl FnMut(&[u8], &[u8]),
     ) -> Result<Option<u64>> {
         loop {
             let Some(pin) = self.pin() else {
-                return self.scan_copy_of_page(from, f);
+                return self.scan_copy_of_page(from, hashed, f);
             };
             if let Some((index, state)) = self.current(1) {
+                hashed.check(index)?;
                 return self.scan_page_of(index, state, &pin, from, f);
             }
             drop(pin);
@@ -294,15 +315,20 @@ impl Core {
     fn scan_copy_of_page(
         &self,
         from: u64,
+        hashed: &mut Hashed,
         f: &mut impl FnMut(&[u8], &[u8]),
     ) -> Result<Option<u64>> {
+        let before = *hashed;
         let copy = |index: &Index, state| {
+            let mut hashed = before;
+            hashed.check(index)?;
             let mut records = Vec::new();
             let keep = &mut |key: &[u8], value: &[u8]| records.push((key.to_vec(), value.to_vec()));
             let next = self.scan_page_of(index, state, &Unpinned, from, keep)?;
-            Ok((records, next))
+            Ok((records, next, hashed))
         };
-        let (records, next) = self.without_pin(copy)?;
+        let (records, next, after) = self.without_pin(copy)?;
+        *hashed = after;
         records.iter().for_each(|(key, value)| f(key, value));
         Ok(next)
     }
