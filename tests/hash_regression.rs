@@ -6,9 +6,10 @@ use common::hash::{index_of, must};
 use common::subject::state_of;
 use common::sys;
 use common::{child, is_child};
-use credenza::Scan;
 use credenza::hash::{Batch, Hash};
+use credenza::{Result, Scan};
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 type Record = (Vec<u8>, Vec<u8>);
@@ -106,4 +107,44 @@ fn a_scan_does_not_go_on_in_an_index_with_another_hash() {
     rebuild();
     let (given, error) = iterate(&store, rebuild);
     assert_eq!((given.len(), error), (5001, None));
+}
+
+#[test]
+fn child_clears_without_room() {
+    if !is_child() {
+        return;
+    }
+    sys::give_up_after(100);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    (0..3000u32).for_each(|i| must(store.insert(&i.to_le_bytes(), b"")));
+    store.clear().unwrap();
+    let len = |path: &Path| std::fs::metadata(path).unwrap().len();
+    assert!(len(&path) + (8 << 10) < len(&index_of(&path)));
+    sys::limit_file_size(Some(len(&index_of(&path))));
+    let clear = |store: &Hash| -> Result<()> {
+        for _ in 0..10_000 {
+            store.insert(b"key", b"value").unwrap();
+            store.clear()?;
+        }
+        Ok(())
+    };
+    let error = clear(&store).unwrap_err();
+    assert!(!error.is_bad_file(), "{error}");
+    let is_there = |key: &[u8]| store.get(key).unwrap().is_some();
+    assert!(is_there(b"key") && store.len().unwrap() == 1);
+    store.insert(b"another", b"value").unwrap();
+    store.remove(b"another").unwrap();
+    sys::limit_file_size(None);
+    store.insert(b"third", b"value").unwrap();
+    assert!(is_there(b"key") && is_there(b"third"));
+    store.clear().unwrap();
+    assert!(state_of(&store, "cleared").is_empty());
+}
+
+/// It said that nothing had changed, no other write went through, and with room again the keys were gone.
+#[test]
+fn who_cannot_clear_for_want_of_room_has_not_cleared() {
+    run_child("child_clears_without_room");
 }
