@@ -4,13 +4,14 @@ mod common;
 
 use common::hash::{index_of, must};
 use common::subject::state_of;
-use common::sys;
+use common::sys::{self, Status, fork};
 use common::{child, is_child};
 use credenza::hash::{Batch, Hash};
 use credenza::{Result, Scan};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 type Record = (Vec<u8>, Vec<u8>);
 
@@ -147,4 +148,36 @@ fn child_clears_without_room() {
 #[test]
 fn who_cannot_clear_for_want_of_room_has_not_cleared() {
     run_child("child_clears_without_room");
+}
+
+#[test]
+fn a_fork_does_not_wait_for_who_compacts_in_its_parent() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    (0..3000u32).for_each(|i| must(store.insert(&i.to_le_bytes(), &[7; 100])));
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                store.compact(1 << 20).unwrap();
+            }
+        });
+        let ends = (0..30).map(|_| {
+            let mut child = fork(|| {
+                sys::give_up_after(20);
+                if let Err(error) = store.compact(4096) {
+                    assert!(error.to_string().contains("open it again"), "{error}");
+                }
+                // As good as any.
+                let own = Hash::open(&path).unwrap();
+                own.compact(4096).unwrap();
+            });
+            child.wait()
+        });
+        let ends: Vec<_> = ends.filter(|end| *end != Status::Exited(0)).take(1).collect();
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(ends, []);
+    });
+    store.verify(|_, _| ()).unwrap();
 }

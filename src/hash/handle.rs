@@ -17,11 +17,12 @@ use crate::keyhash;
 use crate::observe::Recorder;
 use crate::os::atomic::Ordering;
 use crate::os::newest::Held;
+use crate::os::process::own_pid;
 use crate::stats::{Done, Operation, Outcome};
 use crate::{Bytes, Error, Get, Result, Scan};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 /// An index file of so many bytes is made anew when the store is emptied.
@@ -407,9 +408,9 @@ impl Hash {
     /// your choosing. Writers clean up as they go, so that this is never necessary.
     ///
     /// # Errors
-    /// As [`Hash::insert`].
+    /// As [`Hash::insert`]; or this process was forked, and another thread has the handle compact.
     pub fn compact(&self, budget: u64) -> Result<bool> {
-        let mut goal = self.shared.goal.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut goal = self.goal()?;
         let last = *goal;
         let (goes_on, last) = self.write(|writer| {
             let last = last.unwrap_or_else(|| writer.index.load(words::SEQUENCE));
@@ -477,6 +478,22 @@ impl Scan for Hash {
 }
 
 impl Hash {
+    /// The compaction that is going on, for this thread alone.
+    fn goal(&self) -> Result<MutexGuard<'_, Option<u64>>> {
+        if own_pid() == self.core().pid {
+            return Ok(self.shared.goal.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        // Not waited for: a thread may have had it that a forked process lacks.
+        match self.shared.goal.try_lock() {
+            Ok(goal) => Ok(goal),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(self.named(Error::invalid(
+                "the store was being compacted when this process was forked, or is by another thread: \
+                 open it again to compact it here",
+            ))),
+        }
+    }
+
     /// Every record, as [`Hash::iter`], not counted.
     pub(super) fn scan_all(&self, mut f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
         let (mut from, mut hashed) = (Some(0), Hashed::default());
