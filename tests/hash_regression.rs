@@ -181,3 +181,22 @@ fn a_fork_does_not_wait_for_who_compacts_in_its_parent() {
     });
     store.verify(|_, _| ()).unwrap();
 }
+
+/// The child took the writers' lock to close the store, which its parent has, who waits for the child.
+#[test]
+fn a_fork_may_drop_its_parents_transaction_and_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Hash::create(folder.path().join("store")).unwrap();
+    let mut transaction = store.transaction().unwrap();
+    transaction.insert(b"key", b"value").unwrap();
+    let Some(mut process) = sys::fork_here() else {
+        sys::give_up_after(20);
+        drop(transaction);
+        drop(store);
+        sys::end();
+    };
+    assert_eq!(process.wait(), Status::Exited(0));
+    transaction.commit().unwrap();
+    assert_eq!(state_of(&store, "after the fork").len(), 1);
+    store.verify(|_, _| ()).unwrap();
+}

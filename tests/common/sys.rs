@@ -61,7 +61,7 @@ pub fn fork_here() -> Option<Forked> {
     // SAFETY: as for `fork`.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "cannot fork");
-    (pid > 0).then_some(Forked { pid, is_gone: false })
+    (pid > 0).then(|| Forked { pid, is_gone: false })
 }
 
 /// Ends a child that [`fork_here`] made.
