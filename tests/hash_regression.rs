@@ -200,3 +200,31 @@ fn a_fork_may_drop_its_parents_transaction_and_the_store() {
     assert_eq!(state_of(&store, "after the fork").len(), 1);
     store.verify(|_, _| ()).unwrap();
 }
+
+/// Where all pins are taken one reads under the writers' lock, which this thread had already.
+#[test]
+fn who_has_the_lock_and_finds_no_pin_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Hash::create(folder.path().join("store")).unwrap();
+    let key = |i: u64| format!("{i}").into_bytes();
+    (0..500).for_each(|i| must(store.insert(&key(i), &[7; 30])));
+    let held: Vec<_> = (0..64).map(|i| store.get(&key(i)).unwrap().unwrap()).collect();
+    let frozen = folder.path().join("frozen");
+    credenza::freeze(&store, &frozen, |_, _| {}).unwrap();
+    assert_eq!(credenza::open(&frozen).unwrap().len().unwrap(), 500);
+    let transaction = store.transaction().unwrap();
+    assert_eq!(store.get(&key(100)).unwrap().as_deref(), Some(&[7; 30][..]));
+    assert_eq!(store.iter().filter(|record| record.is_ok()).count(), 500);
+    assert_eq!(store.len().unwrap(), 500);
+    let mut found = 0;
+    store.get_many(&[key(1), key(501)], |_, value| found += usize::from(value.is_some())).unwrap();
+    assert_eq!(found, 1);
+    drop(transaction);
+    let length = |value: Option<&[u8]>| {
+        let other = store.get(&key(2)).unwrap().unwrap().len();
+        value.map(|value| vec![1; value.len() + other])
+    };
+    store.update(&key(1), length).unwrap();
+    assert_eq!(store.get(&key(1)).unwrap().unwrap().len(), 60);
+    drop(held);
+}

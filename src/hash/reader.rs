@@ -5,7 +5,8 @@
 //!
 //! Where the file may not be written there can be no pin. Then values are copied, and what was found
 //! counts only if nothing was taken out of reach meanwhile; nor is the file cut, see
-//! [`crate::os::opening`]. Where all pins are taken values are copied under the writers' lock.
+//! [`crate::os::opening`]. Where all pins are taken values are copied under the writers' lock;
+//! who has that already looks as it is.
 
 use super::core::Core;
 use super::format::Kind;
@@ -225,8 +226,14 @@ impl Core {
     /// Does `look` while nobody takes anything out of reach, or until nobody did meanwhile.
     pub(super) fn without_pin<R>(&self, look: impl Fn(&Index, State) -> Result<R>) -> Result<R> {
         if self.data.is_writable() {
-            let writer = self.writer_unsettled()?;
-            return look(writer.index, writer.index.state());
+            let lock = self.writer_lock();
+            if let Some(got) = lock.lock_unless_own()? {
+                let writer = self.writer_with(lock, got)?;
+                return look(writer.index, writer.index.state());
+            }
+            // This thread keeps the others out already, by a transaction or in a change.
+            let (_held, index) = self.index()?;
+            return look(index, index.state());
         }
         for _ in 0..ATTEMPTS {
             let epoch = self.session(session::EPOCH).load(Ordering::Acquire);
