@@ -117,7 +117,10 @@ impl std::fmt::Debug for Transaction<'_> {
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
-        self.store.core().transactions.fetch_sub(1, Ordering::Relaxed);
+        // In a fork the lock stays its parent's: there the store must not be closed as if it were free.
+        if self.pid == own_pid() {
+            self.store.core().transactions.fetch_sub(1, Ordering::Relaxed);
+        }
         if let Some(writer) = self.writer.take() {
             let forget = || {
                 drop(writer);

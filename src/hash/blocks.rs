@@ -116,8 +116,12 @@ impl Writer<'_> {
         self.check_bump()?;
         let len = self.index.map.len();
         let step = (len / 16).clamp(*STEP.start(), *STEP.end());
-        let wanted = end.min(MAX_LINES * LINE).max(len + step).next_multiple_of(4096);
-        self.index.map.grow_to(wanted, &mut false)?;
+        let end = end.min(MAX_LINES * LINE);
+        let mut has_tried = false;
+        let mut grow =
+            |end: u64| self.index.map.grow_to(end.next_multiple_of(4096), &mut has_tried);
+        // Where there is no room for a step there may be for what is needed.
+        grow(end.max(len + step)).or_else(|_| grow(end))?;
         self.index.store(words::INDEX_LEN, self.index.map.len());
         Ok(())
     }

@@ -71,7 +71,7 @@ impl Writer<'_> {
     fn check_log(&self, has_died: bool) -> Result<()> {
         let load = |word| self.index.load(word);
         self.units()?;
-        self.step()?;
+        self.step(&self.cursor())?;
         let tail = self.check_unknown(has_died)?;
         self.check_ring(tail)?;
         let chain = self.chain()?;

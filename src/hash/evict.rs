@@ -223,7 +223,8 @@ impl Writer<'_> {
             return Err(damaged(words::LIVE, "the index counts more bytes than the log has"));
         }
         let mut cursor = self.cursor();
-        self.next_segment(&mut cursor, 0, self.step()?).inspect_err(|_| self.give_up())?;
+        let step = self.step(&cursor)?;
+        self.next_segment(&mut cursor, 0, step).inspect_err(|_| self.give_up())?;
         self.publish(&cursor);
         self.index.word(words::APPLIED).store(cursor.at, Ordering::Release);
         Ok(unit)

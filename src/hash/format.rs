@@ -458,7 +458,7 @@ pub(crate) mod words {
     pub(crate) const RETIRED_COUNT: u64 = 312;
     /// Lines of all pages.
     pub(crate) const PAGE_LINES: u64 = 320;
-    /// How many sequence numbers to leave out before the next segment's.
+    /// How many sequence numbers to leave out behind that of the newest published segment.
     pub(crate) const SKIPPED: u64 = 336;
     /// Records dropped by the limit; and what that count is after the drop that has begun.
     pub(crate) const EVICTED: u64 = 344;

@@ -10,18 +10,19 @@ use super::index::Index;
 use super::lease::LeasedValue;
 use super::options::OpenOptions;
 use super::pins::{self, Reader};
-use super::reader::Value;
+use super::reader::{Hashed, Value};
 use super::writer::Writer;
 use crate::durability::{Durability, Ticker};
 use crate::keyhash;
 use crate::observe::Recorder;
 use crate::os::atomic::Ordering;
 use crate::os::newest::Held;
+use crate::os::process::own_pid;
 use crate::stats::{Done, Operation, Outcome};
 use crate::{Bytes, Error, Get, Result, Scan};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 /// An index file of so many bytes is made anew when the store is emptied.
@@ -406,9 +407,9 @@ impl Hash {
     /// your choosing. Writers clean up as they go, so that this is never necessary.
     ///
     /// # Errors
-    /// As [`Hash::insert`].
+    /// As [`Hash::insert`]; or this process was forked, and another thread has the handle compact.
     pub fn compact(&self, budget: u64) -> Result<bool> {
-        let mut goal = self.shared.goal.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut goal = self.goal()?;
         let last = *goal;
         let (goes_on, last) = self.write(|writer| {
             let last = last.unwrap_or_else(|| writer.index.load(words::SEQUENCE));
@@ -423,7 +424,8 @@ impl Hash {
         Ok(goes_on)
     }
 
-    /// Makes the index anew, as small as it can be; `with_other_hash` with another hash function and seed.
+    /// Makes the index anew, as small as it can be; `with_other_hash` with another hash function and seed:
+    /// then scans that are going on end with an error.
     ///
     /// # Errors
     /// As [`Hash::insert`].
@@ -475,9 +477,25 @@ impl Scan for Hash {
 }
 
 impl Hash {
+    /// The compaction that is going on, for this thread alone.
+    fn goal(&self) -> Result<MutexGuard<'_, Option<u64>>> {
+        if own_pid() == self.core().pid {
+            return Ok(self.shared.goal.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        // Not waited for: a thread may have had it that a forked process lacks.
+        match self.shared.goal.try_lock() {
+            Ok(goal) => Ok(goal),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(self.named(Error::invalid(
+                "the store was being compacted when this process was forked, or is by another thread: \
+                 open it again to compact it here",
+            ))),
+        }
+    }
+
     /// Every record, as [`Hash::iter`], not counted.
     pub(super) fn scan_all(&self, mut f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
-        let mut from = Some(0);
+        let (mut from, mut hashed) = (Some(0), Hashed::default());
         while let Some(start) = from {
             let mut done = Ok(());
             let mut give = |key: &[u8], value: &[u8]| {
@@ -485,7 +503,8 @@ impl Hash {
                     done = f(key, value);
                 }
             };
-            from = self.core().scan_page(start, &mut give).map_err(|e| self.named(e))?;
+            from =
+                self.core().scan_page(start, &mut hashed, &mut give).map_err(|e| self.named(e))?;
             done?;
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! Every record, one after the other.
 
 use super::handle::Hash;
+use super::reader::Hashed;
 use crate::Result;
 use crate::observe::Walk;
 use crate::stats::Moved;
@@ -12,6 +13,7 @@ pub struct Iter<'s> {
     store: &'s Hash,
     /// Where the next page begins.
     from: Option<u64>,
+    hashed: Hashed,
     page: VecDeque<(Vec<u8>, Vec<u8>)>,
     /// What counts the records, if that is asked for.
     walk: Option<Walk<'s>>,
@@ -21,9 +23,17 @@ impl Hash {
     /// Every key and value, in no order that means anything. Others may write meanwhile: a record
     /// that is there, unchanged, from beginning to end is given exactly once; one that comes, goes
     /// or changes may be given as it was before or after, or not at all if it was not there
-    /// throughout; none is given twice. Nothing is held between two records.
+    /// throughout; none is given twice. Nothing is held between two records. Where the index is made anew
+    /// with another hash meanwhile ([`Hash::rebuild_index`], or as its file is gone) the last item is an
+    /// error: then begin again.
     pub fn iter(&self) -> Iter<'_> {
-        Iter { store: self, from: Some(0), page: VecDeque::new(), walk: self.walk() }
+        Iter {
+            store: self,
+            from: Some(0),
+            hashed: Hashed::default(),
+            page: VecDeque::new(),
+            walk: self.walk(),
+        }
     }
 }
 
@@ -39,7 +49,7 @@ impl Iterator for Iter<'_> {
             let page = &mut self.page;
             let mut keep =
                 |key: &[u8], value: &[u8]| page.push_back((key.to_vec(), value.to_vec()));
-            let read = self.store.core().scan_page(from, &mut keep);
+            let read = self.store.core().scan_page(from, &mut self.hashed, &mut keep);
             if let Some(walk) = &mut self.walk {
                 let mut moved = Moved::default();
                 self.page.iter().for_each(|(key, value)| moved.record(key, value));

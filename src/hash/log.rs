@@ -177,9 +177,12 @@ impl Writer<'_> {
         self.core.units() + MOST_BEYOND
     }
 
-    /// By how much the next segment's number is greater.
-    pub(crate) fn step(&self) -> Result<u64> {
+    /// By how much the number of the segment after the cursor's is greater.
+    pub(crate) fn step(&self, cursor: &Cursor) -> Result<u64> {
         match self.index.load(words::SKIPPED) {
+            // One that is not published yet has left out what is to be left out. Were it done again with
+            // each, the numbers to leave out would be multiplied by every attempt that finds no room.
+            0..MOST if cursor.sequence != self.index.load(words::SEQUENCE) => Ok(1),
             skipped @ 0..MOST => Ok(skipped + 1),
             _ => Err(damaged(words::SKIPPED, "no segment can have the next number")),
         }
@@ -219,7 +222,7 @@ impl Writer<'_> {
         let room = record.room();
         let needed = room + SEGMENT_END;
         if cursor.at.saturating_add(needed) > cursor.end {
-            self.next_segment(cursor, room, self.step()?)?;
+            self.next_segment(cursor, room, self.step(cursor)?)?;
         }
         if cursor.at.saturating_add(needed) > self.core.data.len() {
             self.room_or_next(cursor, room)?;
@@ -245,7 +248,7 @@ impl Writer<'_> {
         self.check_cursor(cursor)?;
         match self.grow_data(cursor.at + room + SEGMENT_END, cursor.end) {
             Err(error) if !error.is_bad_file() => {
-                self.next_segment(cursor, room, self.step()?)?;
+                self.next_segment(cursor, room, self.step(cursor)?)?;
                 self.grow_data(cursor.at + room + SEGMENT_END, cursor.end)
             }
             done => done,
@@ -454,7 +457,11 @@ impl Writer<'_> {
         self.index.store(words::CHAIN, bytes);
         for (unit, _) in is_used.iter().enumerate().filter(|(_, is_used)| !**is_used) {
             let segment = self.segment(unit as u64)?;
-            if !matches!(segment.sequence(), 0 | INNER) {
+            if segment.sequence() == 0 {
+                // Free already, and perhaps only for those who come after an epoch.
+                continue;
+            }
+            if segment.sequence() != INNER {
                 // Nor may another have its number in the same place: what is left of its records
                 // would fit.
                 let skipped = segment.sequence().saturating_sub(last.sequence);

@@ -5,7 +5,8 @@
 //!
 //! Where the file may not be written there can be no pin. Then values are copied, and what was found
 //! counts only if nothing was taken out of reach meanwhile; nor is the file cut, see
-//! [`crate::os::opening`]. Where all pins are taken values are copied under the writers' lock.
+//! [`crate::os::opening`]. Where all pins are taken values are copied under the writers' lock;
+//! who has that already looks as it is.
 
 use super::core::Core;
 use super::format::Kind;
@@ -225,8 +226,14 @@ impl Core {
     /// Does `look` while nobody takes anything out of reach, or until nobody did meanwhile.
     pub(super) fn without_pin<R>(&self, look: impl Fn(&Index, State) -> Result<R>) -> Result<R> {
         if self.data.is_writable() {
-            let writer = self.writer_unsettled()?;
-            return look(writer.index, writer.index.state());
+            let lock = self.writer_lock();
+            if let Some(got) = lock.lock_unless_own()? {
+                let writer = self.writer_with(lock, got)?;
+                return look(writer.index, writer.index.state());
+            }
+            // This thread keeps the others out already, by a transaction or in a change.
+            let (_held, index) = self.index()?;
+            return look(index, index.state());
         }
         for _ in 0..ATTEMPTS {
             let epoch = self.session(session::EPOCH).load(Ordering::Acquire);
@@ -270,19 +277,40 @@ pub(super) fn too_busy() -> Error {
     )
 }
 
+/// The hash of the index that a scan has begun in: places of keys, by which pages are passed, mean nothing
+/// in another.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Hashed(Option<(u32, u64)>);
+
+impl Hashed {
+    /// Whether a scan may go on in this index; one that has not begun may anywhere.
+    fn check(&mut self, index: &Index) -> Result<()> {
+        let hash = (index.header.hash_id, index.header.seed);
+        if *self.0.get_or_insert(hash) == hash {
+            return Ok(());
+        }
+        Err(Error::invalid(
+            "the index was made anew with another hash while it was scanned: scan the store again from \
+             the beginning",
+        ))
+    }
+}
+
 impl Core {
     /// Gives the records of one page to `f`: those whose places are not below `from`. Returns where
-    /// the next page begins, if there is one.
+    /// the next page begins, if there is one. `hashed` is the scan's, new where it begins.
     pub(crate) fn scan_page(
         &self,
         from: u64,
+        hashed: &mut Hashed,
         f: &mut impl FnMut(&[u8], &[u8]),
     ) -> Result<Option<u64>> {
         loop {
             let Some(pin) = self.pin() else {
-                return self.scan_copy_of_page(from, f);
+                return self.scan_copy_of_page(from, hashed, f);
             };
             if let Some((index, state)) = self.current(1) {
+                hashed.check(index)?;
                 return self.scan_page_of(index, state, &pin, from, f);
             }
             drop(pin);
@@ -294,15 +322,20 @@ impl Core {
     fn scan_copy_of_page(
         &self,
         from: u64,
+        hashed: &mut Hashed,
         f: &mut impl FnMut(&[u8], &[u8]),
     ) -> Result<Option<u64>> {
+        let before = *hashed;
         let copy = |index: &Index, state| {
+            let mut hashed = before;
+            hashed.check(index)?;
             let mut records = Vec::new();
             let keep = &mut |key: &[u8], value: &[u8]| records.push((key.to_vec(), value.to_vec()));
             let next = self.scan_page_of(index, state, &Unpinned, from, keep)?;
-            Ok((records, next))
+            Ok((records, next, hashed))
         };
-        let (records, next) = self.without_pin(copy)?;
+        let (records, next, after) = self.without_pin(copy)?;
+        *hashed = after;
         records.iter().for_each(|(key, value)| f(key, value));
         Ok(next)
     }

@@ -308,3 +308,44 @@ impl Writer<'_> {
 pub(crate) fn damaged_data(at: u64, what: String) -> Error {
     Error::corrupt(at, format!("{what}; `credenza recover` saves what is whole"))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::hash::core::From;
+    use crate::hash::{Hash, OpenOptions};
+    use crate::keyhash;
+
+    /// A value in a segment that the log has left, an index that is made from the log, and an append
+    /// that fails: whoever gives that up must not free what a reader holds.
+    #[test]
+    fn what_is_held_outside_the_log_is_not_freed_by_who_gives_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let store = OpenOptions::new().create(true).open(&path).unwrap();
+        let fill = |store: &Hash, turn: u8| {
+            for i in 0..200u32 {
+                store.insert(&i.to_le_bytes(), &[turn; 500]).unwrap();
+            }
+        };
+        fill(&store, 1);
+        let held = store.get(&0u32.to_le_bytes()).unwrap().unwrap();
+        fill(&store, 2);
+        while store.compact(1 << 20).unwrap() {}
+        for turn in 3..5 {
+            fill(&store, turn);
+            store.core().sync().unwrap();
+        }
+        let core = store.core();
+        {
+            let writer = core.writer().unwrap();
+            core.new_index(&writer, keyhash::RAPID, From::Log).unwrap();
+        }
+        core.writer().unwrap().give_up();
+        for turn in 5..30 {
+            fill(&store, turn);
+        }
+        while store.compact(1 << 20).unwrap() {}
+        assert!(*held == [1; 500], "it was written over");
+        store.verify(|_, _| ()).unwrap();
+    }
+}

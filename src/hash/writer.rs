@@ -27,6 +27,9 @@ use crate::os::shared::SharedMap;
 use crate::{Error, ErrorKind, Result};
 use std::marker::PhantomData;
 
+/// Lines of an empty index: a page and a directory, each with the line of its block.
+const EMPTY_LINES: u64 = SIZES[0] + 1 + 1 + 1;
+
 /// The right to change the store; dropped, it is somebody else's.
 pub(crate) struct Writer<'c> {
     pub core: &'c Core,
@@ -317,6 +320,9 @@ impl<'c> Writer<'c> {
 
     /// Takes all keys out, at once.
     pub(crate) fn clear(&self) -> Result<()> {
+        // Room for the empty index, lest it is missing when there is no way back.
+        let bump = self.index.load(words::BUMP);
+        self.reserve_index(bump.saturating_add(EMPTY_LINES))?;
         let mut cursor = self.cursor();
         let record = RecordHeader { kind: Kind::Clear, key_len: 0, value_len: 0 };
         self.append_record(&mut cursor, record, &[], &[]).inspect_err(|_| self.give_up())?;

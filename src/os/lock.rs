@@ -109,6 +109,20 @@ impl<'m> RobustLock<'m> {
         }
     }
 
+    /// Takes the lock, waiting for it; `None` if this thread has it already.
+    #[cold]
+    pub(crate) fn lock_unless_own(self) -> Result<Option<Got>> {
+        loop {
+            let limit = in_a_moment();
+            // SAFETY: as for `wait`.
+            match unsafe { libc::pthread_mutex_timedlock(self.mutex(), &raw const limit) } {
+                libc::ETIMEDOUT => {}
+                libc::EDEADLK => return Ok(None),
+                code => return self.got(code).map(Some),
+            }
+        }
+    }
+
     /// Takes the lock if it is free within a moment; `None` if not.
     #[cold]
     pub(crate) fn lock_in_a_moment(self) -> Result<Option<Got>> {

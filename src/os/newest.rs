@@ -5,8 +5,9 @@
 
 #![allow(unsafe_code)]
 
+use super::process::own_pid;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// The newest of a row of values.
 #[derive(Debug)]
@@ -14,6 +15,8 @@ pub(crate) struct Newest<T> {
     newest: AtomicPtr<T>,
     /// Each from `Box::into_raw`, freed when this is dropped, or before.
     all: Mutex<Vec<Owned<T>>>,
+    /// The process that made it.
+    pid: u32,
     /// How many [`Held`] there are.
     held: AtomicU64,
 }
@@ -45,7 +48,20 @@ impl<T: Send + Sync> Newest<T> {
     pub(crate) fn new(first: T) -> Newest<T> {
         let owned = Owned(Box::into_raw(Box::new(first)));
         let newest = AtomicPtr::new(owned.0);
-        Newest { newest, all: Mutex::new(vec![owned]), held: AtomicU64::new(0) }
+        Newest { newest, all: Mutex::new(vec![owned]), pid: own_pid(), held: AtomicU64::new(0) }
+    }
+
+    /// All values, for this thread alone. In a forked process that is not waited for: a thread may have had
+    /// them that there is only in its parent.
+    fn all(&self) -> Option<MutexGuard<'_, Vec<Owned<T>>>> {
+        if own_pid() == self.pid {
+            return Some(self.all.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        match self.all.try_lock() {
+            Ok(all) => Some(all),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// The newest value.
@@ -66,24 +82,32 @@ impl<T: Send + Sync> Newest<T> {
 
     /// Puts `value` in the place of the newest, unless that is as good, and gives back which it is then.
     pub(crate) fn push_unless(&self, value: T, is_as_good: impl FnOnce(&T) -> bool) -> &T {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.all();
         let newest = self.get();
         if is_as_good(newest) {
             return newest;
         }
         let owned = Owned(Box::into_raw(Box::new(value)));
         let pointer = owned.0;
-        all.push(owned);
-        // Before anybody else can take it for one that was replaced.
-        self.newest.store(pointer, Ordering::SeqCst);
-        drop(all);
+        match all {
+            Some(mut all) => {
+                all.push(owned);
+                // Before anybody else can take it for one that was replaced.
+                self.newest.store(pointer, Ordering::SeqCst);
+            }
+            None => {
+                // Never dropped: nobody knows it but by the pointer.
+                std::mem::forget(owned);
+                self.newest.store(pointer, Ordering::SeqCst);
+            }
+        }
         // SAFETY: as in `get`.
         unsafe { &*pointer }
     }
 
     /// How many values there are, with those that were replaced.
     pub(crate) fn count(&self) -> usize {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.all().map_or(0, |all| all.len())
     }
 
     /// Puts `value` in the place of the newest, and gives it back.
@@ -96,7 +120,7 @@ impl<T: Send + Sync> Newest<T> {
     /// # Safety
     /// Who has a reference to one of these that is not used up has a [`Held`] since before he got it.
     pub(crate) unsafe fn drop_replaced(&self, mut may_go: impl FnMut(&T) -> bool) {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut all) = self.all() else { return };
         fence(Ordering::SeqCst);
         if self.held.load(Ordering::SeqCst) != 0 {
             return;
@@ -104,5 +128,48 @@ impl<T: Send + Sync> Newest<T> {
         let newest = self.newest.load(Ordering::SeqCst);
         // SAFETY: each points to a value that is dropped with its `Owned`.
         all.retain(|owned| owned.0 == newest || !may_go(unsafe { &*owned.0 }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    /// The thread that has the values when the process is forked is not in the child.
+    #[test]
+    fn a_fork_does_not_wait_for_who_drops_values_in_its_parent() {
+        super::super::process::prepare();
+        let newest = Newest::new(1);
+        newest.push(2);
+        let (begun, is_begun) = mpsc::channel();
+        let (end, is_over) = mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            let newest = &newest;
+            scope.spawn(move || {
+                let may_go = |_: &i32| {
+                    begun.send(()).unwrap();
+                    is_over.recv().is_ok()
+                };
+                // SAFETY: nobody has a reference to a value.
+                unsafe { newest.drop_replaced(may_go) };
+            });
+            is_begun.recv().unwrap();
+            // SAFETY: the child has one thread, allocates at most, and ends without what its parent
+            // registered for its end.
+            let pid = unsafe { libc::fork() };
+            if pid == 0 {
+                // SAFETY: as above; what hangs does not pass.
+                unsafe { libc::alarm(20) };
+                let is_right = *newest.push(3) == 3 && *newest.get() == 3 && newest.count() <= 3;
+                // SAFETY: as above.
+                unsafe { libc::_exit(i32::from(!is_right)) };
+            }
+            let mut status = -1;
+            // SAFETY: the status is written during the call.
+            unsafe { libc::waitpid(pid, &raw mut status, 0) };
+            end.send(()).unwrap();
+            assert_eq!(status, 0);
+        });
     }
 }

@@ -89,10 +89,13 @@ fn look_at(pid: u32) -> Seen {
     let after = stat.iter().rposition(|byte| *byte == b')').map_or(0, |end| end + 1);
     let fields = stat.get(after..).and_then(|fields| std::str::from_utf8(fields).ok());
     let mut fields = fields.unwrap_or_default().split_ascii_whitespace();
-    if matches!(fields.next(), Some("Z" | "X")) {
+    let is_zombie = matches!(fields.next(), Some("Z" | "X"));
+    // A process whose main thread has ended is in that state, too, as long as another thread lives.
+    let threads = fields.nth(16).and_then(|threads| threads.parse::<u64>().ok());
+    if is_zombie && threads.is_none_or(|threads| threads <= 1) {
         return Seen::Zombie;
     }
-    fields.nth(18).and_then(|start| start.parse().ok()).map_or(Seen::Nothing, Seen::Since)
+    fields.nth(1).and_then(|start| start.parse().ok()).map_or(Seen::Nothing, Seen::Since)
 }
 
 /// A number for the machine's current boot, and for the namespace that process numbers are of.
@@ -241,5 +244,45 @@ mod tests {
         }
         child.wait().unwrap();
         assert!(process.is_dead(&me));
+    }
+
+    /// Its main thread is a zombie then, as that of a process that has ended.
+    #[test]
+    fn a_process_whose_main_thread_has_ended_is_alive() {
+        extern "C" fn rest(_: *mut libc::c_void) -> *mut libc::c_void {
+            loop {
+                // SAFETY: waits for a signal.
+                unsafe { libc::pause() };
+            }
+        }
+        // SAFETY: the child begins a thread that touches nothing, and ends its own.
+        let pid = unsafe {
+            let pid = libc::fork();
+            if pid == 0 {
+                let mut thread = std::mem::zeroed();
+                let none = std::ptr::null();
+                libc::pthread_create(&raw mut thread, none, rest, std::ptr::null_mut());
+                libc::syscall(libc::SYS_exit, 0);
+            }
+            pid
+        };
+        assert!(pid > 0);
+        let id = pid.cast_unsigned();
+        let state = || {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+            stat.rsplit_once(')').unwrap().1.trim_start().chars().next().unwrap()
+        };
+        while state() != 'Z' {
+            std::thread::yield_now();
+        }
+        let seen = (look_at(id), is_alive(id, 0));
+        // SAFETY: the child of this test; the status is not asked for.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        while is_alive(id, 0) {
+            std::thread::yield_now();
+        }
+        // SAFETY: as above.
+        unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+        assert!(matches!(seen, (Seen::Since(1..), true)), "{seen:?}");
     }
 }

@@ -55,6 +55,21 @@ pub fn fork(work: impl FnOnce()) -> Forked {
     }
 }
 
+/// Forks this process, and goes on in both: without a [`Forked`] in the child, which is to end with
+/// [`end`].
+pub fn fork_here() -> Option<Forked> {
+    // SAFETY: as for `fork`.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "cannot fork");
+    (pid > 0).then(|| Forked { pid, is_gone: false })
+}
+
+/// Ends a child that [`fork_here`] made.
+pub fn end() -> ! {
+    // SAFETY: ends the process without running what its parent registered for its end.
+    unsafe { libc::_exit(0) }
+}
+
 impl Forked {
     pub fn pid(&self) -> u32 {
         self.pid.cast_unsigned()

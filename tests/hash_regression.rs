@@ -1,0 +1,230 @@
+//! Defects of the hash engine that were found and repaired: each with the case that showed it.
+
+mod common;
+
+use common::hash::{index_of, must};
+use common::subject::state_of;
+use common::sys::{self, Status, fork};
+use common::{child, is_child};
+use credenza::hash::{Batch, Hash};
+use credenza::{Result, Scan};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+type Record = (Vec<u8>, Vec<u8>);
+
+/// Runs a test of this file as a child, with limits that are its own.
+fn run_child(test: &str) {
+    let output = child(test).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?}: {text}", output.status);
+}
+
+#[test]
+fn child_tries_a_batch_again_and_again() {
+    if !is_child() {
+        return;
+    }
+    sys::give_up_after(100);
+    let folder = tempfile::tempdir().unwrap();
+    let store = Hash::create(folder.path().join("store")).unwrap();
+    store.insert(b"key", b"value").unwrap();
+    let mut batch = Batch::new();
+    for i in 0..40u32 {
+        batch.insert(&i.to_le_bytes(), &[7; 4000]);
+    }
+    sys::limit_file_size(Some(64 << 10));
+    for attempt in 0..60 {
+        let error = store.batch(&batch).unwrap_err();
+        assert!(!error.is_bad_file(), "attempt {attempt}: {error}");
+    }
+    sys::limit_file_size(None);
+    store.insert(b"large", &vec![7; 1 << 20]).unwrap();
+    store.batch(&batch).unwrap();
+    assert_eq!(state_of(&store, "with room again").len(), 42);
+}
+
+/// The numbers that it left out were those of its segments times those that it had left out before.
+#[test]
+fn a_batch_that_finds_no_room_may_be_tried_again_and_again() {
+    run_child("child_tries_a_batch_again_and_again");
+}
+
+/// What an iterator gives after ten records when the index has another hash then, and the error that it
+/// ends with.
+fn iterate(store: &Hash, meanwhile: impl FnOnce()) -> (Vec<Record>, Option<String>) {
+    let mut records = store.iter();
+    let mut given: Vec<Record> = records.by_ref().take(10).map(|record| record.unwrap()).collect();
+    meanwhile();
+    for record in records.by_ref() {
+        match record {
+            Ok(record) => given.push(record),
+            Err(error) => return (given, Some(error.to_string())),
+        }
+    }
+    (given, None)
+}
+
+/// Records were passed over and others given twice: pages were looked for by places that were those of
+/// another hash.
+#[test]
+fn a_scan_does_not_go_on_in_an_index_with_another_hash() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    (0..5000u32).for_each(|i| must(store.insert(&i.to_le_bytes(), &[7; 20])));
+    let is_other = AtomicBool::new(false);
+    let other_hash = || {
+        let is_other = !is_other.fetch_xor(true, Ordering::Relaxed);
+        Hash::open(&path).unwrap().rebuild_index(is_other).unwrap();
+    };
+    let no_index = || {
+        std::fs::remove_file(index_of(&path)).unwrap();
+        Hash::open(&path).unwrap().insert(b"one", b"more").unwrap();
+    };
+    let cases: [(&str, &dyn Fn()); 2] = [("another hash", &other_hash), ("no index", &no_index)];
+    for (what, meanwhile) in cases {
+        let (given, error) = iterate(&store, meanwhile);
+        let keys: BTreeSet<_> = given.iter().map(|(key, _)| key).collect();
+        assert_eq!(keys.len(), given.len(), "{what}: given twice");
+        let error = error.unwrap_or_else(|| panic!("{what}: it goes on, {} records", given.len()));
+        assert!(error.contains("again"), "{what}: {error}");
+        let mut count = 0;
+        let mut is_first = true;
+        let done = store.scan(|_, _| {
+            if std::mem::take(&mut is_first) {
+                meanwhile();
+            }
+            count += 1;
+            Ok(())
+        });
+        assert!(done.is_err() && count < 5000, "{what}: {count} records");
+        assert!(state_of(&store, what).len() >= 5000);
+    }
+    // With the same hash it goes on.
+    let rebuild = || Hash::open(&path).unwrap().rebuild_index(false).unwrap();
+    rebuild();
+    let (given, error) = iterate(&store, rebuild);
+    assert_eq!((given.len(), error), (5001, None));
+}
+
+#[test]
+fn child_clears_without_room() {
+    if !is_child() {
+        return;
+    }
+    sys::give_up_after(100);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    (0..3000u32).for_each(|i| must(store.insert(&i.to_le_bytes(), b"")));
+    store.clear().unwrap();
+    let len = |path: &Path| std::fs::metadata(path).unwrap().len();
+    assert!(len(&path) + (8 << 10) < len(&index_of(&path)));
+    sys::limit_file_size(Some(len(&index_of(&path))));
+    let clear = |store: &Hash| -> Result<()> {
+        for _ in 0..10_000 {
+            store.insert(b"key", b"value").unwrap();
+            store.clear()?;
+        }
+        Ok(())
+    };
+    let error = clear(&store).unwrap_err();
+    assert!(!error.is_bad_file(), "{error}");
+    let is_there = |key: &[u8]| store.get(key).unwrap().is_some();
+    assert!(is_there(b"key") && store.len().unwrap() == 1);
+    store.insert(b"another", b"value").unwrap();
+    store.remove(b"another").unwrap();
+    sys::limit_file_size(None);
+    store.insert(b"third", b"value").unwrap();
+    assert!(is_there(b"key") && is_there(b"third"));
+    store.clear().unwrap();
+    assert!(state_of(&store, "cleared").is_empty());
+}
+
+/// It said that nothing had changed, no other write went through, and with room again the keys were gone.
+#[test]
+fn who_cannot_clear_for_want_of_room_has_not_cleared() {
+    run_child("child_clears_without_room");
+}
+
+#[test]
+fn a_fork_does_not_wait_for_who_compacts_in_its_parent() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    (0..3000u32).for_each(|i| must(store.insert(&i.to_le_bytes(), &[7; 100])));
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                store.compact(1 << 20).unwrap();
+            }
+        });
+        let ends = (0..30).map(|_| {
+            let mut child = fork(|| {
+                sys::give_up_after(20);
+                if let Err(error) = store.compact(4096) {
+                    assert!(error.to_string().contains("open it again"), "{error}");
+                }
+                // As good as any.
+                let own = Hash::open(&path).unwrap();
+                own.compact(4096).unwrap();
+            });
+            child.wait()
+        });
+        let ends: Vec<_> = ends.filter(|end| *end != Status::Exited(0)).take(1).collect();
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(ends, []);
+    });
+    store.verify(|_, _| ()).unwrap();
+}
+
+/// The child took the writers' lock to close the store, which its parent has, who waits for the child.
+#[test]
+fn a_fork_may_drop_its_parents_transaction_and_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Hash::create(folder.path().join("store")).unwrap();
+    let mut transaction = store.transaction().unwrap();
+    transaction.insert(b"key", b"value").unwrap();
+    let Some(mut process) = sys::fork_here() else {
+        sys::give_up_after(20);
+        drop(transaction);
+        drop(store);
+        sys::end();
+    };
+    assert_eq!(process.wait(), Status::Exited(0));
+    transaction.commit().unwrap();
+    assert_eq!(state_of(&store, "after the fork").len(), 1);
+    store.verify(|_, _| ()).unwrap();
+}
+
+/// Where all pins are taken one reads under the writers' lock, which this thread had already.
+#[test]
+fn who_has_the_lock_and_finds_no_pin_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Hash::create(folder.path().join("store")).unwrap();
+    let key = |i: u64| format!("{i}").into_bytes();
+    (0..500).for_each(|i| must(store.insert(&key(i), &[7; 30])));
+    let held: Vec<_> = (0..64).map(|i| store.get(&key(i)).unwrap().unwrap()).collect();
+    let frozen = folder.path().join("frozen");
+    credenza::freeze(&store, &frozen, |_, _| {}).unwrap();
+    assert_eq!(credenza::open(&frozen).unwrap().len().unwrap(), 500);
+    let transaction = store.transaction().unwrap();
+    assert_eq!(store.get(&key(100)).unwrap().as_deref(), Some(&[7; 30][..]));
+    assert_eq!(store.iter().filter(|record| record.is_ok()).count(), 500);
+    assert_eq!(store.len().unwrap(), 500);
+    let mut found = 0;
+    store.get_many(&[key(1), key(501)], |_, value| found += usize::from(value.is_some())).unwrap();
+    assert_eq!(found, 1);
+    drop(transaction);
+    let length = |value: Option<&[u8]>| {
+        let other = store.get(&key(2)).unwrap().unwrap().len();
+        value.map(|value| vec![1; value.len() + other])
+    };
+    store.update(&key(1), length).unwrap();
+    assert_eq!(store.get(&key(1)).unwrap().unwrap().len(), 60);
+    drop(held);
+}
