@@ -44,7 +44,6 @@ fn seen(report: &Value, store: &str, phase: &str) -> Option<(u64, u64)> {
     Some((syncs, bytes))
 }
 
-#[test]
 /// Whoever has all programs recorded is not to have the engines timed that record, and no others.
 #[test]
 fn what_is_measured_is_not_recorded() {
@@ -60,6 +59,7 @@ fn what_is_measured_is_not_recorded() {
     assert!(!trace.exists());
 }
 
+#[test]
 fn who_syncs_and_who_does_not_is_seen() {
     let report = report("constant,cdb,gdbm,leveldb,tdb", "build,insert");
     // Ours: fdatasync of the file and fsync of its folder, in each of two rounds.
