@@ -9,8 +9,8 @@
 use super::btree_tables::{Home, TYPES, several, several_mut};
 use super::kept::Kept;
 use super::{
-    Changes, Committers, Crew, Driver, Fault, Identity, OwnCount, Promise, Reading, Shape, Sharing,
-    Source, Store, Threads, Writer, with_another_boot,
+    Changes, Committers, Crew, Driver, Fault, Identity, Noting, OnThread, OwnCount, Promise,
+    Reading, Shape, Sharing, Source, Store, Threads, Writer, with_another_boot,
 };
 use crate::settings::{Name, Takes, Values};
 use crate::workload::{KeyType, Place, Records};
@@ -128,6 +128,30 @@ impl Driver for BTree {
 
     fn reopen(&self, path: &Path, shape: &Shape, commits: bool) -> Result<Changer> {
         Changer::over(options(shape).open(path)?, shape, !commits)
+    }
+
+    fn create_noting(&self, path: &Path, shape: &Shape, noting: Noting) -> Result<Option<Changer>> {
+        let store = options(shape).create(true).statistics(noting.statistics()).open(path)?;
+        Home::of(shape).make(&store, shape)?;
+        Changer::over(store, shape, true).map(Some)
+    }
+
+    /// Each with a snapshot of its own.
+    fn handles(
+        &self,
+        path: &Path,
+        count: usize,
+        are_opened: bool,
+    ) -> Result<Vec<OnThread<Reader>>> {
+        let first = btree::BTree::open(path)?;
+        let one = |i| match i {
+            0 => Ok(first.clone()),
+            _ if are_opened => btree::BTree::open(path),
+            _ => Ok(first.clone()),
+        };
+        let reader = |i| Reader::of(one(i)?, &Shape::of_nothing());
+        // SAFETY: handles and snapshots are `Send`, and tables go where their snapshots do.
+        (0..count).map(|i| Ok(unsafe { OnThread::new(reader(i)?) })).collect()
     }
 
     fn crew(
@@ -509,5 +533,28 @@ impl Writer for Changer {
         transaction.map_or(Ok(()), btree::Transaction::commit)?;
         drop(store);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use credenza::stats::{Operation, Outcome};
+
+    #[test]
+    fn what_is_noted_in_the_one_transaction_is_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        for noting in [Noting::Counted, Noting::Sampled, Noting::Clock, Noting::Tsc] {
+            let path = folder.path().join(format!("{noting:?}"));
+            let noted = BTree.create_noting(&path, &Shape::of_nothing(), noting).unwrap();
+            let mut changer = noted.expect("it can note");
+            changer.insert(b"key", b"value").unwrap();
+            changer.insert(b"other", b"value").unwrap();
+            assert!(changer.get(b"key", |got| assert_eq!(got, b"value")).unwrap());
+            let counted = changer.store.get().operations().expect("statistics");
+            let of = |operation, outcome| counted.of(operation).count(outcome);
+            assert_eq!(of(Operation::Insert, Outcome::Done), 2, "{noting:?}");
+            assert_eq!(of(Operation::Get, Outcome::Hit), 1, "{noting:?}");
+        }
     }
 }

@@ -2,7 +2,10 @@
 
 #![allow(unsafe_code)]
 
-use super::{Announces, Crew, Driver, Identity, NoWriter, Reading, Shape, Source, Store, Threads};
+use super::{
+    Announces, Crew, Driver, Identity, Make, NoWriter, OnThread, Reading, Shape, Source, Store,
+    Threads,
+};
 use crate::settings::{Name, Takes, Values};
 use crate::workload::Records;
 use credenza::{Access, Advice, Get, Result, Scan, constant};
@@ -52,12 +55,34 @@ impl Driver for Constant {
         builder.finish().map(|_| ())
     }
 
+    fn build_making(&self, path: &Path, _: &Shape, make: Make<'_>) -> Result<()> {
+        let mut builder = constant::Builder::create(path)?;
+        make(&mut |key, value| builder.add(key, value))?;
+        builder.finish().map(|_| ())
+    }
+
     type Writer<'d> = NoWriter;
 
     type Store<'d> = constant::Constant;
 
     fn open(&self, path: &Path, shape: &Shape, reading: Reading) -> Result<constant::Constant> {
         options(shape, reading).open(path)
+    }
+
+    fn handles(
+        &self,
+        path: &Path,
+        count: usize,
+        are_opened: bool,
+    ) -> Result<Vec<OnThread<constant::Constant>>> {
+        let first = constant::Constant::open(path)?;
+        let one = |i| match i {
+            0 => Ok(first.clone()),
+            _ if are_opened => constant::Constant::open(path),
+            _ => Ok(first.clone()),
+        };
+        // SAFETY: handles are `Send`.
+        (0..count).map(|i| Ok(unsafe { OnThread::new(one(i)?) })).collect()
     }
 
     fn crew(

@@ -7,7 +7,6 @@ use super::{
     Sharing, Source, Store, Threads, Writer, with_another_boot,
 };
 use crate::settings::{Name, Takes, Values};
-use credenza::stats::{Clock, Latency, Statistics};
 use credenza::{Durability, Result, Scan, hash};
 use std::path::Path;
 
@@ -65,18 +64,8 @@ impl Driver for Hash {
     }
 
     fn create_noting(&self, path: &Path, _: &Shape, noting: Noting) -> Result<Option<hash::Hash>> {
-        let timed = |clock| {
-            Statistics::new().latency(Latency::Every).clock(clock).callback(|event| {
-                std::hint::black_box(event);
-            })
-        };
-        let statistics = match noting {
-            Noting::Counted => Statistics::new().latency(Latency::Off),
-            Noting::Sampled => Statistics::new(),
-            Noting::Clock => timed(Clock::Monotonic),
-            Noting::Tsc => timed(Clock::Auto),
-        };
-        hash::Hash::options().create(true).statistics(statistics).open(path).map(Some)
+        let options = hash::Hash::options().create(true).statistics(noting.statistics());
+        options.open(path).map(Some)
     }
 
     fn handles(

@@ -119,6 +119,10 @@ impl Reading {
     }
 }
 
+/// Makes records one after the other, and gives each to the function that stores it.
+pub(crate) type Make<'m> =
+    &'m mut dyn FnMut(&mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()>;
+
 /// A kind of store.
 pub(crate) trait Driver: Sized + 'static {
     /// The name in results.
@@ -240,6 +244,14 @@ pub(crate) trait Driver: Sized + 'static {
         for (key, value) in records.iter() {
             writer.insert(key, value)?;
         }
+        writer.close()
+    }
+
+    /// As [`Driver::build`], of records that are not all in memory at once, which `make` makes. `shape` is
+    /// theirs.
+    fn build_making(&self, path: &Path, shape: &Shape, make: Make<'_>) -> Result<()> {
+        let mut writer = self.create(path, shape)?;
+        make(&mut |key, value| writer.insert(key, value))?;
         writer.close()
     }
 

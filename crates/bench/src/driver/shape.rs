@@ -2,6 +2,7 @@
 
 use crate::settings::Chosen;
 use crate::workload::{KeyType, Place, Records};
+use credenza::stats::{Clock, Latency, Statistics};
 use serde::{Deserialize, Serialize};
 
 /// How a store is set up.
@@ -53,6 +54,23 @@ pub(crate) enum Noting {
     Clock,
     /// It is timed by the processor's time stamp counter, and an empty function is called with it.
     Tsc,
+}
+
+impl Noting {
+    /// The statistics of our own engines that do so.
+    pub(super) fn statistics(self) -> Statistics {
+        let timed = |clock| {
+            Statistics::new().latency(Latency::Every).clock(clock).callback(|event| {
+                std::hint::black_box(event);
+            })
+        };
+        match self {
+            Noting::Counted => Statistics::new().latency(Latency::Off),
+            Noting::Sampled => Statistics::new(),
+            Noting::Clock => timed(Clock::Monotonic),
+            Noting::Tsc => timed(Clock::Auto),
+        }
+    }
 }
 
 /// What a driver may know of the data before it builds or opens a store: everything a user who

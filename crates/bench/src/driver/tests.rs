@@ -432,6 +432,57 @@ fn every_store_found_gives_back_what_it_was_given() {
     assert!(with_driver("no such store", RoundTrip).is_none());
 }
 
+/// What the experiments of MDBM's page do with a store: it is built of records that are made on the way, threads
+/// have handles that were opened or copied, and it notes its operations.
+struct AsMdbmHasIt;
+
+impl ForDriver for AsMdbmHasIt {
+    type Output = ();
+
+    fn run<D: Driver>(self) {
+        let Ok(driver) = D::load(None) else {
+            return;
+        };
+        let (records, is_own) = (&records(), ["constant", "hash", "btree"].contains(&D::NAME));
+        let (shape, folder) = (Shape::of(records), tempfile::tempdir().unwrap());
+        let path = folder.path().join("store");
+        let made = driver.build_making(&path, &shape, &mut |store| {
+            records.iter().try_for_each(|(key, value)| store(key, value))
+        });
+        assert_eq!(made.is_ok(), is_own || D::Writer::IS_POSSIBLE, "{}", D::NAME);
+        if made.is_err() {
+            return;
+        }
+        check(&mut driver.open(&path, &shape, Reading::Warm).unwrap(), records, D::NAME);
+        for are_opened in [true, false] {
+            let mut handles = driver.handles(&path, 3, are_opened).unwrap();
+            assert!(handles.len() == 3 || handles.is_empty() && !is_own, "{}", D::NAME);
+            std::thread::scope(|scope| {
+                for handle in &mut handles {
+                    scope.spawn(|| check(handle.store(), records, D::NAME));
+                }
+            });
+        }
+        for noting in [Noting::Counted, Noting::Sampled, Noting::Clock, Noting::Tsc] {
+            let path = folder.path().join(format!("{noting:?}"));
+            let noted = driver.create_noting(&path, &shape, noting).unwrap();
+            let must = is_own && D::Writer::IS_POSSIBLE;
+            assert!(noted.is_some() || !must, "{}: {noting:?}", D::NAME);
+            let Some(mut writer) = noted else { continue };
+            records.iter().for_each(|(key, value)| writer.insert(key, value).unwrap());
+            check(&mut writer, records, D::NAME);
+            writer.close().unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_the_page_of_mdbm_asks_for_is_done() {
+    for name in ["mdbm", "hash", "btree", "constant"] {
+        with_driver(name, AsMdbmHasIt).unwrap();
+    }
+}
+
 struct WrongLibrary;
 
 impl ForDriver for WrongLibrary {

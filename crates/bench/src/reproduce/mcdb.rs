@@ -172,6 +172,9 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Outcome {
             "keys and queries are made before the clock starts, not within; the time of a process \
              to start and end is not in it"
                 .to_owned(),
+            "keys that are not there are drawn as there, and all above the largest that is: btree \
+             answers them at its last leaf"
+                .to_owned(),
             "the document does not say of which hit rate its lookups are".to_owned(),
             "stats reads all records and then looks up their keys, which were noted before in the \
              order of the file; mcdbctl looks each up when it has read it"

@@ -5,7 +5,7 @@ use crate::args::BenchArgs;
 use crate::driver::{Announces, Sharing, Threads, announces, has_keys_of, has_values_of};
 use crate::report::text;
 use crate::result::{Machine, StoreInfo};
-use crate::workload::{Action, KeyType, Mix, Mixes, Phase, Types, Workload};
+use crate::workload::{Action, Data, KeyType, Mix, Mixes, Phase, Types, Workload};
 
 pub(super) fn about_folder(
     args: &BenchArgs,
@@ -164,6 +164,31 @@ pub(super) fn about_types(
     notes
 }
 
+/// What stores in order have easier with `decimal`, whose absent keys are all behind the largest that is there.
+pub(super) fn about_absent_keys(
+    workload: &Workload,
+    phases: &[Phase],
+    stores: &[StoreInfo],
+) -> Option<String> {
+    let misses = [Phase::Get90, Phase::GetMiss, Phase::GetManyMiss];
+    let phases = phases.iter().filter(|phase| misses.contains(phase));
+    let phases: Vec<String> = phases.map(|phase| format!("`{phase}`")).collect();
+    let range = Phase::Range.to_string();
+    let in_order = stores.iter().filter(|info| !info.lacks.contains(&range));
+    let names: Vec<&str> = in_order.map(|info| &*info.store).collect();
+    let is_decimal = matches!(workload.data, Data::Decimal);
+    let is_told = is_decimal && !phases.is_empty() && !names.is_empty();
+    is_told.then(|| {
+        format!(
+            "keys of `decimal` that are not there, in {}, are all above the largest that is, as in mcdb's own \
+             test: stores in order ({}) answer them at their last leaf; other workloads have them between \
+             those that are there",
+            phases.join(", "),
+            names.join(", ")
+        )
+    })
+}
+
 /// What the figures of a server are not: it says so of itself.
 pub(super) fn about_servers(stores: &[StoreInfo]) -> Vec<String> {
     let servers = stores.iter().filter(|info| info.is_server);
@@ -289,6 +314,7 @@ mod tests {
     use super::*;
     use crate::candidates::Describe;
     use crate::driver::{Shape, with_driver};
+    use crate::result::Report;
     use crate::workload::Records;
     use clap::Parser;
 
@@ -329,5 +355,25 @@ mod tests {
         assert_eq!(of(&["--sync"], &Phase::ALL, &stores, "ext4"), None);
         assert_eq!(of(&[], &[Phase::GetHit], &stores, "ext4"), None);
         assert_eq!(of(&[], &Phase::ALL, &stores, "tmpfs"), None);
+    }
+
+    #[test]
+    fn where_absent_keys_are_easy_is_told() {
+        let bytes = include_bytes!("../../tests/fixtures/report.json");
+        let report: Report = serde_json::from_slice(bytes).unwrap();
+        let mut stores = report.stores;
+        stores.truncate(2);
+        (stores[0].lacks, stores[1].lacks) = (vec!["range".to_owned()], Vec::new());
+        let (hash, tree) = stores.split_at(1);
+        let on = |name: &str, phases: &[Phase], stores: &[StoreInfo]| {
+            about_absent_keys(&Workload::find(name).unwrap(), phases, stores)
+        };
+        let phases = [Phase::GetHit, Phase::Get90, Phase::GetMiss, Phase::GetManyMiss];
+        let told = on("decimal", &phases, &[hash, tree].concat()).expect("a note");
+        assert!(told.contains("in `get-90`, `get-miss`, `get-many-miss`,"), "{told}");
+        assert!(told.contains(&format!("stores in order ({})", tree[0].store)), "{told}");
+        assert_eq!(on("decimal", &phases[..1], tree), None);
+        assert_eq!(on("decimal", &phases, hash), None);
+        assert_eq!(on("churn", &phases, tree), None);
     }
 }

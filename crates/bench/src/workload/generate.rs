@@ -60,7 +60,8 @@ pub(crate) mod stream {
 
 // --- decimal -----------------------------------------------------------------------------------
 
-/// mcdb's own test: the numbers from 0 with leading zeros, each its own value, in order.
+/// mcdb's own test: the numbers from 0 with leading zeros, each its own value, in order. As all numbers below a
+/// key are there, the absent ones are all behind the largest.
 pub(crate) struct Decimal {
     width: usize,
 }

@@ -61,6 +61,8 @@ fn decimal_is_mcdbs_own_test() {
     for (i, (key, value)) in inputs.records.iter().enumerate() {
         assert_eq!((key, value), (format!("{i:08}").as_bytes(), key));
     }
+    let largest = inputs.records.key(1233);
+    assert!(inputs.queries.miss.iter().all(|key| key > largest), "the notes say so");
     assert_eq!(Decimal::new(100_000_000).records(1).unwrap().key(0), b"000000000");
 }
 
