@@ -334,8 +334,8 @@ pub struct PhaseResult {
     /// has no single operations of this kind.
     #[serde(default)]
     pub at_rate: Option<AtRate>,
-    /// For phases that change a store by single operations: a run of its own, in the first round, each
-    /// operation timed, over the time that they took (for `insert-sync` the timed run itself).
+    /// For phases of single operations (changes, mixes, single lookups, ranges): a run of its own, in the first
+    /// round, each operation timed, over the time that they took (for `insert-sync` the timed run itself).
     #[serde(default)]
     pub over_time: Option<OverTime>,
     /// The part of lookups that found their key; `None` for phases without lookups.

@@ -205,7 +205,8 @@ impl<'a, D: Driver> Round<'a, D> {
         if self.spec.cold {
             self.evict()?;
         }
-        self.with_footprint(phase, || self.read(phase))
+        let sample = self.with_footprint(phase, || self.read(phase))?;
+        if self.spec.over_time { self.with_reads_over_time(phase, sample) } else { Ok(sample) }
     }
 
     /// Drops every page of the store's files from memory.
@@ -268,14 +269,18 @@ impl<'a, D: Driver> Round<'a, D> {
         })
     }
 
-    fn read(&self, phase: Phase) -> Result<Timed> {
-        let reading = match (self.spec.cold, self.spec.read_ahead) {
+    /// How the store is opened to be read.
+    pub(super) fn reading(&self) -> Reading {
+        match (self.spec.cold, self.spec.read_ahead) {
             (false, _) => Reading::Warm,
             (true, false) => Reading::ColdRandom,
             (true, true) => Reading::ColdNormal,
-        };
+        }
+    }
+
+    fn read(&self, phase: Phase) -> Result<Timed> {
         let mut reader = Reader {
-            store: self.driver.open(&self.path, &self.shape, reading)?,
+            store: self.driver.open(&self.path, &self.shape, self.reading())?,
             spec: self.spec,
             cold: self.spec.cold,
             inputs: self.inputs,

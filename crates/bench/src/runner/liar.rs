@@ -38,6 +38,8 @@ pub(crate) enum Lie {
     ManyReversed,
     /// Batches leave the last key out.
     ManyShort,
+    /// Opened to be read for the third time (the first one compares what was built), it has nothing any more.
+    WrongWhenOpenedAgain,
     /// Opened to be read, the lookup with this number finds nothing.
     MissesAt(usize),
     /// While it may be changed, the second lookup finds nothing.
@@ -170,6 +172,9 @@ impl Driver for Liar {
             _ => {}
         }
         self.opened.set(self.opened.get() + 1);
+        if self.lie == Lie::WrongWhenOpenedAgain && self.opened.get() == 3 {
+            index.clear();
+        }
         let refuses = self.lie == Lie::RefusesReads && self.opened.get() == 2;
         let left = if refuses { 3000 } else { usize::MAX };
         Ok(LiarStore { lie: self.lie, records, index, left, gets: 0 })

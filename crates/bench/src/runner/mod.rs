@@ -23,6 +23,7 @@ mod own_counters;
 pub(crate) mod passes;
 pub(crate) mod process;
 pub(crate) mod protocol;
+mod reads_over_time;
 mod round;
 mod summary;
 pub(crate) mod tee;

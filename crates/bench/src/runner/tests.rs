@@ -96,6 +96,7 @@ fn told(lie: Lie) -> Vec<Phase> {
         | Lie::RefusesReads
         | Lie::RefusesChanges
         | Lie::ScansShortOnce
+        | Lie::WrongWhenOpenedAgain
         | Lie::BackShort
         | Lie::BackSwapped
         | Lie::MissesAt(_)
@@ -385,17 +386,25 @@ fn what_failed_is_not_tried_again() {
     assert!(!is_after(Phase::Scan, Phase::Scan) && !is_after(load, clear));
 }
 
-/// Every operation of a phase that changes a store is somewhere in its time; what reads has none.
+/// Every operation of a phase that has single ones is somewhere in its time; batches and scans have none.
 #[test]
-fn each_changing_phase_is_seen_over_its_time() {
+fn each_phase_of_single_operations_is_seen_over_its_time() {
     let all = samples(Lie::None, &Phase::ALL);
     for sample in &all {
         let over_time = sample.over_time.as_ref();
-        assert_eq!(over_time.is_some(), sample.phase.is_changing(), "{}", sample.phase);
+        let phase = sample.phase;
+        let is_single = phase.is_changing() || phase.is_single_get() || phase == Phase::Range;
+        assert_eq!(over_time.is_some(), is_single, "{phase}");
         let Some(over_time) = over_time else { continue };
         assert_eq!(over_time.all.ops.iter().sum::<u64>(), sample.ops, "{}", sample.phase);
         assert_eq!(over_time.operations.len(), if sample.phase == Phase::Mixed { 3 } else { 0 });
         assert!(over_time.seconds > 0.0 && sample.wrong.is_none(), "{:?}", sample.wrong);
     }
-    assert_eq!(all.iter().filter(|sample| sample.over_time.is_some()).count(), 7);
+    assert_eq!(all.iter().filter(|sample| sample.over_time.is_some()).count(), 11);
+    // What is wrong only there is told.
+    for phase in [Phase::GetHit, Phase::Range] {
+        let wrong = |lie| samples(lie, &[phase]).remove(0).wrong;
+        let what = wrong(Lie::WrongWhenOpenedAgain).unwrap();
+        assert!(what.starts_with("over time, it adds up to"), "{phase}: {what}");
+    }
 }
