@@ -286,20 +286,26 @@ impl Writer<'_> {
     }
 
     /// After a writer died: what it appended and did not publish is wiped, lest it is taken for a
-    /// part of the log when the index is made again.
-    pub(crate) fn wipe_unpublished(&self) {
+    /// part of the log when the index is made again. Whether there was anything.
+    pub(crate) fn wipe_unpublished(&self) -> bool {
         // What the segment says, and not only what the index does: it is the log that is written to.
         let segment = self.core.segment_at(self, self.index.load(words::TAIL_UNIT));
         let at = self.index.load(words::TAIL);
-        let Some(segment) = segment.filter(|s| (s.first()..s.end()).contains(&at)) else { return };
+        let Some(segment) = segment.filter(|s| (s.first()..s.end()).contains(&at)) else {
+            return false;
+        };
+        let mut is_any = false;
         let end = segment.end().min(self.core.data.len());
         const ZEROS: [u8; 4096] = [0; 4096];
         for from in (at..end).step_by(ZEROS.len()) {
             let len = (end - from).min(ZEROS.len() as u64) as usize;
+            let old = bytes(&self.core.data, self, from, len as u64);
+            is_any |= old.is_none_or(|old| old.iter().any(|byte| *byte != 0));
             write(&self.core.data, from, ZEROS.get(..len).unwrap_or(&ZEROS));
         }
         // Not before: a sync that is going on may have passed it by. Who dies before has the next wipe again.
         self.core.note_rest();
+        is_any
     }
 }
 
