@@ -318,8 +318,11 @@ pub(crate) fn damaged_data(at: u64, what: String) -> Error {
 #[cfg(test)]
 mod tests {
     use crate::hash::core::From;
+    use crate::hash::format::{Kind, RecordHeader, words};
     use crate::hash::{Hash, OpenOptions};
     use crate::keyhash;
+    use std::sync::mpsc;
+    use std::time::Duration;
 
     /// A value in a segment that the log has left, an index that is made from the log, and an append
     /// that fails: whoever gives that up must not free what a reader holds.
@@ -353,5 +356,31 @@ mod tests {
         while store.compact(1 << 20).unwrap() {}
         assert!(*held == [1; 500], "it was written over");
         store.verify(|_, _| ()).unwrap();
+    }
+
+    /// Each of them was read through to the end of what it says belongs to it.
+    #[test]
+    fn batches_within_batches_take_no_square_of_time() {
+        let store = Hash::in_memory().unwrap();
+        store.insert(b"key", b"value").unwrap();
+        {
+            let writer = store.core().writer().unwrap();
+            let mut cursor = writer.cursor();
+            let batch = RecordHeader { kind: Kind::Batch, key_len: 50_000, value_len: 0 };
+            for _ in 0..100_000 {
+                writer.append_record(&mut cursor, batch, &[], &[]).unwrap();
+            }
+            writer.publish(&cursor);
+            writer.index.store(words::APPLIED, cursor.at);
+        }
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || {
+            {
+                let writer = store.core().writer().unwrap();
+                store.core().new_index(&writer, keyhash::RAPID, From::Log).unwrap();
+            }
+            sender.send(store.len().unwrap()).unwrap();
+        });
+        assert_eq!(receiver.recv_timeout(Duration::from_secs(60)), Ok(1));
     }
 }
