@@ -259,3 +259,30 @@ fn who_may_only_read_does_not_wait_for_who_does_nothing() {
         assert_eq!(state_of(reader, "others write again").len(), 101);
     }
 }
+
+/// Where keys have the same hash another function or seed is asked for: a store that had the other function
+/// already kept both.
+#[test]
+fn another_hash_is_another_each_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    store.insert(b"key", b"value").unwrap();
+    // The function's number, and its seed.
+    let hash = || {
+        let index = std::fs::read(index_of(&path)).unwrap();
+        (index[12..16].to_vec(), index[40..48].to_vec())
+    };
+    let mut seen = BTreeSet::from([hash()]);
+    for turn in 1..5 {
+        store.rebuild_index(true).unwrap();
+        seen.insert(hash());
+        assert_eq!(seen.len(), turn + 1);
+    }
+    store.rebuild_index(false).unwrap();
+    assert!(seen.insert(hash()));
+    // As small as it can be, and in the order that those who iterate have begun with.
+    store.rebuild_index(false).unwrap();
+    assert!(!seen.insert(hash()));
+    assert_eq!(state_of(&store, "hashed anew").len(), 1);
+}

@@ -512,6 +512,16 @@ impl Core {
         // The order of the records stays, for those who iterate, as long as the hash does.
         let old = lock.index.header;
         let seed = if old.hash_id == hash_id { old.seed } else { random_word()? };
+        self.new_index_with(lock, (hash_id, seed), from)
+    }
+
+    /// The same with a hash function and a seed that may be others.
+    pub(crate) fn new_index_with(
+        &self,
+        lock: &Writer<'_>,
+        (hash_id, seed): (u32, u64),
+        from: From,
+    ) -> Result<&Index> {
         let index = match self.index_path()? {
             None => {
                 let index = Index::create(memory_file()?, MEMORY_ROOM, self.header, hash_id, seed)?;
