@@ -14,8 +14,10 @@ mod syncs;
 use common::hash::{index_of, must, room};
 use common::power::{Disk, Image, write_image};
 use common::subject::{Operation, State, Subject, difference, state_of};
+use common::sys::{Status, fork};
 use common::{Rng, rounds, seed};
 use credenza::hash::Hash;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// How many images are made up of each disk.
@@ -367,5 +369,63 @@ fn an_index_from_an_earlier_close_is_not_believed() {
         write_image(&vec![Some(data), Some(index)], &Hash::files(&path));
         let store = Hash::open(&path).unwrap();
         assert_eq!(state_of(&store, "a stale index").len(), 200, "rebooted: {is_rebooted}");
+    }
+}
+
+/// A writer died after it had written a batch that it never published, and the disk has some of that. What
+/// is wiped then is so on the disk before anything is written in its place: else the end of the batch would
+/// follow a record that comes later, where one of them ended.
+#[test]
+fn what_was_never_published_is_not_back_after_a_power_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("store"), folder.path().join("copy"));
+    let store = Hash::create(&path).unwrap();
+    store.insert(b"first", &[3; 100]).unwrap();
+    let data = std::fs::read(&path).unwrap();
+    let find = |data: &[u8], part: &[u8]| data.windows(part.len()).position(|p| p == part).unwrap();
+    let end = (find(&data, &[3; 100]) + 100).next_multiple_of(8);
+    // The batch's own record and its first put end with a sector.
+    let len = 1024 - end % 512;
+    let (first, second) = (vec![1; len - 8 - 8 - 1], [2; 600]);
+    // The same store goes on elsewhere with the batch, which is brought here as a dying writer leaves it.
+    write_image(&vec![Some(data), std::fs::read(index_of(&path)).ok()], &Hash::files(&copy));
+    let mut batch = credenza::hash::Batch::new();
+    batch.insert(b"a", &first).insert(b"b", &second);
+    let other = Hash::open(&copy).unwrap();
+    other.batch(&batch).unwrap();
+    let written = std::fs::read(&copy).unwrap();
+    drop(other);
+    let second_at = end + len;
+    assert_eq!(find(&written, &second), second_at + 8 + 1);
+    store.sync().unwrap();
+    syncs::install(Disk::of(Hash::files(&path)));
+    syncs::with(Disk::look);
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.write_all_at(&written[end..second_at + 616], end as u64).unwrap();
+    syncs::with(Disk::look);
+    let mut writer = fork(|| std::mem::forget(store.transaction().unwrap()));
+    assert_eq!(writer.wait(), Status::Exited(0));
+    let later = vec![4; len - 8 - 1];
+    store.insert(b"x", &later).unwrap();
+    let disk = syncs::take();
+    drop(store);
+    let mut rng = Rng::new(seed(0));
+    for i in 0..20_000 {
+        let mut image = disk.image(&mut rng);
+        let data = image[0].as_mut().unwrap();
+        let has = |at: usize, part: &[u8]| data.get(at..at + part.len()) == Some(part);
+        // Others are as those of other tests.
+        if !(has(end + 9, &later) && has(second_at + 9, &second)) {
+            continue;
+        }
+        Hash::reboot(data);
+        let path = folder.path().join(format!("image {i}"));
+        write_image(&image, &Hash::files(&path));
+        let store = Hash::open(&path).unwrap();
+        assert_eq!(
+            state_of(&store, "cut").len(),
+            2,
+            "image {i}: what was never published is there"
+        );
     }
 }

@@ -9,6 +9,7 @@ use common::{child, is_child};
 use credenza::hash::{Batch, Hash};
 use credenza::{Result, Scan};
 use std::collections::BTreeSet;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -227,4 +228,61 @@ fn who_has_the_lock_and_finds_no_pin_reads() {
     store.update(&key(1), length).unwrap();
     assert_eq!(store.get(&key(1)).unwrap().unwrap().len(), 60);
     drop(held);
+}
+
+/// A writer died within a batch while somebody has the store open who writes nothing: whoever may only
+/// read was told that others write so much.
+#[test]
+fn who_may_only_read_does_not_wait_for_who_does_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let idle = Hash::create(&path).unwrap();
+    (0..100u32).for_each(|i| must(idle.insert(&i.to_le_bytes(), &[7; 30])));
+    let before = Hash::options().read_only(true).open(&path).unwrap();
+    assert_eq!(idle.len().unwrap(), 100);
+    let mut writer = fork(|| std::mem::forget(idle.transaction().unwrap()));
+    assert_eq!(writer.wait(), Status::Exited(0));
+    // As it is while a batch is being entered.
+    const STATE_AT: u64 = 64;
+    let index = std::fs::OpenOptions::new().read(true).write(true).open(index_of(&path)).unwrap();
+    let mut state = [0; 8];
+    index.read_exact_at(&mut state, STATE_AT).unwrap();
+    state[7] |= 0x80;
+    index.write_all_at(&state, STATE_AT).unwrap();
+    let reader = Hash::options().read_only(true).open(&path).unwrap();
+    assert_eq!(reader.get(&7u32.to_le_bytes()).unwrap().as_deref(), Some(&[7; 30][..]));
+    assert_eq!(state_of(&reader, "only read").len(), 100);
+    let error = before.get(&7u32.to_le_bytes()).map(drop).unwrap_err();
+    assert!(error.to_string().contains("died") && error.to_string().contains("again"), "{error}");
+    idle.insert(b"more", b"value").unwrap();
+    for reader in [&reader, &before] {
+        assert_eq!(state_of(reader, "others write again").len(), 101);
+    }
+}
+
+/// Where keys have the same hash another function or seed is asked for: a store that had the other function
+/// already kept both.
+#[test]
+fn another_hash_is_another_each_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    store.insert(b"key", b"value").unwrap();
+    // The function's number, and its seed.
+    let hash = || {
+        let index = std::fs::read(index_of(&path)).unwrap();
+        (index[12..16].to_vec(), index[40..48].to_vec())
+    };
+    let mut seen = BTreeSet::from([hash()]);
+    for turn in 1..5 {
+        store.rebuild_index(true).unwrap();
+        seen.insert(hash());
+        assert_eq!(seen.len(), turn + 1);
+    }
+    store.rebuild_index(false).unwrap();
+    assert!(seen.insert(hash()));
+    // As small as it can be, and in the order that those who iterate have begun with.
+    store.rebuild_index(false).unwrap();
+    assert!(!seen.insert(hash()));
+    assert_eq!(state_of(&store, "hashed anew").len(), 1);
 }

@@ -342,14 +342,16 @@ impl Core {
             let (file, seed) = (memory_file()?, random_word()?);
             let index = Index::create(file, MEMORY_ROOM, self.header, keyhash::RAPID, seed)?;
             let index = self.newest.push(index);
-            return Writer { core: self, index, lock: None, _here: PhantomData }.rebuild(log);
+            let made = Writer { core: self, index, lock: None, _here: PhantomData }.rebuild(log);
+            // Somebody may have begun to write meanwhile: then there is an index to be had.
+            return made.or_else(|error| if self.is_alone() { Err(error) } else { self.attach() });
         }
         // What others write may look like none for a moment: whoever has the lock knows.
         self.writer_unsettled().map(drop)
     }
 
-    /// Whether an index was left in the middle of a change by who died, and nobody has the store open who can
-    /// finish that. All of the change is in the log.
+    /// Whether an index was left in the middle of a change by who died, and nobody is about to finish that:
+    /// nobody else has the store open, or nobody has taken the lock since. All of the change is in the log.
     pub(crate) fn is_left_unfinished(&self, index: &Index) -> Result<bool> {
         if index.load(words::CLEAN) != 0 {
             // Closed by the last, who has the lock then.
@@ -357,8 +359,9 @@ impl Core {
         }
         let state = index.state();
         let is_whole = state.is_pending() || index.load(words::APPLIED) == index.load(words::TAIL);
-        let is_finished = is_whole && !state.is_busy() && !self.writer_lock().is_taken();
-        Ok(!is_finished && !is_locked(self.data.file(), OPEN)?)
+        let lock = self.writer_lock();
+        let is_finished = is_whole && !state.is_busy() && !lock.is_taken();
+        Ok(!is_finished && (lock.is_of_dead() || !is_locked(self.data.file(), OPEN)?))
     }
 
     /// Has a writer look at an index that others use, or used until they died; if nobody writes just
@@ -509,6 +512,16 @@ impl Core {
         // The order of the records stays, for those who iterate, as long as the hash does.
         let old = lock.index.header;
         let seed = if old.hash_id == hash_id { old.seed } else { random_word()? };
+        self.new_index_with(lock, (hash_id, seed), from)
+    }
+
+    /// The same with a hash function and a seed that may be others.
+    pub(crate) fn new_index_with(
+        &self,
+        lock: &Writer<'_>,
+        (hash_id, seed): (u32, u64),
+        from: From,
+    ) -> Result<&Index> {
         let index = match self.index_path()? {
             None => {
                 let index = Index::create(memory_file()?, MEMORY_ROOM, self.header, hash_id, seed)?;

@@ -237,4 +237,4 @@ impl Writer<'_> {
 }
 
 const SKEWED: &str = "over a thousand keys of this store have the same hash: make the index again \
-                      with another (`credenza compact --index`)";
+                      with another (`credenza compact --other-hash`)";

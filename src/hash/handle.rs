@@ -17,7 +17,7 @@ use crate::keyhash;
 use crate::observe::Recorder;
 use crate::os::atomic::Ordering;
 use crate::os::newest::Held;
-use crate::os::process::own_pid;
+use crate::os::process::{own_pid, random_word};
 use crate::stats::{Done, Operation, Outcome};
 use crate::{Bytes, Error, Get, Result, Scan};
 use std::borrow::Cow;
@@ -430,8 +430,15 @@ impl Hash {
     /// # Errors
     /// As [`Hash::insert`].
     pub fn rebuild_index(&self, with_other_hash: bool) -> Result<()> {
-        let hash = if with_other_hash { keyhash::SIP } else { keyhash::RAPID };
-        self.write(|writer| self.core().new_index(writer, hash, From::Index).map(drop))
+        self.write(|writer| {
+            let core = self.core();
+            let made = if with_other_hash {
+                core.new_index_with(writer, (keyhash::SIP, random_word()?), From::Index)
+            } else {
+                core.new_index(writer, keyhash::RAPID, From::Index)
+            };
+            made.map(drop)
+        })
     }
 
     /// Those who hold values, and so the space that these are in.

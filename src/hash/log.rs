@@ -448,8 +448,10 @@ impl Writer<'_> {
         }
     }
 
-    /// Frees the segments that no published record is in: those of a writer that failed or died.
-    pub(crate) fn discard_unpublished(&self) -> Result<()> {
+    /// Frees the segments that no published record is in: those of a writer that failed or died. Whether
+    /// there was any.
+    pub(crate) fn discard_unpublished(&self) -> Result<bool> {
+        let mut is_any = false;
         let Chain { is_used, bytes, last } = self.chain()?;
         self.index.store(words::TAIL_UNIT, last.unit);
         self.index.store(words::TAIL_END, last.end);
@@ -470,11 +472,12 @@ impl Writer<'_> {
                 // On the disk, too, it must not look like the one that will follow.
                 write(&self.core.data, at, &[0; SEGMENT_HEADER as usize]);
                 self.core.note_rest();
+                is_any = true;
             }
             segment.set_free();
         }
         self.index.store(words::FREE_UNIT, 0);
-        Ok(())
+        Ok(is_any)
     }
 
     /// Where the segment that begins with `unit` ends.

@@ -264,8 +264,8 @@ impl Core {
 /// What a reader says who may not write, and has the store open since before a writer died.
 pub(super) fn left_unfinished() -> Error {
     Error::invalid(
-        "who wrote to the store died within a change, and nobody has it open who may finish that: \
-         open the store again",
+        "who wrote to the store died within a change, and nobody has finished that since: open the \
+         store again",
     )
 }
 

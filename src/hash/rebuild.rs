@@ -286,20 +286,26 @@ impl Writer<'_> {
     }
 
     /// After a writer died: what it appended and did not publish is wiped, lest it is taken for a
-    /// part of the log when the index is made again.
-    pub(crate) fn wipe_unpublished(&self) {
+    /// part of the log when the index is made again. Whether there was anything.
+    pub(crate) fn wipe_unpublished(&self) -> bool {
         // What the segment says, and not only what the index does: it is the log that is written to.
         let segment = self.core.segment_at(self, self.index.load(words::TAIL_UNIT));
         let at = self.index.load(words::TAIL);
-        let Some(segment) = segment.filter(|s| (s.first()..s.end()).contains(&at)) else { return };
+        let Some(segment) = segment.filter(|s| (s.first()..s.end()).contains(&at)) else {
+            return false;
+        };
+        let mut is_any = false;
         let end = segment.end().min(self.core.data.len());
         const ZEROS: [u8; 4096] = [0; 4096];
         for from in (at..end).step_by(ZEROS.len()) {
             let len = (end - from).min(ZEROS.len() as u64) as usize;
+            let old = bytes(&self.core.data, self, from, len as u64);
+            is_any |= old.is_none_or(|old| old.iter().any(|byte| *byte != 0));
             write(&self.core.data, from, ZEROS.get(..len).unwrap_or(&ZEROS));
         }
         // Not before: a sync that is going on may have passed it by. Who dies before has the next wipe again.
         self.core.note_rest();
+        is_any
     }
 }
 
@@ -312,8 +318,11 @@ pub(crate) fn damaged_data(at: u64, what: String) -> Error {
 #[cfg(test)]
 mod tests {
     use crate::hash::core::From;
+    use crate::hash::format::{Kind, RecordHeader, words};
     use crate::hash::{Hash, OpenOptions};
     use crate::keyhash;
+    use std::sync::mpsc;
+    use std::time::Duration;
 
     /// A value in a segment that the log has left, an index that is made from the log, and an append
     /// that fails: whoever gives that up must not free what a reader holds.
@@ -347,5 +356,31 @@ mod tests {
         while store.compact(1 << 20).unwrap() {}
         assert!(*held == [1; 500], "it was written over");
         store.verify(|_, _| ()).unwrap();
+    }
+
+    /// Each of them was read through to the end of what it says belongs to it.
+    #[test]
+    fn batches_within_batches_take_no_square_of_time() {
+        let store = Hash::in_memory().unwrap();
+        store.insert(b"key", b"value").unwrap();
+        {
+            let writer = store.core().writer().unwrap();
+            let mut cursor = writer.cursor();
+            let batch = RecordHeader { kind: Kind::Batch, key_len: 50_000, value_len: 0 };
+            for _ in 0..100_000 {
+                writer.append_record(&mut cursor, batch, &[], &[]).unwrap();
+            }
+            writer.publish(&cursor);
+            writer.index.store(words::APPLIED, cursor.at);
+        }
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || {
+            {
+                let writer = store.core().writer().unwrap();
+                store.core().new_index(&writer, keyhash::RAPID, From::Log).unwrap();
+            }
+            sender.send(store.len().unwrap()).unwrap();
+        });
+        assert_eq!(receiver.recv_timeout(Duration::from_secs(60)), Ok(1));
     }
 }

@@ -153,11 +153,15 @@ impl Place {
         }
     }
 
-    /// Whether so many whole records follow.
+    /// Whether so many whole records follow that may belong to a batch. A batch in another is damage: were
+    /// each looked through, a file of many would take the square of its length.
     pub(crate) fn has_records(mut self, core: &Core, held: &impl Holds, mut count: u32) -> bool {
         while count > 0 {
             self = match self.next(core, held) {
-                Next::Record(_, after) => {
+                Next::Record(found, after) => {
+                    if !matches!(found.header.kind, Kind::Put | Kind::Delete) {
+                        return false;
+                    }
                     count -= 1;
                     after
                 }

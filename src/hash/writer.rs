@@ -19,6 +19,7 @@ use super::format::{
 use super::index::{Index, Located, damaged};
 use super::log::Cursor;
 use super::page::{Page, SIZES, address_of};
+use super::sync::Extent;
 use super::view::{Holds, RecordView, mark_dead, record};
 use crate::keyhash;
 use crate::os::atomic::Ordering;
@@ -180,9 +181,13 @@ impl<'c> Writer<'c> {
             self.sweep()?;
         }
         if is_half_done {
-            self.discard_unpublished()?;
+            let mut is_wiped = self.discard_unpublished()?;
             if has_died {
-                self.wipe_unpublished();
+                // Also where an earlier attempt wiped it, and the disk refused.
+                is_wiped |= self.wipe_unpublished() || self.core.has_sync_failed();
+            }
+            if is_wiped {
+                self.wait_for_wiped()?;
             }
             self.finish_others()?;
             self.empty_ring();
@@ -372,8 +377,19 @@ impl<'c> Writer<'c> {
     #[cold]
     pub(crate) fn give_up(&self) {
         // If this fails, too, the next writer's preparation says so.
-        let _ = self.discard_unpublished();
-        self.wipe_unpublished();
+        let is_freed = self.discard_unpublished().unwrap_or(true);
+        if (self.wipe_unpublished() || is_freed) && self.wait_for_wiped().is_err() {
+            // As if this writer had died: the next one does it before anything else.
+            self.core.session(session::DIED).store(1, Ordering::Release);
+            let known = self.core.session(session::DATA_LEN);
+            known.fetch_and(SharedMap::CUTS, Ordering::Release);
+        }
+    }
+
+    /// Has what was wiped be so on the disk, before anything is written there. It may be there as it was:
+    /// then a power cut could bring it back behind what is written next, with checksums that fit.
+    fn wait_for_wiped(&self) -> Result<()> {
+        self.core.wait_for_disk(Extent::All, true).map(drop)
     }
 
     /// Enters the records between what the index knows and the end of the log.

@@ -155,10 +155,18 @@ impl<'m> RobustLock<'m> {
 
     /// Whether somebody has the lock, or died while he had it: only a look, for who may not write to the map.
     pub(crate) fn is_taken(self) -> bool {
-        // The word that the kernel knows is the first in glibc, and in musl the one behind the type.
+        self.futex() != 0
+    }
+
+    /// Whether its last holder died while he had it, and nobody has taken it since: a look, too.
+    pub(crate) fn is_of_dead(self) -> bool {
+        self.futex() & u64::from(libc::FUTEX_OWNER_DIED) != 0
+    }
+
+    /// The word that the kernel knows: the first in glibc, and in musl the one behind the type.
+    fn futex(self) -> u64 {
         let word = self.0[0].load(Ordering::Acquire);
-        let futex = if cfg!(target_env = "musl") { word >> 32 } else { word & 0xffff_ffff };
-        futex != 0
+        if cfg!(target_env = "musl") { word >> 32 } else { word & 0xffff_ffff }
     }
 
     /// Takes the lock if it is free; `None` if somebody has it, this thread or another.

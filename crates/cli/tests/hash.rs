@@ -248,6 +248,26 @@ fn compact_gives_space_back() {
     run(&["verify", &store]).expect(0);
 }
 
+/// What the error for keys of one hash advises.
+#[test]
+fn compact_makes_the_index_with_another_hash() {
+    let folder = Folder::new();
+    let store = folder.store("hash", &plain_records(100));
+    let seed = || {
+        let index = std::fs::read(format!("{store}-index")).expect("the index");
+        index[40..48].to_vec()
+    };
+    let mut seeds = std::collections::BTreeSet::from([seed()]);
+    run(&["compact", &store, "--index"]).expect(0);
+    assert!(!seeds.insert(seed()), "--index keeps the hash");
+    for _ in 0..2 {
+        run(&["compact", &store, "--other-hash"]).expect(0);
+        assert!(seeds.insert(seed()));
+    }
+    assert_eq!(sorted(dump(&store)), sorted(plain_records(100)));
+    run(&["verify", &store]).expect(0);
+}
+
 #[test]
 fn recover_takes_what_is_whole() {
     let folder = Folder::new();

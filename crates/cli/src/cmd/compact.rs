@@ -23,7 +23,8 @@ const STEP_BYTES: u64 = 4 << 20;
     "Examples:\n  \
        credenza compact users\n  \
        credenza compact users --budget 100M       a little now, the rest another time\n  \
-       credenza compact users --index             the index, too\n",
+       credenza compact users --index             the index, too\n  \
+       credenza compact users --other-hash        the index, where many keys have the same hash\n",
     exit_status!()
 ))]
 pub struct Compact {
@@ -38,6 +39,10 @@ pub struct Compact {
     /// Make the index of a hash store anew as well, as small as it can be
     #[arg(long)]
     index: bool,
+
+    /// The same with another hash, for a store that refuses keys as over a thousand have the same
+    #[arg(long)]
+    other_hash: bool,
 
     /// Print the result as JSON
     #[arg(long)]
@@ -55,15 +60,15 @@ pub fn run(args: &Compact, quiet: bool) -> Result<Status> {
             let before = store.stats()?;
             let is_done =
                 steps(args, &bar, before.live_bytes + before.dead_bytes, |n| store.compact(n))?;
-            if args.index {
+            if args.index || args.other_hash {
                 bar.begin("indexing", Unit::Records, None);
-                store.rebuild_index(false)?;
+                store.rebuild_index(args.other_hash)?;
             }
             drop(bar);
             report_hash(args, &before, &store.stats()?, is_done, quiet)?;
         }
-        Store::BTree(_) if args.index => {
-            let what = "a btree store has no index beside it: leave out --index";
+        Store::BTree(_) if args.index || args.other_hash => {
+            let what = "a btree store has no index beside it: leave out --index and --other-hash";
             return Err(Error::invalid(what).at(&args.store));
         }
         Store::BTree(store) => {
