@@ -115,6 +115,7 @@ impl ForDriver for Describe<'_> {
             library: library.map(|file| file.display().to_string()),
             tuning,
             native_get_many: D::NATIVE_GET_MANY,
+            looks_up_to_remove: <D::Writer<'_> as Writer>::LOOKS_UP_TO_REMOVE,
             syncs: match self.class {
                 "sync" if !D::IS_SERVER => format!("{}; then fdatasync of every file", D::SYNCS),
                 _ => D::SYNCS.to_owned(),

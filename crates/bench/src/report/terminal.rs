@@ -10,8 +10,8 @@ use super::pen::{Pen, Style, WIDTH, shortened, width, wrapped};
 use super::plain::ByClass;
 use super::stats::{self, Ratio, Verdict};
 use super::{
-    committers, growth, mix_latencies, noise, own_cost, own_counters, processor, rate, text,
-    together, work,
+    committers, growth, mix_latencies, noise, own_cost, own_counters, processor, rate,
+    text, together, work,
 };
 use crate::result::{PhaseResult, Report, StoreInfo};
 use std::io::{self, Write};
@@ -289,6 +289,13 @@ fn legend(c: &Comparison, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
         says.push(
             "* a plain loop of single gets: the store has no batched read, or only one that takes longer, \
              which its settings name."
+                .to_owned(),
+        );
+    }
+    if c.has_lookups_to_remove() {
+        says.push(
+            "* of removals: each has a lookup before it, as the store does not say whether the key was there; \
+             without that answer it would take less."
                 .to_owned(),
         );
     }
@@ -570,5 +577,22 @@ mod tests {
         let (stores, failures, notes) = (Vec::new(), Vec::new(), Vec::new());
         let empty = Report { machine, settings, stores, failures, notes, ..Report { ..report } };
         assert!(printed(&empty, false).contains("Nothing was measured"));
+    }
+
+    /// Danger: removals of a store that answers less are slower, or seem so, and nobody sees why.
+    #[test]
+    fn removals_with_a_lookup_before_are_marked() {
+        let mut report = fixture();
+        let says = "* of removals: each has a lookup before it";
+        assert!(!printed(&report, false).contains(says));
+        let result = report.results.iter_mut().find(|r| r.phase == "build" && r.native).unwrap();
+        (result.phase, result.native) = ("remove".to_owned(), false);
+        let store = result.store.clone();
+        let median = text::number(result.ns_per_op.median);
+        assert_eq!(result.not_native().unwrap().0, "lookup");
+        report.settings.phases.push("remove".to_owned());
+        let text = printed(&report, false);
+        assert!(text.contains(says), "{text}");
+        assert!(text.contains(&format!("{median}*")), "{store}: {text}");
     }
 }
