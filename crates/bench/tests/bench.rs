@@ -112,6 +112,7 @@ fn every_store_found_is_measured_and_verified() {
         };
         assert_eq!(result.native, is_native, "{result:?}");
         let is_changing = CHANGING.contains(&result.phase.as_str());
+        assert_eq!(result.effort.closing_ns > 0, is_changing, "{result:?}");
         let class = match &*result.phase {
             "insert-each" => Some("buffered"),
             _ if is_changing => info.changes_class.as_deref(),

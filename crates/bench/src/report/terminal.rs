@@ -10,7 +10,7 @@ use super::pen::{Pen, Style, WIDTH, shortened, width, wrapped};
 use super::plain::ByClass;
 use super::stats::{self, Ratio, Verdict};
 use super::{
-    committers, growth, mix_latencies, noise, own_cost, own_counters, processor, rate,
+    closing, committers, growth, mix_latencies, noise, own_cost, own_counters, processor, rate,
     text, together, work,
 };
 use crate::result::{PhaseResult, Report, StoreInfo};
@@ -378,6 +378,7 @@ fn remarks(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     says.extend(noise::line(report).map(|line| text::clean(&line)));
     let own_cost = own_cost::in_words(report);
     says.extend(own_cost.map(|of| text::clean(&format!("{}: {of}.", own_cost::EXPLAINED))));
+    says.extend(closing::in_words(report).map(|line| text::clean(&line)));
     says.extend(wrong_answers(report).iter().map(|line| text::clean(line)));
     says.extend(report.notes.iter().map(|note| text::clean(note)));
     says.extend(versions(report));
