@@ -129,6 +129,7 @@ impl ForDriver for Describe<'_> {
             tuning,
             native_get_many: D::NATIVE_GET_MANY,
             native_get_many_by_threads: D::NATIVE_GET_MANY_BY_THREADS,
+            looks_up_to_remove: <D::Writer<'_> as Writer>::LOOKS_UP_TO_REMOVE,
             syncs: match self.class {
                 "sync" if !D::IS_SERVER => format!("{}; then fdatasync of every file", D::SYNCS),
                 _ => D::SYNCS.to_owned(),

@@ -155,6 +155,7 @@ impl Meter {
             commits: 0,
             calls: calls - self.calls,
             closing: Calls::default(),
+            closing_ns: 0,
             minor_faults: faults.0.saturating_sub(self.faults.0),
             major_faults: faults.1.saturating_sub(self.faults.1),
             read_bytes: read.saturating_sub(self.io.asking_bytes),

@@ -272,6 +272,9 @@ pub struct StoreInfo {
     pub native_get_many: bool,
     /// The same where several threads read one store at once.
     pub native_get_many_by_threads: bool,
+    /// Whether each removal has a lookup before it, as the store does not say whether there was such a key;
+    /// to be marked, too. False in reports from before there was this field.
+    pub looks_up_to_remove: bool,
     /// What syncing to disk the build really did: "none", "fdatasync at publish", ...
     pub syncs: String,
     /// What it forces to disk by itself while it is changed, whatever its class, and why.
@@ -348,8 +351,9 @@ pub struct PhaseResult {
     pub peak_rss_bytes: u64,
     /// Whether every answer of every round was compared with the data and was right.
     pub verified: bool,
-    /// For `get-many-*`: true when the store's own call was measured, false for a plain loop.
-    /// True for all other phases.
+    /// For `get-many-*`: true when the store's own call was measured, false for a plain loop. For `remove`
+    /// and mixes that remove: false where each removal has a lookup before it, as the store does not say
+    /// whether there was such a key. True for all other phases.
     #[serde(default = "yes")]
     pub native: bool,
     /// The round of each sample in `ns_per_op.samples`, counted from 0: equal rounds of two
@@ -385,6 +389,19 @@ pub struct PhaseResult {
     /// first; empty where that was not asked for, or it counts nothing.
     #[serde(default)]
     pub own_counters: Vec<OwnCounter>,
+}
+
+impl PhaseResult {
+    /// What the figure has in it that is not the store's own, in a word and in words.
+    pub fn not_native(&self) -> Option<(&'static str, &'static str)> {
+        match self.native {
+            true => None,
+            false if self.phase.starts_with("get-many") => {
+                Some(("loop", "a plain loop of single gets"))
+            }
+            false => Some(("lookup", "each removal has a lookup before it")),
+        }
+    }
 }
 
 /// A counter of a store's own, which counts since the store was opened, or says how it is.

@@ -106,7 +106,7 @@ impl Bdb {
         };
         handle.order_keys(method, shape)?;
         handle.open(method, Some(path), READ_ONLY)?;
-        BdbStore::over(handle, shape).with_cursor(shape)
+        BdbStore::over(handle, shape).with_walker().with_cursor(shape)
     }
 
     /// A new `DB` with its cache set, not open yet.

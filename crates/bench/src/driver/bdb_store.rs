@@ -18,6 +18,10 @@ pub(super) struct BdbStore<'d, const IS_ORDERED: bool> {
     /// By which lookups and changes are done, if the user chose that. Fields are dropped in order: the
     /// database after it.
     cursor: Option<Cursor>,
+    /// Whether all ranges are read by one cursor: where nobody changes the database.
+    keeps_walker: bool,
+    /// That one; none before the first.
+    walker: Option<Cursor>,
     handle: Handle<'d>,
     get: Access,
     put: Access,
@@ -67,6 +71,11 @@ impl<'d, const IS_ORDERED: bool> BdbStore<'d, IS_ORDERED> {
         Ok(self)
     }
 
+    /// The same with one cursor for all ranges, as nobody changes the database.
+    pub(super) fn with_walker(self) -> Self {
+        BdbStore { keeps_walker: true, ..self }
+    }
+
     /// A store over an object that is open.
     pub(super) fn over(handle: Handle<'d>, shape: &Shape) -> Self {
         // SAFETY: the version was checked in `load`; the object is open.
@@ -81,6 +90,8 @@ impl<'d, const IS_ORDERED: bool> BdbStore<'d, IS_ORDERED> {
         let last_number = (shape.keys == KeyType::Number32).then_some(0);
         BdbStore {
             cursor,
+            keeps_walker: false,
+            walker: None,
             handle,
             get,
             put,
@@ -129,16 +140,18 @@ impl<'d, const IS_ORDERED: bool> BdbStore<'d, IS_ORDERED> {
         unsafe { Committers::of(self, count, copy) }
     }
 
-    /// Gives at most `count` records to `take`, from the first whose key is not below `from`, or
-    /// from the first of all; `buffer` takes some of them at a time and grows where it must.
+    /// Gives at most `count` records to `take`, from the first whose key is not below `from`, or those behind
+    /// the cursor, which are all where it is a new one; `buffer` takes some of them at a time and grows where it
+    /// must.
     fn walk(
         &self,
+        cursor: &Cursor,
         from: Option<&[u8]>,
         mut count: usize,
         buffer: &mut Vec<u32>,
         mut take: impl FnMut(&[u8], &[u8]),
     ) -> Result<()> {
-        let (api, cursor) = (self.handle.api, self.handle.cursor()?);
+        let (api, cursor) = (self.handle.api, cursor.cursor);
         let mut step = if from.is_some() { SET_RANGE } else { NEXT };
         let (mut rc, mut number) = (0, 0);
         let mut first = self.given(from.unwrap_or_default(), &mut number);
@@ -161,8 +174,6 @@ impl<'d, const IS_ORDERED: bool> BdbStore<'d, IS_ORDERED> {
             }
             step = NEXT;
         }
-        // SAFETY: the cursor is open and closed once.
-        unsafe { method::<CloseCursor>(cursor, at::CURSOR_CLOSE)(cursor) };
         match rc {
             NOT_FOUND | BUFFER_SMALL => Ok(()),
             rc => check(api, "cursor get", rc),
@@ -199,7 +210,8 @@ impl<const IS_ORDERED: bool> Store for BdbStore<'_, IS_ORDERED> {
     }
 
     fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        self.walk(None, usize::MAX, &mut vec![0_u32; (1 << 20) / 4], take)
+        let cursor = Cursor::of(self.handle.cursor()?);
+        self.walk(&cursor, None, usize::MAX, &mut vec![0_u32; (1 << 20) / 4], take)
     }
 
     fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
@@ -212,8 +224,13 @@ impl<const IS_ORDERED: bool> Store for BdbStore<'_, IS_ORDERED> {
             let bytes = self.least_bulk.max((count * self.bulk_record).min(1 << 20));
             buffer.resize(bytes.next_multiple_of(1024) / 4, 0);
         }
-        let done = self.walk(Some(from), count, &mut buffer, take);
+        let cursor = match self.walker.take() {
+            Some(cursor) => cursor,
+            None => Cursor::of(self.handle.cursor()?),
+        };
+        let done = self.walk(&cursor, Some(from), count, &mut buffer, take);
         self.bulk = buffer;
+        self.walker = Some(cursor).filter(|_| self.keeps_walker);
         done
     }
 

@@ -119,7 +119,7 @@ pub(super) fn tuning(shape: &Shape) -> String {
     let order = if shape.keys == KeyType::Custom { "a comparator, " } else { "" };
     format!(
         "{order}write buffer {} MiB, block cache {} MiB, bloom filter {FILTER_BITS} bits, compression {}; \
-         build: batches of {BATCH}, then compact_range; removals look the key up before",
+         build: batches of {BATCH}, then compact_range; removals look the key up before, which is marked",
         MEMORY_TABLE >> 20,
         cache_bytes(shape) >> 20,
         shape.settings.compression().text()
@@ -618,6 +618,8 @@ impl Store for LsmStore<'_> {
 }
 
 impl Writer for LsmStore<'_> {
+    const LOOKS_UP_TO_REMOVE: bool = true;
+
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let (k, v) = (key.as_ptr(), value.as_ptr());

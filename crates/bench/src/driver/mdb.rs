@@ -7,7 +7,8 @@
 //! and a further one begun after [`MdbStore::at_once`] changes. Where each is to be a transaction of
 //! its own, its commit is a write to the map, and outlives the process. Each lookup between them is in a read
 //! transaction that is reset behind it and renewed for the next one, as both libraries advise: it is made
-//! once, keeps its place in the table of readers, and while it rests it holds no page. Keys that are numbers
+//! once, keeps its place in the table of readers, and while it rests it holds no page. So is the cursor of all
+//! ranges that are read in it; in a write transaction, which would have to mind it, each range has its own. Keys that are numbers
 //! without sign of 32 or 64 bits are `INTEGERKEY`s, and those in an order of one's own are compared by a
 //! function of ours.
 //!
@@ -134,6 +135,7 @@ const NO_READ_AHEAD: c_uint = 0x80_0000;
 const APPEND: c_uint = 0x20000;
 const INTEGER_KEY: c_uint = 0x8;
 const CREATE: c_uint = 0x40000;
+const FIRST: c_int = 0;
 const LAST: c_int = 6;
 const NEXT: c_int = 8;
 const PREVIOUS: c_int = 12;
@@ -195,6 +197,12 @@ pub(super) struct MdbStore<'d, const DATA_FIRST: bool> {
     uses_cursor: bool,
     /// That of the transaction that is open, or null.
     cursor: *mut Cursor,
+    /// Whether the transaction that is open is one that reads.
+    is_reading: bool,
+    /// The cursor of ranges and scans in the one read transaction, open or at rest, or null; and whether it was
+    /// renewed since that was.
+    walker: *mut Cursor,
+    is_walker_renewed: bool,
     /// Changes in one transaction.
     at_once: usize,
     /// Changes that this transaction still takes.
@@ -207,6 +215,7 @@ pub(super) struct MdbStore<'d, const DATA_FIRST: bool> {
 
 impl<const DATA_FIRST: bool> Drop for MdbStore<'_, DATA_FIRST> {
     fn drop(&mut self) {
+        self.close_walker();
         for (txn, cursor) in [(self.txn, self.cursor), self.resting] {
             // SAFETY: both live, if they are there, and end here: the cursor before its transaction.
             unsafe {
@@ -237,6 +246,9 @@ impl<'d, const DATA_FIRST: bool> MdbStore<'d, DATA_FIRST> {
             keys,
             uses_cursor: false,
             cursor: null_mut(),
+            is_reading: false,
+            walker: null_mut(),
+            is_walker_renewed: false,
             at_once,
             left: at_once,
             is_copy: false,
@@ -409,6 +421,7 @@ impl<const DATA_FIRST: bool> MdbStore<'_, DATA_FIRST> {
 
     fn begin_with(&mut self, flags: c_uint) -> Result<()> {
         self.left = self.at_once;
+        self.is_reading = flags & READ_ONLY != 0;
         // SAFETY: the environment is open and has no transaction.
         let rc = unsafe { (self.calls.txn_begin)(self.env, null_mut(), flags, &raw mut self.txn) };
         self.calls.check("txn_begin", rc)?;
@@ -424,6 +437,7 @@ impl<const DATA_FIRST: bool> MdbStore<'_, DATA_FIRST> {
         }
         // SAFETY: the transaction was reset, and its environment is open.
         calls.check("txn_renew", unsafe { (calls.txn_renew)(txn) })?;
+        self.is_reading = true;
         (self.txn, self.cursor) = std::mem::replace(&mut self.resting, (null_mut(), null_mut()));
         if cursor.is_null() {
             return Ok(());
@@ -436,6 +450,7 @@ impl<const DATA_FIRST: bool> MdbStore<'_, DATA_FIRST> {
     #[inline]
     fn rest(&mut self) {
         let txn = std::mem::replace(&mut self.txn, null_mut());
+        self.is_walker_renewed = false;
         self.resting = (txn, std::mem::replace(&mut self.cursor, null_mut()));
         // SAFETY: the transaction is open, to read. Nobody uses its cursor before both are renewed.
         unsafe { (self.calls.txn_reset)(txn) };
@@ -447,10 +462,8 @@ impl<const DATA_FIRST: bool> MdbStore<'_, DATA_FIRST> {
         if !self.uses_cursor || self.txn.is_null() {
             return Ok(());
         }
-        let calls = self.calls;
-        // SAFETY: the transaction is open, and there is a place for the pointer.
-        let rc = unsafe { (calls.cursor_open)(self.txn, self.dbi, &raw mut self.cursor) };
-        calls.check("cursor_open", rc)
+        self.cursor = self.new_cursor()?;
+        Ok(())
     }
 
     #[inline]
@@ -462,8 +475,43 @@ impl<const DATA_FIRST: bool> MdbStore<'_, DATA_FIRST> {
         }
     }
 
+    /// The cursor of ranges in the read transaction that is open.
+    #[inline]
+    fn walker(&mut self) -> Result<*mut Cursor> {
+        let calls = self.calls;
+        if self.walker.is_null() {
+            self.walker = self.new_cursor()?;
+        } else if !self.is_walker_renewed {
+            // SAFETY: the cursor was opened in this transaction, which is open again.
+            let rc = unsafe { (calls.cursor_renew)(self.txn, self.walker) };
+            calls.check("cursor_renew", rc)?;
+        }
+        self.is_walker_renewed = true;
+        Ok(self.walker)
+    }
+
+    fn close_walker(&mut self) {
+        let walker = std::mem::replace(&mut self.walker, null_mut());
+        if !walker.is_null() {
+            // SAFETY: opened by the library, and taken out: closed once, before its transaction.
+            unsafe { (self.calls.cursor_close)(walker) };
+        }
+    }
+
+    /// A cursor of the transaction that is open, for whoever closes it.
+    #[inline]
+    fn new_cursor(&self) -> Result<*mut Cursor> {
+        let mut cursor = null_mut();
+        // SAFETY: the transaction is open, and `cursor` a place for the pointer.
+        let rc = unsafe { (self.calls.cursor_open)(self.txn, self.dbi, &raw mut cursor) };
+        self.calls.check("cursor_open", rc).map(|()| cursor)
+    }
+
     pub(super) fn commit_open(&mut self) -> Result<()> {
         self.close_cursor();
+        if self.is_reading {
+            self.close_walker();
+        }
         let txn = std::mem::replace(&mut self.txn, null_mut());
         // SAFETY: the transaction is open, ends here whatever the answer, and was taken out of the
         // store so that nobody ends it again.
@@ -479,10 +527,8 @@ impl<const DATA_FIRST: bool> MdbStore<'_, DATA_FIRST> {
         mut take: impl FnMut(&[u8], &[u8]),
     ) -> Result<()> {
         let calls = self.calls;
-        let mut cursor = null_mut();
-        // SAFETY: the transaction is open, and `cursor` a place for the pointer.
-        let rc = unsafe { (calls.cursor_open)(self.txn, self.dbi, &raw mut cursor) };
-        calls.check("cursor_open", rc)?;
+        let is_kept = self.is_reading;
+        let cursor = if is_kept { self.walker()? } else { self.new_cursor()? };
         let (mut value, mut step, mut rc) = (Val::<DATA_FIRST>::empty(), first, 0);
         for _ in 0..count {
             // SAFETY: the cursor is open; the key is readable where it is looked for, and both are
@@ -501,8 +547,10 @@ impl<const DATA_FIRST: bool> MdbStore<'_, DATA_FIRST> {
             }
             step = further;
         }
-        // SAFETY: the cursor is open and closed once.
-        unsafe { (calls.cursor_close)(cursor) };
+        if !is_kept {
+            // SAFETY: the cursor is open and closed once.
+            unsafe { (calls.cursor_close)(cursor) };
+        }
         if rc == NOT_FOUND { Ok(()) } else { calls.check("cursor_get", rc) }
     }
 }
@@ -600,7 +648,7 @@ impl<const DATA_FIRST: bool> Store for MdbStore<'_, DATA_FIRST> {
     }
 
     fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        self.read(|store| store.walk(Val::empty(), (NEXT, NEXT), usize::MAX, take))
+        self.read(|store| store.walk(Val::empty(), (FIRST, NEXT), usize::MAX, take))
     }
 
     fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {

@@ -630,6 +630,8 @@ mod key_types_tests;
 #[cfg(test)]
 mod mdb_tests;
 #[cfg(test)]
+mod ranges_tests;
+#[cfg(test)]
 mod settings_tests;
 #[cfg(test)]
 mod tests;

@@ -43,6 +43,29 @@ type OpenFamiliesToRead = unsafe extern "C" fn(
     u8,
     *mut *mut c_char,
 ) -> *mut c_void;
+/// `rocksdb::GetRocksVersionAsString` of rocksdb/version.h, of a library that is built with the GNU standard library
+/// for C++; whether with the patch level.
+type VersionOf = unsafe extern "C" fn(bool) -> CxxString;
+const VERSION_OF: &str = "_ZN7rocksdb23GetRocksVersionAsStringB5cxx11Eb";
+
+/// `std::string` of that library, moved here: its bytes, if they are few, are in it, and are not where it says.
+#[repr(C)]
+struct CxxString {
+    start: *const u8,
+    len: usize,
+    few: [u8; CxxString::FEW],
+}
+
+impl CxxString {
+    const FEW: usize = 16;
+
+    /// What it has in it; nothing of a longer one, which nobody frees.
+    fn text(&self) -> String {
+        let few = self.few.get(..self.len).filter(|few| few.len() < CxxString::FEW);
+        few.map_or_else(String::new, |few| String::from_utf8_lossy(few).into_owned())
+    }
+}
+
 type PinnedValue = unsafe extern "C" fn(*const c_void, *mut usize) -> *const u8;
 type Free = unsafe extern "C" fn(*mut c_void);
 
@@ -82,6 +105,8 @@ pub(super) struct Rocksdb {
     api: Api,
     calls: Calls,
     pinned: Pinned,
+    /// As the library tells it, or nothing: its C interface does not.
+    version: String,
     file: PathBuf,
 }
 
@@ -170,6 +195,7 @@ impl Driver for Rocksdb {
         package: Some("librocksdb7.8"),
         home: "https://rocksdb.org",
     });
+    const VERSIONS: &'static [&'static str] = &["7.8.", "7.9.", "7.10.", "8.", "9."];
     const SETTINGS: &'static [Takes] = &[
         lsm::PAGE_SIZE,
         lsm::CACHE,
@@ -215,14 +241,16 @@ impl Driver for Rocksdb {
                 destroy_family: symbol::<Free>(library, "rocksdb_column_family_handle_destroy")?,
             }
         };
+        // SAFETY: the type is that of the function which has this name; the library is open.
+        let version = unsafe { symbol::<VersionOf>(library, VERSION_OF).map(|of| of(true).text()) };
+        let version = version.unwrap_or_default();
         let api = Api::load(again.library)?;
         let calls = Calls::load_prefixed(opened.library, "rocksdb_")?;
-        Ok(Rocksdb { api, calls, pinned, file: opened.file })
+        Ok(Rocksdb { api, calls, pinned, version, file: opened.file })
     }
 
     fn identity(&self) -> Identity {
-        // The C interface does not tell the version.
-        Identity { version: String::new(), file: Some(self.file.clone()) }
+        Identity { version: self.version.clone(), file: Some(self.file.clone()) }
     }
 
     fn tuning(&self, shape: &Shape) -> String {
@@ -306,5 +334,22 @@ impl Driver for Rocksdb {
             false => self.open(path, shape, Reading::Warm)?,
         };
         store.into_crew(readers, with_writer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Danger: a library is asked for functions that another version has with other arguments.
+    #[test]
+    fn the_version_is_told_and_is_one_that_is_known() {
+        let string =
+            |len: usize| CxxString { start: null_mut(), len, few: *b"7.8.3\0\0\0\0\0\0\0\0\0\0\0" };
+        assert_eq!(string(5).text(), "7.8.3");
+        assert_eq!([0, 16, 17, usize::MAX].map(|len| string(len).text()), [""; 4]);
+        let Ok(driver) = Rocksdb::load(None) else { return };
+        let version = driver.identity().version;
+        assert!(Rocksdb::VERSIONS.iter().any(|known| version.starts_with(known)), "{version:?}");
     }
 }

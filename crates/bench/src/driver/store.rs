@@ -72,6 +72,8 @@ pub(crate) trait Writer: Store {
     const IS_POSSIBLE: bool = true;
     /// Whether there are [`Writer::begin`] and [`Writer::commit`].
     const HAS_TRANSACTIONS: bool = false;
+    /// Whether [`Writer::remove`] looks the key up before, as the store does not say whether it was there.
+    const LOOKS_UP_TO_REMOVE: bool = false;
 
     /// Stores `value` under `key`, in place of any value it had.
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()>;

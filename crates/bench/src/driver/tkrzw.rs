@@ -149,7 +149,7 @@ impl Tkrzw {
         if dbm.is_null() {
             return Err(api.refused("tkrzw_dbm_open").at(path));
         }
-        Ok(TkrzwStore { api, dbm, is_copy: false })
+        Ok(TkrzwStore { api, dbm, is_copy: false, is_reader: !is_writer, kept: null_mut() })
     }
 
     /// The handles of threads that share the database at `path`.
@@ -162,7 +162,8 @@ impl Tkrzw {
     ) -> Result<Crew<TkrzwStore<'_, IS_ORDERED>, TkrzwStore<'_, IS_ORDERED>>> {
         let owner = self.open(path, settings, with_writer)?;
         let copy = |owner: &TkrzwStore<'_, IS_ORDERED>, _| {
-            Ok(TkrzwStore { api: &self.api, dbm: owner.dbm, is_copy: true })
+            let (dbm, is_reader, kept) = (owner.dbm, owner.is_reader, null_mut());
+            Ok(TkrzwStore { api: &self.api, dbm, is_copy: true, is_reader, kept })
         };
         // SAFETY: threads may share a database, which keeps its last status for each of them.
         unsafe { Crew::sharing(owner, readers, with_writer, copy) }
@@ -175,10 +176,18 @@ pub(super) struct TkrzwStore<'d, const IS_ORDERED: bool> {
     dbm: *mut Dbm,
     /// Whether the database is another one's, which outlives this.
     is_copy: bool,
+    /// Whether nobody changes the database while it is open.
+    is_reader: bool,
+    /// A reader's one iterator, for all ranges; null before the first.
+    kept: *mut Iter,
 }
 
 impl<const IS_ORDERED: bool> Drop for TkrzwStore<'_, IS_ORDERED> {
     fn drop(&mut self) {
+        if !self.kept.is_null() {
+            // SAFETY: made by the library, freed once, and before its database is closed.
+            unsafe { (self.api.tkrzw_dbm_iter_free)(self.kept) };
+        }
         if !self.dbm.is_null() && !self.is_copy {
             // SAFETY: the database is open; it is closed and freed once.
             unsafe { (self.api.tkrzw_dbm_close)(self.dbm) };
@@ -245,7 +254,7 @@ impl<const IS_ORDERED: bool> TkrzwStore<'_, IS_ORDERED> {
     /// Gives `count` records to `take`, the first whose key is not below `from`, and then those that the step
     /// leads to; fewer when there are no more.
     fn walk(
-        &self,
+        &mut self,
         from: &[u8],
         count: usize,
         (step_name, step): (&str, Step),
@@ -256,8 +265,11 @@ impl<const IS_ORDERED: bool> TkrzwStore<'_, IS_ORDERED> {
         let process = processor(&taking);
         let taking = (&raw mut taking).cast();
         let api = self.api;
-        // SAFETY: the database is open.
-        let iter = unsafe { (api.tkrzw_dbm_make_iterator)(self.dbm) };
+        let iter = match self.kept.is_null() {
+            // SAFETY: the database is open.
+            true => unsafe { (api.tkrzw_dbm_make_iterator)(self.dbm) },
+            false => self.kept,
+        };
         // SAFETY: the iterator lives and the key is readable.
         let jumped = unsafe { (api.tkrzw_dbm_iter_jump)(iter, start, len) };
         let mut is_there = self.check_found("tkrzw_dbm_iter_jump", jumped);
@@ -275,8 +287,12 @@ impl<const IS_ORDERED: bool> TkrzwStore<'_, IS_ORDERED> {
                 is_there = self.check_found("tkrzw_dbm_iter_process", done);
             }
         }
-        // SAFETY: made above, and freed once.
-        unsafe { (api.tkrzw_dbm_iter_free)(iter) };
+        if self.is_reader {
+            self.kept = iter;
+        } else {
+            // SAFETY: made above, and freed once.
+            unsafe { (api.tkrzw_dbm_iter_free)(iter) };
+        }
         is_there.map(drop)
     }
 }

@@ -103,7 +103,8 @@ impl TokyoCabinetBtree {
         let name = c_path(path)?;
         // SAFETY: no preconditions; the library ends the process when memory is out.
         let bdb = unsafe { (self.api.tcbdbnew)() };
-        let store = TreeStore { api: &self.api, bdb, place: shape.duplicates };
+        let (place, is_reader, kept) = (shape.duplicates, mode & READER != 0, null_mut());
+        let store = TreeStore { api: &self.api, bdb, place, is_reader, kept };
         let (api, bdb, leaves) = (&self.api, store.bdb, leaves(shape));
         let cached = i32::try_from(leaves).unwrap_or(i32::MAX);
         if shape.keys == KeyType::Custom {
@@ -189,12 +190,20 @@ pub(super) struct TreeStore<'d> {
     bdb: *mut Bdb,
     /// Where one more value of a key goes, where keys have several.
     place: Option<Place>,
+    is_reader: bool,
+    /// A reader's one cursor, for all scans and ranges; null before the first.
+    kept: *mut Cursor,
 }
 
 impl Drop for TreeStore<'_> {
     fn drop(&mut self) {
-        // SAFETY: made by tcbdbnew, deleted once; an open database is closed by it.
-        unsafe { (self.api.tcbdbdel)(self.bdb) }
+        // SAFETY: made by tcbdbnew, deleted once, its cursor before it; an open database is closed by it.
+        unsafe {
+            if !self.kept.is_null() {
+                (self.api.tcbdbcurdel)(self.kept);
+            }
+            (self.api.tcbdbdel)(self.bdb);
+        }
     }
 }
 
@@ -233,8 +242,11 @@ impl TreeStore<'_> {
         mut take: impl FnMut(&[u8], &[u8]),
     ) -> Result<()> {
         let api = self.api;
-        // SAFETY: the database is open; the library ends the process when memory is out.
-        let cursor = unsafe { (api.tcbdbcurnew)(self.bdb) };
+        let cursor = match self.kept.is_null() {
+            // SAFETY: the database is open; the library ends the process when memory is out.
+            true => unsafe { (api.tcbdbcurnew)(self.bdb) },
+            false => self.kept,
+        };
         let mut is_there = first(cursor);
         for _ in 0..count {
             if !is_there {
@@ -258,8 +270,12 @@ impl TreeStore<'_> {
                 is_there = further(cursor);
             }
         }
-        // SAFETY: the cursor lives, and is deleted once.
-        unsafe { (api.tcbdbcurdel)(cursor) };
+        if self.is_reader {
+            self.kept = cursor;
+        } else {
+            // SAFETY: the cursor lives, and is deleted once.
+            unsafe { (api.tcbdbcurdel)(cursor) };
+        }
         self.check("tcbdbcurnext", is_there || count == 0 || self.code() == NO_RECORD)
     }
 }

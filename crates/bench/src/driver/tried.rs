@@ -47,7 +47,9 @@ pub(crate) fn load<D: Driver>(library: Option<&Path>) -> Result<D> {
 fn is_known<D: Driver>(driver: &D) -> Result<()> {
     let identity = driver.identity();
     let version = identity.version.as_str();
-    if D::VERSIONS.is_empty() || D::VERSIONS.iter().any(|known| version.starts_with(known)) {
+    // Some builds of a library that tells it do not.
+    let is_silent = D::VERSIONS.is_empty() || version.is_empty();
+    if is_silent || D::VERSIONS.iter().any(|known| version.starts_with(known)) {
         return Ok(());
     }
     let known: Vec<String> = D::VERSIONS.iter().map(|known| format!("{known}*")).collect();

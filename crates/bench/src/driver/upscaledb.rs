@@ -273,6 +273,7 @@ impl Driver for Upscaledb {
 
     fn open(&self, path: &Path, shape: &Shape, reading: Reading) -> Result<UpsStore<'_>> {
         let mut store = self.opened_for(path, shape, READ_ONLY, reading)?;
+        store.keep_walker();
         store.open_cursor()?;
         Ok(store)
     }

@@ -29,6 +29,10 @@ pub(super) struct UpsStore<'d> {
     uses_cursor: bool,
     /// That one, or null.
     cursor: *mut Cursor,
+    /// Whether all ranges and scans are done by one cursor: where nobody changes the database.
+    keeps_walker: bool,
+    /// That one; null before the first.
+    walker: *mut Cursor,
     keys: Keys,
     /// The highest number that it has given to a record, where it numbers them.
     last_number: Option<u64>,
@@ -62,6 +66,8 @@ impl<'d> UpsStore<'d> {
             txn,
             uses_cursor,
             cursor,
+            keeps_walker: false,
+            walker: null_mut(),
             keys,
             last_number,
             place,
@@ -88,6 +94,7 @@ impl<'d> UpsStore<'d> {
         let copy = |owner: &Self, _| {
             let mut store = owner.copy(shape);
             if !with_writer {
+                store.keep_walker();
                 store.open_cursor()?;
             }
             Ok(store)
@@ -172,6 +179,11 @@ impl<'d> UpsStore<'d> {
         self.api.check("ups_cursor_create", rc)
     }
 
+    /// Has ranges and scans be done by one cursor, as nobody changes the database.
+    pub(super) fn keep_walker(&mut self) {
+        self.keeps_walker = true;
+    }
+
     /// Notes what the highest number is in a database that numbers its records, and was closed.
     pub(super) fn note_last_number(&mut self) -> Result<()> {
         let Some(mut last) = self.last_number else { return Ok(()) };
@@ -180,16 +192,18 @@ impl<'d> UpsStore<'d> {
         Ok(())
     }
 
-    fn close_cursor(&mut self) {
-        let cursor = std::mem::replace(&mut self.cursor, null_mut());
-        if !cursor.is_null() {
-            // SAFETY: the cursor lives, and was taken out: closed once. It has nothing to say.
-            unsafe { (self.api.ups_cursor_close)(cursor) };
+    fn close_cursors(&mut self) {
+        for cursor in [&mut self.cursor, &mut self.walker] {
+            let cursor = std::mem::replace(cursor, null_mut());
+            if !cursor.is_null() {
+                // SAFETY: the cursor lives, and was taken out: closed once. It has nothing to say.
+                unsafe { (self.api.ups_cursor_close)(cursor) };
+            }
         }
     }
 
     fn release(&mut self) -> Result<()> {
-        self.close_cursor();
+        self.close_cursors();
         let env = std::mem::replace(&mut self.env, null_mut());
         if env.is_null() || self.is_copy {
             return Ok(());
@@ -266,10 +280,12 @@ impl<'d> UpsStore<'d> {
         mut take: impl FnMut(&[u8], &[u8]),
     ) -> Result<()> {
         let api = self.api;
-        let mut cursor = null_mut();
-        // SAFETY: the database is open; a place for the pointer.
-        let rc = unsafe { (api.ups_cursor_create)(&raw mut cursor, self.db, self.txn, 0) };
-        api.check("ups_cursor_create", rc)?;
+        let mut cursor = self.walker;
+        if cursor.is_null() {
+            // SAFETY: the database is open; a place for the pointer.
+            let rc = unsafe { (api.ups_cursor_create)(&raw mut cursor, self.db, self.txn, 0) };
+            api.check("ups_cursor_create", rc)?;
+        }
         let mut rc = 0;
         for i in 0..count {
             if let Some(from) = from.filter(|_| i == 0) {
@@ -289,8 +305,13 @@ impl<'d> UpsStore<'d> {
             // SAFETY: the library filled both in; they stay until its next call.
             unsafe { self.give(&key, &record, &mut take) };
         }
-        // SAFETY: the cursor lives, and is closed once.
-        let closed = unsafe { (api.ups_cursor_close)(cursor) };
+        let closed = if self.keeps_walker {
+            self.walker = cursor;
+            0
+        } else {
+            // SAFETY: the cursor lives, and is closed once.
+            unsafe { (api.ups_cursor_close)(cursor) }
+        };
         if rc != KEY_NOT_FOUND {
             api.check("ups_cursor_move", rc)?;
         }

@@ -171,7 +171,12 @@ impl<'a> Comparison<'a> {
 
     /// Whether a phase has a store whose batched reads were a plain loop of single gets.
     pub fn has_plain_loops(&self) -> bool {
-        self.results.values().any(|r| !r.native)
+        self.results.values().any(|r| r.not_native().is_some_and(|(word, _)| word == "loop"))
+    }
+
+    /// Whether a phase has a store that looks each key up before it is removed.
+    pub fn has_lookups_to_remove(&self) -> bool {
+        self.results.values().any(|r| r.not_native().is_some_and(|(word, _)| word == "lookup"))
     }
 
     /// Whether a ratio to the baseline is of too few rounds to be judged.

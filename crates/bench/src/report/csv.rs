@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The columns, which stay; further ones may come behind them.
-const COLUMNS: [&str; 68] = [
+const COLUMNS: [&str; 69] = [
     "store",
     "class",
     "phase",
@@ -41,6 +41,7 @@ const COLUMNS: [&str; 68] = [
     "written_bytes",
     "closing_syncs",
     "closing_written_bytes",
+    "closing_ns",
     "minor_faults",
     "major_faults",
     "disk_read_bytes",
@@ -89,7 +90,7 @@ const COLUMNS: [&str; 68] = [
 const OF_READERS: usize = 11;
 
 /// How many of them are about a phase of one store.
-const OF_PHASE: usize = 31;
+const OF_PHASE: usize = 32;
 
 /// How many of them are what the processor counted, before those over time, those of how keys were drawn,
 /// what a mix did and in which order records came, and those for a commit, which are the last.
@@ -349,6 +350,7 @@ fn line(r: &PhaseResult) -> [String; OF_PHASE] {
         e.calls.written_bytes.to_string(),
         e.closing.syncs().to_string(),
         e.closing.written_bytes.to_string(),
+        e.closing_ns.to_string(),
         e.minor_faults.to_string(),
         e.major_faults.to_string(),
         e.disk_read_bytes.to_string(),

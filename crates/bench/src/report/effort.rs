@@ -6,7 +6,7 @@ use super::plain::Table;
 use super::text;
 use crate::result::{PhaseResult, Report};
 
-const HEADS: [&str; 18] = [
+const HEADS: [&str; 19] = [
     "store",
     "phase",
     "operations",
@@ -22,6 +22,7 @@ const HEADS: [&str; 18] = [
     "minor faults",
     "major faults",
     "syncs at close",
+    "ns at close",
     "write amplification",
     "file length",
     "allocated",
@@ -34,7 +35,7 @@ const EXPLAINED: &str = "Of the timed work of all rounds, for an operation: call
     that were seen here, and that calls of any kind read and wrote as the kernel counts; bytes read from a disk, \
     and pages of files on a disk that were changed; page faults without and with reading from a disk. A commit is a \
     transaction that changes something, or a change that is in none of several; there are none where all is \
-    committed when the store is closed. Not for an operation are also: syncs when changed stores were closed, which is not timed; bytes that went to the files for \
+    committed when the store is closed. Not for an operation are also: syncs when changed stores were closed, and the nanoseconds of that in all, which are in no other figure; bytes that went to the files for \
     each byte of keys and values; and the length of the files, and what they take on the file system, in bytes. \
     Columns in which all is 0 are left out.";
 
@@ -89,6 +90,7 @@ fn row(r: &PhaseResult) -> [String; HEADS.len()] {
         of_one(e.minor_faults),
         of_one(e.major_faults),
         text::count(e.closing.syncs()),
+        text::count(e.closing_ns),
         r.write_amplification.map_or_else(|| text::NONE.to_owned(), text::number),
         text::count(r.file_length_bytes),
         text::count(r.file_bytes),
@@ -111,6 +113,7 @@ mod tests {
             operations: 2000,
             calls: Calls { fsync: 1, msync: 999, written_bytes: 64_000, ..Calls::default() },
             closing: Calls { fdatasync: 3, ..Calls::default() },
+            closing_ns: 4500,
             minor_faults: 20,
             read_bytes: 2_000_000,
             written_bytes: 80_000,
@@ -131,6 +134,7 @@ mod tests {
             "2.05",
             "0.010",
             "3",
+            "4,500",
             "2.25",
             "12,345,678",
             "8,000,000",

@@ -12,8 +12,12 @@ use std::fmt::Write;
 /// Stands between two samples.
 pub const BETWEEN_SAMPLES: &str = "  ";
 
-/// Marks batched reads of a store that has no call for them, or a slower one.
-pub const LOOP: &str = r#"<span class="mark" title="a plain loop of single gets">loop</span>"#;
+/// Marks batched reads of a store that has no call for them, or a slower one, and removals with a lookup before.
+pub fn mark(r: &PhaseResult) -> String {
+    r.not_native().map_or_else(String::new, |(word, words)| {
+        format!(r#"<span class="mark" title="{words}">{word}</span>"#)
+    })
+}
 
 /// Medians and their relation to the baseline: a row a store, a column a phase.
 pub fn matrix(c: &Comparison) -> String {
@@ -67,7 +71,7 @@ fn matrix_cell(c: &Comparison, store: &str, phase: &str) -> String {
         );
     }
     let best = if is_lowest(c, r) { r#" class="best""# } else { "" };
-    let mark = if r.native { "" } else { LOOP };
+    let mark = mark(r);
     let (tone, below) = match c.to_baseline(store, phase) {
         None if store == c.baseline => ("", "baseline".to_owned()),
         None => ("", String::new()),
@@ -192,8 +196,8 @@ pub fn samples(samples: &[f64]) -> String {
 fn words(r: &PhaseResult) -> String {
     let answers = if r.verified { "all right" } else { r#"<span class="bad">some wrong</span>"# };
     let mut notes: Vec<String> = r.notes.iter().map(|note| escape(note)).collect();
-    if !r.native {
-        notes.insert(0, "a plain loop of single gets".to_owned());
+    if let Some((_, words)) = r.not_native() {
+        notes.insert(0, words.to_owned());
     }
     format!(
         r#"<td class="text">{answers}</td><td class="text">{}</td><td class="long">{}</td>"#,

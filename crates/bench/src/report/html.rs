@@ -335,7 +335,7 @@ fn phase_row(c: &Comparison, scale: &Scale, r: &PhaseResult) -> String {
         let title = format!("{}, round {round}: {}{says}", r.store, text::nanoseconds(*sample));
         row.sample(scale, *sample, outlier, &title);
     }
-    let mark = if r.native { "" } else { figures::LOOP };
+    let mark = figures::mark(r);
     let figure = format!("<b>{median}</b> <small>{} {mark}</small>", relation(c, r));
     list_row(class, &escape(&r.store), &row.svg(), &figure)
 }

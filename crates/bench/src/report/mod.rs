@@ -10,6 +10,7 @@
 
 mod chart;
 mod check;
+mod closing;
 mod committers;
 pub mod compare;
 pub mod csv;

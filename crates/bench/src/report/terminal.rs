@@ -10,8 +10,8 @@ use super::pen::{Pen, Style, WIDTH, shortened, width, wrapped};
 use super::plain::ByClass;
 use super::stats::{self, Ratio, Verdict};
 use super::{
-    committers, growth, mix_latencies, noise, own_cost, own_counters, processor, rate, stores,
-    text, together, work,
+    closing, committers, growth, mix_latencies, noise, own_cost, own_counters, processor, rate,
+    stores, text, together, work,
 };
 use crate::result::{PhaseResult, Report};
 use std::io::{self, Write};
@@ -296,6 +296,13 @@ fn legend(c: &Comparison, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
                 .to_owned(),
         );
     }
+    if c.has_lookups_to_remove() {
+        says.push(
+            "* of removals: each has a lookup before it, as the store does not say whether the key was there; \
+             without that answer it would take less."
+                .to_owned(),
+        );
+    }
     if !c.stores.iter().all(|store| c.verified(store)) {
         says.push(
             "! some answers were wrong: the figure is no speed and is in no ratio.".to_owned(),
@@ -376,6 +383,7 @@ fn remarks(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     says.extend(noise::line(report).map(|line| text::clean(&line)));
     let own_cost = own_cost::in_words(report);
     says.extend(own_cost.map(|of| text::clean(&format!("{}: {of}.", own_cost::EXPLAINED))));
+    says.extend(closing::in_words(report).map(|line| text::clean(&line)));
     says.extend(wrong_answers(report).iter().map(|line| text::clean(line)));
     says.extend(report.notes.iter().map(|note| text::clean(note)));
     if !says.is_empty() {
@@ -562,5 +570,22 @@ mod tests {
         let (stores, failures, notes) = (Vec::new(), Vec::new(), Vec::new());
         let empty = Report { machine, settings, stores, failures, notes, ..Report { ..report } };
         assert!(printed(&empty, false).contains("Nothing was measured"));
+    }
+
+    /// Danger: removals of a store that answers less are slower, or seem so, and nobody sees why.
+    #[test]
+    fn removals_with_a_lookup_before_are_marked() {
+        let mut report = fixture();
+        let says = "* of removals: each has a lookup before it";
+        assert!(!printed(&report, false).contains(says));
+        let result = report.results.iter_mut().find(|r| r.phase == "build" && r.native).unwrap();
+        (result.phase, result.native) = ("remove".to_owned(), false);
+        let store = result.store.clone();
+        let median = text::number(result.ns_per_op.median);
+        assert_eq!(result.not_native().unwrap().0, "lookup");
+        report.settings.phases.push("remove".to_owned());
+        let text = printed(&report, false);
+        assert!(text.contains(says), "{text}");
+        assert!(text.contains(&format!("{median}*")), "{store}: {text}");
     }
 }

@@ -19,6 +19,10 @@ pub struct Effort {
     /// Those that were seen when a changed store was closed, which is not timed; a build is timed
     /// until it is closed.
     pub closing: Calls,
+    /// Nanoseconds of closing, all changed stores of all rounds together: not in the time of an operation,
+    /// though a store may do then what others have done before. 0 where nothing is changed, for a build,
+    /// and in reports from before there was this field.
+    pub closing_ns: u64,
     /// Page faults that needed no reading from the disk.
     pub minor_faults: u64,
     /// Page faults that did.
@@ -111,6 +115,7 @@ impl AddAssign for Effort {
         self.commits += other.commits;
         self.calls += other.calls;
         self.closing += other.closing;
+        self.closing_ns += other.closing_ns;
         self.minor_faults += other.minor_faults;
         self.major_faults += other.major_faults;
         self.read_bytes += other.read_bytes;

@@ -350,9 +350,11 @@ impl<D: Driver> Round<'_, D> {
         if is_in_memory {
             wrong = wrong.or(passes::check_scan(&mut store, content)?);
         }
-        let meter = Meter::start();
+        let (meter, start) = (Meter::start(), Instant::now());
         store.close()?;
+        let elapsed = start.elapsed();
         sample.effort.closing += meter.stop(0).calls;
+        sample.effort.closing_ns += u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         let size = self.driver.size(&self.path)?;
         sample.file_bytes = sample.file_bytes.max(size.allocated);
         sample.file_length = sample.file_length.max(size.length);

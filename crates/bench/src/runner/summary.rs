@@ -11,7 +11,7 @@ use crate::result::{
     StoreInfo, TogetherResult,
 };
 use crate::runner::open_loop::{self, Rate};
-use crate::workload::{Mixes, Phase};
+use crate::workload::{Action, Mixes, Phase};
 use std::collections::BTreeMap;
 
 /// All samples, each with its store and round.
@@ -94,7 +94,15 @@ fn combined(
         file_bytes: all().map(|sample| sample.file_bytes).max().unwrap_or(0),
         peak_rss_bytes: all().map(|sample| sample.peak_rss_bytes).max().unwrap_or(0),
         verified: all().all(|sample| sample.wrong.is_none()),
-        native: info.native_get_many || !phase.is_batched(),
+        native: match phase {
+            _ if phase.is_batched() => info.native_get_many,
+            _ if phase == Phase::Remove
+                || mixes.of(phase).is_some_and(|mix| mix.does(Action::Remove)) =>
+            {
+                !info.looks_up_to_remove
+            }
+            _ => true,
+        },
         sample_rounds: samples.iter().map(|(round, _)| *round).collect(),
         major_faults: all().map(|sample| sample.effort.major_faults).collect(),
         file_length_bytes: all().map(|sample| sample.file_length).max().unwrap_or(0),
