@@ -259,7 +259,8 @@ pub(crate) enum Command {
 /// its median is slower by more than the threshold; when the file is larger by more than that; when
 /// the answers are not right any more; when the store fails; or when it is not in the later run, unless that
 /// was asked for less (--stores, --phases). That takes three rounds in both runs.
-/// Runs of other data, other work or another machine are not compared.
+/// Of several numbers of records each that both runs have is compared by itself. Runs of other data, other work
+/// or another machine are not compared.
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = "\
 Examples:
