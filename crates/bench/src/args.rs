@@ -240,7 +240,9 @@ pub struct BenchArgs {
     /// the others; with --json, to that file
     #[arg(long, conflicts_with_all = ["stores", "settings", "phases", "html", "csv", "tee", "oracle",
           "charts", "keep", "open", "data", "records", "gets", "rounds", "batch", "threads", "processes",
-          "no_noise", "cold"])]
+          "no_noise", "cold", "rate", "sync", "memory_limit", "distribution", "insert_order", "metrics",
+          "workload", "root", "dir", "seed", "timeout", "with_writer", "transactions", "reopen", "duplicates",
+          "stop_bytes", "stop_seconds", "baseline", "no_pin"])]
     pub list: bool,
     /// Do one round of one store: the program starts itself with this
     #[arg(long, hide = true)]
@@ -409,6 +411,7 @@ impl BenchArgs {
             );
             return Err(Error::invalid(what));
         }
+        idle::lookups(self, &workload)?;
         Ok(workload)
     }
 
