@@ -142,13 +142,12 @@ fn a_library_of_a_version_that_nobody_knows_is_refused() {
 }
 
 /// The workbench, which finds a library of this source as LMDB's where nobody names one.
-fn with_found(source: &str, args: &[&str]) -> (Output, String) {
+fn with_found(source: &str) -> (Output, String) {
     let (folder, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let file = library(folder.path(), source);
     std::fs::rename(file, folder.path().join("liblmdb.so.0")).unwrap();
     let out = Command::new(env!("CARGO_BIN_EXE_credenza-bench"))
-        .args(args)
-        .args(["--records=100", "--rounds=1", "--no-pin", "--phases=build"])
+        .args(["--records=10", "--rounds=1", "--no-pin", "--phases=build", "--metrics=none"])
         .arg(format!("--dir={}", dir.path().display()))
         .env("LD_LIBRARY_PATH", folder.path())
         .output()
@@ -171,7 +170,7 @@ fn stores_that_nobody_named_are_told_when_they_are_left_out() {
         (&old, "says that it is version '9.0.0'"),
         (&other, "it has no function mdb_cursor_get"),
     ] {
-        let (out, said) = with_found(source, &[]);
+        let (out, said) = with_found(source);
         assert_eq!(out.status.code(), Some(0), "{said}");
         assert!(said.contains("lmdb is left out: ") && said.contains(words), "{said}");
         // No package brings NTDB.
