@@ -241,7 +241,9 @@ pub struct BenchArgs {
     /// the others; with --json, to that file
     #[arg(long, conflicts_with_all = ["stores", "settings", "phases", "html", "csv", "tee", "oracle",
           "charts", "keep", "open", "data", "records", "gets", "rounds", "batch", "threads", "processes",
-          "no_noise", "cold"])]
+          "no_noise", "cold", "rate", "sync", "memory_limit", "distribution", "insert_order", "metrics",
+          "workload", "root", "dir", "seed", "timeout", "with_writer", "transactions", "reopen", "duplicates",
+          "stop_bytes", "stop_seconds", "baseline", "no_pin"])]
     pub list: bool,
     /// Do one round of one store: the program starts itself with this
     #[arg(long, hide = true)]
@@ -260,7 +262,8 @@ pub(crate) enum Command {
 /// its median is slower by more than the threshold; when the file is larger by more than that; when
 /// the answers are not right any more; when the store fails; or when it is not in the later run, unless that
 /// was asked for less (--stores, --phases). That takes three rounds in both runs.
-/// Runs of other data, other work or another machine are not compared.
+/// Of several numbers of records each that both runs have is compared by itself. Runs of other data, other work
+/// or another machine are not compared.
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = "\
 Examples:
@@ -409,6 +412,7 @@ impl BenchArgs {
             );
             return Err(Error::invalid(what));
         }
+        idle::lookups(self, &workload)?;
         Ok(workload)
     }
 

@@ -341,7 +341,7 @@ fn what_cannot_be_measured_is_refused_in_a_sentence() {
         assert_eq!(done.status.code(), Some(2), "{option}");
         assert!(text(&done.stderr).contains(&option[..8]), "{}", text(&done.stderr));
     }
-    let cases: [(&[&str], &str); 31] = [
+    let cases: [(&[&str], &str); 34] = [
         (&["--stores=nothing"], "there is no store 'nothing'"),
         (&["--workload=nothing"], "there is no workload 'nothing'"),
         (&["--records=0"], "--records"),
@@ -364,7 +364,10 @@ fn what_cannot_be_measured_is_refused_in_a_sentence() {
         (&["--reopen", "--phases=get-hit"], "are for the phase 'mixed'"),
         (&["--sync", "--phases=get-hit,insert"], "--sync is for build"),
         (&["--sync", "--workload=ycsb-c", "--phases=mixed"], "for mixes that change something"),
-        (&["--distribution=latest", "--phases=insert"], "which keys lookups and mixes draw"),
+        (&["--distribution=latest", "--phases=insert"], "which keys mixes, and lookups"),
+        (&["--distribution=latest", "--phases=get-miss,get-many-miss"], "which keys mixes, and"),
+        (&["--batch=8", "--phases=build,get-hit"], "--batch is for get-many-hit and"),
+        (&["--gets=8", "--phases=build,insert"], "--gets is for the get phases, range and mixed"),
         (&["--rate=0"], "--rate takes operations a second"),
         (&["--rate=nan"], "--rate takes operations a second"),
         (&["--rate=5", "--rate-seconds=0"], "--rate-seconds takes seconds"),

@@ -37,7 +37,8 @@ fn folders() -> (tempfile::TempDir, String, String) {
     (folder, kept, dir.display().to_string())
 }
 
-const SMALL: [&str; 4] = ["--workload=churn", "--gets=10000", "--rounds=1", "--no-pin"];
+const SMALL: [&str; 3] = ["--workload=churn", "--rounds=1", "--no-pin"];
+const GETS: &str = "--gets=10000";
 const RECORDS: &str = "--records=1000";
 
 /// Keeps these stores, or all, and gives their names.
@@ -70,7 +71,7 @@ fn every_store_that_is_kept_is_opened_and_stays_as_it_is() {
         format!("--html={}", html.display()),
     ];
     let phases = "--phases=build,get-hit,get-many-miss,scan,range,insert,remove,mixed";
-    let more = [RECORDS, phases, "--metrics=none"];
+    let more = [RECORDS, GETS, phases, "--metrics=none"];
     let done = bench(&[&SMALL[..], &more, &files_of_run.each_ref().map(String::as_str)].concat());
     assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
     assert!(files(Path::new(&kept)) == before, "a store was changed");
@@ -115,7 +116,8 @@ fn a_synced_mix_goes_on_with_what_was_kept() {
     let json = folder.path().join("out.json");
     let (open, dir) = (format!("--open={kept}"), format!("--dir={dir}"));
     let json_option = format!("--json={}", json.display());
-    let more = [RECORDS, "--phases=mixed", "--sync", "--metrics=none", &open, &dir, &json_option];
+    let more =
+        [RECORDS, GETS, "--phases=mixed", "--sync", "--metrics=none", &open, &dir, &json_option];
     let done = bench(&[&SMALL[..], &more].concat());
     assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
     assert!(files(Path::new(&kept)) == before, "a store was changed");
@@ -171,7 +173,7 @@ fn other_records_than_those_of_the_workload_are_named() {
     let broken = Path::new(&kept).join("hash/store");
     File::options().write(true).open(broken).unwrap().set_len(5000).unwrap();
     let (open, dir) = (format!("--open={kept}"), format!("--dir={dir}"));
-    let more = ["--phases=get-hit,mixed", &open, &dir];
+    let more = [GETS, "--phases=get-hit,mixed", &open, &dir];
     for (other, what) in [
         (&["--records=999"][..], "the scan gives 1000 records of 999"),
         (&[RECORDS, "--seed=2"], "the scan gives other keys or values than were stored"),
@@ -217,7 +219,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         (&[&open, "--records=10", "--phases=scan", resp], "--open are not for a server"),
         (&[&keep, "--records=10", "--phases=scan", ups], "--open are not for a server"),
     ] {
-        let done = bench(&[args, &["--gets=10"]].concat());
+        let done = bench(args);
         let said = text(&done.stderr);
         assert_eq!(done.status.code(), Some(111), "{args:?}: {said}");
         assert!(said.contains(what), "{args:?}: {said}");

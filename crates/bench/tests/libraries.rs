@@ -15,15 +15,14 @@ fn library(folder: &Path, source: &str) -> PathBuf {
 
 fn bench(library: &Path, dir: &Path, args: &[&str]) -> (Output, String) {
     let small = ["--records=100", "--gets=100", "--rounds=1", "--no-pin", "--phases=build,get-hit"];
-    run(&small, library, dir, args)
+    let dir = format!("--dir={}", dir.display());
+    run(&[&small[..], &[&dir], args].concat(), library)
 }
 
-fn run(first: &[&str], library: &Path, dir: &Path, args: &[&str]) -> (Output, String) {
+fn run(args: &[&str], library: &Path) -> (Output, String) {
     let out = Command::new(env!("CARGO_BIN_EXE_credenza-bench"))
-        .args(first)
-        .arg(format!("--lib=lmdb={}", library.display()))
-        .arg(format!("--dir={}", dir.display()))
         .args(args)
+        .arg(format!("--lib=lmdb={}", library.display()))
         .output()
         .unwrap();
     // The report is broken into lines as they fit.
@@ -44,7 +43,7 @@ fn is_named(source: &str, words: &str) {
     let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
     // Nor does the list end.
-    let (out, said) = run(&[], &file, dir.path(), &["--list"]);
+    let (out, said) = run(&["--list"], &file);
     assert!(out.status.success(), "{said}");
     assert!(said.contains("constant 0.") && said.contains("btree 0."), "{said}");
 }
@@ -141,7 +140,7 @@ fn a_file_that_is_no_library_is_told_without_how_to_install_one() {
     // Without a slash it is a file of this folder, and no name for the system's loader to look for.
     for file in ["notlib.so", "/dev/zero", "/"] {
         let done = Command::new(env!("CARGO_BIN_EXE_credenza-bench"))
-            .args(["--records=9", "--gets=9", "--rounds=1", "--phases=build", "--stores=lmdb"])
+            .args(["--records=9", "--rounds=1", "--phases=build", "--stores=lmdb"])
             .arg(format!("--lib=lmdb={file}"))
             .current_dir(folder.path())
             .output()
@@ -169,13 +168,12 @@ fn a_library_of_a_version_that_nobody_knows_is_refused() {
 }
 
 /// The workbench, which finds a library of this source as LMDB's where nobody names one.
-fn with_found(source: &str, args: &[&str]) -> (Output, String) {
+fn with_found(source: &str) -> (Output, String) {
     let (folder, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let file = library(folder.path(), source);
     std::fs::rename(file, folder.path().join("liblmdb.so.0")).unwrap();
     let out = Command::new(env!("CARGO_BIN_EXE_credenza-bench"))
-        .args(args)
-        .args(["--records=100", "--gets=100", "--rounds=1", "--no-pin", "--phases=build"])
+        .args(["--records=10", "--rounds=1", "--no-pin", "--phases=build", "--metrics=none"])
         .arg(format!("--dir={}", dir.path().display()))
         .env("LD_LIBRARY_PATH", folder.path())
         .output()
@@ -198,7 +196,7 @@ fn stores_that_nobody_named_are_told_when_they_are_left_out() {
         (&old, "says that it is version '9.0.0'"),
         (&other, "it has no function mdb_cursor_get"),
     ] {
-        let (out, said) = with_found(source, &[]);
+        let (out, said) = with_found(source);
         assert_eq!(out.status.code(), Some(0), "{said}");
         assert!(said.contains("lmdb is left out: ") && said.contains(words), "{said}");
         // No package brings NTDB.
@@ -217,7 +215,7 @@ fn a_library_that_the_environment_names_is_missed_where_no_store_is_named() {
     let file = folder.path().join("damaged.so");
     std::fs::write(&file, "text").unwrap();
     let out = Command::new(env!("CARGO_BIN_EXE_credenza-bench"))
-        .args(["--records=100", "--gets=100", "--rounds=1", "--no-pin", "--phases=build"])
+        .args(["--records=100", "--rounds=1", "--no-pin", "--phases=build"])
         .env("CREDENZA_LIB_LMDB", &file)
         .output()
         .unwrap();

@@ -14,7 +14,8 @@ fn report_with(stores: &str, phases: &str, args: &[&str]) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.json");
     let done = Command::new(env!("CARGO_BIN_EXE_credenza-bench"))
-        .args(["--records=300", "--gets=100", "--rounds=2", "--no-pin"])
+        .args(["--records=300", "--rounds=2", "--no-pin"])
+        .args(phases.contains("mixed").then_some("--gets=100"))
         .args([format!("--stores={stores}"), format!("--phases={phases}")])
         .args(args)
         .arg(format!("--dir={}", folder.path().display()))

@@ -119,7 +119,7 @@ fn a_database_with_data_is_refused_or_flushed_as_the_user_says() {
     // A key that the workload has, too.
     let () = cmd("SET").arg("mine").arg("kept").query(&mut server.connection(1)).unwrap();
     let stores = format!("hash,resp:{}", server.address(1));
-    let few = ["--phases=build", "--gets=500", "--rounds=1"];
+    let few = ["--phases=build", "--rounds=1"];
     let run = |stores: &str| command(dir.path(), stores).args(few).output().unwrap();
     let refused = report(dir.path(), &run(&stores), 111);
     assert_eq!(refused.results.len(), 1, "hash is measured all the same");
@@ -276,7 +276,7 @@ fn an_address_that_is_none_is_refused_and_not_repeated() {
         ("hash,resp:nonsense", "resp:unix:///SOCKET"),
         ("resp", "name a server"),
     ] {
-        let few = ["--phases=build", "--gets=500", "--rounds=1"];
+        let few = ["--phases=build", "--rounds=1"];
         let done = command(dir.path(), stores).args(few).output().unwrap();
         let said = text(&done.stderr);
         assert_eq!(done.status.code(), Some(111), "{said}");

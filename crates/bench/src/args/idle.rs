@@ -16,16 +16,39 @@ pub(super) fn check(args: &BenchArgs) -> Result<()> {
     }
     let phases = args.phases.iter().flatten().map(|phase| phase.name());
     once("--phases", phases)?;
+    settings(args)
+}
+
+/// Refuses what is about the lookups of phases of which none is measured.
+pub(super) fn lookups(args: &BenchArgs, workload: &Workload) -> Result<()> {
+    let usual = args.cold.then_some(&Phase::COLD[..]);
+    let phases = workload.phases.as_deref().or(usual).filter(|_| !args.oracle);
     let is_for_none = |is_for: fn(Phase) -> bool| {
-        args.phases.as_ref().is_some_and(|phases| !phases.iter().any(|phase| is_for(*phase)))
+        phases.is_some_and(|phases| !phases.iter().any(|phase| is_for(*phase)))
     };
-    let draws = |phase: Phase| phase.is_get() || phase.is_mixed();
+    let draws = |phase: Phase| match phase {
+        // What is not there is drawn from no data.
+        Phase::GetMiss | Phase::GetManyMiss => false,
+        phase => phase.is_get() || phase.is_mixed(),
+    };
     if args.distribution.is_some() && is_for_none(draws) {
         return Err(Error::invalid(
-            "--distribution says which keys lookups and mixes draw: name such a phase, too, or leave it out",
+            "--distribution says which keys mixes, and lookups of keys that are there, draw: name such a phase, \
+             too, or leave it out",
         ));
     }
-    settings(args)
+    if args.batch.is_some() && is_for_none(Phase::is_batched) {
+        return Err(Error::invalid(
+            "--batch is for get-many-hit and get-many-miss: name one of them, too, or leave it out",
+        ));
+    }
+    let counts = |phase: Phase| phase.is_get() || phase.is_mixed() || phase == Phase::Range;
+    if args.gets.is_some() && is_for_none(counts) {
+        return Err(Error::invalid(
+            "--gets is for the get phases, range and mixed: name such a phase, too, or leave it out",
+        ));
+    }
+    Ok(())
 }
 
 /// Refuses an order of inserts where all that is measured has its own, or is of stores that have their records.

@@ -11,6 +11,7 @@
 //! are not any more; when it kept to a rate's schedule and does not any more; or when the later run was to
 //! give it, and has not (`lost`).
 
+mod growth;
 mod lost;
 mod print;
 mod rate;
@@ -18,6 +19,7 @@ mod rate;
 mod tests;
 mod together;
 
+pub use growth::GrowthChanges;
 pub use print::print;
 pub use rate::LatencyChange;
 pub use together::ThroughputChange;
@@ -50,11 +52,13 @@ pub struct Changes {
     pub together: Vec<ThroughputChange>,
     /// The same of latencies at a rate.
     pub at_rate: Vec<LatencyChange>,
+    /// The same of each number of records but the largest, which all of the above is about.
+    pub growth: Vec<GrowthChanges>,
     /// The figures of the earlier run that the later one was to give, and has not, each as a sentence.
     pub lost: Vec<String>,
     /// The figures of the earlier run that the later one was not asked for, each with the reason.
     pub left_out: Vec<String>,
-    /// How many of `changes`, `together`, `at_rate` and `lost` are regressions.
+    /// How many of `changes`, `together`, `at_rate`, `growth` and `lost` are regressions.
     pub regressions: usize,
 }
 
@@ -140,12 +144,13 @@ pub fn compare(before: &Report, after: &Report, threshold_percent: f64) -> Resul
         return Err(Error::invalid("--threshold is a percentage: a number from 0 on"));
     }
     let part = threshold_percent / 100.0;
-    let both = after.results.iter().filter_map(|new| Some((same_in(before, new)?, new)));
-    let changes: Vec<Change> =
-        both.map(|(old, new)| change(before, after, old, new, part)).collect();
+    let changes = figures(before, after, part);
     let together = together::changes(before, after, part);
     let at_rate = rate::changes(before, after, part);
-    let lost::Missing { lost, left_out } = lost::missing(before, after);
+    let (growth, of_growth) = growth::changes(before, after, part);
+    let lost::Missing { mut lost, mut left_out } = lost::missing(before, after);
+    lost.extend(of_growth.lost);
+    left_out.extend(of_growth.left_out);
     let has_failed = |old: &PhaseResult| lost::failure(after, &old.store, &old.phase).is_some();
     if changes.is_empty() && together.is_empty() && !before.results.iter().any(has_failed) {
         return Err(Error::invalid(
@@ -156,6 +161,7 @@ pub fn compare(before: &Report, after: &Report, threshold_percent: f64) -> Resul
     let regressions = changes.iter().filter(|change| change.regressed()).count()
         + together.iter().filter(|change| change.speed.regressed()).count()
         + at_rate.iter().filter(|change| change.speed.regressed()).count()
+        + growth.iter().map(GrowthChanges::regressions).sum::<usize>()
         + lost.len();
     Ok(Changes {
         credenza_bench_compare: 1,
@@ -165,10 +171,17 @@ pub fn compare(before: &Report, after: &Report, threshold_percent: f64) -> Resul
         changes,
         together,
         at_rate,
+        growth,
         lost,
         left_out,
         regressions,
     })
+}
+
+/// The figures of both runs, in the order of the later one.
+fn figures(before: &Report, after: &Report, part: f64) -> Vec<Change> {
+    let both = after.results.iter().filter_map(|new| Some((same_in(before, new)?, new)));
+    both.map(|(old, new)| change(before, after, old, new, part)).collect()
 }
 
 /// The figure of this report that has the same store, phase and class.
@@ -221,6 +234,7 @@ fn unlike(before: &Report, after: &Report) -> Vec<String> {
     differ(&mut says, "type of values", &old.value_type, &new.value_type);
     differ(&mut says, "bytes of keys", &old.key_bytes, &new.key_bytes);
     differ(&mut says, "bytes of values", &old.value_bytes, &new.value_bytes);
+    growth::unlike(before, after, &mut says);
     differ(&mut says, "lookups in a phase", &old.gets, &new.gets);
     differ(&mut says, "keys in a batch", &old.batch, &new.batch);
     differ(&mut says, "distribution of keys", &old.distribution, &new.distribution);
@@ -282,6 +296,7 @@ fn notes(before: &Report, after: &Report) -> Vec<String> {
         says.extend(of_store.iter().map(|what| format!("{}, {what}", info.store)));
     }
     says.extend(only_later(before, after));
+    says.extend(growth::only_later(before, after));
     says.extend(drift(before, after));
     says
 }

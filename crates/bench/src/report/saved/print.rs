@@ -35,7 +35,7 @@ pub fn print(
     }
     warning(changes, out, &pen)?;
     writeln!(out)?;
-    table(changes, out, &pen)?;
+    table(&changes.changes, out, &pen)?;
     if !changes.together.is_empty() {
         writeln!(
             out,
@@ -45,13 +45,30 @@ pub fn print(
         let rows = changes.together.iter().map(|c| (shared_cells(c), style(c.speed)));
         rows_of(&rows.collect::<Vec<_>>(), out, &pen)?;
     }
-    if !changes.at_rate.is_empty() {
-        let title = "At a rate: latencies from when an operation was to start";
-        writeln!(out, "\n{}", pen.bold(title))?;
-        let rows = changes.at_rate.iter().map(|c| (latency_cells(c), style(c.speed)));
-        rows_of(&rows.collect::<Vec<_>>(), out, &pen)?;
+    latencies(&changes.at_rate, AT_RATE, out, &pen)?;
+    for of in &changes.growth {
+        let with = format!("With {} records", text::count(of.records));
+        writeln!(out, "\n{}", pen.bold(&with))?;
+        table(&of.changes, out, &pen)?;
+        latencies(&of.at_rate, &format!("{with}, at a rate"), out, &pen)?;
     }
     lines(changes, out, &pen)
+}
+
+const AT_RATE: &str = "At a rate: latencies from when an operation was to start";
+
+fn latencies(
+    changes: &[LatencyChange],
+    title: &str,
+    out: &mut impl Write,
+    pen: &Pen,
+) -> io::Result<()> {
+    if changes.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{}", pen.bold(title))?;
+    let rows = changes.iter().map(|c| (latency_cells(c), style(c.speed)));
+    rows_of(&rows.collect::<Vec<_>>(), out, pen)
 }
 
 /// Why the figures are not to be compared, said before any of them.
@@ -67,9 +84,9 @@ fn warning(changes: &Changes, out: &mut impl Write, pen: &Pen) -> io::Result<()>
 const HEADS: [&str; 7] =
     ["store", "phase", "before", "after", "times as fast", "interval", "what is seen"];
 
-fn table(changes: &Changes, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
+fn table(changes: &[Change], out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     let style = |change: &Change| if change.larger { Style::Bad } else { style(change.speed) };
-    let rows = changes.changes.iter().map(|change| (cells(change), style(change)));
+    let rows = changes.iter().map(|change| (cells(change), style(change)));
     rows_of(&rows.collect::<Vec<_>>(), out, pen)
 }
 
@@ -203,10 +220,12 @@ fn lines(changes: &Changes, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
          the median is more than {threshold} % slower; or the file is larger by more than that."
     );
     wrapped(out, pen, "", &legend)?;
-    let speeds = changes.changes.iter().map(|change| change.speed);
-    let all = speeds
+    let alone = changes.growth.iter().flat_map(|of| &of.changes).chain(&changes.changes);
+    let at_rate = changes.growth.iter().flat_map(|of| &of.at_rate).chain(&changes.at_rate);
+    let all = alone
+        .map(|change| change.speed)
         .chain(changes.together.iter().map(|change| change.speed))
-        .chain(changes.at_rate.iter().map(|change| change.speed));
+        .chain(at_rate.map(|change| change.speed));
     let few = all.filter(|speed| *speed == Speed::TooFewRounds).count();
     if few > 0 {
         let few = text::counted(few, "figure");

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::report::stats;
-use crate::result::{AtRate, Failure, Latency, Percentiles};
+use crate::result::{AtRate, Failure, Growth, Latency, Percentiles};
 
 fn fixture() -> Report {
     let bytes = include_bytes!("../../../tests/fixtures/report.json");
@@ -81,6 +81,68 @@ fn two_rounds_are_too_few_to_judge() {
     let changes = compare(&before, &after, 5.0).unwrap();
     assert_eq!(found(&changes, "constant", "scan").speed, Speed::TooFewRounds);
     assert!(printed(&changes, &before, &after).contains("1 figure not judged"));
+}
+
+/// A series with these numbers of records, the last of which is the largest.
+fn series(numbers: &[u64]) -> Report {
+    let mut report = fixture();
+    report.settings.records = *numbers.last().unwrap();
+    let (key_bytes, value_bytes) = (report.settings.key_bytes, report.settings.value_bytes);
+    let of = |records: &u64| Growth {
+        records: *records,
+        key_bytes,
+        value_bytes,
+        results: report.results.clone(),
+    };
+    report.growth = numbers.iter().map(of).collect();
+    report
+}
+
+/// What is slower with few records only is slower.
+#[test]
+fn each_number_of_records_is_compared_by_itself() {
+    let before = series(&[100, 1000, 9000]);
+    let changes = compare(&before, &before, 5.0).unwrap();
+    assert_eq!((changes.regressions, changes.unlike.len()), (0, 0));
+    assert_eq!(changes.growth.iter().map(|of| of.records).collect::<Vec<_>>(), [100, 1000]);
+    assert!(changes.growth.iter().all(|of| of.changes.len() == before.results.len()));
+
+    let mut after = before.clone();
+    let mut small = Report { results: after.growth[0].results.clone(), ..fixture() };
+    slower(&mut small, "constant", "get-hit", 1.5);
+    small.results.retain(|r| (&*r.store, &*r.phase) != ("lmdb", "build"));
+    after.growth[0].results = small.results;
+    // What failed with another number of records is not the reason.
+    after.failures.push(Failure {
+        store: "lmdb".into(),
+        round: Some(0),
+        phase: Some("build".into()),
+        status: "error".into(),
+        what: "with 1000 records: no room".into(),
+    });
+    let changes = compare(&before, &after, 5.0).unwrap();
+    assert_eq!(changes.regressions, 2);
+    let lost =
+        "with 100 records: lmdb, build (buffered): not in the later run, which does not say why";
+    assert_eq!(changes.lost, [lost]);
+    let regressed = |change: &&Change| change.speed == Speed::Regressed;
+    assert_eq!(changes.growth[0].changes.iter().filter(regressed).count(), 1);
+    assert_eq!(found(&changes, "constant", "get-hit").speed, Speed::NoDifference);
+    let text = printed(&changes, &before, &after);
+    let at = |says: &str| text.find(says).unwrap_or_else(|| panic!("'{says}' is not in\n{text}"));
+    assert!(
+        at("\nWith 100 records\n") < at("REGRESSED\n")
+            && at("REGRESSED\n") < at("\nWith 1,000 records\n")
+    );
+
+    // What was not asked for again is named, and no regression.
+    let less = compare(&before, &series(&[500, 1000, 9000]), 5.0).unwrap();
+    assert_eq!(less.regressions, 0);
+    assert_eq!(less.left_out, ["with 100 records: not asked for in the later run (--records)"]);
+    assert!(less.notes.contains(&"only in the later run: with 500 records".to_owned()));
+    let mut other = before.clone();
+    other.growth[1].value_bytes += 1;
+    assert_eq!(compare(&before, &other, 5.0).unwrap().unlike.len(), 1);
 }
 
 #[test]
