@@ -61,11 +61,12 @@ fn a_library_that_ends_whoever_opens_it_does_not_end_the_run() {
 fn the_oracle_names_what_cannot_be_opened_and_compares_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("nothing.so");
-    let small = ["--oracle", "--records=100", "--gets=200"];
+    let dir = format!("--dir={}", folder.path().display());
+    let small = ["--oracle", "--records=100", "--gets=200", &dir];
     let json = folder.path().join("out.json");
     let to = format!("--json={}", json.display());
     let args = ["--stores=hash,lmdb,btree", &to];
-    let (out, said) = run(&small, &file, folder.path(), &args);
+    let (out, said) = run(&[&small[..], &args].concat(), &file);
     assert_eq!(out.status.code(), Some(111), "{said}");
     assert!(said.contains("MISSING: lmdb: ") && said.contains("nothing.so"), "{said}");
     assert!(said.contains("hash, btree agree: 200 operations"), "{said}");
@@ -76,7 +77,7 @@ fn the_oracle_names_what_cannot_be_opened_and_compares_the_others() {
         (&"lmdb".into(), &200.into())
     );
     // With one alone there is nothing to compare.
-    let (out, said) = run(&small, &file, folder.path(), &["--stores=hash,lmdb"]);
+    let (out, said) = run(&[&small[..], &["--stores=hash,lmdb"]].concat(), &file);
     assert_eq!(out.status.code(), Some(111), "{said}");
     assert!(said.contains("two stores at least") && said.contains("; lmdb: "), "{said}");
 }
