@@ -432,6 +432,16 @@ impl Core {
         }
     }
 
+    /// Whether a commit is safe against the loss of power, for who may only read.
+    pub(crate) fn is_durable(&self, stamp: u64) -> Result<bool> {
+        // Who was killed while he made it so may have it in memory alone.
+        let is_of_this_boot = Session::at(&self.map, session::BOOT_LOW).is_of_this_boot();
+        if is_of_this_boot && self.load(session::SYNCING) != 0 {
+            return Ok(false);
+        }
+        Ok(self.durable()?.is_some_and(|durable| durable.stamp >= stamp))
+    }
+
     /// The newest commit that is durable.
     pub(crate) fn durable(&self) -> Result<Option<Commit>> {
         Ok(self.recovered()?.map(|recovered| recovered.commit))

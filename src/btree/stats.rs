@@ -88,7 +88,7 @@ impl BTree {
         let file_bytes = core.map.refresh_len()?;
         let [header_bytes, live_bytes, held_bytes] = pages.map(|pages| pages * PAGE_BYTES);
         let is_durable = if is_only {
-            core.durable()?.is_some_and(|durable| durable.stamp >= commit.stamp)
+            core.is_durable(commit.stamp)?
         } else {
             core.load(session::DURABLE) >= commit.stamp
         };

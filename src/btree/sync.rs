@@ -54,8 +54,11 @@ impl Core {
     pub(crate) fn sync(&self) -> Result<()> {
         if let Some(only) = self.only() {
             // Who may only read cannot make it durable.
-            let is_durable = self.durable()?.is_some_and(|it| it.stamp >= only.commit.stamp);
-            return if is_durable { Ok(()) } else { self.check_writable() };
+            return if self.is_durable(only.commit.stamp)? {
+                Ok(())
+            } else {
+                self.check_writable()
+            };
         }
         self.sync_commits(self.newest().stamp, How::Sums)
     }

@@ -14,6 +14,7 @@ use super::format::{
     CHECKPOINTS, Checkpoint, ENGINE, HEADER_BYTES, Header, IndexHeader, LOG_AT, MAGIC, PINS,
     PINS_AT, SEGMENT_HEADER, index_of, session, words,
 };
+use super::grow::is_skewed;
 use super::index::Index;
 use super::page::LINE;
 use super::rebuild::Log;
@@ -339,10 +340,14 @@ impl Core {
         if !self.data.is_writable() {
             // For this process alone.
             self.is_private.store(true, Ordering::Relaxed);
-            let (file, seed) = (memory_file()?, random_word()?);
-            let index = Index::create(file, MEMORY_ROOM, self.header, keyhash::RAPID, seed)?;
-            let index = self.newest.push(index);
-            let made = Writer { core: self, index, lock: None, _here: PhantomData }.rebuild(log);
+            let by = |hash_id| {
+                let (file, seed) = (memory_file()?, random_word()?);
+                let index = Index::create(file, MEMORY_ROOM, self.header, hash_id, seed)?;
+                let index = self.newest.push(index);
+                Writer { core: self, index, lock: None, _here: PhantomData }.rebuild(log)
+            };
+            let made = by(keyhash::RAPID)
+                .or_else(|e| if is_skewed(&e) { by(keyhash::SIP) } else { Err(e) });
             // Somebody may have begun to write meanwhile: then there is an index to be had.
             return made.or_else(|error| if self.is_alone() { Err(error) } else { self.attach() });
         }
@@ -512,7 +517,13 @@ impl Core {
         // The order of the records stays, for those who iterate, as long as the hash does.
         let old = lock.index.header;
         let seed = if old.hash_id == hash_id { old.seed } else { random_word()? };
-        self.new_index_with(lock, (hash_id, seed), from)
+        match self.new_index_with(lock, (hash_id, seed), from) {
+            // Keys that were chosen for this hash must not make a store that cannot be opened.
+            Err(error) if from == From::Log && is_skewed(&error) => {
+                self.new_index_with(lock, (keyhash::SIP, random_word()?), from)
+            }
+            done => done,
+        }
     }
 
     /// The same with a hash function and a seed that may be others.

@@ -12,7 +12,7 @@ use super::page::{
 use super::view::record;
 use super::writer::Writer;
 use crate::os::atomic::{AtomicU64, Ordering};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// A directory this deep has a page for every two records of a store, or there is something wrong
 /// with their hashes.
@@ -236,5 +236,51 @@ impl Writer<'_> {
     }
 }
 
+/// Whether keys that are there can have no index by the hash that it has.
+pub(crate) fn is_skewed(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Invalid(what) if what == SKEWED)
+}
+
 const SKEWED: &str = "over a thousand keys of this store have the same hash: make the index again \
                       with another (`credenza compact --other-hash`)";
+
+#[cfg(test)]
+mod tests {
+    use super::is_skewed;
+    use crate::hash::{Batch, Hash};
+
+    /// Keys of one page, more than any page can have.
+    fn of_one_page(store: &Hash) -> Vec<[u8; 8]> {
+        let index = store.core().newest.get();
+        let page_of = |key: &[u8; 8]| index.place(key) >> 52;
+        let first = page_of(&[0; 8]);
+        let keys = (0u64..).map(u64::to_le_bytes);
+        keys.filter(|key| page_of(key) == first).take(1500).collect()
+    }
+
+    /// What waits to be entered, and cannot be, must not keep everybody from writing, nor from what helps.
+    #[test]
+    fn keys_of_one_hash_keep_nobody_from_writing() {
+        for is_batch in [true, false] {
+            let store = Hash::in_memory().unwrap();
+            let keys = of_one_page(&store);
+            if is_batch {
+                let mut batch = Batch::new();
+                for key in &keys {
+                    batch.insert(key, b"value");
+                }
+                store.batch(&batch).unwrap();
+                assert_eq!(store.len().unwrap(), 1500);
+            } else {
+                // Where puts wait to be entered another hash is taken at once.
+                let refused = keys.iter().find_map(|key| store.insert(key, b"value").err());
+                assert!(refused.is_none_or(|error| is_skewed(&error)));
+            }
+            store.insert(b"other", b"value").unwrap();
+            store.rebuild_index(true).unwrap();
+            keys.iter().for_each(|key| store.insert(key, b"value").unwrap());
+            assert!(keys.iter().all(|key| store.contains_key(key).unwrap()));
+            assert_eq!(store.len().unwrap(), 1501);
+        }
+    }
+}

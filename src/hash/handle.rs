@@ -6,6 +6,7 @@
 
 use super::core::{Core, From};
 use super::format::words;
+use super::grow::is_skewed;
 use super::index::Index;
 use super::lease::LeasedValue;
 use super::options::OpenOptions;
@@ -234,8 +235,16 @@ impl Hash {
     /// the store is damaged: nothing changed.
     #[inline]
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        let put =
-            || self.finish(self.core().writer_unsettled().and_then(|w| w.put_soon(key, value)));
+        let put = || {
+            let soon = self.core().writer_unsettled().and_then(|w| w.put_soon(key, value));
+            self.finish(match soon {
+                // What waits cannot be entered: whoever settles it takes another hash.
+                Err(error) if is_skewed(&error) => {
+                    self.core().writer().and_then(|w| w.put(key, value).map(drop))
+                }
+                done => done,
+            })
+        };
         let done = |(): &()| Done::one(Outcome::Done, key.len() + value.len());
         self.counted(Operation::Insert, Some(key), put, done)
     }
@@ -259,7 +268,7 @@ impl Hash {
             let was_there = writer.delete(key)?;
             if was_there && writer.is_index_empty() {
                 // A full disk is no reason to say that the key is still there: it is tried again.
-                let _ = self.core().new_index(writer, keyhash::RAPID, From::Index);
+                let _ = self.core().new_index(writer, writer.index.header.hash_id, From::Index);
             }
             Ok(was_there)
         };
@@ -364,7 +373,7 @@ impl Hash {
         self.write(|writer| {
             writer.clear()?;
             if writer.index.map.len() > LARGE_INDEX {
-                let _ = self.core().new_index(writer, keyhash::RAPID, From::Index);
+                let _ = self.core().new_index(writer, writer.index.header.hash_id, From::Index);
             }
             Ok(())
         })
@@ -435,7 +444,7 @@ impl Hash {
             let made = if with_other_hash {
                 core.new_index_with(writer, (keyhash::SIP, random_word()?), From::Index)
             } else {
-                core.new_index(writer, keyhash::RAPID, From::Index)
+                core.new_index(writer, writer.index.header.hash_id, From::Index)
             };
             made.map(drop)
         })

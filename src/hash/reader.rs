@@ -19,11 +19,14 @@ use crate::os::atomic::{Ordering, fence, pause};
 use crate::os::shared::SharedMap;
 use crate::{Error, Result};
 use std::ops::Deref;
+use std::time::Duration;
 
 /// How often a reader looks again that cannot pin.
 pub(super) const ATTEMPTS: u32 = 10_000;
 /// How often a reader looks whether a batch is done before it sleeps until it is.
 const SPINS: u32 = 200;
+/// How long whoever was woken for the lock may take to go on.
+const A_MOMENT: Duration = Duration::from_millis(100);
 
 /// A value in the store's memory. As long as it lives the space that it is in is not reused: hold
 /// it for as long as you look at it, and copy what you keep.
@@ -109,7 +112,14 @@ impl Core {
             return self.writer().map(|writer| writer.end_batch());
         }
         if self.is_left_unfinished(index)? {
-            return Err(left_unfinished());
+            // Somebody may just have been woken to finish it.
+            let state = index.state();
+            std::thread::sleep(A_MOMENT);
+            let is_as_it_was = self.is_newest(index) && index.state() == state;
+            if is_as_it_was && self.is_left_unfinished(index)? {
+                return Err(left_unfinished());
+            }
+            return Ok(());
         }
         std::thread::yield_now();
         Ok(())

@@ -144,11 +144,6 @@ impl Core {
         self.session(session::UNSURE).fetch_or(UNSURE_OF_REST, Ordering::AcqRel);
     }
 
-    /// Whether the last sync has failed, or has not ended.
-    pub(super) fn has_sync_failed(&self) -> bool {
-        self.session(session::UNSURE).load(Ordering::Acquire) & UNSURE_OF_DATA != 0
-    }
-
     /// Makes the index durable, which is on the disk only when it is closed.
     pub(super) fn sync_index(&self, index: &Index) -> Result<()> {
         index.map.sync().inspect_err(|_| {

@@ -16,6 +16,7 @@ use super::core::{Core, From};
 use super::format::{
     Kind, MAX_KEY, MAX_VALUE, RecordHeader, SEGMENT_HEADER, session, unit_place, words,
 };
+use super::grow::is_skewed;
 use super::index::{Index, Located, damaged};
 use super::log::Cursor;
 use super::page::{Page, SIZES, address_of};
@@ -24,6 +25,7 @@ use super::view::{Holds, RecordView, mark_dead, record};
 use crate::keyhash;
 use crate::os::atomic::Ordering;
 use crate::os::lock::{Got, RobustLock};
+use crate::os::process::random_word;
 use crate::os::shared::SharedMap;
 use crate::{Error, ErrorKind, Result};
 use std::marker::PhantomData;
@@ -72,9 +74,7 @@ impl Core {
     /// Waits for the right to write, and has the index know everything.
     #[inline(always)]
     pub(crate) fn writer(&self) -> Result<Writer<'_>> {
-        let writer = self.writer_unsettled()?;
-        writer.settle()?;
-        Ok(writer)
+        self.writer_unsettled()?.settled()
     }
 
     /// Waits for the right to write; puts may wait in the ring.
@@ -93,7 +93,7 @@ impl Core {
         let lock = self.writer_lock();
         let got = lock.try_lock()?;
         let writer = got.map(|got| self.writer_with(lock, got)).transpose()?;
-        writer.map(|writer| writer.settle().map(|()| writer)).transpose()
+        writer.map(Writer::settled).transpose()
     }
 
     #[inline(always)]
@@ -116,6 +116,25 @@ impl Core {
 }
 
 impl<'c> Writer<'c> {
+    /// Has the index know everything.
+    #[inline(always)]
+    fn settled(mut self) -> Result<Writer<'c>> {
+        match self.settle() {
+            Err(error) if is_skewed(&error) => self.take_other_hash()?,
+            done => done?,
+        }
+        Ok(self)
+    }
+
+    /// Makes the index from the log, by a hash that nobody knows: what waits to be entered cannot be by this one,
+    /// and would keep everybody from writing.
+    #[cold]
+    fn take_other_hash(&mut self) -> Result<()> {
+        let other = (keyhash::SIP, random_word()?);
+        self.index = self.core.new_index_with(self, other, From::Log)?;
+        Ok(())
+    }
+
     /// Whether the index knows all of the log, but for what waits in the ring.
     #[inline(always)]
     fn is_whole(&self) -> bool {
@@ -161,8 +180,9 @@ impl<'c> Writer<'c> {
         match self.put_right(has_died) {
             // It cannot be trusted, nor repaired: as if there were none.
             Err(error) if error.is_bad_file() => {
-                self.index = self.core.new_index(self, keyhash::RAPID, From::Log)?;
+                self.index = self.core.new_index(self, self.index.header.hash_id, From::Log)?;
             }
+            Err(error) if is_skewed(&error) => self.take_other_hash()?,
             done => done?,
         }
         // A batch that its writer could not finish is finished now.
@@ -181,12 +201,12 @@ impl<'c> Writer<'c> {
             self.sweep()?;
         }
         if is_half_done {
-            let mut is_wiped = self.discard_unpublished()?;
+            let is_freed = self.discard_unpublished()?;
             if has_died {
-                // Also where an earlier attempt wiped it, and the disk refused.
-                is_wiped |= self.wipe_unpublished() || self.core.has_sync_failed();
+                self.wipe_unpublished();
             }
-            if is_wiped {
+            // After a death whatever is found: who died may have wiped it, and not waited.
+            if is_freed || has_died {
                 self.wait_for_wiped()?;
             }
             self.finish_others()?;
@@ -330,7 +350,11 @@ impl<'c> Writer<'c> {
         self.reserve_index(bump.saturating_add(EMPTY_LINES))?;
         let mut cursor = self.cursor();
         let record = RecordHeader { kind: Kind::Clear, key_len: 0, value_len: 0 };
-        self.append_record(&mut cursor, record, &[], &[]).inspect_err(|_| self.give_up())?;
+        let appended = self.append_record(&mut cursor, record, &[], &[]).and_then(|_| {
+            // What it took for another segment of the log is not there any more.
+            self.reserve_index(self.index.load(words::BUMP).saturating_add(EMPTY_LINES))
+        });
+        appended.inspect_err(|_| self.give_up())?;
         self.index.store(words::INTENT_AT, 0);
         self.publish(&cursor);
         self.finish_others()?;

@@ -10,7 +10,6 @@
 #![allow(unsafe_code)]
 
 use super::access::Rights;
-use super::process::own_pid;
 use crate::{Error, Result};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -58,7 +57,7 @@ impl Staged {
         // Seen now and not when all is written: without this the new name cannot be made durable.
         open_folder_of(&target)?;
         let (file, named) = create_beside(&target)?;
-        Ok(Staged { file, target, named, pid: own_pid() })
+        Ok(Staged { file, target, named, pid: std::process::id() })
     }
 
     /// Gives the file the mode (and, where allowed, owner) of one that it belongs to; that of a file which is
@@ -117,7 +116,7 @@ impl Named {
         // Looks at the folder and at what is there, in the same words as for every other store.
         let target = Staged::create(target)?.target.clone();
         let (_, path) = named_beside(&target)?;
-        Ok(Named { path, target, further, pid: own_pid() })
+        Ok(Named { path, target, further, pid: std::process::id() })
     }
 
     /// Where the store is built.
@@ -130,10 +129,10 @@ impl Named {
     /// # Errors
     /// The disk is full or failed: what was at the target is untouched, but for the further files.
     pub(crate) fn publish(self) -> Result<PathBuf> {
-        self.publish_with(replace)
+        self.publish_as(false)
     }
 
-    /// The same where there is nothing at the target.
+    /// The same where there is nothing at the target; the store comes first.
     ///
     /// # Errors
     /// Meanwhile there is; or as [`Named::publish`].
@@ -141,10 +140,10 @@ impl Named {
         if self.target.symlink_metadata().is_ok() {
             return Err(is_there(&self.target));
         }
-        self.publish_with(name_new)
+        self.publish_as(true)
     }
 
-    fn publish_with(mut self, put: impl Fn(&Path, &Path) -> Result<()>) -> Result<PathBuf> {
+    fn publish_as(mut self, is_new: bool) -> Result<PathBuf> {
         let further =
             self.further.iter().map(|end| (with(&self.path, end), with(&self.target, end)));
         let store = (self.path.clone(), self.target.clone());
@@ -155,17 +154,27 @@ impl Named {
             file.sync_all().map_err(|e| Error::io("make durable", e).at(path))?;
         }
         if let Some(((path, target), further)) = files.split_last() {
-            further.iter().try_for_each(|(path, target)| replace(path, target))?;
-            put(path, target)?;
+            let replace_further =
+                || further.iter().try_for_each(|(path, target)| replace(path, target));
+            if is_new {
+                // Before, its further files would take the place of another's.
+                name_new(path, target)?;
+                self.path.clear();
+                replace_further()?;
+                sync_folder_of(target)?;
+            } else {
+                replace_further()?;
+                replace(path, target)?;
+                self.path.clear();
+            }
         }
-        self.path.clear();
         Ok(std::mem::take(&mut self.target))
     }
 }
 
 impl Drop for Named {
     fn drop(&mut self) {
-        if self.path.as_os_str().is_empty() || self.pid != own_pid() {
+        if self.path.as_os_str().is_empty() || self.pid != std::process::id() {
             return;
         }
         for end in self.further.iter().chain(&[""]) {
@@ -202,16 +211,45 @@ fn replace(temporary: &Path, target: &Path) -> Result<()> {
 
 /// The same where there is nothing at `target`: whatever somebody else puts there at the same moment stays.
 fn name_new(temporary: &Path, target: &Path) -> Result<()> {
-    match std::fs::hard_link(temporary, target) {
-        Ok(()) => {
-            // What is left of it is another name of the store.
-            let _ = std::fs::remove_file(temporary);
-            sync_folder_of(target)
+    let is_unknown = |e: &io::Error| e.kind() != ErrorKind::AlreadyExists;
+    let named = rename_new(temporary, target).or_else(|e| {
+        if !is_unknown(&e) {
+            return Err(e);
         }
-        Err(e) if e.kind() == ErrorKind::AlreadyExists => Err(is_there(target)),
-        // A filesystem on which a file has one name.
-        Err(_) => replace(temporary, target),
+        // Not known to this kernel or filesystem. What is left is another name of the store.
+        std::fs::hard_link(temporary, target).map(|()| drop(std::fs::remove_file(temporary)))
+    });
+    match named {
+        Err(e) if is_unknown(&e) && target.symlink_metadata().is_err() => {
+            replace(temporary, target)
+        }
+        done => done.map_err(|_| is_there(target)),
     }
+}
+
+/// A rename that replaces nothing.
+#[cfg(target_os = "linux")]
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    use std::os::unix::ffi::OsStrExt;
+    let [from, to] = [from, to].map(|path| CString::new(path.as_os_str().as_bytes()));
+    let (from, to, here) = (from?, to?, libc::AT_FDCWD);
+    // SAFETY: both paths are NUL-terminated strings that live across the call.
+    let rc = unsafe {
+        libc::syscall(
+            libc::SYS_renameat2,
+            here,
+            from.as_ptr(),
+            here,
+            to.as_ptr(),
+            libc::RENAME_NOREPLACE,
+        )
+    };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn rename_new(_: &Path, _: &Path) -> io::Result<()> {
+    Err(ErrorKind::Unsupported.into())
 }
 
 #[cold]
@@ -222,7 +260,7 @@ pub(crate) fn is_there(target: &Path) -> Error {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        if let Some(path) = self.named.as_ref().filter(|_| self.pid == own_pid()) {
+        if let Some(path) = self.named.as_ref().filter(|_| self.pid == std::process::id()) {
             let _ = std::fs::remove_file(path);
         }
     }

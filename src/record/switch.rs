@@ -5,7 +5,11 @@ use crate::os::process;
 use crate::{Error, Result};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Once, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{
+    Arc, Once, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, TryLockResult,
+};
+use std::time::Duration;
 
 /// Bytes that a trace may have unless it is said otherwise.
 const LIMIT: u64 = 1 << 30;
@@ -115,14 +119,55 @@ enum Switch {
 
 static SWITCH: RwLock<Switch> = RwLock::new(Switch::Unknown);
 
+/// The first process that asked for the switch; 0 before.
+static HOME: AtomicU32 = AtomicU32::new(0);
+
+/// Whether this process was forked since: whichever thread had the switch then is not here to let it go.
+fn is_forked() -> bool {
+    let own = std::process::id();
+    let home = HOME.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed);
+    home.is_err_and(|home| home != own)
+}
+
+/// The switch to look at; none where nobody will ever let it go.
+fn switch() -> Option<RwLockReadGuard<'static, Switch>> {
+    if is_forked() {
+        return patiently(|| SWITCH.try_read());
+    }
+    Some(SWITCH.read().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The same to turn.
+fn switch_to_turn() -> Option<RwLockWriteGuard<'static, Switch>> {
+    if is_forked() {
+        return patiently(|| SWITCH.try_write());
+    }
+    Some(SWITCH.write().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// What there is to be had, unless it is not for longer than a thread of this process would have it.
+fn patiently<G>(mut take: impl FnMut() -> TryLockResult<G>) -> Option<G> {
+    for _ in 0..200 {
+        match take() {
+            Ok(taken) => return Some(taken),
+            Err(TryLockError::Poisoned(taken)) => return Some(taken.into_inner()),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+    None
+}
+
 /// Begins to record what is done with stores that this process opens from now on.
 ///
 /// # Errors
-/// A recording is on already, whether by this call or by the environment; or the file is there already, or
+/// This process was forked from one that was turning recording on or off; or a recording is on already, whether by this call or by the environment; or the file is there already, or
 /// cannot be made.
 pub fn start(options: &Options) -> Result<()> {
     current()?;
-    let mut switch = SWITCH.write().unwrap_or_else(PoisonError::into_inner);
+    let Some(mut switch) = switch_to_turn() else {
+        let what = "this process was forked while its parent turned recording on or off";
+        return Err(Error::invalid(what));
+    };
     if let Switch::On(session) = &*switch {
         let what = "this process records already: stop that first";
         return Err(Error::invalid(what).at(session.path()));
@@ -134,7 +179,7 @@ pub fn start(options: &Options) -> Result<()> {
 /// Ends the recording of this process, if one is on, and writes what there is. Handles that were
 /// recorded go on without.
 pub fn stop() {
-    let mut switch = SWITCH.write().unwrap_or_else(PoisonError::into_inner);
+    let Some(mut switch) = switch_to_turn() else { return };
     if let Switch::On(session) = std::mem::replace(&mut *switch, Switch::Off) {
         session.end();
     }
@@ -142,7 +187,9 @@ pub fn stop() {
 
 /// Writes what was recorded so far, of all threads: who reads the trace then finds it there.
 pub fn flush() {
-    if let Switch::On(session) = &*SWITCH.read().unwrap_or_else(PoisonError::into_inner) {
+    if let Some(switch) = switch()
+        && let Switch::On(session) = &*switch
+    {
         session.flush();
     }
 }
@@ -164,10 +211,12 @@ pub(super) fn current() -> Result<Option<Arc<Session>>> {
         Switch::On(session) => Some(Ok(Some(Arc::clone(session)))),
         Switch::Refused(why) => Some(Err(Error::invalid(why))),
     };
-    if let Some(known) = known(&SWITCH.read().unwrap_or_else(PoisonError::into_inner)) {
+    let Some(looked_at) = switch() else { return Ok(None) };
+    if let Some(known) = known(&looked_at) {
         return known;
     }
-    let mut switch = SWITCH.write().unwrap_or_else(PoisonError::into_inner);
+    drop(looked_at);
+    let Some(mut switch) = switch_to_turn() else { return Ok(None) };
     if matches!(*switch, Switch::Unknown) {
         let begun = from_environment(|name| std::env::var_os(name));
         let begun = begun.and_then(|options| options.map(|o| o.session(true)).transpose());
