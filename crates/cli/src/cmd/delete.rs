@@ -84,19 +84,24 @@ pub fn run(args: &Delete, quiet: bool) -> Result<Status> {
     let may_wait =
         args.keys_from.as_ref().is_some_and(|path| input::may_wait(slice::from_ref(path)));
     // Named when nobody waits for this store any more: whoever reads what is said may take his time.
-    let mut missing = Spool::beside(&args.store);
+    let (mut missing, mut is_kept) = (Spool::beside(&args.store), !quiet);
     store.delete(may_wait, read, |key, was_there| {
         if was_there {
             done.deleted += 1;
             return Ok(());
         }
         done.missing += 1;
-        if quiet { Ok(()) } else { missing.add(key, b"").map(drop) }
-    })?;
-    missing.drain(|_, key, _| {
-        exit::note(format_args!("not found: {}", escaped(key)));
+        // No reason to delete less.
+        is_kept = is_kept && missing.add(key, b"").is_ok();
         Ok(())
     })?;
+    let named = missing.drain(|_, key, _| {
+        exit::note(format_args!("not found: {}", escaped(key)));
+        Ok(())
+    });
+    if !quiet && (!is_kept || named.is_err()) {
+        exit::note("not all keys that were not found could be kept to be named");
+    }
     if args.json {
         let done = serde_json::json!({ "deleted": done.deleted, "missing": done.missing });
         json::tell(&json::with_paths([("store", &args.store)], done))?;
