@@ -1,9 +1,7 @@
 //! Which stores can be run here, with which library; and `--list`.
 
 use crate::args::BenchArgs;
-use crate::driver::{
-    self, Changes, Driver, ForDriver, Shape, Store, Writer, can_do, tried, with_driver,
-};
+use crate::driver::{self, Driver, ForDriver, Shape, Store, Writer, can_do, tried, with_driver};
 use crate::result::StoreInfo;
 use crate::runner::together;
 use crate::settings::{self, Chosen};
@@ -123,7 +121,7 @@ impl ForDriver for Describe<'_> {
             class: class.to_owned(),
             changes_class: <D::Writer<'_> as Writer>::IS_POSSIBLE
                 .then(|| settings.changes(driver.changes()).class().to_owned()),
-            commits_class: settings.changes(Changes::Buffered).class().to_owned(),
+            commits_class: settings.changes(driver.changes_one_by_one(false)).class().to_owned(),
             version,
             library: library.map(|file| file.display().to_string()),
             tuning,

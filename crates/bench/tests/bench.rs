@@ -505,8 +505,8 @@ fn a_cold_mix_reads_from_the_disk() {
     // Nothing of that which does nothing is on a disk.
     let costs: Vec<&str> = report.workbench.iter().map(|cost| &*cost.phase).collect();
     assert_eq!(costs, ["get-hit", "mixed"]);
-    let silent = "--cold: hash, btree announce nothing";
-    assert!(report.notes.iter().any(|note| note.contains(silent)), "{:?}", report.notes);
+    // Both are alike.
+    assert!(!report.notes.iter().any(|note| note.contains("announce")), "{:?}", report.notes);
     if report.failures.iter().any(|failure| failure.what.contains("cannot be measured")) {
         println!("skipped: /var/tmp is in memory");
         return;

@@ -26,6 +26,9 @@ const PROCESSORS: &str = "The threads of a row had so many processors (cpus), ea
 const SYNCED: &str = "; of class sync, each change is on the disk when its call has returned. syncs: calls that \
     bring something to the disk, a change; below one where a store takes the changes of several threads there at once";
 
+const LOOKUPS: &str =
+    "; * each removal has a lookup before it, as the store does not say whether the key was there";
+
 const HEADS: [&str; 7] = ["store", "phase", "threads", "cpus", "ops/s", "times one", "syncs"];
 
 /// The columns for words, which come first.
@@ -57,7 +60,7 @@ impl Work {
     }
 
     /// What the figures are.
-    fn explained(self, is_synced: bool) -> String {
+    fn explained(self, is_synced: bool, has_loops: bool) -> String {
         let own = match self {
             Work::Committing => "",
             Work::Mixing => {
@@ -65,7 +68,8 @@ impl Work {
             }
         };
         let synced = if is_synced { SYNCED } else { "" };
-        format!("{OPERATIONS}{own}{synced}. {PROCESSORS}")
+        let looks_up = if has_loops { LOOKUPS } else { "" };
+        format!("{OPERATIONS}{own}{synced}{looks_up}. {PROCESSORS}")
     }
 
     /// Whether this is what these threads did.
@@ -84,7 +88,10 @@ impl Work {
         let columns = HEADS.len() - usize::from(!is_synced);
         let rows = of_these().map(|r| (&*r.class, cells(r)[..columns].to_vec()));
         let heads: Vec<String> = HEADS[..columns].iter().map(|head| (*head).to_owned()).collect();
-        Some((ByClass::new(&heads, WORDS, rows)?, self.explained(is_synced)))
+        Some((
+            ByClass::new(&heads, WORDS, rows)?,
+            self.explained(is_synced, of_these().any(|r| !r.native)),
+        ))
     }
 
     /// Charts of operations in a second over the number of threads, one for each phase and class; none where
@@ -101,13 +108,17 @@ impl Work {
 }
 
 fn cells(r: &TogetherResult) -> [String; HEADS.len()] {
-    let wrong = if r.verified { "" } else { "!" };
+    let mark = match (r.verified, r.native) {
+        (false, _) => "!",
+        (true, false) => "*",
+        (true, true) => "",
+    };
     [
         r.store.clone(),
         r.phase.clone(),
         r.readers.to_string(),
         processors(r),
-        format!("{}{wrong}", text::number(r.per_second.median)),
+        format!("{}{mark}", text::number(r.per_second.median)),
         ratio(r),
         r.syncs_per_change.map_or_else(String::new, text::number),
     ]
@@ -122,6 +133,7 @@ pub fn some() -> TogetherResult {
         readers: 8,
         per_second: crate::result::Summary { median: 4321.4, ..Default::default() },
         syncs_per_change: Some(0.1254),
+        native: true,
         ..super::together::some().remove(0)
     }
 }

@@ -41,7 +41,6 @@ const COLUMNS: [&str; 69] = [
     "written_bytes",
     "closing_syncs",
     "closing_written_bytes",
-    "closing_ns",
     "minor_faults",
     "major_faults",
     "disk_read_bytes",
@@ -84,20 +83,21 @@ const COLUMNS: [&str; 69] = [
     "commits",
     "syncs_per_commit",
     "written_bytes_per_commit",
+    "closing_ns",
 ];
 
 /// How many of them are about several readers, behind these.
 const OF_READERS: usize = 11;
 
 /// How many of them are about a phase of one store.
-const OF_PHASE: usize = 32;
+const OF_PHASE: usize = 31;
 
 /// How many of them are what the processor counted, before those over time, those of how keys were drawn,
-/// what a mix did and in which order records came, and those for a commit, which are the last.
+/// what a mix did and in which order records came, and those for a commit and of closing, which are the last.
 const OF_PROCESSOR: usize = 5;
 const OF_TIME: usize = 3;
 const OF_WORK: usize = 3;
-const OF_COMMITS: usize = 3;
+const OF_COMMITS: usize = 4;
 /// All that are behind those of what is done at a rate and of threads that commit.
 const LAST: usize = OF_PROCESSOR + OF_TIME + OF_WORK + OF_COMMITS;
 
@@ -225,6 +225,7 @@ fn phase(r: &PhaseResult, records: u64, settings: &Settings) -> Vec<String> {
     let of_commit = [r.syncs_per_commit, r.written_bytes_per_commit].map(part);
     fields.push(r.effort.commits.to_string());
     fields.extend(of_commit);
+    fields.push(r.effort.closing_ns.to_string());
     fields
 }
 
@@ -350,7 +351,6 @@ fn line(r: &PhaseResult) -> [String; OF_PHASE] {
         e.calls.written_bytes.to_string(),
         e.closing.syncs().to_string(),
         e.closing.written_bytes.to_string(),
-        e.closing_ns.to_string(),
         e.minor_faults.to_string(),
         e.major_faults.to_string(),
         e.disk_read_bytes.to_string(),
@@ -448,11 +448,11 @@ mod tests {
         let text = table(&report);
         let lines: Vec<&str> = text.lines().collect();
         let names = ",to_seconds,distribution,mix,insert_order,commits,syncs_per_commit,\
-                     written_bytes_per_commit";
+                     written_bytes_per_commit,closing_ns";
         assert!(lines[0].ends_with(names), "{}", lines[0]);
-        let of_mix = ",,\"get 6, update 4, keys uniform\",descending,4,0.5,400";
+        let of_mix = ",,\"get 6, update 4, keys uniform\",descending,4,0.5,400,0";
         assert!(lines[1].ends_with(of_mix), "{}", lines[1]);
-        let of_hits = ",latest:theta=0.99,,descending,0,,";
+        let of_hits = ",latest:theta=0.99,,descending,0,,,0";
         let hits = |line: &&&str| line.contains(",get-hit,");
         assert!(lines.iter().filter(hits).count() > 1);
         assert!(lines.iter().filter(hits).all(|line| line.ends_with(of_hits)), "{text}");

@@ -240,7 +240,10 @@ impl<'a> Lab<'a> {
                 if !given_up.contains(&store) {
                     match self.one(store, round, plan, work, &mut figures) {
                         Ok(true) => self.finished += usize::from(round.is_some()),
-                        Ok(false) => given_up.push(store),
+                        Ok(false) => {
+                            given_up.push(store);
+                            self.clear(plan, &[store]);
+                        }
                         Err(e) => self.error = Some(e),
                     }
                 }
@@ -251,13 +254,17 @@ impl<'a> Lab<'a> {
             }
         }
         bar.finish_and_clear();
-        let folder = if plan.is_on_disk { self.disk.as_ref() } else { None };
-        for store in plan.stores {
-            if let Err(e) = folder.unwrap_or(&self.memory).clear(store) {
-                self.error.get_or_insert(e);
-            }
-        }
+        self.clear(plan, plan.stores);
         figures
+    }
+
+    /// Removes what these stores left.
+    fn clear(&mut self, plan: &Plan<'_>, stores: &[&str]) {
+        let folder = self.disk.as_ref().filter(|_| plan.is_on_disk).unwrap_or(&self.memory);
+        // All of them, whatever one of them says.
+        let failed: Vec<Error> =
+            stores.iter().filter_map(|store| folder.clear(store).err()).collect();
+        self.error = self.error.take().or(failed.into_iter().next());
     }
 
     /// Says what begins: in a line, and with a bar where a person looks.

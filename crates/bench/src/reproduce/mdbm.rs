@@ -352,6 +352,9 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Outcome {
             "ysys_get_usec of V3 is gettimeofday here; the CPU's number comes with the TSC \
              (rdtscp)"
                 .to_owned(),
+            "a library that MDBM's own Makefile built has no TSC (DISABLE_TSC=1): its statistics read the \
+             other clock then"
+                .to_owned(),
             format!(
                 "{RECORDS} records are timed, in turns with and without a clock; the page does not say how many it had"
             ),

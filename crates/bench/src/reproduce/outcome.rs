@@ -159,7 +159,9 @@ impl Holds {
         let is_few = ratio.verdict() == Seen::TooFewRounds;
         let (low, high) = trusted(ratio.low, ratio.high, is_few);
         match (low > 1.0, high < 1.0) {
-            (true, _) if high >= times => Holds::Yes,
+            (true, _) if ratio.high >= times => Holds::Yes,
+            // As far as so few rounds can be trusted, it may be as much.
+            (true, _) if high >= times => Holds::Unsaid,
             (true, _) => Holds::Less,
             (false, is_slower) if is_slower || !is_few => Holds::No,
             (false, _) => Holds::Unsaid,
@@ -368,7 +370,8 @@ mod tests {
             // Of one round twice as much or as little may be true.
             (&[1.9], 1.0, Holds::Unsaid),
             (&[2.1], 1.0, Holds::Yes),
-            (&[2.1], 4.0, Holds::Yes),
+            (&[2.1], 2.0, Holds::Yes),
+            (&[2.1], 4.0, Holds::Unsaid),
             (&[2.1], 4.3, Holds::Less),
             (&[0.6], 1.0, Holds::Unsaid),
             (&[0.4], 1.0, Holds::No),

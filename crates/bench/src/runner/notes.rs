@@ -212,10 +212,11 @@ pub(super) fn about_cold(
              likes",
         ),
     };
-    let is_unlike = |store: &&str| announces(store) == Some(unlike);
-    let names: Vec<&str> = stores.iter().map(|info| &*info.store).filter(is_unlike).collect();
-    let are_read = phases.iter().any(|phase| !phase.is_changing());
-    (args.cold && are_read && !names.is_empty()).then(|| {
+    let (unlikes, others): (Vec<&StoreInfo>, Vec<&StoreInfo>) =
+        stores.iter().partition(|info| announces(&info.store) == Some(unlike));
+    let names: Vec<&str> = unlikes.iter().map(|info| &*info.store).collect();
+    let are_read = phases.iter().any(|phase| !phase.is_changing() && *phase != Phase::Build);
+    (args.cold && are_read && !names.is_empty() && !others.is_empty()).then(|| {
         let option = if args.read_ahead { "--cold --read-ahead" } else { "--cold" };
         format!("{option}: {} {why}", names.join(", "))
     })
@@ -355,6 +356,19 @@ mod tests {
         assert_eq!(of(&["--sync"], &Phase::ALL, &stores, "ext4"), None);
         assert_eq!(of(&[], &[Phase::GetHit], &stores, "ext4"), None);
         assert_eq!(of(&[], &Phase::ALL, &stores, "tmpfs"), None);
+    }
+
+    #[test]
+    fn stores_that_announce_nothing_are_told_beside_others() {
+        let of = |args: &[&str], phases: &[Phase], names: &[&str]| {
+            let args = Arguments::parse_from([&["bench"], args].concat()).args;
+            about_cold(&args, phases, &described(names))
+        };
+        let note = of(&["--cold"], &[Phase::GetHit], &["constant", "hash", "btree"]).unwrap();
+        assert!(note.starts_with("--cold: hash, btree announce nothing"), "{note}");
+        assert_eq!(of(&["--cold"], &[Phase::GetHit], &["hash", "btree"]), None);
+        assert_eq!(of(&["--cold"], &[Phase::Build], &["constant", "hash"]), None);
+        assert_eq!(of(&[], &[Phase::GetHit], &["constant", "hash"]), None);
     }
 
     #[test]

@@ -94,15 +94,7 @@ fn combined(
         file_bytes: all().map(|sample| sample.file_bytes).max().unwrap_or(0),
         peak_rss_bytes: all().map(|sample| sample.peak_rss_bytes).max().unwrap_or(0),
         verified: all().all(|sample| sample.wrong.is_none()),
-        native: match phase {
-            _ if phase.is_batched() => info.native_get_many,
-            _ if phase == Phase::Remove
-                || mixes.of(phase).is_some_and(|mix| mix.does(Action::Remove)) =>
-            {
-                !info.looks_up_to_remove
-            }
-            _ => true,
-        },
+        native: is_native(info, phase, mixes, info.native_get_many),
         sample_rounds: samples.iter().map(|(round, _)| *round).collect(),
         major_faults: all().map(|sample| sample.effort.major_faults).collect(),
         file_length_bytes: all().map(|sample| sample.file_length).max().unwrap_or(0),
@@ -280,7 +272,7 @@ fn of_count(
     let sum = |of: fn(&Throughput) -> u64| own.iter().map(|(_, t)| of(t)).sum::<u64>();
     let rates: Vec<f64> = own.iter().map(|(_, t)| t.per_second).collect();
     let writes: Vec<f64> = own.iter().filter_map(|(_, t)| t.writes_per_second).collect();
-    let is_native = match first.group.by {
+    let is_batch_native = match first.group.by {
         By::Processes => info.native_get_many,
         By::Threads => info.native_get_many_by_threads,
     };
@@ -317,9 +309,20 @@ fn of_count(
         operation_latency_ns: percentiles(own.iter().map(|(_, t)| &t.operation_latencies)),
         at_rate: None,
         verified: is_right(&own),
-        native: is_native || !first.group.phase.is_batched(),
+        native: is_native(info, first.group.phase, mixes, is_batch_native),
         notes: own.iter().find_map(|(_, t)| t.wrong.clone()).into_iter().collect(),
     })
+}
+
+/// Whether what is measured are the store's own calls: for batches where these are, for removals where none has a
+/// lookup before it.
+fn is_native(info: &StoreInfo, phase: Phase, mixes: &Mixes, is_batch_native: bool) -> bool {
+    let removes =
+        phase == Phase::Remove || mixes.of(phase).is_some_and(|mix| mix.does(Action::Remove));
+    match phase {
+        _ if phase.is_batched() => is_batch_native,
+        _ => !(removes && info.looks_up_to_remove),
+    }
 }
 
 /// What a phase of the store that does nothing says of the workbench.

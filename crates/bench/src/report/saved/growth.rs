@@ -29,8 +29,14 @@ fn others(report: &Report) -> impl Iterator<Item = &Growth> {
     report.growth.iter().filter(|run| run.records != report.settings.records)
 }
 
-fn of(report: &Report, records: u64) -> Option<&Growth> {
-    others(report).find(|run| run.records == records)
+/// What a report has with so many records: it may be the largest number of that one, or the only one.
+fn of(report: &Report, records: u64) -> Option<Growth> {
+    let of_series = report.growth.iter().find(|run| run.records == records).cloned();
+    of_series.or_else(|| {
+        let Settings { key_bytes, value_bytes, .. } = report.settings;
+        let is_only = report.settings.records == records;
+        is_only.then(|| Growth { records, key_bytes, value_bytes, results: report.results.clone() })
+    })
 }
 
 /// The run with one number of records, as if it had been the only one.
@@ -51,10 +57,16 @@ pub(super) fn changes(before: &Report, after: &Report, part: f64) -> (Vec<Growth
     for run in others(before) {
         let with = format!("with {} records", run.records);
         let Some(later) = of(after, run.records) else {
-            missing.left_out.push(format!("{with}: not asked for in the later run (--records)"));
+            if after.interrupted {
+                missing.lost.push(format!("{with}: the later run was stopped before"));
+            } else {
+                missing
+                    .left_out
+                    .push(format!("{with}: not asked for in the later run (--records)"));
+            }
             continue;
         };
-        let (old, new) = (alone(before, run), alone(after, later));
+        let (old, new) = (alone(before, run), alone(after, &later));
         let changes = figures(&old, &new, part);
         let at_rate = rate::changes(&old, &new, part);
         all.push(GrowthChanges { records: run.records, changes, at_rate });
@@ -72,13 +84,14 @@ pub(super) fn unlike(before: &Report, after: &Report, says: &mut Vec<String>) {
         let Some(later) = of(after, run.records) else { continue };
         let bytes = |run: &Growth| [run.key_bytes, run.value_bytes];
         let what = format!("bytes of keys and values with {} records", run.records);
-        differ(says, &what, &bytes(run), &bytes(later));
+        differ(says, &what, &bytes(run), &bytes(&later));
     }
 }
 
 /// The numbers of records that only the later run has.
 pub(super) fn only_later(before: &Report, after: &Report) -> Option<String> {
-    let new = others(after).filter(|run| of(before, run.records).is_none());
+    let is_old = |run: &&Growth| others(before).any(|old| old.records == run.records);
+    let new = others(after).filter(|run| !is_old(run));
     let numbers: Vec<String> = new.map(|run| run.records.to_string()).collect();
     (!numbers.is_empty())
         .then(|| format!("only in the later run: with {} records", numbers.join(", ")))

@@ -34,7 +34,9 @@ pub(super) fn same_in<'a>(
 ) -> Option<&'a TogetherResult> {
     fn key(r: &TogetherResult) -> (&str, &str, &str, &str, [usize; 3], bool) {
         let counts = [r.readers, r.writers, r.processors];
-        (&r.store, &r.phase, &r.class, &r.by, counts, r.bound)
+        // Lookups beside a writer had the class of the run once, and have that of its changes now: the same work.
+        let class = if r.writers > 0 && r.syncs_per_change.is_none() { "" } else { &*r.class };
+        (&r.store, &r.phase, class, &r.by, counts, r.bound)
     }
     report.together.iter().find(|result| key(result) == key(wanted))
 }
