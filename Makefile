@@ -39,7 +39,10 @@ bench: build rivals ## measure this store and every rival found: DATA, WORKLOAD,
 	arguments=(--rounds "$(ROUNDS)" --json "$(OUT)/report.json" --html "$(OUT)/report.html")
 	if [[ -n "$(DATA)" ]]; then arguments+=(--data "$(DATA)"); else arguments+=(--workload "$(WORKLOAD)"); fi
 	[[ -z "$(RECORDS)" ]] || arguments+=(--records "$(RECORDS)")
-	[[ -z "$(GETS)" ]] || arguments+=(--gets "$(GETS)")
+	# Refused where nothing is looked up.
+	if [[ -n "$(GETS)" && ( -z "$(PHASES)" || "$(PHASES)" =~ get|range|mixed ) ]]; then
+	  arguments+=(--gets "$(GETS)")
+	fi
 	[[ -z "$(PHASES)" ]] || arguments+=(--phases "$(PHASES)")
 	for library in $(LIBS); do arguments+=(--lib "$$library"); done
 	"$(PROGRAM)" bench "$${arguments[@]}"

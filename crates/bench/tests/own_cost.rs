@@ -10,7 +10,7 @@ fn phases(args: &[&str]) -> [Vec<String>; 2] {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.json");
     let paths = [format!("--dir={}", folder.path().display()), format!("--json={}", out.display())];
-    let usual = ["--stores=btree", "--rounds=1", "--records=200", "--gets=100"];
+    let usual = ["--stores=btree", "--rounds=1", "--records=200"];
     let done = bench(&[&usual[..], &[&*paths[0], &*paths[1]], args].concat());
     let said = format!("{}{}", text(&done.stdout), text(&done.stderr));
     assert!(done.status.success(), "{args:?}: {said}");
@@ -25,16 +25,22 @@ fn phases(args: &[&str]) -> [Vec<String>; 2] {
 #[test]
 fn every_phase_has_the_cost_of_the_workbench_itself() {
     for args in [
-        &["--phases=mixed", "--transactions=10"][..],
-        &["--phases=mixed", "--transactions=all"],
-        &["--phases=mixed", "--sync"],
-        &["--phases=mixed", "--sync", "--transactions=10"],
-        &["--phases=mixed", "--reopen"],
-        &["--workload=ycsb-d", "--phases=mixed", "--duplicates=last"],
-        &["--workload=ycsb-e", "--phases=mixed", "--duplicates=first", "--transactions=10"],
+        &["--gets=100", "--phases=mixed", "--transactions=10"][..],
+        &["--gets=100", "--phases=mixed", "--transactions=all"],
+        &["--gets=100", "--phases=mixed", "--sync"],
+        &["--gets=100", "--phases=mixed", "--sync", "--transactions=10"],
+        &["--gets=100", "--phases=mixed", "--reopen"],
+        &["--gets=100", "--workload=ycsb-d", "--phases=mixed", "--duplicates=last"],
+        &[
+            "--gets=100",
+            "--workload=ycsb-e",
+            "--phases=mixed",
+            "--duplicates=first",
+            "--transactions=10",
+        ],
         &["--phases=insert-sync,insert-each"],
         // All that are measured when nobody says.
-        &[],
+        &["--gets=100"],
     ] {
         let [of_store, of_workbench] = phases(args);
         assert!(!of_store.is_empty(), "{args:?}");
