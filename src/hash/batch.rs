@@ -187,7 +187,11 @@ impl Transaction<'_> {
         let all = self.changes.iter().map(|(key, value)| (&key[..], value.as_deref()));
         let changes = self.changes.iter().map(|(key, value)| change(key, value.as_deref()));
         self.store.counted_commit(all, || {
-            self.store.finish(writer.map_or(Ok(()), |writer| writer.batch(changes)))
+            match writer.map_or(Ok(()), |writer| writer.batch(changes)) {
+                // As in `Hash::batch`.
+                Err(error) if is_skewed(&error) => self.store.write(|_| Ok(())),
+                done => self.store.finish(done),
+            }
         })
     }
 

@@ -300,7 +300,11 @@ impl Writer<'_> {
         for from in (at..end).step_by(ZEROS.len()) {
             let len = (end - from).min(ZEROS.len() as u64) as usize;
             let old = bytes(&self.core.data, self, from, len as u64);
-            is_any |= old.is_none_or(|old| old.iter().any(|byte| *byte != 0));
+            if !is_any && old.is_none_or(|old| old.iter().any(|byte| *byte != 0)) {
+                is_any = true;
+                // Before: who dies in between has the next wait for it.
+                self.core.note_unsure();
+            }
             write(&self.core.data, from, ZEROS.get(..len).unwrap_or(&ZEROS));
         }
         // Not before: a sync that is going on may have passed it by. Who dies before has the next wipe again.

@@ -144,6 +144,16 @@ impl Core {
         self.session(session::UNSURE).fetch_or(UNSURE_OF_REST, Ordering::AcqRel);
     }
 
+    /// What is on the disk of the log is not what memory has from now on, until the disk was waited for.
+    pub(super) fn note_unsure(&self) {
+        self.session(session::UNSURE).fetch_or(UNSURE_OF_DATA, Ordering::AcqRel);
+    }
+
+    /// Whether the last sync has failed, or has not ended, or what was wiped was not waited for.
+    pub(super) fn is_unsure(&self) -> bool {
+        self.session(session::UNSURE).load(Ordering::Acquire) & UNSURE_OF_DATA != 0
+    }
+
     /// Makes the index durable, which is on the disk only when it is closed.
     pub(super) fn sync_index(&self, index: &Index) -> Result<()> {
         index.map.sync().inspect_err(|_| {

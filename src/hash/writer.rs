@@ -201,12 +201,12 @@ impl<'c> Writer<'c> {
             self.sweep()?;
         }
         if is_half_done {
-            let is_freed = self.discard_unpublished()?;
+            let mut is_wiped = self.discard_unpublished()?;
             if has_died {
-                self.wipe_unpublished();
+                // Also where an earlier attempt wiped it, and did not live to wait, or the disk refused.
+                is_wiped |= self.wipe_unpublished() || self.core.is_unsure();
             }
-            // After a death whatever is found: who died may have wiped it, and not waited.
-            if is_freed || has_died {
+            if is_wiped {
                 self.wait_for_wiped()?;
             }
             self.finish_others()?;
