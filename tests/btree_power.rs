@@ -43,7 +43,7 @@ const SHAPES: [(u64, u64, u64); 7] = [
 #[test]
 fn what_is_left_is_what_was_after_one_of_the_commits_since_the_last_sync() {
     let (mut syncs, mut at_once) = (0, 0);
-    for round in 0..rounds(14) {
+    for round in 0..rounds(10) {
         let mut round = Round::new(seed(round));
         round.run();
         syncs += round.own_syncs;
@@ -262,7 +262,7 @@ fn rebooted(mut image: Image) -> Image {
 /// The store is not yet there, or it is there and opens.
 #[test]
 fn a_store_that_was_being_made_can_be_made() {
-    for round in 0..rounds(25) {
+    for round in 0..rounds(18) {
         let mut rng = Rng::new(seed(round));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store");

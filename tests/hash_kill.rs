@@ -157,7 +157,7 @@ impl Fleet {
 
 #[test]
 fn what_a_killed_writer_has_completed_is_there() {
-    let kills = rounds(100);
+    let kills = rounds(70);
     let seed = seed(kills);
     let mut rng = Rng::new(seed);
     let folder = tempfile::tempdir().unwrap();

@@ -40,7 +40,7 @@ const SHAPES: [(u64, u64, u64); 8] = [
 
 #[test]
 fn what_is_left_is_what_was_after_one_of_the_operations_since_the_last_sync() {
-    for round in 0..rounds(24) {
+    for round in 0..rounds(16) {
         Round::new(seed(round)).run();
     }
 }
@@ -202,7 +202,7 @@ fn other_index() -> Vec<u8> {
 /// The store is not yet there, or it is there and opens.
 #[test]
 fn a_store_that_was_being_made_can_be_made() {
-    for round in 0..rounds(40) {
+    for round in 0..rounds(28) {
         let mut rng = Rng::new(seed(round));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store");
@@ -311,7 +311,7 @@ fn a_log_in_a_segment_that_the_file_ends_within_goes_on() {
 /// makes all of it durable, also what the original had on the disk.
 #[test]
 fn the_first_sync_of_a_copy_is_one_of_all_of_it() {
-    for round in 0..rounds(10) {
+    for round in 0..rounds(7) {
         let mut rng = Rng::new(seed(round));
         let folder = tempfile::tempdir().unwrap();
         let (path, copy) = (folder.path().join("store"), folder.path().join("copy"));
