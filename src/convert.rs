@@ -7,7 +7,7 @@ use crate::btree_builder::BTreeBuilder;
 use crate::constant::{self, Builder};
 use crate::hash::Hash;
 use crate::hash_builder::HashBuilder;
-use crate::os::publish::is_there;
+use crate::os::publish::refuse_old;
 use crate::{Error, ErrorKind, Result, Scan};
 use std::path::Path;
 
@@ -184,11 +184,6 @@ pub fn thaw_btree(
     store.scan(count.each(|key, value| builder.add(key, value)))?;
     refuse_several("btree", builder.replaced()?).map_err(|e| e.at(path))?;
     builder.finish_new()
-}
-
-/// What is thawed is often the only copy.
-fn refuse_old(path: &Path) -> Result<()> {
-    if std::fs::symlink_metadata(path).is_err() { Ok(()) } else { Err(is_there(path)) }
 }
 
 fn refuse_several(kind: &str, replaced: u64) -> Result<()> {

@@ -103,6 +103,15 @@ impl Error {
         Self::invalid(format!("{what} failed before: begin it anew"))
     }
 
+    /// A store is compacted by a thread that is not waited for, as this process was forked.
+    #[cold]
+    pub(crate) fn compacting_elsewhere() -> Self {
+        Self::invalid(
+            "the store was being compacted when this process was forked, or is by another thread: \
+             open it again to compact it here",
+        )
+    }
+
     /// The same error, naming the file it happened on (kept if one is named already).
     #[must_use]
     pub fn at(mut self, path: impl AsRef<Path>) -> Self {

@@ -344,29 +344,12 @@ fn a_fork_does_not_wait_for_who_compacts_in_its_parent() {
     let path = folder.path().join("store");
     let store = BTree::create(&path).unwrap();
     write(&store, &mut Course::new(9), &mut Rng::new(1), 40);
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) {
-                store.compact(4096).unwrap();
-            }
-        });
-        let ends = (0..30 * rounds(1)).map(|_| {
-            let mut child = fork(|| {
-                sys::give_up_after(20);
-                if let Err(error) = store.compact(4096) {
-                    assert!(error.to_string().contains("open it again"), "{error}");
-                }
-                // As good as any.
-                let own = BTree::open(&path).unwrap();
-                own.compact(4096).unwrap();
-            });
-            child.wait()
-        });
-        let ends: Vec<_> = ends.filter(|end| *end != Status::Exited(0)).take(1).collect();
-        is_over.store(true, Ordering::Relaxed);
-        assert_eq!(ends, []);
-    });
+    sys::compact_beside_forks(
+        30 * rounds(1),
+        || store.compact(4096),
+        || store.compact(4096),
+        || BTree::open(&path)?.compact(4096),
+    );
     store.verify(|_, _| ()).unwrap();
 }
 

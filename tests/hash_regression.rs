@@ -11,8 +11,6 @@ use credenza::{Result, Scan};
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 type Record = (Vec<u8>, Vec<u8>);
 
@@ -153,29 +151,12 @@ fn a_fork_does_not_wait_for_who_compacts_in_its_parent() {
     let path = folder.path().join("store");
     let store = Hash::create(&path).unwrap();
     (0..3000u32).for_each(|i| must(store.insert(&i.to_le_bytes(), &[7; 100])));
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) {
-                store.compact(1 << 20).unwrap();
-            }
-        });
-        let ends = (0..30).map(|_| {
-            let mut child = fork(|| {
-                sys::give_up_after(20);
-                if let Err(error) = store.compact(4096) {
-                    assert!(error.to_string().contains("open it again"), "{error}");
-                }
-                // As good as any.
-                let own = Hash::open(&path).unwrap();
-                own.compact(4096).unwrap();
-            });
-            child.wait()
-        });
-        let ends: Vec<_> = ends.filter(|end| *end != Status::Exited(0)).take(1).collect();
-        is_over.store(true, Ordering::Relaxed);
-        assert_eq!(ends, []);
-    });
+    sys::compact_beside_forks(
+        30,
+        || store.compact(1 << 20),
+        || store.compact(4096),
+        || Hash::open(&path)?.compact(4096),
+    );
     store.verify(|_, _| ()).unwrap();
 }
 

@@ -12,11 +12,11 @@ use super::sync::How;
 use super::transaction::Transaction;
 use crate::durability::{Durability, Ticker};
 use crate::observe::{Recorder, counted};
-use crate::os::process::own_pid;
+use crate::os::own_lock::OwnLock;
 use crate::stats::{Done, Operation, Outcome, Statistics};
 use crate::{Bytes, Error, Get, Result, Scan};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 /// The disk is waited for when so many pages of the durable commit were replaced, and they are a
@@ -135,9 +135,7 @@ struct Shared {
     recorder: Option<Box<Recorder>>,
     durability: Durability,
     /// The compaction that is going on.
-    compaction: Mutex<Option<Pass>>,
-    /// The process that it is of.
-    pid: u32,
+    compaction: OwnLock<Option<Pass>>,
 }
 
 impl BTree {
@@ -157,9 +155,8 @@ impl BTree {
             }
             _ => None,
         };
-        let (recorder, compaction) = (recorder.map(Box::new), Mutex::new(None));
-        let pid = own_pid();
-        let shared = Shared { core, recorder, durability, compaction, pid, _ticker: ticker };
+        let (recorder, compaction) = (recorder.map(Box::new), OwnLock::new(None));
+        let shared = Shared { core, recorder, durability, compaction, _ticker: ticker };
         Ok(BTree { shared: Arc::new(shared) })
     }
 
@@ -209,18 +206,7 @@ impl BTree {
 
     /// The compaction that is going on, for this thread alone.
     pub(super) fn compaction(&self) -> Result<MutexGuard<'_, Option<Pass>>> {
-        if own_pid() == self.shared.pid {
-            return Ok(self.shared.compaction.lock().unwrap_or_else(PoisonError::into_inner));
-        }
-        // Not waited for: a thread may have had it that a forked process lacks.
-        match self.shared.compaction.try_lock() {
-            Ok(compaction) => Ok(compaction),
-            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => Err(self.named(Error::invalid(
-                "the store was being compacted when this process was forked, or is by another thread: \
-                 open it again to compact it here",
-            ))),
-        }
+        self.shared.compaction.lock().ok_or_else(|| self.named(Error::compacting_elsewhere()))
     }
 
     /// The name it was opened by; none for a store in memory.

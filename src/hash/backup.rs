@@ -13,7 +13,7 @@ use super::scan::{Found, Place};
 use crate::os::atomic::{Ordering, fence};
 use crate::os::file::read_exact_at;
 use crate::os::process::random_id;
-use crate::os::publish::{Named, Staged, is_there};
+use crate::os::publish::{Named, Staged, refuse_old};
 use crate::os::shared::fill_holes;
 use crate::{Error, Result};
 use std::fs::File;
@@ -162,9 +162,7 @@ pub struct Recovered {
 /// `from` has no whole header, or `to` exists or cannot be written.
 pub fn recover(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Recovered> {
     let (from, to) = (from.as_ref(), to.as_ref());
-    if to.symlink_metadata().is_ok() {
-        return Err(is_there(to));
-    }
+    refuse_old(to)?;
     let core = Core::open_to_recover(from).map_err(|e| e.at(from))?;
     // Half of a store would pass for all of it.
     let place = Named::create(to, &[INDEX])?;

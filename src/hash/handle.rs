@@ -18,12 +18,13 @@ use crate::keyhash;
 use crate::observe::Recorder;
 use crate::os::atomic::Ordering;
 use crate::os::newest::Held;
-use crate::os::process::{own_pid, random_word};
+use crate::os::own_lock::OwnLock;
+use crate::os::process::random_word;
 use crate::stats::{Done, Operation, Outcome};
 use crate::{Bytes, Error, Get, Result, Scan};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 /// An index file of so many bytes is made anew when the store is emptied.
@@ -57,7 +58,7 @@ pub(super) struct Shared {
     path: Option<PathBuf>,
     pub(super) durability: Durability,
     /// The last segment that the compaction going on will empty.
-    goal: Mutex<Option<u64>>,
+    goal: OwnLock<Option<u64>>,
 }
 
 impl Hash {
@@ -75,7 +76,7 @@ impl Hash {
             }
             _ => None,
         };
-        let (recorder, goal) = (recorder.map(Box::new), Mutex::new(None));
+        let (recorder, goal) = (recorder.map(Box::new), OwnLock::new(None));
         let shared = Shared { core, recorder, path, durability, goal, _ticker: ticker };
         Ok(Hash { shared: Arc::new(shared) })
     }
@@ -495,18 +496,7 @@ impl Scan for Hash {
 impl Hash {
     /// The compaction that is going on, for this thread alone.
     fn goal(&self) -> Result<MutexGuard<'_, Option<u64>>> {
-        if own_pid() == self.core().pid {
-            return Ok(self.shared.goal.lock().unwrap_or_else(PoisonError::into_inner));
-        }
-        // Not waited for: a thread may have had it that a forked process lacks.
-        match self.shared.goal.try_lock() {
-            Ok(goal) => Ok(goal),
-            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => Err(self.named(Error::invalid(
-                "the store was being compacted when this process was forked, or is by another thread: \
-                 open it again to compact it here",
-            ))),
-        }
+        self.shared.goal.lock().ok_or_else(|| self.named(Error::compacting_elsewhere()))
     }
 
     /// Every record, as [`Hash::iter`], not counted.

@@ -5,7 +5,7 @@
 //! file takes the place of an old one) with [`access`] (and what it takes over of it); then what stores that change need: [`shared`] (maps that
 //! grow, of many processes), [`lock`] (which a killed holder cannot leave locked), [`opening`]
 //! (who has a store open), [`session`] (whose locks they are), [`lease`] (how long readers hold
-//! something), [`turns`] (who waits for the disk), [`process`] (who lives), [`atomic`] (words that are
+//! something), [`turns`] (who waits for the disk), [`process`] (who lives), [`own_lock`] (which a forked process does not wait for), [`atomic`] (words that are
 //! shared); for statistics [`area`] (words that many count in) and [`tsc`] (the processor's clock).
 
 pub(crate) mod access;
@@ -17,6 +17,7 @@ pub(crate) mod lock;
 pub(crate) mod map;
 pub(crate) mod newest;
 pub(crate) mod opening;
+pub(crate) mod own_lock;
 pub(crate) mod process;
 pub mod publish;
 pub(crate) mod session;

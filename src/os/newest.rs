@@ -5,18 +5,15 @@
 
 #![allow(unsafe_code)]
 
-use super::process::own_pid;
+use super::own_lock::OwnLock;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// The newest of a row of values.
 #[derive(Debug)]
 pub(crate) struct Newest<T> {
     newest: AtomicPtr<T>,
     /// Each from `Box::into_raw`, freed when this is dropped, or before.
-    all: Mutex<Vec<Owned<T>>>,
-    /// The process that made it.
-    pid: u32,
+    all: OwnLock<Vec<Owned<T>>>,
     /// How many [`Held`] there are.
     held: AtomicU64,
 }
@@ -48,20 +45,7 @@ impl<T: Send + Sync> Newest<T> {
     pub(crate) fn new(first: T) -> Newest<T> {
         let owned = Owned(Box::into_raw(Box::new(first)));
         let newest = AtomicPtr::new(owned.0);
-        Newest { newest, all: Mutex::new(vec![owned]), pid: own_pid(), held: AtomicU64::new(0) }
-    }
-
-    /// All values, for this thread alone. In a forked process that is not waited for: a thread may have had
-    /// them that there is only in its parent.
-    fn all(&self) -> Option<MutexGuard<'_, Vec<Owned<T>>>> {
-        if own_pid() == self.pid {
-            return Some(self.all.lock().unwrap_or_else(PoisonError::into_inner));
-        }
-        match self.all.try_lock() {
-            Ok(all) => Some(all),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        Newest { newest, all: OwnLock::new(vec![owned]), held: AtomicU64::new(0) }
     }
 
     /// The newest value.
@@ -82,7 +66,7 @@ impl<T: Send + Sync> Newest<T> {
 
     /// Puts `value` in the place of the newest, unless that is as good, and gives back which it is then.
     pub(crate) fn push_unless(&self, value: T, is_as_good: impl FnOnce(&T) -> bool) -> &T {
-        let all = self.all();
+        let all = self.all.lock();
         let newest = self.get();
         if is_as_good(newest) {
             return newest;
@@ -107,7 +91,7 @@ impl<T: Send + Sync> Newest<T> {
 
     /// How many values there are, with those that were replaced.
     pub(crate) fn count(&self) -> usize {
-        self.all().map_or(0, |all| all.len())
+        self.all.lock().map_or(0, |all| all.len())
     }
 
     /// Puts `value` in the place of the newest, and gives it back.
@@ -120,7 +104,7 @@ impl<T: Send + Sync> Newest<T> {
     /// # Safety
     /// Who has a reference to one of these that is not used up has a [`Held`] since before he got it.
     pub(crate) unsafe fn drop_replaced(&self, mut may_go: impl FnMut(&T) -> bool) {
-        let Some(mut all) = self.all() else { return };
+        let Some(mut all) = self.all.lock() else { return };
         fence(Ordering::SeqCst);
         if self.held.load(Ordering::SeqCst) != 0 {
             return;

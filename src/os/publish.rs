@@ -137,9 +137,7 @@ impl Named {
     /// # Errors
     /// Meanwhile there is; or as [`Named::publish`].
     pub(crate) fn publish_new(self) -> Result<PathBuf> {
-        if self.target.symlink_metadata().is_ok() {
-            return Err(is_there(&self.target));
-        }
+        refuse_old(&self.target)?;
         self.publish_as(true)
     }
 
@@ -252,8 +250,13 @@ fn rename_new(_: &Path, _: &Path) -> io::Result<()> {
     Err(ErrorKind::Unsupported.into())
 }
 
+/// An error if there is anything at `target`: what is made there is often made of the only copy.
+pub(crate) fn refuse_old(target: &Path) -> Result<()> {
+    if target.symlink_metadata().is_err() { Ok(()) } else { Err(is_there(target)) }
+}
+
 #[cold]
-pub(crate) fn is_there(target: &Path) -> Error {
+fn is_there(target: &Path) -> Error {
     let what = "there is a file already, and perhaps the only one: name another";
     Error::invalid(what).at(target)
 }

@@ -5,6 +5,7 @@
 
 use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A process forked from this one; killed when dropped.
 pub struct Forked {
@@ -251,4 +252,36 @@ impl View {
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
+}
+
+/// Has a thread compact a store over and over, while `forks` processes are forked, one after the other, each of
+/// which compacts `in_fork`, which may be refused, and then what it opens itself: all of them end well.
+pub fn compact_beside_forks(
+    forks: u64,
+    here: impl Fn() -> credenza::Result<bool> + Sync,
+    in_fork: impl Fn() -> credenza::Result<bool>,
+    opened_again: impl Fn() -> credenza::Result<bool>,
+) {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                here().unwrap();
+            }
+        });
+        let ends = (0..forks).map(|_| {
+            let mut child = fork(|| {
+                give_up_after(20);
+                if let Err(error) = in_fork() {
+                    assert!(error.to_string().contains("open it again"), "{error}");
+                }
+                // As good as any.
+                opened_again().unwrap();
+            });
+            child.wait()
+        });
+        let ends: Vec<_> = ends.filter(|end| *end != Status::Exited(0)).take(1).collect();
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(ends, []);
+    });
 }

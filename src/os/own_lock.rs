@@ -1,0 +1,34 @@
+//! A mutex that a forked process does not wait for.
+//!
+//! Invariant: whoever has it is a thread of this process, or of the one that made it. A thread that had it when
+//! the process was forked is only in the parent: in the child nobody will ever let it go.
+
+use super::process::own_pid;
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// Something for one thread at a time of the process that made it, and of those forked from that one.
+#[derive(Debug)]
+pub(crate) struct OwnLock<T> {
+    value: Mutex<T>,
+    /// The process that made it.
+    pid: u32,
+}
+
+impl<T> OwnLock<T> {
+    pub(crate) fn new(value: T) -> OwnLock<T> {
+        OwnLock { value: Mutex::new(value), pid: own_pid() }
+    }
+
+    /// It, for this thread alone; in a forked process `None` while some thread has it, be it one of the parent.
+    /// What a thread that panicked left is taken as it is.
+    pub(crate) fn lock(&self) -> Option<MutexGuard<'_, T>> {
+        if own_pid() == self.pid {
+            return Some(self.value.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        match self.value.try_lock() {
+            Ok(value) => Some(value),
+            Err(TryLockError::Poisoned(value)) => Some(value.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
