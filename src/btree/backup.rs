@@ -142,15 +142,11 @@ impl Copy<'_, '_, '_> {
         };
         // What is in the store is within the limits.
         let count = if from.source().has_lease() {
-            let records = scan::Parts::new(from.source(), tree).inspect(|record| {
+            let records = scan::Parts::new(from.source(), tree);
+            let records = records.map(|record| record.of(from.source())).inspect(|record| {
                 record.iter().for_each(|(key, value)| note(key.len() + value.len()));
             });
-            bulk::load(
-                writer,
-                &mut copy,
-                records.map(|record| record.of(from.source())),
-                |_, _| Ok(()),
-            )?
+            bulk::load(writer, &mut copy, records, |_, _| Ok(()))?
         } else {
             let records = Table::new(from.source(), tree, "").iter().inspect(|record| {
                 record.iter().for_each(|(key, value)| note(key.len() + value.len()));

@@ -432,8 +432,11 @@ impl Core {
         }
     }
 
-    /// Whether a commit is safe against the loss of power, for who may only read.
+    /// Whether a commit is safe against the loss of power.
     pub(crate) fn is_durable(&self, stamp: u64) -> Result<bool> {
+        if self.only().is_none() {
+            return Ok(self.load(session::DURABLE) >= stamp);
+        }
         // Who was killed while he made it so may have it in memory alone.
         let is_of_this_boot = Session::at(&self.map, session::BOOT_LOW).is_of_this_boot();
         if is_of_this_boot && self.load(session::SYNCING) != 0 {

@@ -87,11 +87,7 @@ impl BTree {
         }
         let file_bytes = core.map.refresh_len()?;
         let [header_bytes, live_bytes, held_bytes] = pages.map(|pages| pages * PAGE_BYTES);
-        let is_durable = if is_only {
-            core.is_durable(commit.stamp)?
-        } else {
-            core.load(session::DURABLE) >= commit.stamp
-        };
+        let is_durable = core.is_durable(commit.stamp)?;
         Ok(Stats {
             records: commit.main.count,
             tables: commit.catalog.count,

@@ -72,9 +72,17 @@ impl Hash {
     pub fn batch(&self, batch: &Batch) -> Result<()> {
         let changes = batch.changes.iter().map(|(key, value)| change(key, value.as_deref()));
         let all = batch.changes.iter().map(|(key, value)| (&key[..], value.as_deref()));
-        self.counted_commit(all, || match self.write(|writer| writer.batch(changes)) {
+        self.counted_commit(all, || {
+            let writer = self.core().writer();
+            self.finish_batch(writer.and_then(|writer| writer.batch(changes)))
+        })
+    }
+
+    /// Ends a batch, when the lock is free again.
+    fn finish_batch(&self, done: Result<()>) -> Result<()> {
+        self.finish(match done {
             // It is published, and waits to be entered: whoever writes next takes another hash for that.
-            Err(error) if is_skewed(&error) => self.write(|_| Ok(())),
+            Err(error) if is_skewed(&error) => self.core().writer().map(drop),
             done => done,
         })
     }
@@ -187,11 +195,7 @@ impl Transaction<'_> {
         let all = self.changes.iter().map(|(key, value)| (&key[..], value.as_deref()));
         let changes = self.changes.iter().map(|(key, value)| change(key, value.as_deref()));
         self.store.counted_commit(all, || {
-            match writer.map_or(Ok(()), |writer| writer.batch(changes)) {
-                // As in `Hash::batch`.
-                Err(error) if is_skewed(&error) => self.store.write(|_| Ok(())),
-                done => self.store.finish(done),
-            }
+            self.store.finish_batch(writer.map_or(Ok(()), |writer| writer.batch(changes)))
         })
     }
 

@@ -345,13 +345,11 @@ impl<'c> Writer<'c> {
 
     /// Takes all keys out, at once.
     pub(crate) fn clear(&self) -> Result<()> {
-        // Room for the empty index, lest it is missing when there is no way back.
-        let bump = self.index.load(words::BUMP);
-        self.reserve_index(bump.saturating_add(EMPTY_LINES))?;
         let mut cursor = self.cursor();
         let record = RecordHeader { kind: Kind::Clear, key_len: 0, value_len: 0 };
         let appended = self.append_record(&mut cursor, record, &[], &[]).and_then(|_| {
-            // What it took for another segment of the log is not there any more.
+            // Room for the empty index, lest it is missing when there is no way back: behind what another segment of
+            // the log took.
             self.reserve_index(self.index.load(words::BUMP).saturating_add(EMPTY_LINES))
         });
         appended.inspect_err(|_| self.give_up())?;
