@@ -42,16 +42,12 @@ pub(super) struct Lmdb {
 impl Lmdb {
     /// Opened for changes that are each a transaction of its own.
     fn committing(&self, path: &Path, shape: &Shape, flags: c_uint) -> Result<MdbStore<'_, false>> {
-        let mut store = self.opened(path, shape, flags | NO_THREAD_SLOTS)?;
+        let mut store = self.opened(path, shape, flags | NO_THREAD_SLOTS, Reading::Warm)?;
         store.commit_open()?;
         Ok(store)
     }
 
-    fn opened(&self, path: &Path, shape: &Shape, flags: c_uint) -> Result<MdbStore<'_, false>> {
-        self.opened_for(path, shape, flags, Reading::Warm)
-    }
-
-    fn opened_for(
+    fn opened(
         &self,
         path: &Path,
         shape: &Shape,
@@ -140,13 +136,13 @@ impl Driver for Lmdb {
     type Store<'d> = MdbStore<'d, false>;
 
     fn open(&self, path: &Path, shape: &Shape, reading: Reading) -> Result<Self::Store<'_>> {
-        self.opened_for(path, shape, READ_ONLY | NO_LOCK, reading)
+        self.opened(path, shape, READ_ONLY | NO_LOCK, reading)
     }
 
     type Writer<'d> = MdbStore<'d, false>;
 
     fn create(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
-        self.opened(path, shape, WRITING | NO_LOCK)
+        self.opened(path, shape, WRITING | NO_LOCK, Reading::Warm)
     }
 
     fn create_committing(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
@@ -158,7 +154,7 @@ impl Driver for Lmdb {
     }
 
     fn open_beside(&self, path: &Path, shape: &Shape) -> Result<Self::Store<'_>> {
-        self.opened(path, shape, READ_ONLY)
+        self.opened(path, shape, READ_ONLY, Reading::Warm)
     }
 
     fn open_to_change(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
@@ -184,6 +180,7 @@ impl Driver for Lmdb {
         with_writer: bool,
     ) -> Result<Crew<Self::Store<'_>, Self::Writer<'_>>> {
         let flags = if with_writer { WRITING } else { READ_ONLY | NO_LOCK };
-        self.opened(path, shape, flags | NO_THREAD_SLOTS)?.into_crew(readers, with_writer)
+        self.opened(path, shape, flags | NO_THREAD_SLOTS, Reading::Warm)?
+            .into_crew(readers, with_writer)
     }
 }

@@ -70,7 +70,7 @@ impl Mdbx {
         shape: &Shape,
         flags: c_uint,
     ) -> Result<MdbStore<'_, true>> {
-        let mut store = self.opened(path, shape, flags | NO_THREAD_SLOTS)?;
+        let mut store = self.opened(path, shape, flags | NO_THREAD_SLOTS, Reading::Warm)?;
         store.commit_open()?;
         Ok(store)
     }
@@ -84,11 +84,7 @@ impl Mdbx {
         Ok(store)
     }
 
-    fn opened(&self, path: &Path, shape: &Shape, flags: c_uint) -> Result<MdbStore<'_, true>> {
-        self.opened_for(path, shape, flags, Reading::Warm)
-    }
-
-    fn opened_for(
+    fn opened(
         &self,
         path: &Path,
         shape: &Shape,
@@ -204,13 +200,13 @@ impl Driver for Mdbx {
     type Store<'d> = MdbStore<'d, true>;
 
     fn open(&self, path: &Path, shape: &Shape, reading: Reading) -> Result<Self::Store<'_>> {
-        self.opened_for(path, shape, READ_ONLY | EXCLUSIVE, reading)
+        self.opened(path, shape, READ_ONLY | EXCLUSIVE, reading)
     }
 
     type Writer<'d> = MdbStore<'d, true>;
 
     fn create(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
-        self.opened(path, shape, WRITING | EXCLUSIVE)
+        self.opened(path, shape, WRITING | EXCLUSIVE, Reading::Warm)
     }
 
     fn create_committing(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
@@ -222,7 +218,7 @@ impl Driver for Mdbx {
     }
 
     fn open_shared(&self, path: &Path, shape: &Shape) -> Result<Self::Store<'_>> {
-        self.opened(path, shape, READ_ONLY)
+        self.opened(path, shape, READ_ONLY, Reading::Warm)
     }
 
     fn open_beside(&self, path: &Path, shape: &Shape) -> Result<Self::Store<'_>> {
@@ -256,7 +252,7 @@ impl Driver for Mdbx {
     ) -> Result<Crew<Self::Store<'_>, Self::Writer<'_>>> {
         if !with_writer {
             let flags = READ_ONLY | NO_THREAD_SLOTS;
-            return self.opened(path, shape, flags)?.into_crew(readers, false);
+            return self.opened(path, shape, flags, Reading::Warm)?.into_crew(readers, false);
         }
         self.committing(path, shape, WRITING)?.into_crew(readers, true)
     }

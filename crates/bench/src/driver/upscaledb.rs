@@ -127,11 +127,7 @@ impl Upscaledb {
 
 impl Upscaledb {
     /// Opens what was closed, or what a process has left that died.
-    fn opened(&self, path: &Path, shape: &Shape, flags: u32) -> Result<UpsStore<'_>> {
-        self.opened_for(path, shape, flags, Reading::Warm)
-    }
-
-    fn opened_for(
+    fn opened(
         &self,
         path: &Path,
         shape: &Shape,
@@ -173,7 +169,7 @@ impl Upscaledb {
                 "opened again for transactions, 2.2.1 gives removed keys in ranges without flush";
             return Err(refused("flush=off", why));
         }
-        let mut store = self.opened(path, shape, flags | COMMITTING_AGAIN)?;
+        let mut store = self.opened(path, shape, flags | COMMITTING_AGAIN, Reading::Warm)?;
         store.note_last_number()?;
         Ok(store)
     }
@@ -272,7 +268,7 @@ impl Driver for Upscaledb {
     type Store<'d> = UpsStore<'d>;
 
     fn open(&self, path: &Path, shape: &Shape, reading: Reading) -> Result<UpsStore<'_>> {
-        let mut store = self.opened_for(path, shape, READ_ONLY, reading)?;
+        let mut store = self.opened(path, shape, READ_ONLY, reading)?;
         store.keep_walker();
         store.open_cursor()?;
         Ok(store)
@@ -299,7 +295,7 @@ impl Driver for Upscaledb {
         if commits {
             return self.committing_again(path, shape, ENABLE_TRANSACTIONS);
         }
-        let mut store = self.opened(path, shape, 0)?;
+        let mut store = self.opened(path, shape, 0, Reading::Warm)?;
         store.note_last_number()?;
         store.open_cursor()?;
         Ok(store)
@@ -314,7 +310,7 @@ impl Driver for Upscaledb {
     ) -> Result<Crew<UpsStore<'_>, UpsStore<'_>>> {
         let store = match with_writer {
             true => self.reopen(path, shape, true)?,
-            false => self.opened(path, shape, READ_ONLY)?,
+            false => self.opened(path, shape, READ_ONLY, Reading::Warm)?,
         };
         store.into_crew(shape, readers, with_writer)
     }
@@ -331,7 +327,8 @@ impl Driver for Upscaledb {
     }
 
     fn recover(&self, path: &Path, shape: &Shape) -> Result<UpsStore<'_>> {
-        let mut store = self.opened(path, shape, COMMITTING_AGAIN | AUTO_RECOVERY)?;
+        let mut store =
+            self.opened(path, shape, COMMITTING_AGAIN | AUTO_RECOVERY, Reading::Warm)?;
         store.note_last_number()?;
         Ok(store)
     }

@@ -26,9 +26,6 @@ const PROCESSORS: &str = "The threads of a row had so many processors (cpus), ea
 const SYNCED: &str = "; of class sync, each change is on the disk when its call has returned. syncs: calls that \
     bring something to the disk, a change; below one where a store takes the changes of several threads there at once";
 
-const LOOKUPS: &str =
-    "; * each removal has a lookup before it, as the store does not say whether the key was there";
-
 const HEADS: [&str; 7] = ["store", "phase", "threads", "cpus", "ops/s", "times one", "syncs"];
 
 /// The columns for words, which come first.
@@ -68,7 +65,8 @@ impl Work {
             }
         };
         let synced = if is_synced { SYNCED } else { "" };
-        let looks_up = if has_loops { LOOKUPS } else { "" };
+        let looks_up =
+            if has_loops { format!("; {}", text::LOOKUP_EXPLAINED) } else { String::new() };
         format!("{OPERATIONS}{own}{synced}{looks_up}. {PROCESSORS}")
     }
 
@@ -108,11 +106,7 @@ impl Work {
 }
 
 fn cells(r: &TogetherResult) -> [String; HEADS.len()] {
-    let mark = match (r.verified, r.native) {
-        (false, _) => "!",
-        (true, false) => "*",
-        (true, true) => "",
-    };
+    let mark = text::mark(r.verified, r.native);
     [
         r.store.clone(),
         r.phase.clone(),

@@ -210,11 +210,7 @@ fn phase_column(c: &Comparison, phase: &str) -> Column {
 }
 
 fn median_cell(result: &PhaseResult) -> Cell {
-    let mark = match (result.verified, result.native) {
-        (false, _) => "!",
-        (true, false) => "*",
-        (true, true) => "",
-    };
+    let mark = text::mark(result.verified, result.native);
     let style = match (result.verified, is_own(&result.store)) {
         (false, _) => Style::Bad,
         (true, true) => Style::Bold,
@@ -297,11 +293,8 @@ fn legend(c: &Comparison, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
         );
     }
     if c.has_lookups_to_remove() {
-        says.push(
-            "* of removals: each has a lookup before it, as the store does not say whether the key was there; \
-             without that answer it would take less."
-                .to_owned(),
-        );
+        let explained = text::LOOKUP_EXPLAINED;
+        says.push(format!("{explained}; without that answer it would take less."));
     }
     if !c.stores.iter().all(|store| c.verified(store)) {
         says.push(

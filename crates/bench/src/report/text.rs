@@ -42,6 +42,19 @@ pub fn counted(n: usize, thing: &str) -> String {
     format!("{} {thing}{plural}", count(n as u64))
 }
 
+/// What [`mark`] says of removals.
+pub const LOOKUP_EXPLAINED: &str = "* of removals: each has a lookup before it, as the store does not say whether \
+    the key was there";
+
+/// What stands behind a figure whose answers were wrong, and behind one of what is not the store's own call.
+pub fn mark(is_verified: bool, is_native: bool) -> &'static str {
+    match (is_verified, is_native) {
+        (false, _) => "!",
+        (true, false) => "*",
+        (true, true) => "",
+    }
+}
+
 /// A time with its unit: `41.2 ns`, `1.13 µs`, `86.4 ms`, `1.59 s`.
 pub fn nanoseconds(ns: f64) -> String {
     scaled(ns, &[("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)])

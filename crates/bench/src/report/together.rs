@@ -143,11 +143,7 @@ pub fn short(readers: usize, by: &str, writers: usize) -> String {
 }
 
 fn cells(r: &TogetherResult) -> [String; HEADS.len()] {
-    let mark = match (r.verified, r.native) {
-        (false, _) => "!",
-        (true, false) => "*",
-        (true, true) => "",
-    };
+    let mark = text::mark(r.verified, r.native);
     [
         r.store.clone(),
         r.phase.clone(),
