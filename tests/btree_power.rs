@@ -222,10 +222,16 @@ impl Round {
         write_image(image, &Spread::files(path));
         // Who may not write sees the same as he who puts it right.
         let only = read_only(path, &what);
-        let store = Spread::open(path).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let is_checked = self.rng.below(2) == 0;
+        let store = BTree::options().create(true).check_reads(is_checked).open(path);
+        let store = Spread(store.unwrap_or_else(|e| panic!("{what}: {e}")));
         // Before anybody has written: readers see the same.
-        let seen: State = store.records().unwrap().into_iter().collect();
+        let seen = store.records().unwrap_or_else(|e| panic!("{what}, {is_checked}: {e}"));
+        let seen: State = seen.into_iter().collect();
+        let live = || store.0.stats().unwrap().live_bytes;
+        let live_before = live();
         let found = state_of(&store, &what);
+        assert_eq!(live_before, live(), "{what}: of pages in use");
         assert!(seen == found, "{what}: {}", difference(&seen, &found));
         assert!(only == found, "{what}, read only: {}", difference(&only, &found));
         self.check(&found, &what);

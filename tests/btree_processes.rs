@@ -558,6 +558,33 @@ fn who_writes_may_read_what_was_before() {
     store.verify(|_, _| ()).unwrap();
 }
 
+/// Who syncs has his slot before his turn: it may have to be made by who writes, who may wait for the turn.
+#[test]
+fn who_syncs_without_a_slot_does_not_wait_for_who_waits_for_him() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut process = fork(|| {
+        sys::give_up_after(20);
+        let store = BTree::create(&path).unwrap();
+        let mut transaction = store.write().unwrap();
+        transaction.main().insert(b"key", b"value").unwrap();
+        let mut snapshots = Vec::new();
+        while let Ok(snapshot) = store.read() {
+            snapshots.push(snapshot);
+        }
+        thread::scope(|scope| {
+            let other = scope.spawn(|| store.sync());
+            // He waits for the end of the transaction by now, as a rule.
+            thread::sleep(Duration::from_millis(50));
+            let error = store.sync().unwrap_err().to_string();
+            assert!(error.contains("transaction"), "{error}");
+            transaction.commit().unwrap();
+            other.join().unwrap().unwrap();
+        });
+    });
+    assert_eq!(process.wait(), Status::Exited(0));
+}
+
 /// Tells other threads to come to an end, also after a failure.
 struct Done<'d>(&'d AtomicBool);
 

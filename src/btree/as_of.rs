@@ -20,23 +20,23 @@ pub(crate) struct AsOf<'c> {
     core: &'c Core,
     commit: Commit,
     /// What was changed since the base.
-    since: Option<Since>,
+    since: Option<&'c Since>,
 }
 
 impl<'c> AsOf<'c> {
     /// That of a store where nobody may write, and so put right what is there.
     pub(crate) fn of_only(core: &'c Core) -> Option<AsOf<'c>> {
-        core.only().map(|only| AsOf::new(core, only.commit, only.since.clone()))
+        core.only().map(|only| AsOf::new(core, only.commit, only.since.as_ref()))
     }
 
     /// `since`: what is to be done again.
-    pub(crate) fn new(core: &'c Core, commit: Commit, since: Option<Since>) -> AsOf<'c> {
+    pub(crate) fn new(core: &'c Core, commit: Commit, since: Option<&'c Since>) -> AsOf<'c> {
         AsOf { core, commit, since }
     }
 
     /// The commit that all words of the table are taken back to.
     pub(crate) fn base(&self) -> Commit {
-        match &self.since {
+        match self.since {
             None => self.commit,
             Some(since) => Commit { stamp: since.stamp, end: since.end, ..self.commit },
         }
@@ -45,7 +45,7 @@ impl<'c> AsOf<'c> {
     /// What the table says of a page, and what it should.
     pub(crate) fn words(&self, page: u64) -> Result<[[u64; 2]; 2]> {
         let before = self.core.entry(page)?.map(|word| word.load(Ordering::Relaxed));
-        let Some(since) = &self.since else {
+        let Some(since) = self.since else {
             return Ok([before, self.taken_back(self.commit.stamp, page, before)]);
         };
         let mut after = self.taken_back(since.stamp, page, before);

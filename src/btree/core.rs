@@ -5,6 +5,7 @@
 //! them again, and goes on from the newest commit that is durable. Whoever finds that nobody else has
 //! the store open makes them again, too, and goes on from the newest commit.
 
+use super::as_of::AsOf;
 use super::format::{
     COMMIT_WORDS, Commit, ENGINE, FIXED, HEADER_BYTES, Header, MAGIC, MAX_PAGES, METAS, PAGE_BYTES,
     SUMMED, TABLES, page_sum, session, table_of,
@@ -15,7 +16,7 @@ use super::page::Bytes;
 use super::sync::How;
 use super::tracked::Tracked;
 use super::view::Holds;
-use super::writer::{Lent, Scratch};
+use super::writer::{Lent, Scratch, Writer};
 use crate::os::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::os::file::{open_changing, read_exact_at};
 use crate::os::lock::{Got, RobustLock, Want, is_locked, lock_range};
@@ -470,13 +471,24 @@ impl Core {
     #[cold]
     pub(crate) fn add_slots(&self) -> Result<bool> {
         // Also for who has the turn to sync: without looking for space.
-        let writer = super::writer::Writer::begin_with(self, self.lock()?)?;
+        let writer = Writer::begin_with(self, self.lock()?)?;
         writer.add_slots()
     }
 
     /// From now on every page that is read is compared with its checksum, if it has one.
-    pub(crate) fn check_reads(&mut self) {
+    pub(crate) fn check_reads(&mut self) -> Result<()> {
         self.checks_reads = true;
+        self.settle_table()
+    }
+
+    /// Has the table of pages be what the newest commit says of it: after a power failure it may be of any that
+    /// came later, until somebody has written, and checksums those of other pages. Where nobody may write,
+    /// [`AsOf`] says what it should be.
+    pub(crate) fn settle_table(&self) -> Result<()> {
+        if self.only().is_none() && self.load(session::UNSWEPT) != 0 {
+            drop(Writer::begin(self)?);
+        }
+        Ok(())
     }
 
     pub(crate) fn checks_reads(&self) -> bool {
@@ -485,7 +497,10 @@ impl Core {
 
     /// Compares a page that is held with its checksum.
     pub(crate) fn check_page(&self, number: u64, bytes: &Bytes) -> Result<()> {
-        let sum = self.entry(number)?[1].load(Ordering::Acquire);
+        let sum = match AsOf::of_only(self) {
+            Some(table) => table.words(number)?[1][1],
+            None => self.entry(number)?[1].load(Ordering::Acquire),
+        };
         if sum & SUMMED == 0 || sum == page_sum(bytes, number) {
             return Ok(());
         }

@@ -100,7 +100,7 @@ impl OpenOptions {
         };
         let mut core = core.map_err(|e| e.at(path))?;
         if self.checks_reads {
-            core.check_reads();
+            core.check_reads().map_err(|e| e.at(path))?;
         }
         let recorder = Recorder::new(self.statistics.as_ref(), "btree", path)?;
         BTree::of(core, self.durability, recorder).map_err(|e| e.at(path))

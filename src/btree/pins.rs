@@ -122,25 +122,40 @@ pub(crate) fn pin(core: &Core) -> Result<(Pin<'_>, Commit)> {
     if let Some(only) = core.only() {
         return Ok((nothing(core)?, only.commit));
     }
+    let pin = reserve(core)?;
+    let commit = pin.hold_newest(core);
+    Ok((pin, commit))
+}
+
+/// A pin of one who may write, on nothing yet. Where there is no slot left this waits for who writes.
+#[inline(always)]
+pub(crate) fn reserve(core: &Core) -> Result<Pin<'_>> {
     let owner = me();
     let last = LAST.get();
-    let pin = match slot(core, last) {
+    match slot(core, last) {
         Some(slot)
             if last < core.word(session::SLOTS_USED).load(Ordering::Acquire)
                 && take(slot, owner) =>
         {
-            Pin { slot, owner }
+            Ok(Pin { slot, owner })
         }
-        _ => any(core, owner)?,
-    };
-    pin.slot.time.store(0, Ordering::Relaxed);
-    loop {
-        let commit = core.newest();
-        // Whoever sees the stamp sees that there is no lease.
-        pin.slot.stamp.store(commit.stamp, Ordering::Release);
-        fence(Ordering::SeqCst);
-        if core.word(session::STATE).load(Ordering::Acquire) == commit.number {
-            return Ok((pin, commit));
+        _ => any(core, owner),
+    }
+}
+
+impl Pin<'_> {
+    /// Has it on the newest commit, and gives that back.
+    #[inline(always)]
+    pub(crate) fn hold_newest(&self, core: &Core) -> Commit {
+        self.slot.time.store(0, Ordering::Relaxed);
+        loop {
+            let commit = core.newest();
+            // Whoever sees the stamp sees that there is no lease.
+            self.slot.stamp.store(commit.stamp, Ordering::Release);
+            fence(Ordering::SeqCst);
+            if core.word(session::STATE).load(Ordering::Acquire) == commit.number {
+                return commit;
+            }
         }
     }
 }

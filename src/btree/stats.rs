@@ -51,6 +51,7 @@ impl BTree {
     fn stats_now(&self) -> Result<Stats> {
         let core = self.core();
         pins::clear_dead(core);
+        core.settle_table()?;
         let snapshot = self.read()?;
         let commit = *snapshot.commit();
         core.reach(&commit)?;

@@ -13,7 +13,6 @@ use super::meta::{Journal, Meta};
 use super::pins::{self, Pin};
 use super::trim::Trim;
 use super::view;
-use super::writer::Writer;
 use crate::Result;
 use crate::os::atomic::Ordering;
 use crate::os::process::random_word;
@@ -69,11 +68,11 @@ impl Core {
         if self.only().is_some() || self.is_in_memory() || !how.has_sums() && is_done() {
             return Ok(());
         }
-        if self.load(session::UNSWEPT) != 0 {
-            // The table of pages must be what the durable commit says of it before another says what
-            // came after. Not under the lock, which somebody may want who is writing.
-            drop(Writer::begin(self)?);
-        }
+        // The table of pages must be what the durable commit says of it before another says what
+        // came after. Not in the turn, which somebody may want who is writing.
+        self.settle_table()?;
+        // Before the turn: a slot may have to be made by who writes, and he may wait for the turn.
+        let pin = pins::reserve(self)?;
         let turns = self.sync_turns();
         if how.has_sums() {
             turns.take()?;
@@ -84,7 +83,9 @@ impl Core {
         if has_synced {
             turns.gather(|| self.load(session::STATE));
         }
-        let done = if has_synced { self.sync_newest(how) } else { Ok(true) };
+        let done = if has_synced { self.sync_newest(&pin, how) } else { Ok(true) };
+        // Nothing can be cut off that is held.
+        drop(pin);
         // Who opens a store and closes it leaves it as it is.
         turns.end(has_synced || !how.has_sums());
         match (done?, how) {
@@ -100,9 +101,10 @@ impl Core {
         if self.is_in_memory() {
             return Ok(());
         }
+        let pin = pins::reserve(self)?;
         let turns = self.sync_turns();
         turns.take()?;
-        let done = self.sync_newest(how);
+        let done = self.sync_newest(&pin, how);
         turns.end(true);
         done.map(drop)
     }
@@ -121,14 +123,14 @@ impl Core {
         }
     }
 
-    /// Whether the newest commit is the base then.
-    fn sync_newest(&self, how: How) -> Result<bool> {
+    /// Whether the newest commit is the base then, which the pin holds meanwhile.
+    fn sync_newest(&self, pin: &Pin<'_>, how: How) -> Result<bool> {
         // Before the commit: what one without it is not to name came after that.
         let journal = self.journal().filter(|_| how.keeps_journal());
-        let (pin, commit) = pins::pin(self)?;
+        let commit = pin.hold_newest(self);
         let unsummed = self.note_unsummed();
         if how.has_sums() {
-            self.sum(&commit, &pin)?;
+            self.sum(&commit, pin)?;
         }
         // After a power failure, and after a sync that failed, nobody knows what is on the disk of what
         // is in memory.
@@ -136,7 +138,7 @@ impl Core {
         if how == How::Commits
             && is_known
             && let Some((_, base)) = self.base()
-            && self.append(&base, &commit, &pin)?
+            && self.append(&base, &commit, pin)?
         {
             return Ok(false);
         }

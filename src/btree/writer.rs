@@ -270,7 +270,8 @@ impl Core {
     /// journal, what is there of it is taken back, too, and done again.
     #[cold]
     fn sweep(&self, commit: &Commit) -> Result<()> {
-        let table = AsOf::new(self, *commit, self.changes_to_redo(commit)?);
+        let since = self.changes_to_redo(commit)?;
+        let table = AsOf::new(self, *commit, since.as_ref());
         // The base has all blocks that there can be: what else page 0 says may be from one that was never
         // made, and lead to a page of this commit.
         self.forget_tables(&table.base());

@@ -96,9 +96,15 @@ pub fn read_only(path: &Path, what: &str) -> State {
     let path = &path.with_extension("only");
     let _ = std::fs::remove_file(path);
     std::fs::write(path, &bytes).unwrap();
-    let store = BTree::options().read_only(true).open(path);
-    let store = store.unwrap_or_else(|e| panic!("{what}, read only: {e}"));
+    let open = |is_checked| {
+        let store = BTree::options().read_only(true).check_reads(is_checked).open(path);
+        store.unwrap_or_else(|e| panic!("{what}, read only: {e}"))
+    };
+    let store = open(false);
     let state = seen_by(&store.read().unwrap()).unwrap();
+    let checked = seen_by(&open(true).read().unwrap());
+    let checked = checked.unwrap_or_else(|e| panic!("{what}, read only, checked: {e}"));
+    assert!(checked == state, "{what}, read only: checked it is another state");
     store.verify(|_, _| ()).unwrap_or_else(|e| panic!("{what}, read only: {e}"));
     assert!(bytes == std::fs::read(path).unwrap(), "{what}: reading changed the file");
     state
