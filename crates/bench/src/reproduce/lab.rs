@@ -1,8 +1,8 @@
 //! Rounds of measured processes, one store after the other, and what they found.
 //!
 //! Invariants: as in [`crate::runner`]: within a round every store runs once, in a random order
-//! that the seed fixes; two measured processes never run at the same time; a store that failed is
-//! not tried again in the same part, and never stops the others. When a signal comes, or what the workbench
+//! that the seed fixes; two measured processes never run at the same time, only those that make stores
+//! before the rounds do, of which nothing is timed; a store that failed is not tried again in the same part, and never stops the others. When a signal comes, or what the workbench
 //! itself needs fails, the run is over: nothing more is measured, and what is finished is told.
 
 use super::outcome::Classes;
@@ -20,14 +20,19 @@ use crate::result::{Failure, Machine, StoreInfo, Summary};
 use crate::rng::Rng;
 use crate::runner::folder::Folder;
 use crate::runner::process::{self, End, Program};
-use crate::runner::protocol::Message;
+use crate::runner::protocol::{Figure, Message};
 use crate::workload::generate::stream;
 use crate::workload::{Data, Inputs, Mixes, Phase, Records, Workload};
 use credenza::{Error, Result};
 use indicatif::ProgressBar;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+/// So many stores are made at a time, where that is not timed: more might not have room in memory together.
+const MAKERS: usize = 2;
 
 /// Where experiments are run.
 pub(super) struct Lab<'a> {
@@ -75,7 +80,8 @@ pub(super) struct Plan<'p> {
     pub(super) rounds: usize,
     /// Whether the store files must be on a disk.
     pub(super) is_on_disk: bool,
-    /// What a process of its own does for each store before the rounds, which all find what it made.
+    /// What a process of its own does for each store before the rounds, which all find what it made. Nothing of
+    /// it is timed: there are [`MAKERS`] of them at a time.
     pub(super) before: Option<Work>,
     pub(super) work: Work,
 }
@@ -224,31 +230,32 @@ impl<'a> Lab<'a> {
         if self.is_over() {
             return figures;
         }
-        let before = plan.before.iter().map(|work| (None, work));
-        let rounds = before.chain((0..plan.rounds).map(|round| (Some(round), &plan.work)));
-        let bar = self.begin(plan, rounds.clone().count() * plan.stores.len());
-        let mut given_up: Vec<&str> = Vec::new();
-        'rounds: for (round, work) in rounds {
+        let makes = usize::from(plan.before.is_some());
+        let bar = self.begin(plan, (plan.rounds + makes) * plan.stores.len());
+        let mut given_up = match &plan.before {
+            Some(work) => self.make(plan, work, &mut figures, &bar),
+            None => Vec::new(),
+        };
+        'rounds: for round in 0..plan.rounds {
             let mut order = plan.stores.to_vec();
-            let seed = self.args.seed.wrapping_add(round.unwrap_or(0) as u64);
+            let seed = self.args.seed.wrapping_add(round as u64);
             Rng::new(seed, stream::ROUNDS).shuffle(&mut order);
             for store in order {
-                bar.set_message(match round {
-                    Some(round) => format!("round {}: {store}", round + 1),
-                    None => format!("{store} is made"),
-                });
+                if self.is_over() {
+                    break 'rounds;
+                }
+                bar.set_message(format!("round {}: {store}", round + 1));
                 if !given_up.contains(&store) {
-                    match self.one(store, round, plan, work, &mut figures) {
-                        Ok(true) => self.finished += usize::from(round.is_some()),
+                    let end = self.one(store, plan);
+                    match end.and_then(|end| self.note(store, Some(round), plan, end, &mut figures))
+                    {
+                        Ok(true) => self.finished += 1,
                         Ok(false) => {
                             given_up.push(store);
                             self.clear(plan, &[store]);
                         }
                         Err(e) => self.error = Some(e),
                     }
-                }
-                if self.is_over() {
-                    break 'rounds;
                 }
                 bar.inc(1);
             }
@@ -260,7 +267,7 @@ impl<'a> Lab<'a> {
 
     /// Removes what these stores left.
     fn clear(&mut self, plan: &Plan<'_>, stores: &[&str]) {
-        let folder = self.disk.as_ref().filter(|_| plan.is_on_disk).unwrap_or(&self.memory);
+        let folder = self.folder(plan);
         // All of them, whatever one of them says.
         let failed: Vec<Error> =
             stores.iter().filter_map(|store| folder.clear(store).err()).collect();
@@ -282,45 +289,112 @@ impl<'a> Lab<'a> {
         progress::bar(steps as u64)
     }
 
-    /// One round of one store, or what is done before them; says whether the store may go on.
-    fn one(
+    /// Has the stores made, several at once; gives those that failed.
+    fn make(
         &mut self,
-        store: &'static str,
-        round: Option<usize>,
         plan: &Plan<'_>,
         work: &Work,
         figures: &mut Figures,
-    ) -> Result<bool> {
-        let on_disk = self.disk.as_ref().filter(|_| plan.is_on_disk);
-        let made_in = on_disk.map(|_| self.memory.empty(store)).transpose()?;
-        let folder = on_disk.unwrap_or(&self.memory);
-        let (number, is_made) = (round.unwrap_or(0), plan.before.is_some() && round.is_some());
+        bar: &ProgressBar,
+    ) -> Vec<&'static str> {
+        bar.set_message("stores are made");
+        let (next, ends) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let this = &*self;
+        std::thread::scope(|scope| {
+            for _ in 0..MAKERS {
+                scope.spawn(|| {
+                    // Those that come first in the document take longest, as a rule.
+                    while let Some(store) = plan.stores.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        if this.is_over() {
+                            break;
+                        }
+                        let end = this.process(store, plan, work, None, false);
+                        ends.lock().unwrap_or_else(PoisonError::into_inner).push((*store, end));
+                        bar.inc(1);
+                    }
+                });
+            }
+        });
+        let mut failed = Vec::new();
+        for (store, end) in ends.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            match end.and_then(|end| self.note(store, None, plan, end, figures)) {
+                Ok(true) => {}
+                Ok(false) => {
+                    failed.push(store);
+                    self.clear(plan, &[store]);
+                }
+                Err(e) => self.error = Some(e),
+            }
+        }
+        failed
+    }
+
+    /// One round of one store.
+    fn one(&self, store: &'static str, plan: &Plan<'_>) -> Result<Ended> {
+        let work = &plan.work;
+        let cpu = self.cpu.filter(|_| !work.is_threaded());
+        let ended = self.process(store, plan, work, cpu, plan.before.is_some())?;
+        if plan.before.is_none() {
+            self.folder(plan).clear(store)?;
+        }
+        Ok(ended)
+    }
+
+    /// The folder for the stores of a part.
+    fn folder(&self, plan: &Plan<'_>) -> &Folder {
+        self.disk.as_ref().filter(|_| plan.is_on_disk).unwrap_or(&self.memory)
+    }
+
+    /// Runs one process to its end, in the folder of its store: an empty one, or, if it was made before, as it is.
+    fn process(
+        &self,
+        store: &'static str,
+        plan: &Plan<'_>,
+        work: &Work,
+        cpu: Option<usize>,
+        is_made: bool,
+    ) -> Result<Ended> {
+        let folder = self.folder(plan);
+        let is_copied = plan.is_on_disk && self.disk.is_some() && !is_made;
         let task = Task {
             store: store.to_owned(),
             library: self.args.library(store),
             folder: if is_made { folder.of(store) } else { folder.empty(store)? },
-            made_in,
+            made_in: is_copied.then(|| self.memory.empty(store)).transpose()?,
             inputs: plan.input.path.clone(),
             setup: plan.setup,
-            cpu: self.cpu.filter(|_| !work.is_threaded()),
+            cpu,
             seed: self.args.seed,
             work: work.clone(),
         };
         let timeout = Duration::from_secs(self.args.timeout);
-        let mut wrong = Vec::new();
+        let mut told = Vec::new();
         let end = process::run(&self.program, &task, timeout, folder.current(), |message| {
             if let Message::Figure(figure) = message {
-                match figure.wrong {
-                    None => figures.add(store, &figure.name, number, figure.value),
-                    Some(what) => wrong.push(format!("{}: {what}", figure.name)),
-                }
+                told.push(figure);
             }
         })?;
-        if on_disk.is_some() {
+        if is_copied {
             self.memory.clear(store)?;
         }
-        if plan.before.is_none() {
-            folder.clear(store)?;
+        Ok(Ended { end, told })
+    }
+
+    /// Takes down what a process told, and whether the store may go on.
+    fn note(
+        &mut self,
+        store: &'static str,
+        round: Option<usize>,
+        plan: &Plan<'_>,
+        ended: Ended,
+        figures: &mut Figures,
+    ) -> Result<bool> {
+        let mut wrong = Vec::new();
+        for figure in ended.told {
+            match figure.wrong {
+                None => figures.add(store, &figure.name, round.unwrap_or(0), figure.value),
+                Some(what) => wrong.push(format!("{}: {what}", figure.name)),
+            }
         }
         // What a signal ended says nothing of the store.
         if self.is_interrupted() {
@@ -329,11 +403,12 @@ impl<'a> Lab<'a> {
         for what in wrong {
             self.fail(store, round, "wrong-answer", format!("{}: {what}", plan.what));
         }
-        let (status, what) = match end {
+        let seconds = self.args.timeout;
+        let (status, what) = match ended.end {
             End::Finished => return Ok(true),
             End::Failed(what) => ("error", what),
             End::Crashed { what, .. } => ("crashed", what),
-            End::TimedOut => ("timed-out", format!("no end after {} seconds", timeout.as_secs())),
+            End::TimedOut => ("timed-out", format!("no end after {seconds} seconds")),
         };
         self.fail(store, round, status, format!("{}: {what}", plan.what));
         Ok(false)
@@ -355,6 +430,12 @@ impl<'a> Lab<'a> {
             self.failures.push(failure);
         }
     }
+}
+
+/// How a process ended, and what it told before.
+struct Ended {
+    end: End,
+    told: Vec<Figure>,
 }
 
 /// What the rounds of a part found: samples by store and name.

@@ -65,7 +65,6 @@ const SIMULATED: Command = Command {
     key: Keys::Random(32),
     value: 128,
     part: Mixture { find: 30, erase: 10, ..Mixture::INSERTS },
-    rounds: 3,
     ..USUAL
 };
 
@@ -115,12 +114,14 @@ const COMMANDS: [Command; 10] = [
     Command {
         line: "ups_bench --find-pct=30 --erase-pct=10 --keysize=32 --recsize=128 --inmemorydb",
         setup: Setup::UpsInMemory,
+        rounds: 3,
         ..SIMULATED
     },
     Command {
         line: "ups_bench --find-pct=30 --erase-pct=10 --keysize=32 --recsize=128 \
                --cache=536870912",
         setup: Setup::UpsCache,
+        rounds: 3,
         ..SIMULATED
     },
     Command {

@@ -72,21 +72,28 @@ const MEASURING: u8 = 1;
 const STOPPING: u8 = 2;
 const LEAVING: u8 = 3;
 
-/// The process that is being measured, if any: shared with the handler of signals.
+/// The process that is being measured, if any, or those that make stores: shared with the handler of signals.
 #[derive(Clone, Default)]
 pub(crate) struct Current {
-    child: Arc<Mutex<Option<Child>>>,
+    children: Arc<Mutex<Vec<Child>>>,
     state: Arc<AtomicU8>,
 }
 
+/// A process that was started.
+struct Started {
+    id: u32,
+    input: Option<ChildStdin>,
+    output: Option<ChildStdout>,
+}
+
 impl Current {
-    fn lock(&self) -> MutexGuard<'_, Option<Child>> {
-        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<Child>> {
+        self.children.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the process, if there is one, and all of its group.
-    pub(crate) fn kill(&self) {
-        if let Some(child) = self.lock().as_mut() {
+    /// Ends the processes of which this is true, each with all of its group.
+    fn kill(&self, is_meant: impl Fn(u32) -> bool) {
+        for child in self.lock().iter_mut().filter(|child| is_meant(child.id())) {
             // It may have ended by itself just now: then there is nothing to do.
             if matches!(child.try_wait(), Ok(None)) {
                 // With whom it has started: a browser may be a script that starts it.
@@ -100,7 +107,7 @@ impl Current {
         self.state.store(MEASURING, Ordering::SeqCst);
     }
 
-    /// Ends the process because of a signal. True for the first one within the measuring: who
+    /// Ends the processes because of a signal. True for the first one within the measuring: who
     /// measures then reports what is finished, and cleans up. Else the caller is to clean up and
     /// leave: no other process is started, and nothing more is said.
     pub(crate) fn stop(&self) -> bool {
@@ -109,7 +116,7 @@ impl Current {
         if first.is_err() {
             self.state.store(LEAVING, Ordering::SeqCst);
         }
-        self.kill();
+        self.kill(|_| true);
         first.is_ok()
     }
 
@@ -126,40 +133,43 @@ impl Current {
     }
 
     /// Starts the process. In a group of its own a Ctrl-C does not reach it: it ends when this process says so.
-    fn start(&self, command: &mut Command) -> Result<(Option<ChildStdin>, Option<ChildStdout>)> {
+    fn start(&self, command: &mut Command) -> Result<Started> {
         // A handler that is about to leave has either been here before, or finds the process.
-        let mut current = loop {
+        let mut children = loop {
             self.rest_if_leaving();
-            let current = self.lock();
+            let children = self.lock();
             if self.state.load(Ordering::SeqCst) != LEAVING {
-                break current;
+                break children;
             }
         };
         let started = command.process_group(0).spawn();
         let mut child = started
             .map_err(|e| Error::io("start a process", e).at(Path::new(command.get_program())))?;
-        let pipes = (child.stdin.take(), child.stdout.take());
-        *current = Some(child);
-        drop(current);
+        let (id, input, output) = (child.id(), child.stdin.take(), child.stdout.take());
+        children.push(child);
+        drop(children);
         // The first signal within the measuring may have come before there was a process.
         if self.is_stopping() {
-            self.kill();
+            self.kill(|of| of == id);
         }
-        Ok(pipes)
+        Ok(Started { id, input, output })
     }
 
     /// Whether the process has ended.
-    fn has_ended(&self) -> Result<bool> {
-        match self.lock().as_mut().map(Child::try_wait) {
+    fn has_ended(&self, id: u32) -> Result<bool> {
+        match self.lock().iter_mut().find(|child| child.id() == id).map(Child::try_wait) {
             Some(Ok(None)) => Ok(false),
             Some(Ok(Some(_))) | None => Ok(true),
             Some(Err(e)) => Err(Error::io("wait for a process", e)),
         }
     }
 
-    /// Waits for the end of the process, which has closed its output.
-    fn wait(&self) -> Result<ExitStatus> {
-        match self.lock().take() {
+    /// Waits for the end of the process, which has closed its output, without keeping others from being ended.
+    fn wait(&self, id: u32) -> Result<ExitStatus> {
+        let mut children = self.lock();
+        let child = children.iter().position(|child| child.id() == id).map(|i| children.remove(i));
+        drop(children);
+        match child {
             Some(mut child) => child.wait().map_err(|e| Error::io("wait for a process", e)),
             None => Err(Error::invalid("the measured process was ended by a signal")),
         }
@@ -189,7 +199,8 @@ pub(crate) fn run(
 ) -> Result<End> {
     let deadline = Instant::now() + timeout;
     let mut command = program.command();
-    let (input, output) = current.start(command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
+    let Started { id, input, output } =
+        current.start(command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
     if let Some(mut input) = input {
         let text = serde_json::to_string(work).map_err(|e| Error::invalid(e.to_string()))?;
         // A process that is gone already says so by its end.
@@ -214,12 +225,12 @@ pub(crate) fn run(
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
                 end = Some(End::TimedOut);
-                current.kill();
+                current.kill(|of| of == id);
                 break;
             }
         }
     }
-    let status = current.wait()?;
+    let status = current.wait(id)?;
     // The listener ends with the process's output, which is closed now.
     let _ = listener.join();
     current.rest_if_leaving();
@@ -233,17 +244,17 @@ pub(crate) fn run_silent(
     current: &Current,
 ) -> Result<Option<ExitStatus>> {
     let deadline = Instant::now() + timeout;
-    current.start(command)?;
+    let id = current.start(command)?.id;
     let mut is_late = false;
-    while !current.has_ended()? {
+    while !current.has_ended(id)? {
         if Instant::now() > deadline {
             is_late = true;
-            current.kill();
+            current.kill(|of| of == id);
             break;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    let status = current.wait()?;
+    let status = current.wait(id)?;
     current.rest_if_leaving();
     Ok(Some(status).filter(|_| !is_late))
 }
