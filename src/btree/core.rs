@@ -470,7 +470,7 @@ impl Core {
     /// Gives the readers another page of slots; `false` if there are as many as can be.
     #[cold]
     pub(crate) fn add_slots(&self) -> Result<bool> {
-        // Also for who has the turn to sync: without looking for space.
+        // Without looking for space: that is to sync, for which a slot is needed.
         let writer = Writer::begin_with(self, self.lock()?)?;
         writer.add_slots()
     }

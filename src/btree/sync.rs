@@ -72,7 +72,8 @@ impl Core {
         // came after. Not in the turn, which somebody may want who is writing.
         self.settle_table()?;
         // Before the turn: a slot may have to be made by who writes, and he may wait for the turn.
-        let pin = pins::reserve(self)?;
+        // Where there is none, somebody else's sync is as good.
+        let pin = pins::reserve(self);
         let turns = self.sync_turns();
         if how.has_sums() {
             turns.take()?;
@@ -80,12 +81,14 @@ impl Core {
             return Ok(());
         }
         let has_synced = !is_done();
-        if has_synced {
-            turns.gather(|| self.load(session::STATE));
-        }
-        let done = if has_synced { self.sync_newest(&pin, how) } else { Ok(true) };
-        // Nothing can be cut off that is held.
-        drop(pin);
+        let done = match (pin, has_synced) {
+            (Ok(pin), true) => {
+                turns.gather(|| self.load(session::STATE));
+                self.sync_newest(&pin, how)
+            }
+            (Err(error), true) => Err(error),
+            (_, false) => Ok(true),
+        };
         // Who opens a store and closes it leaves it as it is.
         turns.end(has_synced || !how.has_sums());
         match (done?, how) {

@@ -309,14 +309,20 @@ impl<'a> Lab<'a> {
                             break;
                         }
                         let end = this.process(store, plan, work, None, false);
+                        let is_over = end.is_err();
                         ends.lock().unwrap_or_else(PoisonError::into_inner).push((*store, end));
                         bar.inc(1);
+                        if is_over {
+                            next.store(plan.stores.len(), Ordering::Relaxed);
+                        }
                     }
                 });
             }
         });
         let mut failed = Vec::new();
-        for (store, end) in ends.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        let mut ends = ends.into_inner().unwrap_or_else(PoisonError::into_inner);
+        ends.sort_by_key(|(store, _)| plan.stores.iter().position(|of| of == store));
+        for (store, end) in ends {
             match end.and_then(|end| self.note(store, None, plan, end, figures)) {
                 Ok(true) => {}
                 Ok(false) => {
@@ -377,7 +383,8 @@ impl<'a> Lab<'a> {
         if is_copied {
             self.memory.clear(store)?;
         }
-        Ok(Ended { end, told })
+        // What a signal ended says nothing of the store.
+        Ok(Ended { end, told, is_interrupted: self.is_interrupted() })
     }
 
     /// Takes down what a process told, and whether the store may go on.
@@ -396,8 +403,7 @@ impl<'a> Lab<'a> {
                 Some(what) => wrong.push(format!("{}: {what}", figure.name)),
             }
         }
-        // What a signal ended says nothing of the store.
-        if self.is_interrupted() {
+        if ended.is_interrupted {
             return Ok(false);
         }
         for what in wrong {
@@ -436,6 +442,8 @@ impl<'a> Lab<'a> {
 struct Ended {
     end: End,
     told: Vec<Figure>,
+    /// Whether a signal had come by then.
+    is_interrupted: bool,
 }
 
 /// What the rounds of a part found: samples by store and name.

@@ -222,7 +222,7 @@ fn larger(lab: &mut Lab<'_>, count: usize, stores: &[&'static str]) -> (Figures,
         lab.notes.push("mcdb: 30 M records were left out: they need 8 GiB of memory".to_owned());
         return Default::default();
     }
-    let input = lab.input(Data::Decimal, records, 1);
+    let input = lab.input(Data::Decimal, records, 0);
     let number = text::count(records as u64);
     // Behind its cliff Tokyo Cabinet takes minutes, of which the document says nothing.
     let is_behind_cliff = count > LARGER[1].0;

@@ -212,7 +212,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Outcome {
         if lab.is_over() || sizes.iter().any(|(of, ..)| *of == records) {
             continue;
         }
-        let input = &lab.input(Data::Ntdb, records, 1);
+        let input = &lab.input(Data::Ntdb, records, 0);
         here = lab.available(&STORES, Setup::Ntdb, input);
         let number = text::count(records as u64);
         let rounds = lab.rounds(ROUNDS);
@@ -228,7 +228,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Outcome {
         };
         let mut figures = lab.measure(&plan("records", input, None, Part::Numbers));
         // Each of the many processes would read a million numbers that it does not look at.
-        let (no_input, pairs) = (&lab.input(Data::Ntdb, 1, 1), records as u64);
+        let (no_input, pairs) = (&lab.input(Data::Ntdb, 1, 0), records as u64);
         let (before, part) = (Part::Pairs(pairs), Part::Speed(pairs, speed_time));
         figures.join(lab.measure(&plan("pairs, speed", no_input, Some(before), part)));
         // A smaller store stands in the place of the document's one: there are no figures of it.

@@ -41,7 +41,7 @@ pub(crate) use spec::{Data, PhaseParser, Workload};
 use crate::report::text;
 use credenza::{Error, Result};
 use generate::{Decimal, Integers, NotGiven, Random, Tokens};
-use queries::{Alike, fresh_keys};
+use queries::{Alike, LazyIndex, fresh_keys};
 use records::{Index, MAX_RECORDS};
 use std::fs::File;
 use std::io::{BufReader, BufWriter, ErrorKind, Write};
@@ -78,7 +78,8 @@ impl Inputs {
         }
         let order = workload.insert_order;
         let records = order.of_data(records, workload.seed)?;
-        let index = Index::over(&records);
+        // Made when it is first needed: of millions of records that nobody looks up it takes seconds.
+        let index = LazyIndex::new(Box::new(|| Index::over(&records)));
         let (seed, count) = (workload.seed, records.len());
         let is_asked = |phase| workload.phases.as_ref().is_none_or(|all| all.contains(&phase));
         let wants = |phase| is_asked(phase) && workload.leaves_out(phase).is_none();
@@ -109,6 +110,7 @@ impl Inputs {
         }?;
         let count = if wants(Phase::Range) { workload.gets.div_ceil(Ranges::RECORDS) } else { 0 };
         let ranges = Ranges::draw(&records, count, seed);
+        drop(index);
         Ok(Inputs { records, queries, ranges, fresh })
     }
 

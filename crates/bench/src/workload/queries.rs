@@ -10,6 +10,7 @@ use super::spec::Phase;
 use crate::machine;
 use crate::rng::Rng;
 use credenza::{Error, Result};
+use std::cell::LazyCell;
 use std::io::{Read, Write};
 
 /// "Not in the store", in place of a record number.
@@ -112,7 +113,7 @@ impl QuerySets {
     /// `gets` queries of each kind; `keys` makes candidates for absent keys.
     pub(crate) fn draw(
         records: &Records,
-        index: &Index,
+        index: &LazyIndex<'_>,
         keys: &mut dyn Keys,
         distribution: Distribution,
         gets: usize,
@@ -162,10 +163,13 @@ impl QuerySets {
     }
 }
 
+/// An index that is made when somebody looks something up in it.
+pub(super) type LazyIndex<'r> = LazyCell<Index, Box<dyn FnOnce() -> Index + 'r>>;
+
 /// `count` keys that are not in the store, each once; `keys` makes candidates for them.
 pub(super) fn fresh_keys(
     records: &Records,
-    index: &Index,
+    index: &LazyIndex<'_>,
     keys: &mut dyn Keys,
     count: usize,
     seed: u64,
@@ -189,15 +193,15 @@ pub(super) fn fresh_keys(
 }
 
 /// Draws candidates until one is not in the store.
-struct AbsentKeys<'a> {
+struct AbsentKeys<'a, 'r> {
     records: &'a Records,
-    index: &'a Index,
+    index: &'a LazyIndex<'r>,
     make: &'a mut dyn FnMut(&mut Rng, &mut Vec<u8>),
     rng: Rng,
     key: Vec<u8>,
 }
 
-impl AbsentKeys<'_> {
+impl AbsentKeys<'_, '_> {
     const TRIES: usize = 10_000;
 
     fn next(&mut self) -> Result<&[u8]> {
