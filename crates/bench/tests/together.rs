@@ -118,7 +118,7 @@ fn several_threads_commit_to_one_store() {
     assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0, "files were left behind");
     let said = text(&done.stdout);
-    assert!(said.contains("Several threads committing to one store"), "{said}");
+    assert!(said.contains("Several processes or threads committing to one store"), "{said}");
     assert!(!said.contains("Several readers"), "{said}");
     let report = json_report(&out);
     let found: Vec<_> = report.together.iter().map(|r| (&*r.store, r.readers)).collect();
@@ -151,7 +151,7 @@ fn several_threads_do_the_operations_of_mixes_at_one_store() {
     let (done, folder) = bench_workload(mixes, &options);
     let said = text(&done.stdout);
     assert!(done.status.success(), "{said}{}", text(&done.stderr));
-    assert!(said.contains("Mixes by several threads at one store"), "{said}");
+    assert!(said.contains("Mixes by several processes or threads at one store"), "{said}");
     assert!(!said.contains("Several readers") && !said.contains("committing"), "{said}");
     let report = json_report(&folder.path().join("out.json"));
     let all: Vec<_> = report.together.iter().map(|r| (&*r.store, r.readers)).collect();
