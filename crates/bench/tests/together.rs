@@ -206,13 +206,13 @@ fn several_threads_do_a_synced_mix_at_a_rate_and_without() {
     assert!(compared.status.success(), "{}", text(&compared.stderr));
 }
 
-/// Each process opens the store itself.
+/// Each process opens the store itself. A rival takes part with its locks.
 #[test]
 fn several_processes_commit_to_one_store_and_do_the_operations_of_a_mix() {
     let mix = "data = \"tokens\"\nrecords = 200\ngets = 1200\nphases = [\"insert-sync\", \"mixed\"]\n\
                [mix]\nget = 3\nupdate = 2\ninsert = 1\nremove = 1\n";
-    let stores = vec!["hash", "btree"];
-    let unsynced = Vec::<&str>::new();
+    let stores = [vec!["hash", "btree"], found(&["lmdb", "sqlite", "tdb"])].concat();
+    let unsynced = found(&["ntdb", "tdb2", "mdbm"]);
     let names = format!("--stores={},redb", [&stores[..], &unsynced].concat().join(","));
     let options = [&*names, "--rounds=1", "--processes=2", "--rate=1e5", "--rate-seconds=0.002"];
     let (done, folder) = bench_workload(mix, &options);
