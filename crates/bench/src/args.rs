@@ -11,7 +11,7 @@ use crate::machine;
 use crate::runner::kept::Kept;
 use crate::runner::open_loop::{Arrivals, Rate};
 use crate::runner::tee;
-use crate::runner::together::{self, By, not_by_threads};
+use crate::runner::together::{self, By, not_by_several};
 use crate::workload::{Data, Phase, PhaseParser, Place, Workload};
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand, ValueEnum};
@@ -116,13 +116,13 @@ pub struct BenchArgs {
     #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = PhaseParser)]
     pub phases: Option<Vec<Phase>>,
     /// Do the get phases also with so many processes reading one store at once, as in 1,2,4; each
-    /// has a processor of its own where there are enough [one process is always among them]
+    /// has a processor of its own where there are enough [one process is always among them]. In
+    /// `insert-sync` so many processes also commit to one new store; in `mixed` they share its operations, each
+    /// change a transaction of its own
     #[arg(long, value_delimiter = ',', value_name = "N,N", conflicts_with_all = ["cold", "oracle"])]
     pub processes: Vec<usize>,
     /// The same with so many threads of one process: they share a handle, or have one each, as the
-    /// authors of a store say; stores not made for threads are left out, and named. In `insert-sync` so many
-    /// threads also commit to one new store; in `mixed` they share its operations, each change a transaction
-    /// of its own
+    /// authors of a store say; stores not made for threads are left out, and named
     #[arg(long, value_delimiter = ',', value_name = "N,N", conflicts_with_all = ["cold", "oracle"])]
     pub threads: Vec<usize>,
     /// With --processes or --threads: do it again beside one more that changes the store without
@@ -131,15 +131,15 @@ pub struct BenchArgs {
     pub with_writer: bool,
     /// Do the single lookups, `mixed` and `insert-sync` also at so many operations a second: each has a
     /// time to start, and its latency counts from that, so that a stall is in all that it delays; a store
-    /// that cannot keep up is named. With --processes or --threads these do the single lookups so, too, and
-    /// --threads `mixed` and `insert-sync`, the rate being that of all together
+    /// that cannot keep up is named. With --processes or --threads these do the same, the rate being that of
+    /// all together
     #[arg(long, value_name = "N", conflicts_with_all = ["cold", "oracle"])]
     pub rate: Option<f64>,
     /// With --rate: how the times to start lie, as those of many users by the seed, or evenly
     #[arg(long, requires = "rate", conflicts_with_all = ["cold", "oracle"], default_value = "poisson")]
     pub arrivals: Arrivals,
     /// With --rate: for how long, if --gets is not reached before; in each of the seconds `insert-sync` does
-    /// no more than a thousand changes a thread
+    /// no more than a thousand changes a thread or process
     #[arg(long, value_name = "SECONDS", requires = "rate", conflicts_with_all = ["cold", "oracle"],
           default_value_t = 5.0)]
     pub rate_seconds: f64,
@@ -382,10 +382,10 @@ impl BenchArgs {
         }
         let has_get = workload.phases.as_ref().is_none_or(|p| p.iter().any(|phase| phase.is_get()));
         let has_sync = workload.phases.iter().flatten().any(|p| *p == Phase::InsertSync);
-        let are_only_readers = !self.processes.is_empty() || self.with_writer;
-        let is_together = are_only_readers || !self.threads.is_empty();
-        if is_together && !has_get && (are_only_readers || !has_sync) {
-            self.check_mixes_by_threads(&workload)?;
+        let is_together =
+            self.with_writer || !self.processes.is_empty() || !self.threads.is_empty();
+        if is_together && !has_get && (self.with_writer || !has_sync) {
+            self.check_mixes_by_several(&workload)?;
         }
         let is_single = |phase: &Phase| {
             phase.is_single_get() || phase.is_mixed() || *phase == Phase::InsertSync
@@ -416,19 +416,18 @@ impl BenchArgs {
         Ok(workload)
     }
 
-    /// Refuses several at one store where nobody reads and no `insert-sync` is done, unless threads do a mix.
-    fn check_mixes_by_threads(&self, workload: &Workload) -> Result<()> {
+    /// Refuses several at one store where nobody reads and no `insert-sync` is done, unless they do a mix.
+    fn check_mixes_by_several(&self, workload: &Workload) -> Result<()> {
         let mixes = workload.phases.iter().flatten().filter_map(|phase| workload.mixes.of(*phase));
-        let why_not = |mix| not_by_threads(mix, self.kept.open.is_some());
+        let why_not = |mix| not_by_several(mix, self.kept.open.is_some());
         let whys: Vec<Option<&str>> = mixes.map(why_not).collect();
-        let is_for_readers = !self.processes.is_empty() || self.with_writer;
         match whys.first() {
-            Some(_) if !is_for_readers && whys.contains(&None) => Ok(()),
-            Some(Some(why)) if !is_for_readers => Err(Error::invalid(format!(
-                "--threads does not do this mix: {why}; leave one of both out"
+            Some(_) if !self.with_writer && whys.contains(&None) => Ok(()),
+            Some(Some(why)) if !self.with_writer => Err(Error::invalid(format!(
+                "--processes and --threads do not do this mix: {why}; leave one of both out"
             ))),
             _ => Err(Error::invalid(
-                "--processes, --threads and --with-writer are for the get phases, and --threads alone for \
+                "--processes, --threads and --with-writer are for the get phases, and without --with-writer for \
                  mixed and insert-sync, too: there is nothing for them among those to measure",
             )),
         }

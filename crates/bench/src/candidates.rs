@@ -144,7 +144,8 @@ impl ForDriver for Describe<'_> {
             sharing: D::SHARING.name().to_owned(),
             threads: D::THREADS.name().to_owned(),
             writer_thread: together::allows::<D>(together::By::Threads, true),
-            committing_threads: D::HAS_COMMITTERS,
+            committing_threads: together::have_locks::<D>(together::By::Threads),
+            committing_processes: together::have_locks::<D>(together::By::Processes),
             scans_back: <D::Writer<'_> as Store>::SCANS_BACK,
             is_server: D::IS_SERVER,
         })

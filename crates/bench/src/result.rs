@@ -296,6 +296,8 @@ pub struct StoreInfo {
     pub writer_thread: bool,
     /// Whether several threads may commit to it, each change on the disk when its call has returned.
     pub committing_threads: bool,
+    /// Whether several processes may all change it at once; false in reports from before there was this field.
+    pub committing_processes: bool,
     /// Whether the oracle scans it backwards, too.
     pub scans_back: bool,
     /// Whether it is a server: another process, whose memory and calls are not in the figures, and of
@@ -468,7 +470,7 @@ pub struct TogetherResult {
     /// each a transaction of its own; "sync" for `insert-sync` and a mix that is synced.
     pub class: String,
     /// The phase's name: one of the get phases; or `insert-sync` or that of a mix, where what is said of
-    /// readers and lookups here is said of threads that commit, and of changes or operations.
+    /// readers and lookups here is said of those that commit, and of changes or operations.
     pub phase: String,
     /// What the readers are: "processes", or "threads" of one process.
     #[serde(default = "processes")]
@@ -495,17 +497,17 @@ pub struct TogetherResult {
     /// Changes in a second; `None` without a writer.
     pub writes_per_second: Option<Summary>,
     /// For `insert-sync`: calls that bring something to the disk, for each change, over all rounds; fewer
-    /// than one where a store brings the changes of several threads there at once. Else `None`.
+    /// than one where a store brings the changes of several there at once. Else `None`.
     #[serde(default)]
     pub syncs_per_change: Option<f64>,
     /// The part of lookups that found their key; 0 where nothing is looked up.
     pub hit_rate: f64,
-    /// For a mix: latencies of its operations, of all threads and rounds together, as in
+    /// For a mix: latencies of its operations, of all who do it and all rounds together, as in
     /// [`PhaseResult::operation_latency_ns`].
     #[serde(default)]
     pub operation_latency_ns: BTreeMap<String, Latency>,
     /// For `get-hit`, `get-90` and `get-miss`: what came of operations at a rate (`--rate`), which is that of
-    /// all readers together; for `insert-sync` and a mix the same of all threads. `None` where that was not
+    /// all readers together; for `insert-sync` and a mix the same of all who do it. `None` where that was not
     /// asked for.
     #[serde(default)]
     pub at_rate: Option<AtRate>,

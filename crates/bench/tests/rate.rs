@@ -58,7 +58,7 @@ fn changes_at_a_rate_are_in_every_form_of_the_report() {
     for phase in alone.into_iter().chain(threads).chain(["mixed, 3 threads: remove"]) {
         assert!(said.contains(&format!(" {phase} ")), "{phase}: {said}");
     }
-    assert!(said.contains("\nLatencies of a mix by threads\n"), "{said}");
+    assert!(said.contains("\nLatencies of a mix by processes or threads\n"), "{said}");
     assert_eq!(report.results.len(), 4);
     for r in &report.results {
         // A hundred operations in a thousandth of a second, in each of three rounds.

@@ -118,7 +118,7 @@ fn several_threads_commit_to_one_store() {
     assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0, "files were left behind");
     let said = text(&done.stdout);
-    assert!(said.contains("Several threads committing to one store"), "{said}");
+    assert!(said.contains("Several processes or threads committing to one store"), "{said}");
     assert!(!said.contains("Several readers"), "{said}");
     let report = json_report(&out);
     let found: Vec<_> = report.together.iter().map(|r| (&*r.store, r.readers)).collect();
@@ -151,7 +151,7 @@ fn several_threads_do_the_operations_of_mixes_at_one_store() {
     let (done, folder) = bench_workload(mixes, &options);
     let said = text(&done.stdout);
     assert!(done.status.success(), "{said}{}", text(&done.stderr));
-    assert!(said.contains("Mixes by several threads at one store"), "{said}");
+    assert!(said.contains("Mixes by several processes or threads at one store"), "{said}");
     assert!(!said.contains("Several readers") && !said.contains("committing"), "{said}");
     let report = json_report(&folder.path().join("out.json"));
     let all: Vec<_> = report.together.iter().map(|r| (&*r.store, r.readers)).collect();
@@ -206,18 +206,66 @@ fn several_threads_do_a_synced_mix_at_a_rate_and_without() {
     assert!(compared.status.success(), "{}", text(&compared.stderr));
 }
 
+/// Each process opens the store itself. A rival takes part with its locks.
 #[test]
-fn a_mix_that_threads_cannot_do_is_refused_with_the_reason() {
+fn several_processes_commit_to_one_store_and_do_the_operations_of_a_mix() {
+    let mix = "data = \"tokens\"\nrecords = 200\ngets = 1200\nphases = [\"insert-sync\", \"mixed\"]\n\
+               [mix]\nget = 3\nupdate = 2\ninsert = 1\nremove = 1\n";
+    let stores = [vec!["hash", "btree"], found(&["lmdb", "sqlite", "tdb"])].concat();
+    let unsynced = found(&["ntdb", "tdb2", "mdbm"]);
+    let names = format!("--stores={},redb", [&stores[..], &unsynced].concat().join(","));
+    let options = [&*names, "--rounds=1", "--processes=2", "--rate=1e5", "--rate-seconds=0.002"];
+    let (done, folder) = bench_workload(mix, &options);
+    let said = text(&done.stdout);
+    assert!(done.status.success(), "{said}{}", text(&done.stderr));
+    for what in ["committing to one store", " 1 proc ", " 2 procs ", "mixed, 2 procs: update "] {
+        assert!(said.contains(what), "{what}: {said}");
+    }
+    let report = json_report(&folder.path().join("out.json"));
+    let all: Vec<_> = report.together.iter().map(|r| (&*r.phase, &*r.store, r.readers)).collect();
+    let rows = |phase, store: &&'static str| [(phase, *store, 1), (phase, *store, 2)];
+    let of_phase = |phase, stores: &[&'static str]| {
+        stores.iter().flat_map(|s| rows(phase, s)).collect::<Vec<_>>()
+    };
+    let mixing = [&stores[..], &unsynced].concat();
+    assert_eq!(all, [of_phase("insert-sync", &stores), of_phase("mixed", &mixing)].concat());
+    let alone = report.results.iter().find(|r| r.phase == "mixed").unwrap().hit_rate.unwrap();
+    for r in &report.together {
+        assert!(r.verified && &*r.by == "processes" && r.per_second.median > 0.0, "{r:?}");
+        assert!(r.at_rate.as_ref().is_some_and(|at| at.verified && at.ops == 200), "{r:?}");
+        let (class, ops, hits) = match &*r.phase {
+            "mixed" => ("buffered", 1200, alone),
+            _ => ("sync", 200, 0.0),
+        };
+        assert_eq!((&*r.class, r.ops, r.hit_rate), (class, ops, hits), "{r:?}");
+        assert_eq!(r.operation_latency_ns.len(), if class == "sync" { 0 } else { 4 }, "{r:?}");
+        // Each process counts its own.
+        assert_eq!(r.syncs_per_change.is_some_and(|s| s > 0.4), class == "sync", "{r:?}");
+    }
+    let takes_part = |store: &str| report.stores.iter().find(|s| s.store == store).unwrap();
+    assert!(takes_part("hash").committing_processes && !takes_part("redb").committing_processes);
+    for what in
+        ["'insert-sync --processes' leaves out redb: ", "'mixed --processes' leaves out redb: "]
+    {
+        assert!(report.notes.iter().any(|note| note.starts_with(what)), "{:?}", report.notes);
+    }
+    let json = folder.path().join("out.json").display().to_string();
+    let compared = bench(&["compare", &json, &json]);
+    assert!(compared.status.success(), "{}", text(&compared.stderr));
+}
+
+#[test]
+fn a_mix_that_several_cannot_do_is_refused_with_the_reason() {
     let mixed = ["--stores=hash", "--records=10", "--gets=10", "--threads=2", "--phases=mixed"];
     for (more, why) in [
         (&["--reopen"][..], "not opened again"),
-        (&["--transactions=10"], "the other threads wait for it"),
-        (&["--transactions=all"], "the other threads wait for it"),
+        (&["--transactions=10"], "the others wait for it"),
+        (&["--transactions=all"], "the others wait for it"),
         (&["--stop-seconds=1"], "what stop-seconds leaves time for"),
         (&["--workload=ycsb-e"], "what a scan gives depends on"),
         (&["--open=/"], "in a store of --open a mix is done by one thread only"),
         (&["--with-writer"], "are for the get phases"),
-        (&["--processes=2"], "are for the get phases"),
+        (&["--processes=2", "--reopen"], "not opened again"),
     ] {
         let done = bench(&[&mixed[..], more].concat());
         assert_eq!(done.status.code(), Some(111), "{more:?}");
@@ -235,7 +283,7 @@ fn a_mix_that_threads_cannot_do_is_refused_with_the_reason() {
     assert!(done.status.success(), "{}", text(&done.stderr));
     let report = json_report(&folder.path().join("out.json"));
     assert!(report.together.iter().all(|r| r.phase == "get-hit") && report.results.len() == 2);
-    let why = "'mixed --threads' leaves out all stores: threads have handles";
+    let why = "'mixed --threads' leaves out all stores: what several do";
     assert!(report.notes.iter().any(|note| note.starts_with(why)), "{:?}", report.notes);
 }
 

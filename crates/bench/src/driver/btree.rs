@@ -75,6 +75,7 @@ impl Driver for BTree {
     const THREADS: Threads = Threads::Shared;
     const HAS_WRITER_THREAD: bool = true;
     const HAS_COMMITTERS: bool = true;
+    const HAS_COMMITTING_PROCESSES: bool = true;
 
     fn load(_: Option<&Path>) -> Result<BTree> {
         Ok(BTree)

@@ -27,6 +27,7 @@ impl Driver for Hash {
     const THREADS: Threads = Threads::Shared;
     const HAS_WRITER_THREAD: bool = true;
     const HAS_COMMITTERS: bool = true;
+    const HAS_COMMITTING_PROCESSES: bool = true;
 
     fn load(_: Option<&Path>) -> Result<Hash> {
         Ok(Hash)

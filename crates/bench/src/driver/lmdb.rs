@@ -1,8 +1,8 @@
 //! LMDB: `liblmdb.so.0`.
 //!
 //! Tuning: no lock, no sync, a writable map, no read-ahead; one write transaction for the build,
-//! appending when the keys come sorted. Beside a writer it has its lock and its table of readers. The
-//! rest is in [`super::mdb`].
+//! appending when the keys come sorted. Beside a writer, and where several commit, it has its lock and its
+//! table of readers. The rest is in [`super::mdb`].
 
 #![allow(unsafe_code)]
 
@@ -87,6 +87,7 @@ impl Driver for Lmdb {
     const THREADS: Threads = Threads::Shared;
     const HAS_WRITER_THREAD: bool = true;
     const HAS_COMMITTERS: bool = true;
+    const HAS_COMMITTING_PROCESSES: bool = true;
 
     fn load(file: Option<&Path>) -> Result<Lmdb> {
         let source = const { Self::SOURCE.unwrap() };
@@ -123,8 +124,8 @@ impl Driver for Lmdb {
             "{keys}NOSUBDIR, NOSYNC, NOMETASYNC, WRITEMAP, NORDAHEAD (not with --read-ahead), NOLOCK, map {} GiB; build: \
              {append}as single changes; single changes: {transactions}, or one for each; lookups: \
              one read transaction, reset and renewed for each where changes have one for each; beside a \
-             writer with its lock, several threads and changes of their own with NOTLS, and threads with \
-             its lock where they commit",
+             writer with its lock, several threads and changes of their own with NOTLS, and threads or \
+             processes with its lock where they commit",
             map_bytes(shape) >> 30
         )
     }
@@ -168,8 +169,16 @@ impl Driver for Lmdb {
         count: usize,
         is_durable: bool,
     ) -> Result<Committers<Self::Writer<'_>>> {
-        let flags = if is_durable { 0 } else { WRITING };
-        self.committing(path, shape, flags)?.into_committers(count)
+        self.open_to_commit(path, shape, is_durable)?.into_committers(count)
+    }
+
+    fn open_to_commit(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        is_durable: bool,
+    ) -> Result<Self::Writer<'_>> {
+        self.committing(path, shape, if is_durable { 0 } else { WRITING })
     }
 
     fn crew(

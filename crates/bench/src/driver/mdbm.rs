@@ -6,7 +6,8 @@
 //! is slower. Readers take no lock. Reads are zero-copy (`mdbm_fetch`). Beside a writer, who changes
 //! nothing but values and splits no page, both lock the page of each key, as its authors advise where
 //! many use a store of fixed size (`MDBM_PARTITIONED_LOCKS`), a reader for as long as it looks at a
-//! value.
+//! value. Where several processes change the store, whose pages split then, each call takes the one
+//! exclusive lock.
 
 #![allow(unsafe_code)]
 
@@ -145,16 +146,21 @@ pub(super) struct Mdbm {
 }
 
 impl Mdbm {
-    /// Opens the store at `path` with a lock for each page.
-    fn with_page_locks(&self, path: &Path, lock: Option<CString>) -> Result<MdbmStore<'_>> {
-        let (name, flags) = (c_path(path)?, READ_WRITE | PARTITIONED_LOCKS);
+    /// Opens the store at `path` with a lock for each call: of a page if `flags` say so, else of all.
+    fn with_locks(
+        &self,
+        path: &Path,
+        flags: c_int,
+        lock: Option<CString>,
+    ) -> Result<MdbmStore<'_>> {
+        let (name, flags) = (c_path(path)?, READ_WRITE | flags);
         // SAFETY: the name is a C string; sizes of 0 are those of the file.
         let db = unsafe { (self.api.mdbm_open)(name.as_ptr(), flags, 0, 0, 0) };
         if db.is_null() {
             return Err(refused_by_errno("mdbm_open").at(path));
         }
         let mut store = MdbmStore::over(&self.api, db, lock);
-        store.locks_pages = true;
+        store.locks_to_look = true;
         Ok(store)
     }
 }
@@ -163,6 +169,7 @@ impl Driver for Mdbm {
     const NAME: &'static str = "mdbm";
     const REOPENS: bool = true;
     const SHARING: Sharing = Sharing::Writer;
+    const HAS_COMMITTING_PROCESSES: bool = true;
     const THREADS: Threads = Threads::Handles;
     const HAS_WRITER_THREAD: bool = true;
     const SOURCE: Option<Source> = Some(Source {
@@ -189,7 +196,7 @@ impl Driver for Mdbm {
         format!(
             "format 3, Jenkins hash, {page}-byte pages{large}, pre-split for {pages} pages; a \
              writer holds one exclusive lock, readers none, but beside a writer both lock the page \
-             of a key (PARTITIONED_LOCKS); mdbm_fetch"
+             of a key (PARTITIONED_LOCKS), and several writing processes all for each call; mdbm_fetch"
         )
     }
 
@@ -298,13 +305,19 @@ impl Driver for Mdbm {
         Ok(store)
     }
 
+    /// Who opens it behind all of these removes the files of the lock.
+    fn open_to_commit(&self, path: &Path, shape: &Shape, _: bool) -> Result<MdbmStore<'_>> {
+        let large = if Tuning::for_shape(shape).has_large { LARGE_OBJECTS } else { 0 };
+        self.with_locks(path, large, None)
+    }
+
     fn open_beside(&self, path: &Path, _: &Shape) -> Result<MdbmStore<'_>> {
-        self.with_page_locks(path, None)
+        self.with_locks(path, PARTITIONED_LOCKS, None)
     }
 
     fn open_to_change(&self, path: &Path, _: &Shape) -> Result<MdbmStore<'_>> {
         // It stops last, and removes the files of the locks.
-        self.with_page_locks(path, Some(c_path(path)?))
+        self.with_locks(path, PARTITIONED_LOCKS, Some(c_path(path)?))
     }
 }
 
@@ -313,8 +326,8 @@ pub(super) struct MdbmStore<'d> {
     api: &'d Api,
     db: *mut Db,
     is_locked: bool,
-    /// Whether every lookup locks the page of its key.
-    locks_pages: bool,
+    /// Whether every lookup locks the page of its key, or all.
+    locks_to_look: bool,
     /// The name of the store, if this handle is the last to use its lock, which has files of its own
     /// in `/tmp`.
     lock: Option<CString>,
@@ -322,7 +335,7 @@ pub(super) struct MdbmStore<'d> {
 
 impl<'d> MdbmStore<'d> {
     fn over(api: &'d Api, db: *mut Db, lock: Option<CString>) -> MdbmStore<'d> {
-        MdbmStore { api, db, is_locked: false, locks_pages: false, lock }
+        MdbmStore { api, db, is_locked: false, locks_to_look: false, lock }
     }
 
     /// What [`Store::get`] is once the page of the key is locked, where that must be.
@@ -381,7 +394,7 @@ impl Store for MdbmStore<'_> {
     #[inline]
     fn get(&mut self, key: &[u8], take: impl FnMut(&[u8])) -> Result<bool> {
         let key = Datum::of(key)?;
-        if !self.locks_pages {
+        if !self.locks_to_look {
             return self.fetch(key, take);
         }
         // SAFETY: the store is open with locks; the key is readable.

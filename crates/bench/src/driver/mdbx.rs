@@ -123,6 +123,7 @@ impl Driver for Mdbx {
     const THREADS: Threads = Threads::Shared;
     const HAS_WRITER_THREAD: bool = true;
     const HAS_COMMITTERS: bool = true;
+    const HAS_COMMITTING_PROCESSES: bool = true;
     const SOURCE: Option<Source> = Some(Source {
         names: &["libmdbx.so"],
         package: None,
@@ -236,11 +237,19 @@ impl Driver for Mdbx {
         count: usize,
         is_durable: bool,
     ) -> Result<Committers<Self::Writer<'_>>> {
-        let store = match is_durable {
-            true => self.each_committed(path, shape, LIFO_RECLAIM)?,
-            false => self.committing(path, shape, WRITING)?,
-        };
-        store.into_committers(count)
+        self.open_to_commit(path, shape, is_durable)?.into_committers(count)
+    }
+
+    fn open_to_commit(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        is_durable: bool,
+    ) -> Result<Self::Writer<'_>> {
+        match is_durable {
+            true => self.each_committed(path, shape, LIFO_RECLAIM),
+            false => self.committing(path, shape, WRITING),
+        }
     }
 
     fn crew(

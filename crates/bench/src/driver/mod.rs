@@ -8,7 +8,7 @@
 //! Adding a store: a file here that implements the traits, and one line each in the list of
 //! modules and in that of drivers. A store that is built once has [`NoWriter`] for a writer.
 //!
-//! Threads: a measured process has one thread, but where several read one store, or commit to one:
+//! Threads: a measured process has one thread, but where several of it read one store, or commit to one:
 //! the handles for these are made together ([`Driver::crew`], [`Driver::committers`]). Drivers need not
 //! be `Send`.
 
@@ -175,6 +175,8 @@ pub(crate) trait Driver: Sized + 'static {
     const HAS_WRITER_THREAD: bool = false;
     /// Whether there is [`Driver::committers`].
     const HAS_COMMITTERS: bool = false;
+    /// Whether several processes may all change one store at once, as [`Driver::open_to_commit`] has it.
+    const HAS_COMMITTING_PROCESSES: bool = false;
 
     /// Takes the store's library: `file`, or where [`Source::open`] finds it; for a server `file` is its
     /// address.
@@ -366,6 +368,22 @@ pub(crate) trait Driver: Sized + 'static {
         _is_durable: bool,
     ) -> Result<Self::Writer<'_>> {
         Err(Error::invalid("threads do not open this store for changes").at(path))
+    }
+
+    /// Opens the store at `path`, which was made as [`Driver::create_one_by_one`] has it, and closed or opened by
+    /// other processes that change it too, for changes of the same kind, with the locks that several such
+    /// processes need. Only called where there are such ([`Driver::HAS_COMMITTING_PROCESSES`]). This one is for
+    /// stores that have these locks however they are opened.
+    fn open_to_commit(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        is_durable: bool,
+    ) -> Result<Self::Writer<'_>> {
+        match is_durable {
+            true => self.create_durable(path, shape),
+            false => self.reopen(path, shape, true),
+        }
     }
 
     /// What is promised of acknowledged changes after a fault, where the store was opened as

@@ -102,6 +102,7 @@ impl Driver for Ntdb {
     const NAME: &'static str = "ntdb";
     const REOPENS: bool = true;
     const SHARING: Sharing = Sharing::Writer;
+    const HAS_COMMITTING_PROCESSES: bool = true;
     const SOURCE: Option<Source> = Some(Source {
         names: &["libntdb.so"],
         package: None,
@@ -125,8 +126,8 @@ impl Driver for Ntdb {
             return "8192 buckets, seed 0, with its locks; ntdb_parse_record".to_owned();
         }
         format!(
-            "hashsize attribute {}, seed 0, NOLOCK, NOSYNC; ntdb_parse_record; beside a writer with \
-             its locks",
+            "hashsize attribute {}, seed 0, NOLOCK, NOSYNC; ntdb_parse_record; beside a writer, and where \
+             several processes change it, with its locks",
             chains(shape)
         )
     }
@@ -145,6 +146,11 @@ impl Driver for Ntdb {
 
     fn reopen(&self, path: &Path, shape: &Shape, _: bool) -> Result<NtdbStore<'_>> {
         self.opened(path, shape, libc::O_RDWR, false)
+    }
+
+    /// Its locks are those beside readers, too.
+    fn open_to_commit(&self, path: &Path, shape: &Shape, _: bool) -> Result<NtdbStore<'_>> {
+        self.open_to_change(path, shape)
     }
 
     /// One that may only read would take no locks.

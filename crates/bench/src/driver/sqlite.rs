@@ -23,6 +23,7 @@ use credenza::{Error, Result};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::ptr::{null, null_mut};
+use std::time::{Duration, Instant};
 
 /// `sqlite3` and `sqlite3_stmt` of sqlite3.h, only ever pointed to.
 type Db = c_void;
@@ -50,6 +51,7 @@ api! {
 }
 
 const OK: c_int = 0;
+const BUSY: c_int = 5;
 const ROW: c_int = 100;
 const DONE: c_int = 101;
 const TYPE_NULL: c_int = 5;
@@ -57,6 +59,9 @@ const OPEN_READ_ONLY: c_int = 0x1;
 const OPEN_READ_WRITE: c_int = 0x2;
 const OPEN_CREATE: c_int = 0x4;
 const OPEN_NO_MUTEX: c_int = 0x8000;
+
+/// How long one connection waits for another one's lock.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What `sqlite3_db_status` is asked, with its number.
 const STATUS: [(&str, c_int); 7] = [
@@ -142,6 +147,7 @@ impl Sqlite {
             api,
             db,
             is_in_transaction: false,
+            keeps_log: false,
             get: none,
             put: none,
             remove: none,
@@ -152,7 +158,7 @@ impl Sqlite {
         store.check("sqlite3_open_v2", rc)?;
         match usage {
             Use::ReadBeside | Use::ChangeBeside | Use::CommitTogether { .. } => {
-                store.run("PRAGMA busy_timeout=60000")?;
+                store.run(&format!("PRAGMA busy_timeout={}", PATIENCE.as_millis()))?;
             }
             _ => store.run("PRAGMA locking_mode=EXCLUSIVE")?,
         }
@@ -170,7 +176,7 @@ impl Sqlite {
                 let has_log = usage != Use::Change && shape.settings.recovery();
                 let journal = if has_log { "WAL" } else { "OFF" };
                 store.run(&format!("PRAGMA page_size={}", page_bytes(shape)))?;
-                store.run(&format!("PRAGMA journal_mode={journal}"))?;
+                store.run_in_turn(&format!("PRAGMA journal_mode={journal}"))?;
                 if shape.settings.flush() == Some(true) {
                     store.run("PRAGMA wal_autocheckpoint=1")?;
                 }
@@ -217,6 +223,7 @@ impl Driver for Sqlite {
     const SHARING: Sharing = Sharing::Writer;
     const HAS_WRITER_THREAD: bool = true;
     const HAS_COMMITTERS: bool = true;
+    const HAS_COMMITTING_PROCESSES: bool = true;
 
     fn load(file: Option<&Path>) -> Result<Sqlite> {
         let source = const { Self::SOURCE.unwrap() };
@@ -235,8 +242,8 @@ impl Driver for Sqlite {
             "WITHOUT ROWID, page_size {}, cache_size {} MiB, synchronous OFF, locking_mode \
              EXCLUSIVE, NOMUTEX; prepared statements; lookups: mmap_size {} MiB, one transaction for \
              all, many at once a join with the list of keys; changes: mmap_size {} MiB, journal_mode OFF and one transaction for the whole phase, or \
-             journal_mode WAL and one for each, as beside readers and with several threads that \
-             commit, without EXCLUSIVE and with busy_timeout",
+             journal_mode WAL and one for each, as beside readers and with several threads or \
+             processes that commit, without EXCLUSIVE and with busy_timeout",
             page_bytes(shape),
             cache_kilobytes(shape) >> 10,
             mapped_bytes(shape, true) >> 20,
@@ -273,6 +280,17 @@ impl Driver for Sqlite {
         self.opened(path, shape, Use::CommitTogether { is_durable })
     }
 
+    fn open_to_commit(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        is_durable: bool,
+    ) -> Result<SqliteStore<'_>> {
+        let mut store = self.opened(path, shape, Use::CommitTogether { is_durable })?;
+        store.keeps_log = true;
+        Ok(store)
+    }
+
     fn open_beside(&self, path: &Path, shape: &Shape) -> Result<SqliteStore<'_>> {
         self.opened(path, shape, Use::ReadBeside)
     }
@@ -288,6 +306,8 @@ pub(super) struct SqliteStore<'d> {
     api: &'d Api,
     db: *mut Db,
     is_in_transaction: bool,
+    /// Whether the log is left when it is closed, as others may have the store open.
+    keeps_log: bool,
     get: *mut Stmt,
     put: *mut Stmt,
     remove: *mut Stmt,
@@ -328,12 +348,29 @@ impl SqliteStore<'_> {
     }
 
     fn run(&self, sql: &str) -> Result<()> {
+        self.check(sql, self.exec(sql)?)
+    }
+
+    /// The same of what the library refuses, without waiting, while another connection has the lock for it: a
+    /// change of the journal.
+    fn run_in_turn(&self, sql: &str) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            let rc = self.exec(sql)?;
+            if rc != BUSY || start.elapsed() > PATIENCE {
+                return self.check(sql, rc);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// What the library answers to this.
+    fn exec(&self, sql: &str) -> Result<c_int> {
         let text = CString::new(sql).map_err(|e| Error::invalid(e.to_string()))?;
         // SAFETY: the connection is open; the text is a C string; nobody asks for rows or a message.
-        let rc = unsafe {
+        Ok(unsafe {
             (self.api.sqlite3_exec)(self.db, text.as_ptr(), null(), null_mut(), null_mut())
-        };
-        self.check(sql, rc)
+        })
     }
 
     fn prepared(&self, sql: &str) -> Result<*mut Stmt> {
@@ -551,7 +588,7 @@ impl Writer for SqliteStore<'_> {
     }
 
     fn close(mut self) -> Result<()> {
-        if !self.is_in_transaction {
+        if !self.is_in_transaction && !self.keeps_log {
             // The log goes into the file: who may only read could not do without a lock there.
             self.run("PRAGMA journal_mode=DELETE")?;
         }

@@ -79,6 +79,7 @@ impl Driver for Tdb {
     const NAME: &'static str = "tdb";
     const REOPENS: bool = true;
     const SHARING: Sharing = Sharing::Writer;
+    const HAS_COMMITTING_PROCESSES: bool = true;
     const DURABLE: Option<&'static str> = Some("a transaction for each change, without NOSYNC");
     const SOURCE: Option<Source> = Some(Source {
         names: &["libtdb.so.1"],
@@ -105,7 +106,7 @@ impl Driver for Tdb {
         }
         format!(
             "hash_size {}, NOLOCK, NOSYNC, INCOMPATIBLE_HASH (Jenkins); tdb_parse_record; beside a \
-             writer with its locks",
+             writer, and where several processes change it, with its locks",
             chains(shape)
         )
     }
@@ -128,6 +129,10 @@ impl Driver for Tdb {
 
     fn reopen(&self, path: &Path, shape: &Shape, _: bool) -> Result<TdbStore<'_>> {
         self.opened(path, shape, libc::O_RDWR, NO_LOCK | NO_SYNC)
+    }
+
+    fn open_to_commit(&self, path: &Path, shape: &Shape, is_durable: bool) -> Result<TdbStore<'_>> {
+        self.opened(path, shape, libc::O_RDWR, if is_durable { 0 } else { NO_SYNC })
     }
 
     /// One that may only read would take no locks.

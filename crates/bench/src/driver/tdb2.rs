@@ -91,6 +91,7 @@ impl Driver for Tdb2 {
     const NAME: &'static str = "tdb2";
     const REOPENS: bool = true;
     const SHARING: Sharing = Sharing::Writer;
+    const HAS_COMMITTING_PROCESSES: bool = true;
     const SOURCE: Option<Source> = Some(Source {
         names: &["libtdb2.so"],
         package: None,
@@ -114,7 +115,7 @@ impl Driver for Tdb2 {
             return "seed 0, with its locks; tdb_parse_record".to_owned();
         }
         "NOLOCK, NOSYNC, seed 0; tdb_parse_record; its size cannot be told in advance; beside a \
-         writer with its locks"
+         writer, and where several processes change it, with its locks"
             .to_owned()
     }
 
@@ -132,6 +133,11 @@ impl Driver for Tdb2 {
 
     fn reopen(&self, path: &Path, shape: &Shape, _: bool) -> Result<Tdb2Store<'_>> {
         self.opened(path, shape, libc::O_RDWR, false)
+    }
+
+    /// Its locks are those beside readers, too.
+    fn open_to_commit(&self, path: &Path, shape: &Shape, _: bool) -> Result<Tdb2Store<'_>> {
+        self.open_to_change(path, shape)
     }
 
     /// One that may only read would take no locks.

@@ -88,6 +88,12 @@ fn shared_and_reopened<D: Driver>(driver: &D, records: &Records) {
         }
         committed(driver, &records.first(100).unwrap(), false);
     }
+    if D::HAS_COMMITTING_PROCESSES {
+        if D::DURABLE.is_some() {
+            opened_to_commit(driver, &records.first(30).unwrap(), true);
+        }
+        opened_to_commit(driver, &records.first(100).unwrap(), false);
+    }
     if D::REOPENS {
         reopened(driver, records, D::create, |driver, path, shape| {
             driver.reopen(path, shape, false)
@@ -176,6 +182,29 @@ fn committed<D: Driver>(driver: &D, records: &Records, is_durable: bool) {
         }
     });
     let mut store = crew.into_owner();
+    check(&mut store, records, D::NAME);
+    store.close().unwrap();
+    check(&mut driver.open(&path, &shape, Reading::Warm).unwrap(), records, D::NAME);
+}
+
+/// Two store their parts of the records, opened one after the other as each of several processes is: all are
+/// there for who opens the store behind them, and when it was closed. What they do at once, the tests of the
+/// workbench's program say.
+fn opened_to_commit<D: Driver>(driver: &D, records: &Records, is_durable: bool) {
+    let (shape, folder) = (Shape::of(records), tempfile::tempdir().unwrap());
+    let path = folder.path().join("store");
+    driver.create_one_by_one(&path, &shape, is_durable).unwrap().close().unwrap();
+    for number in 0..2 {
+        let mut store = driver.open_to_commit(&path, &shape, is_durable).unwrap();
+        for (key, value) in records.iter().skip(number).step_by(2) {
+            store.insert(key, value).unwrap();
+        }
+        store.close().unwrap();
+    }
+    let mut store = match is_durable {
+        true => driver.create_durable(&path, &shape).unwrap(),
+        false => driver.reopen(&path, &shape, true).unwrap(),
+    };
     check(&mut store, records, D::NAME);
     store.close().unwrap();
     check(&mut driver.open(&path, &shape, Reading::Warm).unwrap(), records, D::NAME);

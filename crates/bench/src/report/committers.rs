@@ -1,13 +1,13 @@
-//! Several threads that commit to one store, and several that do a mix there: a table of each for the terminal and
-//! the page, and charts.
+//! Several processes or threads that commit to one store, and several that do a mix there: a table of each for the
+//! terminal and the page, and charts.
 
 use super::plain::ByClass;
 use super::text;
-use super::together::{line_charts, processors, ratio};
+use super::together::{line_charts, processors, ratio, readers};
 use crate::result::{Report, TogetherResult};
 use crate::workload::Phase;
 
-/// What threads do together that change one store.
+/// What those do together that change one store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// `insert-sync`.
@@ -17,21 +17,21 @@ pub enum Work {
 }
 
 /// What the figures of both are, the first part and the last.
-const OPERATIONS: &str = "Operations in a second, of all threads together: medians, and how many times \
-    those of one thread, with the interval (~ no difference seen; ? fewer than three rounds, too few to say; these \
+const OPERATIONS: &str = "Operations in a second, of all processes (procs) or threads together: medians, and how many \
+    times those of one, with the interval (~ no difference seen; ? fewer than three rounds, too few to say; these \
     ratios have no noise floor)";
-const PROCESSORS: &str = "The threads of a row had so many processors (cpus), each one of its own where there \
+const PROCESSORS: &str = "Those of a row had so many processors (cpus), each one of its own where there \
     were enough; free: the kernel chose. ! some answers were wrong, or records not there: the figure is no speed.";
 
 const SYNCED: &str = "; of class sync, each change is on the disk when its call has returned. syncs: calls that \
-    bring something to the disk, a change; below one where a store takes the changes of several threads there at once";
+    bring something to the disk, a change; below one where a store takes the changes of several there at once";
 
-const HEADS: [&str; 7] = ["store", "phase", "threads", "cpus", "ops/s", "times one", "syncs"];
+const HEADS: [&str; 7] = ["store", "phase", "at once", "cpus", "ops/s", "times one", "syncs"];
 
 /// The columns for words, which come first.
-const WORDS: usize = 2;
+const WORDS: usize = 3;
 
-/// Whether this is what threads did that change a store, and not readers.
+/// Whether this is what those did that change a store, and not readers.
 pub fn is_of(r: &TogetherResult) -> bool {
     Work::ALL.iter().any(|work| work.is_of(r))
 }
@@ -43,16 +43,16 @@ impl Work {
     /// The heading of the table.
     pub const fn title(self) -> &'static str {
         match self {
-            Work::Committing => "Several threads committing to one store",
-            Work::Mixing => "Mixes by several threads at one store",
+            Work::Committing => "Several processes or threads committing to one store",
+            Work::Mixing => "Mixes by several processes or threads at one store",
         }
     }
 
     /// The name of the section in the page, and what a link to it says.
     pub const fn section(self) -> (&'static str, &'static str) {
         match self {
-            Work::Committing => ("committers", "Committing threads"),
-            Work::Mixing => ("mixers", "Mixes by threads"),
+            Work::Committing => ("committers", "Several committing"),
+            Work::Mixing => ("mixers", "Mixes by several"),
         }
     }
 
@@ -61,7 +61,7 @@ impl Work {
         let own = match self {
             Work::Committing => "",
             Work::Mixing => {
-                "; each change is a transaction of its own, and the operations of a key are done by one thread"
+                "; each change is a transaction of its own, and the operations of a key are done by one of them"
             }
         };
         let synced = if is_synced { SYNCED } else { "" };
@@ -70,7 +70,7 @@ impl Work {
         format!("{OPERATIONS}{own}{synced}{looks_up}. {PROCESSORS}")
     }
 
-    /// Whether this is what these threads did.
+    /// Whether this is what these did.
     pub fn is_of(self, r: &TogetherResult) -> bool {
         Phase::named(&r.phase).is_some_and(|phase| match self {
             Work::Committing => phase == Phase::InsertSync,
@@ -92,14 +92,14 @@ impl Work {
         ))
     }
 
-    /// Charts of operations in a second over the number of threads, one for each phase and class; none where
-    /// there is one number.
+    /// Charts of operations in a second over the number of processes or threads, one for each phase, kind and
+    /// class; none where there is one number.
     pub fn charts(self, report: &Report) -> String {
         line_charts(
             report,
             |r| self.is_of(r),
-            "operations in a second, all threads",
-            "threads; logarithmic scale",
+            "operations in a second, all together",
+            "how many at once; logarithmic scale",
             text::number,
         )
     }
@@ -110,7 +110,7 @@ fn cells(r: &TogetherResult) -> [String; HEADS.len()] {
     [
         r.store.clone(),
         r.phase.clone(),
-        r.readers.to_string(),
+        readers(r),
         processors(r),
         format!("{}{mark}", text::number(r.per_second.median)),
         ratio(r),
@@ -137,14 +137,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_that_commit_and_threads_that_do_a_mix_have_tables_of_their_own() {
+    fn those_that_commit_and_those_that_do_a_mix_have_tables_of_their_own() {
         let json = include_bytes!("../../tests/fixtures/report.json");
         let mut report: Report = serde_json::from_slice(json).unwrap();
         report.together = vec![some()];
         let of = |report: &Report, work: Work| work.table(report).map(|(table, _)| table.lines());
         let lines = of(&report, Work::Committing).unwrap();
         assert!(lines.iter().all(|line| line.chars().count() <= 100), "{lines:#?}");
-        for what in [" 8 ", " 4,321 ", "1.95x [1.93, 1.99]", " 0.13"] {
+        for what in [" 8 threads ", " 4,321 ", "1.95x [1.93, 1.99]", " 0.13"] {
             assert!(lines[2].contains(what), "{what}: {lines:#?}");
         }
         assert!(super::super::together::table(&report).is_none());
@@ -155,6 +155,11 @@ mod tests {
         assert!(!page.contains(r#"id="together""#) && !page.contains("btree<scr"));
         report.together[0].verified = false;
         assert!(of(&report, Work::Committing).unwrap()[2].contains("4,321!"));
+        // Processes have rows beside those of threads, and say what they are.
+        report.together.push(TogetherResult { by: "processes".to_owned(), ..some() });
+        let lines = of(&report, Work::Committing).unwrap();
+        assert!(lines[2].contains(" 8 threads ") && lines[3].contains(" 8 procs "), "{lines:#?}");
+        report.together.pop();
         // A mix has a class of its own, and the longest of names fits.
         let phase = "mixed-eighteen-letters-a".to_owned();
         let class = "buffered".to_owned();

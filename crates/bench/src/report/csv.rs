@@ -1,6 +1,6 @@
 //! The figures as a table that other programs read: comma-separated values as in RFC 4180, one line
 //! for each store and phase, the names of the columns first; behind these a line for each number of
-//! readers at one store, or of threads that commit to one, whose figures are in columns of their own; behind
+//! readers at one store, or of those that commit to one, whose figures are in columns of their own; behind
 //! these a line for each kind of operation of a mix, named in `operation`, with its latencies; and behind
 //! these a line for each stretch of a run over its time, with the columns `from_seconds` and `to_seconds`,
 //! and `operation` where it is about one kind of these. How keys were drawn and what a mix did is said of
@@ -98,7 +98,7 @@ const OF_PROCESSOR: usize = 5;
 const OF_TIME: usize = 3;
 const OF_WORK: usize = 3;
 const OF_COMMITS: usize = 4;
-/// All that are behind those of what is done at a rate and of threads that commit.
+/// All that are behind those of what is done at a rate and of those that commit.
 const LAST: usize = OF_PROCESSOR + OF_TIME + OF_WORK + OF_COMMITS;
 
 /// Writes the report's figures in place of `path`, whole or not at all.

@@ -4,6 +4,7 @@
 //! it does. They differ where a library is set up otherwise than its driver believes.
 
 use super::text;
+use super::together::many;
 use crate::result::{Calls, PhaseResult, Report, StoreInfo, TogetherResult};
 use std::collections::BTreeMap;
 
@@ -17,12 +18,12 @@ pub fn warnings(
     let alone = results.iter().filter(|result| result.effort.operations > 0);
     let alone = alone.filter_map(|result| warning(info_of(&result.store)?, result));
     let is_unsynced = |r: &&TogetherResult| r.class == "sync" && r.syncs_per_change == Some(0.0);
-    let threads = together.iter().filter(is_unsynced).filter_map(|r| {
-        let (store, threads) = (&info_of(&r.store)?.store, text::counted(r.readers, "thread"));
+    let several = together.iter().filter(is_unsynced).filter_map(|r| {
+        let (store, several) = (&info_of(&r.store)?.store, many(r.readers, &r.by));
         let phase = &r.phase;
-        Some(format!("{store}, {phase}, {threads}: class sync, and no call that syncs was seen"))
+        Some(format!("{store}, {phase}, {several}: class sync, and no call that syncs was seen"))
     });
-    alone.chain(threads).collect()
+    alone.chain(several).collect()
 }
 
 fn warning(info: &StoreInfo, result: &PhaseResult) -> Option<String> {

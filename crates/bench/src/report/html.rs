@@ -237,7 +237,7 @@ fn with_note(note: &str, content: &str) -> String {
     format!(r#"<p class="note">{note}</p>{content}"#)
 }
 
-/// What stands below threads that do a mix; empty without any.
+/// What stands below those that do a mix; empty without any.
 fn latencies_of_mixes(report: &Report) -> String {
     let Some((table, explained)) = mix_latencies::table(report) else { return String::new() };
     let title = mix_latencies::TITLE;

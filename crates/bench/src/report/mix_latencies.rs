@@ -1,5 +1,5 @@
-//! Latencies of a mix by several threads, kind by kind of its operations: a table for the terminal and the
-//! page, and charts.
+//! Latencies of a mix by several processes or threads, kind by kind of its operations: a table for the terminal
+//! and the page, and charts.
 
 use super::html::{SPAN, latency_chart};
 use super::plain::ByClass;
@@ -9,15 +9,14 @@ use crate::result::{Latency, Report, TogetherResult};
 use std::collections::BTreeSet;
 
 /// The heading of the table.
-pub const TITLE: &str = "Latencies of a mix by threads";
+pub const TITLE: &str = "Latencies of a mix by processes or threads";
 
 /// What the figures are.
-const EXPLAINED: &str = "Single operations, kind by kind, of all threads of a row together: on one more \
-    store every sixteenth of each thread was timed by itself, while the others did theirs. Where threads \
-    are more than processors, they have in them how long they waited for one. ! some answers were wrong.";
+const EXPLAINED: &str = "Single operations, kind by kind, of all processes (procs) or threads of a row \
+    together: on one more store every sixteenth of each was timed by itself, while the others did theirs. Where \
+    there are more of them than processors, they have in them how long they waited for one. ! some answers were wrong.";
 
-const HEADS: [&str; 8] =
-    ["store", "phase", "threads", "operation", "p50", "p99", "p99.9", "slowest"];
+const HEADS: [&str; 8] = ["store", "phase", "at once", "operation", "p50", "p99", "p99.9", "max"];
 
 /// The columns for words, which come first.
 const WORDS: usize = 4;
@@ -36,15 +35,14 @@ fn cells(r: &TogetherResult, name: &str, l: &Latency) -> [String; HEADS.len()] {
     let wrong = if r.verified { "" } else { "!" };
     let [p50, p99, p999, max] =
         [l.p50, l.p99, l.p999, l.max].map(|ns| text::nanoseconds(ns as f64));
-    let threads = r.readers.to_string();
-    [r.store.clone(), r.phase.clone(), threads, format!("{name}{wrong}"), p50, p99, p999, max]
+    [r.store.clone(), r.phase.clone(), readers(r), format!("{name}{wrong}"), p50, p99, p999, max]
 }
 
-/// A chart for each kind of operation, number of threads, phase and class, the fastest store first.
+/// A chart for each kind of operation, number of processes or threads, phase and class, the fastest store first.
 pub fn charts(report: &Report) -> String {
-    type Key<'a> = (&'a str, &'a str, usize);
+    type Key<'a> = (&'a str, &'a str, &'a str, usize);
     fn key(r: &TogetherResult) -> Key<'_> {
-        (&r.class, &r.phase, r.readers)
+        (&r.class, &r.phase, &r.by, r.readers)
     }
     let is_drawn = |r: &&TogetherResult| r.verified && !r.operation_latency_ns.is_empty();
     let of_mixes = || report.together.iter().filter(is_drawn);
@@ -103,10 +101,10 @@ mod tests {
         assert!(lines.iter().all(|line| line.chars().count() <= 100), "{lines:#?}");
         let row = |words: &[&str]| lines.iter().any(|line| words.iter().all(|w| line.contains(w)));
         assert!(
-            row(&["bdb-btree", " 256 ", " read-modify-write ", " 1.60 µs ", " 400 ns"]),
+            row(&["bdb-btree", " 256 threads ", " read-modify-write ", " 1.60 µs ", " 400 ns"]),
             "{lines:#?}"
         );
-        assert!(row(&["hash", " 256 ", " get ", " 300 ns "]), "{lines:#?}");
+        assert!(row(&["hash", " 256 threads ", " get ", " 300 ns "]), "{lines:#?}");
         report.together[2].verified = false;
         let lines = table(&report).unwrap().0.lines();
         assert_eq!(lines.iter().filter(|line| line.contains("get! ")).count(), 1, "{lines:#?}");
@@ -123,6 +121,12 @@ mod tests {
         // Both stores, the faster one first.
         assert!(many.find("hash: p50 300 ns") < many.find("bdb-btree: p50 800 ns"), "{html}");
         assert!(many.contains("bdb-btree: p50 800 ns"), "{html}");
+        // Processes have charts of their own.
+        let mut both = report.clone();
+        both.together[2].by = "processes".to_owned();
+        let apart = charts(&both);
+        assert!(apart.contains("letters-a, 256 procs: get<"), "{apart}");
+        assert_eq!(apart.matches("<figure").count(), 3 * 2, "{apart}");
         let page = crate::report::html::page(&report);
         assert!(page.contains(TITLE) && page.contains("letters-a, 1 thread: read-modify-write<"));
     }

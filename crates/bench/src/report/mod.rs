@@ -5,7 +5,7 @@
 //! asked of the stores, `noise` how far chance goes, [`durability`] who brings what to the disk, `effort` the
 //! same with faults and files as a table, `processor` and `own_counters` what the processor and the stores
 //! themselves counted; `together`, `rate`, `over_time` and `growth` what comes of several readers, of operations
-//! at a rate, in the course of a run, and of more records; `committers` and `mix_latencies` what threads do that
+//! at a rate, in the course of a run, and of more records; `committers` and `mix_latencies` what those do that
 //! change one store; `stores` how each was set up; [`saved`] puts two saved runs against each other.
 
 mod chart;

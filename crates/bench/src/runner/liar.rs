@@ -68,24 +68,36 @@ pub(crate) enum Lie {
     RefusesBuild,
     /// The same: after some time one handle of several reads nothing any more.
     RefusesReads,
-    /// The same: after some changes one of several threads changes nothing any more.
+    /// The same: after some changes one of several threads or processes changes nothing any more.
     RefusesChanges,
+    /// What one process stores is lost to another one that closes the store behind it.
+    LosesOthers,
 }
 
 pub(crate) struct Liar {
     lie: Lie,
     records: RefCell<Vec<(Vec<u8>, Vec<u8>)>>,
     opened: Cell<usize>,
-    /// What threads that commit have stored.
+    /// What those have stored that commit, or close the store: as it were, its file.
     committed: Committed,
 }
 
-type Committed = Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>>;
+pub(crate) type Committed = Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>>;
 
 impl Liar {
     pub(crate) fn who(lie: Lie) -> Liar {
         let (records, opened) = (RefCell::default(), Cell::new(0));
         Liar { lie, records, opened, committed: Arc::default() }
+    }
+
+    /// The same store as the process sees it that opens it as this number.
+    pub(crate) fn opened_by(lie: Lie, number: usize, committed: Committed) -> Liar {
+        Liar { opened: Cell::new(number), committed, ..Liar::who(lie) }
+    }
+
+    /// What other processes see of it.
+    pub(crate) fn committed(&self) -> Committed {
+        self.committed.clone()
     }
 
     fn changing(&self, store: LiarStore) -> LiarWriter<'_> {
@@ -118,6 +130,7 @@ impl Driver for Liar {
     const THREADS: Threads = Threads::Handles;
     const HAS_WRITER_THREAD: bool = true;
     const HAS_COMMITTERS: bool = true;
+    const HAS_COMMITTING_PROCESSES: bool = true;
     const SOURCE: Option<Source> = None;
     const COMMITS: bool = true;
     const HAS_DUPLICATES: bool = true;
@@ -194,7 +207,14 @@ impl Driver for Liar {
     }
 
     fn create_durable(&self, path: &Path, shape: &Shape) -> Result<LiarWriter<'_>> {
-        self.create(path, shape)
+        self.reopen(path, shape, true)
+    }
+
+    fn reopen(&self, path: &Path, shape: &Shape, _: bool) -> Result<LiarWriter<'_>> {
+        let (is_new, writer) =
+            (self.committed.lock().unwrap().is_empty(), self.create(path, shape)?);
+        let shared = Some(self.committed.clone()).filter(|_| !is_new);
+        Ok(LiarWriter { shared, ..writer })
     }
 
     fn open_committer(&self, path: &Path, shape: &Shape, _: bool) -> Result<LiarWriter<'_>> {
@@ -208,6 +228,15 @@ impl Driver for Liar {
         Ok(LiarWriter { shared: Some(self.committed.clone()), ..writer })
     }
 
+    fn open_to_commit(&self, path: &Path, shape: &Shape, _: bool) -> Result<LiarWriter<'_>> {
+        let mut writer = self.open_committer(path, shape, true)?;
+        if self.lie == Lie::LosesOthers {
+            writer.store.index = self.committed.lock().unwrap().clone();
+            writer.shared = None;
+        }
+        Ok(writer)
+    }
+
     fn open_to_change(&self, path: &Path, shape: &Shape) -> Result<LiarWriter<'_>> {
         let store = self.open(path, shape, Reading::Warm)?;
         Ok(self.changing(store))
@@ -217,7 +246,7 @@ impl Driver for Liar {
 pub(crate) struct LiarWriter<'d> {
     liar: &'d Liar,
     store: LiarStore,
-    /// What all threads that commit store to, in place of the index.
+    /// What all that commit store to, in place of the index.
     shared: Option<Committed>,
     changes: usize,
     gets: usize,
@@ -292,7 +321,7 @@ impl Writer for LiarWriter<'_> {
     }
 
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        if self.changes == self.store.left {
+        if self.changes >= self.store.left {
             return Err(Error::invalid("no room to insert"));
         }
         self.changes += 1;
@@ -334,6 +363,7 @@ impl Writer for LiarWriter<'_> {
         if self.store.lie == Lie::ForgetsLast {
             self.store.index.remove(&self.last);
         }
+        *self.liar.committed.lock().unwrap() = self.store.index.clone();
         *self.liar.records.borrow_mut() = self.store.index.into_iter().collect();
         Ok(())
     }

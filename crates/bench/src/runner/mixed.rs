@@ -2,7 +2,7 @@
 //!
 //! A first, untimed run compares every answer with the model; the timed ones, what they add up to.
 //! All runs begin with a new store that holds the records and, of several mixes, what those before it
-//! have left. [`super::together`] has the same by several threads.
+//! have left. [`super::together`] has the same by several processes or threads.
 
 use super::changes::{Outcome, Watch, Work, check_keys};
 use super::child::{LATENCY_EVERY, Round};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// Latencies in nanoseconds with their counts, by the names of the kinds of steps.
 pub(super) type StepLatencies = BTreeMap<String, Vec<(u64, u64)>>;
 
-/// Those of several rounds, or of several threads, as one.
+/// Those of several rounds, or of several who do it, as one.
 pub(super) fn merged<'a>(
     all: impl Iterator<Item = &'a StepLatencies>,
 ) -> BTreeMap<&'a str, Latencies> {
@@ -375,7 +375,7 @@ pub(super) fn do_changes<W: Writer>(store: &mut W, script: &Script) -> Result<()
     })
 }
 
-/// The steps of a script, or of the part of one that is dealt to a thread.
+/// The steps of a script, or of the part of one that is dealt to one of several.
 #[derive(Clone, Copy)]
 pub(super) struct Steps<'a> {
     pub(super) script: &'a Script,

@@ -1,6 +1,6 @@
 //! What a reader must know before quoting a figure: where it was measured, and what was left out.
 
-use super::together::{By, not_by_threads};
+use super::together::{By, not_by_several};
 use crate::args::BenchArgs;
 use crate::driver::{Announces, Sharing, Threads, announces, has_keys_of, has_values_of};
 use crate::report::text;
@@ -242,23 +242,32 @@ pub(super) fn about_sharing(
             notes.push(format!("'{what}' leaves out {names}: {why}"));
         }
     };
-    if !args.processes.is_empty() {
+    if !args.processes.is_empty() && has_readers {
         let is_alone = |info: &StoreInfo| info.sharing == Sharing::Alone.name();
         let why = "only one process at a time may open them, the way the workbench does";
         leave_out("--processes", named(&is_alone), why);
     }
     let commits = |phase: &&Phase| **phase == Phase::InsertSync || phase.is_mixed();
-    for phase in phases.iter().filter(commits).filter(|_| !args.threads.is_empty()) {
-        let what = format!("{phase} --threads");
-        let mix = mixes.of(*phase);
-        if let Some(why) = mix.and_then(|mix| not_by_threads(mix, args.kept.open.is_some())) {
-            leave_out(&what, "all stores".to_owned(), why);
-            continue;
+    let is_asked = |by: &By| !args.reader_counts(*by).is_empty();
+    for by in [By::Processes, By::Threads].into_iter().filter(is_asked) {
+        for phase in phases.iter().filter(commits) {
+            let what = format!("{phase} --{}", by.name());
+            let mix = mixes.of(*phase);
+            if let Some(why) = mix.and_then(|mix| not_by_several(mix, args.kept.open.is_some())) {
+                leave_out(&what, "all stores".to_owned(), why);
+                continue;
+            }
+            let lacks = |info: &StoreInfo| info.lacks.iter().any(|name| name == phase.name());
+            let why = format!(
+                "the workbench has no locks of theirs for several {} that commit",
+                by.name()
+            );
+            let have_locks = |info: &StoreInfo| match by {
+                By::Processes => info.committing_processes,
+                By::Threads => info.committing_threads,
+            };
+            leave_out(&what, named(&|info| !have_locks(info) && !lacks(info)), &why);
         }
-        let lacks = |info: &StoreInfo| info.lacks.iter().any(|name| name == phase.name());
-        let why = "the workbench has no locks of theirs for several threads that commit";
-        let left_out = |info: &StoreInfo| !info.committing_threads && !lacks(info);
-        leave_out(&what, named(&left_out), why);
     }
     if !args.threads.is_empty() && has_readers {
         let is_one = |info: &StoreInfo| info.threads == Threads::One.name();
@@ -280,7 +289,7 @@ pub(super) fn about_sharing(
     for by in [By::Processes, By::Threads] {
         let counts = args.reader_counts(by);
         let all = counts.last().map_or(0, |most| most + usize::from(args.with_writer));
-        let do_mixes = by == By::Threads && phases.iter().any(|phase| phase.is_mixed());
+        let do_mixes = phases.iter().any(|phase| phase.is_mixed());
         if all > cores && (has_readers || do_mixes) {
             let share =
                 if cores == 1 { "one processor".to_owned() } else { format!("{cores} processors") };

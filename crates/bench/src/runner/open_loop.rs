@@ -128,12 +128,12 @@ impl Rate {
         if wanted < most as f64 { wanted as usize } else { most }
     }
 
-    /// The same of changes that are each brought to the disk, by so many threads. For each second that was
-    /// asked for a thread has as many as `insert-sync` without a rate: a disk that is much too slow for
+    /// The same of changes that are each brought to the disk, by so many at once. For each second that was
+    /// asked for each has as many as `insert-sync` without a rate: a disk that is much too slow for
     /// the rate does not take hours to show it.
-    pub(super) fn changes(&self, most: usize, threads: usize) -> usize {
-        let of_threads = SYNCED_OPERATIONS as f64 * self.seconds.max(1.0) * threads as f64;
-        self.operations(most.min(of_threads as usize))
+    pub(super) fn changes(&self, most: usize, at_once: usize) -> usize {
+        let of_all = SYNCED_OPERATIONS as f64 * self.seconds.max(1.0) * at_once as f64;
+        self.operations(most.min(of_all as usize))
     }
 
     /// The starts of so many operations, in nanoseconds from the beginning.

@@ -183,7 +183,7 @@ fn write_amplification(
     (stores && written > 0 && stored > 0.0).then(|| written as f64 / stored)
 }
 
-/// What several readers, or threads that commit or do a mix, did at once, each with its store and round.
+/// What several readers, or those that commit or do a mix, did at once, each with its store and round.
 #[derive(Default)]
 pub(super) struct Shared(Vec<(String, usize, Throughput)>);
 

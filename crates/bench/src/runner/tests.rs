@@ -95,6 +95,7 @@ fn told(lie: Lie) -> Vec<Phase> {
         | Lie::RefusesBuild
         | Lie::RefusesReads
         | Lie::RefusesChanges
+        | Lie::LosesOthers
         | Lie::ScansShortOnce
         | Lie::WrongWhenOpenedAgain
         | Lie::BackShort

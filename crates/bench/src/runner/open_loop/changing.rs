@@ -1,4 +1,4 @@
-//! Changes at a rate, of one thread or of one of several: the steps of a mix, and insertions of which each is
+//! Changes at a rate, of one or of one of several: the steps of a mix, and insertions of which each is
 //! on the disk when its call has returned.
 //!
 //! A transaction of several operations begins after its first one was to start, and what its commit takes
@@ -62,12 +62,12 @@ impl<D: Driver> Round<'_, D> {
     }
 }
 
-/// Steps of a mix at a rate: of one thread, or of one of several.
+/// Steps of a mix at a rate: of one, or of one of several.
 pub(in super::super) struct Paced<'a> {
     pub(in super::super) steps: Steps<'a>,
     /// When each of them is to start.
     pub(in super::super) starts: Vec<u64>,
-    /// Of so many threads.
+    /// Of so many who do it together.
     pub(in super::super) of: usize,
     pub(in super::super) clock_ns: f64,
 }
@@ -116,7 +116,7 @@ fn do_paced<W: Writer, T: Time>(
     Ok(AtRate { latencies, operation_latencies, over_time, wrong, ..ended })
 }
 
-/// Insertions at a rate into a store that brings each to the disk: of one thread, or of one of several.
+/// Insertions at a rate into a store that brings each to the disk: of one, or of one of several.
 pub(in super::super) struct Inserts<'a> {
     pub(in super::super) rate: &'a Rate,
     pub(in super::super) share: Share,

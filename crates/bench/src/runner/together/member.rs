@@ -47,6 +47,12 @@ pub(in super::super) trait Coordinator {
         self.wait()
     }
 
+    /// Says that its clock may stop, and waits until those of all others have.
+    fn enough(&mut self) -> Result<()> {
+        self.say(Word::Enough)?;
+        self.wait()
+    }
+
     /// Says how it ended.
     fn end(&mut self, done: Result<Done>) -> Result<()> {
         self.say(match done {

@@ -1,155 +1,188 @@
-//! A mix by several threads at one new store.
+//! A mix by several processes or threads at one new store.
 //!
-//! The operations are those that one thread does, dealt to the threads: all those of a key are one thread's,
-//! in their order, so that every answer, and what the store holds in the end, are as with one thread,
-//! whoever is faster. What is about several keys is not so: a mix that scans is not done by threads.
+//! The operations are those that one thread does, dealt to all: all those of a key are done by one of them, in
+//! their order, so that every answer, and what the store holds in the end, are as with one thread,
+//! whoever is faster. What is about several keys is not so: a mix that scans is not done by several.
 //! Each change is a transaction of its own, which outlives the process, whatever the store does with
 //! one thread: the class is "buffered", or "sync" where the mix is.
 //!
 //! As with one thread, a first, untimed run compares every answer with the model; in all others the
-//! answers of each thread must add up to what they are: in the timed one, in that with single operations
+//! answers of each must add up to what they are: in the timed one, in that with single operations
 //! timed, and at a rate, where each operation has the time to start that it has with one thread. After each,
 //! the store is looked through.
 
 use super::super::changes::{Outcome, Work};
 use super::super::child::Round;
-use super::super::mixed::{
-    self, Expected, Mixed, StepLatencies, Steps, begun, check, do_steps, expected,
-};
+use super::super::mixed::{self, Expected, Mixed, Steps, begun, check, do_steps, expected};
 use super::super::open_loop::changing::Paced;
-use super::super::open_loop::{AtRate, Rate};
 use super::super::protocol::{Sample, Spec};
-use super::committers::{Committed, at_once};
-use super::member::Channel;
-use super::{Coordinator, Done, Group, Throughput};
-use crate::driver::Driver;
-use crate::workload::Mix;
+use super::changers::{Changed, by_processes, by_threads};
+use super::member::Member;
+use super::{By, Coordinator, Done, Group, Run, Throughput};
+use crate::driver::{Changes, Driver, Writer};
 use crate::workload::changes::{Dealt, Script};
+use crate::workload::{Inputs, Mix};
 use credenza::Result;
 
-/// Why several threads do not do a mix at one store; `None` if they do.
-pub(crate) fn not_by_threads(mix: &Mix, is_opened: bool) -> Option<&'static str> {
+/// Why several processes or threads do not do a mix at one store; `None` if they do.
+pub(crate) fn not_by_several(mix: &Mix, is_opened: bool) -> Option<&'static str> {
     let opened = is_opened.then_some("in a store of --open a mix is done by one thread only");
-    mix.not_by_threads().or(opened)
+    mix.not_by_several().or(opened)
 }
 
-/// A mix that is dealt to threads.
-struct Shared<'a> {
-    all: Mixed<'a>,
-    /// How many lookups find something.
-    found: u64,
-    /// The part of each thread, and what it adds up to.
-    parts: Vec<(Dealt, Outcome)>,
+/// What is the same for all who do a mix together.
+struct Common<'a> {
+    spec: &'a Spec,
+    inputs: &'a Inputs,
+    before: &'a [Script],
+    mix: &'a Mix,
+    /// How many they are.
+    of: usize,
+    run: Run,
+    /// At a rate, when each of the steps of all is to start.
+    starts: Vec<u64>,
 }
 
-impl Shared<'_> {
-    /// The steps of a thread, and how they were dealt.
-    fn part(&self, number: usize) -> (Steps<'_>, &Dealt) {
-        let (dealt, outcome) = &self.parts[number];
-        (Steps { script: &dealt.script, transactions: None, outcome: *outcome }, dealt)
+impl Common<'_> {
+    /// Does what one of them does.
+    fn part<W: Writer>(
+        &self,
+        dealt: &Dealt,
+        store: &mut W,
+        to: &mut impl Coordinator,
+    ) -> Result<Done> {
+        let model = || begun(self.inputs, self.mix, self.before);
+        let script = &dealt.script;
+        let outcome = expected(script, None, model()).outcome;
+        let steps = Steps { script, transactions: None, outcome };
+        match self.run {
+            Run::Compared => {
+                let model = model();
+                to.ready()?;
+                Ok(Done { wrong: check(store, script, None, model)?, ..Done::default() })
+            }
+            Run::Timed => {
+                let mut outcome = Outcome::default();
+                to.ready()?;
+                do_steps(store, script, None, &mut outcome, &mut (), |_| true)?;
+                Ok(Done { wrong: steps.unlike(outcome, ""), ..Done::default() })
+            }
+            Run::Singly => {
+                to.ready()?;
+                let (operation_latencies, wrong) = steps.one_by_one(store, self.spec)?;
+                Ok(Done { operation_latencies, wrong, ..Done::default() })
+            }
+            Run::AtRate => {
+                let (starts, clock_ns) = (dealt.own(&self.starts), self.spec.clock_ns);
+                let paced = Paced { steps, starts, of: self.of, clock_ns };
+                let at_rate = Some(paced.run(store, || to.ready())?);
+                Ok(Done { at_rate, ..Done::default() })
+            }
+        }
     }
 }
 
 impl<D: Driver> Round<'_, D> {
-    /// Measures such a group, by threads of this process.
+    /// Measures such a group.
     pub(super) fn mixers(&self, group: Group) -> Result<Throughput> {
         self.with_script(group.phase, |round, mix, script| round.mix_at_once(group, mix, script))
     }
 
     fn mix_at_once(&self, group: Group, mix: &Mix, mut script: Script) -> Result<Throughput> {
-        let (spec, shared) = (self.spec, self.shared(group, mix, &script));
-        let checked = self.by_threads(group, &shared, |(Steps { script, .. }, _), store, to| {
-            let model = begun(self.inputs, mix, self.before);
-            to.ready()?;
-            Ok(Done { wrong: check(store, script, None, model)?, ..Done::default() })
-        })?;
-        let timed = self.by_threads(group, &shared, |(steps, _), store, to| {
-            let mut outcome = Outcome::default();
-            to.ready()?;
-            do_steps(store, steps.script, None, &mut outcome, &mut (), |_| true)?;
-            Ok(Done { wrong: steps.unlike(outcome, ""), ..Done::default() })
-        })?;
-        let wrong = checked.wrong.or(timed.wrong);
-        let (operation_latencies, wrong_singly) = match spec.latencies {
-            true => self.latencies_at_once(group, &shared)?,
-            false => (StepLatencies::new(), None),
+        let spec = self.spec;
+        let (work, found) = self.mixed_work(mix, &script);
+        let compared = self.mix_run(group, mix, &work, Run::Compared)?;
+        let timed = self.mix_run(group, mix, &work, Run::Timed)?;
+        let singly = match spec.latencies {
+            true => Some(self.mix_run(group, mix, &work, Run::Singly)?),
+            false => None,
         };
-        let (found, lookups, ops) = (shared.found, script.lookups(), script.len());
-        let changes = script.changes().count();
+        let of_each = singly.iter().flat_map(|ran| &ran.done).map(|done| &done.operation_latencies);
+        let operation_latencies = mixed::counts(mixed::merged(of_each));
+        let (lookups, ops, changes) = (script.lookups(), script.len(), script.changes().count());
         let mut at_rate = None;
-        if let Some(rate) = &spec.rate {
-            script.truncate(rate.operations(script.len()));
-            at_rate = Some(self.mix_at_rate(group, mix, &script, rate)?);
+        if spec.rate.is_some() {
+            self.truncate(&mut script, Run::AtRate);
+            let (work, _) = self.mixed_work(mix, &script);
+            at_rate = Some(self.mix_run(group, mix, &work, Run::AtRate)?.at_rate());
         }
         let wrong_at_rate = at_rate.as_ref().and_then(|at_rate| at_rate.wrong.clone());
+        let wrong_singly = singly.and_then(|ran| ran.wrong);
         Ok(Throughput {
             group,
             processors: spec.together.cpus.len().min(group.readers).max(1),
             ops: ops as u64,
-            per_second: ops as f64 / timed.elapsed.as_secs_f64().max(1e-9),
+            per_second: timed.per_second(ops),
             writes_per_second: None,
-            syncs: mix.sync.then(|| timed.effort.calls.syncs()),
+            syncs: mix.sync.then_some(timed.syncs),
             changes: changes as u64,
             lookups: lookups as u64,
             found,
             operation_latencies,
             at_rate,
-            wrong: wrong.or(wrong_singly).or(wrong_at_rate),
+            wrong: compared.wrong.or(timed.wrong).or(wrong_singly).or(wrong_at_rate),
         })
     }
 
-    /// Deals the steps to the threads of the group.
-    fn shared<'a>(&'a self, group: Group, mix: &Mix, script: &'a Script) -> Shared<'a> {
-        let model = || begun(self.inputs, mix, self.before);
-        let Expected { outcome, found, commits, after } = expected(script, None, model());
-        let own = |part: Dealt| {
-            let outcome = expected(&part.script, None, model()).outcome;
-            (part, outcome)
-        };
-        Shared {
-            all: Mixed { steps: Steps { script, transactions: None, outcome }, commits, after },
-            found,
-            parts: script.dealt(group.readers).into_iter().map(own).collect(),
+    /// What the process with this number of such a group does.
+    pub(super) fn mixer(
+        &self,
+        group: Group,
+        run: Run,
+        number: usize,
+        to: &mut impl Coordinator,
+    ) -> Result<Done> {
+        let is_synced = self.spec.mixes.is_synced(group.phase);
+        self.with_script(group.phase, |round, mix, mut script| {
+            round.truncate(&mut script, run);
+            let common = round.common(group, mix, &script, run);
+            let dealt = script.dealt(group.readers).swap_remove(number);
+            drop(script);
+            round.beside_others(is_synced, to, |store, to| common.part(&dealt, store, to))
+        })
+    }
+
+    /// Leaves of the steps those that are done at a rate, in a run at one.
+    pub(super) fn truncate(&self, script: &mut Script, run: Run) {
+        if let Some(rate) = self.spec.rate.filter(|_| run == Run::AtRate) {
+            script.truncate(rate.operations(script.len()));
         }
     }
 
-    /// Has the threads time single steps, each of its own part: the latencies of all, kind by kind, and what is
-    /// wrong first, in words.
-    fn latencies_at_once(
-        &self,
-        group: Group,
-        shared: &Shared<'_>,
-    ) -> Result<(StepLatencies, Option<String>)> {
-        let ran = self.by_threads(group, shared, |(steps, _), store, to| {
-            to.ready()?;
-            let (operation_latencies, wrong) = steps.one_by_one(store, self.spec)?;
-            Ok(Done { operation_latencies, wrong, ..Done::default() })
-        })?;
-        let of_threads = ran.done.iter().map(|done| &done.operation_latencies);
-        Ok((mixed::counts(mixed::merged(of_threads)), ran.wrong))
+    /// All that is done, whoever does it, and how many lookups find something.
+    pub(super) fn mixed_work<'a>(&'a self, mix: &Mix, script: &'a Script) -> (Mixed<'a>, u64) {
+        let Expected { outcome, found, commits, after } =
+            expected(script, None, begun(self.inputs, mix, self.before));
+        (Mixed { steps: Steps { script, transactions: None, outcome }, commits, after }, found)
     }
 
-    /// Has the threads do these steps at a rate, which is that of all together.
-    fn mix_at_rate(&self, group: Group, mix: &Mix, script: &Script, rate: &Rate) -> Result<AtRate> {
-        let &Spec { seed, clock_ns, .. } = self.spec;
-        let (shared, starts) = (self.shared(group, mix, script), rate.starts(script.len(), seed));
-        let ran = self.by_threads(group, &shared, |(steps, dealt), store, to| {
-            let paced = Paced { steps, starts: dealt.own(&starts), of: group.readers, clock_ns };
-            let at_rate = Some(paced.run(store, || to.ready())?);
-            Ok(Done { at_rate, ..Done::default() })
-        })?;
-        Ok(ran.at_rate())
+    fn common<'a>(&'a self, group: Group, mix: &'a Mix, script: &Script, run: Run) -> Common<'a> {
+        let &Round { spec, inputs, before, .. } = self;
+        let rate = spec.rate.filter(|_| run == Run::AtRate);
+        let starts = rate.map_or_else(Vec::new, |rate| rate.starts(script.len(), spec.seed));
+        Common { spec, inputs, before, mix, of: group.readers, run, starts }
     }
 
-    /// Has the threads do their parts at a new store that is filled; what they find wrong, or the store has
+    /// Has the group do the mix once at a new store that is filled; what they find wrong, or the store has
     /// wrong afterwards, is said.
-    fn by_threads(
+    fn mix_run(&self, group: Group, mix: &Mix, work: &Mixed<'_>, run: Run) -> Result<Changed> {
+        match group.by {
+            By::Threads => self.mix_by_threads(group, mix, work, run),
+            By::Processes => {
+                self.mix_by_processes(group, work, |number| self.start(group, run, number))
+            }
+        }
+    }
+
+    fn mix_by_threads(
         &self,
         group: Group,
-        shared: &Shared<'_>,
-        part: impl Fn((Steps<'_>, &Dealt), &mut D::Writer<'_>, &mut Channel) -> Result<Done> + Sync,
-    ) -> Result<Committed> {
-        let work = &shared.all;
+        mix: &Mix,
+        work: &Mixed<'_>,
+        run: Run,
+    ) -> Result<Changed> {
+        let script = work.steps.script;
+        let (common, parts) = (self.common(group, mix, script, run), script.dealt(group.readers));
         self.empty_folder()?;
         let is_synced = self.spec.mixes.is_synced(group.phase);
         let is_filled_before = is_synced && Self::is_filled_before();
@@ -160,11 +193,43 @@ impl<D: Driver> Round<'_, D> {
         if !is_filled_before {
             self.fill(crew.owner(), false, true)?;
         }
-        let ran = at_once(self.spec, &mut crew, work.operations(), |number, store, to| {
-            part(shared.part(number), store, to)
+        let ran = by_threads(self.spec, group, &mut crew, |number, store, to| {
+            common.part(&parts[number], store, to)
         })?;
+        self.looked_through(group, crew.into_owner(), work, ran)
+    }
+
+    /// The same by processes, each of which `start` starts.
+    pub(super) fn mix_by_processes<M: Member>(
+        &self,
+        group: Group,
+        work: &Mixed<'_>,
+        start: impl FnMut(usize) -> Result<M>,
+    ) -> Result<Changed> {
+        self.empty_folder()?;
+        let is_synced = self.spec.mixes.is_synced(group.phase);
+        if is_synced && Self::is_filled_before() {
+            self.fill_and_close(false)?;
+        } else {
+            let mut store = self.driver.create_one_by_one(&self.path, &self.shape, is_synced)?;
+            self.fill(&mut store, false, true)?;
+            store.close()?;
+        }
+        let ran = by_processes(group, start)?;
+        let class = if is_synced { Changes::Sync } else { Changes::Buffered };
+        self.looked_through(group, self.opened_for(class, true)?, work, ran)
+    }
+
+    /// What they did, with what the store has wrong afterwards.
+    fn looked_through(
+        &self,
+        group: Group,
+        store: D::Writer<'_>,
+        work: &Mixed<'_>,
+        ran: Changed,
+    ) -> Result<Changed> {
         let mut sample = Sample::new(group.phase, work.operations());
-        self.finish(crew.into_owner(), work, work.content(), &mut sample)?;
-        Ok(Committed { wrong: ran.wrong.or(sample.wrong), ..ran })
+        self.finish(store, work, work.content(), &mut sample)?;
+        Ok(Changed { wrong: ran.wrong.or(sample.wrong), ..ran })
     }
 }

@@ -1,8 +1,8 @@
 //! Several processes or threads reading one store at once, and one more that changes it beside them if
-//! asked for; and several threads that commit to one.
+//! asked for; and several that commit to one.
 //!
-//! Reading order: here, [`member`] (processes and threads), [`part`] (what each of them does);
-//! [`committers`] and, for mixes, [`mixers`] are for themselves.
+//! Reading order: here, [`member`] (processes and threads), [`part`] (what each of them does); then
+//! [`changers`], of those that all change one store, with [`committers`] and, for mixes, [`mixers`].
 //!
 //! The measured process starts the others, each of which does its [`Part`]; threads are all in one
 //! process that it starts. They are let go together: a member says that it is ready and then waits to be
@@ -13,6 +13,7 @@
 //! Invariants: a process ends when the one that started it does, whatever way that goes; a member that
 //! fails or crashes ends the others, and the store has failed.
 
+mod changers;
 mod committers;
 mod member;
 mod mixers;
@@ -27,10 +28,11 @@ use super::open_loop::{AtRate, Share};
 use super::protocol::{Message, Spec};
 use crate::driver::{Driver, Threads, kernel};
 use crate::workload::Phase;
+pub(crate) use changers::have_locks;
 use credenza::Result;
 pub(super) use member::{Coordinator, Pipes};
 use member::{Member, Process};
-pub(crate) use mixers::not_by_threads;
+pub(crate) use mixers::not_by_several;
 use part::{Reads, Writes};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -42,7 +44,7 @@ pub(crate) const MOST: usize = 256;
 /// What is asked for.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Together {
-    /// How many processes read at once, one number after the other; empty if nobody asks.
+    /// How many processes are at one store, one number after the other; empty if nobody asks.
     pub(crate) processes: Vec<usize>,
     /// The same for threads of one process.
     pub(crate) threads: Vec<usize>,
@@ -64,7 +66,7 @@ impl Together {
     }
 }
 
-/// What reads at once: so many processes, or so many threads of one.
+/// What is at one store at once: so many processes, or so many threads of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum By {
     Processes,
@@ -81,7 +83,7 @@ impl By {
     }
 }
 
-/// Readers that are to be measured; threads that commit in the phase `insert-sync`, or do a mix.
+/// Readers that are to be measured; those that commit in the phase `insert-sync`, or do a mix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Group {
     pub(crate) phase: Phase,
@@ -111,8 +113,23 @@ pub(crate) enum Part {
     Reader(Phase, bool, Share),
     /// Stores values.
     Writer,
+    /// Does in this run what the one with this number of the group does, which changes a store.
+    Changer(Group, Run, usize),
     /// Has the threads of this group, and measures them.
     Threads(Group),
+}
+
+/// What a group that changes a store does with it, each time with a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Run {
+    /// Every answer is compared.
+    Compared,
+    /// All is timed.
+    Timed,
+    /// Single operations are timed.
+    Singly,
+    /// Operations start at a rate.
+    AtRate,
 }
 
 /// What a member says.
@@ -120,7 +137,8 @@ pub(crate) enum Part {
 pub(super) enum Word {
     /// The store is open, and the answers before the start were compared.
     Ready,
-    /// The clock has stopped; the work goes on until it is told to stop.
+    /// The clock has stopped, or may: a reader goes on until it is told to stop, and who changes a store closes
+    /// it then.
     Enough,
     /// The work has ended.
     Done(Box<Done>),
@@ -142,6 +160,8 @@ pub(super) struct Done {
     pub(super) operation_latencies: StepLatencies,
     /// What its share of all operations at a rate gave.
     pub(super) at_rate: Option<AtRate>,
+    /// Of a process that changes a store: its calls that bring something to the disk.
+    pub(super) syncs: u64,
     pub(super) wrong: Option<String>,
 }
 
@@ -157,22 +177,22 @@ pub(crate) struct Throughput {
     pub(crate) group: Group,
     /// The processors that all members together ran on.
     pub(crate) processors: usize,
-    /// Lookups of all readers while their clocks ran; changes of all threads that commit, operations of
-    /// all that do a mix.
+    /// Lookups of all readers while their clocks ran; changes of all that commit, operations of all that do
+    /// a mix.
     pub(crate) ops: u64,
-    /// The sum over the readers; of threads that commit or do a mix, all of them in the time of the slowest.
+    /// The sum over the readers; of those that commit or do a mix, all of them in the time of the slowest.
     pub(crate) per_second: f64,
     /// Of the writer.
     pub(crate) writes_per_second: Option<f64>,
-    /// Of threads that commit, each change durably: calls that bring something to the disk.
+    /// Of those that commit, each change durably: calls that bring something to the disk.
     pub(crate) syncs: Option<u64>,
-    /// Of threads that commit or do a mix: operations that change something.
+    /// Of those that commit or do a mix: operations that change something.
     pub(crate) changes: u64,
     pub(crate) lookups: u64,
     pub(crate) found: u64,
-    /// Of a mix, latencies of single operations of all threads; empty where nobody asks for them.
+    /// Of a mix, latencies of single operations of all that do it; empty where nobody asks for them.
     pub(crate) operation_latencies: StepLatencies,
-    /// What all readers gave together at a rate; all threads that commit or do a mix.
+    /// What all readers gave together at a rate; all that commit or do a mix.
     pub(crate) at_rate: Option<AtRate>,
     /// The first wrong answer, in words; `None` if all were right.
     pub(crate) wrong: Option<String>,
@@ -232,6 +252,9 @@ impl<D: Driver> Round<'_, D> {
                 Word::Measured(measured) => Some(*measured),
                 _ => None,
             });
+        }
+        if group.phase.is_changing() {
+            return self.changers(group);
         }
         let mut writer = None;
         if group.with_writer {
@@ -297,6 +320,21 @@ fn ready<M: Member>(mut member: M) -> Result<M> {
     Ok(member)
 }
 
+/// Waits until all have said so.
+fn enough<M: Member>(members: &mut [M]) -> Result<()> {
+    let said = |word| matches!(word, Word::Enough).then_some(());
+    members.iter_mut().try_for_each(|member| member.expect(said))
+}
+
+/// What is wrong first with what members did, in words.
+fn wrong<'a, M: Member + 'a>(
+    mut members: impl Iterator<Item = (&'a M, &'a Done)>,
+) -> Option<String> {
+    members.find_map(|(member, done)| {
+        done.wrong.as_ref().map(|what| format!("{}: {what}", member.name()))
+    })
+}
+
 /// Lets readers go, and a writer that is ready, and adds up what they did.
 fn conduct<M: Member>(
     spec: &Spec,
@@ -306,9 +344,7 @@ fn conduct<M: Member>(
 ) -> Result<Throughput> {
     let mut readers = readers.into_iter().map(ready).collect::<Result<Vec<M>>>()?;
     writer.iter_mut().chain(&mut readers).for_each(Member::tell);
-    for member in &mut readers {
-        member.expect(|word| matches!(word, Word::Enough).then_some(()))?;
-    }
+    enough(&mut readers)?;
     if spec.rate_of(group.phase).is_some() {
         // They have stopped when they are ready for the rate, and end by themselves once they are let go.
         readers.iter_mut().for_each(Member::tell);
@@ -316,9 +352,6 @@ fn conduct<M: Member>(
     }
     let done = all_done(&mut readers)?;
     let written = all_done(writer.as_mut_slice())?;
-    let is_wrong = |(member, done): (&M, &Done)| {
-        done.wrong.as_ref().map(|what| format!("{}: {what}", member.name()))
-    };
     let members = readers.iter().zip(&done).chain(writer.iter().zip(&written));
     let at_rate: Vec<&AtRate> = done.iter().filter_map(|done| done.at_rate.as_ref()).collect();
     let at_rate = (!at_rate.is_empty()).then(|| AtRate::of_all(at_rate.iter().copied()));
@@ -336,7 +369,7 @@ fn conduct<M: Member>(
         found: done.iter().map(|done| done.found).sum(),
         operation_latencies: StepLatencies::new(),
         at_rate,
-        wrong: members.map(is_wrong).find(Option::is_some).flatten().or(wrong_at_rate),
+        wrong: wrong(members).or(wrong_at_rate),
     })
 }
 

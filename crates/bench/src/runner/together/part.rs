@@ -33,10 +33,10 @@ impl<D: Driver> Round<'_, D> {
         let done = match self.spec.together.part {
             Some(Part::Reader(phase, is_beside, share)) => self.reader(phase, is_beside, share, to),
             Some(Part::Writer) => self.writer(to),
-            Some(Part::Threads(group)) => match match group.phase {
-                Phase::InsertSync => self.committers(group),
-                phase if phase.is_mixed() => self.mixers(group),
-                _ => self.threads(group),
+            Some(Part::Changer(group, run, number)) => self.changer(group, run, number, to),
+            Some(Part::Threads(group)) => match match group.phase.is_changing() {
+                true => self.changers(group),
+                false => self.threads(group),
             } {
                 Ok(measured) => return to.say(Word::Measured(Box::new(measured))),
                 Err(e) => Err(e),

@@ -7,7 +7,9 @@ use super::super::mixed::StepLatencies;
 use super::super::open_loop::{Arrivals, Rate, Share};
 use super::super::protocol::Spec;
 use super::super::tests::with_round;
-use super::{By, Coordinator, Done, Group, Part, Throughput, Together, Word};
+use super::changers::{self, Changed};
+use super::member::{self, Thread};
+use super::{By, Coordinator, Done, Group, Part, Run, Throughput, Together, Word};
 use crate::driver::Driver;
 use crate::workload::distribution::Distribution;
 use crate::workload::{Mix, Phase, Records};
@@ -46,6 +48,7 @@ fn done(lie: Lie, part: Part, change: impl Fn(&Records) -> Records) -> Done {
         let expected: &[&str] = match part {
             Part::Reader(..) => &["ready", "enough", "done"],
             Part::Writer => &["ready", "done"],
+            Part::Changer(..) => &["ready", "enough", "done"],
             Part::Threads(_) => &["measured"],
         };
         assert_eq!(names, expected);
@@ -347,4 +350,114 @@ fn throughput_alone_of_a_mix_has_no_latencies() {
 fn a_thread_that_cannot_commit_ends_the_others() {
     let refused = committers(Lie::RefusesChanges, 3).unwrap_err().to_string();
     assert!(refused.contains("committing thread") && refused.contains("no room"), "{refused}");
+}
+
+/// Has so many do a run at a store that lies so, each as a process does: with a handle that it opens itself,
+/// of a store that it shares nothing with but what others see of it too.
+fn by_processes(
+    lie: Lie,
+    (phase, mix): (Phase, Mix),
+    readers: usize,
+    run: Run,
+) -> Result<(usize, Changed)> {
+    let group = Group { phase, by: By::Processes, readers, with_writer: false };
+    with_round(lie, &[phase], mix, Together::default(), |round| {
+        let rate = Rate { per_second: 1e6, arrivals: Arrivals::Poisson, seconds: 0.001 };
+        let (file, inputs) = (round.driver.committed(), round.inputs);
+        let spec = Spec { rate: Some(rate), ..round.spec.clone() };
+        let round = Round::new(round.driver, &spec, inputs);
+        std::thread::scope(|scope| {
+            let start = |number| -> Result<Thread> {
+                let (member, mut to) = member::thread(changers::name(group, number));
+                let together = Together {
+                    part: Some(Part::Changer(group, run, number)),
+                    ..Together::default()
+                };
+                let (spec, file) = (Spec { together, ..spec.clone() }, file.clone());
+                scope.spawn(move || {
+                    let own = Liar::opened_by(lie, number, file);
+                    Round::new(&own, &spec, inputs).part(&mut to)
+                });
+                Ok(member)
+            };
+            if phase.is_mixed() {
+                return round.with_script(phase, |round, mix, mut script| {
+                    round.truncate(&mut script, run);
+                    let (work, _) = round.mixed_work(mix, &script);
+                    Ok((script.len(), round.mix_by_processes(group, &work, start)?))
+                });
+            }
+            let records = round.records_of(group, run)?;
+            Ok((records.len(), round.commit_by_processes(group, &records, start)?))
+        })
+    })
+}
+
+/// A mix of lookups and all changes, of 1,200 operations.
+fn all_kinds() -> (Phase, Mix) {
+    (Phase::Mixed, Mix::of_use(1, 1, 0, Distribution::ZIPFIAN, None))
+}
+
+#[test]
+fn processes_store_every_record_once_or_tell() {
+    let commits = || (Phase::InsertSync, Mix::default());
+    for count in [1, 3, 8] {
+        let (records, timed) = by_processes(Lie::None, commits(), count, Run::Timed).unwrap();
+        assert_eq!((timed.wrong, records, timed.done.len()), (None, 500, count));
+        let (_, at_rate) = by_processes(Lie::None, commits(), count, Run::AtRate).unwrap();
+        let at_rate = at_rate.at_rate();
+        assert_eq!((at_rate.wrong, at_rate.ops), (None, 500), "{count}");
+    }
+    let lies = [Lie::LosesOne, Lie::ForgetsLast, Lie::LastByte, Lie::Missing, Lie::ScanShort];
+    for lie in lies.into_iter().chain([Lie::LosesOthers]) {
+        for run in [Run::Timed, Run::AtRate] {
+            let (_, ran) = by_processes(lie, commits(), 3, run).unwrap();
+            assert!(ran.wrong.is_some(), "{lie:?}");
+        }
+    }
+    // One alone loses nothing of others.
+    let (_, alone) = by_processes(Lie::LosesOthers, commits(), 1, Run::Timed).unwrap();
+    assert_eq!(alone.wrong, None);
+}
+
+#[test]
+fn processes_do_all_operations_of_a_mix_once_or_tell() {
+    const RUNS: [Run; 4] = [Run::Compared, Run::Timed, Run::Singly, Run::AtRate];
+    for count in [1, 3, 8] {
+        for run in RUNS {
+            let (steps, ran) = by_processes(Lie::None, all_kinds(), count, run).unwrap();
+            assert_eq!((ran.wrong.as_ref(), ran.done.len()), (None, count), "{run:?}");
+            assert_eq!(steps, if run == Run::AtRate { 1000 } else { 1200 });
+            let is_timed = |done: &Done| !done.operation_latencies.is_empty();
+            assert_eq!(ran.done.iter().all(is_timed), run == Run::Singly, "{run:?}");
+            assert_eq!(ran.at_rate().ops, if run == Run::AtRate { 1000 } else { 0 });
+        }
+    }
+    for lie in [
+        Lie::GetsShort,
+        Lie::KeepsOld,
+        Lie::LosesOne,
+        Lie::RemovesNot,
+        Lie::ForgetsLast,
+        Lie::ScanSwapped,
+        Lie::LosesOthers,
+    ] {
+        for run in RUNS {
+            let (_, ran) = by_processes(lie, all_kinds(), 3, run).unwrap();
+            assert!(ran.wrong.is_some(), "{lie:?}, {run:?}");
+        }
+    }
+    let (_, ran) = by_processes(Lie::GetsShort, all_kinds(), 3, Run::Compared).unwrap();
+    let told = ran.wrong.unwrap();
+    assert!(told.starts_with("committing process 1 of 3: step "), "{told}");
+}
+
+#[test]
+fn a_process_that_cannot_commit_ends_the_others() {
+    let commits = (Phase::InsertSync, Mix::default());
+    for work in [commits, all_kinds()] {
+        let refused = by_processes(Lie::RefusesChanges, work, 3, Run::Timed).err().unwrap();
+        let said = refused.to_string();
+        assert!(said.contains("committing process 2") && said.contains("no room"), "{said}");
+    }
 }
