@@ -7,6 +7,9 @@ use crate::report::text;
 use crate::result::{Machine, StoreInfo};
 use crate::workload::{Action, Data, KeyType, Mix, Mixes, Phase, Types, Workload};
 
+/// Why stores do not go to several processes.
+const ONE_PROCESS: &str = "only one process at a time may open them, the way the workbench does";
+
 pub(super) fn about_folder(
     args: &BenchArgs,
     phases: &[Phase],
@@ -244,8 +247,7 @@ pub(super) fn about_sharing(
     };
     if !args.processes.is_empty() && has_readers {
         let is_alone = |info: &StoreInfo| info.sharing == Sharing::Alone.name();
-        let why = "only one process at a time may open them, the way the workbench does";
-        leave_out("--processes", named(&is_alone), why);
+        leave_out("--processes", named(&is_alone), ONE_PROCESS);
     }
     let commits = |phase: &&Phase| **phase == Phase::InsertSync || phase.is_mixed();
     let is_asked = |by: &By| !args.reader_counts(*by).is_empty();
@@ -266,7 +268,11 @@ pub(super) fn about_sharing(
                 By::Processes => info.committing_processes,
                 By::Threads => info.committing_threads,
             };
-            leave_out(&what, named(&|info| !have_locks(info) && !lacks(info)), &why);
+            let is_alone =
+                |info: &StoreInfo| by == By::Processes && info.sharing == Sharing::Alone.name();
+            let is_left_out = |info: &StoreInfo| !have_locks(info) && !lacks(info);
+            leave_out(&what, named(&|info| is_left_out(info) && is_alone(info)), ONE_PROCESS);
+            leave_out(&what, named(&|info| is_left_out(info) && !is_alone(info)), &why);
         }
     }
     if !args.threads.is_empty() && has_readers {
