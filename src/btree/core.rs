@@ -478,13 +478,13 @@ impl Core {
     /// From now on every page that is read is compared with its checksum, if it has one.
     pub(crate) fn check_reads(&mut self) -> Result<()> {
         self.checks_reads = true;
-        self.settle_table()
+        self.ensure_swept()
     }
 
     /// Has the table of pages be what the newest commit says of it: after a power failure it may be of any that
     /// came later, until somebody has written, and checksums those of other pages. Where nobody may write,
     /// [`AsOf`] says what it should be.
-    pub(crate) fn settle_table(&self) -> Result<()> {
+    pub(crate) fn ensure_swept(&self) -> Result<()> {
         if self.only().is_none() && self.load(session::UNSWEPT) != 0 {
             drop(Writer::begin(self)?);
         }

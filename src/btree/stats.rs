@@ -51,7 +51,7 @@ impl BTree {
     fn stats_now(&self) -> Result<Stats> {
         let core = self.core();
         pins::clear_dead(core);
-        core.settle_table()?;
+        core.ensure_swept()?;
         let snapshot = self.read()?;
         let commit = *snapshot.commit();
         core.reach(&commit)?;

@@ -70,7 +70,7 @@ impl Core {
         }
         // The table of pages must be what the durable commit says of it before another says what
         // came after. Not in the turn, which somebody may want who is writing.
-        self.settle_table()?;
+        self.ensure_swept()?;
         // Before the turn: a slot may have to be made by who writes, and he may wait for the turn.
         // Where there is none, somebody else's sync is as good.
         let pin = pins::reserve(self);
