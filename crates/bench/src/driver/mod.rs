@@ -222,6 +222,17 @@ pub(crate) trait Driver: Sized + 'static {
         }
     }
 
+    /// Opens what that made, and was closed, for the same changes. Only called where the store
+    /// [`Driver::REOPENS`].
+    fn reopen_one_by_one(
+        &self,
+        path: &Path,
+        shape: &Shape,
+        is_durable: bool,
+    ) -> Result<Self::Writer<'_>> {
+        if is_durable { self.create_durable(path, shape) } else { self.reopen(path, shape, true) }
+    }
+
     /// Refuses what a run may not begin with: a server that holds somebody's data.
     fn admit(&self) -> Result<()> {
         Ok(())
@@ -380,10 +391,7 @@ pub(crate) trait Driver: Sized + 'static {
         shape: &Shape,
         is_durable: bool,
     ) -> Result<Self::Writer<'_>> {
-        match is_durable {
-            true => self.create_durable(path, shape),
-            false => self.reopen(path, shape, true),
-        }
+        self.reopen_one_by_one(path, shape, is_durable)
     }
 
     /// What is promised of acknowledged changes after a fault, where the store was opened as

@@ -201,10 +201,7 @@ fn opened_to_commit<D: Driver>(driver: &D, records: &Records, is_durable: bool) 
         }
         store.close().unwrap();
     }
-    let mut store = match is_durable {
-        true => driver.create_durable(&path, &shape).unwrap(),
-        false => driver.reopen(&path, &shape, true).unwrap(),
-    };
+    let mut store = driver.reopen_one_by_one(&path, &shape, is_durable).unwrap();
     check(&mut store, records, D::NAME);
     store.close().unwrap();
     check(&mut driver.open(&path, &shape, Reading::Warm).unwrap(), records, D::NAME);

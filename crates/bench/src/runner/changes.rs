@@ -282,7 +282,7 @@ impl<D: Driver> Round<'_, D> {
     }
 
     /// Opens the store for changes of at least this class, new or where there is one.
-    pub(super) fn opened_for(&self, class: Changes, is_there: bool) -> Result<D::Writer<'_>> {
+    fn opened_for(&self, class: Changes, is_there: bool) -> Result<D::Writer<'_>> {
         let (driver, path, shape) = (self.driver, &self.path, &self.shape);
         match class {
             Changes::Sync => driver.create_durable(path, shape),

@@ -19,7 +19,7 @@ use super::super::protocol::{Sample, Spec};
 use super::changers::{Changed, by_processes, by_threads};
 use super::member::Member;
 use super::{By, Coordinator, Done, Group, Run, Throughput};
-use crate::driver::{Changes, Driver, Reading, Writer};
+use crate::driver::{Driver, Reading, Writer};
 use crate::workload::{Phase, Records};
 use credenza::Result;
 
@@ -97,7 +97,8 @@ impl<D: Driver> Round<'_, D> {
         self.empty_folder()?;
         self.driver.create_one_by_one(&self.path, &self.shape, true)?.close()?;
         let ran = by_processes(group, start)?;
-        let wrong = self.wrong_afterwards(self.opened_for(Changes::Sync, true)?, records)?;
+        let store = self.driver.reopen_one_by_one(&self.path, &self.shape, true)?;
+        let wrong = self.wrong_afterwards(store, records)?;
         Ok(Changed { wrong: ran.wrong.or(wrong), ..ran })
     }
 

@@ -19,7 +19,7 @@ use super::super::protocol::{Sample, Spec};
 use super::changers::{Changed, by_processes, by_threads};
 use super::member::Member;
 use super::{By, Coordinator, Done, Group, Run, Throughput};
-use crate::driver::{Changes, Driver, Writer};
+use crate::driver::{Driver, Writer};
 use crate::workload::changes::{Dealt, Script};
 use crate::workload::{Inputs, Mix};
 use credenza::Result;
@@ -216,8 +216,8 @@ impl<D: Driver> Round<'_, D> {
             store.close()?;
         }
         let ran = by_processes(group, start)?;
-        let class = if is_synced { Changes::Sync } else { Changes::Buffered };
-        self.looked_through(group, self.opened_for(class, true)?, work, ran)
+        let store = self.driver.reopen_one_by_one(&self.path, &self.shape, is_synced)?;
+        self.looked_through(group, store, work, ran)
     }
 
     /// What they did, with what the store has wrong afterwards.
