@@ -8,6 +8,7 @@ use crate::result::{Cache, Machine};
 use credenza::{Error, Result};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -62,6 +63,12 @@ pub(crate) fn check_memory_is_left() -> Result<()> {
 /// Bytes that are free in the filesystem that holds `path`; 0 if unknown.
 pub(crate) fn free_bytes(path: &Path) -> u64 {
     kernel::free_bytes(path).unwrap_or(0)
+}
+
+/// Whether both are on one filesystem; false if that of either is unknown.
+pub(crate) fn are_on_one_filesystem(one: &Path, other: &Path) -> bool {
+    let device = |path: &Path| path.metadata().ok().map(|facts| facts.dev());
+    device(one).is_some_and(|of_one| device(other) == Some(of_one))
 }
 
 /// The folder for stores where none is named: in memory, if there is one.

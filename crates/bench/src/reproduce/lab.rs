@@ -2,8 +2,8 @@
 //!
 //! Invariants: as in [`crate::runner`]: within a round every store runs once, in a random order
 //! that the seed fixes; two measured processes never run at the same time, only those that make stores
-//! before the rounds do, of which nothing is timed; a store that failed is not tried again in the same part, and never stops the others. When a signal comes, or what the workbench
-//! itself needs fails, the run is over: nothing more is measured, and what is finished is told.
+//! before the rounds do, of which nothing is timed; a store that failed is not tried again in the same part,
+//! and never stops the others. When a signal comes, or what the workbench itself needs fails, the run is over: nothing more is measured, and what is finished is told.
 
 use super::outcome::Classes;
 use super::task::{Task, Work};
@@ -246,15 +246,11 @@ impl<'a> Lab<'a> {
                 }
                 bar.set_message(format!("round {}: {store}", round + 1));
                 if !given_up.contains(&store) {
-                    let end = self.one(store, plan);
-                    match end.and_then(|end| self.note(store, Some(round), plan, end, &mut figures))
-                    {
-                        Ok(true) => self.finished += 1,
-                        Ok(false) => {
-                            given_up.push(store);
-                            self.clear(plan, &[store]);
-                        }
-                        Err(e) => self.error = Some(e),
+                    let ended = self.one(store, plan);
+                    if self.may_go_on(store, Some(round), plan, ended, &mut figures) {
+                        self.finished += 1;
+                    } else {
+                        given_up.push(store);
                     }
                 }
                 bar.inc(1);
@@ -319,20 +315,12 @@ impl<'a> Lab<'a> {
                 });
             }
         });
-        let mut failed = Vec::new();
         let mut ends = ends.into_inner().unwrap_or_else(PoisonError::into_inner);
         ends.sort_by_key(|(store, _)| plan.stores.iter().position(|of| of == store));
-        for (store, end) in ends {
-            match end.and_then(|end| self.note(store, None, plan, end, figures)) {
-                Ok(true) => {}
-                Ok(false) => {
-                    failed.push(store);
-                    self.clear(plan, &[store]);
-                }
-                Err(e) => self.error = Some(e),
-            }
-        }
-        failed
+        let failed = ends.into_iter().filter_map(|(store, ended)| {
+            (!self.may_go_on(store, None, plan, ended, figures)).then_some(store)
+        });
+        failed.collect()
     }
 
     /// One round of one store.
@@ -387,7 +375,29 @@ impl<'a> Lab<'a> {
         Ok(Ended { end, told, is_interrupted: self.is_interrupted() })
     }
 
-    /// Takes down what a process told, and whether the store may go on.
+    /// Takes down what came of a process, and whether its store may go on; of one that may not, nothing is left.
+    fn may_go_on(
+        &mut self,
+        store: &'static str,
+        round: Option<usize>,
+        plan: &Plan<'_>,
+        ended: Result<Ended>,
+        figures: &mut Figures,
+    ) -> bool {
+        let is_well = match ended {
+            Ok(ended) => self.note(store, round, plan, ended, figures),
+            Err(e) => {
+                self.error = Some(e);
+                false
+            }
+        };
+        if !is_well {
+            self.clear(plan, &[store]);
+        }
+        is_well
+    }
+
+    /// Takes down what a process told, and whether it ended well.
     fn note(
         &mut self,
         store: &'static str,
@@ -395,7 +405,7 @@ impl<'a> Lab<'a> {
         plan: &Plan<'_>,
         ended: Ended,
         figures: &mut Figures,
-    ) -> Result<bool> {
+    ) -> bool {
         let mut wrong = Vec::new();
         for figure in ended.told {
             match figure.wrong {
@@ -404,20 +414,20 @@ impl<'a> Lab<'a> {
             }
         }
         if ended.is_interrupted {
-            return Ok(false);
+            return false;
         }
         for what in wrong {
             self.fail(store, round, "wrong-answer", format!("{}: {what}", plan.what));
         }
         let seconds = self.args.timeout;
         let (status, what) = match ended.end {
-            End::Finished => return Ok(true),
+            End::Finished => return true,
             End::Failed(what) => ("error", what),
             End::Crashed { what, .. } => ("crashed", what),
             End::TimedOut => ("timed-out", format!("no end after {seconds} seconds")),
         };
         self.fail(store, round, status, format!("{}: {what}", plan.what));
-        Ok(false)
+        false
     }
 
     /// Remembers a failure, and says it at once.

@@ -10,6 +10,7 @@ use super::judge::At;
 use super::ledger::Ledger;
 use crate::driver::kernel;
 use crate::driver::syscalls::{Extent, Watcher};
+use crate::machine;
 use crate::rng::Rng;
 use crate::runner::protocol::{Message, say};
 use credenza::{Error, Result};
@@ -156,9 +157,7 @@ impl Recorder {
 
 /// Whether a descriptor is of the file system that a folder is on.
 fn is_on(fd: libc::c_int, folder: &Path) -> bool {
-    let device = |path: &Path| fs::metadata(path).ok().map(|facts| facts.dev());
-    let of_descriptor = device(Path::new(&format!("/proc/self/fd/{fd}")));
-    of_descriptor.is_some() && of_descriptor == device(folder)
+    machine::are_on_one_filesystem(Path::new(&format!("/proc/self/fd/{fd}")), folder)
 }
 
 /// All files and folders there, whole.
