@@ -49,15 +49,26 @@ impl Timeline {
     /// The operation that is under way has ended. Returns what it took.
     #[inline]
     pub(crate) fn ended(&mut self, name: &'static str) -> u64 {
+        self.ended_together(name, 1)
+    }
+
+    /// So many operations have ended that were under way together, each of which took what all did.
+    #[inline]
+    pub(crate) fn ended_together(&mut self, name: &'static str, count: u64) -> u64 {
         let ns = u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX >> 1);
         let ns = ns.saturating_sub(self.clock_ns).max(1);
-        self.add(name, self.end.saturating_add(ns), ns);
+        self.add_together(name, self.end.saturating_add(ns), ns, count);
         self.begin();
         ns
     }
 
     /// Notes an operation that ended at this nanosecond of the run, none before those that are noted.
     pub(crate) fn add(&mut self, name: &'static str, end: u64, ns: u64) {
+        self.add_together(name, end, ns, 1);
+    }
+
+    /// Notes so many that ended together.
+    fn add_together(&mut self, name: &'static str, end: u64, ns: u64, count: u64) {
         self.end = end.max(self.end);
         while self.end / self.slot_ns >= SLOTS as u64 {
             self.slot_ns *= 2;
@@ -68,7 +79,7 @@ impl Timeline {
             self.kinds.push(Kind { name, slots: Vec::new() });
             self.kinds.len() - 1
         });
-        self.kinds[place].slot(at).get_or_insert_with(empty).saturating_record(ns);
+        self.kinds[place].slot(at).get_or_insert_with(empty).saturating_record_n(ns, count);
     }
 
     /// All of it; `None` if nothing was noted.

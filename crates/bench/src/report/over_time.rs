@@ -13,7 +13,8 @@ use std::collections::BTreeSet;
 pub const EXPLAINED: &str = "One run of each store, in the first round and in no other figure, in which \
     every operation was timed. The axis below is the part of each run that is over; how long the run of a \
     store took stands beside its name. Each point is for a stretch of time: how many operations ended in \
-    it, and how long they took. While a store stalls, nothing ends: throughput is zero there, the lines of \
+    it, and how long they took; lookups of a batch and a hundred records of a scan are timed together, and have the \
+    latency of all of these. While a store stalls, nothing ends: throughput is zero there, the lines of \
     latencies have a gap, and the slowest one behind it tells for how long.";
 
 /// The same of runs at a rate.
@@ -28,7 +29,7 @@ struct Drawn<'a> {
     slots: &'a Slots,
 }
 
-/// The charts of each phase that has single operations over time; empty without any.
+/// The charts of each phase over time; empty without any.
 pub fn of_phases(report: &Report, c: &Comparison) -> String {
     each_phase(report, c, "", |r| r.over_time.as_ref())
 }

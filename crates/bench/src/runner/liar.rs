@@ -186,6 +186,7 @@ impl Driver for Liar {
         }
         self.opened.set(self.opened.get() + 1);
         if self.lie == Lie::WrongWhenOpenedAgain && self.opened.get() == 3 {
+            records.clear();
             index.clear();
         }
         let refuses = self.lie == Lie::RefusesReads && self.opened.get() == 2;
