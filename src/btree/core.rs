@@ -384,6 +384,7 @@ impl Core {
         for at in (session::SLOTS..session::END).step_by(8) {
             store(at, 0);
         }
+        store(session::MOVED, 0);
         self.publish(&durable);
         store(session::DURABLE, durable.stamp);
         store(session::BASE, base.commit.stamp);

@@ -91,6 +91,9 @@ pub(crate) mod session {
     pub(crate) const SLOT_PAGE_COUNT: u64 = 32;
     /// Page numbers of the blocks of the table of pages.
     pub(crate) const TABLES: u64 = 2816;
+    /// The stamp of the last commit that the table of pages does not tell all of: it has a new block, or the
+    /// store has a lower end, or again one that it had before.
+    pub(crate) const MOVED: u64 = 3048;
     /// The slots of readers that are in page 0.
     pub(crate) const SLOTS: u64 = 3072;
     pub(crate) const END: u64 = 4096;

@@ -262,11 +262,11 @@ impl Core {
     /// Appends a commit to the journal of `base` and waits for the disk; `false` if it does not go there.
     pub(crate) fn append(&self, base: &Meta, commit: &Commit, pin: &Pin<'_>) -> Result<bool> {
         let durable = self.load(session::DURABLE);
-        let Some(changes) = self.changed_pages(durable, commit, pin)? else { return Ok(false) };
         self.reach(commit)?;
         let source = Source::unchecked(self, commit.end);
         // What is damaged is found by who reads it.
-        let Ok(Some(changes)) = Changes::of(&source, changes, MAX_BYTES) else { return Ok(false) };
+        let changes = self.changes(&source, durable, commit, MAX_BYTES, pin);
+        let Ok(Some(changes)) = changes else { return Ok(false) };
         let Some(journal) = base.journal.filter(|j| self.journal() == Some((j.page, j.pages)))
         else {
             self.missed.fetch_add(1, Ordering::Relaxed);

@@ -3,8 +3,8 @@
 //!
 //! What is noted may be too much, and never too little: a page that was taken and given back, or
 //! changed twice, is sorted out by what the table says of it. Commits of other processes break the
-//! row, and so do commits that change much, or the place of the table itself: the next sync then does
-//! without, and the row begins anew.
+//! row, and so do commits that change much, or the place of the table itself: the next sync then looks at
+//! the whole table, or does without, and the row begins anew.
 //!
 //! Threads: written by who has the writer's lock, read by who has that for syncs.
 
@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 /// Most pages that are noted: those of a few commits of which a sync can tell.
-const MAX: usize = 512;
+pub(crate) const MAX: usize = 512;
 
 /// What was changed in a row of commits.
 #[derive(Debug, Default)]

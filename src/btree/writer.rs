@@ -231,16 +231,24 @@ impl<'c> Writer<'c> {
         }
         let end = self.scratch.space.end;
         let commit = Commit { number: self.base.number + 1, stamp: self.stamp, end, main, catalog };
-        let tracked = &self.core.tracked;
-        if tracked.is_on() {
-            // Before anybody can sync it.
-            // What lies behind a lower end is to be cut off: that is not said of a page.
-            let changed = self.scratch.space.changed().filter(|_| end >= self.base.end);
-            tracked.note(self.base.stamp, commit.stamp, changed);
-        }
+        self.note_changed(&commit);
         self.core.publish(&commit);
         self.scratch.space.committed(self.core);
         Ok(())
+    }
+
+    /// Notes what a commit changed, before anybody can sync it.
+    #[inline]
+    fn note_changed(&self, commit: &Commit) {
+        // What lies behind a lower end is to be cut off: that is not said of a page.
+        let changed = self.scratch.space.changed().filter(|_| commit.end >= self.base.end);
+        if changed.is_none() {
+            self.core.word(session::MOVED).store(commit.stamp, Ordering::SeqCst);
+        }
+        let tracked = &self.core.tracked;
+        if tracked.is_on() {
+            tracked.note(self.base.stamp, commit.stamp, changed);
+        }
     }
 
     /// Ends a writer who is done; if he dies before, the next one looks at the whole table.

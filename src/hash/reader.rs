@@ -359,12 +359,17 @@ impl Core {
         f: &mut impl FnMut(&[u8], &[u8]),
     ) -> Result<Option<u64>> {
         // The ring first, and then the directory that there is by now, as for a lookup.
-        let waiting = index.pending(&self.data, held, state)?;
+        let mut waiting = index.pending(&self.data, held, state)?;
         let state = index.state();
         let page = index.page(state, from)?;
         // No deeper than the directory: so there are no more pages than its entries.
         let range = range_of(page, from).filter(|_| page.depth <= state.depth());
         let (start, next) = range.ok_or_else(|| super::index::not_a_page(state))?;
+        // Of those that wait the ones that belong here, mostly none: every record is compared with them.
+        waiting.retain(|(_, newer)| {
+            let place = index.place(newer.key);
+            place >= from && next.is_none_or(|next| place < next)
+        });
         let mut slots = Vec::with_capacity(page.lines as usize * 8);
         for number in 0..page.lines {
             for word in index.line(page, number)? {
@@ -392,12 +397,7 @@ impl Core {
                 f(found.key, found.value);
             }
         }
-        for (_, found) in waiting {
-            let place = index.place(found.key);
-            if place >= from && next.is_none_or(|next| place < next) {
-                f(found.key, found.value);
-            }
-        }
+        waiting.iter().for_each(|(_, found)| f(found.key, found.value));
         Ok(next)
     }
 }
