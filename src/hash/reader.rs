@@ -10,7 +10,7 @@
 
 use super::core::Core;
 use super::format::Kind;
-use super::format::{RecordHeader, session};
+use super::format::{RecordHeader, session, words};
 use super::index::{Index, State};
 use super::page::{Page, address_of, place_of};
 use super::pins::{Pin, note_time, try_pin};
@@ -18,6 +18,7 @@ use super::view::{Holds, bytes, record};
 use crate::os::atomic::{Ordering, fence, pause};
 use crate::os::shared::SharedMap;
 use crate::{Error, Result};
+use std::collections::HashSet;
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -71,6 +72,9 @@ impl Holds for Unpinned {}
 /// Records of a page between the one that is read and the one that is asked for: all of them at once are more
 /// than the processor waits for, and took twice as long.
 const AHEAD: usize = 16;
+
+/// How often the slots of a page are read to find them at one time, beside who writes all the time.
+const LOOKS: u32 = 4;
 
 impl Core {
     /// The newest index, and its state, when no batch is being entered; for so many lookups.
@@ -374,15 +378,8 @@ impl Core {
             let place = index.place(newer.key);
             place >= from && next.is_none_or(|next| place < next)
         });
-        let mut slots = Vec::with_capacity(page.lines as usize * 8);
-        for number in 0..page.lines {
-            for word in index.line(page, number)? {
-                let at = address_of(word.load(Ordering::Acquire));
-                if at != 0 {
-                    slots.push(at);
-                }
-            }
-        }
+        let (slots, are_at_once) = addresses(index, page)?;
+        let mut given = HashSet::new();
         slots.iter().take(AHEAD).for_each(|at| self.data.prefetch(*at));
         for (i, at) in slots.iter().copied().enumerate() {
             if let Some(next) = slots.get(i + AHEAD) {
@@ -400,6 +397,7 @@ impl Core {
             // A page that begins before: it was two when the one before it was given.
             if (start == from || place_of(index.hash.hash(found.key)) >= from)
                 && waiting.iter().all(|(_, newer)| newer.key != found.key)
+                && (are_at_once || given.insert(found.key))
             {
                 f(found.key, found.value);
             }
@@ -407,6 +405,27 @@ impl Core {
         waiting.iter().for_each(|(_, found)| f(found.key, found.value));
         Ok(next)
     }
+}
+
+/// Where the records lie that a page leads to, and whether all of them were there at one time: if not, a key
+/// that was removed and stored again meanwhile may be there twice.
+fn addresses(index: &Index, page: Page) -> Result<(Vec<u64>, bool)> {
+    let mut slots = Vec::with_capacity(page.lines as usize * 8);
+    for _ in 0..LOOKS {
+        let entered = || (index.word(words::APPLIED).load(Ordering::Acquire), index.state());
+        let before = entered();
+        slots.clear();
+        for number in 0..page.lines {
+            let line = index.line(page, number)?.iter();
+            let all = line.map(|word| address_of(word.load(Ordering::Acquire)));
+            slots.extend(all.filter(|at| *at != 0));
+        }
+        fence(Ordering::Acquire);
+        if entered() == before && !before.1.is_busy() {
+            return Ok((slots, true));
+        }
+    }
+    Ok((slots, false))
 }
 
 /// The places that a page holds: the first, and the first behind it if that is not the end.
@@ -425,8 +444,37 @@ fn range_of(page: Page, place: u64) -> Option<(u64, Option<u64>)> {
 #[cfg(test)]
 mod tests {
     use crate::hash::Hash;
+    use crate::os::atomic::Ordering;
     use std::sync::mpsc;
     use std::time::Duration;
+
+    /// Between the reading of two slots of a page a key may have gone from the one to the other: removed and
+    /// stored again. Here it is in both, while somebody enters a batch.
+    #[test]
+    fn what_has_another_slot_meanwhile_is_given_once() {
+        let store = Hash::in_memory().unwrap();
+        (0..40_u8).for_each(|i| store.insert(&[i], b"value").unwrap());
+        let (core, index) = (store.core(), store.core().newest.get());
+        let page = index.page(index.state(), 0).unwrap();
+        let of_page = || (0..page.lines).flat_map(|line| index.line(page, line).unwrap());
+        let taken = of_page().find(|slot| slot.load(Ordering::Relaxed) != 0).unwrap();
+        let free = of_page().find(|slot| slot.load(Ordering::Relaxed) == 0).unwrap();
+        let count = || {
+            let (mut count, pin) = (0, core.pin().unwrap());
+            let next =
+                core.scan_page_of(index, index.state(), &pin, 0, &mut |_, _| count += 1).unwrap();
+            assert_eq!(next, None);
+            count
+        };
+        assert_eq!(count(), 40);
+        free.store(taken.load(Ordering::Relaxed), Ordering::Relaxed);
+        assert_eq!(count(), 41, "nobody does anything");
+        let state = index.state();
+        index.set_state(state.busy());
+        assert_eq!(count(), 40);
+        index.set_state(state);
+        free.store(0, Ordering::Relaxed);
+    }
 
     /// A batch that nobody enters, for the bit that says so was flipped.
     #[test]
