@@ -239,18 +239,23 @@ mod tests {
         assert!(is_appended(&both, 40, 8), "there is no journal");
         let pages = |store: &BTree| store.core().newest().end;
         let is_told = |at: u64| both[1].core().load(session::MOVED) <= at;
-        // A new block.
-        let before = both[1].core().newest().stamp;
-        assert!(pages(&both[0]) < FIRST_TABLE);
+        // A new block, with few pages that are not durable yet.
         let mut key = 100;
-        while pages(&both[0]) < FIRST_TABLE {
-            put(&both[0], key, 3000);
-            key += 1;
-        }
+        let mut fill = |store: &BTree, end: u64| {
+            while pages(store) < end {
+                put(store, key, 3000);
+                key += 1;
+            }
+            key
+        };
+        assert!(pages(&both[0]) < FIRST_TABLE - 8);
+        fill(&both[1], FIRST_TABLE - 8);
+        let before = both[1].core().newest().stamp;
+        let key = fill(&both[0], FIRST_TABLE);
         assert!(!is_told(before));
         assert!(!is_appended(&both, key, 8), "with a new block");
         assert!(is_appended(&both, key, 8), "after it");
-        // A lower end, and one that is raised again.
+        // A lower end.
         let mut transaction = both[0].write().unwrap();
         transaction.main().clear().unwrap();
         transaction.commit().unwrap();
