@@ -280,7 +280,7 @@ impl Changer {
 }
 
 fn scan(table: Table<'_>, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-    table.scan(move |key, value| {
+    table.scan(|key, value| {
         take(key, value);
         Ok(())
     })

@@ -115,7 +115,7 @@ impl Store for constant::Constant {
     }
 
     fn scan(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        Scan::scan(self, move |key, value| {
+        Scan::scan(self, |key, value| {
             take(key, value);
             Ok(())
         })

@@ -144,7 +144,7 @@ impl Store for hash::Hash {
     }
 
     fn scan(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        Scan::scan(self, move |key, value| {
+        Scan::scan(self, |key, value| {
             take(key, value);
             Ok(())
         })

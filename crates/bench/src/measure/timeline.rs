@@ -12,7 +12,7 @@ const SLOTS: usize = 80;
 /// How long a slot is first, in nanoseconds.
 const SHORTEST: u64 = 10_000;
 
-/// Latencies of single operations by when they ended.
+/// Latencies of operations by when they ended.
 pub(crate) struct Timeline {
     slot_ns: u64,
     /// When the last operation ended.
@@ -215,6 +215,22 @@ mod tests {
         let over = timeline.finish().unwrap();
         let rates: Vec<f64> = over.per_second(&over.all).map(Option::unwrap).collect();
         assert!((rates[3] - 1e6).abs() < 2e5 && rates[rates.len() * 3 / 4] == 0.0, "{rates:?}");
+    }
+
+    #[test]
+    fn what_ended_together_took_the_time_once() {
+        let mut timeline = Timeline::new(0.0);
+        timeline.begin();
+        let took = [7, 3].map(|count| timeline.ended_together("get", count));
+        let over = timeline.finish().unwrap();
+        assert_eq!((over.seconds * 1e9).round() as u64, took.iter().sum::<u64>());
+        assert_eq!(over.all.ops.iter().sum::<u64>(), 10);
+        let longest = *over.all.max_ns.iter().max().unwrap();
+        let expected = *took.iter().max().unwrap();
+        assert!(
+            (expected..=expected + expected / 50 + 1).contains(&longest),
+            "{longest}, {took:?}"
+        );
     }
 
     #[test]

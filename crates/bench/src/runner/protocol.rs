@@ -53,7 +53,7 @@ pub(crate) struct Spec {
     pub(crate) together: Together,
     /// Time single operations in runs of their own, too.
     pub(crate) latencies: bool,
-    /// Note single operations over the time of a run, too.
+    /// Note operations over the time of a run, too.
     pub(crate) over_time: bool,
     /// Ask stores what they count themselves, too.
     pub(crate) own_counters: bool,
@@ -143,7 +143,7 @@ pub(crate) struct Sample {
     pub(crate) operation_latencies: BTreeMap<String, Vec<(u64, u64)>>,
     /// What single operations at a rate gave.
     pub(crate) at_rate: Option<AtRate>,
-    /// Single operations over the time of a run.
+    /// Operations over the time of a run.
     pub(crate) over_time: Option<OverTime>,
     /// Lookups that found a value; `None` where nothing is looked up.
     pub(crate) found: Option<u64>,
