@@ -173,7 +173,7 @@ impl Fleet {
 
 #[test]
 fn what_a_killed_writer_has_committed_is_there() {
-    let kills = rounds(32);
+    let kills = rounds(22);
     let seed = seed(kills);
     let mut rng = Rng::new(seed);
     let folder = tempfile::tempdir().unwrap();
@@ -259,7 +259,7 @@ fn child_crowds() {
 /// then nobody is left to wake those who wait in other processes.
 #[test]
 fn who_waits_for_the_lock_gets_it_whoever_dies() {
-    let kills = rounds(42);
+    let kills = rounds(30);
     let mut rng = Rng::new(seed(kills));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");

@@ -274,7 +274,7 @@ fn rebooted(mut image: Image) -> Image {
 /// The store is not yet there, or it is there and opens.
 #[test]
 fn a_store_that_was_being_made_can_be_made() {
-    for round in 0..rounds(18) {
+    for round in 0..rounds(12) {
         let mut rng = Rng::new(seed(round));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store");

@@ -308,7 +308,7 @@ fn child_meets_several() {
         let mut sample = sample(count, limit);
         let sound = sample.index.clone();
         let mut rng = Rng::new(count);
-        for turn in 0..rounds(70) {
+        for turn in 0..rounds(50) {
             let mut what = format!("turn {turn}");
             for _ in 0..1 + rng.below(4) {
                 let end = if rng.below(2) == 0 { HEAD } else { sound.len() };

@@ -157,7 +157,7 @@ impl Fleet {
 
 #[test]
 fn what_a_killed_writer_has_completed_is_there() {
-    let kills = rounds(70);
+    let kills = rounds(48);
     let seed = seed(kills);
     let mut rng = Rng::new(seed);
     let folder = tempfile::tempdir().unwrap();
@@ -244,7 +244,7 @@ fn a_writer_may_die_at_every_instruction() {
         Operation::Compact,
     ];
     let mut count = 0;
-    for round in 0..rounds(3) {
+    for round in 0..rounds(2) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store");
         let before = prepared(&path, 20 + round * 7);

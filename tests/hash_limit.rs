@@ -25,7 +25,7 @@ fn key(i: u64) -> Vec<u8> {
 #[test]
 fn the_limit_holds_after_every_operation() {
     let mut evictions = 0;
-    for round in 0..rounds(16) {
+    for round in 0..rounds(12) {
         let mut rng = Rng::new(seed(round));
         let limit = [300, 5000, 40_000, 400_000][rng.below(4) as usize];
         let (_folder, path, mut store) = in_folder(limit);
