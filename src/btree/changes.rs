@@ -75,12 +75,13 @@ impl Core {
         let Some(pages) = self.changed_pages(durable, commit, held)? else { return Ok(None) };
         let ChangedPages { changes, name_added } = pages;
         let is_new = |far: Far| {
-            if is_written(&changes, far.page()) || name_added || !far.is_packed() {
-                // All pages of a new one that shares none are among the changes.
-                return Ok(is_written(&changes, far.page()));
+            // All pages of a new one that shares none are among the changes.
+            if is_written(&changes, far.page()) {
+                return Ok(true);
             }
             // Perhaps it was put behind others, and perhaps it was durable before.
-            Ok(self.changed(far.page(), durable, commit)? == Some(Changed::Added))
+            let may_be_added = !name_added && far.is_packed();
+            Ok(may_be_added && self.changed(far.page(), durable, commit)? == Some(Changed::Added))
         };
         let (mut pieces, mut bytes) = (Vec::new(), 0);
         for change in changes.iter().filter(|change| change.kind == Changed::Tree) {

@@ -13,9 +13,9 @@ use std::collections::BTreeSet;
 pub const EXPLAINED: &str = "One run of each store, in the first round and in no other figure, in which \
     every operation was timed. The axis below is the part of each run that is over; how long the run of a \
     store took stands beside its name. Each point is for a stretch of time: how many operations ended in \
-    it, and how long they took; lookups of a batch and a hundred records of a scan are timed together, and have the \
-    latency of all of these. While a store stalls, nothing ends: throughput is zero there, the lines of \
-    latencies have a gap, and the slowest one behind it tells for how long.";
+    it, and how long they took; lookups of a batch and a hundred records of a scan are timed together, \
+    and have the latency of all of these. While a store stalls, nothing ends: throughput is zero there, \
+    the lines of latencies have a gap, and the slowest one behind it tells for how long.";
 
 /// The same of runs at a rate.
 pub const AT_RATE: &str = "Over time: the first round, as the part of it that is over; its time stands beside \

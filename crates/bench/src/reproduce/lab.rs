@@ -3,7 +3,8 @@
 //! Invariants: as in [`crate::runner`]: within a round every store runs once, in a random order
 //! that the seed fixes; two measured processes never run at the same time, only those that make stores
 //! before the rounds do, of which nothing is timed; a store that failed is not tried again in the same part,
-//! and never stops the others. When a signal comes, or what the workbench itself needs fails, the run is over: nothing more is measured, and what is finished is told.
+//! and never stops the others. When a signal comes, or what the workbench itself needs fails, the run is over:
+//! nothing more is measured, and what is finished is told.
 
 use super::outcome::Classes;
 use super::task::{Task, Work};
