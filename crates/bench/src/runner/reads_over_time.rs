@@ -44,19 +44,31 @@ impl<D: Driver> Round<'_, D> {
                 if is_warm {
                     passes::lookups(phase, &mut store, queries, batch)?;
                 }
-                let total = match phase {
-                    Phase::GetChain => each_of_chain(&mut store, queries, &mut timeline)?,
-                    _ if phase.is_batched() => {
-                        each_batch(&mut store, queries, batch, &mut timeline)?
-                    }
-                    _ => each_get(&mut store, queries, &mut timeline)?,
-                };
+                let total = each_lookup(phase, &mut store, queries, batch, &mut timeline)?;
                 (total, Total::expected(queries, records))
             }
         };
         sample.over_time = timeline.finish();
         sample.wrong = sample.wrong.or_else(|| total.unlike(expected, "over time, it"));
         Ok(sample)
+    }
+}
+
+/// As [`passes::lookups`].
+fn each_lookup<S: Store>(
+    phase: Phase,
+    store: &mut S,
+    queries: &Queries,
+    batch: usize,
+    timeline: &mut Timeline,
+) -> Result<Total> {
+    match phase {
+        Phase::GetChain => {
+            timeline.begin();
+            passes::get_chain(store, queries, || _ = timeline.ended("get"))
+        }
+        _ if phase.is_batched() => each_batch(store, queries, batch, timeline),
+        _ => each_get(store, queries, timeline),
     }
 }
 
@@ -68,15 +80,6 @@ fn each_get<S: Store>(store: &mut S, queries: &Queries, timeline: &mut Timeline)
         timeline.ended("get");
     }
     Ok(total)
-}
-
-fn each_of_chain<S: Store>(
-    store: &mut S,
-    queries: &Queries,
-    timeline: &mut Timeline,
-) -> Result<Total> {
-    timeline.begin();
-    passes::get_chain(store, queries, || _ = timeline.ended("get"))
 }
 
 fn each_batch<S: Store>(
