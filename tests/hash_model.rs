@@ -147,10 +147,18 @@ fn step(rng: &mut Rng, store: &Hash, model: &mut Model, keys: u64, largest: u64)
             assert_eq!(transaction.get(&key).unwrap(), Some(&value[..]));
             transaction.remove(&other).unwrap();
             assert_eq!(transaction.get(&other).unwrap(), None);
+            let mut after = model.clone();
+            after.insert(key, value);
+            after.remove(&other);
+            let mut scanned = Vec::new();
+            let mut keep = |key: &[u8], value: &[u8]| scanned.push((key.to_vec(), value.to_vec()));
+            transaction.scan(|key, value| Ok(keep(key, value))).unwrap();
+            scanned.sort();
+            assert_eq!(Scan::len(&transaction).unwrap(), scanned.len() as u64);
+            assert!(scanned.into_iter().eq(after.clone()), "a scan in a transaction");
             if rng.below(2) == 0 {
                 transaction.commit().unwrap();
-                model.insert(key, value);
-                model.remove(&other);
+                *model = after;
             }
         }
         _ => {

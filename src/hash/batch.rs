@@ -6,7 +6,7 @@ use super::writer::{Change, Writer, check_sizes};
 use crate::os::atomic::Ordering;
 use crate::os::process::own_pid;
 use crate::stats::{Done, Operation, Outcome};
-use crate::{Error, Result};
+use crate::{Error, Result, Scan};
 use std::collections::BTreeMap;
 
 /// Changes to be made together: all of them, or none, whatever happens to the process or the
@@ -201,4 +201,42 @@ impl Transaction<'_> {
 
     /// Changes nothing; the same as dropping it.
     pub fn abort(self) {}
+}
+
+impl Scan for Transaction<'_> {
+    /// Every record as this transaction left it, in no order that means anything: nobody else changes one
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// What `f` returned, or the file is damaged or could not be read.
+    fn scan<F>(&self, mut f: F) -> Result<()>
+    where
+        F: FnMut(&[u8], &[u8]) -> Result<()>,
+    {
+        self.store.scan_counted(|key, value| match self.changes.contains_key(key) {
+            true => Ok(()),
+            false => f(key, value),
+        })?;
+        let kept = |(key, value): (&'_ Vec<u8>, &'_ Option<Vec<u8>>)| match value {
+            Some(value) => f(key, value),
+            None => Ok(()),
+        };
+        self.changes.iter().try_for_each(kept)
+    }
+
+    /// As many as there were, and what this transaction adds and takes out: each of its changes is looked
+    /// up.
+    fn len(&self) -> Result<u64> {
+        let mut count = self.store.len()?;
+        let Some(writer) = &self.writer else { return Ok(count) };
+        for (key, value) in &self.changes {
+            let was_there = writer.get(key).map_err(|e| self.store.named(e))?.is_some();
+            match (was_there, value.is_some()) {
+                (true, false) => count -= 1,
+                (false, true) => count += 1,
+                _ => {}
+            }
+        }
+        Ok(count)
+    }
 }

@@ -221,7 +221,7 @@ impl Bdb {
         // SAFETY: `db` is a place for the pointer; a null environment is allowed.
         let rc = unsafe { (self.api.db_create)(&raw mut db, env, 0) };
         check(&self.api, "db_create", rc)?;
-        Ok(Handle { api: &self.api, env, db, threads: 0, is_copy: false })
+        Ok(Handle { api: &self.api, env, txn: null_mut(), db, threads: 0, is_copy: false })
     }
 }
 
@@ -289,6 +289,8 @@ pub(super) fn record_bytes(shape: &Shape) -> usize {
 pub(super) struct Handle<'d> {
     pub(super) api: &'d Api,
     pub(super) env: *mut Env,
+    /// The transaction that all calls belong to, or null.
+    pub(super) txn: *mut Txn,
     pub(super) db: *mut Db,
     /// [`THREAD`] where several threads share it, or nothing.
     pub(super) threads: u32,
@@ -362,12 +364,35 @@ impl Handle<'_> {
         // SAFETY: the version was checked in `load`; the database is open.
         let rc = unsafe {
             let open: OpenCursor = method(self.db, at::CURSOR);
-            open(self.db, null_mut(), &raw mut cursor, 0)
+            open(self.db, self.txn, &raw mut cursor, 0)
         };
         check(self.api, "cursor", rc).map(|()| cursor)
     }
 
+    /// Begins a transaction of which all is that follows. There is an environment, and none was begun.
+    pub(super) fn begin(&mut self) -> Result<()> {
+        // SAFETY: the version was checked in `load`; the environment is open; a place for the pointer.
+        let rc = unsafe {
+            let begin: BeginTxn = method(self.env, at::ENV_TXN_BEGIN);
+            begin(self.env, null_mut(), &raw mut self.txn, 0)
+        };
+        check(self.api, "txn_begin", rc)
+    }
+
+    pub(super) fn commit(&mut self) -> Result<()> {
+        let txn = std::mem::replace(&mut self.txn, null_mut());
+        // SAFETY: as above; it was begun, and was taken out, so that it ends once.
+        let rc = unsafe { method::<CommitTxn>(txn, at::TXN_COMMIT)(txn, 0) };
+        check(self.api, "txn commit", rc)
+    }
+
     pub(super) fn close(&mut self) -> Result<()> {
+        let txn = std::mem::replace(&mut self.txn, null_mut());
+        if !txn.is_null() {
+            // After an error, which is what is reported.
+            // SAFETY: as in `commit`.
+            let _ = unsafe { method::<AbortTxn>(txn, at::TXN_ABORT)(txn) };
+        }
         let db = std::mem::replace(&mut self.db, null_mut());
         let env = std::mem::replace(&mut self.env, null_mut());
         // SAFETY: the version was checked in `load`; closed once: the pointer was taken out.

@@ -8,8 +8,9 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null_mut;
 
-/// `DB_ENV`, `DB` and `DBC` of db.h, only ever pointed to.
+/// `DB_ENV`, `DB_TXN`, `DB` and `DBC` of db.h, only ever pointed to.
 pub(super) type Env = c_void;
+pub(super) type Txn = c_void;
 pub(super) type Db = c_void;
 pub(super) type Dbc = c_void;
 
@@ -69,7 +70,7 @@ impl Dbt {
 /// The version whose `DB` struct is described by [`at`].
 pub(super) const VERSION: (c_int, c_int, c_int) = (5, 3, 28);
 
-/// Byte offsets of function pointers in `DB`, in `DBC` for the cursor's, and in `DB_ENV`.
+/// Byte offsets of function pointers in `DB`, in `DBC` for the cursor's, in `DB_ENV`, and in `DB_TXN`.
 pub(super) mod at {
     pub(in crate::driver) const CLOSE: usize = 568;
     pub(in crate::driver) const CURSOR: usize = 584;
@@ -95,17 +96,23 @@ pub(super) mod at {
     pub(in crate::driver) const ENV_SET_ENCRYPT: usize = 1680;
     pub(in crate::driver) const ENV_SET_FLAGS: usize = 1728;
     pub(in crate::driver) const ENV_SET_LOCK_DETECT: usize = 1800;
+    pub(in crate::driver) const ENV_TXN_BEGIN: usize = 2040;
+    pub(in crate::driver) const TXN_ABORT: usize = 232;
+    pub(in crate::driver) const TXN_COMMIT: usize = 240;
 }
 
 pub(super) type Close = unsafe extern "C" fn(*mut Db, u32) -> c_int;
 pub(super) type OpenCursor =
-    unsafe extern "C" fn(*mut Db, *mut c_void, *mut *mut Dbc, u32) -> c_int;
+    unsafe extern "C" fn(*mut Db, *mut Txn, *mut *mut Dbc, u32) -> c_int;
 pub(super) type Access =
-    unsafe extern "C" fn(*mut Db, *mut c_void, *mut Dbt, *mut Dbt, u32) -> c_int;
-pub(super) type Delete = unsafe extern "C" fn(*mut Db, *mut c_void, *mut Dbt, u32) -> c_int;
+    unsafe extern "C" fn(*mut Db, *mut Txn, *mut Dbt, *mut Dbt, u32) -> c_int;
+pub(super) type Delete = unsafe extern "C" fn(*mut Db, *mut Txn, *mut Dbt, u32) -> c_int;
+pub(super) type BeginTxn = unsafe extern "C" fn(*mut Env, *mut Txn, *mut *mut Txn, u32) -> c_int;
+pub(super) type CommitTxn = unsafe extern "C" fn(*mut Txn, u32) -> c_int;
+pub(super) type AbortTxn = unsafe extern "C" fn(*mut Txn) -> c_int;
 pub(super) type Open = unsafe extern "C" fn(
     *mut Db,
-    *mut c_void,
+    *mut Txn,
     *const c_char,
     *const c_char,
     c_int,
@@ -162,7 +169,7 @@ pub(super) const TXN_WRITE_NO_SYNC: u32 = 0x20;
 /// `DB_CREATE | DB_INIT_MPOOL | DB_INIT_LOG | DB_INIT_TXN | DB_PRIVATE`.
 pub(super) const PRIVATE_WITH_TRANSACTIONS: u32 = 0x1 | 0x400 | 0x200 | 0x2000 | 0x10000;
 
-/// The function pointer of type `F` at `offset` of a `DB` or `DBC`.
+/// The function pointer of type `F` at `offset` of a `DB`, `DBC`, `DB_ENV` or `DB_TXN`.
 ///
 /// # Safety
 /// `object` was made by the version of the library that the offsets are for, and `F` is the type

@@ -11,7 +11,6 @@ use crate::workload::{KeyType, Place};
 use credenza::{Error, Result};
 use std::ffi::c_int;
 use std::path::Path;
-use std::ptr::null_mut;
 
 /// An open store; what is in the order of its keys says so.
 pub(super) struct BdbStore<'d, const IS_ORDERED: bool> {
@@ -122,7 +121,7 @@ impl<'d, const IS_ORDERED: bool> BdbStore<'d, IS_ORDERED> {
         let (mut given, mut value) = (Dbt::number(&mut number), Dbt::of(value));
         // SAFETY: the database is open for writing; a place for the number, and the value is only read.
         let rc = unsafe {
-            (self.put)(self.handle.db, null_mut(), &raw mut given, &raw mut value, APPEND)
+            (self.put)(self.handle.db, self.handle.txn, &raw mut given, &raw mut value, APPEND)
         };
         check(self.handle.api, "put", rc)?;
         NUMBER.with_key(&number.to_le_bytes(), |found| is_number(found, key))?;
@@ -133,8 +132,8 @@ impl<'d, const IS_ORDERED: bool> BdbStore<'d, IS_ORDERED> {
     /// The handles of threads that share this one, which was opened for that.
     pub(super) fn into_committers(self, shape: &Shape, count: usize) -> Result<Committers<Self>> {
         let copy = |owner: &Self| {
-            let &Handle { api, env, db, threads, .. } = &owner.handle;
-            Ok(BdbStore::over(Handle { api, env, db, threads, is_copy: true }, shape))
+            let &Handle { api, env, txn, db, threads, .. } = &owner.handle;
+            Ok(BdbStore::over(Handle { api, env, txn, db, threads, is_copy: true }, shape))
         };
         // SAFETY: the environment and the database were opened with `DB_THREAD` and locks.
         unsafe { Committers::of(self, count, copy) }
@@ -194,7 +193,7 @@ impl<const IS_ORDERED: bool> Store for BdbStore<'_, IS_ORDERED> {
         // the buffer writable for `room`.
         let rc = until_won(|| unsafe {
             match &self.cursor {
-                None => (self.get)(self.handle.db, null_mut(), &raw mut key, &raw mut value, 0),
+                None => (self.get)(self.handle.db, self.handle.txn, &raw mut key, &raw mut value, 0),
                 Some(cursor) => cursor.get(&raw mut key, &raw mut value),
             }
         });
@@ -261,6 +260,17 @@ impl<const IS_ORDERED: bool> Store for BdbStore<'_, IS_ORDERED> {
 }
 
 impl<const IS_ORDERED: bool> Writer for BdbStore<'_, IS_ORDERED> {
+    /// Where there is an environment, which the workbench has for the btree alone.
+    const HAS_TRANSACTIONS: bool = IS_ORDERED;
+
+    fn begin(&mut self) -> Result<()> {
+        self.handle.begin()
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        self.handle.commit()
+    }
+
     fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if self.place != Some(Place::First) {
             // Behind the others, as there is no order of values.
@@ -289,7 +299,7 @@ impl<const IS_ORDERED: bool> Writer for BdbStore<'_, IS_ORDERED> {
         // are readable, and only read although the prototypes lack const.
         let rc = until_won(|| unsafe {
             match &self.cursor {
-                None => (self.put)(self.handle.db, null_mut(), &raw mut key, &raw mut value, 0),
+                None => (self.put)(self.handle.db, self.handle.txn, &raw mut key, &raw mut value, 0),
                 Some(cursor) => cursor.put(&raw mut key, &raw mut value),
             }
         });
@@ -304,7 +314,7 @@ impl<const IS_ORDERED: bool> Writer for BdbStore<'_, IS_ORDERED> {
         // readable, and only read although the prototypes lack const.
         let rc = until_won(|| unsafe {
             match &self.cursor {
-                None => (self.delete)(self.handle.db, null_mut(), &raw mut key, 0),
+                None => (self.delete)(self.handle.db, self.handle.txn, &raw mut key, 0),
                 Some(cursor) => cursor.delete(&raw mut key),
             }
         });

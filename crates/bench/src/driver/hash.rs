@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+use super::kept::Kept;
 use super::{
     Committers, Crew, Driver, Fault, Identity, Noting, OnThread, OwnCount, Promise, Reading, Shape,
     Sharing, Source, Store, Threads, Writer, with_another_boot,
@@ -12,12 +13,26 @@ use std::path::Path;
 
 pub(super) struct Hash;
 
+/// A handle for changes: each is a transaction, or all are part of the one that was begun.
+pub(super) struct Changer {
+    /// Fields are dropped in order: the store last.
+    transaction: Option<hash::Transaction<'static>>,
+    store: Kept<hash::Hash>,
+}
+
+impl Changer {
+    fn of(store: hash::Hash) -> Changer {
+        Changer { transaction: None, store: Kept::new(store) }
+    }
+}
+
 impl Driver for Hash {
     const NAME: &'static str = "hash";
     const REOPENS: bool = true;
     const SOURCE: Option<Source> = None;
     const SETTINGS: &'static [Takes] = &[(Name::Memory, Values::Either)];
     const NATIVE_GET_MANY: bool = true;
+    const COMMITS: bool = true;
     const DURABLE: Option<&'static str> = Some("Durability::Sync");
     const SYNCS_ANYWAY: Option<&'static str> =
         Some("what it moved is on the disk before the space that it was in is used again");
@@ -47,26 +62,31 @@ impl Driver for Hash {
         hash::Hash::open(path)
     }
 
-    type Writer<'d> = hash::Hash;
+    type Writer<'d> = Changer;
 
-    fn create(&self, path: &Path, shape: &Shape) -> Result<hash::Hash> {
-        if shape.settings.memory() {
-            return hash::Hash::in_memory();
-        }
-        hash::Hash::create(path)
+    fn create(&self, path: &Path, shape: &Shape) -> Result<Changer> {
+        let is_in_memory = shape.settings.memory();
+        let store = if is_in_memory { hash::Hash::in_memory() } else { hash::Hash::create(path) };
+        store.map(Changer::of)
     }
 
-    fn create_durable(&self, path: &Path, _: &Shape) -> Result<hash::Hash> {
-        hash::Hash::options().create(true).durability(Durability::Sync).open(path)
+    /// Every change is a transaction anyway.
+    fn create_committing(&self, path: &Path, shape: &Shape) -> Result<Changer> {
+        self.create(path, shape)
     }
 
-    fn reopen(&self, path: &Path, _: &Shape, _: bool) -> Result<hash::Hash> {
-        hash::Hash::open(path)
+    fn create_durable(&self, path: &Path, _: &Shape) -> Result<Changer> {
+        let options = hash::Hash::options().create(true).durability(Durability::Sync);
+        options.open(path).map(Changer::of)
     }
 
-    fn create_noting(&self, path: &Path, _: &Shape, noting: Noting) -> Result<Option<hash::Hash>> {
+    fn reopen(&self, path: &Path, _: &Shape, _: bool) -> Result<Changer> {
+        hash::Hash::open(path).map(Changer::of)
+    }
+
+    fn create_noting(&self, path: &Path, _: &Shape, noting: Noting) -> Result<Option<Changer>> {
         let options = hash::Hash::options().create(true).statistics(noting.statistics());
-        options.open(path).map(Some)
+        options.open(path).map(Changer::of).map(Some)
     }
 
     fn handles(
@@ -91,9 +111,9 @@ impl Driver for Hash {
         _: &Shape,
         readers: usize,
         with_writer: bool,
-    ) -> Result<Crew<hash::Hash, hash::Hash>> {
+    ) -> Result<Crew<hash::Hash, Changer>> {
         let store = hash::Hash::open(path)?;
-        let writer = with_writer.then(|| store.clone());
+        let writer = with_writer.then(|| Changer::of(store.clone()));
         // SAFETY: handles are `Send`.
         Ok(unsafe { Crew::of(vec![store; readers], writer) })
     }
@@ -104,11 +124,11 @@ impl Driver for Hash {
         shape: &Shape,
         count: usize,
         is_durable: bool,
-    ) -> Result<Committers<hash::Hash>> {
+    ) -> Result<Committers<Changer>> {
         let create = if is_durable { Self::create_durable } else { Self::create };
         let store = create(self, path, shape)?;
         // SAFETY: handles are `Send`.
-        unsafe { Committers::of(store, count, |owner| Ok(owner.clone())) }
+        unsafe { Committers::of(store, count, |owner| Ok(Changer::of(owner.store.get().clone()))) }
     }
 
     /// Every operation is a transaction.
@@ -127,8 +147,8 @@ impl Driver for Hash {
         with_another_boot(path)
     }
 
-    fn open_to_change(&self, path: &Path, _: &Shape) -> Result<hash::Hash> {
-        hash::Hash::open(path)
+    fn open_to_change(&self, path: &Path, _: &Shape) -> Result<Changer> {
+        hash::Hash::open(path).map(Changer::of)
     }
 }
 
@@ -151,39 +171,107 @@ impl Store for hash::Hash {
     }
 
     fn own_counters(&mut self) -> Result<Vec<OwnCount>> {
-        let stats = self.stats()?;
-        Ok(vec![
-            ("records", stats.records),
-            ("live_bytes", stats.live_bytes),
-            ("dead_bytes", stats.dead_bytes),
-            ("retired_bytes", stats.retired_bytes),
-            ("free_bytes", stats.free_bytes),
-            ("index_bytes", stats.index_bytes),
-            ("page_bytes", stats.page_bytes),
-            ("directory_entries", stats.directory_entries),
-            ("changes", stats.changes),
-            ("durable_changes", stats.durable_changes),
-        ])
+        own_counters(self)
     }
 }
 
-impl Writer for hash::Hash {
+fn own_counters(store: &hash::Hash) -> Result<Vec<OwnCount>> {
+    let stats = store.stats()?;
+    Ok(vec![
+        ("records", stats.records),
+        ("live_bytes", stats.live_bytes),
+        ("dead_bytes", stats.dead_bytes),
+        ("retired_bytes", stats.retired_bytes),
+        ("free_bytes", stats.free_bytes),
+        ("index_bytes", stats.index_bytes),
+        ("page_bytes", stats.page_bytes),
+        ("directory_entries", stats.directory_entries),
+        ("changes", stats.changes),
+        ("durable_changes", stats.durable_changes),
+    ])
+}
+
+impl Store for Changer {
+    #[inline]
+    fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
+        match &self.transaction {
+            Some(transaction) => Ok(transaction.get(key)?.map(take).is_some()),
+            None => Ok(self.store.get().get_with(key, &mut take)?.is_some()),
+        }
+    }
+
+    #[inline]
+    fn get_many(&mut self, keys: &[&[u8]], take: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
+        match &self.transaction {
+            Some(_) => super::store::one_by_one(self, keys, take),
+            None => self.store.get().get_many(keys, take),
+        }
+    }
+
+    fn scan(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        let each = |key: &[u8], value: &[u8]| {
+            take(key, value);
+            Ok(())
+        };
+        match &self.transaction {
+            Some(transaction) => transaction.scan(each),
+            None => self.store.get().scan(each),
+        }
+    }
+
+    fn own_counters(&mut self) -> Result<Vec<OwnCount>> {
+        own_counters(self.store.get())
+    }
+}
+
+impl Writer for Changer {
+    const HAS_TRANSACTIONS: bool = true;
+    /// A transaction keeps its changes in memory, so that one of all records is not how a store is filled.
+    const FILLS_IN_ONE: bool = false;
+
+    fn begin(&mut self) -> Result<()> {
+        self.transaction = Some(self.store.get().transaction()?);
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        self.transaction.take().map_or(Ok(()), hash::Transaction::commit)
+    }
+
     #[inline]
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        hash::Hash::insert(self, key, value)
+        match &mut self.transaction {
+            Some(transaction) => transaction.insert(key, value),
+            None => self.store.get().insert(key, value),
+        }
     }
 
     fn insert_if_absent(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
-        hash::Hash::insert_if_absent(self, key, value)
+        let Some(transaction) = &mut self.transaction else {
+            return self.store.get().insert_if_absent(key, value);
+        };
+        let is_new = transaction.get(key)?.is_none();
+        if is_new {
+            transaction.insert(key, value)?;
+        }
+        Ok(is_new)
     }
 
     fn sync(&mut self) -> Result<bool> {
-        hash::Hash::sync(self).map(|()| true)
+        self.store.get().sync().map(|()| true)
     }
 
+    /// A transaction does not say whether the key was there: it is looked up before.
     #[inline]
     fn remove(&mut self, key: &[u8]) -> Result<bool> {
-        hash::Hash::remove(self, key)
+        let Some(transaction) = &mut self.transaction else {
+            return self.store.get().remove(key);
+        };
+        let was_there = transaction.get(key)?.is_some();
+        if was_there {
+            transaction.remove(key)?;
+        }
+        Ok(was_there)
     }
 
     fn close(self) -> Result<()> {

@@ -72,6 +72,8 @@ pub(crate) trait Writer: Store {
     const IS_POSSIBLE: bool = true;
     /// Whether there are [`Writer::begin`] and [`Writer::commit`].
     const HAS_TRANSACTIONS: bool = false;
+    /// Whether a store is filled in one of those, where its changes are else one each.
+    const FILLS_IN_ONE: bool = Self::HAS_TRANSACTIONS;
     /// Whether [`Writer::remove`] looks the key up before, as the store does not say whether it was there.
     const LOOKS_UP_TO_REMOVE: bool = false;
 

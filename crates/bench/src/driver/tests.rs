@@ -315,6 +315,10 @@ fn transactions<D: Driver>(driver: &D, records: &Records) {
             assert!(writer.remove(key).unwrap(), "{}", D::NAME);
             model.remove(key);
         }
+        if i == 299 {
+            // Every way of reading sees what the transaction has done.
+            holds(&mut writer, &model, records, D::NAME);
+        }
         if i % 100 == 99 || i + 1 == records.len() {
             writer.commit().unwrap();
         }

@@ -296,7 +296,7 @@ impl<D: Driver> Round<'_, D> {
     /// Whether a store whose changes are to be synced is filled before it is opened for them: what has no
     /// transaction for all records would wait for the disk at each.
     pub(super) fn is_filled_before() -> bool {
-        !<D::Writer<'_> as Writer>::HAS_TRANSACTIONS
+        !<D::Writer<'_> as Writer>::FILLS_IN_ONE
     }
 
     /// Fills a store, has nothing of that left for whoever syncs next, and leaves it closed.
@@ -316,7 +316,7 @@ impl<D: Driver> Round<'_, D> {
         has_records: bool,
         commits: bool,
     ) -> Result<()> {
-        let in_one = commits && W::HAS_TRANSACTIONS;
+        let in_one = commits && W::FILLS_IN_ONE;
         if in_one {
             store.begin()?;
         }
