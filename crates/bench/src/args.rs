@@ -90,10 +90,10 @@ pub struct BenchArgs {
     pub insert_order: Option<String>,
     /// Operations of `mixed` in one transaction: tmp (each change has its own), a number, or all;
     /// for stores that have transactions [default: as each store likes it best]
-    #[arg(long, value_name = "tmp|N|all", conflicts_with = "oracle")]
+    #[arg(long, value_name = "tmp|N|all")]
     pub transactions: Option<String>,
     /// Close the store, and open it again, between the load and the first operation of `mixed`
-    #[arg(long, conflicts_with = "oracle")]
+    #[arg(long)]
     pub reopen: bool,
     /// Keys may have several values in `mixed`: every second insert of the mix puts one more value before,
     /// or behind, those of a key; for stores that keep them in that order
@@ -103,7 +103,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "BYTES")]
     pub stop_bytes: Option<u64>,
     /// End `mixed` after about so many seconds, if --gets is not reached before
-    #[arg(long, value_name = "SECONDS", conflicts_with = "oracle")]
+    #[arg(long, value_name = "SECONDS")]
     pub stop_seconds: Option<u64>,
     /// Keys in one batch of the get-many phases, no more than there are lookups [default: 32]
     #[arg(long, value_name = "N")]
@@ -230,7 +230,7 @@ pub struct BenchArgs {
     pub timeout: u64,
     /// Time nothing: do the operations of `mixed` on two or more stores in turn, compare every
     /// answer and everything they hold, and stop at the first difference, with status 111
-    #[arg(long, conflicts_with_all = ["rounds", "phases", "html", "csv", "baseline", "cold", "sync",
+    #[arg(long, conflicts_with_all = ["rounds", "phases", "html", "csv", "baseline", "cold",
           "batch", "no_noise"])]
     pub oracle: bool,
     /// With --oracle: compare everything the stores hold after every N operations [default: as

@@ -102,10 +102,8 @@ pub(super) mod at {
 }
 
 pub(super) type Close = unsafe extern "C" fn(*mut Db, u32) -> c_int;
-pub(super) type OpenCursor =
-    unsafe extern "C" fn(*mut Db, *mut Txn, *mut *mut Dbc, u32) -> c_int;
-pub(super) type Access =
-    unsafe extern "C" fn(*mut Db, *mut Txn, *mut Dbt, *mut Dbt, u32) -> c_int;
+pub(super) type OpenCursor = unsafe extern "C" fn(*mut Db, *mut Txn, *mut *mut Dbc, u32) -> c_int;
+pub(super) type Access = unsafe extern "C" fn(*mut Db, *mut Txn, *mut Dbt, *mut Dbt, u32) -> c_int;
 pub(super) type Delete = unsafe extern "C" fn(*mut Db, *mut Txn, *mut Dbt, u32) -> c_int;
 pub(super) type BeginTxn = unsafe extern "C" fn(*mut Env, *mut Txn, *mut *mut Txn, u32) -> c_int;
 pub(super) type CommitTxn = unsafe extern "C" fn(*mut Txn, u32) -> c_int;

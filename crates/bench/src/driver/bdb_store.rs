@@ -193,7 +193,9 @@ impl<const IS_ORDERED: bool> Store for BdbStore<'_, IS_ORDERED> {
         // the buffer writable for `room`.
         let rc = until_won(|| unsafe {
             match &self.cursor {
-                None => (self.get)(self.handle.db, self.handle.txn, &raw mut key, &raw mut value, 0),
+                None => {
+                    (self.get)(self.handle.db, self.handle.txn, &raw mut key, &raw mut value, 0)
+                }
                 Some(cursor) => cursor.get(&raw mut key, &raw mut value),
             }
         });
@@ -299,7 +301,9 @@ impl<const IS_ORDERED: bool> Writer for BdbStore<'_, IS_ORDERED> {
         // are readable, and only read although the prototypes lack const.
         let rc = until_won(|| unsafe {
             match &self.cursor {
-                None => (self.put)(self.handle.db, self.handle.txn, &raw mut key, &raw mut value, 0),
+                None => {
+                    (self.put)(self.handle.db, self.handle.txn, &raw mut key, &raw mut value, 0)
+                }
                 Some(cursor) => cursor.put(&raw mut key, &raw mut value),
             }
         });

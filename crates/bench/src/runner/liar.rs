@@ -292,7 +292,9 @@ impl Store for LiarWriter<'_> {
     }
 
     fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        self.store.range(from, count, take)
+        let lie = self.store.lie;
+        self.with_index(|index| range(lie, index, from, count, take));
+        Ok(())
     }
 
     fn scan_back(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> Result<()> {
@@ -405,20 +407,25 @@ impl Store for LiarStore {
         Ok(())
     }
 
-    fn range(
-        &mut self,
-        from: &[u8],
-        count: usize,
-        mut take: impl FnMut(&[u8], &[u8]),
-    ) -> Result<()> {
-        let late = usize::from(self.lie == Lie::RangeLate);
-        let count = count - usize::from(self.lie == Lie::RangeShort);
-        let mut records: Vec<_> =
-            self.index.range(from.to_vec()..).skip(late).take(count).collect();
-        if self.lie == Lie::RangeSwapped && records.len() > 1 {
-            records.swap(0, 1);
-        }
-        records.into_iter().for_each(|(key, value)| take(key, value));
+    fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        range(self.lie, &self.index, from, count, take);
         Ok(())
     }
+}
+
+/// What a range gives, if no more than that is wrong with it.
+fn range(
+    lie: Lie,
+    index: &BTreeMap<Vec<u8>, Vec<u8>>,
+    from: &[u8],
+    count: usize,
+    mut take: impl FnMut(&[u8], &[u8]),
+) {
+    let late = usize::from(lie == Lie::RangeLate);
+    let count = count - usize::from(lie == Lie::RangeShort);
+    let mut records: Vec<_> = index.range(from.to_vec()..).skip(late).take(count).collect();
+    if lie == Lie::RangeSwapped && records.len() > 1 {
+        records.swap(0, 1);
+    }
+    records.into_iter().for_each(|(key, value)| take(key, value));
 }

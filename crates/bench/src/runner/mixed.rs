@@ -179,34 +179,44 @@ impl Grouping {
         Grouping { size: transactions.and_then(Transactions::operations), left: 0 }
     }
 
+    /// Whether a transaction is to be begun for the operation that is to come.
+    #[inline]
+    pub(super) fn begins(&mut self) -> bool {
+        let size = self.size.filter(|_| self.left == 0);
+        self.left = size.unwrap_or(self.left);
+        size.is_some()
+    }
+
+    /// Whether the operation that has ended was the last one of its transaction.
+    #[inline]
+    pub(super) fn ends(&mut self) -> bool {
+        if self.size.is_none() {
+            return false;
+        }
+        self.left -= 1;
+        self.left == 0
+    }
+
+    /// Whether there is a transaction to be committed, as no other operation comes.
+    pub(super) fn is_open_at_end(&mut self) -> bool {
+        std::mem::take(&mut self.left) > 0
+    }
+
     /// An operation is to come.
     #[inline]
     pub(super) fn before<W: Writer>(&mut self, store: &mut W) -> Result<()> {
-        if let Some(size) = self.size.filter(|_| self.left == 0) {
-            store.begin()?;
-            self.left = size;
-        }
-        Ok(())
+        if self.begins() { store.begin() } else { Ok(()) }
     }
 
     /// An operation has ended.
     #[inline]
     pub(super) fn after<W: Writer>(&mut self, store: &mut W) -> Result<()> {
-        if self.size.is_some() {
-            self.left -= 1;
-            if self.left == 0 {
-                store.commit()?;
-            }
-        }
-        Ok(())
+        if self.ends() { store.commit() } else { Ok(()) }
     }
 
     /// No other one comes.
     pub(super) fn end<W: Writer>(&mut self, store: &mut W) -> Result<()> {
-        if std::mem::take(&mut self.left) > 0 {
-            store.commit()?;
-        }
-        Ok(())
+        if self.is_open_at_end() { store.commit() } else { Ok(()) }
     }
 }
 

@@ -26,8 +26,6 @@ use crate::workload::{Inputs, Phase};
 use credenza::{Error, Result};
 use note::Note;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
-use std::mem;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -54,17 +52,6 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Verdict> {
     }
     let folder = Folder::create_in(&args.folder())?;
     let (inputs, mut notes) = Inputs::prepare(&workload)?;
-    let mut without = BTreeSet::new();
-    for mix in workload.mixes.iter_mut() {
-        without.extend(mix.transactions.take().map(|_| "transactions"));
-        without.extend(mem::take(&mut mix.sync).then_some("syncs"));
-        without.extend(mem::take(&mut mix.reopen).then_some("reopening"));
-        without.extend(mix.stop.seconds.take().map(|_| "limit of time"));
-    }
-    if !without.is_empty() {
-        let without = without.into_iter().collect::<Vec<_>>().join(", ");
-        notes.push(format!("without the workload's {without}"));
-    }
     let mut run = Run::new(args, &workload, &folder);
     let stores = run.stores(&Shape::of(&inputs.records), &workload)?;
     notes.append(&mut run.left_out);

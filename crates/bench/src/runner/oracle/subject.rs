@@ -2,7 +2,7 @@
 //! table of functions for each operation, costs nothing here.
 
 use super::verdict::Answer;
-use crate::driver::{Driver, ForDriver, Reading, Shape, Store, Writer};
+use crate::driver::{Changes, Driver, ForDriver, Reading, Shape, Store, Writer};
 use crate::runner::child::STORE;
 use crate::runner::folder::file_name;
 use crate::workload::Content;
@@ -16,6 +16,17 @@ pub(super) type Contents = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
 /// A store of any kind.
 pub(super) trait Subject {
     fn name(&self) -> &str;
+
+    /// All records are stored, and the operations come.
+    fn filled(&mut self) -> Result<()>;
+
+    /// Closes the store, and opens it for the same changes again.
+    fn reopen(&mut self) -> Result<()>;
+
+    /// Begins a transaction, of which all is that follows until [`Subject::commit`].
+    fn begin(&mut self) -> Result<()>;
+
+    fn commit(&mut self) -> Result<()>;
 
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
 
@@ -50,6 +61,8 @@ pub(super) struct Open<D: Driver> {
     driver: &'static D,
     path: PathBuf,
     shape: Shape,
+    /// Of the operations; the data may be stored otherwise.
+    class: Changes,
     handle: Handle<D>,
 }
 
@@ -80,16 +93,30 @@ enum Handle<D: Driver> {
 }
 
 impl<D: Driver> Open<D> {
+    /// A new store, for the data: with a transaction for them all where changes are else one each, and
+    /// opened for changes that are synced only behind them where it has no such transaction, as the measured
+    /// mixes do it.
     pub(super) fn create(
         name: &str,
         driver: D,
         path: PathBuf,
         shape: &Shape,
+        class: Changes,
     ) -> Result<Box<dyn Subject>> {
         let driver: &'static D = Box::leak(Box::new(driver));
-        let handle = Handle::Writer(driver.create(&path, shape)?);
-        Ok(Box::new(Open { name: name.to_owned(), driver, path, shape: *shape, handle }))
+        let mut writer = match class {
+            Changes::Sync if Self::FILLS_IN_ONE => driver.create_durable(&path, shape)?,
+            Changes::Buffered => driver.create_committing(&path, shape)?,
+            _ => driver.create(&path, shape)?,
+        };
+        if class != Changes::AtClose && Self::FILLS_IN_ONE {
+            writer.begin()?;
+        }
+        let handle = Handle::Writer(writer);
+        Ok(Box::new(Open { name: name.to_owned(), driver, path, shape: *shape, class, handle }))
     }
+
+    const FILLS_IN_ONE: bool = <D::Writer<'static> as Writer>::FILLS_IN_ONE;
 
     fn writer(&mut self) -> Result<&mut D::Writer<'static>> {
         match &mut self.handle {
@@ -135,6 +162,36 @@ impl<D: Driver> Open<D> {
 impl<D: Driver> Subject for Open<D> {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn filled(&mut self) -> Result<()> {
+        self.writer()?.settle()?;
+        match self.class {
+            Changes::AtClose => Ok(()),
+            _ if Self::FILLS_IN_ONE => self.commit(),
+            Changes::Sync => self.reopen(),
+            _ => Ok(()),
+        }
+    }
+
+    fn reopen(&mut self) -> Result<()> {
+        if let Handle::Writer(writer) = std::mem::replace(&mut self.handle, Handle::Closed) {
+            writer.close()?;
+        }
+        let Open { driver, path, shape, class, .. } = self;
+        self.handle = Handle::Writer(match class {
+            Changes::Sync => driver.create_durable(path, shape)?,
+            class => driver.reopen(path, shape, *class == Changes::Buffered)?,
+        });
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        self.writer()?.begin()
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        self.writer()?.commit()
     }
 
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
@@ -237,6 +294,7 @@ pub(super) struct Opening<'a> {
     pub(super) library: Option<&'a Path>,
     pub(super) folder: &'a Path,
     pub(super) shape: &'a Shape,
+    pub(super) class: Changes,
 }
 
 impl ForDriver for Opening<'_> {
@@ -245,6 +303,7 @@ impl ForDriver for Opening<'_> {
     fn run<D: Driver>(self) -> Result<Box<dyn Subject>> {
         let folder = self.folder.join(file_name(self.name));
         std::fs::create_dir(&folder).map_err(|e| Error::io("create", e).at(&folder))?;
-        Open::create(self.name, D::load(self.library)?, folder.join(STORE), self.shape)
+        let driver = D::load(self.library)?;
+        Open::create(self.name, driver, folder.join(STORE), self.shape, self.class)
     }
 }
