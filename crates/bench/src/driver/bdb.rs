@@ -190,7 +190,7 @@ impl Bdb {
                 // SAFETY: the same.
                 let rc = unsafe {
                     let set: SetLockDetect = method(env, at::ENV_SET_LOCK_DETECT);
-                    set(env, LOCK_DEFAULT)
+                    set(env, LOCK_YOUNGEST)
                 };
                 check(api, "env set_lk_detect", rc)?;
             }
@@ -360,39 +360,54 @@ impl Handle<'_> {
 
     /// A cursor of the open database, for whoever closes it.
     pub(super) fn cursor(&self) -> Result<*mut Dbc> {
+        self.cursor_raw().or_else(|rc| check(self.api, "cursor", rc).map(|()| null_mut()))
+    }
+
+    /// The same, or what the library says.
+    pub(super) fn cursor_raw(&self) -> Result<*mut Dbc, c_int> {
         let mut cursor = null_mut();
         // SAFETY: the version was checked in `load`; the database is open.
         let rc = unsafe {
             let open: OpenCursor = method(self.db, at::CURSOR);
             open(self.db, self.txn, &raw mut cursor, 0)
         };
-        check(self.api, "cursor", rc).map(|()| cursor)
+        if rc == 0 { Ok(cursor) } else { Err(rc) }
     }
 
     /// Begins a transaction of which all is that follows. There is an environment, and none was begun.
     pub(super) fn begin(&mut self) -> Result<()> {
+        let rc = self.begin_raw();
+        check(self.api, "txn_begin", rc)
+    }
+
+    /// The same, and what the library says of it.
+    pub(super) fn begin_raw(&mut self) -> c_int {
         // SAFETY: the version was checked in `load`; the environment is open; a place for the pointer.
-        let rc = unsafe {
+        unsafe {
             let begin: BeginTxn = method(self.env, at::ENV_TXN_BEGIN);
             begin(self.env, null_mut(), &raw mut self.txn, 0)
-        };
-        check(self.api, "txn_begin", rc)
+        }
+    }
+
+    /// Gives the transaction up, if there is one.
+    pub(super) fn abort(&mut self) {
+        let txn = std::mem::replace(&mut self.txn, null_mut());
+        if !txn.is_null() {
+            // What it says is not asked for: it is given up after a refusal, or an error that is reported.
+            // SAFETY: as above; it was begun, and was taken out, so that it ends once.
+            let _ = unsafe { method::<AbortTxn>(txn, at::TXN_ABORT)(txn) };
+        }
     }
 
     pub(super) fn commit(&mut self) -> Result<()> {
         let txn = std::mem::replace(&mut self.txn, null_mut());
-        // SAFETY: as above; it was begun, and was taken out, so that it ends once.
+        // SAFETY: as above.
         let rc = unsafe { method::<CommitTxn>(txn, at::TXN_COMMIT)(txn, 0) };
         check(self.api, "txn commit", rc)
     }
 
     pub(super) fn close(&mut self) -> Result<()> {
-        let txn = std::mem::replace(&mut self.txn, null_mut());
-        if !txn.is_null() {
-            // After an error, which is what is reported.
-            // SAFETY: as in `commit`.
-            let _ = unsafe { method::<AbortTxn>(txn, at::TXN_ABORT)(txn) };
-        }
+        self.abort();
         let db = std::mem::replace(&mut self.db, null_mut());
         let env = std::mem::replace(&mut self.env, null_mut());
         // SAFETY: the version was checked in `load`; closed once: the pointer was taken out.
@@ -408,6 +423,7 @@ impl Handle<'_> {
 
 impl Drop for Handle<'_> {
     fn drop(&mut self) {
+        self.abort();
         if !self.db.is_null() && !self.is_copy {
             // Closing what was read, or after an error that is being reported: no new one.
             let _ = self.close();

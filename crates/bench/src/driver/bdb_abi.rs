@@ -157,8 +157,8 @@ pub(super) const NOT_FOUND: c_int = -30988;
 pub(super) const KEY_EMPTY: c_int = -30995;
 pub(super) const BUFFER_SMALL: c_int = -30999;
 pub(super) const DEADLOCK: c_int = -30993;
-/// The library chooses who of a deadlock loses: `DB_LOCK_DEFAULT`.
-pub(super) const LOCK_DEFAULT: u32 = 1;
+/// Of a deadlock that transaction loses which was begun last: `DB_LOCK_YOUNGEST`.
+pub(super) const LOCK_YOUNGEST: u32 = 9;
 pub(super) const RECOVER: u32 = 0x2;
 pub(super) const THREAD: u32 = 0x20;
 pub(super) const INIT_LOCK: u32 = 0x100;

@@ -5,6 +5,7 @@
 use super::bdb::{Handle, Method, btree_page_bytes, check, record_bytes};
 use super::bdb_abi::*;
 use super::bdb_numbers::{NUMBER, each_numbered};
+use super::bdb_redo::Change;
 use super::{Committers, Shape, Store, Writer, is_number};
 use crate::workload::key_type::number_of;
 use crate::workload::{KeyType, Place};
@@ -21,7 +22,9 @@ pub(super) struct BdbStore<'d, const IS_ORDERED: bool> {
     keeps_walker: bool,
     /// That one; none before the first.
     walker: Option<Cursor>,
-    handle: Handle<'d>,
+    pub(super) handle: Handle<'d>,
+    /// What was done in the transaction that is open, where it may have to be done again.
+    pub(super) done: Vec<Change>,
     get: Access,
     put: Access,
     delete: Delete,
@@ -92,6 +95,7 @@ impl<'d, const IS_ORDERED: bool> BdbStore<'d, IS_ORDERED> {
             keeps_walker: false,
             walker: None,
             handle,
+            done: Vec::new(),
             get,
             put,
             delete,
@@ -139,24 +143,73 @@ impl<'d, const IS_ORDERED: bool> BdbStore<'d, IS_ORDERED> {
         unsafe { Committers::of(self, count, copy) }
     }
 
-    /// Gives at most `count` records to `take`, from the first whose key is not below `from`, or those behind
-    /// the cursor, which are all where it is a new one; `buffer` takes some of them at a time and grows where it
-    /// must.
+    /// Gives at most `count` records to `take`, from the first whose key is not below `from`, or all; where the
+    /// library refuses to go on for other threads, it begins again at the key that was given last.
     fn walk(
+        &mut self,
+        from: Option<&[u8]>,
+        count: usize,
+        buffer: &mut Vec<u32>,
+        mut take: impl FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
+        let may_lose = self.handle.threads != 0;
+        // The last key, and how many values of it were given.
+        let (mut given, mut last, mut of_last) = (0, Vec::new(), 0);
+        loop {
+            let cursor = match self.walker.take() {
+                Some(cursor) => cursor,
+                None => Cursor::of(self.handle.cursor()?),
+            };
+            let again = last.clone();
+            let start = if given > 0 { Some(&again[..]) } else { from };
+            let mut passed_over = of_last;
+            let left = count - given + passed_over;
+            let rc = self.walk_once(&cursor, start, left, buffer, |key, value| {
+                if passed_over > 0 && key == last {
+                    passed_over -= 1;
+                    return;
+                }
+                passed_over = 0;
+                given += 1;
+                take(key, value);
+                if may_lose && key == last && given > 1 {
+                    of_last += 1;
+                } else if may_lose {
+                    last.clear();
+                    last.extend_from_slice(key);
+                    of_last = 1;
+                }
+            });
+            if rc != DEADLOCK {
+                self.walker = Some(cursor).filter(|_| self.keeps_walker);
+                return if rc == NOT_FOUND {
+                    Ok(())
+                } else {
+                    check(self.handle.api, "cursor get", rc)
+                };
+            }
+            drop(cursor);
+            let rc = self.lost();
+            check(self.handle.api, "cursor get", rc)?;
+        }
+    }
+
+    /// The same as long as nobody refuses it, by a cursor, which is a new one where all are wanted; `buffer` takes
+    /// some of them at a time and grows where it must. Returns what the library said last.
+    fn walk_once(
         &self,
         cursor: &Cursor,
         from: Option<&[u8]>,
         mut count: usize,
         buffer: &mut Vec<u32>,
         mut take: impl FnMut(&[u8], &[u8]),
-    ) -> Result<()> {
-        let (api, cursor) = (self.handle.api, cursor.cursor);
+    ) -> c_int {
+        let cursor = cursor.cursor;
         let mut step = if from.is_some() { SET_RANGE } else { NEXT };
-        let (mut rc, mut number) = (0, 0);
+        let mut number = 0;
         let mut first = self.given(from.unwrap_or_default(), &mut number);
         while count > 0 {
-            rc = fetch_bulk(cursor, &mut first, step, buffer);
-            match rc {
+            match fetch_bulk(cursor, &mut first, step, buffer) {
                 0 if self.last_number.is_some() => count -= each_numbered(buffer, count, &mut take),
                 0 => count -= each_of_bulk(buffer, count, &mut take),
                 BUFFER_SMALL => {
@@ -169,13 +222,49 @@ impl<'d, const IS_ORDERED: bool> BdbStore<'d, IS_ORDERED> {
                     first = Dbt::number(&mut number);
                     continue;
                 }
-                _ => break,
+                rc => return rc,
             }
             step = NEXT;
         }
-        match rc {
-            NOT_FOUND | BUFFER_SMALL => Ok(()),
-            rc => check(api, "cursor get", rc),
+        0
+    }
+
+    /// Stores a value, and says what the library does, which may have refused it.
+    pub(super) fn put_once(&self, key: &mut Dbt, value: &mut Dbt) -> c_int {
+        // SAFETY: the database is open for writing, and so is the cursor, if there is one; key and value
+        // are readable, and only read although the prototypes lack const.
+        unsafe {
+            match &self.cursor {
+                None => (self.put)(self.handle.db, self.handle.txn, key, value, 0),
+                Some(cursor) => cursor.put(key, value),
+            }
+        }
+    }
+
+    /// The same before all other values of the key.
+    pub(super) fn put_first_once(&self, key: &mut Dbt, value: &mut Dbt) -> c_int {
+        let cursor = match self.handle.cursor_raw() {
+            Ok(cursor) => cursor,
+            Err(rc) => return rc,
+        };
+        // SAFETY: the cursor is open, and closed once; key and value are readable, and only read.
+        unsafe {
+            let put: CursorPut = method(cursor, at::CURSOR_PUT);
+            let rc = put(cursor, key, value, KEY_FIRST);
+            method::<CloseCursor>(cursor, at::CURSOR_CLOSE)(cursor);
+            rc
+        }
+    }
+
+    /// Removes a key, and says what the library does, as above.
+    pub(super) fn delete_once(&self, key: &mut Dbt) -> c_int {
+        // SAFETY: the database is open for writing, and so is the cursor, if there is one; the key is
+        // readable, and only read although the prototypes lack const.
+        unsafe {
+            match &self.cursor {
+                None => (self.delete)(self.handle.db, self.handle.txn, key, 0),
+                Some(cursor) => cursor.delete(key),
+            }
         }
     }
 }
@@ -191,11 +280,10 @@ impl<const IS_ORDERED: bool> Store for BdbStore<'_, IS_ORDERED> {
         let mut value = Dbt::into_buffer(&mut self.buffer);
         // SAFETY: the database is open, and so is the cursor, if there is one; the key is readable, and
         // the buffer writable for `room`.
-        let rc = until_won(|| unsafe {
-            match &self.cursor {
-                None => {
-                    (self.get)(self.handle.db, self.handle.txn, &raw mut key, &raw mut value, 0)
-                }
+        let rc = self.until_won(|store| unsafe {
+            let Handle { db, txn, .. } = store.handle;
+            match &store.cursor {
+                None => (store.get)(db, txn, &raw mut key, &raw mut value, 0),
                 Some(cursor) => cursor.get(&raw mut key, &raw mut value),
             }
         });
@@ -211,8 +299,10 @@ impl<const IS_ORDERED: bool> Store for BdbStore<'_, IS_ORDERED> {
     }
 
     fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
-        let cursor = Cursor::of(self.handle.cursor()?);
-        self.walk(&cursor, None, usize::MAX, &mut vec![0_u32; (1 << 20) / 4], take)
+        let walker = self.walker.take();
+        let done = self.walk(None, usize::MAX, &mut vec![0_u32; (1 << 20) / 4], take);
+        self.walker = walker;
+        done
     }
 
     fn range(&mut self, from: &[u8], count: usize, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
@@ -225,13 +315,8 @@ impl<const IS_ORDERED: bool> Store for BdbStore<'_, IS_ORDERED> {
             let bytes = self.least_bulk.max((count * self.bulk_record).min(1 << 20));
             buffer.resize(bytes.next_multiple_of(1024) / 4, 0);
         }
-        let cursor = match self.walker.take() {
-            Some(cursor) => cursor,
-            None => Cursor::of(self.handle.cursor()?),
-        };
-        let done = self.walk(&cursor, Some(from), count, &mut buffer, take);
+        let done = self.walk(Some(from), count, &mut buffer, take);
         self.bulk = buffer;
-        self.walker = Some(cursor).filter(|_| self.keeps_walker);
         done
     }
 
@@ -270,6 +355,7 @@ impl<const IS_ORDERED: bool> Writer for BdbStore<'_, IS_ORDERED> {
     }
 
     fn commit(&mut self) -> Result<()> {
+        self.done.clear();
         self.handle.commit()
     }
 
@@ -278,15 +364,9 @@ impl<const IS_ORDERED: bool> Writer for BdbStore<'_, IS_ORDERED> {
             // Behind the others, as there is no order of values.
             return self.insert(key, value);
         }
-        let cursor = self.handle.cursor()?;
-        let (mut key, mut value) = (Dbt::of(key), Dbt::of(value));
-        // SAFETY: the cursor is open, and closed once; key and value are readable, and only read.
-        let rc = unsafe {
-            let put: CursorPut = method(cursor, at::CURSOR_PUT);
-            let rc = put(cursor, &raw mut key, &raw mut value, KEY_FIRST);
-            method::<CloseCursor>(cursor, at::CURSOR_CLOSE)(cursor);
-            rc
-        };
+        let (mut given, mut stored) = (Dbt::of(key), Dbt::of(value));
+        let rc = self.until_won(|store| store.put_first_once(&mut given, &mut stored));
+        self.note(|| Change::PutFirst(key.to_vec(), value.to_vec()));
         check(self.handle.api, "cursor put", rc)
     }
 
@@ -296,32 +376,18 @@ impl<const IS_ORDERED: bool> Writer for BdbStore<'_, IS_ORDERED> {
             return self.append(key, value);
         }
         let mut number = 0;
-        let (mut key, mut value) = (self.given(key, &mut number), Dbt::of(value));
-        // SAFETY: the database is open for writing, and so is the cursor, if there is one; key and value
-        // are readable, and only read although the prototypes lack const.
-        let rc = until_won(|| unsafe {
-            match &self.cursor {
-                None => {
-                    (self.put)(self.handle.db, self.handle.txn, &raw mut key, &raw mut value, 0)
-                }
-                Some(cursor) => cursor.put(&raw mut key, &raw mut value),
-            }
-        });
+        let (mut given, mut stored) = (self.given(key, &mut number), Dbt::of(value));
+        let rc = self.until_won(|store| store.put_once(&mut given, &mut stored));
+        self.note(|| Change::Put(key.to_vec(), value.to_vec()));
         check(self.handle.api, "put", rc)
     }
 
     #[inline]
     fn remove(&mut self, key: &[u8]) -> Result<bool> {
         let mut number = 0;
-        let mut key = self.given(key, &mut number);
-        // SAFETY: the database is open for writing, and so is the cursor, if there is one; the key is
-        // readable, and only read although the prototypes lack const.
-        let rc = until_won(|| unsafe {
-            match &self.cursor {
-                None => (self.delete)(self.handle.db, self.handle.txn, &raw mut key, 0),
-                Some(cursor) => cursor.delete(&raw mut key),
-            }
-        });
+        let mut given = self.given(key, &mut number);
+        let rc = self.until_won(|store| store.delete_once(&mut given));
+        self.note(|| Change::Delete(key.to_vec()));
         match rc {
             NOT_FOUND | KEY_EMPTY => Ok(false),
             rc => check(self.handle.api, "del", rc).map(|()| true),
@@ -331,18 +397,6 @@ impl<const IS_ORDERED: bool> Writer for BdbStore<'_, IS_ORDERED> {
     fn close(mut self) -> Result<()> {
         self.cursor = None;
         self.handle.close()
-    }
-}
-
-/// What a call says that is done again while it loses: of threads that wait for each other's pages one is
-/// refused, has done nothing, and tries again.
-#[inline]
-fn until_won(mut call: impl FnMut() -> c_int) -> c_int {
-    loop {
-        let rc = call();
-        if rc != DEADLOCK {
-            return rc;
-        }
     }
 }
 

@@ -8,6 +8,7 @@
 
 use super::btree_tables::{Home, TYPES, several, several_mut};
 use super::kept::Kept;
+use super::on_thread::new_or_there;
 use super::{
     Changes, Committers, Crew, Driver, Fault, Identity, Noting, OnThread, OwnCount, Promise,
     Reading, Shape, Sharing, Source, Store, Threads, Writer, with_another_boot,
@@ -177,8 +178,7 @@ impl Driver for BTree {
         count: usize,
         is_durable: bool,
     ) -> Result<Committers<Changer>> {
-        let create = if is_durable { Self::create_durable } else { Self::create_committing };
-        let store = create(self, path, shape)?;
+        let store = new_or_there(self, path, shape, is_durable)?;
         let handle = |owner: &Changer| Changer::over(owner.store.get().clone(), shape, false);
         // SAFETY: handles are `Send`.
         unsafe { Committers::of(store, count, handle) }

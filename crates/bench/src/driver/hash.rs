@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::kept::Kept;
+use super::on_thread::new_or_there;
 use super::{
     Committers, Crew, Driver, Fault, Identity, Noting, OnThread, OwnCount, Promise, Reading, Shape,
     Sharing, Source, Store, Threads, Writer, with_another_boot,
@@ -125,8 +126,7 @@ impl Driver for Hash {
         count: usize,
         is_durable: bool,
     ) -> Result<Committers<Changer>> {
-        let create = if is_durable { Self::create_durable } else { Self::create };
-        let store = create(self, path, shape)?;
+        let store = new_or_there(self, path, shape, is_durable)?;
         // SAFETY: handles are `Send`.
         unsafe { Committers::of(store, count, |owner| Ok(Changer::of(owner.store.get().clone()))) }
     }

@@ -6,6 +6,7 @@
 
 use super::library::symbol;
 use super::lsm::{self, Calls, FILTER_BITS, LsmStore, Options, Settings};
+use super::on_thread::new_or_there;
 use super::{
     Committers, Crew, Driver, Fault, Identity, Promise, Reading, Shape, Sharing, Source, Threads,
 };
@@ -168,8 +169,7 @@ impl Driver for Leveldb {
         count: usize,
         is_durable: bool,
     ) -> Result<Committers<LsmStore<'_>>> {
-        let create = if is_durable { Self::create_durable } else { Self::create_committing };
-        create(self, path, shape)?.into_committers(count)
+        new_or_there(self, path, shape, is_durable)?.into_committers(count)
     }
 
     fn crew(

@@ -18,6 +18,7 @@ mod bdb_abi;
 mod bdb_btree;
 mod bdb_hash;
 mod bdb_numbers;
+mod bdb_redo;
 mod bdb_store;
 mod btree;
 mod btree_tables;
@@ -354,10 +355,10 @@ pub(crate) trait Driver: Sized + 'static {
         on_thread::each_opened(self, path, shape, readers, with_writer)
     }
 
-    /// The handles of so many threads that all change a new store at `path`, each change a transaction of
-    /// its own: on the disk when its call has returned, as [`Driver::create_durable`] has it, also in a store
-    /// that is there; or else as [`Driver::create_committing`] does, or [`Driver::create`] where every change
-    /// outlives the process.
+    /// The handles of so many threads that all change the store at `path`, a new one where there is none, each
+    /// change a transaction of its own: on the disk when its call has returned, as [`Driver::create_durable`]
+    /// has it, or else as [`Driver::create_committing`] does, or [`Driver::create`] where every change outlives
+    /// the process.
     /// Only called where there are such ([`Driver::HAS_COMMITTERS`]). This one is for
     /// [`Threads::Handles`].
     fn committers(

@@ -66,7 +66,7 @@ impl<S> Crew<S, S> {
     }
 }
 
-/// The handles of threads that all change one new store, and the one that it was made with, which is
+/// The handles of threads that all change one store, and the one that it was made or opened with, which is
 /// closed last.
 pub(crate) struct Committers<W> {
     pub(crate) handles: Vec<OnThread<W>>,
@@ -74,7 +74,7 @@ pub(crate) struct Committers<W> {
 }
 
 impl<W> Committers<W> {
-    /// So many handles, which `handle` makes from that of the new store.
+    /// So many handles, which `handle` makes from the store's first.
     ///
     /// # Safety
     /// As for [`OnThread::new`], as long as `owner` is there; each handle may be used for changes.
@@ -89,7 +89,7 @@ impl<W> Committers<W> {
         Ok(Committers { handles, owner })
     }
 
-    /// The handle that the store was made with, while no thread has one yet.
+    /// The store's first handle, while no thread has one yet.
     pub(crate) fn owner(&mut self) -> &mut W {
         &mut self.owner
     }
@@ -98,6 +98,20 @@ impl<W> Committers<W> {
     pub(crate) fn into_owner(self) -> W {
         drop(self.handles);
         self.owner
+    }
+}
+
+/// A store for the changes of [`Driver::committers`], new or, where there is one, that.
+pub(super) fn new_or_there<'d, D: Driver>(
+    driver: &'d D,
+    path: &Path,
+    shape: &Shape,
+    is_durable: bool,
+) -> Result<D::Writer<'d>> {
+    let is_there = path.try_exists().map_err(|e| Error::io("look for", e).at(path))?;
+    match is_there {
+        true => driver.reopen_one_by_one(path, shape, is_durable),
+        false => driver.create_one_by_one(path, shape, is_durable),
     }
 }
 

@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::kept::Kept;
+use super::on_thread::new_or_there;
 use super::{
     Changes, Committers, Crew, Driver, Identity, Reading, Shape, Source, Store, Threads, Writer,
     refused,
@@ -163,8 +164,7 @@ impl Driver for Redb {
         count: usize,
         is_durable: bool,
     ) -> Result<Committers<Changer>> {
-        let create = if is_durable { Self::create_durable } else { Self::create_committing };
-        let store = create(self, path, shape)?;
+        let store = new_or_there(self, path, shape, is_durable)?;
         let handle = |owner: &Changer| Ok(Changer { open: None, store: owner.store.clone() });
         // SAFETY: a database and its transactions are `Send`, and a database is `Sync`.
         unsafe { Committers::of(store, count, handle) }

@@ -11,6 +11,7 @@ use super::library::{api, symbol};
 use super::lsm::{
     self, Calls, FILTER_BITS, Family, GetManyPinned, GetPinned, LsmStore, Options, Pinned, Settings,
 };
+use super::on_thread::new_or_there;
 use super::{
     Announces, Committers, Crew, Driver, Fault, Identity, Promise, Reading, Shape, Source, Threads,
 };
@@ -318,8 +319,7 @@ impl Driver for Rocksdb {
         count: usize,
         is_durable: bool,
     ) -> Result<Committers<LsmStore<'_>>> {
-        let create = if is_durable { Self::create_durable } else { Self::create_committing };
-        create(self, path, shape)?.into_committers(count)
+        new_or_there(self, path, shape, is_durable)?.into_committers(count)
     }
 
     fn crew(

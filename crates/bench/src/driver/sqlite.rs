@@ -563,7 +563,8 @@ impl Writer for SqliteStore<'_> {
     const HAS_TRANSACTIONS: bool = true;
 
     fn begin(&mut self) -> Result<()> {
-        self.run("BEGIN")
+        // One that began by reading would fail where another one has written meanwhile.
+        self.run("BEGIN IMMEDIATE")
     }
 
     fn commit(&mut self) -> Result<()> {

@@ -185,6 +185,21 @@ fn committed<D: Driver>(driver: &D, records: &Records, is_durable: bool) {
     check(&mut store, records, D::NAME);
     store.close().unwrap();
     check(&mut driver.open(&path, &shape, Reading::Warm).unwrap(), records, D::NAME);
+    // What was closed has threads that change it again.
+    let mut crew = driver.committers(&path, &shape, THREADS, is_durable).unwrap();
+    std::thread::scope(|scope| {
+        for (number, handle) in crew.handles.iter_mut().enumerate() {
+            scope.spawn(move || {
+                let (key, value) = records.get(number);
+                assert!(handle.store().remove(key).unwrap(), "{}", D::NAME);
+                handle.store().insert(key, value).unwrap();
+            });
+        }
+    });
+    let mut store = crew.into_owner();
+    check(&mut store, records, D::NAME);
+    store.close().unwrap();
+    check(&mut driver.open(&path, &shape, Reading::Warm).unwrap(), records, D::NAME);
 }
 
 /// Two store their parts of the records, opened one after the other as each of several processes is: all are

@@ -13,6 +13,7 @@
 
 #![allow(unsafe_code)]
 
+use super::on_thread::new_or_there;
 use super::upscaledb_abi::*;
 use super::upscaledb_keys::{TYPES, register_order};
 use super::upscaledb_store::{DATABASE, UpsStore, compressor};
@@ -322,8 +323,7 @@ impl Driver for Upscaledb {
         count: usize,
         is_durable: bool,
     ) -> Result<Committers<UpsStore<'_>>> {
-        let create = if is_durable { Self::create_durable } else { Self::create_committing };
-        create(self, path, shape)?.into_committers(shape, count)
+        new_or_there(self, path, shape, is_durable)?.into_committers(shape, count)
     }
 
     fn recover(&self, path: &Path, shape: &Shape) -> Result<UpsStore<'_>> {

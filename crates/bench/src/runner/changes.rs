@@ -37,6 +37,8 @@ const REINSERT_PASSES: usize = 3;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) total: Total,
+    /// What scans give: apart from the rest, as it may depend on what others do.
+    pub(super) scanned: Total,
     pub(super) removed: u64,
 }
 
@@ -233,7 +235,7 @@ impl<D: Driver> Round<'_, D> {
             sample.effort +=
                 Effort { commits: work.commits() as u64, ..meter.stop(work.operations()) };
             times.push(ns_per_op(elapsed, work.operations()));
-            sample.taken = outcome.total.found;
+            sample.taken = outcome.total.found + outcome.scanned.found;
             // Later stores find memory that was given back to the allocator, not to the kernel.
             if number == 0 {
                 sample.peak_rss_bytes = footprint.peak_rss_bytes();

@@ -4,13 +4,14 @@
 //! All runs begin with a new store that holds the records and, of several mixes, what those before it
 //! have left. [`super::together`] has the same by several processes or threads.
 
+use super::beside::{self, Scanned};
 use super::changes::{Outcome, Watch, Work, check_keys};
 use super::child::{LATENCY_EVERY, Round};
 use super::passes::{self, Total};
 use super::protocol::{Sample, Spec};
-use crate::driver::{Driver, Shape, Writer};
+use crate::driver::{Driver, Shape, Store, Writer};
 use crate::measure::Latencies;
-use crate::workload::changes::{Model, Script, Step};
+use crate::workload::changes::{Beside, Model, Script, Step};
 use crate::workload::transactions::Transactions;
 use crate::workload::{Action, Content, Inputs, Mix, Phase};
 use credenza::{Error, Result};
@@ -70,12 +71,11 @@ impl<D: Driver> Round<'_, D> {
         let new_model = || begun(self.inputs, mix, self.before);
         let Expected { outcome, found, commits, after } =
             expected(&script, transactions, new_model());
-        let work =
-            Mixed { steps: Steps { script: &script, transactions, outcome }, commits, after };
+        let work = Mixed { steps: Steps::alone(&script, transactions, outcome), commits, after };
 
         let mut checked = Sample::new(phase, script.len());
         let mut store = self.new_store(phase, true)?;
-        checked.wrong = check(&mut store, &script, transactions, new_model())?;
+        checked.wrong = check(&mut store, &script, transactions, new_model(), None)?;
         self.finish(store, &work, work.content(), &mut checked)?;
         let sample = self.measure(phase, &work)?;
         let (operation_latencies, wrong) = match self.spec.latencies {
@@ -88,7 +88,7 @@ impl<D: Driver> Round<'_, D> {
             script.truncate(rate.operations(script.len()));
             let Expected { outcome, commits, after, .. } =
                 expected(&script, transactions, new_model());
-            let steps = Steps { script: &script, transactions, outcome };
+            let steps = Steps::alone(&script, transactions, outcome);
             let work = Mixed { steps, commits, after };
             at_rate = Some(self.mixed_at_rate(phase, rate, &work)?);
         }
@@ -118,7 +118,7 @@ impl<D: Driver> Round<'_, D> {
 
     /// How many steps are done in this time on a store of their own, at least one. The timed runs
     /// do as many, so that it is known what they must add up to.
-    fn steps_in(
+    pub(super) fn steps_in(
         &self,
         phase: Phase,
         script: &Script,
@@ -258,9 +258,9 @@ pub(super) fn expected<'a>(
             Action::Remove => outcome.removed += u64::from(now.is_some()),
             Action::Scan => {
                 let range = model.range(step.item as usize).take(step.scan_len as usize);
-                range.for_each(|(_, value)| outcome.total.add(&value));
+                range.for_each(|(_, value)| outcome.scanned.add(&value));
             }
-            Action::TableScan => all.iter().for_each(|all| outcome.total += *all),
+            Action::TableScan => all.iter().for_each(|all| outcome.scanned += *all),
             Action::Insert | Action::Update | Action::Add => {}
         }
         let of_item = all.is_some() && step.action.changes();
@@ -275,12 +275,14 @@ pub(super) fn expected<'a>(
     Expected { outcome, found, commits, after: model }
 }
 
-/// Does every step and compares every answer with the model; returns what is wrong first, in words.
+/// Does every step and compares every answer with the model, as far as others who change the store `beside`
+/// allow; returns what is wrong first, in words.
 pub(super) fn check<W: Writer>(
     store: &mut W,
     script: &Script,
     transactions: Option<Transactions>,
     mut model: Model<'_>,
+    beside: Option<&Beside>,
 ) -> Result<Option<String>> {
     let mut wrong = None;
     in_transactions(
@@ -289,7 +291,7 @@ pub(super) fn check<W: Writer>(
         transactions,
         |_| true,
         |store, i, (step, key, value)| {
-            let what = wrong_step(store, step, key, value, &model)?;
+            let what = wrong_step(store, (step, key, value), &model, beside)?;
             wrong = wrong.take().or_else(|| what.map(|what| format!("step {i}, {what}")));
             model.apply(step);
             Ok(())
@@ -297,8 +299,7 @@ pub(super) fn check<W: Writer>(
     )?;
     // The sums that all runs are compared by do not know the order of a key's values.
     if let Some(lowest) = model.lowest().filter(|_| model.has_duplicates()) {
-        let (key, all) = (model.key(lowest), model.range(lowest));
-        let what = passes::wrong_range(store, key, usize::MAX, all)?;
+        let what = wrong_range(store, model.key(lowest), usize::MAX, model.range(lowest), beside)?;
         wrong = wrong.or(what.map(|what| format!("afterwards: {what}")));
     }
     Ok(wrong)
@@ -307,10 +308,9 @@ pub(super) fn check<W: Writer>(
 /// Does one step; returns what is wrong with the answer, in words.
 fn wrong_step<W: Writer>(
     store: &mut W,
-    step: &Step,
-    key: &[u8],
-    value: &[u8],
+    (step, key, value): (&Step, &[u8], &[u8]),
     model: &Model<'_>,
+    beside: Option<&Beside>,
 ) -> Result<Option<String>> {
     let item = step.item as usize;
     match step.action {
@@ -327,10 +327,26 @@ fn wrong_step<W: Writer>(
             Ok(is_wrong.then(|| format!("key '{}': removed is {removed}", key.escape_ascii())))
         }
         Action::Scan => {
-            let range = model.range(item).take(step.scan_len as usize);
-            passes::wrong_range(store, key, step.scan_len as usize, range)
+            let range = model.range(item);
+            wrong_range(store, key, step.scan_len as usize, range, beside)
         }
-        Action::TableScan => passes::check_scan(store, model.content()),
+        Action::TableScan => match beside {
+            Some(beside) => beside::wrong_scan(store, model, beside),
+            None => passes::check_scan(store, model.content()),
+        },
+    }
+}
+
+fn wrong_range<'a, S: Store>(
+    store: &mut S,
+    from: &[u8],
+    count: usize,
+    expected: impl Iterator<Item = (&'a [u8], Cow<'a, [u8]>)>,
+    beside: Option<&Beside>,
+) -> Result<Option<String>> {
+    match beside {
+        Some(beside) => beside::wrong_range(store, from, count, expected, beside),
+        None => passes::wrong_range(store, from, count, expected.take(count)),
     }
 }
 
@@ -365,13 +381,13 @@ pub(super) fn do_step<W: Writer>(
         Action::Add => store.add(key, value)?,
         Action::Remove => outcome.removed += u64::from(store.remove(key)?),
         Action::Scan => {
-            store.range(key, step.scan_len as usize, |_, value| outcome.total.add(value))?;
+            store.range(key, step.scan_len as usize, |_, value| outcome.scanned.add(value))?;
         }
         Action::ReadModifyWrite => {
             store.get(key, |value| outcome.total.add(value))?;
             store.insert(key, value)?;
         }
-        Action::TableScan => outcome.total += passes::scan(store)?,
+        Action::TableScan => outcome.scanned += passes::scan(store)?,
     }
     Ok(())
 }
@@ -392,12 +408,33 @@ pub(super) struct Steps<'a> {
     pub(super) transactions: Option<Transactions>,
     /// What they add up to if every answer is right.
     pub(super) outcome: Outcome,
+    /// Of what scans give only how much that may be, where others change the store meanwhile.
+    pub(super) scanned: Option<Scanned>,
 }
 
-impl Steps<'_> {
+impl<'a> Steps<'a> {
+    /// Those that one does with a store of its own.
+    pub(super) fn alone(
+        script: &'a Script,
+        transactions: Option<Transactions>,
+        outcome: Outcome,
+    ) -> Steps<'a> {
+        Steps { script, transactions, outcome, scanned: None }
+    }
+
     /// What is wrong with what they add up to, in words, of a run that is named with a comma behind.
     pub(super) fn unlike(&self, outcome: Outcome, run: &str) -> Option<String> {
         let expected = self.outcome;
+        if let Some(scanned) = self.scanned {
+            let counted = outcome.scanned.found;
+            let known = Outcome { scanned: expected.scanned, ..outcome };
+            let is_right = known == expected && scanned.has(counted);
+            let what = || {
+                let of = format!("{run}the steps add up to {outcome:?}, not {expected:?}");
+                format!("{of}, scans to {counted} records, which may be {scanned:?}")
+            };
+            return (!is_right).then(what);
+        }
         (outcome != expected)
             .then(|| format!("{run}the steps add up to {outcome:?}, not {expected:?}"))
     }

@@ -10,6 +10,7 @@
 //! failed, crashed or took too long is
 //! told once and not tried again; the store's other phases go on, and so do the other stores.
 
+mod beside;
 mod changes;
 pub(crate) mod child;
 pub(crate) mod folder;
@@ -142,7 +143,7 @@ fn run(args: &BenchArgs) -> Result<Report> {
     }
     notes.extend(left_out);
     notes.extend(notes::about_baseline(args, &stores));
-    notes.extend(notes::about_sharing(args, &run.phases, &stores, &workload.mixes, machine.cores));
+    notes.extend(notes::about_sharing(args, &run.phases, &stores, machine.cores));
     notes.extend(notes::about_servers(&stores));
     notes.extend(notes::about_cold(args, &run.phases, &stores));
     notes.extend(Counters::refused());

@@ -1,6 +1,6 @@
 //! What a reader must know before quoting a figure: where it was measured, and what was left out.
 
-use super::together::{By, not_by_several};
+use super::together::By;
 use crate::args::BenchArgs;
 use crate::driver::{Announces, Sharing, Threads, announces, has_keys_of, has_values_of};
 use crate::report::text;
@@ -231,7 +231,6 @@ pub(super) fn about_sharing(
     args: &BenchArgs,
     phases: &[Phase],
     stores: &[StoreInfo],
-    mixes: &Mixes,
     cores: usize,
 ) -> Vec<String> {
     let has_readers = phases.iter().any(|phase| phase.is_get());
@@ -254,11 +253,6 @@ pub(super) fn about_sharing(
     for by in [By::Processes, By::Threads].into_iter().filter(is_asked) {
         for phase in phases.iter().filter(commits) {
             let what = format!("{phase} --{}", by.name());
-            let mix = mixes.of(*phase);
-            if let Some(why) = mix.and_then(|mix| not_by_several(mix, args.kept.open.is_some())) {
-                leave_out(&what, "all stores".to_owned(), why);
-                continue;
-            }
             let lacks = |info: &StoreInfo| info.lacks.iter().any(|name| name == phase.name());
             let why = format!(
                 "the workbench has no locks of theirs for several {} that commit",

@@ -304,7 +304,7 @@ fn of_count(
         writes_per_second: first.group.with_writer.then(|| summarise(&writes)),
         syncs_per_change: first
             .syncs
-            .map(|_| sum(|t| t.syncs.unwrap_or(0)) as f64 / sum(|t| t.changes).max(1) as f64),
+            .map(|_| sum(|t| t.syncs.unwrap_or(0)) as f64 / sum(|t| t.commits).max(1) as f64),
         hit_rate: sum(|t| t.found) as f64 / sum(|t| t.lookups).max(1) as f64,
         operation_latency_ns: percentiles(own.iter().map(|(_, t)| &t.operation_latencies)),
         at_rate: None,

@@ -4,13 +4,15 @@
 //! the values that it stores, apart from them: taking the next step costs no cache miss of its own. With
 //! values of 1,000 bytes between them, each key was one.
 
+mod dealt;
+
 use super::generate::stream;
 use super::mix::{Action, Mix, Place};
 use super::records::{Content, Records};
 use crate::rng::Rng;
+pub(crate) use dealt::{Beside, Dealt};
 use std::borrow::Cow;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// What a key has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,21 +44,6 @@ pub(crate) struct Script {
     keys: Vec<u8>,
     values: Vec<u8>,
     steps: Vec<Step>,
-}
-
-/// What one of several threads does of a script.
-#[derive(Default)]
-pub(crate) struct Dealt {
-    pub(crate) script: Script,
-    /// Which steps of the whole script these are, in their order.
-    places: Vec<usize>,
-}
-
-impl Dealt {
-    /// What belongs to these steps of what there is for each of the whole script.
-    pub(crate) fn own<T: Copy>(&self, all: &[T]) -> Vec<T> {
-        self.places.iter().filter_map(|place| all.get(*place).copied()).collect()
-    }
 }
 
 impl Script {
@@ -120,37 +107,6 @@ impl Script {
         self.steps.len()
     }
 
-    /// The same steps for so many threads: all those of an item are one thread's, in their order, and
-    /// items are dealt so that all have about as many steps, whatever the distribution. What a step
-    /// answers is then the same as if one thread did all, but for a scan.
-    pub(crate) fn dealt(&self, threads: usize) -> Vec<Dealt> {
-        let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
-        self.steps.iter().for_each(|step| *counts.entry(step.item).or_default() += 1);
-        let mut items: Vec<(u32, usize)> = counts.into_iter().collect();
-        // The items with the most steps first, each to the thread that has the fewest.
-        items.sort_by_key(|(_, count)| Reverse(*count));
-        let mut loads: BinaryHeap<_> = (0..threads).map(|thread| Reverse((0, thread))).collect();
-        let mut owners = HashMap::new();
-        for (item, count) in items {
-            if let Some(mut least) = loads.peek_mut() {
-                let Reverse((load, thread)) = &mut *least;
-                *load += count;
-                owners.insert(item, *thread);
-            }
-        }
-        let mut parts: Vec<Dealt> = (0..threads).map(|_| Dealt::default()).collect();
-        for (place, (step, key, value)) in self.iter().enumerate() {
-            if let Some(thread) = owners.get(&step.item) {
-                let Dealt { script, places } = &mut parts[*thread];
-                script.keys.extend_from_slice(key);
-                script.values.extend_from_slice(value);
-                script.steps.push(*step);
-                places.push(place);
-            }
-        }
-        parts
-    }
-
     /// Leaves only the first `count` steps.
     pub(crate) fn truncate(&mut self, count: usize) {
         self.steps.truncate(count);
@@ -163,13 +119,13 @@ impl Script {
     }
 
     /// The steps that change something, as [`Script::iter`] gives them.
-    pub(crate) fn changes(&self) -> impl Iterator<Item = (&Step, &[u8], &[u8])> {
+    pub(crate) fn changes(&self) -> impl Iterator<Item = (&Step, &[u8], &[u8])> + Clone {
         self.iter().filter(|(step, ..)| step.action.changes())
     }
 
     /// The steps in order, each with its key and the value to store.
     #[inline]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Step, &[u8], &[u8])> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Step, &[u8], &[u8])> + Clone {
         let (mut keys, mut values) = (self.keys.as_slice(), self.values.as_slice());
         self.steps.iter().map(move |step| {
             let (key, other_keys) = keys.split_at(step.key_len as usize);
@@ -423,10 +379,12 @@ mod tests {
                 assert!(most - least <= 10_000 / 100, "{lens:?}");
                 let mut owners = HashMap::new();
                 for (thread, part) in parts.iter().enumerate() {
-                    for (step, ..) in part.script.iter() {
+                    let of_one = |step: &&Step| step.action != Action::TableScan;
+                    for step in part.script.steps.iter().filter(of_one) {
                         assert_eq!(*owners.entry(step.item).or_insert(thread), thread);
                     }
-                    assert!(part.places.is_sorted_by(|one, next| one < next));
+                    let places: Vec<usize> = (0..script.len()).collect();
+                    assert!(part.own(&places).is_sorted_by(|one, next| one < next));
                     // What is there for each step is theirs who do the step.
                     let said = |(step, ..): (&Step, &[u8], &[u8])| (step.item, step.action);
                     let of_all: Vec<_> = script.iter().map(said).collect();
@@ -434,12 +392,27 @@ mod tests {
                 }
                 // Those of each item are what they were, in their order.
                 let of = |script: &Script, item: u32| -> Vec<_> {
-                    let own = script.iter().filter(|(step, ..)| step.item == item);
+                    let is_own =
+                        |step: &Step| step.item == item && step.action != Action::TableScan;
+                    let own = script.iter().filter(|(step, ..)| is_own(step));
                     own.map(|(s, key, value)| (s.action, s.stored, key.to_vec(), value.to_vec()))
                         .collect()
                 };
                 for (item, thread) in owners.iter().filter(|(item, _)| *item % 50 == 0) {
                     assert_eq!(of(&script, *item), of(&parts[*thread].script, *item));
+                }
+                // Each knows which keys the others change: all that are changed, but its own.
+                for (thread, part) in parts.iter().enumerate() {
+                    let Some(beside) = &part.beside else {
+                        assert_eq!(threads, 1);
+                        continue;
+                    };
+                    let changed =
+                        script.changes().filter(|(step, ..)| owners[&step.item] != thread);
+                    let stored = changed.clone().filter(|(step, ..)| step.action.stores()).count();
+                    assert!(changed.clone().all(|(_, key, _)| beside.changes(key)));
+                    assert!(part.script.changes().all(|(_, key, _)| !beside.changes(key)));
+                    assert_eq!((beside.stored, beside.removes), (stored as u64, true));
                 }
             }
         }

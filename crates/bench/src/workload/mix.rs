@@ -293,27 +293,6 @@ impl Mix {
         self.does(Action::Scan) || self.duplicates.is_some()
     }
 
-    /// Why several threads or processes do not do it at one store; `None` if they do.
-    pub(crate) fn not_by_several(&self) -> Option<&'static str> {
-        if self.does(Action::Scan) || self.does(Action::TableScan) {
-            return Some("what a scan gives depends on what the others store meanwhile");
-        }
-        if self.duplicates.is_some() {
-            return Some("the workbench has keys of several values with one thread only");
-        }
-        if matches!(self.transactions, Some(Transactions::Every(_) | Transactions::All)) {
-            return Some("where several operations are one transaction, the others wait for it");
-        }
-        if self.reopen {
-            return Some(
-                "what several do is done at a store that is just filled, and not opened again",
-            );
-        }
-        self.stop.seconds.map(|_| {
-            "what stop-seconds leaves time for is another number of operations for each number of them"
-        })
-    }
-
     /// How many operations it does, where the workload says so many.
     pub(super) fn operations(&self, gets: usize) -> usize {
         self.operations.unwrap_or(gets)

@@ -113,6 +113,16 @@ impl Mixes {
         self.0.iter().find(|part| part.phase == phase).map(|part| &part.mix)
     }
 
+    /// The same with so many operations in this phase, whatever time they take.
+    pub(crate) fn with_operations(&self, phase: Phase, operations: usize) -> Mixes {
+        let mut mixes = self.clone();
+        for part in mixes.0.iter_mut().filter(|part| part.phase == phase) {
+            part.mix.stop.seconds = None;
+            part.mix.operations = Some(operations);
+        }
+        mixes
+    }
+
     /// Whether each change of this phase is to be on the disk when its call has returned.
     pub(crate) fn is_synced(&self, phase: Phase) -> bool {
         phase == Phase::InsertSync || self.of(phase).is_some_and(|mix| mix.sync)

@@ -13,7 +13,6 @@ use super::super::child::Round;
 use super::super::open_loop::AtRate;
 use super::super::protocol::{Message, Spec};
 use super::member::{self, Channel, Coordinator, Member, Process};
-use super::mixers::not_by_several;
 use super::{By, Done, Group, Part, Run, Throughput, all_done, enough, ready, wrong};
 use crate::driver::{Committers, Driver, Writer, kernel, syscalls};
 use crate::measure::Meter;
@@ -33,21 +32,42 @@ impl<D: Driver> Round<'_, D> {
     /// `insert-sync`, and mixes that several do, by all numbers of processes and threads that are asked for,
     /// each at a new store, if stores of this kind can do that.
     pub(in super::super) fn committing(&self, say: &dyn Fn(&Message) -> Result<()>) -> Result<()> {
-        let Spec { phases, mixes, open, together, .. } = self.spec;
-        let is_done = |phase: &&Phase| match mixes.of(**phase) {
-            Some(mix) => not_by_several(mix, open.is_some()).is_none(),
-            None => **phase == Phase::InsertSync,
-        };
+        let Spec { phases, mixes, together, .. } = self.spec;
+        let is_done = |phase: &&Phase| mixes.of(**phase).is_some() || **phase == Phase::InsertSync;
         let all = [(By::Processes, &together.processes), (By::Threads, &together.threads)];
+        let groups = |phase: Phase| {
+            let of_kind = all.iter().filter(|(by, _)| have_locks::<D>(*by));
+            let group = move |by, readers| Group { phase, by, readers, with_writer: false };
+            of_kind.flat_map(move |(by, counts)| counts.iter().map(move |n| group(*by, *n)))
+        };
         for phase in phases.iter().filter(is_done).filter(|phase| self.can_do(**phase)) {
-            for (by, counts) in all.iter().filter(|(by, _)| have_locks::<D>(*by)) {
-                for readers in counts.iter() {
-                    let (phase, by, readers) = (*phase, *by, *readers);
-                    self.measure_group(Group { phase, by, readers, with_writer: false }, say)?;
-                }
+            let mut groups = groups(*phase).peekable();
+            if groups.peek().is_some() {
+                self.in_operations(*phase, |round| {
+                    groups.try_for_each(|group| round.measure_group(group, say))
+                })?;
             }
         }
         Ok(())
+    }
+
+    /// Does `work` with a mix that has a number of operations, which is that of one where it has a time: so all
+    /// numbers of processes and threads do the same.
+    fn in_operations(
+        &self,
+        phase: Phase,
+        work: impl FnOnce(&Round<'_, D>) -> Result<()>,
+    ) -> Result<()> {
+        let Some(seconds) = self.spec.mixes.of(phase).and_then(|mix| mix.stop.seconds) else {
+            return work(self);
+        };
+        let time = Duration::from_secs(seconds);
+        let done = self.with_script(phase, |round, mix, script| {
+            round.steps_in(phase, &script, mix.transactions, time)
+        })?;
+        let spec =
+            Spec { mixes: self.spec.mixes.with_operations(phase, done), ..self.spec.clone() };
+        work(&Round { spec: &spec, path: self.path.clone(), ..*self })
     }
 
     /// Measures a group that changes a store, by threads of this process or by processes that it starts.

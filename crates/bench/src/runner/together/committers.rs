@@ -40,7 +40,7 @@ impl<D: Driver> Round<'_, D> {
             per_second: timed.per_second(records),
             writes_per_second: None,
             syncs: Some(timed.syncs),
-            changes: records as u64,
+            commits: records as u64,
             lookups: 0,
             found: 0,
             operation_latencies: StepLatencies::new(),

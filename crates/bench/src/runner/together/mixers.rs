@@ -1,16 +1,19 @@
 //! A mix by several processes or threads at one new store.
 //!
 //! The operations are those that one thread does, dealt to all: all those of a key are done by one of them, in
-//! their order, so that every answer, and what the store holds in the end, are as with one thread,
-//! whoever is faster. What is about several keys is not so: a mix that scans is not done by several.
+//! their order, so that every answer about one key, and what the store holds in the end, are as with one
+//! thread, whoever is faster. What a scan gives is so for the keys that the others leave alone
+//! (`super::super::beside`).
 //! Each change is a transaction of its own, which outlives the process, whatever the store does with
-//! one thread: the class is "buffered", or "sync" where the mix is.
+//! one thread, or each has its operations in transactions of several, where the mix says so: the class is
+//! "buffered", or "sync" where the mix is.
 //!
 //! As with one thread, a first, untimed run compares every answer with the model; in all others the
 //! answers of each must add up to what they are: in the timed one, in that with single operations
 //! timed, and at a rate, where each operation has the time to start that it has with one thread. After each,
 //! the store is looked through.
 
+use super::super::beside::Scanned;
 use super::super::changes::{Outcome, Work};
 use super::super::child::Round;
 use super::super::mixed::{self, Expected, Mixed, Steps, begun, check, do_steps, expected};
@@ -21,14 +24,9 @@ use super::member::Member;
 use super::{By, Coordinator, Done, Group, Run, Throughput};
 use crate::driver::{Driver, Writer};
 use crate::workload::changes::{Dealt, Script};
+use crate::workload::transactions::Transactions;
 use crate::workload::{Inputs, Mix};
 use credenza::Result;
-
-/// Why several processes or threads do not do a mix at one store; `None` if they do.
-pub(crate) fn not_by_several(mix: &Mix, is_opened: bool) -> Option<&'static str> {
-    let opened = is_opened.then_some("in a store of --open a mix is done by one thread only");
-    mix.not_by_several().or(opened)
-}
 
 /// What is the same for all who do a mix together.
 struct Common<'a> {
@@ -52,19 +50,22 @@ impl Common<'_> {
         to: &mut impl Coordinator,
     ) -> Result<Done> {
         let model = || begun(self.inputs, self.mix, self.before);
-        let script = &dealt.script;
-        let outcome = expected(script, None, model()).outcome;
-        let steps = Steps { script, transactions: None, outcome };
+        let (script, beside) = (&dealt.script, dealt.beside.as_ref());
+        let transactions = self.mix.transactions;
+        let (records, outcome) = (model().count(), expected(script, transactions, model()).outcome);
+        let scanned = beside.map(|b| Scanned::of(script, b, outcome.scanned.found, records));
+        let steps = Steps { script, transactions, outcome, scanned };
         match self.run {
             Run::Compared => {
                 let model = model();
                 to.ready()?;
-                Ok(Done { wrong: check(store, script, None, model)?, ..Done::default() })
+                let wrong = check(store, script, transactions, model, beside)?;
+                Ok(Done { wrong, ..Done::default() })
             }
             Run::Timed => {
                 let mut outcome = Outcome::default();
                 to.ready()?;
-                do_steps(store, script, None, &mut outcome, &mut (), |_| true)?;
+                do_steps(store, script, transactions, &mut outcome, &mut (), |_| true)?;
                 Ok(Done { wrong: steps.unlike(outcome, ""), ..Done::default() })
             }
             Run::Singly => {
@@ -99,7 +100,8 @@ impl<D: Driver> Round<'_, D> {
         };
         let of_each = singly.iter().flat_map(|ran| &ran.done).map(|done| &done.operation_latencies);
         let operation_latencies = mixed::counts(mixed::merged(of_each));
-        let (lookups, ops, changes) = (script.lookups(), script.len(), script.changes().count());
+        let (lookups, ops) = (script.lookups(), script.len());
+        let commits = self.commits(group, mix, &script);
         let mut at_rate = None;
         if spec.rate.is_some() {
             self.truncate(&mut script, Run::AtRate);
@@ -115,13 +117,24 @@ impl<D: Driver> Round<'_, D> {
             per_second: timed.per_second(ops),
             writes_per_second: None,
             syncs: mix.sync.then_some(timed.syncs),
-            changes: changes as u64,
+            commits: commits as u64,
             lookups: lookups as u64,
             found,
             operation_latencies,
             at_rate,
             wrong: compared.wrong.or(timed.wrong).or(wrong_singly).or(wrong_at_rate),
         })
+    }
+
+    /// How many transactions of all of them change something: without such of several operations each change
+    /// is one.
+    fn commits(&self, group: Group, mix: &Mix, script: &Script) -> usize {
+        if mix.transactions.and_then(Transactions::operations).is_none() {
+            return script.changes().count();
+        }
+        let model = || begun(self.inputs, mix, self.before);
+        let of = |part: &Dealt| expected(&part.script, mix.transactions, model()).commits;
+        script.dealt(group.readers).iter().map(of).sum()
     }
 
     /// What the process with this number of such a group does.
@@ -153,7 +166,7 @@ impl<D: Driver> Round<'_, D> {
     pub(super) fn mixed_work<'a>(&'a self, mix: &Mix, script: &'a Script) -> (Mixed<'a>, u64) {
         let Expected { outcome, found, commits, after } =
             expected(script, None, begun(self.inputs, mix, self.before));
-        (Mixed { steps: Steps { script, transactions: None, outcome }, commits, after }, found)
+        (Mixed { steps: Steps::alone(script, None, outcome), commits, after }, found)
     }
 
     fn common<'a>(&'a self, group: Group, mix: &'a Mix, script: &Script, run: Run) -> Common<'a> {
@@ -183,11 +196,13 @@ impl<D: Driver> Round<'_, D> {
     ) -> Result<Changed> {
         let script = work.steps.script;
         let (common, parts) = (self.common(group, mix, script, run), script.dealt(group.readers));
-        self.empty_folder()?;
         let is_synced = self.spec.mixes.is_synced(group.phase);
-        let is_filled_before = is_synced && Self::is_filled_before();
+        let is_filled_before =
+            mix.reopen || self.spec.open.is_some() || is_synced && Self::is_filled_before();
         if is_filled_before {
-            self.fill_and_close(false)?;
+            self.filled_and_closed(is_synced)?;
+        } else {
+            self.empty_folder()?;
         }
         let mut crew = self.driver.committers(&self.path, &self.shape, group.readers, is_synced)?;
         if !is_filled_before {
@@ -206,18 +221,26 @@ impl<D: Driver> Round<'_, D> {
         work: &Mixed<'_>,
         start: impl FnMut(usize) -> Result<M>,
     ) -> Result<Changed> {
-        self.empty_folder()?;
         let is_synced = self.spec.mixes.is_synced(group.phase);
-        if is_synced && Self::is_filled_before() {
-            self.fill_and_close(false)?;
-        } else {
-            let mut store = self.driver.create_one_by_one(&self.path, &self.shape, is_synced)?;
-            self.fill(&mut store, false, true)?;
-            store.close()?;
-        }
+        self.filled_and_closed(is_synced)?;
         let ran = by_processes(group, start)?;
         let store = self.driver.reopen_one_by_one(&self.path, &self.shape, is_synced)?;
         self.looked_through(group, store, work, ran)
+    }
+
+    /// A store that holds what the mix begins with, for changes of this kind, closed.
+    fn filled_and_closed(&self, is_synced: bool) -> Result<()> {
+        self.empty_folder()?;
+        let opened = self.spec.open.as_deref();
+        opened.map_or(Ok(()), |place| self.copy_of(place))?;
+        let is_there = opened.is_some();
+        if is_synced && Self::is_filled_before() {
+            return self.fill_and_close(is_there);
+        }
+        let make = if is_there { D::reopen_one_by_one } else { D::create_one_by_one };
+        let mut store = make(self.driver, &self.path, &self.shape, is_synced)?;
+        self.fill(&mut store, is_there, true)?;
+        store.close()
     }
 
     /// What they did, with what the store has wrong afterwards.

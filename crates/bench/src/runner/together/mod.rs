@@ -32,7 +32,6 @@ pub(crate) use changers::have_locks;
 use credenza::Result;
 pub(super) use member::{Coordinator, Pipes};
 use member::{Member, Process};
-pub(crate) use mixers::not_by_several;
 use part::{Reads, Writes};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -186,8 +185,8 @@ pub(crate) struct Throughput {
     pub(crate) writes_per_second: Option<f64>,
     /// Of those that commit, each change durably: calls that bring something to the disk.
     pub(crate) syncs: Option<u64>,
-    /// Of those that commit or do a mix: operations that change something.
-    pub(crate) changes: u64,
+    /// Of those that commit or do a mix: transactions that change something.
+    pub(crate) commits: u64,
     pub(crate) lookups: u64,
     pub(crate) found: u64,
     /// Of a mix, latencies of single operations of all that do it; empty where nobody asks for them.
@@ -364,7 +363,7 @@ fn conduct<M: Member>(
         per_second: done.iter().map(Done::per_second).sum(),
         writes_per_second: written.first().map(Done::per_second),
         syncs: None,
-        changes: 0,
+        commits: 0,
         lookups: done.iter().map(|done| done.lookups).sum(),
         found: done.iter().map(|done| done.found).sum(),
         operation_latencies: StepLatencies::new(),

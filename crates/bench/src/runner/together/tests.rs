@@ -6,7 +6,7 @@ use super::super::liar::{Liar, Lie};
 use super::super::mixed::StepLatencies;
 use super::super::open_loop::{Arrivals, Rate, Share};
 use super::super::protocol::Spec;
-use super::super::tests::with_round;
+use super::super::tests::{mix, with_round};
 use super::changers::{self, Changed};
 use super::member::{self, Thread};
 use super::{By, Coordinator, Done, Group, Part, Run, Throughput, Together, Word};
@@ -450,6 +450,38 @@ fn processes_do_all_operations_of_a_mix_once_or_tell() {
     let (_, ran) = by_processes(Lie::GetsShort, all_kinds(), 3, Run::Compared).unwrap();
     let told = ran.wrong.unwrap();
     assert!(told.starts_with("committing process 1 of 3: step "), "{told}");
+}
+
+/// Danger: what a scan gives beside others is believed whatever it is, as it is not known to the last record; or
+/// what several do in transactions is taken for the work of none.
+#[test]
+fn scans_and_transactions_beside_others_are_right_or_told() {
+    const RUNS: [Run; 4] = [Run::Compared, Run::Timed, Run::Singly, Run::AtRate];
+    let of = |more: &str| {
+        let table = format!("get = 3\ninsert = 2\nupdate = 1\nscan = 3\ntable-scan = 1\n{more}");
+        (Phase::Mixed, mix(&table))
+    };
+    for more in ["", "remove = 1", "transactions = 7", "remove = 1\ntransactions = \"all\""] {
+        for run in RUNS {
+            for count in [1, 3] {
+                let (_, ran) = by_processes(Lie::None, of(more), count, run).unwrap();
+                assert_eq!(ran.wrong, None, "{more}: {count}, {run:?}");
+            }
+        }
+        let lies = [Lie::RangeShort, Lie::RangeLate, Lie::RangeSwapped, Lie::ScansShortOnce];
+        for lie in lies.into_iter().chain([Lie::KeepsOld, Lie::LosesOne, Lie::GetsShort]) {
+            let (_, ran) = by_processes(lie, of(more), 3, Run::Compared).unwrap();
+            assert!(ran.wrong.is_some(), "{more}: {lie:?}");
+        }
+    }
+    // Where nobody removes anything there are as many records as one would find alone, at least.
+    let ranges = |lie| {
+        let work = (Phase::Mixed, mix("get = 3\ninsert = 2\nscan = 3\nscan-length = \"1..40\""));
+        by_processes(lie, work, 3, Run::Timed).unwrap().1.wrong
+    };
+    assert_eq!(ranges(Lie::None), None);
+    let short = ranges(Lie::RangeShort).unwrap();
+    assert!(short.contains("scans to ") && short.contains("which may be"), "{short}");
 }
 
 #[test]

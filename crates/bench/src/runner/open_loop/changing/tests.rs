@@ -128,7 +128,7 @@ fn mixed(transactions: &str, apart: u64) -> (Vec<u64>, Vec<u64>, AtRate) {
     let (mix, time) = (&mix, MadeUp::default());
     let script = &Script::draw(&records, &fresh, mix, STEPS, 1);
     let outcome = expected(script, mix.transactions, Model::of(&records, &fresh, mix)).outcome;
-    let steps = Steps { script, transactions: mix.transactions, outcome };
+    let steps = Steps::alone(script, mix.transactions, outcome);
     let mut pace = Pace::of(starts(STEPS, apart), 0.0, &time);
     let done = do_paced(&mut Slow::holding(&time, &records), steps, &mut pace).unwrap();
     (pace.took, script.iter().map(|(step, ..)| itself(step.action)).collect(), done)
@@ -186,7 +186,7 @@ fn each_thread_does_its_steps_when_these_were_to_start() {
     for part in script.dealt(3) {
         let time = MadeUp::default();
         let outcome = expected(&part.script, None, Model::of(&records, &fresh, mix)).outcome;
-        let steps = Steps { script: &part.script, transactions: None, outcome };
+        let steps = Steps::alone(&part.script, None, outcome);
         let mut pace = Pace::of(part.own(&starts), 0.0, &time);
         let done = do_paced(&mut Slow::holding(&time, &records), steps, &mut pace).unwrap();
         let (mut ended, mut waited) = (0, 0);
