@@ -87,7 +87,13 @@ pub struct Growth {
 pub struct OwnCost {
     /// The phase's name.
     pub phase: String,
-    /// Nanoseconds of one operation.
+    /// How many do it at once; none where it is one.
+    #[serde(default)]
+    pub readers: Option<usize>,
+    /// `processes` or `threads`, which these are.
+    #[serde(default)]
+    pub by: Option<String>,
+    /// Nanoseconds of one operation, of which a processor does one at a time.
     pub ns_per_op: f64,
     /// Records that an operation takes the values of, where that is more than one: ranges, and mixes that scan.
     #[serde(default)]

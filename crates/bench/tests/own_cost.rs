@@ -22,6 +22,32 @@ fn phases(args: &[&str]) -> [Vec<String>; 2] {
     ]
 }
 
+/// Danger: what several do at once is said to be the store's, as there is no figure of the workbench for it.
+#[test]
+fn what_several_do_at_once_has_its_own_cost_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.json");
+    let paths = [format!("--dir={}", folder.path().display()), format!("--json={}", out.display())];
+    let phases = "--phases=get-hit,mixed,insert-sync";
+    let usual = ["--stores=btree", "--rounds=1", "--records=200", "--gets=300", phases];
+    let several = ["--threads=2", "--processes=2", &*paths[0], &*paths[1]];
+    let done = bench(&[&usual[..], &several].concat());
+    let said = format!("{}{}", text(&done.stdout), text(&done.stderr));
+    assert!(done.status.success(), "{said}");
+    let report = json_report(&out);
+    let of_store = report.together.iter().map(|r| (&*r.phase, &*r.by, r.readers));
+    let costs = report.workbench.iter();
+    let of_workbench: Vec<_> =
+        costs.filter_map(|cost| Some((&*cost.phase, cost.by.as_deref()?, cost.readers?))).collect();
+    assert_eq!(of_store.count(), 12, "{said}");
+    for row in &report.together {
+        let row = (&*row.phase, &*row.by, row.readers);
+        assert!(of_workbench.contains(&row), "{row:?} in {of_workbench:?}");
+    }
+    let words: Vec<&str> = said.split_whitespace().collect();
+    assert!(words.join(" ").contains("get-hit, 2 threads: "), "{said}");
+}
+
 #[test]
 fn every_phase_has_the_cost_of_the_workbench_itself() {
     for args in [

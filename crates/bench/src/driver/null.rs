@@ -8,7 +8,9 @@
 //! ranges and scans lie in an array that it knows nothing of: to hide each of them by itself took longer than
 //! all that the workbench does with it.
 
-use super::{Driver, Identity, Reading, Shape, Source, Store, Writer};
+#![allow(unsafe_code)]
+
+use super::{Committers, Crew, Driver, Identity, Reading, Shape, Source, Store, Threads, Writer};
 use crate::workload::Records;
 use credenza::Result;
 use std::hint::black_box;
@@ -44,6 +46,9 @@ impl Driver for Null {
     const DURABLE: Option<&'static str> = Some("nothing is kept");
     const REOPENS: bool = true;
     const HAS_DUPLICATES: bool = true;
+    const THREADS: Threads = Threads::Shared;
+    const HAS_COMMITTERS: bool = true;
+    const HAS_COMMITTING_PROCESSES: bool = true;
 
     fn load(_: Option<&Path>) -> Result<Null> {
         Ok(Null)
@@ -82,6 +87,29 @@ impl Driver for Null {
 
     fn create_durable(&self, path: &Path, shape: &Shape) -> Result<NullStore> {
         self.create(path, shape)
+    }
+
+    fn crew(
+        &self,
+        _: &Path,
+        shape: &Shape,
+        readers: usize,
+        _: bool,
+    ) -> Result<Crew<NullStore, NullStore>> {
+        let readers = (0..readers).map(|_| NullStore::new(shape)).collect();
+        // SAFETY: there is nothing in it that could be shared.
+        Ok(unsafe { Crew::of(readers, None) })
+    }
+
+    fn committers(
+        &self,
+        _: &Path,
+        shape: &Shape,
+        count: usize,
+        _: bool,
+    ) -> Result<Committers<NullStore>> {
+        // SAFETY: the same.
+        unsafe { Committers::of(NullStore::new(shape), count, |_| Ok(NullStore::new(shape))) }
     }
 }
 

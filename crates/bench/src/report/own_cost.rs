@@ -10,14 +10,17 @@ pub const EXPLAINED: &str = "The workbench's own nanoseconds an operation, with 
 /// Each phase with its time; `None` where it was not measured.
 pub fn in_words(report: &Report) -> Option<String> {
     let costs: Vec<String> = report.workbench.iter().map(of_phase).collect();
-    (!costs.is_empty()).then(|| costs.join(", "))
+    (!costs.is_empty()).then(|| costs.join("; "))
 }
 
 fn of_phase(cost: &OwnCost) -> String {
     let of_record = cost.ns_per_record.zip(cost.records_per_op).map(|(ns, records)| {
         format!(" ({} a record, of {} in an operation)", text::number(ns), text::number(records))
     });
-    format!("{} {}{}", cost.phase, text::number(cost.ns_per_op), of_record.unwrap_or_default())
+    let several = cost.readers.zip(cost.by.as_deref());
+    let several = several.map(|(count, by)| format!(", {count} {by}:")).unwrap_or_default();
+    let ns = text::number(cost.ns_per_op);
+    format!("{}{several} {ns}{}", cost.phase, of_record.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -32,9 +35,13 @@ mod tests {
         assert_eq!(in_words(&report), None);
         // As a report from before has it, and as one from today.
         let costs = r#"[{"phase": "get-hit", "ns_per_op": 0.8},
+            {"phase": "mixed", "ns_per_op": 9.5, "readers": 2, "by": "threads"},
             {"phase": "range", "ns_per_op": 50.0, "records_per_op": 100.0, "ns_per_record": 0.5}]"#;
         report.workbench = serde_json::from_str(costs).unwrap();
         let said = in_words(&report).unwrap();
-        assert_eq!(said, "get-hit 0.80, range 50.0 (0.50 a record, of 100 in an operation)");
+        assert_eq!(
+            said,
+            "get-hit 0.80; mixed, 2 threads: 9.50; range 50.0 (0.50 a record, of 100 in an operation)"
+        );
     }
 }

@@ -412,17 +412,19 @@ impl<'a> Run<'a> {
         entrants
     }
 
-    /// Measures the store that does nothing, once: its answers are wrong, and are not looked at.
+    /// Measures the store that does nothing, once, also with several at it, but none that changes it beside
+    /// them: its answers are wrong, and are not looked at.
     fn own_cost(&self, workload: &Workload, folder: &Folder) -> Result<Vec<OwnCost>> {
         let all = self.spec(NULL, self.phases.clone(), workload, folder.empty(NULL)?);
         // At a rate it would do nothing but wait.
-        let spec = Spec { rate: None, ..all };
+        let together = Together { with_writer: false, ..self.together() };
+        let spec = Spec { rate: None, together, ..all };
         let (program, timeout) = (Program::this()?, Duration::from_secs(self.args.timeout));
         let mut costs = Vec::new();
-        process::run(&program, &spec, timeout, folder.current(), |message| {
-            if let Message::Measured(sample) = message {
-                costs.push(summary::own_cost(&sample));
-            }
+        process::run(&program, &spec, timeout, folder.current(), |message| match message {
+            Message::Measured(sample) => costs.push(summary::own_cost(&sample)),
+            Message::Together(measured) => costs.push(summary::own_cost_together(&measured)),
+            _ => {}
         })?;
         folder.empty(NULL)?;
         Ok(costs)

@@ -2,7 +2,7 @@
 
 use super::mixed::{StepLatencies, merged};
 use super::protocol::Sample;
-use super::together::{By, Throughput};
+use super::together::{By, Group, Throughput};
 use crate::driver::Changes;
 use crate::measure::Latencies;
 use crate::report::stats::{self, Ratio, summarise};
@@ -331,9 +331,24 @@ pub(super) fn own_cost(sample: &Sample) -> OwnCost {
     let records_per_op = Some(of_one).filter(|records| *records > 1.0);
     OwnCost {
         phase: sample.phase.name().to_owned(),
+        readers: None,
+        by: None,
         ns_per_op: sample.ns_per_op,
         records_per_op,
         ns_per_record: records_per_op.map(|records| sample.ns_per_op / records),
+    }
+}
+
+/// The same of what several did at once, each of their processors.
+pub(super) fn own_cost_together(measured: &Throughput) -> OwnCost {
+    let Group { phase, by, readers, .. } = measured.group;
+    OwnCost {
+        phase: phase.name().to_owned(),
+        readers: Some(readers),
+        by: Some(by.name().to_owned()),
+        ns_per_op: 1e9 * measured.processors as f64 / measured.per_second.max(1e-9),
+        records_per_op: None,
+        ns_per_record: None,
     }
 }
 
