@@ -74,6 +74,10 @@ impl Chosen {
         self.switch(Name::Mmap)
     }
 
+    pub(crate) fn copy(&self) -> bool {
+        self.switch(Name::Copy) == Some(true)
+    }
+
     pub(crate) fn checksums(&self) -> Option<bool> {
         self.switch(Name::Checksums)
     }
@@ -186,6 +190,7 @@ impl Chosen {
         let of_files = [
             Name::Cache,
             Name::Mmap,
+            Name::Copy,
             Name::Checksums,
             Name::Direct,
             Name::Advice,
@@ -204,6 +209,11 @@ impl Chosen {
         if self.direct() && self.mmap() == Some(true) {
             return Err(Error::invalid(
                 "direct=on contradicts mmap=on: a map is the kernel's memory; leave one of both out",
+            ));
+        }
+        if self.copy() && self.mmap().is_some() {
+            return Err(Error::invalid(
+                "copy=on contradicts mmap: what is read is in memory then; leave one of both out",
             ));
         }
         let of_the_log = self.flush() == Some(true) || self.journal_compression() != Codec::None;
@@ -369,6 +379,7 @@ mod tests {
             "page-size=16K",
             "cache=64M",
             "mmap=off",
+            "copy=off",
             "checksums=on",
             "compression=zstd",
             "key-compression=prefix",
@@ -468,6 +479,9 @@ mod tests {
             ),
             (&["memory=on", "cache=1M"], "memory=on contradicts cache"),
             (&["memory=on", "sqlite.mmap=off"], "memory=on contradicts mmap"),
+            (&["copy=on", "mmap=off"], "copy=on contradicts mmap"),
+            (&["memory=on", "copy=on"], "memory=on contradicts copy"),
+            (&["hash.copy=on"], "hash: no setting copy there"),
             (&["direct=on", "mmap=on"], "direct=on contradicts mmap=on"),
             (&["memory=on", "encryption=on"], "memory=on contradicts encryption"),
             (&["recovery=off", "flush=on"], "recovery=off contradicts flush=on"),

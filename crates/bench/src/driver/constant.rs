@@ -14,9 +14,10 @@ use std::path::Path;
 pub(super) struct Constant;
 
 fn options(shape: &Shape, reading: Reading) -> constant::OpenOptions {
-    let options = match shape.settings.mmap() {
-        Some(false) => constant::Constant::options().access(Access::Read),
-        _ => constant::Constant::options(),
+    let options = match (shape.settings.copy(), shape.settings.mmap()) {
+        (true, _) => constant::Constant::options().access(Access::Memory),
+        (false, Some(false)) => constant::Constant::options().access(Access::Read),
+        (false, _) => constant::Constant::options(),
     };
     match reading.is_random(shape) {
         Some(false) => options.advice(Advice::Normal),
@@ -29,8 +30,11 @@ impl Driver for Constant {
     const NAME: &'static str = "constant";
     const ANNOUNCES: Announces = Announces::AsAsked;
     const SOURCE: Option<Source> = None;
-    const SETTINGS: &'static [Takes] =
-        &[(Name::Mmap, Values::Either), (Name::Advice, Values::Either)];
+    const SETTINGS: &'static [Takes] = &[
+        (Name::Mmap, Values::Either),
+        (Name::Copy, Values::Either),
+        (Name::Advice, Values::Either),
+    ];
     const NATIVE_GET_MANY: bool = true;
     const THREADS: Threads = Threads::Shared;
     const SYNCS: &'static str = "fdatasync and fsync of the folder at publish, as always";

@@ -15,6 +15,8 @@ pub(crate) enum Name {
     Cache,
     /// Whether it reads its files through a map.
     Mmap,
+    /// Whether it reads a copy of its file in the memory of the process, in huge pages where there are such.
+    Copy,
     /// Whether what is read is compared with checksums.
     Checksums,
     Compression,
@@ -45,10 +47,11 @@ pub(crate) enum Name {
 }
 
 impl Name {
-    pub(super) const ALL: [Name; 17] = [
+    pub(super) const ALL: [Name; 18] = [
         Name::PageSize,
         Name::Cache,
         Name::Mmap,
+        Name::Copy,
         Name::Checksums,
         Name::Compression,
         Name::KeyCompression,
@@ -71,6 +74,7 @@ impl Name {
             Name::PageSize => "page-size",
             Name::Cache => "cache",
             Name::Mmap => "mmap",
+            Name::Copy => "copy",
             Name::Checksums => "checksums",
             Name::Compression => "compression",
             Name::KeyCompression => "key-compression",
