@@ -93,8 +93,12 @@ fn what_is_only_read_is_advised_on_checked_and_can_be_followed() {
     let (text, advice) = advise(&folder, &data, &["--misses", "30", "--check-all"]);
     assert_eq!(stores(&advice), ["btree", "constant", "hash"]);
     let candidates = advice["candidates"].as_array().expect("candidates");
-    // With keys as bytes, and as numbers.
-    assert_eq!(candidates.len(), 4, "{text}");
+    // With keys as bytes, and as numbers; and settings that were kept.
+    let tried = advice["tried"].as_array().expect("what was tried");
+    let kept = tried.iter().filter(|one| one["is_kept"] == true && one["is_candidate"] == false);
+    assert_eq!(candidates.len(), 4 + kept.count(), "{text}");
+    assert!(tried.iter().any(|one| one["store"] == "btree, u32 keys"), "{tried:?}");
+    assert!(advice["durability"].is_null(), "nothing changes");
     assert!(candidates.iter().all(|of| of["checked"]["records"] == 2000), "{text}");
     assert!(candidates.iter().all(|of| of["durability"].is_null()));
     for says in [
@@ -141,11 +145,6 @@ fn stores_that_cannot_do_the_work_are_left_out_with_the_reason() {
     let (text, advice) = advise(&folder, &data, &["--writes", "20", "--no-check"]);
     assert_eq!(stores(&advice), ["btree", "hash"]);
     assert!(text.contains("Left out: constant: it is built once and never changed"), "{text}");
-    assert!(
-        advice["candidates"]
-            .as_array()
-            .is_some_and(|all| all.iter().all(|of| of["durability"] == "buffered"))
-    );
     let (text, advice) =
         advise(&folder, &data, &["--ranges", "20", "--no-check", "--records", "5000"]);
     assert_eq!(stores(&advice), ["btree"]);
@@ -169,11 +168,119 @@ fn changes_that_wait_for_the_disk_are_measured_so() {
     let more = ["--writes", "10", "--sync", "--no-check", "--stores", "hash", "--batches"];
     let (text, advice) = advise(&folder, &data, &more);
     let first = &advice["candidates"][0];
+    assert!(advice["durability"].is_null() && !text.contains("What durability costs"), "{text}");
     assert_eq!(first["durability"], "sync");
     assert!(first["expected"]["write_p99_ns"].as_f64() > Some(0.0), "{first}");
     assert!(first["expected"]["get_p99_ns"].is_null(), "batches have no times of single lookups");
     assert!(text.contains("Durability::Sync: a change is on the disk"), "{text}");
     assert!(text.contains("durability(Durability::Sync)"), "{text}");
+}
+
+/// What docs/advise.md says of how a durability is chosen, by the figures in the file.
+fn check_choice(advice: &Value) {
+    let durability = &advice["durability"];
+    let classes = durability["classes"].as_array().expect("classes");
+    let rate = |class: &Value| class["changes_per_second"].as_f64().expect("a rate");
+    let names: Vec<&str> = classes.iter().filter_map(|of| of["class"].as_str()).collect();
+    assert_eq!(names, ["buffered", "sync every 100", "sync"]);
+    for class in classes {
+        assert!(rate(class) > 0.0 && class["figures"]["change_p99_ns"].as_f64() > Some(0.0));
+        assert_eq!(class["figures"]["sync_p50_ns"].is_null(), class["class"] != "sync every 100");
+        assert_eq!(class["lost_with_process"], "nothing");
+        assert!(class["lost_with_power"].is_string());
+    }
+    let enough = match durability["needed_per_second"].as_f64() {
+        None => classes.last(),
+        Some(needed) => classes.iter().rev().find(|class| rate(class) >= 2.0 * needed),
+    };
+    let chosen = &durability["chosen"];
+    match enough {
+        Some(enough) => assert_eq!(chosen, &enough["class"], "{durability}"),
+        None => assert!(names.contains(&chosen.as_str().expect("a class")), "{durability}"),
+    }
+    assert_eq!(&advice["use"]["durability"], chosen);
+    for candidate in advice["candidates"].as_array().expect("candidates") {
+        assert_eq!(&candidate["durability"], chosen);
+    }
+    let rust = advice["recipe"]["rust"].as_str().expect("a piece of a program");
+    assert_eq!(rust.contains("Durability::Sync"), chosen == "sync", "{rust}");
+    assert_eq!(
+        rust.contains(".sync()?; // after 100 changes"),
+        chosen == "sync every 100",
+        "{rust}"
+    );
+}
+
+#[test]
+fn where_nobody_asks_for_a_durability_one_is_advised_by_what_it_costs() {
+    let folder = Folder::new();
+    let data = folder.file("data.tsv", tsv(400));
+    for (rate, says) in [
+        (&[][..], "How many changes the use makes is not known"),
+        (&["--rate", "0.5"], "It is the strongest that makes at least twice the 0.5"),
+        (&["--rate", "1e15"], "None makes twice the"),
+    ] {
+        let (text, advice) = advise(&folder, &data, &[&["--writes", "50"], rate].concat());
+        check_choice(&advice);
+        assert_eq!(advice["durability"]["needed_per_second"].is_null(), rate.is_empty());
+        let checked = &advice["candidates"][0]["checked"];
+        assert!(checked["error_percent"]["write_p99_ns"].is_number(), "{checked}");
+        for says in
+            [says, "What durability costs with", "loses nothing in any of them", "as advised"]
+        {
+            assert!(text.contains(says), "{says} in\n{text}");
+        }
+    }
+}
+
+#[test]
+fn a_durability_that_is_asked_for_is_measured_advised_and_checked() {
+    let folder = Folder::new();
+    let data = folder.file("data.tsv", tsv(400));
+    let more = ["--writes", "50", "--durability", "50"];
+    let (text, advice) = advise(&folder, &data, &more);
+    assert_eq!(advice["use"]["durability"], "sync every 50");
+    assert_eq!((&advice["use"]["told"], &advice["use"]["sync"]), (&"asked".into(), &false.into()));
+    assert_eq!(advice["use"]["shares"]["sync"], 0.01);
+    assert!(advice["durability"].is_null() && !text.contains("What durability costs"), "{text}");
+    let measured = &advice["candidates"][0]["checked"]["measured"];
+    for figure in ["sync_p99_ns", "write_p99_ns", "get_mean_ns"] {
+        assert!(measured[figure].as_f64() > Some(0.0), "{figure} in {measured}");
+    }
+    for says in ["store.sync()?; // after 50 changes", "the last 50 changes at most"] {
+        assert!(text.contains(says), "{says} in\n{text}");
+    }
+    let more = ["--writes", "50", "--durability", "buffered", "--no-check"];
+    let (text, advice) = advise(&folder, &data, &more);
+    assert_eq!(advice["candidates"][0]["durability"], "buffered");
+    assert!(text.contains("Durability::Buffered") && !text.contains(".sync()"), "{text}");
+    assert!(advice["durability"].is_null());
+}
+
+#[test]
+fn settings_are_tried_and_what_they_gave_is_said() {
+    let folder = Folder::new();
+    let data = folder.file("data.tsv", tsv(400));
+    let (text, advice) = advise(&folder, &data, &["--stores", "constant"]);
+    let tried = advice["tried"].as_array().expect("what was tried");
+    assert_eq!(tried.len(), 1);
+    let (tried, candidates) = (&tried[0], advice["candidates"].as_array().expect("candidates"));
+    assert_eq!(
+        (&tried["store"], &tried["against"]),
+        (&"constant, copy=on".into(), &"constant".into())
+    );
+    assert!(tried["ratio"]["pairs"].as_u64() > Some(0), "{tried}");
+    for figure in ["low", "median", "high", "floor"] {
+        assert!(tried["ratio"][figure].as_f64() > Some(0.0), "{figure} in {tried}");
+    }
+    // Only what is kept is a candidate, and then the program that is printed has it.
+    let kept = candidates.iter().filter(|of| of["setting"] == "copy=on").count();
+    assert_eq!(kept == 1, tried["is_kept"] == true, "{tried}");
+    let rust = advice["recipe"]["rust"].as_str().expect("a piece of a program");
+    assert_eq!(rust.contains("Access::Memory"), candidates[0]["setting"] == "copy=on", "{rust}");
+    for says in ["Settings tried", "constant, copy=on", "faster by more than a tenth"] {
+        assert!(text.contains(says), "{says} in\n{text}");
+    }
 }
 
 #[test]
@@ -189,7 +296,8 @@ fn a_trace_tells_what_was_done() {
     lines += "begin\nput a 1\nput b 2\ncommit\n";
     let record = ["record", "-q", &trace, "--", &program, "shell", &store];
     run_with(&record, lines.as_bytes());
-    let (text, advice) = advise(&folder, &trace, &["--check-all"]);
+    let more = ["--check-all", "--durability", "buffered"];
+    let (text, advice) = advise(&folder, &trace, &more);
     assert_eq!(advice["data"]["kind"], "trace");
     assert_eq!(stores(&advice), ["btree", "hash"]);
     let shares = &advice["use"]["shares"];
@@ -197,10 +305,17 @@ fn a_trace_tells_what_was_done() {
     assert!((share("get") - 800.0 / 1202.0).abs() < 1e-9, "{shares}");
     assert!((share("insert") - 402.0 / 1202.0).abs() < 1e-9, "{shares}");
     assert_eq!(advice["use"]["misses"], 0.5);
-    assert_eq!(advice["use"]["sync"], false);
     for says in ["keys in a trace", "Left out: constant"] {
         assert!(text.contains(says), "{says} in\n{text}");
     }
+    // Its durability the trace does not tell, and how many changes a second it had it does.
+    let (_, advice) = advise(&folder, &trace, &[]);
+    assert!(advice["use"]["told"].is_null());
+    assert!(advice["durability"]["needed_per_second"].as_f64() > Some(0.0), "{advice}");
+    check_choice(&advice);
+    let (_, advice) = advise(&folder, &trace, &["--durability", "20", "--stores", "btree"]);
+    let checked = &advice["candidates"][0]["checked"]["measured"];
+    assert!(checked["sync_p99_ns"].as_f64() > Some(0.0), "{advice}");
     let got = run(&["advise", "--data", &trace, "--writes", "5"]).expect(111);
     assert!(got.err.contains("--writes is told by the trace itself"), "{}", got.err);
     let bytes = std::fs::read(&trace).expect("the trace");
@@ -223,6 +338,9 @@ fn what_makes_no_sense_is_an_error_that_says_so() {
         (&["--data", &data, "--format", "nonsense"], "nonsense"),
         (&["--data", &data, "--writes", "70", "--ranges", "70"], "over 100 percent"),
         (&["--data", &data, "--sync"], "there are none"),
+        (&["--data", &data, "--writes", "5", "--durability", "never"], "not 'never'"),
+        (&["--data", &data, "--writes", "5", "--rate", "0"], "no number of changes"),
+        (&["--data", &data, "--writes", "5", "--rate", "9", "--sync"], "cannot be used with"),
         (&["--data", &data, "--records", "99"], "they have 100 already"),
         (&["--data", &data, "--stores", "none"], "there is no store 'none'"),
         (&["--data", &data, "--seconds", "0"], "--seconds takes"),

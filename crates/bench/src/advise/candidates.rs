@@ -1,10 +1,12 @@
 //! Which stores can do the work, with which settings; and why others cannot.
 
+use super::class::Class;
 use super::look::Facts;
 use super::usage::Usage;
 use crate::args::library_of;
 use crate::driver::{Changes, Driver, ForDriver, Sharing, Store, Writer, tried, with_driver};
 use crate::report::text;
+use crate::settings::Choices;
 use credenza::Result;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -21,8 +23,10 @@ pub(super) struct Candidate {
     /// What the store is given.
     #[serde(flatten)]
     pub(super) form: Form,
-    /// "sync" or "buffered"; `None` where nothing is changed.
-    pub(super) durability: Option<&'static str>,
+    /// What the engine is set to, as the bench's `--set` has it; `None` where it is as it always is.
+    pub(super) setting: Option<&'static str>,
+    /// `None` where nothing is changed.
+    pub(super) durability: Option<Class>,
     /// Whether each change is a transaction of its own.
     #[serde(skip)]
     pub(super) commits: bool,
@@ -40,9 +44,33 @@ pub(super) struct Form {
 impl Candidate {
     /// Its name, with the settings that tell it from others of the same store.
     pub(super) fn name(&self) -> String {
-        match self.form.keys {
-            Some(keys) => format!("{}, {keys} keys", self.store),
-            None => self.store.clone(),
+        let keys = self.form.keys.map(|keys| format!(", {keys} keys"));
+        let setting = self.setting.map(|setting| format!(", {setting}"));
+        format!("{}{}{}", self.store, keys.unwrap_or_default(), setting.unwrap_or_default())
+    }
+
+    /// Whether it is one of ours.
+    pub(super) fn is_own(&self) -> bool {
+        OWN.contains(&&*self.store)
+    }
+
+    /// What it is set to, for a measured process.
+    pub(super) fn choices(&self) -> Result<Choices> {
+        let mut choices = Choices::default();
+        self.setting.map_or(Ok(()), |setting| choices.set(&format!("{}.{setting}", self.store)))?;
+        Ok(choices)
+    }
+
+    /// One that is only read, without settings.
+    #[cfg(test)]
+    pub(super) fn plain(store: &str) -> Candidate {
+        Candidate {
+            store: store.to_owned(),
+            library: None,
+            form: Form::default(),
+            setting: None,
+            durability: None,
+            commits: false,
         }
     }
 }
@@ -108,7 +136,7 @@ pub(super) fn find(
     for store in stores {
         let library = library_of(libraries, store);
         let found = match with_driver(store, Look(library.as_deref())) {
-            Some(Ok(abilities)) => match why_not(abilities, usage) {
+            Some(Ok(abilities)) => match why_not(store, abilities, usage) {
                 None => Ok(abilities),
                 Some(why) => Err(why),
             },
@@ -144,7 +172,8 @@ fn with_settings(
         store: store.to_owned(),
         library,
         form: Form { keys: None, sorted_first },
-        durability: has_changes.then_some(if usage.sync { "sync" } else { "buffered" }),
+        setting: None,
+        durability: has_changes.then_some(usage.durability),
         commits: abilities.commits,
     };
     let mut all = vec![plain.clone()];
@@ -155,7 +184,7 @@ fn with_settings(
 }
 
 /// Why a store cannot do the work, in words; `None` if it can.
-fn why_not(can: Abilities, usage: &Usage) -> Option<String> {
+fn why_not(store: &str, can: Abilities, usage: &Usage) -> Option<String> {
     let has_changes = usage.writes > 0.0;
     if has_changes && !can.changes {
         return Some(format!(
@@ -173,6 +202,13 @@ fn why_not(can: Abilities, usage: &Usage) -> Option<String> {
     if usage.sync && !can.syncs {
         return Some(
             "each change must be on the disk when its call returns, which it does not do here"
+                .into(),
+        );
+    }
+    if usage.durability.every().is_some() && !OWN.contains(&store) {
+        return Some(
+            "the program is to bring changes to the disk by a call now and then, which the workbench has \
+             for our own stores only"
                 .into(),
         );
     }

@@ -2,23 +2,32 @@
 //!
 //! Reading order: [`AdviseArgs`]; `look` (the data) and `usage` (what is done with them); `candidates`
 //! (who can do that, and why others cannot); `figures` (what is measured and predicted), `trial`
-//! (measuring with a part of the data), `probe` and `predict` (from parts to the whole); here, which of
-//! them is advised; `check` (the prediction, measured), `recipe` (how to make and use the store),
-//! `report` (what the reader sees).
+//! (measuring with a part of the data), `probe` and `predict` (from parts to the whole); `class`,
+//! `changing` and `durability` (what may be lost, what it costs that it is not, and which of that is
+//! advised); `settings` (what engines can be set to, and whether it is worth it); `rounds` (all of that,
+//! in turn); here, which store is advised; `check` (the prediction, measured), `recipe` (how to make and
+//! use the store), `report` (what the reader sees).
 //!
-//! Method: candidates that can do the work are measured with parts of the data of two or three sizes, in
-//! turn, each time in a fresh process, every answer compared; what is to be expected with all of the data
-//! follows from these; the candidate with the least time for an operation of the use is advised, and
-//! then measured with all of the data. `docs/advise.md` says more.
+//! Method: where records change and nobody says when changes must be safe, a durability class is chosen
+//! first, and all that follows is in this class. Candidates that can do the work are measured with parts
+//! of the data of two or three sizes, in turn, each time in a fresh process, every answer compared; what
+//! is to be expected with all of the data follows from these; of engines that are close to the best
+//! settings are tried. The candidate with the least time for an operation of the use is advised, and then
+//! measured with all of the data. `docs/advise.md` says more.
 
 mod candidates;
+mod changing;
 mod check;
+mod class;
+mod durability;
 mod figures;
 mod look;
 mod predict;
 mod probe;
 mod recipe;
 mod report;
+mod rounds;
+mod settings;
 mod trial;
 mod usage;
 
@@ -28,16 +37,15 @@ use crate::progress;
 use crate::report::json::publish_value;
 use crate::report::outputs;
 use crate::report::{colour_wanted, text};
-use crate::rng::Rng;
-use crate::workload::generate::stream;
 use candidates::{Candidate, RuledOut};
 use check::{Checked, Time};
 use clap::Args;
 use credenza::{Error, Result};
 use figures::{Trial, per_operation};
-use look::Facts;
+use look::{Facts, Subject};
 use probe::Probe;
 use report::{Ranked, Report};
+use rounds::{Plan, ROUNDS, medians, trials};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -47,10 +55,11 @@ use usage::Usage;
 
 /// Times that are this close are alike: then the smaller file decides.
 const ALIKE: f64 = 0.1;
-/// How often every candidate is measured with a part of the data, if there is time.
-const ROUNDS: usize = 3;
 /// A check is repeated, as often as a trial, until it has taken so long.
 const CHECK_TIME: Duration = Duration::from_secs(5);
+/// A trace whose changes wait for the disk may take as long as it was: then a part is checked that takes
+/// about so long at most.
+const LONGEST_CHECK: f64 = 60.0;
 
 /// Say which store is best for data, or for what a program did.
 #[derive(Args, Clone, Debug)]
@@ -83,9 +92,18 @@ pub struct AdviseArgs {
     /// So many processes have the store open at once [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub processes: Option<u16>,
-    /// A change must be on the disk when its call returns; --dir must be on that disk
+    /// A change must be on the disk when its call returns, as --durability sync; --dir must be on that disk
     #[arg(long)]
     pub sync: bool,
+    /// When a change is to be safe against the loss of power: sync (when its call returns), buffered (when
+    /// the kernel gets to it), or a number: the program calls sync after so many changes [default: what a
+    /// trace tells; else it is measured, and one advised]
+    #[arg(long, value_name = "CLASS", conflicts_with = "sync")]
+    pub durability: Option<String>,
+    /// So many changes are made in the busiest second: the strongest durability that makes twice as many is
+    /// advised [default: in a trace, as it was; else the strongest]
+    #[arg(long, value_name = "CHANGES", value_parser = rate, conflicts_with_all = ["sync", "durability"])]
+    pub rate: Option<f64>,
     /// What to expect when there are so many records, more than there are now
     #[arg(long, value_name = "N", value_parser = count)]
     pub records: Option<usize>,
@@ -107,7 +125,7 @@ pub struct AdviseArgs {
     #[arg(long)]
     pub check_all: bool,
     /// Folder for the store files [default: /dev/shm if that is in memory, else the system's folder
-    /// for temporary files; /var/tmp with --sync]
+    /// for temporary files; /var/tmp where records change, unless nothing is to wait for the disk]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// Write everything as JSON to this file
@@ -151,6 +169,7 @@ impl AdviseArgs {
             (self.batches, "--batches"),
             (self.distribution.is_some(), "--distribution"),
             (self.processes.is_some(), "--processes"),
+            (self.rate.is_some(), "--rate"),
         ];
         match told.into_iter().find(|(is_told, _)| *is_told) {
             None => Ok(()),
@@ -164,7 +183,7 @@ impl AdviseArgs {
     fn folder(&self, usage: &Usage) -> PathBuf {
         match &self.dir {
             Some(dir) => dir.clone(),
-            None if usage.sync => PathBuf::from("/var/tmp"),
+            None if usage.wants_class() || usage.durability.waits() => PathBuf::from("/var/tmp"),
             None => machine::usual_folder(),
         }
     }
@@ -188,11 +207,11 @@ pub fn advise(args: &AdviseArgs) -> Result<ExitCode> {
     outputs::check(&[("--json", args.json.as_ref())])?;
     let (subject, facts) = look::look(args)?;
     let target = target(args, &facts)?;
-    let usage = Usage::of(args, &subject)?;
+    let mut usage = Usage::of(args, &subject)?;
     let mut stores = args.stores.clone();
     let mut known = std::collections::BTreeSet::new();
     stores.retain(|store| known.insert(store.clone()));
-    let (found, ruled_out) = candidates::find(&stores, &args.libraries, &facts, &usage);
+    let (mut found, ruled_out) = candidates::find(&stores, &args.libraries, &facts, &usage);
     if found.is_empty() {
         return Err(nobody(&ruled_out));
     }
@@ -200,9 +219,27 @@ pub fn advise(args: &AdviseArgs) -> Result<ExitCode> {
     let mut probe = Probe::new(lab.cpu);
     let mut report = Report::begin(&lab, facts, usage.clone(), ruled_out, target);
     let parts = parts(report.data.records);
-    let trials = trials(args, &mut lab, &found, &parts, &mut report)?;
-    rank(found, trials, &mut report, &mut probe);
+    let agreed = match usage.wants_class() {
+        true => rounds::durability(args, &mut lab, &found, &parts, &mut report)?,
+        false => None,
+    };
+    if let Some(agreed) = agreed {
+        usage = usage.with(agreed.class);
+        lab.use_so(&usage);
+        let mut ruled_out;
+        (found, ruled_out) = candidates::find(&stores, &args.libraries, &report.data, &usage);
+        found.retain(|one| !one.is_own() || agreed.of_store(&one.name()).is_some());
+        ruled_out.extend(found.iter().filter_map(|one| agreed.too_slow(&one.name())));
+        found.retain(|one| agreed.too_slow(&one.name()).is_none());
+        report.take(agreed, usage, ruled_out);
+    }
+    let plan = Plan { rounds: ROUNDS, seconds: args.seconds, parts: &parts };
+    let trials = trials(args, &mut lab, &found, plan, &mut report)?;
+    rounds::compare_keys(&found, &trials, &mut report);
+    rank(found, medians(trials), &mut report, &mut probe);
+    rounds::try_settings(args, &mut lab, &parts, &mut report, &mut probe)?;
     report.note_remarks(&lab);
+    report.take_advised();
     let Some(advised) = report.candidates.first() else {
         return Err(Error::invalid("every store that could do the work failed; see above"));
     };
@@ -213,7 +250,11 @@ pub fn advise(args: &AdviseArgs) -> Result<ExitCode> {
         std::mem::replace(&mut told, Ok(()))?;
     }
     if !args.no_check {
-        check_all(args, &mut lab, &mut report, &mut probe)?;
+        let steps = match &subject {
+            Subject::Trace { script, .. } => script.steps.len(),
+            Subject::Records { .. } => 0,
+        };
+        check_all(args, &mut lab, &mut report, steps, &mut probe)?;
         if report.interrupted {
             report.note_interrupted();
         }
@@ -268,64 +309,14 @@ fn parts(records: u64) -> Vec<usize> {
     }
 }
 
-/// Measures all candidates with all parts, in turn and again, as long as there is time; gives for each
-/// candidate the medians for each part.
-fn trials(
-    args: &AdviseArgs,
-    lab: &mut Lab<'_>,
-    found: &[Candidate],
-    parts: &[usize],
-    report: &mut Report,
-) -> Result<Vec<Vec<Trial>>> {
-    let bar = progress::bar_unless(args.quiet, (ROUNDS * parts.len() * found.len()) as u64);
-    let mut trials = vec![vec![Vec::new(); parts.len()]; found.len()];
-    let mut has_failed = vec![false; found.len()];
-    let (begun, mut last) = (Instant::now(), vec![None; parts.len()]);
-    'rounds: for round in 0..ROUNDS {
-        for (p, one_of) in parts.iter().enumerate() {
-            // The next part takes as much longer as it is larger.
-            let guess: Option<f64> = last[p].or_else(|| {
-                let before = p.checked_sub(1)?;
-                Some(last[before]? * parts[before] as f64 / *one_of as f64)
-            });
-            // From one part nobody knows what is fixed, and what grows: two are always measured.
-            let must = round == 0 && p < 2;
-            let is_over = |guess| begun.elapsed().as_secs_f64() + guess > args.seconds;
-            if !must && guess.is_some_and(is_over) {
-                if round == 0 {
-                    report.note_skipped(&parts[p..]);
-                }
-                break 'rounds;
-            }
-            let start = Instant::now();
-            let mut order: Vec<usize> = (0..found.len()).collect();
-            let turn = (round * parts.len() + p) as u64;
-            Rng::new(args.seed.wrapping_add(turn), stream::ROUNDS).shuffle(&mut order);
-            for i in order {
-                bar.set_message(format!("{} with one of {one_of} records", found[i].name()));
-                if !has_failed[i] {
-                    match lab.measure(&found[i], *one_of)? {
-                        Ok(trial) => trials[i][p].push(trial),
-                        Err(what) => {
-                            has_failed[i] = true;
-                            bar.suspend(|| report.fail(&found[i], what));
-                        }
-                    }
-                }
-                bar.inc(1);
-            }
-            last[p] = Some(start.elapsed().as_secs_f64());
-        }
-    }
-    bar.finish_and_clear();
-    let medians = |(of_parts, failed): (Vec<Vec<Trial>>, bool)| {
-        let of_parts = of_parts.iter().filter(|_| !failed);
-        of_parts.filter_map(|trials| Trial::median(trials)).collect()
-    };
-    Ok(trials.into_iter().zip(has_failed).map(medians).collect())
+/// A number of changes in a second, as the user wrote it.
+fn rate(text: &str) -> std::result::Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate: &f64| *rate > 0.0 && rate.is_finite());
+    rate.ok_or_else(|| format!("'{text}' is no number of changes above 0"))
 }
 
-/// Predicts, and puts the candidate to be advised first and the others in the order of their times.
+/// Predicts for these, too, and puts the candidate to be advised first and the others in the order of their
+/// times.
 fn rank(found: Vec<Candidate>, trials: Vec<Vec<Trial>>, report: &mut Report, probe: &mut Probe) {
     for (candidate, trials) in found.into_iter().zip(trials).filter(|(_, t)| !t.is_empty()) {
         let bytes = candidate.form.bytes(&report.data, report.records);
@@ -345,11 +336,26 @@ fn rank(found: Vec<Candidate>, trials: Vec<Vec<Trial>>, report: &mut Report, pro
     ranked[..=smallest].rotate_right(1);
 }
 
+/// Of so many records one is in the part that is checked: all of them, unless that would take too long, as a
+/// trace of so many steps does whose changes wait for the disk.
+fn part_to_check(ranked: &Ranked, usage: &Usage, steps: usize) -> usize {
+    let seconds = ranked.ns_per_operation * steps as f64 / 1e9;
+    match usage.durability.waits() {
+        false => 1,
+        // Its answers are compared once before.
+        true => [1, 4, 16]
+            .into_iter()
+            .find(|of| 2.0 * seconds / *of as f64 <= LONGEST_CHECK)
+            .unwrap_or(64),
+    }
+}
+
 /// Measures with all of the data what is advised, and with --check-all every candidate.
 fn check_all(
     args: &AdviseArgs,
     lab: &mut Lab<'_>,
     report: &mut Report,
+    steps: usize,
     probe: &mut Probe,
 ) -> Result<()> {
     let count = if args.check_all { report.candidates.len() } else { 1 };
@@ -358,10 +364,11 @@ fn check_all(
     lab.folder().current().begin();
     for i in 0..count {
         let candidate = report.candidates[i].candidate.clone();
+        let one_of = part_to_check(&report.candidates[i], &report.usage, steps);
         bar.set_message(format!("{} with all records", candidate.name()));
         let (begun, mut trials) = (Instant::now(), Vec::new());
         while trials.len() < ROUNDS && (trials.is_empty() || begun.elapsed() < CHECK_TIME) {
-            let measured = lab.measure(&candidate, 1)?;
+            let measured = lab.measure(&candidate, one_of)?;
             report.interrupted = lab.folder().current().is_stopping();
             match measured {
                 Ok(trial) => trials.push(trial),

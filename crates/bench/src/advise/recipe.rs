@@ -1,6 +1,7 @@
 //! How to make the store that is advised, and how to use it: a command line, and a few lines of Rust.
 
 use super::candidates::Candidate;
+use super::class::Class;
 use super::look::{Facts, Subject};
 use crate::shell::quoted;
 use serde::Serialize;
@@ -15,6 +16,7 @@ pub(super) struct Recipe {
 }
 
 const CONSTANT: &str = include_str!("recipe/constant.rs");
+const COPY: &str = include_str!("recipe/copy.rs");
 const HASH: &str = include_str!("recipe/hash.rs");
 const BTREE: &str = include_str!("recipe/btree.rs");
 const NUMBERS: &str = include_str!("recipe/numbers.rs");
@@ -26,18 +28,30 @@ const TABLE: &str = "numbers";
 /// How to make and use this candidate.
 pub(super) fn of(candidate: &Candidate, subject: &Subject, facts: &Facts) -> Recipe {
     let rust = match (&*candidate.store, candidate.form.keys) {
+        ("constant", _) if candidate.setting == Some("copy=on") => COPY,
         ("constant", _) => CONSTANT,
         ("hash", _) => HASH,
         ("btree", None) => BTREE,
         ("btree", Some(_)) => NUMBERS,
         _ => "",
     };
-    let durability = if candidate.durability == Some("sync") { "Sync" } else { "Buffered" };
-    let mut rust = rust.replace("Buffered", durability);
+    let class = candidate.durability.unwrap_or_default();
+    let mut rust = durable(rust, class);
     if let Some(keys) = candidate.form.keys {
         rust = rust.replace("u32", keys);
     }
     Recipe { commands: commands(candidate, subject, facts), rust }
+}
+
+/// The piece of a program with changes of this class.
+fn durable(rust: &str, class: Class) -> String {
+    let lines = rust.lines().filter_map(|line| match class {
+        Class::Every(changes) => Some(line.replace(" N ", &format!(" {changes} "))),
+        _ if line.contains(".sync()?") => None,
+        Class::Sync => Some(line.replace("Buffered", "Sync")),
+        Class::Buffered => Some(line.to_owned()),
+    });
+    lines.map(|line| line + "\n").collect()
 }
 
 fn commands(candidate: &Candidate, subject: &Subject, facts: &Facts) -> Vec<String> {
@@ -68,10 +82,33 @@ fn commands(candidate: &Candidate, subject: &Subject, facts: &Facts) -> Vec<Stri
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_of_the_class_that_is_advised() {
+        for rust in [HASH, BTREE, NUMBERS] {
+            let of = |class| durable(rust, class);
+            let [buffered, every, sync] = [Class::Buffered, Class::Every(70), Class::Sync].map(of);
+            assert!(
+                buffered.contains("Durability::Buffered") && !buffered.contains("sync"),
+                "{buffered}"
+            );
+            assert!(
+                every.contains("Durability::Buffered") && every.contains("after 70 changes"),
+                "{every}"
+            );
+            assert!(sync.contains("Durability::Sync") && !sync.contains(".sync()"), "{sync}");
+            assert!(!sync.contains("Buffered"), "{sync}");
+        }
+    }
+
     /// What is printed is compiled here, and does what it says.
     mod printed {
         pub(super) mod constant {
             include!("recipe/constant.rs");
+        }
+        pub(super) mod copy {
+            include!("recipe/copy.rs");
         }
         pub(super) mod hash {
             include!("recipe/hash.rs");
@@ -92,6 +129,8 @@ mod tests {
         builder.add(b"k", b"v").unwrap();
         builder.finish().unwrap();
         let found = printed::constant::lookup(&path("c"), b"k").unwrap();
+        assert_eq!(found.as_deref(), Some(&b"v"[..]));
+        let found = printed::copy::lookup(&path("c"), b"k").unwrap();
         assert_eq!(found.as_deref(), Some(&b"v"[..]));
         let found = printed::hash::change(&path("h"), b"k", b"v").unwrap();
         assert_eq!(found.as_deref(), Some(&b"v"[..]));

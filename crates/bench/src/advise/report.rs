@@ -3,11 +3,14 @@
 use super::ALIKE;
 use super::candidates::{Candidate, RuledOut};
 use super::check::Checked;
+use super::class::Class;
+use super::durability::{Agreed, Durability};
 use super::figures::{Figure, Figures, Of, Trial};
 use super::look::{Facts, Lengths};
 use super::predict;
 use super::probe::{Probe, Reading};
 use super::recipe::Recipe;
+use super::settings::{self, Tried};
 use super::trial::Lab;
 use super::usage::Usage;
 use crate::machine;
@@ -35,6 +38,12 @@ pub(super) struct Report {
     ruled_out: Vec<RuledOut>,
     /// The first is advised; the others follow in the order of their times.
     pub(super) candidates: Vec<Ranked>,
+    /// The durability that is advised; `None` where one was asked for, or nothing changes.
+    durability: Option<Durability>,
+    #[serde(skip)]
+    agreed: Option<Agreed>,
+    /// Settings that were tried, and keys as numbers.
+    pub(super) tried: Vec<Tried>,
     pub(super) recipe: Option<Recipe>,
     /// Whether the advice is still the same after it was checked; `None` where it was not.
     pub(super) holds: Option<bool>,
@@ -102,6 +111,9 @@ impl Report {
             records,
             ruled_out,
             candidates: Vec::new(),
+            durability: None,
+            agreed: None,
+            tried: Vec::new(),
             recipe: None,
             holds: None,
             verdict: None,
@@ -110,6 +122,28 @@ impl Report {
             failures: Vec::new(),
             interrupted: false,
         }
+    }
+
+    /// Takes the durability that was chosen, the use with it, and who cannot do that.
+    pub(super) fn take(&mut self, agreed: Agreed, usage: Usage, ruled_out: Vec<RuledOut>) {
+        (self.usage, self.ruled_out) = (usage, ruled_out);
+        self.agreed = Some(agreed);
+    }
+
+    /// Takes what durability costs with the store that is advised.
+    pub(super) fn take_advised(&mut self) {
+        let advised = self.candidates.first().map(|advised| advised.candidate.name());
+        let agreed = self.agreed.take();
+        self.durability = agreed.zip(advised).and_then(|(agreed, name)| agreed.take(&name));
+    }
+
+    /// Notes that no durability is advised.
+    pub(super) fn note_no_class(&mut self) {
+        self.notes.push(
+            "what durability costs is measured with our own stores, and one of others would be chosen: \
+             it is as without waiting for the disk; --durability asks for a class"
+                .to_owned(),
+        );
     }
 
     /// Remembers a failure, and says it at once.
@@ -146,7 +180,7 @@ impl Report {
 /// What a reader must know.
 fn notes(machine: &Machine, data: &Facts, usage: &Usage, records: u64) -> Vec<String> {
     let mut notes = Vec::new();
-    if usage.sync && machine.filesystem == "tmpfs" {
+    if (usage.wants_class() || usage.durability.waits()) && machine.filesystem == "tmpfs" {
         notes.push(
             "the folder is in memory, where nothing waits for a disk: name one on the disk with \
                     --dir"
@@ -196,6 +230,9 @@ pub(super) fn advice(report: &Report, out: &mut impl Write, colour: bool) -> io:
     let pen = &Pen { colour };
     heading(report, out, pen)?;
     let Some(advised) = report.candidates.first() else { return Ok(()) };
+    if let Some(durability) = &report.durability {
+        durability.write(out, pen)?;
+    }
     let parts: Vec<String> = advised.trials.iter().map(|t| text::count(t.records)).collect();
     let title = format!(
         "Expected with {} records, as measured with {}",
@@ -204,6 +241,7 @@ pub(super) fn advice(report: &Report, out: &mut impl Write, colour: bool) -> io:
     );
     writeln!(out, "\n{}", pen.bold(&title))?;
     table(report).lines().iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    settings::write(&report.tried, out, pen)?;
     let named = format!("Advice: {}", advised.candidate.name());
     writeln!(out, "\n{}", pen.bold(&named))?;
     reasons(report).iter().try_for_each(|reason| wrapped(out, pen, "  ", &text::clean(reason)))?;
@@ -271,13 +309,20 @@ fn use_in_words(usage: &Usage) -> String {
         processes => format!("{processes} processes"),
     });
     words.push(
-        match (usage.writes > 0.0, usage.sync) {
-            (false, _) => "nothing changes",
-            (true, true) => "a change is on the disk when its call returns",
-            (true, false) => "a change outlives the process",
-        }
-        .to_owned(),
+        match (usage.writes > 0.0, usage.durability) {
+            (false, _) => "nothing changes".to_owned(),
+            (true, Class::Sync) => "a change is on the disk when its call returns".to_owned(),
+            (true, Class::Every(_)) => usage.durability.in_words(),
+            (true, Class::Buffered) => "a change outlives the process".to_owned(),
+        } + match usage.told {
+            Some("recorded") => ", as recorded",
+            None if usage.writes > 0.0 => ", as advised below",
+            _ => "",
+        },
     );
+    if let Some(rate) = usage.changes_per_second {
+        words.push(format!("{} changes in the busiest second", text::number(rate)));
+    }
     words.join("; ")
 }
 
@@ -353,13 +398,25 @@ fn reasons(report: &Report) -> Vec<String> {
     if advised.candidate.form.sorted_first {
         reasons.push("Loaded in the order of its keys, which its input is not in.".to_owned());
     }
+    if advised.candidate.setting == Some("copy=on") {
+        reasons.push(
+            "Access::Memory: the file is copied into memory, in huge pages where the kernel has such, by \
+             each process that opens it; memory is its own then, and opening takes as long as the copy."
+                .to_owned(),
+        );
+    }
     match advised.candidate.durability {
-        Some("sync") => reasons.push(
+        Some(Class::Sync) => reasons.push(
             "Durability::Sync: a change is on the disk when its call returns; threads that commit at once \
              share the wait."
                 .to_owned(),
         ),
-        Some(_) => reasons.push(
+        Some(class @ Class::Every(_)) => reasons.push(format!(
+            "Durability::Buffered and a call of sync: a change outlives the process, and a power cut \
+             takes {}.",
+            class.lost_with_power()
+        )),
+        Some(Class::Buffered) => reasons.push(
             "Durability::Buffered: a change outlives the process, and a power cut takes what was not \
              synced; with Durability::Interval(1000) that is about a second."
                 .to_owned(),
@@ -415,7 +472,8 @@ pub(super) fn check(report: &Report, out: &mut impl Write, colour: bool) -> io::
     if rows.is_empty() {
         return Ok(());
     }
-    let title = format!("Checked with all {} records", text::count(records));
+    let all = if records == report.data.records { "all " } else { "" };
+    let title = format!("Checked with {all}{} records", text::count(records));
     writeln!(out, "\n{}", pen.bold(&title))?;
     let table = Table { heads: heads.map(str::to_owned).to_vec(), rows, words: 2 };
     table.lines().iter().try_for_each(|line| writeln!(out, "{line}"))?;

@@ -5,6 +5,8 @@
 
 use super::AdviseArgs;
 use super::candidates::{Candidate, Form};
+use super::changing::{self, CHANGE, Changing};
+use super::class::Class;
 use super::figures::{Figure, Figures, Of, Trial};
 use super::look::Subject;
 use super::usage::{GET, MISS, RANGE, Usage, WRITE};
@@ -16,14 +18,16 @@ use crate::runner::folder::Folder;
 use crate::runner::process::{self, End, Program};
 use crate::runner::protocol::{self, Message, Sample, Spec};
 use crate::runner::together::Together;
-use crate::settings::Choices;
 use crate::workload::distribution::Distribution;
 use crate::workload::transactions::Transactions;
 use crate::workload::{Inputs, Mix, Phase, Records, Workload};
-use credenza::Result;
 use credenza::btree::KeyType;
+use credenza::record::Trace;
+use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -34,12 +38,18 @@ const MOST_GETS: usize = 1_000_000;
 /// Changes want new keys that are like those of the data, of which there are only so many.
 const MOST_CHANGES_A_RECORD: usize = 8;
 const BATCH: usize = 32;
+/// Changes that cost of a class is measured with: where nothing waits for the disk; calls of `sync`; and
+/// changes, or transactions, that each wait for it, as a disk may take ten milliseconds.
+const BUFFERED_CHANGES: usize = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
+const SYNCS: usize = 50;
+const SYNCED_CHANGES: usize = if cfg!(debug_assertions) { 40 } else { 200 };
 
 /// What a measured process is told.
 #[derive(Serialize, Deserialize)]
 enum Work {
     Phases(Box<Spec>),
     Replay(Box<Task>),
+    Changing(Box<Changing>),
 }
 
 /// Does what a process is told on standard input.
@@ -49,6 +59,7 @@ pub(super) fn main() -> Result<()> {
         None => Ok(()),
         Some(Work::Phases(spec)) => child::measure(&spec),
         Some(Work::Replay(task)) => replay::measure_replay(&task),
+        Some(Work::Changing(task)) => changing::measure(&task),
     }
 }
 
@@ -56,13 +67,15 @@ pub(super) fn main() -> Result<()> {
 pub(super) struct Lab<'a> {
     args: &'a AdviseArgs,
     subject: &'a Subject,
-    usage: &'a Usage,
+    usage: Usage,
     folder: Folder,
     program: Program,
     pub(super) cpu: Option<usize>,
     pub(super) clock_ns: f64,
     /// Parts of the records that were written down, with how many there are, and their bytes.
     written: HashMap<(usize, Form), (PathBuf, u64, u64)>,
+    /// The same parts without what is asked of them.
+    bare: HashMap<(usize, Form), PathBuf>,
     /// The candidates whose answers to the operations of a trace were compared.
     compared: BTreeSet<String>,
     /// What a reader must know of how a store replayed the trace.
@@ -78,20 +91,17 @@ struct Heard {
 }
 
 impl<'a> Lab<'a> {
-    pub(super) fn new(
-        args: &'a AdviseArgs,
-        subject: &'a Subject,
-        usage: &'a Usage,
-    ) -> Result<Self> {
+    pub(super) fn new(args: &'a AdviseArgs, subject: &'a Subject, usage: &Usage) -> Result<Self> {
         Ok(Lab {
             args,
             subject,
-            usage,
+            usage: usage.clone(),
             folder: Folder::create_in(&args.folder(usage))?,
             program: Program::this()?,
             cpu: kernel::allowed_cpus().pop().filter(|_| !args.no_pin),
             clock_ns: measure::clock_ns(),
             written: HashMap::new(),
+            bare: HashMap::new(),
             compared: BTreeSet::new(),
             remarks: BTreeSet::new(),
         })
@@ -115,7 +125,106 @@ impl<'a> Lab<'a> {
             }
             self.compared.insert(candidate.name());
         }
-        self.run(candidate, one_of, false)
+        let measured = self.run(candidate, one_of, false)?;
+        match (measured, self.usage.durability) {
+            // Nothing in a mix waits for the disk: what its changes cost then is measured beside it.
+            (Ok(mut trial), class @ Class::Every(_)) if !is_trace && self.usage.does(WRITE) => {
+                let figures = match self.changing(candidate, class, one_of)? {
+                    Ok(figures) => figures,
+                    Err(what) => return Ok(Err(what)),
+                };
+                trial.figures.extend(figures.into_iter().filter_map(|(figure, ns)| match figure {
+                    Figure::Time(name, of) if name == CHANGE => {
+                        Some((Figure::Time(WRITE.to_owned(), of), ns))
+                    }
+                    time @ Figure::Time(..) => Some((time, ns)),
+                    _ => None,
+                }));
+                Ok(Ok(trial))
+            }
+            (measured, _) => Ok(measured),
+        }
+    }
+
+    /// What is measured from here on is in this use; what was written down was for another.
+    pub(super) fn use_so(&mut self, usage: &Usage) {
+        self.usage = usage.clone();
+        self.written.clear();
+    }
+
+    /// What changes of this class cost with one of so many records: times of a change and of a call of
+    /// `sync`, and in [`Figure::Build`] what a change takes with all waiting in it.
+    pub(super) fn changing(
+        &mut self,
+        candidate: &Candidate,
+        class: Class,
+        one_of: usize,
+    ) -> Result<std::result::Result<Figures, String>> {
+        let folder = self.folder.empty("stores")?;
+        let task = Changing {
+            store: candidate.store.clone(),
+            folder,
+            records: self.bare(candidate.form, one_of)?,
+            is_durable: class == Class::Sync,
+            sync_every: class.every(),
+            together: self.usage.changes_together,
+            changes: match class {
+                Class::Buffered => BUFFERED_CHANGES,
+                Class::Every(every) => every.saturating_mul(SYNCS).min(BUFFERED_CHANGES.max(every)),
+                Class::Sync => SYNCED_CHANGES.saturating_mul(self.usage.changes_together),
+            },
+            seed: self.args.seed,
+            cpu: self.cpu,
+            clock_ns: self.clock_ns,
+        };
+        let heard = match self.done(&Work::Changing(Box::new(task)))? {
+            Ok(heard) => heard,
+            Err(what) => return Ok(Err(what)),
+        };
+        let Some(sample) = heard.samples.into_iter().next() else {
+            return Ok(Err("nothing was measured".to_owned()));
+        };
+        if let Some(what) = sample.wrong {
+            return Ok(Err(format!("WRONG ANSWER: changed in the class {class}, {what}")));
+        }
+        let mut figures = Figures::from([(Figure::Build, sample.ns_per_op)]);
+        for (name, counts) in &sample.operation_latencies {
+            times(name, &[counts], &mut figures);
+        }
+        Ok(Ok(figures))
+    }
+
+    /// A part of the records in this form, in a file; of a trace those that it found or stored.
+    fn bare(&mut self, form: Form, one_of: usize) -> Result<PathBuf> {
+        if let Some(path) = self.bare.get(&(one_of, form)) {
+            return Ok(path.clone());
+        }
+        let part = |records: &Records| match one_of {
+            1 => formed(records, form),
+            _ => formed(&records.part(one_of)?, form),
+        };
+        let part = match self.subject {
+            Subject::Records { records, .. } => part(records)?,
+            Subject::Trace { path, .. } => {
+                part(&replay::records_of(&Trace::open(path)?, usize::MAX)?)?
+            }
+        };
+        let part = match part.len() {
+            // A trace may have nothing but removals of keys that are not there.
+            0 => {
+                let mut one = Records::default();
+                one.push(b"key", b"value")?;
+                one
+            }
+            _ => part,
+        };
+        let path = self.folder.path().join(format!("records-{}", self.bare.len()));
+        let file = File::create(&path).map_err(|e| Error::io("create", e).at(&path))?;
+        let mut out = BufWriter::new(file);
+        let written = part.write_to(&mut out).and_then(|()| out.flush());
+        written.map_err(|e| Error::io("write", e).at(&path))?;
+        self.bare.insert((one_of, form), path.clone());
+        Ok(path)
     }
 
     /// One process with the candidate; with `is_check` one that times nothing, and compares all of every answer.
@@ -127,10 +236,18 @@ impl<'a> Lab<'a> {
     ) -> Result<std::result::Result<Trial, String>> {
         let place = self.folder.empty("stores")?;
         let (work, records, bytes) = self.work(candidate, one_of, is_check, place)?;
+        Ok(match self.done(&work)? {
+            Ok(heard) => self.trial(candidate, heard, records, bytes),
+            Err(what) => Err(what),
+        })
+    }
+
+    /// What a process said that did this work, and whose files are gone; else what became of it.
+    fn done(&mut self, work: &Work) -> Result<std::result::Result<Heard, String>> {
         let timeout = Duration::from_secs(self.args.timeout);
         let mut heard = Heard::default();
         let current = self.folder.current();
-        let end = process::run(&self.program, &work, timeout, current, |message| match message {
+        let end = process::run(&self.program, work, timeout, current, |message| match message {
             Message::Measured(sample) => heard.samples.push(*sample),
             Message::Replayed(replayed) => heard.replayed = Some(*replayed),
             Message::Refused(phase, what) | Message::Amiss(phase, what) => {
@@ -140,7 +257,7 @@ impl<'a> Lab<'a> {
         })?;
         self.folder.empty("stores")?;
         Ok(match end {
-            End::Finished => self.trial(candidate, heard, records, bytes),
+            End::Finished => Ok(heard),
             End::Failed(what) | End::Crashed { what, .. } => Err(what),
             End::TimedOut => Err(format!("no end after {} seconds", self.args.timeout)),
         })
@@ -193,6 +310,8 @@ impl<'a> Lab<'a> {
                     speed: Speed::Full,
                     one_of,
                     is_durable: self.usage.sync,
+                    sync_every: self.usage.durability.every(),
+                    settings: candidate.choices()?,
                     is_check,
                     cpu,
                     clock_ns,
@@ -209,9 +328,9 @@ impl<'a> Lab<'a> {
                     open: None,
                     group: None,
                     inputs,
-                    phases: phases(self.usage),
-                    mixes: mix(self.usage, candidate.commits)?.into(),
-                    settings: Choices::default(),
+                    phases: phases(&self.usage),
+                    mixes: mix(&self.usage, candidate.commits)?.into(),
+                    settings: candidate.choices()?,
                     batch: BATCH,
                     seed: self.args.seed,
                     cold: false,
@@ -249,10 +368,10 @@ impl<'a> Lab<'a> {
         if self.usage.does(WRITE) {
             workload.gets = workload.gets.min(part.len() * MOST_CHANGES_A_RECORD);
         }
-        workload.phases = Some(phases(self.usage));
+        workload.phases = Some(phases(&self.usage));
         workload.seed = self.args.seed;
         workload.distribution = self.distribution()?;
-        workload.mixes = mix(self.usage, false)?.into();
+        workload.mixes = mix(&self.usage, false)?.into();
         let path = self.folder.path().join(format!("inputs-{}", self.written.len()));
         Inputs::over(part, &workload)?.save(&path)?;
         self.written.insert((one_of, form), (path.clone(), count, bytes));
@@ -416,13 +535,9 @@ mod tests {
     fn what_is_done_is_what_is_measured() {
         let usage = |shares: &[(&str, f64)], batches, sync| Usage {
             shares: shares.iter().map(|(name, share)| ((*name).to_owned(), *share)).collect(),
-            writes: 0.0,
-            ranges: 0.0,
-            misses: 0.0,
             batches,
-            processes: 1,
             sync,
-            distribution: "uniform".to_owned(),
+            ..Usage::only(GET)
         };
         use Phase::{Build, GetHit, GetManyHit, GetMiss, InsertSync, Mixed, Range};
         let all = [(GET, 0.4), (MISS, 0.2), (RANGE, 0.2), (WRITE, 0.2)];

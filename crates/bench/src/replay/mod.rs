@@ -44,6 +44,7 @@ use crate::result::{Latency, Machine};
 use crate::runner::folder::Folder;
 use crate::runner::process::{self, End, Program};
 use crate::runner::protocol::Message;
+use crate::settings::Choices;
 use crate::workload::files;
 use clap::Args;
 use credenza::record::Trace;
@@ -414,6 +415,8 @@ impl<'a> Run<'a> {
             speed: Speed::Full,
             one_of: 1,
             is_durable: false,
+            sync_every: None,
+            settings: Choices::default(),
             is_check: true,
             cpu: self.cpu,
             clock_ns: self.clock_ns,

@@ -8,7 +8,7 @@ use crate::driver::{Driver, ForDriver, Reading, Setup, Shape, Store, Writer, ker
 use crate::measure::{Footprint, Latencies, wait_until};
 use crate::runner::passes::in_words;
 use crate::runner::protocol::{self, Message, say};
-use crate::settings::Chosen;
+use crate::settings::Choices;
 use crate::workload::{KeyType, Records};
 use credenza::record::Trace;
 use credenza::{Error, Result};
@@ -43,6 +43,10 @@ pub(crate) struct Task {
     pub(crate) one_of: usize,
     /// Whether every change is on the disk when its call has returned.
     pub(crate) is_durable: bool,
+    /// After so many changes `sync` is called, which is timed by itself; not within a transaction.
+    pub(crate) sync_every: Option<usize>,
+    /// How stores are to be set up.
+    pub(crate) settings: Choices,
     /// Whether nothing is timed, and all of every answer compared.
     pub(crate) is_check: bool,
     pub(crate) cpu: Option<usize>,
@@ -296,7 +300,7 @@ impl<'a> Child<'a> {
             is_sorted: before.is_sorted && !self.script.has_changes(),
             setup: Setup::Tuned,
             duplicates: None,
-            settings: Chosen::default(),
+            settings: self.task.settings.of(&self.task.store),
         }
     }
 
@@ -330,6 +334,11 @@ struct Player<'a> {
     /// What this one saw.
     seen: Seen,
     latencies: BTreeMap<&'static str, Latencies>,
+    /// Changes since the last `sync`, and whether a transaction is open.
+    unsynced: usize,
+    is_within: bool,
+    /// What calls of `sync` took within a step.
+    waited: Duration,
     done: Replayed,
 }
 
@@ -342,6 +351,9 @@ impl<'a> Player<'a> {
             expected,
             seen: Seen::default(),
             latencies: BTreeMap::new(),
+            unsynced: 0,
+            is_within: false,
+            waited: Duration::ZERO,
             done: Replayed::default(),
         }
     }
@@ -363,11 +375,12 @@ impl<'a> Player<'a> {
             wait_until(intended, false);
             let before = self.done.skipped.values().sum::<u64>();
             self.seen = Seen::default();
+            self.waited = Duration::ZERO;
             each(self, step)?;
             if self.done.skipped.values().sum::<u64>() == before {
                 self.done.operations += 1;
                 if let Some(of_kind) = self.latencies.get_mut(step.name()) {
-                    of_kind.record_since(intended);
+                    of_kind.record_since(intended + self.waited);
                 }
                 self.judge(i, step);
             }
@@ -446,6 +459,29 @@ impl<'a> Player<'a> {
             }
             _ => {}
         }
+        self.sync_if_due(store, step)
+    }
+
+    /// Calls `sync` after as many changes as the task says.
+    fn sync_if_due<W: Writer>(&mut self, store: &mut W, step: &Step) -> Result<()> {
+        let Some(every) = self.task.sync_every else { return Ok(()) };
+        match step.what {
+            Do::Begin | Do::Commit => {
+                self.is_within = step.what == Do::Begin && self.done.has_transactions;
+            }
+            _ => self.unsynced += 1,
+        }
+        if self.unsynced < every || self.is_within {
+            return Ok(());
+        }
+        self.unsynced = 0;
+        let start = Instant::now();
+        if !store.sync()? {
+            return Err(Error::invalid("it has no call that brings changes to the disk"));
+        }
+        let new = || Latencies::new(self.task.clock_ns);
+        self.latencies.entry(Do::SYNC).or_insert_with(new).record_since(start);
+        self.waited = start.elapsed();
         Ok(())
     }
 
@@ -524,6 +560,8 @@ pub(super) mod tests {
                 speed: Speed::Full,
                 one_of: 1,
                 is_durable: false,
+                sync_every: None,
+                settings: Choices::default(),
                 is_check,
                 cpu: None,
                 clock_ns: 0.0,

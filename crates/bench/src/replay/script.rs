@@ -40,6 +40,8 @@ pub(crate) enum Do {
 impl Do {
     /// The name of a scan from no key on, which takes as long as there are records.
     pub(crate) const SCAN_ALL: &str = "scan all";
+    /// The name of calls of `sync`, which are no steps.
+    pub(crate) const SYNC: &str = "sync";
 
     pub(crate) fn name(self) -> &'static str {
         match self {

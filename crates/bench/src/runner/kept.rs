@@ -144,7 +144,7 @@ impl Keeping {
 }
 
 /// Brings a file to the disk, or a folder with all that is in it.
-pub(super) fn all_to_disk(path: &Path) -> io::Result<()> {
+pub(crate) fn all_to_disk(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         fs::read_dir(path)?.try_for_each(|entry| all_to_disk(&entry?.path()))?;
     }

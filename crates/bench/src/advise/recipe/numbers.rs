@@ -12,5 +12,6 @@ pub fn change(path: &Path, key: u32, value: &[u8]) -> Result<Option<Vec<u8>>> {
     numbers.typed::<u32>()?.insert(&key, value)?;
     let found = numbers.typed::<u32>()?.get(&key)?.map(<[u8]>::to_vec);
     transaction.commit()?;
+    store.sync()?; // after N changes, not after each
     Ok(found)
 }
