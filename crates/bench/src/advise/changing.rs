@@ -153,11 +153,11 @@ impl Changing {
 
 /// Stores all records, in one transaction where there are such.
 fn fill<W: Writer>(store: &mut W, records: &Records) -> Result<()> {
-    if W::HAS_TRANSACTIONS {
+    if W::FILLS_IN_ONE {
         store.begin()?;
     }
     records.iter().try_for_each(|(key, value)| store.insert(key, value))?;
-    if W::HAS_TRANSACTIONS { store.commit() } else { Ok(()) }
+    if W::FILLS_IN_ONE { store.commit() } else { Ok(()) }
 }
 
 /// The record that a change is about: of four changes the last one is about that of the third.

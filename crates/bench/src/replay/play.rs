@@ -274,12 +274,20 @@ impl<'a> Child<'a> {
         driver.open(&path, &shape, Reading::Warm)
     }
 
-    /// A store that is changed, with what is there before.
+    /// A store that is changed, with what is there before: where each change of that would wait for the disk,
+    /// it is opened for such only behind it.
     fn filled<'d, D: Driver>(&self, driver: &'d D) -> Result<D::Writer<'d>> {
-        let (shape, path) = (self.shape(), self.task.path());
-        let mut store = driver.create_one_by_one(&path, &shape, self.task.is_durable)?;
-        self.fill(&mut store, has_transactions::<D>())?;
-        Ok(store)
+        let (shape, path, is_durable) = (self.shape(), self.task.path(), self.task.is_durable);
+        let in_one = has_transactions::<D>() && <D::Writer<'_> as Writer>::FILLS_IN_ONE;
+        let is_filled_before = is_durable && !in_one && self.before.len() > 0;
+        let is_durable_first = is_durable && !is_filled_before;
+        let mut store = driver.create_one_by_one(&path, &shape, is_durable_first)?;
+        self.fill(&mut store, in_one)?;
+        if !is_filled_before {
+            return Ok(store);
+        }
+        store.close()?;
+        driver.create_durable(&path, &shape)
     }
 
     /// What a user who tunes a store would know of the data.
@@ -304,18 +312,18 @@ impl<'a> Child<'a> {
         }
     }
 
-    /// Stores the records that are there before, in one transaction where there are such.
-    fn fill<W: Writer>(&self, store: &mut W, has_transactions: bool) -> Result<()> {
+    /// Stores the records that are there before.
+    fn fill<W: Writer>(&self, store: &mut W, in_one: bool) -> Result<()> {
         if self.before.len() == 0 {
             return Ok(());
         }
-        if has_transactions {
+        if in_one {
             store.begin()?;
         }
         for (key, value) in self.before.iter() {
             store.insert(key, value)?;
         }
-        if has_transactions { store.commit() } else { Ok(()) }
+        if in_one { store.commit() } else { Ok(()) }
     }
 }
 
