@@ -9,7 +9,8 @@
 //!
 //! Names are kept as file systems with a journal keep them: changes of names come to the disk in their
 //! order; the sync of a folder brings all up to then, and so does that of a file which is new under its
-//! name, as ext4, XFS and btrfs do it.
+//! name, as ext4, XFS and btrfs do it. A file that has no name yet is looked at as long as this process has
+//! it open: what was synced of it is on the disk when it gets one.
 
 use crate::driver::kernel;
 use crate::measure;
@@ -73,6 +74,8 @@ pub(super) struct Disk {
     names: Names,
     /// Earlier states of the folder.
     names_before: Before<Names>,
+    /// Files of the folder without a name.
+    unnamed: Vec<Id>,
     contents: HashMap<Id, Content>,
 }
 
@@ -84,6 +87,7 @@ impl Disk {
             moment: 0,
             names: Names::new(),
             names_before: Vec::new(),
+            unnamed: Vec::new(),
             contents: HashMap::new(),
         };
         disk.look()?;
@@ -103,6 +107,15 @@ impl Disk {
             match self.look_at(&path) {
                 Ok(id) => drop(names.insert(path, id)),
                 // It was removed meanwhile.
+                Err(e) if e.kind() == ErrorKind::NotFound => {}
+                Err(e) => return Err(Error::io("read", e).at(path)),
+            }
+        }
+        self.unnamed.clear();
+        for path in unnamed_in(&self.folder) {
+            match self.look_at(&path) {
+                Ok(id) => self.unnamed.push(id),
+                // It was closed meanwhile.
                 Err(e) if e.kind() == ErrorKind::NotFound => {}
                 Err(e) => return Err(Error::io("read", e).at(path)),
             }
@@ -147,16 +160,17 @@ impl Disk {
     /// is its.
     pub(super) fn synced(&mut self, inode: u64, part: Range<u64>, moment: Moment) {
         let Some((path, id)) = self.names.iter().find(|(_, id)| id.0 == inode) else {
-            if self.is_folder(inode) {
+            let unnamed = self.unnamed.iter().find(|id| id.0 == inode);
+            if let Some(content) = unnamed.and_then(|id| self.contents.get_mut(id)) {
+                content.synced(part, moment);
+            } else if self.is_folder(inode) {
                 self.names_synced(moment);
             }
             return;
         };
         let is_new = self.names_before.iter().any(|(_, names)| names.get(path) != Some(id));
         if let Some(content) = self.contents.get_mut(id) {
-            forget(&mut content.lens, moment);
-            let pages = part.start / PAGE as u64..part.end.div_ceil(PAGE as u64);
-            content.pages.range_mut(pages).for_each(|(_, page)| forget(&mut page.before, moment));
+            content.synced(part, moment);
         }
         if is_new {
             self.names_synced(moment);
@@ -196,6 +210,17 @@ impl Disk {
     }
 }
 
+/// The files in a folder, or below it, that have no name and that this process has open: paths by which they
+/// are opened again.
+fn unnamed_in(folder: &Path) -> Vec<PathBuf> {
+    let open = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let is_one = |path: &PathBuf| {
+        let is_within = fs::read_link(path).is_ok_and(|file| file.starts_with(folder));
+        is_within && fs::metadata(path).is_ok_and(|facts| facts.is_file() && facts.nlink() == 0)
+    };
+    open.map(|entry| entry.path()).filter(is_one).collect()
+}
+
 fn read_at(file: &File, buffer: &mut [u8], at: u64) -> std::io::Result<usize> {
     let mut got = 0;
     while got < buffer.len() {
@@ -225,6 +250,13 @@ impl Content {
         }
         let is_zero = bytes.iter().all(|byte| *byte == 0);
         page.set((!is_zero).then(|| bytes.into()), moment);
+    }
+
+    /// What a part of it was at this moment, and its length, is on the disk.
+    fn synced(&mut self, part: Range<u64>, moment: Moment) {
+        forget(&mut self.lens, moment);
+        let pages = part.start / PAGE as u64..part.end.div_ceil(PAGE as u64);
+        self.pages.range_mut(pages).for_each(|(_, page)| forget(&mut page.before, moment));
     }
 
     /// One of the contents that may be on the disk: of each piece one of those it had.
@@ -394,5 +426,36 @@ mod tests {
         disk.synced(folder_inode, 0..u64::MAX, begun);
         assert_eq!(images(&disk, "a", PIECES), [Some(b"new".to_vec())]);
         assert_eq!(images(&disk, "b", 4), [None]);
+    }
+
+    /// As a builder does it: written without a name, synced or not, and then named.
+    #[test]
+    fn a_file_that_had_no_name_is_what_was_synced_of_it() {
+        for is_synced in [true, false] {
+            let (folder, old, [_, folder_inode]) = file("a");
+            old.write_all_at(&[1; 2 * PAGE], 0).unwrap();
+            let mut disk = Disk::of(&folder.path().canonicalize().unwrap()).unwrap();
+            let staged = credenza::Staged::create(folder.path().join("a")).unwrap();
+            staged.file().write_all_at(&[2; PAGE], 0).unwrap();
+            disk.look().unwrap();
+            staged.file().write_all_at(&[3; 2 * PAGE], 0).unwrap();
+            let begun = disk.look().unwrap();
+            assert_eq!(disk.unnamed.len(), 1, "a file system without unnamed files");
+            if is_synced {
+                disk.synced(staged.file().metadata().unwrap().ino(), 0..u64::MAX, begun);
+            }
+            assert_eq!(images(&disk, "a", PIECES), [Some(vec![1; 2 * PAGE])]);
+            staged.publish().unwrap();
+            let begun = disk.look().unwrap();
+            let all = images(&disk, "a", PIECES);
+            let [old, new] = [1, 3].map(|byte| Some(vec![byte; 2 * PAGE]));
+            assert!(all.contains(&old) && all.contains(&new));
+            assert_eq!(all.len() > 2, !is_synced, "nothing else, if it was synced");
+            // The name may be there without what was never synced.
+            disk.synced(folder_inode, 0..u64::MAX, begun);
+            let all = images(&disk, "a", PIECES);
+            assert!(!all.contains(&old) && all.contains(&new));
+            assert_eq!(all.len() > 1, !is_synced);
+        }
     }
 }
