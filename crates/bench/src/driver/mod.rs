@@ -6,7 +6,8 @@
 //! `unsafe`: it calls C libraries.
 //!
 //! Adding a store: a file here that implements the traits, and one line each in the list of
-//! modules and in that of drivers. A store that is built once has [`NoWriter`] for a writer.
+//! modules and in that of drivers. A store that is built once has [`NoWriter`] for a writer; how ours is
+//! changed all the same, by a new file in the place of the old one, is in `replaced`.
 //!
 //! Threads: a measured process has one thread, but where several of it read one store, or commit to one:
 //! the handles for these are made together ([`Driver::crew`], [`Driver::committers`]). Drivers need not
@@ -47,6 +48,7 @@ mod on_thread;
 mod own_order;
 mod promise;
 mod redb;
+mod replaced;
 mod resp;
 mod resp_address;
 mod resp_server;
@@ -168,6 +170,9 @@ pub(crate) trait Driver: Sized + 'static {
     const THREADS: Threads = Threads::One;
     /// Whether there is [`Driver::reopen`].
     const REOPENS: bool = false;
+    /// Whether a transaction ends with a new file of all records, which takes the place of the one before: then
+    /// many changes belong into each.
+    const REPLACES: bool = false;
     /// Whether a key may have several values, in the order in which they were put there
     /// ([`Shape::duplicates`], [`Writer::add`]): a lookup then gives the first, a removal takes them all,
     /// and a scan gives each with its key.
@@ -418,6 +423,12 @@ pub(crate) trait Driver: Sized + 'static {
         Ok(())
     }
 
+    /// Refuses what lies beside the store at `path` and is not said to be left there by a fault, or, for `None`,
+    /// where nothing happened. This one is for stores that make no new files in the place of old ones.
+    fn check_litter(&self, _path: &Path, _fault: Option<Fault>) -> Result<()> {
+        Ok(())
+    }
+
     /// Changes the files of the store at `path`, a copy, so that the machine seems to have been started
     /// anew since they were written, where they tell which start they are of.
     fn make_rebooted(_path: &Path) -> Result<()> {
@@ -539,6 +550,14 @@ macro_rules! drivers {
             (kind == NULL).then(|| work.run::<null::Null>())
         }
     };
+}
+
+/// As [`with_driver`], for changes: of our engine that is built once by new files in the place of old ones.
+pub(crate) fn with_changed<W: ForDriver>(name: &str, work: W) -> Option<W::Output> {
+    match name == <replaced::Replaced as Driver>::NAME {
+        true => Some(work.run::<replaced::Replaced>()),
+        false => with_driver(name, work),
+    }
 }
 
 /// The drivers of servers.

@@ -477,6 +477,23 @@ fn every_store_found_gives_back_what_it_was_given() {
     assert!(with_driver("no such store", RoundTrip).is_none());
 }
 
+/// However a store is opened for changes, where each of them takes long.
+fn few_changes<D: Driver>(driver: &D, records: &Records) {
+    let few = &records.first(40).unwrap();
+    changes(driver, few, D::create);
+    changes(driver, few, D::create_committing);
+    changes(driver, few, D::create_durable);
+    reopened(driver, few, D::create_committing, D::create_durable);
+    transactions(driver, records);
+}
+
+#[test]
+fn what_is_changed_by_new_files_has_every_change() {
+    let driver = replaced::Replaced::load(None).unwrap();
+    few_changes(&driver, &records());
+    few_changes(&driver, &fixed(8, 8));
+}
+
 /// What the experiments of MDBM's page do with a store: it is built of records that are made on the way, threads
 /// have handles that were opened or copied, and it notes its operations.
 struct AsMdbmHasIt;

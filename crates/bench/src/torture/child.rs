@@ -5,7 +5,9 @@ use super::judge::{At, Found, Judged, judge, last_boundary};
 use super::ledger::Ledger;
 use super::plan::{Operation, Plan, Source, What};
 use super::power::{Cut, Recorder};
-use crate::driver::{Driver, ForDriver, Shape, Store, Writer, kernel, syscalls, with_driver};
+use crate::driver::{
+    Driver, Fault, ForDriver, Shape, Store, Writer, kernel, syscalls, with_changed,
+};
 use crate::runner::protocol::{self, Message, say};
 use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -37,8 +39,8 @@ pub(super) enum Job {
     LosePower { cut: Cut, sync_every: usize },
     /// The same until the store refuses an operation; where a limit is given, files get no longer.
     FillUp { limit: Option<u64>, ledger: PathBuf },
-    /// Looks at what is in a store that something happened to.
-    Check { at: At, is_rebooted: bool },
+    /// Looks at what is in a store that this happened to, or nothing.
+    Check { at: At, after: Option<Fault> },
     /// Goes on with such a store from this operation to the last.
     GoOn { from: usize },
 }
@@ -47,7 +49,7 @@ pub(super) enum Job {
 pub(super) fn main() -> Result<()> {
     let Some(task) = protocol::task::<Task>()? else { return Ok(()) };
     kernel::end_with_parent()?;
-    let done = with_driver(&task.store, Work(&task))
+    let done = with_changed(&task.store, Work(&task))
         .unwrap_or_else(|| Err(Error::invalid(format!("there is no store '{}'", task.store))));
     match done {
         Ok(()) => say(&Message::Finished),
@@ -63,6 +65,7 @@ impl ForDriver for Work<'_> {
     fn run<D: Driver>(self) -> Result<()> {
         let task = self.0;
         let plan = Plan::of(&task.source)?;
+        let plan = if D::REPLACES { plan.in_generations() } else { plan };
         let driver = D::load(task.library.as_deref())?;
         let (shape, path) = (plan.shape(), task.folder.join("store"));
         let has_transactions = has_transactions::<D>();
@@ -72,7 +75,7 @@ impl ForDriver for Work<'_> {
             Job::BeKilled { at, after, ledger } => child.be_killed(*at, *after, ledger),
             Job::LosePower { cut, sync_every } => child.lose_power(cut, *sync_every),
             Job::FillUp { limit, ledger } => child.fill_up(*limit, ledger),
-            Job::Check { at, is_rebooted } => child.check(*at, *is_rebooted),
+            Job::Check { at, after } => child.check(*at, *after),
             Job::GoOn { from } => child.go_on(*from),
         }
     }
@@ -118,10 +121,18 @@ impl<D: Driver> Child<'_, D> {
         let mut store = self.new_store()?;
         let operations = &self.plan.operations;
         let (mut sizes, pause) = (Vec::new(), operations.len().div_ceil(SIZES));
+        let mut before = Space::default();
         for (number, operation) in operations.iter().enumerate() {
             self.operation(&mut store, operation)?;
-            if (number + 1).is_multiple_of(pause) || number + 1 == operations.len() {
-                sizes.push(Space::of(&self.task.folder)?);
+            let is_due = match D::REPLACES {
+                true => operation.what == What::Commit,
+                false => (number + 1).is_multiple_of(pause) || number + 1 == operations.len(),
+            };
+            if is_due {
+                let space = Space::of(&self.task.folder)?;
+                // Until it has the name of the file before, there are both.
+                sizes.push(if D::REPLACES { space.beside(before) } else { space });
+                before = space;
             }
         }
         store.close()?;
@@ -201,8 +212,8 @@ impl<D: Driver> Child<'_, D> {
 
     /// Opens what is left, reads all of it, and puts it beside the plan. Then it must take a change, and
     /// pass the store's own check.
-    fn check(&self, at: At, is_rebooted: bool) -> Result<()> {
-        if is_rebooted {
+    fn check(&self, at: At, after: Option<Fault>) -> Result<()> {
+        if after == Some(Fault::Power) {
             D::make_rebooted(&self.path)?;
         }
         let mut store = self.driver.recover(&self.path, &self.shape)?;
@@ -223,6 +234,9 @@ impl<D: Driver> Child<'_, D> {
             if value.as_ref() != found.get(key) {
                 judged.is_wrong(format!("a scan and a lookup of '{}' differ", key.escape_ascii()));
             }
+        }
+        if let Err(e) = self.driver.check_litter(&self.path, after) {
+            judged.is_wrong(format!("beside the store: {e}"));
         }
         self.change(&mut store, &found)?;
         store.close()?;
@@ -268,6 +282,12 @@ pub(crate) struct Space {
 }
 
 impl Space {
+    /// While there is another one's, too.
+    fn beside(self, other: Space) -> Space {
+        let longest = self.longest.max(other.longest);
+        Space { allocated: self.allocated + other.allocated, longest }
+    }
+
     fn of(folder: &Path) -> Result<Space> {
         let mut space = Space::default();
         // One that is just being removed takes nothing.

@@ -1,9 +1,9 @@
 //! `credenza torture`: a user's own operations on any store, and something happening to it meanwhile.
 //!
-//! Reading order: [`TortureArgs`], [`plan`] (what is done to a store), [`judge`] (what it means for what is
-//! found), [`child`] (the processes that work and look), [`ledger`] (how far they had come), [`disk`] and
-//! [`power`] (what a power cut leaves), [`room`] (a folder that fills up), [`rounds`] (what happens when),
-//! [`keep`] (what is left of a store that lost something), [`outcome`] and [`table`] (what the reader sees).
+//! Reading order: [`TortureArgs`], [`plan`] (what is done to a store), [`generations`] (where each change of it
+//! is a whole new file), [`judge`] (what it means for what is found), [`child`] (the processes that work and look), [`ledger`] (how far they had come), [`disk`] and
+//! [`power`] (what a power cut leaves), [`room`] (a folder that fills up), [`subject`] (what is known of a
+//! store), [`rounds`] (what happens when), [`keep`] (what is left of a store that lost something), [`outcome`] and [`table`] (what the reader sees).
 //!
 //! Method: for each store, fault and round a new store, and a process that does the operations one after
 //! the other. What has returned without an error is acknowledged. Then something happens at a moment that
@@ -13,6 +13,7 @@
 
 mod child;
 mod disk;
+mod generations;
 mod judge;
 mod keep;
 mod ledger;
@@ -21,6 +22,7 @@ mod plan;
 mod power;
 mod room;
 mod rounds;
+mod subject;
 mod table;
 
 use crate::args::{self, TIMEOUT, check_stores};

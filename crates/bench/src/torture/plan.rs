@@ -47,6 +47,13 @@ pub(super) struct Operation {
     value: (usize, u32),
 }
 
+impl Operation {
+    /// One without key and value.
+    pub(super) fn bare(what: What) -> Operation {
+        Operation { what, key: 0, value: (0, 0) }
+    }
+}
+
 /// All operations; the first of them fill the store.
 #[derive(Default)]
 pub(super) struct Plan {

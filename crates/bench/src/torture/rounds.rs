@@ -4,7 +4,7 @@
 //! Invariants: the moment of a round is drawn from the seed, the fault and the round's number alone; a
 //! store with which a process fails in its rehearsal, when nothing happens, is told and left out.
 
-use super::child::{Job, Space, Task, has_transactions};
+use super::child::{Job, Task};
 use super::judge::{At, last_boundary};
 use super::keep;
 use super::ledger::Ledger;
@@ -12,14 +12,16 @@ use super::outcome::{CONTRACT, Failed, Outcome, Report, Trouble};
 use super::plan::{Plan, Source};
 use super::power::Cut;
 use super::room::Room;
+use super::subject::Subject;
 use super::{Class, PATIENCE, Said, TortureArgs};
 use crate::absent::{Absent, is_missed};
 use crate::args::library_of;
-use crate::driver::{self, Changes, Driver, Fault, ForDriver, Promise, Writer, tried, with_driver};
+use crate::driver::{self, Changes, Fault};
 use crate::machine;
 use crate::measure;
 use crate::progress::{self, say};
 use crate::replay::unread;
+use crate::report::text;
 use crate::rng::Rng;
 use crate::runner::folder::Folder;
 use crate::runner::process::{self, End, Program};
@@ -40,50 +42,6 @@ const IMAGES: usize = 4;
 /// Operations at most between the last writing back of everything and a power cut.
 const WINDOW: u64 = 128;
 
-/// What is known of a store before anything happens to it.
-struct Subject {
-    name: String,
-    version: String,
-    library: Option<PathBuf>,
-    /// Whether it is another one's library.
-    is_library: bool,
-    has_durable: bool,
-    has_transactions: bool,
-    /// When its changes are safe that are not durable each.
-    class: &'static str,
-    promise: fn(Fault, bool) -> Promise,
-    sizes: [Vec<Space>; 2],
-}
-
-/// Looks whether a store is here, and what can be done with it.
-struct Look<'a>(Option<&'a Path>);
-
-impl ForDriver for Look<'_> {
-    /// What the store is if nothing can be done with it, in words.
-    type Output = Result<std::result::Result<Subject, &'static str>>;
-
-    fn run<D: Driver>(self) -> Self::Output {
-        let driver = tried::load::<D>(self.0)?;
-        if !<D::Writer<'_> as Writer>::IS_POSSIBLE {
-            return Ok(Err("built once and never changed"));
-        }
-        if !D::REOPENS {
-            return Ok(Err("not opened again for changes by the workbench"));
-        }
-        Ok(Ok(Subject {
-            name: D::NAME.to_owned(),
-            version: driver.identity().version,
-            library: self.0.map(Path::to_owned),
-            is_library: D::SOURCE.is_some(),
-            has_durable: D::DURABLE.is_some(),
-            has_transactions: has_transactions::<D>(),
-            class: driver.changes_one_by_one(false).class(),
-            promise: D::promise,
-            sizes: [Vec::new(), Vec::new()],
-        }))
-    }
-}
-
 pub(super) struct Run<'a> {
     args: &'a TortureArgs,
     folder: &'a Folder,
@@ -92,6 +50,8 @@ pub(super) struct Run<'a> {
     programs: [Program; 2],
     source: Source,
     plan: Plan,
+    /// The same for stores of which each transaction is a whole new file, if there are any.
+    in_generations: Option<Plan>,
     started: Instant,
     report: Report,
 }
@@ -124,7 +84,8 @@ impl<'a> Run<'a> {
         };
         let programs = [Program::this()?, Program::this()?.silent()];
         let started = Instant::now();
-        Ok(Run { args, folder, room, programs, source, plan, started, report })
+        let in_generations = None;
+        Ok(Run { args, folder, room, programs, source, plan, in_generations, started, report })
     }
 
     pub(super) fn into_report(mut self) -> Report {
@@ -188,7 +149,7 @@ impl<'a> Run<'a> {
         let (mut subjects, mut absent) = (Vec::new(), Absent::default());
         for name in names {
             let library = library_of(&self.args.libraries, &name);
-            match with_driver(&name, Look(library.as_deref())) {
+            match Subject::find(&name, library.as_deref()) {
                 Some(Ok(Ok(subject))) => subjects.push(subject),
                 Some(Ok(Err(what))) if is_named || library.is_some() => {
                     self.fail(&name, format!("it is {what}"));
@@ -202,7 +163,21 @@ impl<'a> Run<'a> {
             }
         }
         self.report.notes.extend(absent.sentences());
+        for subject in subjects.iter().filter(|subject| subject.replaces) {
+            self.report.notes.push(format!(
+                "{} is built anew after every {}, in the place of the file before: a change is \
+                 acknowledged when the file that has it was published.",
+                subject.name,
+                text::counted(self.plan.generation(), "operation"),
+            ));
+            self.in_generations = Some(Plan::of(&self.source)?.in_generations());
+        }
         Ok(subjects)
+    }
+
+    /// What is done to a store.
+    fn plan_of(&self, subject: &Subject) -> &Plan {
+        self.in_generations.as_ref().filter(|_| subject.replaces).unwrap_or(&self.plan)
     }
 
     fn fail(&mut self, store: &str, what: String) {
@@ -266,9 +241,9 @@ impl<'a> Run<'a> {
             _ => return Ok(Some("it said nothing".to_owned())),
         };
         subject.sizes[usize::from(is_durable)] = sizes;
-        let end = self.plan.operations.len();
+        let end = self.plan_of(subject).operations.len();
         let at = At { begun: end, done: end, synced: end };
-        let look = Job::Check { at, is_rebooted: false };
+        let look = Job::Check { at, after: None };
         let ended = self.process(subject, is_durable, &folder, look)?;
         self.folder.empty(&subject.name)?;
         Ok(match ended {
@@ -302,17 +277,9 @@ impl<'a> Run<'a> {
         self.folder.empty(&subject.name).map(drop)
     }
 
-    /// The number of an operation: mostly one of those after the store was filled.
-    fn draw(&self, rng: &mut Rng) -> usize {
-        let (end, filling) = (self.plan.operations.len(), self.plan.filling);
-        match rng.below(8) {
-            0 => rng.index(end),
-            _ => filling + rng.index(end - filling),
-        }
-    }
-
     fn kill(&self, place: &Place<'_>, outcome: &mut Outcome, rng: &mut Rng) -> Result<Vec<String>> {
-        let (at, ledger) = (self.draw(rng), self.folder.path().join("ledger"));
+        let plan = self.plan_of(place.subject);
+        let (at, ledger) = (place.subject.draw(plan, rng), self.folder.path().join("ledger"));
         // Between microseconds and some milliseconds, all magnitudes alike.
         let after = (500.0 * 10_000_f64.powf(rng.unit())) as u64;
         let job = Job::BeKilled { at, after, ledger: ledger.clone() };
@@ -320,8 +287,8 @@ impl<'a> Run<'a> {
             Ended::Killed => {
                 outcome.faults += 1;
                 let at = Ledger::take(&ledger)?;
-                let at = At { begun: at.begun.min(self.plan.operations.len()), ..at };
-                self.look(place, outcome, at, false)?
+                let at = At { begun: at.begun.min(plan.operations.len()), ..at };
+                self.look(place, outcome, at)?
             }
             other => failed(outcome, other),
         })
@@ -333,7 +300,7 @@ impl<'a> Run<'a> {
         outcome: &mut Outcome,
         rng: &mut Rng,
     ) -> Result<Vec<String>> {
-        let at = self.draw(rng);
+        let at = place.subject.draw(self.plan_of(place.subject), rng);
         let window = (WINDOW as f64).powf(rng.unit()) as usize;
         let images = self.folder.empty("images")?;
         let cut = Cut {
@@ -356,7 +323,7 @@ impl<'a> Run<'a> {
             fs::remove_dir_all(place.folder)
                 .and_then(|()| fs::rename(images.join(number.to_string()), place.folder))
                 .map_err(|e| Error::io("put an image at", e).at(place.folder))?;
-            troubles.extend(self.look(place, outcome, at, true)?);
+            troubles.extend(self.look(place, outcome, at)?);
         }
         Ok(troubles)
     }
@@ -381,7 +348,8 @@ impl<'a> Run<'a> {
         let ledger = self.folder.path().join("ledger");
         let mut troubles = Vec::new();
         let job = Job::FillUp { limit, ledger: ledger.clone() };
-        let end = self.plan.operations.len();
+        let operations = &self.plan_of(place.subject).operations;
+        let end = operations.len();
         let ended = self.process_at(place, job)?;
         let noted = Ledger::take(&ledger)?;
         let at = match ended {
@@ -396,16 +364,15 @@ impl<'a> Run<'a> {
         outcome.faults += 1;
         self.room.give_more(place.folder)?;
         let before = troubles.len();
-        troubles.extend(self.look(place, outcome, at, false)?);
+        troubles.extend(self.look(place, outcome, at)?);
         if troubles.len() > before {
             return Ok(troubles);
         }
-        let operations = &self.plan.operations;
         let from = last_boundary(operations, at.done, place.subject.has_transactions);
         match self.process_at(place, Job::GoOn { from })? {
             Ended::Said(Said::Finished) => {
                 let at = At { begun: end, done: end, synced: end };
-                troubles.extend(self.look(place, outcome, at, false)?);
+                troubles.extend(self.look(place, outcome, at)?);
             }
             other => troubles.extend(failed(outcome, other)),
         }
@@ -413,17 +380,11 @@ impl<'a> Run<'a> {
     }
 
     /// Has a fresh process look at what is left; what is not as promised.
-    fn look(
-        &self,
-        place: &Place<'_>,
-        outcome: &mut Outcome,
-        at: At,
-        is_rebooted: bool,
-    ) -> Result<Vec<String>> {
+    fn look(&self, place: &Place<'_>, outcome: &mut Outcome, at: At) -> Result<Vec<String>> {
         let kept = self.args.keep.as_deref();
         let copy = kept.map(|_| keep::copy(place.folder, self.folder)).transpose()?;
         let before = outcome.damage();
-        let ended = self.process_at(place, Job::Check { at, is_rebooted })?;
+        let ended = self.process_at(place, Job::Check { at, after: Some(outcome.fault) })?;
         let (judged, what) = match &ended {
             Ended::Said(Said::Judged(judged)) => (Some(judged.clone()), judged.what.clone()),
             Ended::Refused(what) | Ended::Crashed(what) => (None, Some(what.clone())),

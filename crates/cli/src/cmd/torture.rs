@@ -14,13 +14,15 @@ use credenza_bench::TortureArgs;
 /// without an error counts as acknowledged. A fresh process opens what is left and compares every record.
 /// What each store promises is in the table: to keep all, to be of one moment since the last sync, or
 /// nothing. No power is cut: what was not synced is kept, lost or torn at random, also of what is stored
-/// into maps. Stores that are built once take no part.
+/// into maps. The constant engine is built anew after every few operations, in the place of the file
+/// before; other stores that are built once take no part.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
        credenza torture --stores hash,btree,lmdb                  with records that are made up\n  \
        credenza torture --stores hash --data users.tsv            with your records\n  \
        credenza torture --stores btree --data day.trace           what a program did\n  \
+       credenza torture --stores constant --data users.tsv        publishing file after file\n  \
        credenza torture --stores hash --durability buffered \\\n    \
          --faults power --expect all                              would it lose anything?\n",
     exit_status!(
