@@ -2,6 +2,7 @@
 
 use super::Said;
 use super::judge::{At, Found, Judged, judge, last_boundary};
+use super::kill::{Killer, Mark};
 use super::ledger::Ledger;
 use super::plan::{Operation, Plan, Source, What};
 use super::power::{Cut, Recorder};
@@ -32,8 +33,8 @@ pub(super) struct Task {
 pub(super) enum Job {
     /// All operations on a new store, with nothing happening; tells its sizes on the way.
     Rehearse,
-    /// The same until this process is killed, so many nanoseconds after this operation begins.
-    BeKilled { at: usize, after: u64, ledger: PathBuf },
+    /// The same until this process is killed, so many nanoseconds after this mark in this operation.
+    BeKilled { at: usize, mark: Mark, after: u64, ledger: PathBuf },
     /// The same until the power fails; where changes are not synced, so many operations are between two
     /// syncs that are asked for.
     LosePower { cut: Cut, sync_every: usize },
@@ -72,7 +73,9 @@ impl ForDriver for Work<'_> {
         let child = Child { task, plan: &plan, driver: &driver, shape, path, has_transactions };
         match &task.job {
             Job::Rehearse => child.rehearse(),
-            Job::BeKilled { at, after, ledger } => child.be_killed(*at, *after, ledger),
+            Job::BeKilled { at, mark, after, ledger } => {
+                child.be_killed(*at, *mark, Duration::from_nanos(*after), ledger)
+            }
             Job::LosePower { cut, sync_every } => child.lose_power(cut, *sync_every),
             Job::FillUp { limit, ledger } => child.fill_up(*limit, ledger),
             Job::Check { at, after } => child.check(*at, *after),
@@ -140,14 +143,16 @@ impl<D: Driver> Child<'_, D> {
         say(&Message::Tortured(Box::new(Said::Rehearsed(sizes))))
     }
 
-    fn be_killed(&self, at: usize, after: u64, ledger: &Path) -> Result<()> {
+    fn be_killed(&self, at: usize, mark: Mark, after: Duration, ledger: &Path) -> Result<()> {
         let ledger = Ledger::new(Some(ledger))?;
         let mut store = self.new_store()?;
         for (number, operation) in self.plan.operations.iter().enumerate() {
-            if number == at {
-                kernel::kill_after(Duration::from_nanos(after))?;
+            let killer = (number == at).then(|| &*Box::leak(Box::new(Killer::new(mark, after))));
+            if let Some(killer) = killer.filter(|_| mark != Mark::Operation) {
+                syscalls::watch(killer);
             }
             self.operation(&mut store, operation)?;
+            killer.into_iter().for_each(Killer::ends);
             ledger.is_done(number + 1)?;
         }
         // With the store open: closing it is not what this is about.

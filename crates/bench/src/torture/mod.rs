@@ -1,7 +1,7 @@
 //! `credenza torture`: a user's own operations on any store, and something happening to it meanwhile.
 //!
 //! Reading order: [`TortureArgs`], [`plan`] (what is done to a store), [`generations`] (where each change of it
-//! is a whole new file), [`judge`] (what it means for what is found), [`child`] (the processes that work and look), [`ledger`] (how far they had come), [`disk`] and
+//! is a whole new file), [`judge`] (what it means for what is found), [`child`] (the processes that work and look), [`ledger`] (how far they had come), [`kill`] (when one of them dies), [`disk`] and
 //! [`power`] (what a power cut leaves), [`room`] (a folder that fills up), [`subject`] (what is known of a
 //! store), [`rounds`] (what happens when), [`keep`] (what is left of a store that lost something), [`outcome`] and [`table`] (what the reader sees).
 //!
@@ -16,6 +16,7 @@ mod disk;
 mod generations;
 mod judge;
 mod keep;
+mod kill;
 mod ledger;
 mod outcome;
 mod plan;

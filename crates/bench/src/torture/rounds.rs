@@ -7,6 +7,7 @@
 use super::child::{Job, Task};
 use super::judge::{At, last_boundary};
 use super::keep;
+use super::kill::Mark;
 use super::ledger::Ledger;
 use super::outcome::{CONTRACT, Failed, Outcome, Report, Trouble};
 use super::plan::{Plan, Source};
@@ -282,7 +283,8 @@ impl<'a> Run<'a> {
         let (at, ledger) = (place.subject.draw(plan, rng), self.folder.path().join("ledger"));
         // Between microseconds and some milliseconds, all magnitudes alike.
         let after = (500.0 * 10_000_f64.powf(rng.unit())) as u64;
-        let job = Job::BeKilled { at, after, ledger: ledger.clone() };
+        let mark = if place.subject.replaces { Mark::draw(rng) } else { Mark::Operation };
+        let job = Job::BeKilled { at, mark, after, ledger: ledger.clone() };
         Ok(match self.process_at(place, job)? {
             Ended::Killed => {
                 outcome.faults += 1;
