@@ -298,7 +298,14 @@ impl<'t, 'c> TableMut<'t, 'c> {
             }
             check(key, value)
         };
-        let count = bulk::load(self.writer, self.tree, records, check)?;
+        // What the iterator says is about the file that it reads, if about any.
+        let mut is_of_theirs = false;
+        let records = records.into_iter().inspect(|record| is_of_theirs |= record.is_err());
+        let count = bulk::load(self.writer, self.tree, records, check);
+        let count = count.map_err(|e| match is_of_theirs {
+            true => e,
+            false => self.source.core().named(e),
+        })?;
         self.writer.scratch.moved.add(loaded);
         self.tree.last_number = self.tree.last_number.max(last);
         Ok(count)
