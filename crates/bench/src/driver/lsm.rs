@@ -196,7 +196,7 @@ pub(super) const NOTE: &str =
 
 impl Calls {
     /// What the library said, if it said no.
-    fn check(&self, call: &str, message: *mut c_char) -> Result<()> {
+    pub(super) fn check(&self, call: &str, message: *mut c_char) -> Result<()> {
         if message.is_null() {
             return Ok(());
         }
@@ -394,9 +394,9 @@ impl<'d> LsmStore<'d> {
         unsafe { (self.calls.writeoptions_set_sync)(self.writing, 1) };
     }
 
-    /// What every write does; for what a library has more of than the other.
-    pub(super) fn write_options(&self) -> *mut WriteOptions {
-        self.writing
+    /// The store, and what every write does; for what a library has more of than the other.
+    pub(super) fn handles(&self) -> (*mut Db, *mut WriteOptions) {
+        (self.db, self.writing)
     }
 
     /// The handles of threads that share this store.
@@ -418,8 +418,8 @@ impl<'d> LsmStore<'d> {
         LsmStore { calls, db, reading, writing, pinned, family, places, iter, is_reader, settings }
     }
 
-    /// Stores all records, compacts, and closes.
-    pub(super) fn fill(self, records: &Records) -> Result<()> {
+    /// Stores all records, and compacts.
+    pub(super) fn fill(&self, records: &Records) -> Result<()> {
         let calls = self.calls;
         // SAFETY: no preconditions.
         let batch = unsafe { (calls.writebatch_create)() };

@@ -94,6 +94,9 @@ api! {
         rocksdb_env_destroy: Free,
         rocksdb_options_set_manifest_preallocation_size: unsafe extern "C" fn(*mut Options, usize),
         rocksdb_writeoptions_disable_WAL: unsafe extern "C" fn(*mut c_void, c_int),
+        rocksdb_flushoptions_create: unsafe extern "C" fn() -> *mut c_void,
+        rocksdb_flushoptions_destroy: Free,
+        rocksdb_flush: unsafe extern "C" fn(*mut c_void, *const c_void, *mut *mut c_char),
     }
 }
 
@@ -179,7 +182,20 @@ impl Rocksdb {
     /// Has changes go to the memory alone, until there are enough of them for a table or it is closed.
     fn leave_out_log(&self, store: &LsmStore<'_>) {
         // SAFETY: the options live as long as the store.
-        unsafe { (self.api.rocksdb_writeoptions_disable_WAL)(store.write_options(), 1) };
+        unsafe { (self.api.rocksdb_writeoptions_disable_WAL)(store.handles().1, 1) };
+    }
+
+    /// Has what is in memory alone be in tables: compacting and closing do that as well, and do not say when
+    /// they could not.
+    fn flush(&self, store: &LsmStore<'_>) -> Result<()> {
+        let (api, mut message) = (&self.api, null_mut());
+        // SAFETY: the store is open; the options are made here and freed once; a place for a message.
+        unsafe {
+            let options = (api.rocksdb_flushoptions_create)();
+            (api.rocksdb_flush)(store.handles().0, options, &raw mut message);
+            (api.rocksdb_flushoptions_destroy)(options);
+        }
+        self.calls.check("flush", message)
     }
 }
 
@@ -269,7 +285,7 @@ impl Driver for Rocksdb {
     fn build(&self, records: &Records, shape: &Shape, path: &Path) -> Result<()> {
         let store = self.create(path, shape)?;
         self.leave_out_log(&store);
-        store.fill(records)
+        store.fill(records).and_then(|()| self.flush(&store))
     }
 
     type Store<'d> = LsmStore<'d>;
