@@ -11,6 +11,7 @@ use super::oracle;
 use super::own_counters::OwnCounters;
 use super::passes::{self, Checker, Total};
 use super::protocol::{self, Message, Sample, Spec, say};
+use super::room;
 use super::together::{Coordinator, Pipes};
 use crate::driver::{Driver, ForDriver, Reading, Shape, Store, can_do, kernel, with_driver};
 use crate::measure::{self, Footprint, Latencies, Meter};
@@ -170,7 +171,7 @@ impl<'a, D: Driver> Round<'a, D> {
                         say(&Message::Amiss(Phase::Build, e.to_string()))?;
                     }
                 }
-                Err(e) => say(&Message::Refused(Phase::Build, e.to_string()))?,
+                Err(e) => say(&Message::Refused(Phase::Build, self.told(&e)))?,
             }
         }
         let (changing, reading): (Vec<Phase>, Vec<Phase>) = phases
@@ -189,8 +190,13 @@ impl<'a, D: Driver> Round<'a, D> {
         say(&Message::Started(phase))?;
         say(&match self.measure_one(phase) {
             Ok(sample) => Message::Measured(Box::new(sample)),
-            Err(e) => Message::Refused(phase, e.to_string()),
+            Err(e) => Message::Refused(phase, self.told(&e)),
         })
+    }
+
+    /// What the store says that failed, in words, with what to do where its folder is full.
+    pub(super) fn told(&self, error: &Error) -> String {
+        room::told(error, &self.spec.folder)
     }
 
     pub(super) fn can_do(&self, phase: Phase) -> bool {

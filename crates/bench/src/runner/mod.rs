@@ -25,6 +25,7 @@ pub(crate) mod passes;
 pub(crate) mod process;
 pub(crate) mod protocol;
 mod reads_over_time;
+mod room;
 mod round;
 mod summary;
 pub(crate) mod tee;

@@ -260,7 +260,7 @@ pub(crate) fn run_silent(
 }
 
 pub(super) fn in_words(status: ExitStatus) -> String {
-    ended::in_words(status, ": the folder may be full")
+    ended::in_words(status, ": the folder may be full: make room, or name another with --dir")
 }
 
 #[cfg(test)]

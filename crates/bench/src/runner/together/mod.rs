@@ -236,7 +236,7 @@ impl<D: Driver> Round<'_, D> {
         say(&Message::Gathered(group))?;
         say(&match self.group(group) {
             Ok(measured) => Message::Together(Box::new(measured)),
-            Err(e) => Message::Dispersed(group, e.to_string()),
+            Err(e) => Message::Dispersed(group, self.told(&e)),
         })
     }
 
