@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file needs some of it")]
 
+pub mod pages;
+
 use credenza_bench::result::Report;
 use serde_json::Value;
 use std::path::Path;
