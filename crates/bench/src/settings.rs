@@ -147,6 +147,10 @@ impl Chosen {
         self.switch(Name::RecordsInline) == Some(true)
     }
 
+    pub(crate) fn direct_access(&self) -> bool {
+        self.switch(Name::DirectAccess) == Some(true)
+    }
+
     /// What is safe when a change has returned, where it would be this if nothing was chosen.
     pub(crate) fn changes(&self, usual: Changes) -> Changes {
         match usual {
@@ -214,6 +218,11 @@ impl Chosen {
         if self.copy() && self.mmap().is_some() {
             return Err(Error::invalid(
                 "copy=on contradicts mmap: what is read is in memory then; leave one of both out",
+            ));
+        }
+        if self.direct_access() && !self.memory() {
+            return Err(Error::invalid(
+                "direct-access=on is for what is in memory: add memory=on, or leave it out",
             ));
         }
         let of_the_log = self.flush() == Some(true) || self.journal_compression() != Codec::None;
@@ -393,6 +402,7 @@ mod tests {
             "extended-key-threshold=64",
             "duplicate-threshold=1024",
             "records-inline=on",
+            "direct-access=off",
         ];
         let chosen = choices(&all).unwrap().of("rocksdb");
         assert_eq!(chosen.to_string(), all.join(", "));
@@ -415,6 +425,9 @@ mod tests {
         assert!(!choices(&["recovery=off"]).unwrap().of("sqlite").recovery());
         assert!(choices(&["cache=unlimited"]).unwrap().of("upscaledb").has_unlimited_cache());
         assert!(choices(&["memory=on"]).unwrap().of("hash").memory());
+        let direct = ["memory=on", "upscaledb.direct-access=on"];
+        assert!(choices(&direct).unwrap().of("upscaledb").direct_access());
+        assert!(!choices(&direct).unwrap().of("hash").direct_access());
         assert_eq!([1, 1000, 1536, 1 << 20].map(bytes_text), ["1", "1000", "1536", "1M"]);
     }
 
@@ -483,6 +496,8 @@ mod tests {
             (&["memory=on", "copy=on"], "memory=on contradicts copy"),
             (&["hash.copy=on"], "hash: no setting copy there"),
             (&["direct=on", "mmap=on"], "direct=on contradicts mmap=on"),
+            (&["direct-access=on"], "direct-access=on is for what is in memory: add memory=on"),
+            (&["hash.direct-access=off"], "hash: no setting direct-access there"),
             (&["memory=on", "encryption=on"], "memory=on contradicts encryption"),
             (&["recovery=off", "flush=on"], "recovery=off contradicts flush=on"),
             (&["recovery=off", "rocksdb.journal-compression=zstd"], "recovery=off contradicts"),

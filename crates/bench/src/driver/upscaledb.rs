@@ -16,7 +16,7 @@
 use super::on_thread::new_or_there;
 use super::upscaledb_abi::*;
 use super::upscaledb_keys::{TYPES, register_order};
-use super::upscaledb_store::{DATABASE, UpsStore, compressor};
+use super::upscaledb_store::{DATABASE, UpsStore};
 use super::{
     Announces, Changes, Committers, Crew, Driver, Identity, Reading, Shape, Sharing, Source,
     Threads, c_path, refused,
@@ -216,6 +216,7 @@ impl Driver for Upscaledb {
         (Name::ExtendedKeyThreshold, Values::Between(1, 250)),
         (Name::DuplicateThreshold, Values::Between(1, 127)),
         (Name::RecordsInline, Values::Either),
+        (Name::DirectAccess, Values::Either),
     ];
     const CHANGES: Changes = Changes::AtClose;
     const COMMITS: bool = true;
@@ -331,5 +332,76 @@ impl Driver for Upscaledb {
             self.opened(path, shape, COMMITTING_AGAIN | AUTO_RECOVERY, Reading::Warm)?;
         store.note_last_number()?;
         Ok(store)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::{Records, Store, Writer};
+    use crate::settings::Choices;
+
+    /// Every second key of a store with several leaves, with values of so many bytes.
+    fn records(value_len: usize) -> Records {
+        let mut records = Records::default();
+        for i in (0..4000_u32).step_by(2) {
+            let value = format!("{:0>1$}", i.wrapping_mul(7919) % 10_000, value_len);
+            records.push(format!("key {i:05}").as_bytes(), value.as_bytes()).unwrap();
+        }
+        records
+    }
+
+    /// A store in memory with these records, looked at in all ways; where the values of two keys lay.
+    fn looked_at(driver: &Upscaledb, records: &Records, settings: &[&str]) -> [usize; 2] {
+        let (mut choices, folder) = (Choices::default(), tempfile::tempdir().unwrap());
+        settings.iter().chain(&["memory=on"]).for_each(|text| choices.set(text).unwrap());
+        let shape = Shape { settings: choices.of("upscaledb"), ..Shape::of(records) };
+        let mut store = driver.create(&folder.path().join("store"), &shape).unwrap();
+        records.iter().for_each(|(key, value)| store.insert(key, value).unwrap());
+        for (i, (key, value)) in records.iter().enumerate() {
+            let mut got = None;
+            assert!(store.get(key, |value| got = Some(value.to_vec())).unwrap(), "{settings:?}");
+            assert_eq!(got.as_deref(), Some(value), "{settings:?}: {}", key.escape_ascii());
+            let between = format!("key {:05}", 2 * i + 1);
+            assert!(!store.get(between.as_bytes(), |_| {}).unwrap(), "{settings:?}: {between}");
+        }
+        for (from, first) in [(&b"key 01001"[..], 501), (b"", 0), (b"key 03998", 1999)] {
+            let mut ranged = Vec::new();
+            let mut take = |key: &[u8], value: &[u8]| ranged.push((key.to_vec(), value.to_vec()));
+            store.range(from, 30, &mut take).unwrap();
+            let expected = records.iter().skip(first).take(30);
+            let expected: Vec<_> = expected.map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+            assert_eq!(ranged, expected, "{settings:?}");
+        }
+        let mut scanned = Vec::new();
+        store.scan_back(|key, value| scanned.push((key.to_vec(), value.to_vec()))).unwrap();
+        let all = records.iter().map(|(key, value)| (key.to_vec(), value.to_vec()));
+        assert!(scanned.into_iter().rev().eq(all), "{settings:?}");
+        let mut place = |key| {
+            let mut place = 0;
+            assert!(store.get(key, |value| place = value.as_ptr().addr()).unwrap());
+            place
+        };
+        let places = [place(records.key(0)), place(records.key(1999))];
+        store.close().unwrap();
+        places
+    }
+
+    /// Danger: with the flag a key that is not there has its neighbour's value, or the flag does nothing.
+    #[test]
+    fn values_that_are_given_where_they_lie_are_those_of_their_keys() {
+        let driver = match Upscaledb::load(None) {
+            Ok(driver) => driver,
+            Err(e) => return eprintln!("not tested: {e}"),
+        };
+        for value_len in [5, 8, 300] {
+            let records = &records(value_len);
+            for cursors in ["cursors=off", "cursors=on"] {
+                let [one, other] = looked_at(&driver, records, &[cursors, "direct-access=on"]);
+                assert!(one != other || value_len > 8, "a copy in one place: {value_len}");
+                let [one, other] = looked_at(&driver, records, &[cursors]);
+                assert!(one == other || value_len > 8, "no copy: {value_len}");
+            }
+        }
     }
 }

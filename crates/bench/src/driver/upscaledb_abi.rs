@@ -4,7 +4,7 @@
 
 use super::library::{api, symbol};
 use super::{OwnCount, refused};
-use crate::settings::Chosen;
+use crate::settings::{Chosen, Codec};
 use credenza::Result;
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -24,6 +24,14 @@ pub(super) struct Key {
     pub(super) data: *const u8,
     pub(super) flags: u32,
     pub(super) own_flags: u32,
+}
+
+impl Key {
+    /// Whether the library has put another key here than was looked for (`BtreeKey::kApproximate`).
+    #[inline]
+    pub(super) fn is_neighbour(&self) -> bool {
+        self.own_flags & 0x3_0000 != 0
+    }
 }
 
 /// `ups_record_t`.
@@ -216,6 +224,8 @@ pub(super) const FORCE_RECORDS_INLINE: u32 = 0x80_0000;
 pub(super) const RECORD_NUMBER32: u32 = 0x1000;
 pub(super) const RECORD_NUMBER64: u32 = 0x2000;
 pub(super) const AUTO_CLEANUP: u32 = 0x1;
+/// Of a lookup or a step of a cursor: short values, and those of one size, are given where they lie in their page.
+pub(super) const DIRECT_ACCESS: u32 = 0x40;
 pub(super) const CURSOR_FIRST: u32 = 0x1;
 pub(super) const CURSOR_LAST: u32 = 0x2;
 pub(super) const CURSOR_NEXT: u32 = 0x4;
@@ -262,4 +272,21 @@ impl Record {
         // SAFETY: the caller's promise.
         unsafe { piece(self.data, self.size as usize) }
     }
+}
+
+/// A codec for what the parameter of this name is about.
+pub(super) fn compressor(name: u32, codec: Codec) -> Option<Parameter> {
+    let value = match codec {
+        Codec::Zlib => 1,
+        Codec::Snappy => 2,
+        Codec::Lzf => 3,
+        Codec::Varbyte => 5,
+        Codec::Simdcomp => 6,
+        Codec::GroupVarint => 7,
+        Codec::StreamVbyte => 8,
+        Codec::FrameOfReference => 10,
+        Codec::SimdFrameOfReference => 11,
+        _ => return None,
+    };
+    Some(Parameter { name, value })
 }

@@ -40,6 +40,8 @@ pub(super) struct UpsStore<'d> {
     place: Option<Place>,
     /// Where the library puts keys and values.
     places: Places,
+    /// `DIRECT_ACCESS`, or nothing: for what is given.
+    direct: u32,
     /// Whether the environment is another one's, which outlives this.
     is_copy: bool,
 }
@@ -59,6 +61,7 @@ impl<'d> UpsStore<'d> {
             (Keys::of(shape), shape.duplicates, shape.settings.cursors());
         let last_number = shape.keys.is_numbered().then_some(0);
         let (places, is_copy) = (Places::Library, false);
+        let direct = if shape.settings.direct_access() { DIRECT_ACCESS } else { 0 };
         UpsStore {
             api,
             env,
@@ -72,6 +75,7 @@ impl<'d> UpsStore<'d> {
             last_number,
             place,
             places,
+            direct,
             is_copy,
         }
     }
@@ -298,7 +302,10 @@ impl<'d> UpsStore<'d> {
             let step = if i == 0 { first } else { further };
             let (mut key, mut record) = (self.places.key(&[]), self.places.record());
             // SAFETY: the cursor lives; places for key and record.
-            rc = unsafe { (api.ups_cursor_move)(cursor, &raw mut key, &raw mut record, step) };
+            rc = unsafe {
+                let how = step | self.direct;
+                (api.ups_cursor_move)(cursor, &raw mut key, &raw mut record, how)
+            };
             if rc != 0 {
                 break;
             }
@@ -335,7 +342,7 @@ impl<'d> UpsStore<'d> {
             Keys::Numbers(_) | Keys::Varying => beginning,
         };
         let is_cut = self.keys != Keys::Varying && from.len() > beginning.len();
-        let how = if is_cut { FIND_GREATER } else { FIND_GREATER_OR_EQUAL };
+        let how = self.direct | if is_cut { FIND_GREATER } else { FIND_GREATER_OR_EQUAL };
         let given = Given::of(self.keys, beginning);
         let (mut key, mut record) = (self.places.key(given.bytes()), self.places.record());
         // SAFETY: the cursor lives; the key is readable, and a place for the one that is found.
@@ -370,15 +377,18 @@ impl Store for UpsStore<'_> {
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
         let (true, key) = self.keys.known(key) else { return Ok(false) };
         let given = Given::of(self.keys, key);
-        let (mut key, mut record) = (given.key(), self.places.record());
+        let (mut found, mut record) = (given.key(), self.places.record());
+        let (key, value, how) = (&raw mut found, &raw mut record, self.direct);
         // SAFETY: the database is open; the key is readable, and there is a place for the record.
         let rc = unsafe {
             match self.cursor.is_null() {
-                true => (self.api.ups_db_find)(self.db, self.txn, &raw mut key, &raw mut record, 0),
-                false => (self.api.ups_cursor_find)(self.cursor, &raw mut key, &raw mut record, 0),
+                true => (self.api.ups_db_find)(self.db, self.txn, key, value, how),
+                false => (self.api.ups_cursor_find)(self.cursor, key, value, how),
             }
         };
         match rc {
+            // With the flag 2.2.1 gives a neighbour of a key that is not there.
+            0 if how != 0 && found.is_neighbour() => Ok(false),
             0 => {
                 // SAFETY: the library filled it in just now.
                 take(unsafe { record.bytes() });
@@ -569,21 +579,4 @@ fn codec_of_keys(shape: &Shape) -> Result<Codec> {
         &setting,
         format!("upscaledb does not compress keys of type {keys} so: leave it out"),
     ))
-}
-
-/// A codec for what the parameter of this name is about.
-pub(super) fn compressor(name: u32, codec: Codec) -> Option<Parameter> {
-    let value = match codec {
-        Codec::Zlib => 1,
-        Codec::Snappy => 2,
-        Codec::Lzf => 3,
-        Codec::Varbyte => 5,
-        Codec::Simdcomp => 6,
-        Codec::GroupVarint => 7,
-        Codec::StreamVbyte => 8,
-        Codec::FrameOfReference => 10,
-        Codec::SimdFrameOfReference => 11,
-        _ => return None,
-    };
-    Some(Parameter { name, value })
 }

@@ -44,6 +44,8 @@ pub(crate) enum Name {
     DuplicateThreshold,
     /// Whether values are in the pages of the keys, whatever the store would do with such.
     RecordsInline,
+    /// Whether a lookup gives the store's own bytes, where it gives a copy by itself.
+    DirectAccess,
 }
 
 impl Name {
@@ -66,6 +68,7 @@ impl Name {
         Name::ExtendedKeyThreshold,
         Name::DuplicateThreshold,
         Name::RecordsInline,
+        Name::DirectAccess,
     ];
 
     /// The name in options and results.
@@ -89,6 +92,7 @@ impl Name {
             Name::ExtendedKeyThreshold => "extended-key-threshold",
             Name::DuplicateThreshold => "duplicate-threshold",
             Name::RecordsInline => "records-inline",
+            Name::DirectAccess => "direct-access",
         }
     }
 
