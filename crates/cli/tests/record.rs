@@ -411,6 +411,48 @@ fn a_script_of_ups_bench_is_replayed() {
     assert!(got.err.contains("line 4"), "{}", got.err);
 }
 
+/// Flushed, checked, closed and opened again: done by whoever can, and told of whoever cannot.
+#[test]
+fn a_script_that_checks_and_reopens_is_done_so() {
+    let (folder, mut text) = (Folder::new(), "CREATE\n".to_owned());
+    let (script, json) = (folder.path("script"), folder.path("json"));
+    for i in 0..300 {
+        text += &format!("BEGIN_TXN INSERT (0, \"key {i}\", {}) FLUSH COMMIT_TXN\n", 10 + i % 50);
+    }
+    text += "FULLCHECK ERASE (0, \"key 7\") CLOSE OPEN FULLCHECK INSERT (0, \"key 7\", 5) FLUSH FULLCHECK CLOSE\n";
+    std::fs::write(&script, text).unwrap();
+    let listed = run(&["bench", "--list"]).expect(0).text();
+    let is_here = |store: &&str| {
+        let line = listed.lines().find(|line| line.starts_with(&format!("{store} ")));
+        line.is_some_and(|line| !line.contains("not found"))
+    };
+    let all = ["hash", "btree", "redb", "lmdb", "sqlite", "bdb-btree", "gdbm", "rocksdb", "tdb"];
+    let stores: Vec<&str> = all.into_iter().filter(is_here).collect();
+    let named = stores.join(",");
+    let got = run(&["replay", &script, "--stores", &named, "--json", &json]).expect(0).text();
+    let report: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    assert!(report["left_out"].as_object().unwrap().is_empty(), "{got}");
+    assert_eq!(report["stores"].as_array().unwrap().len(), stores.len());
+    for of in report["stores"].as_array().unwrap() {
+        let store = of["store"].as_str().unwrap();
+        let done = |name: &str| of["by_operation"][name]["count"].as_u64().unwrap_or(0);
+        assert_eq!((done("full check"), done("reopen")), (3, 1), "{store}");
+        let skipped = of["skipped"].as_object().unwrap().iter();
+        let waits = skipped.filter(|(what, _)| what.starts_with("waits for the disk"));
+        let waits: u64 = waits.filter_map(|(_, count)| count.as_u64()).sum();
+        assert_eq!(done("sync") + waits, 301, "{store}: {of}");
+        assert!(!["hash", "btree"].contains(&store) || waits == 0, "{store}");
+    }
+    // What is only read may be opened again by stores that are never changed.
+    std::fs::write(&script, "OPEN FIND (0, \"a\") CLOSE OPEN FULLCHECK FLUSH CLOSE").unwrap();
+    let got = run(&["replay", &script, "--stores", "constant,btree"]).expect(0).text();
+    assert_eq!(
+        got.matches("skipped 1 waits for the disk: it is open for reading").count(),
+        2,
+        "{got}"
+    );
+}
+
 /// A server has data of others: they are neither deleted nor taken for the trace's own.
 #[test]
 fn a_trace_is_replayed_on_a_server_that_is_left_as_it_was() {

@@ -30,13 +30,12 @@ impl<'a, 'm> Checker<'a, 'm> {
     }
 
     /// Does all steps, until an answer is wrong.
-    pub(super) fn all<S>(
+    pub(super) fn all(
         &mut self,
-        store: &mut S,
-        each: impl Fn(&mut Self, &mut S, &Step) -> Result<Option<String>>,
+        mut each: impl FnMut(&mut Self, &Step) -> Result<Option<String>>,
     ) -> Result<()> {
         for (i, step) in self.script.steps.iter().enumerate() {
-            let wrong = each(self, store, step)?;
+            let wrong = each(self, step)?;
             self.model.change(step);
             self.wrong = wrong.map(|what| format!("{}: {what}", step.told(i)));
             if self.wrong.is_some() {
@@ -59,8 +58,31 @@ impl<'a, 'm> Checker<'a, 'm> {
                 wrong_range(store, from, count, expected)
             }
             Do::Scan if step.key.is_none() => self.model.wrong_record(store),
+            Do::FullCheck => self.full(store, step),
             _ => Ok(None),
         }
+    }
+
+    /// Reads everything forwards, in their order where there is one, backwards where that can be, and by lookups
+    /// of every key of the script, whether it is there or not.
+    fn full<S: Store>(&self, store: &mut S, step: &Step) -> Result<Option<String>> {
+        let mut wrong = self.model.wrong_record(store)?;
+        if wrong.is_none() && S::IS_ORDERED {
+            let (from, count) = self.script.range(step);
+            let expected = self.model.range(step);
+            let expected = expected.map(|(key, value)| (key, Cow::Borrowed(value)));
+            wrong = wrong_range(store, from, count, expected)?;
+        }
+        if wrong.is_none() && S::SCANS_BACK {
+            wrong = self.model.wrong_backwards(store)?;
+        }
+        for key in &self.script.keys {
+            if wrong.is_some() {
+                break;
+            }
+            wrong = wrong_answer(store, key, self.model.get(key))?;
+        }
+        Ok(wrong)
     }
 
     fn many<S: Store>(&mut self, store: &mut S, step: &Step) -> Result<Option<String>> {
@@ -105,6 +127,7 @@ impl<'a, 'm> Checker<'a, 'm> {
             }
             Do::Begin if self.has_transactions => store.begin()?,
             Do::Commit if self.has_transactions => store.commit()?,
+            Do::Sync => drop(store.sync()?),
             _ => return self.read(store, step),
         }
         Ok(None)

@@ -1,7 +1,7 @@
 //! `credenza replay`: what a program did, done again on any store.
 //!
 //! Reading order: [`ReplayArgs`], `script` (what of a trace one thread can do on one store), `part` (what of
-//! that is about some of the keys), `ups` (scripts of ups_bench), `play` (the measured process), `model` (what
+//! that is about some of the keys), `ups` (scripts of ups_bench), `play` (the measured process), `reopen`, `model` (what
 //! a store must answer), `check` (the process that compares), `unread` (what of a trace is missing), `table`
 //! (what the reader sees).
 //!
@@ -21,6 +21,7 @@ mod check;
 mod model;
 mod part;
 mod play;
+mod reopen;
 pub(crate) mod script;
 #[cfg(test)]
 mod script_tests;

@@ -94,11 +94,11 @@ impl<'a> Model<'a> {
                     value.into_iter().for_each(|value| seen.see(place, value));
                 }
             }
-            Do::Seek | Do::Scan if is_ordered => {
+            Do::Seek | Do::Scan | Do::FullCheck if is_ordered => {
                 self.range(step).for_each(|(_, value)| seen.see_next(value));
             }
             // A store without an order may give them in any.
-            Do::Scan if step.key.is_none() => {
+            Do::Scan | Do::FullCheck if step.key.is_none() => {
                 self.held.values().for_each(|value| seen.see(0, value));
             }
             Do::Remove => seen = Seen::of_removal(self.get(key).is_some()),
@@ -130,6 +130,22 @@ impl<'a> Model<'a> {
             Do::Remove => drop(self.held.remove(key)),
             _ => {}
         }
+    }
+
+    /// Reads the store through backwards, which has its records in an order; what is wrong, in words.
+    pub(super) fn wrong_backwards<S: Store>(&self, store: &mut S) -> Result<Option<String>> {
+        let (mut held, mut wrong) = (self.held.iter().rev(), None);
+        store.scan_back(|key, value| {
+            let expected = held.next();
+            if wrong.is_none() && expected != Some((&key, &value)) {
+                let expected = in_words(expected.map(|(key, _)| *key));
+                let (key, value) = (in_words(Some(key)), in_words(Some(value)));
+                wrong = Some(format!("expected key {expected}, got {key}: {value}"));
+            }
+        })?;
+        let left = held.count();
+        let wrong = wrong.or_else(|| (left > 0).then(|| format!("{left} records are missing")));
+        Ok(wrong.map(|what| format!("a scan of everything backwards: {what}")))
     }
 
     /// Reads the store through; the first record that is not as it must be, in words.

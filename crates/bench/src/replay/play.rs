@@ -3,6 +3,7 @@
 
 use super::check::Checker;
 use super::model::{Model, Seen};
+use super::reopen;
 use super::script::{Do, Script, Step};
 use crate::driver::{Driver, ForDriver, Reading, Setup, Shape, Store, Writer, kernel, with_driver};
 use crate::measure::{Footprint, Latencies, wait_until};
@@ -231,15 +232,26 @@ impl<'a> Child<'a> {
     fn check<D: Driver>(&self, driver: &D, model: &mut Model<'a>) -> Result<Replayed> {
         let mut checker = Checker::new(self.script, self.values, model);
         if !self.script.has_changes() {
-            checker.all(&mut self.built(driver)?, Checker::read)?;
+            let mut store = Some(self.built(driver)?);
+            checker.all(|checker, step| match step.what {
+                Do::Reopen => {
+                    reopen::to_read(driver, self.task, &self.shape(), &mut store).map(|()| None)
+                }
+                _ => checker.read(reopen::held(&mut store)?, step),
+            })?;
         } else {
-            let mut store = self.filled(driver)?;
+            let mut store = Some(self.filled(driver)?);
             checker.has_transactions = has_transactions::<D>();
-            checker.all(&mut store, Checker::change)?;
+            checker.all(|checker, step| match step.what {
+                Do::Reopen => {
+                    reopen::to_change(driver, self.task, &self.shape(), &mut store).map(|_| None)
+                }
+                _ => checker.change(reopen::held(&mut store)?, step),
+            })?;
             // A wrong answer ends it anywhere, within a transaction, too: what closing says of that is
             // not what is to be told.
             if checker.wrong.is_none() {
-                store.close()?;
+                store.map_or(Ok(()), Writer::close)?;
             }
         }
         Ok(Replayed { wrong: checker.wrong, ..Replayed::default() })
@@ -254,15 +266,33 @@ impl<'a> Child<'a> {
         let mut player = Player::new(self, model.answers(is_ordered));
         let footprint = Footprint::start();
         if !self.script.has_changes() {
-            let mut store = self.built(driver)?;
-            player.play(|player, step| player.read(&mut store, step).map(|_| ()))?;
+            let mut store = Some(self.built(driver)?);
+            player.play(|player, step| match step.what {
+                Do::Reopen => reopen::to_read(driver, self.task, &self.shape(), &mut store),
+                _ => {
+                    if !player.read(reopen::held(&mut store)?, step)? {
+                        player.skip("waits for the disk: it is open for reading");
+                    }
+                    Ok(())
+                }
+            })?;
             player.done.peak_rss_bytes = footprint.peak_rss_bytes();
         } else {
-            let mut store = self.filled(driver)?;
+            let mut store = Some(self.filled(driver)?);
             player.done.has_transactions = has_transactions::<D>();
-            player.play(|player, step| player.change(&mut store, step))?;
+            player.play(|player, step| match step.what {
+                Do::Reopen => {
+                    if !reopen::to_change(driver, self.task, &self.shape(), &mut store)? {
+                        player.skip(
+                            "closings with an opening: it is not opened for changes again here",
+                        );
+                    }
+                    Ok(())
+                }
+                _ => player.change(reopen::held(&mut store)?, step),
+            })?;
             player.done.peak_rss_bytes = footprint.peak_rss_bytes();
-            store.close()?;
+            store.map_or(Ok(()), Writer::close)?;
         }
         Ok(player.finish())
     }
@@ -427,11 +457,11 @@ impl<'a> Player<'a> {
                     self.compare(key, *was_there, is_there);
                 }
             }
-            (Do::Seek | Do::Scan, _) if S::IS_ORDERED => {
+            (Do::Seek | Do::Scan | Do::FullCheck, _) if S::IS_ORDERED => {
                 let ((from, count), seen) = (script.range(step), &mut self.seen);
                 store.range(from, count, |_, value| seen.see_next(value))?;
             }
-            (Do::Scan, None) => {
+            (Do::Scan | Do::FullCheck, None) => {
                 let seen = &mut self.seen;
                 store.scan(|_, value| seen.see(0, value))?;
             }
@@ -462,6 +492,8 @@ impl<'a> Player<'a> {
             }
             Do::Begin if self.done.has_transactions => store.begin()?,
             Do::Commit if self.done.has_transactions => store.commit()?,
+            Do::Sync if store.sync()? => {}
+            Do::Sync => self.skip("waits for the disk: the workbench has no call of it for that"),
             Do::Begin | Do::Commit => {
                 self.skip("begins and commits: the workbench has no transactions of several changes for it");
             }

@@ -35,6 +35,12 @@ pub(crate) enum Do {
     Update,
     Begin,
     Commit,
+    /// All changes so far to the disk.
+    Sync,
+    /// The store closed, and opened again.
+    Reopen,
+    /// Everything read, and compared with what was stored.
+    FullCheck,
 }
 
 impl Do {
@@ -54,6 +60,9 @@ impl Do {
             Do::Update => "update",
             Do::Begin => "begin",
             Do::Commit => "commit",
+            Do::Sync => "sync",
+            Do::Reopen => "reopen",
+            Do::FullCheck => "full check",
         }
     }
 

@@ -109,6 +109,44 @@ fn a_scan_of_a_script_reads_everything() {
     }
 }
 
+/// Danger: a full check reads nothing, or reads and compares with nothing; or what is closed and opened again is
+/// another store.
+#[test]
+fn a_full_check_of_a_script_compares_everything() {
+    use Lie::{BackShort, BackSwapped, ForgetsLast, GetsShort, LosesOne, RangeLate, RangeSwapped};
+    let inserts: String = (0..120).map(|i| format!("INSERT (0, \"key {i:03}\", 30) ")).collect();
+    let text = format!(
+        "CREATE {inserts} FLUSH FULLCHECK CLOSE OPEN FULLCHECK ERASE (0, \"key 119\") FULLCHECK"
+    );
+    let script = ups::script(text.as_bytes()).unwrap();
+    for done in replayed(Lie::None, &script, &Records::default()) {
+        assert_eq!(done.wrong, None);
+    }
+    let [_, timed] = replayed(Lie::None, &script, &Records::default());
+    for (name, count) in [("full check", 3), ("reopen", 1), ("sync", 0), ("insert", 120)] {
+        let of_kind: u64 = timed.latencies[name].iter().map(|(_, count)| count).sum();
+        assert_eq!(of_kind, count, "{name}");
+    }
+    // It has no call for that, which is told.
+    assert_eq!(timed.skipped.values().sum::<u64>(), 1, "{:?}", timed.skipped);
+    // Whether it is seen with the clock running, too; and the number of the check.
+    for (lie, number, is_timed) in [
+        (LosesOne, 122, true),
+        (RangeLate, 122, true),
+        (RangeSwapped, 122, true),
+        (BackShort, 122, false),
+        (BackSwapped, 122, false),
+        (GetsShort, 122, false),
+        (ForgetsLast, 124, true),
+    ] {
+        let [checked, timed] = replayed(lie, &script, &Records::default());
+        let what = checked.wrong.unwrap_or_else(|| panic!("{lie:?} was not told"));
+        println!("{lie:?}: {what}, {:?}", timed.wrong);
+        assert!(what.starts_with(&format!("operation {number}, full check: ")), "{lie:?}: {what}");
+        assert!(timed.wrong.is_some() || !is_timed, "{lie:?} was not told");
+    }
+}
+
 #[test]
 fn every_lie_of_a_store_that_is_only_read_is_told() {
     use Lie::{LastByte, ManyReversed, ManyShort, Missing, ScanShort};

@@ -4,6 +4,9 @@
 //! An insertion without the flag to overwrite is refused by upscaledb where the key is there, and one with
 //! the flag for duplicates stores a second value: both are left out, where it is known that the key is there.
 //! Whether lookups and removals find their key follows from the script, from its CREATE on.
+//!
+//! The store is open before the first word and after the last, so that a CLOSE is only done with the OPEN that
+//! follows it: both are one step. A full check has one store here, which is compared with what the script stored.
 
 use super::script::{Do, LONGEST_VALUE, Script, Step};
 use credenza::{Error, Result};
@@ -42,7 +45,8 @@ pub(super) fn script(text: &[u8]) -> Result<Script> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Word {
     Create,
-    Reopen,
+    Open,
+    Close,
     Flush,
     FullCheck,
     TableScan,
@@ -59,7 +63,8 @@ impl Word {
     fn of(word: &str) -> Option<Word> {
         Some(match word {
             "CREATE" => Word::Create,
-            "OPEN" | "CLOSE" => Word::Reopen,
+            "OPEN" => Word::Open,
+            "CLOSE" => Word::Close,
             "FLUSH" => Word::Flush,
             "FULLCHECK" => Word::FullCheck,
             "TABLESCAN" => Word::TableScan,
@@ -85,10 +90,16 @@ struct Maker {
     is_new: bool,
     is_numeric: bool,
     is_in_transaction: bool,
+    /// By a CLOSE, without an OPEN since.
+    is_closed: bool,
 }
 
 impl Maker {
     fn add(&mut self, word: Word, reader: &mut Reader<'_>, at: usize) -> Result<()> {
+        let opens = matches!(word, Word::Open | Word::Close | Word::Create | Word::Break);
+        if self.is_closed && !opens {
+            return Err(reader.error(at, "the store is closed here: OPEN comes before"));
+        }
         match word {
             Word::Create if !self.numbers.is_empty() => {
                 let what =
@@ -100,9 +111,19 @@ impl Maker {
                 return Err(reader.error(at, "NUMERIC_KEY comes before the first key"));
             }
             Word::NumericKey => self.is_numeric = true,
-            Word::Reopen => self.leave_out("open or close the store, which is done once"),
-            Word::Flush => self.leave_out("wait for the disk"),
-            Word::FullCheck => self.leave_out("compare everything with another store"),
+            Word::Close if self.is_in_transaction => {
+                return Err(reader.error(at, "the store is closed within a transaction"));
+            }
+            Word::Close if self.is_closed => self.leave_out("close a store that is closed"),
+            Word::Close => self.is_closed = true,
+            Word::Open if std::mem::take(&mut self.is_closed) => {
+                self.step(Do::Reopen, None, 0, None);
+            }
+            // It opens what is open here from the beginning.
+            Word::Open if self.numbers.is_empty() && !self.is_new => {}
+            Word::Open => self.leave_out("open a store that is open"),
+            Word::Flush => self.step(Do::Sync, None, 0, None),
+            Word::FullCheck => self.step(Do::FullCheck, None, 0, None),
             Word::Break => self.leave_out("stop for a debugger"),
             Word::TableScan => self.step(Do::Scan, None, 0, None),
             Word::Begin | Word::Commit if self.is_in_transaction == (word == Word::Begin) => {
@@ -161,7 +182,7 @@ impl Maker {
 
     fn step(&mut self, what: Do, key: Option<u32>, value_len: u32, was_there: Option<bool>) {
         // However many records there are then; other steps have none.
-        let items = if what == Do::Scan { u32::MAX } else { 0 };
+        let items = if matches!(what, Do::Scan | Do::FullCheck) { u32::MAX } else { 0 };
         self.script.steps.push(Step { time: 0, what, key, value_len, items, was_there });
     }
 
@@ -312,15 +333,35 @@ mod tests {
                 (Do::Commit, None, 0, None),
                 (Do::Get, Some(0), 0, there(true)),
                 (Do::Get, Some(2), 0, there(false)),
+                (Do::Sync, None, 0, None),
                 (Do::Insert, Some(1), 7, None),
                 (Do::Remove, Some(1), 0, there(true)),
                 (Do::Remove, Some(1), 0, there(false)),
                 (Do::Scan, None, 0, None),
+                (Do::FullCheck, None, 0, None),
+                (Do::Reopen, None, 0, None),
             ]
         );
         assert_eq!((script.key(0), script.value_lens[1]), (&b"a b"[..], 7));
-        assert_eq!(script.left_out.values().sum::<u64>(), 7, "{:?}", script.left_out);
+        // BREAK, and two insertions of a key that is there.
+        assert_eq!(script.left_out.values().sum::<u64>(), 3, "{:?}", script.left_out);
         assert_eq!(script.entries, 18);
+    }
+
+    #[test]
+    fn a_store_is_closed_and_opened_as_the_script_says() {
+        let steps = |text: &str| {
+            let script = script(text.as_bytes()).unwrap();
+            let left_out = script.left_out.values().sum::<u64>();
+            (script.steps.iter().map(|step| step.what).collect::<Vec<_>>(), left_out)
+        };
+        let [get, reopen] = [Do::Get, Do::Reopen];
+        let find = "FIND (0, \"a\")";
+        assert_eq!(steps(&format!("OPEN {find} CLOSE")), (vec![get], 0));
+        assert_eq!(steps(&format!("CREATE {find} CLOSE OPEN {find}")), (vec![get, reopen, get], 0));
+        assert_eq!(steps(&format!("CREATE CLOSE OPEN {find}")), (vec![reopen, get], 0));
+        assert_eq!(steps(&format!("{find} CLOSE CLOSE OPEN OPEN")), (vec![get, reopen], 2));
+        assert_eq!(steps(&format!("OPEN {find} CLOSE BREAK OPEN CLOSE")), (vec![get, reopen], 1));
     }
 
     #[test]
@@ -346,6 +387,8 @@ mod tests {
             ("BEGIN_TXN BEGIN_TXN", "column 11: a transaction begins within"),
             ("COMMIT_TXN", "there is no transaction"),
             ("BEGIN_TXN", "ends within a transaction"),
+            ("BEGIN_TXN CLOSE", "column 11: the store is closed within a transaction"),
+            ("CREATE CLOSE\nFLUSH", "line 2, column 1: the store is closed here"),
             ("INSERT(99999999999999999999, \"x\", 1)", "column 8: expected a number"),
         ];
         for (text, says) in cases {

@@ -127,6 +127,7 @@ pub(crate) struct LiarStore {
 
 impl Driver for Liar {
     const NAME: &'static str = "liar";
+    const REOPENS: bool = true;
     const THREADS: Threads = Threads::Handles;
     const HAS_WRITER_THREAD: bool = true;
     const HAS_COMMITTERS: bool = true;

@@ -145,6 +145,9 @@ impl Plan {
                 Do::Remove => plan.push(What::Remove, key, &[]),
                 Do::Begin => plan.push(What::Begin, 0, &[]),
                 Do::Commit => plan.push(What::Commit, 0, &[]),
+                Do::FullCheck => plan.push(What::TableScan, 0, &[]),
+                // The faults are in their place.
+                Do::Sync | Do::Reopen => {}
             }
             is_open = step.what == Do::Begin || is_open && step.what != Do::Commit;
         }
