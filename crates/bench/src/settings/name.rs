@@ -49,7 +49,7 @@ pub(crate) enum Name {
 }
 
 impl Name {
-    pub(super) const ALL: [Name; 18] = [
+    pub(super) const ALL: [Name; 19] = [
         Name::PageSize,
         Name::Cache,
         Name::Mmap,
