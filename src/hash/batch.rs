@@ -213,7 +213,8 @@ impl Scan for Transaction<'_> {
     where
         F: FnMut(&[u8], &[u8]) -> Result<()>,
     {
-        self.store.scan_counted(|key, value| match self.changes.contains_key(key) {
+        // As lookups, which count only with the transaction that they are in.
+        self.store.scan_all(|key, value| match self.changes.contains_key(key) {
             true => Ok(()),
             false => f(key, value),
         })?;
@@ -232,7 +233,7 @@ impl Scan for Transaction<'_> {
         for (key, value) in &self.changes {
             let was_there = writer.get(key).map_err(|e| self.store.named(e))?.is_some();
             match (was_there, value.is_some()) {
-                (true, false) => count -= 1,
+                (true, false) => count = count.saturating_sub(1),
                 (false, true) => count += 1,
                 _ => {}
             }

@@ -118,7 +118,7 @@ pub struct BenchArgs {
     /// Do the get phases also with so many processes reading one store at once, as in 1,2,4; each
     /// has a processor of its own where there are enough [one process is always among them]. In
     /// `insert-sync` so many processes also commit to one new store; in `mixed` they share its operations, each
-    /// change a transaction of its own
+    /// change a transaction of its own unless the mix has larger ones
     #[arg(long, value_delimiter = ',', value_name = "N,N", conflicts_with_all = ["cold", "oracle"])]
     pub processes: Vec<usize>,
     /// The same with so many threads of one process: they share a handle, or have one each, as the

@@ -222,7 +222,7 @@ mod tests {
                     let counts = sample.operation_latencies.get(name);
                     counts.map_or(0, |counts| counts.iter().map(|(_, n)| n).sum())
                 };
-                let units = if store == "btree" { 103_u64.div_ceil(together as u64) } else { 103 };
+                let units = 103_u64.div_ceil(together as u64);
                 assert_eq!(counted(CHANGE), units, "{of_class:?}");
                 assert_eq!(counted(SYNC), sync_every.map_or(0, |every| 103 / every as u64));
             }

@@ -48,7 +48,9 @@ impl Class {
             Class::Buffered => {
                 "what the kernel had not written: mostly the last half minute".to_owned()
             }
-            Class::Every(changes) => format!("the last {changes} changes at most"),
+            Class::Every(changes) => format!(
+                "the last {changes} changes at most, or the last transaction if it has more"
+            ),
             Class::Sync => "nothing".to_owned(),
         }
     }

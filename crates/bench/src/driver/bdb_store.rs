@@ -165,6 +165,10 @@ impl<'d, const IS_ORDERED: bool> BdbStore<'d, IS_ORDERED> {
             let mut passed_over = of_last;
             let left = count - given + passed_over;
             let rc = self.walk_once(&cursor, start, left, buffer, |key, value| {
+                // Where the one to go on from is gone, there are more than are left.
+                if given == count {
+                    return;
+                }
                 if passed_over > 0 && key == last {
                     passed_over -= 1;
                     return;
@@ -191,6 +195,9 @@ impl<'d, const IS_ORDERED: bool> BdbStore<'d, IS_ORDERED> {
             drop(cursor);
             let rc = self.lost();
             check(self.handle.api, "cursor get", rc)?;
+            if given == count {
+                return Ok(());
+            }
         }
     }
 
@@ -312,7 +319,7 @@ impl<const IS_ORDERED: bool> Store for BdbStore<'_, IS_ORDERED> {
         let mut buffer = std::mem::take(&mut self.bulk);
         if buffer.is_empty() {
             // As large as the records are: it is filled, however few of them are wanted.
-            let bytes = self.least_bulk.max((count * self.bulk_record).min(1 << 20));
+            let bytes = self.least_bulk.max(count.saturating_mul(self.bulk_record).min(1 << 20));
             buffer.resize(bytes.next_multiple_of(1024) / 4, 0);
         }
         let done = self.walk(Some(from), count, &mut buffer, take);
@@ -349,6 +356,8 @@ impl<const IS_ORDERED: bool> Store for BdbStore<'_, IS_ORDERED> {
 impl<const IS_ORDERED: bool> Writer for BdbStore<'_, IS_ORDERED> {
     /// Where there is an environment, which the workbench has for the btree alone.
     const HAS_TRANSACTIONS: bool = IS_ORDERED;
+    /// One of all records would have a lock for every page to its end where threads share the store.
+    const FILLS_IN_ONE: bool = false;
 
     fn begin(&mut self) -> Result<()> {
         self.handle.begin()
@@ -365,9 +374,15 @@ impl<const IS_ORDERED: bool> Writer for BdbStore<'_, IS_ORDERED> {
             return self.insert(key, value);
         }
         let (mut given, mut stored) = (Dbt::of(key), Dbt::of(value));
+        // What a cursor does is in no transaction unless it is told of one.
+        let is_alone = !self.handle.env.is_null() && self.handle.txn.is_null();
+        if is_alone {
+            self.handle.begin()?;
+        }
         let rc = self.until_won(|store| store.put_first_once(&mut given, &mut stored));
         self.note(|| Change::PutFirst(key.to_vec(), value.to_vec()));
-        check(self.handle.api, "cursor put", rc)
+        check(self.handle.api, "cursor put", rc)?;
+        if is_alone { self.commit() } else { Ok(()) }
     }
 
     #[inline]

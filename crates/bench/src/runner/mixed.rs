@@ -65,7 +65,8 @@ impl<D: Driver> Round<'_, D> {
     fn mix(&self, phase: Phase, mix: &Mix, mut script: Script) -> Result<Sample> {
         let transactions = mix.transactions;
         if let Some(seconds) = mix.stop.seconds {
-            let done = self.steps_in(phase, &script, transactions, Duration::from_secs(seconds))?;
+            let (store, time) = (self.new_store(phase, true)?, Duration::from_secs(seconds));
+            let done = steps_in(store, &script, transactions, time)?;
             script.truncate(done);
         }
         let new_model = || begun(self.inputs, mix, self.before);
@@ -115,25 +116,23 @@ impl<D: Driver> Round<'_, D> {
         store.close()?;
         Ok((latencies, wrong))
     }
+}
 
-    /// How many steps are done in this time on a store of their own, at least one. The timed runs
-    /// do as many, so that it is known what they must add up to.
-    pub(super) fn steps_in(
-        &self,
-        phase: Phase,
-        script: &Script,
-        transactions: Option<Transactions>,
-        time: Duration,
-    ) -> Result<usize> {
-        // One that reads everything may take as long as all others together.
-        let has_table_scans = script.iter().any(|(step, ..)| step.action == Action::TableScan);
-        let looks_every = if has_table_scans { 1 } else { 64 };
-        let mut store = self.new_store(phase, true)?;
-        let (start, mut outcome) = (Instant::now(), Outcome::default());
-        let goes_on = |i: usize| i == 0 || !i.is_multiple_of(looks_every) || start.elapsed() < time;
-        let done = do_steps(&mut store, script, transactions, &mut outcome, &mut (), goes_on)?;
-        store.close().map(|()| done)
-    }
+/// How many steps are done in this time on a store of their own, at least one. The timed runs do as many, so
+/// that it is known what they must add up to.
+pub(super) fn steps_in<W: Writer>(
+    mut store: W,
+    script: &Script,
+    transactions: Option<Transactions>,
+    time: Duration,
+) -> Result<usize> {
+    // One that reads everything may take as long as all others together.
+    let has_table_scans = script.iter().any(|(step, ..)| step.action == Action::TableScan);
+    let looks_every = if has_table_scans { 1 } else { 64 };
+    let (start, mut outcome) = (Instant::now(), Outcome::default());
+    let goes_on = |i: usize| i == 0 || !i.is_multiple_of(looks_every) || start.elapsed() < time;
+    let done = do_steps(&mut store, script, transactions, &mut outcome, &mut (), goes_on)?;
+    store.close().map(|()| done)
 }
 
 /// A store that holds all records, and what the mixes before have left, for what this one does with it.

@@ -10,6 +10,7 @@
 //! Then who conducts looks the store through, before it is closed and after it was opened again.
 
 use super::super::child::Round;
+use super::super::mixed;
 use super::super::open_loop::AtRate;
 use super::super::protocol::{Message, Spec};
 use super::member::{self, Channel, Coordinator, Member, Process};
@@ -61,9 +62,11 @@ impl<D: Driver> Round<'_, D> {
         let Some(seconds) = self.spec.mixes.of(phase).and_then(|mix| mix.stop.seconds) else {
             return work(self);
         };
-        let time = Duration::from_secs(seconds);
+        let (time, is_synced) = (Duration::from_secs(seconds), self.spec.mixes.is_synced(phase));
         let done = self.with_script(phase, |round, mix, script| {
-            round.steps_in(phase, &script, mix.transactions, time)
+            round.filled_and_closed(is_synced)?;
+            let store = round.driver.reopen_one_by_one(&round.path, &round.shape, is_synced)?;
+            mixed::steps_in(store, &script, mix.transactions, time)
         })?;
         let spec =
             Spec { mixes: self.spec.mixes.with_operations(phase, done), ..self.spec.clone() };
@@ -134,11 +137,13 @@ pub(super) fn by_threads<W: Writer>(
     let bind = &|number| spec.together.cpu(spec.cpu, number).map_or(Ok(()), kernel::pin_to);
     std::thread::scope(|scope| {
         let mut members = Vec::with_capacity(group.readers);
-        for (number, handle) in crew.handles.iter_mut().enumerate() {
+        for (number, mut handle) in crew.handles.drain(..).enumerate() {
             let (member, mut to) = member::thread(name(group, number));
             scope.spawn(move || {
                 let done = bind(number).and_then(|()| part(number, handle.store(), &mut to));
                 let done = done.and_then(|done| to.enough().map(|()| done));
+                // With a transaction that is open, after an error: the others wait for its end.
+                drop(handle);
                 to.end(done)
             });
             members.push(member);

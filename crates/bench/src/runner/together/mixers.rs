@@ -24,7 +24,6 @@ use super::member::Member;
 use super::{By, Coordinator, Done, Group, Run, Throughput};
 use crate::driver::{Driver, Writer};
 use crate::workload::changes::{Dealt, Script};
-use crate::workload::transactions::Transactions;
 use crate::workload::{Inputs, Mix};
 use credenza::Result;
 
@@ -126,12 +125,8 @@ impl<D: Driver> Round<'_, D> {
         })
     }
 
-    /// How many transactions of all of them change something: without such of several operations each change
-    /// is one.
+    /// How many transactions of all of them change something.
     fn commits(&self, group: Group, mix: &Mix, script: &Script) -> usize {
-        if mix.transactions.and_then(Transactions::operations).is_none() {
-            return script.changes().count();
-        }
         let model = || begun(self.inputs, mix, self.before);
         let of = |part: &Dealt| expected(&part.script, mix.transactions, model()).commits;
         script.dealt(group.readers).iter().map(of).sum()
@@ -229,7 +224,7 @@ impl<D: Driver> Round<'_, D> {
     }
 
     /// A store that holds what the mix begins with, for changes of this kind, closed.
-    fn filled_and_closed(&self, is_synced: bool) -> Result<()> {
+    pub(super) fn filled_and_closed(&self, is_synced: bool) -> Result<()> {
         self.empty_folder()?;
         let opened = self.spec.open.as_deref();
         opened.map_or(Ok(()), |place| self.copy_of(place))?;

@@ -260,7 +260,11 @@ fn threads_that_commit_store_every_record_once_or_tell() {
 /// What so many threads say that do a mix of lookups and all changes, at a store that lies so; of 1,200
 /// operations 1,000 at a rate, too.
 fn mixers(lie: Lie, readers: usize) -> Result<Throughput> {
-    let (phase, mix) = (Phase::Mixed, Mix::of_use(1, 1, 0, Distribution::ZIPFIAN, None));
+    mixers_of(Mix::of_use(1, 1, 0, Distribution::ZIPFIAN, None), lie, readers)
+}
+
+fn mixers_of(mix: Mix, lie: Lie, readers: usize) -> Result<Throughput> {
+    let phase = Phase::Mixed;
     let group = Group { phase, by: By::Threads, readers, with_writer: false };
     let together = Together { part: Some(Part::Threads(group)), ..Together::default() };
     with_round(lie, &[phase], mix, together, |round| {
@@ -344,6 +348,17 @@ fn throughput_alone_of_a_mix_has_no_latencies() {
     });
     assert!(measured.wrong.is_none() && measured.operation_latencies.is_empty());
     assert!(measured.at_rate.is_none());
+}
+
+/// Danger: the transaction of a thread that failed stays open, and the others wait for it for ever.
+#[test]
+fn a_thread_that_fails_in_a_transaction_ends_the_others() {
+    for transactions in ["7", "\"all\""] {
+        let mix = || mix(&format!("get = 1\nupdate = 1\ntransactions = {transactions}"));
+        assert_eq!(mixers_of(mix(), Lie::None, 3).unwrap().wrong, None);
+        let refused = mixers_of(mix(), Lie::RefusesChanges, 3).unwrap_err().to_string();
+        assert!(refused.contains("committing thread") && refused.contains("no room"), "{refused}");
+    }
 }
 
 #[test]

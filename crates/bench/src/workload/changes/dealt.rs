@@ -6,7 +6,8 @@
 
 use super::{Action, Script};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::sync::Arc;
 
 /// What one of several does of a script.
 #[derive(Default)]
@@ -19,9 +20,10 @@ pub(crate) struct Dealt {
 }
 
 /// What others do to the store while one does its part.
-#[derive(Default)]
 pub(crate) struct Beside {
-    keys: HashSet<Box<[u8]>>,
+    /// Who changes each of the keys that are changed, the same for all.
+    changers: Arc<HashMap<Box<[u8]>, usize>>,
+    own: usize,
     /// Values that they store, at most.
     pub(crate) stored: u64,
     /// Whether any of them removes something.
@@ -31,7 +33,7 @@ pub(crate) struct Beside {
 impl Beside {
     /// Whether one of them changes what this key has.
     pub(crate) fn changes(&self, key: &[u8]) -> bool {
-        self.keys.contains(key)
+        self.changers.get(key).is_some_and(|changer| *changer != self.own)
     }
 }
 
@@ -69,8 +71,9 @@ impl Script {
             matches!(step.action, Action::Scan | Action::TableScan | Action::Add)
         };
         if count > 1 && self.steps.iter().any(is_of_many) {
-            for (number, part) in parts.iter_mut().enumerate() {
-                part.beside = Some(self.beside(|item| owners.get(&item) != Some(&number)));
+            let changers = Arc::new(self.changers(&owners));
+            for (own, part) in parts.iter_mut().enumerate() {
+                part.beside = Some(self.beside(&changers, own));
             }
         }
         parts
@@ -96,14 +99,24 @@ impl Script {
         owners
     }
 
-    /// What those do to whom the items belong that `is_theirs` names.
-    fn beside(&self, is_theirs: impl Fn(u32) -> bool) -> Beside {
-        let mut beside = Beside::default();
-        for (step, key, _) in self.changes().filter(|(step, ..)| is_theirs(step.item)) {
-            beside.stored += u64::from(step.action.stores());
-            beside.removes |= step.action == Action::Remove;
-            if !beside.changes(key) {
-                beside.keys.insert(key.into());
+    /// Who changes each of the keys that are changed.
+    fn changers(&self, owners: &HashMap<u32, usize>) -> HashMap<Box<[u8]>, usize> {
+        let mut changers: HashMap<Box<[u8]>, usize> = HashMap::new();
+        for (step, key, _) in self.changes() {
+            if let Some(owner) = owners.get(&step.item).filter(|_| !changers.contains_key(key)) {
+                changers.insert(key.into(), *owner);
+            }
+        }
+        changers
+    }
+
+    /// What all do but the one with this number.
+    fn beside(&self, changers: &Arc<HashMap<Box<[u8]>, usize>>, own: usize) -> Beside {
+        let mut beside = Beside { changers: changers.clone(), own, stored: 0, removes: false };
+        for (step, key, _) in self.changes() {
+            if beside.changes(key) {
+                beside.stored += u64::from(step.action.stores());
+                beside.removes |= step.action == Action::Remove;
             }
         }
         beside
