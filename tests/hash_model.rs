@@ -151,8 +151,11 @@ fn step(rng: &mut Rng, store: &Hash, model: &mut Model, keys: u64, largest: u64)
             after.insert(key, value);
             after.remove(&other);
             let mut scanned = Vec::new();
-            let mut keep = |key: &[u8], value: &[u8]| scanned.push((key.to_vec(), value.to_vec()));
-            transaction.scan(|key, value| Ok(keep(key, value))).unwrap();
+            let keep = |key: &[u8], value: &[u8]| {
+                scanned.push((key.to_vec(), value.to_vec()));
+                Ok(())
+            };
+            transaction.scan(keep).unwrap();
             scanned.sort();
             assert_eq!(Scan::len(&transaction).unwrap(), scanned.len() as u64);
             assert!(scanned.into_iter().eq(after.clone()), "a scan in a transaction");

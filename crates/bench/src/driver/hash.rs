@@ -257,8 +257,12 @@ impl Writer for Changer {
         Ok(is_new)
     }
 
+    /// Not within a transaction, whose thread has the lock that it takes.
     fn sync(&mut self) -> Result<bool> {
-        self.store.get().sync().map(|()| true)
+        match self.transaction {
+            Some(_) => Ok(false),
+            None => self.store.get().sync().map(|()| true),
+        }
     }
 
     /// A transaction does not say whether the key was there: it is looked up before.

@@ -493,7 +493,7 @@ impl<'a> Player<'a> {
             Do::Begin if self.done.has_transactions => store.begin()?,
             Do::Commit if self.done.has_transactions => store.commit()?,
             Do::Sync if store.sync()? => {}
-            Do::Sync => self.skip("waits for the disk: the workbench has no call of it for that"),
+            Do::Sync => self.skip("waits for the disk: the workbench has no call of it for that, or none in a transaction"),
             Do::Begin | Do::Commit => {
                 self.skip("begins and commits: the workbench has no transactions of several changes for it");
             }
