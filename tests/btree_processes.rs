@@ -345,7 +345,7 @@ fn a_fork_does_not_wait_for_who_compacts_in_its_parent() {
     let store = BTree::create(&path).unwrap();
     write(&store, &mut Course::new(9), &mut Rng::new(1), 40);
     sys::compact_beside_forks(
-        30 * rounds(1),
+        rounds(15),
         || store.compact(4096),
         || store.compact(4096),
         || BTree::open(&path)?.compact(4096),

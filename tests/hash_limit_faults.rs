@@ -75,7 +75,7 @@ fn fill_step(store: &Hash, rng: &mut Rng) {
 #[test]
 fn killed_writers_leave_exact_counts_within_the_limit() {
     let limit = 60_000;
-    let kills = rounds(16);
+    let kills = rounds(10);
     let seed = seed(kills);
     let mut rng = Rng::new(seed);
     let folder = tempfile::tempdir().unwrap();
@@ -221,7 +221,7 @@ const SHAPES: [(u64, u64, u64, u64); 4] = [
 /// while the next was making room; and so what was dropped before is not back.
 #[test]
 fn what_was_dropped_for_good_is_not_back_after_a_power_failure() {
-    for round in 0..rounds(4) {
+    for round in 0..rounds(2) {
         let mut rng = Rng::new(seed(round));
         let (limit, keys, largest, most) = SHAPES[rng.below(4) as usize];
         let folder = tempfile::tempdir().unwrap();

@@ -15,7 +15,7 @@ type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 #[test]
 fn random_operations_do_what_a_map_does() {
-    for round in 0..rounds(30) {
+    for round in 0..rounds(20) {
         run(seed(round));
     }
 }

@@ -5,7 +5,7 @@ mod common;
 use common::hash::{index_of, must};
 use common::subject::state_of;
 use common::sys::{self, Status, fork};
-use common::{child, is_child};
+use common::{child, is_child, rounds};
 use credenza::hash::{Batch, Hash};
 use credenza::{Result, Scan};
 use std::collections::BTreeSet;
@@ -152,7 +152,7 @@ fn a_fork_does_not_wait_for_who_compacts_in_its_parent() {
     let store = Hash::create(&path).unwrap();
     (0..3000u32).for_each(|i| must(store.insert(&i.to_le_bytes(), &[7; 100])));
     sys::compact_beside_forks(
-        30,
+        rounds(10),
         || store.compact(1 << 20),
         || store.compact(4096),
         || Hash::open(&path)?.compact(4096),

@@ -212,7 +212,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Outcome {
         }
         let operations = lab.args.scaled(command.operations, 1000);
         let input = &lab.write_down(command.data(operations, lab.args.seed));
-        let can_do = |store: &&'static str| *store != "hash" || command.part.transaction.is_none();
+        let can_do = |store: &&'static str| *store != "hash" || !command.part.has_duplicates;
         let wanted: Vec<&'static str> = STORES.into_iter().filter(can_do).collect();
         let here = lab.available(&wanted, command.setup, input);
         let figures = lab.measure(&Plan {
@@ -246,7 +246,7 @@ fn differs() -> Vec<String> {
         "the seconds are the summed times of the operations, as 'upscaledb elapsed time' is; \
          operations that begin and end a transaction are not among those counted, but their time is, \
          and inserts a second have it",
-        "hash has no transactions, and is left out of --use-transactions",
+        "hash has one value for a key, and is left out of --duplicate",
         "changes of btree are all in one transaction but with --use-transactions; only upscaledb \
          has a cache to be set",
     ]
