@@ -8,7 +8,7 @@
 //!
 //! Invariant: in every class the same changes are done in the same way, besides what waits for the disk.
 
-use crate::driver::{Driver, ForDriver, Reading, Shape, Writer, kernel, with_driver};
+use crate::driver::{Driver, ForDriver, Reading, Shape, Writer, fill, kernel, with_driver};
 use crate::measure::Latencies;
 use crate::replay::Do;
 use crate::runner::kept::all_to_disk;
@@ -76,7 +76,7 @@ impl Changing {
         let others = records.with_other_values();
         let (shape, path) = (Shape::of(&records), self.folder.join("store"));
         let mut store = driver.create_one_by_one(&path, &shape, false)?;
-        fill(&mut store, &records)?;
+        fill(&mut store, &records, D::Writer::FILLS_IN_ONE)?;
         store.close()?;
         all_to_disk(&self.folder)
             .map_err(|e| Error::io("bring to the disk what is in", e).at(&self.folder))?;
@@ -149,15 +149,6 @@ impl Changing {
         }
         content
     }
-}
-
-/// Stores all records, in one transaction where there are such.
-fn fill<W: Writer>(store: &mut W, records: &Records) -> Result<()> {
-    if W::FILLS_IN_ONE {
-        store.begin()?;
-    }
-    records.iter().try_for_each(|(key, value)| store.insert(key, value))?;
-    if W::FILLS_IN_ONE { store.commit() } else { Ok(()) }
 }
 
 /// The record that a change is about: of four changes the last one is about that of the third.

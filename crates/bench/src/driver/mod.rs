@@ -96,7 +96,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-pub(crate) use store::{OwnCount, Store, Writer};
+pub(crate) use store::{OwnCount, Store, Writer, fill};
 
 /// How the store file will be read, for stores that can tell the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -462,9 +462,14 @@ fn can_do_mix<D: Driver>(mix: &Mix) -> bool {
         _ if mix.duplicates.is_some() && !D::HAS_DUPLICATES => false,
         _ if mix.does(Action::Scan) && !<D::Writer<'_> as Store>::IS_ORDERED => false,
         Some(Transactions::Each) if mix.duplicates.is_none() => D::COMMITS,
-        Some(_) => D::COMMITS && <D::Writer<'_> as Writer>::HAS_TRANSACTIONS,
+        Some(_) => has_transactions::<D>(),
         None => <D::Writer<'_> as Writer>::IS_POSSIBLE,
     }
+}
+
+/// Whether transactions of several operations are the store's own.
+pub(crate) fn has_transactions<D: Driver>() -> bool {
+    D::COMMITS && <D::Writer<'_> as Writer>::HAS_TRANSACTIONS
 }
 
 /// Which library a driver runs.

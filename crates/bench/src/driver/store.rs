@@ -1,6 +1,7 @@
 //! What is measured: a store that is open for reading, or for changes.
 
 use crate::measure;
+use crate::workload::Records;
 use credenza::{Error, Result};
 use std::fs::File;
 use std::io;
@@ -122,6 +123,15 @@ pub(crate) trait Writer: Store {
 
     /// Closes the store: after this another process can open it and find every change.
     fn close(self) -> Result<()>;
+}
+
+/// Stores all records, in one transaction or each by itself.
+pub(crate) fn fill<W: Writer>(store: &mut W, records: &Records, in_one: bool) -> Result<()> {
+    if in_one {
+        store.begin()?;
+    }
+    records.iter().try_for_each(|(key, value)| store.insert(key, value))?;
+    if in_one { store.commit() } else { Ok(()) }
 }
 
 /// Looks the keys up one after the other.

@@ -5,7 +5,10 @@ use super::check::Checker;
 use super::model::{Model, Seen};
 use super::reopen;
 use super::script::{Do, Script, Step};
-use crate::driver::{Driver, ForDriver, Reading, Setup, Shape, Store, Writer, kernel, with_driver};
+use crate::driver::{
+    Driver, ForDriver, Reading, Setup, Shape, Store, Writer, fill, has_transactions, kernel,
+    with_driver,
+};
 use crate::measure::{Footprint, Latencies, wait_until};
 use crate::runner::passes::in_words;
 use crate::runner::protocol::{self, Message, say};
@@ -312,7 +315,9 @@ impl<'a> Child<'a> {
         let is_filled_before = is_durable && !in_one && self.before.len() > 0;
         let is_durable_first = is_durable && !is_filled_before;
         let mut store = driver.create_one_by_one(&path, &shape, is_durable_first)?;
-        self.fill(&mut store, in_one)?;
+        if self.before.len() > 0 {
+            fill(&mut store, self.before, in_one)?;
+        }
         if !is_filled_before {
             return Ok(store);
         }
@@ -341,25 +346,6 @@ impl<'a> Child<'a> {
             settings: self.task.settings.of(&self.task.store),
         }
     }
-
-    /// Stores the records that are there before.
-    fn fill<W: Writer>(&self, store: &mut W, in_one: bool) -> Result<()> {
-        if self.before.len() == 0 {
-            return Ok(());
-        }
-        if in_one {
-            store.begin()?;
-        }
-        for (key, value) in self.before.iter() {
-            store.insert(key, value)?;
-        }
-        if in_one { store.commit() } else { Ok(()) }
-    }
-}
-
-/// Whether transactions of several changes are the store's own.
-fn has_transactions<D: Driver>() -> bool {
-    D::COMMITS && <D::Writer<'_> as Writer>::HAS_TRANSACTIONS
 }
 
 /// Does the steps, and looks at the clock.

@@ -7,7 +7,8 @@ use super::ledger::Ledger;
 use super::plan::{Operation, Plan, Source, What};
 use super::power::{Cut, Recorder};
 use crate::driver::{
-    Driver, Fault, ForDriver, Shape, Store, Writer, kernel, syscalls, with_changed,
+    Driver, Fault, ForDriver, Shape, Store, Writer, has_transactions, kernel, syscalls,
+    with_changed,
 };
 use crate::runner::protocol::{self, Message, say};
 use credenza::{Error, Result};
@@ -82,11 +83,6 @@ impl ForDriver for Work<'_> {
             Job::GoOn { from } => child.go_on(*from),
         }
     }
-}
-
-/// Whether transactions of several operations are the store's own.
-pub(super) fn has_transactions<D: Driver>() -> bool {
-    D::COMMITS && <D::Writer<'_> as Writer>::HAS_TRANSACTIONS
 }
 
 struct Child<'a, D> {

@@ -1,8 +1,10 @@
 //! What is known of a store before anything happens to it.
 
-use super::child::{Space, has_transactions};
+use super::child::Space;
 use super::plan::{Plan, What};
-use crate::driver::{Driver, Fault, ForDriver, Promise, Writer, tried, with_changed};
+use crate::driver::{
+    Driver, Fault, ForDriver, Promise, Writer, has_transactions, tried, with_changed,
+};
 use crate::rng::Rng;
 use credenza::Result;
 use std::path::{Path, PathBuf};

@@ -24,6 +24,7 @@ use super::member::Member;
 use super::{By, Coordinator, Done, Group, Run, Throughput};
 use crate::driver::{Driver, Writer};
 use crate::workload::changes::{Dealt, Script};
+use crate::workload::transactions::Transactions;
 use crate::workload::{Inputs, Mix};
 use credenza::Result;
 
@@ -100,7 +101,7 @@ impl<D: Driver> Round<'_, D> {
         let of_each = singly.iter().flat_map(|ran| &ran.done).map(|done| &done.operation_latencies);
         let operation_latencies = mixed::counts(mixed::merged(of_each));
         let (lookups, ops) = (script.lookups(), script.len());
-        let commits = self.commits(group, mix, &script);
+        let commits = self.commits(group, mix, &work);
         let mut at_rate = None;
         if spec.rate.is_some() {
             self.truncate(&mut script, Run::AtRate);
@@ -125,11 +126,15 @@ impl<D: Driver> Round<'_, D> {
         })
     }
 
-    /// How many transactions of all of them change something.
-    fn commits(&self, group: Group, mix: &Mix, script: &Script) -> usize {
+    /// How many transactions of all of them change something: of several operations each has its own, else they
+    /// are those of one.
+    fn commits(&self, group: Group, mix: &Mix, work: &Mixed<'_>) -> usize {
+        if mix.transactions.and_then(Transactions::operations).is_none() {
+            return work.commits;
+        }
         let model = || begun(self.inputs, mix, self.before);
         let of = |part: &Dealt| expected(&part.script, mix.transactions, model()).commits;
-        script.dealt(group.readers).iter().map(of).sum()
+        work.steps.script.dealt(group.readers).iter().map(of).sum()
     }
 
     /// What the process with this number of such a group does.
