@@ -258,9 +258,10 @@ fn a_writer_may_die_at_every_instruction() {
         };
         let mut is_done = false;
         // Many differ only in bytes of a record that nobody can see yet.
-        let step = (states.len() / 150).max(1);
+        let (looks, last) = if rounds(1) > 1 { (150, 60) } else { (60, 30) };
+        let step = (states.len() / looks).max(1);
         for (i, state) in
-            states.iter().enumerate().filter(|(i, _)| i % step == 0 || *i + 60 > states.len())
+            states.iter().enumerate().filter(|(i, _)| i % step == 0 || *i + last > states.len())
         {
             let what = format!("round {round}, {operation:.60?}, state {i} of {}", states.len());
             let copy = folder.path().join("copy");
