@@ -149,8 +149,9 @@ fn signals_are_for_the_command_that_is_recorded() {
     let program = program().to_str().expect("a path that is text").to_owned();
     for (name, status) in [("-INT", 128 + 2), ("-TERM", 128 + 15), ("-HUP", 128 + 1)] {
         let trace = folder.path(name);
-        let mut running = Command::new(&program)
-            .args(["record", &trace, "--", &program, "shell", &store])
+        // Who started the tests may have told them to ignore these, as a shell does for what it runs in the background.
+        let mut running = Command::new("env")
+            .args(["--default-signal=INT,TERM,HUP", &program, "record", &trace, "--", &program, "shell", &store])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
