@@ -151,7 +151,16 @@ fn signals_are_for_the_command_that_is_recorded() {
         let trace = folder.path(name);
         // Who started the tests may have told them to ignore these, as a shell does for what it runs in the background.
         let mut running = Command::new("env")
-            .args(["--default-signal=INT,TERM,HUP", &program, "record", &trace, "--", &program, "shell", &store])
+            .args([
+                "--default-signal=INT,TERM,HUP",
+                &program,
+                "record",
+                &trace,
+                "--",
+                &program,
+                "shell",
+                &store,
+            ])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

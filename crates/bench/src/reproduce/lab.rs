@@ -153,7 +153,7 @@ impl<'a> Lab<'a> {
             if self.is_over() { (Some(1), 1) } else { (Some(records), gets) };
         workload.seed = self.args.seed;
         // Whatever a part times itself, it has no ranges.
-        workload.phases = Some(vec![Phase::Build]);
+        workload.phases = Some(vec![Phase::GetHit, Phase::Get90, Phase::GetMiss]);
         self.write_down(Inputs::prepare(&workload).map(|(inputs, _)| inputs))
     }
 

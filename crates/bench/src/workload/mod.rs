@@ -87,12 +87,12 @@ impl Inputs {
             true => workload.mixes.inserts(&records, workload.gets, seed),
             false => 0,
         };
-        let distribution = workload.distribution;
+        let (distribution, phases) = (workload.distribution, workload.phases.as_deref());
         let draw = |keys: &mut dyn generate::Keys| {
             let fresh = fresh_keys(&records, &index, keys, inserts, seed)?;
             let fresh = order.of_fresh(fresh, seed)?;
             let queries =
-                QuerySets::draw(&records, &index, keys, distribution, workload.gets, seed)?;
+                QuerySets::draw(&records, &index, keys, distribution, workload.gets, seed, phases)?;
             Ok((queries, fresh))
         };
         let (queries, fresh) = match workload.data {

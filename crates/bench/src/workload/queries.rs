@@ -5,7 +5,7 @@
 
 use super::distribution::{Chooser, Distribution};
 use super::generate::{Keys, stream};
-use super::records::{Collector, Index, Records, read_u64};
+use super::records::{Collector, Index, Records, read_each, read_u64};
 use super::spec::Phase;
 use crate::machine;
 use crate::rng::Rng;
@@ -78,18 +78,20 @@ impl Queries {
     /// Reads what [`Queries::write_to`] wrote.
     pub(crate) fn read_from(input: &mut impl Read) -> std::io::Result<Queries> {
         let mut queries = Queries::default();
-        for _ in 0..read_u64(input)? {
-            let pair = read_u64(input)?;
+        let count = read_u64(input)?;
+        read_each(input, count, |pair| {
+            let pair = u64::from_le_bytes(pair);
             queries.lens.push((pair >> 32) as u32);
             queries.records.push(pair as u32);
-        }
+        })?;
         queries.keys = vec![0; queries.lens.iter().map(|len| *len as usize).sum()];
         input.read_exact(&mut queries.keys)?;
         Ok(queries)
     }
 }
 
-/// The three query sets of a run. Keys that are there are chosen by the workload's distribution.
+/// The three query sets of a run. Keys that are there are chosen by the workload's distribution. What no phase
+/// of the run asks for is empty: every measured process reads the sets.
 #[derive(Default)]
 pub(crate) struct QuerySets {
     /// Keys that are there.
@@ -110,7 +112,8 @@ impl QuerySets {
         }
     }
 
-    /// `gets` queries of each kind; `keys` makes candidates for absent keys.
+    /// `gets` queries of each kind that one of the phases asks for (`None` is all phases), the same whatever else
+    /// is asked; `keys` makes candidates for absent keys.
     pub(crate) fn draw(
         records: &Records,
         index: &LazyIndex<'_>,
@@ -118,7 +121,16 @@ impl QuerySets {
         distribution: Distribution,
         gets: usize,
         seed: u64,
+        phases: Option<&[Phase]>,
     ) -> Result<QuerySets> {
+        let mut sets = QuerySets::default();
+        let is_any = |asks: fn(&Phase) -> bool| phases.is_none_or(|all| all.iter().any(asks));
+        let hits = is_any(asks_for_hits);
+        let most = is_any(|phase| *phase == Phase::Get90);
+        let misses = is_any(|phase| matches!(phase, Phase::GetMiss | Phase::GetManyMiss));
+        if !(hits || most || misses) {
+            return Ok(sets);
+        }
         let mut present = Rng::new(seed, stream::QUERIES);
         // One for each set, as some go through the keys in order.
         let [mut of_hit, mut of_most] =
@@ -126,22 +138,32 @@ impl QuerySets {
         let make = &mut |rng: &mut Rng, key: &mut Vec<u8>| keys.random(rng, key);
         let mut absent =
             AbsentKeys { records, index, make, rng: Rng::new(seed, stream::ABSENT), key: vec![] };
-        let mut sets = QuerySets::default();
         let mut skipped = 0;
         for i in 0..gets {
             if i.is_multiple_of(1 << 20) {
                 machine::check_memory_is_left()?;
             }
+            // Whatever is not kept is drawn all the same, and what is kept does not depend on it; but for keys that
+            // are not there, which come from numbers of their own.
             let record = of_hit.next(&mut present, records.len());
-            sets.hit.push(records.key(record), record as u32);
-            sets.miss.push(absent.next()?, ABSENT);
+            if hits {
+                sets.hit.push(records.key(record), record as u32);
+            }
+            if misses {
+                sets.miss.push(absent.next()?, ABSENT);
+            } else if most {
+                absent.next()?;
+            }
             if i % 10 == 0 {
                 skipped = i + present.index(10);
             }
             let record = of_most.next(&mut present, records.len());
-            if i == skipped {
-                sets.most.push(absent.next()?, ABSENT);
-            } else {
+            if i == skipped && (most || misses) {
+                let key = absent.next()?;
+                if most {
+                    sets.most.push(key, ABSENT);
+                }
+            } else if most {
                 sets.most.push(records.key(record), record as u32);
             }
         }
@@ -161,6 +183,15 @@ impl QuerySets {
             miss: Queries::read_from(input)?,
         })
     }
+}
+
+/// Whether a phase looks up keys that are there, or goes by how many lookups there are.
+fn asks_for_hits(phase: &Phase) -> bool {
+    use Phase::{Build, Get90, GetManyMiss, GetMiss, Insert, InsertRandom};
+    use Phase::{Range, Reinsert, Remove, Scan};
+    let does_not =
+        matches!(phase, Build | Scan | Range | Insert | InsertRandom | Reinsert | Remove);
+    !does_not && !matches!(phase, Get90 | GetMiss | GetManyMiss)
 }
 
 /// An index that is made when somebody looks something up in it.

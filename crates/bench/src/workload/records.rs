@@ -170,19 +170,17 @@ impl Records {
 
     /// Reads what [`Records::write_to`] wrote.
     pub(crate) fn read_from(input: &mut impl Read) -> std::io::Result<Records> {
-        let count = read_u64(input)? as usize;
+        let count = read_u64(input)?;
         let mut types = [0; 2];
         input.read_exact(&mut types)?;
         let [keys, values] =
             types.map(|of| KeyType::ALL.get(usize::from(of)).copied().unwrap_or_default());
         let mut records = Records::of_types(Types { keys, values });
-        let mut pair = [0; 12];
-        for _ in 0..count {
-            input.read_exact(&mut pair)?;
+        read_each::<12>(input, count, |pair| {
             let (end, key_len) = pair.split_at(8);
             records.ends.push(u64::from_le_bytes(end.try_into().unwrap_or_default()));
             records.key_lens.push(u32::from_le_bytes(key_len.try_into().unwrap_or_default()));
-        }
+        })?;
         let total = records.ends.last().copied().unwrap_or(0);
         records.bytes = vec![0; total as usize];
         input.read_exact(&mut records.bytes)?;
@@ -199,12 +197,28 @@ pub(super) fn write_numbers(numbers: &[u32], out: &mut impl Write) -> std::io::R
 
 /// Reads what [`write_numbers`] wrote.
 pub(super) fn read_numbers(input: &mut impl Read) -> std::io::Result<Vec<u32>> {
-    let (mut bytes, mut numbers) = ([0; 4], Vec::new());
-    for _ in 0..read_u64(input)? {
-        input.read_exact(&mut bytes)?;
-        numbers.push(u32::from_le_bytes(bytes));
-    }
+    let mut numbers = Vec::new();
+    let count = read_u64(input)?;
+    read_each(input, count, |bytes| numbers.push(u32::from_le_bytes(bytes)))?;
     Ok(numbers)
+}
+
+/// Gives `count` rows of `N` bytes each to `take`. They are read many at a time: every measured process reads
+/// millions.
+pub(super) fn read_each<const N: usize>(
+    input: &mut impl Read,
+    count: u64,
+    mut take: impl FnMut([u8; N]),
+) -> std::io::Result<()> {
+    let mut block = vec![[0; N]; count.min(4096) as usize];
+    let mut left = count;
+    while left > 0 {
+        let rows = &mut block[..left.min(4096) as usize];
+        input.read_exact(rows.as_flattened_mut())?;
+        rows.iter().for_each(|row| take(*row));
+        left -= rows.len() as u64;
+    }
+    Ok(())
 }
 
 pub(crate) fn read_u64(input: &mut impl Read) -> std::io::Result<u64> {

@@ -48,6 +48,33 @@ fn a_seed_gives_the_same_data_in_every_version() {
 }
 
 #[test]
+fn what_no_phase_asks_for_is_empty_and_the_rest_as_ever() {
+    let all = prepared("tokens", 1000, 100).queries;
+    let of = |set: &Queries| -> Vec<(Vec<u8>, Option<usize>)> {
+        set.iter().enumerate().map(|(i, key)| (key.to_vec(), set.expected(i))).collect()
+    };
+    let sets = |all: &QuerySets| [of(&all.hit), of(&all.most), of(&all.miss)];
+    for (phase, kept) in [
+        (Phase::Build, [false, false, false]),
+        (Phase::Range, [false, false, false]),
+        (Phase::Remove, [false, false, false]),
+        (Phase::GetHit, [true, false, false]),
+        (Phase::GetChain, [true, false, false]),
+        (Phase::Mixed, [true, false, false]),
+        (Phase::InsertSync, [true, false, false]),
+        (Phase::Get90, [false, true, false]),
+        (Phase::GetMiss, [false, false, true]),
+        (Phase::GetManyMiss, [false, false, true]),
+    ] {
+        let one = Workload { phases: Some(vec![phase]), ..workload("tokens", 1000, 100) };
+        let one = Inputs::prepare(&one).unwrap().0.queries;
+        for ((got, whole), is_kept) in sets(&one).into_iter().zip(sets(&all)).zip(kept) {
+            assert_eq!(got, if is_kept { whole } else { Vec::new() }, "{phase}");
+        }
+    }
+}
+
+#[test]
 fn another_seed_gives_other_data() {
     let other = Workload { seed: SEED + 1, ..workload("tokens", 1000, 100) };
     let (other, _) = Inputs::prepare(&other).unwrap();

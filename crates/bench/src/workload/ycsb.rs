@@ -123,7 +123,7 @@ mod tests {
 
     fn prepared(name: &str, records: usize, gets: usize) -> Inputs {
         let found = Workload::find(name).unwrap();
-        let wanted = Workload { records: Some(records), gets, seed: 7, ..found };
+        let wanted = Workload { records: Some(records), gets, seed: 7, phases: None, ..found };
         Inputs::prepare(&wanted).unwrap().0
     }
 
