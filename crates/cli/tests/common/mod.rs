@@ -30,10 +30,16 @@ pub fn program() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_credenza"))
 }
 
-/// Has the system's loader find a file in this folder that is no library, where it looks for LMDB's.
+/// Has the system's loader find a file in this folder that is no library, where it looks for LMDB's, and nobody name
+/// the libraries that no package brings.
 pub fn with_damaged_lmdb<'c>(command: &'c mut Command, folder: &Folder) -> &'c mut Command {
     for name in ["liblmdb.so.0", "liblmdb.so"] {
         folder.file(name, "text");
+    }
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("CREDENZA_LIB_") {
+            command.env_remove(name);
+        }
     }
     command.env("LD_LIBRARY_PATH", folder.0.path())
 }
