@@ -61,6 +61,22 @@ impl KeyHash {
         }
     }
 
+    /// Whether [`KeyHash::hash_words`] hashes short keys.
+    pub(crate) fn takes_words(&self) -> bool {
+        !self.is_sip()
+    }
+
+    /// The hash of a key of 8 to 16 bytes, of which these are the first eight and the last eight:
+    /// what is left of the function when its length is known to be so, a dozen instructions.
+    /// [`KeyHash::takes_words`] must have said that it may be used.
+    #[inline(always)]
+    pub(crate) fn hash_words(&self, first: u64, last: u64, len: usize) -> u64 {
+        let (secret, len) = (self.rapid.secrets[1], len as u64);
+        let (low, high) = multiply(first ^ secret, last ^ self.rapid.seed ^ len);
+        let (low, high) = multiply(low ^ 0xaaaa_aaaa_aaaa_aaaa, high ^ secret ^ len);
+        low ^ high
+    }
+
     /// The same for the less common cases, kept out of the way of the others.
     #[inline(never)]
     fn hash_long(&self, key: &[u8]) -> u64 {
@@ -72,6 +88,13 @@ impl KeyHash {
             None => rapidhash_v3_seeded(key, &self.rapid),
         }
     }
+}
+
+/// The lower and the upper half of a product.
+#[inline(always)]
+fn multiply(a: u64, b: u64) -> (u64, u64) {
+    let product = u128::from(a) * u128::from(b);
+    (product as u64, (product >> 64) as u64)
 }
 
 #[cfg(test)]

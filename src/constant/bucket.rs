@@ -10,7 +10,7 @@
 //! Fixed or Refs bucket have one size, so that n follows from the length of the bucket.
 
 use super::format::Kind;
-use super::view::{LANES, equal_mask};
+use super::lanes::{LANES, equal_mask};
 
 /// Most entries of a bucket.
 pub(crate) const MAX_ENTRIES: usize = 255;

@@ -202,7 +202,9 @@ impl Builder {
         limit("key", key.len(), MAX_KEY)?;
         limit("value", value.len(), MAX_VALUE)?;
         self.check_failed()?;
-        let added = if key.len() < MAX_INLINE && key.len() + value.len() <= MAX_INLINE {
+        // The empty key is compared where its length is known: see `block`.
+        let is_inline = !key.is_empty() && key.len() < MAX_INLINE;
+        let added = if is_inline && key.len() + value.len() <= MAX_INLINE {
             self.add_inline(key, value)
         } else {
             self.add_to_log(key, value)
@@ -281,7 +283,7 @@ impl Builder {
         loop {
             let plan = Plan::new(&self.totals, has_lists, log.end(), crowded);
             let directory_at = log.end().next_multiple_of(GROUP_BYTES);
-            let buckets_at = directory_at + plan.groups * GROUP_BYTES;
+            let buckets_at = directory_at + plan.directory_bytes();
             let most_bytes = most.unwrap_or(plan.most_bytes) + TAIL_BYTES as u64;
             let lists_at = (buckets_at + most_bytes).next_multiple_of(ALIGN);
             let emitted = self.attempt(&plan, log, directory_at, lists_at)?;
@@ -359,6 +361,8 @@ impl Builder {
             largest_bucket: emitted.fill.largest() as u32,
             ref_bytes: plan.shape.ref_bytes as u32,
             ref_bits: plan.shape.ref_bits,
+            blocks: plan.blocks,
+            chain: emitted.chain as u32,
         };
         self.sink.write_at(&table, header.sums.at)?;
         self.sink.truncate(header.file_len())?;

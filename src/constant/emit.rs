@@ -4,15 +4,16 @@
 //! were added; that is the order of buckets, so they are then written from front to back. Entries
 //! of the last group that a run reaches are carried into the next run, which may have more of it.
 
+use super::block::{self, Filled, Filler};
 use super::bucket::{MAX_ENTRIES, REF_MARK, Shape, TAIL_BYTES, fingerprint};
 use super::directory::{GROUP_BUCKETS, MAX_SPAN, Position, encode};
 use super::format::{Kind, Region};
+use super::lanes::prefetch;
 use super::lists::Lists;
 use super::output::{RegionWriter, Sink};
 use super::partition::{ENTRY_HEAD, Entry, Partitions, copy_short};
 use super::plan::Plan;
 use super::stats::Fill;
-use super::view::prefetch;
 use crate::Result;
 use std::mem::take;
 
@@ -37,6 +38,8 @@ pub(crate) struct Emitted {
     pub buckets: (Region, Vec<u64>),
     pub lists: Lists,
     pub fill: Fill,
+    /// By how many blocks an entry was moved on at most.
+    pub chain: u64,
 }
 
 /// Writes directory and buckets in order.
@@ -46,6 +49,8 @@ pub(crate) struct Emitter<'a> {
     sink: &'a Sink,
     directory: RegionWriter,
     buckets: RegionWriter,
+    /// What fills blocks, where there is no directory.
+    filler: Option<Filler>,
     lists: Lists,
     next_group: u64,
     /// Entries left over from earlier runs, in the order in which they were added.
@@ -62,12 +67,13 @@ pub(crate) struct Emitter<'a> {
 impl<'a> Emitter<'a> {
     /// Writes the directory from `directory_at` on and the buckets right after it.
     pub(crate) fn new(plan: Plan, sink: &'a Sink, directory_at: u64, lists: Lists) -> Emitter<'a> {
-        let buckets_at = directory_at + plan.groups * super::directory::GROUP_BYTES;
+        let buckets_at = directory_at + plan.directory_bytes();
         Emitter {
             plan,
             sink,
             directory: RegionWriter::new(directory_at),
             buckets: RegionWriter::new(buckets_at),
+            filler: plan.blocks.map(Filler::new),
             lists,
             next_group: 0,
             carry: Vec::new(),
@@ -99,12 +105,17 @@ impl<'a> Emitter<'a> {
         if !fits || !self.run(&mut Vec::new(), u64::MAX, true)? {
             return Ok(None);
         }
+        let Emitter { sink, buckets, filler, fill, .. } = &mut self;
+        if let Some(filler) = filler {
+            filler.finish(&mut |block, filled| put_block(sink, buckets, fill, block, filled))?;
+        }
         self.buckets.write(self.sink, &[0; TAIL_BYTES])?;
         Ok(Some(Emitted {
             directory: self.directory.finish(self.sink)?,
             buckets: self.buckets.finish(self.sink)?,
             lists: self.lists,
             fill: self.fill,
+            chain: self.filler.map_or(0, |filler| filler.chain),
         }))
     }
 
@@ -212,6 +223,12 @@ impl<'a> Emitter<'a> {
             } else {
                 own
             };
+            if self.filler.is_some() {
+                if !self.fill_blocks(run, entries)? {
+                    return Ok(None);
+                }
+                continue;
+            }
             if entries.len() > MAX_ENTRIES {
                 return Ok(None);
             }
@@ -228,11 +245,52 @@ impl<'a> Emitter<'a> {
             self.fill.count(entries.len());
             *end = used;
         }
+        if self.filler.is_some() {
+            return Ok(Some(cursor));
+        }
         let at = self.buckets.position();
         self.directory.write(self.sink, &encode(at, &ends))?;
         self.buckets.write(self.sink, self.bytes.get(..used).unwrap_or_default())?;
         Ok(Some(cursor))
     }
+
+    /// Puts entries into blocks; false if one would have to be moved on by too many.
+    fn fill_blocks(&mut self, run: &[u8], entries: &[Item]) -> Result<bool> {
+        let Emitter { sink, buckets, filler, fill, plan, .. } = self;
+        let Some(filler) = filler else { return Ok(false) };
+        let mut out = |block: &[u8], filled| put_block(sink, buckets, fill, block, filled);
+        for item in entries {
+            let Some(entry) = Entry::at(run, item.at as usize) else { return Ok(false) };
+            let word;
+            let (key_len, payload) = match entry.place() {
+                None => (entry.key_len, entry.payload),
+                Some(place) => {
+                    word =
+                        plan.shape.encode_ref(place & !7, place & 1 == 1, item.hash).to_le_bytes();
+                    (REF_MARK, word.get(..plan.shape.ref_bytes).unwrap_or_default())
+                }
+            };
+            let entry = block::Entry { hash: item.hash, key_len, payload };
+            let added = filler.add(entry, &mut out)?;
+            if !added {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Writes a block.
+fn put_block(
+    sink: &Sink,
+    buckets: &mut RegionWriter,
+    fill: &mut Fill,
+    block: &[u8],
+    Filled { n, slack }: Filled,
+) -> Result<()> {
+    fill.count(n);
+    fill.pad(slack as u64);
+    buckets.write(sink, block)
 }
 
 /// Sorts items that are nearly sorted, stably. Hashes that somebody made to crowd together are

@@ -8,12 +8,12 @@
 //! results go from function to function in registers: a `Result` that a call fills in would lie in
 //! memory also where that call is not made.
 
+use super::block::{ENTRIES, Home};
 use super::bucket::{REF_MARK, Ref, fingerprint, same};
 use super::format::Kind;
+use super::lanes::{HALF_LANES, LANES, equal_mask, equal_mask_half, prefetch, sum_first};
 use super::lookup::{Index, LISTED, RECORD_HEAD};
-use super::view::{
-    Bucket, HALF_LANES, LANES, Window, equal_mask, equal_mask_half, prefetch, sum_first,
-};
+use super::view::{Bucket, InBlock, Short, Unclear, Wanted, Window};
 use crate::os::source::Memory;
 use crate::{Error, Result};
 
@@ -37,6 +37,9 @@ impl Index {
     #[inline(always)]
     pub(crate) fn first_look<'d>(&self, data: &'d [u8], key: &[u8]) -> First<'d> {
         let Some(window) = Window::new(data, &self.bounds) else { return First::Unclear };
+        if self.is_in_blocks {
+            return self.look_in_blocks(window, key);
+        }
         let hash = self.hash(key);
         let Some((bucket, fraction)) = window.spot(hash) else { return First::Unclear };
         match self.shape.kind {
@@ -56,6 +59,72 @@ impl Index {
             }
             Kind::Refs => self.refs(data, bucket, key, hash),
         }
+    }
+
+    /// Looks `key` up in its home, and where it may be besides.
+    #[inline(always)]
+    fn look_in_blocks<'d>(&self, window: Window<'d, '_>, key: &[u8]) -> First<'d> {
+        if self.takes_words
+            && let Some(key) = Short::of(key)
+        {
+            let hash = key.hash(&self.hash);
+            let (block, home) = window.home(hash);
+            // Entries are sorted by hash: it tells about where its own is, in one of two lines or three.
+            let expected = (usize::from(home.level) * self.mean_used) >> 8;
+            block.prefetch(expected + ENTRIES - 24);
+            block.prefetch(expected + ENTRIES + 40);
+            if let Ok(found) = at_home(block, home, hash, key) {
+                return found.map_or(First::Absent, First::Found);
+            }
+        }
+        let mut is_unclear = false;
+        match self.look_through_blocks(window, key, &mut is_unclear) {
+            Some(value) => First::Found(value),
+            None if is_unclear => First::Unclear,
+            None => First::Absent,
+        }
+    }
+
+    /// Looks `key` up in its home and the blocks that what belongs there may have been moved to. Its
+    /// results go by ways of their own, for the reason given above.
+    #[inline(never)]
+    fn look_through_blocks<'d>(
+        &self,
+        window: Window<'d, '_>,
+        key: &[u8],
+        is_unclear: &mut bool,
+    ) -> Option<&'d [u8]> {
+        let hash = self.hash(key);
+        let (mut block, home) = window.home(hash);
+        if block.moved_on(home) {
+            block = block.next()?;
+        }
+        for _ in 0..=self.chain {
+            match block.find(fingerprint(hash), key) {
+                Ok(Some(value)) => return Some(value),
+                Ok(None) if block.moves_all() => block = block.next()?,
+                Ok(None) => return None,
+                Err(Unclear) => {
+                    let found = self.by_reference(window, block, key, hash);
+                    *is_unclear = found.is_none();
+                    return found;
+                }
+            }
+        }
+        None
+    }
+
+    /// The value of a key that the only reference with its fingerprint in a block leads to.
+    fn by_reference<'d>(
+        &self,
+        window: Window<'d, '_>,
+        block: InBlock,
+        key: &[u8],
+        hash: u64,
+    ) -> Option<&'d [u8]> {
+        let to = self.shape.decode_ref(block.reference(fingerprint(hash))?, hash);
+        let record = if to.list { None } else { window.data().get(to.at as usize..) };
+        log_value(record?, key)
     }
 
     /// Looks for `key` in a bucket of records of one size.
@@ -205,6 +274,10 @@ impl Index {
         };
         for (batch, base) in keys.chunks(BATCH).zip((0..).step_by(BATCH)) {
             let lookups = Batch { index: self, window, data, keys: batch, base };
+            if self.is_in_blocks {
+                lookups.in_blocks(f)?;
+                continue;
+            }
             match self.shape.kind {
                 Kind::Fixed { key_len, .. } => lookups.in_one_step(
                     |bucket| {
@@ -247,6 +320,23 @@ impl Index {
             return None;
         }
         self.reference(bucket, hash)?.map(|to| to.at)
+    }
+}
+
+/// The value of a key in its home, if that tells.
+#[inline(always)]
+fn at_home<'d, W: Wanted>(
+    block: InBlock<'d, '_>,
+    home: Home,
+    hash: u64,
+    key: W,
+) -> std::result::Result<Option<&'d [u8]>, Unclear> {
+    if block.moved_on(home) {
+        return Err(Unclear);
+    }
+    match block.find(fingerprint(hash), key)? {
+        None if block.moves_all() => Err(Unclear),
+        found => Ok(found),
     }
 }
 
@@ -310,6 +400,59 @@ impl<'d, K: AsRef<[u8]>> Batch<'_, 'd, K> {
         Ok(())
     }
 
+    /// Asks for the heads of all homes, then for the entries that may be the keys', then gives the
+    /// values of those that are.
+    #[inline(always)]
+    fn in_blocks(&self, f: &mut impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
+        let mut hashes = [0; BATCH];
+        for (hash, key) in hashes.iter_mut().zip(self.keys) {
+            *hash = self.index.hash(key.as_ref());
+            self.window.home(*hash).0.prefetch(0);
+        }
+        let mut firsts = [First::Unclear; BATCH];
+        for (first, (key, hash)) in firsts.iter_mut().zip(self.keys.iter().zip(hashes)) {
+            let (block, home) = self.window.home(hash);
+            if block.moved_on(home) {
+                continue;
+            }
+            match block.candidate(fingerprint(hash), key.as_ref().len()) {
+                Ok(Some(entry)) => {
+                    prefetch(entry, 0);
+                    prefetch(entry, entry.len().wrapping_sub(1).min(63));
+                    *first = First::Found(entry);
+                }
+                Ok(None) if !block.moves_all() => *first = First::Absent,
+                _ => {}
+            }
+        }
+        for (i, (key, first)) in self.keys.iter().zip(firsts).enumerate() {
+            let key = key.as_ref();
+            let parts = match first {
+                First::Found(entry) => entry.split_at_checked(key.len()),
+                First::Absent => {
+                    f(self.base + i, None);
+                    continue;
+                }
+                First::Unclear => None,
+            };
+            match parts {
+                Some((stored, value)) if same(stored, key) => f(self.base + i, Some(value)),
+                _ => f(self.base + i, self.further(key)?),
+            }
+        }
+        Ok(())
+    }
+
+    /// The value of a key that was not found at once where it should be.
+    #[inline(never)]
+    fn further(&self, key: &[u8]) -> Result<Option<&'d [u8]>> {
+        let mut is_unclear = false;
+        match self.index.look_through_blocks(self.window, key, &mut is_unclear) {
+            None if is_unclear => self.index.find(&Memory(self.data), key),
+            found => Ok(found),
+        }
+    }
+
     /// The hashes and the buckets, their lines and those that `ask` names on the way.
     #[inline(always)]
     fn buckets(&self, ask: impl Fn(Bucket)) -> ([u64; BATCH], [Option<Bucket<'d>>; BATCH]) {
@@ -368,10 +511,11 @@ mod tests {
     #[test]
     fn keys_are_found_in_buckets_of_every_size() {
         let long = "x".repeat(300);
-        for kind in ["Fixed", "Mixed", "Refs"] {
+        for kind in ["Fixed", "Mixed", "Refs", "blocks"] {
             let value = |i: u32| match kind {
                 "Fixed" => format!("{i:08}"),
-                "Mixed" => format!("{i}"),
+                "Mixed" => format!("{i:060}{i}"),
+                "blocks" => format!("{i}"),
                 _ => format!("{i}{long}"),
             };
             let count = if kind == "Refs" { 60_000 } else { 300_000 };
@@ -379,7 +523,8 @@ mod tests {
             let file = BuildOptions::new().build_in_memory(records).unwrap();
             let view = View::new(&file).unwrap();
             let largest = view.stats().unwrap().largest_bucket;
-            assert!(largest > 16 && largest <= 32, "{kind}: {largest}");
+            assert!(kind == "blocks" || largest > 16 && largest <= 32, "{kind}: {largest}");
+            assert!(kind != "blocks" || largest == 16, "{largest}");
             let keys: Vec<String> = (0..count + 100).map(|i| format!("{i:08}")).collect();
             let mut next = 0;
             let check = |i: usize, found: Option<&[u8]>| {

@@ -8,7 +8,7 @@
 
 use super::bucket::Shape;
 use super::directory::{GROUP_BUCKETS, GROUP_BYTES, place};
-use super::view::LANES;
+use super::lanes::LANES;
 use crate::Result;
 
 /// Records of a group that are noted at most: 32 for each of its buckets.

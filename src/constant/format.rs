@@ -2,7 +2,8 @@
 //!
 //! This file, [`super::directory`] and [`super::bucket`] are the only places that know offsets.
 
-use super::bucket::{MAX_INLINE, TAIL_BYTES};
+use super::block::{Blocks, LINE, MAX_CHAIN, STEPS};
+use super::bucket::{MAX_INLINE, Shape, TAIL_BYTES};
 use super::directory::GROUP_BYTES;
 use crate::bytes::{le32, le64};
 use crate::keyhash::KeyHash;
@@ -15,6 +16,8 @@ pub(crate) const MAGIC: [u8; 8] = *b"\x89CRDNZA\n";
 const ENGINE: u32 = 1;
 /// The version of the format that this program writes and reads.
 const VERSION: u32 = 1;
+/// A feature that readers must understand: buckets are blocks, which no directory leads to.
+const BLOCKS: u32 = 1;
 /// Bytes of the header; regions begin after it.
 pub(crate) const HEADER_BYTES: usize = 256;
 /// Where the header's checksum lies: over all bytes before it.
@@ -82,6 +85,10 @@ pub(crate) struct Header {
     pub ref_bytes: u32,
     /// Bits of a reference that hold the place; the others are a tag of the hash.
     pub ref_bits: u32,
+    /// How buckets are laid out if there is no directory.
+    pub blocks: Option<Blocks>,
+    /// By how many blocks an entry was moved on at most.
+    pub chain: u32,
 }
 
 impl Header {
@@ -95,6 +102,24 @@ impl Header {
         self.directory.len / GROUP_BYTES
     }
 
+    /// The blocks there are, those for what was moved among them; none if there is a directory.
+    pub(crate) fn block_count(&self) -> u64 {
+        let len = self.buckets.len.saturating_sub(TAIL_BYTES as u64);
+        self.blocks.map_or(0, |blocks| len / blocks.step as u64)
+    }
+
+    /// Bytes of entries in a block, on average, as far as the header tells.
+    pub(crate) fn mean_used(&self) -> usize {
+        let Some(blocks) = self.blocks else { return 0 };
+        let inline = self.key_bytes.saturating_add(self.value_bytes).saturating_sub(self.log.len);
+        ((inline / blocks.homes.max(1)) as usize).min(blocks.step)
+    }
+
+    /// How entries are read.
+    pub(crate) fn shape(&self) -> Shape {
+        Shape::new(self.kind, self.ref_bytes as usize, self.ref_bits)
+    }
+
     /// The header's bytes.
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = [0u8; HEADER_BYTES];
@@ -104,9 +129,11 @@ impl Header {
             Kind::Mixed => (2, 0, 0),
             Kind::Refs => (3, 0, 0),
         };
+        let Blocks { step, homes } = self.blocks.unwrap_or(Blocks { step: 0, homes: 0 });
         let words32 = [
             (8, ENGINE),
             (12, VERSION),
+            (24, if self.blocks.is_some() { BLOCKS } else { 0 }),
             (28, self.hash_id),
             (72, kind),
             (76, key_len),
@@ -114,6 +141,8 @@ impl Header {
             (84, self.largest_bucket),
             (88, self.ref_bytes),
             (92, self.ref_bits),
+            (96, step as u32),
+            (100, self.chain),
         ];
         let regions = [self.log, self.directory, self.buckets, self.lists, self.sums];
         let words64 = [
@@ -123,6 +152,7 @@ impl Header {
             (56, self.key_bytes),
             (64, self.value_bytes),
             (184, self.sums_checksum),
+            (192, homes),
         ];
         for (at, region) in (REGIONS_AT..).step_by(16).zip(regions) {
             out[at..at + 8].copy_from_slice(&region.at.to_le_bytes());
@@ -172,6 +202,9 @@ impl Header {
             largest_bucket: word(84),
             ref_bytes: word(88),
             ref_bits: word(92),
+            blocks: (word(24) & BLOCKS != 0)
+                .then(|| Blocks { step: word(96) as usize, homes: long(192) }),
+            chain: word(100),
         };
         header.check(file_len)?;
         Ok(header)
@@ -201,11 +234,16 @@ impl Header {
             return wrong(REGIONS_AT, "the file goes on after its last region");
         }
         let sizes = [self.directory.len, self.directory.at];
-        if self.directory.len == 0 || !sizes.iter().all(|n| n.is_multiple_of(GROUP_BYTES)) {
+        if (self.directory.len == 0) != self.blocks.is_some()
+            || !sizes.iter().all(|n| n.is_multiple_of(GROUP_BYTES))
+        {
             return wrong(REGIONS_AT + 16, "the directory is not made of whole groups");
         }
         if self.buckets.len < TAIL_BYTES as u64 {
             return wrong(REGIONS_AT + 32, "the buckets lack their tail");
+        }
+        if let Some(blocks) = self.blocks {
+            self.check_blocks(blocks)?;
         }
         let edges = [self.log.at, self.log.len, self.lists.at, self.lists.len, self.sums.at];
         if !edges.iter().all(|edge| edge.is_multiple_of(ALIGN)) {
@@ -228,6 +266,26 @@ impl Header {
             && (key_len >= MAX_INLINE || key_len + value_len > MAX_INLINE)
         {
             return wrong(76, "records of this size do not belong in buckets");
+        }
+        Ok(())
+    }
+
+    /// Whether blocks are of a possible size, and there are as many as the buckets have bytes for.
+    fn check_blocks(&self, Blocks { step, homes }: Blocks) -> Result<()> {
+        let wrong = |at: usize, what: &str| Err(Error::corrupt(at as u64, what));
+        if !step.is_multiple_of(LINE) || !STEPS.contains(&step) {
+            return wrong(96, "blocks have an impossible size");
+        }
+        if self.kind != Kind::Mixed {
+            return wrong(72, "records of this kind are not kept in blocks");
+        }
+        let count = self.block_count();
+        let whole = count.checked_mul(step as u64);
+        if whole != self.buckets.len.checked_sub(TAIL_BYTES as u64) || homes == 0 || homes > count {
+            return wrong(192, "the buckets are not made of whole blocks");
+        }
+        if u64::from(self.chain) > MAX_CHAIN || !self.buckets.at.is_multiple_of(LINE as u64) {
+            return wrong(100, "blocks lie where they cannot, or entries too far from home");
         }
         Ok(())
     }
@@ -273,7 +331,7 @@ fn check_identity(data: &[u8]) -> Result<()> {
     if word(8) != ENGINE {
         return wrong("it is a file of another engine of Credenza");
     }
-    if word(12) != VERSION || word(24) != 0 {
+    if word(12) != VERSION || word(24) & !BLOCKS != 0 {
         return unsupported(word(12), word(24));
     }
     Ok(())

@@ -4,10 +4,12 @@
 //! Written once over [`Source`]. Every step is checked against the file's length, so that any
 //! bytes whatever give an answer or [`crate::ErrorKind::Corrupt`].
 
+use super::block::{Block, Blocks, Home};
 use super::bucket::{Ref, Shape, Slot, same};
 use super::directory::{GROUP_BYTES, Place, Position, place};
 use super::format::{Header, Kind, Region};
-use super::view::{Bounds, LANES};
+use super::lanes::LANES;
+use super::view::Bounds;
 use crate::bytes::{le32, le64};
 use crate::keyhash::KeyHash;
 use crate::os::source::Source;
@@ -25,10 +27,22 @@ pub(crate) const IN_LOG: u64 = 1 << 63;
 /// What a lookup needs of the header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Index {
-    hash: KeyHash,
+    pub hash: KeyHash,
+    /// Whether short keys are hashed by words.
+    pub takes_words: bool,
+    /// Whether there are blocks, which is asked first.
+    pub is_in_blocks: bool,
     pub shape: Shape,
     pub bounds: Bounds,
     directory_at: u64,
+    buckets_at: u64,
+    /// How buckets are laid out if there is no directory.
+    pub blocks: Option<Blocks>,
+    block_count: u64,
+    /// By how many blocks an entry was moved on at most.
+    pub chain: u64,
+    /// Bytes of entries in a block, on average.
+    pub mean_used: usize,
     /// The part of a bucket that comes before its entries, on average, as a fraction of 2^16.
     pub head_share: u64,
     pub log: Region,
@@ -145,14 +159,22 @@ impl List {
 
 impl Index {
     pub(crate) fn new(header: &Header) -> Option<Index> {
-        let shape = Shape::new(header.kind, header.ref_bytes as usize, header.ref_bits);
+        let shape = header.shape();
         let head = if header.kind == Kind::Mixed { 3 } else { 1 };
         let mean = (header.buckets.len / header.records.max(1)).max(1);
+        let hash = KeyHash::new(header.hash_id, header.seed)?;
         Some(Index {
-            hash: KeyHash::new(header.hash_id, header.seed)?,
+            hash,
+            takes_words: hash.takes_words(),
+            is_in_blocks: header.blocks.is_some(),
             shape,
-            bounds: Bounds::new(header.file_len(), header.directory, header.buckets)?,
+            bounds: Bounds::new(header)?,
             directory_at: header.directory.at,
+            buckets_at: header.buckets.at,
+            blocks: header.blocks,
+            block_count: header.block_count(),
+            chain: u64::from(header.chain),
+            mean_used: header.mean_used(),
             head_share: ((head << 16) / mean).min(1 << 16),
             log: header.log,
             lists: header.lists,
@@ -167,13 +189,22 @@ impl Index {
         self.hash.hash(key)
     }
 
-    /// Where the bucket of a hash lies.
+    /// Where the bucket, or the home, of a hash lies.
     pub(crate) fn place<S: Source>(&self, source: &S, hash: u64) -> Result<Place> {
+        if let Some(blocks) = self.blocks {
+            let home = Home::of(hash, blocks.homes);
+            return Ok(Place { at: self.block_at(blocks, home.block), len: blocks.step });
+        }
         let position = Position::of(hash, self.bounds.groups());
         let at = self.directory_at + position.group * GROUP_BYTES;
         let group = source.read(at, GROUP_BYTES as usize)?;
         let place = group.first_chunk().and_then(|group| place(group, position.bucket));
         place.ok_or_else(|| Error::corrupt(at, "a group of the directory makes no sense"))
+    }
+
+    /// Where the block of this number lies.
+    fn block_at(&self, blocks: Blocks, number: u64) -> u64 {
+        self.buckets_at + number * blocks.step as u64
     }
 
     /// The first value of `key`.
@@ -219,15 +250,47 @@ impl Index {
         mut f: impl FnMut(S::Bytes<'a>) -> bool,
     ) -> Result<()> {
         let hash = self.hash(key);
-        let Place { at: bucket_at, len } = self.place(source, hash)?;
-        let bucket = source.read(bucket_at, len)?;
-        let n = self.shape.count(&bucket).ok_or_else(|| passes_end(bucket_at))?;
+        let Some(blocks) = self.blocks else {
+            let Place { at, len } = self.place(source, hash)?;
+            let bucket = source.read(at, len)?;
+            return self.walk_bucket(source, key, hash, (&bucket, at), &mut f).map(|_| ());
+        };
+        let home = Home::of(hash, blocks.homes);
+        for number in home.block..=home.block + self.chain {
+            let at = self.block_at(blocks, number);
+            let bytes = source.read(at, blocks.step)?;
+            let block = Block::new(&bytes).ok_or_else(|| passes_end(at))?;
+            let (bucket, shift) = block.bucket().ok_or_else(|| passes_end(at))?;
+            let whole = (&bucket[..], at + shift as u64);
+            if !self.walk_bucket(source, key, hash, whole, &mut f)? {
+                break;
+            }
+            let goes_on =
+                number == home.block && block.limit.moved_on(home) || block.limit.moves_all();
+            if !goes_on || number + 1 == self.block_count {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the values of `key` in a bucket, whose values lie in the file as if it began at the place given with it; false
+    /// if `f` did not want more.
+    fn walk_bucket<'a, S: Source>(
+        &self,
+        source: &'a S,
+        key: &[u8],
+        hash: u64,
+        (bucket, bucket_at): (&[u8], u64),
+        f: &mut impl FnMut(S::Bytes<'a>) -> bool,
+    ) -> Result<bool> {
+        let n = self.shape.count(bucket).ok_or_else(|| passes_end(bucket_at))?;
         for from in (0..n).step_by(LANES) {
-            let mut mask = self.shape.candidates(&bucket, n, from, hash, key.len());
+            let mut mask = self.shape.candidates(bucket, n, from, hash, key.len());
             while mask != 0 {
                 let i = from + mask.trailing_zeros() as usize;
                 mask &= mask - 1;
-                let slot = self.shape.slot(&bucket, n, i, hash);
+                let slot = self.shape.slot(bucket, n, i, hash);
                 let go_on = match slot.ok_or_else(|| passes_end(bucket_at))? {
                     Slot::Inline { at, key_len, value_len } => {
                         let value_at = at + key_len;
@@ -238,15 +301,15 @@ impl Index {
                             true
                         }
                     }
-                    Slot::Ref(to) if to.tag_fits => self.follow(source, key, to, &mut f)?,
+                    Slot::Ref(to) if to.tag_fits => self.follow(source, key, to, f)?,
                     Slot::Ref(_) => true,
                 };
                 if !go_on {
-                    return Ok(());
+                    return Ok(false);
                 }
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Gives the values behind a reference to `f`, if they are those of `key`; false ends.

@@ -1,16 +1,18 @@
 //! The constant engine: a file that is built once, published atomically, and read by everyone.
 //!
 //! How a lookup goes: the hash of the key names a bucket, and one cache line of the directory
-//! says where the bucket lies; one comparison of 32 bytes at once finds the entries whose
+//! says where the bucket lies, or, for many small records, the hash alone does; one comparison of 32 bytes at once finds the entries whose
 //! fingerprint (and key length) fit; the key is compared; the value lies behind it, or, where it
 //! is large, in the log that the entry refers to.
 //!
-//! Reading order: `docs/format/constant.md`, `format`, `directory`, `bucket`, `lookup`, `view`, `fast`;
+//! Reading order: `docs/format/constant.md`, `format`, `directory`, `bucket`, `block`, `lookup`, `view`,
+//! `fast`;
 //! then how a file comes to be: `builder`, `partition`, `plan`, `emit`, `lists`, `output`.
 //!
 //! Invariants: a published file never changes; readers trust nothing in it beyond its header's
 //! checksum and check every offset; the same input gives the same file.
 
+mod block;
 mod bucket;
 mod builder;
 mod directory;
@@ -19,6 +21,7 @@ mod fast;
 mod flat;
 mod format;
 mod handle;
+mod lanes;
 mod lists;
 mod lookup;
 mod output;

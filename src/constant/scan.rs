@@ -3,12 +3,13 @@
 //! Every record is met once, and the records of one key in the order in which they were added:
 //! see [`super::lists`] for how lists and log share the work.
 
+use super::block::{Block, LINE};
 use super::bucket::{REF_MARK, Shape};
 use super::directory::{GROUP_BUCKETS, GROUP_BYTES, place, span};
 use super::flat::{Flat, Group, Outcome};
 use super::format::{ALIGN, Header, Kind, Region};
+use super::lanes::prefetch;
 use super::lookup::{List, LogRecord, RECORD_HEAD, passes_end};
-use super::view::prefetch;
 use crate::bytes::le32;
 use crate::observe::{Recorder, Walk};
 use crate::os::source::{Memory, Source};
@@ -27,11 +28,14 @@ const AHEAD: usize = 8;
 /// Groups read in one step: a few hundred kilobytes.
 const GROUPS_AT_ONCE: u64 = 32;
 
+/// Blocks read in one step: at most as much.
+const BLOCKS_AT_ONCE: u64 = 512;
+
 /// Where a scan is.
 #[derive(Clone, Copy, Debug)]
 enum Cursor {
     Log(u64),
-    /// The number of the next group, and where its buckets must begin.
+    /// The number of the next group or block, and where it must begin.
     Buckets(u64, u64),
     Lists(u64),
     End,
@@ -68,6 +72,10 @@ impl<'h> Scanner<'h> {
             Cursor::Buckets(..) if self.shape.kind == Kind::Refs => {
                 Cursor::Lists(self.header.lists.at)
             }
+            Cursor::Buckets(number, at) if number < self.header.block_count() => {
+                let end = (number + BLOCKS_AT_ONCE).min(self.header.block_count());
+                Cursor::Buckets(end, blocks(source, self.header, (end - number, at), &mut f)?)
+            }
             Cursor::Buckets(number, mut at) if number < self.header.groups() => {
                 let end = (number + GROUPS_AT_ONCE).min(self.header.groups());
                 let mut flat = Flat::new();
@@ -98,6 +106,29 @@ impl<'h> Scanner<'h> {
         while self.step(source, &mut f)? {}
         Ok(())
     }
+}
+
+/// The inline entries of so many blocks, which begin at `start`; where they end.
+#[inline(always)]
+fn blocks<S: Source>(
+    source: &S,
+    header: &Header,
+    (count, start): (u64, u64),
+    f: &mut impl FnMut(&[u8], &[u8]) -> Result<()>,
+) -> Result<u64> {
+    let step = header.blocks.map_or(LINE, |blocks| blocks.step);
+    let window = source.read(start, count as usize * step)?;
+    for (number, bytes) in (0..).zip(window.chunks_exact(step)) {
+        let block = Block::new(bytes);
+        let all_are = match block {
+            Some(block) => block.records(f)?,
+            None => false,
+        };
+        if !all_are {
+            return Err(passes_end(start + number * step as u64));
+        }
+    }
+    Ok(start + window.len() as u64)
 }
 
 /// The inline entries of all buckets of a group, which begin at `start`; where they end.

@@ -1,5 +1,6 @@
 //! Facts about a file: what its bytes are used for, and how evenly its blocks are filled.
 
+use super::block::Block;
 use super::bucket::MAX_ENTRIES;
 use super::directory::{GROUP_BUCKETS, GROUP_BYTES, place};
 use super::format::{ALIGN, Header};
@@ -89,7 +90,7 @@ impl Stats {
             file_bytes,
             log_bytes: header.log.len,
             list_bytes: header.lists.len,
-            buckets: header.groups() * GROUP_BUCKETS,
+            buckets: header.groups() * GROUP_BUCKETS + header.block_count(),
             largest_bucket: u64::from(header.largest_bucket),
             fill_histogram: fill.histogram.get(..=fill.largest()).unwrap_or_default().to_vec(),
         }
@@ -105,6 +106,15 @@ impl Stats {
             let padded = len.next_multiple_of(ALIGN);
             fill.pad(padded - len);
             at += padded;
+        }
+        for number in 0..header.block_count() {
+            let step = header.blocks.map_or(0, |blocks| blocks.step);
+            let at = header.buckets.at + number * step as u64;
+            let bytes = source.read(at, step)?;
+            let block = Block::new(&bytes);
+            let slack = block.and_then(|block| block.slack()).ok_or_else(|| passes_end(at))?;
+            fill.count(block.map_or(0, |block| block.n));
+            fill.pad(slack as u64);
         }
         let mut next = header.buckets.at;
         for number in 0..header.groups() {

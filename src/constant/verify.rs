@@ -1,8 +1,9 @@
 //! Checking every byte: first the checksums, which find accidents, then that every entry is where
 //! a lookup would look for it, which finds files that were never right.
 
+use super::block::{Block, Blocks, Home, Limit, MAX_CHAIN};
 use super::bucket::{Shape, Slot, TAIL_BYTES, fingerprint};
-use super::directory::{GROUP_BUCKETS, GROUP_BYTES, Place, Position, place};
+use super::directory::{GROUP_BUCKETS, GROUP_BYTES, Position, place};
 use super::format::{ALIGN, HEADER_BYTES, Header, MAX_KEY, Region, SEGMENT_BYTES};
 use super::lookup::{Index, List, LogRecord, RECORD_HEAD, passes_end};
 use super::scan::Scanner;
@@ -10,6 +11,8 @@ use crate::bytes::le64;
 use crate::os::source::Source;
 use crate::{Error, Result};
 use std::borrow::Cow;
+use std::cell::Cell;
+use std::collections::VecDeque;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Checks everything, or says where the first damage is. `progress` gets bytes done and to do.
@@ -121,6 +124,9 @@ fn buckets<S: Source>(
     found: &mut Found,
     report: &mut dyn FnMut(u64),
 ) -> Result<()> {
+    if header.blocks.is_some() {
+        return blocks(header, index, source, found, report);
+    }
     let mut next = header.buckets.at;
     let mut largest = 0;
     for number in 0..header.groups() {
@@ -132,8 +138,15 @@ fn buckets<S: Source>(
                 return Err(Error::corrupt(at, "a bucket does not begin where the last one ends"));
             };
             next += place.len as u64;
-            let position = Position { group: number, bucket, fraction: 0 };
-            largest = largest.max(entries(header, index, source, place, position, found)?);
+            let bytes = source.read(place.at, place.len)?;
+            let belongs = |hash| {
+                let here = Position::of(hash, header.groups());
+                (here.group, here.bucket) == (number, bucket)
+            };
+            let mut before = Before::default();
+            let bucket = (&bytes[..], place.at);
+            largest =
+                largest.max(entries(header, index, source, bucket, &belongs, &mut before, found)?);
         }
         if number % 1024 == 0 {
             report(next - header.buckets.at);
@@ -148,6 +161,62 @@ fn buckets<S: Source>(
     zeros(source, Region { at: next, len: TAIL_BYTES as u64 })
 }
 
+/// Blocks hold nothing but their entries, and every entry is found from its key.
+fn blocks<S: Source>(
+    header: &Header,
+    index: &Index,
+    source: &S,
+    found: &mut Found,
+    report: &mut dyn FnMut(u64),
+) -> Result<()> {
+    let Some(Blocks { step, homes }) = header.blocks else { return Ok(()) };
+    let (mut largest, mut before) = (0, Before::default());
+    // The limits of the blocks before this one, the last one last, as far back as an entry's home may be.
+    let mut before_it: VecDeque<Limit> = VecDeque::new();
+    let chain = Cell::new(0);
+    for number in 0..header.block_count() {
+        let at = header.buckets.at + number * step as u64;
+        let bytes = source.read(at, step)?;
+        let block = Block::new(&bytes).ok_or_else(|| passes_end(at))?;
+        if block.slack().is_none() {
+            return Err(Error::corrupt(at, "this block holds more than its entries"));
+        }
+        let (bucket, shift) = block.bucket().ok_or_else(|| passes_end(at))?;
+        let belongs = |hash| {
+            let home = Home::of(hash, homes);
+            let Some(moved) = number.checked_sub(home.block) else { return false };
+            if moved == 0 {
+                return !block.limit.moved_on(home);
+            }
+            chain.set(chain.get().max(moved));
+            // What a lookup meets on its way: the home, and blocks that moved everything on.
+            let way =
+                before_it.len().checked_sub(moved as usize).map(|from| before_it.range(from..));
+            way.is_some_and(|mut way| {
+                way.next().is_some_and(|limit| limit.moved_on(home) || limit.moves_all())
+                    && way.all(|limit| limit.moves_all())
+            })
+        };
+        let bucket = (&bucket[..], at + shift as u64);
+        let n = entries(header, index, source, bucket, &belongs, &mut before, found)?;
+        largest = largest.max(n);
+        before_it.push_back(block.limit);
+        if before_it.len() as u64 > MAX_CHAIN {
+            before_it.pop_front();
+        }
+        if number % 1024 == 0 {
+            report(at - header.buckets.at);
+        }
+    }
+    if largest != header.largest_bucket as usize || chain.get() != u64::from(header.chain) {
+        let what =
+            "the header has the size of the largest block, or the longest way to an entry, wrong";
+        return Err(Error::corrupt(84, what));
+    }
+    let end = header.buckets.end() - TAIL_BYTES as u64;
+    zeros(source, Region { at: end, len: TAIL_BYTES as u64 })
+}
+
 /// How a bucket holds the records of a key.
 #[derive(Clone, Copy)]
 enum Held {
@@ -158,27 +227,37 @@ enum Held {
     InList,
 }
 
-/// The entries of a bucket that have one hash. Those of a key are all held in one way, so that a scan meets its
-/// records in the order of a lookup.
+/// The last entries that were checked, which all have one hash. Those of a key are all held in one way, so that a
+/// scan meets its records in the order of a lookup.
 #[derive(Default)]
-struct Alike<'b>(Vec<(Cow<'b, [u8]>, Held)>);
+struct Before {
+    hash: u64,
+    keys: Vec<(Vec<u8>, Held)>,
+    /// A buffer for the next key.
+    spare: Vec<u8>,
+}
 
-impl<'b> Alike<'b> {
+impl Before {
     /// Whether an entry may follow these, or begin anew.
-    fn takes(&mut self, is_other_hash: bool, key: Cow<'b, [u8]>, how: Held) -> bool {
-        if is_other_hash {
-            self.0.clear();
+    fn takes(&mut self, hash: u64, key: Cow<'_, [u8]>, how: Held) -> bool {
+        if hash != self.hash {
+            self.spare = self.keys.pop().map(|(key, _)| key).unwrap_or_default();
+            self.keys.clear();
         }
-        let is_right = |(other, held): &(Cow<'_, [u8]>, Held)| {
-            *other != key
+        self.hash = hash;
+        let is_right = |(other, held): &(Vec<u8>, Held)| {
+            *other != *key
                 || match (held, how) {
                     (Held::Inline, Held::Inline) => true,
                     (Held::InLog(before), Held::InLog(place)) => *before < place,
                     _ => false,
                 }
         };
-        let all_are = self.0.iter().all(is_right);
-        self.0.push((key, how));
+        let all_are = self.keys.iter().all(is_right);
+        let mut owned = std::mem::take(&mut self.spare);
+        owned.clear();
+        owned.extend_from_slice(&key);
+        self.keys.push((owned, how));
         all_are
     }
 }
@@ -188,18 +267,16 @@ fn entries<S: Source>(
     header: &Header,
     index: &Index,
     source: &S,
-    place: Place,
-    position: Position,
+    (bucket, bucket_at): (&[u8], u64),
+    belongs: &dyn Fn(u64) -> bool,
+    before: &mut Before,
     found: &mut Found,
 ) -> Result<usize> {
-    let wrong = |what: String| Err(Error::corrupt(place.at, what));
-    let bucket = source.read(place.at, place.len)?;
-    let n = index.shape.count(&bucket).ok_or_else(|| passes_end(place.at))?;
-    let mut last = 0;
+    let wrong = |what: String| Err(Error::corrupt(bucket_at, what));
+    let n = index.shape.count(bucket).ok_or_else(|| passes_end(bucket_at))?;
     let mut end = 0;
-    let mut alike = Alike::default();
     for i in 0..n {
-        let slot = index.shape.slot(&bucket, n, i, 0).ok_or_else(|| passes_end(place.at))?;
+        let slot = index.shape.slot(bucket, n, i, 0).ok_or_else(|| passes_end(bucket_at))?;
         let (key, how) = match slot {
             Slot::Inline { at, key_len, value_len } => {
                 end = at + key_len + value_len;
@@ -212,26 +289,24 @@ fn entries<S: Source>(
             }
         };
         let hash = index.hash(&key);
-        let here = Position::of(hash, header.groups());
-        if (here.group, here.bucket) != (position.group, position.bucket) || hash < last {
+        if !belongs(hash) || hash < before.hash {
             return wrong(format!("entry {i} of this bucket does not belong where it is"));
         }
-        if !alike.takes(hash != last, key, how) {
+        if !before.takes(hash, key, how) {
             return wrong(format!(
                 "entry {i} of this bucket has a key whose records are held in another way or order"
             ));
         }
-        last = hash;
         if bucket.get(index.shape.prints_at() + i) != Some(&fingerprint(hash)) {
             return wrong(format!("entry {i} of this bucket has the fingerprint of another key"));
         }
-        if let Some(Slot::Ref(to)) = index.shape.slot(&bucket, n, i, hash)
+        if let Some(Slot::Ref(to)) = index.shape.slot(bucket, n, i, hash)
             && !to.tag_fits
         {
             return wrong(format!("entry {i} of this bucket has the tag of another key"));
         }
     }
-    if end != place.len {
+    if end != bucket.len() {
         return wrong("this bucket is longer than its entries".into());
     }
     Ok(n)

@@ -1,46 +1,61 @@
-//! The constant engine's one place for `unsafe`: what the compiler will not do by itself.
+//! Parts of a file in memory, of which not every byte's place is checked: with [`super::lanes`] the
+//! constant engine's only place for `unsafe`.
 //!
-//! No caller can get out of bounds: functions take arrays of fixed size, and [`Window`] and
-//! [`Bucket`] check once what they then rely on. On machines without SSE2 plain loops do the same.
+//! No caller can get out of bounds: [`Window`], [`InBlock`] and [`Bucket`] check once what they then
+//! rely on.
 
 #![allow(unsafe_code)]
 
-use super::bucket::TAIL_BYTES;
+use super::block::{ENTRIES, Home, KEY_LENS, PRINTS, SIZES};
+use super::bucket::{REF_MARK, TAIL_BYTES, same};
 use super::directory::{GROUP_BYTES, Place, Position, place};
-use super::format::Region;
+use super::format::{Header, Region};
+use super::lanes::{HALF_LANES, equal_mask_both, prefetch, prefetch_at, sum_first_half};
+use crate::keyhash::KeyHash;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-
-/// Bytes compared at once where buckets are large.
-pub(crate) const LANES: usize = 32;
-/// Bytes compared at once where they are small.
-pub(crate) const HALF_LANES: usize = 16;
 
 /// Where directory and buckets lie in a file of a certain length: checked when it is opened, so
 /// that lookups need not.
 ///
 /// Invariant: the directory's `groups` groups, and `buckets_end` with the tail after it, lie
-/// within `file_len` bytes.
+/// within `file_len` bytes. So do, in front of `buckets_end`, as many blocks as `homes` at least, of `step` bytes
+/// each and one after the other, if `step` is not zero.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     file_len: usize,
     directory_at: usize,
     groups: u64,
+    buckets_at: usize,
     buckets_end: usize,
+    homes: u64,
+    step: usize,
 }
 
 impl Bounds {
-    /// `None` if these regions are not within `file_len` bytes.
-    pub(crate) fn new(file_len: u64, directory: Region, buckets: Region) -> Option<Bounds> {
+    /// `None` if what the header says is not within the file.
+    pub(crate) fn new(header: &Header) -> Option<Bounds> {
+        let Header { directory, buckets, .. } = *header;
+        let file_len = header.file_len();
         let end = |region: Region| region.at.checked_add(region.len).filter(|e| *e <= file_len);
         end(directory)?;
-        buckets.len.checked_sub(TAIL_BYTES as u64)?;
-        Some(Bounds {
+        let len = buckets.len.checked_sub(TAIL_BYTES as u64)?;
+        let mut bounds = Bounds {
             file_len: usize::try_from(file_len).ok()?,
             directory_at: usize::try_from(directory.at).ok()?,
             groups: directory.len / GROUP_BYTES,
+            buckets_at: usize::try_from(buckets.at).ok()?,
             buckets_end: usize::try_from(end(buckets)? - TAIL_BYTES as u64).ok()?,
-        })
+            homes: 0,
+            step: 0,
+        };
+        if let Some(blocks) = header.blocks {
+            if blocks.homes.checked_mul(blocks.step as u64).is_none_or(|bytes| bytes > len) {
+                return None;
+            }
+            (bounds.homes, bounds.step) = (blocks.homes, blocks.step);
+        }
+        Some(bounds)
     }
 
     /// Groups of the directory.
@@ -63,6 +78,23 @@ impl<'d, 'b> Window<'d, 'b> {
     #[inline(always)]
     pub(crate) fn new(data: &'d [u8], bounds: &'b Bounds) -> Option<Window<'d, 'b>> {
         (data.len() == bounds.file_len).then_some(Window { data, bounds })
+    }
+
+    /// All bytes of the file.
+    pub(crate) fn data(self) -> &'d [u8] {
+        self.data
+    }
+
+    /// The home of a hash, and where in it the hash belongs. There must be blocks.
+    #[inline(always)]
+    pub(crate) fn home(self, hash: u64) -> (InBlock<'d, 'b>, Home) {
+        let home = Home::of(hash, self.bounds.homes);
+        let at = self.bounds.buckets_at + home.block as usize * self.bounds.step;
+        debug_assert!(at + self.bounds.step <= self.bounds.buckets_end);
+        // SAFETY: `home.block` is below `homes`: it is the upper half of hash * homes. So by the invariants of both
+        // types the block lies in `data`. If there are no blocks, this is where buckets begin.
+        let start = unsafe { NonNull::from(self.data).cast::<u8>().add(at) };
+        (InBlock { start, window: self }, home)
     }
 
     /// The group of a hash, and which of its buckets.
@@ -102,6 +134,232 @@ impl<'d, 'b> Window<'d, 'b> {
         let start = unsafe { NonNull::from(self.data).cast::<u8>().add(at as usize) };
         Some((Bucket { start, len, of: PhantomData }, position.fraction))
     }
+}
+
+/// A block in memory.
+///
+/// Invariant: `step` bytes at `start`, and the tail after them, lie in the window's data.
+#[derive(Clone, Copy)]
+pub(crate) struct InBlock<'d, 'b> {
+    start: NonNull<u8>,
+    window: Window<'d, 'b>,
+}
+
+impl<'d> InBlock<'d, '_> {
+    /// Whether a key of this home is in a later block, if anywhere.
+    #[inline(always)]
+    pub(crate) fn moved_on(self, home: Home) -> bool {
+        home.level > self.lanes(0)[1]
+    }
+
+    /// Whether a key that is not here may be in a later block, whatever its home.
+    #[inline(always)]
+    pub(crate) fn moves_all(self) -> bool {
+        self.lanes(0)[1] == 0
+    }
+
+    /// The next block, if there is one.
+    pub(crate) fn next(self) -> Option<Self> {
+        let Bounds { step, buckets_end, .. } = *self.window.bounds;
+        let at = self.start.as_ptr().addr() - self.window.data.as_ptr().addr();
+        if at + 2 * step > buckets_end || step == 0 {
+            return None;
+        }
+        // SAFETY: the block after this one was just found to end before the buckets do.
+        Some(InBlock { start: unsafe { self.start.add(step) }, ..self })
+    }
+
+    /// The value of `key`; [`Unclear`] if a reference may be the key's, or something is
+    /// wrong.
+    #[inline(always)]
+    pub(crate) fn find<W: Wanted>(self, print: u8, key: W) -> Result<Option<&'d [u8]>, Unclear> {
+        let mut mask = self.mask(print, key.len());
+        while mask != 0 {
+            let (stored, size) = self.entry(mask)?;
+            mask &= mask - 1;
+            if size < key.len() {
+                return Err(Unclear);
+            }
+            // SAFETY: the entry is in the block, by what `entry` says, and begins with a key that is as long.
+            unsafe {
+                if key.is_at(stored) {
+                    let rest = stored.add(key.len());
+                    return Ok(Some(std::slice::from_raw_parts(rest, size - key.len())));
+                }
+            }
+        }
+        match self.has_reference(print) {
+            true => Err(Unclear),
+            false => Ok(None),
+        }
+    }
+
+    /// The first entry that has this fingerprint and length of the key.
+    #[inline(always)]
+    pub(crate) fn candidate(self, print: u8, len: usize) -> Result<Option<&'d [u8]>, Unclear> {
+        match self.mask(print, len) {
+            0 if self.has_reference(print) => Err(Unclear),
+            0 => Ok(None),
+            mask => {
+                let (stored, size) = self.entry(mask)?;
+                // SAFETY: the entry is in the block, by what `entry` says.
+                Ok(Some(unsafe { std::slice::from_raw_parts(stored, size) }))
+            }
+        }
+    }
+
+    /// A bit for each lane that has this fingerprint and length of the key.
+    #[inline(always)]
+    fn mask(self, print: u8, len: usize) -> u32 {
+        // Lanes without an entry have the length 0, and references that of the mark.
+        let len = if (1..usize::from(REF_MARK)).contains(&len) { len as u8 } else { return 0 };
+        let prints = (self.lanes(PRINTS), print);
+        equal_mask_both(prints, (self.lanes(KEY_LENS), len))
+    }
+
+    /// Whether an entry that has this fingerprint is a reference.
+    #[inline(always)]
+    fn has_reference(self, print: u8) -> bool {
+        let prints = (self.lanes(PRINTS), print);
+        let marks = (self.lanes(KEY_LENS), REF_MARK);
+        equal_mask_both(prints, marks) != 0
+    }
+
+    /// The only reference that has this fingerprint, with what follows it up to eight bytes; `None` if there are several,
+    /// or something is wrong.
+    #[inline(always)]
+    pub(crate) fn reference(self, print: u8) -> Option<u64> {
+        let prints = (self.lanes(PRINTS), print);
+        let mask = equal_mask_both(prints, (self.lanes(KEY_LENS), REF_MARK));
+        if !mask.is_power_of_two() {
+            return None;
+        }
+        let (stored, _) = self.entry(mask).ok()?;
+        // SAFETY: the entry begins in the block or where it ends, and the tail, of more than eight bytes, may be read
+        // after that; an array of bytes has no alignment.
+        Some(u64::from_le_bytes(unsafe { *stored.cast() }))
+    }
+
+    /// The entry of the lowest bit of a mask: where it begins, and its size. Both are within the block.
+    #[inline(always)]
+    fn entry(self, mask: u32) -> Result<(*const u8, usize), Unclear> {
+        let i = (mask as u16).trailing_zeros() as usize;
+        let sizes = self.lanes(SIZES);
+        let size = usize::from(sizes[i % HALF_LANES]);
+        let at = ENTRIES + sum_first_half(sizes, i);
+        if at + size > self.window.bounds.step {
+            return Err(Unclear);
+        }
+        Ok((self.start.as_ptr().wrapping_add(at), size))
+    }
+
+    /// The bytes at `at`, which is one of a few constants below the size of the tail.
+    #[inline(always)]
+    fn lanes(self, at: usize) -> &'d [u8; HALF_LANES] {
+        let at = at.min(TAIL_BYTES - HALF_LANES);
+        // SAFETY: by the invariant TAIL_BYTES may be read; an array of bytes has no alignment.
+        unsafe { self.start.add(at).cast().as_ref() }
+    }
+
+    /// Asks for the cache line at `at`.
+    #[inline(always)]
+    pub(crate) fn prefetch(self, at: usize) {
+        prefetch_at(self.start.as_ptr().wrapping_add(at));
+    }
+}
+
+/// There is more to look at.
+pub(crate) struct Unclear;
+
+/// A key to hash, and to compare with those that are stored.
+pub(crate) trait Wanted: Copy {
+    /// Its length in bytes.
+    fn len(self) -> usize;
+
+    /// Its hash in a file with this function.
+    fn hash(self, hash: &KeyHash) -> u64;
+
+    /// Whether the key at `stored`, which is as long, is this one.
+    ///
+    /// # Safety
+    /// As many bytes as this key has may be read at `stored`.
+    unsafe fn is_at(self, stored: *const u8) -> bool;
+}
+
+impl Wanted for &[u8] {
+    #[inline(always)]
+    fn len(self) -> usize {
+        <[u8]>::len(self)
+    }
+
+    #[inline(always)]
+    fn hash(self, hash: &KeyHash) -> u64 {
+        hash.hash(self)
+    }
+
+    #[inline(always)]
+    unsafe fn is_at(self, stored: *const u8) -> bool {
+        // SAFETY: the caller says that so many bytes may be read.
+        same(unsafe { std::slice::from_raw_parts(stored, <[u8]>::len(self)) }, self)
+    }
+}
+
+/// A key of 8 to 16 bytes, as most are. It is read as two words, its first and its last eight
+/// bytes, which overlap where it is shorter than 16; and what is known of its length is asked
+/// once, not by hashing and comparing each for itself.
+///
+/// Invariant: `len` is between 8 and 16, and so many bytes at `start` may be read for `'k`.
+#[derive(Clone, Copy)]
+pub(crate) struct Short<'k> {
+    start: NonNull<u8>,
+    len: usize,
+    of: PhantomData<&'k [u8]>,
+}
+
+impl<'k> Short<'k> {
+    /// `None` if the key has another length.
+    #[inline(always)]
+    pub(crate) fn of(key: &'k [u8]) -> Option<Short<'k>> {
+        let (start, len) = (NonNull::from(key).cast(), key.len());
+        (len.wrapping_sub(8) <= 8).then_some(Short { start, len, of: PhantomData })
+    }
+
+    /// The first and the last eight bytes, little-endian.
+    #[inline(always)]
+    pub(crate) fn words(self) -> [u64; 2] {
+        // SAFETY: there are `len` bytes, by the invariant.
+        unsafe { ends(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Wanted for Short<'_> {
+    #[inline(always)]
+    fn len(self) -> usize {
+        self.len
+    }
+
+    #[inline(always)]
+    fn hash(self, hash: &KeyHash) -> u64 {
+        let [first, last] = self.words();
+        hash.hash_words(first, last, self.len)
+    }
+
+    #[inline(always)]
+    unsafe fn is_at(self, stored: *const u8) -> bool {
+        // SAFETY: the caller says that so many bytes may be read, which are 8 at least.
+        unsafe { ends(stored, self.len) == self.words() }
+    }
+}
+
+/// The first and the last eight of `len` bytes, little-endian.
+///
+/// # Safety
+/// `len` is at least 8, and so many bytes at `start` may be read.
+#[inline(always)]
+unsafe fn ends(start: *const u8, len: usize) -> [u64; 2] {
+    // SAFETY: both are within the bytes; an array of bytes has no alignment.
+    let words: [[u8; 8]; 2] = unsafe { [*start.cast(), *start.add(len - 8).cast()] };
+    words.map(u64::from_le_bytes)
 }
 
 /// The bytes of a bucket.
@@ -157,118 +415,107 @@ impl<'d> Bucket<'d> {
     }
 }
 
-/// A bit for each of the bytes that equals `byte`; the first byte is the lowest bit.
-#[inline(always)]
-pub(crate) fn equal_mask(bytes: &[u8; LANES], byte: u8) -> u32 {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::*;
-        // SAFETY: SSE2 is part of x86_64; both unaligned loads lie within the 32 bytes.
-        unsafe {
-            let wanted = _mm_set1_epi8(byte.cast_signed());
-            let low = _mm_loadu_si128(bytes.as_ptr().cast());
-            let high = _mm_loadu_si128(bytes.as_ptr().add(16).cast());
-            let low = _mm_movemask_epi8(_mm_cmpeq_epi8(low, wanted)).cast_unsigned();
-            let high = _mm_movemask_epi8(_mm_cmpeq_epi8(high, wanted)).cast_unsigned();
-            low | high << 16
-        }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        let bit = |(i, b): (usize, &u8)| u32::from(*b == byte) << i;
-        bytes.iter().enumerate().map(bit).fold(0, |mask, bit| mask | bit)
-    }
-}
-
-/// The same for half as many bytes.
-#[inline(always)]
-pub(crate) fn equal_mask_half(bytes: &[u8; HALF_LANES], byte: u8) -> u32 {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::*;
-        // SAFETY: SSE2 is part of x86_64; the unaligned load is of the 16 bytes.
-        unsafe {
-            let lanes = _mm_loadu_si128(bytes.as_ptr().cast());
-            let equal = _mm_cmpeq_epi8(lanes, _mm_set1_epi8(byte.cast_signed()));
-            _mm_movemask_epi8(equal).cast_unsigned()
-        }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        let bit = |(i, b): (usize, &u8)| u32::from(*b == byte) << i;
-        bytes.iter().enumerate().map(bit).fold(0, |mask, bit| mask | bit)
-    }
-}
-
-/// The sum of the first `count` bytes; `count` is at most [`LANES`].
-#[inline(always)]
-pub(crate) fn sum_first(bytes: &[u8; LANES], count: usize) -> usize {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::*;
-        /// A window of it that starts at `LANES - count` has `count` set bytes first.
-        static MASK: [u8; 2 * LANES] = {
-            let mut mask = [0u8; 2 * LANES];
-            let mut i = 0;
-            while i < LANES {
-                mask[i] = 0xff;
-                i += 1;
-            }
-            mask
-        };
-        let start = LANES - count.min(LANES);
-        // SAFETY: SSE2 is part of x86_64; the loads of `bytes` lie within its 32 bytes, those of
-        // `MASK` within `start..start + 32`, and `start` is at most 32 of 64.
-        unsafe {
-            let mask = MASK.as_ptr().add(start);
-            let low = _mm_loadu_si128(bytes.as_ptr().cast());
-            let high = _mm_loadu_si128(bytes.as_ptr().add(16).cast());
-            let low = _mm_and_si128(low, _mm_loadu_si128(mask.cast()));
-            let high = _mm_and_si128(high, _mm_loadu_si128(mask.add(16).cast()));
-            let zero = _mm_setzero_si128();
-            let sum = _mm_add_epi64(_mm_sad_epu8(low, zero), _mm_sad_epu8(high, zero));
-            let sum = _mm_add_epi64(sum, _mm_unpackhi_epi64(sum, sum));
-            _mm_cvtsi128_si64(sum).cast_unsigned() as usize
-        }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        bytes.iter().take(count).map(|b| usize::from(*b)).sum()
-    }
-}
-
-/// Asks for the cache line at `bytes[at]`; only a hint, and none if there is no such byte.
-#[inline(always)]
-pub(crate) fn prefetch(bytes: &[u8], at: usize) {
-    prefetch_at(bytes.as_ptr().wrapping_add(at));
-}
-
-#[inline(always)]
-fn prefetch_at(place: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::*;
-        // SAFETY: a prefetch reads nothing that the program can see and never faults, whatever
-        // the address, and nothing else is made of the pointer.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = place;
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::block::Blocks;
+    use super::super::format::{HEADER_BYTES, Kind};
     use super::*;
+    use crate::constant::BuildOptions;
+
+    /// A header without records.
+    fn empty_header() -> Header {
+        let file = BuildOptions::new().build_in_memory([("", ""); 0]).unwrap();
+        let mut header = Header::decode(&file[..HEADER_BYTES], file.len() as u64).unwrap();
+        header.kind = Kind::Mixed;
+        header
+    }
+
+    /// Blocks of every byte that a lookup reads, which lead outside of them or not.
+    #[test]
+    fn nothing_outside_a_block_is_looked_at() {
+        let (step, count) = (320usize, 3usize);
+        let mut header = empty_header();
+        header.directory = Region { at: 256, len: 0 };
+        header.buckets = Region { at: 256, len: (step * count + TAIL_BYTES) as u64 };
+        header.blocks = Some(Blocks { step, homes: 2 });
+        let len = header.buckets.end() as usize;
+        header.sums = Region { at: len as u64, len: 0 };
+        let bounds = Bounds::new(&header).unwrap();
+        let mut file = vec![0u8; len];
+        let mut x = 3u32;
+        for _ in 0..20_000 {
+            for at in 0..step * count {
+                x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let byte = (x >> 24) as u8;
+                // Fingerprints and lengths that fit often, sizes that lead past the end now and then.
+                let in_head = (at % step < SIZES).then_some(byte & 1 | 8);
+                file[256 + at] = in_head.unwrap_or(byte);
+            }
+            let window = Window::new(&file, &bounds).unwrap();
+            let (mut block, _) = window.home(u64::from(x) << 32);
+            let inside = |part: &[u8]| {
+                let at = part.as_ptr().addr() - file.as_ptr().addr();
+                assert!(at >= 256 && at + part.len() <= 256 + step * count, "{at} {}", part.len());
+            };
+            for _ in 0..count {
+                for print in [8, 9] {
+                    if let Ok(Some(value)) = block.find(print, &[0u8; 9][..]) {
+                        inside(value);
+                    }
+                    if let Ok(Some(entry)) = block.candidate(print, 9) {
+                        inside(entry);
+                    }
+                    block.reference(print);
+                }
+                let Some(next) = block.next() else { break };
+                block = next;
+            }
+            assert!(block.next().is_none(), "there are {count} blocks");
+        }
+    }
+
+    /// A key of 8 to 16 bytes is hashed and compared as any other is.
+    #[test]
+    fn a_short_key_is_the_key() {
+        let hash = KeyHash::new(crate::keyhash::RAPID, 5).unwrap();
+        let key: Vec<u8> = (1..=40).collect();
+        for len in 0..=40 {
+            let key = &key[..len];
+            let short = Short::of(key);
+            assert_eq!(short.is_some(), (8..=16).contains(&len), "{len}");
+            let Some(short) = short else { continue };
+            assert_eq!((short.len(), short.hash(&hash)), (len, hash.hash(key)));
+            for changed in 0..=len {
+                let mut other = key.to_vec();
+                if let Some(byte) = other.get_mut(changed) {
+                    *byte ^= 0x40;
+                }
+                // SAFETY: `other` is as long as the key.
+                let are = unsafe { (short.is_at(other.as_ptr()), key.is_at(other.as_ptr())) };
+                assert_eq!(are, (changed == len, changed == len), "{len} {changed}");
+            }
+        }
+    }
 
     #[test]
     fn nothing_outside_a_file_is_looked_at() {
         let region = |at, len| Region { at, len };
         let (directory, buckets) = (region(256, 64), region(320, 30 + TAIL_BYTES as u64));
         let len = 320 + 30 + TAIL_BYTES;
-        let bounds = Bounds::new(len as u64, directory, buckets).unwrap();
-        assert!(Bounds::new(len as u64 - 1, directory, buckets).is_none());
-        assert!(Bounds::new(len as u64, directory, region(320, 127)).is_none());
-        assert!(Bounds::new(len as u64, region(u64::MAX, 64), buckets).is_none());
+        let bounds = |len, directory, buckets, blocks| {
+            let mut header = empty_header();
+            (header.directory, header.buckets, header.blocks) = (directory, buckets, blocks);
+            header.sums = region(len, 0);
+            Bounds::new(&header)
+        };
+        assert!(bounds(len as u64 - 1, directory, buckets, None).is_none());
+        assert!(bounds(len as u64, directory, region(320, 127), None).is_none());
+        assert!(bounds(len as u64, region(u64::MAX, 64), buckets, None).is_none());
+        for (homes, fit) in [(0, true), (1, false), (u64::MAX, false)] {
+            let blocks = Some(Blocks { step: 320, homes });
+            assert_eq!(bounds(len as u64, directory, buckets, blocks).is_some(), fit, "{homes}");
+        }
+        let bounds = bounds(len as u64, directory, buckets, None).unwrap();
 
         let mut file = vec![0; len];
         assert!(Window::new(&file[1..], &bounds).is_none());
@@ -286,27 +533,5 @@ mod tests {
         }
         file[256..264].copy_from_slice(&0xffff_ffff_ffffu64.to_le_bytes());
         assert!(Window::new(&file, &bounds).unwrap().bucket(0).is_none());
-    }
-
-    #[test]
-    fn masks_and_sums_agree_with_plain_loops() {
-        let mut bytes = [0u8; LANES];
-        let mut x = 1u32;
-        for _ in 0..1000 {
-            for b in &mut bytes {
-                x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                *b = (x >> 24) as u8 & 7;
-            }
-            let mask = equal_mask(&bytes, 3);
-            assert_eq!(equal_mask_half(bytes.first_chunk().unwrap(), 3), mask & 0xffff);
-            for (i, b) in bytes.iter().enumerate() {
-                assert_eq!(mask >> i & 1 == 1, *b == 3);
-            }
-            for count in 0..=LANES {
-                let sum: usize = bytes[..count].iter().map(|b| usize::from(*b)).sum();
-                assert_eq!(sum_first(&bytes, count), sum);
-            }
-        }
-        assert_eq!(sum_first(&[255; LANES], LANES), 255 * LANES);
     }
 }
