@@ -101,17 +101,18 @@ fn the_documented_bytes_are_where_the_document_says() {
 
 #[test]
 fn the_documented_bytes_of_a_block_are_where_the_document_says() {
-    let records = [("first", "1"), ("second", "22"), ("third", "")];
+    let records =
+        [("first", "1 of three values"), ("second", "22"), ("third", "a third value, longer")];
     let file = BuildOptions::new().build_in_memory(records).unwrap();
     let word = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().unwrap());
     assert_eq!(word(24) as u32, 1, "a feature that readers must understand");
     assert_eq!(
         (word(72) as u32, word(96)),
-        (2, 320),
-        "mixed, in blocks of 320 bytes; nothing was moved"
+        (2, 384),
+        "mixed, in blocks of 384 bytes; nothing was moved"
     );
-    assert_eq!((word(128), word(144), word(192)), (0, 320 + 128, 1), "no directory, and one home");
-    let block = &file[word(136) as usize..][..320];
+    assert_eq!((word(128), word(144), word(192)), (0, 384 + 128, 1), "no directory, and one home");
+    let block = &file[word(136) as usize..][..384];
     assert_eq!(
         (block[0], block[1]),
         (3, 255),

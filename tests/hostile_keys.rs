@@ -130,3 +130,23 @@ fn colliding_keys_in_a_file_within_a_small_budget() {
     store.verify(|_, _| ()).unwrap();
     assert!(colliding(count).step_by(1000).all(|key| store.contains_key(&key).unwrap()));
 }
+
+/// What blocks were planned for is the mean size of records; a directory takes what they cannot hold, under the same
+/// seed: sizes that differ much, one key's many values, and lists behind what references can name.
+#[test]
+fn records_that_do_not_suit_blocks_have_a_directory() {
+    let key = |i: u32| i.wrapping_mul(0x9e37_79b9).to_le_bytes().repeat(2);
+    let differing = (0..60_000).map(|i| (key(i), vec![7; if i % 33 == 0 { 247 } else { 0 }]));
+    let one_key = (0..40_000u32).map(|i| (b"one key".to_vec(), i.to_le_bytes().repeat(3)));
+    let far = (0..6100u32).flat_map(|i| (0..9).map(move |v| (key(i), vec![v; 256])));
+    let far = far.chain([(b"a".to_vec(), b"b".to_vec())]);
+    for (case, records) in
+        [differing.collect::<Records>(), one_key.collect(), far.collect()].iter().enumerate()
+    {
+        let file = build(records);
+        assert_eq!(seed_of(&file), FIRST_SEED);
+        assert_eq!(file[24], 0, "no blocks: {case}");
+    }
+    let alike = (0..60_000).map(|i| (key(i), vec![7; 8 + i as usize % 16]));
+    assert_eq!(build(&alike.collect())[24], 1, "blocks");
+}

@@ -22,8 +22,11 @@ use super::bucket::{MAX_INLINE, REF_MARK, fingerprint};
 use super::partition::copy_short;
 use crate::bytes::array;
 
-/// Most blocks that an entry may be moved on by: what a lookup costs at most. Chance never comes near.
+/// Most blocks that an entry may be moved on by, in any file: what a lookup costs at most.
 pub(crate) const MAX_CHAIN: u64 = 32;
+/// The same for files that are built. Chance comes to half of it where sizes are much alike; where they are not, a
+/// directory is better.
+const MOST_MOVED: u64 = 16;
 /// Most entries of a block: what one compare takes.
 pub(crate) const LANES: usize = 16;
 /// Where fingerprints, lengths of keys and sizes begin, and where entries do.
@@ -69,6 +72,11 @@ impl Limit {
     /// Nothing was moved.
     const NONE: Limit = Limit(u8::MAX);
 
+    /// That of a block.
+    pub(crate) fn of(block: &[u8]) -> Limit {
+        Limit(block.get(1).copied().unwrap_or(u8::MAX))
+    }
+
     /// Whether a key of this home is in a later block, if anywhere.
     pub(crate) fn moved_on(self, home: Home) -> bool {
         home.level > self.0
@@ -78,6 +86,15 @@ impl Limit {
     pub(crate) fn moves_all(self) -> bool {
         self.0 == 0
     }
+}
+
+/// The lanes of a block as a bucket with so many entries, each of which lies one byte further on in the block.
+pub(crate) fn lanes_of(block: &[u8]) -> Vec<u8> {
+    let mut bucket = block.get(1..).unwrap_or_default().to_vec();
+    if let Some(n) = bucket.first_mut() {
+        *n = LANES as u8;
+    }
+    bucket
 }
 
 /// A block as a reader sees it that does not hurry.
@@ -222,7 +239,7 @@ impl Filler {
         while !self.put(home, fingerprint(entry.hash), entry.key_len, entry.payload) {
             self.overflow(home, out)?;
         }
-        Ok(self.chain <= MAX_CHAIN)
+        Ok(self.chain <= MOST_MOVED)
     }
 
     /// Puts an entry into the block in work; false if it has no room there.
@@ -377,7 +394,7 @@ mod tests {
         for (homes, count, size, shared) in [
             (1, 0, 20, 64),
             (1, 16, 20, 64),
-            (1, 20, 255, 64),
+            (1, 12, 255, 64),
             (100, 1300, 20, 64),
             (100, 1550, 20, 64),
             (50, 50, 255, 64),

@@ -280,13 +280,22 @@ impl Builder {
         let log = std::mem::replace(&mut self.log, RegionWriter::new(0));
         let (log, log_sums) = log.finish(&self.sink)?;
         let (mut crowded, mut has_lists, mut most) = (0, false, None);
+        let mut may_block = true;
         loop {
-            let plan = Plan::new(&self.totals, has_lists, log.end(), crowded);
+            let mut plan = Plan::new(&self.totals, has_lists, log.end(), crowded);
+            if !may_block {
+                plan = plan.with_directory(&self.totals);
+            }
             let directory_at = log.end().next_multiple_of(GROUP_BYTES);
             let buckets_at = directory_at + plan.directory_bytes();
             let most_bytes = most.unwrap_or(plan.most_bytes) + TAIL_BYTES as u64;
             let lists_at = (buckets_at + most_bytes).next_multiple_of(ALIGN);
             let emitted = self.attempt(&plan, log, directory_at, lists_at)?;
+            let suits = |emitted: &Emitted| emitted.suits_blocks(&plan, self.totals.records);
+            if plan.blocks.is_some() && !emitted.as_ref().is_some_and(suits) {
+                (may_block, most) = (false, None);
+                continue;
+            }
             let Some(emitted) = emitted else {
                 crowded += 1;
                 self.next_seed(crowded)?;

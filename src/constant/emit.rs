@@ -7,7 +7,7 @@
 use super::block::{self, Filled, Filler};
 use super::bucket::{MAX_ENTRIES, REF_MARK, Shape, TAIL_BYTES, fingerprint};
 use super::directory::{GROUP_BUCKETS, MAX_SPAN, Position, encode};
-use super::format::{Kind, Region};
+use super::format::{ALIGN, Kind, Region};
 use super::lanes::prefetch;
 use super::lists::Lists;
 use super::output::{RegionWriter, Sink};
@@ -40,6 +40,17 @@ pub(crate) struct Emitted {
     pub fill: Fill,
     /// By how many blocks an entry was moved on at most.
     pub chain: u64,
+}
+
+impl Emitted {
+    /// Whether blocks were right for these records, which was planned from their mean size alone: not if lists took most
+    /// of them out, which leaves blocks empty, or lie beyond what references can name.
+    pub(crate) fn suits_blocks(&self, plan: &Plan, records: u64) -> bool {
+        let places =
+            1u64.checked_shl(plan.shape.ref_bits - 1).and_then(|places| places.checked_mul(ALIGN));
+        let are_named = places.is_none_or(|end| self.lists.end() <= end);
+        are_named && self.fill.entries() >= records / 2
+    }
 }
 
 /// Writes directory and buckets in order.

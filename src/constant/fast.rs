@@ -123,7 +123,8 @@ impl Index {
         hash: u64,
     ) -> Option<&'d [u8]> {
         let to = self.shape.decode_ref(block.reference(fingerprint(hash))?, hash);
-        let record = if to.list { None } else { window.data().get(to.at as usize..) };
+        let record =
+            if to.list || !to.tag_fits { None } else { window.data().get(to.at as usize..) };
         log_value(record?, key)
     }
 
@@ -315,10 +316,10 @@ impl Index {
 
     /// Where the record of a key with this hash is to be expected in the log, if it is there.
     pub(crate) fn expected_record(&self, data: &[u8], hash: u64) -> Option<u64> {
-        let bucket = Window::new(data, &self.bounds)?.bucket(hash)?;
         if self.shape.kind != Kind::Refs {
             return None;
         }
+        let bucket = Window::new(data, &self.bounds)?.bucket(hash)?;
         self.reference(bucket, hash)?.map(|to| to.at)
     }
 }
@@ -515,7 +516,7 @@ mod tests {
             let value = |i: u32| match kind {
                 "Fixed" => format!("{i:08}"),
                 "Mixed" => format!("{i:060}{i}"),
-                "blocks" => format!("{i}"),
+                "blocks" => format!("{i:0width$}", width = 7 + i as usize % 9),
                 _ => format!("{i}{long}"),
             };
             let count = if kind == "Refs" { 60_000 } else { 300_000 };

@@ -118,6 +118,11 @@ impl Lists {
         Ok(())
     }
 
+    /// Where they end so far.
+    pub(crate) fn end(&self) -> u64 {
+        self.region.position()
+    }
+
     /// Whether there are any.
     pub(crate) fn is_empty(&self) -> bool {
         self.region.is_empty()

@@ -4,8 +4,8 @@
 //! Written once over [`Source`]. Every step is checked against the file's length, so that any
 //! bytes whatever give an answer or [`crate::ErrorKind::Corrupt`].
 
-use super::block::{Block, Blocks, Home};
-use super::bucket::{Ref, Shape, Slot, same};
+use super::block::{Blocks, Home, Limit, lanes_of};
+use super::bucket::{MAX_INLINE, Ref, Shape, Slot, same};
 use super::directory::{GROUP_BYTES, Place, Position, place};
 use super::format::{Header, Kind, Region};
 use super::lanes::LANES;
@@ -255,19 +255,17 @@ impl Index {
             let bucket = source.read(at, len)?;
             return self.walk_bucket(source, key, hash, (&bucket, at), &mut f).map(|_| ());
         };
+        // As `fast` looks, also in a file that is damaged: at home or behind it, in every lane.
         let home = Home::of(hash, blocks.homes);
-        for number in home.block..=home.block + self.chain {
+        let limit = Limit::of(&source.read(self.block_at(blocks, home.block), blocks.step)?);
+        let first = home.block + u64::from(limit.moved_on(home));
+        for number in first..=(first + self.chain).min(self.block_count - 1) {
             let at = self.block_at(blocks, number);
             let bytes = source.read(at, blocks.step)?;
-            let block = Block::new(&bytes).ok_or_else(|| passes_end(at))?;
-            let (bucket, shift) = block.bucket().ok_or_else(|| passes_end(at))?;
-            let whole = (&bucket[..], at + shift as u64);
-            if !self.walk_bucket(source, key, hash, whole, &mut f)? {
-                break;
-            }
-            let goes_on =
-                number == home.block && block.limit.moved_on(home) || block.limit.moves_all();
-            if !goes_on || number + 1 == self.block_count {
+            let whole = (&lanes_of(&bytes)[..], at + 1);
+            if !self.walk_bucket(source, key, hash, whole, &mut f)?
+                || !Limit::of(&bytes).moves_all()
+            {
                 break;
             }
         }
@@ -286,7 +284,9 @@ impl Index {
     ) -> Result<bool> {
         let n = self.shape.count(bucket).ok_or_else(|| passes_end(bucket_at))?;
         for from in (0..n).step_by(LANES) {
-            let mut mask = self.shape.candidates(bucket, n, from, hash, key.len());
+            // Lanes without an entry have the length 0, as the empty key, which blocks refer to.
+            let len = if self.is_in_blocks && key.is_empty() { MAX_INLINE } else { key.len() };
+            let mut mask = self.shape.candidates(bucket, n, from, hash, len);
             while mask != 0 {
                 let i = from + mask.trailing_zeros() as usize;
                 mask &= mask - 1;

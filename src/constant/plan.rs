@@ -60,8 +60,7 @@ impl Plan {
         };
         let (ref_bytes, ref_bits) = reference_size(totals, log_end);
         let shape = Shape::new(kind, ref_bytes, ref_bits);
-        let head = if kind == Kind::Mixed { 3 } else { 1 };
-        let entries = head * totals.records + totals.inline_bytes + totals.refs * ref_bytes as u64;
+        let entries = entry_bytes(&shape, totals);
         let mean = entries as f64 / totals.records.max(1) as f64;
         let group_entries = GROUP_BUCKETS as f64 * per_bucket(kind, totals.records);
         let group_entries = group_entries.min(GROUP_MEAN_BYTES / mean.max(1.0));
@@ -69,11 +68,19 @@ impl Plan {
         let group_entries = group_entries * 0.7f64.powi(crowded as i32);
         let groups = (totals.records as f64 / group_entries).ceil().max(1.0) as u64;
         let blocks = blocks(&shape, totals, mean, crowded);
-        let most_bytes = match blocks {
-            Some(blocks) => (blocks.homes + MAX_CHAIN + 1) * blocks.step as u64,
-            None => entries + groups * GROUP_BUCKETS,
-        };
-        Plan { shape, groups, blocks, most_bytes }
+        let plan = Plan { shape, groups, blocks, most_bytes: 0 };
+        match blocks {
+            Some(blocks) => {
+                Plan { most_bytes: (blocks.homes + MAX_CHAIN + 1) * blocks.step as u64, ..plan }
+            }
+            None => plan.with_directory(totals),
+        }
+    }
+
+    /// The same, but with a directory.
+    pub(crate) fn with_directory(self, totals: &Totals) -> Plan {
+        let entries = entry_bytes(&self.shape, totals);
+        Plan { blocks: None, most_bytes: entries + self.groups * GROUP_BUCKETS, ..self }
     }
 
     /// Bytes of the directory.
@@ -82,10 +89,18 @@ impl Plan {
     }
 }
 
+/// Bytes of all entries in buckets, with what is noted of each in the head.
+fn entry_bytes(shape: &Shape, totals: &Totals) -> u64 {
+    let head = if shape.kind == Kind::Mixed { 3 } else { 1 };
+    head * totals.records + totals.inline_bytes + totals.refs * shape.ref_bytes as u64
+}
+
 /// The largest entries, on average, that are kept in blocks. What blocks do not use is a quarter of the data: where
 /// records are large, that is more than a faster lookup is worth. Where all have one size they are so small, and the
 /// directory with them, that it is no faster.
 const BLOCK_ENTRY_BYTES: f64 = 40.0;
+/// How many times the bytes of its entries a block may have on average.
+const MOST_SPENT: f64 = 1.5;
 /// How full a block is meant to be. Some 5 % of the entries are then not at home; at 0.85 it were 15 %.
 const FILL: f64 = 0.78;
 
@@ -101,7 +116,9 @@ fn blocks(shape: &Shape, totals: &Totals, mean: f64, crowded: u32) -> Option<Blo
     let step = step.next_multiple_of(LINE).min(*STEPS.end());
     let most = ((step - ENTRIES) as f64 / size).min(LANES as f64);
     let homes = (totals.records as f64 / (most * FILL)).ceil().max(1.0) as u64;
-    Some(Blocks { step, homes })
+    // The smallest blocks are too large for the smallest records.
+    let suits = step as f64 / (most * FILL) <= MOST_SPENT * mean;
+    suits.then_some(Blocks { step, homes })
 }
 
 /// How many entries a bucket should have on average.

@@ -64,6 +64,11 @@ impl Fill {
         self.padding += bytes;
     }
 
+    /// Entries of all buckets.
+    pub(crate) fn entries(&self) -> u64 {
+        (0..).zip(&self.histogram).map(|(n, buckets)| n * buckets).sum()
+    }
+
     /// Entries of the largest bucket.
     pub(crate) fn largest(&self) -> usize {
         self.histogram.iter().rposition(|n| *n > 0).unwrap_or(0)

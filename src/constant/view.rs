@@ -50,7 +50,8 @@ impl Bounds {
             step: 0,
         };
         if let Some(blocks) = header.blocks {
-            if blocks.homes.checked_mul(blocks.step as u64).is_none_or(|bytes| bytes > len) {
+            let bytes = blocks.homes.checked_mul(blocks.step as u64);
+            if blocks.homes == 0 || bytes.is_none_or(|bytes| bytes > len) {
                 return None;
             }
             (bounds.homes, bounds.step) = (blocks.homes, blocks.step);
@@ -511,7 +512,7 @@ mod tests {
         assert!(bounds(len as u64 - 1, directory, buckets, None).is_none());
         assert!(bounds(len as u64, directory, region(320, 127), None).is_none());
         assert!(bounds(len as u64, region(u64::MAX, 64), buckets, None).is_none());
-        for (homes, fit) in [(0, true), (1, false), (u64::MAX, false)] {
+        for (homes, fit) in [(0, false), (1, false), (u64::MAX, false)] {
             let blocks = Some(Blocks { step: 320, homes });
             assert_eq!(bounds(len as u64, directory, buckets, blocks).is_some(), fit, "{homes}");
         }
