@@ -40,8 +40,12 @@ fn build(records: &Records) -> Vec<u8> {
     bytes
 }
 
+fn word(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
+}
+
 fn seed_of(bytes: &[u8]) -> u64 {
-    u64::from_le_bytes(bytes[SEED_AT..SEED_AT + 8].try_into().unwrap())
+    word(bytes, SEED_AT)
 }
 
 /// Keys found by trying: the upper bits of their hashes, which choose the bucket, are equal.
@@ -149,4 +153,30 @@ fn records_that_do_not_suit_blocks_have_a_directory() {
     }
     let alike = (0..60_000).map(|i| (key(i), vec![7; 8 + i as usize % 16]));
     assert_eq!(build(&alike.collect())[24], 1, "blocks");
+}
+
+/// Rows tell seven bits of a level, and their lanes without an entry fit keys whose fingerprint is 0: what is looked up
+/// there is found all the same, and what is not there is absent.
+#[test]
+fn rows_are_read_to_their_last_lane() {
+    // Seven records a key, which both have the lowest level of their home: some have no lane there.
+    for keys in [["00003125", "00004099"], ["00004281", "00007835"]] {
+        let one = |i: u8| keys.map(|key| (key.as_bytes().to_vec(), vec![i; 8]));
+        let file = build(&(0..7).flat_map(one).collect());
+        assert_eq!(file[24], 2, "rows");
+        let rows = word(&file, 120) as usize..(word(&file, 120) + word(&file, 128)) as usize;
+        let limits: Vec<u8> = file[rows].chunks(16).map(|row| row[12]).collect();
+        assert!(limits.contains(&0), "entries of one level are in two rows: {limits:?}");
+    }
+    for count in [1, 3, 100] {
+        let records: Records =
+            (0..count).map(|i| (format!("{i:08}").into_bytes(), vec![])).collect();
+        let file = build(&records);
+        let view = View::new(&file).unwrap();
+        for i in 0..100_000 {
+            let key = format!("x{i:07}");
+            assert_eq!(view.get(key.as_bytes()).unwrap(), None, "{key} {count}");
+            assert!(i % 100 > 0 || view.get_all(key.as_bytes()).unwrap().is_empty());
+        }
+    }
 }

@@ -26,7 +26,7 @@ use crate::bytes::array;
 pub(crate) const MAX_CHAIN: u64 = 32;
 /// The same for files that are built. Chance comes to half of it where sizes are much alike; where they are not, a
 /// directory is better.
-const MOST_MOVED: u64 = 16;
+pub(crate) const MOST_MOVED: u64 = 16;
 /// Most entries of a block: what one compare takes.
 pub(crate) const LANES: usize = 16;
 /// Where fingerprints, lengths of keys and sizes begin, and where entries do.
@@ -66,7 +66,7 @@ impl Home {
 
 /// Which entries of a block are in later ones: the last level of which its own are here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limit(u8);
+pub(crate) struct Limit(pub(super) u8);
 
 impl Limit {
     /// Nothing was moved.

@@ -15,7 +15,9 @@
 use super::bucket::{MAX_INLINE, REF_MARK, TAIL_BYTES};
 use super::directory::GROUP_BYTES;
 use super::emit::{Emitted, Emitter};
-use super::format::{ALIGN, HEADER_BYTES, Header, Kind, MAX_FILE, MAX_KEY, MAX_VALUE, Region};
+use super::format::{
+    ALIGN, Addressing, HEADER_BYTES, Header, Kind, MAX_FILE, MAX_KEY, MAX_VALUE, Region,
+};
 use super::lists::{Lists, key_of};
 use super::output::{RegionWriter, Sink};
 use super::partition::{MIN_BUDGET_BYTES, Partitions};
@@ -66,6 +68,8 @@ pub struct BuildOptions {
     memory_budget: Option<u64>,
     seed: Option<u64>,
     progress: Option<Callback>,
+    /// Always a directory, which records of one size have only if there are millions: for tests of it.
+    has_directory: bool,
 }
 
 impl fmt::Debug for BuildOptions {
@@ -82,6 +86,12 @@ impl BuildOptions {
     /// The defaults: a quarter of the machine's memory, the fixed seed, no progress callback.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    #[cfg(test)]
+    pub(super) fn directory(mut self) -> Self {
+        self.has_directory = true;
+        self
     }
 
     /// Bytes of memory for records that wait to be written; what is over is spilled to an unnamed
@@ -143,6 +153,7 @@ impl BuildOptions {
 /// A constant file being built. Dropped without [`Builder::finish`], it leaves nothing behind.
 pub struct Builder {
     sink: Sink,
+    has_directory: bool,
     staged: Option<(Staged, PathBuf)>,
     progress: Option<Callback>,
     seed: u64,
@@ -179,6 +190,7 @@ impl Builder {
         let beside = staged.as_ref().map(|(staged, _)| staged.target().to_owned());
         Builder {
             sink,
+            has_directory: options.has_directory,
             staged,
             progress: options.progress,
             seed,
@@ -280,24 +292,23 @@ impl Builder {
         let log = std::mem::replace(&mut self.log, RegionWriter::new(0));
         let (log, log_sums) = log.finish(&self.sink)?;
         let (mut crowded, mut has_lists, mut most) = (0, false, None);
-        let mut may_block = true;
+        // Whether the hash may lead to records without a directory.
+        let mut may_name = !self.has_directory;
         loop {
-            let mut plan = Plan::new(&self.totals, has_lists, log.end(), crowded);
-            if !may_block {
-                plan = plan.with_directory(&self.totals);
-            }
+            let plan = Plan::new(&self.totals, has_lists, may_name, log.end(), crowded);
             let directory_at = log.end().next_multiple_of(GROUP_BYTES);
             let buckets_at = directory_at + plan.directory_bytes();
             let most_bytes = most.unwrap_or(plan.most_bytes) + TAIL_BYTES as u64;
             let lists_at = (buckets_at + most_bytes).next_multiple_of(ALIGN);
             let emitted = self.attempt(&plan, log, directory_at, lists_at)?;
-            let suits = |emitted: &Emitted| emitted.suits_blocks(&plan, self.totals.records);
-            if plan.blocks.is_some() && !emitted.as_ref().is_some_and(suits) {
-                (may_block, most) = (false, None);
+            let suits = |emitted: &Emitted| emitted.suits(&plan, self.totals.records);
+            if plan.addressing != Addressing::Directory && !emitted.as_ref().is_some_and(suits) {
+                (may_name, most) = (false, None);
                 continue;
             }
             let Some(emitted) = emitted else {
                 crowded += 1;
+                may_name = !self.has_directory;
                 self.next_seed(crowded)?;
                 continue;
             };
@@ -305,7 +316,7 @@ impl Builder {
             if !emitted.lists.is_empty() {
                 // Entries of one fixed size cannot refer to lists.
                 if !has_lists && matches!(plan.shape.kind, Kind::Fixed { .. }) {
-                    has_lists = true;
+                    (has_lists, may_name) = (true, !self.has_directory);
                     continue;
                 }
                 // What lists took out of the buckets is missing between the two: now that it is
@@ -370,7 +381,7 @@ impl Builder {
             largest_bucket: emitted.fill.largest() as u32,
             ref_bytes: plan.shape.ref_bytes as u32,
             ref_bits: plan.shape.ref_bits,
-            blocks: plan.blocks,
+            addressing: plan.addressing,
             chain: emitted.chain as u32,
         };
         self.sink.write_at(&table, header.sums.at)?;

@@ -7,12 +7,13 @@
 use super::block::{self, Filled, Filler};
 use super::bucket::{MAX_ENTRIES, REF_MARK, Shape, TAIL_BYTES, fingerprint};
 use super::directory::{GROUP_BUCKETS, MAX_SPAN, Position, encode};
-use super::format::{ALIGN, Kind, Region};
+use super::format::{ALIGN, Addressing, Kind, Region};
 use super::lanes::prefetch;
 use super::lists::Lists;
 use super::output::{RegionWriter, Sink};
 use super::partition::{ENTRY_HEAD, Entry, Partitions, copy_short};
 use super::plan::Plan;
+use super::rows::{ROW_BYTES, RowFiller};
 use super::stats::Fill;
 use crate::Result;
 use std::mem::take;
@@ -38,19 +39,32 @@ pub(crate) struct Emitted {
     pub buckets: (Region, Vec<u64>),
     pub lists: Lists,
     pub fill: Fill,
-    /// By how many blocks an entry was moved on at most.
+    /// By how many blocks or rows an entry was moved on at most.
     pub chain: u64,
 }
 
 impl Emitted {
     /// Whether blocks were right for these records, which was planned from their mean size alone: not if lists took most
-    /// of them out, which leaves blocks empty, or lie beyond what references can name.
-    pub(crate) fn suits_blocks(&self, plan: &Plan, records: u64) -> bool {
+    /// of them out, which leaves blocks empty, or lie beyond what references can name. Rows are for all but lists, with
+    /// which records are not of one size any more.
+    pub(crate) fn suits(&self, plan: &Plan, records: u64) -> bool {
+        if !matches!(plan.addressing, Addressing::Blocks(_)) {
+            return true;
+        }
         let places =
             1u64.checked_shl(plan.shape.ref_bits - 1).and_then(|places| places.checked_mul(ALIGN));
         let are_named = places.is_none_or(|end| self.lists.end() <= end);
         are_named && self.fill.entries() >= records / 2
     }
+}
+
+/// What makes that to which hashes lead by themselves.
+#[derive(Debug)]
+enum ByHash {
+    /// A directory does.
+    Nothing,
+    Blocks(Filler),
+    Rows(RowFiller),
 }
 
 /// Writes directory and buckets in order.
@@ -60,8 +74,7 @@ pub(crate) struct Emitter<'a> {
     sink: &'a Sink,
     directory: RegionWriter,
     buckets: RegionWriter,
-    /// What fills blocks, where there is no directory.
-    filler: Option<Filler>,
+    by_hash: ByHash,
     lists: Lists,
     next_group: u64,
     /// Entries left over from earlier runs, in the order in which they were added.
@@ -70,8 +83,9 @@ pub(crate) struct Emitter<'a> {
     unsorted: Vec<Item>,
     items: Vec<Item>,
     starts: Vec<u32>,
-    /// Reused by every group: its bytes.
+    /// Reused by every group: its bytes, and its rows.
     bytes: Vec<u8>,
+    rows: Vec<u8>,
     fill: Fill,
 }
 
@@ -84,7 +98,11 @@ impl<'a> Emitter<'a> {
             sink,
             directory: RegionWriter::new(directory_at),
             buckets: RegionWriter::new(buckets_at),
-            filler: plan.blocks.map(Filler::new),
+            by_hash: match plan.addressing {
+                Addressing::Directory => ByHash::Nothing,
+                Addressing::Blocks(blocks) => ByHash::Blocks(Filler::new(blocks)),
+                Addressing::Rows(rows) => ByHash::Rows(RowFiller::new(rows)),
+            },
             lists,
             next_group: 0,
             carry: Vec::new(),
@@ -92,6 +110,7 @@ impl<'a> Emitter<'a> {
             items: Vec::new(),
             starts: Vec::new(),
             bytes: vec![0; MAX_SPAN],
+            rows: Vec::new(),
             fill: Fill::default(),
         }
     }
@@ -116,17 +135,30 @@ impl<'a> Emitter<'a> {
         if !fits || !self.run(&mut Vec::new(), u64::MAX, true)? {
             return Ok(None);
         }
-        let Emitter { sink, buckets, filler, fill, .. } = &mut self;
-        if let Some(filler) = filler {
-            filler.finish(&mut |block, filled| put_block(sink, buckets, fill, block, filled))?;
-        }
+        let Emitter { sink, directory, buckets, by_hash, fill, rows, plan, .. } = &mut self;
+        let chain = match by_hash {
+            ByHash::Nothing => 0,
+            ByHash::Blocks(filler) => {
+                filler
+                    .finish(&mut |block, filled| put_block(sink, buckets, fill, block, filled))?;
+                filler.chain
+            }
+            ByHash::Rows(filler) => {
+                let count = plan.directory_bytes() / ROW_BYTES as u64;
+                if !filler.finish(count, &mut |row, n| put_row(rows, fill, row, n)) {
+                    return Ok(None);
+                }
+                directory.write(sink, rows)?;
+                filler.chain
+            }
+        };
         self.buckets.write(self.sink, &[0; TAIL_BYTES])?;
         Ok(Some(Emitted {
             directory: self.directory.finish(self.sink)?,
             buckets: self.buckets.finish(self.sink)?,
             lists: self.lists,
             fill: self.fill,
-            chain: self.filler.map_or(0, |filler| filler.chain),
+            chain,
         }))
     }
 
@@ -218,7 +250,8 @@ impl<'a> Emitter<'a> {
         let mut ends = [0; GROUP_BUCKETS as usize];
         let mut cursor = from;
         let mut used = 0;
-        for (end, bucket_end) in ends.iter_mut().zip(buckets) {
+        let homes = self.next_group * GROUP_BUCKETS..;
+        for ((end, bucket_end), home) in ends.iter_mut().zip(buckets).zip(homes) {
             let own = items.get(cursor..bucket_end).unwrap_or_default();
             for ahead in items.iter().skip(cursor + AHEAD).take(own.len()) {
                 prefetch(run, ahead.at as usize);
@@ -234,11 +267,20 @@ impl<'a> Emitter<'a> {
             } else {
                 own
             };
-            if self.filler.is_some() {
-                if !self.fill_blocks(run, entries)? {
-                    return Ok(None);
+            match self.by_hash {
+                ByHash::Nothing => {}
+                ByHash::Blocks(_) => {
+                    if !self.fill_blocks(run, entries)? {
+                        return Ok(None);
+                    }
+                    continue;
                 }
-                continue;
+                ByHash::Rows(_) => {
+                    if !self.fill_row(run, entries, home, &mut used)? {
+                        return Ok(None);
+                    }
+                    continue;
+                }
             }
             if entries.len() > MAX_ENTRIES {
                 return Ok(None);
@@ -256,19 +298,20 @@ impl<'a> Emitter<'a> {
             self.fill.count(entries.len());
             *end = used;
         }
-        if self.filler.is_some() {
-            return Ok(Some(cursor));
+        if let ByHash::Nothing = self.by_hash {
+            self.directory.write(self.sink, &encode(self.buckets.position(), &ends))?;
+        } else {
+            self.directory.write(self.sink, &self.rows)?;
+            self.rows.clear();
         }
-        let at = self.buckets.position();
-        self.directory.write(self.sink, &encode(at, &ends))?;
         self.buckets.write(self.sink, self.bytes.get(..used).unwrap_or_default())?;
         Ok(Some(cursor))
     }
 
     /// Puts entries into blocks; false if one would have to be moved on by too many.
     fn fill_blocks(&mut self, run: &[u8], entries: &[Item]) -> Result<bool> {
-        let Emitter { sink, buckets, filler, fill, plan, .. } = self;
-        let Some(filler) = filler else { return Ok(false) };
+        let Emitter { sink, buckets, by_hash, fill, plan, .. } = self;
+        let ByHash::Blocks(filler) = by_hash else { return Ok(false) };
         let mut out = |block: &[u8], filled| put_block(sink, buckets, fill, block, filled);
         for item in entries {
             let Some(entry) = Entry::at(run, item.at as usize) else { return Ok(false) };
@@ -289,6 +332,47 @@ impl<'a> Emitter<'a> {
         }
         Ok(true)
     }
+
+    /// Puts the records of a home to `used` and on, and entries into rows; false if one would have to be moved on by too
+    /// many.
+    #[inline]
+    fn fill_row(
+        &mut self,
+        run: &[u8],
+        entries: &[Item],
+        home: u64,
+        used: &mut usize,
+    ) -> Result<bool> {
+        let Emitter { sink, buckets, by_hash, fill, plan, bytes, rows, .. } = self;
+        let ByHash::Rows(filler) = by_hash else { return Ok(false) };
+        let size = plan.shape.entry_bytes;
+        let need = entries.len() * size;
+        if bytes.len() - *used < need {
+            buckets.write(sink, bytes.get(..*used).unwrap_or_default())?;
+            *used = 0;
+        }
+        let Some(mut rest) = bytes.get_mut(*used..*used + need) else { return Ok(false) };
+        for item in entries {
+            let at = item.at as usize + ENTRY_HEAD;
+            // With lists, this attempt is to be repeated with another kind.
+            let record = run.get(at..at + size);
+            let (place, more) = rest.split_at_mut(size.min(rest.len()));
+            if let Some(record) = record {
+                copy_short(place, record);
+            }
+            rest = more;
+        }
+        *used += need;
+        let mut out = |row, n| put_row(rows, fill, row, n);
+        Ok(filler.add_home(home, entries.iter().map(|item| item.hash), &mut out))
+    }
+}
+
+/// Adds a row to those of a group.
+#[inline]
+fn put_row(rows: &mut Vec<u8>, fill: &mut Fill, row: [u8; ROW_BYTES], n: usize) {
+    fill.count(n);
+    rows.extend_from_slice(&row);
 }
 
 /// Writes a block.

@@ -4,7 +4,8 @@
 
 use super::block::{Blocks, LINE, MAX_CHAIN, STEPS};
 use super::bucket::{MAX_INLINE, Shape, TAIL_BYTES};
-use super::directory::GROUP_BYTES;
+use super::directory::{GROUP_BUCKETS, GROUP_BYTES};
+use super::rows::{MOST_RECORDS, ROW_BYTES, Rows};
 use crate::bytes::{le32, le64};
 use crate::keyhash::KeyHash;
 use crate::{Error, ErrorKind, Result};
@@ -18,6 +19,8 @@ const ENGINE: u32 = 1;
 const VERSION: u32 = 1;
 /// A feature that readers must understand: buckets are blocks, which no directory leads to.
 const BLOCKS: u32 = 1;
+/// Another: there are rows, and no buckets but one record after the other.
+const ROWS: u32 = 2;
 /// Bytes of the header; regions begin after it.
 pub(crate) const HEADER_BYTES: usize = 256;
 /// Where the header's checksum lies: over all bytes before it.
@@ -44,6 +47,17 @@ pub(crate) enum Kind {
     Mixed,
     /// Every entry refers to the log.
     Refs,
+}
+
+/// How a hash leads to its entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Addressing {
+    /// By a directory of buckets.
+    Directory,
+    /// It names a block.
+    Blocks(Blocks),
+    /// It names a row, which has the number of a record.
+    Rows(Rows),
 }
 
 /// A part of the file.
@@ -85,9 +99,8 @@ pub(crate) struct Header {
     pub ref_bytes: u32,
     /// Bits of a reference that hold the place; the others are a tag of the hash.
     pub ref_bits: u32,
-    /// How buckets are laid out if there is no directory.
-    pub blocks: Option<Blocks>,
-    /// By how many blocks an entry was moved on at most.
+    pub addressing: Addressing,
+    /// By how many blocks or rows an entry was moved on at most.
     pub chain: u32,
 }
 
@@ -97,20 +110,39 @@ impl Header {
         self.sums.end()
     }
 
-    /// Groups of the directory.
+    /// Groups of the directory; none if there is no directory.
     pub(crate) fn groups(&self) -> u64 {
-        self.directory.len / GROUP_BYTES
+        match self.addressing {
+            Addressing::Directory => self.directory.len / GROUP_BYTES,
+            _ => 0,
+        }
+    }
+
+    /// How blocks are laid out, if there are blocks.
+    pub(crate) fn blocks(&self) -> Option<Blocks> {
+        match self.addressing {
+            Addressing::Blocks(blocks) => Some(blocks),
+            _ => None,
+        }
+    }
+
+    /// The rows there are, those for what was moved among them.
+    pub(crate) fn row_count(&self) -> u64 {
+        match self.addressing {
+            Addressing::Rows(_) => self.directory.len / ROW_BYTES as u64,
+            _ => 0,
+        }
     }
 
     /// The blocks there are, those for what was moved among them; none if there is a directory.
     pub(crate) fn block_count(&self) -> u64 {
         let len = self.buckets.len.saturating_sub(TAIL_BYTES as u64);
-        self.blocks.map_or(0, |blocks| len / blocks.step as u64)
+        self.blocks().map_or(0, |blocks| len / blocks.step as u64)
     }
 
     /// Bytes of entries in a block, on average, as far as the header tells.
     pub(crate) fn mean_used(&self) -> usize {
-        let Some(blocks) = self.blocks else { return 0 };
+        let Some(blocks) = self.blocks() else { return 0 };
         let inline = self.key_bytes.saturating_add(self.value_bytes).saturating_sub(self.log.len);
         ((inline / blocks.homes.max(1)) as usize).min(blocks.step)
     }
@@ -129,11 +161,15 @@ impl Header {
             Kind::Mixed => (2, 0, 0),
             Kind::Refs => (3, 0, 0),
         };
-        let Blocks { step, homes } = self.blocks.unwrap_or(Blocks { step: 0, homes: 0 });
+        let (features, step, homes) = match self.addressing {
+            Addressing::Directory => (0, 0, 0),
+            Addressing::Blocks(Blocks { step, homes }) => (BLOCKS, step, homes),
+            Addressing::Rows(Rows { homes }) => (ROWS, 0, homes),
+        };
         let words32 = [
             (8, ENGINE),
             (12, VERSION),
-            (24, if self.blocks.is_some() { BLOCKS } else { 0 }),
+            (24, features),
             (28, self.hash_id),
             (72, kind),
             (76, key_len),
@@ -202,8 +238,11 @@ impl Header {
             largest_bucket: word(84),
             ref_bytes: word(88),
             ref_bits: word(92),
-            blocks: (word(24) & BLOCKS != 0)
-                .then(|| Blocks { step: word(96) as usize, homes: long(192) }),
+            addressing: match word(24) {
+                0 => Addressing::Directory,
+                BLOCKS => Addressing::Blocks(Blocks { step: word(96) as usize, homes: long(192) }),
+                _ => Addressing::Rows(Rows { homes: long(192) }),
+            },
             chain: word(100),
         };
         header.check(file_len)?;
@@ -234,7 +273,7 @@ impl Header {
             return wrong(REGIONS_AT, "the file goes on after its last region");
         }
         let sizes = [self.directory.len, self.directory.at];
-        if (self.directory.len == 0) != self.blocks.is_some()
+        if (self.directory.len == 0) != self.blocks().is_some()
             || !sizes.iter().all(|n| n.is_multiple_of(GROUP_BYTES))
         {
             return wrong(REGIONS_AT + 16, "the directory is not made of whole groups");
@@ -242,8 +281,10 @@ impl Header {
         if self.buckets.len < TAIL_BYTES as u64 {
             return wrong(REGIONS_AT + 32, "the buckets lack their tail");
         }
-        if let Some(blocks) = self.blocks {
-            self.check_blocks(blocks)?;
+        match self.addressing {
+            Addressing::Directory => {}
+            Addressing::Blocks(blocks) => self.check_blocks(blocks)?,
+            Addressing::Rows(rows) => self.check_rows(rows)?,
         }
         let edges = [self.log.at, self.log.len, self.lists.at, self.lists.len, self.sums.at];
         if !edges.iter().all(|edge| edge.is_multiple_of(ALIGN)) {
@@ -290,6 +331,34 @@ impl Header {
         Ok(())
     }
 
+    /// Whether rows are as many as hashes name, and there is one record after the other and nothing else.
+    fn check_rows(&self, Rows { homes }: Rows) -> Result<()> {
+        let wrong = |at: usize, what: &str| Err(Error::corrupt(at as u64, what));
+        let Kind::Fixed { key_len, value_len } = self.kind else {
+            return wrong(72, "rows lead to records of one size only");
+        };
+        let bytes = self.records.checked_mul(key_len as u64 + value_len as u64);
+        if key_len == 0
+            || self.records >= MOST_RECORDS
+            || bytes != self.buckets.len.checked_sub(TAIL_BYTES as u64)
+            || (self.log.len, self.lists.len) != (0, 0)
+        {
+            return wrong(48, "the records are more or fewer than there is room for");
+        }
+        // Some for what was moved, and some that make whole groups: a file with holes may claim any number of rows.
+        let most = homes.saturating_add(MAX_CHAIN + 4);
+        if homes == 0
+            || !(homes..=most).contains(&self.row_count())
+            || homes - 1 > self.records + GROUP_BUCKETS
+        {
+            return wrong(192, "there are fewer rows than hashes name, or more than are of use");
+        }
+        if u64::from(self.chain) > MAX_CHAIN || !self.buckets.at.is_multiple_of(LINE as u64) {
+            return wrong(100, "records lie where they cannot, or entries too far from home");
+        }
+        Ok(())
+    }
+
     /// The regions that have checksums, with their names.
     pub(crate) fn summed(&self) -> [(&'static str, Region); 4] {
         [
@@ -331,7 +400,7 @@ fn check_identity(data: &[u8]) -> Result<()> {
     if word(8) != ENGINE {
         return wrong("it is a file of another engine of Credenza");
     }
-    if word(12) != VERSION || word(24) & !BLOCKS != 0 {
+    if word(12) != VERSION || word(24) > ROWS {
         return unsupported(word(12), word(24));
     }
     Ok(())

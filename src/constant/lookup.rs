@@ -5,12 +5,13 @@
 //! bytes whatever give an answer or [`crate::ErrorKind::Corrupt`].
 
 use super::block::{Blocks, Home, Limit, lanes_of};
-use super::bucket::{MAX_INLINE, Ref, Shape, Slot, same};
+use super::bucket::{MAX_INLINE, Ref, Shape, Slot, fingerprint, same};
 use super::directory::{GROUP_BYTES, Place, Position, place};
-use super::format::{Header, Kind, Region};
+use super::format::{Addressing, Header, Kind, Region};
 use super::lanes::LANES;
+use super::rows::{self, ROW_BYTES, ROW_LANES, Row, Rows};
 use super::view::Bounds;
-use crate::bytes::{le32, le64};
+use crate::bytes::{array, le32, le64};
 use crate::keyhash::KeyHash;
 use crate::os::source::Source;
 use crate::{Error, Result};
@@ -30,16 +31,14 @@ pub(crate) struct Index {
     pub hash: KeyHash,
     /// Whether short keys are hashed by words.
     pub takes_words: bool,
-    /// Whether there are blocks, which is asked first.
-    pub is_in_blocks: bool,
+    pub addressing: Addressing,
     pub shape: Shape,
     pub bounds: Bounds,
     directory_at: u64,
     buckets_at: u64,
-    /// How buckets are laid out if there is no directory.
-    pub blocks: Option<Blocks>,
     block_count: u64,
-    /// By how many blocks an entry was moved on at most.
+    row_count: u64,
+    /// By how many blocks or rows an entry was moved on at most.
     pub chain: u64,
     /// Bytes of entries in a block, on average.
     pub mean_used: usize,
@@ -166,13 +165,13 @@ impl Index {
         Some(Index {
             hash,
             takes_words: hash.takes_words(),
-            is_in_blocks: header.blocks.is_some(),
+            addressing: header.addressing,
             shape,
             bounds: Bounds::new(header)?,
             directory_at: header.directory.at,
             buckets_at: header.buckets.at,
-            blocks: header.blocks,
             block_count: header.block_count(),
+            row_count: header.row_count(),
             chain: u64::from(header.chain),
             mean_used: header.mean_used(),
             head_share: ((head << 16) / mean).min(1 << 16),
@@ -189,22 +188,64 @@ impl Index {
         self.hash.hash(key)
     }
 
-    /// Where the bucket, or the home, of a hash lies.
+    /// Where the bucket, or the home, of a hash lies, or the records that the home leads to.
     pub(crate) fn place<S: Source>(&self, source: &S, hash: u64) -> Result<Place> {
-        if let Some(blocks) = self.blocks {
-            let home = Home::of(hash, blocks.homes);
-            return Ok(Place { at: self.block_at(blocks, home.block), len: blocks.step });
+        match self.addressing {
+            Addressing::Blocks(blocks) => {
+                let home = Home::of(hash, blocks.homes);
+                Ok(Place { at: self.block_at(blocks, home.block), len: blocks.step })
+            }
+            Addressing::Rows(rows) => {
+                let row = self.row(source, rows::home(hash, rows.homes).block)?;
+                let at = self.record_at(Row(&row).first() as u64);
+                Ok(Place { at, len: ROW_LANES * self.shape.entry_bytes })
+            }
+            Addressing::Directory => {
+                let position = Position::of(hash, self.bounds.groups());
+                let at = self.directory_at + position.group * GROUP_BYTES;
+                let group = source.read(at, GROUP_BYTES as usize)?;
+                let place = group.first_chunk().and_then(|group| place(group, position.bucket));
+                place.ok_or_else(|| Error::corrupt(at, "a group of the directory makes no sense"))
+            }
         }
-        let position = Position::of(hash, self.bounds.groups());
-        let at = self.directory_at + position.group * GROUP_BYTES;
-        let group = source.read(at, GROUP_BYTES as usize)?;
-        let place = group.first_chunk().and_then(|group| place(group, position.bucket));
-        place.ok_or_else(|| Error::corrupt(at, "a group of the directory makes no sense"))
     }
 
     /// Where the block of this number lies.
     fn block_at(&self, blocks: Blocks, number: u64) -> u64 {
         self.buckets_at + number * blocks.step as u64
+    }
+
+    /// The row of this number, and how many entries it has.
+    pub(crate) fn row_with_count<S: Source>(
+        &self,
+        source: &S,
+        number: u64,
+    ) -> Result<([u8; ROW_BYTES], usize)> {
+        let row = self.row(source, number)?;
+        let end = match number + 1 {
+            next if next < self.row_count => Row(&self.row(source, next)?).first(),
+            _ => self.records as usize,
+        };
+        let count = end.checked_sub(Row(&row).first()).filter(|count| *count <= ROW_LANES);
+        let what = "a row does not begin where the one before ends";
+        let at = self.row_at(number);
+        Ok((row, count.ok_or_else(|| Error::corrupt(at, what))?))
+    }
+
+    /// Where the row of this number lies.
+    pub(crate) fn row_at(&self, number: u64) -> u64 {
+        self.directory_at + number * ROW_BYTES as u64
+    }
+
+    /// The row of this number.
+    fn row<S: Source>(&self, source: &S, number: u64) -> Result<[u8; ROW_BYTES]> {
+        let row = source.read(self.row_at(number), ROW_BYTES)?;
+        Ok(array(&row, 0).unwrap_or_default())
+    }
+
+    /// Where the record of this number lies, where all have one size.
+    pub(crate) fn record_at(&self, number: u64) -> u64 {
+        self.buckets_at + number * self.shape.entry_bytes as u64
     }
 
     /// The first value of `key`.
@@ -250,26 +291,83 @@ impl Index {
         mut f: impl FnMut(S::Bytes<'a>) -> bool,
     ) -> Result<()> {
         let hash = self.hash(key);
-        let Some(blocks) = self.blocks else {
-            let Place { at, len } = self.place(source, hash)?;
-            let bucket = source.read(at, len)?;
-            return self.walk_bucket(source, key, hash, (&bucket, at), &mut f).map(|_| ());
-        };
-        // As `fast` looks, also in a file that is damaged: at home or behind it, in every lane.
-        let home = Home::of(hash, blocks.homes);
-        let limit = Limit::of(&source.read(self.block_at(blocks, home.block), blocks.step)?);
-        let first = home.block + u64::from(limit.moved_on(home));
-        for number in first..=(first + self.chain).min(self.block_count - 1) {
-            let at = self.block_at(blocks, number);
-            let bytes = source.read(at, blocks.step)?;
-            let whole = (&lanes_of(&bytes)[..], at + 1);
-            if !self.walk_bucket(source, key, hash, whole, &mut f)?
-                || !Limit::of(&bytes).moves_all()
-            {
-                break;
+        match self.addressing {
+            Addressing::Directory => {
+                let Place { at, len } = self.place(source, hash)?;
+                let bucket = source.read(at, len)?;
+                self.walk_bucket(source, key, hash, (&bucket, at), &mut f).map(|_| ())
             }
+            Addressing::Blocks(blocks) => self.walk_way(
+                (Home::of(hash, blocks.homes), self.block_count),
+                |number| source.read(self.block_at(blocks, number), blocks.step),
+                |block| Limit::of(block),
+                |number, block| {
+                    // As `fast` looks, also in a file that is damaged: in every lane.
+                    let whole = (&lanes_of(block)[..], self.block_at(blocks, number) + 1);
+                    self.walk_bucket(source, key, hash, whole, &mut f)
+                },
+            ),
+            Addressing::Rows(Rows { homes }) => self.walk_way(
+                (rows::home(hash, homes), self.row_count),
+                |number| self.row(source, number),
+                |row| Row(row).limit(),
+                |_, row| self.walk_row(source, key, hash, Row(row), &mut f),
+            ),
+        }
+    }
+
+    /// Reads the blocks or rows, of which there are so many, that entries of a home may be in, and gives each to `look`
+    /// as long as that returns true.
+    fn walk_way<B>(
+        &self,
+        (home, count): (Home, u64),
+        read: impl Fn(u64) -> Result<B>,
+        limit: impl Fn(&B) -> Limit,
+        mut look: impl FnMut(u64, &B) -> Result<bool>,
+    ) -> Result<()> {
+        let mut number = home.block;
+        let mut here = read(number)?;
+        if limit(&here).moved_on(home) {
+            number += 1;
+            if number == count {
+                return Ok(());
+            }
+            here = read(number)?;
+        }
+        let last = (number + self.chain).min(count - 1);
+        while look(number, &here)? && limit(&here).moves_all() && number < last {
+            number += 1;
+            here = read(number)?;
         }
         Ok(())
+    }
+
+    /// Gives the values of `key` to which a row leads to `f`; false if it did not want more.
+    fn walk_row<'a, S: Source>(
+        &self,
+        source: &'a S,
+        key: &[u8],
+        hash: u64,
+        row: Row,
+        f: &mut impl FnMut(S::Bytes<'a>) -> bool,
+    ) -> Result<bool> {
+        let Kind::Fixed { key_len, value_len } = self.shape.kind else { return Ok(true) };
+        let mut mask = if key.len() == key_len { row.mask(fingerprint(hash)) } else { 0 };
+        while mask != 0 {
+            let number = row.first() as u64 + u64::from(mask.trailing_zeros());
+            mask &= mask - 1;
+            // So lead lanes without an entry in the last rows.
+            if number >= self.records {
+                break;
+            }
+            let at = self.record_at(number);
+            if *source.read(at, key_len)? == *key
+                && !f(source.read(at + key_len as u64, value_len)?)
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Gives the values of `key` in a bucket, whose values lie in the file as if it began at the place given with it; false
@@ -285,7 +383,8 @@ impl Index {
         let n = self.shape.count(bucket).ok_or_else(|| passes_end(bucket_at))?;
         for from in (0..n).step_by(LANES) {
             // Lanes without an entry have the length 0, as the empty key, which blocks refer to.
-            let len = if self.is_in_blocks && key.is_empty() { MAX_INLINE } else { key.len() };
+            let is_in_blocks = matches!(self.addressing, Addressing::Blocks(_));
+            let len = if is_in_blocks && key.is_empty() { MAX_INLINE } else { key.len() };
             let mut mask = self.shape.candidates(bucket, n, from, hash, len);
             while mask != 0 {
                 let i = from + mask.trailing_zeros() as usize;

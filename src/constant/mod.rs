@@ -1,17 +1,17 @@
 //! The constant engine: a file that is built once, published atomically, and read by everyone.
 //!
 //! How a lookup goes: the hash of the key names a bucket, and one cache line of the directory
-//! says where the bucket lies, or, for many small records, the hash alone does; one comparison of 32 bytes at once finds the entries whose
-//! fingerprint (and key length) fit; the key is compared; the value lies behind it, or, where it
-//! is large, in the log that the entry refers to.
+//! says where the bucket lies, or, for small records, the hash alone names a row or a block; one
+//! comparison of 12 to 32 bytes at once finds the entries whose fingerprint (and key length) fit; the
+//! key is compared; the value lies behind it, or, where it is large, in the log that the entry refers to.
 //!
-//! Reading order: `docs/format/constant.md`, `format`, `directory`, `bucket`, `block`, `lookup`, `view`,
-//! `fast`;
-//! then how a file comes to be: `builder`, `partition`, `plan`, `emit`, `lists`, `output`.
+//! Reading order: `docs/format/constant.md`, `format`, `directory`, `bucket`, `rows`, `block`,
+//! `lookup`, `view`, `fast`, `batch`; then how a file comes to be: `builder`, `partition`, `plan`, `emit`, `lists`, `output`.
 //!
 //! Invariants: a published file never changes; readers trust nothing in it beyond its header's
 //! checksum and check every offset; the same input gives the same file.
 
+mod batch;
 mod block;
 mod bucket;
 mod builder;
@@ -28,10 +28,12 @@ mod output;
 mod partition;
 mod plan;
 mod reader;
+mod rows;
 mod scan;
 mod stats;
 mod verify;
 mod view;
+mod wanted;
 
 pub use builder::{BuildOptions, Builder, Phase, Progress};
 #[allow(unused_imports, reason = "the recogniser of files uses it")]

@@ -7,7 +7,7 @@ use super::block::{Block, LINE};
 use super::bucket::{REF_MARK, Shape};
 use super::directory::{GROUP_BUCKETS, GROUP_BYTES, place, span};
 use super::flat::{Flat, Group, Outcome};
-use super::format::{ALIGN, Header, Kind, Region};
+use super::format::{ALIGN, Addressing, Header, Kind, Region};
 use super::lanes::prefetch;
 use super::lookup::{List, LogRecord, RECORD_HEAD, passes_end};
 use crate::bytes::le32;
@@ -31,11 +31,14 @@ const GROUPS_AT_ONCE: u64 = 32;
 /// Blocks read in one step: at most as much.
 const BLOCKS_AT_ONCE: u64 = 512;
 
+/// Records of one size that are read in one step.
+const RECORDS_AT_ONCE: u64 = 8192;
+
 /// Where a scan is.
 #[derive(Clone, Copy, Debug)]
 enum Cursor {
     Log(u64),
-    /// The number of the next group or block, and where it must begin.
+    /// The number of the next group, block or record, and where it must begin.
     Buckets(u64, u64),
     Lists(u64),
     End,
@@ -57,6 +60,14 @@ impl<'h> Scanner<'h> {
         Scanner { header, shape, cursor: Cursor::Log(header.log.at), left }
     }
 
+    /// The records there are one after the other.
+    fn records(&self) -> u64 {
+        match self.header.addressing {
+            Addressing::Rows(_) => self.header.records,
+            _ => 0,
+        }
+    }
+
     /// Reads the next window and gives the keys and values in it to `f`; false when all is read.
     #[inline(always)]
     fn step<S: Source>(
@@ -71,6 +82,10 @@ impl<'h> Scanner<'h> {
             Cursor::Log(_) => Cursor::Buckets(0, self.header.buckets.at),
             Cursor::Buckets(..) if self.shape.kind == Kind::Refs => {
                 Cursor::Lists(self.header.lists.at)
+            }
+            Cursor::Buckets(number, at) if number < self.records() => {
+                let end = (number + RECORDS_AT_ONCE).min(self.records());
+                Cursor::Buckets(end, rows(source, &self.shape, (end - number, at), &mut f)?)
             }
             Cursor::Buckets(number, at) if number < self.header.block_count() => {
                 let end = (number + BLOCKS_AT_ONCE).min(self.header.block_count());
@@ -108,6 +123,23 @@ impl<'h> Scanner<'h> {
     }
 }
 
+/// So many records of one size, which begin at `start`; where they end.
+#[inline(always)]
+fn rows<S: Source>(
+    source: &S,
+    shape: &Shape,
+    (count, start): (u64, u64),
+    f: &mut impl FnMut(&[u8], &[u8]) -> Result<()>,
+) -> Result<u64> {
+    let Kind::Fixed { key_len, .. } = shape.kind else { return Err(passes_end(start)) };
+    let window = source.read(start, count as usize * shape.entry_bytes)?;
+    for record in window.chunks_exact(shape.entry_bytes.max(1)) {
+        let (key, value) = record.split_at_checked(key_len).ok_or_else(|| passes_end(start))?;
+        f(key, value)?;
+    }
+    Ok(start + window.len() as u64)
+}
+
 /// The inline entries of so many blocks, which begin at `start`; where they end.
 #[inline(always)]
 fn blocks<S: Source>(
@@ -116,7 +148,7 @@ fn blocks<S: Source>(
     (count, start): (u64, u64),
     f: &mut impl FnMut(&[u8], &[u8]) -> Result<()>,
 ) -> Result<u64> {
-    let step = header.blocks.map_or(LINE, |blocks| blocks.step);
+    let step = header.blocks().map_or(LINE, |blocks| blocks.step);
     let window = source.read(start, count as usize * step)?;
     for (number, bytes) in (0..).zip(window.chunks_exact(step)) {
         let block = Block::new(bytes);

@@ -95,7 +95,7 @@ impl Stats {
             file_bytes,
             log_bytes: header.log.len,
             list_bytes: header.lists.len,
-            buckets: header.groups() * GROUP_BUCKETS + header.block_count(),
+            buckets: header.groups() * GROUP_BUCKETS + header.block_count() + header.row_count(),
             largest_bucket: u64::from(header.largest_bucket),
             fill_histogram: fill.histogram.get(..=fill.largest()).unwrap_or_default().to_vec(),
         }
@@ -113,13 +113,16 @@ impl Stats {
             at += padded;
         }
         for number in 0..header.block_count() {
-            let step = header.blocks.map_or(0, |blocks| blocks.step);
+            let step = header.blocks().map_or(0, |blocks| blocks.step);
             let at = header.buckets.at + number * step as u64;
             let bytes = source.read(at, step)?;
             let block = Block::new(&bytes);
             let slack = block.and_then(|block| block.slack()).ok_or_else(|| passes_end(at))?;
             fill.count(block.map_or(0, |block| block.n));
             fill.pad(slack as u64);
+        }
+        for number in 0..header.row_count() {
+            fill.count(index.row_with_count(source, number)?.1);
         }
         let mut next = header.buckets.at;
         for number in 0..header.groups() {

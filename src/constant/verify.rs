@@ -4,8 +4,9 @@
 use super::block::{Block, Blocks, Home, Limit, MAX_CHAIN};
 use super::bucket::{Shape, Slot, TAIL_BYTES, fingerprint};
 use super::directory::{GROUP_BUCKETS, GROUP_BYTES, Position, place};
-use super::format::{ALIGN, HEADER_BYTES, Header, MAX_KEY, Region, SEGMENT_BYTES};
+use super::format::{ALIGN, Addressing, HEADER_BYTES, Header, MAX_KEY, Region, SEGMENT_BYTES};
 use super::lookup::{Index, List, LogRecord, RECORD_HEAD, passes_end};
+use super::rows::{self, Row, Rows};
 use super::scan::Scanner;
 use crate::bytes::le64;
 use crate::os::source::Source;
@@ -124,8 +125,12 @@ fn buckets<S: Source>(
     found: &mut Found,
     report: &mut dyn FnMut(u64),
 ) -> Result<()> {
-    if header.blocks.is_some() {
-        return blocks(header, index, source, found, report);
+    match header.addressing {
+        Addressing::Directory => {}
+        Addressing::Blocks(layout) => {
+            return blocks(header, index, source, layout, found, report);
+        }
+        Addressing::Rows(layout) => return rows(header, index, source, layout, found, report),
     }
     let mut next = header.buckets.at;
     let mut largest = 0;
@@ -166,14 +171,12 @@ fn blocks<S: Source>(
     header: &Header,
     index: &Index,
     source: &S,
+    Blocks { step, homes }: Blocks,
     found: &mut Found,
     report: &mut dyn FnMut(u64),
 ) -> Result<()> {
-    let Some(Blocks { step, homes }) = header.blocks else { return Ok(()) };
     let (mut largest, mut before) = (0, Before::default());
-    // The limits of the blocks before this one, the last one last, as far back as an entry's home may be.
-    let mut before_it: VecDeque<Limit> = VecDeque::new();
-    let chain = Cell::new(0);
+    let mut way = Way::default();
     for number in 0..header.block_count() {
         let at = header.buckets.at + number * step as u64;
         let bytes = source.read(at, step)?;
@@ -182,39 +185,104 @@ fn blocks<S: Source>(
             return Err(Error::corrupt(at, "this block holds more than its entries"));
         }
         let (bucket, shift) = block.bucket().ok_or_else(|| passes_end(at))?;
-        let belongs = |hash| {
-            let home = Home::of(hash, homes);
-            let Some(moved) = number.checked_sub(home.block) else { return false };
-            if moved == 0 {
-                return !block.limit.moved_on(home);
-            }
-            chain.set(chain.get().max(moved));
-            // What a lookup meets on its way: the home, and blocks that moved everything on.
-            let way =
-                before_it.len().checked_sub(moved as usize).map(|from| before_it.range(from..));
-            way.is_some_and(|mut way| {
-                way.next().is_some_and(|limit| limit.moved_on(home) || limit.moves_all())
-                    && way.all(|limit| limit.moves_all())
-            })
-        };
+        let belongs = |hash| way.leads_to(number, block.limit, Home::of(hash, homes));
         let bucket = (&bucket[..], at + shift as u64);
         let n = entries(header, index, source, bucket, &belongs, &mut before, found)?;
         largest = largest.max(n);
-        before_it.push_back(block.limit);
-        if before_it.len() as u64 > MAX_CHAIN {
-            before_it.pop_front();
-        }
+        way.add(block.limit);
         if number % 1024 == 0 {
             report(at - header.buckets.at);
         }
     }
-    if largest != header.largest_bucket as usize || chain.get() != u64::from(header.chain) {
-        let what =
-            "the header has the size of the largest block, or the longest way to an entry, wrong";
-        return Err(Error::corrupt(84, what));
-    }
+    check_largest_and_way(header, largest, &way)?;
     let end = header.buckets.end() - TAIL_BYTES as u64;
     zeros(source, Region { at: end, len: TAIL_BYTES as u64 })
+}
+
+/// Rows have the numbers of all records one after the other, and every record is found from its key.
+fn rows<S: Source>(
+    header: &Header,
+    index: &Index,
+    source: &S,
+    Rows { homes }: Rows,
+    found: &mut Found,
+    report: &mut dyn FnMut(u64),
+) -> Result<()> {
+    let (mut largest, mut before, mut next) = (0, Before::default(), 0);
+    let mut way = Way::default();
+    for number in 0..header.row_count() {
+        let wrong = |what: &str| Err(Error::corrupt(index.row_at(number), what));
+        let (row, n) = index.row_with_count(source, number)?;
+        let row = Row(&row);
+        if row.first() != next {
+            return wrong("the first row does not begin with the first record");
+        }
+        let (prints, others) = row.lanes(n);
+        if others.iter().any(|lane| *lane != 0) || row.limit().moves_all() && !others.is_empty() {
+            return wrong(
+                "this row has lanes without an entry that are not zero, or should not be there",
+            );
+        }
+        // As a bucket of a directory has them.
+        let at = index.record_at(next as u64);
+        let bucket = [prints, &source.read(at, n * index.shape.entry_bytes)?].concat();
+        let belongs = |hash| way.leads_to(number, row.limit(), rows::home(hash, homes));
+        // A lane's record lies `n` bytes further on in such a bucket.
+        let bucket = (&bucket[..], at.saturating_sub(n as u64));
+        entries(header, index, source, bucket, &belongs, &mut before, found)?;
+        largest = largest.max(n);
+        next += n;
+        way.add(row.limit());
+        if number % 1024 == 0 {
+            report(at - header.buckets.at);
+        }
+    }
+    check_largest_and_way(header, largest, &way)?;
+    let end = header.buckets.end() - TAIL_BYTES as u64;
+    zeros(source, Region { at: end, len: TAIL_BYTES as u64 })
+}
+
+fn check_largest_and_way(header: &Header, largest: usize, way: &Way) -> Result<()> {
+    if (largest, way.longest.get()) == (header.largest_bucket as usize, u64::from(header.chain)) {
+        return Ok(());
+    }
+    let what =
+        "the header has the most entries of a block or row, or the longest way to one, wrong";
+    Err(Error::corrupt(84, what))
+}
+
+/// The blocks or rows before the one in work, as a lookup meets them.
+#[derive(Default)]
+struct Way {
+    /// Their limits, the last one last, as far back as an entry's home may be.
+    limits: VecDeque<Limit>,
+    /// By how many an entry was moved on at most.
+    longest: Cell<u64>,
+}
+
+impl Way {
+    /// Whether a lookup that begins at `home` comes to the one in work, which has this number and limit.
+    fn leads_to(&self, number: u64, limit: Limit, home: Home) -> bool {
+        let Some(moved) = number.checked_sub(home.block) else { return false };
+        if moved == 0 {
+            return !limit.moved_on(home);
+        }
+        self.longest.set(self.longest.get().max(moved));
+        // What it meets: the home, and those that moved everything on.
+        let from = self.limits.len().checked_sub(moved as usize);
+        from.map(|from| self.limits.range(from..)).is_some_and(|mut way| {
+            way.next().is_some_and(|limit| limit.moved_on(home) || limit.moves_all())
+                && way.all(|limit| limit.moves_all())
+        })
+    }
+
+    /// The one in work has this limit; now to the next.
+    fn add(&mut self, limit: Limit) {
+        self.limits.push_back(limit);
+        if self.limits.len() as u64 > MAX_CHAIN {
+            self.limits.pop_front();
+        }
+    }
 }
 
 /// How a bucket holds the records of a key.

@@ -7,20 +7,24 @@
 #![allow(unsafe_code)]
 
 use super::block::{ENTRIES, Home, KEY_LENS, PRINTS, SIZES};
-use super::bucket::{REF_MARK, TAIL_BYTES, same};
+use super::bucket::{REF_MARK, TAIL_BYTES, fingerprint};
 use super::directory::{GROUP_BYTES, Place, Position, place};
-use super::format::{Header, Region};
+use super::format::{Addressing, Header, Kind, Region};
 use super::lanes::{HALF_LANES, equal_mask_both, prefetch, prefetch_at, sum_first_half};
-use crate::keyhash::KeyHash;
+use super::rows::{self, ROW_BYTES, Row};
+use super::wanted::{Short, ShortLen, Wanted};
+use crate::keyhash::{KeyHash, RAPID};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 /// Where directory and buckets lie in a file of a certain length: checked when it is opened, so
 /// that lookups need not.
 ///
-/// Invariant: the directory's `groups` groups, and `buckets_end` with the tail after it, lie
-/// within `file_len` bytes. So do, in front of `buckets_end`, as many blocks as `homes` at least, of `step` bytes
-/// each and one after the other, if `step` is not zero.
+/// Invariant: the directory's `groups` groups, `ROW_BYTES` from where it begins, and `buckets_end` with the tail after it,
+/// lie within `file_len` bytes. So do, in front of `buckets_end`, as many blocks as `homes` at least, of `step` bytes
+/// each and one after the other, if `step` is not zero. So do, in the directory, `row_homes` rows, and in front of
+/// `buckets_end` as many records as `records` says, of `record_bytes` each, which are at least `key_bytes`. If there are
+/// no rows, `key_bytes` is more than there can be. `short_key_len` is the same, or none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     file_len: usize,
@@ -30,6 +34,11 @@ pub(crate) struct Bounds {
     buckets_end: usize,
     homes: u64,
     step: usize,
+    row_homes: u64,
+    records: usize,
+    record_bytes: usize,
+    key_bytes: usize,
+    short_key_len: ShortLen,
 }
 
 impl Bounds {
@@ -39,22 +48,46 @@ impl Bounds {
         let file_len = header.file_len();
         let end = |region: Region| region.at.checked_add(region.len).filter(|e| *e <= file_len);
         end(directory)?;
+        end(Region { len: ROW_BYTES as u64, ..directory })?;
         let len = buckets.len.checked_sub(TAIL_BYTES as u64)?;
         let mut bounds = Bounds {
             file_len: usize::try_from(file_len).ok()?,
             directory_at: usize::try_from(directory.at).ok()?,
-            groups: directory.len / GROUP_BYTES,
+            groups: header.groups(),
             buckets_at: usize::try_from(buckets.at).ok()?,
             buckets_end: usize::try_from(end(buckets)? - TAIL_BYTES as u64).ok()?,
             homes: 0,
             step: 0,
+            row_homes: 0,
+            records: 0,
+            record_bytes: 0,
+            key_bytes: usize::MAX,
+            short_key_len: ShortLen::NONE,
         };
-        if let Some(blocks) = header.blocks {
-            let bytes = blocks.homes.checked_mul(blocks.step as u64);
-            if blocks.homes == 0 || bytes.is_none_or(|bytes| bytes > len) {
-                return None;
+        let take = |count: u64, size: usize, room: u64| {
+            let bytes = count.checked_mul(size as u64)?;
+            (count > 0 && bytes <= room).then_some(())
+        };
+        match (header.addressing, header.kind) {
+            (Addressing::Directory, _) => {}
+            (Addressing::Blocks(blocks), _) => {
+                take(blocks.homes, blocks.step, len)?;
+                (bounds.homes, bounds.step) = (blocks.homes, blocks.step);
             }
-            (bounds.homes, bounds.step) = (blocks.homes, blocks.step);
+            (Addressing::Rows(rows), Kind::Fixed { key_len, value_len }) => {
+                take(rows.homes, ROW_BYTES, directory.len)?;
+                let record_bytes = key_len.checked_add(value_len)?;
+                if header.records > 0 {
+                    take(header.records, record_bytes, len)?;
+                }
+                bounds.row_homes = rows.homes;
+                bounds.records = usize::try_from(header.records).ok()?;
+                (bounds.record_bytes, bounds.key_bytes) = (record_bytes, key_len);
+                if header.hash_id == RAPID {
+                    bounds.short_key_len = ShortLen::new(key_len);
+                }
+            }
+            (Addressing::Rows(_), _) => return None,
         }
         Some(bounds)
     }
@@ -98,6 +131,55 @@ impl<'d, 'b> Window<'d, 'b> {
         (InBlock { start, window: self }, home)
     }
 
+    /// The row that is the home of a hash, and where in it the hash belongs. There must be rows.
+    #[inline(always)]
+    pub(crate) fn row(self, hash: u64) -> (Row<'d>, Home) {
+        let home = rows::home(hash, self.bounds.row_homes);
+        let at = self.bounds.directory_at + home.block as usize * ROW_BYTES;
+        // SAFETY: `home.block` is below `row_homes`: it is the upper half of hash * row_homes. So by the
+        // invariants of both types the row lies in `data`, whose lifetime it is; an array of bytes has no alignment. If
+        // there are no rows, `at` is where the directory begins, behind which as many bytes as a row has lie in the file.
+        (Row(unsafe { &*self.data.as_ptr().add(at).cast() }), home)
+    }
+
+    /// The row after a home that does not have a hash's entries, if it has all of them. A call of its own, so that nobody
+    /// waits for it who does not need it: as a choice between two rows it were part of every lookup.
+    #[cold]
+    #[inline(never)]
+    fn row_after(data: &'d [u8], bounds: &Bounds, before: Row, home: u64) -> Option<Row<'d>> {
+        let at = bounds.directory_at + (home as usize + 1) * ROW_BYTES;
+        let row = Row(data.get(at..bounds.buckets_at)?.first_chunk()?);
+        let is_all = |row: Row| !row.limit().moves_all();
+        (is_all(before) && is_all(row)).then_some(row)
+    }
+
+    /// Asks for the row that is the home of a hash.
+    #[inline(always)]
+    pub(crate) fn prefetch_row(self, hash: u64) {
+        prefetch(self.row(hash).0.0, 0);
+    }
+
+    /// `key` as one that records of a file with rows may have; `None` if it has another length.
+    #[inline(always)]
+    pub(crate) fn sought<W: Wanted>(self, key: W) -> Option<Sought<'d, 'b, W>> {
+        (key.len() == self.bounds.key_bytes).then_some(Sought { window: self, key })
+    }
+
+    /// The same, if such keys have 8 to 16 bytes and are hashed by words.
+    #[inline(always)]
+    pub(crate) fn sought_short(self, key: &[u8]) -> Option<Sought<'d, 'b, Short<'_>>> {
+        Short::of_len(key, self.bounds.short_key_len).map(|key| Sought { window: self, key })
+    }
+
+    /// Asks for the record of this number; there need not be one.
+    #[inline(always)]
+    pub(crate) fn prefetch_record(self, number: usize) {
+        let size = self.bounds.record_bytes;
+        let at = self.bounds.buckets_at.wrapping_add(number.wrapping_mul(size));
+        prefetch(self.data, at);
+        prefetch(self.data, at.wrapping_add(size).wrapping_sub(1));
+    }
+
     /// The group of a hash, and which of its buckets.
     #[inline(always)]
     fn group(self, hash: u64) -> (&'d [u8; GROUP_BYTES as usize], Position) {
@@ -134,6 +216,62 @@ impl<'d, 'b> Window<'d, 'b> {
         // SAFETY: `at` is at most `buckets_end`, which is in `data`.
         let start = unsafe { NonNull::from(self.data).cast::<u8>().add(at as usize) };
         Some((Bucket { start, len, of: PhantomData }, position.fraction))
+    }
+}
+
+/// There is more to look at.
+pub(crate) struct Unclear;
+
+/// A key that is looked for among records of one size.
+///
+/// Invariant: the key is as long as those of all records of the window, and there are rows.
+#[derive(Clone, Copy)]
+pub(crate) struct Sought<'d, 'b, W> {
+    window: Window<'d, 'b>,
+    key: W,
+}
+
+impl<'d, W: Wanted> Sought<'d, '_, W> {
+    /// The value of the record of this number, if there is one and it has the key.
+    #[inline(always)]
+    fn value(self, number: usize) -> Option<&'d [u8]> {
+        let Bounds { buckets_at, records, record_bytes, key_bytes, .. } = *self.window.bounds;
+        // So lead lanes without an entry in the last rows.
+        if number >= records {
+            return None;
+        }
+        // SAFETY: by the invariants the record lies in the window's data and begins with a key that is as long.
+        unsafe {
+            let stored = self.window.data.as_ptr().add(buckets_at + number * record_bytes);
+            let value =
+                || std::slice::from_raw_parts(stored.add(key_bytes), record_bytes - key_bytes);
+            self.key.is_at(stored).then(value)
+        }
+    }
+
+    /// The hash of the key in a file with this function, which hashes short keys by words.
+    #[inline(always)]
+    pub(crate) fn hash(self, hash: &KeyHash) -> u64 {
+        self.key.hash(hash)
+    }
+
+    /// The value of the key, if one row leads to all records of its hash; else [`Unclear`].
+    #[inline(always)]
+    pub(crate) fn find(self, hash: u64) -> Result<Option<&'d [u8]>, Unclear> {
+        let (mut row, home) = self.window.row(hash);
+        if !row.has_all(home) {
+            let Window { data, bounds } = self.window;
+            row = Window::row_after(data, bounds, row, home.block).ok_or(Unclear)?;
+        }
+        let mut mask = row.mask(fingerprint(hash));
+        while mask != 0 {
+            let lane = mask.trailing_zeros() as usize;
+            if let Some(value) = self.value(row.first() + lane) {
+                return Ok(Some(value));
+            }
+            mask &= mask - 1;
+        }
+        Ok(None)
     }
 }
 
@@ -269,100 +407,6 @@ impl<'d> InBlock<'d, '_> {
     }
 }
 
-/// There is more to look at.
-pub(crate) struct Unclear;
-
-/// A key to hash, and to compare with those that are stored.
-pub(crate) trait Wanted: Copy {
-    /// Its length in bytes.
-    fn len(self) -> usize;
-
-    /// Its hash in a file with this function.
-    fn hash(self, hash: &KeyHash) -> u64;
-
-    /// Whether the key at `stored`, which is as long, is this one.
-    ///
-    /// # Safety
-    /// As many bytes as this key has may be read at `stored`.
-    unsafe fn is_at(self, stored: *const u8) -> bool;
-}
-
-impl Wanted for &[u8] {
-    #[inline(always)]
-    fn len(self) -> usize {
-        <[u8]>::len(self)
-    }
-
-    #[inline(always)]
-    fn hash(self, hash: &KeyHash) -> u64 {
-        hash.hash(self)
-    }
-
-    #[inline(always)]
-    unsafe fn is_at(self, stored: *const u8) -> bool {
-        // SAFETY: the caller says that so many bytes may be read.
-        same(unsafe { std::slice::from_raw_parts(stored, <[u8]>::len(self)) }, self)
-    }
-}
-
-/// A key of 8 to 16 bytes, as most are. It is read as two words, its first and its last eight
-/// bytes, which overlap where it is shorter than 16; and what is known of its length is asked
-/// once, not by hashing and comparing each for itself.
-///
-/// Invariant: `len` is between 8 and 16, and so many bytes at `start` may be read for `'k`.
-#[derive(Clone, Copy)]
-pub(crate) struct Short<'k> {
-    start: NonNull<u8>,
-    len: usize,
-    of: PhantomData<&'k [u8]>,
-}
-
-impl<'k> Short<'k> {
-    /// `None` if the key has another length.
-    #[inline(always)]
-    pub(crate) fn of(key: &'k [u8]) -> Option<Short<'k>> {
-        let (start, len) = (NonNull::from(key).cast(), key.len());
-        (len.wrapping_sub(8) <= 8).then_some(Short { start, len, of: PhantomData })
-    }
-
-    /// The first and the last eight bytes, little-endian.
-    #[inline(always)]
-    pub(crate) fn words(self) -> [u64; 2] {
-        // SAFETY: there are `len` bytes, by the invariant.
-        unsafe { ends(self.start.as_ptr(), self.len) }
-    }
-}
-
-impl Wanted for Short<'_> {
-    #[inline(always)]
-    fn len(self) -> usize {
-        self.len
-    }
-
-    #[inline(always)]
-    fn hash(self, hash: &KeyHash) -> u64 {
-        let [first, last] = self.words();
-        hash.hash_words(first, last, self.len)
-    }
-
-    #[inline(always)]
-    unsafe fn is_at(self, stored: *const u8) -> bool {
-        // SAFETY: the caller says that so many bytes may be read, which are 8 at least.
-        unsafe { ends(stored, self.len) == self.words() }
-    }
-}
-
-/// The first and the last eight of `len` bytes, little-endian.
-///
-/// # Safety
-/// `len` is at least 8, and so many bytes at `start` may be read.
-#[inline(always)]
-unsafe fn ends(start: *const u8, len: usize) -> [u64; 2] {
-    // SAFETY: both are within the bytes; an array of bytes has no alignment.
-    let words: [[u8; 8]; 2] = unsafe { [*start.cast(), *start.add(len - 8).cast()] };
-    words.map(u64::from_le_bytes)
-}
-
 /// The bytes of a bucket.
 ///
 /// Invariant: `len + TAIL_BYTES` bytes at `start` may be read for `'d`.
@@ -419,7 +463,8 @@ impl<'d> Bucket<'d> {
 #[cfg(test)]
 mod tests {
     use super::super::block::Blocks;
-    use super::super::format::{HEADER_BYTES, Kind};
+    use super::super::format::HEADER_BYTES;
+    use super::super::rows::Rows;
     use super::*;
     use crate::constant::BuildOptions;
 
@@ -438,7 +483,7 @@ mod tests {
         let mut header = empty_header();
         header.directory = Region { at: 256, len: 0 };
         header.buckets = Region { at: 256, len: (step * count + TAIL_BYTES) as u64 };
-        header.blocks = Some(Blocks { step, homes: 2 });
+        header.addressing = Addressing::Blocks(Blocks { step, homes: 2 });
         let len = header.buckets.end() as usize;
         header.sums = Region { at: len as u64, len: 0 };
         let bounds = Bounds::new(&header).unwrap();
@@ -475,27 +520,57 @@ mod tests {
         }
     }
 
-    /// A key of 8 to 16 bytes is hashed and compared as any other is.
+    /// Rows of any bytes, which lead to records that there are or not.
     #[test]
-    fn a_short_key_is_the_key() {
-        let hash = KeyHash::new(crate::keyhash::RAPID, 5).unwrap();
-        let key: Vec<u8> = (1..=40).collect();
-        for len in 0..=40 {
-            let key = &key[..len];
-            let short = Short::of(key);
-            assert_eq!(short.is_some(), (8..=16).contains(&len), "{len}");
-            let Some(short) = short else { continue };
-            assert_eq!((short.len(), short.hash(&hash)), (len, hash.hash(key)));
-            for changed in 0..=len {
-                let mut other = key.to_vec();
-                if let Some(byte) = other.get_mut(changed) {
-                    *byte ^= 0x40;
+    fn nothing_outside_the_records_is_looked_at() {
+        let (rows, records, key_len, value_len) = (4usize, 20usize, 8usize, 3usize);
+        let mut header = empty_header();
+        header.kind = Kind::Fixed { key_len, value_len };
+        header.directory = Region { at: 256, len: (rows * ROW_BYTES) as u64 };
+        let (start, size) = (256 + rows * ROW_BYTES, key_len + value_len);
+        let bytes = (records * size + TAIL_BYTES) as u64;
+        header.buckets = Region { at: start as u64, len: bytes };
+        header.records = records as u64;
+        let len = header.buckets.end() as usize;
+        header.sums = Region { at: len as u64, len: 0 };
+        let bounds = |homes, records, kind| {
+            let addressing = Addressing::Rows(Rows { homes });
+            Bounds::new(&Header { addressing, records, kind, ..header })
+        };
+        let most = ((records * size + TAIL_BYTES) / size) as u64;
+        for (homes, records, fit) in
+            [(0, 20, false), (5, 20, false), (4, most, false), (4, u64::MAX, false), (4, 20, true)]
+        {
+            assert_eq!(bounds(homes, records, header.kind).is_some(), fit, "{homes} {records}");
+        }
+        assert!(bounds(4, 20, Kind::Mixed).is_none());
+        let bounds = bounds(3, records as u64, header.kind).unwrap();
+        let mut file = vec![0u8; len];
+        let (mut found, mut absent, mut unclear, mut x) = (0, 0, 0, 3u32);
+        for _ in 0..20_000 {
+            for byte in &mut file[256..start] {
+                x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                *byte = (x >> 24) as u8 & 0x1f;
+            }
+            for row in file[256..start].chunks_exact_mut(ROW_BYTES) {
+                row[12] = (row[12] & 7) * 32;
+                row[14..].fill(0);
+            }
+            let window = Window::new(&file, &bounds).unwrap();
+            assert!(window.sought(&[0; 7][..]).is_none());
+            assert!(window.sought_short(&[0; 9]).is_none());
+            match window.sought_short(&[0; 8]).unwrap().find(u64::from(x) << 40 | 7) {
+                Ok(Some(value)) => {
+                    let at = value.as_ptr().addr() - file.as_ptr().addr();
+                    assert!(at >= start && at + value.len() <= start + records * size, "{at}");
+                    assert_eq!(value.len(), value_len);
+                    found += 1;
                 }
-                // SAFETY: `other` is as long as the key.
-                let are = unsafe { (short.is_at(other.as_ptr()), key.is_at(other.as_ptr())) };
-                assert_eq!(are, (changed == len, changed == len), "{len} {changed}");
+                Ok(None) => absent += 1,
+                Err(Unclear) => unclear += 1,
             }
         }
+        assert!(found > 1000 && absent > 1000 && unclear > 100, "{found} {absent} {unclear}");
     }
 
     #[test]
@@ -503,20 +578,21 @@ mod tests {
         let region = |at, len| Region { at, len };
         let (directory, buckets) = (region(256, 64), region(320, 30 + TAIL_BYTES as u64));
         let len = 320 + 30 + TAIL_BYTES;
-        let bounds = |len, directory, buckets, blocks| {
+        let bounds = |len, directory, buckets, addressing| {
             let mut header = empty_header();
-            (header.directory, header.buckets, header.blocks) = (directory, buckets, blocks);
+            (header.directory, header.buckets) = (directory, buckets);
+            header.addressing = addressing;
             header.sums = region(len, 0);
             Bounds::new(&header)
         };
-        assert!(bounds(len as u64 - 1, directory, buckets, None).is_none());
-        assert!(bounds(len as u64, directory, region(320, 127), None).is_none());
-        assert!(bounds(len as u64, region(u64::MAX, 64), buckets, None).is_none());
+        assert!(bounds(len as u64 - 1, directory, buckets, Addressing::Directory).is_none());
+        assert!(bounds(len as u64, directory, region(320, 127), Addressing::Directory).is_none());
+        assert!(bounds(len as u64, region(u64::MAX, 64), buckets, Addressing::Directory).is_none());
         for (homes, fit) in [(0, false), (1, false), (u64::MAX, false)] {
-            let blocks = Some(Blocks { step: 320, homes });
+            let blocks = Addressing::Blocks(Blocks { step: 320, homes });
             assert_eq!(bounds(len as u64, directory, buckets, blocks).is_some(), fit, "{homes}");
         }
-        let bounds = bounds(len as u64, directory, buckets, None).unwrap();
+        let bounds = bounds(len as u64, directory, buckets, Addressing::Directory).unwrap();
 
         let mut file = vec![0; len];
         assert!(Window::new(&file[1..], &bounds).is_none());

@@ -80,16 +80,18 @@ pub type Records = Vec<(Vec<u8>, Vec<u8>)>;
 pub fn random_records(rng: &mut Rng) -> Records {
     let count = [0, 1, 2, 30, 300, 3000][rng.below(6) as usize];
     let count = rng.below(count + 1);
-    let style = rng.below(7);
+    let style = rng.below(8);
     let (fixed_key, fixed_value) = (rng.below(20) as usize, rng.below(30) as usize);
     let distinct = [1, 3, count / 4 + 1, count * 100 + 1][rng.below(4) as usize];
+    let times = rng.below(8) + 1;
     (0..count)
-        .map(|_| {
-            let id = rng.below(distinct);
+        .map(|i| {
+            // As many values a key as need no list, so that all records have one size, or any number.
+            let id = if style == 7 { i / times } else { rng.below(distinct) };
             // The key's bytes and length follow from its number alone.
             let mut of_key = Rng::new(id.wrapping_mul(77) + style);
             let (key_len, value_len) = match style {
-                0 => (fixed_key.max(3), fixed_value),
+                0 | 7 => (fixed_key.max(3), fixed_value),
                 1 => (of_key.below(30) as usize, rng.below(40) as usize),
                 2 => (of_key.below(300) as usize, rng.below(300) as usize),
                 3 => (16, 256 + rng.below(2000) as usize),
