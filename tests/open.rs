@@ -2,6 +2,7 @@
 //! changes what must not change.
 
 use credenza::btree::BTree;
+use credenza::constant::{Builder, Constant};
 use credenza::hash::Hash;
 use credenza::stats::{Operation, Statistics};
 use credenza::{Access, Advice, Get, OpenOptions, Scan, Store, kind_of};
@@ -103,6 +104,32 @@ fn memory_is_asked_for_in_vain_or_in_earnest() {
     let memory = Store::Hash(Hash::in_memory().expect("a store"));
     memory.preload().expect("nothing to read");
     assert_eq!(memory.residency().expect("residency").total, 0);
+}
+
+/// A small file is read whole, of a large one the pages of many keys are asked for at once.
+#[test]
+fn lookups_announced_as_random_find_the_same() {
+    let folder = TempDir::new().expect("a folder");
+    for (name, count, size) in [("small", 3000, 100), ("large", 1000, 18_000)] {
+        let path = folder.path().join(name);
+        let value = |i: usize| vec![i as u8; size + i % 7];
+        let mut builder = Builder::create(&path).expect("a builder");
+        for i in 0..count {
+            builder.add(format!("{i:07}").as_bytes(), &value(i)).expect("it is added");
+        }
+        builder.finish().expect("it is built");
+        let is_large = std::fs::metadata(&path).expect("the file").len() > 16 << 20;
+        assert_eq!(is_large, name == "large");
+        let store = Constant::options().advice(Advice::Random).open(&path).expect("the store");
+        let keys: Vec<String> = (0..count + 300).map(|i| format!("{i:07}")).collect();
+        let mut next = 0;
+        let check = |i: usize, found: Option<&[u8]>| {
+            assert_eq!(found, (i < count).then(|| value(i)).as_deref(), "{name} {i}");
+            next += 1;
+        };
+        store.get_many(&keys, check).expect("lookups");
+        assert_eq!(next, keys.len());
+    }
 }
 
 #[test]

@@ -26,6 +26,10 @@ use std::sync::{Arc, Mutex};
 /// Lookups announced to the kernel at once when the file is not in memory.
 const COLD_BATCH: usize = 128;
 
+/// A file up to this size is read whole where it is to be read at random: that takes a disk no longer than some hundred
+/// lookups, each of which would wait for a page.
+const SMALL_FILE_BYTES: u64 = 16 << 20;
+
 /// How to open a constant file.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
@@ -49,7 +53,8 @@ impl OpenOptions {
 
     /// What the kernel is told about coming accesses. With [`Advice::Random`], which is for files
     /// that are larger than memory or not yet in it, `get_many` also asks for the pages of many
-    /// keys at once, so that a disk works on all of them together.
+    /// keys at once, so that a disk works on all of them together. A file of up to 16 MiB is read whole
+    /// then, in the background: a disk does that in the time of some hundred lookups.
     #[must_use]
     pub fn advice(mut self, advice: Advice) -> Self {
         self.advice = Some(advice);
@@ -148,7 +153,12 @@ impl Snapshot {
         }
         // A part of the file that every lookup reads, a hundredth, or an eighth of small records' with
         // rows: let it come at once, so that a lookup in a cold file waits for one page only.
-        map.will_need(layout.header.directory.at, layout.header.directory.len as usize);
+        let directory = layout.header.directory;
+        let (at, len) = match options.advice {
+            Some(Advice::Random) if len <= SMALL_FILE_BYTES => (0, len),
+            _ => (directory.at, directory.len),
+        };
+        map.will_need(at, len as usize);
         Ok(Snapshot { layout, map, file, id })
     }
 
@@ -370,7 +380,10 @@ impl Constant {
     ) -> Result<()> {
         let index = &self.snapshot.layout.index;
         let done = match self.snapshot.data() {
-            Data::Memory(map) if self.shared.options.advice == Some(Advice::Random) => {
+            Data::Memory(map)
+                if self.shared.options.advice == Some(Advice::Random)
+                    && map.bytes().len() as u64 > SMALL_FILE_BYTES =>
+            {
                 self.get_many_cold(map, keys, &mut f)
             }
             Data::Memory(map) => index.find_many(map.bytes(), keys, &mut f),
