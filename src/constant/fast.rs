@@ -47,6 +47,15 @@ impl Index {
             Addressing::Blocks(_) => return self.look_in_blocks(window, data, key),
             Addressing::Directory => {}
         }
+        if self.shape.kind == Kind::Refs
+            && self.takes_words
+            && let Some(key) = Short::of(key)
+        {
+            let hash = key.hash(&self.hash);
+            // Not `map_or`, which became a call.
+            let Some(bucket) = window.bucket(hash) else { return First::Unclear };
+            return self.refs(data, bucket, key, hash);
+        }
         let hash = self.hash(key);
         let Some((bucket, fraction)) = window.spot(hash) else { return First::Unclear };
         match self.shape.kind {
@@ -249,7 +258,13 @@ impl Index {
 
     /// Looks for `key` in a bucket of references.
     #[inline(always)]
-    fn refs<'d>(&self, data: &'d [u8], bucket: Bucket<'d>, key: &[u8], hash: u64) -> First<'d> {
+    fn refs<'d, W: Wanted>(
+        &self,
+        data: &'d [u8],
+        bucket: Bucket<'d>,
+        key: W,
+        hash: u64,
+    ) -> First<'d> {
         match self.reference(bucket, hash) {
             Some(Some(to)) => self.referred(data, to, key),
             Some(None) => First::Absent,
@@ -263,11 +278,11 @@ impl Index {
         let (n, mut mask) = self.candidates(bucket, hash)?;
         while mask != 0 {
             let at = n + mask.trailing_zeros() as usize * self.shape.ref_bytes;
-            mask &= mask - 1;
             let to = self.shape.decode_ref(bucket.word(at)?, hash);
             if to.tag_fits {
                 return Some(Some(to));
             }
+            mask &= mask - 1;
         }
         Some(None)
     }
@@ -290,7 +305,7 @@ impl Index {
 
     /// The record that a reference leads to, if it is a single one and the right one.
     #[inline(always)]
-    fn referred<'d>(&self, data: &'d [u8], to: Ref, key: &[u8]) -> First<'d> {
+    fn referred<'d, W: Wanted>(&self, data: &'d [u8], to: Ref, key: W) -> First<'d> {
         let record = if to.list { None } else { data.get(to.at as usize..) };
         let value = record.and_then(|record| log_value(record, key));
         value.map_or(First::Unclear, First::Found)
@@ -346,7 +361,7 @@ impl Index {
                         Some(None) => First::Absent,
                         _ => First::Unclear,
                     },
-                    log_value,
+                    |record, key| log_value(record, key),
                     f,
                 )?,
             }
@@ -383,7 +398,7 @@ fn at_home<'d, W: Wanted>(
 
 /// The value of a log record that begins `record`, if it is that of `key`.
 #[inline(always)]
-fn log_value<'d>(record: &'d [u8], key: &[u8]) -> Option<&'d [u8]> {
+fn log_value<W: Wanted>(record: &[u8], key: W) -> Option<&[u8]> {
     let (lens, record) = record.split_first_chunk::<RECORD_HEAD>()?;
     let lens = u64::from_le_bytes(*lens);
     if (lens as u32 & !LISTED) as usize != key.len() {
@@ -391,7 +406,7 @@ fn log_value<'d>(record: &'d [u8], key: &[u8]) -> Option<&'d [u8]> {
     }
     let record = record.get(..key.len() + (lens >> 32) as usize)?;
     let (stored, value) = record.split_at_checked(key.len())?;
-    same(stored, key).then_some(value)
+    key.is(stored).then_some(value)
 }
 
 /// Where entry `i` of `n` begins in a bucket of entries of several sizes.

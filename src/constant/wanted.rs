@@ -22,6 +22,13 @@ pub(crate) trait Wanted: Copy {
     /// # Safety
     /// As many bytes as this key has may be read at `stored`.
     unsafe fn is_at(self, stored: *const u8) -> bool;
+
+    /// Whether the key that is stored here is this one.
+    #[inline(always)]
+    fn is(self, stored: &[u8]) -> bool {
+        // SAFETY: what is stored was just found to have as many bytes.
+        stored.len() == self.len() && unsafe { self.is_at(stored.as_ptr()) }
+    }
 }
 
 impl Wanted for &[u8] {
