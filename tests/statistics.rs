@@ -3,10 +3,9 @@
 
 mod common;
 
-use common::statistics::{
-    KEYS, check_latencies, constant, counted, hash, numbers, open, open_hash, stores,
-};
+use common::statistics::{KEYS, check_latencies, counted, hash, numbers, open, open_hash, stores};
 use credenza::btree::BTree;
+use credenza::constant::Builder;
 use credenza::hash::{Batch, Hash};
 use credenza::stats::{Clock, Latency, Operation, Outcome, Statistics};
 use credenza::{Access, Durability, Error, Get, OpenOptions, Scan, Store};
@@ -187,7 +186,13 @@ fn a_handle_without_statistics_counts_nothing() {
 #[test]
 fn lookups_in_a_damaged_file_are_counted_as_failed() {
     let dir = tempfile::tempdir().unwrap();
-    let path = constant(dir.path());
+    let path = dir.path().join("damaged");
+    let mut builder = Builder::create(&path).unwrap();
+    for key in 0..KEYS {
+        // Of two sizes, and too large for blocks.
+        builder.add(&key.to_le_bytes(), &[7; 101][key as usize % 2..]).unwrap();
+    }
+    builder.finish().unwrap();
     let mut file = std::fs::read(&path).unwrap();
     // The directory leads to nowhere.
     let at = u64::from_le_bytes(*file[120..].first_chunk().unwrap()) as usize;
