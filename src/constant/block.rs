@@ -18,7 +18,7 @@
 //! The empty key has no entry but a reference, as no comparison would tell whether damage has led elsewhere: so a lookup
 //! needs no count of entries, as all lanes without one have the length 0.
 
-use super::bucket::{MAX_INLINE, REF_MARK, fingerprint};
+use super::bucket::{MAX_INLINE, each_record, fingerprint};
 use super::partition::copy_short;
 use crate::bytes::array;
 
@@ -160,20 +160,7 @@ impl<'b> Block<'b> {
         &self,
         f: &mut impl FnMut(&'b [u8], &'b [u8]) -> Result<(), E>,
     ) -> Result<bool, E> {
-        let mut rest = self.entries;
-        for (key_len, size) in self.column(KEY_LENS).0.iter().zip(self.column(SIZES).0) {
-            let Some((entry, more)) = rest.split_at_checked(usize::from(*size)) else {
-                return Ok(false);
-            };
-            rest = more;
-            if *key_len != REF_MARK {
-                let Some((key, value)) = entry.split_at_checked(usize::from(*key_len)) else {
-                    return Ok(false);
-                };
-                f(key, value)?;
-            }
-        }
-        Ok(true)
+        each_record(self.column(KEY_LENS).0, self.column(SIZES).0, self.entries, f)
     }
 }
 

@@ -183,6 +183,30 @@ impl Shape {
     }
 }
 
+/// Gives the records of a bucket of entries of several sizes to `f`, of which these are the lengths of keys, the sizes, and
+/// the entries with what follows them; false if they pass the end.
+#[inline(always)]
+pub(crate) fn each_record<'b, E>(
+    key_lens: &[u8],
+    sizes: &[u8],
+    mut entries: &'b [u8],
+    f: &mut impl FnMut(&'b [u8], &'b [u8]) -> Result<(), E>,
+) -> Result<bool, E> {
+    for (key_len, size) in key_lens.iter().zip(sizes) {
+        let Some((entry, more)) = entries.split_at_checked(usize::from(*size)) else {
+            return Ok(false);
+        };
+        entries = more;
+        if *key_len != REF_MARK {
+            let Some((key, value)) = entry.split_at_checked(usize::from(*key_len)) else {
+                return Ok(false);
+            };
+            f(key, value)?;
+        }
+    }
+    Ok(true)
+}
+
 /// The bytes from `at` on, as many as there are, and zeros for those that are missing.
 fn lanes(bytes: &[u8], at: usize) -> [u8; LANES] {
     let rest = bytes.get(at..).unwrap_or_default();

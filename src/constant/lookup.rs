@@ -456,3 +456,8 @@ impl Index {
 pub(crate) fn passes_end(bucket_at: u64) -> Error {
     Error::corrupt(bucket_at, "the entries of this bucket do not fit in it")
 }
+
+#[cold]
+pub(crate) fn more_than_entries(block_at: u64) -> Error {
+    Error::corrupt(block_at, "this block holds more than its entries")
+}

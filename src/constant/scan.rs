@@ -4,7 +4,7 @@
 //! see [`super::lists`] for how lists and log share the work.
 
 use super::block::{Block, LINE};
-use super::bucket::{REF_MARK, Shape};
+use super::bucket::{Shape, each_record};
 use super::directory::{GROUP_BUCKETS, GROUP_BYTES, place, span};
 use super::flat::{Flat, Group, Outcome};
 use super::format::{ALIGN, Addressing, Header, Kind, Region};
@@ -228,23 +228,11 @@ fn entries(
         }
         Kind::Mixed => {
             let n = bucket.first().map_or(0, |n| usize::from(*n));
-            let Some((lens, mut rest)) = bucket.split_at_checked(1 + 3 * n) else {
+            let Some((lens, rest)) = bucket.split_at_checked(1 + 3 * n) else {
                 return Ok(n == 0);
             };
             let (key_lens, sizes) = lens.get(1 + n..).unwrap_or_default().split_at(n);
-            for (key_len, size) in key_lens.iter().zip(sizes) {
-                let Some((record, more)) = rest.split_at_checked(usize::from(*size)) else {
-                    return Ok(false);
-                };
-                rest = more;
-                if *key_len != REF_MARK {
-                    let Some((key, value)) = record.split_at_checked(usize::from(*key_len)) else {
-                        return Ok(false);
-                    };
-                    f(key, value)?;
-                }
-            }
-            Ok(true)
+            each_record(key_lens, sizes, rest, f)
         }
     }
 }

@@ -4,7 +4,7 @@ use super::block::Block;
 use super::bucket::MAX_ENTRIES;
 use super::directory::{GROUP_BUCKETS, GROUP_BYTES, place};
 use super::format::{ALIGN, Header};
-use super::lookup::{Index, LogRecord, RECORD_HEAD, passes_end};
+use super::lookup::{Index, LogRecord, RECORD_HEAD, more_than_entries, passes_end};
 use crate::os::source::Source;
 use crate::{Error, Result};
 
@@ -116,9 +116,9 @@ impl Stats {
             let step = header.blocks().map_or(0, |blocks| blocks.step);
             let at = header.buckets.at + number * step as u64;
             let bytes = source.read(at, step)?;
-            let block = Block::new(&bytes);
-            let slack = block.and_then(|block| block.slack()).ok_or_else(|| passes_end(at))?;
-            fill.count(block.map_or(0, |block| block.n));
+            let block = Block::new(&bytes).ok_or_else(|| passes_end(at))?;
+            let slack = block.slack().ok_or_else(|| more_than_entries(at))?;
+            fill.count(block.n);
             fill.pad(slack as u64);
         }
         for number in 0..header.row_count() {

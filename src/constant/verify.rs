@@ -5,7 +5,7 @@ use super::block::{Block, Blocks, Home, Limit, MAX_CHAIN};
 use super::bucket::{Shape, Slot, TAIL_BYTES, fingerprint};
 use super::directory::{GROUP_BUCKETS, GROUP_BYTES, Position, place};
 use super::format::{ALIGN, Addressing, HEADER_BYTES, Header, MAX_KEY, Region, SEGMENT_BYTES};
-use super::lookup::{Index, List, LogRecord, RECORD_HEAD, passes_end};
+use super::lookup::{Index, List, LogRecord, RECORD_HEAD, more_than_entries, passes_end};
 use super::rows::{self, Row, Rows};
 use super::scan::Scanner;
 use crate::bytes::le64;
@@ -181,9 +181,7 @@ fn blocks<S: Source>(
         let at = header.buckets.at + number * step as u64;
         let bytes = source.read(at, step)?;
         let block = Block::new(&bytes).ok_or_else(|| passes_end(at))?;
-        if block.slack().is_none() {
-            return Err(Error::corrupt(at, "this block holds more than its entries"));
-        }
+        block.slack().ok_or_else(|| more_than_entries(at))?;
         let (bucket, shift) = block.bucket().ok_or_else(|| passes_end(at))?;
         let belongs = |hash| way.leads_to(number, block.limit, Home::of(hash, homes));
         let bucket = (&bucket[..], at + shift as u64);
