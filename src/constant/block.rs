@@ -319,9 +319,15 @@ impl Filler {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::convert::Infallible;
+
+    /// The next of a row of numbers, which is always the same.
+    pub(in super::super) fn random(x: &mut u64) -> u64 {
+        *x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *x ^ *x >> 29
+    }
 
     /// The blocks that hold entries with these hashes, each with its number as payload, and whether all fit.
     fn fill(blocks: Blocks, hashes: &[u64], size: usize) -> (Vec<Vec<u8>>, u64, bool) {
@@ -374,10 +380,7 @@ mod tests {
     #[test]
     fn every_entry_is_found_from_its_home() {
         let mut x = 7u64;
-        let mut random = move || {
-            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            x ^ x >> 29
-        };
+        let mut random = move || random(&mut x);
         for (homes, count, size, shared) in [
             (1, 0, 20, 64),
             (1, 16, 20, 64),

@@ -1,6 +1,7 @@
 //! The header of a constant file and its limits; `docs/format/constant.md` describes the bytes.
 //!
-//! This file, [`super::directory`] and [`super::bucket`] are the only places that know offsets.
+//! This file, [`super::directory`], [`super::bucket`], [`super::block`] and [`super::rows`] are the only
+//! places that know offsets.
 
 use super::block::{Blocks, LINE, MAX_CHAIN, STEPS};
 use super::bucket::{MAX_INLINE, Shape, TAIL_BYTES};

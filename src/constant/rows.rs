@@ -108,13 +108,13 @@ impl RowFiller {
         RowFiller { rows, number: 0, first: 0, n: 0, prints: [0; ROW_LANES], homes, chain: 0 }
     }
 
-    /// Adds the entries of all hashes with this home, the homes coming one after the other, and gives `out` each row that is then complete, with its number of
-    /// entries; false if entries would have to be moved on by too many rows.
+    /// Adds the entries of all hashes with this home, the homes coming one after the other, and gives `out` each row that
+    /// is then complete, with its number of entries; false if entries would have to be moved on by too many rows.
     #[inline]
     pub(crate) fn add_home(
         &mut self,
         home: u64,
-        hashes: impl ExactSizeIterator<Item = u64>,
+        mut hashes: impl ExactSizeIterator<Item = u64>,
         out: &mut impl FnMut([u8; ROW_BYTES], usize),
     ) -> bool {
         while self.number < home {
@@ -130,11 +130,7 @@ impl RowFiller {
             self.give(row, n, NO_LIMIT, out);
             return true;
         }
-        let mut fits = true;
-        for hash in hashes {
-            fits = fits && self.add(hash, out);
-        }
-        fits
+        hashes.all(|hash| self.add(hash, out))
     }
 
     /// Adds one of them; false if it would have to be moved on by too many rows.
@@ -218,6 +214,7 @@ impl RowFiller {
 #[cfg(test)]
 mod tests {
     use super::super::block::MAX_CHAIN;
+    use super::super::block::tests::random;
     use super::*;
 
     /// The rows of entries with these hashes, how many each has, and by how many entries were moved on at most.
@@ -262,10 +259,7 @@ mod tests {
     #[test]
     fn every_entry_is_found_from_its_home() {
         let mut x = 7u64;
-        let mut random = move || {
-            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            x ^ x >> 29
-        };
+        let mut random = move || random(&mut x);
         for (homes, count, shared) in [
             (1, 0, 64),
             (1, 1, 64),
