@@ -29,6 +29,18 @@ pub(crate) enum First<'d> {
     Unclear,
 }
 
+impl<'d> First<'d> {
+    /// What was found, of which it may be unclear whether it is all.
+    #[inline(always)]
+    fn of(found: Option<&'d [u8]>, is_unclear: bool) -> First<'d> {
+        match found {
+            Some(value) => First::Found(value),
+            None if is_unclear => First::Unclear,
+            None => First::Absent,
+        }
+    }
+}
+
 impl Index {
     /// Looks `key` up in the bytes of the whole file, if they are all here. Inlined into the
     /// caller's loop: calls were a tenth of the instructions.
@@ -81,11 +93,8 @@ impl Index {
     #[inline(always)]
     fn look_in_rows<'d>(&self, data: &'d [u8], key: &[u8]) -> First<'d> {
         let mut is_unclear = false;
-        match self.look_at_row(data, key, &mut is_unclear) {
-            Some(value) => First::Found(value),
-            None if is_unclear => First::Unclear,
-            None => First::Absent,
-        }
+        let found = self.look_at_row(data, key, &mut is_unclear);
+        First::of(found, is_unclear)
     }
 
     /// The value of a key in a file with rows.
@@ -119,11 +128,8 @@ impl Index {
             }
         }
         let mut is_unclear = false;
-        match self.look_through_blocks(data, key, &mut is_unclear) {
-            Some(value) => First::Found(value),
-            None if is_unclear => First::Unclear,
-            None => First::Absent,
-        }
+        let found = self.look_through_blocks(data, key, &mut is_unclear);
+        First::of(found, is_unclear)
     }
 
     /// Looks `key` up in its home and the blocks that what belongs there may have been moved to. Its
