@@ -19,7 +19,7 @@ mod sorter;
 
 use crate::btree::{BTree, Duplicates, MultiTableMut, TableMut, TableOptions, Transaction};
 use crate::durability::OwnThread;
-use crate::os::map::physical_memory_bytes;
+use crate::os::memory::memory_bytes;
 use crate::{Error, Result};
 use batch::{Batch, Record};
 pub(crate) use feed::Listener;
@@ -81,7 +81,7 @@ impl BTreeLoad {
 
     /// Bytes of memory for records that do not come in the order of their keys and wait to be sorted;
     /// what is over goes to an unnamed file beside the store, or stays in memory where the store does.
-    /// A quarter of the machine's memory unless said.
+    /// A quarter of the machine's memory, or of what the process's control group may have, unless said.
     ///
     /// # Errors
     /// As [`BTreeLoad::add`].
@@ -191,7 +191,7 @@ fn over() -> Error {
 
 /// What the thread does.
 fn write(store: &BTree, table: Option<&str>, messages: Receiver<Message>) -> Result<()> {
-    let mut feed = Feed::new(messages, physical_memory_bytes() / 4);
+    let mut feed = Feed::new(messages, memory_bytes() / 4);
     // Who brings the records may have to wait for them himself, and no other writer with him.
     feed.wait();
     if feed.is_abandoned {

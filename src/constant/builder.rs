@@ -24,7 +24,7 @@ use super::partition::{MIN_BUDGET_BYTES, Partitions};
 use super::plan::{Plan, Totals};
 use super::stats::{Fill, Stats};
 use crate::keyhash::{self, KeyHash};
-use crate::os::map::physical_memory_bytes;
+use crate::os::memory::memory_bytes;
 use crate::{Error, ErrorKind, Result, Staged};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,8 @@ impl fmt::Debug for BuildOptions {
 }
 
 impl BuildOptions {
-    /// The defaults: a quarter of the machine's memory, the fixed seed, no progress callback.
+    /// The defaults: a quarter of the machine's memory, or of what the process's control group may have,
+    /// the fixed seed, no progress callback.
     pub fn new() -> Self {
         Self::default()
     }
@@ -185,7 +186,8 @@ impl Builder {
     }
 
     fn new(options: BuildOptions, sink: Sink, staged: Option<(Staged, PathBuf)>) -> Builder {
-        let budget = options.memory_budget.unwrap_or_else(|| physical_memory_bytes() / 4);
+        let budget =
+            options.memory_budget.unwrap_or_else(|| (memory_bytes() / 4).max(MIN_BUDGET_BYTES));
         let seed = options.seed.unwrap_or(DEFAULT_SEED);
         let beside = staged.as_ref().map(|(staged, _)| staged.target().to_owned());
         Builder {

@@ -1,7 +1,7 @@
 //! The only folder that talks to the kernel, and so the only shared one that may say `unsafe`.
 //!
 //! Reading order: [`file`] (opening and positioned reads), [`map`] (memory maps and what the
-//! kernel is told about them), [`source`] (one reading interface over both), [`publish`] (how a new
+//! kernel is told about them), [`memory`] (how much this process may have), [`source`] (one reading interface over both), [`publish`] (how a new
 //! file takes the place of an old one) with [`access`] (and what it takes over of it); then what stores that change need: [`shared`] (maps that
 //! grow, of many processes), [`lock`] (which a killed holder cannot leave locked), [`opening`]
 //! (who has a store open), [`session`] (whose locks they are), [`lease`] (how long readers hold
@@ -15,6 +15,7 @@ pub(crate) mod file;
 pub(crate) mod lease;
 pub(crate) mod lock;
 pub(crate) mod map;
+pub(crate) mod memory;
 pub(crate) mod newest;
 pub(crate) mod opening;
 pub(crate) mod own_lock;
