@@ -205,10 +205,10 @@ pub struct BenchArgs {
     /// stores that cannot do the one or the other
     #[arg(long, requires = "cold", conflicts_with_all = ["processes", "threads", "rate", "oracle"])]
     pub read_ahead: bool,
-    /// Let a measured process have so much memory at most, pages of files among it, and no swap, as in
-    /// 512M: in a control group (cgroup v2), or a scope of systemd's; --dir should be on a disk
-    #[arg(long, value_name = "SIZE", value_parser = size,
-          conflicts_with_all = ["processes", "threads", "oracle"])]
+    /// Let a measured process, and those that are at its store with it, have so much memory at most, pages of
+    /// files among it, and no swap, as in 512M: in a control group, or a scope of systemd's; --dir should be
+    /// on a disk
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "oracle")]
     pub memory_limit: Option<u64>,
     /// Bring the files to the disk within `build`, for every store, and have each change of `mixed` on the disk
     /// when its call has returned, or each transaction of several operations when it was committed, for stores

@@ -533,6 +533,28 @@ fn memory_is_limited_or_the_run_is_refused() {
     assert!(report.results.len() == 4 && report.results.iter().all(|result| result.verified));
 }
 
+/// All who are at a store share its limit, and none of them has the workbench's data in it.
+#[test]
+fn the_memory_of_several_is_limited_together() {
+    let (done, report) = on_disk(&[
+        "--memory-limit=96M",
+        "--gets=500",
+        "--phases=get-hit,mixed",
+        "--processes=2",
+        "--threads=2",
+        "--with-writer",
+    ]);
+    let Some(report) = report else {
+        return println!("skipped: {}", text(&done.stderr));
+    };
+    assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+    let together = &report.together;
+    // Of two stores lookups by processes and threads, with a writer and without, and a mix by either; each
+    // by one, too, which two are compared with.
+    assert_eq!(together.len(), 2 * (2 * 2 + 2) * 2, "{together:?}");
+    assert!(together.iter().all(|of| of.verified), "{together:?}");
+}
+
 /// Rivals have other locks beside a writer than alone: each that is found is read by two processes, or
 /// two threads, and changed by one more.
 #[test]

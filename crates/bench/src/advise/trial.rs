@@ -326,7 +326,7 @@ impl<'a> Lab<'a> {
                     folder,
                     keep: None,
                     open: None,
-                    group: None,
+                    groups: None,
                     inputs,
                     phases: phases(&self.usage),
                     mixes: mix(&self.usage, candidate.commits)?.into(),

@@ -5,7 +5,7 @@
 //! The phases that change a store come last, each with new stores: see [`super::changes`]. They
 //! follow all that read, as they take the built store's place.
 
-use super::limit;
+use super::limit::Groups;
 use super::open_loop::{AtRate, Lookups, Share};
 use super::oracle;
 use super::own_counters::OwnCounters;
@@ -56,9 +56,7 @@ fn do_spec(spec: &Spec, say: &dyn Fn(&Message) -> Result<()>) -> Result<()> {
         kernel::pin_to(cpu)?;
     }
     let inputs = Inputs::load(&spec.inputs)?;
-    if let Some(group) = &spec.group {
-        limit::join(group)?;
-    }
+    spec.groups.as_ref().map_or(Ok(()), Groups::enter)?;
     if let Some(oracle) = &spec.oracle {
         return say(&Message::Compared(oracle::compare(spec, oracle, &inputs)?));
     }
@@ -70,14 +68,22 @@ fn do_spec(spec: &Spec, say: &dyn Fn(&Message) -> Result<()>) -> Result<()> {
 /// Does what one of several processes does, and says so.
 fn do_part(spec: &Spec) -> Result<()> {
     kernel::end_with_parent()?;
-    let prepared =
-        spec.cpu.map_or(Ok(()), kernel::pin_to).and_then(|()| Inputs::load(&spec.inputs));
-    let work = prepared.map(|inputs| with_driver(&spec.store, Member { spec, inputs: &inputs }));
+    let work =
+        prepared(spec).map(|inputs| with_driver(&spec.store, Member { spec, inputs: &inputs }));
     match work {
         Ok(Some(done)) => done,
         Ok(None) => Pipes.end(Err(Error::invalid(format!("there is no store '{}'", spec.store)))),
         Err(e) => Pipes.end(Err(e)),
     }
+}
+
+/// What one of several processes needs before it has the limits that its stores are to have.
+fn prepared(spec: &Spec) -> Result<Inputs> {
+    spec.cpu.map_or(Ok(()), kernel::pin_to)?;
+    spec.groups.as_ref().map_or(Ok(()), Groups::leave)?;
+    let inputs = Inputs::load(&spec.inputs)?;
+    spec.groups.as_ref().map_or(Ok(()), Groups::enter)?;
+    Ok(inputs)
 }
 
 struct Member<'a> {

@@ -5,6 +5,7 @@
 //! Threads: the handler of signals runs on a thread of its own, and finds all folders of this
 //! process with the measured processes that write to them.
 
+use super::limit;
 use super::process::Current;
 use crate::driver::kernel;
 use crate::progress::say;
@@ -136,6 +137,7 @@ fn clean_up_on_signals() {
                 return;
             }
             all.iter().for_each(|(path, _)| remove(path));
+            limit::remove_all();
             say!("credenza: stopped");
             std::process::exit(130);
         });

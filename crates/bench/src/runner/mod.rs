@@ -56,7 +56,7 @@ use crate::workload::generate::stream;
 use crate::workload::{Inputs, Phase, Workload};
 use credenza::{Error, Result};
 use folder::Folder;
-use limit::Limit;
+use limit::{Groups, Limit};
 use process::Program;
 use protocol::{Message, Spec};
 use round::{Entrant, Work};
@@ -123,7 +123,7 @@ fn run(args: &BenchArgs) -> Result<Report> {
         tee::write(path, args.tee_format, &inputs, &workload, args.rate().as_ref())?;
     }
     let shape = Shape::of(&inputs.records);
-    run.group = limit.as_ref().map(|limit| limit.group().to_owned());
+    run.groups = limit.as_ref().map(Limit::groups);
     let machine = machine::facts(folder.path(), run.cpu, run.clock_ns);
     notes.extend(notes::about_folder(args, &run.phases, &workload.mixes, &machine.filesystem));
     notes.extend(notes::about_load(&machine));
@@ -225,8 +225,8 @@ struct Run<'a> {
     clock_ns: f64,
     class: &'static str,
     inputs: PathBuf,
-    /// The control group of measured processes.
-    group: Option<PathBuf>,
+    /// The control groups of measured processes.
+    groups: Option<Groups>,
     /// Where stores are put together that are kept.
     made_in: Option<Folder>,
     failures: Vec<Failure>,
@@ -247,7 +247,7 @@ impl<'a> Run<'a> {
             clock_ns: measure::clock_ns(),
             class: if args.sync { "sync" } else { "buffered" },
             inputs: folder.path().join("inputs"),
-            group: None,
+            groups: None,
             made_in: None,
             failures: Vec::new(),
             left_out: Vec::new(),
@@ -447,7 +447,7 @@ impl<'a> Run<'a> {
             seed: workload.seed,
             cold: self.args.cold,
             read_ahead: self.args.read_ahead,
-            group: self.group.clone(),
+            groups: self.groups.clone(),
             sync: self.args.sync,
             oracle: None,
             together: Together::default(),

@@ -44,7 +44,7 @@ fn entrant_after(script: &str) -> (Entrant, Vec<String>, usize) {
         clock_ns: 0.0,
         class: "buffered",
         inputs: PathBuf::new(),
-        group: None,
+        groups: None,
         made_in: None,
         failures: Vec::new(),
         left_out: Vec::new(),

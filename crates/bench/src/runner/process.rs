@@ -286,7 +286,7 @@ pub(super) mod tests {
             seed: 1,
             cold: false,
             read_ahead: false,
-            group: None,
+            groups: None,
             sync: false,
             oracle: None,
             together: Together::default(),

@@ -1,6 +1,7 @@
 //! What the parent tells a measured process, and what that one answers: JSON, one message a line.
 
 use super::kept::Keeping;
+use super::limit::Groups;
 use super::open_loop::{AtRate, Rate};
 use super::oracle::{Compared, Oracle};
 use super::together::{Group, Throughput, Together};
@@ -43,8 +44,8 @@ pub(crate) struct Spec {
     pub(crate) cold: bool,
     /// With a cold cache: leave read-ahead to the kernel.
     pub(crate) read_ahead: bool,
-    /// The control group to move into when the inputs are read.
-    pub(crate) group: Option<PathBuf>,
+    /// The control groups of a run with a limit of memory.
+    pub(crate) groups: Option<Groups>,
     /// Bring the files to the disk within `build`.
     pub(crate) sync: bool,
     /// Compare stores instead of measuring one.

@@ -67,7 +67,7 @@ pub(super) fn with_round<T>(
         batch: 7,
         seed: 1,
         cold: false,
-        group: None,
+        groups: None,
         read_ahead: false,
         sync: false,
         oracle: None,
