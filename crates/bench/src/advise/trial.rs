@@ -12,7 +12,7 @@ use super::look::Subject;
 use super::usage::{GET, MISS, RANGE, Usage, WRITE};
 use crate::driver::kernel;
 use crate::measure::{self, Latencies};
-use crate::replay::{self, Replayed, Speed, Task};
+use crate::replay::{self, Replayed, Script, Speed, Task};
 use crate::runner::child;
 use crate::runner::folder::Folder;
 use crate::runner::process::{self, End, Program};
@@ -206,7 +206,7 @@ impl<'a> Lab<'a> {
         let part = match self.subject {
             Subject::Records { records, .. } => part(records)?,
             Subject::Trace { path, .. } => {
-                part(&replay::records_of(&Trace::open(path)?, usize::MAX)?)?
+                part(&replay::records_of(&Script::of(&Trace::open(path)?)?, usize::MAX)?)?
             }
         };
         let part = match part.len() {

@@ -1,7 +1,7 @@
 //! `credenza replay`: what a program did, done again on any store.
 //!
 //! Reading order: [`ReplayArgs`], `script` (what of a trace one thread can do on one store), `part` (what of
-//! that is about some of the keys), `ups` (scripts of ups_bench), `play` (the measured process), `reopen`, `model` (what
+//! that is about some of the keys), `told` (what it says beside), `ups` (scripts of ups_bench), `play` (the measured process), `reopen`, `model` (what
 //! a store must answer), `check` (the process that compares), `unread` (what of a trace is missing), `table`
 //! (what the reader sees).
 //!
@@ -28,11 +28,13 @@ mod script_tests;
 mod table;
 #[cfg(test)]
 mod tests;
+mod told;
 pub(crate) mod unread;
 mod ups;
 
 pub(crate) use play::{Replayed, Speed, Task, measure as measure_replay, records_of};
 pub(crate) use script::{Do, Script};
+use told::Told;
 
 use crate::absent::{Absent, is_missed};
 use crate::args::{TIMEOUT, check_stores_and_servers, library_of, named_stores};
@@ -40,7 +42,7 @@ use crate::driver::{self, Driver, ForDriver, Writer, kernel, tried, with_driver}
 use crate::machine;
 use crate::measure::{self, Latencies};
 use crate::progress::{self, say};
-use crate::report::outputs;
+use crate::report::{outputs, text};
 use crate::result::{Latency, Machine};
 use crate::runner::folder::Folder;
 use crate::runner::process::{self, End, Program};
@@ -139,6 +141,51 @@ impl ForDriver for Look<'_> {
     }
 }
 
+/// Whether the workbench has the store do changes that are on the disk when their calls have returned.
+struct CanSync;
+
+impl ForDriver for CanSync {
+    type Output = bool;
+
+    fn run<D: Driver>(self) -> bool {
+        D::DURABLE.is_some()
+    }
+}
+
+/// What of the recording is another thing here, in sentences.
+fn notes_of(script: &Script, speed: Speed, folder: &Folder) -> Vec<String> {
+    let Told { synced, unsynced, threads, .. } = script.told;
+    let mut notes = Vec::new();
+    if script.told.is_synced() {
+        notes.push(
+            "All changes were in commits that waited for the disk: here they wait, too, where the workbench \
+             has the store do that."
+                .to_owned(),
+        );
+        if machine::filesystem_of(folder.path()) == "tmpfs" {
+            notes.push(
+                "The folder is in memory (tmpfs), where syncs cost nothing: name one on a disk \
+                        with --dir."
+                    .to_owned(),
+            );
+        }
+    } else if synced > 0 {
+        notes.push(format!(
+            "{} commits waited for the disk when they were recorded, and {} other commits and changes are not \
+             known to have: here none does.",
+            text::count(synced),
+            text::count(unsynced)
+        ));
+    }
+    if threads > 1 && speed != Speed::Full {
+        notes.push(format!(
+            "{threads} threads did what one does here: where it is late, operations wait for each other that did \
+             not when they were recorded."
+        ));
+    }
+    notes
+}
+
 /// Takes away what was stored outside the workbench's files, however the process ended.
 struct Clear<'a> {
     task: &'a Task,
@@ -207,6 +254,12 @@ struct OfStore {
     lost: u64,
     extra: u64,
     first_difference: Option<String>,
+    /// Scans, and those that read another number of records than in the recording.
+    scans: u64,
+    scans_unlike: u64,
+    /// Whether it ended at most 1 % and a millisecond later than operations at times of their own should have;
+    /// true at full speed.
+    kept_up: bool,
     /// What the store cannot do, and how often it was skipped.
     skipped: BTreeMap<String, u64>,
     file_bytes: u64,
@@ -312,7 +365,12 @@ impl<'a> Run<'a> {
     ) -> Result<Run<'a>> {
         let (mut records, mut records_before) = (None, script.before.len() as u64);
         let says = trace.map(unread::of).unwrap_or_default();
-        let mut notes: Vec<String> = says.iter().map(|says| format!("The trace {says}.")).collect();
+        let unnamed = unread::unnamed(&script.told).into_iter();
+        // With records of the user's own nothing is taken from the trace.
+        let unnamed = unnamed.filter(|_| args.data.is_none());
+        let says = says.into_iter().chain(unnamed);
+        let mut notes: Vec<String> = says.map(|says| format!("The trace {says}.")).collect();
+        notes.extend(notes_of(script, speed, folder));
         if let Some(path) = &args.data {
             bar.set_message("--data is read");
             let format = args.format.as_deref().map(str::parse::<Format>).transpose()?;
@@ -407,6 +465,7 @@ impl<'a> Run<'a> {
     /// Compares all answers of a store, and if they are right replays on it again to time them.
     fn one(&mut self, entrant: Entrant, script: &Script) -> Result<()> {
         let Entrant { store, version, library } = entrant;
+        let is_durable = script.told.is_synced() && with_driver(&store, CanSync).unwrap_or(false);
         let mut task = Task {
             store,
             library,
@@ -415,7 +474,7 @@ impl<'a> Run<'a> {
             records: self.records.clone(),
             speed: Speed::Full,
             one_of: 1,
-            is_durable: false,
+            is_durable,
             sync_every: None,
             settings: Choices::default(),
             is_check: true,
@@ -499,6 +558,9 @@ fn of_store(store: String, version: String, done: Replayed, clock_ns: f64) -> Of
         lost: done.lost,
         extra: done.extra,
         first_difference: done.first_difference,
+        scans: done.scans,
+        scans_unlike: done.scans_unlike,
+        kept_up: done.kept_up,
         skipped: done.skipped,
         file_bytes: done.file_bytes,
         transactions: done.has_transactions,

@@ -52,6 +52,11 @@ impl Seen {
         self.values == u32::from(is_found)
     }
 
+    /// Whether that is so many values.
+    pub(super) fn is_of(&self, values: u32) -> bool {
+        self.values == values
+    }
+
     pub(super) fn in_words(&self, what: Do) -> String {
         match (what, self.values) {
             (Do::Remove, 0) => "that the key was not there".to_owned(),

@@ -37,7 +37,12 @@ impl Part {
         let mut order: Vec<u32> = (0..whole.keys.len() as u32).collect();
         order.sort_unstable_by(|one, other| whole.key(*one).cmp(whole.key(*other)));
         let is_in_part = are_in_part(&order, one_of);
-        let mut script = Script { entries: whole.entries, span: whole.span, ..Script::default() };
+        let mut script = Script {
+            entries: whole.entries,
+            span: whole.span,
+            told: whole.told.clone(),
+            ..Script::default()
+        };
         let mut numbers = vec![None; whole.keys.len()];
         for (key, number) in numbers.iter_mut().enumerate().filter(|(key, _)| is_in_part[*key]) {
             *number = Some(script.keys.len() as u32);

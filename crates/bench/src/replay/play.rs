@@ -10,11 +10,11 @@ use crate::driver::{
     with_driver,
 };
 use crate::measure::{Footprint, Latencies, wait_until};
+use crate::runner::open_loop::kept_up;
 use crate::runner::passes::in_words;
 use crate::runner::protocol::{self, Message, say};
 use crate::settings::Choices;
 use crate::workload::{KeyType, Records};
-use credenza::record::Trace;
 use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -86,6 +86,11 @@ pub(crate) struct Replayed {
     pub(crate) lost: u64,
     /// Not there in the recording, but here.
     pub(crate) extra: u64,
+    /// Scans, and those that read another number of records than in the recording.
+    pub(crate) scans: u64,
+    pub(crate) scans_unlike: u64,
+    /// Whether it ended no later than operations at times of their own should have.
+    pub(crate) kept_up: bool,
     /// The first difference, in words.
     pub(crate) first_difference: Option<String>,
     /// The first answer that is not what the replay itself had stored, in words; `None` if all are right.
@@ -151,10 +156,9 @@ fn records_before(script: &Script) -> Result<Records> {
     Ok(records)
 }
 
-/// The records that the trace found or stored, `limit` at most, each with a value of the length
+/// The records that the trace of this script found or stored, `limit` at most, each with a value of the length
 /// that it had last.
-pub(crate) fn records_of(trace: &Trace, limit: usize) -> Result<Records> {
-    let script = Script::of(trace)?;
+pub(crate) fn records_of(script: &Script, limit: usize) -> Result<Records> {
     let stored = script.steps.iter().filter(|s| matches!(s.what, Do::Insert | Do::Update));
     let all = script.before.iter().map(|(key, _)| *key).chain(stored.filter_map(|s| s.key));
     let mut is_known = vec![false; script.keys.len()];
@@ -407,9 +411,20 @@ impl<'a> Player<'a> {
                     of_kind.record_since(intended + self.waited);
                 }
                 self.judge(i, step);
+                if step.what == Do::Scan {
+                    self.done.scans += 1;
+                    self.done.scans_unlike += u64::from(!self.seen.is_of(step.items));
+                }
             }
         }
         self.done.seconds = begun.elapsed().as_secs_f64();
+        let last = script.steps.len().saturating_sub(1);
+        let scheduled = match self.task.speed {
+            Speed::Full => self.done.seconds,
+            Speed::Original => script.steps.last().map_or(0.0, |step| step.time as f64 / 1e9),
+            Speed::Rate(rate) => last as f64 / rate,
+        };
+        self.done.kept_up = kept_up(self.done.seconds, scheduled);
         Ok(())
     }
 

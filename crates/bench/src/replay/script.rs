@@ -8,6 +8,7 @@
 //!
 //! Invariant: every process that reads a trace makes the same script of it.
 
+use super::told::{Telling, Told};
 use super::ups;
 use credenza::record::{Action, Entry, Key, Trace, TracedStore};
 use credenza::stats::{Operation, Outcome};
@@ -113,6 +114,8 @@ pub(crate) struct Script {
     pub(crate) entries: u64,
     /// From the first entry to the last, in nanoseconds.
     pub(crate) span: u64,
+    /// What is known of what the steps do not show.
+    pub(crate) told: Told,
 }
 
 /// Bytes that tell what a file is.
@@ -136,7 +139,7 @@ impl Script {
         for entry in trace.entries() {
             maker.add(&entry?, &aborted)?;
         }
-        Ok(maker.script)
+        Ok(maker.done())
     }
 
     /// What the file at `path` asks for, and the trace, if it is one and not a script of ups_bench.
@@ -213,6 +216,13 @@ fn numbered<T: Eq + Hash>(all: impl Iterator<Item = T>) -> Vec<usize> {
     .collect()
 }
 
+/// Whether something was written or removed.
+fn is_change(entry: &Entry) -> bool {
+    use Operation::{Insert, Remove, Update};
+    let is_done = !matches!(entry.outcome, Outcome::Unchanged | Outcome::Miss);
+    matches!(entry.action, Action::Operation(Insert | Remove | Update)) && is_done
+}
+
 /// The place of an entry's store in a list by number; `None` for what is of no store.
 fn of_store<T: Copy>(list: &[T], entry: &Entry) -> Option<T> {
     list.get((entry.store as usize).checked_sub(1)?).copied()
@@ -222,7 +232,7 @@ fn of_store<T: Copy>(list: &[T], entry: &Entry) -> Option<T> {
 pub(crate) type Asked = (u32, Option<bool>);
 
 /// A process, a thread of it, and a store that it uses: they have one transaction at a time.
-type User = (u32, u32, Option<usize>);
+pub(super) type User = (u32, u32, Option<usize>);
 
 fn user_of(entry: &Entry, stores: &[usize]) -> User {
     (entry.process, entry.thread, of_store(stores, entry))
@@ -283,6 +293,7 @@ struct Maker {
     /// Whose transaction is the replay's.
     owner: Option<User>,
     first: Option<u64>,
+    telling: Telling,
 }
 
 impl Maker {
@@ -292,6 +303,7 @@ impl Maker {
         self.script.entries += 1;
         self.script.span = self.script.span.max(time);
         let user = user_of(entry, &self.stores);
+        self.telling.saw(user);
         if entry.outcome == Outcome::Failed {
             self.end_if_due(entry, user);
             return self.leave_out("failed when they were recorded");
@@ -301,6 +313,7 @@ impl Maker {
                 let (number, is_open) = self.transactions.entry(user).or_insert((0, false));
                 *number += 1;
                 *is_open = true;
+                self.telling.begun(user);
                 self.voided.remove(&user);
                 let is_aborted = aborted.contains(&(user, *number));
                 if is_aborted || self.owner.is_some() {
@@ -329,16 +342,25 @@ impl Maker {
             Outcome::Miss => Some(false),
             _ => None,
         };
+        if is_change(entry) {
+            self.telling.changed(user, entry.key.as_ref().map(|_| 1));
+        }
         let what = match operation {
             Operation::Get | Operation::GetAll => Do::Get,
             Operation::Seek => Do::Seek,
-            Operation::Scan => Do::Scan,
+            Operation::Scan => {
+                self.telling.scanned(self.space(entry), entry.items);
+                Do::Scan
+            }
             Operation::GetMany => return self.get_many(time, user, entry),
             Operation::Commit | Operation::CommitSync => {
+                let is_synced = operation == Operation::CommitSync;
+                self.telling.committed(user, entry.items, is_synced);
                 self.end_if_due(entry, user);
                 return self.step_if_owner(time, user, entry);
             }
             Operation::Abort => {
+                self.telling.aborted(user);
                 self.end_if_due(entry, user);
                 return self.leave_out("end a transaction that was aborted");
             }
@@ -381,6 +403,30 @@ impl Maker {
             step.was_there = was_there;
         }
         Ok(())
+    }
+
+    /// The script, when all entries were added.
+    fn done(self) -> Script {
+        let Maker { mut script, spaces, telling, .. } = self;
+        let stored = script.steps.iter().filter(|s| matches!(s.what, Do::Insert | Do::Update));
+        let held = script.before.iter().map(|(key, _)| *key).chain(stored.filter_map(|s| s.key));
+        let held: HashSet<u32> = held.collect();
+        let mut named: HashMap<u16, u64> = HashMap::new();
+        for key in held {
+            // As `key` made it.
+            let space = match script.key(key) {
+                [high, low, ..] if !spaces.is_empty() => u16::from(*high) << 8 | u16::from(*low),
+                _ => 0,
+            };
+            *named.entry(space).or_default() += 1;
+        }
+        script.told = telling.told(|space| named.get(&space).copied().unwrap_or(0));
+        script
+    }
+
+    /// The number of the entry's store among those that keys are of.
+    fn space(&self, entry: &Entry) -> u16 {
+        if self.spaces.is_empty() { 0 } else { of_store(&self.spaces, entry).unwrap_or(u16::MAX) }
     }
 
     /// A key was found, or was not: if nothing was known of it before, so it was from the beginning.
@@ -456,8 +502,7 @@ impl Maker {
         let mut bytes = Vec::new();
         if !self.spaces.is_empty() {
             // The higher byte first, so that each has its keys together.
-            let space = of_store(&self.spaces, entry).unwrap_or(u16::MAX).swap_bytes();
-            bytes.extend_from_slice(&space.to_le_bytes());
+            bytes.extend_from_slice(&self.space(entry).swap_bytes().to_le_bytes());
         }
         match key {
             Key::Plain(key) => bytes.extend_from_slice(key),

@@ -56,6 +56,13 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
     )?;
     report.stores.iter().try_for_each(|of| rows(of, width, out))?;
     writeln!(out)?;
+    if report.stores.iter().any(|of| !of.kept_up) {
+        writeln!(
+            out,
+            "BEHIND: it ended more than 1 % and a millisecond later than its schedule: its latencies grow with \
+             the length of the run, and are no property of the store."
+        )?;
+    }
     classes(&report.stores, out)?;
     report.stores.iter().try_for_each(|of| remarks(of, out))?;
     let set_up = |of| {
@@ -73,11 +80,12 @@ fn rows(of: &OfStore, width: usize, out: &mut String) -> std::fmt::Result {
     for (name, count, latency) in all.into_iter().chain(kinds) {
         let rate =
             if name == "all" { text::number(of.operations_per_second) } else { String::new() };
+        let behind = if name == "all" && !of.kept_up { "  BEHIND" } else { "" };
         let [p50, p99, p999, max] = [latency.p50, latency.p99, latency.p999, latency.max]
             .map(|ns| text::nanoseconds(ns as f64));
         writeln!(
             out,
-            "{store:<width$}  {name:<9} {:>11} {rate:>11} {p50:>9} {p99:>9} {p999:>9} {max:>9}",
+            "{store:<width$}  {name:<9} {:>11} {rate:>11} {p50:>9} {p99:>9} {p999:>9} {max:>9}{behind}",
             text::count(count),
         )?;
         store = "";
@@ -116,6 +124,11 @@ fn remarks(of: &OfStore, out: &mut String) -> std::fmt::Result {
             text::count(of.extra),
             text::clean(of.first_difference.as_deref().unwrap_or_default()),
         )?;
+    }
+    if of.scans > 0 {
+        let alike = text::count(of.scans - of.scans_unlike);
+        let all = text::counted(of.scans as usize, "scan");
+        writeln!(out, "{store}: {alike} of {all} read as many records as recorded")?;
     }
     for (what, count) in &of.skipped {
         writeln!(out, "{store}: skipped {} {what}", text::count(*count))?;

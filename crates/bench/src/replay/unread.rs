@@ -1,5 +1,7 @@
-//! What of a trace's file is not read: whoever uses a trace says so, in the same words.
+//! What of a trace's file is not read, and what was done that it does not name: whoever uses a trace says so,
+//! in the same words.
 
+use super::told::Told;
 use crate::report::text;
 use credenza::Error;
 use credenza::record::Trace;
@@ -16,6 +18,25 @@ pub(crate) fn of(trace: &Trace) -> Vec<String> {
             "ends {} before its file does, and what is behind is not read: half a block that a killed \
              program left, or something that was put there, as a second trace",
             text::bytes(trace.behind())
+        ));
+    }
+    says
+}
+
+/// The same of records that the trace counts and does not name: they are not there where it is used.
+pub(crate) fn unnamed(told: &Told) -> Vec<String> {
+    let mut says = Vec::new();
+    if let Some((read, named)) = told.scanned {
+        let (read, named) = (text::count(read), text::count(named));
+        says.push(format!(
+            "names {named} records of a store of which a scan read {read}: the others are not known here, and \
+             what is found of the store is not what the program had"
+        ));
+    }
+    if told.loaded > 0 {
+        let loaded = text::count(told.loaded);
+        says.push(format!(
+            "says that {loaded} records were loaded at once, and does not name them: they are not known here"
         ));
     }
     says

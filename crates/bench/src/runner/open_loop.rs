@@ -107,12 +107,17 @@ impl AtRate {
 
     /// Whether the store was where it was to be in the end, give or take 1 % and a millisecond.
     pub(crate) fn kept_up(&self) -> bool {
-        self.seconds <= self.scheduled_seconds * 1.01 + 0.001
+        kept_up(self.seconds, self.scheduled_seconds)
     }
 
     pub(crate) fn per_second(&self) -> f64 {
         self.ops as f64 / self.seconds.max(1e-9)
     }
+}
+
+/// Whether what took so long ended at most 1 % and a millisecond later than was planned.
+pub(crate) fn kept_up(seconds: f64, scheduled_seconds: f64) -> bool {
+    seconds <= scheduled_seconds * 1.01 + 0.001
 }
 
 impl Rate {

@@ -21,7 +21,7 @@ use crate::driver::{self, Changes, Fault};
 use crate::machine;
 use crate::measure;
 use crate::progress::{self, say};
-use crate::replay::unread;
+use crate::replay::{Script, unread};
 use crate::report::text;
 use crate::rng::Rng;
 use crate::runner::folder::Folder;
@@ -509,7 +509,9 @@ fn source_of(args: &TortureArgs, folder: &Folder) -> Result<(Source, String, Vec
     if let Some(trace) = args.data.as_ref().filter(|path| Trace::is_trace(path)) {
         let absolute = std::path::absolute(trace).map_err(|e| Error::io("find", e).at(trace))?;
         let source = Source::Trace { trace: absolute, operations };
-        let notes = unread::of(&Trace::open(trace)?).into_iter();
+        let opened = Trace::open(trace)?;
+        let unnamed = unread::unnamed(&Script::of(&opened)?.told);
+        let notes = unread::of(&opened).into_iter().chain(unnamed);
         let notes = notes.map(|says| format!("The trace {says}.")).collect();
         return Ok((source, trace.display().to_string(), notes));
     }

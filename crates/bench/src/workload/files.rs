@@ -1,7 +1,7 @@
 //! Data sets that exist: the machine's own file paths, or a file of records.
 
 use super::records::{Collector, Records};
-use crate::replay::{self, unread};
+use crate::replay::{self, Script, unread};
 use credenza::record::Trace;
 use credenza::{Error, Result};
 use credenza_formats::Format;
@@ -112,10 +112,12 @@ pub(crate) fn records_of(path: &Path, format: Option<Format>, limit: usize) -> R
 
 /// The records that were stored in a trace.
 fn stored_in(trace: &Trace, limit: usize) -> Result<Found> {
-    let records = replay::records_of(trace, limit)?;
+    let script = Script::of(trace)?;
+    let records = replay::records_of(&script, limit)?;
     if records.len() == 0 && limit > 0 {
         return Err(unread::nothing(trace, "there is no record in the trace"));
     }
-    let notes = unread::of(trace).iter().map(|says| format!("the trace {says}")).collect();
+    let says = unread::of(trace).into_iter().chain(unread::unnamed(&script.told));
+    let notes = says.map(|says| format!("the trace {says}")).collect();
     Ok(Found { records, repeated: 0, notes })
 }

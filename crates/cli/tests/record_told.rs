@@ -1,0 +1,101 @@
+//! Danger: what a trace counts and does not name is taken for nothing, and what waited for the disk, or was
+//! late, for what did not.
+
+mod common;
+use common::*;
+
+/// Every command that uses a trace says this of it.
+fn is_said_of(trace: &str, says: &str) {
+    let replay = run(&["replay", trace, "--stores", "btree"]).expect(0).text();
+    let advise = run(&["advise", "--data", trace, "--stores", "btree,hash"]).expect(0).text();
+    let bench =
+        ["bench", "--stores", "btree", "--rounds", "1", "--phases", "get-hit", "--gets", "9"];
+    let bench =
+        run(&[&bench[..], &["--metrics", "none", "--data", trace]].concat()).expect(0).text();
+    let torture = ["torture", "--stores", "btree", "--rounds", "1", "--faults", "kill"];
+    let torture = run(&[&torture[..], &["--data", trace]].concat()).expect(0).text();
+    for text in [replay, advise, bench, torture] {
+        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(line.contains(says), "{says}: {text}");
+    }
+}
+
+#[test]
+fn records_that_a_scan_read_and_nobody_named_are_told() {
+    let folder = Folder::new();
+    let store = folder.store("btree", &plain_records(300));
+    let trace = folder.path("trace");
+    let (program, more) = (program().display().to_string(), folder.path("more"));
+    let script =
+        format!("{program} get {store} key7; {program} scan {store}; {program} put {store} a 1");
+    run(&["record", "-q", &trace, "--", "sh", "-c", &script]).expect(0);
+    is_said_of(&trace, "names 2 records of a store of which a scan read 300:");
+    let replay = run(&["replay", &trace, "--stores", "btree"]).expect(0).text();
+    assert!(replay.contains("btree: 0 of 1 scan read as many records as recorded"), "{replay}");
+    // Who brings the records has them all.
+    std::fs::write(&more, cdb_text(&plain_records(300))).expect("a file");
+    let replay = run(&["replay", &trace, "--stores", "btree", "--data", &more]).expect(0).text();
+    assert!(replay.contains("btree: 1 of 1 scan read as many records as recorded"), "{replay}");
+    assert!(!replay.contains("names 2 records"), "{replay}");
+}
+
+#[test]
+fn records_that_were_loaded_at_once_are_told() {
+    let folder = Folder::new();
+    let (store, trace) = (folder.path("loaded"), folder.path("trace"));
+    let records = folder.file("records", cdb_text(&plain_records(300)));
+    let program = program().display().to_string();
+    let script = format!(
+        "{program} load --from cdb --to btree {store} {records}; {program} put {store} a 1; {program} get {store} a"
+    );
+    run(&["record", "-q", &trace, "--", "sh", "-c", &script]).expect(0);
+    is_said_of(&trace, "says that 300 records were loaded at once, and does not name them");
+}
+
+#[test]
+fn changes_that_waited_for_the_disk_wait_when_they_are_replayed() {
+    let folder = Folder::new();
+    let (store, program) = (folder.path("store"), program().display().to_string());
+    run(&["create", "--engine", "btree", &store]).expect(0);
+    for (durability, class) in [("sync", "sync"), ("buffered", "buffered")] {
+        let trace = folder.path(class);
+        let put = format!("{program} put --durability {durability} {store}");
+        let script = format!("{put} a 1; {put} b 2");
+        run(&["record", "-q", &trace, "--", "sh", "-c", &script]).expect(0);
+        let text = run(&["replay", &trace, "--stores", "btree,hash"]).expect(0).text();
+        assert!(text.contains(&format!("Changes of the class {class}")), "{text}");
+        assert_eq!(text.contains("here they wait, too"), class == "sync", "{text}");
+    }
+    // A store that is filled before, by changes that do not wait.
+    let trace = folder.path("mix");
+    let mix = ["bench", "--stores", "btree", "--workload", "ycsb-a", "--records", "50", "--sync"];
+    let tee = ["--gets", "90", "--phases", "mixed", "--rounds", "1", "--metrics", "none", "--tee"];
+    run(&[&mix[..], &tee, &[&trace]].concat()).expect(0);
+    let text = run(&["replay", &trace, "--stores", "btree"]).expect(0).text();
+    assert!(text.contains("commits waited for the disk when they were recorded, and 50 other"));
+    assert!(text.contains("here none does") && text.contains("class buffered"), "{text}");
+}
+
+#[test]
+fn who_is_behind_the_times_of_a_trace_is_told() {
+    let folder = Folder::new();
+    let trace = folder.path("trace");
+    let mix = [
+        "bench",
+        "--stores",
+        "btree",
+        "--workload",
+        "ycsb-a",
+        "--records",
+        "200",
+        "--gets",
+        "9000",
+    ];
+    let tee = ["--phases", "mixed", "--rounds", "1", "--metrics", "none", "--tee", &*trace];
+    run(&[&mix[..], &tee].concat()).expect(0);
+    for (speed, is_behind) in [("1e12", true), ("full", false)] {
+        let replay = ["replay", &trace, "--stores", "btree", "--speed", speed];
+        let text = run(&replay).expect(0).text();
+        assert_eq!(text.contains("BEHIND: it ended more than"), is_behind, "{text}");
+    }
+}
