@@ -89,6 +89,10 @@ impl Driver for Lmdb {
     const HAS_COMMITTERS: bool = true;
     const HAS_COMMITTING_PROCESSES: bool = true;
 
+    fn dies_when_full(is_durable: bool) -> bool {
+        !is_durable
+    }
+
     fn load(file: Option<&Path>) -> Result<Lmdb> {
         let source = const { Self::SOURCE.unwrap() };
         let opened = source.open(Self::NAME, file, c"mdb_env_create")?;

@@ -143,6 +143,10 @@ impl Driver for Mdbx {
     const DURABLE: Option<&'static str> = Some("SYNC_DURABLE with LIFORECLAIM");
     const SYNCS: &'static str = "fdatasync when it is closed";
 
+    fn dies_when_full(is_durable: bool) -> bool {
+        !is_durable
+    }
+
     fn load(file: Option<&Path>) -> Result<Mdbx> {
         let source = const { Self::SOURCE.unwrap() };
         let opened = source.open(Self::NAME, file, c"mdbx_env_create")?;

@@ -412,6 +412,13 @@ pub(crate) trait Driver: Sized + 'static {
         }
     }
 
+    /// Whether a full disk ends the process of a store that was opened so: as the workbench has it write
+    /// through a map of a file with holes, for which its authors say so. That loses nothing that it has
+    /// acknowledged, and breaks no promise.
+    fn dies_when_full(_is_durable: bool) -> bool {
+        false
+    }
+
     /// Opens the store at `path` for changes after a fault, with whatever its authors say is to be done
     /// then. Only called where the store [`Driver::REOPENS`].
     fn recover(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {

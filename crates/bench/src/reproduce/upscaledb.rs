@@ -37,6 +37,8 @@ struct Command {
     rounds: usize,
     /// What the manual shows of its output, in the order of [`COLUMNS`].
     published: Option<[&'static str; 7]>,
+    /// The rest of that, in the order of [`LINES`].
+    published_lines: Option<[&'static str; LINES.len()]>,
 }
 
 #[derive(Clone, Copy)]
@@ -58,6 +60,7 @@ const USUAL: Command = Command {
     setup: Setup::Ups,
     rounds: 1,
     published: None,
+    published_lines: None,
 };
 
 const SIMULATED: Command = Command {
@@ -79,6 +82,25 @@ const COMMANDS: [Command; 10] = [
             "",
             "1016430592",
         ]),
+        published_lines: Some([
+            "11.239185",
+            "1000001",
+            "999999",
+            "",
+            "95224190.254546",
+            "0.000000",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "",
+        ]),
         ..USUAL
     },
     Command {
@@ -94,6 +116,25 @@ const COMMANDS: [Command; 10] = [
             "140719.583701",
             "145190.417647",
             "4358144",
+        ]),
+        published_lines: Some([
+            "0.747461",
+            "10001",
+            "4046",
+            "",
+            "70224427.374380",
+            "0.000002",
+            "2972",
+            "",
+            "4121208.803951",
+            "0.000002",
+            "0.000007",
+            "0.000093",
+            "2981",
+            "",
+            "0.000002",
+            "0.000007",
+            "0.000049",
         ]),
         ..USUAL
     },
@@ -140,7 +181,29 @@ const COMMANDS: [Command; 10] = [
 
 const COLUMNS: [&str; 7] =
     ["seconds", "insert/s", "avg sec", "max sec", "find/s", "erase/s", "file bytes"];
-const FIGURES: [&str; 7] = ["seconds", "insert", "average", "longest", "find", "erase", "file"];
+const FIGURES: [&str; 7] =
+    ["seconds", "insert", "insert average", "insert longest", "find", "erase", "file"];
+
+/// The lines of its output that are in no column, with the names of their figures.
+const LINES: [(&str, &str); 17] = [
+    ("total elapsed sec", "elapsed"),
+    ("total_#ops", "operations"),
+    ("insert_#ops", "insert count"),
+    ("of these new, %", "insert done"),
+    ("insert_throughput, bytes/s", "insert bytes"),
+    ("insert_latency min, sec", "insert shortest"),
+    ("find_#ops", "find count"),
+    ("of these found, %", "find done"),
+    ("find_throughput, bytes/s", "find bytes"),
+    ("find_latency min, sec", "find shortest"),
+    ("find_latency avg, sec", "find average"),
+    ("find_latency max, sec", "find longest"),
+    ("erase_#ops", "erase count"),
+    ("of these there, %", "erase done"),
+    ("erase_latency min, sec", "erase shortest"),
+    ("erase_latency avg, sec", "erase average"),
+    ("erase_latency max, sec", "erase longest"),
+];
 
 /// What random keys are made of.
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -226,6 +289,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Outcome {
             work: Work::Upscaledb(command.part(operations)),
         });
         tables.push(table(command, &figures, &here));
+        tables.push(rest(command, &figures, &here));
         let about = format!("ours, {}", command.line);
         let classes = lab.classes(command.setup, command.part.transaction.is_some());
         verdicts.extend(Verdict::on_ours(about, &figures, &here, "seconds", &classes));
@@ -246,6 +310,9 @@ fn differs() -> Vec<String> {
         "the seconds are the summed times of the operations, as 'upscaledb elapsed time' is; \
          operations that begin and end a transaction are not among those counted, but their time is, \
          and inserts a second have it",
+        "the total seconds are those from the first operation to the last and of closing; ups_bench's have \
+         making its keys in them. Bytes are those of keys and values that were stored, and of values that \
+         were found: how few of the keys are there shows in them",
         "hash has one value for a key, and is left out of --duplicate",
         "changes of btree are all in one transaction but with --use-transactions; only upscaledb \
          has a cache to be set",
@@ -284,6 +351,26 @@ fn table(command: &Command, figures: &Figures, here: &[&str]) -> Table {
     table
 }
 
+/// The rest of a command's output, line by line.
+fn rest(command: &Command, figures: &Figures, here: &[&str]) -> Table {
+    let mut table = Table::new(format!("{}: the other lines of its output", command.line));
+    if command.published_lines.is_some() {
+        table = table.block("published", &STORES[..1]);
+    }
+    table = table.block("measured here", here);
+    let has_mix = command.part.find > 0;
+    for (i, (line, figure)) in LINES.iter().enumerate() {
+        if !has_mix && (figure.starts_with("find") || figure.starts_with("erase")) {
+            continue;
+        }
+        let published = command.published_lines.map(|texts| Cell::published(&[texts[i]]));
+        let measured =
+            here.iter().flat_map(|store| Cell::measured(figures, store, &[*figure])).collect();
+        table.row(*line, published.into_iter().chain([measured]).collect());
+    }
+    table
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,6 +387,12 @@ mod tests {
         let seconds =
             4046.0 / number(second[1]) + 2972.0 / number(second[4]) + 2981.0 / number(second[5]);
         assert!((seconds - number(second[0])).abs() < 0.001, "{seconds}");
+        // The bytes of an insert and of a find: few of the keys that were looked up were there.
+        let lines = COMMANDS.map(|command| command.published_lines);
+        let [first_lines, lines] = [0, 1].map(|i| lines[i].expect("it has output"));
+        assert_eq!((number(first_lines[4]) / number(first[1]) * 100.0).round(), 90_017.0);
+        assert_eq!((number(lines[8]) / number(second[4])).round(), 29.0);
+        assert_eq!(number(lines[2]) + number(lines[6]) + number(lines[12]), 9_999.0);
         for command in COMMANDS {
             let table = table(&command, &Figures::default(), &STORES);
             assert_eq!(table.rows.len(), STORES.len());

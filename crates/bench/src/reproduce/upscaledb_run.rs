@@ -131,16 +131,31 @@ fn content_of(records: &Records, numbers: impl Iterator<Item = u32>) -> Content 
 struct Times {
     count: u64,
     ns: u64,
+    shortest: u64,
     longest: u64,
+    /// Operations that did what they were to: a key was stored, found or erased.
+    done: u64,
+    /// Bytes that were stored or found: of an insert key and value, of a find the value.
+    bytes: u64,
 }
 
 impl Times {
     #[inline]
     fn add(&mut self, start: Instant) {
         let ns = start.elapsed().as_nanos() as u64;
+        self.shortest = if self.count == 0 { ns } else { self.shortest.min(ns) };
         self.count += 1;
         self.ns += ns;
         self.longest = self.longest.max(ns);
+    }
+
+    /// What the last operation came to.
+    #[inline]
+    fn came_to(&mut self, is_done: bool, bytes: usize) {
+        if is_done {
+            self.done += 1;
+            self.bytes += bytes as u64;
+        }
     }
 }
 
@@ -161,14 +176,19 @@ pub(super) fn measure<D: Driver>(bench: &Bench<'_, D>, part: Part) -> Result<()>
         writer = bench.driver.reopen(&bench.path, &shape, false)?;
         run.times = Default::default();
     }
+    let start = Instant::now();
     let commits = run.steps(&mut writer, &script.steps)?;
+    let mut elapsed = start.elapsed();
     let mut wrong = run.wrong.take();
     wrong = wrong.or(passes::check_scan(&mut writer, script.content)?);
+    let start = Instant::now();
     writer.close()?;
+    elapsed += start.elapsed();
     if !part.is_in_memory {
         let mut store = bench.driver.open(&bench.path, &shape, Reading::Warm)?;
         wrong = wrong.or(passes::check_scan(&mut store, script.content)?);
     }
+    bench.tell("elapsed", elapsed.as_secs_f64(), wrong.clone())?;
     tell(bench, part, run.times, commits, wrong)
 }
 
@@ -182,15 +202,23 @@ fn tell<D: Driver>(
 ) -> Result<()> {
     let seconds = (insert.ns + find.ns + erase.ns + commits.ns) as f64 / 1e9;
     bench.tell("seconds", seconds, wrong.clone())?;
+    bench.tell("operations", part.operations as f64, wrong.clone())?;
     for (name, times) in [("insert", insert), ("find", find), ("erase", erase)] {
         if times.count > 0 {
             let ns = if name == "insert" { times.ns + commits.ns } else { times.ns };
-            bench.tell(name, times.count as f64 * 1e9 / ns.max(1) as f64, wrong.clone())?;
+            let per_second = 1e9 / ns.max(1) as f64;
+            bench.tell(name, times.count as f64 * per_second, wrong.clone())?;
+            for (what, figure) in [
+                ("count", times.count as f64),
+                ("done", times.done as f64 * 100.0 / times.count as f64),
+                ("bytes", times.bytes as f64 * per_second),
+                ("shortest", times.shortest as f64 / 1e9),
+                ("average", times.ns as f64 / times.count as f64 / 1e9),
+                ("longest", times.longest as f64 / 1e9),
+            ] {
+                bench.tell(&format!("{name} {what}"), figure, wrong.clone())?;
+            }
         }
-    }
-    if insert.count > 0 {
-        bench.tell("average", insert.ns as f64 / insert.count as f64 / 1e9, wrong.clone())?;
-        bench.tell("longest", insert.longest as f64 / 1e9, wrong.clone())?;
     }
     if !part.is_in_memory {
         bench.tell("file", bench.file_bytes()? as f64, wrong)?;
@@ -244,6 +272,7 @@ impl<'a> Run<'a> {
                     false => writer.insert_if_absent(key, value)?,
                 };
                 self.times[0].add(start);
+                self.times[0].came_to(was_new, key.len() + value.len());
                 was_new == is_new
             }
             Step::Find(number, record) => {
@@ -252,12 +281,14 @@ impl<'a> Run<'a> {
                 let (mut is_same, start) = (false, Instant::now());
                 let is_found = writer.get(key, |got| is_same = expected == Some(got))?;
                 self.times[1].add(start);
+                self.times[1].came_to(is_found, expected.unwrap_or_default().len());
                 is_found == is_same && is_found == expected.is_some()
             }
             Step::Erase(number, is_there) => {
                 let start = Instant::now();
                 let was_there = writer.remove(fresh.key(number as usize))?;
                 self.times[2].add(start);
+                self.times[2].came_to(was_there, 0);
                 was_there == is_there
             }
         };

@@ -57,6 +57,8 @@ pub(super) struct Outcome {
     pub(super) fault: Fault,
     /// What the store is judged by.
     pub(super) promise: Promise,
+    /// Whether its process may die by itself, see [`crate::driver::Driver::dies_when_full`].
+    pub(super) may_die: bool,
     pub(super) rounds: usize,
     /// How often it happened: not in a round with space to the end, and of each power cut several disks
     /// that it may leave.
@@ -94,6 +96,7 @@ impl Outcome {
             class,
             fault,
             promise,
+            may_die: false,
             rounds: 0,
             faults: 0,
             looks: 0,
@@ -132,7 +135,8 @@ impl Outcome {
         } else {
             self.refused += 1
         };
-        (self.promise != Promise::Nothing).then_some(what)
+        let is_allowed = self.promise == Promise::Nothing || is_crash && self.may_die;
+        (!is_allowed).then_some(what)
     }
 
     /// Whatever was not as it should be so far, promised or not.
@@ -190,6 +194,9 @@ impl Outcome {
             _ => parts.concat(),
         };
         let promise = match (self.is_kept, self.promise) {
+            (true, Promise::All | Promise::Moment) if self.may_die && self.crashed > 0 => {
+                ", as it writes through a map"
+            }
             (_, Promise::Nothing) => ", and promises nothing of it",
             (true, _) => "",
             (false, Promise::All) => ", and is to keep all",
@@ -226,6 +233,12 @@ mod tests {
         assert!(unsynced.add(Judged { is_unsynced: true, ..Judged::default() }).is_some());
         assert!(unsynced.add_failure(true, "SIGBUS".to_owned()).is_some());
         assert_eq!((unsynced.crashed, unsynced.refused), (1, 0));
+        let mut mapped = Outcome::new("it", "1", "buffered", Fault::Full, Promise::All);
+        mapped.may_die = true;
+        assert!(mapped.add_failure(true, "SIGBUS".to_owned()).is_none());
+        assert!(mapped.in_words().ends_with("as it writes through a map"), "{}", mapped.in_words());
+        assert!(mapped.add_failure(false, "it does not open".to_owned()).is_some());
+        assert!(mapped.add(Judged { lost: 1, ..Judged::default() }).is_some());
     }
 
     #[test]

@@ -199,7 +199,9 @@ impl<'a> Run<'a> {
         let is_durable = self.is_durable(subject, fault);
         let promise = self.args.expect.unwrap_or_else(|| (subject.promise)(fault, is_durable));
         let class = if is_durable { Changes::Sync.class() } else { subject.class };
-        Outcome::new(&subject.name, &subject.version, class, fault, promise)
+        let may_die = fault == Fault::Full && (subject.dies_when_full)(is_durable);
+        let new = Outcome::new(&subject.name, &subject.version, class, fault, promise);
+        Outcome { may_die, ..new }
     }
 
     /// All operations on each store without anything happening. A store that cannot do them is left out.

@@ -22,6 +22,7 @@ pub(super) struct Subject {
     /// When its changes are safe that are not durable each.
     pub(super) class: &'static str,
     pub(super) promise: fn(Fault, bool) -> Promise,
+    pub(super) dies_when_full: fn(bool) -> bool,
     pub(super) sizes: [Vec<Space>; 2],
 }
 
@@ -74,6 +75,7 @@ impl ForDriver for Look<'_> {
             replaces: D::REPLACES,
             class: driver.changes_one_by_one(false).class(),
             promise: D::promise,
+            dies_when_full: D::dies_when_full,
             sizes: [Vec::new(), Vec::new()],
         }))
     }
