@@ -486,6 +486,12 @@ impl BenchArgs {
     /// Refuses options that name what is not there.
     pub(crate) fn check(&self) -> Result<()> {
         self.kept.check(&self.records)?;
+        let mut counts = self.records.clone();
+        counts.sort_unstable();
+        if let Some(twice) = counts.windows(2).find(|two| two[0] == two[1]) {
+            let what = format!("--records names {} twice: leave one of both out", twice[0]);
+            return Err(Error::invalid(what));
+        }
         if self.tee.is_some() && self.records.len() > 1 {
             return Err(Error::invalid("--tee is for one number of --records"));
         }

@@ -113,7 +113,8 @@ impl ForDriver for Describe<'_> {
         if self.is_opened {
             tuning = format!("made before the run, and opened with: {tuning}");
         }
-        if settings != Chosen::default() {
+        // An experiment of a document may have one that only some stores take.
+        if settings != Chosen::default() && settings.unfit(D::SETTINGS).is_none() {
             tuning = format!("{tuning}; as chosen: {settings}");
         }
         Ok(StoreInfo {

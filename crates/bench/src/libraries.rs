@@ -6,6 +6,7 @@ use credenza::{Error, Result};
 /// Refuses libraries that are of no store, of one that is built in, or of one that is not among those that
 /// were named; `named` is empty where all stores that are found take part.
 pub(crate) fn check(libraries: &[String], named: &[&str]) -> Result<()> {
+    let mut known = Vec::new();
     for library in libraries {
         let Some((store, _)) = library.split_once('=').filter(|(_, path)| !path.is_empty()) else {
             let what = format!("--lib {library}: say NAME=PATH, the store and its library");
@@ -15,6 +16,11 @@ pub(crate) fn check(libraries: &[String], named: &[&str]) -> Result<()> {
             let what = format!("--lib {library}: '{store}' is built in and has no library");
             return Err(Error::invalid(what));
         }
+        if known.contains(&store) {
+            let what = format!("--lib names a library of '{store}' twice: leave one of both out");
+            return Err(Error::invalid(what));
+        }
+        known.push(store);
         if !named.is_empty() && !named.contains(&store) {
             return Err(Error::invalid(format!(
                 "--lib {library}: '{store}' is not among the stores that are named ({}): name it there, or \

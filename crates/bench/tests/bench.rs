@@ -157,7 +157,8 @@ fn check_contract(report: &Value) {
         assert_eq!(time["samples"].as_array().unwrap().len(), 2);
         let [low, median, high] = ["low", "median", "high"].map(|n| time[n].as_f64().unwrap());
         assert!(0.0 < low && low <= median && median <= high, "{result}");
-        let has_latency = ["get-hit", "get-90", "get-miss", "range"].contains(&phase);
+        let is_change = phase.contains("insert") || phase == "remove";
+        let has_latency = is_change || ["get-hit", "get-90", "get-miss", "range"].contains(&phase);
         assert_eq!(result["latency_ns"].is_object(), has_latency, "{result}");
         if has_latency {
             let names = ["p50", "p90", "p99", "p999", "max"];

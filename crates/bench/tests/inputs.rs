@@ -42,6 +42,8 @@ fn options_without_effect_are_refused() {
         (&["--lib=hash=/etc/passwd"], "built in"),
         (&["--lib=mdbm=/lib/libmdbm.so", "--stores=hash,constant"], "'mdbm' is not among"),
         (&["--lib=lmdb", "--stores=hash"], "say NAME=PATH"),
+        (&["--lib=lmdb=/a.so", "--lib=lmdb=/b.so"], "--lib names a library of 'lmdb' twice"),
+        (&["--records=100,2000,1e2"], "--records names 100 twice"),
         (&["--check-every=7"], "--check-every is for --oracle"),
         (&["--stores=btree,hash,btree"], "--stores names 'btree' twice"),
         (&["--phases=scan,build,scan"], "--phases names 'scan' twice"),

@@ -82,6 +82,15 @@ impl Timeline {
         self.kinds[place].slot(at).get_or_insert_with(empty).saturating_record_n(ns, count);
     }
 
+    /// Latencies in nanoseconds with their counts, of all operations and the whole run.
+    pub(crate) fn counts(&self) -> Vec<(u64, u64)> {
+        let slots = self.kinds.iter().flat_map(|kind| kind.slots.iter().flatten());
+        let mut all = None;
+        slots.for_each(|slot| merge(&mut all, Some(slot)));
+        let all = all.iter().flat_map(Histogram::iter_recorded);
+        all.map(|value| (value.value_iterated_to(), value.count_at_value())).collect()
+    }
+
     /// All of it; `None` if nothing was noted.
     pub(crate) fn finish(mut self) -> Option<OverTime> {
         if self.kinds.is_empty() {
@@ -185,6 +194,10 @@ mod tests {
                 stall_end = if i == stalled { end } else { stall_end };
                 timeline.add(if i % 4 == 0 { "get" } else { "insert" }, end, ns);
             }
+            let counts = timeline.counts();
+            assert_eq!(counts.iter().map(|(_, count)| count).sum::<u64>(), operations);
+            let longest = counts.iter().map(|(ns, _)| *ns).max().unwrap();
+            assert!((stall..=stall + stall / 50 + 1).contains(&longest), "{longest} of {stall}");
             let over = timeline.finish().unwrap();
             let count = over.all.ops.len();
             assert!(count <= SLOTS && (count >= SLOTS / 2 || over.slot_seconds == 1e-5), "{count}");

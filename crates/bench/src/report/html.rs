@@ -174,7 +174,7 @@ fn sections(report: &Report, comparisons: &[Comparison]) -> String {
     html.push_str(&section("size", "Size and memory", &each(&|c| sizes(report, c))));
     html.push_str(&section(
         "latency",
-        "Latency of single lookups",
+        "Latency of single operations",
         &each(&|c| latencies(report, c)),
     ));
     if report.results.iter().any(|r| r.over_time.is_some()) {
@@ -242,7 +242,7 @@ fn latencies_of_mixes(report: &Report) -> String {
     let Some((table, explained)) = mix_latencies::table(report) else { return String::new() };
     let title = mix_latencies::TITLE;
     let marks =
-        r##"The marks of these charts are those of <a href="#latency">single lookups</a>."##;
+        r##"The marks of these charts are those of <a href="#latency">single operations</a>."##;
     let charts = match charts(&mix_latencies::charts(report)) {
         drawn if drawn.is_empty() => drawn,
         drawn => with_note(marks, &drawn),
@@ -433,13 +433,13 @@ fn latencies(report: &Report, c: &Comparison) -> String {
     }
     charts.push_str(&operation_latencies(c));
     if charts.is_empty() {
-        return r#"<p class="note">No phase of this run has latencies of single lookups.</p>"#
+        return r#"<p class="note">No phase of this run has latencies of single operations.</p>"#
             .to_owned();
     }
     format!(
-        "<p class=\"note\">Filled dot at the left end: half of the lookups were this fast or faster \
+        "<p class=\"note\">Filled dot at the left end: half of the operations were this fast or faster \
          (p50). Thick line: up to p99, the ring. Thin line: on to p99.9, the dot on it, and to the \
-         slowest lookup, its right end. The scale is logarithmic.</p><div class=\"charts\">{charts}</div>"
+         slowest one, its right end. The scale is logarithmic.</p><div class=\"charts\">{charts}</div>"
     ) + &percentiles(report, c)
         + &folded("Percentiles as a table", &curves::table(c))
 }

@@ -196,6 +196,10 @@ impl<D: Driver> Round<'_, D> {
             let mut timeline = Timeline::new(self.spec.clock_ns);
             timeline.begin();
             let outcome = work.run(&mut store, &mut timeline)?;
+            // Of a mix each kind of operation has its own.
+            if !phase.is_mixed() {
+                sample.latencies = timeline.counts();
+            }
             sample.over_time = timeline.finish();
             let (is_wrong, expected) = (outcome != work.outcome(), work.outcome());
             let wrong = match is_wrong {
