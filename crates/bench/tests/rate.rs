@@ -135,7 +135,8 @@ fn throughput_alone_has_no_latencies_and_nothing_over_time() {
         assert_eq!((&*report.settings.metrics, report.results.len()), (metrics, 5));
         for r in &report.results {
             assert!(r.verified && r.ns_per_op.median > 0.0 && r.effort.operations > 0, "{r:?}");
-            let is_single = matches!(&*r.phase, "get-hit" | "range" | "insert-sync");
+            let is_single =
+                matches!(&*r.phase, "get-hit" | "range" | "insert-sync" | "insert-random");
             assert_eq!(r.latency_ns.is_some(), is_all && is_single, "{r:?}");
             assert_eq!(!r.operation_latency_ns.is_empty(), is_all && r.phase == "mixed", "{r:?}");
             assert_eq!(r.over_time.is_some(), is_all, "{r:?}");
