@@ -85,7 +85,7 @@ pub(super) fn look(args: &AdviseArgs) -> Result<(Subject, Facts)> {
             let what = "there is nothing in the trace that was done with a key";
             return Err(unread::nothing(&trace, what));
         }
-        let unread = unread::of(&trace).into_iter().chain(unread::unnamed(&script.told)).collect();
+        let unread = unread::all(&trace, &script.told);
         let lens = || script.value_lens.iter().map(|len| *len as usize);
         let keys = || script.keys.iter().map(|key| &key[..]);
         let facts = Facts { source, kind: "trace", unread, ..facts_of(keys, lens) };

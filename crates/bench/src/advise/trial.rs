@@ -12,7 +12,7 @@ use super::look::Subject;
 use super::usage::{GET, MISS, RANGE, Usage, WRITE};
 use crate::driver::kernel;
 use crate::measure::{self, Latencies};
-use crate::replay::{self, Replayed, Script, Speed, Task};
+use crate::replay::{self, Replayed, Speed, Task};
 use crate::runner::child;
 use crate::runner::folder::Folder;
 use crate::runner::process::{self, End, Program};
@@ -22,7 +22,6 @@ use crate::workload::distribution::Distribution;
 use crate::workload::transactions::Transactions;
 use crate::workload::{Inputs, Mix, Phase, Records, Workload};
 use credenza::btree::KeyType;
-use credenza::record::Trace;
 use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
@@ -205,9 +204,7 @@ impl<'a> Lab<'a> {
         };
         let part = match self.subject {
             Subject::Records { records, .. } => part(records)?,
-            Subject::Trace { path, .. } => {
-                part(&replay::records_of(&Script::of(&Trace::open(path)?)?, usize::MAX)?)?
-            }
+            Subject::Trace { script, .. } => part(&replay::records_of(script, usize::MAX)?)?,
         };
         let part = match part.len() {
             // A trace may have nothing but removals of keys that are not there.

@@ -23,6 +23,11 @@ pub(crate) fn of(trace: &Trace) -> Vec<String> {
     says
 }
 
+/// Both, of a trace that this is told of.
+pub(crate) fn all(trace: &Trace, told: &Told) -> Vec<String> {
+    of(trace).into_iter().chain(unnamed(told)).collect()
+}
+
 /// The same of records that the trace counts and does not name: they are not there where it is used.
 pub(crate) fn unnamed(told: &Told) -> Vec<String> {
     let mut says = Vec::new();

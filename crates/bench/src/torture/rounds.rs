@@ -512,8 +512,7 @@ fn source_of(args: &TortureArgs, folder: &Folder) -> Result<(Source, String, Vec
         let absolute = std::path::absolute(trace).map_err(|e| Error::io("find", e).at(trace))?;
         let source = Source::Trace { trace: absolute, operations };
         let opened = Trace::open(trace)?;
-        let unnamed = unread::unnamed(&Script::of(&opened)?.told);
-        let notes = unread::of(&opened).into_iter().chain(unnamed);
+        let notes = unread::all(&opened, &Script::of(&opened)?.told).into_iter();
         let notes = notes.map(|says| format!("The trace {says}.")).collect();
         return Ok((source, trace.display().to_string(), notes));
     }

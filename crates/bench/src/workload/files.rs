@@ -117,7 +117,7 @@ fn stored_in(trace: &Trace, limit: usize) -> Result<Found> {
     if records.len() == 0 && limit > 0 {
         return Err(unread::nothing(trace, "there is no record in the trace"));
     }
-    let says = unread::of(trace).into_iter().chain(unread::unnamed(&script.told));
-    let notes = says.map(|says| format!("the trace {says}")).collect();
+    let says = unread::all(trace, &script.told);
+    let notes = says.iter().map(|says| format!("the trace {says}")).collect();
     Ok(Found { records, repeated: 0, notes })
 }
