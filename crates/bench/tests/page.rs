@@ -79,13 +79,13 @@ fn our_own_wrong_answers_and_missing_rounds_are_not_glossed_over() {
     assert!(page.contains("Too few rounds to say where constant is not ahead"));
     assert!(page.contains("With 2 rounds an interval is the range"));
     assert!(!page.contains("No rival matched"));
-    // Each factor to the baseline in the charts and both tables, and each headline, has the mark.
+    // In the charts and both tables, and of each headline, it stands for each ratio to the baseline.
     let others = report.results.iter().filter(|r| r.store != "mcdb" && r.verified).count();
     let headlines = 8;
-    assert_eq!(page.matches("x? <").count(), 2 * others);
-    assert_eq!(page.matches("x?<").count(), others + headlines);
-    assert_eq!(page.matches("? a factor of fewer than three rounds").count(), 3);
-    assert!(!page_of(&fixture()).2.contains("x?"), "seven rounds are enough");
+    assert_eq!(page.matches(">? <").count(), 2 * others);
+    assert_eq!(page.matches(">?<").count(), others + headlines);
+    assert_eq!(page.matches("? fewer than three rounds").count(), 3);
+    assert!(!page_of(&fixture()).2.contains(">?"), "seven rounds are enough");
 }
 
 #[test]

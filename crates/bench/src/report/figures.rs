@@ -176,7 +176,8 @@ fn ratio_cell(c: &Comparison, r: &PhaseResult) -> String {
     let Some(ratio) = c.to_baseline(&r.store, &r.phase) else { return number_cell(None, "") };
     let seen = match ratio.verdict() {
         Verdict::NoDifference => ", no difference",
-        Verdict::TooFewRounds => ", too few rounds",
+        // Nothing to sort by.
+        Verdict::TooFewRounds => return format!(r#"<td data-v="">{}</td>"#, text::UNJUDGED),
         Verdict::Faster | Verdict::Slower => "",
     };
     let (low, high) = (text::number(ratio.low), text::number(ratio.high));

@@ -53,11 +53,11 @@ fn headline_row(scale: &Scale, h: &Headline) -> String {
     let factor = text::ratio(ratio);
     let label = format!("{} against {}: {factor}, {says}, {}", h.phase, h.rival, interval(ratio));
     let mut row = Row::new(scale, &label);
-    row.bar(scale, 1.0, ratio.median, class);
-    row.reference(scale, 1.0);
-    if ratio.pairs > 1 {
+    if ratio.verdict() != Verdict::TooFewRounds {
+        row.bar(scale, 1.0, ratio.median, class);
         row.whisker(scale, ratio.low, ratio.high);
     }
+    row.reference(scale, 1.0);
     let name = format!("{}<small> against {}</small>", escape(h.phase), escape(h.rival));
     let tone = if ratio.verdict() == Verdict::Slower { r#" class="bad""# } else { "" };
     let note = format!("<small{tone}>{says}</small> <small>{}</small>", range(ratio));
@@ -119,18 +119,16 @@ fn losses(c: &Comparison, own: &str) -> String {
     format!(r#"<h3 class="gap">Where {own} is not ahead</h3><ul class="losses">{items}</ul>"#)
 }
 
-/// The ends of a ratio's interval; nothing for a single round.
+/// The ends of a ratio's interval; nothing of too few rounds.
 fn range(ratio: &Ratio) -> String {
-    if ratio.pairs < 2 {
-        return String::new();
-    }
-    format!("{} to {}", text::factor(ratio.low), text::factor(ratio.high))
+    text::ends(ratio).map_or_else(String::new, |[low, high]| format!("{low}x to {high}x"))
 }
 
 /// The interval of a ratio in words.
 fn interval(ratio: &Ratio) -> String {
-    match ratio.pairs {
-        1 => "one round, no interval".to_owned(),
-        n => format!("{} to {}, {n} rounds", text::factor(ratio.low), text::factor(ratio.high)),
+    let rounds = text::counted(ratio.pairs, "round");
+    match text::ends(ratio) {
+        None => format!("{rounds}, no interval"),
+        Some([low, high]) => format!("{low}x to {high}x, {rounds}"),
     }
 }

@@ -7,11 +7,11 @@ use std::fmt::Write;
 pub const NONE: &str = "–";
 /// Stands in the place of a ratio that shows no difference.
 pub const SAME: &str = "~";
-/// Stands behind a factor that is of too few rounds to be judged.
+/// Stands in the place of a ratio of too few rounds.
 pub const UNJUDGED: &str = "?";
 /// What that means, where it stands.
 pub const UNJUDGED_EXPLAINED: &str =
-    "? a factor of fewer than three rounds: too few to say whether there is a difference.";
+    "? fewer than three rounds: too few to say whether there is a difference, and for a ratio.";
 
 /// Three significant digits, thousands grouped: `0.041`, `3.50`, `41.2`, `207`, `1,125`.
 pub fn number(x: f64) -> String {
@@ -81,14 +81,20 @@ pub fn factor(ratio: f64) -> String {
     format!("{}x", number(ratio))
 }
 
-/// The median of a ratio as a factor, where it shows anything: its interval alone is no figure. One of too
-/// few rounds is marked.
+/// The median of a ratio as a factor, where it shows anything: its interval alone is no figure, and
+/// one of too few rounds has none.
 pub fn ratio(ratio: &Ratio) -> String {
     match ratio.verdict() {
         Verdict::NoDifference => SAME.to_owned(),
-        Verdict::TooFewRounds => factor(ratio.median) + UNJUDGED,
+        Verdict::TooFewRounds => UNJUDGED.to_owned(),
         Verdict::Faster | Verdict::Slower => factor(ratio.median),
     }
+}
+
+/// The ends of a ratio's interval; `None` where its rounds are too few for one.
+pub fn ends(ratio: &Ratio) -> Option<[String; 2]> {
+    let is_judged = ratio.verdict() != Verdict::TooFewRounds;
+    is_judged.then(|| [ratio.low, ratio.high].map(number))
 }
 
 /// A round figure without the zeros that show its precision, for the labels of an axis: `1 µs`
@@ -225,7 +231,7 @@ mod tests {
         assert_eq!((factor(5.031), percent(0.9)), ("5.03x".to_owned(), "90 %".to_owned()));
         let of = |low, pairs| ratio(&Ratio { median: 1.5, low, high: 1.97, pairs, floor: 1.0 });
         assert_eq!([of(0.43, 5), of(1.2, 5), of(1.2, 3)], ["~", "1.50x", "1.50x"]);
-        assert_eq!([of(0.43, 2), of(1.2, 2), of(1.5, 1)], ["1.50x?"; 3]);
+        assert_eq!([of(0.43, 2), of(1.2, 2), of(1.5, 1)], ["?"; 3]);
         assert_eq!((percent(1.0), percent(0.1234)), ("100 %".to_owned(), "12.3 %".to_owned()));
     }
 

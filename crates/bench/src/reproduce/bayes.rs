@@ -173,6 +173,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Outcome {
         ],
         tables,
         verdicts: verdicts(&figures, stores, &lab.classes(Setup::Bayes, false)),
+        noise: std::mem::take(&mut lab.noise),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Rounds of measured processes, one store after the other, and what they found.
 //!
 //! Invariants: as in [`crate::runner`]: within a round every store runs once, in a random order
-//! that the seed fixes; two measured processes never run at the same time, only those that make stores
+//! that the seed fixes, and one of them once more ([`twin`]); two measured processes never run at the same time, only those that make stores
 //! before the rounds do, of which nothing is timed; a store that failed is not tried again in the same part,
 //! and never stops the others. When a signal comes, or what the workbench itself needs fails, the run is over:
 //! nothing more is measured, and what is finished is told.
@@ -15,7 +15,7 @@ use crate::machine;
 use crate::measure;
 use crate::progress::{self, say};
 pub(super) use crate::report::compare::is_own;
-use crate::report::stats::{self, Ratio};
+use crate::report::stats::{self, PAIRS_FOR_VERDICT, Ratio};
 use crate::report::text;
 use crate::result::{Failure, Machine, StoreInfo, Summary};
 use crate::rng::Rng;
@@ -26,6 +26,7 @@ use crate::workload::generate::stream;
 use crate::workload::{Data, Inputs, Mixes, Phase, Records, Workload};
 use credenza::{Error, Result};
 use indicatif::ProgressBar;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,6 +44,8 @@ pub(super) struct Lab<'a> {
     pub(super) stores: Vec<StoreInfo>,
     described: Vec<Described>,
     pub(super) failures: Vec<Failure>,
+    /// How far a store was from itself in the parts since somebody took this.
+    pub(super) noise: Vec<Noise>,
     /// What a reader must know: above all which stores are missing.
     pub(super) notes: Vec<String>,
     memory: Folder,
@@ -119,6 +122,7 @@ impl<'a> Lab<'a> {
             stores: Vec::new(),
             described: Vec::new(),
             failures: Vec::new(),
+            noise: Vec::new(),
             notes,
             memory,
             disk,
@@ -232,23 +236,28 @@ impl<'a> Lab<'a> {
             return figures;
         }
         let makes = usize::from(plan.before.is_some());
-        let bar = self.begin(plan, (plan.rounds + makes) * plan.stores.len());
+        let twin = twin(plan.stores, plan.rounds);
+        let takers = plan.stores.len() + usize::from(twin.is_some());
+        let bar = self.begin(plan, plan.rounds * takers + makes * plan.stores.len());
         let mut given_up = match &plan.before {
             Some(work) => self.make(plan, work, &mut figures, &bar),
             None => Vec::new(),
         };
+        let mut again = Figures::default();
         'rounds: for round in 0..plan.rounds {
-            let mut order = plan.stores.to_vec();
+            let mut order: Vec<(&str, bool)> = plan.stores.iter().map(|&of| (of, false)).collect();
+            order.extend(twin.map(|store| (store, true)));
             let seed = self.args.seed.wrapping_add(round as u64);
             Rng::new(seed, stream::ROUNDS).shuffle(&mut order);
-            for store in order {
+            for (store, is_again) in order {
                 if self.is_over() {
                     break 'rounds;
                 }
                 bar.set_message(format!("round {}: {store}", round + 1));
                 if !given_up.contains(&store) {
                     let ended = self.one(store, plan);
-                    if self.may_go_on(store, Some(round), plan, ended, &mut figures) {
+                    let into = if is_again { &mut again } else { &mut figures };
+                    if self.may_go_on(store, Some(round), plan, ended, into) {
                         self.finished += 1;
                     } else {
                         given_up.push(store);
@@ -259,6 +268,9 @@ impl<'a> Lab<'a> {
         }
         bar.finish_and_clear();
         self.clear(plan, plan.stores);
+        if let Some(store) = twin {
+            self.noise.extend(figures.judge_by(&plan.what, store, &again));
+        }
         figures
     }
 
@@ -449,6 +461,24 @@ impl<'a> Lab<'a> {
     }
 }
 
+/// The store that takes part twice in every round of a part, as if it were two: one of ours, as they take the
+/// least time. What is one store's alone is in no ratio, and fewer rounds allow no verdict.
+fn twin<'s>(stores: &[&'s str], rounds: usize) -> Option<&'s str> {
+    let one = stores.iter().find(|store| is_own(store)).or(stores.first());
+    one.copied().filter(|_| stores.len() > 1 && rounds >= PAIRS_FOR_VERDICT)
+}
+
+/// How far a store was from itself in one figure of a part.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Noise {
+    /// What was done, as it is told while it is measured.
+    pub(super) part: String,
+    pub(super) store: &'static str,
+    pub(super) figure: String,
+    /// How many times as fast as itself, with its interval. [`Ratio::floor`] is what follows for others.
+    pub(super) ratio: Ratio,
+}
+
 /// How a process ended, and what it told before.
 struct Ended {
     end: End,
@@ -457,19 +487,24 @@ struct Ended {
     is_interrupted: bool,
 }
 
-/// What the rounds of a part found: samples by store and name.
+/// What the rounds of a part found.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Figures(BTreeMap<(String, String), Vec<(usize, f64)>>);
+pub(super) struct Figures {
+    /// Samples by store and name, each with its round.
+    samples: BTreeMap<(String, String), Vec<(usize, f64)>>,
+    /// The noise floor of each name, where a store was measured against itself.
+    floors: BTreeMap<String, f64>,
+}
 
 impl Figures {
     pub(super) fn add(&mut self, store: &str, name: &str, round: usize, value: f64) {
-        let of = self.0.entry((store.to_owned(), name.to_owned())).or_default();
+        let of = self.samples.entry((store.to_owned(), name.to_owned())).or_default();
         of.push((round, value));
     }
 
     /// The samples of a store, each with its round.
     pub(super) fn of(&self, store: &str, name: &str) -> &[(usize, f64)] {
-        self.0.get(&(store.to_owned(), name.to_owned())).map_or(&[], Vec::as_slice)
+        self.samples.get(&(store.to_owned(), name.to_owned())).map_or(&[], Vec::as_slice)
     }
 
     /// Median, interval and samples; `None` where nothing was measured.
@@ -488,7 +523,41 @@ impl Figures {
         let pair = |(round, own): &(usize, f64)| {
             others.iter().find(|(other, _)| other == round).map(|(_, other)| (*own, *other))
         };
-        Ratio::of_pairs(&self.of(fast, name).iter().filter_map(pair).collect::<Vec<_>>())
+        let pairs: Vec<_> = self.of(fast, name).iter().filter_map(pair).collect();
+        Some(Ratio { floor: self.floor(name), ..Ratio::of_pairs(&pairs)? })
+    }
+
+    /// How many times as fast as itself a store looked in this: 1 where it was not measured.
+    fn floor(&self, name: &str) -> f64 {
+        self.floors.get(name).copied().unwrap_or(1.0)
+    }
+
+    /// Takes the samples of a store for those that `from` has of it, under other names, with their noise.
+    pub(super) fn take(&mut self, (store, name): (&str, &str), from: &Figures, of: (&str, &str)) {
+        for (round, value) in from.of(of.0, of.1) {
+            self.add(store, name, *round, *value);
+        }
+        let floor = self.floor(name).max(from.floor(of.1));
+        self.floors.insert(name.to_owned(), floor);
+    }
+
+    /// Takes the noise floors that follow from what a store found `again` in the same rounds, and tells them.
+    /// What does not scatter has none.
+    fn judge_by(&mut self, part: &str, store: &'static str, again: &Figures) -> Vec<Noise> {
+        let mut noise = Vec::new();
+        for (_, name) in again.samples.keys() {
+            let other = |round| again.of(store, name).iter().find(|(of, _)| *of == round);
+            let pair = |(round, own): &(usize, f64)| Some((*own, other(*round)?.1));
+            let pairs: Vec<_> = self.of(store, name).iter().filter_map(pair).collect();
+            let Some(mut ratio) = Ratio::of_pairs(&pairs) else { continue };
+            if ratio.pairs < PAIRS_FOR_VERDICT || (ratio.low, ratio.high) == (1.0, 1.0) {
+                continue;
+            }
+            ratio.floor = ratio.high.max(1.0 / ratio.low);
+            self.floors.insert(name.clone(), ratio.floor);
+            noise.push(Noise { part: part.to_owned(), store, figure: name.clone(), ratio });
+        }
+        noise
     }
 
     /// The store with the lowest median of this figure among `stores`.
@@ -499,6 +568,47 @@ impl Figures {
 
     /// The samples of other figures added to these.
     pub(super) fn join(&mut self, more: Figures) {
-        self.0.extend(more.0);
+        self.samples.extend(more.samples);
+        self.floors.extend(more.floors);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::stats::Verdict;
+
+    #[test]
+    fn one_of_ours_takes_part_twice_where_rounds_allow_a_verdict() {
+        assert_eq!(twin(&["cdb", "hash", "btree"], 3), Some("hash"));
+        assert_eq!(twin(&["cdb", "mcdb"], 3), Some("cdb"));
+        assert_eq!(twin(&["cdb", "hash"], 2), None);
+        assert_eq!(twin(&["hash"], 3), None, "one store is in no ratio");
+    }
+
+    #[test]
+    fn what_a_store_is_from_itself_judges_the_ratios_of_all() {
+        let (mut figures, mut again) = (Figures::default(), Figures::default());
+        for (round, factor) in [1.0, 1.1, 1.3].into_iter().enumerate() {
+            figures.add("hash", "get", round, 1.0);
+            figures.add("cdb", "get", round, 1.2);
+            figures.add("cdb", "size", round, 7.0);
+            again.add("hash", "get", round, factor);
+            figures.add("hash", "size", round, 5.0);
+            again.add("hash", "size", round, 5.0);
+        }
+        let verdict = |of: &Figures, name| of.ratio("hash", "cdb", name).unwrap().verdict();
+        assert_eq!(verdict(&figures, "get"), Verdict::Faster);
+        let noise = figures.judge_by("a part", "hash", &again);
+        let found: Vec<_> = noise.iter().map(|of| (&*of.figure, of.ratio.floor)).collect();
+        assert_eq!(found, [("get", 1.3)], "what does not scatter has no noise");
+        assert_eq!(verdict(&figures, "get"), Verdict::NoDifference);
+        assert_eq!(verdict(&figures, "size"), Verdict::Faster);
+        // Under another name it stays so.
+        let mut pairs = Figures::default();
+        for store in ["hash", "cdb"] {
+            pairs.take((store, "seconds"), &figures, (store, "get"));
+        }
+        assert_eq!(verdict(&pairs, "seconds"), Verdict::NoDifference);
     }
 }

@@ -197,6 +197,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Outcome {
             stores,
             &lab.classes(Setup::Mcdb, false),
         ),
+        noise: std::mem::take(&mut lab.noise),
     }
 }
 
@@ -375,9 +376,7 @@ fn prefaulting(cold: &Figures) -> Vec<Verdict> {
         ("mcdb", "cold", "as it is"),
         ("tokyocabinet-hash", "cold", "tokyocabinet"),
     ] {
-        for (round, value) in cold.of(store, from) {
-            pairs.add(to, "seconds", *round, *value);
-        }
+        pairs.take((to, "seconds"), cold, (store, from));
     }
     let claim = |about: &str, slow, times| {
         Verdict::on_claim(about, &pairs, ("prefaulted", slow), "seconds", times)

@@ -394,6 +394,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Outcome {
             thread_table(&threads, &here, cores),
         ],
         verdicts,
+        noise: std::mem::take(&mut lab.noise),
     }
 }
 

@@ -168,9 +168,7 @@ fn preloaded(preloads: &[(u64, Figures)], store: &str) -> Option<Verdict> {
     for (size, figures) in preloads {
         let mut pairs = Figures::default();
         for name in ["as it is", "preloaded"] {
-            for (round, seconds) in figures.of(store, name) {
-                pairs.add(name, "seconds", *round, *seconds);
-            }
+            pairs.take((name, "seconds"), figures, (store, name));
         }
         let Some(ratio) = pairs.ratio("preloaded", "as it is", "seconds") else { continue };
         let Some(percent) = figures.median(store, "improvement") else { continue };
@@ -198,10 +196,7 @@ fn shared_handles(threads: &Figures, cores: usize, here: &[&str]) -> Vec<Verdict
     for store in here {
         let mut pairs = Figures::default();
         for name in ["opened", "duplicated"] {
-            let figure = threads.get(store, &format!("{name} {cores} ns"));
-            for (round, ns) in figure.iter().flat_map(|f| f.samples.iter().enumerate()) {
-                pairs.add(name, "ns", round, *ns);
-            }
+            pairs.take((name, "ns"), threads, (store, &format!("{name} {cores} ns")));
         }
         if pairs.get("opened", "ns").is_some() {
             let about = match is_own(store) {

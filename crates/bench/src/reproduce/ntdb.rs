@@ -242,6 +242,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Outcome {
         differs: differs(lab),
         tables: vec![table(&sizes, &here)],
         verdicts: verdicts(&sizes, &here, &lab.classes(Setup::Ntdb, false)),
+        noise: std::mem::take(&mut lab.noise),
     }
 }
 

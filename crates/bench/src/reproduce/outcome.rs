@@ -1,6 +1,6 @@
 //! What came of an experiment: published and measured figures side by side, and what may be said.
 
-use super::lab::{Figures, is_own};
+use super::lab::{Figures, Noise, is_own};
 use crate::driver::Changes;
 use crate::report::stats::{Ratio, Verdict as Seen};
 use crate::report::text;
@@ -26,6 +26,8 @@ pub(super) struct Outcome {
     pub(super) differs: Vec<String>,
     pub(super) tables: Vec<Table>,
     pub(super) verdicts: Vec<Verdict>,
+    /// How far a store was from itself, where that was measured.
+    pub(super) noise: Vec<Noise>,
 }
 
 /// Blocks of columns beside each other over the same rows.
@@ -158,13 +160,18 @@ impl Holds {
     pub(super) fn by(ratio: &Ratio, times: f64) -> Holds {
         let is_few = ratio.verdict() == Seen::TooFewRounds;
         let (low, high) = trusted(ratio.low, ratio.high, is_few);
-        match (low > 1.0, high < 1.0) {
-            (true, _) if ratio.high >= times => Holds::Yes,
+        let seen = match ratio.verdict() {
+            Seen::TooFewRounds if low > 1.0 => Seen::Faster,
+            Seen::TooFewRounds if high < 1.0 => Seen::Slower,
+            seen => seen,
+        };
+        match seen {
+            Seen::Faster if ratio.high >= times => Holds::Yes,
             // As far as so few rounds can be trusted, it may be as much.
-            (true, _) if high >= times => Holds::Unsaid,
-            (true, _) => Holds::Less,
-            (false, is_slower) if is_slower || !is_few => Holds::No,
-            (false, _) => Holds::Unsaid,
+            Seen::Faster if high >= times => Holds::Unsaid,
+            Seen::Faster => Holds::Less,
+            Seen::Slower | Seen::NoDifference => Holds::No,
+            Seen::TooFewRounds => Holds::Unsaid,
         }
     }
 
@@ -210,7 +217,7 @@ impl Verdict {
             Holds::Yes if is_few => "it holds, by so few rounds",
             Holds::Yes => "it holds",
             Holds::Less => "it is ahead, but by less",
-            Holds::No if ratio.high < 1.0 => "it does not hold here",
+            Holds::No if ratio.verdict() != Seen::NoDifference => "it does not hold here",
             Holds::No => "no difference is seen here",
             Holds::Unsaid => "too few rounds to say",
         };

@@ -3,7 +3,7 @@
 //! Blocks of a table stand beside each other as long as they fit, and below each other where they
 //! do not; a block too wide for itself is cut into pieces.
 
-use super::lab::Lab;
+use super::lab::{Lab, Noise};
 use super::outcome::{Cell, Outcome, Table};
 use crate::report::stores::{self, SetUp};
 use crate::report::text;
@@ -57,7 +57,27 @@ pub(super) fn show(outcome: &Outcome) -> String {
         let mark = format!("{:<5}", verdict.holds.mark());
         out += &wrapped(&mark, &format!("{}: {}", verdict.about, verdict.here));
     }
+    if !outcome.noise.is_empty() {
+        out += &wrapped("Noise: ", &noise(&outcome.noise));
+    }
     out
+}
+
+/// How many times as fast as itself a store looked, part by part.
+fn noise(all: &[Noise]) -> String {
+    let of_part = |of: &[Noise]| {
+        let figures: Vec<String> = of
+            .iter()
+            .map(|one| format!("{} {}", one.figure, text::number(one.ratio.floor)))
+            .collect();
+        format!("{}, {}: {}", of[0].part, of[0].store, figures.join(", "))
+    };
+    let parts: Vec<String> = all.chunk_by(|one, next| one.part == next.part).map(of_part).collect();
+    format!(
+        "a store that took part twice in each round looked so many times as fast as itself, and a ratio \
+         whose interval lies within that, or its inverse, shows no difference. {}",
+        parts.join("; ")
+    )
 }
 
 /// What is said after the last experiment: how stores were set up, what is missing, what failed.

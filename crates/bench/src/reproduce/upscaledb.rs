@@ -302,6 +302,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Outcome {
         differs: differs(),
         tables,
         verdicts,
+        noise: std::mem::take(&mut lab.noise),
     }
 }
 

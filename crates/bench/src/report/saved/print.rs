@@ -125,11 +125,10 @@ fn line(cells: &[String; 7], widths: &[usize; 7]) -> String {
 /// How many times as fast, if any difference is seen, and the interval.
 fn factor(ratio: Option<&Ratio>) -> (String, String) {
     match ratio {
-        Some(ratio) if ratio.pairs > 1 => {
-            let ends = [ratio.low, ratio.high].map(text::number);
-            (text::ratio(ratio), format!("[{}, {}]", ends[0], ends[1]))
+        Some(ratio) => {
+            let ends = text::ends(ratio).map(|[low, high]| format!("[{low}, {high}]"));
+            (text::ratio(ratio), ends.unwrap_or_default())
         }
-        Some(ratio) => (text::ratio(ratio), String::new()),
         None => (text::NONE.to_owned(), String::new()),
     }
 }
