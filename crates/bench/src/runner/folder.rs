@@ -2,15 +2,18 @@
 //! signal within the rounds of `bench` ends them, and what is finished is reported; so it is with who else
 //! has called `begin`. Any other leaves at once, with a line that says so.
 //!
+//! A run that was killed could remove nothing: the next one in the same place does ([`super::leftover`]).
+//!
 //! Threads: the handler of signals runs on a thread of its own, and finds all folders of this
 //! process with the measured processes that write to them.
 
-use super::limit;
 use super::process::Current;
+use super::{leftover, limit};
 use crate::driver::kernel;
 use crate::progress::say;
 use crate::report::outputs::no_folder;
 use credenza::{Error, Result};
+use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -26,6 +29,8 @@ fn folders() -> MutexGuard<'static, Vec<(PathBuf, Current)>> {
 pub(crate) struct Folder {
     folder: tempfile::TempDir,
     current: Current,
+    /// Says that it is in use; without locks on this filesystem nobody will think that it is not.
+    _alive: Option<File>,
 }
 
 impl Folder {
@@ -49,7 +54,7 @@ impl Folder {
         let resolved = resolved(parent);
         // With the list locked the handler either sees the folder or comes before it.
         let mut all = folders();
-        let folder = tempfile::Builder::new().prefix("credenza-bench-").tempdir_in(&resolved);
+        let folder = tempfile::Builder::new().prefix(leftover::PREFIX).tempdir_in(&resolved);
         let folder = folder.map_err(|e| match e.kind() {
             ErrorKind::NotFound if !parent.exists() => no_folder(option, parent),
             ErrorKind::NotFound => {
@@ -61,7 +66,10 @@ impl Folder {
         })?;
         let current = Current::default();
         all.push((folder.path().to_owned(), current.clone()));
-        Ok(Folder { folder, current })
+        drop(all);
+        let alive = leftover::claim(folder.path()).ok();
+        leftover::remove_all(&resolved, folder.path());
+        Ok(Folder { folder, current, _alive: alive })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -116,7 +124,7 @@ impl Drop for Folder {
 }
 
 /// Removes a folder, and what MDBM keeps elsewhere of locks on stores in it.
-fn remove(folder: &Path) {
+pub(super) fn remove(folder: &Path) {
     // The process that was stopped may just have made another file: then a second look removes it.
     if std::fs::remove_dir_all(folder).is_err() {
         let _ = std::fs::remove_dir_all(folder);

@@ -15,6 +15,7 @@ mod changes;
 pub(crate) mod child;
 pub(crate) mod folder;
 pub(crate) mod kept;
+mod leftover;
 mod limit;
 mod mixed;
 mod notes;
