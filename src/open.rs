@@ -171,9 +171,7 @@ impl OpenOptions {
             Err(e) if !self.is_read_only && is_refusal(&e) => options.read_only(true).open(path)?,
             opened => opened?,
         };
-        if self.advice == Some(Advice::WillNeed) {
-            preload(&files_of(&store)?)?;
-        }
+        self.advice.map_or(Ok(()), |advice| store.advise(advice))?;
         Ok(store)
     }
 
@@ -191,9 +189,7 @@ impl OpenOptions {
             Err(e) if !self.is_read_only && is_refusal(&e) => options.read_only(true).open(path)?,
             opened => opened?,
         };
-        if self.advice == Some(Advice::WillNeed) {
-            preload(&file_of(&store)?)?;
-        }
+        self.advice.map_or(Ok(()), |advice| store.advise(advice))?;
         Ok(store)
     }
 
@@ -364,16 +360,15 @@ impl Store {
         }
     }
 
-    /// Tells the kernel about coming accesses; nothing to tell for [`Access::Read`]. A hash store
-    /// follows [`Advice::WillNeed`], as [`Store::preload`], and needs no other.
+    /// Tells the kernel about coming accesses; nothing to tell for [`Access::Read`].
     ///
     /// # Errors
     /// The kernel refuses.
     pub fn advise(&self, advice: Advice) -> Result<()> {
         match self {
             Store::Constant(store) => store.advise(advice),
-            Store::Hash(_) | Store::BTree(_) if advice == Advice::WillNeed => self.preload(),
-            Store::Hash(_) | Store::BTree(_) => Ok(()),
+            Store::Hash(store) => store.advise(advice),
+            Store::BTree(store) => store.advise(advice),
             Store::Cdb(store) => store.advise(advice),
             Store::Cdb64(store) => store.advise(advice),
             Store::Mcdb(store) => store.advise(advice),

@@ -14,7 +14,7 @@ use crate::durability::{Durability, Ticker};
 use crate::observe::{Recorder, counted};
 use crate::os::own_lock::OwnLock;
 use crate::stats::{Done, Operation, Outcome, Statistics};
-use crate::{Bytes, Error, Get, Result, Scan};
+use crate::{Advice, Bytes, Error, Get, Result, Scan};
 use std::path::Path;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -31,6 +31,7 @@ pub struct OpenOptions {
     durability: Durability,
     checks_reads: bool,
     statistics: Option<Statistics>,
+    advice: Option<Advice>,
 }
 
 impl OpenOptions {
@@ -74,6 +75,13 @@ impl OpenOptions {
         self
     }
 
+    /// What the kernel is told about coming accesses, from when the store is open: see [`BTree::advise`].
+    #[must_use]
+    pub fn advice(mut self, advice: Advice) -> Self {
+        self.advice = Some(advice);
+        self
+    }
+
     /// Counts and times operations ([`BTree::operations`]); without it nothing is counted.
     #[must_use]
     pub fn statistics(mut self, statistics: Statistics) -> Self {
@@ -103,7 +111,9 @@ impl OpenOptions {
             core.check_reads().map_err(|e| e.at(path))?;
         }
         let recorder = Recorder::new(self.statistics.as_ref(), "btree", path)?;
-        BTree::of(core, self.durability, recorder).map_err(|e| e.at(path))
+        let store = BTree::of(core, self.durability, recorder).map_err(|e| e.at(path))?;
+        self.advice.map_or(Ok(()), |advice| store.advise(advice))?;
+        Ok(store)
     }
 }
 
@@ -218,6 +228,18 @@ impl BTree {
     #[cold]
     pub(crate) fn named(&self, error: Error) -> Error {
         self.core().named(error)
+    }
+
+    /// Tells the kernel how this store will be read, by all clones of this handle. For single lookups in a store
+    /// that is larger than memory [`Advice::Random`] is right: the kernel otherwise reads the neighbours of every
+    /// page along (128 KiB by default, on some machines megabytes), which then take the place of pages that are
+    /// used; reading everything takes longer with it. [`Advice::WillNeed`] begins to read all of it.
+    /// Nothing changes for what is in memory.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn advise(&self, advice: Advice) -> Result<()> {
+        self.core().map.advise(advice).map_err(|e| self.named(e))
     }
 
     /// The newest state, to read as long as one likes.

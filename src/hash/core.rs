@@ -332,7 +332,7 @@ impl Core {
                 if is_first {
                     fill_holes(index.map.file())?;
                 }
-                let index = self.newest.push(index);
+                let index = self.put_newest(index);
                 return self.look_at(index, before);
             }
             log = Log::Until(index.load(words::TAIL));
@@ -343,7 +343,7 @@ impl Core {
             let by = |hash_id| {
                 let (file, seed) = (memory_file()?, random_word()?);
                 let index = Index::create(file, MEMORY_ROOM, self.header, hash_id, seed)?;
-                let index = self.newest.push(index);
+                let index = self.put_newest(index);
                 Writer { core: self, index, lock: None, _here: PhantomData }.rebuild(log)
             };
             let made = by(keyhash::RAPID)
@@ -470,6 +470,7 @@ impl Core {
         for _ in 0..attempts {
             let wanted = self.session(session::INDEX_ID).load(Ordering::Acquire);
             if let Some(index) = self.index_file(wanted, true)? {
+                index.map.advise_as(&self.data);
                 self.newest.push_unless(index, |newest| newest.header.id == wanted);
                 self.drop_replaced();
                 return Ok(());
@@ -480,6 +481,12 @@ impl Core {
             return Err(Error::invalid("the store's index was replaced: open the store again"));
         }
         self.writer().map(drop)
+    }
+
+    /// Puts an index in the place of the newest.
+    fn put_newest(&self, index: Index) -> &Index {
+        index.map.advise_as(&self.data);
+        self.newest.push(index)
     }
 
     /// Drops the indexes that nobody looks at any more, if there is a moment when nobody writes.
@@ -504,7 +511,7 @@ impl Core {
         let wanted = self.session(session::INDEX_ID).load(Ordering::Acquire);
         match self.index_file(wanted, true)? {
             Some(index) => {
-                let index = self.newest.push(index);
+                let index = self.put_newest(index);
                 drop_replaced_indexes(self, Some(writer));
                 Ok(index)
             }
@@ -552,7 +559,7 @@ impl Core {
             }
         };
         let id = index.header.id;
-        let index = self.newest.push(index);
+        let index = self.put_newest(index);
         self.session(session::INDEX_ID).store(id, Ordering::Release);
         drop_replaced_indexes(self, Some(lock));
         Ok(index)

@@ -21,7 +21,7 @@ use crate::os::newest::Held;
 use crate::os::own_lock::OwnLock;
 use crate::os::process::random_word;
 use crate::stats::{Done, Operation, Outcome};
-use crate::{Bytes, Error, Get, Result, Scan};
+use crate::{Advice, Bytes, Error, Get, Result, Scan};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard};
@@ -114,6 +114,21 @@ impl Hash {
 
     pub(super) fn core(&self) -> &Core {
         &self.shared.core
+    }
+
+    /// Tells the kernel how this store will be read, by all clones of this handle. For single lookups in a store
+    /// that is larger than memory [`Advice::Random`] is right: the kernel otherwise reads the neighbours of every
+    /// page along (128 KiB by default, on some machines megabytes), which then take the place of pages that are
+    /// used; reading everything takes longer with it. [`Advice::WillNeed`] begins to read all of it.
+    /// Nothing changes for what is in memory.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn advise(&self, advice: Advice) -> Result<()> {
+        let core = self.core();
+        let _held = core.newest.hold();
+        let done = core.data.advise(advice).and_then(|()| core.newest.get().map.advise(advice));
+        done.map_err(|e| self.named(e))
     }
 
     /// The name it was opened by; none for a store in memory.

@@ -6,7 +6,7 @@ use super::handle::Hash;
 use crate::durability::Durability;
 use crate::observe::Recorder;
 use crate::stats::Statistics;
-use crate::{Error, Result};
+use crate::{Advice, Error, Result};
 use std::path::Path;
 
 /// How to open a hash store.
@@ -18,6 +18,7 @@ pub struct OpenOptions {
     statistics: Option<Statistics>,
     limit: u64,
     worth: Option<Worth>,
+    advice: Option<Advice>,
 }
 
 impl OpenOptions {
@@ -45,6 +46,13 @@ impl OpenOptions {
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
+        self
+    }
+
+    /// What the kernel is told about coming accesses, from when the store is open: see [`Hash::advise`].
+    #[must_use]
+    pub fn advice(mut self, advice: Advice) -> Self {
+        self.advice = Some(advice);
         self
     }
 
@@ -109,6 +117,8 @@ impl OpenOptions {
         core.worth = self.worth;
         let recorder = Recorder::new(self.statistics.as_ref(), "hash", path)?;
         let store = Hash::of(core, Some(path.to_owned()), self.durability, recorder);
-        store.map_err(|e| e.at(path))
+        let store = store.map_err(|e| e.at(path))?;
+        self.advice.map_or(Ok(()), |advice| store.advise(advice))?;
+        Ok(store)
     }
 }

@@ -57,7 +57,7 @@ pub struct Residency {
 }
 
 /// Bytes of which the kernel will read all when told that they are needed.
-const PIECE_BYTES: u64 = 128 << 10;
+pub(super) const PIECE_BYTES: u64 = 128 << 10;
 
 /// Read-only bytes of a whole file.
 #[derive(Debug)]
@@ -123,7 +123,10 @@ impl Map {
             Advice::Normal => map.advise(memmap2::Advice::Normal),
             Advice::Random => map.advise(memmap2::Advice::Random),
             Advice::Sequential => map.advise(memmap2::Advice::Sequential),
-            Advice::WillNeed => map.advise(memmap2::Advice::WillNeed),
+            Advice::WillNeed => {
+                self.will_need(0, self.len);
+                Ok(())
+            }
             Advice::DontNeed => {
                 // SAFETY: the map is a shared, read-only file map: pages dropped here are read
                 // again from the same file, with the same content.

@@ -10,26 +10,36 @@ use super::btree_tables::{Home, TYPES, several, several_mut};
 use super::kept::Kept;
 use super::on_thread::new_or_there;
 use super::{
-    Changes, Committers, Crew, Driver, Fault, Identity, Noting, OnThread, OwnCount, Promise,
-    Reading, Shape, Sharing, Source, Store, Threads, Writer, with_another_boot,
+    Announces, Changes, Committers, Crew, Driver, Fault, Identity, Noting, OnThread, OwnCount,
+    Promise, Reading, Shape, Sharing, Source, Store, Threads, Writer, with_another_boot,
 };
 use crate::settings::{Name, Takes, Values};
 use crate::workload::{KeyType, Place, Records};
 use credenza::btree::{self, Cursor, MultiTable, MultiTableMut, Position, Table};
-use credenza::{Durability, Result};
+use credenza::{Advice, Durability, Result};
 use std::path::Path;
 
 pub(super) struct BTree;
 
-fn options(shape: &Shape) -> btree::OpenOptions {
-    btree::BTree::options().check_reads(shape.settings.checksums() == Some(true))
+/// Random access is announced unless the kernel is to read ahead, as for LMDB: of what is in memory it says nothing.
+fn options(shape: &Shape, reading: Reading) -> btree::OpenOptions {
+    let options = btree::BTree::options().check_reads(shape.settings.checksums() == Some(true));
+    match reading.is_random(shape) {
+        Some(false) => options,
+        Some(true) | None => options.advice(Advice::Random),
+    }
+}
+
+/// For those who change the store.
+fn to_change(shape: &Shape) -> btree::OpenOptions {
+    options(shape, Reading::Warm)
 }
 
 /// A new store, with the table that the records will be in.
 fn created(path: &Path, shape: &Shape, durability: Durability) -> Result<btree::BTree> {
     let store = match shape.settings.memory() {
         true => btree::BTree::in_memory()?,
-        false => options(shape).create(true).durability(durability).open(path)?,
+        false => to_change(shape).create(true).durability(durability).open(path)?,
     };
     Home::of(shape).make(&store, shape)?;
     Ok(store)
@@ -65,8 +75,10 @@ impl Driver for BTree {
         (Name::Checksums, Values::Either),
         (Name::Cursors, Values::Either),
         (Name::Memory, Values::Either),
+        (Name::Advice, Values::Either),
     ];
     const NATIVE_GET_MANY: bool = true;
+    const ANNOUNCES: Announces = Announces::AsAsked;
     const SYNCS: &'static str = "fdatasync when the last process closes it";
     const CHANGES: Changes = Changes::AtClose;
     const COMMITS: bool = true;
@@ -98,7 +110,7 @@ impl Driver for BTree {
             Home::Main | Home::Several(_) => String::new(),
         };
         format!(
-            "defaults{table}, with its lock between processes; build: {build} in one transaction; single \
+            "defaults{table}, with its lock between processes, advice RANDOM (not with --read-ahead); build: {build} in one transaction; single \
              changes: one transaction for the whole phase, or one for each; lookups: one snapshot"
         )
     }
@@ -110,8 +122,8 @@ impl Driver for BTree {
 
     type Store<'d> = Reader;
 
-    fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<Reader> {
-        Reader::of(options(shape).open(path)?, shape)
+    fn open(&self, path: &Path, shape: &Shape, reading: Reading) -> Result<Reader> {
+        Reader::of(options(shape, reading).open(path)?, shape)
     }
 
     type Writer<'d> = Changer;
@@ -129,11 +141,11 @@ impl Driver for BTree {
     }
 
     fn reopen(&self, path: &Path, shape: &Shape, commits: bool) -> Result<Changer> {
-        Changer::over(options(shape).open(path)?, shape, !commits)
+        Changer::over(to_change(shape).open(path)?, shape, !commits)
     }
 
     fn create_noting(&self, path: &Path, shape: &Shape, noting: Noting) -> Result<Option<Changer>> {
-        let store = options(shape).create(true).statistics(noting.statistics()).open(path)?;
+        let store = to_change(shape).create(true).statistics(noting.statistics()).open(path)?;
         Home::of(shape).make(&store, shape)?;
         Changer::over(store, shape, true).map(Some)
     }
@@ -163,7 +175,7 @@ impl Driver for BTree {
         readers: usize,
         with_writer: bool,
     ) -> Result<Crew<Reader, Changer>> {
-        let store = options(shape).open(path)?;
+        let store = to_change(shape).open(path)?;
         let writer = with_writer.then(|| Changer::over(store.clone(), shape, false)).transpose()?;
         let reader = |_| Reader::of(store.clone(), shape);
         let readers = (0..readers).map(reader).collect::<Result<_>>()?;
@@ -200,7 +212,7 @@ impl Driver for BTree {
     }
 
     fn open_to_change(&self, path: &Path, shape: &Shape) -> Result<Changer> {
-        Changer::over(options(shape).open(path)?, shape, false)
+        Changer::over(to_change(shape).open(path)?, shape, false)
     }
 }
 

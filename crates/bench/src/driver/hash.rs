@@ -1,18 +1,31 @@
-//! Our hash engine, with its default options: it is told nothing about what is to come.
+//! Our hash engine, with its default options: it is told nothing of how many records are to come.
 
 #![allow(unsafe_code)]
 
 use super::kept::Kept;
 use super::on_thread::new_or_there;
 use super::{
-    Committers, Crew, Driver, Fault, Identity, Noting, OnThread, OwnCount, Promise, Reading, Shape,
-    Sharing, Source, Store, Threads, Writer, with_another_boot,
+    Announces, Committers, Crew, Driver, Fault, Identity, Noting, OnThread, OwnCount, Promise,
+    Reading, Shape, Sharing, Source, Store, Threads, Writer, with_another_boot,
 };
 use crate::settings::{Name, Takes, Values};
-use credenza::{Durability, Result, Scan, hash};
+use credenza::{Advice, Durability, Result, Scan, hash};
 use std::path::Path;
 
 pub(super) struct Hash;
+
+/// Random access is announced unless the kernel is to read ahead, as for LMDB: of what is in memory it says nothing.
+fn options(shape: &Shape, reading: Reading) -> hash::OpenOptions {
+    match reading.is_random(shape) {
+        Some(false) => hash::Hash::options(),
+        Some(true) | None => hash::Hash::options().advice(Advice::Random),
+    }
+}
+
+/// For those who change the store.
+fn to_change(shape: &Shape) -> hash::OpenOptions {
+    options(shape, Reading::Warm)
+}
 
 /// A handle for changes: each is a transaction, or all are part of the one that was begun.
 pub(super) struct Changer {
@@ -31,7 +44,9 @@ impl Driver for Hash {
     const NAME: &'static str = "hash";
     const REOPENS: bool = true;
     const SOURCE: Option<Source> = None;
-    const SETTINGS: &'static [Takes] = &[(Name::Memory, Values::Either)];
+    const ANNOUNCES: Announces = Announces::AsAsked;
+    const SETTINGS: &'static [Takes] =
+        &[(Name::Memory, Values::Either), (Name::Advice, Values::Either)];
     const NATIVE_GET_MANY: bool = true;
     const COMMITS: bool = true;
     const DURABLE: Option<&'static str> = Some("Durability::Sync");
@@ -54,20 +69,24 @@ impl Driver for Hash {
     }
 
     fn tuning(&self, _: &Shape) -> String {
-        "defaults: grows as records come, with its lock between processes, nothing sized".to_owned()
+        "defaults: grows as records come, with its lock between processes, nothing sized; advice \
+         RANDOM (not with --read-ahead)"
+            .to_owned()
     }
 
     type Store<'d> = hash::Hash;
 
-    fn open(&self, path: &Path, _: &Shape, _: Reading) -> Result<hash::Hash> {
-        hash::Hash::open(path)
+    fn open(&self, path: &Path, shape: &Shape, reading: Reading) -> Result<hash::Hash> {
+        options(shape, reading).open(path)
     }
 
     type Writer<'d> = Changer;
 
     fn create(&self, path: &Path, shape: &Shape) -> Result<Changer> {
-        let is_in_memory = shape.settings.memory();
-        let store = if is_in_memory { hash::Hash::in_memory() } else { hash::Hash::create(path) };
+        let store = match shape.settings.memory() {
+            true => hash::Hash::in_memory(),
+            false => to_change(shape).create(true).open(path),
+        };
         store.map(Changer::of)
     }
 
@@ -76,17 +95,17 @@ impl Driver for Hash {
         self.create(path, shape)
     }
 
-    fn create_durable(&self, path: &Path, _: &Shape) -> Result<Changer> {
-        let options = hash::Hash::options().create(true).durability(Durability::Sync);
+    fn create_durable(&self, path: &Path, shape: &Shape) -> Result<Changer> {
+        let options = to_change(shape).create(true).durability(Durability::Sync);
         options.open(path).map(Changer::of)
     }
 
-    fn reopen(&self, path: &Path, _: &Shape, _: bool) -> Result<Changer> {
-        hash::Hash::open(path).map(Changer::of)
+    fn reopen(&self, path: &Path, shape: &Shape, _: bool) -> Result<Changer> {
+        to_change(shape).open(path).map(Changer::of)
     }
 
-    fn create_noting(&self, path: &Path, _: &Shape, noting: Noting) -> Result<Option<Changer>> {
-        let options = hash::Hash::options().create(true).statistics(noting.statistics());
+    fn create_noting(&self, path: &Path, shape: &Shape, noting: Noting) -> Result<Option<Changer>> {
+        let options = to_change(shape).create(true).statistics(noting.statistics());
         options.open(path).map(Changer::of).map(Some)
     }
 
@@ -109,11 +128,11 @@ impl Driver for Hash {
     fn crew(
         &self,
         path: &Path,
-        _: &Shape,
+        shape: &Shape,
         readers: usize,
         with_writer: bool,
     ) -> Result<Crew<hash::Hash, Changer>> {
-        let store = hash::Hash::open(path)?;
+        let store = to_change(shape).open(path)?;
         let writer = with_writer.then(|| Changer::of(store.clone()));
         // SAFETY: handles are `Send`.
         Ok(unsafe { Crew::of(vec![store; readers], writer) })
@@ -147,8 +166,8 @@ impl Driver for Hash {
         with_another_boot(path)
     }
 
-    fn open_to_change(&self, path: &Path, _: &Shape) -> Result<Changer> {
-        hash::Hash::open(path).map(Changer::of)
+    fn open_to_change(&self, path: &Path, shape: &Shape) -> Result<Changer> {
+        to_change(shape).open(path).map(Changer::of)
     }
 }
 

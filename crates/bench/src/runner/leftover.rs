@@ -75,7 +75,7 @@ mod tests {
         drop(claim(&foreign).unwrap());
         assert!(abandoned(parent.path(), &own).is_empty());
         drop(held);
-        assert_eq!(abandoned(parent.path(), &own), [other.clone()]);
+        assert_eq!(abandoned(parent.path(), &own), vec![other.clone()]);
         remove_all(parent.path(), &own);
         assert!(!other.exists() && own.exists() && foreign.exists());
     }
