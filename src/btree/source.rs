@@ -190,4 +190,8 @@ impl Pages for Source<'_> {
     fn prefetch(&self, at: u64) {
         self.map.prefetch(at);
     }
+
+    fn map(&self) -> &SharedMap {
+        self.map
+    }
 }

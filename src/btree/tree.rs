@@ -11,6 +11,7 @@ use super::probe::Probe;
 use super::record::{Elsewhere, Value};
 use super::writer::damaged;
 use super::{inner, leaf};
+use crate::os::shared::SharedMap;
 use crate::{Error, Result};
 
 /// Most levels of pages: far more than 2^36 pages need.
@@ -26,6 +27,9 @@ pub(crate) trait Pages: Elsewhere {
     fn page(&self, number: u64) -> Result<&Bytes>;
     /// Asks for the memory at an address; only a hint.
     fn prefetch(&self, at: u64);
+
+    /// The file that the pages are in.
+    fn map(&self) -> &SharedMap;
 
     /// Asks for the heads of a page.
     #[inline(always)]

@@ -22,6 +22,7 @@ use super::tree::Pages;
 use super::view::Own;
 use crate::os::atomic::{Ordering, fence};
 use crate::os::process::own_pid;
+use crate::os::shared::SharedMap;
 use crate::stats::Moved;
 use crate::{Error, Result};
 use std::ops::{Deref, DerefMut};
@@ -124,6 +125,10 @@ impl Pages for Writer<'_> {
     #[inline(always)]
     fn prefetch(&self, at: u64) {
         self.core.map.prefetch(at);
+    }
+
+    fn map(&self) -> &SharedMap {
+        &self.core.map
     }
 }
 

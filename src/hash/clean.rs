@@ -247,6 +247,7 @@ impl Writer<'_> {
         if self.segment(next)?.sequence() <= segment.sequence() {
             return Err(damaged(unit, "the log leads in a circle"));
         }
+        self.core.data.will_need(unit_place(next).0, self.segment_end(next)?);
         segment.set_epoch(pins::end_epoch(&self.core.data));
         if self.index.load(words::RETIRED_UNIT) == 0 {
             self.index.word(words::RETIRED_UNIT).store(unit + 1, Ordering::Release);

@@ -116,11 +116,12 @@ impl Hash {
         &self.shared.core
     }
 
-    /// Tells the kernel how this store will be read, by all clones of this handle. For single lookups in a store
-    /// that is larger than memory [`Advice::Random`] is right: the kernel otherwise reads the neighbours of every
-    /// page along (128 KiB by default, on some machines megabytes), which then take the place of pages that are
-    /// used; reading everything takes longer with it. [`Advice::WillNeed`] begins to read all of it.
-    /// Nothing changes for what is in memory.
+    /// Tells the kernel how this store will be read, by all clones of this handle. Where nobody says anything,
+    /// that is [`Advice::Normal`], and [`Advice::Random`] from when the file takes more than half of the memory
+    /// that this process may have: the kernel otherwise reads the neighbours of every page along (128 KiB by
+    /// default, on some machines megabytes), which then take the place of pages that are used. Who reads all
+    /// records in order, or verifies, has pages read ahead in either case. [`Advice::WillNeed`] begins to read
+    /// all of it. Nothing changes for what is in memory.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -516,6 +517,7 @@ impl Hash {
 
     /// Every record, as [`Hash::iter`], not counted.
     pub(super) fn scan_all(&self, mut f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        self.core().expect_scan();
         let (mut from, mut hashed) = (Some(0), Hashed::default());
         while let Some(start) = from {
             let mut done = Ok(());

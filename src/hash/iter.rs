@@ -27,6 +27,7 @@ impl Hash {
     /// with another hash meanwhile ([`Hash::rebuild_index`], or as its file is gone) the last item is an
     /// error: then begin again.
     pub fn iter(&self) -> Iter<'_> {
+        self.core().expect_scan();
         Iter {
             store: self,
             from: Some(0),

@@ -16,6 +16,7 @@ use super::page::{Page, address_of, place_of};
 use super::pins::{Pin, note_time, try_pin};
 use super::view::{Holds, bytes, record};
 use crate::os::atomic::{Ordering, fence, pause};
+use crate::os::memory::memory_bytes;
 use crate::os::shared::SharedMap;
 use crate::{Error, Result};
 use std::collections::HashSet;
@@ -315,6 +316,15 @@ impl Hashed {
 }
 
 impl Core {
+    /// For who is going to read every record, in an order that is not the log's: where all of it fits into memory,
+    /// the kernel begins to read it.
+    pub(crate) fn expect_scan(&self) {
+        if self.data.is_random() && self.data.len() <= memory_bytes() / 2 {
+            let _held = self.newest.hold();
+            [&self.newest.get().map, &self.data].iter().for_each(|map| map.will_need(0, map.len()));
+        }
+    }
+
     /// Gives the records of one page to `f`: those whose places are not below `from`. Returns where
     /// the next page begins, if there is one. `hashed` is the scan's, new where it begins.
     pub(crate) fn scan_page(

@@ -142,7 +142,10 @@ impl Place {
             Err(why) => Next::Nothing(why),
             Ok(found) if found.header.kind == Kind::End => {
                 match core.segment_after(held, self.segment, self.at) {
-                    Some(segment) => Next::Segment(Place::first_of(segment)),
+                    Some(segment) => {
+                        core.data.will_need(segment.first(), segment.end());
+                        Next::Segment(Place::first_of(segment))
+                    }
                     None => Next::Nothing("the next segment is missing"),
                 }
             }

@@ -57,7 +57,7 @@ pub struct Residency {
 }
 
 /// Bytes of which the kernel will read all when told that they are needed.
-pub(super) const PIECE_BYTES: u64 = 128 << 10;
+pub(crate) const PIECE_BYTES: u64 = 128 << 10;
 
 /// Read-only bytes of a whole file.
 #[derive(Debug)]

@@ -10,7 +10,9 @@
 
 #![allow(unsafe_code)]
 
-use super::map::{Advice, PIECE_BYTES, page_bytes};
+pub(crate) mod advice;
+
+use super::map::page_bytes;
 use super::process::longest_file;
 use crate::os::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::{Error, ErrorKind, Result};
@@ -44,7 +46,7 @@ pub(crate) struct SharedMap {
     is_writable: bool,
     /// Whether others see what is written, and this process what they write.
     is_shared: bool,
-    /// How the kernel was last told that pages are read (`MADV_NORMAL` and so on).
+    /// How the kernel was last told that pages are read (`MADV_NORMAL` and so on), or [`advice::UNSAID`].
     advice: AtomicI32,
     /// Never to be unmapped.
     is_kept: AtomicBool,
@@ -109,16 +111,18 @@ impl SharedMap {
                 Err(e) => return Err(Error::io("map", e)),
             }
         };
-        Ok(SharedMap {
+        let map = SharedMap {
             base,
             reserved: reserved as usize,
             len: AtomicU64::new(len.min(reserved) & LEN_MASK),
             file: ManuallyDrop::new(file),
             is_writable: write != 0 && kind == libc::MAP_SHARED,
             is_shared: kind == libc::MAP_SHARED,
-            advice: AtomicI32::new(libc::MADV_NORMAL),
+            advice: AtomicI32::new(advice::UNSAID),
             is_kept: AtomicBool::new(false),
-        })
+        };
+        map.advise_by_size(len);
+        Ok(map)
     }
 
     pub(crate) fn file(&self) -> &File {
@@ -183,6 +187,7 @@ impl SharedMap {
                 return Ok(before & LEN_MASK);
             }
             let len = self.asked_len()?;
+            self.advise_by_size(len);
             if self.note_len(before, len) {
                 return Ok(len);
             }
@@ -216,6 +221,7 @@ impl SharedMap {
         self.allocate(len, end).map_err(|e| Error::io("make longer", e))?;
         self.len.store(end | self.len_and_cuts() & !LEN_MASK, Ordering::Relaxed);
         self.back(len, end);
+        self.advise_by_size(end);
         Ok(())
     }
 
@@ -396,50 +402,6 @@ impl SharedMap {
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = at;
-    }
-
-    /// Tells the kernel how the file will be read: its pages that are there, and those that are still to come.
-    pub(crate) fn advise(&self, advice: Advice) -> Result<()> {
-        let (all, len) = (self.reserved as u64, self.len());
-        let how = |how| {
-            self.advice.store(how, Ordering::Relaxed);
-            self.tell(how, 0, all)
-        };
-        match advice {
-            Advice::Normal => how(libc::MADV_NORMAL),
-            Advice::Random => how(libc::MADV_RANDOM),
-            Advice::Sequential => how(libc::MADV_SEQUENTIAL),
-            Advice::WillNeed => (0..len)
-                .step_by(PIECE_BYTES as usize)
-                .try_for_each(|at| self.tell(libc::MADV_WILLNEED, at, len.min(at + PIECE_BYTES))),
-            // What is changed in a private map is nowhere else.
-            Advice::DontNeed if !self.is_shared => Ok(()),
-            Advice::DontNeed => self.tell(libc::MADV_DONTNEED, 0, len),
-        }
-    }
-
-    /// For a range that begins with a page.
-    fn tell(&self, advice: i32, from: u64, to: u64) -> Result<()> {
-        // SAFETY: the range lies within the map, and no byte that is read through it changes: pages of a
-        // shared map of a file that are dropped are read again from it.
-        let rc = unsafe {
-            let start = self.base.as_ptr().add(from as usize).cast();
-            libc::madvise(start, (to - from) as usize, advice)
-        };
-        if rc == 0 {
-            return Ok(());
-        }
-        Err(Error::io("advise the kernel about", io::Error::last_os_error()))
-    }
-
-    /// Has the kernel told the same of this file as of another, as far as it listens.
-    pub(crate) fn advise_as(&self, other: &SharedMap) {
-        let advice = match other.advice.load(Ordering::Relaxed) {
-            libc::MADV_RANDOM => Advice::Random,
-            libc::MADV_SEQUENTIAL => Advice::Sequential,
-            _ => return,
-        };
-        let _ = self.advise(advice);
     }
 
     /// Waits until the bytes written are on the disk.

@@ -21,12 +21,12 @@ use std::path::Path;
 
 pub(super) struct BTree;
 
-/// Random access is announced unless the kernel is to read ahead, as for LMDB: of what is in memory it says nothing.
 fn options(shape: &Shape, reading: Reading) -> btree::OpenOptions {
     let options = btree::BTree::options().check_reads(shape.settings.checksums() == Some(true));
     match reading.is_random(shape) {
-        Some(false) => options,
-        Some(true) | None => options.advice(Advice::Random),
+        Some(false) => options.advice(Advice::Normal),
+        Some(true) => options.advice(Advice::Random),
+        None => options,
     }
 }
 
@@ -110,7 +110,7 @@ impl Driver for BTree {
             Home::Main | Home::Several(_) => String::new(),
         };
         format!(
-            "defaults{table}, with its lock between processes, advice RANDOM (not with --read-ahead); build: {build} in one transaction; single \
+            "defaults{table}, with its lock between processes, advice RANDOM for a cold cache; build: {build} in one transaction; single \
              changes: one transaction for the whole phase, or one for each; lookups: one snapshot"
         )
     }

@@ -14,11 +14,11 @@ use std::path::Path;
 
 pub(super) struct Hash;
 
-/// Random access is announced unless the kernel is to read ahead, as for LMDB: of what is in memory it says nothing.
 fn options(shape: &Shape, reading: Reading) -> hash::OpenOptions {
     match reading.is_random(shape) {
-        Some(false) => hash::Hash::options(),
-        Some(true) | None => hash::Hash::options().advice(Advice::Random),
+        Some(false) => hash::Hash::options().advice(Advice::Normal),
+        Some(true) => hash::Hash::options().advice(Advice::Random),
+        None => hash::Hash::options(),
     }
 }
 
@@ -70,7 +70,7 @@ impl Driver for Hash {
 
     fn tuning(&self, _: &Shape) -> String {
         "defaults: grows as records come, with its lock between processes, nothing sized; advice \
-         RANDOM (not with --read-ahead)"
+         RANDOM for a cold cache"
             .to_owned()
     }
 
