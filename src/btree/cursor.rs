@@ -311,7 +311,8 @@ mod tests {
     fn walks_both_ways_find_all_where_pages_are_read_at_random() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store");
-        let keys: Vec<[u8; 8]> = (0..120_000_u64).map(|i| (i * 7).to_be_bytes()).collect();
+        let keys: Vec<Vec<u8>> =
+            (0..120_000).map(|i| format!("{:08}", i * 7).into_bytes()).collect();
         let store = BTree::create(&path).unwrap();
         let mut transaction = store.write().unwrap();
         // In no order, so that leaves lie where they lie.
