@@ -4,6 +4,7 @@
 mod common;
 
 use common::mount::Mount;
+use common::recording::{entries, folder, recorded, run, shorts};
 use common::sys::{self, Status, fork};
 use common::{child, is_child, rounds, seed};
 use credenza::btree::{BTree, Duplicates, TableOptions};
@@ -14,46 +15,8 @@ use credenza::stats::{Operation, Outcome};
 use credenza::{Get, Scan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
-
-/// Runs the test of this name in a process that records to `trace`; it works in `folder`.
-fn recorded(test: &str, folder: &Path, trace: &Path) -> std::process::Command {
-    let mut command = child(test);
-    command.env("CREDENZA_RECORD", trace).env("CREDENZA_TEST_FOLDER", folder);
-    command
-}
-
-#[track_caller]
-fn run(mut command: std::process::Command) {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// Where a child works.
-fn folder() -> PathBuf {
-    std::env::var_os("CREDENZA_TEST_FOLDER").unwrap().into()
-}
-
-fn entries(trace: &Path) -> Vec<Entry> {
-    Trace::open(trace).unwrap().entries().collect::<credenza::Result<_>>().unwrap()
-}
-
-/// An entry in short: what was done with which key, how it ended, the value's length and the records.
-fn in_short(entry: &Entry) -> String {
-    let key = match &entry.key {
-        None => String::new(),
-        Some(Key::Plain(key)) => format!(" {}", key.escape_ascii()),
-        Some(Key::Hashed { len, .. }) => format!(" #{len}"),
-        Some(_) => unreachable!(),
-    };
-    let Entry { store, action, outcome, value_len, items, .. } = entry;
-    format!("{store} {action}{key} {outcome} {value_len} {items}")
-}
-
-fn shorts(trace: &Path) -> Vec<String> {
-    entries(trace).iter().map(in_short).collect()
-}
 
 #[test]
 fn every_operation_is_recorded_as_it_ended() {

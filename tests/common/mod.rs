@@ -9,6 +9,7 @@ pub mod hash;
 pub mod history;
 pub mod mount;
 pub mod power;
+pub mod recording;
 pub mod sample;
 pub mod statistics;
 pub mod steps;
