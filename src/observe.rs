@@ -177,6 +177,34 @@ impl Recorder {
         self.trace(self.now(), Action::Begin, None, done);
     }
 
+    /// Does `f`, a part of a transaction that is recorded only, as its commit is counted for all of it.
+    pub(crate) fn within<T>(
+        &self,
+        operation: Operation,
+        key: Option<&[u8]>,
+        f: impl FnOnce() -> Result<T>,
+        done: impl FnOnce(&T) -> Done,
+    ) -> Result<T> {
+        self.note(Action::Operation(operation), key, f, done)
+    }
+
+    /// Does `f`, and records it only, by what `done` makes of its result, or as failed.
+    #[cold]
+    #[inline(never)]
+    fn note<T>(
+        &self,
+        action: Action,
+        key: Option<&[u8]>,
+        f: impl FnOnce() -> Result<T>,
+        done: impl FnOnce(&T) -> Done,
+    ) -> Result<T> {
+        let begun = self.now();
+        let result = f();
+        let failed = |_| Done::one(Outcome::Failed, 0);
+        self.trace(begun, action, key, result.as_ref().map_or_else(failed, done));
+        result
+    }
+
     /// A change of the batch that is being made, which is recorded only: its commit is counted.
     pub(crate) fn batched(&self, key: &[u8], value: Option<&[u8]>) {
         let (operation, bytes) = match value {

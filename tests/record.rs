@@ -51,6 +51,7 @@ fn every_operation_is_recorded_as_it_ended() {
         "2 begin done 0 0",
         "2 insert z done 1 0",
         "2 commit done 2 1",
+        "2 begin done 0 0",
         "2 abort done 0 0",
         "2 key n hit 1 0",
         "2 key a miss 0 0",

@@ -71,8 +71,9 @@ impl Hash {
     /// finished by the next writer who finds room.
     pub fn batch(&self, batch: &Batch) -> Result<()> {
         let changes = batch.changes.iter().map(|(key, value)| change(key, value.as_deref()));
-        let all = batch.changes.iter().map(|(key, value)| (&key[..], value.as_deref()));
-        self.counted_commit(all, || {
+        let all = || batch.changes.iter().map(|(key, value)| (&key[..], value.as_deref()));
+        self.record_begin(all());
+        self.counted_commit(all(), || {
             let writer = self.core().writer();
             self.finish_batch(writer.and_then(|writer| writer.batch(changes)))
         })
@@ -96,6 +97,7 @@ impl Hash {
         let writer = self.core().writer().map_err(|e| self.named(e))?;
         self.core().transactions.fetch_add(1, Ordering::Relaxed);
         let pid = own_pid();
+        self.record_begin(std::iter::empty());
         Ok(Transaction { store: self, writer: Some(writer), pid, changes: BTreeMap::new() })
     }
 }
@@ -114,7 +116,7 @@ impl Hash {
 /// # Ok::<(), credenza::Error>(())
 /// ```
 pub struct Transaction<'s> {
-    store: &'s Hash,
+    pub(super) store: &'s Hash,
     /// There until it is committed.
     writer: Option<Writer<'s>>,
     /// The process that has the lock: after a fork the child has what is the parent's.
@@ -152,13 +154,28 @@ impl Transaction<'_> {
     /// # Errors
     /// As [`Hash::get`].
     pub fn get(&self, key: &[u8]) -> Result<Option<&[u8]>> {
-        if let Some(changed) = self.changes.get(key) {
-            return Ok(changed.as_deref());
-        }
-        match &self.writer {
-            Some(writer) => writer.get(key).map_err(|e| self.store.named(e)),
-            None => Ok(None),
-        }
+        self.store.get_recorded(key, || {
+            if let Some(changed) = self.changes.get(key) {
+                return Ok(changed.as_deref());
+            }
+            match &self.writer {
+                Some(writer) => writer.get(key).map_err(|e| self.store.named(e)),
+                None => Ok(None),
+            }
+        })
+    }
+
+    /// Every record as this transaction left it.
+    pub(super) fn scan_all(&self, mut f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        self.store.scan_all(|key, value| match self.changes.contains_key(key) {
+            true => Ok(()),
+            false => f(key, value),
+        })?;
+        let kept = |(key, value): (&'_ Vec<u8>, &'_ Option<Vec<u8>>)| match value {
+            Some(value) => f(key, value),
+            None => Ok(()),
+        };
+        self.changes.iter().try_for_each(kept)
     }
 
     /// Gives `key` the value, when this transaction is committed.
@@ -167,6 +184,7 @@ impl Transaction<'_> {
     /// Key or value is over its limit.
     pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         check_sizes(key, value)?;
+        self.store.record_change(key, Some(value));
         self.changes.insert(key.to_vec(), Some(value.to_vec()));
         Ok(())
     }
@@ -177,6 +195,7 @@ impl Transaction<'_> {
     /// The key is over its limit.
     pub fn remove(&mut self, key: &[u8]) -> Result<()> {
         check_sizes(key, &[])?;
+        self.store.record_change(key, None);
         self.changes.insert(key.to_vec(), None);
         Ok(())
     }
@@ -209,20 +228,11 @@ impl Scan for Transaction<'_> {
     ///
     /// # Errors
     /// What `f` returned, or the file is damaged or could not be read.
-    fn scan<F>(&self, mut f: F) -> Result<()>
+    fn scan<F>(&self, f: F) -> Result<()>
     where
         F: FnMut(&[u8], &[u8]) -> Result<()>,
     {
-        // As lookups, which count only with the transaction that they are in.
-        self.store.scan_all(|key, value| match self.changes.contains_key(key) {
-            true => Ok(()),
-            false => f(key, value),
-        })?;
-        let kept = |(key, value): (&'_ Vec<u8>, &'_ Option<Vec<u8>>)| match value {
-            Some(value) => f(key, value),
-            None => Ok(()),
-        };
-        self.changes.iter().try_for_each(kept)
+        self.scan_recorded(f)
     }
 
     /// As many as there were, and what this transaction adds and takes out: each of its changes is looked

@@ -5,6 +5,7 @@
 //! at the clock where it is timed. It is counted when it has let go of every lock and pin of its own, so
 //! that a callback may use the store.
 
+use super::batch::Transaction;
 use super::handle::Hash;
 use super::reader::Value;
 use super::writer::Writer;
@@ -43,11 +44,7 @@ impl Hash {
     ) -> Result<()> {
         let Some(recorder) = &self.shared.recorder else { return f() };
         let mut all = Moved::default();
-        recorder.begin_transaction();
-        changes.for_each(|(key, value)| {
-            all.record(key, value.unwrap_or_default());
-            recorder.batched(key, value);
-        });
+        changes.for_each(|(key, value)| all.record(key, value.unwrap_or_default()));
         let operation = match self.shared.durability {
             Durability::Sync => Operation::CommitSync,
             Durability::Buffered | Durability::Interval(_) => Operation::Commit,
@@ -57,6 +54,36 @@ impl Hash {
             *moved = all;
             Ok(())
         })
+    }
+
+    /// A transaction begins, or a batch of these changes, which is recorded only.
+    pub(super) fn record_begin<'a>(
+        &self,
+        changes: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+    ) {
+        let Some(recorder) = &self.shared.recorder else { return };
+        recorder.begin_transaction();
+        changes.for_each(|(key, value)| recorder.batched(key, value));
+    }
+
+    /// A transaction has taken a change up, which is recorded only: its commit is counted.
+    #[inline(always)]
+    pub(super) fn record_change(&self, key: &[u8], value: Option<&[u8]>) {
+        if let Some(recorder) = &self.shared.recorder {
+            recorder.batched(key, value);
+        }
+    }
+
+    /// A lookup within a transaction, which is recorded only.
+    #[inline(always)]
+    pub(super) fn get_recorded<'v>(
+        &self,
+        key: &[u8],
+        look: impl FnOnce() -> Result<Option<&'v [u8]>>,
+    ) -> Result<Option<&'v [u8]>> {
+        let Some(recorder) = &self.shared.recorder else { return look() };
+        let done = |value: &Option<&[u8]>| Done::found(value.map(<[u8]>::len));
+        recorder.within(Operation::Get, Some(key), look, done)
     }
 
     /// A change that reads and writes; `change` tells how many bytes it has written, key and
@@ -139,5 +166,25 @@ impl Hash {
     /// An iterator begins.
     pub(super) fn walk(&self) -> Option<Walk<'_>> {
         self.shared.recorder.as_ref().map(|recorder| recorder.walk(None))
+    }
+}
+
+impl Transaction<'_> {
+    /// Every record as the transaction left it, recorded if that is asked for.
+    pub(super) fn scan_recorded(
+        &self,
+        mut f: impl FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let Some(recorder) = &self.store.shared.recorder else { return self.scan_all(f) };
+        let scan = || {
+            let mut moved = Moved::default();
+            self.scan_all(|key, value| {
+                moved.record(key, value);
+                f(key, value)
+            })?;
+            Ok(moved)
+        };
+        let done = |moved: &Moved| Done { outcome: Outcome::Done, moved: *moved };
+        recorder.within(Operation::Scan, None, scan, done).map(drop)
     }
 }
