@@ -225,6 +225,13 @@ impl Recorder {
         Walk { recorder: self, key, begun: self.now(), moved: Moved::default() }
     }
 
+    /// What records the steps of a new cursor; none if that is not asked for.
+    pub(crate) fn steps(&self) -> Option<Box<Steps>> {
+        let tracer = self.tracer.as_ref()?.beside();
+        let (way, key, moved) = (Way::Forward, None, Moved::default());
+        Some(Box::new(Steps { tracer, way, key, begun: 0, moved, is_set: false }))
+    }
+
     /// When something begins that may be recorded.
     #[inline(always)]
     fn now(&self) -> u64 {
@@ -287,5 +294,67 @@ impl Drop for Walk<'_> {
         let done = Done { outcome: Outcome::Done, moved: self.moved };
         let scan = Action::Operation(Operation::Scan);
         self.recorder.trace(self.begun, scan, self.key.as_deref(), done);
+    }
+}
+
+/// Which way a cursor goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Forward,
+    Back,
+}
+
+/// The steps of a cursor, of which those one way are recorded as a scan of the records that they came to:
+/// when it turns, is set elsewhere, changes something, or is dropped. They are not counted.
+///
+/// It borrows nothing, so that a cursor borrows no longer than it is used.
+#[derive(Debug)]
+pub(crate) struct Steps {
+    tracer: Tracer,
+    way: Way,
+    /// The first key of the records; none where a cursor that was never set goes from the beginning.
+    key: Option<Vec<u8>>,
+    begun: u64,
+    /// Of the bytes only the keys': whether anybody looks at a value a step does not know.
+    moved: Moved,
+    is_set: bool,
+}
+
+impl Steps {
+    /// The cursor has made a step, and come to the record with this key, if to any.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn stepped(&mut self, way: Way, key: Option<&[u8]>) {
+        let Some(key) = key else { return };
+        if self.way != way {
+            self.end();
+        }
+        if self.moved.items == 0 {
+            (self.way, self.begun) = (way, self.tracer.now());
+            self.key = self.is_set.then(|| key.to_vec());
+        } else if way == Way::Back {
+            let first = self.key.get_or_insert_default();
+            first.clear();
+            first.extend_from_slice(key);
+        }
+        self.moved.record(key, &[]);
+    }
+
+    /// The cursor goes no further this way.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn end(&mut self) {
+        self.is_set = true;
+        if self.moved.items > 0 {
+            let done = Done { outcome: Outcome::Done, moved: std::mem::take(&mut self.moved) };
+            let scan = Action::Operation(Operation::Scan);
+            record(&self.tracer, self.begun, scan, self.key.as_deref(), done);
+        }
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        self.end();
     }
 }

@@ -1,10 +1,12 @@
-//! Danger: what a program reads in a transaction is not in its recording, or is there as what it was not.
+//! Danger: what a program reads in a transaction or step by step is not in its recording, or is there
+//! as what it was not.
 
 mod common;
 
 use common::is_child;
 use common::recording::{folder, recorded, run, shorts};
 use credenza::Scan;
+use credenza::btree::{BTree, CursorMut, TableMut};
 use credenza::hash::{Batch, Hash};
 use credenza::stats::{Operation, Statistics};
 
@@ -75,4 +77,99 @@ fn reads_in_a_transaction() {
     let calls = [Operation::Get, Operation::Scan, Operation::Insert, Operation::Commit]
         .map(|operation| counted.of(operation).calls);
     assert_eq!(calls, [1, 0, 1, 2]);
+}
+
+/// Puts k1 to k9 into a table.
+fn fill(table: &mut TableMut<'_, '_>) {
+    for i in b'1'..=b'9' {
+        table.insert(&[b'k', i], b"v").unwrap();
+    }
+}
+
+#[test]
+fn the_steps_of_a_cursor_are_scans_of_what_they_came_to() {
+    let expected = [
+        // All, from before the first record on.
+        "1 scan done 18 9",
+        // On from a place, and from another.
+        "1 seek k3 hit 0 0",
+        "1 scan k4 done 4 2",
+        "1 seek k6 hit 0 0",
+        "1 scan k7 done 6 3",
+        // Back as if from the last that it came to, and a turn.
+        "1 seek hit 0 0",
+        "1 scan k7 done 4 2",
+        "1 scan k8 done 2 1",
+        // Nowhere.
+        "1 seek k9 hit 0 0",
+        "1 seek k1 hit 0 0",
+    ];
+    let mut all = vec!["1 begin done 0 0"];
+    let puts: Vec<String> = (1..=9).map(|i| format!("1 insert k{i} done 1 0")).collect();
+    all.extend(puts.iter().map(|put| &**put));
+    all.push("1 commit done 27 9");
+    all.extend(expected);
+    is_recorded("goes_with_a_cursor", &all);
+}
+
+#[test]
+fn goes_with_a_cursor() {
+    if !is_child() {
+        return;
+    }
+    let store = BTree::create(folder().join("store")).unwrap();
+    let mut transaction = store.write().unwrap();
+    fill(&mut transaction.main());
+    transaction.commit().unwrap();
+    let snapshot = store.read().unwrap();
+    let mut cursor = snapshot.main().cursor();
+    while cursor.next().unwrap() {}
+    drop(cursor);
+    let mut cursor = snapshot.main().cursor();
+    assert!(cursor.seek(b"k3").unwrap() && cursor.next().unwrap() && cursor.next().unwrap());
+    assert!(cursor.find(b"k6").unwrap());
+    while cursor.next().unwrap() {}
+    assert!(cursor.last().unwrap() && cursor.previous().unwrap() && cursor.previous().unwrap());
+    assert!(cursor.next().unwrap());
+    assert!(cursor.seek(b"k9").unwrap() && !cursor.next().unwrap());
+    assert!(cursor.seek(b"k1").unwrap() && !cursor.previous().unwrap());
+    // It borrows no longer than it is used: this is a matter of the compiler.
+    drop(snapshot);
+}
+
+#[test]
+fn a_cursor_that_changes_what_it_is_at_is_recorded_in_the_order_of_what_it_did() {
+    let mut expected = vec!["1 begin done 0 0"];
+    let puts: Vec<String> = (1..=9).map(|i| format!("1 insert k{i} done 1 0")).collect();
+    expected.extend(puts.iter().map(|put| &**put));
+    expected.extend([
+        "1 scan done 2 1",
+        "1 insert k1 done 3 0",
+        "1 scan k2 done 4 2",
+        "1 remove k3 hit 0 0",
+        "1 scan k4 done 2 1",
+        "1 scan k2 done 2 1",
+        "1 commit done 34 11",
+    ]);
+    is_recorded("changes_with_a_cursor", &expected);
+}
+
+#[test]
+fn changes_with_a_cursor() {
+    if !is_child() {
+        return;
+    }
+    let store = BTree::in_memory().unwrap();
+    let mut transaction = store.write().unwrap();
+    fill(&mut transaction.main());
+    let mut cursor: CursorMut<'_, '_> = transaction.main().cursor();
+    assert!(cursor.next().unwrap());
+    cursor.put(b"new").unwrap();
+    assert!(cursor.next().unwrap() && cursor.next().unwrap());
+    cursor.remove().unwrap();
+    assert!(cursor.next().unwrap());
+    assert_eq!(cursor.key(), Some(&b"k4"[..]));
+    assert!(cursor.previous().unwrap());
+    drop(cursor);
+    transaction.commit().unwrap();
 }

@@ -14,7 +14,7 @@ use super::table::Table;
 use super::table_mut::TableMut;
 use super::transaction::Transaction;
 use crate::durability::Durability;
-use crate::observe::{Recorder, Started, Walk, counted};
+use crate::observe::{Recorder, Started, Steps, Walk, Way, counted};
 use crate::stats::{Done, Moved, Operation, Operations, Outcome};
 use crate::{Bytes, Result};
 use std::borrow::Cow;
@@ -47,6 +47,20 @@ pub(super) fn begin_scan<'r>(
     start: Bound<&[u8]>,
 ) -> Option<Box<Walk<'r>>> {
     recorder.map(|recorder| Box::new(recorder.walk(key_of(&start))))
+}
+
+/// A cursor has made a step this way, which may be recorded: it is where `key` is now, if at a record.
+#[inline(always)]
+pub(super) fn stepped(
+    steps: &mut Option<Box<Steps>>,
+    way: Way,
+    step: Result<bool>,
+    key: Option<&[u8]>,
+) -> Result<bool> {
+    if let Some(steps) = steps {
+        steps.stepped(way, key.filter(|_| matches!(step, Ok(true))));
+    }
+    step
 }
 
 /// The key that a range begins with, if it does with one.

@@ -4,6 +4,7 @@ use super::counted;
 use super::cursor::Walk;
 use super::source::{OfStore, Source};
 use super::table_mut::TableMut;
+use crate::observe::{self, Recorder, Steps};
 use crate::{Error, Result};
 
 /// A place in a table that is being changed: at a record, before the first, behind the last, or where
@@ -34,6 +35,8 @@ pub struct CursorMut<'t, 'c> {
     /// The key that was changed last, and how the cursor went since.
     changed: Vec<u8>,
     way: Way,
+    /// What records its steps, if that is asked for.
+    steps: Option<Box<Steps>>,
 }
 
 /// Where a cursor went since it changed something.
@@ -50,7 +53,8 @@ enum Way {
 impl<'t, 'c> CursorMut<'t, 'c> {
     pub(crate) fn new(table: TableMut<'t, 'c>) -> CursorMut<'t, 'c> {
         let walk = Walk::new(table.source, *table.tree);
-        CursorMut { table, walk, is_between: false, changed: Vec::new(), way: Way::Other }
+        let steps = table.recorder.and_then(Recorder::steps);
+        CursorMut { table, walk, is_between: false, changed: Vec::new(), way: Way::Other, steps }
     }
 
     /// The key here; `None` if it is at no record.
@@ -104,22 +108,26 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// # Errors
     /// As [`CursorMut::value`].
     #[allow(clippy::should_implement_trait)]
+    #[inline]
     pub fn next(&mut self) -> Result<bool> {
         self.step(Way::Forward);
-        if std::mem::take(&mut self.is_between) {
-            return Ok(self.walk.key().is_some());
-        }
-        self.walk.next().of(self.table.source.core())
+        let step = match std::mem::take(&mut self.is_between) {
+            true => Ok(self.walk.key().is_some()),
+            false => self.walk.next().of(self.table.source.core()),
+        };
+        counted::stepped(&mut self.steps, observe::Way::Forward, step, self.walk.key())
     }
 
     /// Goes to the record before; whether there is one. From behind the last, to the last.
     ///
     /// # Errors
     /// As [`CursorMut::value`].
+    #[inline]
     pub fn previous(&mut self) -> Result<bool> {
         self.step(Way::Back);
         self.is_between = false;
-        self.walk.previous().of(self.table.source.core())
+        let step = self.walk.previous().of(self.table.source.core());
+        counted::stepped(&mut self.steps, observe::Way::Back, step, self.walk.key())
     }
 
     /// Goes elsewhere; whether there is a record.
@@ -129,8 +137,14 @@ impl<'t, 'c> CursorMut<'t, 'c> {
         go: impl FnOnce(&mut Walk<'t, Source<'c>>) -> Result<bool>,
     ) -> Result<bool> {
         (self.is_between, self.way) = (false, Way::Other);
+        self.end_steps();
         let (walk, core) = (&mut self.walk, self.table.source.core());
         counted::seek(self.table.recorder, key, || go(walk).of(core))
+    }
+
+    /// What the steps so far came to is recorded before what comes now.
+    fn end_steps(&mut self) {
+        self.steps.iter_mut().for_each(|steps| steps.end());
     }
 
     fn step(&mut self, way: Way) {
@@ -144,6 +158,7 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// It is at no record, or as [`TableMut::insert`].
     pub fn put(&mut self, value: &[u8]) -> Result<()> {
         let key = self.here()?;
+        self.end_steps();
         self.table.insert(&key, value)?;
         self.walk_to(&key)?;
         let is_here = self.walk.key() == Some(&key[..]);
@@ -158,6 +173,7 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// As [`CursorMut::put`].
     pub fn remove(&mut self) -> Result<()> {
         let key = self.here()?;
+        self.end_steps();
         let was_there = self.table.remove(&key)?;
         self.walk_to(&key)?;
         self.is_between = true;

@@ -5,7 +5,7 @@ use super::kind::Kind;
 use super::pairs::{Bounds, Pairs};
 use super::range::{Range, behind};
 use super::table::{Cursor, Pair, Table};
-use crate::observe::{Recorder, Walk, counted};
+use crate::observe::{Recorder, Steps, Walk, Way, counted};
 use crate::stats::{Done, Operation};
 use crate::{Bytes, Error, Result};
 use std::borrow::Cow;
@@ -249,7 +249,8 @@ impl<'t> MultiTable<'t> {
     /// A cursor before the first value of the lowest key.
     pub fn cursor(&self) -> MultiCursor<'t> {
         let (raw, pairs, recorder) = (self.raw.cursor(), self.pairs, self.recorder);
-        MultiCursor { raw, pairs, key: Vec::new(), rest: 0, recorder }
+        let steps = recorder.and_then(Recorder::steps);
+        MultiCursor { raw, pairs, key: Vec::new(), rest: 0, recorder, steps }
     }
 }
 
@@ -342,6 +343,8 @@ pub struct MultiCursor<'t> {
     key: Vec<u8>,
     rest: usize,
     recorder: Option<&'t Recorder>,
+    /// What records its steps, if that is asked for.
+    steps: Option<Box<Steps>>,
 }
 
 impl<'t> MultiCursor<'t> {
@@ -374,14 +377,31 @@ impl<'t> MultiCursor<'t> {
         self.raw.key().and_then(|pair| pair.get(..self.rest)).map(<[u8]>::to_vec)
     }
 
+    /// Goes elsewhere; whether there is a value.
+    fn go(
+        &mut self,
+        key: Option<&[u8]>,
+        go: impl FnOnce(&mut Self) -> Result<bool>,
+    ) -> Result<bool> {
+        self.steps.iter_mut().for_each(|steps| steps.end());
+        counted::seek(self.recorder, key, || go(self))
+    }
+
+    /// Reads the key that a step has come to.
+    #[inline(always)]
+    fn step(&mut self, way: Way) -> Result<bool> {
+        let step = self.arrive();
+        counted::stepped(&mut self.steps, way, step, Some(&self.key))
+    }
+
     /// Goes to the first value of the lowest key; whether there is one.
     ///
     /// # Errors
     /// As [`MultiTable::get`].
     pub fn first(&mut self) -> Result<bool> {
-        counted::seek(self.recorder, None, || {
-            self.raw.first()?;
-            self.arrive()
+        self.go(None, |cursor| {
+            cursor.raw.first()?;
+            cursor.arrive()
         })
     }
 
@@ -390,9 +410,9 @@ impl<'t> MultiCursor<'t> {
     /// # Errors
     /// As [`MultiTable::get`].
     pub fn last(&mut self) -> Result<bool> {
-        counted::seek(self.recorder, None, || {
-            self.raw.last()?;
-            self.arrive()
+        self.go(None, |cursor| {
+            cursor.raw.last()?;
+            cursor.arrive()
         })
     }
 
@@ -402,7 +422,7 @@ impl<'t> MultiCursor<'t> {
     /// # Errors
     /// As [`MultiTable::get`]; or this is no key of the table's type.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        counted::seek(self.recorder, Some(key), || self.go_to(key))
+        self.go(Some(key), |cursor| cursor.go_to(key))
     }
 
     fn go_to(&mut self, key: &[u8]) -> Result<bool> {
@@ -416,7 +436,7 @@ impl<'t> MultiCursor<'t> {
     /// # Errors
     /// As [`MultiCursor::seek`].
     pub fn find(&mut self, key: &[u8]) -> Result<bool> {
-        counted::seek(self.recorder, Some(key), || Ok(self.go_to(key)? && self.key == key))
+        self.go(Some(key), |cursor| Ok(cursor.go_to(key)? && cursor.key == key))
     }
 
     /// Where values are sorted: goes to the first value of `key` that is not below `value`; if there
@@ -425,7 +445,7 @@ impl<'t> MultiCursor<'t> {
     /// # Errors
     /// As [`MultiCursor::seek`]; or values are not sorted.
     pub fn seek_value(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
-        counted::seek(self.recorder, Some(key), || self.go_to_value(key, value))
+        self.go(Some(key), |cursor| cursor.go_to_value(key, value))
     }
 
     fn go_to_value(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
@@ -446,7 +466,7 @@ impl<'t> MultiCursor<'t> {
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<bool> {
         self.raw.next()?;
-        self.arrive()
+        self.step(Way::Forward)
     }
 
     /// Goes to the value before, of this key or of the one before; whether there is one.
@@ -455,7 +475,7 @@ impl<'t> MultiCursor<'t> {
     /// As [`MultiTable::get`].
     pub fn previous(&mut self) -> Result<bool> {
         self.raw.previous()?;
-        self.arrive()
+        self.step(Way::Back)
     }
 
     /// Goes to the first value of the next key; whether there is one. From before the first, to the
@@ -469,7 +489,7 @@ impl<'t> MultiCursor<'t> {
             Some(behind) => self.raw.seek(&behind)?,
             None => self.raw.last()? && self.raw.next()?,
         };
-        self.arrive()
+        self.step(Way::Forward)
     }
 
     /// Goes to the last value of the key before; whether there is one. From behind the last, to the
@@ -489,7 +509,7 @@ impl<'t> MultiCursor<'t> {
     /// # Errors
     /// As [`MultiTable::get`].
     pub fn next_value(&mut self) -> Result<bool> {
-        self.step_within(Cursor::next, Cursor::previous)
+        self.step_within(Way::Forward, Cursor::next, Cursor::previous)
     }
 
     /// Goes to the value of this key before; if there is none it stays where it is. Whether there is
@@ -498,18 +518,19 @@ impl<'t> MultiCursor<'t> {
     /// # Errors
     /// As [`MultiTable::get`].
     pub fn previous_value(&mut self) -> Result<bool> {
-        self.step_within(Cursor::previous, Cursor::next)
+        self.step_within(Way::Back, Cursor::previous, Cursor::next)
     }
 
     fn step_within(
         &mut self,
+        way: Way,
         step: fn(&mut Cursor<'t>) -> Result<bool>,
         back: fn(&mut Cursor<'t>) -> Result<bool>,
     ) -> Result<bool> {
         let Some(begin) = self.begin() else { return Ok(false) };
         step(&mut self.raw)?;
         if self.raw.key().is_some_and(|pair| pair.starts_with(&begin)) {
-            return self.arrive();
+            return self.step(way);
         }
         back(&mut self.raw)?;
         Ok(false)
@@ -522,7 +543,7 @@ impl<'t> MultiCursor<'t> {
     pub fn first_value(&mut self) -> Result<bool> {
         let Some(begin) = self.begin() else { return Ok(false) };
         self.raw.seek(&begin)?;
-        self.arrive()
+        self.step(Way::Back)
     }
 
     /// Goes to the last value of this key; whether the cursor is at one.
@@ -532,7 +553,7 @@ impl<'t> MultiCursor<'t> {
     pub fn last_value(&mut self) -> Result<bool> {
         let Some(begin) = self.begin() else { return Ok(false) };
         self.raw.last_with(&begin)?;
-        self.arrive()
+        self.step(Way::Forward)
     }
 
     /// How many values this key has; 0 if the cursor is at none.

@@ -6,7 +6,7 @@ use super::key::KeyType;
 use super::range::{Range, behind};
 use super::source::{Names, OfStore, Source};
 use super::{count, counted, kind, scan, tree};
-use crate::observe::Recorder;
+use crate::observe::{Recorder, Steps, Way};
 use crate::{Error, Result};
 use std::ops::{Bound, RangeBounds};
 
@@ -176,7 +176,8 @@ impl<'t> Table<'t> {
 
     /// A cursor before the first record.
     pub fn cursor(&self) -> Cursor<'t> {
-        Cursor { table: *self, walk: Walk::new(self.source, self.tree) }
+        let steps = self.recorder.and_then(Recorder::steps);
+        Cursor { table: *self, walk: Walk::new(self.source, self.tree), steps }
     }
 
     /// The records whose keys are in a range, in order, from either end.
@@ -297,6 +298,8 @@ impl<'t> Table<'t> {
 pub struct Cursor<'t> {
     table: Table<'t>,
     walk: Walk<'t, Source<'t>>,
+    /// What records its steps, if that is asked for.
+    steps: Option<Box<Steps>>,
 }
 
 impl<'t> Cursor<'t> {
@@ -352,8 +355,7 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn first(&mut self) -> Result<bool> {
-        let (walk, source) = (&mut self.walk, self.table.source);
-        counted::seek(self.table.recorder, None, || walk.first().of(source))
+        self.go(None, |walk| walk.first())
     }
 
     /// Goes to the last record; whether there is one.
@@ -361,8 +363,7 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn last(&mut self) -> Result<bool> {
-        let (walk, source) = (&mut self.walk, self.table.source);
-        counted::seek(self.table.recorder, None, || walk.last().of(source))
+        self.go(None, |walk| walk.last())
     }
 
     /// Goes to the first record whose key is not below `key`; if there is none, behind the last.
@@ -371,8 +372,7 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        let (walk, source) = (&mut self.walk, self.table.source);
-        counted::seek(self.table.recorder, Some(key), || walk.seek(key).of(source))
+        self.go(Some(key), |walk| walk.seek(key))
     }
 
     /// The same; whether its key is `key`.
@@ -380,8 +380,19 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Table::get`].
     pub fn find(&mut self, key: &[u8]) -> Result<bool> {
+        self.go(Some(key), |walk| walk.find(key))
+    }
+
+    /// Goes elsewhere; whether there is a record.
+    #[inline(always)]
+    fn go(
+        &mut self,
+        key: Option<&[u8]>,
+        go: impl FnOnce(&mut Walk<'t, Source<'t>>) -> Result<bool>,
+    ) -> Result<bool> {
         let (walk, source) = (&mut self.walk, self.table.source);
-        counted::seek(self.table.recorder, Some(key), || walk.find(key).of(source))
+        self.steps.iter_mut().for_each(|steps| steps.end());
+        counted::seek(self.table.recorder, key, || go(walk).of(source))
     }
 
     /// Goes to the next record; whether there is one. From before the first, to the first.
@@ -391,14 +402,17 @@ impl<'t> Cursor<'t> {
     #[allow(clippy::should_implement_trait)]
     #[inline(always)]
     pub fn next(&mut self) -> Result<bool> {
-        self.walk.next().of(self.table.source)
+        let step = self.walk.next().of(self.table.source);
+        counted::stepped(&mut self.steps, Way::Forward, step, self.walk.key())
     }
 
     /// Goes to the record before; whether there is one. From behind the last, to the last.
     ///
     /// # Errors
     /// As [`Table::get`].
+    #[inline]
     pub fn previous(&mut self) -> Result<bool> {
-        self.walk.previous().of(self.table.source)
+        let step = self.walk.previous().of(self.table.source);
+        counted::stepped(&mut self.steps, Way::Back, step, self.walk.key())
     }
 }

@@ -13,8 +13,8 @@ use std::sync::Arc;
 pub(crate) struct Tracer {
     session: Arc<Session>,
     store: u32,
-    /// Whether this is of a table only, with which nothing ends.
-    is_table: bool,
+    /// Whether this is of a part of it, as a table, with which nothing ends.
+    is_part: bool,
 }
 
 /// How an operation ended, and what it moved.
@@ -33,14 +33,19 @@ impl Tracer {
             return Ok(None);
         };
         let store = session.define(engine, path, "");
-        Ok(Some(Tracer { session, store, is_table: false }))
+        Ok(Some(Tracer { session, store, is_part: false }))
     }
 
     /// That of a table of the store.
     pub(crate) fn of_table(&self, engine: &str, path: &Path, table: &str) -> Tracer {
         let session = Arc::clone(&self.session);
         let store = session.define(engine, path, table);
-        Tracer { session, store, is_table: true }
+        Tracer { session, store, is_part: true }
+    }
+
+    /// The same, for what may outlive the store: it ends nothing.
+    pub(crate) fn beside(&self) -> Tracer {
+        Tracer { session: Arc::clone(&self.session), store: self.store, is_part: true }
     }
 
     /// The time, as an operation begins.
@@ -60,7 +65,7 @@ impl Tracer {
 
 impl Drop for Tracer {
     fn drop(&mut self) {
-        if !self.is_table {
+        if !self.is_part {
             self.session.flush();
         }
     }
