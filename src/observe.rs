@@ -188,6 +188,14 @@ impl Recorder {
         self.note(Action::Operation(operation), key, f, done)
     }
 
+    /// Does `f`, which counts the records of a range that begins with `key`, and is recorded only.
+    pub(crate) fn count(&self, key: Option<&[u8]>, f: impl FnOnce() -> Result<u64>) -> Result<u64> {
+        self.note(Action::Count, key, f, |records| {
+            let moved = Moved { items: *records, ..Moved::default() };
+            Done { outcome: Outcome::Done, moved }
+        })
+    }
+
     /// Does `f`, and records it only, by what `done` makes of its result, or as failed.
     #[cold]
     #[inline(never)]

@@ -1,12 +1,12 @@
-//! Danger: what a program reads in a transaction or step by step is not in its recording, or is there
-//! as what it was not.
+//! Danger: what a program reads in a transaction, step by step or by counting is not in its recording, or
+//! is there as what it was not.
 
 mod common;
 
 use common::is_child;
 use common::recording::{folder, recorded, run, shorts};
 use credenza::Scan;
-use credenza::btree::{BTree, CursorMut, TableMut};
+use credenza::btree::{BTree, CursorMut, Duplicates, MultiTableMut, TableMut, TableOptions};
 use credenza::hash::{Batch, Hash};
 use credenza::stats::{Operation, Statistics};
 
@@ -172,4 +172,57 @@ fn changes_with_a_cursor() {
     assert!(cursor.previous().unwrap());
     drop(cursor);
     transaction.commit().unwrap();
+}
+
+#[test]
+fn counts_of_ranges_are_recorded() {
+    let mut expected = vec!["1 begin done 0 0"];
+    let puts: Vec<String> = (1..=9).map(|i| format!("1 insert k{i} done 1 0")).collect();
+    expected.extend(puts.iter().map(|put| &**put));
+    expected.extend([
+        "2 insert a done 1 0",
+        "2 insert b done 1 0",
+        "2 insert b done 1 0",
+        "2 insert c done 1 0",
+        "1 commit done 35 13",
+        "1 count k3 done 0 7",
+        "1 count done 0 9",
+        "2 count b done 0 2",
+        "2 count a done 0 3",
+        // Of the cursor in it: step by step, key by key, and what is counted beside.
+        "2 seek a hit 0 0",
+        "2 count b done 0 2",
+        "2 count b done 0 1",
+        "2 scan b done 3 3",
+        "2 scan b done 1 1",
+    ]);
+    is_recorded("counts_ranges", &expected);
+}
+
+#[test]
+fn counts_ranges() {
+    if !is_child() {
+        return;
+    }
+    let store = BTree::in_memory().unwrap();
+    let mut transaction = store.write().unwrap();
+    fill(&mut transaction.main());
+    let options = TableOptions::new().duplicates(Duplicates::Sorted);
+    transaction.create_table_with("multi", &options).unwrap();
+    let mut multi: MultiTableMut<'_, '_> = transaction.multi_table("multi").unwrap().unwrap();
+    for (key, value) in [(b"a", b"1"), (b"b", b"1"), (b"b", b"2"), (b"c", b"1")] {
+        multi.insert(key, value).unwrap();
+    }
+    transaction.commit().unwrap();
+    let snapshot = store.read().unwrap();
+    assert_eq!(snapshot.main().count_range(&b"k3"[..]..).unwrap(), 7);
+    assert_eq!(snapshot.main().count_range(..).unwrap(), 9);
+    let multi = snapshot.multi_table("multi").unwrap().unwrap();
+    assert_eq!(multi.count(b"b").unwrap(), 2);
+    assert_eq!(multi.count_range(&b"a"[..]..=b"b").unwrap(), 3);
+    let mut cursor = multi.cursor();
+    assert!(cursor.seek(b"a").unwrap() && cursor.next().unwrap() && cursor.next_value().unwrap());
+    assert_eq!((cursor.count().unwrap(), cursor.position().unwrap()), (2, Some(1)));
+    assert!(!cursor.next_value().unwrap() && cursor.next_key().unwrap());
+    assert!(cursor.previous_key().unwrap());
 }

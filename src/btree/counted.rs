@@ -63,6 +63,19 @@ pub(super) fn stepped(
     step
 }
 
+/// Does `f`, which counts the records of a range that begins so, and is recorded only.
+#[inline(always)]
+pub(super) fn count(
+    recorder: Option<&Recorder>,
+    start: &Bound<&[u8]>,
+    f: impl FnOnce() -> Result<u64>,
+) -> Result<u64> {
+    match recorder {
+        None => f(),
+        Some(recorder) => recorder.count(key_of(start), f),
+    }
+}
+
 /// The key that a range begins with, if it does with one.
 pub(super) fn key_of<'k>(start: &Bound<&'k [u8]>) -> Option<&'k [u8]> {
     match start {

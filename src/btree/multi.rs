@@ -145,7 +145,9 @@ impl<'t> MultiTable<'t> {
     /// As [`MultiTable::get`].
     pub fn count_range<'k>(&self, keys: impl RangeBounds<&'k [u8]>) -> Result<u64> {
         let (start, end) = self.bounds(&keys);
-        self.raw.count_range(as_bounds(&start, &end))
+        counted::count(self.recorder, &keys.start_bound().cloned(), || {
+            self.raw.count_range(as_bounds(&start, &end))
+        })
     }
 
     /// About how many they are, in the time of two lookups.
@@ -564,7 +566,7 @@ impl<'t> MultiCursor<'t> {
         let Some(begin) = self.begin() else { return Ok(0) };
         let end = behind(&begin);
         let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        self.raw.table().count_range((Bound::Included(&begin[..]), end))
+        self.count_within((Bound::Included(&begin), end))
     }
 
     /// How many values of this key are before this one; `None` if the cursor is at none.
@@ -573,6 +575,13 @@ impl<'t> MultiCursor<'t> {
     /// As [`MultiTable::get`].
     pub fn position(&self) -> Result<Option<u64>> {
         let (Some(begin), Some(pair)) = (self.begin(), self.raw.key()) else { return Ok(None) };
-        self.raw.table().count_range(&begin[..]..pair).map(Some)
+        self.count_within((Bound::Included(&begin), Bound::Excluded(pair))).map(Some)
+    }
+
+    /// How many pairs of this key are within these bounds.
+    fn count_within(&self, pairs: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<u64> {
+        counted::count(self.recorder, &Bound::Included(&self.key), || {
+            self.raw.table().count_range(pairs)
+        })
     }
 }

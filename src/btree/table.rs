@@ -204,11 +204,13 @@ impl<'t> Table<'t> {
     /// As [`Table::get`].
     pub fn count_range<'k>(&self, keys: impl RangeBounds<&'k [u8]>) -> Result<u64> {
         let (start, end) = (keys.start_bound().cloned(), keys.end_bound().cloned());
-        let counted = match self.source.has_lease() {
-            false => count::exactly(self.source, self.tree, start, end),
-            true => count::exactly_in_parts(self.source, self.tree, start, end),
-        };
-        counted.of(self.source)
+        counted::count(self.recorder, &start, || {
+            let records = match self.source.has_lease() {
+                false => count::exactly(self.source, self.tree, start, end),
+                true => count::exactly_in_parts(self.source, self.tree, start, end),
+            };
+            records.of(self.source)
+        })
     }
 
     /// About how many they are, in the time of two lookups: as if every page had as much below it as

@@ -15,6 +15,8 @@ pub enum Action {
     Begin,
     /// A key of the [`Operation::GetMany`] that follows in its thread.
     Key,
+    /// The records of a range of keys are counted, which statistics do not tell.
+    Count,
 }
 
 /// A key in a trace.
@@ -59,18 +61,20 @@ pub struct Entry {
     pub action: Action,
     /// How it ended.
     pub outcome: Outcome,
-    /// The key; of a scan the first of its range. None where there is none, or several.
+    /// The key; of a scan or count the first of its range. None where there is none, or several.
     pub key: Option<Key>,
     /// Bytes of the value read or written; of a seek those of the key, too, that was come to; for what is
     /// about many records, of all that was moved. 0 for a removal.
     pub value_len: u64,
-    /// Records or keys, for what is about many: a scan, `get_many`, a commit. 0 for all else.
+    /// Records or keys, for what is about many: a scan, `get_many`, a count, a commit. 0 for all
+    /// else.
     pub items: u64,
 }
 
 /// How the actions are numbered: the operations as in statistics, then these.
 const BEGIN: u8 = 12;
 const KEY: u8 = 13;
+const COUNT: u8 = 14;
 const _: () = assert!(Operation::ALL.len() == BEGIN as usize);
 
 const OUTCOMES: [Outcome; 5] =
@@ -105,6 +109,7 @@ impl Action {
             Action::Operation(operation) => operation as u8,
             Action::Begin => BEGIN,
             Action::Key => KEY,
+            Action::Count => COUNT,
         }
     }
 
@@ -112,6 +117,7 @@ impl Action {
         match number {
             BEGIN => Some(Action::Begin),
             KEY => Some(Action::Key),
+            COUNT => Some(Action::Count),
             number => Operation::ALL.get(usize::from(number)).copied().map(Action::Operation),
         }
     }
@@ -119,16 +125,22 @@ impl Action {
     /// Whether the entry says how many records or keys it is about.
     fn has_items(self) -> bool {
         use Operation::{Commit, CommitSync, GetMany, Scan};
-        let Action::Operation(operation) = self else { return false };
-        matches!(operation, GetMany | Scan | Commit | CommitSync)
+        match self {
+            Action::Operation(operation) => {
+                matches!(operation, GetMany | Scan | Commit | CommitSync)
+            }
+            Action::Count => true,
+            Action::Begin | Action::Key => false,
+        }
     }
 
-    /// Its name: that of the operation, "begin", or "key".
+    /// Its name: that of the operation, "begin", "key", or "count".
     pub fn name(self) -> &'static str {
         match self {
             Action::Operation(operation) => operation.name(),
             Action::Begin => "begin",
             Action::Key => "key",
+            Action::Count => "count",
         }
     }
 }
@@ -204,7 +216,7 @@ mod tests {
         }
         for number in 0..16 {
             let action = Action::of_number(number);
-            assert_eq!(action.map(Action::number), (number <= KEY).then_some(number));
+            assert_eq!(action.map(Action::number), (number <= COUNT).then_some(number));
         }
     }
 }

@@ -50,9 +50,10 @@ fn session(path: &Path, is_hashed: bool) -> Arc<Session> {
 
 /// Something that could have been recorded, and its key.
 fn entry(rng: &mut Rng, stores: u32) -> (Written<'static>, Option<Vec<u8>>) {
-    let action = match rng.below(14) {
+    let action = match rng.below(15) {
         12 => Action::Begin,
         13 => Action::Key,
+        14 => Action::Count,
         n => Action::Operation(Operation::ALL[n as usize]),
     };
     let number = |rng: &mut Rng| rng.next() >> rng.below(56);

@@ -303,7 +303,8 @@ impl Thread {
         let entry = Entry::take(&mut rest, self.last, head.process, head.thread);
         let is_known = |entry: &Entry| (entry.store as usize) <= trace.stores.len();
         let place = at + self.read as u64;
-        let what = "an entry here makes no sense, or is of a store that there is not";
+        let what = "an entry here makes no sense to this program, which may be older than the one that recorded \
+                    it, or is of a store that there is not";
         let entry = entry.filter(is_known).ok_or_else(|| Error::corrupt(place, what))?;
         self.read += before - rest.len();
         self.left -= 1;

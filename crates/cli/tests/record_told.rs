@@ -99,3 +99,51 @@ fn who_is_behind_the_times_of_a_trace_is_told() {
         assert_eq!(text.contains("BEHIND: it ended more than"), is_behind, "{text}");
     }
 }
+
+/// Of what a program did with a cursor and within a transaction nothing is lost on the way to another store, and
+/// what no store is asked for is named.
+#[test]
+fn what_a_program_read_by_steps_and_in_transactions_is_replayed_and_counts_are_named() {
+    use credenza::btree::BTree;
+    use credenza::hash::Hash;
+    let folder = Folder::new();
+    let trace = folder.path("trace");
+    // Only this test records what its own process does.
+    credenza::record::start(&credenza::record::Options::new(&trace)).expect("a recording");
+    let ordered = BTree::create(folder.path("ordered")).expect("a store");
+    for i in 10..30 {
+        ordered.insert(format!("key{i}").as_bytes(), b"value").expect("an insert");
+    }
+    let snapshot = ordered.read().expect("a snapshot");
+    let mut cursor = snapshot.main().cursor();
+    while cursor.next().expect("a step") {}
+    assert!(cursor.seek(b"key15").expect("a place"));
+    (0..7).for_each(|_| assert!(cursor.next().expect("a step")));
+    (0..4).for_each(|_| assert!(cursor.previous().expect("a step back")));
+    drop(cursor);
+    let half = snapshot.main().count_range(&b"key20"[..]..).expect("a count");
+    assert_eq!(half, 10);
+    let unordered = Hash::create(folder.path("unordered")).expect("a store");
+    let mut transaction = unordered.transaction().expect("a transaction");
+    transaction.insert(b"a", b"1").expect("an insert");
+    assert!(transaction.get(b"a").expect("a lookup").is_some());
+    assert!(transaction.get(b"b").expect("a lookup").is_none());
+    transaction.commit().expect("a commit");
+    credenza::record::stop();
+
+    let replay = run(&["replay", &trace, "--stores", "btree,hash"]).expect(0).text();
+    let says = [
+        "Left out: 1 entries that count the records of a range",
+        "btree: 2 of 2 answers are as recorded",
+        "btree: 3 of 3 scans read as many records as recorded",
+        "hash: 2 of 2 answers are as recorded",
+        "hash: skipped 2 scans of a range: its records are in no order",
+        "hash: skipped 1 seeks: its records are in no order",
+    ];
+    for says in says {
+        assert!(replay.contains(says), "{says}: {replay}");
+    }
+    let found = parsed(run(&["stat", &trace, "--json"]));
+    assert_eq!(found["operations"]["count"]["items"].as_u64(), Some(10), "{found}");
+    assert_eq!(found["operations"]["get"]["count"].as_u64(), Some(2), "{found}");
+}

@@ -165,3 +165,43 @@ fn goes_back_within_a_transaction() {
     assert!(btree.get(b"a").unwrap().is_some());
     drop(other);
 }
+
+#[test]
+fn what_was_read_within_a_transaction_and_by_steps_is_read_there() {
+    let (script, steps) = script_of("reads_by_steps");
+    let expected = [
+        "begin", "insert b", "insert c", "insert d", "commit", // A batch.
+        "begin", "get b", "insert a", "get a", "commit", // A cursor, there and back.
+        "begin", "insert a", "insert b", "insert c", "seek b", "scan c", "scan b", "insert b",
+        "commit",
+    ];
+    assert_eq!(steps, expected);
+    let scans = script.steps.iter().filter(|step| step.what == Do::Scan);
+    assert_eq!(scans.map(|step| step.items).collect::<Vec<_>>(), [1, 1]);
+    assert_eq!(left_out(&script), [("count the records of a range", 1)]);
+    // What the transaction had put there itself was not there before.
+    assert_eq!(script.before.len(), 0);
+}
+
+#[test]
+fn reads_by_steps() {
+    let Some(folder) = folder() else { return };
+    let hash = Hash::create(folder.join("hash")).unwrap();
+    hash.batch(Batch::new().insert(b"b", b"1").insert(b"c", b"2").insert(b"d", b"3")).unwrap();
+    let mut transaction = hash.transaction().unwrap();
+    assert!(transaction.get(b"b").unwrap().is_some());
+    transaction.insert(b"a", b"1").unwrap();
+    assert!(transaction.get(b"a").unwrap().is_some());
+    transaction.commit().unwrap();
+    let btree = BTree::create(folder.join("btree")).unwrap();
+    let mut transaction = btree.write().unwrap();
+    for key in [b"a", b"b", b"c"] {
+        transaction.main().insert(key, b"1").unwrap();
+    }
+    assert_eq!(transaction.main().read().count_range(..).unwrap(), 3);
+    let mut cursor = transaction.main().cursor();
+    assert!(cursor.seek(b"b").unwrap() && cursor.next().unwrap() && cursor.previous().unwrap());
+    cursor.put(b"2").unwrap();
+    drop(cursor);
+    transaction.commit().unwrap();
+}
