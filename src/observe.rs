@@ -236,7 +236,7 @@ impl Recorder {
     /// What records the steps of a new cursor; none if that is not asked for.
     pub(crate) fn steps(&self) -> Option<Box<Steps>> {
         let tracer = self.tracer.as_ref()?.beside();
-        let (way, key, moved) = (Way::Forward, None, Moved::default());
+        let (way, key, moved) = (Way::Forward, Vec::new(), Moved::default());
         Some(Box::new(Steps { tracer, way, key, begun: 0, moved, is_set: false }))
     }
 
@@ -320,8 +320,8 @@ pub(crate) enum Way {
 pub(crate) struct Steps {
     tracer: Tracer,
     way: Way,
-    /// The first key of the records; none where a cursor that was never set goes from the beginning.
-    key: Option<Vec<u8>>,
+    /// The first key of the records.
+    key: Vec<u8>,
     begun: u64,
     /// Of the bytes only the keys': whether anybody looks at a value a step does not know.
     moved: Moved,
@@ -333,17 +333,17 @@ impl Steps {
     #[cold]
     #[inline(never)]
     pub(crate) fn stepped(&mut self, way: Way, key: Option<&[u8]>) {
-        let Some(key) = key else { return };
+        // There is none further on: what is done next, as a commit, is behind it in the trace.
+        let Some(key) = key else { return self.end_with(!self.is_set) };
         if self.way != way {
             self.end();
         }
         if self.moved.items == 0 {
             (self.way, self.begun) = (way, self.tracer.now());
-            self.key = self.is_set.then(|| key.to_vec());
-        } else if way == Way::Back {
-            let first = self.key.get_or_insert_default();
-            first.clear();
-            first.extend_from_slice(key);
+        }
+        if self.moved.items == 0 || way == Way::Back {
+            self.key.clear();
+            self.key.extend_from_slice(key);
         }
         self.moved.record(key, &[]);
     }
@@ -352,11 +352,16 @@ impl Steps {
     #[cold]
     #[inline(never)]
     pub(crate) fn end(&mut self) {
+        self.end_with(false);
+    }
+
+    /// The same; a scan of everything has no first key.
+    fn end_with(&mut self, is_all: bool) {
         self.is_set = true;
         if self.moved.items > 0 {
             let done = Done { outcome: Outcome::Done, moved: std::mem::take(&mut self.moved) };
-            let scan = Action::Operation(Operation::Scan);
-            record(&self.tracer, self.begun, scan, self.key.as_deref(), done);
+            let (scan, key) = (Action::Operation(Operation::Scan), (!is_all).then_some(&*self.key));
+            record(&self.tracer, self.begun, scan, key, done);
         }
     }
 }

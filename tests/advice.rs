@@ -30,7 +30,7 @@ fn are_random(path: &Path) -> bool {
 #[test]
 fn a_hash_store_and_its_later_indexes_are_read_as_was_announced() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+    let path = folder.path().canonicalize().unwrap().join("store");
     let store = Hash::options().create(true).advice(Advice::Random).open(&path).unwrap();
     let first = maps_of(&path);
     for i in 0..50_000_u32 {
@@ -51,7 +51,7 @@ fn a_hash_store_and_its_later_indexes_are_read_as_was_announced() {
 #[test]
 fn a_btree_store_is_read_as_was_announced() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
+    let path = folder.path().canonicalize().unwrap().join("store");
     let store = BTree::options().create(true).advice(Advice::Random).open(&path).unwrap();
     store.insert(b"key", b"value").unwrap();
     assert!(are_random(&path));
@@ -67,7 +67,7 @@ fn a_btree_store_is_read_as_was_announced() {
 fn stores_of_any_kind_take_advice() {
     let folder = tempfile::tempdir().unwrap();
     for kind in ["hash", "btree"] {
-        let path = folder.path().join(kind);
+        let path = folder.path().canonicalize().unwrap().join(kind);
         match kind {
             "hash" => Hash::create(&path).unwrap().insert(b"key", b"value").map(drop).unwrap(),
             _ => BTree::create(&path).unwrap().insert(b"key", b"value").map(drop).unwrap(),

@@ -103,6 +103,11 @@ fn the_steps_of_a_cursor_are_scans_of_what_they_came_to() {
         // Nowhere.
         "1 seek k9 hit 0 0",
         "1 seek k1 hit 0 0",
+        // In a transaction, to the end; and only to the first.
+        "1 begin done 0 0",
+        "1 scan done 18 9",
+        "1 commit done 0 0",
+        "1 scan k1 done 2 1",
     ];
     let mut all = vec!["1 begin done 0 0"];
     let puts: Vec<String> = (1..=9).map(|i| format!("1 insert k{i} done 1 0")).collect();
@@ -135,6 +140,14 @@ fn goes_with_a_cursor() {
     assert!(cursor.seek(b"k1").unwrap() && !cursor.previous().unwrap());
     // It borrows no longer than it is used: this is a matter of the compiler.
     drop(snapshot);
+    // Dropped behind the commit, but nothing was left to come to before it.
+    let mut transaction = store.write().unwrap();
+    let mut cursor = transaction.main().cursor();
+    while cursor.next().unwrap() {}
+    transaction.commit().unwrap();
+    // One that took a step from where it began has not read everything.
+    let snapshot = store.read().unwrap();
+    assert!(snapshot.main().cursor().next().unwrap());
 }
 
 #[test]
@@ -143,7 +156,7 @@ fn a_cursor_that_changes_what_it_is_at_is_recorded_in_the_order_of_what_it_did()
     let puts: Vec<String> = (1..=9).map(|i| format!("1 insert k{i} done 1 0")).collect();
     expected.extend(puts.iter().map(|put| &**put));
     expected.extend([
-        "1 scan done 2 1",
+        "1 scan k1 done 2 1",
         "1 insert k1 done 3 0",
         "1 scan k2 done 4 2",
         "1 remove k3 hit 0 0",

@@ -3,7 +3,8 @@
 //! A cursor knows the inner pages above its leaf, and the number of its record there. It is at a
 //! record, before the first, or behind the last.
 
-use super::format::{PAGE_BYTES, Tree};
+use super::ahead::{self, AHEAD};
+use super::format::Tree;
 use super::page::{Link, Place, count};
 use super::probe::Probe;
 use super::tree::{Pages, levels, of};
@@ -11,9 +12,6 @@ use super::writer::damaged;
 use super::{inner, leaf};
 use crate::Result;
 use std::ops::Bound;
-
-/// So many leaves are asked for at a time.
-const AHEAD: usize = 64;
 
 /// A place in a tree.
 #[derive(Debug)]
@@ -211,49 +209,31 @@ impl<'p, P: Pages> Walk<'p, P> {
                 self.path.push((page, next));
                 let link = of(page, inner::link(self.pages.page(page)?, next))?;
                 self.down(link, level - 1, way)?;
-                self.ask_ahead(way)?;
+                self.ask_ahead(way, level > 1);
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Where pages are said to be read at random the kernel reads no leaf before it is wanted: now and then it is
-    /// asked for those that come next.
+    /// Where pages are said to be read at random: asks for the leaves that come next, twice as many as there are
+    /// until this asks again. In a page `is_new` to it a walk back asks at once, wherever that ends.
     #[inline]
-    fn ask_ahead(&self, way: Way) -> Result<()> {
-        match self.path.last() {
-            Some((parent, i)) if i % AHEAD == 0 && self.pages.map().is_random() => {
-                self.ask_for_leaves(*parent, *i, way)
+    fn ask_ahead(&self, way: Way, is_new: bool) {
+        let Some(&(parent, i)) = self.path.last() else { return };
+        if (i % AHEAD == 0 || is_new) && self.pages.map().is_random() {
+            let Ok(bytes) = self.pages.page(parent) else { return };
+            match way {
+                Way::Forward => {
+                    let to = count(bytes).min(i + 2 * AHEAD);
+                    ahead::ask(self.pages, bytes, i..to, to.saturating_sub(1));
+                }
+                Way::Back => {
+                    let from = i.saturating_sub(2 * AHEAD);
+                    ahead::ask(self.pages, bytes, from..i, from);
+                }
             }
-            _ => Ok(()),
         }
-    }
-
-    /// For twice as many as there are until this is called again.
-    #[cold]
-    fn ask_for_leaves(&self, parent: u64, i: usize, way: Way) -> Result<()> {
-        let (bytes, map) = (self.pages.page(parent)?, self.pages.map());
-        let (from, to) = match way {
-            Way::Forward => (i, count(bytes).min(i + 2 * AHEAD)),
-            Way::Back => (i.saturating_sub(2 * AHEAD), i),
-        };
-        let place = |i| Ok(of(parent, inner::link(bytes, i))?.page() * PAGE_BYTES);
-        let last = if way == Way::Forward { to.saturating_sub(1) } else { from };
-        if from >= to || map.is_in_memory(place(last)?) {
-            return Ok(());
-        }
-        let mut run = (place(from)?, place(from)?);
-        for i in from..to {
-            let at = place(i)?;
-            if at != run.1 {
-                map.will_need(run.0, run.1);
-                run.0 = at;
-            }
-            run.1 = at + PAGE_BYTES;
-        }
-        map.will_need(run.0, run.1);
-        Ok(())
     }
 
     /// Goes down to the first leaf, or the last.
@@ -298,46 +278,5 @@ impl<'p, P: Pages> Walk<'p, P> {
     pub(crate) fn next_leaf(&mut self) -> Result<bool> {
         self.at = self.count;
         self.arrive(Way::Forward)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::Advice;
-    use crate::btree::BTree;
-    use crate::os::shared::advice::drop_from_memory;
-
-    /// Danger: what asks for leaves ahead of a walk leaves one out, or goes astray at the edges of pages.
-    #[test]
-    fn walks_both_ways_find_all_where_pages_are_read_at_random() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("store");
-        let keys: Vec<Vec<u8>> =
-            (0..120_000).map(|i| format!("{:08}", i * 7).into_bytes()).collect();
-        let store = BTree::create(&path).unwrap();
-        let mut transaction = store.write().unwrap();
-        // In no order, so that leaves lie where they lie.
-        for i in 0..keys.len() {
-            let key = &keys[i * 7_919 % keys.len()];
-            transaction.main().insert(key, key).unwrap();
-        }
-        transaction.commit().unwrap();
-        drop(store);
-        let file = std::fs::File::open(&path).unwrap();
-        file.sync_all().unwrap();
-        drop_from_memory(&file).unwrap();
-        let store = BTree::options().advice(Advice::Random).open(&path).unwrap();
-        let snapshot = store.read().unwrap();
-        let mut cursor = snapshot.main().cursor();
-        let mut found = Vec::new();
-        while cursor.next().unwrap() {
-            found.push(cursor.key().unwrap().to_vec());
-        }
-        assert!(found.iter().eq(&keys), "{} of {}", found.len(), keys.len());
-        found.clear();
-        while cursor.previous().unwrap() {
-            found.push(cursor.key().unwrap().to_vec());
-        }
-        assert!(found.iter().rev().eq(&keys), "{} of {}", found.len(), keys.len());
     }
 }

@@ -28,6 +28,7 @@
 //! Threads: any number of readers, which wait for nobody; one writer, who holds a lock that processes
 //! share and that survives the death of its holder.
 
+mod ahead;
 mod as_of;
 mod backup;
 #[cfg(test)]

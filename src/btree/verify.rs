@@ -4,6 +4,7 @@
 //! the page above says, its checksum fits, and no page is in use twice. Then the table of pages must
 //! say the same of every page of the file.
 
+use super::ahead::{self, AHEAD};
 use super::as_of::AsOf;
 use super::core::{Core, bad_page_sum};
 use super::format::{
@@ -252,6 +253,10 @@ impl<P: Pages> Check<'_, P> {
         }
         let mut from = low.map(<[u8]>::to_vec);
         for i in 0..count(bytes) {
+            if level == 1 && i % AHEAD == 0 && source.map().is_random() {
+                let to = count(bytes).min(i + 2 * AHEAD);
+                ahead::ask(source, bytes, i..to, to - 1);
+            }
             let to = if i + 1 < count(bytes) {
                 let mut key = Vec::new();
                 of(page, inner::key_of(bytes, i + 1, source, &mut key))?;

@@ -195,6 +195,7 @@ impl Core {
     ) -> Result<()> {
         let mut place = Place::first_of(segment);
         let end = segment.end().min(self.data.len());
+        self.data.will_need(place.at, end);
         let mut lost = 0;
         while place.at < end {
             let Ok(found) = self.checked_record(held, segment, place.at) else {

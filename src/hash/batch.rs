@@ -120,7 +120,7 @@ pub struct Transaction<'s> {
     /// There until it is committed.
     writer: Option<Writer<'s>>,
     /// The process that has the lock: after a fork the child has what is the parent's.
-    pid: u32,
+    pub(super) pid: u32,
     changes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
 }
 
@@ -184,7 +184,7 @@ impl Transaction<'_> {
     /// Key or value is over its limit.
     pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         check_sizes(key, value)?;
-        self.store.record_change(key, Some(value));
+        self.record_change(key, Some(value));
         self.changes.insert(key.to_vec(), Some(value.to_vec()));
         Ok(())
     }
@@ -195,7 +195,7 @@ impl Transaction<'_> {
     /// The key is over its limit.
     pub fn remove(&mut self, key: &[u8]) -> Result<()> {
         check_sizes(key, &[])?;
-        self.store.record_change(key, None);
+        self.record_change(key, None);
         self.changes.insert(key.to_vec(), None);
         Ok(())
     }

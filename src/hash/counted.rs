@@ -11,6 +11,7 @@ use super::reader::Value;
 use super::writer::Writer;
 use crate::durability::Durability;
 use crate::observe::{self, Recorder, Walk};
+use crate::os::process::own_pid;
 use crate::stats::{Done, Moved, Operation, Operations, Outcome};
 use crate::{Bytes, Result};
 use std::borrow::Cow;
@@ -64,14 +65,6 @@ impl Hash {
         let Some(recorder) = &self.shared.recorder else { return };
         recorder.begin_transaction();
         changes.for_each(|(key, value)| recorder.batched(key, value));
-    }
-
-    /// A transaction has taken a change up, which is recorded only: its commit is counted.
-    #[inline(always)]
-    pub(super) fn record_change(&self, key: &[u8], value: Option<&[u8]>) {
-        if let Some(recorder) = &self.shared.recorder {
-            recorder.batched(key, value);
-        }
     }
 
     /// A lookup within a transaction, which is recorded only.
@@ -170,6 +163,16 @@ impl Hash {
 }
 
 impl Transaction<'_> {
+    /// It has taken a change up, which is recorded only: its commit is counted. After a fork it is the parent's.
+    #[inline(always)]
+    pub(super) fn record_change(&self, key: &[u8], value: Option<&[u8]>) {
+        if let Some(recorder) = &self.store.shared.recorder
+            && self.pid == own_pid()
+        {
+            recorder.batched(key, value);
+        }
+    }
+
     /// Every record as the transaction left it, recorded if that is asked for.
     pub(super) fn scan_recorded(
         &self,

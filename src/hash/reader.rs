@@ -319,9 +319,12 @@ impl Core {
     /// For who is going to read every record, in an order that is not the log's: where all of it fits into memory,
     /// the kernel begins to read it.
     pub(crate) fn expect_scan(&self) {
-        if self.data.is_random() && self.data.len() <= memory_bytes() / 2 {
+        if self.data.is_random() {
             let _held = self.newest.hold();
-            [&self.newest.get().map, &self.data].iter().for_each(|map| map.will_need(0, map.len()));
+            let both = [&self.newest.get().map, &self.data];
+            if both.iter().map(|map| map.len()).sum::<u64>() <= memory_bytes() / 8 * 7 {
+                both.iter().for_each(|map| map.will_need(0, map.len()));
+            }
         }
     }
 

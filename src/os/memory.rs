@@ -7,12 +7,20 @@
 use super::map::physical_memory_bytes;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes that this process may have.
 pub(crate) fn memory_bytes() -> u64 {
-    static BYTES: OnceLock<u64> = OnceLock::new();
-    *BYTES.get_or_init(|| limit_of_groups().unwrap_or(u64::MAX).min(physical_memory_bytes()))
+    /// 0: not looked up. No lock, which another thread may have at the moment of a fork.
+    static BYTES: AtomicU64 = AtomicU64::new(0);
+    match BYTES.load(Ordering::Relaxed) {
+        0 => {
+            let bytes = limit_of_groups().unwrap_or(u64::MAX).min(physical_memory_bytes()).max(1);
+            BYTES.store(bytes, Ordering::Relaxed);
+            bytes
+        }
+        bytes => bytes,
+    }
 }
 
 /// The least limit of the control groups that this process is in, and of those above them.

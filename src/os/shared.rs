@@ -48,6 +48,9 @@ pub(crate) struct SharedMap {
     is_shared: bool,
     /// How the kernel was last told that pages are read (`MADV_NORMAL` and so on), or [`advice::UNSAID`].
     advice: AtomicI32,
+    /// Whether the kernel says which pages are in memory: of a file that is neither this user's nor open for
+    /// writing it says that all are.
+    shows_pages: bool,
     /// Never to be unmapped.
     is_kept: AtomicBool,
 }
@@ -97,7 +100,10 @@ impl SharedMap {
     }
 
     fn mapped(file: File, write: i32, kind: i32, room: u64) -> Result<SharedMap> {
-        let len = file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
+        let meta = file.metadata().map_err(|e| Error::io("ask the size of", e))?;
+        let len = meta.len();
+        // SAFETY: the call takes nothing and cannot fail.
+        let is_own = meta.uid() == unsafe { libc::geteuid() };
         if len < HEAD_BYTES {
             return Err(Error::corrupt(len, "the file ends within its header"));
         }
@@ -119,6 +125,7 @@ impl SharedMap {
             is_writable: write != 0 && kind == libc::MAP_SHARED,
             is_shared: kind == libc::MAP_SHARED,
             advice: AtomicI32::new(advice::UNSAID),
+            shows_pages: is_own || write != 0 && kind == libc::MAP_SHARED,
             is_kept: AtomicBool::new(false),
         };
         map.advise_by_size(len);

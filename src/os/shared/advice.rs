@@ -34,9 +34,10 @@ impl SharedMap {
             Advice::Normal => how(libc::MADV_NORMAL),
             Advice::Random => how(libc::MADV_RANDOM),
             Advice::Sequential => how(libc::MADV_SEQUENTIAL),
-            Advice::WillNeed => (0..len)
-                .step_by(PIECE_BYTES as usize)
-                .try_for_each(|at| self.tell(libc::MADV_WILLNEED, at, len.min(at + PIECE_BYTES))),
+            Advice::WillNeed => {
+                self.begin_reading(0, len);
+                Ok(())
+            }
             // What is changed in a private map is nowhere else.
             Advice::DontNeed if !self.is_shared => Ok(()),
             Advice::DontNeed => self.tell(libc::MADV_DONTNEED, 0, len),
@@ -54,9 +55,15 @@ impl SharedMap {
 
     #[cold]
     fn advise_if_large(&self, len: u64, memory: u64) {
-        if len > memory / 2 {
+        let (before, after) = (UNSAID, libc::MADV_RANDOM);
+        let is_first = || {
+            self.advice
+                .compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        };
+        if len > memory / 2 && is_first() {
             // A kernel that does not listen is merely slower.
-            let _ = self.advise(Advice::Random);
+            let _ = self.tell(after, 0, self.reserved as u64);
         }
     }
 
@@ -79,22 +86,27 @@ impl SharedMap {
             if self.is_in_memory(end - 1) {
                 continue;
             }
-            for piece in (window..end).step_by(PIECE_BYTES as usize) {
-                let _ = self.tell(libc::MADV_WILLNEED, piece, end.min(piece + PIECE_BYTES));
-            }
+            self.begin_reading(window, end);
         }
     }
 
-    /// Whether the page of a byte is in memory; also where the kernel does not say.
+    /// For a range that begins with a page; only a hint. The kernel may forget what is more at a time.
+    fn begin_reading(&self, from: u64, to: u64) {
+        for piece in (from..to).step_by(PIECE_BYTES as usize) {
+            let _ = self.tell(libc::MADV_WILLNEED, piece, to.min(piece + PIECE_BYTES));
+        }
+    }
+
+    /// Whether the page of a byte is known to be in memory.
     pub(crate) fn is_in_memory(&self, at: u64) -> bool {
         let at = at - at % page_bytes() as u64;
         if at >= self.len() {
             return true;
         }
-        let mut state = 1;
+        let mut state = 0;
         // SAFETY: the page begins within the map; the kernel writes one byte for it.
         unsafe { libc::mincore(self.base.as_ptr().add(at as usize).cast(), 1, &raw mut state) };
-        state & 1 == 1
+        self.shows_pages && state & 1 == 1
     }
 
     /// For a range that begins with a page.
@@ -116,6 +128,7 @@ impl SharedMap {
         let advice = match other.advice.load(Ordering::Relaxed) {
             libc::MADV_RANDOM => Advice::Random,
             libc::MADV_SEQUENTIAL => Advice::Sequential,
+            libc::MADV_NORMAL => Advice::Normal,
             _ => return,
         };
         let _ = self.advise(advice);
@@ -159,7 +172,8 @@ mod tests {
     fn what_is_needed_of_a_file_that_is_read_at_random_comes_from_the_disk() {
         let len = 4 << 20;
         // Beside the program: what is for temporary files may be memory itself, which drops nothing.
-        let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR"));
+        let file = file.or_else(|_| tempfile::tempfile()).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, &vec![7; len as usize], 0).unwrap();
         drop_from_memory(&file).unwrap();
         let map = SharedMap::new(file, true, len).unwrap();

@@ -29,8 +29,8 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// So many stores are made at a time, where that is not timed: more might not have room in memory together.
@@ -468,6 +468,10 @@ fn twin<'s>(stores: &[&'s str], rounds: usize) -> Option<&'s str> {
     one.copied().filter(|_| stores.len() > 1 && rounds >= PAIRS_FOR_VERDICT)
 }
 
+/// How many times as fast as itself a store looked, and whether a ratio was judged by that.
+#[derive(Clone, Debug)]
+struct Floor(f64, Arc<AtomicBool>);
+
 /// How far a store was from itself in one figure of a part.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Noise {
@@ -477,6 +481,15 @@ pub(super) struct Noise {
     pub(super) figure: String,
     /// How many times as fast as itself, with its interval. [`Ratio::floor`] is what follows for others.
     pub(super) ratio: Ratio,
+    /// Whether any ratio was judged by it: of others it need not be told.
+    #[serde(skip)]
+    is_used: Arc<AtomicBool>,
+}
+
+impl Noise {
+    pub(super) fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Relaxed)
+    }
 }
 
 /// How a process ended, and what it told before.
@@ -493,7 +506,7 @@ pub(super) struct Figures {
     /// Samples by store and name, each with its round.
     samples: BTreeMap<(String, String), Vec<(usize, f64)>>,
     /// The noise floor of each name, where a store was measured against itself.
-    floors: BTreeMap<String, f64>,
+    floors: BTreeMap<String, Floor>,
 }
 
 impl Figures {
@@ -529,7 +542,17 @@ impl Figures {
 
     /// How many times as fast as itself a store looked in this: 1 where it was not measured.
     fn floor(&self, name: &str) -> f64 {
-        self.floors.get(name).copied().unwrap_or(1.0)
+        let Some(Floor(times, is_used)) = self.floors.get(name) else { return 1.0 };
+        is_used.store(true, Ordering::Relaxed);
+        *times
+    }
+
+    /// Takes another floor for this name, unless that which is there is higher.
+    fn set_floor(&mut self, name: &str, floor: Floor) {
+        let is_higher = |old: &Floor| old.0 >= floor.0;
+        if !self.floors.get(name).is_some_and(is_higher) {
+            self.floors.insert(name.to_owned(), floor);
+        }
     }
 
     /// Takes the samples of a store for those that `from` has of it, under other names, with their noise.
@@ -537,8 +560,9 @@ impl Figures {
         for (round, value) in from.of(of.0, of.1) {
             self.add(store, name, *round, *value);
         }
-        let floor = self.floor(name).max(from.floor(of.1));
-        self.floors.insert(name.to_owned(), floor);
+        if let Some(floor) = from.floors.get(of.1) {
+            self.set_floor(name, floor.clone());
+        }
     }
 
     /// Takes the noise floors that follow from what a store found `again` in the same rounds, and tells them.
@@ -554,8 +578,15 @@ impl Figures {
                 continue;
             }
             ratio.floor = ratio.high.max(1.0 / ratio.low);
-            self.floors.insert(name.clone(), ratio.floor);
-            noise.push(Noise { part: part.to_owned(), store, figure: name.clone(), ratio });
+            let is_used = Arc::default();
+            self.set_floor(name, Floor(ratio.floor, Arc::clone(&is_used)));
+            noise.push(Noise {
+                part: part.to_owned(),
+                store,
+                figure: name.clone(),
+                ratio,
+                is_used,
+            });
         }
         noise
     }
@@ -569,7 +600,7 @@ impl Figures {
     /// The samples of other figures added to these.
     pub(super) fn join(&mut self, more: Figures) {
         self.samples.extend(more.samples);
-        self.floors.extend(more.floors);
+        more.floors.into_iter().for_each(|(name, floor)| self.set_floor(&name, floor));
     }
 }
 

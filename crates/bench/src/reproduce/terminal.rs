@@ -57,15 +57,16 @@ pub(super) fn show(outcome: &Outcome) -> String {
         let mark = format!("{:<5}", verdict.holds.mark());
         out += &wrapped(&mark, &format!("{}: {}", verdict.about, verdict.here));
     }
-    if !outcome.noise.is_empty() {
-        out += &wrapped("Noise: ", &noise(&outcome.noise));
+    let used: Vec<&Noise> = outcome.noise.iter().filter(|noise| noise.is_used()).collect();
+    if !used.is_empty() {
+        out += &wrapped("Noise: ", &noise(&used));
     }
     out
 }
 
-/// How many times as fast as itself a store looked, part by part.
-fn noise(all: &[Noise]) -> String {
-    let of_part = |of: &[Noise]| {
+/// How many times as fast as itself a store looked in what ratios are of, part by part.
+fn noise(all: &[&Noise]) -> String {
+    let of_part = |of: &[&Noise]| {
         let figures: Vec<String> = of
             .iter()
             .map(|one| format!("{} {}", one.figure, text::number(one.ratio.floor)))

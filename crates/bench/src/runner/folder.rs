@@ -68,7 +68,7 @@ impl Folder {
         all.push((folder.path().to_owned(), current.clone()));
         drop(all);
         let alive = leftover::claim(folder.path()).ok();
-        leftover::remove_all(&resolved, folder.path());
+        leftover::remove_all(&resolved);
         Ok(Folder { folder, current, _alive: alive })
     }
 
@@ -125,6 +125,7 @@ impl Drop for Folder {
 
 /// Removes a folder, and what MDBM keeps elsewhere of locks on stores in it.
 pub(super) fn remove(folder: &Path) {
+    leftover::empty(folder);
     // The process that was stopped may just have made another file: then a second look removes it.
     if std::fs::remove_dir_all(folder).is_err() {
         let _ = std::fs::remove_dir_all(folder);

@@ -11,6 +11,7 @@
 
 use super::child::Round;
 use super::folder::Folder;
+use super::leftover;
 use super::passes;
 use super::protocol::Sample;
 use crate::copy;
@@ -72,6 +73,8 @@ impl Kept {
                  --phases build",
             ));
         }
+        // Of a run that was killed, and would be in the way.
+        leftover::remove_all(keep);
         outputs::prepare_to_keep(keep)?;
         Folder::named_by("--keep", keep).map(Some)
     }
