@@ -373,11 +373,11 @@ mod tests {
             let args = Arguments::parse_from([&["bench"], args].concat()).args;
             about_cold(&args, phases, &described(names))
         };
-        let note = of(&["--cold"], &[Phase::GetHit], &["constant", "hash", "btree"]).unwrap();
-        assert!(note.starts_with("--cold: hash, btree announce nothing"), "{note}");
-        assert_eq!(of(&["--cold"], &[Phase::GetHit], &["hash", "btree"]), None);
-        assert_eq!(of(&["--cold"], &[Phase::Build], &["constant", "hash"]), None);
-        assert_eq!(of(&[], &[Phase::GetHit], &["constant", "hash"]), None);
+        let note = of(&["--cold"], &[Phase::GetHit], &["constant", "cdb", "tdb"]).unwrap();
+        assert!(note.starts_with("--cold: cdb, tdb announce nothing"), "{note}");
+        assert_eq!(of(&["--cold"], &[Phase::GetHit], &["cdb", "tdb"]), None);
+        assert_eq!(of(&["--cold"], &[Phase::Build], &["constant", "cdb"]), None);
+        assert_eq!(of(&[], &[Phase::GetHit], &["constant", "cdb"]), None);
     }
 
     #[test]
