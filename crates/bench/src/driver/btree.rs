@@ -16,16 +16,15 @@ use super::{
 use crate::settings::{Name, Takes, Values};
 use crate::workload::{KeyType, Place, Records};
 use credenza::btree::{self, Cursor, MultiTable, MultiTableMut, Position, Table};
-use credenza::{Advice, Durability, Result};
+use credenza::{Durability, Result};
 use std::path::Path;
 
 pub(super) struct BTree;
 
 fn options(shape: &Shape, reading: Reading) -> btree::OpenOptions {
     let options = btree::BTree::options().check_reads(shape.settings.checksums() == Some(true));
-    match reading.is_random(shape) {
-        Some(false) => options.advice(Advice::Normal),
-        Some(true) => options.advice(Advice::Random),
+    match reading.advice(shape) {
+        Some(advice) => options.advice(advice),
         None => options,
     }
 }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::settings::{Name, Takes, Values};
 use crate::workload::Records;
-use credenza::{Access, Advice, Get, Result, Scan, constant};
+use credenza::{Access, Get, Result, Scan, constant};
 use std::path::Path;
 
 pub(super) struct Constant;
@@ -19,9 +19,8 @@ fn options(shape: &Shape, reading: Reading) -> constant::OpenOptions {
         (false, Some(false)) => constant::Constant::options().access(Access::Read),
         (false, _) => constant::Constant::options(),
     };
-    match reading.is_random(shape) {
-        Some(false) => options.advice(Advice::Normal),
-        Some(true) => options.advice(Advice::Random),
+    match reading.advice(shape) {
+        Some(advice) => options.advice(advice),
         None => options,
     }
 }

@@ -9,15 +9,14 @@ use super::{
     Reading, Shape, Sharing, Source, Store, Threads, Writer, with_another_boot,
 };
 use crate::settings::{Name, Takes, Values};
-use credenza::{Advice, Durability, Result, Scan, hash};
+use credenza::{Durability, Result, Scan, hash};
 use std::path::Path;
 
 pub(super) struct Hash;
 
 fn options(shape: &Shape, reading: Reading) -> hash::OpenOptions {
-    match reading.is_random(shape) {
-        Some(false) => hash::Hash::options().advice(Advice::Normal),
-        Some(true) => hash::Hash::options().advice(Advice::Random),
+    match reading.advice(shape) {
+        Some(advice) => hash::Hash::options().advice(advice),
         None => hash::Hash::options(),
     }
 }

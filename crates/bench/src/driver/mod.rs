@@ -83,7 +83,7 @@ use crate::workload::key_type::number_of;
 use crate::workload::transactions::Transactions;
 use crate::workload::{Action, KeyType, Mix, Mixes, Phase, Records};
 pub(crate) use abilities::{Announces, Changes, Sharing, Threads};
-use credenza::{Error, Result};
+use credenza::{Advice, Error, Result};
 pub(crate) use library::{Source, is_in_environment, is_not_installed};
 pub(crate) use no_writer::NoWriter;
 pub(crate) use on_thread::{Committers, Crew, OnThread};
@@ -119,6 +119,12 @@ impl Reading {
             Reading::ColdNormal => Some(false),
         };
         shape.settings.random().or(said)
+    }
+
+    /// The same as our engines are told it.
+    fn advice(self, shape: &Shape) -> Option<Advice> {
+        self.is_random(shape)
+            .map(|is_random| if is_random { Advice::Random } else { Advice::Normal })
     }
 }
 
