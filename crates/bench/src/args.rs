@@ -1,6 +1,7 @@
 //! The options of `credenza bench`.
 
 mod idle;
+mod rate;
 mod settings;
 mod sync;
 
@@ -129,9 +130,9 @@ pub struct BenchArgs {
     /// pause, for stores that allow it
     #[arg(long)]
     pub with_writer: bool,
-    /// Do the single lookups, `mixed` and `insert-sync` also at so many operations a second: each has a
-    /// time to start, and its latency counts from that, so that a stall is in all that it delays; a store
-    /// that cannot keep up is named. With --processes or --threads these do the same, the rate being that of
+    /// Do lookups (a batch of them in one call), `range`, `mixed` and `insert-sync` also at so many operations
+    /// a second: each has a time to start, and its latency counts from that, so that a stall is in all that it
+    /// delays; a store that cannot keep up is named. With --processes or --threads these do the same, the rate being that of
     /// all together
     #[arg(long, value_name = "N", conflicts_with_all = ["cold", "oracle"])]
     pub rate: Option<f64>,
@@ -387,23 +388,7 @@ impl BenchArgs {
         if is_together && !has_get && (self.with_writer || !has_sync) {
             self.check_mixes_by_several(&workload)?;
         }
-        let is_single = |phase: &Phase| {
-            phase.is_single_get() || phase.is_mixed() || *phase == Phase::InsertSync
-        };
-        if self.rate.is_some() && !workload.phases.as_ref().is_none_or(|p| p.iter().any(is_single))
-        {
-            return Err(Error::invalid(
-                "--rate is for get-hit, get-90, get-miss, mixed and insert-sync, of which none is among \
-                 the phases to measure",
-            ));
-        }
-        if let Some(rate) = self.rate().filter(|rate| !rate.begins(workload.seed)) {
-            let Rate { per_second, seconds, .. } = rate;
-            return Err(Error::invalid(format!(
-                "--rate {per_second}: in {seconds} s (--rate-seconds) no operation would begin: ask for more \
-                 of them in a second, or for a longer time"
-            )));
-        }
+        rate::check(self, &workload)?;
         let is_filled_first = |phase: &&Phase| phase.is_changing() && !phase.is_mixed();
         let changing = workload.phases.iter().flatten().find(is_filled_first);
         if let Some(phase) = changing.filter(|_| self.cold) {

@@ -66,14 +66,26 @@ impl Latencies {
     /// Records the time since `start`.
     #[inline]
     pub(crate) fn record_since(&mut self, start: Instant) {
-        let ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX >> 1);
-        self.record(ns.saturating_sub(self.clock_ns));
+        self.record_call(start, 1);
     }
 
     /// Records a latency that has nothing in it to be taken off.
     #[inline]
     pub(crate) fn record(&mut self, ns: u64) {
-        self.histogram.saturating_record(ns);
+        self.record_of(ns, 1);
+    }
+
+    /// The same of so many operations that were one call, each of which took what all did.
+    #[inline]
+    pub(crate) fn record_of(&mut self, ns: u64, count: u64) {
+        self.histogram.saturating_record_n(ns, count);
+    }
+
+    /// Records the time since `start` for each of so many operations that were one call.
+    #[inline]
+    pub(crate) fn record_call(&mut self, start: Instant, count: u64) {
+        let ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX >> 1);
+        self.record_of(ns.saturating_sub(self.clock_ns), count);
     }
 
     /// All latencies with their counts, to be merged with other processes' ones.
@@ -84,9 +96,7 @@ impl Latencies {
 
     /// Adds what another process counted.
     pub(crate) fn merge(&mut self, counts: &[(u64, u64)]) {
-        for (ns, count) in counts {
-            self.histogram.saturating_record_n(*ns, *count);
-        }
+        counts.iter().for_each(|(ns, count)| self.record_of(*ns, *count));
     }
 
     /// The mean, in which the slowest hundredth counts as the 99th percentile; `None` if nothing was

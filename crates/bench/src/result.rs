@@ -333,8 +333,8 @@ pub struct PhaseResult {
     pub rounds: usize,
     /// Time of one operation.
     pub ns_per_op: Summary,
-    /// Latencies of single lookups and ranges, in a pass of their own, of changes in the run over time, and of
-    /// changes that are each brought to the disk, over all rounds together; `None` for phases that have none of
+    /// Latencies of single lookups, of lookups in batches, each of which has that of its batch, and of ranges, in a pass
+    /// of their own, of changes in the run over time, and of changes that are each brought to the disk, over all rounds together; `None` for phases that have none of
     /// these.
     pub latency_ns: Option<Latency>,
     /// For `mixed`: latencies of its operations, by their names in the mix ("get", "update", ...),
@@ -440,7 +440,7 @@ pub struct AtRate {
     /// Whether every round ended when it was to: within 1 % and a millisecond.
     pub kept_up: bool,
     /// Latencies, each counted from when the operation was to start: what waited in line behind a slow
-    /// one has that in its own.
+    /// one has that in its own. Lookups of a batch start together and have that of their call.
     pub latency_ns: Latency,
     /// Percentiles of each round by itself; empty in reports from before there was this field.
     #[serde(default)]

@@ -127,17 +127,15 @@ fn kinds(phase: &str) -> &'static [String] {
 #[test]
 fn throughput_alone_has_no_latencies_and_nothing_over_time() {
     let folder = tempfile::tempdir().unwrap();
-    let phases = "--phases=get-hit,range,mixed,insert-sync,insert-random";
+    let phases = "--phases=get-hit,get-many-hit,range,mixed,insert-sync,insert-random";
     let usual = ["--stores=btree", "--rounds=1", phases];
     for (metrics, is_all) in [("none", false), ("default", true)] {
         let chosen = format!("--metrics={metrics}");
         let (_, report) = run(folder.path(), &[&usual[..], &[&chosen]].concat());
-        assert_eq!((&*report.settings.metrics, report.results.len()), (metrics, 5));
+        assert_eq!((&*report.settings.metrics, report.results.len()), (metrics, 6));
         for r in &report.results {
             assert!(r.verified && r.ns_per_op.median > 0.0 && r.effort.operations > 0, "{r:?}");
-            let is_single =
-                matches!(&*r.phase, "get-hit" | "range" | "insert-sync" | "insert-random");
-            assert_eq!(r.latency_ns.is_some(), is_all && is_single, "{r:?}");
+            assert_eq!(r.latency_ns.is_some(), is_all && r.phase != "mixed", "{r:?}");
             assert_eq!(!r.operation_latency_ns.is_empty(), is_all && r.phase == "mixed", "{r:?}");
             assert_eq!(r.over_time.is_some(), is_all, "{r:?}");
         }
@@ -149,6 +147,8 @@ fn what_contradicts_itself_is_refused_in_a_sentence() {
     for (args, status, what) in [
         (&["--rate=5", "--phases=build,reinsert"][..], 111, "--rate is for get-hit"),
         (&["--rate=5", "--phases=insert-each"], 111, "mixed and insert-sync"),
+        (&["--rate=5", "--phases=get-many-hit,range"], 111, "no batch of 32 lookups would begin"),
+        (&["--rate=5", "--phases=get-many-hit", "--batch=32"], 111, "say a smaller --batch"),
         (&["--rate=5", "--metrics=none"], 111, "--metrics none contradicts --rate"),
         (&["--rate=5", "--phases=mixed", "--cold"], 2, "cannot be used with"),
         (&["--metrics=none", "--oracle"], 2, "cannot be used with"),

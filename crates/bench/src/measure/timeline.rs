@@ -63,12 +63,13 @@ impl Timeline {
     }
 
     /// Notes an operation that ended at this nanosecond of the run, none before those that are noted.
+    #[cfg(test)]
     pub(crate) fn add(&mut self, name: &'static str, end: u64, ns: u64) {
         self.add_together(name, end, ns, 1);
     }
 
-    /// Notes so many that ended together.
-    fn add_together(&mut self, name: &'static str, end: u64, ns: u64, count: u64) {
+    /// Notes so many operations that ended together at this nanosecond, none before those that are noted.
+    pub(crate) fn add_together(&mut self, name: &'static str, end: u64, ns: u64, count: u64) {
         self.end = end.max(self.end);
         while self.end / self.slot_ns >= SLOTS as u64 {
             self.slot_ns *= 2;

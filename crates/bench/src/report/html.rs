@@ -439,7 +439,7 @@ fn latencies(report: &Report, c: &Comparison) -> String {
     format!(
         "<p class=\"note\">Filled dot at the left end: half of the operations were this fast or faster \
          (p50). Thick line: up to p99, the ring. Thin line: on to p99.9, the dot on it, and to the \
-         slowest one, its right end. The scale is logarithmic.</p><div class=\"charts\">{charts}</div>"
+         slowest one, its right end. Each lookup of a batch has the latency of the batch. The scale is logarithmic.</p><div class=\"charts\">{charts}</div>"
     ) + &percentiles(report, c)
         + &folded("Percentiles as a table", &curves::table(c))
 }

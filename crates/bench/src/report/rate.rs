@@ -5,7 +5,8 @@ use super::{figures, text, together};
 use crate::result::{AtRate, Latency, Report};
 
 const EXPLAINED: &str = "Each operation had a time to start. Latencies count from it to the end of the \
-    operation, so that what waited in line behind a slow one has that in its own. Reached: operations a \
+    operation, so that what waited in line behind a slow one has that in its own. Lookups of a batch start \
+    together, in one call, which is the latency of each; a range is one operation. Reached: operations a \
     second, the median of the rounds, and the worst of them; BEHIND marks a store that in some round ended more than 1 % and a \
     millisecond later than its schedule: its latencies grow with the length of the run, and are no \
     property of the store. With several processes or threads the rate is that of all together. ! some \

@@ -6,7 +6,8 @@
 //! follow all that read, as they take the built store's place.
 
 use super::limit::Groups;
-use super::open_loop::{AtRate, Lookups, Share};
+use super::open_loop::reading::{Asked, Reads};
+use super::open_loop::{AtRate, Share};
 use super::oracle;
 use super::own_counters::OwnCounters;
 use super::passes::{self, Checker, Total};
@@ -316,19 +317,19 @@ struct Reader<'a, S> {
 
 impl<S: Store> Reader<'_, S> {
     fn gets(&mut self, phase: Phase, queries: &Queries) -> Result<Timed> {
-        let &Spec { batch, clock_ns, seed, .. } = self.spec;
+        let &Spec { batch, clock_ns, .. } = self.spec;
         let expected = Total::expected(queries, &self.inputs.records);
         let mut latencies = Latencies::new(clock_ns);
-        let single = phase.is_single_get();
+        let is_timed_singly = self.spec.latencies && (phase.is_single_get() || phase.is_batched());
         let every = if self.cold { 1 } else { LATENCY_EVERY };
-        let is_timed_singly = single && self.spec.latencies;
-        let cold_single = self.cold && is_timed_singly;
-        let pass = |store: &mut S, latencies: &mut Latencies| {
-            if cold_single {
-                passes::latencies(store, queries, every, latencies)
-            } else {
-                passes::lookups(phase, store, queries, batch)
-            }
+        let singly = |store: &mut S, latencies: &mut Latencies| match phase.is_batched() {
+            true => passes::batch_latencies(store, queries, batch, latencies),
+            false => passes::latencies(store, queries, every, latencies),
+        };
+        let cold_singly = self.cold && is_timed_singly;
+        let pass = |store: &mut S, latencies: &mut Latencies| match cold_singly {
+            true => singly(store, latencies),
+            false => passes::lookups(phase, store, queries, batch),
         };
         let mut checker = Checker::new(queries, &self.inputs.records);
         if !self.cold {
@@ -338,31 +339,31 @@ impl<S: Store> Reader<'_, S> {
         if self.cold {
             checker.lookups(phase, &mut self.store, batch)?;
         } else if is_timed_singly {
-            let total = passes::latencies(&mut self.store, queries, every, &mut latencies)?;
+            let total = singly(&mut self.store, &mut latencies)?;
             clock.wrong = clock.wrong.or_else(|| total.unlike(expected, "timed one by one, it"));
         }
-        let mut at_rate = None;
-        if let Some(rate) = self.spec.rate_of(phase) {
-            let records = &self.inputs.records;
-            let work = Lookups {
-                rate,
-                share: Share::ALL,
-                queries,
-                records,
-                seed,
-                clock_ns,
-                beside: false,
-            };
-            at_rate = Some(work.run(&mut self.store, || Ok(()))?);
-        }
-        let wrong_at_rate = at_rate.as_ref().and_then(|at_rate| at_rate.wrong.clone());
+        let asked = match phase.is_batched() {
+            true => Asked::Keys(queries, batch),
+            false => Asked::Key(queries),
+        };
+        let clock = self.with_rate(phase, asked, clock)?;
         Ok(Timed {
             found: Some(checker.found),
             latencies: latencies.counts(),
-            wrong: checker.wrong.or(clock.wrong.clone()).or(wrong_at_rate),
-            at_rate,
+            wrong: checker.wrong.or(clock.wrong.clone()),
             ..clock
         })
+    }
+
+    /// Adds what comes of the same at a rate, if that is asked for.
+    fn with_rate(&mut self, phase: Phase, asked: Asked<'_>, timed: Timed) -> Result<Timed> {
+        let Some(rate) = self.spec.rate_of(phase) else { return Ok(timed) };
+        let (&Spec { clock_ns, seed, .. }, records) = (self.spec, &self.inputs.records);
+        let (share, beside) = (Share::ALL, false);
+        let reads = Reads { rate, share, asked, records, seed, clock_ns, beside };
+        let at_rate = reads.run(&mut self.store, || Ok(()))?;
+        let wrong = timed.wrong.or_else(|| at_rate.wrong.clone());
+        Ok(Timed { at_rate: Some(at_rate), wrong, ..timed })
     }
 
     fn scan(&mut self, content: Content) -> Result<Timed> {
@@ -394,6 +395,7 @@ impl<S: Store> Reader<'_, S> {
             let total = passes::range_latencies(&mut self.store, ranges, &mut latencies)?;
             timed.wrong = timed.wrong.or_else(|| total.unlike(expected, "timed one by one, it"));
         }
+        let timed = self.with_rate(Phase::Range, Asked::Range(ranges), timed)?;
         let latencies = latencies.counts();
         Ok(Timed { wrong: wrong.or(timed.wrong.clone()), latencies, ..timed })
     }

@@ -8,22 +8,19 @@
 //! all together have the rate that is asked for, and the operations of one alone: in turn, or, of a mix, by
 //! the keys of the operations.
 //!
-//! Here are the schedule, the clock and lookups; [`changing`] has what changes a store.
+//! Here are the schedule and the clock; [`reading`] has what reads a store, [`changing`] what changes it.
 
 pub(super) mod changing;
+pub(super) mod reading;
 
 use super::changes::SYNCED_OPERATIONS;
 use super::mixed::{self, StepLatencies};
-use super::passes::Total;
-use crate::driver::Store;
 use crate::measure::timeline::Timeline;
 use crate::measure::{Latencies, wait_until};
 use crate::result::over_time::OverTime;
 use crate::rng::Rng;
 use crate::workload::generate::stream;
-use crate::workload::{Queries, Records};
 use clap::ValueEnum;
-use credenza::Result;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
@@ -125,6 +122,11 @@ impl Rate {
     pub(crate) fn begins(&self, seed: u64) -> bool {
         let first = self.starts(1, seed).first().map_or(0.0, |ns| *ns as f64 / 1e9);
         self.per_second * self.seconds >= 1.0 && first <= self.seconds
+    }
+
+    /// That of calls which have so many of the operations each, all of which begin with the call.
+    pub(crate) fn of_calls(&self, each: usize) -> Rate {
+        Rate { per_second: self.per_second / each.max(1) as f64, ..*self }
     }
 
     /// How many of `most` operations are to be started.
@@ -238,9 +240,17 @@ impl<T: Time> Pace<T> {
 
     /// All operations, of these names, over the time of the run.
     fn over_time(&self, names: impl Iterator<Item = &'static str>) -> Option<OverTime> {
+        self.calls_over_time(names.map(|name| (name, 1)))
+    }
+
+    /// Calls over the time of the run, each with the name and the number of the operations that it has.
+    fn calls_over_time(
+        &self,
+        calls: impl Iterator<Item = (&'static str, u64)>,
+    ) -> Option<OverTime> {
         let mut timeline = Timeline::new(0.0);
-        for ((start, took), name) in self.starts.iter().zip(&self.took).zip(names) {
-            timeline.add(name, start.saturating_add(*took), *took);
+        for ((start, took), (name, count)) in self.starts.iter().zip(&self.took).zip(calls) {
+            timeline.add_together(name, start.saturating_add(*took), *took, count);
         }
         timeline.finish()
     }
@@ -254,51 +264,6 @@ impl<T: Time> Pace<T> {
             seconds: self.time.now() as f64 / 1e9,
             ..AtRate::default()
         }
-    }
-}
-
-/// Lookups at a rate: of one who does them alone, or of one of several.
-pub(super) struct Lookups<'a> {
-    pub(super) rate: &'a Rate,
-    pub(super) share: Share,
-    pub(super) queries: &'a Queries,
-    pub(super) records: &'a Records,
-    pub(super) seed: u64,
-    pub(super) clock_ns: f64,
-    /// Whether somebody changes the values meanwhile.
-    pub(super) beside: bool,
-}
-
-impl Lookups<'_> {
-    /// Does one's share of the first keys, when all is prepared and `ready` has returned.
-    pub(super) fn run<S: Store>(
-        &self,
-        store: &mut S,
-        ready: impl FnOnce() -> Result<()>,
-    ) -> Result<AtRate> {
-        /// After so many a store beside which another is open for changes looks what is new.
-        const REFRESHES_EVERY: usize = 1024;
-        let &Lookups { rate, share, queries, records, beside, .. } = self;
-        let count = rate.operations(queries.len());
-        let (mut total, mut latencies) = (Total::default(), Latencies::new(0.0));
-        let mut pace = Pace::new(rate, share, count, self.seed, self.clock_ns);
-        ready()?;
-        pace.begin();
-        for (i, key) in share.take(queries.iter().take(count)).enumerate() {
-            pace.wait(i);
-            if beside && i.is_multiple_of(REFRESHES_EVERY) {
-                store.refresh()?;
-            }
-            store.get(key, |value| total.add(value))?;
-            latencies.record(pace.since(i));
-        }
-        let ended = pace.end();
-        let over_time = pace.over_time(std::iter::repeat("get"));
-        let expected = Total::expected_of(queries, records, share.take(0..count));
-        let is_right = if beside { total.found == expected.found } else { total == expected };
-        let wrong = (!is_right)
-            .then(|| format!("at a rate, the lookups add up to {total:?}, not {expected:?}"));
-        Ok(AtRate { latencies: latencies.counts(), over_time, wrong, ..ended })
     }
 }
 

@@ -72,8 +72,18 @@ impl Total {
 
     /// What the data say that these ranges add up to.
     pub(crate) fn of_ranges(ranges: &Ranges, records: &Records) -> Total {
+        Total::of_these_ranges(ranges, records, 0..ranges.starts().len())
+    }
+
+    /// The same of those with these numbers.
+    pub(super) fn of_these_ranges(
+        ranges: &Ranges,
+        records: &Records,
+        numbers: impl Iterator<Item = usize>,
+    ) -> Total {
         let mut total = Total::default();
-        ranges.all().iter().for_each(|record| total.add(records.get(*record as usize).1));
+        let all = numbers.flat_map(|i| ranges.of(i));
+        all.for_each(|record| total.add(records.get(*record as usize).1));
         total
     }
 
@@ -222,6 +232,24 @@ pub(crate) fn latencies<S: Store>(
         } else {
             store.get(key, |value| total.add(value))?;
         }
+    }
+    Ok(total)
+}
+
+/// Times every batch by itself: each of its lookups waits for all of them.
+#[inline(never)]
+pub(super) fn batch_latencies<S: Store>(
+    store: &mut S,
+    queries: &Queries,
+    batch: usize,
+    into: &mut Latencies,
+) -> Result<Total> {
+    let mut total = Total::default();
+    let keys: Vec<&[u8]> = queries.iter().collect();
+    for keys in keys.chunks(batch) {
+        let start = Instant::now();
+        store.get_many(keys, |_, value| value.into_iter().for_each(|value| total.add(value)))?;
+        into.record_call(start, keys.len() as u64);
     }
     Ok(total)
 }

@@ -68,7 +68,7 @@ pub(crate) struct Spec {
 impl Spec {
     /// The rate that this phase is asked for, by several at once or by one, if it is.
     pub(crate) fn rate_of(&self, phase: Phase) -> Option<&Rate> {
-        self.rate.as_ref().filter(|_| phase.is_single_get() && !self.cold)
+        self.rate.as_ref().filter(|_| phase.is_paced() && !self.cold)
     }
 }
 

@@ -151,6 +151,11 @@ impl Phase {
         matches!(self, Phase::GetHit | Phase::Get90 | Phase::GetMiss)
     }
 
+    /// Whether this reads in calls that can each have a time to start.
+    pub(crate) fn is_paced(self) -> bool {
+        self.is_single_get() || self.is_batched() || self == Phase::Range
+    }
+
     /// Whether keys are given to the store in batches.
     pub(crate) fn is_batched(self) -> bool {
         matches!(self, Phase::GetManyHit | Phase::GetManyMiss)

@@ -7,7 +7,8 @@
 //! that the writer stores: both have the same length, and no byte of them is the same.
 
 use super::super::child::Round;
-use super::super::open_loop::{Lookups, Share};
+use super::super::open_loop::Share;
+use super::super::open_loop::reading::{self, Asked};
 use super::super::passes::{self, Checker, Total};
 use super::super::protocol::Spec;
 use super::{Coordinator, Done, Part, Word};
@@ -137,8 +138,12 @@ impl<'a> Reads<'a> {
             wrong = wrong.or(self.check(store)?);
         }
         if let Some(rate) = self.spec.rate_of(self.phase) {
-            let &Reads { queries, records, spec: &Spec { seed, clock_ns, .. }, .. } = self;
-            let work = Lookups { rate, share, queries, records, seed, clock_ns, beside };
+            let &Reads { queries, records, spec: &Spec { seed, clock_ns, batch, .. }, .. } = self;
+            let asked = match self.phase.is_batched() {
+                true => Asked::Keys(queries, batch),
+                false => Asked::Key(queries),
+            };
+            let work = reading::Reads { rate, share, asked, records, seed, clock_ns, beside };
             done.at_rate = Some(work.run(store, || to.ready())?);
         }
         Ok(Done { seconds: spent.as_secs_f64(), wrong, ..done })
