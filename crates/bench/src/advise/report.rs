@@ -301,7 +301,7 @@ fn use_in_words(usage: &Usage) -> String {
         words.push(format!("{} of the lookups find nothing", text::percent(usage.misses)));
     }
     if usage.batches {
-        words.push("lookups in batches, of which each has the p50 and p99 of its batch".to_owned());
+        words.push("lookups in batches, each with the p50 and p99 of its batch".to_owned());
     }
     words.push(format!("keys {}", usage.distribution));
     words.push(match usage.processes {
