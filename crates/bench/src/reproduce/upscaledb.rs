@@ -58,7 +58,7 @@ const USUAL: Command = Command {
     part: Mixture::INSERTS,
     is_of_stored: false,
     setup: Setup::Ups,
-    rounds: 1,
+    rounds: 3,
     published: None,
     published_lines: None,
 };
@@ -155,21 +155,18 @@ const COMMANDS: [Command; 10] = [
     Command {
         line: "ups_bench --find-pct=30 --erase-pct=10 --keysize=32 --recsize=128 --inmemorydb",
         setup: Setup::UpsInMemory,
-        rounds: 3,
         ..SIMULATED
     },
     Command {
         line: "ups_bench --find-pct=30 --erase-pct=10 --keysize=32 --recsize=128 \
                --cache=536870912",
         setup: Setup::UpsCache,
-        rounds: 3,
         ..SIMULATED
     },
     Command {
         line: "ups_bench --key=uint64 --recsize=8 --distribution=ascending",
         key: Keys::Ascending,
         value: 8,
-        rounds: 3,
         ..USUAL
     },
     Command {
