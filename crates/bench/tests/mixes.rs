@@ -151,3 +151,47 @@ fn the_oracle_does_them_all_and_names_that_are_not_there_are_refused() {
         assert!(code == Some(status) && said.contains(says), "{args:?}: {said}");
     }
 }
+
+/// Danger: stores that are built once are left out of mixes that change nothing, or take part in one that comes
+/// behind changes.
+#[test]
+fn stores_that_are_built_once_do_mixes_that_only_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, json] = ["mine.toml", "out.json"].map(|name| folder.path().join(name));
+    let workload = |mixes: &str| {
+        let data = "data = \"tokens\"\nrecords = 300\ngets = 400\nphases = [\"mixed\"]\n";
+        std::fs::write(&file, format!("{data}{mixes}")).unwrap();
+    };
+    let [named, dir, out] = [("workload", &*file), ("dir", folder.path()), ("json", &json)]
+        .map(|(option, path)| format!("--{option}={}", path.display()));
+    let rest = [&*named, &dir, "--stores=constant,hash,btree"];
+    let reading = "[[mix]]\nname = \"read\"\nget = 30\ntable-scan = 1\n";
+    workload(reading);
+    let done = bench(&[&rest[..], &["--rounds=1", "--rate=1e6", "--reopen", &out]].concat());
+    assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+    let report = json_report(&json);
+    let found: Vec<_> = report.results.iter().map(|r| (&*r.store, &*r.class)).collect();
+    let all = ["constant", "hash", "btree"].map(|store| (store, "buffered"));
+    assert_eq!(found, all, "in one class, as nothing can be lost");
+    for r in &report.results {
+        assert!(r.verified && r.hit_rate == Some(1.0) && r.effort.operations >= 400, "{r:?}");
+        assert!(r.at_rate.as_ref().is_some_and(|at| at.verified), "{r:?}");
+        assert!(r.operation_latency_ns.contains_key("table-scan") && r.file_bytes > 0, "{r:?}");
+    }
+    let done = bench(&[&rest[..], &["--oracle"]].concat());
+    let said = text(&done.stdout);
+    assert!(done.status.success(), "{said}{}", text(&done.stderr));
+    assert!(said.contains("constant") && !said.contains("leaves out"), "{said}");
+
+    // What comes behind changes, or in transactions, is not for them.
+    workload(&format!("[[mix]]\nname = \"write\"\nupdate = 1\n{}", reading));
+    let done = bench(&[&rest[..], &["--rounds=1", "--phases=mixed-read"]].concat());
+    assert!(
+        text(&done.stdout).contains("'mixed-read' leaves out constant"),
+        "{}",
+        text(&done.stdout)
+    );
+    workload("[mix]\nget = 1\ntransactions = 5\n");
+    let done = bench(&[&rest[..], &["--rounds=1"]].concat());
+    assert!(text(&done.stdout).contains("'mixed' leaves out constant"), "{}", text(&done.stdout));
+}

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Driver, Identity, NoWriter, Reading, Shape, Source, Store, Threads, refused_by_errno};
+use super::{Driver, Identity, ReadOnly, Reading, Shape, Source, Store, Threads, refused_by_errno};
 use crate::workload::Records;
 use credenza::{Error, Result};
 use std::ffi::{c_int, c_uint, c_void};
@@ -101,7 +101,11 @@ impl Driver for Cdb {
         }
     }
 
-    type Writer<'d> = NoWriter;
+    type Writer<'d> = ReadOnly<Self::Store<'d>>;
+
+    fn reopen(&self, path: &Path, shape: &Shape, _: bool) -> Result<Self::Writer<'_>> {
+        self.open(path, shape, Reading::Warm).map(ReadOnly)
+    }
 
     type Store<'d> = CdbStore<'d>;
 

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::{
-    Announces, Crew, Driver, Identity, Make, NoWriter, OnThread, Reading, Shape, Source, Store,
+    Announces, Crew, Driver, Identity, Make, OnThread, ReadOnly, Reading, Shape, Source, Store,
     Threads,
 };
 use crate::settings::{Name, Takes, Values};
@@ -64,7 +64,11 @@ impl Driver for Constant {
         builder.finish().map(|_| ())
     }
 
-    type Writer<'d> = NoWriter;
+    type Writer<'d> = ReadOnly<Self::Store<'d>>;
+
+    fn reopen(&self, path: &Path, shape: &Shape, _: bool) -> Result<Self::Writer<'_>> {
+        self.open(path, shape, Reading::Warm).map(ReadOnly)
+    }
 
     type Store<'d> = constant::Constant;
 
@@ -94,7 +98,7 @@ impl Driver for Constant {
         shape: &Shape,
         readers: usize,
         _: bool,
-    ) -> Result<Crew<constant::Constant, NoWriter>> {
+    ) -> Result<Crew<constant::Constant, ReadOnly<constant::Constant>>> {
         let store = options(shape, Reading::Warm).open(path)?;
         // SAFETY: handles are `Send`.
         Ok(unsafe { Crew::of(vec![store; readers], None) })

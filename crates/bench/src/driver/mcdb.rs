@@ -7,7 +7,7 @@
 
 use super::library::api;
 use super::{
-    Announces, Driver, Identity, NoWriter, Reading, Shape, Source, Store, Threads, c_path,
+    Announces, Driver, Identity, ReadOnly, Reading, Shape, Source, Store, Threads, c_path,
     refused_by_errno,
 };
 use crate::workload::Records;
@@ -140,7 +140,11 @@ impl Driver for Mcdb {
         }
     }
 
-    type Writer<'d> = NoWriter;
+    type Writer<'d> = ReadOnly<Self::Store<'d>>;
+
+    fn reopen(&self, path: &Path, shape: &Shape, _: bool) -> Result<Self::Writer<'_>> {
+        self.open(path, shape, Reading::Warm).map(ReadOnly)
+    }
 
     type Store<'d> = McdbStore<'d>;
 

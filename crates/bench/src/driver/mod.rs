@@ -6,7 +6,7 @@
 //! `unsafe`: it calls C libraries.
 //!
 //! Adding a store: a file here that implements the traits, and one line each in the list of
-//! modules and in that of drivers. A store that is built once has [`NoWriter`] for a writer; how ours is
+//! modules and in that of drivers. A store that is built once has [`ReadOnly`] for a writer; how ours is
 //! changed all the same, by a new file in the place of the old one, is in `replaced`.
 //!
 //! Threads: a measured process has one thread, but where several of it read one store, or commit to one:
@@ -41,12 +41,12 @@ mod mdb_stat;
 mod mdbm;
 mod mdbx;
 mod native_keys;
-mod no_writer;
 mod ntdb;
 mod null;
 mod on_thread;
 mod own_order;
 mod promise;
+mod read_only;
 mod redb;
 mod replaced;
 mod resp;
@@ -85,9 +85,9 @@ use crate::workload::{Action, KeyType, Mix, Mixes, Phase, Records};
 pub(crate) use abilities::{Announces, Changes, Sharing, Threads};
 use credenza::{Advice, Error, Result};
 pub(crate) use library::{Source, is_in_environment, is_not_installed};
-pub(crate) use no_writer::NoWriter;
 pub(crate) use on_thread::{Committers, Crew, OnThread};
 pub(crate) use promise::{Fault, Promise};
+pub(crate) use read_only::ReadOnly;
 pub(crate) use resp_address::CLUSTER;
 pub(crate) use shape::{Noting, Setup, Shape};
 use std::ffi::CString;
@@ -288,13 +288,13 @@ pub(crate) trait Driver: Sized + 'static {
     /// Opens the store at `path` for reading.
     fn open(&self, path: &Path, shape: &Shape, reading: Reading) -> Result<Self::Store<'_>>;
 
-    /// A store open for changes; [`NoWriter`] if there is no such thing.
+    /// A store open for changes; [`ReadOnly`] if there is no such thing.
     type Writer<'d>: Writer
     where
         Self: 'd;
 
     /// Opens a new, empty store at `path` for changes. `shape` is that of the records it will
-    /// hold. Never called where the writer is [`NoWriter`].
+    /// hold. Never called where the writer is [`ReadOnly`].
     fn create(&self, path: &Path, _shape: &Shape) -> Result<Self::Writer<'_>> {
         Err(Error::invalid("this store is built once and never changed").at(path))
     }
@@ -314,7 +314,7 @@ pub(crate) trait Driver: Sized + 'static {
 
     /// Opens the store at `path`, which was closed, for changes again: as [`Driver::create`] does a new
     /// one, or [`Driver::create_committing`]. This one is for stores that these open, too, where they
-    /// are. Only called where the store [`Driver::REOPENS`].
+    /// are. Only called where the store [`Driver::REOPENS`], or is built once and only read by what comes then.
     fn reopen(&self, path: &Path, shape: &Shape, commits: bool) -> Result<Self::Writer<'_>> {
         if commits { self.create_committing(path, shape) } else { self.create(path, shape) }
     }
@@ -463,11 +463,21 @@ pub(crate) fn can_do<D: Driver>(phase: Phase, mixes: &Mixes, are_opened: bool) -
         Phase::InsertEach => D::COMMITS,
         Phase::InsertSync => D::DURABLE.is_some(),
         _ if !phase.is_changing() => true,
+        _ if !<D::Writer<'_> as Writer>::IS_POSSIBLE => {
+            let mix = mixes.of(phase).filter(|_| mixes.only_read_until(phase));
+            mix.is_some_and(can_read_mix::<D>)
+        }
         _ if are_opened && !D::REOPENS => false,
-        _ => mixes.of(phase).map_or(<D::Writer<'_> as Writer>::IS_POSSIBLE, can_do_mix::<D>),
+        _ => mixes.of(phase).is_none_or(can_do_mix::<D>),
     }
 }
 
+/// Whether a store that is built once can do what a mix asks for that changes nothing.
+fn can_read_mix<D: Driver>(mix: &Mix) -> bool {
+    mix.transactions.is_none() && (<D::Store<'_> as Store>::IS_ORDERED || !mix.does(Action::Scan))
+}
+
+/// The same of one that can be changed.
 fn can_do_mix<D: Driver>(mix: &Mix) -> bool {
     match mix.transactions {
         _ if mix.sync && D::DURABLE.is_none() => false,
@@ -476,7 +486,7 @@ fn can_do_mix<D: Driver>(mix: &Mix) -> bool {
         _ if mix.does(Action::Scan) && !<D::Writer<'_> as Store>::IS_ORDERED => false,
         Some(Transactions::Each) if mix.duplicates.is_none() => D::COMMITS,
         Some(_) => has_transactions::<D>(),
-        None => <D::Writer<'_> as Writer>::IS_POSSIBLE,
+        None => true,
     }
 }
 

@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::library::api;
-use super::{Driver, Identity, NoWriter, Reading, Shape, Source, Store, Threads, c_path, refused};
+use super::{Driver, Identity, ReadOnly, Reading, Shape, Source, Store, Threads, c_path, refused};
 use crate::settings::{Codec, Name, Takes, Values};
 use crate::workload::Records;
 use credenza::Result;
@@ -131,7 +131,11 @@ impl Driver for Sparkey {
         api.check("sparkey_hash_write", rc)
     }
 
-    type Writer<'d> = NoWriter;
+    type Writer<'d> = ReadOnly<Self::Store<'d>>;
+
+    fn reopen(&self, path: &Path, shape: &Shape, _: bool) -> Result<Self::Writer<'_>> {
+        self.open(path, shape, Reading::Warm).map(ReadOnly)
+    }
 
     type Store<'d> = SparkeyStore<'d>;
 

@@ -263,6 +263,9 @@ impl<D: Driver> Round<'_, D> {
         let (mix, is_synced) = (mixes.of(phase), mixes.is_synced(phase));
         let opened = self.spec.open.as_deref();
         opened.map_or(Ok(()), |place| self.copy_of(place))?;
+        if !<D::Writer<'_> as Writer>::IS_POSSIBLE {
+            return self.built_once(opened.is_some());
+        }
         let class = match phase {
             _ if is_synced => Changes::Sync,
             Phase::InsertEach => Changes::Buffered,
@@ -285,6 +288,18 @@ impl<D: Driver> Round<'_, D> {
             return self.opened_for(class, true);
         }
         Ok(store)
+    }
+
+    /// A store that is built once, for what changes nothing, if it is not there.
+    fn built_once(&self, is_there: bool) -> Result<D::Writer<'_>> {
+        let (driver, path, shape) = (self.driver, &self.path, &self.shape);
+        if !is_there {
+            driver.build(&self.inputs.records, shape, path)?;
+        }
+        if self.spec.cold {
+            self.evict()?;
+        }
+        driver.reopen(path, shape, false)
     }
 
     /// Opens the store for changes of at least this class, new or where there is one.

@@ -120,9 +120,6 @@ fn run(args: &BenchArgs) -> Result<Report> {
     let mut run = Run::new(args, &workload, &folder);
     run.made_in = args.kept.prepare(&workload, &run.phases)?;
     let (inputs, mut notes) = Inputs::prepare(&workload)?;
-    if let Some(path) = &args.tee {
-        tee::write(path, args.tee_format, &inputs, &workload, args.rate().as_ref())?;
-    }
     let shape = Shape::of(&inputs.records);
     run.groups = limit.as_ref().map(Limit::groups);
     let machine = machine::facts(folder.path(), run.cpu, run.clock_ns);
@@ -142,6 +139,10 @@ fn run(args: &BenchArgs) -> Result<Report> {
     };
     if !stores.is_empty() && stores.iter().all(does_nothing) {
         return Err(nothing_left(&left_out));
+    }
+    // Of a run that ends before it begins nothing is left that the next one would not write over.
+    if let Some(path) = args.tee.as_ref().filter(|_| !stores.is_empty()) {
+        tee::write(path, args.tee_format, &inputs, &workload, args.rate().as_ref())?;
     }
     notes.extend(left_out);
     notes.extend(notes::about_baseline(args, &stores));

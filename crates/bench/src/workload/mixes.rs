@@ -123,6 +123,12 @@ impl Mixes {
         mixes
     }
 
+    /// Whether nothing is changed by the mix of this phase, nor by those before it.
+    pub(crate) fn only_read_until(&self, last: Phase) -> bool {
+        let until = self.0.iter().position(|part| part.phase == last).unwrap_or(self.0.len());
+        !self.0.iter().take(until + 1).any(|part| part.mix.changes())
+    }
+
     /// Whether each change of this phase is to be on the disk when its call has returned.
     pub(crate) fn is_synced(&self, phase: Phase) -> bool {
         phase == Phase::InsertSync || self.of(phase).is_some_and(|mix| mix.sync)

@@ -5,7 +5,7 @@ use super::verdict::Answer;
 use crate::driver::{Changes, Driver, ForDriver, Reading, Shape, Store, Writer};
 use crate::runner::child::STORE;
 use crate::runner::folder::file_name;
-use crate::workload::Content;
+use crate::workload::{Content, Records};
 use credenza::{Error, Result};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -87,13 +87,15 @@ impl Sane {
 }
 
 enum Handle<D: Driver> {
+    /// Of a store that is built once: the data, until they are all there.
+    Awaiting(Records),
     Writer(D::Writer<'static>),
     Reader(D::Store<'static>),
     Closed,
 }
 
 impl<D: Driver> Open<D> {
-    /// A new store, for the data: with a transaction for them all where changes are else one each, and
+    /// A new store, for the data: one that is built once awaits them; of the others with a transaction for them all where changes are else one each, and
     /// opened for changes that are synced only behind them where it has no such transaction, as the measured
     /// mixes do it.
     pub(super) fn create(
@@ -104,16 +106,29 @@ impl<D: Driver> Open<D> {
         class: Changes,
     ) -> Result<Box<dyn Subject>> {
         let driver: &'static D = Box::leak(Box::new(driver));
+        let handle = match <D::Writer<'static> as Writer>::IS_POSSIBLE {
+            true => Handle::Writer(Self::for_data(driver, &path, shape, class)?),
+            false => Handle::Awaiting(Records::default()),
+        };
+        Ok(Box::new(Open { name: name.to_owned(), driver, path, shape: *shape, class, handle }))
+    }
+
+    /// One that can be changed, open for the data.
+    fn for_data(
+        driver: &'static D,
+        path: &Path,
+        shape: &Shape,
+        class: Changes,
+    ) -> Result<D::Writer<'static>> {
         let mut writer = match class {
-            Changes::Sync if Self::FILLS_IN_ONE => driver.create_durable(&path, shape)?,
-            Changes::Buffered => driver.create_committing(&path, shape)?,
-            _ => driver.create(&path, shape)?,
+            Changes::Sync if Self::FILLS_IN_ONE => driver.create_durable(path, shape)?,
+            Changes::Buffered => driver.create_committing(path, shape)?,
+            _ => driver.create(path, shape)?,
         };
         if class != Changes::AtClose && Self::FILLS_IN_ONE {
             writer.begin()?;
         }
-        let handle = Handle::Writer(writer);
-        Ok(Box::new(Open { name: name.to_owned(), driver, path, shape: *shape, class, handle }))
+        Ok(writer)
     }
 
     const FILLS_IN_ONE: bool = <D::Writer<'static> as Writer>::FILLS_IN_ONE;
@@ -140,7 +155,9 @@ impl<D: Driver> Open<D> {
             Handle::Writer(writer) => writer.scan(take)?,
             Handle::Reader(reader) if is_back => reader.scan_back(take)?,
             Handle::Reader(reader) => reader.scan(take)?,
-            Handle::Closed => return Err(Error::invalid("the store is closed")),
+            Handle::Awaiting(_) | Handle::Closed => {
+                return Err(Error::invalid("the store is closed"));
+            }
         }
         refused
     }
@@ -149,7 +166,9 @@ impl<D: Driver> Open<D> {
     fn scans_back(&self) -> bool {
         match &self.handle {
             Handle::Writer(_) => <D::Writer<'static> as Store>::SCANS_BACK,
-            Handle::Reader(_) | Handle::Closed => <D::Store<'static> as Store>::SCANS_BACK,
+            Handle::Awaiting(_) | Handle::Reader(_) | Handle::Closed => {
+                <D::Store<'static> as Store>::SCANS_BACK
+            }
         }
     }
 
@@ -165,6 +184,10 @@ impl<D: Driver> Subject for Open<D> {
     }
 
     fn filled(&mut self) -> Result<()> {
+        if let Handle::Awaiting(records) = &self.handle {
+            self.driver.build(records, &self.shape, &self.path)?;
+            self.handle = Handle::Writer(self.driver.reopen(&self.path, &self.shape, false)?);
+        }
         self.writer()?.settle()?;
         match self.class {
             Changes::AtClose => Ok(()),
@@ -195,6 +218,9 @@ impl<D: Driver> Subject for Open<D> {
     }
 
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if let Handle::Awaiting(records) = &mut self.handle {
+            return records.push(key, value);
+        }
         self.writer()?.insert(key, value)
     }
 
