@@ -3,6 +3,7 @@
 mod idle;
 mod rate;
 mod settings;
+mod several;
 mod sync;
 
 use crate::absent::is_missed;
@@ -12,12 +13,13 @@ use crate::machine;
 use crate::runner::kept::Kept;
 use crate::runner::open_loop::{Arrivals, Rate};
 use crate::runner::tee;
-use crate::runner::together::{self, By};
+use crate::runner::together::By;
 use crate::workload::{Data, Phase, PhaseParser, Place, Workload};
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use credenza::{Error, Result};
 use credenza_formats::Format;
+pub use several::Several;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
@@ -120,12 +122,12 @@ pub struct BenchArgs {
     /// has a processor of its own where there are enough [one process is always among them]. In
     /// `insert-sync` so many processes also commit to one new store; in `mixed` they share its operations, each
     /// change a transaction of its own unless the mix has larger ones
-    #[arg(long, value_delimiter = ',', value_name = "N,N", conflicts_with_all = ["cold", "oracle"])]
-    pub processes: Vec<usize>,
+    #[arg(long, value_delimiter = ',', value_name = "N,MIN..MAX", conflicts_with_all = ["cold", "oracle"])]
+    pub processes: Vec<Several>,
     /// The same with so many threads of one process: they share a handle, or have one each, as the
     /// authors of a store say; stores not made for threads are left out, and named
-    #[arg(long, value_delimiter = ',', value_name = "N,N", conflicts_with_all = ["cold", "oracle"])]
-    pub threads: Vec<usize>,
+    #[arg(long, value_delimiter = ',', value_name = "N,MIN..MAX", conflicts_with_all = ["cold", "oracle"])]
+    pub threads: Vec<Several>,
     /// With --processes or --threads: do it again beside one more that changes the store without
     /// pause, for stores that allow it
     #[arg(long)]
@@ -416,10 +418,11 @@ impl BenchArgs {
     /// How many of these are to read one store at once: in ascending order, and first one, which
     /// the others are put in relation to.
     pub(crate) fn reader_counts(&self, by: By) -> Vec<usize> {
-        let mut counts = match by {
-            By::Processes => self.processes.clone(),
-            By::Threads => self.threads.clone(),
+        let of_all = match by {
+            By::Processes => &self.processes,
+            By::Threads => &self.threads,
         };
+        let mut counts: Vec<usize> = of_all.iter().flat_map(Several::each).collect();
         if !counts.is_empty() {
             counts.push(1);
         }
@@ -482,12 +485,6 @@ impl BenchArgs {
         }
         if self.check_every == Some(0) {
             return Err(Error::invalid("--check-every must be at least 1"));
-        }
-        for (option, counts) in [("--processes", &self.processes), ("--threads", &self.threads)] {
-            if !counts.iter().all(|count| (1..=together::MOST).contains(count)) {
-                let most = together::MOST;
-                return Err(Error::invalid(format!("{option} takes numbers from 1 to {most}")));
-            }
         }
         if !self.rate.is_none_or(|rate| (1e-3..=1e9).contains(&rate)) {
             return Err(Error::invalid("--rate takes operations a second, from 0.001 to 1e9"));

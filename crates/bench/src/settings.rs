@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::fmt;
-pub(crate) use takes::{Takes, Values, in_words};
+pub(crate) use takes::{ALWAYS_MAPPED, Takes, Values, in_words};
 
 /// The key of stores that are encrypted, 16 bytes and a NUL: what encrypting costs is measured, and nothing
 /// is hidden.
@@ -184,6 +184,7 @@ impl Chosen {
                     let values = values.text(name);
                     Some(format!("no {setting}={value}, but {values}"))
                 }
+                None if name.is_without(value) => None,
                 None => Some(format!("no setting {setting} there")),
             }
         })
@@ -497,7 +498,8 @@ mod tests {
             (&["hash.copy=on"], "hash: no setting copy there"),
             (&["direct=on", "mmap=on"], "direct=on contradicts mmap=on"),
             (&["direct-access=on"], "direct-access=on is for what is in memory: add memory=on"),
-            (&["hash.direct-access=off"], "hash: no setting direct-access there"),
+            (&["hash.direct-access=on"], "hash: no setting direct-access there"),
+            (&["hash.mmap=off"], "hash: no mmap=off, but on, as always"),
             (&["memory=on", "encryption=on"], "memory=on contradicts encryption"),
             (&["recovery=off", "flush=on"], "recovery=off contradicts flush=on"),
             (&["recovery=off", "rocksdb.journal-compression=zstd"], "recovery=off contradicts"),

@@ -50,7 +50,7 @@ fn changes_at_a_rate_are_in_every_form_of_the_report() {
             "--phases=mixed,insert-sync",
             "--rate=1e5",
             "--rate-seconds=0.001",
-            "--threads=1,3",
+            "--threads=1,3..3",
         ],
     );
     let alone = ["insert-sync", "mixed", "mixed: update", "insert-sync, 1 thread"];

@@ -49,6 +49,25 @@ fn who_cannot_be_as_chosen_is_named_and_has_no_figure() {
 }
 
 #[test]
+fn who_is_so_anyway_takes_part() {
+    // Neither of these has any codec or encryption, and a cursor for lookups is btree's alone.
+    let without = ["compression=none", "encryption=off", "memory=off", "cursors=off", "copy=off"];
+    let without = without.map(|value| format!("--set={value}"));
+    let without: Vec<&str> = without.iter().map(String::as_str).collect();
+    let (report, _) = report(&[&without[..], &["--phases=build,get-hit"]].concat());
+    assert_eq!(measured(&report), ["constant", "hash", "btree", "redb"]);
+    assert!(report.results.iter().all(|result| result.verified), "{report:?}");
+
+    for (value, all) in [("on", &["constant", "hash", "btree"][..]), ("off", &["constant"])] {
+        let (report, printed) =
+            self::report(&["--phases=build,get-hit", &format!("--set=mmap={value}")]);
+        assert_eq!(measured(&report), all, "{printed}");
+        let says = printed.contains("hash, btree: no mmap=off, but on, as always");
+        assert_eq!(says, value == "off", "{printed}");
+    }
+}
+
+#[test]
 fn what_is_in_memory_is_changed_and_has_neither_file_nor_durability() {
     let phases = "--phases=insert,insert-random,reinsert,remove,mixed";
     let (report, _) = report(&["--set=memory=on", phases]);
@@ -145,5 +164,5 @@ fn the_list_says_what_each_store_takes() {
     assert_eq!(of("upscaledb").unwrap()["settings"]["cache"], "64K or more, unlimited");
     assert_eq!(of("lmdb").unwrap()["key_types"], serde_json::json!(["u32", "u64", "custom"]));
     assert!(text.contains(" key-type: u32, u64, custom\n"), "{text}");
-    assert!(of("cdb").unwrap()["settings"].as_object().unwrap().is_empty());
+    assert_eq!(of("cdb").unwrap()["settings"], serde_json::json!({"mmap": "on, as always"}));
 }

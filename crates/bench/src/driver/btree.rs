@@ -13,7 +13,7 @@ use super::{
     Announces, Changes, Committers, Crew, Driver, Fault, Identity, Noting, OnThread, OwnCount,
     Promise, Reading, Shape, Sharing, Source, Store, Threads, Writer, with_another_boot,
 };
-use crate::settings::{Name, Takes, Values};
+use crate::settings::{ALWAYS_MAPPED, Name, Takes, Values};
 use crate::workload::{KeyType, Place, Records};
 use credenza::btree::{self, Cursor, MultiTable, MultiTableMut, Position, Table};
 use credenza::{Durability, Result};
@@ -71,6 +71,7 @@ impl Driver for BTree {
     const KEY_TYPES: &'static [KeyType] = TYPES;
     const SOURCE: Option<Source> = None;
     const SETTINGS: &'static [Takes] = &[
+        ALWAYS_MAPPED,
         (Name::Checksums, Values::Either),
         (Name::Cursors, Values::Either),
         (Name::Memory, Values::Either),

@@ -6,6 +6,7 @@
 
 use super::library::api;
 use super::{Driver, Identity, ReadOnly, Reading, Shape, Source, Store, Threads, refused_by_errno};
+use crate::settings::{ALWAYS_MAPPED, Takes};
 use crate::workload::Records;
 use credenza::{Error, Result};
 use std::ffi::{c_int, c_uint, c_void};
@@ -52,6 +53,7 @@ pub(super) struct Cdb {
 impl Driver for Cdb {
     const NAME: &'static str = "cdb";
     const THREADS: Threads = Threads::Handles;
+    const SETTINGS: &'static [Takes] = &[ALWAYS_MAPPED];
     const SOURCE: Option<Source> = Some(Source {
         names: &["libcdb.so.1", "libcdb.so"],
         package: Some("libcdb1"),

@@ -8,7 +8,7 @@ use super::{
     Announces, Committers, Crew, Driver, Fault, Identity, Noting, OnThread, OwnCount, Promise,
     Reading, Shape, Sharing, Source, Store, Threads, Writer, with_another_boot,
 };
-use crate::settings::{Name, Takes, Values};
+use crate::settings::{ALWAYS_MAPPED, Name, Takes, Values};
 use credenza::{Durability, Result, Scan, hash};
 use std::path::Path;
 
@@ -45,7 +45,7 @@ impl Driver for Hash {
     const SOURCE: Option<Source> = None;
     const ANNOUNCES: Announces = Announces::AsAsked;
     const SETTINGS: &'static [Takes] =
-        &[(Name::Memory, Values::Either), (Name::Advice, Values::Either)];
+        &[ALWAYS_MAPPED, (Name::Memory, Values::Either), (Name::Advice, Values::Either)];
     const NATIVE_GET_MANY: bool = true;
     const COMMITS: bool = true;
     const DURABLE: Option<&'static str> = Some("Durability::Sync");

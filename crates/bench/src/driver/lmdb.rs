@@ -17,7 +17,7 @@ use super::{
     Announces, Changes, Committers, Crew, Driver, Identity, Reading, Shape, Sharing, Source,
     Threads,
 };
-use crate::settings::{Name, Takes, Values};
+use crate::settings::{ALWAYS_MAPPED, Name, Takes, Values};
 use crate::workload::{KeyType, Records};
 use credenza::Result;
 use std::ffi::{c_char, c_int, c_uint};
@@ -78,7 +78,7 @@ impl Driver for Lmdb {
 
     const VERSIONS: &'static [&'static str] = &["0.9."];
     const SETTINGS: &'static [Takes] =
-        &[(Name::Cursors, Values::Either), (Name::Advice, Values::Either)];
+        &[ALWAYS_MAPPED, (Name::Cursors, Values::Either), (Name::Advice, Values::Either)];
     const KEY_TYPES: &'static [KeyType] = KEY_TYPES;
     const CHANGES: Changes = Changes::AtClose;
     const COMMITS: bool = true;

@@ -10,6 +10,7 @@ use super::{
     Announces, Driver, Identity, ReadOnly, Reading, Shape, Source, Store, Threads, c_path,
     refused_by_errno,
 };
+use crate::settings::{ALWAYS_MAPPED, Takes};
 use crate::workload::Records;
 use credenza::{Error, Result};
 use std::ffi::{c_char, c_int, c_uchar, c_void};
@@ -85,6 +86,7 @@ impl Driver for Mcdb {
     const NAME: &'static str = "mcdb";
     const ANNOUNCES: Announces = Announces::AsAsked;
     const THREADS: Threads = Threads::Handles;
+    const SETTINGS: &'static [Takes] = &[ALWAYS_MAPPED];
     const SOURCE: Option<Source> = Some(Source {
         names: &["libmcdb.so"],
         package: None,

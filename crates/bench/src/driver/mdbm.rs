@@ -17,7 +17,7 @@ use super::{
     Driver, Identity, Noting, OnThread, Reading, Setup, Shape, Sharing, Source, Store, Threads,
     Writer, c_path, refused,
 };
-use crate::settings::{Name, Takes, Values};
+use crate::settings::{ALWAYS_MAPPED, Name, Takes, Values};
 use credenza::Result;
 use std::ffi::{CString, OsStr, c_char, c_int, c_void};
 use std::io;
@@ -178,7 +178,8 @@ impl Driver for Mdbm {
         home: "https://github.com/yahoo/mdbm",
     });
 
-    const SETTINGS: &'static [Takes] = &[(Name::PageSize, Values::Powers(512, 64 << 10))];
+    const SETTINGS: &'static [Takes] =
+        &[ALWAYS_MAPPED, (Name::PageSize, Values::Powers(512, 64 << 10))];
 
     fn load(file: Option<&Path>) -> Result<Mdbm> {
         let source = const { Self::SOURCE.unwrap() };

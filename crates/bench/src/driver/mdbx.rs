@@ -17,7 +17,7 @@ use super::{
     Announces, Changes, Committers, Crew, Driver, Identity, Reading, Shape, Sharing, Source,
     Threads,
 };
-use crate::settings::{Name, Takes, Values};
+use crate::settings::{ALWAYS_MAPPED, Name, Takes, Values};
 use crate::workload::{KeyType, Records};
 use credenza::Result;
 use std::ffi::{c_int, c_uint};
@@ -133,6 +133,7 @@ impl Driver for Mdbx {
     const VERSIONS: &'static [&'static str] =
         &["0.10.", "0.11.", "0.12.", "0.13.", "0.14.", "0.15.", "0.16.", "0.17.", "0.18.", "0.19."];
     const SETTINGS: &'static [Takes] = &[
+        ALWAYS_MAPPED,
         (Name::PageSize, Values::Powers(512, 64 << 10)),
         (Name::Cursors, Values::Either),
         (Name::Advice, Values::Either),

@@ -185,8 +185,14 @@ fn stores_work_with_small_and_large_caches() {
 struct Mmap;
 
 impl Check for Mmap {
-    fn check<D: Driver>(&self, driver: &D, _: Values) {
+    fn check<D: Driver>(&self, driver: &D, values: Values) {
         for (setting, is_mapped) in [("mmap=on", true), ("mmap=off", false)] {
+            let is_refused = chosen(&[setting]).unfit(D::SETTINGS).is_some();
+            let is_another = matches!(values, Values::Always(is_on) if is_on != is_mapped);
+            assert_eq!(is_refused, is_another, "{} {setting}", D::NAME);
+            if is_refused {
+                continue;
+            }
             let found = while_open(driver, setting, |folder| {
                 let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
                 maps.contains(folder.to_str().unwrap())

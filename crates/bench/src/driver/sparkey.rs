@@ -8,7 +8,7 @@
 
 use super::library::api;
 use super::{Driver, Identity, ReadOnly, Reading, Shape, Source, Store, Threads, c_path, refused};
-use crate::settings::{Codec, Name, Takes, Values};
+use crate::settings::{ALWAYS_MAPPED, Codec, Name, Takes, Values};
 use crate::workload::Records;
 use credenza::Result;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -75,8 +75,10 @@ fn names(path: &Path) -> Result<(CString, CString)> {
 impl Driver for Sparkey {
     const NAME: &'static str = "sparkey";
     const THREADS: Threads = Threads::Handles;
-    const SETTINGS: &'static [Takes] =
-        &[(Name::Compression, Values::Codecs(&[Codec::None, Codec::Snappy, Codec::Zstd]))];
+    const SETTINGS: &'static [Takes] = &[
+        ALWAYS_MAPPED,
+        (Name::Compression, Values::Codecs(&[Codec::None, Codec::Snappy, Codec::Zstd])),
+    ];
     const SOURCE: Option<Source> = Some(Source {
         names: &["libsparkey.so.0", "libsparkey.so"],
         package: None,

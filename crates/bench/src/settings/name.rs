@@ -105,6 +105,28 @@ impl Name {
         })
     }
 
+    /// Whether a store that takes no such setting is as this value says: one without compression has the codec
+    /// `none`.
+    pub(super) fn is_without(self, value: Value) -> bool {
+        match value {
+            Value::Codec(codec) => codec == Codec::None,
+            Value::Switch(is_on) => {
+                let is_extra = matches!(
+                    self,
+                    Name::Copy
+                        | Name::Encryption
+                        | Name::Cursors
+                        | Name::Memory
+                        | Name::Direct
+                        | Name::RecordsInline
+                        | Name::DirectAccess
+                );
+                is_extra && !is_on
+            }
+            Value::Bytes(_) | Value::Count(_) | Value::Unlimited | Value::Random(_) => false,
+        }
+    }
+
     /// A value as it is written.
     pub(super) fn value(self, text: &str) -> Result<Value> {
         let value = match self {

@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 /// A setting that a store takes, with the values that it takes.
 pub(crate) type Takes = (Name, Values);
 
+/// That a store reads its files through a map, and no other way.
+pub(crate) const ALWAYS_MAPPED: Takes = (Name::Mmap, Values::Always(true));
+
 /// The values that a store takes for a setting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Values {
@@ -19,6 +22,8 @@ pub(crate) enum Values {
     Between(u64, u64),
     /// Every value that the setting has: of a switch or an advice.
     Either,
+    /// The one value of a switch that the store has anyway: there is nothing to be set.
+    Always(bool),
     Codecs(&'static [Codec]),
 }
 
@@ -36,6 +41,7 @@ impl Values {
                 (least..=most).contains(&number)
             }
             (Values::Either, Value::Switch(_) | Value::Random(_)) => true,
+            (Values::Always(is_on), Value::Switch(wanted)) => wanted == is_on,
             (Values::Codecs(codecs), Value::Codec(codec)) => codecs.contains(&codec),
             _ => false,
         }
@@ -53,6 +59,7 @@ impl Values {
             Values::Between(least, most) => format!("{least} to {most}"),
             Values::Either if name == Name::Advice => "normal, random".to_owned(),
             Values::Either => "on, off".to_owned(),
+            Values::Always(is_on) => format!("{}, as always", Value::Switch(is_on)),
             Values::Codecs(codecs) => {
                 codecs.iter().map(|codec| codec.text()).collect::<Vec<_>>().join(", ")
             }
