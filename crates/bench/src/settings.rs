@@ -315,6 +315,14 @@ impl Choices {
         !self.all.recovery() || self.stores.values().any(|chosen| !chosen.recovery())
     }
 
+    /// Whether any store is to make values shorter.
+    pub(crate) fn compresses(&self) -> bool {
+        let has = |chosen: &Chosen| {
+            [chosen.compression(), chosen.journal_compression()].iter().any(|c| *c != Codec::None)
+        };
+        has(&self.all) || self.stores.values().any(has)
+    }
+
     /// Whether any store is to tell the kernel something of its accesses.
     pub(crate) fn has_advice(&self) -> bool {
         let has = |chosen: &Chosen| chosen.random().is_some();

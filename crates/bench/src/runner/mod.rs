@@ -130,6 +130,7 @@ fn run(args: &BenchArgs) -> Result<Report> {
     notes.append(&mut run.left_out);
     let asked_for = phases_asked_for(&workload, args.cold);
     notes.extend(notes::about_types(&stores, &asked_for, &workload));
+    notes.extend(notes::about_compression(&workload));
     notes.extend(notes::about_absent_keys(&workload, &run.phases, &stores));
     notes.extend(args.kept.left_out(&asked_for));
     let (mixes, opens) = (&workload.mixes, args.kept.open.is_some());

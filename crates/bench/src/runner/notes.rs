@@ -167,6 +167,20 @@ pub(super) fn about_types(
     notes
 }
 
+/// That codecs have nothing to gain, where the values of the data are random bytes.
+pub(super) fn about_compression(workload: &Workload) -> Option<String> {
+    let is_random = match &workload.data {
+        Data::Ups | Data::Churn => true,
+        Data::Random(sizes) => !sizes.is_compressible(),
+        _ => false,
+    };
+    (is_random && workload.settings.compresses()).then(|| {
+        "values are random bytes, which no codec shortens: compression costs here and gains nothing; measure \
+         it with your own data (--data), or with compression-ratio in a workload file of data = \"random\""
+            .to_owned()
+    })
+}
+
 /// What stores in order have easier with `decimal`, whose absent keys are all behind the largest that is there.
 pub(super) fn about_absent_keys(
     workload: &Workload,
@@ -343,6 +357,23 @@ mod tests {
             with_driver(name, work).unwrap().unwrap()
         };
         names.iter().map(of).collect()
+    }
+
+    #[test]
+    fn compression_of_random_bytes_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let told = |data: &str, set: &str| {
+            let path = folder.path().join("mine.toml");
+            std::fs::write(&path, format!("data = {data}\n")).unwrap();
+            let mut workload = Workload::find(path.to_str().unwrap()).unwrap();
+            workload.settings.set(set).unwrap();
+            about_compression(&workload).is_some()
+        };
+        for set in ["compression=zlib", "leveldb.compression=snappy", "journal-compression=zlib"] {
+            assert!(told("\"ups\"", set) && told("\"random\"", set), "{set}");
+            assert!(!told("\"random\"\ncompression-ratio = 0.5", set) && !told("\"decimal\"", set));
+        }
+        assert!(!told("\"ups\"", "compression=none") && !told("\"ups\"", "cache=1M"));
     }
 
     #[test]

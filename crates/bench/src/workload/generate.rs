@@ -177,12 +177,14 @@ pub(super) fn push_number(out: &mut Vec<u8>, number: u64) {
 // --- ups, churn, random ------------------------------------------------------------------------
 
 /// Random keys, where nobody says of what type of letters and digits, and values of random bytes, which
-/// no compression shortens.
+/// no compression shortens but where they say so.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Random {
     pub(super) types: Types,
     pub(super) key: Lengths,
     pub(super) value: Lengths,
+    /// The part of a value that is random; the rest has the same bytes again.
+    pub(super) novel: f64,
 }
 
 impl Random {
@@ -194,14 +196,14 @@ impl Random {
     pub(crate) const fn of_bytes(key: usize, value: usize) -> Random {
         let (key, value) = (Lengths::fixed(key), Lengths::fixed(value));
         let types = Types { keys: KeyType::Binary, values: KeyType::Binary };
-        Random { types, key, value }
+        Random { types, key, value, novel: 1.0 }
     }
 
     /// The types of keys and values, which have their sizes.
     pub(crate) fn of_types(self, types: Types) -> Random {
         let size = |of: KeyType, usual| of.width().map_or(usual, Lengths::fixed);
         let (key, value) = (size(types.keys, self.key), size(types.values, self.value));
-        Random { types, key, value }
+        Random { types, key, value, ..self }
     }
 
     /// Records where nobody says how many: of few keys one half, as some have to be absent.
@@ -229,7 +231,7 @@ impl Random {
                 self.random(&mut rng, &mut key);
             }
             value.resize(self.value.draw(&mut rng), 0);
-            rng.fill(&mut value);
+            self.fill(&mut rng, &mut value);
             repeated = if collector.offer(&key, &value)? { 0 } else { repeated + 1 };
             if repeated == Random::TRIES {
                 return Err(Error::invalid(format!(
@@ -240,6 +242,20 @@ impl Random {
             }
         }
         Ok(collector.records)
+    }
+
+    /// Whether a codec could make values shorter.
+    pub(crate) fn is_compressible(&self) -> bool {
+        self.novel < 1.0
+    }
+
+    /// Fills a value: bytes that are new, and these again and again, as a codec finds repetitions in real ones.
+    fn fill(&self, rng: &mut Rng, value: &mut [u8]) {
+        let novel = ((value.len() as f64 * self.novel).ceil() as usize).min(value.len());
+        rng.fill(&mut value[..novel]);
+        for i in novel..value.len() {
+            value[i] = value[i - novel];
+        }
     }
 
     /// So many keys in a row that were there already: there are hardly any others.

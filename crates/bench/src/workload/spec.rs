@@ -330,6 +330,9 @@ struct WorkloadFile {
     key_size: Option<Lengths>,
     #[serde(rename = "value-size")]
     value_size: Option<Lengths>,
+    /// For `data = "random"`: what part of its size a codec that is good at repetitions leaves of a value.
+    #[serde(rename = "compression-ratio")]
+    compression_ratio: Option<f64>,
     records: Option<Count>,
     phases: Option<Vec<Phase>>,
     gets: Option<Count>,
@@ -428,14 +431,16 @@ impl Workload {
                 let of_values = &KeyType::OF_VALUES;
                 let values = typed("value", of_values, &file.value_type, &file.value_size)?;
                 *sizes = sizes.of_types(Types { keys, values });
+                sizes.novel = ratio(file.compression_ratio, values)?;
             }
             _ if file.key_size.is_some()
                 || file.value_size.is_some()
+                || file.compression_ratio.is_some()
                 || file.key_type.is_some()
                 || file.value_type.is_some() =>
             {
-                let what = "key-type, value-type, key-size and value-size are for data = \"random\"; \
-                            other data have theirs";
+                let what = "key-type, value-type, key-size, value-size and compression-ratio are for \
+                            data = \"random\"; other data have theirs";
                 return Err(Error::invalid(what));
             }
             _ => {}
@@ -522,6 +527,20 @@ impl Workload {
             return Err(Error::invalid(what));
         }
         Ok(())
+    }
+}
+
+/// The part of a value that no codec shortens, as it was asked for.
+fn ratio(asked: Option<f64>, values: KeyType) -> Result<f64> {
+    match asked {
+        None => Ok(1.0),
+        Some(ratio) if !(0.0..=1.0).contains(&ratio) || ratio == 0.0 => Err(Error::invalid(
+            "compression-ratio is the part of its size that is left of a value: above 0, and 1 at most",
+        )),
+        Some(_) if values != KeyType::Binary => Err(Error::invalid(format!(
+            "compression-ratio is for values of bytes, and these are of type {values}: leave one of both out"
+        ))),
+        Some(ratio) => Ok(ratio),
     }
 }
 

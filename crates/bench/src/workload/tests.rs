@@ -153,6 +153,16 @@ fn random_has_the_sizes_of_the_file() {
     assert!(refused("key-size = \"1\"").contains("only 62 of 100 random keys were different"));
     assert!(refused("key-size = \"0..8\"").contains("key-size must be at least 1"));
     assert!(refused("value-size = \"1073741824\"").contains("more than this machine has memory"));
+    assert!(
+        refused("compression-ratio = 0").contains("is left of a value: above 0, and 1 at most")
+    );
+    assert!(refused("compression-ratio = nan").contains("above 0, and 1 at most"));
+    assert!(refused("compression-ratio = 0.5\nvalue-type = \"u32\"").contains("of type u32"));
+    let half = find("data = \"random\"\nrecords = 99\nvalue-size = 101\ncompression-ratio = 0.5");
+    for (_, value) in half.unwrap().records.iter() {
+        // 51 new bytes, and the first 50 of them again.
+        assert!(value[51..] == value[..50] && value[..25] != value[25..50], "{value:?}");
+    }
     assert!(refused("value-size = 3.5").contains("expected a whole number or a string"));
     assert_eq!(
         find("data = \"random\"\nrecords = 9\nkey-size = 7").unwrap().records.key_bytes(),
