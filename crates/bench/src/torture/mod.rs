@@ -36,6 +36,7 @@ use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 use credenza::{Error, Result};
 use judge::{At, Judged};
+use outcome::Outcome;
 use rounds::Run;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -157,7 +158,8 @@ impl TortureArgs {
 }
 
 /// Tortures the stores that `args` name, prints what came of it, and writes it. The status is 0 when every
-/// store kept what it promises, 1 when one did not, 111 when one could not be run, and 130 after a signal.
+/// store kept what it promises, 1 when one did not, 111 when one could not be run or none of what was to
+/// happen to it did, and 130 after a signal.
 ///
 /// As for [`crate::run`], the program starts itself again with its own arguments and `--child`. To be called
 /// on the first thread, before there are others: the processes it starts may see mounts of their own.
@@ -181,8 +183,35 @@ pub fn torture(args: &TortureArgs) -> Result<ExitCode> {
     outputs::tell(&table::of(&report), &report, args.json.as_ref())?;
     Ok(match report.interrupted {
         true => ExitCode::from(crate::INTERRUPTED),
-        false if report.results.iter().any(|outcome| !outcome.is_kept) => ExitCode::from(BROKEN),
-        false if !report.failures.is_empty() => ExitCode::from(crate::FAILED),
-        false => ExitCode::SUCCESS,
+        false => ExitCode::from(status(&report.results, !report.failures.is_empty())),
     })
+}
+
+/// The exit status of a torture that came to its end.
+fn status(results: &[Outcome], has_failures: bool) -> u8 {
+    match results.iter().any(Outcome::is_broken) {
+        true => BROKEN,
+        false if has_failures || results.iter().any(|of| !of.is_tested) => crate::FAILED,
+        false => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_tested_is_not_a_success() {
+        let of = |faults, is_kept| {
+            let new = Outcome::new("it", "1", "sync", Fault::Full, Promise::All);
+            let mut outcome = Outcome { faults, is_kept, ..new };
+            outcome.end();
+            outcome
+        };
+        let (never, well, broken) = (of(0, true), of(1, true), of(1, false));
+        assert_eq!(status(std::slice::from_ref(&well), false), 0);
+        assert_eq!(status(&[well.clone(), never.clone()], false), 111);
+        assert_eq!(status(&[well], true), 111);
+        assert_eq!(status(&[never, broken], true), 1);
+    }
 }

@@ -11,6 +11,9 @@ pub(super) const CONTRACT: u32 = 1;
 /// Troubles of a store that are told, each with its command; all are counted.
 const TOLD: usize = 5;
 
+/// Instead of a promise, where nothing happened to a store.
+const NOT_TESTED: &str = "NOT TESTED";
+
 /// Everything that is found, as JSON.
 #[derive(Serialize)]
 pub(super) struct Report {
@@ -60,9 +63,12 @@ pub(super) struct Outcome {
     /// Whether its process may die by itself, see [`crate::driver::Driver::dies_when_full`].
     pub(super) may_die: bool,
     pub(super) rounds: usize,
-    /// How often it happened: not in a round with space to the end, and of each power cut several disks
-    /// that it may leave.
+    /// How often it was to happen: of each power cut several disks that it may leave.
+    pub(super) faults_wanted: usize,
+    /// How often it happened: not in a round in which there was space to the end at every size.
     pub(super) faults: usize,
+    /// Whether it happened at all, or else the store failed before.
+    pub(super) is_tested: bool,
     /// Stores that were looked at afterwards; where the disk was full, also after they went on.
     pub(super) looks: usize,
     /// Of all looks together: changes that had been acknowledged.
@@ -77,6 +83,7 @@ pub(super) struct Outcome {
     pub(super) refused: u64,
     /// Times that its process died by itself, or did not come to an end.
     pub(super) crashed: u64,
+    /// Whether what is promised was kept; not where nothing was tested.
     pub(super) is_kept: bool,
     pub(super) verdict: String,
     pub(super) troubles: Vec<Trouble>,
@@ -98,7 +105,9 @@ impl Outcome {
             promise,
             may_die: false,
             rounds: 0,
+            faults_wanted: 0,
             faults: 0,
+            is_tested: false,
             looks: 0,
             acknowledged: 0,
             lost: 0,
@@ -151,20 +160,50 @@ impl Outcome {
         }
     }
 
+    /// Nothing more will happen: says what it was.
+    pub(super) fn end(&mut self) {
+        self.is_tested = self.was_tested();
+        self.verdict = self.in_words();
+        self.is_kept &= self.is_tested;
+    }
+
+    fn was_tested(&self) -> bool {
+        self.faults > 0 || self.refused + self.crashed > 0
+    }
+
+    /// What it is judged by, in a word; where nothing was tested it is not.
+    pub(super) fn judged_by(&self) -> &'static str {
+        if self.is_tested { self.promise.name() } else { NOT_TESTED }
+    }
+
+    /// Whether the store did not keep what it is judged by.
+    pub(super) fn is_broken(&self) -> bool {
+        self.is_tested && !self.is_kept
+    }
+
     /// One sentence.
-    pub(super) fn in_words(&self) -> String {
+    fn in_words(&self) -> String {
         let Outcome { store, class, .. } = self;
-        let times = match self.fault {
-            Fault::Kill => text::counted(self.faults, "kill"),
-            Fault::Power => text::counted(self.faults, "power cut"),
-            Fault::Full => text::counted(self.faults, "full disk"),
+        let counted = |count| match self.fault {
+            Fault::Kill => text::counted(count, "kill"),
+            Fault::Power => text::counted(count, "power cut"),
+            Fault::Full => text::counted(count, "full disk"),
         };
-        if self.faults == 0 && self.refused + self.crashed == 0 {
-            return match self.fault {
-                Fault::Full => format!("{store} ({class}): there was space enough"),
-                _ => format!("{store} ({class}): nothing happened to it"),
+        if !self.was_tested() {
+            let why = match self.fault {
+                _ if self.rounds == 0 => "no round was done",
+                Fault::Full => "there was space enough at every size that was tried",
+                _ => "nothing happened to it",
             };
+            let wanted = counted(self.faults_wanted);
+            return format!("{store} ({class}): {NOT_TESTED}: 0 of {wanted}, as {why}");
         }
+        let times = match self.faults < self.faults_wanted {
+            true => {
+                format!("{} of {}", text::count(self.faults as u64), counted(self.faults_wanted))
+            }
+            false => counted(self.faults),
+        };
         let acknowledged = text::count(self.acknowledged);
         let is_whole = self.lost + self.wrong + self.torn == 0;
         let mut parts = vec![match (is_whole, self.promise) {
@@ -212,7 +251,7 @@ mod tests {
 
     fn outcome(promise: Promise, lost: u64, is_torn: bool) -> (Outcome, bool) {
         let mut outcome = Outcome::new("it", "1", "buffered", Fault::Kill, promise);
-        outcome.faults = 1;
+        (outcome.faults_wanted, outcome.faults) = (1, 1);
         let judged = Judged { acknowledged: 1000, lost, is_torn, ..Judged::default() };
         let is_broken = outcome.add(judged).is_some();
         (outcome, is_broken)
@@ -258,7 +297,28 @@ mod tests {
         assert!(
             outcome(Promise::Nothing, 7, true).0.in_words().ends_with("promises nothing of it")
         );
-        let none = Outcome::new("it", "1", "sync", Fault::Full, Promise::All);
-        assert_eq!(none.in_words(), "it (sync): there was space enough");
+        let mut some = outcome(Promise::All, 0, false).0;
+        some.faults_wanted = 3;
+        assert!(some.in_words().ends_with("changes through 1 of 3 kills"), "{}", some.in_words());
+    }
+
+    /// Danger: who reads that a promise was kept takes it for one that was put to the test.
+    #[test]
+    fn what_never_happened_keeps_no_promise() {
+        let mut none = Outcome::new("it", "1", "sync", Fault::Full, Promise::All);
+        (none.rounds, none.faults_wanted) = (10, 10);
+        none.end();
+        assert_eq!(
+            none.verdict,
+            "it (sync): NOT TESTED: 0 of 10 full disks, as there was space enough at every size that was tried"
+        );
+        assert_eq!((none.judged_by(), none.is_tested), ("NOT TESTED", false));
+        assert!(!none.is_kept && !none.is_broken());
+        let mut once = Outcome { faults: 1, is_kept: true, ..none.clone() };
+        once.end();
+        assert_eq!((once.judged_by(), once.is_kept, once.is_broken()), ("all", true, false));
+        let mut late = Outcome { rounds: 0, faults_wanted: 0, ..none };
+        late.end();
+        assert!(late.verdict.ends_with("NOT TESTED: 0 of 0 full disks, as no round was done"));
     }
 }

@@ -13,6 +13,8 @@ use std::path::Path;
 
 /// More than any store takes here.
 const PLENTY: u64 = 64 << 30;
+/// No file system is smaller.
+const PAGE: u64 = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
@@ -81,6 +83,12 @@ impl Room {
     }
 }
 
+/// About half of a space that was enough; `None` if there is no less.
+pub(super) fn less(bytes: u64, rng: &mut Rng) -> Option<u64> {
+    let half = bytes / 2;
+    (bytes > PAGE).then(|| (half / 2 + rng.below(half)).max(PAGE))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,5 +110,18 @@ mod tests {
         }
         assert_eq!(Room::LimitedFiles.draw(&sizes(&[0, 0]), &mut rng), None);
         assert_eq!(Room::LimitedFiles.draw(&[], &mut rng), None);
+    }
+
+    #[test]
+    fn what_was_enough_becomes_less_until_it_is_a_page() {
+        for seed in 0..100 {
+            let (mut rng, mut bytes, mut tries) = (Rng::new(seed, 1), 64 << 30, 0);
+            while let Some(next) = less(bytes, &mut rng) {
+                assert!(next < bytes && next >= (bytes / 4).max(PAGE), "{bytes}: {next}");
+                (bytes, tries) = (next, tries + 1);
+            }
+            assert!(bytes == PAGE && tries < 48, "{tries}");
+        }
+        assert_eq!(less(1, &mut Rng::new(1, 1)), None);
     }
 }

@@ -12,7 +12,7 @@ use super::ledger::Ledger;
 use super::outcome::{CONTRACT, Failed, Outcome, Report, Trouble};
 use super::plan::{Plan, Source};
 use super::power::Cut;
-use super::room::Room;
+use super::room::{self, Room};
 use super::subject::Subject;
 use super::{Class, PATIENCE, Said, TortureArgs};
 use crate::absent::{Absent, is_missed};
@@ -42,6 +42,8 @@ use std::time::{Duration, Instant};
 const IMAGES: usize = 4;
 /// Operations at most between the last writing back of everything and a power cut.
 const WINDOW: u64 = 128;
+/// Sizes of a disk at most that a round tries until one is too small: from gigabytes down to a page.
+const TRIES: usize = 48;
 
 pub(super) struct Run<'a> {
     args: &'a TortureArgs,
@@ -94,9 +96,7 @@ impl<'a> Run<'a> {
         if self.report.interrupted {
             self.report.notes.push("Stopped by a signal: what was finished is above.".to_owned());
         }
-        for outcome in &mut self.report.results {
-            outcome.verdict = outcome.in_words();
-        }
+        self.report.results.iter_mut().for_each(Outcome::end);
         self.report
     }
 
@@ -271,6 +271,7 @@ impl<'a> Run<'a> {
         // What a signal interrupted says nothing of the store.
         if !self.is_stopping() {
             outcome.rounds += 1;
+            outcome.faults_wanted += if fault == Fault::Power { IMAGES } else { 1 };
             for what in troubles? {
                 let command = self.command(&subject.name, fault, round);
                 outcome.break_promise(Trouble { round, what, command });
@@ -332,23 +333,33 @@ impl<'a> Run<'a> {
         Ok(troubles)
     }
 
+    /// Has the disk be full; where a store gets along with the space that was drawn, with less and less of
+    /// it, until it does not. Many take more than they need while there is space.
     fn fill(&self, place: &Place<'_>, outcome: &mut Outcome, rng: &mut Rng) -> Result<Vec<String>> {
         let sizes = &place.subject.sizes[usize::from(place.is_durable)];
-        let Some(bytes) = self.room.draw(sizes, rng) else {
-            return Ok(Vec::new());
-        };
-        let limit = self.room.make(place.folder, bytes)?;
-        let done = self.fill_up(place, outcome, limit);
-        self.room.clear(place.folder)?;
-        done
+        let mut drawn = self.room.draw(sizes, rng);
+        for _ in 0..TRIES {
+            let Some(bytes) = drawn.filter(|_| !self.is_stopping()) else { break };
+            // What got along is no part of the next try.
+            self.folder.empty(&place.subject.name)?;
+            let limit = self.room.make(place.folder, bytes)?;
+            let done = self.fill_up(place, outcome, limit);
+            self.room.clear(place.folder)?;
+            if let Some(troubles) = done? {
+                return Ok(troubles);
+            }
+            drawn = room::less(bytes, rng);
+        }
+        Ok(Vec::new())
     }
 
+    /// `None` if there was space to the end.
     fn fill_up(
         &self,
         place: &Place<'_>,
         outcome: &mut Outcome,
         limit: Option<u64>,
-    ) -> Result<Vec<String>> {
+    ) -> Result<Option<Vec<String>>> {
         let ledger = self.folder.path().join("ledger");
         let mut troubles = Vec::new();
         let job = Job::FillUp { limit, ledger: ledger.clone() };
@@ -357,8 +368,7 @@ impl<'a> Run<'a> {
         let ended = self.process_at(place, job)?;
         let noted = Ledger::take(&ledger)?;
         let at = match ended {
-            // There was space to the end.
-            Ended::Said(Said::Full { why: None, .. }) => return Ok(troubles),
+            Ended::Said(Said::Full { why: None, .. }) => return Ok(None),
             Ended::Said(Said::Full { at, .. }) => at,
             other => {
                 troubles.extend(failed(outcome, other));
@@ -370,7 +380,7 @@ impl<'a> Run<'a> {
         let before = troubles.len();
         troubles.extend(self.look(place, outcome, at)?);
         if troubles.len() > before {
-            return Ok(troubles);
+            return Ok(Some(troubles));
         }
         let from = last_boundary(operations, at.done, place.subject.has_transactions);
         match self.process_at(place, Job::GoOn { from })? {
@@ -380,7 +390,7 @@ impl<'a> Run<'a> {
             }
             other => troubles.extend(failed(outcome, other)),
         }
-        Ok(troubles)
+        Ok(Some(troubles))
     }
 
     /// Has a fresh process look at what is left; what is not as promised.

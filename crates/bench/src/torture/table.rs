@@ -28,7 +28,7 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
     let width = report.results.iter().map(|of| of.store.len()).max().unwrap_or(0).max(5);
     writeln!(
         out,
-        "\n{:<width$}  {:<8} {:<5} {:<7} {:>6} {:>5} {:>12} {:>9} {:>6} {:>5} {:>7} {:>7}",
+        "\n{:<width$}  {:<8} {:<5} {:<10} {:>6} {:>5} {:>12} {:>9} {:>6} {:>5} {:>7} {:>7}",
         "store",
         "class",
         "fault",
@@ -45,11 +45,11 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
     for of in &report.results {
         writeln!(
             out,
-            "{:<width$}  {:<8} {:<5} {:<7} {:>6} {:>5} {:>12} {:>9} {:>6} {:>5} {:>7} {:>7}",
+            "{:<width$}  {:<8} {:<5} {:<10} {:>6} {:>5} {:>12} {:>9} {:>6} {:>5} {:>7} {:>7}",
             of.store,
             of.class,
             of.fault.name(),
-            of.promise.name(),
+            of.judged_by(),
             of.rounds,
             of.faults,
             text::count(of.acknowledged),
@@ -62,7 +62,7 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
     }
     writeln!(out)?;
     report.results.iter().try_for_each(|of| writeln!(out, "{}.", of.verdict))?;
-    for of in report.results.iter().filter(|of| !of.is_kept) {
+    for of in report.results.iter().filter(|of| of.is_broken()) {
         writeln!(out, "\n{} broke its promise ({}):", of.store, of.fault.name())?;
         for trouble in &of.troubles {
             writeln!(out, "  round {}: {}", trouble.round, text::clean(&trouble.what))?;
