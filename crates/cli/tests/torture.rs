@@ -192,6 +192,47 @@ fn a_disk_is_full_for_a_store_that_takes_more_than_it_needs() {
     assert_eq!(figure(&report, "mdbx", "faults"), Some(2), "{text}");
 }
 
+/// A workload file with these lines before its mix.
+fn workload(folder: &Folder, lines: &str, mixes: &str) -> String {
+    folder.file("own.toml", &format!("data = \"random\"\n{lines}\n{mixes}\n"))
+}
+
+const MIX: &str = "[mix]\nget = 1\ninsert = 3\nupdate = 3\nremove = 1";
+
+/// Stores have the types of the file, as bench sets them up, and who has no such types is named.
+#[test]
+fn stores_have_the_types_of_the_workload_file() {
+    let folder = Folder::new();
+    for key_type in ["u32", "f64", "string"] {
+        let types = format!("key-type = \"{key_type}\"\nvalue-type = \"u64\"");
+        let file = workload(&folder, &types, MIX);
+        let keep = folder.path(&format!("kept-{key_type}"));
+        // What is not synced is lost, and so kept here: a store whose table tells its type.
+        let arguments = format!(
+            "--stores hash,btree --faults power --durability buffered --expect all --rounds 4 {SMALL}"
+        );
+        let (_, text) = torture(&arguments, &["--workload", &file, "--keep", &keep], 1);
+        assert!(text.contains(&format!("keys of type {key_type} are bytes to hash: ")), "{text}");
+        assert!(text.contains("values of type u64 are bytes to hash, btree: "), "{text}");
+        let kept = names_in(keep.as_ref());
+        let kept = kept.iter().filter(|name| name.starts_with("btree-"));
+        let has_type = |name: &String| {
+            let tables = run(&["table", "list", &format!("{keep}/{name}/files/store")]);
+            tables.expect(0).text().contains(&format!("typed\tkeys {key_type}"))
+        };
+        assert!(kept.clone().count() > 0 && kept.clone().all(has_type), "{key_type}: {text}");
+    }
+    let (_, text) = torture(
+        &format!("--stores hash,btree --rounds 3 {SMALL}"),
+        &["--workload", &workload(&folder, "key-type = \"u32\"", MIX)],
+        0,
+    );
+    assert!(text.contains("btree (buffered): kept every one of "), "{text}");
+    let file = workload(&folder, "key-type = \"record-number32\"", MIX);
+    let got = run(&["torture", "-q", "--stores", "btree", "--workload", &file]).expect(111);
+    assert!(got.err.contains("with keys of type record-number32 there is nothing"), "{}", got.err);
+}
+
 #[test]
 fn stores_that_lose_are_found_out() {
     // A map that nobody syncs, and a cache that nobody writes, each taken for safe.

@@ -18,7 +18,7 @@ pub(crate) mod kept;
 mod leftover;
 mod limit;
 mod mixed;
-mod notes;
+pub(crate) mod notes;
 pub(crate) mod open_loop;
 pub(crate) mod oracle;
 mod own_counters;

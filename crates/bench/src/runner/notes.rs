@@ -146,24 +146,14 @@ pub(super) fn about_types(
     asked_for: &[Phase],
     workload: &Workload,
 ) -> Vec<String> {
-    let Types { keys, values } = workload.types();
+    let types = workload.types();
     let left_out = |phase: &Phase| {
-        let why = workload.leaves_out(*phase)?;
+        let (why, keys) = (workload.leaves_out(*phase)?, types.keys);
         Some(format!("with keys of type {keys} '{phase}' is left out: {why}"))
     };
     let mut notes: Vec<String> = asked_for.iter().filter_map(left_out).collect();
-    let mut are_bytes = |what: &str, of: KeyType, has: fn(&str, KeyType) -> bool| {
-        let names = stores.iter().map(|info| &*info.store).filter(|name| !has(name, of));
-        let names = names.collect::<Vec<_>>().join(", ");
-        if !names.is_empty() {
-            notes.push(format!(
-                "{what} of type {of} are bytes to {names}: they have no such type, or the workbench \
-                 does not use it"
-            ));
-        }
-    };
-    are_bytes("keys", keys, has_keys_of);
-    are_bytes("values", values, has_values_of);
+    let names: Vec<&str> = stores.iter().map(|info| &*info.store).collect();
+    notes.extend(are_bytes(&names, types));
     notes
 }
 
@@ -179,6 +169,21 @@ pub(super) fn about_compression(workload: &Workload) -> Option<String> {
          it with your own data (--data), or with compression-ratio in a workload file of data = \"random\""
             .to_owned()
     })
+}
+
+/// The stores to which keys or values of these types are bytes.
+pub(crate) fn are_bytes(stores: &[&str], types: Types) -> Vec<String> {
+    let note = |what: &str, of: KeyType, has: fn(&str, KeyType) -> bool| {
+        let names: Vec<&str> = stores.iter().copied().filter(|name| !has(name, of)).collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "{what} of type {of} are bytes to {}: they have no such type, or the workbench does not use it",
+                names.join(", ")
+            )
+        })
+    };
+    let keys = note("keys", types.keys, has_keys_of);
+    keys.into_iter().chain(note("values", types.values, has_values_of)).collect()
 }
 
 /// What stores in order have easier with `decimal`, whose absent keys are all behind the largest that is there.

@@ -10,7 +10,7 @@ use crate::replay::unread;
 use crate::settings::Chosen;
 use crate::workload::changes::Script;
 use crate::workload::transactions::Transactions;
-use crate::workload::{Action, Inputs, KeyType, Mix, Records};
+use crate::workload::{Action, Inputs, Mix, Records, Types};
 use credenza::record::Trace;
 use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -58,6 +58,8 @@ impl Operation {
 #[derive(Default)]
 pub(super) struct Plan {
     keys: Vec<Box<[u8]>>,
+    /// What they are, and the values; a trace does not say it.
+    pub(super) types: Types,
     bytes: Vec<u8>,
     pub(super) operations: Vec<Operation>,
     /// How many of them fill the store.
@@ -86,7 +88,8 @@ impl Plan {
 
     fn of_mix(inputs: &Inputs, mix: &Mix, operations: usize, seed: u64) -> Plan {
         let keys = [&inputs.records, &inputs.fresh].into_iter().flat_map(keys_of).collect();
-        let mut plan = Plan { keys, ..Plan::default() };
+        let types = Types { keys: inputs.records.key_type(), values: inputs.records.value_type() };
+        let mut plan = Plan { keys, types, ..Plan::default() };
         for (key, (_, value)) in (0..).zip(inputs.records.iter()) {
             plan.push(What::Put, key, value);
         }
@@ -198,15 +201,16 @@ impl Plan {
         let longest = lens().max().unwrap_or(0);
         let (puts, bytes) = (lens().count() as u64, lens().sum::<u64>());
         let records = self.keys.len() as u64;
+        let Types { keys, values } = self.types;
         Shape {
             records,
-            keys: KeyType::Binary,
-            values: KeyType::Binary,
+            keys,
+            values,
             key_bytes: self.keys().map(|key| key.len() as u64).sum(),
             value_bytes: bytes / puts.max(1) * records,
             longest_value: longest as usize,
-            fixed_key: None,
-            fixed_value: None,
+            fixed_key: keys.width(),
+            fixed_value: values.width(),
             is_sorted: false,
             setup: Setup::Tuned,
             duplicates: None,

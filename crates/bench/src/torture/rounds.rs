@@ -25,6 +25,7 @@ use crate::replay::{Script, unread};
 use crate::report::text;
 use crate::rng::Rng;
 use crate::runner::folder::Folder;
+use crate::runner::notes::are_bytes;
 use crate::runner::process::{self, End, Program};
 use crate::runner::protocol::Message;
 use crate::shell::quoted;
@@ -164,6 +165,9 @@ impl<'a> Run<'a> {
             }
         }
         self.report.notes.extend(absent.sentences());
+        let names: Vec<&str> = subjects.iter().map(|subject| &*subject.name).collect();
+        let notes = are_bytes(&names, self.plan.types).into_iter();
+        self.report.notes.extend(notes.map(|note| format!("{note}.")));
         for subject in subjects.iter().filter(|subject| subject.replaces) {
             self.report.notes.push(format!(
                 "{} is built anew after every {}, in the place of the file before: a change is \
@@ -547,6 +551,13 @@ fn source_of(args: &TortureArgs, folder: &Folder) -> Result<(Source, String, Vec
         return Err(Error::invalid(
             "whether torture has changes synced is said with --durability: leave 'sync' out of the workload file",
         ));
+    }
+    if let Some(why) = workload.leaves_out(Phase::Mixed) {
+        let keys = workload.key_type();
+        return Err(Error::invalid(format!(
+            "with keys of type {keys} there is nothing to torture: {why}; leave key-type out of the workload \
+             file, or have another"
+        )));
     }
     workload.mixes = mix.clone().into();
     workload.records = Some(workload.records.unwrap_or(args.records).min(args.records));
