@@ -19,6 +19,7 @@ use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use credenza::{Error, Result};
 use credenza_formats::Format;
+pub(crate) use settings::check_codec;
 pub use several::Several;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;

@@ -233,6 +233,46 @@ fn stores_have_the_types_of_the_workload_file() {
     assert!(got.err.contains("with keys of type record-number32 there is nothing"), "{}", got.err);
 }
 
+/// What is chosen holds for the store that is tortured, or it takes no part and is named.
+#[test]
+fn stores_are_set_up_as_the_file_and_the_options_say() {
+    let folder = Folder::new();
+    let mixes = format!("{MIX}\n[settings]\nchecksums = true");
+    let file = workload(&folder, "key-size = 16", &mixes);
+    let faults = format!("--faults power --durability buffered --expect all --rounds 3 {SMALL}");
+    let more = ["--workload", &file, "--set", "btree.checksums=off"];
+    let (report, text) = torture(&format!("--stores hash,btree {faults}"), &more, 1);
+    assert_eq!(report["settings"], serde_json::json!(["checksums=on", "btree.checksums=off"]));
+    assert!(text.contains("'--set' leaves out hash: no setting checksums there."), "{text}");
+    assert_eq!(figure(&report, "btree", "faults"), Some(12), "{text}");
+    // The command has the options; the file has its own.
+    assert!(text.contains("--set btree.checksums=off"), "{text}");
+    let listed = run(&["bench", "--list"]).expect(0).text();
+    if listed.lines().any(|line| line.starts_with("sqlite ") && line.contains("not found")) {
+        eprintln!("not tested: sqlite is not found");
+    } else {
+        // It says in its file which pages it has.
+        let keep = folder.path("kept");
+        let more = ["--set", "page-size=16K", "--keep", &keep];
+        torture(&format!("--stores sqlite {faults}"), &more, 1);
+        let has_pages = |name: &String| {
+            let store = std::fs::read(format!("{keep}/{name}/files/store")).unwrap_or_default();
+            store.starts_with(b"SQLite format 3\0") && store[16..18] == [0x40, 0]
+        };
+        assert!(names_in(keep.as_ref()).iter().any(has_pages), "pages of 16 KiB");
+    }
+    for (arguments, says) in [
+        (&["--stores", "hash", "--set", "page-size=4K"][..], "no store is left to torture"),
+        (&["--set", "memory=on"], "memory=on: what is in the memory of a process goes with it"),
+        (&["--set", "recovery=off", "--durability", "sync"], "contradicts --durability sync"),
+        (&["--set", "key-compression=zint32-for"], "contradicts keys of type binary"),
+        (&["--set", "colour=red"], "no setting 'colour'"),
+    ] {
+        let got = run(&[&["torture", "-q"], arguments].concat()).expect(111);
+        assert!(got.err.contains(says), "{arguments:?}: {}", got.err);
+    }
+}
+
 #[test]
 fn stores_that_lose_are_found_out() {
     // A map that nobody syncs, and a cache that nobody writes, each taken for safe.

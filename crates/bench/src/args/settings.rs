@@ -1,6 +1,7 @@
 //! Settings that contradict other options.
 
 use super::BenchArgs;
+use crate::settings::Choices;
 use crate::workload::{KeyType, Phase, Workload};
 use credenza::{Error, Result};
 
@@ -22,14 +23,7 @@ pub(super) fn check(args: &BenchArgs, workload: &Workload) -> Result<()> {
              before the store is closed; leave one of both out"
         )));
     }
-    let codec = workload.settings.codec_of_numbers();
-    if let Some(codec) = codec.filter(|_| workload.key_type() != KeyType::U32) {
-        let (codec, keys) = (codec.text(), workload.key_type());
-        return Err(Error::invalid(format!(
-            "key-compression={codec} contradicts keys of type {keys}: it is for numbers of 32 bits, which \
-             data = \"random\" with key-type = \"u32\" in a workload file has; leave it out, or have such keys"
-        )));
-    }
+    check_codec(&workload.settings, workload.key_type())?;
     if !workload.settings.has_memory() {
         return Ok(());
     }
@@ -63,4 +57,16 @@ pub(super) fn check(args: &BenchArgs, workload: &Workload) -> Result<()> {
              leave one of both out"
         ))),
     }
+}
+
+/// Refuses a codec for numbers where the keys are something else.
+pub(crate) fn check_codec(settings: &Choices, keys: KeyType) -> Result<()> {
+    let codec = settings.codec_of_numbers().filter(|_| keys != KeyType::U32);
+    codec.map_or(Ok(()), |codec| {
+        let codec = codec.text();
+        Err(Error::invalid(format!(
+            "key-compression={codec} contradicts keys of type {keys}: it is for numbers of 32 bits, which \
+             data = \"random\" with key-type = \"u32\" in a workload file has; leave it out, or have such keys"
+        )))
+    })
 }

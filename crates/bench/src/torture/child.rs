@@ -11,6 +11,7 @@ use crate::driver::{
     with_changed,
 };
 use crate::runner::protocol::{self, Message, say};
+use crate::settings::Chosen;
 use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
@@ -25,6 +26,8 @@ pub(super) struct Task {
     /// For the store's files and nothing else.
     pub(super) folder: PathBuf,
     pub(super) source: Source,
+    /// How the store is set up.
+    pub(super) settings: Chosen,
     /// Each change is to be on the disk when its call has returned.
     pub(super) is_durable: bool,
     pub(super) job: Job,
@@ -69,7 +72,8 @@ impl ForDriver for Work<'_> {
         let plan = Plan::of(&task.source)?;
         let plan = if D::REPLACES { plan.in_generations() } else { plan };
         let driver = D::load(task.library.as_deref())?;
-        let (shape, path) = (plan.shape(), task.folder.join("store"));
+        let shape = Shape { settings: task.settings, ..plan.shape() };
+        let path = task.folder.join("store");
         let has_transactions = has_transactions::<D>();
         let child = Child { task, plan: &plan, driver: &driver, shape, path, has_transactions };
         match &task.job {

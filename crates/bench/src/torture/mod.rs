@@ -1,6 +1,6 @@
 //! `credenza torture`: a user's own operations on any store, and something happening to it meanwhile.
 //!
-//! Reading order: [`TortureArgs`], [`plan`] (what is done to a store), [`generations`] (where each change of it
+//! Reading order: [`TortureArgs`], [`asked`] (what is wanted), [`plan`] (what is done to a store), [`generations`] (where each change of it
 //! is a whole new file), [`judge`] (what it means for what is found), [`child`] (the processes that work and look), [`ledger`] (how far they had come), [`kill`] (when one of them dies), [`disk`] and
 //! [`power`] (what a power cut leaves), [`room`] (a folder that fills up), [`subject`] (what is known of a
 //! store), [`rounds`] (what happens when), [`keep`] (what is left of a store that lost something), [`outcome`] and [`table`] (what the reader sees).
@@ -11,6 +11,7 @@
 //! space left. A fresh process opens what is left, as the store's authors say, and puts every record beside
 //! the operations. What a store promises is its driver's to say ([`crate::driver::Driver::promise`]).
 
+mod asked;
 mod child;
 mod disk;
 mod generations;
@@ -132,6 +133,11 @@ pub struct TortureArgs {
     /// Use this library for a store: NAME=PATH; may be given many times
     #[arg(long = "lib", value_name = "NAME=PATH")]
     pub libraries: Vec<String>,
+    /// Set up stores so, as 'credenza bench --set' does: NAME=VALUE, for one store STORE.NAME=VALUE; may be given
+    /// many times. Who cannot be so is left out, and named; 'credenza bench --list' says what each store takes
+    /// [default: as each store is fastest]
+    #[arg(long = "set", value_name = "[STORE.]NAME=VALUE")]
+    pub settings: Vec<String>,
     /// Give a process up after so many seconds, and count it as one that crashed
     #[arg(long, value_name = "SECONDS", default_value_t = PATIENCE,
           value_parser = clap::value_parser!(u64).range(TIMEOUT))]

@@ -20,6 +20,8 @@ pub(super) struct Report {
     pub(super) credenza_torture: u32,
     pub(super) machine: Machine,
     pub(super) workload: String,
+    /// How stores were to be set up, each as it is written.
+    pub(super) settings: Vec<String>,
     pub(super) records: u64,
     /// All of a round, those that store the records included.
     pub(super) operations: usize,

@@ -4,6 +4,7 @@
 //! Invariants: the moment of a round is drawn from the seed, the fault and the round's number alone; a
 //! store with which a process fails in its rehearsal, when nothing happens, is told and left out.
 
+use super::asked::Asked;
 use super::child::{Job, Task};
 use super::judge::{At, last_boundary};
 use super::keep;
@@ -21,20 +22,17 @@ use crate::driver::{self, Changes, Fault};
 use crate::machine;
 use crate::measure;
 use crate::progress::{self, say};
-use crate::replay::{Script, unread};
 use crate::report::text;
 use crate::rng::Rng;
 use crate::runner::folder::Folder;
 use crate::runner::notes::are_bytes;
 use crate::runner::process::{self, End, Program};
 use crate::runner::protocol::Message;
+use crate::settings::Choices;
 use crate::shell::quoted;
-use crate::workload::{Inputs, Phase, Workload};
-use credenza::record::Trace;
 use credenza::{Error, Result};
-use credenza_formats::Format;
 use indicatif::ProgressBar;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -53,6 +51,7 @@ pub(super) struct Run<'a> {
     /// What this program says of itself is heard, and not what libraries say of a disk that is full.
     programs: [Program; 2],
     source: Source,
+    settings: Choices,
     plan: Plan,
     /// The same for stores of which each transaction is a whole new file, if there are any.
     in_generations: Option<Plan>,
@@ -70,12 +69,13 @@ enum Ended {
 
 impl<'a> Run<'a> {
     pub(super) fn new(args: &'a TortureArgs, folder: &'a Folder, room: Room) -> Result<Run<'a>> {
-        let (source, workload, notes) = source_of(args, folder)?;
+        let Asked { source, settings, name, notes } = Asked::by(args, folder)?;
         let plan = Plan::of(&source)?;
         let report = Report {
             credenza_torture: CONTRACT,
             machine: machine::facts(folder.path(), None, measure::clock_ns()),
-            workload,
+            workload: name,
+            settings: settings.in_words(),
             records: plan.changes(0, plan.filling),
             operations: plan.operations.len(),
             seed: args.seed,
@@ -89,7 +89,18 @@ impl<'a> Run<'a> {
         let programs = [Program::this()?, Program::this()?.silent()];
         let started = Instant::now();
         let in_generations = None;
-        Ok(Run { args, folder, room, programs, source, plan, in_generations, started, report })
+        Ok(Run {
+            args,
+            folder,
+            room,
+            programs,
+            source,
+            settings,
+            plan,
+            in_generations,
+            started,
+            report,
+        })
     }
 
     pub(super) fn into_report(mut self) -> Report {
@@ -149,10 +160,14 @@ impl<'a> Run<'a> {
         let mut known = HashSet::new();
         names.retain(|name| known.insert(name.clone()));
         let (mut subjects, mut absent) = (Vec::new(), Absent::default());
+        let mut unfit: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for name in names {
             let library = library_of(&self.args.libraries, &name);
-            match Subject::find(&name, library.as_deref()) {
-                Some(Ok(Ok(subject))) => subjects.push(subject),
+            match Subject::find(&name, library.as_deref(), self.settings.of(&name)) {
+                Some(Ok(Ok(subject))) => match subject.unfit() {
+                    None => subjects.push(subject),
+                    Some(why) => unfit.entry(why).or_default().push(name),
+                },
                 Some(Ok(Err(what))) if is_named || library.is_some() => {
                     self.fail(&name, format!("it is {what}"));
                 }
@@ -164,6 +179,15 @@ impl<'a> Run<'a> {
                 None => {}
             }
         }
+        let left_out = |(why, names): (String, Vec<String>)| {
+            format!("'--set' leaves out {}: {why}", names.join(", "))
+        };
+        let left_out: Vec<String> = unfit.into_iter().map(left_out).collect();
+        if subjects.is_empty() && self.report.failures.is_empty() && !left_out.is_empty() {
+            let left_out = left_out.join("; ");
+            return Err(Error::invalid(format!("no store is left to torture: {left_out}")));
+        }
+        self.report.notes.extend(left_out.iter().map(|note| format!("{note}.")));
         self.report.notes.extend(absent.sentences());
         let names: Vec<&str> = subjects.iter().map(|subject| &*subject.name).collect();
         let notes = are_bytes(&names, self.plan.types).into_iter();
@@ -201,7 +225,7 @@ impl<'a> Run<'a> {
 
     fn new_outcome(&self, subject: &Subject, fault: Fault) -> Outcome {
         let is_durable = self.is_durable(subject, fault);
-        let promise = self.args.expect.unwrap_or_else(|| (subject.promise)(fault, is_durable));
+        let promise = self.args.expect.unwrap_or_else(|| subject.promises(fault, is_durable));
         let class = if is_durable { Changes::Sync.class() } else { subject.class };
         let may_die = fault == Fault::Full && (subject.dies_when_full)(is_durable);
         let new = Outcome::new(&subject.name, &subject.version, class, fault, promise);
@@ -444,6 +468,7 @@ impl<'a> Run<'a> {
             library: subject.library.clone(),
             folder: folder.to_owned(),
             source: self.source.clone(),
+            settings: subject.settings,
             is_durable,
             job,
         };
@@ -493,6 +518,8 @@ impl<'a> Run<'a> {
         option("expect", args.expect.map(|promise| promise.name().to_owned()));
         option("dir", args.dir.as_ref().map(of_path));
         option("timeout", (args.timeout != PATIENCE).then(|| args.timeout.to_string()));
+        let settings = args.settings.iter();
+        settings.for_each(|setting| option("set", Some(setting.clone())));
         let is_its = |lib: &&String| lib.split_once('=').is_some_and(|(name, _)| name == store);
         let own = args.libraries.iter().filter(is_its);
         own.for_each(|library| option("lib", Some(library.clone())));
@@ -517,56 +544,4 @@ fn failed(outcome: &mut Outcome, ended: Ended) -> Vec<String> {
         Ended::Said(_) => (true, "it said something else than what was asked".to_owned()),
     };
     outcome.add_failure(is_crash, what).into_iter().collect()
-}
-
-/// The operations that are asked for, their name, and what is to be known of them.
-fn source_of(args: &TortureArgs, folder: &Folder) -> Result<(Source, String, Vec<String>)> {
-    let operations = args.operations;
-    if let Some(trace) = args.data.as_ref().filter(|path| Trace::is_trace(path)) {
-        let absolute = std::path::absolute(trace).map_err(|e| Error::io("find", e).at(trace))?;
-        let source = Source::Trace { trace: absolute, operations };
-        let opened = Trace::open(trace)?;
-        let notes = unread::all(&opened, &Script::of(&opened)?.told).into_iter();
-        let notes = notes.map(|says| format!("The trace {says}.")).collect();
-        return Ok((source, trace.display().to_string(), notes));
-    }
-    let mut workload = match &args.data {
-        Some(path) => {
-            let format = args.format.as_deref().map(str::parse::<Format>).transpose()?;
-            Workload::of_records(path, format)
-        }
-        None => Workload::find(&args.workload)?,
-    };
-    if workload.mixes.duplicates().is_some() || !workload.settings.in_words().is_empty() {
-        return Err(Error::invalid(
-            "torture has neither [settings] nor duplicates: leave them out of the workload file",
-        ));
-    }
-    let Some(mix) = workload.mixes.only().cloned() else {
-        return Err(Error::invalid(
-            "torture does one mix, and the workload file has several [[mix]]: leave the others out",
-        ));
-    };
-    if mix.sync {
-        return Err(Error::invalid(
-            "whether torture has changes synced is said with --durability: leave 'sync' out of the workload file",
-        ));
-    }
-    if let Some(why) = workload.leaves_out(Phase::Mixed) {
-        let keys = workload.key_type();
-        return Err(Error::invalid(format!(
-            "with keys of type {keys} there is nothing to torture: {why}; leave key-type out of the workload \
-             file, or have another"
-        )));
-    }
-    workload.mixes = mix.clone().into();
-    workload.records = Some(workload.records.unwrap_or(args.records).min(args.records));
-    workload.seed = args.seed;
-    workload.gets = operations;
-    workload.phases = Some(vec![Phase::Mixed]);
-    let (inputs, notes) = Inputs::prepare(&workload)?;
-    let path = folder.path().join("inputs");
-    inputs.save(&path)?;
-    let seed = workload.seed;
-    Ok((Source::Mix { inputs: path, mix, operations, seed }, workload.name, notes))
 }

@@ -6,6 +6,7 @@ use crate::driver::{
     Driver, Fault, ForDriver, Promise, Writer, has_transactions, tried, with_changed,
 };
 use crate::rng::Rng;
+use crate::settings::{Chosen, Takes};
 use credenza::Result;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,10 @@ pub(super) struct Subject {
     pub(super) name: String,
     pub(super) version: String,
     pub(super) library: Option<PathBuf>,
+    /// How it is set up.
+    pub(super) settings: Chosen,
+    /// What it can be set to.
+    takes: &'static [Takes],
     /// Whether it is another one's library.
     pub(super) is_library: bool,
     pub(super) has_durable: bool,
@@ -21,7 +26,7 @@ pub(super) struct Subject {
     pub(super) replaces: bool,
     /// When its changes are safe that are not durable each.
     pub(super) class: &'static str,
-    pub(super) promise: fn(Fault, bool) -> Promise,
+    promise: fn(Fault, bool) -> Promise,
     pub(super) dies_when_full: fn(bool) -> bool,
     pub(super) sizes: [Vec<Space>; 2],
 }
@@ -32,8 +37,22 @@ impl Subject {
     pub(super) fn find(
         name: &str,
         library: Option<&Path>,
+        settings: Chosen,
     ) -> Option<Result<std::result::Result<Subject, &'static str>>> {
-        with_changed(name, Look(library))
+        with_changed(name, Look { library, settings })
+    }
+
+    /// Why it cannot be set up so; `None` if it can.
+    pub(super) fn unfit(&self) -> Option<String> {
+        self.settings.unfit(self.takes)
+    }
+
+    /// What it promises; without a log nothing comes back.
+    pub(super) fn promises(&self, fault: Fault, is_durable: bool) -> Promise {
+        match self.settings.recovery() {
+            true => (self.promise)(fault, is_durable),
+            false => Promise::Nothing,
+        }
     }
 
     /// The number of an operation: mostly one of those after the store was filled. Of a generation half of
@@ -52,13 +71,17 @@ impl Subject {
     }
 }
 
-struct Look<'a>(Option<&'a Path>);
+struct Look<'a> {
+    library: Option<&'a Path>,
+    settings: Chosen,
+}
 
 impl ForDriver for Look<'_> {
     type Output = Result<std::result::Result<Subject, &'static str>>;
 
     fn run<D: Driver>(self) -> Self::Output {
-        let driver = tried::load::<D>(self.0)?;
+        let Look { library, settings } = self;
+        let driver = tried::load::<D>(library)?;
         if !<D::Writer<'_> as Writer>::IS_POSSIBLE {
             return Ok(Err("built once and never changed"));
         }
@@ -68,12 +91,14 @@ impl ForDriver for Look<'_> {
         Ok(Ok(Subject {
             name: D::NAME.to_owned(),
             version: driver.identity().version,
-            library: self.0.map(Path::to_owned),
+            library: library.map(Path::to_owned),
+            settings,
+            takes: D::SETTINGS,
             is_library: D::SOURCE.is_some(),
-            has_durable: D::DURABLE.is_some(),
+            has_durable: D::DURABLE.is_some() && settings.recovery(),
             has_transactions: has_transactions::<D>(),
             replaces: D::REPLACES,
-            class: driver.changes_one_by_one(false).class(),
+            class: settings.changes(driver.changes_one_by_one(false)).class(),
             promise: D::promise,
             dies_when_full: D::dies_when_full,
             sizes: [Vec::new(), Vec::new()],
