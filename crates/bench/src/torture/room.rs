@@ -39,9 +39,9 @@ impl Room {
         }
     }
 
-    /// Less than a store takes that had these sizes, and where it grew, as much as it had at some time;
-    /// `None` if it took nothing.
-    pub(super) fn draw(self, sizes: &[Space], rng: &mut Rng) -> Option<u64> {
+    /// Begins with less than a store takes that had these sizes, and where it grew, as much as it had at
+    /// some time; `None` if it took nothing.
+    pub(super) fn search(self, sizes: &[Space], rng: &mut Rng) -> Option<Search> {
         let of = |space: &Space| match self {
             Room::Mounted => space.allocated,
             Room::LimitedFiles => space.longest,
@@ -50,7 +50,8 @@ impl Room {
         let least = sizes.iter().map(of).min().filter(|least| *least < most);
         let least = least.unwrap_or(most / 2);
         // A file system of no size has no limit.
-        Some((least + rng.below(most - least)).max(1))
+        let bytes = (least + rng.below(most - least)).max(1);
+        Some(Search { bytes, too_little: None, enough: most })
     }
 
     /// Makes the space of an empty folder so small; what a process must observe itself, where it has to.
@@ -83,10 +84,35 @@ impl Room {
     }
 }
 
-/// About half of a space that was enough; `None` if there is no less.
-pub(super) fn less(bytes: u64, rng: &mut Rng) -> Option<u64> {
-    let half = bytes / 2;
-    (bytes > PAGE).then(|| (half / 2 + rng.below(half)).max(PAGE))
+/// The search for a size at which a disk gets full when something is in the store.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Search {
+    /// What is to be tried.
+    pub(super) bytes: u64,
+    /// The most with which the store could not be made.
+    pub(super) too_little: Option<u64>,
+    enough: u64,
+}
+
+impl Search {
+    /// What was tried was enough, or too little to begin with; whether there is something between, to be tried
+    /// next.
+    pub(super) fn goes_on(&mut self, was_enough: bool, rng: &mut Rng) -> bool {
+        match was_enough {
+            true => self.enough = self.bytes,
+            false => self.too_little = Some(self.bytes),
+        }
+        let between = self.enough - self.too_little.unwrap_or(0).min(self.enough);
+        if between <= PAGE {
+            return false;
+        }
+        self.bytes = match self.too_little {
+            Some(least) => least + 1 + rng.below(between - 1),
+            // About half: the store may need a hundredth of what it takes.
+            None => (between / 4 + rng.below(between / 2)).max(PAGE),
+        };
+        true
+    }
 }
 
 #[cfg(test)]
@@ -104,24 +130,41 @@ mod tests {
             let (most, least) = (*longest.iter().max().unwrap(), *longest.iter().min().unwrap());
             let least = if least == most { most / 2 } else { least.max(1) };
             for _ in 0..100 {
-                let drawn = Room::LimitedFiles.draw(&sizes(longest), &mut rng).unwrap();
+                let drawn = Room::LimitedFiles.search(&sizes(longest), &mut rng).unwrap().bytes;
                 assert!((least..most).contains(&drawn), "{longest:?}: {drawn}");
             }
         }
-        assert_eq!(Room::LimitedFiles.draw(&sizes(&[0, 0]), &mut rng), None);
-        assert_eq!(Room::LimitedFiles.draw(&[], &mut rng), None);
+        assert!(Room::LimitedFiles.search(&sizes(&[0, 0]), &mut rng).is_none());
+        assert!(Room::LimitedFiles.search(&[], &mut rng).is_none());
+    }
+
+    /// Of a store that needs so much to be made, and so much to the end.
+    fn found(made: u64, whole: u64, taken: u64, seed: u64) -> Option<u64> {
+        let mut rng = Rng::new(seed, 1);
+        let mut search = Room::LimitedFiles.search(&sizes(&[taken]), &mut rng).unwrap();
+        for _ in 0..48 {
+            assert!((1..taken).contains(&search.bytes));
+            if (made..whole).contains(&search.bytes) {
+                return Some(search.bytes);
+            }
+            if !search.goes_on(search.bytes >= whole, &mut rng) {
+                return None;
+            }
+        }
+        panic!("{search:?}: no end");
     }
 
     #[test]
-    fn what_was_enough_becomes_less_until_it_is_a_page() {
+    fn a_size_is_found_at_which_there_is_something_in_the_store() {
         for seed in 0..100 {
-            let (mut rng, mut bytes, mut tries) = (Rng::new(seed, 1), 64 << 30, 0);
-            while let Some(next) = less(bytes, &mut rng) {
-                assert!(next < bytes && next >= (bytes / 4).max(PAGE), "{bytes}: {next}");
-                (bytes, tries) = (next, tries + 1);
+            for (made, whole, taken) in
+                [(0, 300_000, 64 << 20), (200_000, 300_000, 64 << 30), (1, 2 * PAGE, 1 << 20)]
+            {
+                assert!(found(made, whole, taken, seed).is_some(), "{made} to {whole}");
             }
-            assert!(bytes == PAGE && tries < 48, "{tries}");
+            // Made and whole at once, or whole in a page.
+            assert_eq!(found(70_000, 70_000, 1 << 20, seed), None);
+            assert_eq!(found(0, 1, 1 << 20, seed), None);
         }
-        assert_eq!(less(1, &mut Rng::new(1, 1)), None);
     }
 }

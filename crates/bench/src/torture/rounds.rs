@@ -13,7 +13,7 @@ use super::ledger::Ledger;
 use super::outcome::{CONTRACT, Failed, Outcome, Report, Trouble};
 use super::plan::{Plan, Source};
 use super::power::Cut;
-use super::room::{self, Room};
+use super::room::Room;
 use super::subject::Subject;
 use super::{Class, PATIENCE, Said, TortureArgs};
 use crate::absent::{Absent, is_missed};
@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 const IMAGES: usize = 4;
 /// Operations at most between the last writing back of everything and a power cut.
 const WINDOW: u64 = 128;
-/// Sizes of a disk at most that a round tries until one is too small: from gigabytes down to a page.
+/// Sizes of a disk at most that a round tries: from gigabytes down to a page.
 const TRIES: usize = 48;
 
 pub(super) struct Run<'a> {
@@ -57,6 +57,15 @@ pub(super) struct Run<'a> {
     in_generations: Option<Plan>,
     started: Instant,
     report: Report,
+}
+
+/// What a disk of some size did to a store.
+enum Filled {
+    Enough,
+    /// Nothing was acknowledged.
+    TooLittle,
+    /// It was full; what is not as promised.
+    Full(Vec<String>),
 }
 
 /// How a process that works on a store came to its end.
@@ -361,64 +370,99 @@ impl<'a> Run<'a> {
         Ok(troubles)
     }
 
-    /// Has the disk be full; where a store gets along with the space that was drawn, with less and less of
-    /// it, until it does not. Many take more than they need while there is space.
+    /// Has the disk be full: with less and less space where a store gets along with it, as many take more than
+    /// they need while there is some; and with more where the store could not even be made.
     fn fill(&self, place: &Place<'_>, outcome: &mut Outcome, rng: &mut Rng) -> Result<Vec<String>> {
         let sizes = &place.subject.sizes[usize::from(place.is_durable)];
-        let mut drawn = self.room.draw(sizes, rng);
+        let Some(mut search) = self.room.search(sizes, rng) else { return Ok(Vec::new()) };
         for _ in 0..TRIES {
-            let Some(bytes) = drawn.filter(|_| !self.is_stopping()) else { break };
-            // What got along is no part of the next try.
-            self.folder.empty(&place.subject.name)?;
-            let limit = self.room.make(place.folder, bytes)?;
-            let done = self.fill_up(place, outcome, limit);
-            self.room.clear(place.folder)?;
-            if let Some(troubles) = done? {
-                return Ok(troubles);
+            let was_enough = match self.fill_to(place, outcome, search.bytes, false)? {
+                _ if self.is_stopping() => return Ok(Vec::new()),
+                Filled::Full(troubles) => return Ok(troubles),
+                Filled::Enough => true,
+                Filled::TooLittle => false,
+            };
+            if !search.goes_on(was_enough, rng) {
+                break;
             }
-            drawn = room::less(bytes, rng);
         }
-        Ok(Vec::new())
+        // A store that is either not made or whole: then it is that what happens to it.
+        let Some(bytes) = search.too_little else { return Ok(Vec::new()) };
+        match self.fill_to(place, outcome, bytes, true)? {
+            Filled::Full(troubles) => Ok(troubles),
+            _ => Ok(Vec::new()),
+        }
     }
 
-    /// `None` if there was space to the end.
+    /// All operations with so much space. Whether a fault before the first of them returns is one, too, is to
+    /// be said.
+    fn fill_to(
+        &self,
+        place: &Place<'_>,
+        outcome: &mut Outcome,
+        bytes: u64,
+        is_any_one: bool,
+    ) -> Result<Filled> {
+        // What got along is no part of the next try.
+        self.folder.empty(&place.subject.name)?;
+        let limit = self.room.make(place.folder, bytes)?;
+        let filled = self.fill_up(place, outcome, limit, is_any_one);
+        self.room.clear(place.folder)?;
+        filled
+    }
+
     fn fill_up(
         &self,
         place: &Place<'_>,
         outcome: &mut Outcome,
         limit: Option<u64>,
-    ) -> Result<Option<Vec<String>>> {
+        is_any_one: bool,
+    ) -> Result<Filled> {
         let ledger = self.folder.path().join("ledger");
-        let mut troubles = Vec::new();
         let job = Job::FillUp { limit, ledger: ledger.clone() };
-        let operations = &self.plan_of(place.subject).operations;
-        let end = operations.len();
+        let end = self.plan_of(place.subject).operations.len();
         let ended = self.process_at(place, job)?;
         let noted = Ledger::take(&ledger)?;
-        let at = match ended {
-            Ended::Said(Said::Full { why: None, .. }) => return Ok(None),
-            Ended::Said(Said::Full { at, .. }) => at,
-            other => {
-                troubles.extend(failed(outcome, other));
-                At { begun: noted.begun.min(end), ..noted }
-            }
+        let at = match &ended {
+            Ended::Said(Said::Full { why: None, .. }) => return Ok(Filled::Enough),
+            Ended::Said(Said::Full { at, .. }) => *at,
+            _ => At { begun: noted.begun.min(end), ..noted },
+        };
+        if at.done == 0 && !is_any_one {
+            return Ok(Filled::TooLittle);
+        }
+        let mut troubles = match ended {
+            Ended::Said(Said::Full { .. }) => Vec::new(),
+            other => failed(outcome, other),
         };
         outcome.faults += 1;
         self.room.give_more(place.folder)?;
-        let before = troubles.len();
-        troubles.extend(self.look(place, outcome, at)?);
-        if troubles.len() > before {
-            return Ok(Some(troubles));
+        troubles.extend(self.look_and_go_on(place, outcome, at)?);
+        Ok(Filled::Full(troubles))
+    }
+
+    /// Looks at a store that there is space for now, and does with it what is left to do.
+    fn look_and_go_on(
+        &self,
+        place: &Place<'_>,
+        outcome: &mut Outcome,
+        at: At,
+    ) -> Result<Vec<String>> {
+        let mut troubles = self.look(place, outcome, at)?;
+        if !troubles.is_empty() {
+            return Ok(troubles);
         }
+        let operations = &self.plan_of(place.subject).operations;
         let from = last_boundary(operations, at.done, place.subject.has_transactions);
         match self.process_at(place, Job::GoOn { from })? {
             Ended::Said(Said::Finished) => {
+                let end = operations.len();
                 let at = At { begun: end, done: end, synced: end };
                 troubles.extend(self.look(place, outcome, at)?);
             }
             other => troubles.extend(failed(outcome, other)),
         }
-        Ok(Some(troubles))
+        Ok(troubles)
     }
 
     /// Has a fresh process look at what is left; what is not as promised.
