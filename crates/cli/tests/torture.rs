@@ -234,6 +234,21 @@ fn stores_have_the_types_of_the_workload_file() {
     assert!(got.err.contains("with keys of type record-number32 there is nothing"), "{}", got.err);
 }
 
+/// Mixes come one after the other, each with what those before it have left.
+#[test]
+fn several_mixes_are_done_one_after_the_other() {
+    let folder = Folder::new();
+    let mixes = "[[mix]]\nname = \"load\"\ninsert = 1\noperations = 100\n\
+                 [[mix]]\nname = \"use\"\nget = 1\nupdate = 1\noperations = 60\ntransactions = 7\n\
+                 [[mix]]\nname = \"clear\"\nremove = 1\noperations = 40";
+    let file = workload(&folder, "key-size = 16", mixes);
+    let arguments = "--stores constant,hash,btree --rounds 2 --records 60";
+    let (report, text) = torture(arguments, &["--workload", &file], 0);
+    // The records, all operations, and the ends of nine transactions.
+    assert_eq!(report["operations"], 60 + 200 + 2 * 9, "{text}");
+    assert!(text.contains("btree (buffered): kept every one of "), "{text}");
+}
+
 /// What is chosen holds for the store that is tortured, or it takes no part and is named.
 #[test]
 fn stores_are_set_up_as_the_file_and_the_options_say() {

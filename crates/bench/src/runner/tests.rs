@@ -189,7 +189,7 @@ pub(super) fn mix(table: &str) -> Mix {
 }
 
 /// The mixes of these tables.
-pub(super) fn mixes(tables: &str) -> Mixes {
+pub(crate) fn mixes(tables: &str) -> Mixes {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mix.toml");
     std::fs::write(&path, format!("data = \"tokens\"\n{tables}")).unwrap();

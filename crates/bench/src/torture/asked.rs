@@ -8,7 +8,7 @@ use crate::args::check_codec;
 use crate::replay::{Script, unread};
 use crate::runner::folder::Folder;
 use crate::settings::Choices;
-use crate::workload::{Inputs, KeyType, Phase, Workload};
+use crate::workload::{Inputs, KeyType, Mix, Mixes, Phase, Workload};
 use credenza::record::Trace;
 use credenza::{Error, Result};
 use credenza_formats::Format;
@@ -60,12 +60,7 @@ impl Asked {
                 "torture has no duplicates: leave them out of the workload file",
             ));
         }
-        let Some(mix) = workload.mixes.only().cloned() else {
-            return Err(Error::invalid(
-                "torture does one mix, and the workload file has several [[mix]]: leave the others out",
-            ));
-        };
-        if mix.sync {
+        if workload.mixes.iter().any(|mix| mix.sync) {
             return Err(Error::invalid(
                 "whether torture has changes synced is said with --durability: leave 'sync' out of the workload file",
             ));
@@ -77,18 +72,32 @@ impl Asked {
                  file, or have another"
             )));
         }
-        workload.mixes = mix.clone().into();
+        share_out(&mut workload.mixes, args.operations);
         workload.records = Some(workload.records.unwrap_or(args.records).min(args.records));
         workload.seed = args.seed;
         workload.gets = args.operations;
-        workload.phases = Some(vec![Phase::Mixed]);
+        workload.phases = Some(workload.mixes.phases().collect());
         let settings = settings(workload.settings.clone(), workload.key_type(), args)?;
         let (inputs, notes) = Inputs::prepare(&workload)?;
         let path = folder.path().join("inputs");
         inputs.save(&path)?;
-        let (operations, seed) = (args.operations, workload.seed);
-        let source = Source::Mix { inputs: path, mix, operations, seed };
-        Ok(Asked { source, settings, name: workload.name, notes })
+        let Workload { name, mixes, seed, .. } = workload;
+        let source = Source::Mixes { inputs: path, mixes, seed };
+        Ok(Asked { source, settings, name, notes })
+    }
+}
+
+/// Says how many operations each mix does: so many together at most, in the proportion of what each has in its
+/// file. Those that say nothing have as many as each other. Time is nothing here.
+fn share_out(mixes: &mut Mixes, most: usize) {
+    let count = mixes.iter().count().max(1);
+    let wanted = |mix: &Mix| mix.operations.unwrap_or((most / count).max(1));
+    let all: usize = mixes.iter().map(wanted).fold(0, usize::saturating_add);
+    for mix in mixes.iter_mut() {
+        let own = wanted(mix);
+        let share = if all > most { own as f64 / all as f64 * most as f64 } else { own as f64 };
+        mix.operations = Some((share as usize).max(1));
+        mix.stop.seconds = None;
     }
 }
 
@@ -110,4 +119,29 @@ fn settings(mut settings: Choices, keys: KeyType, args: &TortureArgs) -> Result<
         ));
     }
     Ok(settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runner::tests::mixes;
+
+    #[test]
+    fn all_mixes_together_do_what_is_asked_for_at_most() {
+        let of = |own: &[Option<usize>], most| {
+            let table = |(i, own): (usize, &Option<usize>)| {
+                let operations = own.map_or_else(String::new, |n| format!("operations = {n}\n"));
+                format!("[[mix]]\nname = \"m{i}\"\nget = 1\n{operations}")
+            };
+            let mut mixes = mixes(&own.iter().enumerate().map(table).collect::<String>());
+            share_out(&mut mixes, most);
+            mixes.iter().filter_map(|mix| mix.operations).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&[None, None, None], 3000), [1000, 1000, 1000]);
+        assert_eq!(of(&[Some(10), None], 3000), [10, 1500]);
+        assert_eq!(of(&[Some(6000), Some(2000)], 400), [300, 100]);
+        assert_eq!(of(&[Some(500)], 3000), [500]);
+        assert_eq!(of(&[None], 3000), [3000]);
+        assert_eq!(of(&[Some(1_000_000), Some(1)], 10), [9, 1]);
+    }
 }

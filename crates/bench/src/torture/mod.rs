@@ -1,9 +1,11 @@
 //! `credenza torture`: a user's own operations on any store, and something happening to it meanwhile.
 //!
-//! Reading order: [`TortureArgs`], [`asked`] (what is wanted), [`plan`] (what is done to a store), [`generations`] (where each change of it
-//! is a whole new file), [`judge`] (what it means for what is found), [`child`] (the processes that work and look), [`ledger`] (how far they had come), [`kill`] (when one of them dies), [`disk`] and
-//! [`power`] (what a power cut leaves), [`room`] (a folder that fills up), [`subject`] (what is known of a
-//! store), [`rounds`] (what happens when), [`keep`] (what is left of a store that lost something), [`outcome`] and [`table`] (what the reader sees).
+//! Reading order: [`TortureArgs`], [`asked`] (what is wanted), [`plan`] (what is done to a store),
+//! [`generations`] (where each change of it is a whole new file), [`judge`] (what it means for what is
+//! found), [`child`] (the processes that work and look), [`ledger`] (how far they had come), [`kill`] (when
+//! one of them dies), [`disk`] and [`power`] (what a power cut leaves), [`room`] (a folder that fills up),
+//! [`subject`] (what is known of a store), [`rounds`] (what happens when), [`keep`] (what is left of a store
+//! that lost something), [`outcome`] and [`table`] (what the reader sees).
 //!
 //! Method: for each store, fault and round a new store, and a process that does the operations one after
 //! the other. What has returned without an error is acknowledged. Then something happens at a moment that

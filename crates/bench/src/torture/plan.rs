@@ -10,7 +10,7 @@ use crate::replay::unread;
 use crate::settings::Chosen;
 use crate::workload::changes::Script;
 use crate::workload::transactions::Transactions;
-use crate::workload::{Action, Inputs, Mix, Records, Types};
+use crate::workload::{Action, Inputs, Mix, Mixes, Records, Types};
 use credenza::record::Trace;
 use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -19,8 +19,9 @@ use std::path::PathBuf;
 /// Where the operations come from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Source {
-    /// The records of a workload are stored, and then so many operations of its mix are done.
-    Mix { inputs: PathBuf, mix: Mix, operations: usize, seed: u64 },
+    /// The records of a workload are stored, and then the operations of its mixes are done, each of which says
+    /// how many.
+    Mixes { inputs: PathBuf, mixes: Mixes, seed: u64 },
     /// What a trace found there before it is stored, and then the first of its operations are done.
     Trace { trace: PathBuf, operations: usize },
 }
@@ -69,8 +70,8 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn of(source: &Source) -> Result<Plan> {
         let plan = match source {
-            Source::Mix { inputs, mix, operations, seed } => {
-                Plan::of_mix(&Inputs::load(inputs)?, mix, *operations, *seed)
+            Source::Mixes { inputs, mixes, seed } => {
+                Plan::of_mixes(&Inputs::load(inputs)?, mixes, *seed)
             }
             Source::Trace { trace, operations } => {
                 Plan::of_trace(&script::Script::of(&Trace::open(trace)?)?, *operations)
@@ -79,14 +80,14 @@ impl Plan {
         if plan.changes(0, plan.operations.len()) == plan.changes(0, plan.filling) {
             let what = "there is no operation that changes anything: nothing could be lost";
             return Err(match source {
-                Source::Mix { .. } => Error::invalid(what),
+                Source::Mixes { .. } => Error::invalid(what),
                 Source::Trace { trace, .. } => unread::nothing(&Trace::open(trace)?, what),
             });
         }
         Ok(plan)
     }
 
-    fn of_mix(inputs: &Inputs, mix: &Mix, operations: usize, seed: u64) -> Plan {
+    fn of_mixes(inputs: &Inputs, mixes: &Mixes, seed: u64) -> Plan {
         let keys = [&inputs.records, &inputs.fresh].into_iter().flat_map(keys_of).collect();
         let types = Types { keys: inputs.records.key_type(), values: inputs.records.value_type() };
         let mut plan = Plan { keys, types, ..Plan::default() };
@@ -94,31 +95,39 @@ impl Plan {
             plan.push(What::Put, key, value);
         }
         plan.filling = plan.operations.len();
-        let script = Script::draw(&inputs.records, &inputs.fresh, mix, operations, seed);
+        let Inputs { records, fresh, .. } = inputs;
+        // Each says how many operations it has.
+        let scripts = mixes.scripts(mixes.last(), records, fresh, 0, seed);
+        for (mix, script) in mixes.iter().zip(&scripts) {
+            plan.add_mix(mix, script);
+        }
+        plan
+    }
+
+    fn add_mix(&mut self, mix: &Mix, script: &Script) {
         let together = mix.transactions.and_then(Transactions::operations);
         for (i, (step, _, value)) in script.iter().enumerate() {
             if together.is_some_and(|together| i % together == 0) {
-                plan.push(What::Begin, 0, &[]);
+                self.push(What::Begin, 0, &[]);
             }
             match step.action {
-                Action::Get => plan.push(What::Get, step.item, &[]),
+                Action::Get => self.push(What::Get, step.item, &[]),
                 Action::Insert | Action::Update | Action::Add => {
-                    plan.push(What::Put, step.item, value)
+                    self.push(What::Put, step.item, value)
                 }
-                Action::Remove => plan.push(What::Remove, step.item, &[]),
-                Action::Scan => plan.push(What::Scan(step.scan_len), step.item, &[]),
-                Action::TableScan => plan.push(What::TableScan, 0, &[]),
+                Action::Remove => self.push(What::Remove, step.item, &[]),
+                Action::Scan => self.push(What::Scan(step.scan_len), step.item, &[]),
+                Action::TableScan => self.push(What::TableScan, 0, &[]),
                 Action::ReadModifyWrite => {
-                    plan.push(What::Get, step.item, &[]);
-                    plan.push(What::Put, step.item, value);
+                    self.push(What::Get, step.item, &[]);
+                    self.push(What::Put, step.item, value);
                 }
             }
             let is_last = i + 1 == script.len();
             if together.is_some_and(|together| is_last || (i + 1) % together == 0) {
-                plan.push(What::Commit, 0, &[]);
+                self.push(What::Commit, 0, &[]);
             }
         }
-        plan
     }
 
     fn of_trace(script: &script::Script, operations: usize) -> Plan {

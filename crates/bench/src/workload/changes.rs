@@ -50,6 +50,7 @@ impl Script {
     /// `count` steps; `fresh` has the keys that are inserted, in this order. A value that is stored
     /// is that of a random record, so that lengths are those of the data, and never the one that
     /// the key has already, but for empty ones.
+    #[cfg(test)]
     pub(crate) fn draw(
         records: &Records,
         fresh: &Records,
