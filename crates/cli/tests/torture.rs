@@ -194,7 +194,7 @@ fn a_disk_is_full_for_a_store_that_takes_more_than_it_needs() {
 
 /// A workload file with these lines before its mix.
 fn workload(folder: &Folder, lines: &str, mixes: &str) -> String {
-    folder.file("own.toml", &format!("data = \"random\"\n{lines}\n{mixes}\n"))
+    folder.file("own.toml", format!("data = \"random\"\n{lines}\n{mixes}\n"))
 }
 
 const MIX: &str = "[mix]\nget = 1\ninsert = 3\nupdate = 3\nremove = 1";
