@@ -439,6 +439,9 @@ pub struct AtRate {
     pub reached: Summary,
     /// Whether every round ended when it was to: within 1 % and a millisecond.
     pub kept_up: bool,
+    /// How many rounds did not; `None` in reports from before there was this field.
+    #[serde(default)]
+    pub rounds_behind: Option<usize>,
     /// Latencies, each counted from when the operation was to start: what waited in line behind a slow
     /// one has that in its own. Lookups of a batch start together and have that of their call.
     pub latency_ns: Latency,

@@ -115,6 +115,7 @@ pub fn some() -> AtRate {
             ..Default::default()
         },
         kept_up: false,
+        rounds_behind: Some(1),
         latency_ns: latency(400),
         by_round: Default::default(),
         operation_latency_ns: [("get".to_owned(), latency(300))].into(),

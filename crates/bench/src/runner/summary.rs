@@ -156,6 +156,7 @@ fn at_rate<'a>(
         ops: all().map(|round| round.ops).sum(),
         reached: summarise(&all().map(|round| round.per_second()).collect::<Vec<_>>()),
         kept_up: all().all(|round| round.kept_up()),
+        rounds_behind: Some(all().filter(|round| !round.kept_up()).count()),
         latency_ns: latencies.percentiles()?,
         by_round,
         operation_latency_ns: percentiles(all().map(|round| &round.operation_latencies)),

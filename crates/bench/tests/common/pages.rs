@@ -44,6 +44,7 @@ pub fn with_lines(mut report: Report) -> Report {
             ops: 5000,
             reached: Summary { median: 999.0, ..Summary::default() },
             kept_up: i == 0,
+            rounds_behind: None,
             latency_ns: latency(200),
             operation_latency_ns: Default::default(),
             by_round: Default::default(),

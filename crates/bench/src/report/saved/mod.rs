@@ -8,8 +8,9 @@
 //!
 //! A figure *regressed* when its whole interval shows it slower and its median is slower by more
 //! than the threshold; when its file is larger by more than that; when its answers were right and
-//! are not any more; when it kept to a rate's schedule and does not any more; or when the later run was to
-//! give it, and has not (`lost`).
+//! are not any more; when most rounds kept to a rate's schedule and do not any more; or when the later run was to
+//! give it, and has not (`lost`). What is one fact counts once: a store that is behind its schedule has no
+//! percentiles to judge besides.
 
 mod growth;
 mod lost;
@@ -102,9 +103,12 @@ pub enum Speed {
     WrongAnswers,
     /// The answers were wrong before: there is no speed to compare with.
     WrongBefore,
-    /// At a rate: it kept to its schedule before, and does not any more.
+    /// Too few operations beyond a percentile in either run: it is that of a handful.
+    TooFewOperations,
+    /// At a rate: more than half of the rounds more than before did not keep to their schedule.
     Behind,
-    /// At a rate: it did not keep to its schedule before, and had no latency of its own.
+    /// At a rate: most rounds of either run did not keep to their schedule, and had no latency of their own;
+    /// of the later run not so many more than of the earlier.
     BehindBefore,
 }
 

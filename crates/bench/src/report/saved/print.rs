@@ -1,6 +1,6 @@
 //! The comparison of two runs as a table for a terminal: one line for a store and phase.
 
-use super::{Change, Changes, LatencyChange, Speed, ThroughputChange};
+use super::{Change, Changes, LatencyChange, Speed, ThroughputChange, rate};
 use crate::report::pen::{Pen, Style, shortened, width, wrapped};
 use crate::report::stats::Ratio;
 use crate::report::text;
@@ -54,6 +54,9 @@ pub fn print(
     }
     lines(changes, out, &pen)
 }
+
+const AT_RATE_EXPLAINED: &str = "BEHIND its schedule is one regression of a store and phase: more than half of the \
+    rounds were, that many more than before. Then no percentile is judged; else each by those of the rounds.";
 
 const AT_RATE: &str = "At a rate: latencies from when an operation was to start";
 
@@ -155,8 +158,14 @@ fn shared_cells(change: &ThroughputChange) -> [String; 7] {
 }
 
 fn latency_cells(change: &LatencyChange) -> [String; 7] {
-    let (factor, interval) = factor(change.ratio.as_ref());
-    let [before, after] = change.ns.map(|ns| text::nanoseconds(ns as f64));
+    let (factor, interval) = match change.speed {
+        Speed::TooFewOperations => (text::UNJUDGED.to_owned(), String::new()),
+        _ => factor(change.ratio.as_ref()),
+    };
+    let [before, after] = match change.percentile {
+        rate::ALL => change.behind.map(|of| of.map_or_else(|| text::NONE.to_owned(), rounds_late)),
+        _ => change.ns.map(|ns| text::nanoseconds(ns as f64)),
+    };
     [
         shortened(&text::clean(&change.store), 24),
         format!("{}, {}", shortened(&text::clean(&change.phase), 16), change.percentile),
@@ -166,6 +175,10 @@ fn latency_cells(change: &LatencyChange) -> [String; 7] {
         interval,
         in_words(change.speed).to_owned(),
     ]
+}
+
+fn rounds_late([late, all]: [usize; 2]) -> String {
+    format!("{late} of {all} late")
 }
 
 fn cells(change: &Change) -> [String; 7] {
@@ -188,6 +201,7 @@ fn in_words(speed: Speed) -> &'static str {
         Speed::NoDifference => "no difference seen",
         Speed::Faster => "faster",
         Speed::TooFewRounds => "too few rounds to judge",
+        Speed::TooFewOperations => "too few operations to judge",
         Speed::WrongAnswers => "REGRESSED: wrong answers",
         Speed::WrongBefore => "wrong answers before",
         Speed::Behind => "REGRESSED: BEHIND its schedule",
@@ -225,10 +239,19 @@ fn lines(changes: &Changes, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
         .map(|change| change.speed)
         .chain(changes.together.iter().map(|change| change.speed))
         .chain(at_rate.map(|change| change.speed));
-    let few = all.filter(|speed| *speed == Speed::TooFewRounds).count();
-    if few > 0 {
-        let few = text::counted(few, "figure");
-        wrapped(out, pen, "", &format!("{few} not judged: that takes 3 rounds in both runs."))?;
+    let all: Vec<Speed> = all.collect();
+    if !changes.at_rate.is_empty() || changes.growth.iter().any(|of| !of.at_rate.is_empty()) {
+        wrapped(out, pen, "", AT_RATE_EXPLAINED)?;
+    }
+    for (few, takes) in [
+        (Speed::TooFewRounds, "3 rounds in both runs"),
+        (Speed::TooFewOperations, "100 operations beyond the percentile in both runs"),
+    ] {
+        let few = all.iter().filter(|speed| **speed == few).count();
+        if few > 0 {
+            let few = text::counted(few, "figure");
+            wrapped(out, pen, "", &format!("{few} not judged: that takes {takes}."))?;
+        }
     }
     changes.notes.iter().try_for_each(|note| wrapped(out, pen, "", &text::clean(note)))?;
     let verdict = match changes.regressions {

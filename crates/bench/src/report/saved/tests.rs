@@ -325,64 +325,59 @@ fn what_several_readers_do_is_compared_too() {
     assert_eq!(regressed_at(&after), (1, None));
 }
 
+fn latency(p99: u64) -> Latency {
+    let curve = Vec::new();
+    Latency { p50: 500, p90: 600, p99, p999: 10 * p99, p9999: 20 * p99, max: 30 * p99, curve }
+}
+
+/// Percentiles of six rounds.
+fn six_rounds(p99: u64) -> Percentiles {
+    let of = |ns: u64| (0..6).map(|i| ns + i * (ns / 1000)).collect::<Vec<_>>();
+    Percentiles { p50: of(500), p99: of(p99), p999: of(10 * p99) }
+}
+
+/// A phase at a rate, of which so many of six rounds were behind.
+fn at(p99: u64, behind: usize) -> AtRate {
+    AtRate {
+        per_second: 1000.0,
+        arrivals: "poisson".to_owned(),
+        ops: 600_000,
+        reached: stats::summarise(&[1000.0; 6]),
+        kept_up: behind == 0,
+        rounds_behind: Some(behind),
+        latency_ns: latency(p99),
+        by_round: six_rounds(p99),
+        operation_latency_ns: Default::default(),
+        over_time: None,
+        verified: true,
+    }
+}
+
+fn with(at: AtRate) -> Report {
+    let mut report = fixture();
+    of(&mut report, "constant", "get-hit").at_rate = Some(at);
+    report
+}
+
+/// How many regressions there are, and what is said of latencies at a rate.
+fn at_rate(before: &Report, after: &Report) -> (usize, Vec<Speed>) {
+    let changes = compare(before, after, 5.0).unwrap();
+    (changes.regressions, changes.at_rate.iter().map(|change| change.speed).collect())
+}
+
 #[test]
 fn latencies_at_a_rate_are_compared_where_it_is_the_same() {
-    let latency = |p99: u64| Latency {
-        p50: 500,
-        p90: 600,
-        p99,
-        p999: 10 * p99,
-        p9999: 20 * p99,
-        max: 30 * p99,
-        curve: Vec::new(),
-    };
-    let at = |p99: u64, kept_up| {
-        let of = |ns: u64| (0..6).map(|i| ns + i * (ns / 1000)).collect::<Vec<_>>();
-        AtRate {
-            per_second: 1000.0,
-            arrivals: "poisson".to_owned(),
-            ops: 5000,
-            reached: Default::default(),
-            kept_up,
-            latency_ns: latency(p99),
-            by_round: Percentiles { p50: of(500), p99: of(p99), p999: of(10 * p99) },
-            operation_latency_ns: Default::default(),
-            over_time: None,
-            verified: true,
-        }
-    };
-    let with = |at: AtRate| {
-        let mut report = fixture();
-        of(&mut report, "constant", "get-hit").at_rate = Some(at);
-        report
-    };
-    let before = with(at(1_000_000, true));
-    let seen = |before: &Report, after: &Report| {
-        let changes = compare(before, after, 5.0).unwrap();
-        let speeds: Vec<Speed> = changes.at_rate.iter().map(|change| change.speed).collect();
-        (changes.regressions, speeds)
-    };
-    use Speed::{
-        Behind, BehindBefore, Faster, NoDifference, Regressed, TooFewRounds, WrongAnswers,
-    };
-    assert_eq!(seen(&before, &before), (0, vec![NoDifference; 3]));
-    let slower = with(at(2_000_000, true));
-    assert_eq!(seen(&before, &slower), (2, vec![NoDifference, Regressed, Regressed]));
-    assert_eq!(seen(&slower, &before), (0, vec![NoDifference, Faster, Faster]));
-    // Who is behind has latencies that say nothing, and that is the news.
-    let behind = with(at(1_000_000, false));
-    assert_eq!(seen(&before, &behind), (3, vec![Behind; 3]));
-    assert_eq!(seen(&behind, &before), (0, vec![BehindBefore; 3]));
-    assert_eq!(seen(&behind, &behind), (0, vec![BehindBefore; 3]));
-    let changes = compare(&before, &behind, 5.0).unwrap();
-    let text = printed(&changes, &before, &behind);
-    assert!(text.contains("get-hit, p99.9") && text.contains("BEHIND its schedule"), "{text}");
-    assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
-    let wrong = with(AtRate { verified: false, ..at(1_000_000, true) });
-    assert_eq!(seen(&before, &wrong), (3, vec![WrongAnswers; 3]));
+    use Speed::{Faster, NoDifference, Regressed, TooFewOperations, TooFewRounds, WrongAnswers};
+    let before = with(at(1_000_000, 0));
+    assert_eq!(at_rate(&before, &before), (0, vec![NoDifference; 3]));
+    let slower = with(at(2_000_000, 0));
+    assert_eq!(at_rate(&before, &slower), (2, vec![NoDifference, Regressed, Regressed]));
+    assert_eq!(at_rate(&slower, &before), (0, vec![NoDifference, Faster, Faster]));
+    let wrong = with(AtRate { verified: false, ..at(1_000_000, 0) });
+    assert_eq!(at_rate(&before, &wrong), (1, vec![WrongAnswers]));
     // Of another rate nothing is said; in reports without rounds there is nothing to judge by.
-    let other = with(AtRate { per_second: 2000.0, ..at(9_000_000, true) });
-    assert_eq!(seen(&before, &other), (0, Vec::new()));
+    let other = with(AtRate { per_second: 2000.0, ..at(9_000_000, 0) });
+    assert_eq!(at_rate(&before, &other), (0, Vec::new()));
     // What is gone at the same rate is lost.
     let asked = |mut report: Report| {
         report.settings.rate = Some(1000.0);
@@ -390,6 +385,72 @@ fn latencies_at_a_rate_are_compared_where_it_is_the_same() {
     };
     let gone = compare(&asked(before.clone()), &asked(fixture()), 5.0).unwrap();
     assert_eq!((gone.regressions, gone.lost.len()), (1, 1), "{:?}", gone.lost);
-    let old = with(AtRate { by_round: Percentiles::default(), ..at(1_000_000, true) });
-    assert_eq!(seen(&old, &slower), (0, vec![TooFewRounds; 3]));
+    let old = with(AtRate { by_round: Percentiles::default(), ..at(1_000_000, 0) });
+    assert_eq!(at_rate(&old, &slower), (0, vec![TooFewRounds; 3]));
+    // The percentile of a handful of operations is what happened to these, in whichever run there are few.
+    for (ops, said) in [
+        (99_999, [NoDifference, Regressed, TooFewOperations]),
+        (9_999, [NoDifference, TooFewOperations, TooFewOperations]),
+        (199, [TooFewOperations; 3]),
+    ] {
+        let few = with(AtRate { ops, ..at(2_000_000, 0) });
+        let count = said.iter().filter(|speed| **speed == Regressed).count();
+        assert_eq!(at_rate(&before, &few), (count, said.to_vec()), "{ops} operations");
+        let few_before = with(AtRate { ops, ..at(1_000_000, 0) });
+        assert_eq!(at_rate(&few_before, &slower), (count, said.to_vec()), "{ops} operations");
+        let changes = compare(&before, &few, 5.0).unwrap();
+        let text = printed(&changes, &before, &few);
+        let row = text.lines().find(|line| line.contains("get-hit, p99.9")).unwrap();
+        assert!(row.contains(" ? ") && row.ends_with("too few operations to judge"), "{text}");
+        assert!(text.contains("100 operations beyond the percentile"), "{text}");
+    }
+}
+
+/// Lookups of a batch are one call: a hundred of them are not a hundred latencies.
+#[test]
+fn lookups_of_a_batch_are_one_operation_of_a_percentile() {
+    let of_batches = |p99| {
+        let mut report = with(at(p99, 0));
+        report.settings.batch = 1000;
+        of(&mut report, "constant", "get-hit").phase = "get-many-hit".to_owned();
+        report
+    };
+    let (before, slower) = (of_batches(1_000_000), of_batches(2_000_000));
+    let few = Speed::TooFewOperations;
+    assert_eq!(at_rate(&before, &slower), (0, vec![Speed::NoDifference, few, few]));
+}
+
+/// Danger: one round that something else disturbed is three regressions.
+#[test]
+fn a_store_that_is_behind_is_one_regression_and_only_where_most_rounds_are() {
+    use Speed::{Behind, BehindBefore, NoDifference};
+    let run = |behind| with(at(1_000_000, behind));
+    for (before, after, said) in [
+        (0, 1, vec![NoDifference; 3]),
+        (0, 3, vec![NoDifference; 3]),
+        (0, 4, vec![Behind]),
+        (0, 6, vec![Behind]),
+        (1, 5, vec![Behind]),
+        (2, 5, vec![BehindBefore]),
+        (3, 3, vec![NoDifference; 3]),
+        (4, 0, vec![BehindBefore]),
+        (6, 6, vec![BehindBefore]),
+    ] {
+        let count = usize::from(said == [Behind]);
+        assert_eq!(at_rate(&run(before), &run(after)), (count, said), "{before} to {after}");
+    }
+    // A report from before says only whether all kept up.
+    let old = |behind| with(AtRate { rounds_behind: None, ..at(1_000_000, behind) });
+    assert_eq!(at_rate(&old(0), &old(1)), (1, vec![Behind]));
+    assert_eq!(at_rate(&old(0), &run(1)), (0, vec![NoDifference; 3]));
+    assert_eq!(at_rate(&old(1), &run(6)), (0, vec![BehindBefore]));
+
+    let (before, after) = (run(0), run(4));
+    let text = printed(&compare(&before, &after, 5.0).unwrap(), &before, &after);
+    let rows: Vec<&str> = text.lines().filter(|line| line.contains("get-hit, ")).collect();
+    let [row] = rows[..] else { panic!("{text}") };
+    assert!(row.contains("0 of 6 late") && row.contains("4 of 6 late"), "{text}");
+    assert!(row.ends_with("REGRESSED: BEHIND its schedule"), "{text}");
+    assert!(text.contains("one regression of a store and phase"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
 }
