@@ -112,6 +112,7 @@ impl Latencies {
     pub(crate) fn percentiles(&self) -> Option<crate::result::Latency> {
         let at = |quantile| self.histogram.value_at_quantile(quantile);
         (!self.histogram.is_empty()).then(|| crate::result::Latency {
+            count: self.histogram.len(),
             p50: at(0.5),
             p90: at(0.9),
             p99: at(0.99),

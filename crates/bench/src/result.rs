@@ -342,6 +342,12 @@ pub struct PhaseResult {
     /// takes is in none of them.
     #[serde(default)]
     pub operation_latency_ns: BTreeMap<String, Latency>,
+    /// Percentiles of `latency_ns` of each round by itself; empty in reports from before there was this field.
+    #[serde(default)]
+    pub latency_by_round: Percentiles,
+    /// The same of `operation_latency_ns`.
+    #[serde(default)]
+    pub operation_latency_by_round: BTreeMap<String, Percentiles>,
     /// What came of operations at a rate (`--rate`); `None` where that was not asked for, or the phase
     /// has no single operations of this kind.
     #[serde(default)]
@@ -562,6 +568,9 @@ pub struct Summary {
 /// Percentiles, in nanoseconds, with the clock's own cost taken off.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Latency {
+    /// Operations that were timed; 0 in reports from before there was this field.
+    #[serde(default)]
+    pub count: u64,
     /// Half of the lookups took at most this.
     pub p50: u64,
     /// 90 of 100.

@@ -65,6 +65,7 @@ fn changes_at_a_rate_are_in_every_form_of_the_report() {
         let at = r.at_rate.as_ref().unwrap();
         assert_eq!((at.ops, at.reached.samples.len(), at.verified), (300, 3, true), "{r:?}");
         assert!(at.latency_ns.p50 > 0 && at.over_time.is_some(), "{r:?}");
+        assert_eq!((at.rounds_behind == Some(0), at.by_round.p99.len()), (at.kept_up, 3), "{r:?}");
         let kinds = kinds(&r.phase);
         assert!(at.operation_latency_ns.keys().eq(kinds), "{r:?}");
         assert!(r.operation_latency_ns.keys().eq(kinds), "{r:?}");
@@ -112,7 +113,7 @@ fn changes_at_a_rate_are_in_every_form_of_the_report() {
     let compared = bench(&["compare", &json, &json]);
     let said = text(&compared.stdout);
     assert_eq!(compared.status.code(), Some(0), "{said}");
-    for what in ["insert-sync, 3 threads", "mixed, 3 threads", "p99.9"] {
+    for what in ["insert-sync, 3 threads", "mixed, 3 threads", "At a rate: latencies"] {
         assert!(said.contains(what), "{what}: {said}");
     }
 }
@@ -138,6 +139,15 @@ fn throughput_alone_has_no_latencies_and_nothing_over_time() {
             assert_eq!(r.latency_ns.is_some(), is_all && r.phase != "mixed", "{r:?}");
             assert_eq!(!r.operation_latency_ns.is_empty(), is_all && r.phase == "mixed", "{r:?}");
             assert_eq!(r.over_time.is_some(), is_all, "{r:?}");
+            // `compare` judges by the rounds, and by how many were timed.
+            let kinds = r.operation_latency_ns.values().zip(r.operation_latency_by_round.values());
+            let all = r.latency_ns.iter().map(|latency| (latency, &r.latency_by_round));
+            for (latency, rounds) in all.chain(kinds) {
+                assert!(latency.count > 0 && rounds.p50 == [latency.p50], "{r:?}");
+                assert!(rounds.p99 == [latency.p99], "{r:?}");
+            }
+            let names = r.operation_latency_by_round.keys();
+            assert!(names.eq(r.operation_latency_ns.keys()), "{r:?}");
         }
     }
 }

@@ -119,6 +119,7 @@ mod tests {
         let json = include_bytes!("../../tests/fixtures/report.json");
         let mut report: Report = serde_json::from_slice(json).unwrap();
         let latency = |p9999| Latency {
+            count: 1000,
             p50: 400,
             p90: 500,
             p99: 9000,

@@ -103,8 +103,16 @@ fn row(store: &str, phase: String, reached: [String; 2], l: &Latency) -> Vec<Str
 /// A result for tests: one round of three was late.
 #[cfg(test)]
 pub fn some() -> AtRate {
-    let latency =
-        |ns| Latency { p50: ns, p90: ns, p99: ns, p999: ns, p9999: ns, max: ns, curve: Vec::new() };
+    let latency = |ns| Latency {
+        count: 3,
+        p50: ns,
+        p90: ns,
+        p99: ns,
+        p999: ns,
+        p9999: ns,
+        max: ns,
+        curve: Vec::new(),
+    };
     AtRate {
         per_second: 50_000.0,
         arrivals: "even".to_owned(),

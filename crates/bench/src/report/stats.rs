@@ -381,6 +381,8 @@ mod tests {
             ns_per_op: summarise(samples),
             latency_ns: None,
             operation_latency_ns: std::collections::BTreeMap::new(),
+            latency_by_round: Default::default(),
+            operation_latency_by_round: std::collections::BTreeMap::new(),
             at_rate: None,
             over_time: None,
             hit_rate: None,

@@ -12,7 +12,7 @@ use crate::result::{
 };
 use crate::runner::open_loop::{self, Rate};
 use crate::workload::{Action, Mixes, Phase};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// All samples, each with its store and round.
 #[derive(Default)]
@@ -90,6 +90,8 @@ fn combined(
         ns_per_op: summarise(&times),
         latency_ns: latencies.percentiles(),
         operation_latency_ns: percentiles(all().map(|sample| &sample.operation_latencies)),
+        latency_by_round: by_round(all().map(|sample| &sample.latencies)),
+        operation_latency_by_round: kinds_by_round(all().map(|sample| &sample.operation_latencies)),
         at_rate: rate.and_then(|rate| at_rate(rate, all().filter_map(|s| s.at_rate.as_ref()))),
         over_time: all().find_map(|sample| sample.over_time.clone()),
         hit_rate: found.map(|found| found as f64 / lookups.max(1) as f64),
@@ -132,6 +134,30 @@ fn percentiles<'a>(rounds: impl Iterator<Item = &'a StepLatencies>) -> BTreeMap<
     merged(rounds).into_iter().filter_map(of_kind).collect()
 }
 
+/// The percentiles of each round that timed something.
+fn by_round<'a>(rounds: impl Iterator<Item = &'a Vec<(u64, u64)>>) -> Percentiles {
+    let mut all = Percentiles::default();
+    for counts in rounds {
+        let mut own = Latencies::new(0.0);
+        own.merge(counts);
+        if let Some(Latency { p50, p99, p999, .. }) = own.percentiles() {
+            all.p50.push(p50);
+            all.p99.push(p99);
+            all.p999.push(p999);
+        }
+    }
+    all
+}
+
+/// The same of each kind of operation.
+fn kinds_by_round<'a>(
+    rounds: impl Iterator<Item = &'a StepLatencies> + Clone,
+) -> BTreeMap<String, Percentiles> {
+    let names: BTreeSet<&String> = rounds.clone().flat_map(BTreeMap::keys).collect();
+    let of = |name: &String| by_round(rounds.clone().filter_map(|round| round.get(name)));
+    names.into_iter().map(|name| (name.clone(), of(name))).collect()
+}
+
 /// What the rounds at a rate amount to; `None` if there was none.
 fn at_rate<'a>(
     rate: &Rate,
@@ -139,17 +165,7 @@ fn at_rate<'a>(
 ) -> Option<AtRate> {
     let all = || rounds.clone();
     let mut latencies = Latencies::new(0.0);
-    let mut by_round = Percentiles::default();
-    for round in all() {
-        latencies.merge(&round.latencies);
-        let mut own = Latencies::new(0.0);
-        own.merge(&round.latencies);
-        if let Some(Latency { p50, p99, p999, .. }) = own.percentiles() {
-            by_round.p50.push(p50);
-            by_round.p99.push(p99);
-            by_round.p999.push(p999);
-        }
-    }
+    all().for_each(|round| latencies.merge(&round.latencies));
     Some(AtRate {
         per_second: rate.per_second,
         arrivals: rate.arrivals.name().to_owned(),
@@ -158,7 +174,7 @@ fn at_rate<'a>(
         kept_up: all().all(|round| round.kept_up()),
         rounds_behind: Some(all().filter(|round| !round.kept_up()).count()),
         latency_ns: latencies.percentiles()?,
-        by_round,
+        by_round: by_round(all().map(|round| &round.latencies)),
         operation_latency_ns: percentiles(all().map(|round| &round.operation_latencies)),
         over_time: all().find_map(|round| round.over_time.clone()),
         verified: all().all(|round| round.wrong.is_none()),

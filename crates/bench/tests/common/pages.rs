@@ -25,6 +25,7 @@ pub fn page_of(report: &Report) -> (tempfile::TempDir, PathBuf, String) {
 /// that one did not keep up with, and two numbers of records.
 pub fn with_lines(mut report: Report) -> Report {
     let latency = |ns: u64| Latency {
+        count: 1000,
         p50: ns,
         p90: 2 * ns,
         p99: 3 * ns,

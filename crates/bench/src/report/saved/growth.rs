@@ -1,7 +1,7 @@
 //! Several numbers of records (`--records`) in two saved runs: each number by itself, as if it were a run.
 
 use super::lost::{self, Missing};
-use super::{Change, LatencyChange, differ, figures, rate};
+use super::{Change, LatencyChange, closed, differ, figures, rate};
 use crate::result::{Growth, Report, Settings};
 use serde::Serialize;
 
@@ -12,6 +12,8 @@ pub struct GrowthChanges {
     pub records: u64,
     /// The figures of both runs, in the order of the later one.
     pub changes: Vec<Change>,
+    /// The same of latencies of single operations.
+    pub latencies: Vec<LatencyChange>,
     /// The same of latencies at a rate.
     pub at_rate: Vec<LatencyChange>,
 }
@@ -20,7 +22,12 @@ impl GrowthChanges {
     /// How many of these figures are regressions.
     pub(super) fn regressions(&self) -> usize {
         self.changes.iter().filter(|change| change.regressed()).count()
-            + self.at_rate.iter().filter(|change| change.speed.regressed()).count()
+            + self
+                .latencies
+                .iter()
+                .chain(&self.at_rate)
+                .filter(|change| change.speed.regressed())
+                .count()
     }
 }
 
@@ -68,8 +75,9 @@ pub(super) fn changes(before: &Report, after: &Report, part: f64) -> (Vec<Growth
         };
         let (old, new) = (alone(before, run), alone(after, &later));
         let changes = figures(&old, &new, part);
+        let latencies = closed::changes(&old, &new, part);
         let at_rate = rate::changes(&old, &new, part);
-        all.push(GrowthChanges { records: run.records, changes, at_rate });
+        all.push(GrowthChanges { records: run.records, changes, latencies, at_rate });
         let prefixed = |says: Vec<String>| says.into_iter().map(|says| format!("{with}: {says}"));
         let of_run = lost::missing(&old, &new);
         missing.lost.extend(prefixed(of_run.lost));

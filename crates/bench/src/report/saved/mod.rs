@@ -7,11 +7,13 @@
 //! machine. Then nothing is compared unless the reader insists; [`Changes::unlike`] says why.
 //!
 //! A figure *regressed* when its whole interval shows it slower and its median is slower by more
-//! than the threshold; when its file is larger by more than that; when its answers were right and
+//! than the threshold; when its file is larger by more than that, or more was written for each byte; when it took
+//! more memory by a tenth and a mebibyte; when it syncs half as often for a commit that it brings to the disk; when its answers were right and
 //! are not any more; when most rounds kept to a rate's schedule and do not any more; or when the later run was to
 //! give it, and has not (`lost`). What is one fact counts once: a store that is behind its schedule has no
 //! percentiles to judge besides.
 
+mod closed;
 mod growth;
 mod lost;
 mod print;
@@ -27,6 +29,7 @@ pub use together::ThroughputChange;
 
 use super::stats::{self, Ratio, Verdict};
 use super::{text, work};
+use crate::driver;
 use crate::result::{Machine, PhaseResult, Report, Settings, StoreInfo};
 use crate::workload::Phase;
 use credenza::{Error, Result};
@@ -35,6 +38,10 @@ use std::fmt::Debug;
 
 /// Load average above which other programs were at work.
 const BUSY: f64 = 0.5;
+/// The part by which memory may grow whatever the threshold: it is the most of all rounds, and has whole pages in it.
+const MEMORY: f64 = 0.1;
+/// And how much that must be, as what a process takes by itself is not the same every time.
+const MEBIBYTE: u64 = 1 << 20;
 
 /// What two runs say of each other.
 #[derive(Debug, Serialize)]
@@ -51,6 +58,8 @@ pub struct Changes {
     pub changes: Vec<Change>,
     /// The same of several readers at one store.
     pub together: Vec<ThroughputChange>,
+    /// The same of latencies of single operations, of which each begins when the one before has ended.
+    pub latencies: Vec<LatencyChange>,
     /// The same of latencies at a rate.
     pub at_rate: Vec<LatencyChange>,
     /// The same of each number of records but the largest, which all of the above is about.
@@ -59,7 +68,7 @@ pub struct Changes {
     pub lost: Vec<String>,
     /// The figures of the earlier run that the later one was not asked for, each with the reason.
     pub left_out: Vec<String>,
-    /// How many of `changes`, `together`, `at_rate`, `growth` and `lost` are regressions.
+    /// How many of `changes`, `together`, `latencies`, `at_rate`, `growth` and `lost` are regressions.
     pub regressions: usize,
 }
 
@@ -83,6 +92,19 @@ pub struct Change {
     pub speed: Speed,
     /// Whether the file is larger by more than the threshold.
     pub larger: bool,
+    /// The most memory that it took, before and after, in bytes.
+    pub peak_rss_bytes: [u64; 2],
+    /// Whether that is more by more than a tenth (or the threshold, where that is more) and a mebibyte.
+    pub more_memory: bool,
+    /// Bytes written for each byte that was stored, before and after.
+    pub write_amplification: [Option<f64>; 2],
+    /// Whether that is more by more than the threshold.
+    pub more_written: bool,
+    /// Calls that bring something to the disk, for a commit, before and after.
+    pub syncs_per_commit: [Option<f64>; 2],
+    /// Whether these are less than half of what they were where each change was to be on the disk: who does not
+    /// wait for it is not faster.
+    pub fewer_syncs: bool,
 }
 
 /// What may be said of the speed of one phase of one store.
@@ -118,6 +140,11 @@ impl Speed {
         matches!(self, Speed::Regressed | Speed::WrongAnswers | Speed::Behind)
     }
 
+    /// Whether there was enough to judge by.
+    fn is_judged(self) -> bool {
+        matches!(self, Speed::Regressed | Speed::Slower | Speed::NoDifference | Speed::Faster)
+    }
+
     /// What is said of two medians in relation, `part` being the threshold.
     fn judged(ratio: Option<&Ratio>, were_right: bool, are_right: bool, part: f64) -> Speed {
         match ratio.map(|ratio| (ratio.verdict(), ratio.median)) {
@@ -135,7 +162,12 @@ impl Speed {
 impl Change {
     /// Whether anything of it is worse by more than the threshold.
     pub fn regressed(&self) -> bool {
-        self.larger || self.speed.regressed()
+        self.has_grown() || self.speed.regressed()
+    }
+
+    /// Whether it is worse by anything but its speed.
+    fn has_grown(&self) -> bool {
+        self.larger || self.more_memory || self.more_written || self.fewer_syncs
     }
 }
 
@@ -150,6 +182,7 @@ pub fn compare(before: &Report, after: &Report, threshold_percent: f64) -> Resul
     let part = threshold_percent / 100.0;
     let changes = figures(before, after, part);
     let together = together::changes(before, after, part);
+    let latencies = closed::changes(before, after, part);
     let at_rate = rate::changes(before, after, part);
     let (growth, of_growth) = growth::changes(before, after, part);
     let lost::Missing { mut lost, mut left_out } = lost::missing(before, after);
@@ -164,7 +197,7 @@ pub fn compare(before: &Report, after: &Report, threshold_percent: f64) -> Resul
     }
     let regressions = changes.iter().filter(|change| change.regressed()).count()
         + together.iter().filter(|change| change.speed.regressed()).count()
-        + at_rate.iter().filter(|change| change.speed.regressed()).count()
+        + latencies.iter().chain(&at_rate).filter(|change| change.speed.regressed()).count()
         + growth.iter().map(GrowthChanges::regressions).sum::<usize>()
         + lost.len();
     Ok(Changes {
@@ -174,6 +207,7 @@ pub fn compare(before: &Report, after: &Report, threshold_percent: f64) -> Resul
         threshold_percent,
         changes,
         together,
+        latencies,
         at_rate,
         growth,
         lost,
@@ -216,8 +250,30 @@ fn change(
         ratio,
         file_bytes: [old.file_bytes, new.file_bytes],
         speed,
-        larger: old.file_bytes > 0 && new.file_bytes as f64 > old.file_bytes as f64 * (1.0 + part),
+        larger: is_more(old.file_bytes as f64, new.file_bytes as f64, part),
+        peak_rss_bytes: [old.peak_rss_bytes, new.peak_rss_bytes],
+        more_memory: is_more(
+            old.peak_rss_bytes as f64,
+            new.peak_rss_bytes as f64,
+            part.max(MEMORY),
+        ) && new.peak_rss_bytes - old.peak_rss_bytes > MEBIBYTE,
+        write_amplification: [old.write_amplification, new.write_amplification],
+        more_written: old
+            .write_amplification
+            .zip(new.write_amplification)
+            .is_some_and(|(old, new)| is_more(old, new, part)),
+        syncs_per_commit: [old.syncs_per_commit, new.syncs_per_commit],
+        fewer_syncs: new.class == driver::Changes::Sync.class()
+            && old
+                .syncs_per_commit
+                .zip(new.syncs_per_commit)
+                .is_some_and(|(old, new)| new < old / 2.0),
     }
+}
+
+/// Whether something is more by more than this part; what was not known before is not.
+fn is_more(old: f64, new: f64, part: f64) -> bool {
+    old > 0.0 && new > old * (1.0 + part)
 }
 
 /// Adds a sentence if the two are not the same.

@@ -1,6 +1,6 @@
 //! The comparison of two runs as a table for a terminal: one line for a store and phase.
 
-use super::{Change, Changes, LatencyChange, Speed, ThroughputChange, rate};
+use super::{Change, Changes, LatencyChange, MEMORY, Speed, ThroughputChange, rate};
 use crate::report::pen::{Pen, Style, shortened, width, wrapped};
 use crate::report::stats::Ratio;
 use crate::report::text;
@@ -45,12 +45,15 @@ pub fn print(
         let rows = changes.together.iter().map(|c| (shared_cells(c), style(c.speed)));
         rows_of(&rows.collect::<Vec<_>>(), out, &pen)?;
     }
-    latencies(&changes.at_rate, AT_RATE, out, &pen)?;
+    latencies(&different(&changes.latencies), CLOSED, out, &pen)?;
+    latencies(&changes.at_rate.iter().collect::<Vec<_>>(), AT_RATE, out, &pen)?;
     for of in &changes.growth {
         let with = format!("With {} records", text::count(of.records));
         writeln!(out, "\n{}", pen.bold(&with))?;
         table(&of.changes, out, &pen)?;
-        latencies(&of.at_rate, &format!("{with}, at a rate"), out, &pen)?;
+        latencies(&different(&of.latencies), &format!("{with}: {CLOSED}"), out, &pen)?;
+        let at_rate: Vec<_> = of.at_rate.iter().collect();
+        latencies(&at_rate, &format!("{with}, at a rate"), out, &pen)?;
     }
     lines(changes, out, &pen)
 }
@@ -60,8 +63,21 @@ const AT_RATE_EXPLAINED: &str = "BEHIND its schedule is one regression of a stor
 
 const AT_RATE: &str = "At a rate: latencies from when an operation was to start";
 
+const CLOSED_EXPLAINED: &str = "p50 and p99, each by those of the rounds; one that differs by no more than a reading \
+    of the clock is as before, and is not shown.";
+
+const CLOSED: &str = "Latencies of single operations that are not as before";
+
+/// There are many, and most are as they were: those that are not.
+fn different(changes: &[LatencyChange]) -> Vec<&LatencyChange> {
+    let is_seen = |change: &&LatencyChange| {
+        matches!(change.speed, Speed::Regressed | Speed::Slower | Speed::Faster)
+    };
+    changes.iter().filter(is_seen).collect()
+}
+
 fn latencies(
-    changes: &[LatencyChange],
+    changes: &[&LatencyChange],
     title: &str,
     out: &mut impl Write,
     pen: &Pen,
@@ -88,8 +104,10 @@ const HEADS: [&str; 7] =
     ["store", "phase", "before", "after", "times as fast", "interval", "what is seen"];
 
 fn table(changes: &[Change], out: &mut impl Write, pen: &Pen) -> io::Result<()> {
-    let style = |change: &Change| if change.larger { Style::Bad } else { style(change.speed) };
-    let rows = changes.iter().map(|change| (cells(change), style(change)));
+    let rows = changes.iter().flat_map(|change| {
+        let grown = growth_cells(change).into_iter().map(|cells| (cells, Style::Bad));
+        std::iter::once((cells(change), style(change.speed))).chain(grown)
+    });
     rows_of(&rows.collect::<Vec<_>>(), out, pen)
 }
 
@@ -190,7 +208,7 @@ fn cells(change: &Change) -> [String; 7] {
         text::number(change.ns_per_op[1]),
         factor,
         interval,
-        seen(change),
+        in_words(change.speed).to_owned(),
     ]
 }
 
@@ -209,11 +227,24 @@ fn in_words(speed: Speed) -> &'static str {
     }
 }
 
-fn seen(change: &Change) -> String {
-    let speed = in_words(change.speed);
-    let [before, after] = change.file_bytes.map(text::bytes);
-    let file = format!("; REGRESSED: file {before} before, {after} after");
-    format!("{speed}{}", if change.larger { &*file } else { "" })
+/// What else became worse of a phase of a store, each in a line of its own.
+fn growth_cells(change: &Change) -> Vec<[String; 7]> {
+    let [file, memory] = [change.file_bytes, change.peak_rss_bytes].map(|of| of.map(text::bytes));
+    let figures = |of: [Option<f64>; 2]| of.map(|of| text::number(of.unwrap_or(0.0)));
+    let (written, syncs) = (figures(change.write_amplification), figures(change.syncs_per_commit));
+    let all = [
+        (change.larger, "file", file, "REGRESSED: larger"),
+        (change.more_memory, "memory", memory, "REGRESSED: more memory"),
+        (change.more_written, "written", written, "REGRESSED: more bytes written for one"),
+        (change.fewer_syncs, "syncs", syncs, "REGRESSED: fewer syncs for a commit"),
+    ];
+    let row = |(_, what, [before, after], seen): (bool, &str, [String; 2], &str)| {
+        let phase = shortened(&text::clean(&change.phase), 16);
+        let store = shortened(&text::clean(&change.store), 24);
+        let none = String::new();
+        [store, format!("{phase}, {what}"), before, after, none.clone(), none, seen.to_owned()]
+    };
+    all.into_iter().filter(|(is_worse, ..)| *is_worse).map(row).collect()
 }
 
 fn lines(changes: &Changes, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
@@ -228,9 +259,12 @@ fn lines(changes: &Changes, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     changes.left_out.iter().try_for_each(|what| wrapped(out, pen, "  ", &text::clean(what)))?;
     writeln!(out)?;
     let threshold = text::number(changes.threshold_percent);
+    let memory = text::number(changes.threshold_percent.max(100.0 * MEMORY));
     let legend = format!(
         "Medians of nanoseconds per operation. REGRESSED: the whole 95 % interval is below 1, and \
-         the median is more than {threshold} % slower; or the file is larger by more than that."
+         the median is more than {threshold} % slower; or the file is larger, or for each byte more was \
+         written, by more than that; memory by more than {memory} % and 1 MiB; or less than half the syncs for a \
+         commit that is on the disk."
     );
     wrapped(out, pen, "", &legend)?;
     let alone = changes.growth.iter().flat_map(|of| &of.changes).chain(&changes.changes);
@@ -240,6 +274,17 @@ fn lines(changes: &Changes, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
         .chain(changes.together.iter().map(|change| change.speed))
         .chain(at_rate.map(|change| change.speed));
     let all: Vec<Speed> = all.collect();
+    let singly = changes.growth.iter().flat_map(|of| &of.latencies).chain(&changes.latencies);
+    let judged = singly.filter(|change| change.speed.is_judged()).count();
+    if judged > 0 {
+        let judged = text::counted(judged, "percentile");
+        wrapped(
+            out,
+            pen,
+            "",
+            &format!("{judged} of single operations judged, {CLOSED_EXPLAINED}"),
+        )?;
+    }
     if !changes.at_rate.is_empty() || changes.growth.iter().any(|of| !of.at_rate.is_empty()) {
         wrapped(out, pen, "", AT_RATE_EXPLAINED)?;
     }

@@ -1,4 +1,4 @@
-//! Latencies of operations at a rate in two saved runs.
+//! Latencies of operations at a rate in two saved runs, and how a percentile is judged.
 
 use super::Speed;
 use crate::report::rate::{self, OpenLoop};
@@ -12,22 +12,22 @@ pub(super) const ALL: &str = "all";
 /// Operations that must lie beyond a percentile in each run: that of fewer is what happened to a handful.
 const BEYOND: u64 = 100;
 
-/// One percentile of the latencies of one phase of one store, at the same rate in both runs; or, with
-/// the percentile "all", that nothing can be said of any of them.
+/// One percentile of the latencies of one phase of one store, in a closed loop or at the same rate in both runs;
+/// or, with the percentile "all", that nothing can be said of any of them.
 #[derive(Debug, Serialize)]
 pub struct LatencyChange {
     /// The store's name.
     pub store: String,
-    /// The phase's name.
+    /// The phase's name, with that of the operation where it has several: "mixed: get".
     pub phase: String,
     /// The durability class in both runs.
     pub class: String,
     /// "p50", "p99" or "p99.9"; or "all".
     pub percentile: &'static str,
-    /// Nanoseconds from when an operation was to start to its end, of all rounds together, before and after;
+    /// Nanoseconds from when an operation was to start (or did, in a closed loop) to its end, of all rounds together, before and after;
     /// of "all" the 50th percentile.
     pub ns: [u64; 2],
-    /// How many rounds were behind their schedule, and of how many, before and after; `None` in reports that
+    /// At a rate: how many rounds were behind their schedule, and of how many, before and after; `None` in reports that
     /// do not tell.
     pub behind: [Option<[usize; 2]>; 2],
     /// How many times as fast as before, with the ends of its 95 % interval, by the rounds; `None` where
@@ -56,6 +56,26 @@ fn is_same(one: &OpenLoop<'_>, other: &OpenLoop<'_>) -> bool {
     key(one) == key(other) && rate(one) == rate(other)
 }
 
+/// Lookups of a batch have the latency of one call.
+pub(super) fn operations_of_a_call(phase: &str, batch: u64) -> u64 {
+    if phase.starts_with("get-many") { batch.max(1) } else { 1 }
+}
+
+/// What is said of a percentile that one operation of so many lies beyond, in runs of which the shorter has
+/// `fewest` of them.
+pub(super) fn judged_percentile(
+    ratio: Option<&Ratio>,
+    fewest: u64,
+    one_beyond_in: u64,
+    part: f64,
+) -> Speed {
+    match Speed::judged(ratio, true, true, part) {
+        Speed::TooFewRounds => Speed::TooFewRounds,
+        _ if fewest / one_beyond_in < BEYOND => Speed::TooFewOperations,
+        judged => judged,
+    }
+}
+
 fn of_phase(old: &OpenLoop<'_>, of: &OpenLoop<'_>, batch: u64, part: f64) -> Vec<LatencyChange> {
     let (old, new) = (old.at, of.at);
     let (l, m) = (&old.latency_ns, &new.latency_ns);
@@ -72,16 +92,11 @@ fn of_phase(old: &OpenLoop<'_>, of: &OpenLoop<'_>, batch: u64, part: f64) -> Vec
     if let Some(speed) = of_all(old, new) {
         return vec![change(ALL, [l.p50, m.p50], None, speed)];
     }
-    // Lookups of a batch have the latency of one call.
-    let calls = if of.phase.starts_with("get-many") { batch.max(1) } else { 1 };
-    let fewest = old.ops.min(new.ops) / calls;
+    let fewest = old.ops.min(new.ops) / operations_of_a_call(&of.phase, batch);
     let (s, t) = (&old.by_round, &new.by_round);
     let judged = |percentile, ns, one_beyond_in: u64, samples: [&[u64]; 2]| {
         let ratio = ratio(samples);
-        let speed = match fewest / one_beyond_in < BEYOND {
-            true => Speed::TooFewOperations,
-            false => Speed::judged(ratio.as_ref(), true, true, part),
-        };
+        let speed = judged_percentile(ratio.as_ref(), fewest, one_beyond_in, part);
         change(percentile, ns, ratio, speed)
     };
     vec![
@@ -117,7 +132,7 @@ fn rounds(at: &AtRate) -> usize {
 }
 
 /// How many times as fast, by the percentiles of the rounds of both runs.
-fn ratio(samples: [&[u64]; 2]) -> Option<Ratio> {
+pub(super) fn ratio(samples: [&[u64]; 2]) -> Option<Ratio> {
     // What took no time that the clock could see took less than one nanosecond.
     let times = |all: &[u64]| all.iter().map(|ns| (*ns).max(1) as f64).collect::<Vec<_>>();
     let [one, other] = samples.map(times);

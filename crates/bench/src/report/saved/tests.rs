@@ -327,7 +327,16 @@ fn what_several_readers_do_is_compared_too() {
 
 fn latency(p99: u64) -> Latency {
     let curve = Vec::new();
-    Latency { p50: 500, p90: 600, p99, p999: 10 * p99, p9999: 20 * p99, max: 30 * p99, curve }
+    Latency {
+        count: 600_000,
+        p50: 500,
+        p90: 600,
+        p99,
+        p999: 10 * p99,
+        p9999: 20 * p99,
+        max: 30 * p99,
+        curve,
+    }
 }
 
 /// Percentiles of six rounds.
@@ -453,4 +462,109 @@ fn a_store_that_is_behind_is_one_regression_and_only_where_most_rounds_are() {
     assert!(row.ends_with("REGRESSED: BEHIND its schedule"), "{text}");
     assert!(text.contains("one regression of a store and phase"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+}
+
+/// Danger: a store that takes twice the memory, writes everything twice or does not wait for the disk any more
+/// is said to be as good as before.
+#[test]
+fn what_grows_beside_the_time_regresses_in_a_line_of_its_own() {
+    const MIB: u64 = 1 << 20;
+    let run = |memory: u64, written: Option<f64>, syncs: Option<f64>, class: &str| {
+        let mut report = fixture();
+        let result = of(&mut report, "constant", "build");
+        (result.peak_rss_bytes, result.write_amplification) = (memory, written);
+        (result.syncs_per_commit, result.class) = (syncs, class.to_owned());
+        report
+    };
+    let seen = |before: &Report, after: &Report| {
+        let changes = compare(before, after, 5.0).unwrap();
+        let build = found(&changes, "constant", "build");
+        let marks = [build.more_memory, build.more_written, build.fewer_syncs];
+        assert_eq!(changes.regressions, usize::from(marks.contains(&true)));
+        (marks, printed(&changes, before, after))
+    };
+    let usual = |memory| run(memory, Some(1.5), Some(1.0), "sync");
+    let before = usual(20 * MIB);
+    for (before, after, marks) in [
+        (&before, before.clone(), [false; 3]),
+        // A tenth and a mebibyte, both.
+        (&before, usual(22 * MIB), [false; 3]),
+        (&before, usual(22 * MIB + 1), [true, false, false]),
+        (&usual(MIB), usual(2 * MIB), [false; 3]),
+        (&usual(MIB), usual(2 * MIB + 1), [true, false, false]),
+        // What was not known before has not grown.
+        (&usual(0), usual(90 * MIB), [false; 3]),
+        (&before, run(MIB, Some(1.57), Some(0.5), "sync"), [false; 3]),
+        (&before, run(MIB, Some(1.58), Some(0.49), "sync"), [false, true, true]),
+        (&before, run(MIB, Some(1.5), Some(0.0), "sync"), [false, false, true]),
+        (&before, run(MIB, None, None, "sync"), [false; 3]),
+        (&run(MIB, None, None, "sync"), before.clone(), [true, false, false]),
+        (&run(MIB, None, Some(1.0), "buffered"), run(MIB, None, Some(0.0), "buffered"), [false; 3]),
+    ] {
+        assert_eq!(seen(before, &after).0, marks);
+    }
+    let (_, text) = seen(&before, &run(64 * MIB, Some(3.0), Some(0.0), "sync"));
+    for (what, seen) in [
+        ("build, memory", "REGRESSED: more memory"),
+        ("build, written", "REGRESSED: more bytes written for one"),
+        ("build, syncs", "REGRESSED: fewer syncs for a commit"),
+    ] {
+        let row = text.lines().find(|line| line.contains(what));
+        assert!(row.is_some_and(|row| row.ends_with(seen)), "{text}");
+    }
+    assert!(text.contains("1 figure regressed."), "one phase of one store: {text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+}
+
+/// Danger: what one operation of a hundred waits for is not seen, as the mean hardly knows it.
+#[test]
+fn latencies_of_single_operations_are_compared_by_their_rounds() {
+    use Speed::{Faster, NoDifference, Regressed, TooFewOperations, TooFewRounds};
+    let run = |p99: u64| {
+        let mut report = fixture();
+        report.machine.clock_ns = 20.0;
+        let result = of(&mut report, "constant", "get-hit");
+        result.latency_ns = Some(latency(p99));
+        result.latency_by_round = six_rounds(p99);
+        result.operation_latency_ns = [("get".to_owned(), latency(p99))].into();
+        result.operation_latency_by_round = [("get".to_owned(), six_rounds(p99))].into();
+        report
+    };
+    let seen = |before: &Report, after: &Report| {
+        let changes = compare(before, after, 5.0).unwrap();
+        let is_wanted =
+            |change: &&LatencyChange| (&*change.store, &*change.phase) == ("constant", "get-hit");
+        let of_all = changes.latencies.iter().filter(is_wanted);
+        let speeds: Vec<Speed> = of_all.map(|change| change.speed).collect();
+        (changes.regressions, speeds)
+    };
+    let (before, slower) = (run(1_000_000), run(2_000_000));
+    assert_eq!(seen(&before, &before), (0, vec![NoDifference; 2]));
+    assert_eq!(seen(&before, &slower), (2, vec![NoDifference, Regressed]), "of all, and of gets");
+    assert_eq!(seen(&slower, &before), (0, vec![NoDifference, Faster]));
+    let text = printed(&compare(&before, &slower, 5.0).unwrap(), &before, &slower);
+    for row in ["get-hit, p99 ", "get-hit: get, p99 "] {
+        assert!(
+            text.lines().any(|line| line.contains(row) && line.ends_with("REGRESSED")),
+            "{text}"
+        );
+    }
+    assert!(!text.contains("get-hit, p50"), "what is as before is not shown: {text}");
+    assert!(text.contains("4 percentiles of single operations judged"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+    // What a reading of the clock takes was measured once in each run.
+    let mut coarse = before.clone();
+    coarse.machine.clock_ns = 2_000_000.0;
+    assert_eq!(seen(&coarse, &slower), (0, vec![NoDifference; 2]));
+    // Of few operations, or rounds, as in reports from before.
+    let mut few = slower.clone();
+    of(&mut few, "constant", "get-hit").latency_ns =
+        Some(Latency { count: 9_999, ..latency(2_000_000) });
+    assert_eq!(seen(&before, &few), (1, vec![NoDifference, TooFewOperations]));
+    of(&mut few, "constant", "get-hit").latency_by_round = Percentiles::default();
+    of(&mut few, "constant", "get-hit").latency_ns = Some(latency(2_000_000));
+    assert_eq!(seen(&before, &few), (1, vec![TooFewRounds; 2]));
+    // Wrong answers are told once, by the phase.
+    of(&mut few, "constant", "get-hit").verified = false;
+    assert_eq!(seen(&before, &few), (1, Vec::new()));
 }
