@@ -93,8 +93,14 @@ pub struct OwnCost {
     /// `processes` or `threads`, which these are.
     #[serde(default)]
     pub by: Option<String>,
-    /// Nanoseconds of one operation, of which a processor does one at a time.
+    /// Nanoseconds of one operation, of which a processor does one at a time: the median of the samples.
     pub ns_per_op: f64,
+    /// The lowest of them, which other programs disturbed least; `None` in reports from before there was this field.
+    #[serde(default)]
+    pub lowest_ns_per_op: Option<f64>,
+    /// One figure for each time that it was measured; empty in reports from before there was this field.
+    #[serde(default)]
+    pub samples: Vec<f64>,
     /// Records that an operation takes the values of, where that is more than one: ranges, and mixes that scan.
     #[serde(default)]
     pub records_per_op: Option<f64>,

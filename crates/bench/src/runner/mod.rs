@@ -49,9 +49,7 @@ use crate::machine;
 use crate::measure;
 use crate::progress::{self, say};
 use crate::report::durability;
-use crate::result::{
-    AtRate, CONTRACT, Failure, Growth, OwnCost, PhaseResult, Report, Settings, StoreInfo,
-};
+use crate::result::{AtRate, CONTRACT, Failure, Growth, PhaseResult, Report, Settings, StoreInfo};
 use crate::rng::Rng;
 use crate::workload::generate::stream;
 use crate::workload::{Inputs, Phase, Workload};
@@ -64,7 +62,7 @@ use round::{Entrant, Work};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
-use summary::{Samples, Shared, noise};
+use summary::{OwnCosts, Samples, Shared, noise};
 use together::{By, Together};
 
 /// Measures what `args` ask for; with several numbers of records, a run for each, in ascending order.
@@ -159,10 +157,10 @@ fn run(args: &BenchArgs) -> Result<Report> {
     // From here on only the measured processes need the data.
     drop(inputs);
     folder.current().begin();
-    let workbench = run.own_cost(&workload, &folder)?;
     run.rounds(&stores, &workload, &folder)?;
     notes.extend(args.kept.note());
-    let Run { samples, again, shared, failures, phases, class, .. } = run;
+    let Run { samples, again, shared, own, failures, phases, class, .. } = run;
+    let workbench = own.results();
     let interrupted = folder.current().is_stopping();
     if interrupted {
         notes.push("stopped by a signal: figures rest on the rounds that were finished".to_owned());
@@ -221,6 +219,14 @@ fn nothing_left(left_out: &[String]) -> Error {
     Error::invalid(format!("no store is left to measure: {}", left_out.join("; ")))
 }
 
+/// How many times the workbench itself is measured before this round: in each of few rounds, in some of many,
+/// and of fewer than three several times in one, so that a median has something to choose from.
+fn own_costs_before(round: usize, rounds: usize) -> usize {
+    let all = rounds.clamp(3, 5);
+    let until = |round: usize| (round * all).div_ceil(rounds.max(1));
+    until(round + 1) - until(round)
+}
+
 struct Run<'a> {
     args: &'a BenchArgs,
     phases: Vec<Phase>,
@@ -239,6 +245,7 @@ struct Run<'a> {
     /// Those of the store that is measured a second time, against itself.
     again: Samples,
     shared: Shared,
+    own: OwnCosts,
 }
 
 impl<'a> Run<'a> {
@@ -257,6 +264,7 @@ impl<'a> Run<'a> {
             samples: Samples::default(),
             again: Samples::default(),
             shared: Shared::default(),
+            own: OwnCosts::default(),
         }
     }
 
@@ -384,6 +392,7 @@ impl<'a> Run<'a> {
         for round in 0..self.args.rounds {
             let mut order: Vec<usize> = (0..entrants.len()).collect();
             Rng::new(workload.seed.wrapping_add(round as u64), stream::ROUNDS).shuffle(&mut order);
+            self.own_cost(round, &work)?;
             for (place, i) in order.into_iter().enumerate() {
                 if folder.current().is_stopping() {
                     break;
@@ -416,22 +425,28 @@ impl<'a> Run<'a> {
         entrants
     }
 
-    /// Measures the store that does nothing, once, also with several at it, but none that changes it beside
-    /// them: its answers are wrong, and are not looked at.
-    fn own_cost(&self, workload: &Workload, folder: &Folder) -> Result<Vec<OwnCost>> {
-        let all = self.spec(NULL, self.phases.clone(), workload, folder.empty(NULL)?);
-        // At a rate it would do nothing but wait.
-        let together = Together { with_writer: false, ..self.together() };
-        let spec = Spec { rate: None, together, ..all };
-        let (program, timeout) = (Program::this()?, Duration::from_secs(self.args.timeout));
-        let mut costs = Vec::new();
-        process::run(&program, &spec, timeout, folder.current(), |message| match message {
-            Message::Measured(sample) => costs.push(summary::own_cost(&sample)),
-            Message::Together(measured) => costs.push(summary::own_cost_together(&measured)),
-            _ => {}
-        })?;
-        folder.empty(NULL)?;
-        Ok(costs)
+    /// Measures the store that does nothing, before some of the rounds, also with several at it, but none that
+    /// changes it beside them: its answers are wrong, and are not looked at.
+    fn own_cost(&mut self, round: usize, work: &Work<'_>) -> Result<()> {
+        let Work { workload, folder, program, bar } = *work;
+        let timeout = Duration::from_secs(self.args.timeout);
+        for _ in 0..own_costs_before(round, self.args.rounds) {
+            if folder.current().is_stopping() {
+                break;
+            }
+            bar.set_message(format!("round {}: the workbench itself", round + 1));
+            let all = self.spec(NULL, self.phases.clone(), workload, folder.empty(NULL)?);
+            // At a rate it would do nothing but wait.
+            let together = Together { with_writer: false, ..self.together() };
+            let spec = Spec { rate: None, together, ..all };
+            process::run(program, &spec, timeout, folder.current(), |message| match message {
+                Message::Measured(sample) => self.own.add(summary::own_cost(&sample)),
+                Message::Together(measured) => self.own.add(summary::own_cost_together(&measured)),
+                _ => {}
+            })?;
+            folder.empty(NULL)?;
+        }
+        Ok(())
     }
 
     /// The work of one process.

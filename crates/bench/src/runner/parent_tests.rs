@@ -51,6 +51,7 @@ fn entrant_after(script: &str) -> (Entrant, Vec<String>, usize) {
         samples: Samples::default(),
         again: Samples::default(),
         shared: Shared::default(),
+        own: OwnCosts::default(),
     };
     let workload = Workload::find("decimal").unwrap();
     let left = vec![Phase::GetHit, Phase::Scan];
@@ -144,4 +145,30 @@ fn what_fails_in_one_of_a_store_that_is_there_twice_is_left_out_of_both() {
     assert_eq!(after(2, &scan), [all[1..].to_vec(), btree.clone(), scan]);
     assert_eq!(after(0, &[]), [vec![], btree.clone(), vec![]]);
     assert_eq!(after(0, &all), [all.to_vec(), btree, own.to_vec()]);
+}
+
+/// Danger: one moment of another program is printed as what the workbench takes.
+#[test]
+fn the_workbench_itself_is_measured_several_times_between_the_rounds() {
+    for (rounds, before) in [
+        (1, vec![3]),
+        (2, vec![2, 1]),
+        (3, vec![1; 3]),
+        (5, vec![1; 5]),
+        (10, vec![1, 0, 1, 0, 1, 0, 1, 0, 1, 0]),
+    ] {
+        let seen: Vec<usize> = (0..rounds).map(|round| own_costs_before(round, rounds)).collect();
+        assert_eq!(seen, before, "{rounds} rounds");
+    }
+    let mut own = OwnCosts::default();
+    for ns in [8.0, 29.0, 9.0] {
+        let sample = Sample { ns_per_op: ns, taken: 20, ..Sample::new(Phase::Mixed, 10) };
+        own.add(summary::own_cost(&sample));
+        own.add(summary::own_cost(&Sample { ns_per_op: 1.0, ..Sample::new(Phase::Scan, 1) }));
+    }
+    let costs = own.results();
+    let [mixed, scan] = &costs[..] else { panic!("{costs:?}") };
+    assert_eq!((mixed.ns_per_op, mixed.lowest_ns_per_op), (9.0, Some(8.0)));
+    assert_eq!((mixed.ns_per_record, &mixed.samples[..]), (Some(4.5), &[8.0, 29.0, 9.0][..]));
+    assert_eq!((scan.ns_per_op, scan.samples.len()), (1.0, 3));
 }

@@ -345,28 +345,58 @@ fn is_native(info: &StoreInfo, phase: Phase, mixes: &Mixes, is_batch_native: boo
     }
 }
 
-/// What a phase of the store that does nothing says of the workbench.
+/// What the workbench itself takes, each time that it was measured.
+#[derive(Default)]
+pub(super) struct OwnCosts(Vec<OwnCost>);
+
+impl OwnCosts {
+    pub(super) fn add(&mut self, cost: OwnCost) {
+        let key = |cost: &OwnCost| (cost.phase.clone(), cost.readers, cost.by.clone());
+        match self.0.iter_mut().find(|known| key(known) == key(&cost)) {
+            Some(known) => known.samples.extend(cost.samples),
+            None => self.0.push(cost),
+        }
+    }
+
+    /// The median of each, as one figure that another program disturbed would pass for the workbench's own.
+    pub(super) fn results(self) -> Vec<OwnCost> {
+        let result = |cost: OwnCost| {
+            let median = stats::median(&cost.samples).unwrap_or(cost.ns_per_op);
+            OwnCost {
+                ns_per_op: median,
+                lowest_ns_per_op: cost.samples.iter().copied().reduce(f64::min),
+                ns_per_record: cost.records_per_op.map(|records| median / records),
+                ..cost
+            }
+        };
+        self.0.into_iter().map(result).collect()
+    }
+}
+
+/// What a phase of the store that does nothing says of the workbench, once.
 pub(super) fn own_cost(sample: &Sample) -> OwnCost {
     let of_one = sample.taken as f64 / sample.ops.max(1) as f64;
     let records_per_op = Some(of_one).filter(|records| *records > 1.0);
-    OwnCost {
-        phase: sample.phase.name().to_owned(),
-        readers: None,
-        by: None,
-        ns_per_op: sample.ns_per_op,
-        records_per_op,
-        ns_per_record: records_per_op.map(|records| sample.ns_per_op / records),
-    }
+    let phase = sample.phase.name().to_owned();
+    OwnCost { records_per_op, ..own_cost_of(phase, sample.ns_per_op) }
 }
 
 /// The same of what several did at once, each of their processors.
 pub(super) fn own_cost_together(measured: &Throughput) -> OwnCost {
     let Group { phase, by, readers, .. } = measured.group;
+    let ns = 1e9 * measured.processors as f64 / measured.per_second.max(1e-9);
+    let (readers, by) = (Some(readers), Some(by.name().to_owned()));
+    OwnCost { readers, by, ..own_cost_of(phase.name().to_owned(), ns) }
+}
+
+fn own_cost_of(phase: String, ns_per_op: f64) -> OwnCost {
     OwnCost {
-        phase: phase.name().to_owned(),
-        readers: Some(readers),
-        by: Some(by.name().to_owned()),
-        ns_per_op: 1e9 * measured.processors as f64 / measured.per_second.max(1e-9),
+        phase,
+        readers: None,
+        by: None,
+        ns_per_op,
+        lowest_ns_per_op: None,
+        samples: vec![ns_per_op],
         records_per_op: None,
         ns_per_record: None,
     }
