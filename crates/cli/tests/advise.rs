@@ -162,6 +162,27 @@ fn stores_that_cannot_do_the_work_are_left_out_with_the_reason() {
 }
 
 #[test]
+fn a_store_that_is_missing_is_a_failure_and_the_others_are_advised_on() {
+    let folder = Folder::new();
+    let (data, json, dir) =
+        (folder.file("data.tsv", tsv(200)), folder.path("advice.json"), folder.path(""));
+    let mut args = vec!["--quiet", "advise", "--data", &data, "--no-pin", "--seconds", "0.2"];
+    args.extend(["--dir", &dir, "--json", &json, "--stores", "hash,mcdb", "--lib", "mcdb=/none"]);
+    // With changes the candidates are looked for twice.
+    args.extend(["--writes", "20"]);
+    let got = run(&args).expect(111);
+    let text = got.text().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("Left out, a failure: mcdb: it is not here"), "{text}");
+    assert!(text.contains("Advice: hash") && text.contains("Checked with all"), "{text}");
+    assert_eq!(got.err.matches("credenza advise: mcdb: it is not here").count(), 1, "{}", got.err);
+    let advice: Value =
+        serde_json::from_slice(&std::fs::read(&json).expect("the advice")).expect("JSON");
+    assert_eq!(advice["failures"].as_array().map(Vec::len), Some(1), "{advice}");
+    assert_eq!(advice["failures"][0]["store"], "mcdb", "{advice}");
+    assert_eq!(advice["ruled_out"][0]["is_missing"], true, "{advice}");
+}
+
+#[test]
 fn changes_that_wait_for_the_disk_are_measured_so() {
     let folder = Folder::new();
     let data = folder.file("data.tsv", tsv(200));

@@ -93,6 +93,15 @@ impl Form {
 pub(super) struct RuledOut {
     pub(super) store: String,
     pub(super) why: String,
+    /// Whether its library is missing or cannot be used: somebody named the store, so that it is missed.
+    pub(super) is_missing: bool,
+}
+
+impl RuledOut {
+    /// One that is here.
+    pub(super) fn unfit(store: String, why: String) -> RuledOut {
+        RuledOut { store, why, is_missing: false }
+    }
 }
 
 /// What a kind of store can do.
@@ -135,19 +144,19 @@ pub(super) fn find(
     let (mut candidates, mut ruled_out) = (Vec::new(), Vec::new());
     for store in stores {
         let library = library_of(libraries, store);
-        let found = match with_driver(store, Look(library.as_deref())) {
-            Some(Ok(abilities)) => match why_not(store, abilities, usage) {
-                None => Ok(abilities),
-                Some(why) => Err(why),
-            },
+        let looked = match with_driver(store, Look(library.as_deref())) {
+            Some(Ok(abilities)) => Ok(abilities),
             Some(Err(e)) => Err(format!("it is not here: {e}")),
             None => Err("there is no such store".to_owned()),
         };
-        match found {
-            Ok(abilities) => {
-                candidates.extend(with_settings(store, library, abilities, facts, usage))
+        match looked {
+            Ok(abilities) => match why_not(store, abilities, usage) {
+                None => candidates.extend(with_settings(store, library, abilities, facts, usage)),
+                Some(why) => ruled_out.push(RuledOut::unfit(store.clone(), why)),
+            },
+            Err(why) => {
+                ruled_out.push(RuledOut { store: store.clone(), why, is_missing: true });
             }
-            Err(why) => ruled_out.push(RuledOut { store: store.clone(), why }),
         }
     }
     (candidates, ruled_out)

@@ -167,15 +167,15 @@ impl Agreed {
         };
         let of = self.of_store(name).filter(|of| !is_enough(of))?;
         let needed = of.needed_per_second?;
-        self.all.iter().any(is_enough).then(|| RuledOut {
-            store: name.to_owned(),
-            why: format!(
+        let why = || {
+            format!(
                 "with {} it makes {}, and twice the {} of the use's busiest second are wanted",
                 self.class.in_words(),
                 text::per_second(of.rate(self.class)),
                 text::per_second(needed)
-            ),
-        })
+            )
+        };
+        self.all.iter().any(is_enough).then(|| RuledOut::unfit(name.to_owned(), why()))
     }
 }
 

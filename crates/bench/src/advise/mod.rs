@@ -190,7 +190,7 @@ impl AdviseArgs {
 }
 
 /// Advises on the data that `args` name, prints the advice and how far the prediction was off. The status
-/// is 0, 111 when a store failed or gave a wrong answer, or 130 when a signal ended the checks.
+/// is 0, 111 when a store failed, gave a wrong answer, or is not here, or 130 when a signal ended the checks.
 ///
 /// As for [`crate::run`], the program starts itself again with its own arguments and `--child`.
 ///
@@ -375,7 +375,7 @@ fn check_all(
                 // What a signal ended says nothing of the store.
                 Err(_) if report.interrupted => break,
                 Err(what) => {
-                    bar.suspend(|| report.fail(&candidate, what));
+                    bar.suspend(|| report.fail(candidate.name(), what));
                     break;
                 }
             }

@@ -103,7 +103,7 @@ impl Report {
     ) -> Report {
         let machine = machine::facts(lab.folder().path(), lab.cpu, lab.clock_ns);
         let notes = notes(&machine, &data, &usage, records);
-        Report {
+        let mut report = Report {
             credenza_advise: CONTRACT,
             machine,
             data,
@@ -121,7 +121,12 @@ impl Report {
             notes,
             failures: Vec::new(),
             interrupted: false,
-        }
+        };
+        // The others are advised on all the same.
+        let missing = report.ruled_out.iter().filter(|of| of.is_missing);
+        let missing: Vec<_> = missing.map(|of| (of.store.clone(), of.why.clone())).collect();
+        missing.into_iter().for_each(|(store, what)| report.fail(store, what));
+        report
     }
 
     /// Takes the durability that was chosen, the use with it, and who cannot do that.
@@ -147,8 +152,7 @@ impl Report {
     }
 
     /// Remembers a failure, and says it at once.
-    pub(super) fn fail(&mut self, candidate: &Candidate, what: String) {
-        let store = candidate.name();
+    pub(super) fn fail(&mut self, store: String, what: String) {
         say!("credenza advise: {store}: {}", text::clean(&what));
         self.failures.push(Failed { store, what });
     }
@@ -273,7 +277,10 @@ fn heading(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     wrapped(out, pen, "", &format!("Use: {}.", use_in_words(&report.usage)))?;
     let left_out = report.ruled_out.iter();
     left_out
-        .map(|of| format!("Left out: {}: {}.", of.store, text::clean(&of.why)))
+        .map(|of| match of.is_missing {
+            true => format!("Left out, a failure: {}: {}.", of.store, text::clean(&of.why)),
+            false => format!("Left out: {}: {}.", of.store, text::clean(&of.why)),
+        })
         .try_for_each(|line| wrapped(out, pen, "", &line))
 }
 

@@ -80,7 +80,7 @@ pub(super) fn trials(
                         Ok(trial) => trials[i][p].push(trial),
                         Err(what) => {
                             has_failed[i] = true;
-                            bar.suspend(|| report.fail(&found[i], what));
+                            bar.suspend(|| report.fail(found[i].name(), what));
                         }
                     }
                 }
@@ -127,7 +127,7 @@ pub(super) fn durability(
                     Ok(figures) => all.push(Trial { records: 0, bytes: 0, figures }),
                     Err(what) => {
                         has_failed[i] = true;
-                        bar.suspend(|| report.fail(store, what));
+                        bar.suspend(|| report.fail(store.name(), what));
                         break;
                     }
                 }
