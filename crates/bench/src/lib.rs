@@ -43,6 +43,7 @@ pub use workload::Phase;
 
 use args::{Command, Compare};
 use credenza::{Error, Result};
+use progress::say;
 use report::outputs;
 use std::io::Write;
 use std::process::ExitCode;
@@ -99,7 +100,8 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
         .map_err(|e| Error::io("write to standard output", e));
     // Drawing takes a while: the table is there meanwhile.
     let drawn = args.charts.as_ref().map_or(Ok(()), |folder| charts::write(&report, folder));
-    printed.and(written).and(drawn)?;
+    // That a file could not be written is the worse of both.
+    written.and(printed).and(drawn)?;
     if report.interrupted {
         return Ok(ExitCode::from(INTERRUPTED));
     }
@@ -110,14 +112,17 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
-/// Writes the files that are asked for, as far as it can; the first error.
+/// Writes the files that are asked for, as far as it can; the first error, with all others said.
 fn write_files(report: &result::Report, args: &BenchArgs) -> Result<()> {
     let files = [
         args.json.as_ref().map(|path| report::json::write(report, path)),
         args.csv.as_ref().map(|path| report::csv::write(report, path)),
         args.html.as_ref().map(|path| report::html::write(report, path)),
     ];
-    files.into_iter().flatten().collect()
+    let mut failed = files.into_iter().flatten().filter_map(Result::err);
+    let first = failed.next();
+    failed.for_each(|e| say!("credenza bench: {e}"));
+    first.map_or(Ok(()), Err)
 }
 
 /// Compares stores, and prints what came of it or writes it as JSON.

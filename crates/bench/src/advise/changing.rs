@@ -14,6 +14,7 @@ use crate::replay::Do;
 use crate::runner::kept::all_to_disk;
 use crate::runner::passes::check_scan;
 use crate::runner::protocol::{Message, Sample, say};
+use crate::runner::room::{self, Advice};
 use crate::workload::{Content, Phase, Records};
 use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -54,7 +55,7 @@ pub(super) fn measure(task: &Changing) -> Result<()> {
             say(&Message::Measured(Box::new(sample)))?;
             say(&Message::Finished)
         }
-        Err(e) => say(&Message::Failed(e.to_string())),
+        Err(e) => say(&Message::Failed(room::told(&e, &task.folder, Advice::OtherFolder))),
     }
 }
 

@@ -17,6 +17,7 @@ use crate::runner::child;
 use crate::runner::folder::Folder;
 use crate::runner::process::{self, End, Program};
 use crate::runner::protocol::{self, Message, Sample, Spec};
+use crate::runner::room::Advice;
 use crate::runner::together::Together;
 use crate::workload::distribution::Distribution;
 use crate::workload::transactions::Transactions;
@@ -339,6 +340,7 @@ impl<'a> Lab<'a> {
                     over_time: false,
                     own_counters: false,
                     rate: None,
+                    advice: Advice::OtherFolder,
                     cpu,
                     clock_ns,
                 };

@@ -13,6 +13,7 @@ use crate::measure::{Footprint, Latencies, wait_until};
 use crate::runner::open_loop::kept_up;
 use crate::runner::passes::in_words;
 use crate::runner::protocol::{self, Message, say};
+use crate::runner::room::{self, Advice};
 use crate::settings::Choices;
 use crate::workload::{KeyType, Records};
 use credenza::{Error, Result};
@@ -125,7 +126,7 @@ pub(crate) fn measure(task: &Task) -> Result<()> {
             say(&Message::Replayed(Box::new(replayed)))?;
             say(&Message::Finished)
         }
-        Err(e) => say(&Message::Failed(e.to_string())),
+        Err(e) => say(&Message::Failed(room::told(&e, &task.folder, Advice::OtherFolder))),
     }
 }
 

@@ -58,8 +58,38 @@ pub(crate) fn publish_value(value: &impl serde::Serialize, path: &Path) -> Resul
     publish(text.as_bytes(), path)
 }
 
-/// Puts these bytes in the place of `path`, whole or not at all.
+/// Puts these bytes in the place of `path`, whole or not at all. Where that fails they are kept elsewhere, as they
+/// may have taken hours: the error says where.
 pub(crate) fn publish(bytes: &[u8], path: &Path) -> Result<()> {
+    match replace(bytes, path) {
+        Err(e) if matches!(e.kind(), ErrorKind::Io { .. }) => Err(kept(bytes, path, e)),
+        done => done,
+    }
+}
+
+/// The error for what could not be written to `path`, and is in the folder for temporary files; the error as it
+/// was where that has no room for it either.
+fn kept(bytes: &[u8], path: &Path, error: Error) -> Error {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let folder = std::env::temp_dir();
+    let file = tempfile::Builder::new()
+        .prefix("credenza-")
+        .suffix(&format!("-{name}"))
+        .tempfile_in(folder);
+    let place = file.and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.as_file().sync_all()?;
+        Ok(file.keep()?.1)
+    });
+    match place {
+        Ok(place) => {
+            Error::invalid(format!("{error}; what was to be there is in {}", place.display()))
+        }
+        Err(_) => error,
+    }
+}
+
+fn replace(bytes: &[u8], path: &Path) -> Result<()> {
     let staged = Staged::create(path)?;
     let mut file = staged.file();
     file.write_all(bytes).map_err(|e| Error::io("write", e).at(path))?;
@@ -75,6 +105,17 @@ mod tests {
     use super::*;
 
     const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/report.json");
+
+    #[test]
+    fn what_cannot_be_written_is_kept_elsewhere_and_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let error =
+            publish(b"figures", &folder.path().join("none/run.json")).unwrap_err().to_string();
+        let (what, place) = error.split_once("; what was to be there is in ").expect(&error);
+        assert!(what.contains("none/run.json") && place.ends_with("-run.json"), "{error}");
+        assert_eq!(std::fs::read(place).unwrap(), b"figures");
+        std::fs::remove_file(place).unwrap();
+    }
 
     #[test]
     fn what_is_written_reads_back() {

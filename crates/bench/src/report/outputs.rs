@@ -41,8 +41,9 @@ pub(crate) fn print(text: &str) -> Result<()> {
 /// may be gone, and what is on a disk stays.
 pub(crate) fn tell(text: &str, found: &impl Serialize, json: Option<&PathBuf>) -> Result<()> {
     let published = json.map_or(Ok(()), |path| publish_value(found, path));
-    print(text)?;
-    published
+    let printed = print(text);
+    // That a file could not be written is the worse of both.
+    published.and(printed)
 }
 
 /// Makes the folder that `--keep` names, which may be there and empty.

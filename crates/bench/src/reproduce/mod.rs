@@ -24,6 +24,7 @@ mod upscaledb_run;
 
 use crate::args::{TIMEOUT, check_stores, library_of, rounds};
 use crate::machine;
+use crate::progress::say;
 use crate::report::json::publish_value;
 use crate::report::{durability, outputs};
 use crate::result::{Failure, Machine, StoreInfo};
@@ -255,10 +256,10 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<ExitCode> {
     lab.notes.extend(unlike_classes(&lab.stores));
     told = told.and(outputs::print(&terminal::closing(&lab)));
     if let Some(path) = &args.json {
-        let written = write_json(path, args, &lab, &outcomes);
-        // What came first is what the user must know.
-        if error.is_none() {
-            written?;
+        match write_json(path, args, &lab, &outcomes) {
+            // What came first is what the user must know, and where the figures are.
+            Err(e) if error.is_some() => say!("credenza reproduce: {e}"),
+            written => written?,
         }
     }
     if let Some(error) = error {

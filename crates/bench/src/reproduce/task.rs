@@ -6,10 +6,11 @@ use crate::driver::{Driver, ForDriver, Reading, Setup, Shape, Store, kernel, wit
 use crate::measure;
 use crate::runner::passes::{self, Checker, Total};
 use crate::runner::protocol::{self, Figure, Message, say};
+use crate::runner::room::{self, Advice};
 use crate::workload::{Content, Inputs, Queries};
 use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// What a process is told on standard input.
@@ -59,7 +60,16 @@ pub(super) fn main() -> Result<()> {
     let Some(task) = protocol::task::<Task>()? else { return Ok(()) };
     match run(&task) {
         Ok(()) => say(&Message::Finished),
-        Err(e) => say(&Message::Failed(e.to_string())),
+        Err(e) => say(&Message::Failed(room::told(&e, task.fullest(), Advice::SmallerScale))),
+    }
+}
+
+impl Task {
+    /// Of the folders that the store is made in that with the least room.
+    fn fullest(&self) -> &Path {
+        let folders = [Some(&self.folder), self.made_in.as_ref()].into_iter().flatten();
+        let free = |folder: &&PathBuf| kernel::free_bytes(folder).unwrap_or(u64::MAX);
+        folders.min_by_key(free).unwrap_or(&self.folder)
     }
 }
 

@@ -203,7 +203,7 @@ impl<'a, D: Driver> Round<'a, D> {
 
     /// What the store says that failed, in words, with what to do where its folder is full.
     pub(super) fn told(&self, error: &Error) -> String {
-        room::told(error, &self.spec.folder)
+        room::told(error, &self.spec.folder, self.spec.advice)
     }
 
     pub(super) fn can_do(&self, phase: Phase) -> bool {

@@ -26,7 +26,7 @@ pub(crate) mod passes;
 pub(crate) mod process;
 pub(crate) mod protocol;
 mod reads_over_time;
-mod room;
+pub(crate) mod room;
 mod round;
 mod summary;
 pub(crate) mod tee;
@@ -58,6 +58,7 @@ use folder::Folder;
 use limit::{Groups, Limit};
 use process::Program;
 use protocol::{Message, Spec};
+use room::Advice;
 use round::{Entrant, Work};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -473,6 +474,7 @@ impl<'a> Run<'a> {
             over_time: false,
             own_counters: false,
             rate: self.args.rate(),
+            advice: Advice::FewerRecords,
             cpu: self.cpu,
             clock_ns: self.clock_ns,
         }

@@ -266,6 +266,7 @@ pub(super) fn in_words(status: ExitStatus) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::protocol::Spec;
+    use super::super::room::Advice;
     use super::super::together::Together;
     use super::*;
     use crate::workload::Phase;
@@ -294,6 +295,7 @@ pub(super) mod tests {
             over_time: false,
             own_counters: false,
             rate: None,
+            advice: Advice::FewerRecords,
             cpu: None,
             clock_ns: 0.0,
         }

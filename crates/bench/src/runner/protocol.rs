@@ -4,6 +4,7 @@ use super::kept::Keeping;
 use super::limit::Groups;
 use super::open_loop::{AtRate, Rate};
 use super::oracle::{Compared, Oracle};
+use super::room::Advice;
 use super::together::{Group, Throughput, Together};
 use crate::replay::Replayed;
 use crate::result::over_time::OverTime;
@@ -60,6 +61,8 @@ pub(crate) struct Spec {
     pub(crate) own_counters: bool,
     /// Do single operations at a rate, too.
     pub(crate) rate: Option<Rate>,
+    /// What is said of a folder that is full.
+    pub(crate) advice: Advice,
     /// The processor to run on.
     pub(crate) cpu: Option<usize>,
     pub(crate) clock_ns: f64,

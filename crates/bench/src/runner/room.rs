@@ -1,35 +1,62 @@
 //! What is said of a store that failed where the folder of stores is full.
 //!
 //! Libraries say that in words of their own, some only that a write failed, and none says what to do. So what
-//! failed is told with that, where the words speak of space, or where next to nothing is free.
+//! failed is told with that, where the words speak of space, or where next to nothing is free; where less is free
+//! than the store has, which grows by a part of its size at once, that it may be so.
 //!
 //! Invariant: to be asked where it failed, in the process that did it, before anything of the store is removed.
 
 use crate::driver::kernel;
+use crate::measure::Size;
 use credenza::Error;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// What to do, of any store and phase.
-const ADVICE: &str = "make room, name another folder with --dir, or take fewer --records";
+/// What to do, of any store and phase: the command that runs has options for it, and not each has the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Advice {
+    FewerRecords,
+    SmallerScale,
+    OtherFolder,
+}
+
+impl Advice {
+    fn in_words(self) -> &'static str {
+        match self {
+            Advice::FewerRecords => {
+                "make room, name another folder with --dir, or take fewer --records"
+            }
+            Advice::SmallerScale => {
+                "make room, name another folder with --dir or --disk, or take a smaller --scale"
+            }
+            Advice::OtherFolder => "make room, or name another folder with --dir",
+        }
+    }
+}
+
 /// What says it, in whatever library's words.
 const WORDS: [&str; 3] = ["no space left", "disk is full", "quota exceeded"];
 /// With less than that a store may find no room for what it writes at once.
 const LITTLE: u64 = 64 << 10;
 
 /// The error of a store whose files are in `folder`, in words.
-pub(super) fn told(error: &Error, folder: &Path) -> String {
-    in_words(&error.to_string(), kernel::free_bytes(folder))
+pub(crate) fn told(error: &Error, folder: &Path, advice: Advice) -> String {
+    let taken = Size::of(folder).map_or(0, |size| size.allocated);
+    in_words(&error.to_string(), kernel::free_bytes(folder), taken, advice.in_words())
 }
 
-fn in_words(what: &str, free: Option<u64>) -> String {
+fn in_words(what: &str, free: Option<u64>, taken: u64, advice: &str) -> String {
     let what = what.trim_end_matches(" (free some space and run it again)");
     let lower = what.to_lowercase();
     match free {
         // A process that was started by this one has said it.
-        _ if what.ends_with(ADVICE) => what.to_owned(),
-        _ if WORDS.iter().any(|words| lower.contains(words)) => format!("{what}: {ADVICE}"),
+        _ if what.ends_with(advice) => what.to_owned(),
+        _ if WORDS.iter().any(|words| lower.contains(words)) => format!("{what}: {advice}"),
         Some(free) if free < LITTLE => {
-            format!("{what}: its folder is full, with {free} bytes free: {ADVICE}")
+            format!("{what}: its folder is full, with {free} bytes free: {advice}")
+        }
+        Some(free) if free < taken => {
+            format!("{what}: it may want space, as its folder has {free} bytes free: {advice}")
         }
         _ => what.to_owned(),
     }
@@ -43,8 +70,9 @@ mod tests {
     fn what_our_own_engines_advise_is_not_said_twice() {
         let full = std::io::Error::from_raw_os_error(libc::ENOSPC);
         let error = Error::io("make longer", full).to_string();
-        let told = in_words(&error, None);
-        assert!(told.contains("cannot make longer: ") && told.ends_with(ADVICE), "{told}");
+        let advice = Advice::OtherFolder.in_words();
+        let told = in_words(&error, None, 0, advice);
+        assert!(told.contains("cannot make longer: ") && told.ends_with(advice), "{told}");
         assert!(error.contains("free some space") && !told.contains("free some space"), "{told}");
     }
 
@@ -56,13 +84,18 @@ mod tests {
             ("write: Disk quota exceeded (os error 122)", Some(1 << 40)),
             ("gdbm_store: File write error", Some(100)),
         ];
+        let advice = Advice::FewerRecords.in_words();
         for (what, free) in full {
-            let told = in_words(what, free);
-            assert!(told.starts_with(what) && told.ends_with(ADVICE), "{told}");
-            assert_eq!(in_words(&told, free), told);
+            let told = in_words(what, free, 0, advice);
+            assert!(told.starts_with(what) && told.ends_with(advice), "{told}");
+            assert_eq!(in_words(&told, free, 1 << 40, advice), told);
         }
+        // Some give back what they had taken when that was not enough.
+        let told = in_words("tdb_store: Success", Some(300_000), 1_000_000, advice);
+        assert!(told.contains("may want space") && told.ends_with(advice), "{told}");
+        assert_eq!(in_words(&told, Some(300_000), 1_000_000, advice), told);
         for free in [None, Some(LITTLE)] {
-            assert_eq!(in_words("a key is too long", free), "a key is too long");
+            assert_eq!(in_words("a key is too long", free, LITTLE, advice), "a key is too long");
         }
     }
 }

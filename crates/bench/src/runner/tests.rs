@@ -7,6 +7,7 @@ use super::liar::{Liar, Lie};
 use super::mixed;
 use super::passes::Total;
 use super::protocol::{Message, Sample, Spec};
+use super::room::Advice;
 use super::round::{self, Doing, Entrant};
 use super::summary;
 use super::together::Together;
@@ -76,6 +77,7 @@ pub(super) fn with_round<T>(
         over_time: true,
         own_counters: false,
         rate: None,
+        advice: Advice::FewerRecords,
         cpu: None,
         clock_ns: 0.0,
     };

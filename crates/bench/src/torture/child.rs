@@ -11,6 +11,7 @@ use crate::driver::{
     with_changed,
 };
 use crate::runner::protocol::{self, Message, say};
+use crate::runner::room::{self, Advice};
 use crate::settings::Chosen;
 use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -58,7 +59,9 @@ pub(super) fn main() -> Result<()> {
         .unwrap_or_else(|| Err(Error::invalid(format!("there is no store '{}'", task.store))));
     match done {
         Ok(()) => say(&Message::Finished),
-        Err(e) => say(&Message::Failed(e.to_string())),
+        // That there is no room is what that one is about.
+        Err(e) if matches!(task.job, Job::FillUp { .. }) => say(&Message::Failed(e.to_string())),
+        Err(e) => say(&Message::Failed(room::told(&e, &task.folder, Advice::FewerRecords))),
     }
 }
 
