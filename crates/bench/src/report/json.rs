@@ -61,10 +61,7 @@ pub(crate) fn publish_value(value: &impl serde::Serialize, path: &Path) -> Resul
 /// Puts these bytes in the place of `path`, whole or not at all. Where that fails they are kept elsewhere, as they
 /// may have taken hours: the error says where.
 pub(crate) fn publish(bytes: &[u8], path: &Path) -> Result<()> {
-    match replace(bytes, path) {
-        Err(e) if matches!(e.kind(), ErrorKind::Io { .. }) => Err(kept(bytes, path, e)),
-        done => done,
-    }
+    replace(bytes, path).map_err(|e| kept(bytes, path, e))
 }
 
 /// The error for what could not be written to `path`, and is in the folder for temporary files; the error as it
@@ -112,7 +109,7 @@ mod tests {
         let error =
             publish(b"figures", &folder.path().join("none/run.json")).unwrap_err().to_string();
         let (what, place) = error.split_once("; what was to be there is in ").expect(&error);
-        assert!(what.contains("none/run.json") && place.ends_with("-run.json"), "{error}");
+        assert!(what.contains("none: cannot") && place.ends_with("-run.json"), "{error}");
         assert_eq!(std::fs::read(place).unwrap(), b"figures");
         std::fs::remove_file(place).unwrap();
     }
