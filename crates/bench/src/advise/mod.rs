@@ -243,7 +243,7 @@ pub fn advise(args: &AdviseArgs) -> Result<ExitCode> {
     let Some(advised) = report.candidates.first() else {
         return Err(Error::invalid("every store that could do the work failed; see above"));
     };
-    report.recipe = Some(recipe::of(&advised.candidate, &subject, &report.data));
+    report.recipe = Some(recipe::of(&advised.candidate, &subject, &report.data, &report.usage));
     let mut told = print(|out| report::advice(&report, out, colour_wanted(&std::io::stdout())));
     if args.json.is_none() {
         // Nobody is there to be told the rest.
