@@ -5,6 +5,7 @@ mod common;
 use common::*;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Runs one document small, in folders of its own; gives its text and its JSON.
@@ -252,6 +253,10 @@ fn what_is_finished_is_told_when_a_signal_comes() {
 
 #[test]
 fn what_is_finished_is_told_before_an_error() {
+    if !has_disk() {
+        println!("skipped: {} is in memory", std::env::temp_dir().display());
+        return;
+    }
     let folder = Folder::new();
     let on_disk = Folder::new();
     let (dir, json, disk) = (folder.path(""), folder.path("out.json"), deep(&on_disk));
@@ -286,7 +291,8 @@ fn what_cannot_be_run_is_refused_before_anything_is() {
     for (args, says) in [
         (&["bayes", "--stores", "sparkey"][..], "'sparkey' is in no document that is asked for"),
         (&["bayes", "--stores", "constant,mcdb"], "'mcdb' is in no document"),
-        (&["bayes", "--lib", "mcdb=/lib/libmcdb.so"], "'mcdb' is in no document"),
+        (&["bayes", "--lib", "mcbd=/lib/libmcdb.so"], "there is no store 'mcbd'"),
+        (&["bayes", "--lib", "hash=/lib/libhash.so"], "'hash' is built in"),
         (&["all", "--stores", "sparkey"], "'sparkey' is in no document"),
         (&["ntdb", "mcdb", "--disk", "/nowhere"], "/nowhere: --disk: there is no such folder"),
     ] {
@@ -295,9 +301,45 @@ fn what_cannot_be_run_is_refused_before_anything_is() {
     }
 }
 
+#[test]
+fn a_folder_in_memory_is_no_disk_and_refused_before_anything_is_measured() {
+    let memory = Path::new("/dev/shm");
+    if !memory.is_dir() || is_on_disk(memory) {
+        println!("skipped: {} is not in memory", memory.display());
+        return;
+    }
+    let args = ["reproduce", "mcdb", "--rounds", "1", "--disk", "/dev/shm"];
+    let got = run(&[&args[..], &SMALL].concat()).expect(111);
+    assert!(got.out.is_empty() && got.err.lines().count() == 1, "{}", got.err);
+    assert!(got.err.contains("/dev/shm: this folder is in memory (tmpfs)"), "{}", got.err);
+    assert!(got.err.contains("--disk") && !got.err.contains("--dir"), "{}", got.err);
+}
+
+#[test]
+fn libraries_that_a_document_does_not_use_may_be_named_all_the_same() {
+    let folder = Folder::new();
+    let (dir, more) = (folder.path(""), "mcdb=/nowhere/libmcdb.so");
+    let args =
+        ["--quiet", "reproduce", "ntdb", "--rounds", "1", "--scale", "0.0001", "--dir", &dir];
+    let libraries = ["--lib", more, "--lib", "tdb2=/nowhere/libtdb2.so", "--stores", "hash"];
+    let text = run(&[&args[..], &libraries].concat()).expect(0).text();
+    assert!(text.contains("Note: --lib names what nothing here uses: mcdb, tdb2"), "{text}");
+    // What is used is missed, whoever named it.
+    let mut named = credenza(&args);
+    named.env("CREDENZA_LIB_MCDB", "/nowhere/libmcdb.so");
+    named.env("CREDENZA_LIB_TDB2", "/nowhere/libtdb2.so");
+    let output = named.output().expect("the program starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(111), "{text}");
+    assert!(text.contains("Failed: tdb2 (missing)") && !text.contains("mcdb"), "{text}");
+}
+
 /// Whether the folder of the tests is on a disk, so that something in it can be cold.
 fn has_disk() -> bool {
-    let path = std::env::temp_dir();
-    let output = Command::new("stat").args(["-f", "-c", "%T"]).arg(path).output();
+    is_on_disk(&std::env::temp_dir())
+}
+
+fn is_on_disk(folder: &Path) -> bool {
+    let output = Command::new("stat").args(["-f", "-c", "%T"]).arg(folder).output();
     output.is_ok_and(|output| output.status.success() && !output.stdout.starts_with(b"tmpfs"))
 }

@@ -120,8 +120,8 @@ pub(crate) fn evict(path: &Path) -> Result<()> {
         }
     }
     Err(Error::invalid(format!(
-        "{left} pages of the file stay in memory, so a cold cache cannot be measured: choose \
-         a folder on a disk with --dir (not tmpfs), and see that nobody else reads the file"
+        "{left} pages of the file stay in memory, so a cold cache cannot be measured: name \
+         another folder, on a disk (not tmpfs), and see that nobody else reads the file"
     ))
     .at(path))
 }

@@ -9,6 +9,7 @@
 use super::outcome::Classes;
 use super::task::{Task, Work};
 use super::{Document, ReproduceArgs};
+use crate::absent::is_missed;
 use crate::candidates::Describe;
 use crate::driver::{Changes, Setup, Shape, kernel, with_driver};
 use crate::machine;
@@ -28,7 +29,7 @@ use credenza::{Error, Result};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -98,10 +99,13 @@ impl<'a> Lab<'a> {
         // So is what somebody named for nothing.
         let has_disk = args.disk.is_some() || args.documents().into_iter().any(Document::has_disk);
         let disk = has_disk.then(|| Folder::named_by("--disk", args.disk())).transpose()?;
+        if args.documents().into_iter().any(Document::has_disk) {
+            refuse_memory(args.disk())?;
+        }
         disk.iter().for_each(|disk| disk.current().begin());
         let cpu = kernel::allowed_cpus().pop().filter(|_| !args.no_pin);
         let machine = machine::facts(memory.path(), cpu, measure::clock_ns());
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = args.unused().into_iter().collect();
         if machine.filesystem != "tmpfs" {
             notes.push(format!(
                 "store files that are to be in memory are on {}: creating them may wait for the disk",
@@ -207,7 +211,7 @@ impl<'a> Lab<'a> {
                     }
                     here.push(*name);
                 }
-                Some(Err(e)) if named == Some(true) || library.is_some() => {
+                Some(Err(e)) if named == Some(true) || is_missed(name, &self.args.libraries) => {
                     self.fail(name, None, "missing", e.to_string());
                 }
                 Some(Err(e)) => {
@@ -458,6 +462,17 @@ impl<'a> Lab<'a> {
             say!("credenza reproduce: {loud}{}{time}: {}", failure.store, failure.what);
             self.failures.push(failure);
         }
+    }
+}
+
+/// Refuses a folder for what is to begin with nothing in memory whose files are always there.
+fn refuse_memory(folder: &Path) -> Result<()> {
+    match &*machine::filesystem_of(folder) {
+        kind @ ("tmpfs" | "ramfs") => Err(Error::invalid(format!(
+            "this folder is in memory ({kind}), where nothing can be cold: name one on a disk with --disk"
+        ))
+        .at(folder)),
+        _ => Ok(()),
     }
 }
 

@@ -133,21 +133,39 @@ impl ReproduceArgs {
         if !(self.scale > 0.0 && self.scale <= 100.0) {
             return Err(Error::invalid("--scale must be above 0, and at most 100"));
         }
-        check_stores(self.stores.iter().flatten().map(String::as_str), &self.libraries)?;
+        check_stores(self.stores.iter().flatten().map(String::as_str), &[])?;
+        // Libraries of all documents may be named for one of them.
+        check_stores(std::iter::empty(), &self.libraries)?;
         self.check_documents()
     }
 
-    /// Refuses a store that is named and in none of the documents: nothing would be said of it.
-    fn check_documents(&self) -> Result<()> {
-        let documents = self.documents();
+    /// The stores of the documents, each once.
+    fn known(&self) -> Vec<&'static str> {
         let mut known: Vec<&str> = Vec::new();
-        for store in documents.iter().flat_map(|document| document.stores()) {
+        for store in self.documents().iter().flat_map(|document| document.stores()) {
             if !known.contains(store) {
                 known.push(store);
             }
         }
-        let of_libraries = self.libraries.iter().filter_map(|lib| Some(lib.split_once('=')?.0));
-        let mut named = self.stores.iter().flatten().map(String::as_str).chain(of_libraries);
+        known
+    }
+
+    /// What is to be known of libraries that were named and that nothing here uses.
+    fn unused(&self) -> Option<String> {
+        let is_named = |store: &&str| {
+            self.stores.as_ref().is_none_or(|named| named.iter().any(|name| name == store))
+        };
+        let used: Vec<&str> = self.known().into_iter().filter(is_named).collect();
+        let named = self.libraries.iter().filter_map(|lib| Some(lib.split_once('=')?.0));
+        let unused: Vec<&str> = named.filter(|store| !used.contains(store)).collect();
+        let what = || format!("--lib names what nothing here uses: {}", unused.join(", "));
+        (!unused.is_empty()).then(what)
+    }
+
+    /// Refuses a store that is named and in none of the documents: nothing would be said of it.
+    fn check_documents(&self) -> Result<()> {
+        let known = self.known();
+        let mut named = self.stores.iter().flatten().map(String::as_str);
         match named.find(|store| !known.contains(store)) {
             None => Ok(()),
             Some(store) => Err(Error::invalid(format!(
