@@ -599,6 +599,58 @@ fn what_is_finished_is_told_when_a_signal_ends_a_replay() {
     assert!(!again.contains("signal"), "{again}");
 }
 
+/// Whether a process that this one started handles it when it is asked to end.
+fn heeds_requests(running: &Child) -> bool {
+    const SIGTERM: u32 = 15;
+    let parent = format!("PPid:\t{}\n", running.id());
+    let processes = std::fs::read_dir("/proc").expect("processes").flatten();
+    let mut all = processes.filter_map(|of| std::fs::read_to_string(of.path().join("status")).ok());
+    all.any(|status| {
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t"));
+        let caught = caught.and_then(|set| u64::from_str_radix(set, 16).ok()).unwrap_or(0);
+        status.contains(&parent) && caught >> (SIGTERM - 1) & 1 == 1
+    })
+}
+
+#[test]
+fn what_a_store_did_before_a_signal_ends_its_replay_is_told_as_a_part() {
+    let folder = Folder::new();
+    let (stores, json) = (Folder::new(), folder.path("out.json"));
+    let script = folder.file("script", "CREATE INSERT(0, \"one\", 10) FIND(0, \"one\")");
+    // The second operation is due in a quarter of an hour.
+    let mut replay = Command::new(program());
+    replay.args(["replay", &script, "--stores", "hash,btree", "--speed", "0.001"]);
+    replay.args(["--dir", &stores.path(""), "--json", &json]);
+    let mut running = replay.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // The pass that compares takes no requests; the one that is timed has done its first operation when the key
+    // is there.
+    let has_begun = || {
+        let run = std::fs::read_dir(stores.path("")).ok()?.flatten().next()?.path();
+        let store = run.join("hash/store");
+        Some(run_with(&["get", store.to_str()?, "one"], b"").status == 0)
+    };
+    while !heeds_requests(&running) || has_begun() != Some(true) {
+        assert!(running.try_wait().unwrap().is_none(), "the run ended");
+        std::thread::yield_now();
+    }
+    interrupt(&running);
+    let done = running.wait_with_output().unwrap();
+    let (out, err) =
+        (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());
+    assert_eq!((done.status.code(), err.as_str()), (Some(130), ""), "{out}");
+    assert!(stores.names().is_empty(), "{:?}", stores.names());
+    for says in ["stopped by a signal", "  PARTIAL\n", "PARTIAL: hash had done 1 of 2 steps"] {
+        assert!(out.contains(says), "{says}: {out}");
+    }
+    assert!(!out.contains("BEHIND") && !out.contains("btree"), "{out}");
+    let found: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&json).unwrap()).expect("JSON");
+    assert_eq!(found["interrupted"], true);
+    assert_eq!(found["stores"].as_array().map(Vec::len), Some(1), "{found}");
+    let of = &found["stores"][0];
+    assert_eq!((&of["stopped_after"], &of["operations"]), (&1.into(), &1.into()), "{of}");
+}
+
 #[test]
 fn replay_says_what_makes_no_sense() {
     let folder = Folder::new();

@@ -56,6 +56,16 @@ pub(crate) fn end_with_parent() -> Result<()> {
 /// Has the signals that end a run go to other threads than this one and those that it starts: what waits
 /// for a server with a limit of time would be interrupted by them, and not begin again.
 pub(crate) fn leave_signals_to_others() {
+    mask_ends(libc::SIG_BLOCK);
+}
+
+/// Has the same signals come to this thread, and to those that it starts from here on: whoever started this
+/// process may have left them to others, which is inherited.
+pub(crate) fn take_signals() {
+    mask_ends(libc::SIG_UNBLOCK);
+}
+
+fn mask_ends(how: c_int) {
     // SAFETY: the set is this function's own, and made before it is read; a mask of signals changes no memory.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
@@ -63,7 +73,7 @@ pub(crate) fn leave_signals_to_others() {
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
             libc::sigaddset(&raw mut set, signal);
         }
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+        libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut());
     }
 }
 
@@ -80,6 +90,15 @@ pub(crate) fn kill_group(leader: u32) {
         // SAFETY: a signal to processes changes no memory of this one. Nobody has waited for the leader, so
         // that its number is no other's.
         unsafe { libc::kill(-leader, libc::SIGKILL) };
+    }
+}
+
+/// Asks this process, which was not waited for yet, to end by itself.
+pub(crate) fn ask_to_end(process: u32) {
+    if let Some(process) = i32::try_from(process).ok().filter(|id| *id > 1) {
+        // SAFETY: a signal to a process changes no memory of this one. Nobody has waited for that one, so that
+        // its number is no other's.
+        unsafe { libc::kill(process, libc::SIGTERM) };
     }
 }
 

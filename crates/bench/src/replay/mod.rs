@@ -14,7 +14,8 @@
 //! operations are due at times of their own, latencies count from these: who is late makes the next one
 //! wait, and that is in its latency.
 //!
-//! A signal ends the pass that runs, and what is finished is told. How far the run has come is told between
+//! A signal ends the pass that runs: one that compares at once; one that is timed behind the step that it is at,
+//! and what was done by then is told as a part. How far the run has come is told between
 //! the passes only: a process that is being timed says nothing.
 
 mod check;
@@ -233,7 +234,7 @@ struct Report {
     left_out: BTreeMap<String, u64>,
     stores: Vec<OfStore>,
     failures: Vec<Failed>,
-    /// Whether a signal ended the run: what is here was finished before.
+    /// Whether a signal ended the run: what is here was done before.
     interrupted: bool,
 }
 
@@ -243,6 +244,9 @@ struct OfStore {
     store: String,
     version: String,
     operations: u64,
+    /// So many of the steps were done, or skipped, when a signal ended the run: the figures are of these; none
+    /// where all were.
+    stopped_after: Option<u64>,
     seconds: f64,
     operations_per_second: f64,
     /// Nanoseconds, of all operations together, and of each kind.
@@ -488,7 +492,11 @@ impl<'a> Run<'a> {
         (task.is_check, task.speed) = (false, self.speed);
         self.bar.inc(1);
         self.bar.set_message(format!("{} is timed", task.store));
-        if let Some(done) = self.replayed(&mut task, script)? {
+        self.folder.current().ask(true);
+        let done = self.replayed(&mut task, script)?;
+        self.folder.current().ask(false);
+        // Of one that was ended before it began there is nothing to tell.
+        if let Some(done) = done.filter(|done| done.stopped_after != Some(0)) {
             self.report.stores.push(of_store(task.store, version, done, self.clock_ns));
         }
         Ok(())
@@ -550,6 +558,7 @@ fn of_store(store: String, version: String, done: Replayed, clock_ns: f64) -> Of
         store,
         version,
         operations: done.operations,
+        stopped_after: done.stopped_after,
         seconds: done.seconds,
         operations_per_second: done.operations as f64 / done.seconds.max(1e-9),
         latency: all.percentiles(),

@@ -20,7 +20,14 @@ use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+/// So long a process that was asked to end may sleep on before it heeds that.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// Whether this process was asked to end: then it does no further step, and tells of those that it has done.
+static IS_ASKED_TO_END: AtomicBool = AtomicBool::new(false);
 
 /// When steps are due.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -78,6 +85,8 @@ impl Task {
 pub(crate) struct Replayed {
     /// Steps that were done.
     pub(crate) operations: u64,
+    /// The steps, with those that were skipped, after which it was asked to end; `None` where it went on to the last.
+    pub(crate) stopped_after: Option<u64>,
     pub(crate) seconds: f64,
     /// Latencies in nanoseconds with their counts, by the names of operations.
     pub(crate) latencies: BTreeMap<String, Vec<(u64, u64)>>,
@@ -116,7 +125,21 @@ pub(crate) struct Replayed {
 pub(super) fn main() -> Result<()> {
     // Whoever started this process may have been stopped before it could say what to do.
     let Some(task) = protocol::task::<Task>()? else { return Ok(()) };
+    // One that compares has nothing to tell before its end.
+    if !task.is_check {
+        heed_requests_to_end();
+    }
     measure(&task)
+}
+
+/// Notes it when this process is asked to end. The signal goes to a thread of its own: what waits for a server with
+/// a limit of time would be interrupted by it.
+fn heed_requests_to_end() {
+    kernel::take_signals();
+    // Without a handler the process ends at once, as any other.
+    if ctrlc::set_handler(|| IS_ASKED_TO_END.store(true, Ordering::Relaxed)).is_ok() {
+        kernel::leave_signals_to_others();
+    }
 }
 
 /// Does what a process is told, and says what came of it.
@@ -229,7 +252,8 @@ impl<'a> Child<'a> {
         let class = driver.changes_one_by_one(self.task.is_durable).class();
         done.class = self.script.has_changes().then(|| class.to_owned());
         done.tuning = driver.tuning(&shape);
-        if done.wrong.is_none() {
+        // Who was asked to end may have no time to read all: what every step saw was compared.
+        if done.wrong.is_none() && done.stopped_after.is_none() {
             let mut store = driver.open(&path, &shape, Reading::Warm)?;
             done.wrong = model.wrong_record(&mut store)?.map(|what| format!("in the end, {what}"));
         }
@@ -394,14 +418,25 @@ impl<'a> Player<'a> {
             let new = || Latencies::new(self.task.clock_ns);
             self.latencies.entry(step.name()).or_insert_with(new);
         }
-        let begun = Instant::now();
+        let (begun, mut is_within) = (Instant::now(), false);
         for (i, step) in script.steps.iter().enumerate() {
-            let intended = match self.task.speed {
-                Speed::Full => Instant::now(),
-                Speed::Original => begun + Duration::from_nanos(step.time),
-                Speed::Rate(rate) => begun + Duration::from_secs_f64(i as f64 / rate),
+            let due = match self.task.speed {
+                Speed::Full => None,
+                Speed::Original => Some(begun + Duration::from_nanos(step.time)),
+                Speed::Rate(rate) => Some(begun + Duration::from_secs_f64(i as f64 / rate)),
             };
-            wait_until(intended, false);
+            // A transaction is done to its end.
+            if let Some(ended) = wait_for(due, !is_within) {
+                self.done.stopped_after = Some(i as u64);
+                self.ends(ended - begun, i);
+                return Ok(());
+            }
+            let intended = due.unwrap_or_else(Instant::now);
+            is_within = match step.what {
+                Do::Begin => self.done.has_transactions,
+                Do::Commit => false,
+                _ => is_within,
+            };
             let before = self.done.skipped.values().sum::<u64>();
             self.seen = Seen::default();
             self.waited = Duration::ZERO;
@@ -418,15 +453,22 @@ impl<'a> Player<'a> {
                 }
             }
         }
-        self.done.seconds = begun.elapsed().as_secs_f64();
-        let last = script.steps.len().saturating_sub(1);
+        self.ends(begun.elapsed(), script.steps.len());
+        Ok(())
+    }
+
+    /// Notes that it took so long to do so many steps.
+    fn ends(&mut self, took: Duration, steps: usize) {
+        self.done.seconds = took.as_secs_f64();
+        let last = steps.saturating_sub(1);
         let scheduled = match self.task.speed {
             Speed::Full => self.done.seconds,
-            Speed::Original => script.steps.last().map_or(0.0, |step| step.time as f64 / 1e9),
+            Speed::Original => {
+                self.script.steps.get(last).map_or(0.0, |step| step.time as f64 / 1e9)
+            }
             Speed::Rate(rate) => last as f64 / rate,
         };
         self.done.kept_up = kept_up(self.done.seconds, scheduled);
-        Ok(())
     }
 
     fn finish(self) -> Replayed {
@@ -574,6 +616,25 @@ impl<'a> Player<'a> {
             let key = in_words(Some(key));
             format!("key {key} was {was}there when it was recorded, and is {is}there here")
         });
+    }
+}
+
+/// Waits until a step is due, if it is at some time; where this process is asked to end meanwhile, and may, since when
+/// it waited.
+#[inline]
+fn wait_for(due: Option<Instant>, may_end: bool) -> Option<Instant> {
+    let is_over = || may_end && IS_ASKED_TO_END.load(Ordering::Relaxed);
+    let Some(due) = due else { return is_over().then(Instant::now) };
+    let since = Instant::now();
+    loop {
+        if is_over() {
+            return Some(since);
+        }
+        if due.saturating_duration_since(Instant::now()) <= SLICE {
+            wait_until(due, false);
+            return None;
+        }
+        std::thread::sleep(SLICE / 2);
     }
 }
 

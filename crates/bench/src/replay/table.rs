@@ -42,7 +42,7 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
     if report.interrupted {
         writeln!(
             out,
-            "This is not all: it was stopped by a signal, and shows the stores that were finished."
+            "This is not all: it was stopped by a signal, and shows what was done before."
         )?;
     }
     if report.stores.is_empty() {
@@ -64,6 +64,12 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
         )?;
     }
     classes(&report.stores, out)?;
+    for OfStore { store, stopped_after, .. } in &report.stores {
+        if let Some(done) = stopped_after {
+            let (done, all) = (text::count(*done), text::count(report.steps));
+            writeln!(out, "PARTIAL: {store} had done {done} of {all} steps when the signal came.")?;
+        }
+    }
     report.stores.iter().try_for_each(|of| remarks(of, out))?;
     let set_up = |of| {
         let OfStore { store, version, class, tuning, .. }: &OfStore = of;
@@ -80,12 +86,15 @@ fn rows(of: &OfStore, width: usize, out: &mut String) -> std::fmt::Result {
     for (name, count, latency) in all.into_iter().chain(kinds) {
         let rate =
             if name == "all" { text::number(of.operations_per_second) } else { String::new() };
-        let behind = if name == "all" && !of.kept_up { "  BEHIND" } else { "" };
+        let marks = [(!of.kept_up, "  BEHIND"), (of.stopped_after.is_some(), "  PARTIAL")];
+        let is_marked =
+            |(is_so, mark): (bool, &'static str)| (name == "all" && is_so).then_some(mark);
+        let marks: String = marks.into_iter().filter_map(is_marked).collect();
         let [p50, p99, p999, max] = [latency.p50, latency.p99, latency.p999, latency.max]
             .map(|ns| text::nanoseconds(ns as f64));
         writeln!(
             out,
-            "{store:<width$}  {name:<9} {:>11} {rate:>11} {p50:>9} {p99:>9} {p999:>9} {max:>9}{behind}",
+            "{store:<width$}  {name:<9} {:>11} {rate:>11} {p50:>9} {p99:>9} {p999:>9} {max:>9}{marks}",
             text::count(count),
         )?;
         store = "";

@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -71,12 +71,16 @@ impl Program {
 const MEASURING: u8 = 1;
 const STOPPING: u8 = 2;
 const LEAVING: u8 = 3;
+/// What a process that is asked to end has for it.
+const GRACE: Duration = Duration::from_secs(30);
 
 /// The process that is being measured, if any, or those that make stores: shared with the handler of signals.
 #[derive(Clone, Default)]
 pub(crate) struct Current {
     children: Arc<Mutex<Vec<Child>>>,
     state: Arc<AtomicU8>,
+    /// Whether they end by themselves when they are asked to, and tell what they have done by then.
+    are_asked: Arc<AtomicBool>,
 }
 
 /// A process that was started.
@@ -107,6 +111,21 @@ impl Current {
         self.state.store(MEASURING, Ordering::SeqCst);
     }
 
+    /// From here on processes are asked to end, or, without `are_asked`, are ended as ever.
+    pub(crate) fn ask(&self, are_asked: bool) {
+        self.are_asked.store(are_asked, Ordering::SeqCst);
+    }
+
+    /// Asks the processes to end, and ends those that have not when there was time for it.
+    fn end_when_asked(&self) {
+        self.lock().iter().for_each(|child| kernel::ask_to_end(child.id()));
+        let this = self.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(GRACE);
+            this.kill(|_| true);
+        });
+    }
+
     /// Ends the processes because of a signal. True for the first one within the measuring: who
     /// measures then reports what is finished, and cleans up. Else the caller is to clean up and
     /// leave: no other process is started, and nothing more is said.
@@ -116,7 +135,10 @@ impl Current {
         if first.is_err() {
             self.state.store(LEAVING, Ordering::SeqCst);
         }
-        self.kill(|_| true);
+        match first.is_ok() && self.are_asked.load(Ordering::SeqCst) {
+            true => self.end_when_asked(),
+            false => self.kill(|_| true),
+        }
         first.is_ok()
     }
 
