@@ -4,7 +4,7 @@
 mod common;
 use common::*;
 use serde_json::Value;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Records whose keys are numbers in no order.
 fn tsv(count: u32) -> String {
@@ -383,25 +383,74 @@ fn what_makes_no_sense_is_an_error_that_says_so() {
     }
 }
 
-#[test]
-fn a_signal_leaves_a_line_and_no_files() {
+/// Runs advice, has a signal end it when there is a file of this name in the folder of the run, and gives what it
+/// printed and wrote.
+fn interrupted(name: &str, more: &[&str]) -> (String, Value) {
     let (folder, stores) = (Folder::new(), Folder::new());
-    let (data, dir) = (folder.file("data.tsv", tsv(2000)), stores.path(""));
-    let mut running = Command::new(env!("CARGO_BIN_EXE_credenza"))
+    let (data, json, dir) =
+        (folder.file("data.tsv", tsv(2000)), folder.path("advice.json"), stores.path(""));
+    let mut running = Command::new(program())
         .args(["--quiet", "advise", "--data", &data, "--seconds", "86400", "--dir", &dir])
-        .args(["--stores", "hash", "--timeout", "86400"])
-        .stderr(std::process::Stdio::piped())
+        .args(["--timeout", "86400", "--json", &json])
+        .args(more)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("the program starts");
-    // As long as there is no folder nothing is to be removed, and nobody listens.
-    while stores.names().is_empty() {
+    let has_begun = || {
+        let run = std::fs::read_dir(&dir).ok()?.flatten().next()?;
+        Some(run.path().join(name).exists())
+    };
+    while has_begun() != Some(true) {
         assert!(running.try_wait().expect("its state").is_none(), "the run ended");
         std::thread::yield_now();
     }
     let id = running.id().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill").success());
     let output = running.wait_with_output().expect("its end");
-    assert_eq!(output.status.code(), Some(130));
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "credenza: stopped\n");
+    let (text, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(130), "{text}{err}");
+    assert!(
+        err.starts_with("credenza advise: stopped by a signal: ") && err.lines().count() == 1,
+        "{err}"
+    );
     assert!(stores.names().is_empty(), "{:?}", stores.names());
+    let advice = std::fs::read(&json).expect("what was measured");
+    (text.into_owned(), serde_json::from_slice(&advice).expect("JSON"))
+}
+
+#[test]
+fn a_signal_before_the_advice_leaves_what_was_measured_and_no_files() {
+    for (name, more, measured) in [
+        // Of the first store, and of none yet.
+        ("stores", &["--stores", "hash"][..], None),
+        // What is asked of the second part is written when the first was measured.
+        ("inputs-1", &["--stores", "hash"], Some((Value::Null, "the use, 255 records"))),
+        // And of the first part, when a durability was chosen.
+        (
+            "inputs-0",
+            &["--stores", "btree", "--writes", "20"],
+            Some(("sync".into(), "a change, sync")),
+        ),
+    ] {
+        let (text, found) = interrupted(name, more);
+        assert_eq!(
+            (&found["interrupted"], &found["recipe"]),
+            (&true.into(), &Value::Null),
+            "{found}"
+        );
+        let none = Some(0);
+        assert_eq!(found["candidates"].as_array().map(Vec::len), none, "{found}");
+        assert_eq!(found["failures"].as_array().map(Vec::len), none, "{found}");
+        let said = "Measured before a signal ended it: this is not all, and no advice";
+        assert!(text.contains(said) && !text.contains("Advice:"), "{text}");
+        let rows = found["measured"].as_array().expect("what was measured");
+        assert_eq!(rows.is_empty(), text.contains("Nothing was measured"), "{text}{found}");
+        if let Some((class, says)) = measured {
+            assert!(rows.iter().any(|row| row["class"] == class), "{found}");
+            assert!(rows.iter().all(|row| !row["trials"][0]["figures"].is_null()), "{found}");
+            assert!(text.contains(says), "{says}: {text}");
+        }
+    }
 }

@@ -190,7 +190,8 @@ impl AdviseArgs {
 }
 
 /// Advises on the data that `args` name, prints the advice and how far the prediction was off. The status
-/// is 0, 111 when a store failed, gave a wrong answer, or is not here, or 130 when a signal ended the checks.
+/// is 0, 111 when a store failed, gave a wrong answer, or is not here, or 130 when a signal ended the run: what was
+/// measured by then is printed.
 ///
 /// As for [`crate::run`], the program starts itself again with its own arguments and `--child`.
 ///
@@ -216,6 +217,8 @@ pub fn advise(args: &AdviseArgs) -> Result<ExitCode> {
         return Err(nobody(&ruled_out));
     }
     let mut lab = Lab::new(args, &subject, &usage)?;
+    // A signal ends what is measured from here on, and what was is told.
+    lab.folder().current().begin();
     let mut probe = Probe::new(lab.cpu);
     let mut report = Report::begin(&lab, facts, usage.clone(), ruled_out, target);
     let parts = parts(report.data.records);
@@ -223,6 +226,9 @@ pub fn advise(args: &AdviseArgs) -> Result<ExitCode> {
         true => rounds::durability(args, &mut lab, &found, &parts, &mut report)?,
         false => None,
     };
+    if report.interrupted {
+        return stopped(args, report);
+    }
     if let Some(agreed) = agreed {
         usage = usage.with(agreed.class);
         lab.use_so(&usage);
@@ -235,34 +241,62 @@ pub fn advise(args: &AdviseArgs) -> Result<ExitCode> {
     }
     let plan = Plan { rounds: ROUNDS, seconds: args.seconds, parts: &parts };
     let trials = trials(args, &mut lab, &found, plan, &mut report)?;
+    if report.interrupted {
+        return stopped(args, report);
+    }
     rounds::compare_keys(&found, &trials, &mut report);
     rank(found, medians(trials), &mut report, &mut probe);
     rounds::try_settings(args, &mut lab, &parts, &mut report, &mut probe)?;
+    if report.interrupted {
+        report.note_interrupted("settings were not all tried, and nothing was checked");
+    }
     report.note_remarks(&lab);
     report.take_advised();
     let Some(advised) = report.candidates.first() else {
         return Err(Error::invalid("every store that could do the work failed; see above"));
     };
     report.recipe = Some(recipe::of(&advised.candidate, &subject, &report.data, &report.usage));
+    let steps = match &subject {
+        Subject::Trace { script, .. } => script.steps.len(),
+        Subject::Records { .. } => 0,
+    };
+    tell_and_check(args, &mut lab, report, steps, &mut probe)
+}
+
+/// Prints what was measured until a signal came, before there was any advice, and writes it.
+fn stopped(args: &AdviseArgs, mut report: Report) -> Result<ExitCode> {
+    report.note_interrupted("this is not all, and no advice");
+    let published = args.json.as_ref().map_or(Ok(()), |path| publish_value(&report, path));
+    let printed = print(|out| report::measured(&report, out, colour_wanted(&std::io::stdout())));
+    published.and(printed)?;
+    Ok(ExitCode::from(crate::INTERRUPTED))
+}
+
+/// Prints the advice, checks it unless that is not wanted, and writes everything.
+fn tell_and_check(
+    args: &AdviseArgs,
+    lab: &mut Lab<'_>,
+    mut report: Report,
+    steps: usize,
+    probe: &mut Probe,
+) -> Result<ExitCode> {
+    // Expected figures, with these trials, are in the candidates.
+    report.measured.clear();
     let mut told = print(|out| report::advice(&report, out, colour_wanted(&std::io::stdout())));
     if args.json.is_none() {
         // Nobody is there to be told the rest.
         std::mem::replace(&mut told, Ok(()))?;
     }
-    if !args.no_check {
-        let steps = match &subject {
-            Subject::Trace { script, .. } => script.steps.len(),
-            Subject::Records { .. } => 0,
-        };
-        check_all(args, &mut lab, &mut report, steps, &mut probe)?;
+    if !args.no_check && !report.interrupted {
+        check_all(args, lab, &mut report, steps, probe)?;
         if report.interrupted {
-            report.note_interrupted();
+            report.note_interrupted("what was checked before it stands");
         }
         let checked = print(|out| report::check(&report, out, colour_wanted(&std::io::stdout())));
         told = told.and(checked);
     }
     report.reads = probe.readings();
-    report.note_remarks(&lab);
+    report.note_remarks(lab);
     if let Some(path) = &args.json {
         publish_value(&report, path)?;
     }
@@ -360,8 +394,6 @@ fn check_all(
 ) -> Result<()> {
     let count = if args.check_all { report.candidates.len() } else { 1 };
     let bar = progress::bar_unless(args.quiet, count as u64);
-    // The advice is there: a signal ends the checks from here on, and what they found is told.
-    lab.folder().current().begin();
     for i in 0..count {
         let candidate = report.candidates[i].candidate.clone();
         let one_of = part_to_check(&report.candidates[i], &report.usage, steps);

@@ -5,7 +5,7 @@ use super::candidates::{Candidate, RuledOut};
 use super::check::Checked;
 use super::class::Class;
 use super::durability::{Agreed, Durability};
-use super::figures::{Figure, Figures, Of, Trial};
+use super::figures::{Figure, Figures, Of, Trial, per_operation};
 use super::look::{Facts, Lengths};
 use super::predict;
 use super::probe::{Probe, Reading};
@@ -52,8 +52,19 @@ pub(super) struct Report {
     pub(super) reads: Vec<Reading>,
     notes: Vec<String>,
     pub(super) failures: Vec<Failed>,
-    /// Whether a signal ended the checks: what was checked before stands.
+    /// Whether a signal ended the run: what was measured before stands.
     pub(super) interrupted: bool,
+    /// What was measured before a signal came, where that was before the advice; else nothing.
+    pub(super) measured: Vec<Measured>,
+}
+
+/// What was measured of a store, of which nothing is expected yet.
+#[derive(Serialize)]
+pub(super) struct Measured {
+    store: String,
+    /// The class whose changes were measured; `None` where it was the use.
+    class: Option<Class>,
+    trials: Vec<Trial>,
 }
 
 /// A candidate, and what is known of it.
@@ -121,6 +132,7 @@ impl Report {
             notes,
             failures: Vec::new(),
             interrupted: false,
+            measured: Vec::new(),
         };
         // The others are advised on all the same.
         let missing = report.ruled_out.iter().filter(|of| of.is_missing);
@@ -164,11 +176,23 @@ impl Report {
         self.notes.extend(news);
     }
 
-    /// Notes, and says, that a signal ended the checks.
-    pub(super) fn note_interrupted(&mut self) {
-        let what = "stopped by a signal: what was checked before it stands";
+    /// Notes, and says, that a signal ended the run, and what that means.
+    pub(super) fn note_interrupted(&mut self, means: &str) {
+        let what = format!("stopped by a signal: {means}");
         say!("credenza advise: {what}");
-        self.notes.push(what.to_owned());
+        self.notes.push(what);
+    }
+
+    /// Keeps what was measured of a store, in case that nothing more is.
+    pub(super) fn note_measured(
+        &mut self,
+        candidate: &Candidate,
+        class: Option<Class>,
+        trials: Vec<Trial>,
+    ) {
+        if !trials.is_empty() {
+            self.measured.push(Measured { store: candidate.name(), class, trials });
+        }
     }
 
     /// Notes that there was no time for these parts.
@@ -256,6 +280,42 @@ pub(super) fn advice(report: &Report, out: &mut impl Write, colour: bool) -> io:
         writeln!(out, "\n{}", pen.bold("Notes"))?;
     }
     report.notes.iter().try_for_each(|note| wrapped(out, pen, "  ", &text::clean(note)))
+}
+
+/// Prints what was measured before a signal came, where there is no advice yet.
+pub(super) fn measured(report: &Report, out: &mut impl Write, colour: bool) -> io::Result<()> {
+    let pen = &Pen { colour };
+    heading(report, out, pen)?;
+    let title = "Measured before a signal ended it: this is not all, and no advice";
+    writeln!(out, "\n{}", pen.bold(title))?;
+    if report.measured.is_empty() {
+        return wrapped(out, pen, "  ", "Nothing was measured to its end.");
+    }
+    let heads = ["store", "what", "rounds", "an operation", "file"];
+    let rows = report.measured.iter().flat_map(|one| {
+        let parts = one.trials.chunk_by(|trial, next| trial.records == next.records);
+        parts.filter_map(|all| measured_row(one, all, &report.usage))
+    });
+    let table = Table { heads: heads.map(str::to_owned).to_vec(), rows: rows.collect(), words: 2 };
+    table.lines().iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    writeln!(out, "\n{}", pen.bold("Notes"))?;
+    report.notes.iter().try_for_each(|note| wrapped(out, pen, "  ", &text::clean(note)))
+}
+
+/// A row of the trials with the same records.
+fn measured_row(one: &Measured, trials: &[Trial], usage: &Usage) -> Option<Vec<String>> {
+    let median = Trial::median(trials)?;
+    let figure = |name: &Figure| median.figures.get(name).map(|value| in_words(name, *value));
+    let none = || text::NONE.to_owned();
+    let (what, time) = match one.class {
+        Some(class) => (format!("a change, {class}"), figure(&Figure::Build).unwrap_or_else(none)),
+        None => (
+            format!("the use, {} records", text::count(median.records)),
+            text::nanoseconds(per_operation(&median.figures, usage)),
+        ),
+    };
+    let file = figure(&Figure::File).unwrap_or_else(none);
+    Some(vec![one.store.clone(), what, trials.len().to_string(), time, file])
 }
 
 fn heading(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {

@@ -76,8 +76,12 @@ pub(super) fn trials(
             for i in order {
                 bar.set_message(format!("{} with one of {one_of} records", found[i].name()));
                 if !has_failed[i] {
-                    match lab.measure(&found[i], *one_of)? {
+                    let measured = lab.measure(&found[i], *one_of)?;
+                    report.interrupted = lab.folder().current().is_stopping();
+                    match measured {
                         Ok(trial) => trials[i][p].push(trial),
+                        // What a signal ended says nothing of the store.
+                        Err(_) if report.interrupted => {}
                         Err(what) => {
                             has_failed[i] = true;
                             bar.suspend(|| report.fail(found[i].name(), what));
@@ -85,6 +89,9 @@ pub(super) fn trials(
                     }
                 }
                 bar.inc(1);
+                if report.interrupted {
+                    break 'rounds;
+                }
             }
             last[p] = Some(start.elapsed().as_secs_f64());
         }
@@ -94,7 +101,11 @@ pub(super) fn trials(
         true => Vec::new(),
         false => of_parts,
     };
-    Ok(trials.into_iter().zip(has_failed).map(unless_failed).collect())
+    let trials: Trials = trials.into_iter().zip(has_failed).map(unless_failed).collect();
+    for (candidate, of_parts) in found.iter().zip(&trials) {
+        report.note_measured(candidate, None, of_parts.concat());
+    }
+    Ok(trials)
 }
 
 /// Measures what each durability class costs with our own stores among these, and chooses one; those that
@@ -115,7 +126,7 @@ pub(super) fn durability(
     let mut has_failed = vec![false; own.len()];
     let (begun, bar) =
         (Instant::now(), progress::bar_unless(args.quiet, (ROUNDS * own.len()) as u64));
-    for round in 0..ROUNDS {
+    'rounds: for round in 0..ROUNDS {
         let took = begun.elapsed().as_secs_f64();
         if round > 0 && took + took / round as f64 > args.seconds / 2.0 {
             break;
@@ -123,7 +134,10 @@ pub(super) fn durability(
         for (i, store) in own.iter().enumerate() {
             for (class, all) in CLASSES.iter().zip(&mut costs[i]).filter(|_| !has_failed[i]) {
                 bar.set_message(format!("{}: changes, {class}", store.name()));
-                match lab.changing(store, *class, parts[0])? {
+                let changed = lab.changing(store, *class, parts[0])?;
+                report.interrupted = lab.folder().current().is_stopping();
+                match changed {
+                    Err(_) if report.interrupted => break 'rounds,
                     Ok(figures) => all.push(Trial { records: 0, bytes: 0, figures }),
                     Err(what) => {
                         has_failed[i] = true;
@@ -136,6 +150,11 @@ pub(super) fn durability(
         }
     }
     bar.finish_and_clear();
+    for (store, costs) in own.iter().zip(&costs) {
+        for (class, all) in CLASSES.iter().zip(costs) {
+            report.note_measured(store, Some(*class), all.clone());
+        }
+    }
     let measured = own.iter().zip(costs).zip(has_failed).filter(|(_, has_failed)| !has_failed);
     let of_store = |((store, costs), _): ((&&Candidate, [Vec<Trial>; 3]), bool)| {
         let cost = |(class, all): (_, &Vec<Trial>)| {
@@ -174,6 +193,9 @@ pub(super) fn try_settings(
         let three = [plain.clone(), plain, candidate];
         let plan = Plan { rounds: settings::ROUNDS, seconds: args.seconds, parts };
         let trials = trials(args, lab, &three, plan, report)?;
+        if report.interrupted {
+            break;
+        }
         let [plain, again, own] = &trials[..] else { continue };
         let both = [(&three[2], &own[..]), (&three[0], &plain[..])];
         let Some(tried) = Tried::of(both, Some(again), &report.usage) else { continue };
