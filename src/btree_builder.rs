@@ -45,7 +45,8 @@ impl BTreeBuilder {
     /// The folder is missing or may not be written, or `path` is no regular file.
     pub fn create(path: impl AsRef<Path>) -> Result<BTreeBuilder> {
         let place = Named::create(path.as_ref(), &[])?;
-        let store = BTree::create(place.path())?;
+        let options = BTree::options().create(true).recorded_as(path.as_ref());
+        let store = options.open(place.path())?;
         let load = Some(BTreeLoad::begin(&store, None));
         Ok(BTreeBuilder { load, store, budget: None, listener: None, place })
     }

@@ -47,7 +47,8 @@ impl HashBuilder {
     /// The folder is missing or may not be written, or `path` is no regular file.
     pub fn create(path: impl AsRef<Path>) -> Result<HashBuilder> {
         let place = Named::create(path.as_ref(), &[INDEX])?;
-        let store = Hash::create(place.path())?;
+        let options = Hash::options().create(true).recorded_as(path.as_ref());
+        let store = options.open(place.path())?;
         let batch = Batch::new();
         Ok(HashBuilder { store, batch, batch_bytes: 0, added: 0, has_failed: false, place })
     }

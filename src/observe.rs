@@ -5,6 +5,7 @@
 //! there is one, and go out of line if so.
 
 use crate::Result;
+pub(crate) use crate::record::Building;
 use crate::record::{Action, Ended, Tracer};
 use crate::stats::{Begun, Counters, Done, Moved, Operation, Operations, Outcome, Statistics};
 use std::path::{Path, PathBuf};

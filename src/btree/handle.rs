@@ -15,7 +15,7 @@ use crate::observe::{Recorder, counted};
 use crate::os::own_lock::OwnLock;
 use crate::stats::{Done, Operation, Outcome, Statistics};
 use crate::{Advice, Bytes, Error, Get, Result, Scan};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -32,6 +32,7 @@ pub struct OpenOptions {
     checks_reads: bool,
     statistics: Option<Statistics>,
     advice: Option<Advice>,
+    recorded_as: Option<PathBuf>,
 }
 
 impl OpenOptions {
@@ -89,6 +90,13 @@ impl OpenOptions {
         self
     }
 
+    /// Names the store so in a recording: who builds one elsewhere says where it will be.
+    #[must_use]
+    pub(crate) fn recorded_as(mut self, path: &Path) -> Self {
+        self.recorded_as = Some(path.to_owned());
+        self
+    }
+
     /// Opens the store at `path`.
     ///
     /// # Errors
@@ -110,7 +118,8 @@ impl OpenOptions {
         if self.checks_reads {
             core.check_reads().map_err(|e| e.at(path))?;
         }
-        let recorder = Recorder::new(self.statistics.as_ref(), "btree", path)?;
+        let named = self.recorded_as.as_deref().unwrap_or(path);
+        let recorder = Recorder::new(self.statistics.as_ref(), "btree", named)?;
         let store = BTree::of(core, self.durability, recorder).map_err(|e| e.at(path))?;
         self.advice.map_or(Ok(()), |advice| store.advise(advice))?;
         Ok(store)

@@ -353,12 +353,13 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
     ) -> Result<u64> {
         let pairs = self.pairs;
         let (mut last, mut label) = (None, FIRST_LABEL);
-        let (is_counted, mut loaded) = (self.recorder.is_some(), Moved::default());
+        let (recorder, mut loaded) = (self.recorder, Moved::default());
         let stored = records.into_iter().map(|record| {
             let (key, value) = record?;
             let (key, value) = (key.as_ref(), value.as_ref());
-            if is_counted {
+            if let Some(recorder) = recorder {
                 loaded.record(key, value);
+                recorder.batched(key, Some(value));
             }
             if pairs.is_sorted() {
                 return Ok((sorted_pair(pairs, key, value)?, Vec::new()));

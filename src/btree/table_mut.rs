@@ -285,7 +285,7 @@ impl<'t, 'c> TableMut<'t, 'c> {
     ) -> Result<u64> {
         let kind = Kind::of(self.tree)?;
         let is_plain = self.tree.kind == 0;
-        let (is_counted, mut loaded) = (self.recorder.is_some(), Moved::default());
+        let (recorder, mut loaded) = (self.recorder, Moved::default());
         let check = |key: &[u8], value: &[u8]| {
             check_sizes(key, value)?;
             if is_plain { Ok(()) } else { kind.check_key(key) }
@@ -293,10 +293,12 @@ impl<'t, 'c> TableMut<'t, 'c> {
         let mut last = 0;
         let check = |key: &[u8], value: &[u8]| {
             last = if kind.is_numbered { number_of(key) } else { 0 };
-            if is_counted {
+            check(key, value)?;
+            if let Some(recorder) = recorder {
                 loaded.record(key, value);
+                recorder.batched(key, Some(value));
             }
-            check(key, value)
+            Ok(())
         };
         // What the iterator says is about the file that it reads, if about any.
         let mut is_of_theirs = false;

@@ -24,6 +24,7 @@ use super::partition::{MIN_BUDGET_BYTES, Partitions};
 use super::plan::{Plan, Totals};
 use super::stats::{Fill, Stats};
 use crate::keyhash::{self, KeyHash};
+use crate::observe::Building;
 use crate::os::memory::memory_bytes;
 use crate::{Error, ErrorKind, Result, Staged};
 use std::fmt;
@@ -122,15 +123,19 @@ impl BuildOptions {
     /// [`Builder::finish`] returns.
     ///
     /// # Errors
-    /// The folder is missing or may not be written, or `path` is not a regular file.
+    /// The folder is missing or may not be written, or `path` is not a regular file; or the recording that the
+    /// environment asks for ([`record`](crate::record)) cannot be begun.
     pub fn create(self, path: impl AsRef<Path>) -> Result<Builder> {
         let staged = Staged::create(&path)?;
         let file = staged.file().try_clone();
         let sink = Sink::File(file.map_err(|e| Error::io("open", e).at(&path))?);
-        Ok(Builder::new(self, sink, Some((staged, path.as_ref().to_owned()))))
+        let path = path.as_ref();
+        let recording = Building::begin("constant", path)?;
+        let builder = Builder::new(self, sink, Some((staged, path.to_owned())));
+        Ok(Builder { recording, ..builder })
     }
 
-    /// Builds from `records` in memory: the bytes that the file would have.
+    /// Builds from `records` in memory: the bytes that the file would have. It is not recorded.
     ///
     /// # Errors
     /// A key or value is over its limit.
@@ -168,6 +173,8 @@ pub struct Builder {
     buffer: Vec<u8>,
     /// Whether something could not be written, so that records that were added are not there.
     has_failed: bool,
+    /// What records what is added, if that is asked for.
+    recording: Option<Box<Building>>,
 }
 
 impl fmt::Debug for Builder {
@@ -203,6 +210,7 @@ impl Builder {
             padding: 0,
             buffer: Vec::new(),
             has_failed: false,
+            recording: None,
         }
     }
 
@@ -230,6 +238,9 @@ impl Builder {
         self.totals.records += 1;
         self.totals.key_bytes += key.len() as u64;
         self.totals.value_bytes += value.len() as u64;
+        if let Some(recording) = &mut self.recording {
+            recording.added(key, value);
+        }
         if self.totals.records.is_multiple_of(PROGRESS_RECORDS) {
             self.report(Phase::Adding, self.totals.records);
         }
@@ -279,11 +290,15 @@ impl Builder {
     /// The disk is full or failed: nothing has been published, the old file is untouched.
     pub fn finish(mut self) -> Result<Stats> {
         self.check_failed()?;
+        let begun = self.recording.as_ref().map_or(0, |recording| recording.now());
         let (header, mut fill) = self.write().map_err(|e| self.named(e))?;
         fill.pad(self.padding);
         self.report(Phase::Publishing, self.totals.records);
         if let Some((staged, _)) = self.staged.take() {
             staged.publish()?;
+        }
+        if let Some(recording) = &mut self.recording {
+            recording.published(begun);
         }
         Ok(Stats::new(&header, &fill))
     }

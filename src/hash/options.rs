@@ -7,7 +7,7 @@ use crate::durability::Durability;
 use crate::observe::Recorder;
 use crate::stats::Statistics;
 use crate::{Advice, Error, Result};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// How to open a hash store.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +19,7 @@ pub struct OpenOptions {
     limit: u64,
     worth: Option<Worth>,
     advice: Option<Advice>,
+    recorded_as: Option<PathBuf>,
 }
 
 impl OpenOptions {
@@ -99,6 +100,13 @@ impl OpenOptions {
         self
     }
 
+    /// Names the store so in a recording: who builds one elsewhere says where it will be.
+    #[must_use]
+    pub(crate) fn recorded_as(mut self, path: &Path) -> Self {
+        self.recorded_as = Some(path.to_owned());
+        self
+    }
+
     /// Opens the store at `path`. Its index lies beside it, as `path` with `-index` at the end, and
     /// is made again if it is missing or does not fit.
     ///
@@ -115,7 +123,8 @@ impl OpenOptions {
         let core = Core::open(path, self.is_created, self.is_read_only, self.limit);
         let mut core = core.map_err(|e| e.at(path))?;
         core.worth = self.worth;
-        let recorder = Recorder::new(self.statistics.as_ref(), "hash", path)?;
+        let named = self.recorded_as.as_deref().unwrap_or(path);
+        let recorder = Recorder::new(self.statistics.as_ref(), "hash", named)?;
         let store = Hash::of(core, Some(path.to_owned()), self.durability, recorder);
         let store = store.map_err(|e| e.at(path))?;
         self.advice.map_or(Ok(()), |advice| store.advise(advice))?;

@@ -25,7 +25,7 @@
 //! share one, and a fork needs nothing but to begin with empty buffers.
 //!
 //! Reading order: `docs/format/trace.md`, `format`, [`Entry`] in `entry`, `session` (who writes where),
-//! `tracer` (what the engines call, by way of `observe`), `switch` (on and off), [`Trace`] in `trace`, [`Writer`] in
+//! `tracer` (what the engines call, by way of `observe`), `building` (the same for what is built once), `switch` (on and off), [`Trace`] in `trace`, [`Writer`] in
 //! `writer` for entries that nobody recorded.
 //!
 //! Invariants: nothing read from a file is trusted: any bytes give a trace or an error. Of one thread
@@ -34,6 +34,7 @@
 //! Threads: everything may be used from any thread. Only the thread whose buffer it is, who closes a
 //! store, and who ends the recording or the process touch a buffer.
 
+mod building;
 mod entry;
 mod format;
 mod session;
@@ -42,6 +43,7 @@ mod trace;
 mod tracer;
 mod writer;
 
+pub(crate) use building::Building;
 pub use entry::{Action, Entry, Key};
 pub use format::Stopped;
 pub use switch::{Keys, Options, flush, is_on, start, stop};

@@ -77,7 +77,8 @@ struct Buffer {
 }
 
 /// A thread's buffer, in the session that it last recorded in.
-struct Mine {
+#[derive(Debug)]
+pub(super) struct Mine {
     session: Arc<Session>,
     buffer: Arc<Mutex<Buffer>>,
 }
@@ -226,24 +227,49 @@ impl Session {
         if session.is_over.load(Ordering::Relaxed) {
             return;
         }
-        let time = begun.saturating_sub(session.fixed.begun_ns);
-        let entry = Written { time, key: session.key(key), ..entry };
         // A thread that is ending, or that is here already, has no buffer.
         let _ = MINE.try_with(|mine| {
             let Ok(mut mine) = mine.try_borrow_mut() else { return };
-            let is_here = |mine: &Mine| Arc::ptr_eq(&mine.session, session);
-            let mine = match mine.take().filter(is_here) {
-                Some(known) => mine.insert(known),
-                None => mine.insert(session.new_buffer()),
-            };
-            let mut buffer = lock(&mine.buffer);
-            buffer.add(&entry);
-            if buffer.body.len() >= FULL_BYTES {
-                session.write(&mut buffer, Wait::Shortly);
-            } else if time >= buffer.due || buffer.body.len() >= buffer.due_bytes {
-                session.write(&mut buffer, Wait::No);
-            }
+            session.put(&mut mine, begun, key, entry);
         });
+    }
+
+    /// Records an entry of what has a buffer of its own, and so counts as a thread, whichever threads do it.
+    pub(super) fn record_apart(
+        self: &Arc<Session>,
+        own: &mut Option<Mine>,
+        begun: u64,
+        key: Option<&[u8]>,
+        entry: Written<'_>,
+    ) {
+        let session = self.here();
+        if !session.is_over.load(Ordering::Relaxed) {
+            session.put(own, begun, key, entry);
+        }
+    }
+
+    /// Puts an entry in this buffer, or in a new one if it is of another session.
+    fn put(
+        self: &Arc<Session>,
+        mine: &mut Option<Mine>,
+        begun: u64,
+        key: Option<&[u8]>,
+        entry: Written<'_>,
+    ) {
+        let time = begun.saturating_sub(self.fixed.begun_ns);
+        let entry = Written { time, key: self.key(key), ..entry };
+        let is_here = |mine: &Mine| Arc::ptr_eq(&mine.session, self);
+        let mine = match mine.take().filter(is_here) {
+            Some(known) => mine.insert(known),
+            None => mine.insert(self.new_buffer()),
+        };
+        let mut buffer = lock(&mine.buffer);
+        buffer.add(&entry);
+        if buffer.body.len() >= FULL_BYTES {
+            self.write(&mut buffer, Wait::Shortly);
+        } else if time >= buffer.due || buffer.body.len() >= buffer.due_bytes {
+            self.write(&mut buffer, Wait::No);
+        }
     }
 
     fn key<'k>(&self, key: Option<&'k [u8]>) -> KeyRef<'k> {
