@@ -39,16 +39,24 @@ fn records_that_a_scan_read_and_nobody_named_are_told() {
     assert!(!replay.contains("names 2 records"), "{replay}");
 }
 
+/// Earlier programs named none of them, and their traces are still read.
 #[test]
-fn records_that_were_loaded_at_once_are_told() {
+fn records_that_earlier_programs_loaded_at_once_are_told() {
+    use credenza::record::{Action, NewEntry, Writer};
+    use credenza::stats::{Operation, Outcome};
     let folder = Folder::new();
-    let (store, trace) = (folder.path("loaded"), folder.path("trace"));
-    let records = folder.file("records", cdb_text(&plain_records(300)));
-    let program = program().display().to_string();
-    let script = format!(
-        "{program} load --from cdb --to btree {store} {records}; {program} put {store} a 1; {program} get {store} a"
-    );
-    run(&["record", "-q", &trace, "--", "sh", "-c", &script]).expect(0);
+    let trace = folder.path("trace");
+    let mut writer = Writer::create(&trace, "btree").expect("a trace");
+    let of = |operation| Action::Operation(operation);
+    for (action, outcome, key, items) in [
+        (Action::Begin, Outcome::Done, None, 0),
+        (of(Operation::Commit), Outcome::Done, None, 300),
+        (of(Operation::Insert), Outcome::Done, Some(&b"a"[..]), 0),
+        (of(Operation::Get), Outcome::Hit, Some(b"a"), 0),
+    ] {
+        writer.add(&NewEntry { time: 0, action, outcome, key, value_len: 1, items });
+    }
+    writer.finish().expect("a whole trace");
     is_said_of(&trace, "says that 300 records were loaded at once, and does not name them");
 }
 

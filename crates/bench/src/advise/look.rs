@@ -2,6 +2,7 @@
 
 use super::AdviseArgs;
 use crate::replay::{Script, unread};
+use crate::report::text;
 use crate::workload::{Records, files};
 use credenza::record::Trace;
 use credenza::{Error, Result};
@@ -85,7 +86,16 @@ pub(super) fn look(args: &AdviseArgs) -> Result<(Subject, Facts)> {
             let what = "there is nothing in the trace that was done with a key";
             return Err(unread::nothing(&trace, what));
         }
-        let unread = unread::all(&trace, &script.told);
+        let mut unread = unread::all(&trace, &script.told);
+        let script = match script.is_loaded_first() && script.loads() < script.steps.len() {
+            true => script.built(),
+            false => script,
+        };
+        if !script.loaded.is_empty() {
+            let loaded = text::counted(script.loaded.len(), "record");
+            unread
+                .push(format!("loads {loaded} first, which stores have before they are used here"));
+        }
         let lens = || script.value_lens.iter().map(|len| *len as usize);
         let keys = || script.keys.iter().map(|key| &key[..]);
         let facts = Facts { source, kind: "trace", unread, ..facts_of(keys, lens) };

@@ -298,7 +298,7 @@ impl<'a> Lab<'a> {
         let (cpu, clock_ns) = (self.cpu, self.clock_ns);
         let subject = self.subject;
         match subject {
-            Subject::Trace { path, .. } => {
+            Subject::Trace { path, script } => {
                 let task = Task {
                     store,
                     library,
@@ -306,6 +306,7 @@ impl<'a> Lab<'a> {
                     trace: path.clone(),
                     records: None,
                     speed: Speed::Full,
+                    is_built: !script.loaded.is_empty(),
                     one_of,
                     is_durable: self.usage.sync,
                     sync_every: self.usage.durability.every(),

@@ -1,7 +1,7 @@
 //! `credenza replay`: what a program did, done again on any store.
 //!
 //! Reading order: [`ReplayArgs`], `script` (what of a trace one thread can do on one store), `part` (what of
-//! that is about some of the keys), `told` (what it says beside), `ups` (scripts of ups_bench), `play` (the measured process), `reopen`, `model` (what
+//! that is about some of the keys), `built` (loads that come first), `told` (what it says beside), `ups` (scripts of ups_bench), `play` (the measured process), `reopen`, `model` (what
 //! a store must answer), `check` (the process that compares), `unread` (what of a trace is missing), `table`
 //! (what the reader sees).
 //!
@@ -18,6 +18,7 @@
 //! and what was done by then is told as a part. How far the run has come is told between
 //! the passes only: a process that is being timed says nothing.
 
+mod built;
 mod check;
 mod model;
 mod part;
@@ -33,6 +34,7 @@ mod told;
 pub(crate) mod unread;
 mod ups;
 
+use play::Built;
 pub(crate) use play::{Replayed, Speed, Task, measure as measure_replay, records_of};
 pub(crate) use script::{Do, Script};
 use told::Told;
@@ -266,6 +268,9 @@ struct OfStore {
     kept_up: bool,
     /// What the store cannot do, and how often it was skipped.
     skipped: BTreeMap<String, u64>,
+    /// Where a store is built once, of what the trace loads first: of how many records, and in how many seconds;
+    /// none of the operations.
+    built: Option<Built>,
     file_bytes: u64,
     /// Whether the transactions of the trace were transactions here.
     transactions: bool,
@@ -350,6 +355,8 @@ struct Run<'a> {
 
 /// A store that is here and can do what is in the trace.
 struct Entrant {
+    /// Whether it is built once, of what the trace loads first.
+    is_built: bool,
     store: String,
     version: String,
     library: Option<PathBuf>,
@@ -447,14 +454,19 @@ impl<'a> Run<'a> {
             let library = library_of(&self.args.libraries, &store);
             let look = with_driver(&store, Look { library: library.as_deref() });
             match look {
-                Some(Ok((is_changing, _))) if script.has_changes() && !is_changing => {
+                Some(Ok((is_changing, _)))
+                    if script.has_changes() && !is_changing && !script.is_loaded_first() =>
+                {
                     let what = "built once and never changed, and the trace has changes";
                     match is_named {
                         true => self.fail(store, format!("it is {what}")),
                         false => absent.add_unfit(&store, what),
                     }
                 }
-                Some(Ok((_, version))) => entrants.push(Entrant { store, version, library }),
+                Some(Ok((is_changing, version))) => {
+                    let is_built = script.has_changes() && !is_changing;
+                    entrants.push(Entrant { is_built, store, version, library });
+                }
                 Some(Err(e)) if is_named || is_missed(&store, &self.args.libraries) => {
                     self.fail(store, e.to_string());
                 }
@@ -468,8 +480,9 @@ impl<'a> Run<'a> {
 
     /// Compares all answers of a store, and if they are right replays on it again to time them.
     fn one(&mut self, entrant: Entrant, script: &Script) -> Result<()> {
-        let Entrant { store, version, library } = entrant;
-        let is_durable = script.told.is_synced() && with_driver(&store, CanSync).unwrap_or(false);
+        let Entrant { is_built, store, version, library } = entrant;
+        let is_durable =
+            !is_built && script.told.is_synced() && with_driver(&store, CanSync).unwrap_or(false);
         let mut task = Task {
             store,
             library,
@@ -477,6 +490,7 @@ impl<'a> Run<'a> {
             trace: self.trace.clone(),
             records: self.records.clone(),
             speed: Speed::Full,
+            is_built,
             one_of: 1,
             is_durable,
             sync_every: None,
@@ -571,6 +585,7 @@ fn of_store(store: String, version: String, done: Replayed, clock_ns: f64) -> Of
         scans_unlike: done.scans_unlike,
         kept_up: done.kept_up,
         skipped: done.skipped,
+        built: done.built,
         file_bytes: done.file_bytes,
         transactions: done.has_transactions,
         class: done.class,

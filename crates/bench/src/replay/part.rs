@@ -41,6 +41,7 @@ impl Part {
             entries: whole.entries,
             span: whole.span,
             told: whole.told.clone(),
+            scans_before: whole.scans_before,
             ..Script::default()
         };
         let mut numbers = vec![None; whole.keys.len()];
@@ -52,6 +53,8 @@ impl Part {
         let mut part = Part { script, one_of, numbers, begin: None, without_key: 0 };
         let before = whole.before.iter().filter_map(|(key, len)| Some((part.number(*key)?, *len)));
         part.script.before = before.collect();
+        let loaded = whole.loaded.iter().filter_map(|(key, len)| Some((part.number(*key)?, *len)));
+        part.script.loaded = loaded.collect();
         part
     }
 

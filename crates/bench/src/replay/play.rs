@@ -18,7 +18,7 @@ use crate::settings::Choices;
 use crate::workload::{KeyType, Records};
 use credenza::{Error, Result};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -51,6 +51,8 @@ pub(crate) struct Task {
     /// The records that the store has before, written down; without it, those that the trace found.
     pub(crate) records: Option<PathBuf>,
     pub(crate) speed: Speed,
+    /// Whether the loads that the trace begins with are what the store is built of, and no steps.
+    pub(crate) is_built: bool,
     /// Of the keys of the trace one of so many, and what is done with these; 1 is all.
     pub(crate) one_of: usize,
     /// Whether every change is on the disk when its call has returned.
@@ -113,12 +115,21 @@ pub(crate) struct Replayed {
     pub(crate) bytes: u64,
     /// The most memory that was resident beyond what was so before the store was opened.
     pub(crate) peak_rss_bytes: u64,
+    /// What the store was built of, where that is what the trace loads first.
+    pub(crate) built: Option<Built>,
     /// Whether transactions were the store's own.
     pub(crate) has_transactions: bool,
     /// The durability class of its changes; none where nothing was changed.
     pub(crate) class: Option<String>,
     /// Every setting of the store that is not the default.
     pub(crate) tuning: String,
+}
+
+/// Of the building of a store.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Built {
+    pub(crate) records: u64,
+    pub(crate) seconds: f64,
 }
 
 /// Reads a [`Task`], does it, and says what came of it on standard output.
@@ -157,11 +168,13 @@ fn run(task: &Task) -> Result<Replayed> {
     if let Some(cpu) = task.cpu {
         kernel::pin_to(cpu)?;
     }
-    let script = Script::read(&task.trace)?.0.part(task.one_of);
+    let script = Script::read(&task.trace)?.0;
+    let script = if task.is_built { script.built() } else { script }.part(task.one_of);
     let before = match task.records()? {
         None => records_before(&script)?,
         Some(records) => records,
     };
+    let before = with_loaded(before, &script)?;
     let longest = script.steps.iter().map(|step| step.value_len_to_make()).max();
     let values = Values::new(longest.unwrap_or(0));
     let child = Child { task, script: &script, before: &before, values: &values };
@@ -180,11 +193,30 @@ fn records_before(script: &Script) -> Result<Records> {
     Ok(records)
 }
 
+/// These and what the script loads, in place of those that have the same keys.
+fn with_loaded(before: Records, script: &Script) -> Result<Records> {
+    if script.loaded.is_empty() {
+        return Ok(before);
+    }
+    let values = Values::new(script.loaded.iter().map(|(_, len)| *len).max().unwrap_or(0));
+    let loaded = || script.loaded.iter().map(|(key, len)| (script.key(*key), *key, *len));
+    let keys: HashSet<&[u8]> = loaded().map(|(key, ..)| key).collect();
+    let mut records = Records::default();
+    for (key, value) in before.iter().filter(|(key, _)| !keys.contains(key)) {
+        records.push(key, value)?;
+    }
+    for (key, number, len) in loaded() {
+        records.push(key, values.of(number, len))?;
+    }
+    Ok(records)
+}
+
 /// The records that the trace of this script found or stored, `limit` at most, each with a value of the length
 /// that it had last.
 pub(crate) fn records_of(script: &Script, limit: usize) -> Result<Records> {
     let stored = script.steps.iter().filter(|s| matches!(s.what, Do::Insert | Do::Update));
-    let all = script.before.iter().map(|(key, _)| *key).chain(stored.filter_map(|s| s.key));
+    let there = script.before.iter().chain(&script.loaded).map(|(key, _)| *key);
+    let all = there.chain(stored.filter_map(|s| s.key));
     let mut is_known = vec![false; script.keys.len()];
     let values = Values::new(script.value_lens.iter().copied().max().unwrap_or(0));
     let mut records = Records::default();
@@ -298,7 +330,13 @@ impl<'a> Child<'a> {
         let mut player = Player::new(self, model.answers(is_ordered));
         let footprint = Footprint::start();
         if !self.script.has_changes() {
-            let mut store = Some(self.built(driver)?);
+            let begun = Instant::now();
+            let (shape, path) = (self.shape(), self.task.path());
+            driver.build(self.before, &shape, &path)?;
+            let (seconds, records) = (begun.elapsed().as_secs_f64(), self.before.len() as u64);
+            player.done.built = self.task.is_built.then_some(Built { records, seconds });
+            let mut store = Some(driver.open(&path, &shape, Reading::Warm)?);
+            (0..self.script.scans_before).for_each(|_| player.skip("scans before it was built"));
             player.play(|player, step| match step.what {
                 Do::Reopen => reopen::to_read(driver, self.task, &self.shape(), &mut store),
                 _ => {
@@ -661,6 +699,7 @@ pub(super) mod tests {
                 trace: PathBuf::new(),
                 records: None,
                 speed: Speed::Full,
+                is_built: false,
                 one_of: 1,
                 is_durable: false,
                 sync_every: None,

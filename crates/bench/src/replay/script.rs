@@ -13,7 +13,7 @@ use super::ups;
 use credenza::record::{Action, Entry, Key, Trace, TracedStore};
 use credenza::stats::{Operation, Outcome};
 use credenza::{Error, Result};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::hash::Hash;
 use std::io::Read;
@@ -109,6 +109,10 @@ pub(crate) struct Script {
     pub(crate) value_lens: Vec<u32>,
     /// The keys that must have been there before, with the lengths of their values.
     pub(crate) before: Vec<(u32, u32)>,
+    /// The same of the loads that are no steps any more, as what the store is built of.
+    pub(crate) loaded: Vec<(u32, u32)>,
+    /// Scans that were among these, which nobody can do in a store that is being built.
+    pub(crate) scans_before: u64,
     /// What is not done, by its reason.
     pub(crate) left_out: BTreeMap<&'static str, u64>,
     pub(crate) entries: u64,
@@ -135,7 +139,10 @@ impl Script {
     pub(crate) fn of(trace: &Trace) -> Result<Script> {
         let stores = stores(trace.stores());
         let aborted = aborted(trace, &stores)?;
-        let mut maker = Maker { spaces: spaces(trace.stores()), stores, ..Maker::default() };
+        let is_constant = trace.stores().iter().map(|store| store.engine == "constant").collect();
+        let builds = Builds { is_constant, ..Builds::default() };
+        let spaces = spaces(trace.stores());
+        let mut maker = Maker { spaces, stores, builds, ..Maker::default() };
         for entry in trace.entries() {
             maker.add(&entry?, &aborted)?;
         }
@@ -294,6 +301,17 @@ struct Maker {
     owner: Option<User>,
     first: Option<u64>,
     telling: Telling,
+    builds: Builds,
+}
+
+/// What is known of constant stores, whose records are those of the last build.
+#[derive(Default)]
+struct Builds {
+    is_constant: Vec<bool>,
+    /// The keys of the build that goes on.
+    going: HashMap<User, HashSet<u32>>,
+    /// The keys that each store has, by the number of its keys.
+    held: HashMap<u16, BTreeSet<u32>>,
 }
 
 impl Maker {
@@ -315,6 +333,7 @@ impl Maker {
                 *is_open = true;
                 self.telling.begun(user);
                 self.voided.remove(&user);
+                self.builds.going.remove(&user);
                 let is_aborted = aborted.contains(&(user, *number));
                 if is_aborted || self.owner.is_some() {
                     return Ok(());
@@ -326,7 +345,7 @@ impl Maker {
                 let Some(key) = self.key(entry)? else { return Ok(()) };
                 let is_there = Some(entry.outcome == Outcome::Hit);
                 let is_there = is_there.filter(|_| !self.is_voided(user, key));
-                self.saw(key, is_there, entry.value_len);
+                self.saw(key, is_there, entry);
                 self.pending.entry(user).or_default().push((key, is_there));
                 return Ok(());
             }
@@ -359,6 +378,7 @@ impl Maker {
                 let is_synced = operation == Operation::CommitSync;
                 self.telling.committed(user, entry.items, is_synced);
                 self.end_if_due(entry, user);
+                self.replace(time, user, entry)?;
                 return self.step_if_owner(time, user, entry);
             }
             Operation::Abort => {
@@ -387,6 +407,9 @@ impl Maker {
                 return self
                     .leave_out("name no single key: a removal of a range, an appended record");
             }
+            (Do::Insert, Some(key)) if !self.is_first_of_build(user, key, entry) => {
+                return self.leave_out("add a further value to a key");
+            }
             (Do::Insert | Do::Update, Some(key)) => {
                 if entry.value_len > LONGEST_VALUE {
                     return self.leave_out("write a value of over 64 MiB");
@@ -395,7 +418,7 @@ impl Maker {
                 self.script.value_lens[key as usize] = entry.value_len as u32;
             }
             (Do::Get | Do::Remove, Some(key)) => {
-                self.saw(key, is_there, entry.value_len);
+                self.saw(key, is_there, entry);
             }
             _ => {}
         }
@@ -432,18 +455,45 @@ impl Maker {
     }
 
     /// A key was found, or was not: if nothing was known of it before, so it was from the beginning.
-    fn saw(&mut self, key: u32, is_there: Option<bool>, value_len: u64) {
+    fn saw(&mut self, key: u32, is_there: Option<bool>, entry: &Entry) {
         let at = key as usize;
         if let Some(is_there) = is_there
             && self.known[at] == Known::Nothing
         {
             self.known[at] = Known::Something;
             if is_there {
-                let len = value_len.min(LONGEST_VALUE) as u32;
+                let len = entry.value_len.min(LONGEST_VALUE) as u32;
                 self.script.value_lens[at] = len;
                 self.script.before.push((key, len));
+                if self.is_constant(entry) {
+                    let space = self.space(entry);
+                    self.builds.held.entry(space).or_default().insert(key);
+                }
             }
         }
+    }
+
+    fn is_constant(&self, entry: &Entry) -> bool {
+        of_store(&self.builds.is_constant, entry).unwrap_or(false)
+    }
+
+    /// Whether it is the first value that a build gives this key, or no build at all. A lookup finds that one.
+    fn is_first_of_build(&mut self, user: User, key: u32, entry: &Entry) -> bool {
+        !self.is_constant(entry) || self.builds.going.entry(user).or_default().insert(key)
+    }
+
+    /// A constant store takes the place of the one before: what that had and this has not is gone.
+    fn replace(&mut self, time: u64, user: User, entry: &Entry) -> Result<()> {
+        if !self.is_constant(entry) {
+            return Ok(());
+        }
+        let new = self.builds.going.remove(&user).unwrap_or_default();
+        let new = new.into_iter().collect();
+        let space = self.space(entry);
+        let held = self.builds.held.entry(space).or_default();
+        let gone: Vec<u32> = held.difference(&new).copied().collect();
+        *held = new;
+        gone.into_iter().try_for_each(|key| self.step(time, Do::Remove, Some(key), entry))
     }
 
     /// Whether a key was changed by the aborted transaction that is open.

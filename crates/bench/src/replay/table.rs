@@ -118,6 +118,11 @@ fn classes(stores: &[OfStore], out: &mut String) -> std::fmt::Result {
 
 fn remarks(of: &OfStore, out: &mut String) -> std::fmt::Result {
     let store = &of.store;
+    if let Some(built) = of.built {
+        let records = text::counted(built.records as usize, "record");
+        let took = text::nanoseconds(built.seconds * 1e9);
+        writeln!(out, "{store}: built of {records} in {took}, before anything is read")?;
+    }
     let differ = of.lost + of.extra;
     if of.compared == 0 {
         writeln!(out, "{store}: no answer to compare with the recording")?;

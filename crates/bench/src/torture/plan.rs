@@ -135,9 +135,17 @@ impl Plan {
         for (key, len) in &script.before {
             plan.put_made_up(*key, *len);
         }
+        // What it loads first fills the store, if there is anything behind that could be lost.
+        let is_change = |step: &script::Step| step.what.is_change();
+        let loads = script.loads();
+        let loads = if script.steps[loads..].iter().any(is_change) { loads } else { 0 };
+        let (loads, steps) = script.steps.split_at(loads);
+        for step in loads.iter().filter(|step| step.what == Do::Insert) {
+            plan.put_made_up(step.key.unwrap_or_default(), step.value_len);
+        }
         plan.filling = plan.operations.len();
         let mut is_open = false;
-        for step in script.steps.iter().take(operations) {
+        for step in steps.iter().take(operations) {
             let key = step.key.unwrap_or_default();
             match step.what {
                 Do::Get => plan.push(What::Get, key, &[]),
@@ -240,5 +248,29 @@ impl Plan {
         let mut plan = Plan { keys, ..Plan::default() };
         changes.iter().for_each(|(what, key, value)| plan.push(*what, *key, value));
         plan
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_trace_loads_first_fills_the_store_if_something_changes_afterwards() {
+        let step = |(what, key)| script::Step {
+            time: 0,
+            what,
+            key,
+            value_len: 3,
+            items: 0,
+            was_there: None,
+        };
+        let load = [(Do::Begin, None), (Do::Insert, Some(0)), (Do::Commit, None)];
+        for (behind, filling, operations) in [(Do::Remove, 1, 2), (Do::Get, 0, 4)] {
+            let steps = load.into_iter().chain([(behind, Some(0))]).map(step).collect();
+            let script = script::Script { steps, keys: vec![[7].into()], ..Default::default() };
+            let plan = Plan::of_trace(&script, 9);
+            assert_eq!((plan.filling, plan.operations.len()), (filling, operations), "{behind:?}");
+        }
     }
 }
