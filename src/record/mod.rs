@@ -14,9 +14,10 @@
 //!
 //! The environment is not believed in a process with more rights than whoever started it.
 //!
-//! Handles that are opened while a recording is on are recorded, until they are dropped or it ends. The
-//! recorder never stands in the program's way: where the trace cannot grow (its limit, a full disk, a lock that
-//! another keeps), the recording ends, the trace says why if that can be, and the program goes on.
+//! Handles that are opened, and builds that are begun, while a recording is on are recorded, until they are
+//! dropped or it ends. The recorder never stands in the program's way: where the trace cannot grow (its limit, a
+//! full disk, a lock that another keeps), the recording ends, the trace says why if that can be, and the program
+//! goes on.
 //!
 //! How it works: each thread collects what it does in a buffer of its own, which goes to the file as a
 //! block when it has 64 KiB or is a second old, when a store is closed, and when thread or process end.
@@ -31,7 +32,7 @@
 //! Invariants: nothing read from a file is trusted: any bytes give a trace or an error. Of one thread
 //! all entries are in the order in which its operations ended.
 //!
-//! Threads: everything may be used from any thread. Only the thread whose buffer it is, who closes a
+//! Threads: everything may be used from any thread. Only the thread, or build, whose buffer it is, who closes a
 //! store, and who ends the recording or the process touch a buffer.
 
 mod building;
