@@ -7,8 +7,9 @@ use common::is_child;
 use common::recording::{entries, folder, in_short, recorded, run};
 use credenza::btree::{BTree, Duplicates, TableOptions};
 use credenza::constant::{BuildOptions, Builder, Constant};
+use credenza::foreign::{Cdb, CdbWriter, Mcdb, McdbWriter};
 use credenza::record::{Entry, Trace};
-use credenza::{BTreeBuilder, BTreeLoad, Get, HashBuilder};
+use credenza::{BTreeBuilder, BTreeLoad, Get, HashBuilder, Scan};
 
 /// What the test of this name records, with the names of its stores' files and tables in place of their numbers.
 fn told_by(test: &str) -> (Vec<Entry>, Vec<String>) {
@@ -119,6 +120,20 @@ fn stores_that_are_built_elsewhere_are_recorded_as_what_they_become() {
         "c insert one done 1 0",
         "c commit done 9 2",
         "c get one hit 1 0",
+        "cdb begin done 0 0",
+        "cdb insert one done 1 0",
+        "cdb insert one done 2 0",
+        "cdb commit done 9 2",
+        "cdb get one hit 1 0",
+        "cdb get none miss 0 0",
+        "cdb get one hit 1 0",
+        "cdb get_all one hit 3 0",
+        "cdb key none miss 0 0",
+        "cdb get_many done 0 1",
+        "cdb scan done 9 2",
+        "mcdb begin done 0 0",
+        "mcdb commit done 0 0",
+        "mcdb get one miss 0 0",
     ];
     is_recorded("builds_stores", &expected);
 }
@@ -142,6 +157,19 @@ fn builds_stores() {
     constant.add(b"one", b"1").unwrap();
     constant.finish().unwrap();
     Constant::open(at("c")).unwrap().get(b"one").unwrap();
+    let mut foreign = CdbWriter::create(at("cdb")).unwrap();
+    foreign.add(b"one", b"1").unwrap();
+    foreign.add(b"one", b"22").unwrap();
+    foreign.finish().unwrap();
+    let foreign = Cdb::open(at("cdb")).unwrap();
+    foreign.get(b"one").unwrap();
+    foreign.get(b"none").unwrap();
+    assert!(foreign.contains_key(b"one").unwrap());
+    foreign.get_all(b"one").unwrap();
+    foreign.get_many(&[b"none"], |_, _| ()).unwrap();
+    foreign.scan(|_, _| Ok(())).unwrap();
+    McdbWriter::create(at("mcdb")).unwrap().finish().unwrap();
+    Mcdb::open(at("mcdb")).unwrap().get(b"one").unwrap();
 }
 
 /// Whatever threads a builder is handed to, and whatever these do with the old file meanwhile, its records are

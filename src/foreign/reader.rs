@@ -5,9 +5,11 @@
 
 use super::check::Stats;
 use super::format::{Format, Layout};
+use crate::observe::{self, Recorder};
 use crate::os::file::{open_regular, read_exact_at};
 use crate::os::map::Map;
 use crate::os::source::{Memory, Pread, Source};
+use crate::stats::{Done, Operation};
 use crate::{Access, Advice, Bytes, Error, ErrorKind, Get, Residency, Result, Scan};
 use std::borrow::Cow;
 use std::fs::File;
@@ -44,15 +46,17 @@ impl<F: Format> OpenOptions<F> {
     /// Opens the file at `path`: reads its header, whatever its size.
     ///
     /// # Errors
-    /// The file is missing, may not be read, is not of this format, or is truncated.
+    /// The file is missing, may not be read, is not of this format, or is truncated; or the recording that the
+    /// environment asks for ([`record`](crate::record)) cannot be begun.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Reader<F>> {
         let path = path.as_ref();
         let (file, meta) = open_regular(path)?;
-        let opened = self.open_file(file, meta.len(), path);
-        opened.map_err(|e| e.at(path))
+        let opened = self.open_file(file, meta.len()).map_err(|e| e.at(path))?;
+        let recorder = Recorder::new(None, F::NAME, path)?.map(Box::new);
+        Ok(Reader::new(opened, Some(path.to_owned()), recorder))
     }
 
-    fn open_file(self, file: File, len: u64, path: &Path) -> Result<Reader<F>> {
+    fn open_file(self, file: File, len: u64) -> Result<(Layout<F>, Data)> {
         let mut head = vec![0; len.min(F::HEADER_BYTES as u64) as usize];
         read_exact_at(&file, &mut head, 0)?;
         let layout = Layout::decode(&head, len)?;
@@ -64,7 +68,7 @@ impl<F: Format> OpenOptions<F> {
         if let (Data::Map(map), Some(advice)) = (&data, self.advice) {
             map.advise(advice)?;
         }
-        Ok(Reader::new(layout, data, Some(path.to_owned())))
+        Ok((layout, data))
     }
 }
 
@@ -80,6 +84,8 @@ struct Inner<F> {
     data: Data,
     /// The path it was opened by, if by a path.
     path: Option<PathBuf>,
+    /// What records operations, if that is asked for.
+    recorder: Option<Box<Recorder>>,
 }
 
 #[derive(Debug)]
@@ -120,13 +126,13 @@ impl<F: Format> Reader<F> {
         OpenOptions { access: Access::default(), advice: None, format: PhantomData }
     }
 
-    /// Reads `bytes` as a file of this format.
+    /// Reads `bytes` as a file of this format. It is not recorded.
     ///
     /// # Errors
     /// They are not of this format, or truncated.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self> {
         let layout = Layout::decode(&bytes, bytes.len() as u64)?;
-        Ok(Self::new(layout, Data::Bytes(bytes), None))
+        Ok(Self::new((layout, Data::Bytes(bytes)), None, None))
     }
 
     /// Whether `head`, the beginning of a file of `len` bytes, is that of a file of this format:
@@ -138,8 +144,17 @@ impl<F: Format> Reader<F> {
         }
     }
 
-    fn new(layout: Layout<F>, data: Data, path: Option<PathBuf>) -> Self {
-        Reader { inner: Arc::new(Inner { layout, data, path }) }
+    fn new(
+        (layout, data): (Layout<F>, Data),
+        path: Option<PathBuf>,
+        recorder: Option<Box<Recorder>>,
+    ) -> Self {
+        Reader { inner: Arc::new(Inner { layout, data, path, recorder }) }
+    }
+
+    #[inline]
+    fn recorder(&self) -> Option<&Recorder> {
+        self.inner.recorder.as_deref()
     }
 
     #[inline]
@@ -238,9 +253,9 @@ impl<F: Format> Reader<F> {
     }
 }
 
-impl<F: Format> Get for Reader<F> {
+impl<F: Format> Reader<F> {
     #[inline]
-    fn get(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
+    fn find(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
         let inner = &*self.inner;
         let found = match &inner.data {
             Data::Map(map) => find_borrowed(&inner.layout, map.bytes(), key),
@@ -253,7 +268,7 @@ impl<F: Format> Get for Reader<F> {
         found.map_err(|e| self.name(e))
     }
 
-    fn get_all(&self, key: &[u8]) -> Result<Vec<Bytes<'_>>> {
+    fn find_all(&self, key: &[u8]) -> Result<Vec<Bytes<'_>>> {
         let inner = &*self.inner;
         let all = match &inner.data {
             Data::Map(map) => all_borrowed(&inner.layout, map.bytes(), key),
@@ -266,9 +281,27 @@ impl<F: Format> Get for Reader<F> {
         };
         all.map_err(|e| self.name(e))
     }
+}
+
+impl<F: Format> Get for Reader<F> {
+    #[inline]
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
+        let done = |value: &Option<Bytes<'_>>| Done::found(value.as_ref().map(|v| v.len()));
+        observe::counted(self.recorder(), Operation::Get, Some(key), || self.find(key), done)
+    }
+
+    fn get_all(&self, key: &[u8]) -> Result<Vec<Bytes<'_>>> {
+        let bytes = |all: &Vec<Bytes<'_>>| all.iter().map(|value| value.len()).sum();
+        let done = |all: &Vec<_>| Done::found((!all.is_empty()).then(|| bytes(all)));
+        observe::counted(self.recorder(), Operation::GetAll, Some(key), || self.find_all(key), done)
+    }
 
     fn contains_key(&self, key: &[u8]) -> Result<bool> {
-        read!(self, source => self.inner.layout.contains(&source, key))
+        match self.recorder() {
+            None => read!(self, source => self.inner.layout.contains(&source, key)),
+            // How long the value is is recorded, too.
+            Some(_) => self.get(key).map(|found| found.is_some()),
+        }
     }
 
     fn get_many<K, G>(&self, keys: &[K], mut f: G) -> Result<()>
@@ -276,7 +309,16 @@ impl<F: Format> Get for Reader<F> {
         K: AsRef<[u8]>,
         G: FnMut(usize, Option<&[u8]>),
     {
-        read!(self, source => self.inner.layout.find_many(&source, keys, &mut f))
+        let Some(recorder) = self.recorder() else {
+            return read!(self, source => self.inner.layout.find_many(&source, keys, &mut f));
+        };
+        recorder.observe_many(Operation::GetMany, None, |moved| {
+            let mut each = |i: usize, value: Option<&[u8]>| {
+                recorder.looked_up(moved, keys[i].as_ref(), value);
+                f(i, value);
+            };
+            read!(self, source => self.inner.layout.find_many(&source, keys, &mut each))
+        })
     }
 }
 
@@ -285,7 +327,16 @@ impl<F: Format> Scan for Reader<F> {
     where
         G: FnMut(&[u8], &[u8]) -> Result<()>,
     {
-        read!(self, source => self.inner.layout.scan(&source, &mut f))
+        let Some(recorder) = self.recorder() else {
+            return read!(self, source => self.inner.layout.scan(&source, &mut f));
+        };
+        recorder.observe_many(Operation::Scan, None, |moved| {
+            let mut each = |key: &[u8], value: &[u8]| {
+                moved.record(key, value);
+                f(key, value)
+            };
+            read!(self, source => self.inner.layout.scan(&source, &mut each))
+        })
     }
 
     fn len(&self) -> Result<u64> {

@@ -4,6 +4,7 @@
 
 use super::format::{Format, Slot, TABLES, Table};
 use super::probe::home;
+use crate::observe::Building;
 use crate::{Error, ErrorKind, Result, Staged};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -20,14 +21,18 @@ pub struct Writer<F: Format> {
     records: u64,
     slots: Vec<Vec<Slot>>,
     format: std::marker::PhantomData<F>,
+    /// What records what is added, if that is asked for.
+    recording: Option<Box<Building>>,
 }
 
 impl<F: Format> Writer<F> {
     /// Starts a file that will be at `path`, in the place of the one that may be there.
     ///
     /// # Errors
-    /// The folder is missing or may not be written, or `path` is not a regular file.
+    /// The folder is missing or may not be written, or `path` is not a regular file; or the recording that the
+    /// environment asks for ([`record`](crate::record)) cannot be begun.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
         let output = Output {
             staged: Staged::create(path)?,
             buffer: Vec::with_capacity(BUFFER_BYTES),
@@ -35,7 +40,8 @@ impl<F: Format> Writer<F> {
             failed: false,
         };
         let slots = vec![Vec::new(); TABLES];
-        Ok(Writer { output, records: 0, slots, format: std::marker::PhantomData })
+        let recording = Building::begin(F::NAME, path)?;
+        Ok(Writer { output, records: 0, slots, format: std::marker::PhantomData, recording })
     }
 
     /// Adds a record. A key may be added any number of times; its values are found in this order.
@@ -64,6 +70,9 @@ impl<F: Format> Writer<F> {
         self.records += 1;
         if let Some(slots) = self.slots.get_mut((slot.hash & 0xff) as usize) {
             slots.push(slot);
+        }
+        if let Some(recording) = &mut self.recording {
+            recording.added(key, value);
         }
         Ok(())
     }
@@ -97,7 +106,12 @@ impl<F: Format> Writer<F> {
                 self.output.write(&[])?;
             }
         }
-        self.output.publish(&header)
+        let begun = self.recording.as_ref().map_or(0, |recording| recording.now());
+        self.output.publish(&header)?;
+        if let Some(recording) = &mut self.recording {
+            recording.published(begun);
+        }
+        Ok(())
     }
 }
 

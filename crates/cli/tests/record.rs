@@ -229,7 +229,7 @@ fn a_trace_that_could_not_begin_leaves_no_file_and_is_no_lack_of_stores() {
     std::fs::create_dir(&sub).expect("a folder");
     let got = run(&["record", &format!("{sub}/trace"), "--", "rmdir", &sub]).expect(0);
     assert!(got.err.contains("there can be no trace now, as the folder"), "{}", got.err);
-    assert!(!got.err.contains("opened no store"), "{}", got.err);
+    assert!(!got.err.contains("built no store"), "{}", got.err);
 }
 
 #[test]

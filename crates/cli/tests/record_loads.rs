@@ -14,7 +14,7 @@ fn recorded(folder: &Folder, more: &[&str], script: &str) -> String {
 
 #[test]
 fn a_load_is_replayed_as_inserts_or_as_the_build_of_what_never_changes() {
-    for kind in ["constant", "btree", "hash"] {
+    for kind in ["constant", "btree", "hash", "cdb"] {
         for more in [&[][..], &["--keys", "hashed"]] {
             let folder = Folder::new();
             folder.file("records", cdb_text(&plain_records(300)));

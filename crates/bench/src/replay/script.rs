@@ -128,6 +128,8 @@ const START_BYTES: u64 = 4096;
 pub(super) const LONGEST_VALUE: u64 = 64 << 20;
 /// Where all keys begin that every store takes: some refuse an empty one.
 const LOWEST: &[u8] = &[0];
+/// Stores of which a trace has that they were built, each anew.
+const BUILT_ONCE: [&str; 4] = ["constant", "cdb", "cdb64", "mcdb"];
 /// A key that is longer is none that a store has.
 const LONGEST_KEY: u64 = 1 << 20;
 
@@ -139,7 +141,8 @@ impl Script {
     pub(crate) fn of(trace: &Trace) -> Result<Script> {
         let stores = stores(trace.stores());
         let aborted = aborted(trace, &stores)?;
-        let is_constant = trace.stores().iter().map(|store| store.engine == "constant").collect();
+        let is_constant = |store: &TracedStore| BUILT_ONCE.contains(&&*store.engine);
+        let is_constant = trace.stores().iter().map(is_constant).collect();
         let builds = Builds { is_constant, ..Builds::default() };
         let spaces = spaces(trace.stores());
         let mut maker = Maker { spaces, stores, builds, ..Maker::default() };

@@ -163,9 +163,8 @@ fn say(args: &Record) {
             ));
         }
         return exit::note(format_args!(
-            "nothing was recorded: the command opened no constant, hash or btree store with this library (files \
-             of cdb, cdb64 and mcdb are not recorded), or with one that is older; or it could not, and has \
-             said why"
+            "nothing was recorded: the command opened and built no store with this library, or with one that is \
+             older; or it could not, and has said why"
         ));
     }
     match Trace::open(&args.file) {
