@@ -441,7 +441,7 @@ impl<'a> Run<'a> {
         Ok(Filled::Full(troubles))
     }
 
-    /// Looks at a store that there is space for now, and does with it what is left to do.
+    /// Looks at a store that there is space for again, and does with it what is left to do.
     fn look_and_go_on(
         &self,
         place: &Place<'_>,
