@@ -2,10 +2,11 @@
 
 use crate::btree::{BTree, TableOptions};
 use crate::btree_load::{BTreeLoad, Listener};
+use crate::observe::Building;
 use crate::open::OpenOptions;
 use crate::os::publish::Named;
 use crate::{Error, Result};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A new btree store in the making: it appears at its path whole, or not at all. Dropped before
@@ -34,6 +35,8 @@ pub struct BTreeBuilder {
     /// If they were said.
     budget: Option<u64>,
     listener: Option<Listener>,
+    /// What records what is added, if that is asked for.
+    recording: Option<Box<Building>>,
     /// Dropped last: when nobody has the store open.
     place: Named,
 }
@@ -42,13 +45,14 @@ impl BTreeBuilder {
     /// Starts a store that will appear at, or replace, `path`.
     ///
     /// # Errors
-    /// The folder is missing or may not be written, or `path` is no regular file.
+    /// The folder is missing or may not be written, or `path` is no regular file; or the recording that the
+    /// environment asks for ([`record`](crate::record)) cannot be begun.
     pub fn create(path: impl AsRef<Path>) -> Result<BTreeBuilder> {
         let place = Named::create(path.as_ref(), &[])?;
-        let options = BTree::options().create(true).recorded_as(path.as_ref());
-        let store = options.open(place.path())?;
+        let store = BTree::options().create(true).unrecorded().open(place.path())?;
+        let recording = Building::begin("btree", path.as_ref())?;
         let load = Some(BTreeLoad::begin(&store, None));
-        Ok(BTreeBuilder { load, store, budget: None, listener: None, place })
+        Ok(BTreeBuilder { load, store, budget: None, listener: None, recording, place })
     }
 
     /// Calls `f` now and then, on another thread, while records of a table that had to be sorted are
@@ -103,6 +107,9 @@ impl BTreeBuilder {
     }
 
     fn begin_load(&mut self, table: Option<&str>) -> Result<()> {
+        if let Some(recording) = &mut self.recording {
+            recording.table(table.unwrap_or_default());
+        }
         let load = self.load.insert(BTreeLoad::begin(&self.store, table));
         self.listener.clone().map_or(Ok(()), |listener| load.tell(listener))?;
         self.budget.map_or(Ok(()), |bytes| load.memory_budget(bytes))
@@ -123,7 +130,11 @@ impl BTreeBuilder {
     /// # Errors
     /// This record, or one before, is over its limit; or the disk is full. Drop the builder then.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.load.as_mut().ok_or_else(failed)?.add(key, value)
+        self.load.as_mut().ok_or_else(failed)?.add(key, value)?;
+        if let Some(recording) = &mut self.recording {
+            recording.added(key, value);
+        }
+        Ok(())
     }
 
     /// How many of the records added so far to this table replaced one that was added before.
@@ -140,21 +151,22 @@ impl BTreeBuilder {
     /// # Errors
     /// As [`BTreeBuilder::add`]: what was at the path is untouched.
     pub fn finish(self) -> Result<BTree> {
-        OpenOptions::new().btree(&self.whole()?.publish()?)
+        OpenOptions::new().btree(&self.published(Named::publish)?)
     }
 
     /// The same where nothing is to be replaced.
     pub(crate) fn finish_new(self) -> Result<BTree> {
-        OpenOptions::new().btree(&self.whole()?.publish_new()?)
+        OpenOptions::new().btree(&self.published(Named::publish_new)?)
     }
 
-    /// Makes the store durable; where it is built.
-    fn whole(self) -> Result<Named> {
+    /// Makes the store durable and puts it in its place; where that is.
+    fn published(self, publish: fn(Named) -> Result<PathBuf>) -> Result<PathBuf> {
         // The other way round these are dropped.
-        let BTreeBuilder { place, store, load, .. } = self;
+        let BTreeBuilder { place, store, load, mut recording, .. } = self;
         load.ok_or_else(failed)?.finish()?;
         store.sync()?;
-        Ok(place)
+        drop(store);
+        Building::publishing(&mut recording, || publish(place))
     }
 }
 

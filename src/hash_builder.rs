@@ -6,10 +6,11 @@
 //! none, and later the new one.
 
 use crate::hash::{Batch, Hash, INDEX, check_sizes};
+use crate::observe::Building;
 use crate::open::OpenOptions;
 use crate::os::publish::Named;
 use crate::{Error, Result};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A batch is written when it has so many records, or so many bytes.
 const BATCH_RECORDS: usize = 4096;
@@ -36,6 +37,8 @@ pub struct HashBuilder {
     added: u64,
     /// Whether a batch could not be written, so that records that were added are not there.
     has_failed: bool,
+    /// What records what is added, if that is asked for.
+    recording: Option<Box<Building>>,
     /// Dropped last: when nobody has the store open.
     place: Named,
 }
@@ -44,13 +47,14 @@ impl HashBuilder {
     /// Starts a store that will appear at, or replace, `path`.
     ///
     /// # Errors
-    /// The folder is missing or may not be written, or `path` is no regular file.
+    /// The folder is missing or may not be written, or `path` is no regular file; or the recording that the
+    /// environment asks for ([`record`](crate::record)) cannot be begun.
     pub fn create(path: impl AsRef<Path>) -> Result<HashBuilder> {
         let place = Named::create(path.as_ref(), &[INDEX])?;
-        let options = Hash::options().create(true).recorded_as(path.as_ref());
-        let store = options.open(place.path())?;
-        let batch = Batch::new();
-        Ok(HashBuilder { store, batch, batch_bytes: 0, added: 0, has_failed: false, place })
+        let store = Hash::options().create(true).unrecorded().open(place.path())?;
+        let recording = Building::begin("hash", path.as_ref())?;
+        let (batch, batch_bytes, added, has_failed) = (Batch::new(), 0, 0, false);
+        Ok(HashBuilder { store, batch, batch_bytes, added, has_failed, recording, place })
     }
 
     /// Adds a record; the value of a key that came before is replaced.
@@ -64,6 +68,9 @@ impl HashBuilder {
         self.batch.insert(key, value);
         self.batch_bytes += key.len() + value.len();
         self.added += 1;
+        if let Some(recording) = &mut self.recording {
+            recording.added(key, value);
+        }
         if self.batch.len() < BATCH_RECORDS && self.batch_bytes < BATCH_BYTES {
             return Ok(());
         }
@@ -102,22 +109,22 @@ impl HashBuilder {
     /// # Errors
     /// The disk is full or failed: what was at the path is untouched.
     pub fn finish(self) -> Result<Hash> {
-        OpenOptions::new().hash(&self.whole()?.publish()?)
+        OpenOptions::new().hash(&self.published(Named::publish)?)
     }
 
     /// The same where nothing is to be replaced.
     pub(crate) fn finish_new(self) -> Result<Hash> {
-        OpenOptions::new().hash(&self.whole()?.publish_new()?)
+        OpenOptions::new().hash(&self.published(Named::publish_new)?)
     }
 
-    /// Makes the store durable and closes it; where it is built.
-    fn whole(mut self) -> Result<Named> {
+    /// Makes the store durable, closes it and puts it in its place; where that is.
+    fn published(mut self, publish: fn(Named) -> Result<PathBuf>) -> Result<PathBuf> {
         self.flush()?;
         // The other way round these are dropped.
-        let HashBuilder { place, store, .. } = self;
+        let HashBuilder { place, store, mut recording, .. } = self;
         store.sync()?;
         // The last handle: with it the index is closed, so that it is used as it is.
         drop(store);
-        Ok(place)
+        Building::publishing(&mut recording, || publish(place))
     }
 }

@@ -107,13 +107,11 @@ fn stores_that_are_built_elsewhere_are_recorded_as_what_they_become() {
         "h insert one done 1 0",
         "h insert two done 2 0",
         "h commit done 9 2",
-        "h sync done 0 0",
         "h get one hit 1 0",
         "b begin done 0 0",
         "b insert one done 1 0",
         "b insert two done 2 0",
         "b commit done 9 2",
-        "b sync done 0 0",
         "b get one hit 1 0",
         "c begin done 0 0",
         "c insert two done 2 0",
@@ -222,4 +220,51 @@ fn hands_a_builder_on() {
     builder.add(b"lost", b"1").unwrap();
     drop(builder);
     BuildOptions::new().build_in_memory([(b"in", b"memory")]).unwrap();
+}
+
+#[test]
+fn a_build_that_comes_to_nothing_is_aborted() {
+    let expected = [
+        "h begin done 0 0",
+        "h insert one done 1 0",
+        "h abort done 0 0",
+        "b begin done 0 0",
+        "b insert one done 1 0",
+        "btable insert two done 2 0",
+        "b insert three done 3 0",
+        "b abort done 0 0",
+        "c begin done 0 0",
+        "c insert one done 1 0",
+        "c abort done 0 0",
+    ];
+    // More than a batch of the hash store's has.
+    let many = (0..5000).map(|_| expected[1]);
+    let all: Vec<&str> =
+        expected[..1].iter().copied().chain(many).chain(expected[2..].iter().copied()).collect();
+    let told = told_by("builds_nothing").1;
+    let of_btree = |line: &&String| line.starts_with('b') && !line.contains("insert");
+    assert_eq!(told.len(), all.len(), "{:#?}", &told[told.len().saturating_sub(10)..]);
+    // The table is another store of the trace, which the end is said of, too.
+    assert_eq!(told.iter().filter(of_btree).count(), 2, "{told:?}");
+    assert_eq!(told, all);
+}
+
+#[test]
+fn builds_nothing() {
+    if !is_child() {
+        return;
+    }
+    let mut hash = HashBuilder::create(folder().join("h")).unwrap();
+    (0..5000).for_each(|_| hash.add(b"one", b"1").unwrap());
+    drop(hash);
+    let mut btree = BTreeBuilder::create(folder().join("b")).unwrap();
+    btree.add(b"one", b"1").unwrap();
+    btree.begin_table("table").unwrap();
+    btree.add(b"two", b"22").unwrap();
+    btree.begin_main().unwrap();
+    btree.add(b"three", b"333").unwrap();
+    drop(btree);
+    let mut constant = Builder::create(folder().join("c")).unwrap();
+    constant.add(b"one", b"1").unwrap();
+    drop(constant);
 }

@@ -15,7 +15,7 @@ use crate::observe::{Recorder, counted};
 use crate::os::own_lock::OwnLock;
 use crate::stats::{Done, Operation, Outcome, Statistics};
 use crate::{Advice, Bytes, Error, Get, Result, Scan};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub struct OpenOptions {
     checks_reads: bool,
     statistics: Option<Statistics>,
     advice: Option<Advice>,
-    recorded_as: Option<PathBuf>,
+    is_unrecorded: bool,
 }
 
 impl OpenOptions {
@@ -90,10 +90,10 @@ impl OpenOptions {
         self
     }
 
-    /// Names the store so in a recording: who builds one elsewhere says where it will be.
+    /// Leaves the handle out of recordings: who builds a store records that, under the name that it will have.
     #[must_use]
-    pub(crate) fn recorded_as(mut self, path: &Path) -> Self {
-        self.recorded_as = Some(path.to_owned());
+    pub(crate) fn unrecorded(mut self) -> Self {
+        self.is_unrecorded = true;
         self
     }
 
@@ -118,8 +118,10 @@ impl OpenOptions {
         if self.checks_reads {
             core.check_reads().map_err(|e| e.at(path))?;
         }
-        let named = self.recorded_as.as_deref().unwrap_or(path);
-        let recorder = Recorder::new(self.statistics.as_ref(), "btree", named)?;
+        let recorder = match self.is_unrecorded {
+            true => None,
+            false => Recorder::new(self.statistics.as_ref(), "btree", path)?,
+        };
         let store = BTree::of(core, self.durability, recorder).map_err(|e| e.at(path))?;
         self.advice.map_or(Ok(()), |advice| store.advise(advice))?;
         Ok(store)

@@ -290,15 +290,11 @@ impl Builder {
     /// The disk is full or failed: nothing has been published, the old file is untouched.
     pub fn finish(mut self) -> Result<Stats> {
         self.check_failed()?;
-        let begun = self.recording.as_ref().map_or(0, |recording| recording.now());
         let (header, mut fill) = self.write().map_err(|e| self.named(e))?;
         fill.pad(self.padding);
         self.report(Phase::Publishing, self.totals.records);
         if let Some((staged, _)) = self.staged.take() {
-            staged.publish()?;
-        }
-        if let Some(recording) = &mut self.recording {
-            recording.published(begun);
+            Building::publishing(&mut self.recording, || staged.publish())?;
         }
         Ok(Stats::new(&header, &fill))
     }

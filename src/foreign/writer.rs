@@ -106,12 +106,8 @@ impl<F: Format> Writer<F> {
                 self.output.write(&[])?;
             }
         }
-        let begun = self.recording.as_ref().map_or(0, |recording| recording.now());
-        self.output.publish(&header)?;
-        if let Some(recording) = &mut self.recording {
-            recording.published(begun);
-        }
-        Ok(())
+        let Writer { output, mut recording, .. } = self;
+        Building::publishing(&mut recording, || output.publish(&header))
     }
 }
 

@@ -7,7 +7,7 @@ use crate::durability::Durability;
 use crate::observe::Recorder;
 use crate::stats::Statistics;
 use crate::{Advice, Error, Result};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// How to open a hash store.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +19,7 @@ pub struct OpenOptions {
     limit: u64,
     worth: Option<Worth>,
     advice: Option<Advice>,
-    recorded_as: Option<PathBuf>,
+    is_unrecorded: bool,
 }
 
 impl OpenOptions {
@@ -100,10 +100,10 @@ impl OpenOptions {
         self
     }
 
-    /// Names the store so in a recording: who builds one elsewhere says where it will be.
+    /// Leaves the handle out of recordings: who builds a store records that, under the name that it will have.
     #[must_use]
-    pub(crate) fn recorded_as(mut self, path: &Path) -> Self {
-        self.recorded_as = Some(path.to_owned());
+    pub(crate) fn unrecorded(mut self) -> Self {
+        self.is_unrecorded = true;
         self
     }
 
@@ -123,8 +123,10 @@ impl OpenOptions {
         let core = Core::open(path, self.is_created, self.is_read_only, self.limit);
         let mut core = core.map_err(|e| e.at(path))?;
         core.worth = self.worth;
-        let named = self.recorded_as.as_deref().unwrap_or(path);
-        let recorder = Recorder::new(self.statistics.as_ref(), "hash", named)?;
+        let recorder = match self.is_unrecorded {
+            true => None,
+            false => Recorder::new(self.statistics.as_ref(), "hash", path)?,
+        };
         let store = Hash::of(core, Some(path.to_owned()), self.durability, recorder);
         let store = store.map_err(|e| e.at(path))?;
         self.advice.map_or(Ok(()), |advice| store.advise(advice))?;

@@ -25,9 +25,9 @@
 //! is valid: so a process killed at any moment leaves a trace up to its last block, several processes
 //! share one, and a fork needs nothing but to begin with empty buffers.
 //!
-//! Reading order: `docs/format/trace.md`, `format`, [`Entry`] in `entry`, `session` (who writes where),
-//! `tracer` (what the engines call, by way of `observe`), `building` (the same for what is built once), `switch` (on and off), [`Trace`] in `trace`, [`Writer`] in
-//! `writer` for entries that nobody recorded.
+//! Reading order: `docs/format/trace.md`, `format`, [`Entry`] in `entry`, `session` (who writes where), `tracer`
+//! (what the engines call, by way of `observe`), `building` (the same for what is built once), `switch` (on and
+//! off), [`Trace`] in `trace`, [`Writer`] in `writer` for entries that nobody recorded.
 //!
 //! Invariants: nothing read from a file is trusted: any bytes give a trace or an error. Of one thread
 //! all entries are in the order in which its operations ended.
