@@ -339,9 +339,9 @@ pub struct PhaseResult {
     pub rounds: usize,
     /// Time of one operation.
     pub ns_per_op: Summary,
-    /// Latencies of single lookups, of lookups in batches, each of which has that of its batch, and of ranges, in a pass
-    /// of their own, of changes in the run over time, and of changes that are each brought to the disk, over all rounds together; `None` for phases that have none of
-    /// these.
+    /// Latencies of single lookups, of lookups in batches, each of which has that of its batch, and of ranges, in
+    /// a pass of their own, of changes in the run over time, and of changes that are each brought to the disk,
+    /// over all rounds together; `None` for phases that have none of these.
     pub latency_ns: Option<Latency>,
     /// For `mixed`: latencies of its operations, by their names in the mix ("get", "update", ...),
     /// sampled in a run of its own, over all rounds together. What a commit of several operations

@@ -1,7 +1,8 @@
 //! Loads that a script begins with, as what a store is built of: for stores that are built once, and wherever
 //! it counts what is done with a store that has its records.
 //!
-//! A load is a transaction, or several of several records each, that puts records in and does nothing else.
+//! A load is a transaction, or several of several records each, that puts records in and does nothing else; the
+//! last of them may have one record, as what is left.
 //! What a scan read meanwhile, as of a store that the records came from, cannot be done before there is a store.
 
 use super::script::{Do, Script, Step};
@@ -10,22 +11,34 @@ use std::collections::BTreeMap;
 impl Script {
     /// How many steps at the beginning are loads; 0 if it begins with none.
     pub(crate) fn loads(&self) -> usize {
-        let (mut records, mut transactions, mut within, mut end) = (0, 0, None, 0);
+        let all = self.leading_transactions();
+        // Who commits each record by itself writes, and loads nothing.
+        let larger = all.iter().take_while(|(records, _)| *records != 1).count();
+        let count = if larger + 1 == all.len() { all.len() } else { larger };
+        let loads = &all[..count];
+        match loads.last() {
+            Some((_, end)) if loads.iter().any(|(records, _)| *records > 0) => *end,
+            _ => 0,
+        }
+    }
+
+    /// Transactions that do nothing but insert, before anything else is done: how many records each has, and behind
+    /// which step it ends.
+    fn leading_transactions(&self) -> Vec<(usize, usize)> {
+        let (mut all, mut within) = (Vec::new(), None);
         for (i, step) in self.steps.iter().enumerate() {
             match (step.what, within.as_mut()) {
                 (Do::Begin, _) => within = Some(0),
                 (Do::Insert, Some(inserted)) => *inserted += 1,
                 (Do::Commit, Some(inserted)) => {
-                    records += *inserted;
-                    transactions += u32::from(*inserted > 0);
-                    (within, end) = (None, i + 1);
+                    all.push((*inserted, i + 1));
+                    within = None;
                 }
                 (Do::Scan, _) => {}
                 _ => break,
             }
         }
-        // Who commits each record by itself writes, and loads nothing.
-        if records > transactions || (records, transactions) == (1, 1) { end } else { 0 }
+        all
     }
 
     /// Whether all that it changes is loaded before anything else is done.
@@ -88,6 +101,9 @@ mod tests {
             ("b12cr", 4, false),
             ("b1cg", 3, true),
             ("b1cb2cg", 0, false),
+            ("b12cb3cg", 7, true),
+            ("b12cb3cb4cg", 4, false),
+            ("bcb1cg", 5, true),
             ("12g", 0, false),
             ("b12", 0, false),
             ("gb12c", 0, false),

@@ -1,9 +1,9 @@
 //! `credenza replay`: what a program did, done again on any store.
 //!
-//! Reading order: [`ReplayArgs`], `script` (what of a trace one thread can do on one store), `part` (what of
-//! that is about some of the keys), `built` (loads that come first), `told` (what it says beside), `ups` (scripts of ups_bench), `play` (the measured process), `reopen`, `model` (what
-//! a store must answer), `check` (the process that compares), `unread` (what of a trace is missing), `table`
-//! (what the reader sees).
+//! Reading order: [`ReplayArgs`], `script` (what of a trace one thread can do on one store), `part` (what of that
+//! is about some of the keys), `built` (loads that come first), `told` (what it says beside), `ups` (scripts of
+//! ups_bench), `play` (the measured process), `reopen`, `model` (what a store must answer), `check` (the process
+//! that compares), `unread` (what of a trace is missing), `table` (what the reader sees).
 //!
 //! Method: each store in a fresh process bound to one processor, one after the other. A store begins with
 //! the records of `--data`, or with those that the trace found before anybody had stored them. Before

@@ -66,8 +66,8 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
     classes(&report.stores, out)?;
     for OfStore { store, stopped_after, .. } in &report.stores {
         if let Some(done) = stopped_after {
-            let (done, all) = (text::count(*done), text::count(report.steps));
-            writeln!(out, "PARTIAL: {store} had done {done} of {all} steps when the signal came.")?;
+            let done = text::counted(*done as usize, "step");
+            writeln!(out, "PARTIAL: {store} had done {done} when the signal came.")?;
         }
     }
     report.stores.iter().try_for_each(|of| remarks(of, out))?;

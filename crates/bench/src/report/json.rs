@@ -68,6 +68,8 @@ pub(crate) fn publish(bytes: &[u8], path: &Path) -> Result<()> {
 /// was where that has no room for it either.
 fn kept(bytes: &[u8], path: &Path, error: Error) -> Error {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
+    // With all of a long one the name would be too long.
+    let name: String = name.chars().filter(|c| !c.is_control()).take(40).collect();
     let folder = std::env::temp_dir();
     let file = tempfile::Builder::new()
         .prefix("credenza-")

@@ -118,7 +118,12 @@ impl Current {
 
     /// Asks the processes to end, and ends those that have not when there was time for it.
     fn end_when_asked(&self) {
-        self.lock().iter().for_each(|child| kernel::ask_to_end(child.id()));
+        for child in self.lock().iter_mut() {
+            // The number of one that was waited for may be another's by now.
+            if matches!(child.try_wait(), Ok(None)) {
+                kernel::ask_to_end(child.id());
+            }
+        }
         let this = self.clone();
         std::thread::spawn(move || {
             std::thread::sleep(GRACE);

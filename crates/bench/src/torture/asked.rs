@@ -1,6 +1,8 @@
 //! What is asked for: the operations, from a workload, a file of records or a trace, and how stores are set up.
 //!
-//! Invariant: nothing of a workload file that a torture does not do is left out in silence; it is refused.
+//! Invariant: what a workload file says of data, mixes and settings and a torture cannot do is refused, and not
+//! left out in silence. How a run is measured (`phases`, `gets`, `batch`, stops and reopening of a mix) is not its
+//! business.
 
 use super::plan::Source;
 use super::{Class, TortureArgs};

@@ -428,7 +428,9 @@ impl<'a> Run<'a> {
             Ended::Said(Said::Full { at, .. }) => *at,
             _ => At { begun: noted.begun.min(end), ..noted },
         };
-        if at.done == 0 && !is_any_one {
+        // Who dies of it, or does not end, is told wherever that was.
+        let is_told = matches!(ended, Ended::Said(_) | Ended::Refused(_));
+        if at.done == 0 && !is_any_one && is_told {
             return Ok(Filled::TooLittle);
         }
         let mut troubles = match ended {

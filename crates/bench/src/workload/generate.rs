@@ -244,6 +244,11 @@ impl Random {
         Ok(collector.records)
     }
 
+    /// What part of a value a codec leaves at least.
+    pub(crate) fn compression_ratio(&self) -> f64 {
+        self.novel
+    }
+
     /// Whether a codec could make values shorter.
     pub(crate) fn is_compressible(&self) -> bool {
         self.novel < 1.0

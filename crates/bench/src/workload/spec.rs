@@ -275,6 +275,9 @@ impl Data {
     /// Where the data came from, in words.
     pub(crate) fn origin(&self) -> String {
         match self {
+            Data::Random(sizes) if sizes.is_compressible() => {
+                format!("generated, with a compression ratio of {}", sizes.compression_ratio())
+            }
             Data::Decimal
             | Data::Tokens
             | Data::Ups

@@ -6,12 +6,12 @@
 //! *unlike* when their figures were not to be equal anyway: other data, other work, another
 //! machine. Then nothing is compared unless the reader insists; [`Changes::unlike`] says why.
 //!
-//! A figure *regressed* when its whole interval shows it slower and its median is slower by more
-//! than the threshold; when its file is larger by more than that, or more was written for each byte; when it took
-//! more memory by a tenth and a mebibyte; when it syncs half as often for a commit that it brings to the disk; when its answers were right and
-//! are not any more; when most rounds kept to a rate's schedule and do not any more; or when the later run was to
-//! give it, and has not (`lost`). What is one fact counts once: a store that is behind its schedule has no
-//! percentiles to judge besides.
+//! A figure *regressed* when its whole interval shows it slower and its median is slower by more than the
+//! threshold; when its file is larger by more than that, or more was written for each byte; when it took more
+//! memory by a tenth and a mebibyte; when it syncs half as often for a commit that it brings to the disk; when its
+//! answers were right and are not any more; when most rounds kept to a rate's schedule and do not any more; or
+//! when the later run was to give it, and has not (`lost`). What is one fact counts once: a store that is behind
+//! its schedule has no percentiles to judge besides.
 
 mod closed;
 mod growth;
@@ -224,9 +224,19 @@ fn figures(before: &Report, after: &Report, part: f64) -> Vec<Change> {
 
 /// The figure of this report that has the same store, phase and class.
 fn same_in<'a>(report: &'a Report, wanted: &PhaseResult) -> Option<&'a PhaseResult> {
-    let key = |r: &'a PhaseResult| (&*r.store, &*r.phase, &*r.class);
-    let wanted = (&*wanted.store, &*wanted.phase, &*wanted.class);
-    report.results.iter().find(|result| key(result) == wanted)
+    let is_of_phase = |r: &&PhaseResult| (&r.store, &r.phase) == (&wanted.store, &wanted.phase);
+    let mut of_phase = report.results.iter().filter(is_of_phase);
+    match only_reads(report, &wanted.phase) {
+        true => of_phase.next(),
+        false => of_phase.find(|result| result.class == wanted.class),
+    }
+}
+
+/// Whether this phase does a mix that changes nothing. Such had the class of a store's changes once, and have that
+/// of the run now: the same work.
+fn only_reads(report: &Report, phase: &str) -> bool {
+    const CHANGES: [&str; 4] = ["insert ", "update ", "remove ", "read-modify-write "];
+    phase.starts_with("mixed") && !CHANGES.iter().any(|name| report.settings.mix.contains(name))
 }
 
 fn change(

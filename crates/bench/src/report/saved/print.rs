@@ -223,7 +223,7 @@ fn in_words(speed: Speed) -> &'static str {
         Speed::WrongAnswers => "REGRESSED: wrong answers",
         Speed::WrongBefore => "wrong answers before",
         Speed::Behind => "REGRESSED: BEHIND its schedule",
-        Speed::BehindBefore => "BEHIND its schedule before",
+        Speed::BehindBefore => "BEHIND its schedule in one of both runs: not judged",
     }
 }
 
@@ -273,9 +273,10 @@ fn lines(changes: &Changes, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
         .map(|change| change.speed)
         .chain(changes.together.iter().map(|change| change.speed))
         .chain(at_rate.map(|change| change.speed));
-    let all: Vec<Speed> = all.collect();
     let singly = changes.growth.iter().flat_map(|of| &of.latencies).chain(&changes.latencies);
-    let judged = singly.filter(|change| change.speed.is_judged()).count();
+    let singly: Vec<Speed> = singly.map(|change| change.speed).collect();
+    let all: Vec<Speed> = all.collect();
+    let judged = singly.iter().filter(|speed| speed.is_judged()).count();
     if judged > 0 {
         let judged = text::counted(judged, "percentile");
         wrapped(
@@ -284,6 +285,13 @@ fn lines(changes: &Changes, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
             "",
             &format!("{judged} of single operations judged, {CLOSED_EXPLAINED}"),
         )?;
+    }
+    let is_few = |speed: &&Speed| matches!(speed, Speed::TooFewRounds | Speed::TooFewOperations);
+    let few = singly.iter().filter(is_few).count();
+    if few > 0 {
+        let few = text::counted(few, "percentile");
+        let takes = "that takes 3 rounds and 100 operations beyond it, in both runs";
+        wrapped(out, pen, "", &format!("{few} of single operations not judged: {takes}."))?;
     }
     if !changes.at_rate.is_empty() || changes.growth.iter().any(|of| !of.at_rate.is_empty()) {
         wrapped(out, pen, "", AT_RATE_EXPLAINED)?;

@@ -24,8 +24,8 @@ pub struct LatencyChange {
     pub class: String,
     /// "p50", "p99" or "p99.9"; or "all".
     pub percentile: &'static str,
-    /// Nanoseconds from when an operation was to start (or did, in a closed loop) to its end, of all rounds together, before and after;
-    /// of "all" the 50th percentile.
+    /// Nanoseconds from when an operation was to start (or did, in a closed loop) to its end, of all rounds
+    /// together, before and after; of "all" the 50th percentile.
     pub ns: [u64; 2],
     /// At a rate: how many rounds were behind their schedule, and of how many, before and after; `None` in reports that
     /// do not tell.
@@ -113,7 +113,7 @@ fn of_all(old: &AtRate, new: &AtRate) -> Option<Speed> {
     match () {
         () if !old.verified => Some(Speed::WrongBefore),
         () if !new.verified => Some(Speed::WrongAnswers),
-        () if after - before > 0.5 => Some(Speed::Behind),
+        () if before <= 0.5 && after > 0.5 && after - before >= 0.5 => Some(Speed::Behind),
         () if before.max(after) > 0.5 => Some(Speed::BehindBefore),
         () => None,
     }

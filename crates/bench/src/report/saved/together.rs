@@ -32,12 +32,14 @@ pub(super) fn same_in<'a>(
     report: &'a Report,
     wanted: &TogetherResult,
 ) -> Option<&'a TogetherResult> {
-    fn key(r: &TogetherResult) -> (&str, &str, &str, &str, [usize; 3], bool) {
+    let only_reads = super::only_reads(report, &wanted.phase);
+    let key = |r: &TogetherResult| {
         let counts = [r.readers, r.writers, r.processors];
         // Lookups beside a writer had the class of the run once, and have that of its changes now: the same work.
-        let class = if r.writers > 0 && r.syncs_per_change.is_none() { "" } else { &*r.class };
-        (&r.store, &r.phase, class, &r.by, counts, r.bound)
-    }
+        let is_any = only_reads || r.writers > 0 && r.syncs_per_change.is_none();
+        let class = if is_any { String::new() } else { r.class.clone() };
+        (r.store.clone(), r.phase.clone(), class, r.by.clone(), counts, r.bound)
+    };
     report.together.iter().find(|result| key(result) == key(wanted))
 }
 

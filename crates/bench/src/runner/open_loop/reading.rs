@@ -1,7 +1,7 @@
 //! What reads a store at a rate, of one or of one of several: single lookups, lookups in batches, ranges.
 //!
 //! The rate of batches is that of their keys, so that it asks of a store what the same rate of single lookups
-//! asks: a call of 32 keys comes as often as 32 of these, begins when all of its keys are due, and is the latency
+//! asks: a call of 32 keys comes as often as 32 of these, begins when its first key is due, and is the latency
 //! of each. A range is one operation, however many records it has.
 //!
 //! Invariant: what the answers add up to is compared with the data.

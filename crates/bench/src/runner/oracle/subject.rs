@@ -95,9 +95,9 @@ enum Handle<D: Driver> {
 }
 
 impl<D: Driver> Open<D> {
-    /// A new store, for the data: one that is built once awaits them; of the others with a transaction for them all where changes are else one each, and
-    /// opened for changes that are synced only behind them where it has no such transaction, as the measured
-    /// mixes do it.
+    /// A new store, for the data: one that is built once awaits them; of the others with a transaction for them
+    /// all where changes are else one each, and opened for changes that are synced only behind them where it has
+    /// no such transaction, as the measured mixes do it.
     pub(super) fn create(
         name: &str,
         driver: D,
