@@ -110,7 +110,7 @@ fn memory_is_asked_for_in_vain_or_in_earnest() {
 #[test]
 fn lookups_announced_as_random_find_the_same() {
     let folder = TempDir::new().expect("a folder");
-    for (name, count, size) in [("small", 3000, 100), ("large", 1000, 18_000)] {
+    for (name, count, size) in [("small", 3000, 100), ("large", 1000, 36_000)] {
         let path = folder.path().join(name);
         let value = |i: usize| vec![i as u8; size + i % 7];
         let mut builder = Builder::create(&path).expect("a builder");
@@ -118,7 +118,7 @@ fn lookups_announced_as_random_find_the_same() {
             builder.add(format!("{i:07}").as_bytes(), &value(i)).expect("it is added");
         }
         builder.finish().expect("it is built");
-        let is_large = std::fs::metadata(&path).expect("the file").len() > 16 << 20;
+        let is_large = std::fs::metadata(&path).expect("the file").len() > 32 << 20;
         assert_eq!(is_large, name == "large");
         let store = Constant::options().advice(Advice::Random).open(&path).expect("the store");
         let keys: Vec<String> = (0..count + 300).map(|i| format!("{i:07}")).collect();

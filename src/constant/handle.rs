@@ -28,7 +28,7 @@ const COLD_BATCH: usize = 128;
 
 /// A file up to this size is read whole where it is to be read at random: that takes a disk no longer than some hundred
 /// lookups, each of which would wait for a page.
-const SMALL_FILE_BYTES: u64 = 16 << 20;
+const SMALL_FILE_BYTES: u64 = 32 << 20;
 
 /// How to open a constant file.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +53,7 @@ impl OpenOptions {
 
     /// What the kernel is told about coming accesses. With [`Advice::Random`], which is for files
     /// that are larger than memory or not yet in it, `get_many` also asks for the pages of many
-    /// keys at once, so that a disk works on all of them together. A file of up to 16 MiB is read whole
+    /// keys at once, so that a disk works on all of them together. A file of up to 32 MiB is read whole
     /// then, in the background: a disk does that in the time of some hundred lookups.
     #[must_use]
     pub fn advice(mut self, advice: Advice) -> Self {
