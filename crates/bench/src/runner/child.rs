@@ -342,11 +342,7 @@ impl<S: Store> Reader<'_, S> {
             let total = singly(&mut self.store, &mut latencies)?;
             clock.wrong = clock.wrong.or_else(|| total.unlike(expected, "timed one by one, it"));
         }
-        let asked = match phase.is_batched() {
-            true => Asked::Keys(queries, batch),
-            false => Asked::Key(queries),
-        };
-        let clock = self.with_rate(phase, asked, clock)?;
+        let clock = self.with_rate(phase, Asked::of(phase, queries, batch), clock)?;
         Ok(Timed {
             found: Some(checker.found),
             latencies: latencies.counts(),

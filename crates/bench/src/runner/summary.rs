@@ -76,7 +76,7 @@ fn combined(
         class: match phase {
             _ if info.is_server => info.class.clone(),
             // Nothing that could be lost: as lookups, of stores that are built once, too.
-            _ if mixes.of(phase).is_some_and(|mix| !mix.changes()) => class.to_owned(),
+            _ if mixes.only_reads(phase) => class.to_owned(),
             _ if mixes.is_synced(phase) => Changes::Sync.class().to_owned(),
             Phase::InsertEach => info.commits_class.clone(),
             _ if in_transactions => info.commits_class.clone(),
@@ -299,7 +299,7 @@ fn of_count(
         store: info.store.clone(),
         class: match first.group.phase {
             _ if info.is_server => info.class.clone(),
-            phase if mixes.of(phase).is_some_and(|mix| !mix.changes()) => class.to_owned(),
+            phase if mixes.only_reads(phase) => class.to_owned(),
             phase if mixes.is_synced(phase) => Changes::Sync.class().to_owned(),
             // What the writer beside them changes, nobody syncs.
             phase if phase.is_mixed() || first.group.with_writer => info.commits_class.clone(),

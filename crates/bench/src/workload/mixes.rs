@@ -123,6 +123,11 @@ impl Mixes {
         mixes
     }
 
+    /// Whether this phase does a mix that changes nothing.
+    pub(crate) fn only_reads(&self, phase: Phase) -> bool {
+        self.of(phase).is_some_and(|mix| !mix.changes())
+    }
+
     /// Whether nothing is changed by the mix of this phase, nor by those before it.
     pub(crate) fn only_read_until(&self, last: Phase) -> bool {
         let until = self.0.iter().position(|part| part.phase == last).unwrap_or(self.0.len());

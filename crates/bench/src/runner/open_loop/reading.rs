@@ -10,7 +10,7 @@ use super::super::passes::Total;
 use super::{AtRate, Pace, Rate, Share};
 use crate::driver::Store;
 use crate::measure::Latencies;
-use crate::workload::{Queries, Ranges, Records};
+use crate::workload::{Phase, Queries, Ranges, Records};
 use credenza::Result;
 
 /// What one call reads.
@@ -22,7 +22,15 @@ pub(in super::super) enum Asked<'a> {
     Range(&'a Ranges),
 }
 
-impl Asked<'_> {
+impl<'a> Asked<'a> {
+    /// What a phase of lookups asks for, `batch` keys at once where it does so.
+    pub(in super::super) fn of(phase: Phase, queries: &'a Queries, batch: usize) -> Asked<'a> {
+        match phase.is_batched() {
+            true => Asked::Keys(queries, batch),
+            false => Asked::Key(queries),
+        }
+    }
+
     /// How many operations of the rate a call has, but for the last one.
     fn each(&self) -> usize {
         match self {

@@ -139,10 +139,7 @@ impl<'a> Reads<'a> {
         }
         if let Some(rate) = self.spec.rate_of(self.phase) {
             let &Reads { queries, records, spec: &Spec { seed, clock_ns, batch, .. }, .. } = self;
-            let asked = match self.phase.is_batched() {
-                true => Asked::Keys(queries, batch),
-                false => Asked::Key(queries),
-            };
+            let asked = Asked::of(self.phase, queries, batch);
             let work = reading::Reads { rate, share, asked, records, seed, clock_ns, beside };
             done.at_rate = Some(work.run(store, || to.ready())?);
         }
