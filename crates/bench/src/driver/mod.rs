@@ -14,6 +14,7 @@
 //! be `Send`.
 
 mod abilities;
+pub(crate) mod ahead;
 mod bdb;
 mod bdb_abi;
 mod bdb_btree;

@@ -391,12 +391,12 @@ impl<D: Driver> Round<'_, D> {
 
 /// Looks every key up; returns what is wrong first, in words.
 pub(super) fn check_keys<W: Work, S: Store>(store: &mut S, work: &W) -> Result<Option<String>> {
-    let mut wrong = None;
     for (key, expected) in (0..work.keys()).map(|i| work.after(i)) {
-        let what = passes::wrong_answer(store, key, expected.as_deref())?;
-        wrong = wrong.or_else(|| what.map(|what| format!("afterwards: {what}")));
+        if let Some(what) = passes::wrong_answer(store, key, expected.as_deref())? {
+            return Ok(Some(format!("afterwards: {what}")));
+        }
     }
-    Ok(wrong)
+    Ok(None)
 }
 
 #[inline(never)]

@@ -4,7 +4,7 @@
 //! next key from the buffer, call the store, add the value's length and first byte. The sum is
 //! compared with what the data say, so that no call can be left out, by a store or a compiler.
 
-use crate::driver::Store;
+use crate::driver::{Store, ahead};
 use crate::measure::Latencies;
 use crate::workload::changes::Model;
 use crate::workload::{Content, Phase, Queries, Ranges, Records};
@@ -156,8 +156,9 @@ pub(super) fn get_chain<S: Store>(
     let mut start = 0;
     for len in lens {
         let end = start + *len as usize;
-        let mut last = 0;
-        store.get(&keys[start..end], |value| {
+        let (key, mut last) = (&keys[start..end], 0);
+        ahead::ask(key);
+        store.get(key, |value| {
             total.add(value);
             last = value.first().copied().unwrap_or(0);
         })?;
@@ -360,14 +361,14 @@ pub(crate) fn check_ranges<S: Store>(
     ranges: &Ranges,
     records: &Records,
 ) -> Result<Option<String>> {
-    let mut wrong = None;
     for (i, from) in ranges.starts().iter().enumerate() {
         let expected = ranges.of(i).iter().map(|record| records.get(*record as usize));
         let expected = expected.map(|(key, value)| (key, Cow::Borrowed(value)));
-        let what = wrong_range(store, from, Ranges::RECORDS, expected)?;
-        wrong = wrong.or_else(|| what.map(|what| format!("range {i} from {what}")));
+        if let Some(what) = wrong_range(store, from, Ranges::RECORDS, expected)? {
+            return Ok(Some(format!("range {i} from {what}")));
+        }
     }
-    Ok(wrong)
+    Ok(None)
 }
 
 /// Reads a range of at most `count` records; returns what is wrong with the answer, in words.

@@ -41,7 +41,7 @@ trait Out {
     /// A record is put into the store, before the mix.
     fn fill(&mut self, time: u64, key: &[u8], value: &[u8]) -> Result<()>;
     /// A step of a mix with its key and value, in a store that is as the model says.
-    fn step(&mut self, time: u64, step: (&Step, &[u8], &[u8]), model: &Model<'_>) -> Result<()>;
+    fn step(&mut self, time: u64, step: (Step, &[u8], &[u8]), model: &Model<'_>) -> Result<()>;
 }
 
 /// Writes the file, which must not be there yet. One that could not be written to its end goes again.
@@ -157,7 +157,7 @@ impl Out for Writer {
     fn step(
         &mut self,
         time: u64,
-        (step, key, value): (&Step, &[u8], &[u8]),
+        (step, key, value): (Step, &[u8], &[u8]),
         model: &Model<'_>,
     ) -> Result<()> {
         use workload::Action::{
@@ -220,7 +220,7 @@ mod tests {
         fn step(
             &mut self,
             _: u64,
-            (step, key, _): (&Step, &[u8], &[u8]),
+            (step, key, _): (Step, &[u8], &[u8]),
             _: &Model<'_>,
         ) -> Result<()> {
             self.steps += 1;

@@ -1,16 +1,14 @@
 //! What the phase `mixed` does to a store, step by step, and a model of what the store must answer.
 //!
-//! Invariant: the keys of a script lie one after the other in its order, as those of queries do, and so do
-//! the values that it stores, apart from them: taking the next step costs no cache miss of its own. With
-//! values of 1,000 bytes between them, each key was one.
+//! The steps are in [`script`].
 
 mod dealt;
+mod script;
 
-use super::generate::stream;
 use super::mix::{Action, Mix, Place};
 use super::records::{Content, Records};
-use crate::rng::Rng;
 pub(crate) use dealt::{Beside, Dealt};
+pub(crate) use script::{Script, Step};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -22,119 +20,6 @@ pub(crate) enum Held {
     Value(u32),
     /// The value of this record with the lowest bit of every byte flipped.
     Flipped(u32),
-}
-
-/// One step. What is about an item is about the record of this number: those of the data first, then
-/// the inserted ones. What is about all records has no key.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
-    pub(crate) action: Action,
-    pub(crate) item: u32,
-    /// What the step stores, if it stores a value.
-    pub(crate) stored: Held,
-    /// Records of a scan.
-    pub(crate) scan_len: u32,
-    key_len: u32,
-    value_len: u32,
-}
-
-/// Steps over a store that holds all records.
-#[derive(Default)]
-pub(crate) struct Script {
-    keys: Vec<u8>,
-    values: Vec<u8>,
-    steps: Vec<Step>,
-}
-
-impl Script {
-    /// `count` steps; `fresh` has the keys that are inserted, in this order. A value that is stored
-    /// is that of a random record, so that lengths are those of the data, and never the one that
-    /// the key has already, but for empty ones.
-    #[cfg(test)]
-    pub(crate) fn draw(
-        records: &Records,
-        fresh: &Records,
-        mix: &Mix,
-        count: usize,
-        seed: u64,
-    ) -> Script {
-        Script::draw_on(&mut Model::new(records, fresh, false, mix.duplicates), mix, 0, count, seed)
-    }
-
-    /// The same for a store that holds what the model says, which goes on to what the steps leave; `number`
-    /// is the mix's own among several.
-    pub(super) fn draw_on(
-        model: &mut Model<'_>,
-        mix: &Mix,
-        number: usize,
-        count: usize,
-        seed: u64,
-    ) -> Script {
-        let mut rng = Rng::new(seed, stream::of_mix(stream::NEW_VALUES, number));
-        let records = model.records;
-        let steps = Vec::with_capacity(count);
-        let mut script = Script { keys: Vec::new(), values: Vec::new(), steps };
-        let mut stored = 0;
-        for draw in mix.draws(records, model.had, number, seed).take(count) {
-            if mix.stop.bytes.is_some_and(|bytes| stored >= bytes) {
-                break;
-            }
-            let mut step = Step {
-                action: draw.action,
-                item: draw.item as u32,
-                stored: Held::Nothing,
-                scan_len: draw.scan_len as u32,
-                key_len: 0,
-                value_len: 0,
-            };
-            let is_of_all = draw.action == Action::TableScan;
-            let key = if is_of_all { &[] } else { model.key(draw.item) };
-            step.key_len = key.len() as u32;
-            script.keys.extend_from_slice(key);
-            if draw.action.stores() {
-                step.stored = model.another(draw.item, rng.index(records.len()) as u32);
-                let value = model.value(step.stored).unwrap_or_default();
-                step.value_len = value.len() as u32;
-                script.values.extend_from_slice(&value);
-                stored += u64::from(step.key_len) + u64::from(step.value_len);
-            }
-            model.apply(&step);
-            script.steps.push(step);
-        }
-        script
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.steps.len()
-    }
-
-    /// Leaves only the first `count` steps.
-    pub(crate) fn truncate(&mut self, count: usize) {
-        self.steps.truncate(count);
-    }
-
-    /// How many steps look a key up.
-    pub(crate) fn lookups(&self) -> usize {
-        let is_lookup = |step: &&Step| matches!(step.action, Action::Get | Action::ReadModifyWrite);
-        self.steps.iter().filter(is_lookup).count()
-    }
-
-    /// The steps that change something, as [`Script::iter`] gives them.
-    pub(crate) fn changes(&self) -> impl Iterator<Item = (&Step, &[u8], &[u8])> + Clone {
-        self.iter().filter(|(step, ..)| step.action.changes())
-    }
-
-    /// The steps in order, each with its key and the value to store.
-    #[inline]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Step, &[u8], &[u8])> + Clone {
-        let (mut keys, mut values) = (self.keys.as_slice(), self.values.as_slice());
-        self.steps.iter().map(move |step| {
-            let (key, other_keys) = keys.split_at(step.key_len as usize);
-            let (value, other_values) = values.split_at(step.value_len as usize);
-            (keys, values) = (other_keys, other_values);
-            (step, key, value)
-        })
-    }
 }
 
 /// What a store must hold after the steps so far.
@@ -258,11 +143,11 @@ impl<'a> Model<'a> {
 
     /// Does what all steps do.
     pub(crate) fn apply_all(&mut self, script: &Script) {
-        script.steps.iter().for_each(|step| self.apply(step));
+        script.steps().for_each(|step| self.apply(step));
     }
 
     /// Does what the step does.
-    pub(crate) fn apply(&mut self, step: &Step) {
+    pub(crate) fn apply(&mut self, step: Step) {
         let item = step.item as usize;
         self.had = self.had.max(item + 1);
         if !step.action.stores() && step.action != Action::Remove {
@@ -380,22 +265,21 @@ mod tests {
                 assert!(most - least <= 10_000 / 100, "{lens:?}");
                 let mut owners = HashMap::new();
                 for (thread, part) in parts.iter().enumerate() {
-                    let of_one = |step: &&Step| step.action != Action::TableScan;
-                    for step in part.script.steps.iter().filter(of_one) {
+                    let of_one = |step: &Step| step.action != Action::TableScan;
+                    for step in part.script.steps().filter(of_one) {
                         assert_eq!(*owners.entry(step.item).or_insert(thread), thread);
                     }
                     let places: Vec<usize> = (0..script.len()).collect();
                     assert!(part.own(&places).is_sorted_by(|one, next| one < next));
                     // What is there for each step is theirs who do the step.
-                    let said = |(step, ..): (&Step, &[u8], &[u8])| (step.item, step.action);
+                    let said = |(step, ..): (Step, &[u8], &[u8])| (step.item, step.action);
                     let of_all: Vec<_> = script.iter().map(said).collect();
                     assert_eq!(part.own(&of_all), part.script.iter().map(said).collect::<Vec<_>>());
                 }
                 // Those of each item are what they were, in their order.
                 let of = |script: &Script, item: u32| -> Vec<_> {
-                    let is_own =
-                        |step: &Step| step.item == item && step.action != Action::TableScan;
-                    let own = script.iter().filter(|(step, ..)| is_own(step));
+                    let is_own = |step: Step| step.item == item && step.action != Action::TableScan;
+                    let own = script.iter().filter(|(step, ..)| is_own(*step));
                     own.map(|(s, key, value)| (s.action, s.stored, key.to_vec(), value.to_vec()))
                         .collect()
                 };

@@ -25,6 +25,7 @@ pub(crate) mod records;
 mod sample;
 mod spec;
 pub(crate) mod transactions;
+mod wide;
 mod ycsb;
 
 pub(crate) use insert_order::InsertOrder;

@@ -167,7 +167,7 @@ impl Comparison<'_> {
         Ok(self.done)
     }
 
-    fn step(&mut self, step: &Step, key: &[u8], value: &[u8]) -> Option<Difference> {
+    fn step(&mut self, step: Step, key: &[u8], value: &[u8]) -> Option<Difference> {
         self.done.operations += 1;
         let item = step.item as usize;
         let now = self.model.now(item);

@@ -110,7 +110,7 @@ impl Out for Script<'_> {
     fn step(
         &mut self,
         _: u64,
-        (step, key, value): (&Step, &[u8], &[u8]),
+        (step, key, value): (Step, &[u8], &[u8]),
         _: &Model<'_>,
     ) -> Result<()> {
         const OVERWRITE: u8 = 1;

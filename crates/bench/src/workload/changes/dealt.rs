@@ -4,7 +4,8 @@
 //! answers is the same as if one did all, whoever is faster. What a step about many keys gives is so for the
 //! keys that the others leave alone, which [`Beside`] tells.
 
-use super::{Action, Script};
+use super::script::Draft;
+use super::{Action, Script, Step};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::sync::Arc;
@@ -50,6 +51,7 @@ impl Script {
     pub(crate) fn dealt(&self, count: usize) -> Vec<Dealt> {
         let owners = self.owners(count);
         let mut parts: Vec<Dealt> = (0..count).map(|_| Dealt::default()).collect();
+        let mut drafts: Vec<Draft> = (0..count).map(|_| Draft::default()).collect();
         let mut scans = 0;
         for (place, (step, key, value)) in self.iter().enumerate() {
             let owner = match step.action {
@@ -60,17 +62,16 @@ impl Script {
                 _ => owners.get(&step.item).copied(),
             };
             if let Some(owner) = owner {
-                let Dealt { script, places, .. } = &mut parts[owner];
-                script.keys.extend_from_slice(key);
-                script.values.extend_from_slice(value);
-                script.steps.push(*step);
-                places.push(place);
+                drafts[owner].push(step, key, value);
+                parts[owner].places.push(place);
             }
         }
-        let is_of_many = |step: &super::Step| {
-            matches!(step.action, Action::Scan | Action::TableScan | Action::Add)
-        };
-        if count > 1 && self.steps.iter().any(is_of_many) {
+        for (part, draft) in parts.iter_mut().zip(drafts) {
+            part.script = draft.finish();
+        }
+        let is_of_many =
+            |step: Step| matches!(step.action, Action::Scan | Action::TableScan | Action::Add);
+        if count > 1 && self.steps().any(is_of_many) {
             let changers = Arc::new(self.changers(&owners));
             for (own, part) in parts.iter_mut().enumerate() {
                 part.beside = Some(self.beside(&changers, own));
@@ -83,7 +84,7 @@ impl Script {
     /// one that has the fewest.
     fn owners(&self, count: usize) -> HashMap<u32, usize> {
         let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
-        let of_one = self.steps.iter().filter(|step| step.action != Action::TableScan);
+        let of_one = self.steps().filter(|step| step.action != Action::TableScan);
         of_one.for_each(|step| *counts.entry(step.item).or_default() += 1);
         let mut items: Vec<(u32, usize)> = counts.into_iter().collect();
         items.sort_by_key(|(_, steps)| Reverse(*steps));
