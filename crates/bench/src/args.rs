@@ -22,7 +22,7 @@ use credenza_formats::Format;
 pub(crate) use settings::check_codec;
 pub use several::Several;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What is measured besides throughput.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -31,16 +31,18 @@ pub(crate) enum Metrics {
     None,
     /// Latencies as well, and how a run goes over its time, in passes of their own
     Default,
+    /// As default, and every chart in the folder credenza-charts, if --charts names no other
+    Png,
     /// What stores count themselves as well (pages, cache hits, ...), where they do without being slowed by it
     All,
 }
 
 impl Metrics {
-    /// The name in results.
+    /// What is measured, by its name in results.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Metrics::None => "none",
-            Metrics::Default => "default",
+            Metrics::Default | Metrics::Png => "default",
             Metrics::All => "all",
         }
     }
@@ -470,6 +472,12 @@ impl BenchArgs {
     /// Whether an option, or the environment, is about this store: then it is missed where it is not there.
     pub(crate) fn is_about(&self, store: &str) -> bool {
         is_missed(store, &self.libraries) || idle::stores_set_up(self).any(|named| named == store)
+    }
+
+    /// The folder that the charts are written to, if they are wanted.
+    pub(crate) fn charts_folder(&self) -> Option<&Path> {
+        let chosen = (self.metrics == Metrics::Png).then_some(Path::new("credenza-charts"));
+        self.charts.as_deref().or(chosen)
     }
 
     /// Refuses options that name what is not there.

@@ -59,8 +59,8 @@ pub(crate) fn check(folder: &Path) -> Result<()> {
 fn needed_browser() -> Result<PathBuf> {
     browser().ok_or_else(|| {
         Error::invalid(format!(
-            "--charts has a browser draw the charts, and none of {} is in PATH: install one \
-             (apt-get install chromium), or leave --charts out: in the page that --html writes \
+            "--charts and --metrics png have a browser draw charts, and none of {} is in PATH: install one \
+             (apt-get install chromium), or leave the option out: in the page that --html writes \
              each chart has buttons that save it",
             BROWSERS.join(", ")
         ))

@@ -89,7 +89,7 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
         ("--csv", args.csv.as_ref()),
         ("--tee", args.tee.as_ref()),
     ])?;
-    args.charts.as_deref().map_or(Ok(()), charts::check)?;
+    args.charts_folder().map_or(Ok(()), charts::check)?;
     let report = runner::series(&args)?;
     // Before the table: whoever reads that may be gone, and what is on a disk stays.
     let written = write_files(&report, &args);
@@ -99,7 +99,7 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
         .and_then(|()| out.flush())
         .map_err(|e| Error::io("write to standard output", e));
     // Drawing takes a while: the table is there meanwhile.
-    let drawn = args.charts.as_ref().map_or(Ok(()), |folder| charts::write(&report, folder));
+    let drawn = args.charts_folder().map_or(Ok(()), |folder| charts::write(&report, folder));
     // That a file could not be written is the worse of both.
     written.and(printed).and(drawn)?;
     if report.interrupted {

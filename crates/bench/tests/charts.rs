@@ -25,6 +25,10 @@ impl Place {
     }
 
     fn run(&self) -> Output {
+        self.run_with(&format!("--charts={}", self.path("of/run").display()))
+    }
+
+    fn run_with(&self, charts: &str) -> Output {
         let path = |option: &str, name: &str| format!("--{option}={}", self.path(name).display());
         Command::new(env!("CARGO_BIN_EXE_credenza-bench"))
             .args([
@@ -34,8 +38,10 @@ impl Place {
                 "--phases=build",
                 "--no-pin",
             ])
-            .args([path("dir", ""), path("json", "run.json"), path("charts", "of/run")])
+            .args([path("dir", ""), path("json", "run.json")])
+            .arg(charts)
             .env("PATH", self.0.path())
+            .current_dir(self.0.path())
             .output()
             .unwrap()
     }
@@ -77,6 +83,17 @@ fn a_browser_that_draws_nothing_is_told_and_costs_no_figure() {
     assert!(says.contains("/chromium: ") && says.contains("status: 7); it said: why"), "{says}");
     assert!(place.path("run.json").exists());
     assert!(place.charts().is_empty(), "{:?}", place.charts());
+}
+
+#[test]
+fn metrics_png_are_the_default_and_charts_in_a_folder_of_their_own() {
+    let place = Place::new("exit 7");
+    let out = place.run_with("--metrics=png");
+    assert_eq!(out.status.code(), Some(111));
+    assert!(text(&out.stderr).contains("/chromium: "), "{}", text(&out.stderr));
+    assert!(place.path("credenza-charts").is_dir());
+    let report = std::fs::read_to_string(place.path("run.json")).unwrap();
+    assert!(report.contains("\"metrics\": \"default\""), "{report}");
 }
 
 /// It holds the output of the program: until its end there is no end of this test. The browser is started by
