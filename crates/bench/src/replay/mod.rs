@@ -23,6 +23,7 @@ mod check;
 mod model;
 mod part;
 mod play;
+mod player;
 mod reopen;
 pub(crate) mod script;
 #[cfg(test)]
