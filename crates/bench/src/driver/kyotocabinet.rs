@@ -98,7 +98,7 @@ impl KyotoCabinet {
         let buffer = vec![0; shape.longest_value + 1];
         let store = KyotoStore { api, db, buffer, asked: Vec::new(), is_copy: false };
         // SAFETY: the object is new; the name is a C string.
-        let done = unsafe { (api.kcdbopen)(db, name.as_ptr(), mode | NO_LOCK) };
+        let done = unsafe { (api.kcdbopen)(db, name.as_ptr(), mode) };
         store.check("kcdbopen", done).map_err(|e| e.at(path))?;
         Ok(store)
     }
@@ -141,13 +141,19 @@ impl Driver for KyotoCabinet {
     type Store<'d> = KyotoStore<'d>;
 
     fn open(&self, path: &Path, shape: &Shape, _: Reading) -> Result<KyotoStore<'_>> {
-        self.opened(path, shape, READER)
+        self.opened(path, shape, READER | NO_LOCK)
     }
 
     type Writer<'d> = KyotoStore<'d>;
 
     fn create(&self, path: &Path, shape: &Shape) -> Result<KyotoStore<'_>> {
-        self.opened(path, shape, WRITER | CREATE)
+        self.opened(path, shape, WRITER | CREATE | NO_LOCK)
+    }
+
+    /// A store that was not closed is repaired when it is opened, but not with `NO_LOCK` (kchashdb.h).
+    fn recover(&self, path: &Path, shape: &Shape) -> Result<KyotoStore<'_>> {
+        self.opened(path, shape, WRITER | CREATE)?.close()?;
+        self.create(path, shape)
     }
 
     fn crew(
@@ -157,7 +163,7 @@ impl Driver for KyotoCabinet {
         readers: usize,
         with_writer: bool,
     ) -> Result<Crew<KyotoStore<'_>, KyotoStore<'_>>> {
-        let mode = if with_writer { WRITER } else { READER };
+        let mode = NO_LOCK | if with_writer { WRITER } else { READER };
         let copy = |owner: &KyotoStore<'_>, _| {
             let (api, db, buffer) = (&self.api, owner.db, owner.buffer.clone());
             Ok(KyotoStore { api, db, buffer, asked: Vec::new(), is_copy: true })
@@ -361,5 +367,39 @@ impl Writer for KyotoStore<'_> {
         // SAFETY: the database is open, and nothing uses it after this but its deletion.
         let closed = unsafe { (self.api.kcdbclose)(self.db) };
         self.check("kcdbclose", closed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::tests::fixed;
+
+    /// Danger: a store whose process died is called damaged, because it is opened so that it is not repaired.
+    #[test]
+    fn a_store_that_was_not_closed_has_everything_when_it_is_recovered() {
+        let driver = match KyotoCabinet::load(None) {
+            Ok(driver) => driver,
+            Err(e) => return eprintln!("not tested: {e}"),
+        };
+        let (records, folder) = (fixed(8, 40), tempfile::tempdir().unwrap());
+        let shape = Shape::of(&records);
+        let (path, copy) = (folder.path().join("store"), folder.path().join("copy"));
+        let mut store = driver.create(&path, &shape).unwrap();
+        records.iter().for_each(|(key, value)| store.insert(key, value).unwrap());
+        // As it is on the disk of a process that dies now.
+        std::fs::copy(&path, &copy).unwrap();
+        store.close().unwrap();
+
+        let mut found = driver.recover(&copy, &shape).unwrap();
+        for (key, value) in records.iter() {
+            let mut got = None;
+            assert!(found.get(key, |value| got = Some(value.to_vec())).unwrap());
+            assert_eq!(got.as_deref(), Some(value));
+        }
+        let mut count = 0;
+        found.scan(|_, _| count += 1).unwrap();
+        assert_eq!(count, records.len());
+        found.close().unwrap();
     }
 }
