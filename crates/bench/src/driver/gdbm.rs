@@ -66,6 +66,7 @@ api! {
         gdbm_delete: unsafe extern "C" fn(*mut File, Datum) -> c_int,
         gdbm_firstkey: unsafe extern "C" fn(*mut File) -> Datum,
         gdbm_nextkey: unsafe extern "C" fn(*mut File, Datum) -> Datum,
+        gdbm_recover: unsafe extern "C" fn(*mut File, *mut c_void, c_int) -> c_int,
         gdbm_last_errno: unsafe extern "C" fn(*mut File) -> c_int,
         gdbm_errno_location: unsafe extern "C" fn() -> *mut c_int,
         gdbm_strerror: unsafe extern "C" fn(c_int) -> *const c_char,
@@ -110,7 +111,8 @@ fn block_bytes(shape: &Shape) -> u64 {
 }
 
 impl Gdbm {
-    fn opened(&self, path: &Path, shape: &Shape, mode: c_int) -> Result<GdbmStore<'_>> {
+    /// With a cache of the library's size.
+    fn handle(&self, path: &Path, shape: &Shape, mode: c_int) -> Result<GdbmStore<'_>> {
         let (api, name) = (&self.api, c_path(path)?);
         let unmapped = if shape.settings.mmap() == Some(false) { NO_MMAP } else { 0 };
         let (block, mode) = (block_bytes(shape) as c_int, mode | NO_LOCK | unmapped);
@@ -122,12 +124,12 @@ impl Gdbm {
             let number = unsafe { *(api.gdbm_errno_location)() };
             return Err(api.refused("gdbm_open", number).at(path));
         }
-        let store = GdbmStore { api, db };
-        let mut buckets = cached_buckets(shape);
-        let len = size_of_val(&buckets) as c_int;
-        // SAFETY: the database is open; the option is a size_t, and read during the call.
-        let rc = unsafe { (api.gdbm_setopt)(db, SET_CACHE_SIZE, (&raw mut buckets).cast(), len) };
-        store.check("gdbm_setopt", rc)?;
+        Ok(GdbmStore { api, db })
+    }
+
+    fn opened(&self, path: &Path, shape: &Shape, mode: c_int) -> Result<GdbmStore<'_>> {
+        let store = self.handle(path, shape, mode)?;
+        store.set_cache(shape)?;
         Ok(store)
     }
 }
@@ -186,6 +188,17 @@ impl Driver for Gdbm {
     fn reopen(&self, path: &Path, shape: &Shape, _: bool) -> Result<GdbmStore<'_>> {
         self.opened(path, shape, WRITER)
     }
+
+    /// `gdbm_recover` checks the whole store, and writes it anew if something is wrong. It comes first: a handle
+    /// that needs it refuses everything else.
+    fn recover(&self, path: &Path, shape: &Shape) -> Result<GdbmStore<'_>> {
+        let store = self.handle(path, shape, WRITER)?;
+        // SAFETY: the database is open for changes; null says that no numbers are wanted, 0 that it is done as usual.
+        let done = unsafe { (self.api.gdbm_recover)(store.db, null_mut(), 0) };
+        store.check("gdbm_recover", done)?;
+        store.set_cache(shape)?;
+        Ok(store)
+    }
 }
 
 /// An open database, closed when dropped.
@@ -195,6 +208,15 @@ pub(super) struct GdbmStore<'d> {
 }
 
 impl GdbmStore<'_> {
+    fn set_cache(&self, shape: &Shape) -> Result<()> {
+        let (api, mut buckets) = (self.api, cached_buckets(shape));
+        let len = size_of_val(&buckets) as c_int;
+        // SAFETY: the database is open; the option is a size_t, and read during the call.
+        let rc =
+            unsafe { (api.gdbm_setopt)(self.db, SET_CACHE_SIZE, (&raw mut buckets).cast(), len) };
+        self.check("gdbm_setopt", rc)
+    }
+
     fn check(&self, call: &str, rc: c_int) -> Result<()> {
         if rc == 0 {
             return Ok(());
@@ -285,5 +307,54 @@ impl Writer for GdbmStore<'_> {
         // SAFETY: the library has one such number for each thread.
         let number = unsafe { *(self.api.gdbm_errno_location)() };
         Err(self.api.refused("gdbm_close", number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::tests::fixed;
+    use std::fs;
+
+    /// How many records a scan gives.
+    fn count(store: &mut GdbmStore<'_>) -> Result<usize> {
+        let mut count = 0;
+        store.scan(|_, _| count += 1).map(|()| count)
+    }
+
+    /// Danger: a store is called damaged for good that its authors have a repair for; or the repair takes
+    /// something from one that is whole.
+    #[test]
+    fn a_damaged_store_is_repaired_and_a_whole_one_left_alone() {
+        let driver = match Gdbm::load(None) {
+            Ok(driver) => driver,
+            Err(e) => return eprintln!("not tested: {e}"),
+        };
+        let (records, folder) = (fixed(8, 40), tempfile::tempdir().unwrap());
+        let (shape, path) = (Shape::of(&records), folder.path().join("store"));
+        driver.build(&records, &shape, &path).unwrap();
+        let whole = fs::read(&path).unwrap();
+        let mut store = driver.recover(&path, &shape).unwrap();
+        assert_eq!(count(&mut store).unwrap(), records.len());
+        store.close().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), whole);
+
+        let mut repaired = 0;
+        for block in whole.chunks(4096).enumerate().map(|(number, _)| 4096 * number) {
+            let mut damaged = whole.clone();
+            // The numbers of bits and of records, and the first of these, where it is a bucket.
+            damaged[block + 96..block + 160].fill(0x7f);
+            fs::write(&path, &damaged).unwrap();
+            let is_damaged = match driver.reopen(&path, &shape, false) {
+                Ok(mut store) => count(&mut store).is_err(),
+                Err(_) => false,
+            };
+            if is_damaged {
+                let mut store = driver.recover(&path, &shape).unwrap();
+                assert!(count(&mut store).unwrap() > 0);
+                repaired += 1;
+            }
+        }
+        assert!(repaired > 0);
     }
 }
