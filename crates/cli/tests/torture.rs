@@ -46,7 +46,7 @@ fn our_engines_keep_everything_through_every_fault() {
         let name = format!("{} {}", result["store"], result["fault"]);
         assert_eq!(result["promise"], "all", "{name}");
         assert_eq!(result["is_kept"], true, "{name}");
-        for count in ["lost", "wrong", "torn", "refused", "crashed"] {
+        for count in ["lost", "unchecked", "wrong", "torn", "refused", "crashed"] {
             assert_eq!(result[count], 0, "{name}: {count}");
         }
         assert_eq!((&result["rounds"], &result["is_tested"]), (&1.into(), &true.into()), "{name}");

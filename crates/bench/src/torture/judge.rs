@@ -52,11 +52,17 @@ pub(super) fn last_boundary(operations: &[Operation], i: usize, has_transactions
     }
 }
 
+/// How many changes had been acknowledged, those of an open transaction not.
+pub(super) fn acknowledged(plan: &Plan, has_transactions: bool, at: At) -> u64 {
+    plan.changes(0, last_boundary(&plan.operations, at.done, has_transactions))
+}
+
 /// Puts what was found beside the plan.
 pub(super) fn judge(plan: &Plan, has_transactions: bool, at: At, found: &Found) -> Judged {
     let boundary = |i| last_boundary(&plan.operations, i, has_transactions);
     let (acknowledged, synced) = (boundary(at.done), boundary(at.synced));
-    let mut judged = Judged { acknowledged: plan.changes(0, acknowledged), ..Judged::default() };
+    let changes = self::acknowledged(plan, has_transactions, at);
+    let mut judged = Judged { acknowledged: changes, ..Judged::default() };
     let known: HashSet<&[u8]> = plan.keys().collect();
     let stranger = found.keys().find(|key| !known.contains(&key[..]));
     if let Some(key) = stranger {

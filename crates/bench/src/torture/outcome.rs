@@ -77,6 +77,10 @@ pub(super) struct Outcome {
     pub(super) acknowledged: u64,
     /// Of these, not there any more.
     pub(super) lost: u64,
+    /// Of the acknowledged ones, those of stores that could not be checked: whether they are lost is not known.
+    pub(super) unchecked: u64,
+    /// Of the looks, those that did not come to their end: the store said no, or the process died.
+    pub(super) unchecked_looks: usize,
     /// Keys with values that they never had, and whatever else the store answers wrongly.
     pub(super) wrong: u64,
     /// Stores that are as they were at no moment.
@@ -113,6 +117,8 @@ impl Outcome {
             looks: 0,
             acknowledged: 0,
             lost: 0,
+            unchecked: 0,
+            unchecked_looks: 0,
             wrong: 0,
             torn: 0,
             refused: 0,
@@ -137,6 +143,23 @@ impl Outcome {
             Promise::Nothing => false,
         };
         is_broken.then(|| judged.what.unwrap_or_default())
+    }
+
+    /// A look did not come to its end, at a store to which so many changes had been acknowledged. A process that
+    /// may die where the disk is full may not do so here, as there is space.
+    pub(super) fn add_unchecked(
+        &mut self,
+        acknowledged: u64,
+        is_crash: bool,
+        what: String,
+    ) -> Option<String> {
+        self.looks += 1;
+        self.unchecked_looks += 1;
+        self.acknowledged += acknowledged;
+        self.unchecked += acknowledged;
+        let is_broken = self.promise != Promise::Nothing && acknowledged > 0;
+        let broken = self.add_failure(is_crash, what.clone());
+        broken.or(is_broken.then_some(what))
     }
 
     /// The store said no, or its process died.
@@ -209,7 +232,13 @@ impl Outcome {
         let acknowledged = text::count(self.acknowledged);
         let is_whole = self.lost + self.wrong + self.torn == 0;
         let mut parts = vec![match (is_whole, self.promise) {
-            (true, _) => format!("kept every one of {acknowledged} acknowledged changes"),
+            (true, _) if self.looks > 0 && self.unchecked_looks == 0 => {
+                format!("kept every one of {acknowledged} acknowledged changes")
+            }
+            (true, _) => {
+                let kept = text::count(self.acknowledged - self.unchecked);
+                format!("kept {kept} of {acknowledged} acknowledged changes")
+            }
             (false, Promise::Moment) if self.is_kept => format!(
                 "was of one moment each time, and lost {} of {acknowledged} acknowledged changes \
                  that nobody had synced",
@@ -219,6 +248,10 @@ impl Outcome {
                 format!("lost {} of {acknowledged} acknowledged changes", text::count(self.lost))
             }
         }];
+        if self.unchecked > 0 {
+            let unchecked = text::count(self.unchecked);
+            parts[0] += &format!(" ({unchecked} were in stores that could not be checked)");
+        }
         let mut say = |count: u64, what: &str| {
             if count > 0 {
                 parts.push(format!("{what} {}", text::counted(count as usize, "time")));
@@ -302,6 +335,41 @@ mod tests {
         let mut some = outcome(Promise::All, 0, false).0;
         some.faults_wanted = 3;
         assert!(some.in_words().ends_with("changes through 1 of 3 kills"), "{}", some.in_words());
+    }
+
+    /// Danger: what nobody could look at counts as kept, or as if it had never been acknowledged.
+    #[test]
+    fn what_could_not_be_checked_was_not_kept() {
+        let no = || "it does not open".to_owned();
+        let mut some = outcome(Promise::Nothing, 0, false).0;
+        assert_eq!(some.add_unchecked(666, false, no()), None);
+        let counted = (some.looks, some.acknowledged, some.lost, some.unchecked, some.refused);
+        assert_eq!(counted, (2, 1666, 0, 666, 1));
+        assert_eq!(
+            some.in_words(),
+            "it (buffered): kept 1,000 of 1,666 acknowledged changes (666 were in stores that could not be \
+             checked) and refused 1 time through 1 kill, and promises nothing of it"
+        );
+        let mut bad = outcome(Promise::All, 7, false).0;
+        assert_eq!(bad.add_unchecked(10, true, no()), Some(no()));
+        assert!(
+            bad.in_words().contains(
+                "lost 7 of 1,010 acknowledged changes (10 were in stores that could not be checked) and died"
+            ),
+            "{}",
+            bad.in_words()
+        );
+        // Nothing was acknowledged: still nobody saw that all is there.
+        let mut empty = Outcome::new("it", "1", "buffered", Fault::Full, Promise::All);
+        (empty.faults, empty.may_die) = (1, true);
+        assert!(!empty.in_words().contains("every one"), "{}", empty.in_words());
+        assert_eq!(empty.add_unchecked(0, true, no()), None);
+        assert!(empty.in_words().contains("kept 0 of 0 acknowledged"), "{}", empty.in_words());
+        // That it may die where the disk is full is no excuse for what was acknowledged.
+        assert_eq!(empty.add_unchecked(1, true, no()), Some(no()));
+        for promise in [Promise::All, Promise::Moment] {
+            assert!(outcome(promise, 0, false).0.add_unchecked(5, false, no()).is_some());
+        }
     }
 
     /// Danger: who reads that a promise was kept takes it for one that was put to the test.

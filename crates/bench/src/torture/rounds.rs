@@ -6,7 +6,7 @@
 
 use super::asked::Asked;
 use super::child::{Job, Task};
-use super::judge::{At, last_boundary};
+use super::judge::{At, acknowledged, last_boundary};
 use super::keep;
 use super::kill::Mark;
 use super::ledger::Ledger;
@@ -480,7 +480,12 @@ impl<'a> Run<'a> {
         };
         let troubles = match ended {
             Ended::Said(Said::Judged(judged)) => outcome.add(judged).into_iter().collect(),
-            other => failed(outcome, other),
+            other => {
+                let plan = self.plan_of(place.subject);
+                let changes = acknowledged(plan, place.subject.has_transactions, at);
+                let (is_crash, what) = failure(other);
+                outcome.add_unchecked(changes, is_crash, what).into_iter().collect()
+            }
         };
         let is_damaged = outcome.damage() > before && !self.is_stopping();
         if let Some((folder, copy)) = kept.zip(copy).filter(|_| is_damaged) {
@@ -583,11 +588,16 @@ struct Place<'a> {
 
 /// A process did not do what it was there for.
 fn failed(outcome: &mut Outcome, ended: Ended) -> Vec<String> {
-    let (is_crash, what) = match ended {
+    let (is_crash, what) = failure(ended);
+    outcome.add_failure(is_crash, what).into_iter().collect()
+}
+
+/// Whether it died, and what is known of it.
+fn failure(ended: Ended) -> (bool, String) {
+    match ended {
         Ended::Refused(what) => (false, what),
         Ended::Crashed(what) => (true, what),
         Ended::Killed => (true, "it was killed, and not by this program".to_owned()),
         Ended::Said(_) => (true, "it said something else than what was asked".to_owned()),
-    };
-    outcome.add_failure(is_crash, what).into_iter().collect()
+    }
 }

@@ -28,7 +28,7 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
     let width = report.results.iter().map(|of| of.store.len()).max().unwrap_or(0).max(5);
     writeln!(
         out,
-        "\n{:<width$}  {:<8} {:<5} {:<10} {:>6} {:>5} {:>12} {:>9} {:>6} {:>5} {:>7} {:>7}",
+        "\n{:<width$}  {:<8} {:<5} {:<10} {:>6} {:>5} {:>12} {:>9} {:>9} {:>6} {:>5} {:>7} {:>7}",
         "store",
         "class",
         "fault",
@@ -37,6 +37,7 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
         "times",
         "acknowledged",
         "lost",
+        "unchecked",
         "wrong",
         "torn",
         "refused",
@@ -45,7 +46,7 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
     for of in &report.results {
         writeln!(
             out,
-            "{:<width$}  {:<8} {:<5} {:<10} {:>6} {:>5} {:>12} {:>9} {:>6} {:>5} {:>7} {:>7}",
+            "{:<width$}  {:<8} {:<5} {:<10} {:>6} {:>5} {:>12} {:>9} {:>9} {:>6} {:>5} {:>7} {:>7}",
             of.store,
             of.class,
             of.fault.name(),
@@ -54,6 +55,7 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
             of.faults,
             text::count(of.acknowledged),
             text::count(of.lost),
+            text::count(of.unchecked),
             of.wrong,
             of.torn,
             of.refused,
