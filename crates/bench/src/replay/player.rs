@@ -88,7 +88,7 @@ impl<'a> Player<'a> {
                     of_kind.record_since(intended + self.waited);
                 }
                 self.judge(i, step);
-                if step.what == Do::Scan {
+                if step.what == Do::Scan && step.items != Step::ALL {
                     self.done.scans += 1;
                     self.done.scans_unlike += u64::from(!self.seen.is_of(step.items));
                 }

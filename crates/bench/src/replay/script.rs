@@ -82,13 +82,16 @@ pub(crate) struct Step {
     pub(crate) key: Option<u32>,
     /// Bytes of the value that is written.
     pub(crate) value_len: u32,
-    /// Keys or records.
+    /// Keys or records; [`Step::ALL`] of a scan of which it is not known.
     pub(crate) items: u32,
     /// Whether the key was there, where that was recorded.
     pub(crate) was_there: Option<bool>,
 }
 
 impl Step {
+    /// However many records there are.
+    pub(super) const ALL: u32 = u32::MAX;
+
     /// What it is called in results.
     pub(crate) fn name(&self) -> &'static str {
         match (self.what, self.key) {
@@ -540,7 +543,7 @@ impl Maker {
 
     fn step(&mut self, time: u64, what: Do, key: Option<u32>, entry: &Entry) -> Result<()> {
         let value_len = entry.value_len.min(LONGEST_VALUE) as u32;
-        let items = u32::try_from(entry.items).unwrap_or(u32::MAX);
+        let items = u32::try_from(entry.items).unwrap_or(Step::ALL);
         let step = Step { time, what, key, value_len, items, was_there: None };
         self.script.steps.push(step);
         Ok(())

@@ -103,6 +103,8 @@ fn a_scan_of_a_script_reads_everything() {
     for (lie, is_told) in [(Lie::None, false), (Lie::RangeLate, true), (Lie::RangeSwapped, true)] {
         for done in replayed(lie, &script, &Records::default()) {
             assert_eq!(done.wrong.is_some(), is_told, "{lie:?}: {:?}", done.wrong);
+            // It says of none how many records there were.
+            assert_eq!((done.scans, done.scans_unlike), (0, 0), "{lie:?}");
             let is_named = |what: String| what.starts_with("operation 3, scan all: ");
             assert!(done.wrong.is_none_or(is_named), "{lie:?}");
         }

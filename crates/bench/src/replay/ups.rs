@@ -181,8 +181,8 @@ impl Maker {
     }
 
     fn step(&mut self, what: Do, key: Option<u32>, value_len: u32, was_there: Option<bool>) {
-        // However many records there are then; other steps have none.
-        let items = if matches!(what, Do::Scan | Do::FullCheck) { u32::MAX } else { 0 };
+        // A script says of no scan how many records there were; other steps have none.
+        let items = if matches!(what, Do::Scan | Do::FullCheck) { Step::ALL } else { 0 };
         self.script.steps.push(Step { time: 0, what, key, value_len, items, was_there });
     }
 
