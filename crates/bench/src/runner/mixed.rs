@@ -170,36 +170,37 @@ fn in_transactions<W: Writer>(
 /// Where a run is in its transactions of several operations; without such nothing is begun.
 pub(super) struct Grouping {
     size: Option<usize>,
-    /// Operations that the one that is open still takes.
+    /// Operations that the one that is open still takes; without any more than there will be, so that who asks
+    /// for none counts down and has no other question in the loop.
     left: usize,
 }
 
 impl Grouping {
     pub(super) fn new(transactions: Option<Transactions>) -> Grouping {
-        Grouping { size: transactions.and_then(Transactions::operations), left: 0 }
+        let size = transactions.and_then(Transactions::operations);
+        Grouping { size, left: if size.is_some() { 0 } else { usize::MAX } }
     }
 
     /// Whether a transaction is to be begun for the operation that is to come.
     #[inline]
     pub(super) fn begins(&mut self) -> bool {
-        let size = self.size.filter(|_| self.left == 0);
-        self.left = size.unwrap_or(self.left);
-        size.is_some()
+        if self.left > 0 {
+            return false;
+        }
+        self.left = self.size.unwrap_or(usize::MAX);
+        true
     }
 
     /// Whether the operation that has ended was the last one of its transaction.
     #[inline]
     pub(super) fn ends(&mut self) -> bool {
-        if self.size.is_none() {
-            return false;
-        }
         self.left -= 1;
         self.left == 0
     }
 
     /// Whether there is a transaction to be committed, as no other operation comes.
     pub(super) fn is_open_at_end(&mut self) -> bool {
-        std::mem::take(&mut self.left) > 0
+        self.size.is_some() && std::mem::take(&mut self.left) > 0
     }
 
     /// An operation is to come.
