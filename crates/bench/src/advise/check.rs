@@ -1,10 +1,14 @@
 //! The prediction against what is measured with all of the data: how far it was off, and whether another
 //! store would have won.
 
-use super::figures::{Figure, Figures};
+use super::figures::{Figure, Figures, Of};
+use super::report::{figure_in_words, in_words};
 use crate::report::text;
 use serde::Serialize;
 use std::collections::BTreeMap;
+
+/// A figure that is so many times what was expected, or as much less, was not predicted.
+const FAR: f64 = 2.0;
 
 /// One candidate, measured with all of the data.
 #[derive(Debug, Serialize)]
@@ -34,6 +38,24 @@ impl Checked {
         };
         let error_percent = measured.iter().filter_map(error).collect();
         Checked { records, expected, measured, error_percent, expected_ns, measured_ns }
+    }
+
+    /// The figures that the prediction was far off with, in a sentence, as the choice may hold all the same.
+    /// The tails of times are no reason: another program makes them longer.
+    pub(super) fn far_off(&self) -> Option<String> {
+        let is_far = |(name, measured): &(&Figure, &f64)| {
+            let expected = self.expected.get(name).copied().unwrap_or(**measured);
+            let (less, more) = (measured.min(expected), measured.max(expected));
+            !matches!(name, Figure::Time(_, Of::P99)) && more > less * FAR
+        };
+        let off = |(name, measured): (&Figure, &f64)| {
+            let what = figure_in_words(name);
+            let [expected, measured] = [self.expected[name], *measured].map(|x| in_words(name, x));
+            format!("{what}, {expected} for {measured}")
+        };
+        let far: Vec<String> = self.measured.iter().filter(is_far).map(off).collect();
+        (!far.is_empty())
+            .then(|| format!("What was expected of it was far off: {}.", far.join("; ")))
     }
 }
 
@@ -100,6 +122,27 @@ mod tests {
         assert!(near(Figure::File, 50.0) && near(Figure::Memory, -20.0));
         // Nothing was measured that could be off.
         assert!(!checked.error_percent.contains_key(&Figure::Build));
+    }
+
+    #[test]
+    fn figures_that_are_far_off_are_told() {
+        let p99 = Figure::Time("get".to_owned(), Of::P99);
+        let of = |file, build, tail| {
+            let all = [(Figure::File, file), (Figure::Build, build), (p99.clone(), tail)];
+            Checked::new(9, Figures::from(all), figures_of_hundreds(&p99), [1.0, 2.0]).far_off()
+        };
+        assert_eq!(of(51.0, 199.0, 900.0), None);
+        let told = of(19.0, 201.0, 100.0).unwrap();
+        assert!(
+            told.ends_with("far off: file, 19 B for 100 B; build, a record, 201 ns for 100 ns.")
+        );
+        // Nothing was expected that could be off.
+        let none = Checked::new(9, Figures::new(), figures_of_hundreds(&p99), [1.0, 2.0]);
+        assert_eq!(none.far_off(), None);
+    }
+
+    fn figures_of_hundreds(p99: &Figure) -> Figures {
+        [Figure::File, Figure::Build, p99.clone()].map(|name| (name, 100.0)).into()
     }
 
     #[test]

@@ -431,7 +431,11 @@ fn check_all(
     };
     let times: Vec<Time> = report.candidates.iter().map(of).collect();
     if times.first().is_some_and(|advised| advised.measured.is_some()) {
-        let (holds, verdict) = check::verdict(&times);
+        let (holds, mut verdict) = check::verdict(&times);
+        let checked = report.candidates.first().and_then(|advised| advised.checked.as_ref());
+        if let Some(far) = checked.and_then(Checked::far_off) {
+            verdict = format!("{verdict} {far}");
+        }
         (report.holds, report.verdict) = (Some(holds), Some(verdict));
     }
     Ok(())

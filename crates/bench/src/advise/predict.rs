@@ -5,6 +5,9 @@
 //! [`Probe`] says for a file of that size. Both are lines, which are laid through what was measured so
 //! that the sum of the squares of the errors, each in relation to its figure, is the least; neither part
 //! is below zero.
+//!
+//! A file is not expected to be smaller than its records: stores begin with a file of some size, and small parts
+//! may all fit in it, so that nothing of how it grows is seen.
 
 use super::figures::{Figure, Figures, Trial};
 use super::probe::Probe;
@@ -15,10 +18,11 @@ pub(super) fn expected(trials: &[Trial], records: u64, bytes: u64, probe: &mut P
     let Some(last) = trials.last() else { return Figures::new() };
     let sizes: Vec<f64> = trials.iter().map(|trial| trial.bytes as f64).collect();
     let file = Line::through(trials, &sizes, &Figure::File).at(bytes as f64);
-    let file_of = |trial: &Trial| trial.figures.get(&Figure::File).copied().unwrap_or(0.0);
+    let file = file.max(least_file(trials, bytes as f64));
     let reads: Vec<f64> = trials.iter().map(|trial| probe.read_ns(file_of(trial))).collect();
     let read = probe.read_ns(file);
     let of = |name: &Figure| match name {
+        Figure::File => file,
         // From one point nobody knows how many reads are in it.
         Figure::Time(operation, _) if operation != Do::SCAN_ALL && trials.len() == 1 => {
             last.figures[name]
@@ -41,6 +45,17 @@ pub(super) fn expected(trials: &[Trial], records: u64, bytes: u64, probe: &mut P
         _ => Line::through(trials, &sizes, name).at(bytes as f64),
     };
     last.figures.keys().map(|name| (name.clone(), of(name))).collect()
+}
+
+fn file_of(trial: &Trial) -> f64 {
+    trial.figures.get(&Figure::File).copied().unwrap_or(0.0)
+}
+
+/// What a file with so many bytes of records takes at least: these, or as much less as it took of a part, where it
+/// is compressed, or has no file.
+fn least_file(trials: &[Trial], bytes: f64) -> f64 {
+    let of_its_bytes = |trial: &Trial| file_of(trial) / trial.bytes.max(1) as f64;
+    bytes * trials.iter().map(of_its_bytes).fold(1.0, f64::min)
 }
 
 /// A fixed part, and one in proportion.
@@ -123,6 +138,26 @@ mod tests {
             let line = Line::nearest(points);
             assert!(line.at(10.0).is_finite() && line.at(10.0) >= 0.0, "{points:?}: {line:?}");
         }
+    }
+
+    #[test]
+    fn a_file_is_not_expected_to_be_smaller_than_its_records() {
+        let mut probe = Probe::new(None);
+        let mut file_with = |bytes, files: [f64; 2]| {
+            let trial = |(bytes, file)| Trial {
+                records: bytes / 10,
+                bytes,
+                figures: Figures::from([(Figure::File, file)]),
+            };
+            let trials: Vec<Trial> = [4_000, 16_000].into_iter().zip(files).map(trial).collect();
+            expected(&trials, bytes / 10, bytes, &mut probe)[&Figure::File]
+        };
+        // Both parts fit in what a new store takes.
+        assert!(near(file_with(264_000, [45_000.0; 2]), 264_000.0));
+        assert!(near(file_with(20_000, [45_000.0; 2]), 45_000.0));
+        // It makes its records smaller, or has no file.
+        assert!(near(file_with(160_000, [2_000.0, 8_000.0]), 80_000.0));
+        assert!(near(file_with(160_000, [0.0; 2]), 0.0));
     }
 
     #[test]

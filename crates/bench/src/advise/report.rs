@@ -422,7 +422,7 @@ fn table(report: &Report) -> Table {
     Table { heads: heads.map(str::to_owned).to_vec(), rows, words: 2 }
 }
 
-fn in_words(name: &Figure, value: f64) -> String {
+pub(super) fn in_words(name: &Figure, value: f64) -> String {
     match name {
         Figure::File | Figure::Memory => text::bytes(value as u64),
         Figure::Build | Figure::Time(..) => text::nanoseconds(value),
@@ -547,7 +547,7 @@ pub(super) fn check(report: &Report, out: &mut impl Write, colour: bool) -> io::
     report.verdict.iter().try_for_each(|words| wrapped(out, pen, "", &text::clean(words)))
 }
 
-fn figure_in_words(name: &Figure) -> String {
+pub(super) fn figure_in_words(name: &Figure) -> String {
     match name {
         Figure::File => "file".to_owned(),
         Figure::Memory => "memory".to_owned(),
