@@ -293,6 +293,16 @@ impl Choices {
         self.stores.get(store).copied().unwrap_or_default().over(self.all)
     }
 
+    /// Where it was chosen that a store cannot be so for this reason, with these choices on the command line: they
+    /// win over the file. What is for one store alone is refused at once where it does not fit, and never here.
+    pub(crate) fn origin(options: &[String], store: &str, why: &str) -> Result<&'static str> {
+        let mut chosen = Choices::default();
+        options.iter().try_for_each(|text| chosen.set(text))?;
+        let is_option =
+            chosen.of(store).unfit(driver::settings_of(store)?).is_some_and(|own| own == why);
+        Ok(if is_option { "'--set'" } else { "'[settings]' of the workload file" })
+    }
+
     /// Refuses what contradicts itself.
     pub(crate) fn check(&self) -> Result<()> {
         self.all.check()?;

@@ -90,8 +90,14 @@ fn a_workload_file_chooses_and_an_option_wins() {
     let (both, _) = report(&[&workload]);
     assert_eq!(both.settings.stores, ["checksums=on", "redb.cache=1M"]);
     assert_eq!(measured(&both), ["btree"]);
+    let left_out = |report: &Report, says: &str| report.notes.iter().any(|own| own == says);
+    let by_file = "'[settings]' of the workload file leaves out constant, hash, redb: no setting \
+                   checksums there";
+    assert!(left_out(&both, by_file), "{:?}", both.notes);
     let (other, _) = report(&[&workload, "--set=checksums=off", "--set=redb.cache=2M"]);
     assert_eq!(other.settings.stores, ["checksums=off", "redb.cache=2M"]);
+    let by_option = "'--set' leaves out constant, hash, redb: no setting checksums there";
+    assert!(left_out(&other, by_option), "{:?}", other.notes);
 }
 
 #[test]

@@ -259,7 +259,8 @@ fn stores_are_set_up_as_the_file_and_the_options_say() {
     let more = ["--workload", &file, "--set", "btree.checksums=off"];
     let (report, text) = torture(&format!("--stores hash,btree {faults}"), &more, 1);
     assert_eq!(report["settings"], serde_json::json!(["checksums=on", "btree.checksums=off"]));
-    assert!(text.contains("'--set' leaves out hash: no setting checksums there."), "{text}");
+    let left_out = "'[settings]' of the workload file leaves out hash: no setting checksums there.";
+    assert!(text.contains(left_out), "{text}");
     assert_eq!(figure(&report, "btree", "faults"), Some(12), "{text}");
     // The command has the options; the file has its own.
     assert!(text.contains("--set 'btree.checksums=off'"), "{text}");

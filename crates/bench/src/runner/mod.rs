@@ -51,6 +51,7 @@ use crate::progress::{self, say};
 use crate::report::durability;
 use crate::result::{AtRate, CONTRACT, Failure, Growth, PhaseResult, Report, Settings, StoreInfo};
 use crate::rng::Rng;
+use crate::settings::Choices;
 use crate::workload::generate::stream;
 use crate::workload::{Inputs, Phase, Workload};
 use credenza::{Error, Result};
@@ -305,7 +306,8 @@ impl<'a> Run<'a> {
             let (file, class) = (library.as_deref(), self.class);
             let settings = workload.settings.of(&name);
             if let Some(why) = settings.unfit(driver::settings_of(&name)?) {
-                unfit.entry(("'--set'", why)).or_default().push(name);
+                let origin = Choices::origin(&self.args.settings, &name, &why)?;
+                unfit.entry((origin, why)).or_default().push(name);
                 continue;
             }
             if self.args.is_about_files() && driver::address_of(&name).is_some() {

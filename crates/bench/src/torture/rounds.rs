@@ -169,13 +169,16 @@ impl<'a> Run<'a> {
         let mut known = HashSet::new();
         names.retain(|name| known.insert(name.clone()));
         let (mut subjects, mut absent) = (Vec::new(), Absent::default());
-        let mut unfit: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut unfit: BTreeMap<(&str, String), Vec<String>> = BTreeMap::new();
         for name in names {
             let library = library_of(&self.args.libraries, &name);
             match Subject::find(&name, library.as_deref(), self.settings.of(&name)) {
                 Some(Ok(Ok(subject))) => match subject.unfit() {
                     None => subjects.push(subject),
-                    Some(why) => unfit.entry(why).or_default().push(name),
+                    Some(why) => {
+                        let origin = Choices::origin(&self.args.settings, &name, &why)?;
+                        unfit.entry((origin, why)).or_default().push(name);
+                    }
                 },
                 Some(Ok(Err(what))) if is_named || library.is_some() => {
                     self.fail(&name, format!("it is {what}"));
@@ -188,8 +191,8 @@ impl<'a> Run<'a> {
                 None => {}
             }
         }
-        let left_out = |(why, names): (String, Vec<String>)| {
-            format!("'--set' leaves out {}: {why}", names.join(", "))
+        let left_out = |((origin, why), names): ((&str, String), Vec<String>)| {
+            format!("{origin} leaves out {}: {why}", names.join(", "))
         };
         let left_out: Vec<String> = unfit.into_iter().map(left_out).collect();
         if subjects.is_empty() && self.report.failures.is_empty() && !left_out.is_empty() {
