@@ -614,7 +614,8 @@ pub(crate) fn check_stores<'a>(
 
 fn check_names<'a>(stores: impl Iterator<Item = &'a str>, libraries: &'a [String]) -> Result<()> {
     let of_libraries = libraries.iter().filter_map(|lib| Some(lib.split_once('=')?.0));
-    for name in stores.chain(of_libraries) {
+    let of_libraries = of_libraries.map(|name| (name, " (--lib takes NAME=PATH)"));
+    for (name, how) in stores.map(|name| (name, "")).chain(of_libraries) {
         if driver::address_of(name).is_some() {
             let what = format!(
                 "'{name}' is a server: `credenza bench --stores` and `credenza replay --stores` take it, nothing else"
@@ -623,7 +624,7 @@ fn check_names<'a>(stores: impl Iterator<Item = &'a str>, libraries: &'a [String
         }
         if !driver::NAMES.contains(&name) {
             return Err(Error::invalid(format!(
-                "there is no store '{name}'; there are {} (--lib takes NAME=PATH)",
+                "there is no store '{name}'; there are {}{how}",
                 driver::NAMES.join(", ")
             )));
         }

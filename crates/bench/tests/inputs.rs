@@ -60,6 +60,15 @@ fn options_without_effect_are_refused() {
 }
 
 #[test]
+fn how_to_name_a_library_is_said_to_who_named_one() {
+    let of_stores = refused(&["--stores=nosuch"]);
+    assert!(of_stores.contains("there is no store 'nosuch'; there are"), "{of_stores}");
+    assert!(!of_stores.contains("--lib"), "{of_stores}");
+    let of_library = refused(&["--lib=nosuch=/lib/a.so"]);
+    assert!(of_library.contains("(--lib takes NAME=PATH)"), "{of_library}");
+}
+
+#[test]
 fn options_that_contradict_others_are_refused_with_these() {
     for args in [
         &["--oracle", "--csv=out.csv"][..],
