@@ -272,7 +272,7 @@ fn transactions_are_for_stores_that_have_them() {
         assert_eq!(stores, ["hash", "btree", "redb"]);
         assert!(report.results.iter().all(|result| result.class == "buffered"));
         assert!(report.results.iter().all(|result| (1..=5000).contains(&result.ops)));
-        let left_out = "'mixed' leaves out constant: the workbench has no transactions";
+        let left_out = "'mixed' leaves out constant: they are built once";
         assert!(report.notes.iter().any(|note| note.starts_with(left_out)), "{:?}", report.notes);
     }
 }

@@ -7,6 +7,8 @@ use crate::report::text;
 use crate::result::{Machine, StoreInfo};
 use crate::workload::{Action, Data, KeyType, Mix, Mixes, Phase, Types, Workload};
 
+/// Why stores do no phase that changes them.
+const BUILT_ONCE: &str = "they are built once and never changed";
 /// Why stores do not go to several processes.
 const ONE_PROCESS: &str = "only one process at a time may open them, the way the workbench does";
 
@@ -93,42 +95,53 @@ pub(super) fn about_what_is_left_out(
 ) -> Vec<String> {
     let left_out = |phase: &Phase| {
         let lacks = |info: &&StoreInfo| info.lacks.iter().any(|name| name == phase.name());
-        let names: Vec<&str> = stores.iter().filter(lacks).map(|info| &*info.store).collect();
-        let mix = mixes.of(*phase);
-        let is = |asks: fn(&Mix) -> bool| mix.is_some_and(asks);
-        let why = match phase {
-            Phase::Range => "their records are in no order",
-            Phase::InsertEach => "they have no transactions that outlive the process",
-            Phase::InsertSync => "the workbench does not have each of their changes on the disk",
-            _ if is(|mix| mix.sync) => {
-                "the workbench does not have each of their changes on the disk, or they cannot do what \
-                 else the mix asks for"
-            }
-            _ if are_opened => {
-                "they are built once, the workbench does not open them again for changes, or they \
-                 cannot do what the phase asks for"
-            }
-            _ if is(|mix| mix.duplicates.is_some()) => {
-                "the workbench has no several values of theirs for a key in the order in which they were \
-                 put there, or none together with what else the mix asks for"
-            }
-            _ if is(|mix| mix.reopen) => {
-                "they are built once, the workbench does not open them again for changes, or they \
-                 cannot do what the mix asks for"
-            }
-            _ if is(|mix| mix.transactions.is_some()) => {
-                "the workbench has no transactions of theirs for several changes, or they are in no \
-                 order and the mix scans"
-            }
-            _ if is(|mix| mix.does(Action::Scan)) => {
-                "it scans ranges, and their records are in no order, or they are built once and \
-                 never changed"
-            }
-            _ => "they are built once and never changed",
+        let changes = phase.is_changing() && !mixes.only_reads(*phase);
+        let is_built_once = |info: &&StoreInfo| changes && info.changes_class.is_none();
+        let (once, others): (Vec<&StoreInfo>, Vec<&StoreInfo>) =
+            stores.iter().filter(lacks).partition(is_built_once);
+        let note = |left: Vec<&StoreInfo>, why| {
+            let names: Vec<&str> = left.iter().map(|info| &*info.store).collect();
+            (!names.is_empty()).then(|| format!("'{phase}' leaves out {}: {why}", names.join(", ")))
         };
-        (!names.is_empty()).then(|| format!("'{phase}' leaves out {}: {why}", names.join(", ")))
+        let others = note(others, why_left_out(*phase, mixes, are_opened));
+        note(once, BUILT_ONCE).into_iter().chain(others)
     };
-    phases.iter().filter_map(left_out).collect()
+    phases.iter().flat_map(left_out).collect()
+}
+
+/// Why a phase leaves out stores, of which those are named apart that are built once, where it changes them.
+fn why_left_out(phase: Phase, mixes: &Mixes, are_opened: bool) -> &'static str {
+    let is = |asks: fn(&Mix) -> bool| mixes.of(phase).is_some_and(asks);
+    match phase {
+        Phase::Range => "their records are in no order",
+        Phase::InsertEach => "they have no transactions that outlive the process",
+        Phase::InsertSync => "the workbench does not have each of their changes on the disk",
+        _ if is(|mix| mix.sync) => {
+            "the workbench does not have each of their changes on the disk, or they cannot do what \
+             else the mix asks for"
+        }
+        _ if are_opened => {
+            "the workbench does not open them again for changes, or they cannot do what the phase \
+             asks for"
+        }
+        _ if is(|mix| mix.duplicates.is_some()) => {
+            "the workbench has no several values of theirs for a key in the order in which they were \
+             put there, or none together with what else the mix asks for"
+        }
+        _ if is(|mix| mix.reopen) => {
+            "the workbench does not open them again for changes, or they cannot do what the mix asks \
+             for"
+        }
+        _ if is(|mix| mix.transactions.is_some()) => {
+            "the workbench has no transactions of theirs for several operations, or they are in no \
+             order and the mix scans"
+        }
+        _ if is(|mix| mix.does(Action::Scan)) => {
+            "it scans ranges, and their records are in no order, or they are built once and a mix \
+             before it changes them"
+        }
+        _ => BUILT_ONCE,
+    }
 }
 
 /// The store that ratios were to be against, if it takes no part.
@@ -379,6 +392,19 @@ mod tests {
             assert!(!told("\"random\"\ncompression-ratio = 0.5", set) && !told("\"decimal\"", set));
         }
         assert!(!told("\"ups\"", "compression=none") && !told("\"ups\"", "cache=1M"));
+    }
+
+    #[test]
+    fn stores_that_are_built_once_are_left_out_as_such() {
+        let mut workload = Workload::find("ycsb-a").unwrap();
+        workload.mixes.iter_mut().for_each(|mix| mix.transactions = "tmp".parse().ok());
+        let mut stores = described(&["constant", "hash"]);
+        let lacks = vec![Phase::Mixed.to_string()];
+        stores.iter_mut().for_each(|info| info.lacks.clone_from(&lacks));
+        let notes = about_what_is_left_out(&stores, &[Phase::Mixed], &workload.mixes, false);
+        assert_eq!(notes[0], format!("'mixed' leaves out constant: {BUILT_ONCE}"));
+        let of_hash = "'mixed' leaves out hash: the workbench has no transactions of theirs";
+        assert!(notes.len() == 2 && notes[1].starts_with(of_hash), "{notes:?}");
     }
 
     #[test]
