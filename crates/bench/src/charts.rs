@@ -124,7 +124,7 @@ fn opened(browser: &Path, page: &Path, scratch: &Folder) -> Result<String> {
             let bytes = fs::read(&document).map_err(|e| Error::io("read", e).at(&document))?;
             return Ok(String::from_utf8_lossy(&bytes).into_owned());
         }
-        Some(status) => ended::in_words(status, ": the folder may be full"),
+        Some(status) => ended::in_words(status, || ": the folder may be full"),
         None => format!("no end after {} seconds", LONGEST.as_secs()),
     };
     let said = fs::read(&complaints).unwrap_or_default();

@@ -135,7 +135,7 @@ fn try_it(store: &str, library: Option<&Path>) -> Result<Option<String>> {
     match wait(child)? {
         Some(status) if status.code() == Some(CAME_BACK) => Ok(None),
         Some(status) => {
-            Ok(Some(ended::in_words(status, ", as where a file is shorter than it says")))
+            Ok(Some(ended::in_words(status, || ", as where a file is shorter than it says")))
         }
         None => Ok(Some(format!("no end after {} seconds", LONGEST.as_secs()))),
     }

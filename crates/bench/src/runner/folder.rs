@@ -64,7 +64,7 @@ impl Folder {
             }
             _ => Error::io("create a folder in", e).at(parent),
         })?;
-        let current = Current::default();
+        let current = Current::in_folder(folder.path());
         all.push((folder.path().to_owned(), current.clone()));
         drop(all);
         let alive = leftover::claim(folder.path()).ok();

@@ -1,6 +1,7 @@
 //! Starting one measured process and listening to it.
 
 use super::protocol::Message;
+use super::room;
 use crate::driver::kernel;
 use crate::ended;
 use credenza::{Error, Result};
@@ -81,6 +82,8 @@ pub(crate) struct Current {
     state: Arc<AtomicU8>,
     /// Whether they end by themselves when they are asked to, and tell what they have done by then.
     are_asked: Arc<AtomicBool>,
+    /// Where they work, as far as that is known.
+    folder: Option<Arc<Path>>,
 }
 
 /// A process that was started.
@@ -91,6 +94,11 @@ struct Started {
 }
 
 impl Current {
+    /// For processes that work in this folder.
+    pub(super) fn in_folder(folder: &Path) -> Current {
+        Current { folder: Some(folder.into()), ..Current::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Child>> {
         self.children.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -261,7 +269,11 @@ pub(crate) fn run(
     // The listener ends with the process's output, which is closed now.
     let _ = listener.join();
     current.rest_if_leaving();
-    Ok(end.unwrap_or_else(|| End::Crashed { signal: status.signal(), what: in_words(status) }))
+    let crashed = || {
+        let what = in_words(status, current.folder.as_deref());
+        End::Crashed { signal: status.signal(), what }
+    };
+    Ok(end.unwrap_or_else(crashed))
 }
 
 /// Runs another program, which tells no messages, to its end; `None` if that did not come in time.
@@ -286,8 +298,9 @@ pub(crate) fn run_silent(
     Ok(Some(status).filter(|_| !is_late))
 }
 
-pub(super) fn in_words(status: ExitStatus) -> String {
-    ended::in_words(status, ": the folder may be full: make room, or name another with --dir")
+/// How a process ended that works in this folder.
+pub(super) fn in_words(status: ExitStatus, folder: Option<&Path>) -> String {
+    ended::in_words(status, || room::told_of_sigbus(folder))
 }
 
 #[cfg(test)]

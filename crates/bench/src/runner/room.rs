@@ -34,6 +34,12 @@ impl Advice {
     }
 }
 
+/// What SIGBUS tells of where there is room, and where there may be none.
+const DAMAGED: &str = ": a file may be damaged, or shorter than it says";
+const FULL: &str = ": the folder may be full: make room, or name another with --dir";
+/// Where nobody knows which.
+const EITHER: &str = ": the folder may be full, or a file be damaged";
+
 /// What says it, in whatever library's words.
 const WORDS: [&str; 3] = ["no space left", "disk is full", "quota exceeded"];
 /// With less than that a store may find no room for what it writes at once.
@@ -43,6 +49,21 @@ const LITTLE: u64 = 64 << 10;
 pub(crate) fn told(error: &Error, folder: &Path, advice: Advice) -> String {
     let taken = Size::of(folder).map_or(0, |size| size.allocated);
     in_words(&error.to_string(), kernel::free_bytes(folder), taken, advice.in_words())
+}
+
+/// What SIGBUS tells of, in a process with a store in this folder, before anything of it is removed: who has a file
+/// mapped gets it where there is no space for a page, and where the file ends before it.
+pub(crate) fn told_of_sigbus(folder: Option<&Path>) -> &'static str {
+    let taken = folder.and_then(|folder| Size::of(folder).ok()).map_or(0, |size| size.allocated);
+    of_sigbus(folder.and_then(kernel::free_bytes), taken)
+}
+
+fn of_sigbus(free: Option<u64>, taken: u64) -> &'static str {
+    match free {
+        Some(free) if free < taken.max(LITTLE) => FULL,
+        Some(_) => DAMAGED,
+        None => EITHER,
+    }
 }
 
 fn in_words(what: &str, free: Option<u64>, taken: u64, advice: &str) -> String {
@@ -74,6 +95,15 @@ mod tests {
         let told = in_words(&error, None, 0, advice);
         assert!(told.contains("cannot make longer: ") && told.ends_with(advice), "{told}");
         assert!(error.contains("free some space") && !told.contains("free some space"), "{told}");
+    }
+
+    #[test]
+    fn a_folder_with_room_is_not_said_to_be_full() {
+        assert_eq!(of_sigbus(Some(1 << 40), 1 << 30), DAMAGED);
+        assert_eq!(of_sigbus(Some(LITTLE), 0), DAMAGED);
+        assert_eq!(of_sigbus(Some(LITTLE - 1), 0), FULL);
+        assert_eq!(of_sigbus(Some(1 << 20), 1 << 30), FULL);
+        assert_eq!(told_of_sigbus(None), EITHER);
     }
 
     #[test]

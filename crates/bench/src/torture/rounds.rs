@@ -28,6 +28,7 @@ use crate::runner::folder::Folder;
 use crate::runner::notes::are_bytes;
 use crate::runner::process::{self, End, Program};
 use crate::runner::protocol::Message;
+use crate::runner::room as of_runs;
 use crate::settings::Choices;
 use crate::shell::quoted;
 use credenza::{Error, Result};
@@ -541,6 +542,11 @@ impl<'a> Run<'a> {
             (End::Crashed { signal: Some(libc::SIGKILL), .. }, said) => {
                 said.map_or(Ended::Killed, Ended::Said)
             }
+            // The folder of the store may be a file system of its own.
+            (End::Crashed { signal: Some(libc::SIGBUS), .. }, _) => Ended::Crashed(format!(
+                "it was ended by SIGBUS{}",
+                of_runs::told_of_sigbus(Some(folder))
+            )),
             (End::Crashed { what, .. }, _) => Ended::Crashed(what),
             (End::TimedOut, _) => {
                 Ended::Crashed(format!("no end after {} seconds", self.args.timeout))

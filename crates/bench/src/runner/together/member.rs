@@ -7,6 +7,7 @@ use super::{Done, Part, Together, Word};
 use crate::driver::kernel;
 use credenza::{Error, Result};
 use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
@@ -65,6 +66,7 @@ pub(in super::super) trait Coordinator {
 /// A process that was started; it is ended when this is dropped.
 pub(super) struct Process {
     name: String,
+    folder: PathBuf,
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
@@ -85,7 +87,8 @@ impl Process {
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Error::invalid("a process was started without its pipes"));
         };
-        let mut member = Process { name, child, input, output: BufReader::new(output) };
+        let folder = spec.folder.clone();
+        let mut member = Process { name, folder, child, input, output: BufReader::new(output) };
         let text = serde_json::to_string(&spec).map_err(|e| Error::invalid(e.to_string()))?;
         member.write(&text);
         Ok(member)
@@ -113,7 +116,7 @@ impl Member for Process {
             let read = self.output.read_until(b'\n', &mut line);
             if read.map_err(|e| Error::io("listen to a process", e))? == 0 {
                 let status = self.child.wait().map_err(|e| Error::io("wait for a process", e))?;
-                return Err(self.failed(&process::in_words(status)));
+                return Err(self.failed(&process::in_words(status, Some(&self.folder))));
             }
             match serde_json::from_slice(&line) {
                 Ok(Word::Failed(what)) => return Err(self.failed(&what)),
@@ -239,7 +242,8 @@ mod tests {
         let mut child = command.spawn().unwrap();
         let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         let name = "a script".to_owned();
-        let mut member = Process { name, child, input, output: BufReader::new(output) };
+        let folder = std::env::temp_dir();
+        let mut member = Process { name, folder, child, input, output: BufReader::new(output) };
         assert!(matches!(member.hear(), Ok(Word::Ready)));
         assert!(member.hear().unwrap_err().to_string().contains("a script: "));
     }
