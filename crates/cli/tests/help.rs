@@ -56,6 +56,10 @@ fn every_command_explains_itself() {
         assert!(help.contains(&format!("credenza table {action} ")), "{help}");
         assert_eq!(run(&["help", "table", action]).expect(0).text(), help);
     }
+    for command in ["bench", "replay", "reproduce", "torture", "advise"] {
+        let help = run(&[command, "--help"]).expect(0).text();
+        assert!(help.contains("  130  stopped by a signal"), "{help}");
+    }
     let help = run(&["bench", "compare", "--help"]).expect(0).text();
     for says in ["Exit status:", "    1  something did", "credenza bench compare before.json"] {
         assert!(help.contains(says), "{help}");

@@ -19,7 +19,7 @@ use credenza_bench::ReproduceArgs;
            credenza reproduce mcdb --scale 0.01                   a first look\n  \
            credenza reproduce all --json all.json                 everything, in half an hour\n  \
            credenza reproduce ntdb --lib ntdb=/opt/libntdb.so     with a library of your own\n",
-        exit_status!()
+        exit_status!("  130  stopped by a signal: what was finished is reported\n")
     )
 )]
 pub struct Reproduce {
