@@ -419,6 +419,11 @@ fn a_script_of_ups_bench_is_replayed() {
     assert!(got.err.contains("line 4, column 7: expected '('"), "{}", got.err);
     let got = run(&["replay", &script, "--stores", "hash", "--speed", "original"]).expect(111);
     assert!(got.err.contains("line 4"), "{}", got.err);
+    std::fs::write(&script, "CREATE\nINSERT (0, \"one\", 4000000000)").unwrap();
+    let got = run(&["replay", &script, "--stores", "hash"]).expect(111);
+    let says = "nothing in the script of ups_bench that can be replayed: line 2 writes a value of \
+                4,000,000,000 bytes";
+    assert!(got.err.contains(says), "{}", got.err);
 }
 
 /// Flushed, checked, closed and opened again: done by whoever can, and told of whoever cannot.

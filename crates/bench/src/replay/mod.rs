@@ -324,10 +324,11 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
         return Err(Error::invalid(what).at(&args.trace));
     }
     if script.steps.is_empty() {
-        let what = "there is nothing in the trace that can be replayed";
         return Err(match &trace {
-            Some(trace) => unread::nothing(trace, what),
-            None => Error::invalid(what).at(&args.trace),
+            Some(trace) => {
+                unread::nothing(trace, "there is nothing in the trace that can be replayed")
+            }
+            None => nothing_in_script(&script).at(&args.trace),
         });
     }
     let folder = Folder::create_in(&args.folder())?;
@@ -340,6 +341,11 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
         (_, true) => ExitCode::SUCCESS,
         (_, false) => ExitCode::from(crate::FAILED),
     })
+}
+
+fn nothing_in_script(script: &Script) -> Error {
+    let why = script.too_long.as_ref().map(|says| format!(": {says}")).unwrap_or_default();
+    Error::invalid(format!("there is nothing in the script of ups_bench that can be replayed{why}"))
 }
 
 struct Run<'a> {

@@ -118,6 +118,8 @@ pub(crate) struct Script {
     pub(crate) scans_before: u64,
     /// What is not done, by its reason.
     pub(crate) left_out: BTreeMap<&'static str, u64>,
+    /// The first value in a script of ups_bench that is not made up, as it is too long: where, and how long.
+    pub(crate) too_long: Option<String>,
     pub(crate) entries: u64,
     /// From the first entry to the last, in nanoseconds.
     pub(crate) span: u64,

@@ -9,6 +9,7 @@
 //! follows it: both are one step. A full check has one store here, which is compared with what the script stored.
 
 use super::script::{Do, LONGEST_VALUE, Script, Step};
+use crate::report::text;
 use credenza::{Error, Result};
 use std::collections::HashMap;
 
@@ -138,7 +139,7 @@ impl Maker {
                 let what = if self.is_in_transaction { Do::Begin } else { Do::Commit };
                 self.step(what, None, 0, None);
             }
-            Word::Insert => self.insert(reader)?,
+            Word::Insert => self.insert(reader, at)?,
             Word::Erase | Word::Find => {
                 reader.expect(b'(')?;
                 reader.number()?;
@@ -156,7 +157,7 @@ impl Maker {
         Ok(())
     }
 
-    fn insert(&mut self, reader: &mut Reader<'_>) -> Result<()> {
+    fn insert(&mut self, reader: &mut Reader<'_>, at: usize) -> Result<()> {
         reader.expect(b'(')?;
         let flags = reader.number()?;
         reader.expect(b',')?;
@@ -172,6 +173,11 @@ impl Maker {
             });
         } else if len > LONGEST_VALUE {
             self.leave_out("write a value of over 64 MiB");
+            self.script.too_long.get_or_insert_with(|| {
+                let (line, _) = reader.place(at);
+                let len = text::count(len);
+                format!("line {line} writes a value of {len} bytes, and 64 MiB is the most")
+            });
         } else {
             *is_there = Some(true);
             self.script.value_lens[key as usize] = len as u32;
@@ -299,10 +305,16 @@ impl<'a> Reader<'a> {
         self.error(at, &format!("expected {expected}, but found {found}"))
     }
 
-    fn error(&self, at: usize, what: &str) -> Error {
+    /// Line and column.
+    fn place(&self, at: usize) -> (usize, usize) {
         let before = &self.text[..at.min(self.text.len())];
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
         let column = before.iter().rev().take_while(|byte| **byte != b'\n').count() + 1;
+        (line, column)
+    }
+
+    fn error(&self, at: usize, what: &str) -> Error {
+        let (line, column) = self.place(at);
         Error::invalid(format!("script of ups_bench, line {line}, column {column}: {what}"))
     }
 }
@@ -371,6 +383,15 @@ mod tests {
         assert!(script.key(1) < script.key(0));
         let was: Vec<_> = script.steps.iter().map(|step| step.was_there).collect();
         assert_eq!(was, [None, None, Some(true)]);
+    }
+
+    #[test]
+    fn the_first_value_that_is_too_long_is_told() {
+        let text = b"CREATE\nINSERT (0, \"a\", 4000000000)\nINSERT (0, \"b\", 5000000000)";
+        let script = script(text).unwrap();
+        assert!(script.steps.is_empty() && script.left_out.len() == 1);
+        let told = script.too_long.unwrap();
+        assert!(told.starts_with("line 2 writes a value of 4,000,000,000 bytes"), "{told}");
     }
 
     #[test]
