@@ -362,8 +362,11 @@ fn data_in_words(data: &Facts) -> String {
 }
 
 fn use_in_words(usage: &Usage) -> String {
-    let shares = usage.shares.iter().map(|(name, part)| format!("{name} {}", text::percent(*part)));
-    let mut words = vec![shares.collect::<Vec<_>>().join(", ")];
+    let [operations, beside] = usage.shares_in_words();
+    let mut words = vec![operations];
+    if !beside.is_empty() {
+        words.push(format!("besides, in relation to all of these, {beside}"));
+    }
     if usage.misses > 0.0 {
         words.push(format!("{} of the lookups find nothing", text::percent(usage.misses)));
     }

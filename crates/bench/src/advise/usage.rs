@@ -4,6 +4,7 @@ use super::AdviseArgs;
 use super::class::Class;
 use super::look::Subject;
 use crate::replay::{Do, Script};
+use crate::report::text;
 use crate::workload::distribution::Distribution;
 use credenza::record::{Action, Trace};
 use credenza::stats::{Operation, Outcome};
@@ -179,6 +180,23 @@ impl Usage {
         self
     }
 
+    /// The part of each operation in all of them; and of what comes besides, in relation to all of them: what begins
+    /// and ends transactions, and calls of `sync` where they were not counted as operations.
+    pub(super) fn shares_in_words(&self) -> [String; 2] {
+        let is_of_transactions =
+            |name: &str| [Do::Begin, Do::Commit].iter().any(|what| what.name() == name);
+        let own = self.shares.iter().filter(|(name, _)| !is_of_transactions(name));
+        let sync_is_beside = own.map(|(_, part)| part).sum::<f64>() > 1.0 + 1e-9;
+        let is_beside = |(name, _): &(&String, &f64)| {
+            is_of_transactions(name) || sync_is_beside && *name == Do::SYNC
+        };
+        let (beside, own): (Vec<_>, Vec<_>) = self.shares.iter().partition(is_beside);
+        [own, beside].map(|all| {
+            let words = all.iter().map(|(name, part)| format!("{name} {}", text::percent(**part)));
+            words.collect::<Vec<_>>().join(", ")
+        })
+    }
+
     /// Whether it is to be advised when changes are safe.
     pub(super) fn wants_class(&self) -> bool {
         self.writes > 0.0 && self.told.is_none()
@@ -315,6 +333,21 @@ mod tests {
         assert_eq!((every.durability, every.shares[Do::SYNC]), (Class::Every(20), 0.025));
         let synced = every.with(Class::Sync);
         assert!(synced.sync && !synced.does(Do::SYNC));
+    }
+
+    #[test]
+    fn what_comes_besides_is_told_apart() {
+        let of = |shares: &[(&str, f64)]| {
+            let shares = shares.iter().map(|(name, part)| ((*name).to_owned(), *part)).collect();
+            Usage { shares, ..Usage::only(GET) }.shares_in_words()
+        };
+        let third = 1.0 / 3.0;
+        let [own, beside] = of(&[("begin", third), ("commit", third), ("insert", 1.0)]);
+        assert_eq!((&*own, &*beside), ("insert 100 %", "begin 33.3 %, commit 33.3 %"));
+        let [own, beside] = of(&[("get", 0.5), ("sync", 0.005), ("write", 0.5)]);
+        assert_eq!((&*own, &*beside), ("get 50 %, write 50 %", "sync 0.5 %"));
+        let [own, beside] = of(&[("insert", 0.9), ("sync", 0.1)]);
+        assert_eq!((&*own, &*beside), ("insert 90 %, sync 10 %", ""));
     }
 
     #[test]
