@@ -46,7 +46,7 @@ fn what_is_replayed_is_what_was_recorded() {
         for speed in ["full", "original", "1000"] {
             let stores = ["--stores", "hash,btree", "--speed", speed, "--json", &json];
             let got = run(&[&["replay", &trace][..], &stores].concat()).expect(0).text();
-            assert!(got.contains("Stores begin with 1 records."), "{got}");
+            assert!(got.contains("Stores begin with 1 record."), "{got}");
             for says in ["btree: 5 of 5 answers", "hash: 5 of 5 answers"] {
                 assert!(got.contains(says), "{says}: {got}");
             }

@@ -31,7 +31,8 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
         text::clean(&report.trace),
         text::counted(usize::try_from(report.entries).unwrap_or(usize::MAX), "operation"),
     )?;
-    writeln!(out, "Stores begin with {} records.", text::count(report.records_before))?;
+    let before = usize::try_from(report.records_before).unwrap_or(usize::MAX);
+    writeln!(out, "Stores begin with {}.", text::counted(before, "record"))?;
     report.notes.iter().try_for_each(|note| writeln!(out, "{}", text::clean(note)))?;
     if let Some(why) = &report.stopped {
         writeln!(out, "The recording ended before the program did: {why}.")?;
