@@ -192,7 +192,7 @@ fn several_threads_do_a_synced_mix_at_a_rate_and_without() {
         assert!((0.3..4.0).contains(&syncs), "{}: {syncs}", r.store);
     }
     assert!(report.results.iter().all(|r| r.class == "sync"), "{said}");
-    let why = "the workbench does not have each of their changes on the disk";
+    let why = "'mixed' leaves out constant: they are built once and never changed";
     assert!(said.split_whitespace().collect::<Vec<_>>().join(" ").contains(why), "{said}");
     let compared = bench(
         &["compare", "out.json", "out.json"]
