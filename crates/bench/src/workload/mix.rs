@@ -42,7 +42,7 @@ pub(crate) enum Place {
 
 impl Action {
     /// What has a weight.
-    const ALL: [Action; 7] = [
+    pub(crate) const ALL: [Action; 7] = [
         Action::Get,
         Action::Insert,
         Action::Update,

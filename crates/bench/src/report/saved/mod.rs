@@ -31,7 +31,7 @@ use super::stats::{self, Ratio, Verdict};
 use super::{text, work};
 use crate::driver;
 use crate::result::{Machine, PhaseResult, Report, Settings, StoreInfo};
-use crate::workload::Phase;
+use crate::workload::{Action, Phase};
 use credenza::{Error, Result};
 use serde::Serialize;
 use std::fmt::Debug;
@@ -235,8 +235,8 @@ fn same_in<'a>(report: &'a Report, wanted: &PhaseResult) -> Option<&'a PhaseResu
 /// Whether this phase does a mix that changes nothing. Such had the class of a store's changes once, and have that
 /// of the run now: the same work.
 fn only_reads(report: &Report, phase: &str) -> bool {
-    const CHANGES: [&str; 4] = ["insert ", "update ", "remove ", "read-modify-write "];
-    phase.starts_with("mixed") && !CHANGES.iter().any(|name| report.settings.mix.contains(name))
+    let does = |action: &Action| report.settings.mix.contains(&format!("{} ", action.name()));
+    phase.starts_with("mixed") && !Action::ALL.iter().any(|action| action.changes() && does(action))
 }
 
 fn change(

@@ -32,15 +32,16 @@ pub(super) fn same_in<'a>(
     report: &'a Report,
     wanted: &TogetherResult,
 ) -> Option<&'a TogetherResult> {
-    let only_reads = super::only_reads(report, &wanted.phase);
-    let key = |r: &TogetherResult| {
+    fn key(r: &TogetherResult, only_reads: bool) -> (&str, &str, &str, &str, [usize; 3], bool) {
         let counts = [r.readers, r.writers, r.processors];
         // Lookups beside a writer had the class of the run once, and have that of its changes now: the same work.
         let is_any = only_reads || r.writers > 0 && r.syncs_per_change.is_none();
-        let class = if is_any { String::new() } else { r.class.clone() };
-        (r.store.clone(), r.phase.clone(), class, r.by.clone(), counts, r.bound)
-    };
-    report.together.iter().find(|result| key(result) == key(wanted))
+        let class = if is_any { "" } else { &*r.class };
+        (&r.store, &r.phase, class, &r.by, counts, r.bound)
+    }
+    let only_reads = super::only_reads(report, &wanted.phase);
+    let wanted = key(wanted, only_reads);
+    report.together.iter().find(|result| key(result, only_reads) == wanted)
 }
 
 /// What both runs have, in the order of the later one.
