@@ -8,6 +8,7 @@ use super::format::PAGE;
 use super::items::{begin_heap, heap_room, most_cut, set_head, shape, start};
 use super::page::{Bytes, HEAD, MAX_PREFIX, at, common, set_short};
 use super::record::{NEAR_KEY, NEAR_VALUE, length_bytes, number_bytes, put_lengths};
+use crate::bytes::{append_short, copy_short};
 
 /// The records of a leaf.
 #[derive(Debug, Default)]
@@ -77,8 +78,8 @@ impl Run {
         if !is_added {
             return if self.count == 0 { Added::Other } else { Added::Full };
         }
-        self.bytes.extend_from_slice(key);
-        self.bytes.extend_from_slice(value);
+        append_short(&mut self.bytes, key);
+        append_short(&mut self.bytes, value);
         (self.count, self.last) = (self.count + 1, lengths);
         Added::Yes
     }
@@ -166,7 +167,7 @@ impl Run {
             let record = &self.bytes[i * record..(i + 1) * record];
             set_head(bytes, i, &record[self.prefix..key]);
             let stored = &record[key - tail..];
-            bytes[place..place + stored.len()].copy_from_slice(stored);
+            copy_short(&mut bytes[place..place + stored.len()], stored);
             place += stored.len();
         }
     }
@@ -184,7 +185,7 @@ impl Run {
             // What comes after the head, and the value, are one behind the other here as there.
             let stored = &record[key - rest.saturating_sub(HEAD)..];
             heap -= stored.len();
-            bytes[heap..heap + stored.len()].copy_from_slice(stored);
+            copy_short(&mut bytes[heap..heap + stored.len()], stored);
             heap = put_lengths(bytes, heap, rest, value);
             set_short(bytes, at::HEADS + HEAD * room + 2 * i, heap);
         }

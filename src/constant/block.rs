@@ -19,8 +19,7 @@
 //! needs no count of entries, as all lanes without one have the length 0.
 
 use super::bucket::{MAX_INLINE, each_record, fingerprint};
-use super::partition::copy_short;
-use crate::bytes::array;
+use crate::bytes::{array, copy_short};
 
 /// Most blocks that an entry may be moved on by, in any file: what a lookup costs at most.
 pub(crate) const MAX_CHAIN: u64 = 32;

@@ -11,11 +11,12 @@ use super::format::{ALIGN, Addressing, Kind, Region};
 use super::lanes::prefetch;
 use super::lists::Lists;
 use super::output::{RegionWriter, Sink};
-use super::partition::{ENTRY_HEAD, Entry, Partitions, copy_short};
+use super::partition::{ENTRY_HEAD, Entry, Partitions};
 use super::plan::Plan;
 use super::rows::{ROW_BYTES, RowFiller};
 use super::stats::Fill;
 use crate::Result;
+use crate::bytes::copy_short;
 use std::mem::take;
 
 /// How far ahead of its use an entry is asked for: they lie in the order in which they came.

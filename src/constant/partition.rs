@@ -11,6 +11,8 @@
 
 use super::bucket::REF_MARK;
 use super::directory::Position;
+use super::lanes::prefetch;
+use crate::bytes::copy_short;
 use crate::os::file::read_exact_at;
 use crate::os::map::backed_buffer;
 use crate::os::publish::scratch_beside;
@@ -23,6 +25,8 @@ use std::time::{Duration, Instant};
 
 /// Bytes of an entry before its payload.
 pub(crate) const ENTRY_HEAD: usize = 10;
+/// Bytes of a line of the caches.
+const LINE: usize = 64;
 /// Partitions: few enough that the ends of all of them, which are written in turn, stay in the
 /// first-level cache.
 pub(crate) const PARTITIONS: usize = 256;
@@ -30,10 +34,12 @@ pub(crate) const PARTITIONS: usize = 256;
 pub(crate) const MIN_BUDGET_BYTES: u64 = 8 << 20;
 /// Smallest and largest piece in which a partition grows.
 const CHUNK_BYTES: (usize, usize) = (256, 64 << 10);
-/// Smallest and largest buffer from which such pieces are cut.
-const SLAB_BYTES: (usize, usize) = (64 << 10, 4 << 20);
-/// How long small pages take for the largest slab on a slow machine.
-const SLOW: Duration = Duration::from_millis(2);
+/// Buffers from which such pieces are cut: each twice the last one, until it would be larger than the last of these,
+/// and then as large as one huge page. Backing that takes no longer than backing half of it with small ones.
+const SLAB_BYTES: (usize, usize) = (64 << 10, 256 << 10);
+const LARGE_SLAB_BYTES: usize = 2 << 20;
+/// How long small pages take for a large slab on a slow machine.
+const SLOW: Duration = Duration::from_millis(1);
 
 /// One record of the build, as a partition keeps it.
 #[derive(Clone, Copy, Debug)]
@@ -125,8 +131,9 @@ impl Slabs {
     /// A new piece of `size` bytes.
     fn cut(&mut self, size: usize) -> Result<Chunk> {
         if self.buffers.last().is_none_or(|last| last.len() - self.taken < size) {
-            let last = self.buffers.last().map_or(SLAB_BYTES.0 / 2, |last| last.len());
-            self.add((last * 2).min(SLAB_BYTES.1).max(size))?;
+            let next = self.buffers.last().map_or(SLAB_BYTES.0, |last| last.len() * 2);
+            let next = if next > SLAB_BYTES.1 { LARGE_SLAB_BYTES } else { next };
+            self.add(next.max(size))?;
         }
         let at = self.taken;
         self.taken += size;
@@ -134,7 +141,7 @@ impl Slabs {
     }
 
     fn add(&mut self, size: usize) -> Result<()> {
-        let (start, huge) = (Instant::now(), size == SLAB_BYTES.1 && !self.huge_is_slow);
+        let (start, huge) = (Instant::now(), size == LARGE_SLAB_BYTES && !self.huge_is_slow);
         self.buffers.push(backed_buffer(size, huge)?);
         self.taken = 0;
         self.huge_is_slow |= huge && start.elapsed() > SLOW;
@@ -193,7 +200,7 @@ impl Partitions {
         let open = &mut self.parts[index].open;
         let slab = self.slabs.buffers.get_mut(open.slab);
         let rest = slab.and_then(|slab| slab.get_mut(open.at + open.len..));
-        if let Some((place, _)) = rest.and_then(|rest| rest.split_at_mut_checked(need))
+        if let Some((place, ahead)) = rest.and_then(|rest| rest.split_at_mut_checked(need))
             && let Some((head, payload)) = place.split_first_chunk_mut::<ENTRY_HEAD>()
         {
             head[..8].copy_from_slice(&hash.to_le_bytes());
@@ -202,6 +209,8 @@ impl Partitions {
             copy_short(key, a);
             copy_short(value, b);
             open.len += need;
+            // The next entry of this partition comes long after the line that it begins: by then it is here.
+            prefetch(ahead, LINE);
         }
         Ok(())
     }
@@ -336,26 +345,6 @@ impl Partitions {
             f(&piece)?;
         }
         part.chunks().try_for_each(|chunk| f(self.slabs.used(chunk)))
-    }
-}
-
-/// Copies `from` to `to`, which is as long: short pieces as two that overlap, without a call.
-#[inline(always)]
-pub(crate) fn copy_short(to: &mut [u8], from: &[u8]) {
-    #[inline(always)]
-    fn ends<const N: usize>(to: &mut [u8], from: &[u8]) {
-        if let (Some(to), Some(from)) = (to.first_chunk_mut::<N>(), from.first_chunk::<N>()) {
-            *to = *from;
-        }
-        if let (Some(to), Some(from)) = (to.last_chunk_mut::<N>(), from.last_chunk::<N>()) {
-            *to = *from;
-        }
-    }
-    match from.len() {
-        4..8 => ends::<4>(to, from),
-        8..16 => ends::<8>(to, from),
-        16..=32 => ends::<16>(to, from),
-        _ => to.copy_from_slice(from),
     }
 }
 
