@@ -2,10 +2,11 @@
 //!
 //! One [`Comparison`] holds the results of one durability class: classes are never mixed, in no
 //! table and no ratio. Terms: our engines are *own*, all other stores are *rivals*; the
-//! *baseline* is the store that every other is put in relation to.
+//! *peers* of an engine are the rivals that can do what it does; the *baseline* is the store that
+//! every other is put in relation to.
 
 use super::stats::{self, Ratio, Verdict};
-use crate::result::{Failure, PhaseResult, Report};
+use crate::result::{Failure, PhaseResult, Report, StoreInfo};
 use std::collections::HashMap;
 
 /// The names of our own engines.
@@ -22,11 +23,32 @@ pub struct Comparison<'a> {
     /// The store all others are put in relation to: the one asked for, or the first.
     pub baseline: &'a str,
     results: HashMap<(&'a str, &'a str), &'a PhaseResult>,
+    infos: &'a [StoreInfo],
     /// The noise floor of each phase.
     floors: HashMap<&'a str, f64>,
 }
 
-/// One of our engines against the fastest rival of a phase.
+/// What can be done with the records of a store: each has what those before it have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// They are looked up, and never changed.
+    BuiltOnce,
+    Changed,
+    /// They are in order, too.
+    Ordered,
+}
+
+impl Kind {
+    fn of(info: &StoreInfo) -> Kind {
+        match info.changes_class {
+            None => Kind::BuiltOnce,
+            Some(_) if info.lacks.iter().any(|phase| phase == "range") => Kind::Changed,
+            Some(_) => Kind::Ordered,
+        }
+    }
+}
+
+/// One of our engines against the fastest of its peers in a phase.
 pub struct Headline<'a> {
     /// The phase.
     pub phase: &'a str,
@@ -84,7 +106,8 @@ impl<'a> Comparison<'a> {
         let asked = report.settings.baseline.as_deref();
         let baseline = asked.filter(|store| stores.contains(store)).unwrap_or(stores[0]);
         let floors = phases.iter().map(|phase| (*phase, report.noise_floor(phase))).collect();
-        Comparison { class, stores, phases, baseline, results, floors }
+        let infos = &report.stores;
+        Comparison { class, stores, phases, baseline, results, infos, floors }
     }
 
     /// What was measured of this store in this phase, if anything.
@@ -113,30 +136,60 @@ impl<'a> Comparison<'a> {
         self.stores.iter().copied().filter(|store| !is_own(store))
     }
 
-    /// The rival with the lowest median in this phase, of those whose answers were right.
-    pub fn fastest_rival(&self, phase: &str) -> Option<&'a str> {
+    fn kind(&self, store: &str) -> Option<Kind> {
+        self.infos.iter().find(|info| info.store == store).map(Kind::of)
+    }
+
+    /// The rivals that can do what an engine of ours does: what is built once is no measure of what can be
+    /// changed, nor is what has no order of what has. Whose kind is not known is one.
+    pub fn peers(&self, own: &str) -> impl Iterator<Item = &'a str> {
+        self.rivals().filter(move |rival| self.is_peer(own, rival))
+    }
+
+    fn is_peer(&self, own: &str, rival: &str) -> bool {
+        self.kind(own).zip(self.kind(rival)).is_none_or(|(own, rival)| own <= rival)
+    }
+
+    /// Who of the rivals are the peers of an engine of ours, as it goes on behind "rival of each phase"; nothing if all
+    /// are.
+    pub fn peers_in_words(&self, own: &str) -> &'static str {
+        match self.kind(own) {
+            _ if self.others(own).next().is_none() => "",
+            Some(Kind::Changed) => ", of those that can be changed",
+            Some(Kind::Ordered) => ", of those in order",
+            _ => "",
+        }
+    }
+
+    /// The rivals that are no peers of an engine of ours.
+    pub fn others(&self, own: &str) -> impl Iterator<Item = &'a str> {
+        self.rivals().filter(move |rival| !self.is_peer(own, rival))
+    }
+
+    /// The peer of an engine of ours with the lowest median in this phase, of those whose answers were right.
+    pub fn fastest_peer(&self, own: &str, phase: &str) -> Option<&'a str> {
         let median = |store: &str| {
             let result = self.result(store, phase).filter(|r| r.verified)?;
             Some(result.ns_per_op.median).filter(|ns| *ns > 0.0)
         };
-        let measured = self.rivals().filter_map(|store| Some((store, median(store)?)));
+        let measured = self.peers(own).filter_map(|store| Some((store, median(store)?)));
         measured.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(store, _)| store)
     }
 
-    /// An engine of ours against the fastest rival, phase by phase.
+    /// An engine of ours against the fastest of its peers, phase by phase.
     pub fn headlines(&self, own: &str) -> Vec<Headline<'a>> {
         let headline = |phase: &&'a str| {
-            let rival = self.fastest_rival(phase)?;
+            let rival = self.fastest_peer(own, phase)?;
             Some(Headline { phase, rival, ratio: self.ratio(own, rival, phase)? })
         };
         self.phases.iter().filter_map(headline).collect()
     }
 
-    /// Every rival and phase where an engine of ours is not shown to be faster: worst first.
+    /// Every peer and phase where an engine of ours is not shown to be faster: worst first.
     pub fn not_ahead(&self, own: &str) -> Vec<Headline<'a>> {
         let mut found = Vec::new();
         for phase in &self.phases {
-            for rival in self.rivals() {
+            for rival in self.peers(own) {
                 let Some(ratio) = self.ratio(own, rival, phase) else { continue };
                 if matches!(ratio.verdict(), Verdict::Slower | Verdict::NoDifference) {
                     found.push(Headline { phase, rival, ratio });
@@ -245,10 +298,43 @@ mod tests {
         let index = |r: &Report, store: &str, phase: &str| {
             r.results.iter().position(|x| x.store == store && x.phase == phase).unwrap()
         };
-        assert_eq!(Comparison::of(&report)[0].fastest_rival("get-hit"), Some("mcdb"));
+        assert_eq!(Comparison::of(&report)[0].fastest_peer("constant", "get-hit"), Some("mcdb"));
         let i = index(&report, "mcdb", "get-hit");
         report.results[i].verified = false;
-        assert_eq!(Comparison::of(&report)[0].fastest_rival("get-hit"), Some("cdb"));
+        assert_eq!(Comparison::of(&report)[0].fastest_peer("constant", "get-hit"), Some("cdb"));
+    }
+
+    /// What is built once is a rival of what is, what has no order of what has none.
+    #[test]
+    fn engines_are_compared_with_stores_that_can_do_what_they_do() {
+        let mut report = fixture();
+        let name = |from: &str| match from {
+            "constant" => "btree".to_owned(),
+            other => other.to_owned(),
+        };
+        for info in &mut report.stores {
+            info.store = name(&info.store);
+            let (changes, lacks): (Option<&str>, &[&str]) = match info.store.as_str() {
+                "cdb" | "mcdb" | "sparkey" => (None, &["range", "insert"]),
+                "btree" | "lmdb" => (Some("at-close"), &[]),
+                _ => (Some("buffered"), &["range"]),
+            };
+            info.changes_class = changes.map(str::to_owned);
+            info.lacks = lacks.iter().map(|phase| (*phase).to_owned()).collect();
+        }
+        report.results.iter_mut().for_each(|result| result.store = name(&result.store));
+        let ordered = &Comparison::of(&report)[0];
+        assert_eq!(ordered.peers("btree").collect::<Vec<_>>(), ["lmdb"]);
+        assert_eq!(ordered.peers_in_words("btree"), ", of those in order");
+        assert!(ordered.headlines("btree").iter().all(|h| h.rival == "lmdb"));
+        assert!(ordered.not_ahead("btree").iter().all(|h| h.rival == "lmdb"));
+        let info = report.stores.iter_mut().find(|info| info.store == "btree").unwrap();
+        info.lacks.push("range".to_owned());
+        let changed = &Comparison::of(&report)[0];
+        let others: Vec<_> = changed.others("btree").collect();
+        assert!(["cdb", "mcdb", "sparkey"].iter().all(|name| others.contains(name)), "{others:?}");
+        assert!(!others.contains(&"lmdb") && !others.contains(&"bdb-hash"), "{others:?}");
+        assert_eq!(changed.peers_in_words("btree"), ", of those that can be changed");
     }
 
     #[test]

@@ -120,7 +120,7 @@ fn subject(report: &Report, comparisons: &[Comparison]) -> String {
     }
 }
 
-/// In one sentence: where an engine of ours stands against the fastest rival of each phase.
+/// In one sentence: where an engine of ours stands against the fastest of its peers in each phase.
 fn verdict(c: &Comparison, own: &str) -> Option<String> {
     let all = c.headlines(own);
     let named = |verdict: Verdict| -> Vec<&str> {
@@ -138,9 +138,10 @@ fn verdict(c: &Comparison, own: &str) -> Option<String> {
     }
     let faster = named(Verdict::Faster);
     let mut says = format!(
-        "Class {}: against the fastest rival of each phase, <strong>{}</strong> is faster in \
+        "Class {}: against the fastest rival of each phase{}, <strong>{}</strong> is faster in \
          {} of {}, slower in {}, and shows no difference in {}",
         escape(c.class),
+        c.peers_in_words(own),
         escape(own),
         faster.len(),
         text::counted(all.len(), "phase"),

@@ -1,4 +1,4 @@
-//! The overview of the page: where an engine of ours stands against the fastest rival of each phase, in words
+//! The overview of the page: where an engine of ours stands against the fastest of its peers in each phase, in words,
 //! what it is not ahead in, and all figures at a glance.
 
 use super::chart::{Row, Scale, escape};
@@ -15,16 +15,17 @@ pub(super) fn of(c: &Comparison) -> String {
         if !best.is_empty() {
             html.push_str(&headline_chart(c, own, &best));
         }
-        if c.rivals().next().is_some() {
+        if c.peers(own).next().is_some() {
             html.push_str(&losses(c, own));
         }
+        html.push_str(&others(c, own));
     }
     html.push_str(&figures::matrix(c));
     html
 }
 
 fn headline_chart(c: &Comparison, own: &str, best: &[Headline]) -> String {
-    let smallest = smallest_rival(c).zip(c.file_bytes(own));
+    let smallest = smallest_peer(c, own).zip(c.file_bytes(own));
     let size = smallest.map(|((rival, bytes), own)| (rival, bytes as f64 / own as f64));
     let mut ends = vec![1.0];
     ends.extend(best.iter().flat_map(|h| [h.ratio.low, h.ratio.high, h.ratio.median]));
@@ -37,7 +38,7 @@ fn headline_chart(c: &Comparison, own: &str, best: &[Headline]) -> String {
     if let Some((rival, ratio)) = size {
         rows.push_str(&size_row(&scale, rival, ratio));
     }
-    let title = format!("{own} against the fastest rival of each phase");
+    let title = format!("{own} against the fastest rival of each phase{}", c.peers_in_words(own));
     let explained = "how many times as fast; the bar starts at 1, no difference";
     figure("chart wide", &title, explained, &rows, &scale, text::factor)
 }
@@ -76,10 +77,22 @@ fn size_row(scale: &Scale, rival: &str, ratio: f64) -> String {
     list_row("", &name, &row.svg(), &figure)
 }
 
-fn smallest_rival<'a>(c: &Comparison<'a>) -> Option<(&'a str, u64)> {
-    let sizes = c.rivals().filter(|store| c.verified(store));
+fn smallest_peer<'a>(c: &Comparison<'a>, own: &str) -> Option<(&'a str, u64)> {
+    let sizes = c.peers(own).filter(|store| c.verified(store));
     let sizes = sizes.filter_map(|store| Some((store, c.file_bytes(store)?)));
     sizes.min_by_key(|(_, bytes)| *bytes)
+}
+
+/// Who is in the tables alone.
+fn others(c: &Comparison, own: &str) -> String {
+    let others: Vec<&str> = c.others(own).collect();
+    if others.is_empty() {
+        return String::new();
+    }
+    format!(
+        r#"<p class="note">In the tables alone, as they cannot do what {own} does: {}.</p>"#,
+        escape(&others.join(", "))
+    )
 }
 
 /// Where an engine of ours is not ahead, in words, worst first.
@@ -101,7 +114,7 @@ fn losses(c: &Comparison, own: &str) -> String {
         let _ =
             write!(items, r#"<li><b>{phase}</b>: {says} <span class="soft">({how})</span></li>"#);
     }
-    if let Some((own_bytes, (rival, bytes))) = c.file_bytes(own).zip(smallest_rival(c))
+    if let Some((own_bytes, (rival, bytes))) = c.file_bytes(own).zip(smallest_peer(c, own))
         && bytes < own_bytes
     {
         let (rival, part) = (escape(rival), text::percent(bytes as f64 / own_bytes as f64));

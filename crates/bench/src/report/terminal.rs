@@ -311,7 +311,8 @@ fn headlines(c: &Comparison, own: &str, out: &mut impl Write, pen: &Pen) -> io::
     if best.is_empty() {
         return Ok(());
     }
-    let title = format!("{own} against the fastest rival of each phase (times as fast)");
+    let of = c.peers_in_words(own);
+    let title = format!("{own} against the fastest rival of each phase{of} (times as fast)");
     writeln!(out, "\n{}", pen.bold(&title))?;
     let phases = best.iter().map(|h| width(&text::clean(h.phase))).max().unwrap_or(0);
     for headline in &best {
