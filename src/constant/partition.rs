@@ -32,12 +32,13 @@ const LINE: usize = 64;
 pub(crate) const PARTITIONS: usize = 256;
 /// Less memory than this makes no sense: the pieces of all partitions alone take it.
 pub(crate) const MIN_BUDGET_BYTES: u64 = 8 << 20;
-/// Smallest and largest piece in which a partition grows.
+/// Smallest and largest piece in which a partition grows, by half of what it has: doubled, a third of all that was
+/// backed with pages stayed empty, and those pages were a third of a small build.
 const CHUNK_BYTES: (usize, usize) = (256, 64 << 10);
-/// Smallest and largest buffer from which such pieces are cut; the largest is one huge page.
+/// Smallest and largest buffer from which such pieces are cut, a quarter of all there are; the largest is one huge page.
 const SLAB_BYTES: (usize, usize) = (64 << 10, 2 << 20);
-/// With so many of the largest, huge pages are tried.
-const SMALL_SLABS: usize = 16;
+/// From so many bytes of them on, huge pages are tried.
+const HUGE_FROM: usize = 32 << 20;
 /// How long small pages take for the largest slab on a slow machine.
 const SLOW: Duration = Duration::from_millis(1);
 
@@ -99,6 +100,8 @@ struct Partition {
     open: Chunk,
     /// Full pieces, oldest first.
     full: Vec<Chunk>,
+    /// Bytes of all of its pieces.
+    held: usize,
     /// Where older pieces lie in the scratch file: offset and length, oldest first.
     spilled: Vec<(u64, usize)>,
 }
@@ -122,6 +125,8 @@ struct Slabs {
     buffers: Vec<MmapMut>,
     /// Bytes of the last buffer that are taken.
     taken: usize,
+    /// Bytes of all of them.
+    bytes: usize,
     /// Whether huge pages took their time: a virtual machine whose host has no memory behind one yet took 4.9 ms for
     /// it, where small ones, which were used before, take 0.5 and huge ones else 0.2. That is as long as a million
     /// records take to gain it, so that smaller builds do not try.
@@ -132,8 +137,8 @@ impl Slabs {
     /// A new piece of `size` bytes.
     fn cut(&mut self, size: usize) -> Result<Chunk> {
         if self.buffers.last().is_none_or(|last| last.len() - self.taken < size) {
-            let last = self.buffers.last().map_or(SLAB_BYTES.0 / 2, |last| last.len());
-            self.add((last * 2).min(SLAB_BYTES.1).max(size))?;
+            let quarter = self.bytes / 4 / SLAB_BYTES.0 * SLAB_BYTES.0;
+            self.add(quarter.clamp(SLAB_BYTES.0, SLAB_BYTES.1).max(size))?;
         }
         let at = self.taken;
         self.taken += size;
@@ -141,10 +146,10 @@ impl Slabs {
     }
 
     fn add(&mut self, size: usize) -> Result<()> {
-        let many = self.buffers.len() > SMALL_SLABS && size == SLAB_BYTES.1;
+        let many = self.bytes > HUGE_FROM && size == SLAB_BYTES.1;
         let (start, huge) = (Instant::now(), many && !self.huge_is_slow);
         self.buffers.push(backed_buffer(size, huge)?);
-        self.taken = 0;
+        (self.taken, self.bytes) = (0, self.bytes + size);
         self.huge_is_slow |= huge && start.elapsed() > SLOW;
         Ok(())
     }
@@ -224,11 +229,13 @@ impl Partitions {
             self.spill()?;
         }
         let part = &mut self.parts[index];
-        let size = (part.open.capacity * 2).clamp(CHUNK_BYTES.0, CHUNK_BYTES.1).max(need);
+        let size = (part.held / 2).clamp(CHUNK_BYTES.0, CHUNK_BYTES.1).max(need);
+        let size = size.next_multiple_of(LINE);
         let open = std::mem::replace(&mut part.open, self.slabs.cut(size)?);
         if open.len > 0 {
             part.full.push(open);
         }
+        part.held += size;
         self.held += size as u64;
         Ok(())
     }
@@ -256,7 +263,7 @@ impl Partitions {
                 buffer.extend_from_slice(self.slabs.used(chunk));
             }
             part.full.clear();
-            part.open = Chunk::default();
+            (part.open, part.held) = (Chunk::default(), 0);
             let len = (written + buffer.len() as u64 - start) as usize;
             if len > 0 {
                 part.spilled.push((start, len));
@@ -270,7 +277,7 @@ impl Partitions {
         scratch.write_all_at(&buffer, written).map_err(at("spill to a file beside"))?;
         self.scratch_len = written + buffer.len() as u64;
         self.slabs.buffers.clear();
-        self.slabs.taken = 0;
+        (self.slabs.taken, self.slabs.bytes) = (0, 0);
         self.held = 0;
         Ok(())
     }
