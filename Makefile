@@ -117,14 +117,14 @@ soak: ## hours: TIMES=100 times as many random rounds, sanitizers, schedules, fu
 asan: ## the suite under the address sanitizer
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address" \
 	  LSAN_OPTIONS="suppressions=$(CURDIR)/tests/lsan.supp" \
-	  cargo test --workspace --locked --target $(HOST) --target-dir $(TARGET_DIR)/asan --tests
+	  cargo test --workspace --locked --no-fail-fast --target $(HOST) --target-dir $(TARGET_DIR)/asan --tests
 
 # The standard library is not instrumented, so its channels look like races: tsan.supp names them. Tests fork, and
 # the child starts threads: the sanitizer knows none of the parent's there, and goes on only when it is told to.
 tsan: ## the suite of the library under the thread sanitizer
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" \
 	  TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp die_after_fork=0" \
-	  cargo test -p credenza --locked --target $(HOST) --target-dir $(TARGET_DIR)/tsan --tests
+	  cargo test -p credenza --locked --no-fail-fast --target $(HOST) --target-dir $(TARGET_DIR)/tsan --tests
 
 SCHEDULES ?= 600
 
