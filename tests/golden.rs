@@ -54,26 +54,31 @@ fn check(store: &(impl Get + Scan)) {
     assert_eq!(store.get(b"absent").unwrap(), None);
 }
 
+/// `mixed-v1` is from before checksums were movable.
 #[test]
 fn hash_files_of_version_1_are_read_and_written() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = golden(folder.path(), "hash/mixed-v1.hash", |path| {
-        let store = Hash::create(path).unwrap();
-        for (key, value) in records() {
-            store.insert(&key, b"replaced").unwrap();
-            store.insert(&key, &value).unwrap();
-        }
-        store.insert(b"removed", b"").unwrap();
-        assert!(store.remove(b"removed").unwrap());
-    });
-    // Without an index, which is made again.
-    let store = Hash::open(&path).unwrap();
-    store.verify(|_, _| ()).unwrap();
-    check(&store);
-    store.insert(b"new", b"value").unwrap();
-    assert!(store.remove(b"new").unwrap());
-    check(&store);
-    store.verify(|_, _| ()).unwrap();
+    for name in ["hash/mixed-v1.hash", "hash/movable-v1.hash"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = golden(folder.path(), name, |path| {
+            let store = Hash::create(path).unwrap();
+            for (key, value) in records() {
+                store.insert(&key, b"replaced").unwrap();
+                store.insert(&key, &value).unwrap();
+            }
+            store.insert(b"removed", b"").unwrap();
+            assert!(store.remove(b"removed").unwrap());
+        });
+        // Without an index, which is made again.
+        let store = Hash::open(&path).unwrap();
+        store.verify(|_, _| ()).unwrap();
+        check(&store);
+        store.insert(b"new", b"value").unwrap();
+        assert!(store.remove(b"new").unwrap());
+        // Every record is copied.
+        while store.compact(1 << 16).unwrap() {}
+        check(&store);
+        store.verify(|_, _| ()).unwrap();
+    }
 }
 
 #[test]

@@ -325,7 +325,7 @@ fn what_is_no_store_is_refused() {
     };
     assert!(matches!(sealed(8, 1).kind(), ErrorKind::WrongFormat { .. }), "another engine");
     assert!(matches!(sealed(12, 9).kind(), ErrorKind::Unsupported(_)), "a later version");
-    assert!(matches!(sealed(24, 1).kind(), ErrorKind::Unsupported(_)), "features");
+    assert!(matches!(sealed(24, 3).kind(), ErrorKind::Unsupported(_)), "features");
     assert!(matches!(sealed(0, b'x').kind(), ErrorKind::WrongFormat { .. }), "magic");
     // A link that leads in a circle, and a file that stands where the index should be.
     fs::write(&path, &sample.data).unwrap();
@@ -583,6 +583,56 @@ fn a_full_disk_is_an_error_and_the_store_stays_usable() {
         state_of(&store, size);
         drop(store);
         state_of(&Hash::open(&path).unwrap(), size);
+    }
+}
+
+/// Cleaning moves records: a checksum that it made for a damaged one would hide the damage for good, and by a damaged
+/// length, key or kind it would drop what lives.
+#[test]
+fn cleaning_makes_no_checksum_for_what_is_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    let key = |i: u32| format!("key {i:06}").into_bytes();
+    for i in 0..2000 {
+        store.insert(&key(i), format!("value {i:06}").as_bytes()).unwrap();
+    }
+    drop(store);
+    let (data, index) = (fs::read(&path).unwrap(), fs::read(index_of(&path)).unwrap());
+    let value = b"value 000700";
+    let value_at = data.windows(value.len()).position(|bytes| bytes == value).unwrap();
+    let key_at = value_at - key(700).len();
+    // The value, the key, and the lengths and the kind of the record.
+    for at in [value_at + 3, key_at + 5, key_at - 4, key_at - 3, key_at - 1] {
+        for bit in [1, 3, 16] {
+            let mut damaged = data.clone();
+            damaged[at] ^= bit;
+            let what = format!("byte {at}, bit {bit}");
+            for is_churned in [false, true] {
+                let image = vec![Some(damaged.clone()), Some(index.clone())];
+                write_image(&image, &Hash::files(&path));
+                let store = Hash::open(&path).unwrap();
+                let clean = || {
+                    // Without what lives in it the log is cleaned as it grows.
+                    for i in (0..20_000).filter(|i| is_churned && i % 2000 != 700) {
+                        store.insert(&key(i % 2000), b"another value")?;
+                    }
+                    while store.compact(1 << 16)? {}
+                    Ok(())
+                };
+                let cleaned: credenza::Result<()> = clean();
+                assert!(cleaned.is_err(), "{what}: nothing was found");
+                assert!(store.verify(|_, _| ()).is_err(), "{what}: verified");
+                drop(store);
+                let saved = folder.path().join("saved");
+                recover(&path, &saved).unwrap();
+                let saved_store = Hash::open(&saved).unwrap();
+                let missing = (0..2000).filter(|i| saved_store.get(&key(*i)).unwrap().is_none());
+                assert_eq!(missing.collect::<Vec<_>>(), [700], "{what}");
+                drop(saved_store);
+                Hash::files(&saved).iter().for_each(|file| fs::remove_file(file).unwrap());
+            }
+        }
     }
 }
 

@@ -21,6 +21,8 @@ use super::format::{Kind, SEGMENT_HEADER, session, unit_place, words};
 use super::index::{Located, damaged, not_a_record};
 use super::log::Cursor;
 use super::pins;
+use super::rebuild::damaged_data;
+use super::scan::Found;
 use super::view::{is_marked_dead, record};
 use super::writer::Writer;
 use crate::Result;
@@ -167,6 +169,7 @@ impl Writer<'_> {
             let found = found.ok_or_else(|| damaged(at, "what should be a record is none"))?;
             match found.header.kind {
                 Kind::End => {
+                    self.check_whole(unit, at)?;
                     group.is_end = true;
                     break;
                 }
@@ -178,11 +181,24 @@ impl Writer<'_> {
                     group.count += 1;
                 }
                 // No older record of its key is left, nor any before what was dropped.
-                Kind::Delete | Kind::Batch | Kind::Clear | Kind::Evict => {}
+                // A put that damage makes look like one has a value; to check each took a tenth longer.
+                Kind::Delete if found.header.value_len == 0 => {}
+                Kind::Delete | Kind::Batch | Kind::Clear | Kind::Evict => {
+                    self.check_whole(unit, at)?;
+                }
             }
             group.next = at + found.header.room();
         }
         Ok(true)
+    }
+
+    /// Whether the record at `at` in the segment of this unit is as it was written. By a damaged length what lies behind
+    /// it would be passed over, by a damaged key or kind the record itself.
+    fn check_whole(&self, unit: u64, at: u64) -> Result<()> {
+        let entry = self.segment(unit)?;
+        let segment = Found { unit, units: entry.units(), sequence: entry.sequence() };
+        let found = self.core.checked_record(self, segment, at);
+        found.map(drop).map_err(|what| damaged_data(at, what.into()))
     }
 
     /// Copies what lives of a group, and goes on behind it.
@@ -216,12 +232,15 @@ impl Writer<'_> {
     fn copy_living(&self, group: &Group) -> Result<()> {
         let mut cursor = self.cursor();
         let mut moved: [Option<(Located<'_>, u64)>; GROUP] = [None; GROUP];
-        let mut count = 0;
+        let (mut count, sequence) = (0, self.segment(group.unit)?.sequence());
         for (old_at, place) in group.found() {
-            let Some(old) = self.index.locate_address(place, old_at)? else { continue };
+            let Some(old) = self.index.locate_address(place, old_at)? else {
+                self.check_whole(group.unit, old_at)?;
+                continue;
+            };
             let found =
                 record(&self.core.data, self, old_at).ok_or_else(|| not_a_record(old_at))?;
-            let at = self.append(&mut cursor, Kind::Put, found.key, found.value);
+            let at = self.append_copy(&mut cursor, (old_at, sequence), found);
             let at = at.inspect_err(|_| self.give_up())?;
             if self.core.is_used(old_at) {
                 // It is moved, not passed over by those who need room.

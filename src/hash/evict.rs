@@ -239,7 +239,7 @@ impl Writer<'_> {
         let mut moved = Vec::with_capacity(living.len());
         let mut append = || {
             for one in living.iter().filter(|one| !one.is_dropped) {
-                let at = self.append(&mut cursor, Kind::Put, one.record.key, one.record.value)?;
+                let at = self.append_copy(&mut cursor, (one.at, end.0), one.record)?;
                 moved.push((one.slot, at));
             }
             if living.iter().all(|one| !one.is_dropped) {

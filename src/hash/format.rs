@@ -95,10 +95,15 @@ pub(crate) struct Header {
     pub seed: u64,
     /// How many bytes what lives in it may take; 0: as many as there are.
     pub limit: u64,
+    /// Whether the checksum of a copied record follows from that of the record: see [`record_checksum`]. So it is in
+    /// every store that is made since there is this feature.
+    pub has_movable_sums: bool,
 }
 
 /// A feature that a writer must understand: the store has a limit, by which writers drop records.
 const HAS_LIMIT: u32 = 1;
+/// A feature that a reader must understand: [`Header::has_movable_sums`].
+const MOVABLE_SUMS: u32 = 1;
 
 impl Header {
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
@@ -106,9 +111,11 @@ impl Header {
         put(&mut bytes, 0, &MAGIC);
         put(&mut bytes, 8, &ENGINE.to_le_bytes());
         put(&mut bytes, 12, &VERSION.to_le_bytes());
-        // 16..28: feature bits; this is the only one yet.
+        // 16..28: feature bits.
         let to_write = if self.limit > 0 { HAS_LIMIT } else { 0 };
+        let to_read = if self.has_movable_sums { MOVABLE_SUMS } else { 0 };
         put(&mut bytes, 20, &to_write.to_le_bytes());
+        put(&mut bytes, 24, &to_read.to_le_bytes());
         put(&mut bytes, 32, &self.store.to_le_bytes());
         put(&mut bytes, 48, &self.seed.to_le_bytes());
         put(&mut bytes, 56, &self.limit.to_le_bytes());
@@ -147,14 +154,14 @@ impl Header {
         let [_, to_write, to_read] = [16, 20, 24].map(|at| le32(bytes, at).unwrap_or(0));
         let limit = le64(bytes, 56).unwrap_or(0);
         let is_fit = to_write == if limit > 0 { HAS_LIMIT } else { 0 };
-        if version == 0 || !is_fit || to_read != 0 {
+        if version == 0 || !is_fit || to_read & !MOVABLE_SUMS != 0 {
             let what =
                 "a hash store with features that this program does not know: take a newer one";
             return Err(Error::new(ErrorKind::Unsupported(what.into())));
         }
         let word = |at| u128::from(le64(bytes, at).unwrap_or(0));
         let (store, seed) = (word(32) | word(40) << 64, le64(bytes, 48).unwrap_or(0));
-        Ok(Header { store, seed, limit })
+        Ok(Header { store, seed, limit, has_movable_sums: to_read & MOVABLE_SUMS != 0 })
     }
 }
 
@@ -396,19 +403,66 @@ pub(crate) fn marked(first: u64, is_dead: bool) -> u64 {
 /// The checksum of a record: its lengths, key and value, and where it is, so that what an earlier
 /// use of the segment left there does not fit. Key and value are summed one after the other, not
 /// as one piece, lest a writer reads back what it has just written in parts.
+///
+/// The place is added to the sum of the rest, so that one look at a record checks it and sums its copy. (In stores from
+/// before the place is the seed of the rest.)
 #[inline]
 pub(crate) fn record_checksum(
     store: &Header,
     record: &RecordHeader,
-    (at, sequence): (u64, u64),
+    place: (u64, u64),
+    (key, value): (&[u8], &[u8]),
+) -> u32 {
+    match store.has_movable_sums {
+        true => content_sum(store, record, 0, (key, value)) ^ place_sum(store, place),
+        false => content_sum(store, record, place_word(place), (key, value)),
+    }
+}
+
+/// The checksum of a copy at `to` of the record that has the checksum `sum` at `from`; `None` if that does not fit.
+#[inline]
+pub(crate) fn copied_checksum(
+    store: &Header,
+    (record, sum): (&RecordHeader, u32),
+    (from, to): ((u64, u64), (u64, u64)),
+    content: (&[u8], &[u8]),
+) -> Option<u32> {
+    if store.has_movable_sums {
+        let own = content_sum(store, record, 0, content);
+        return (own ^ place_sum(store, from) == sum).then(|| own ^ place_sum(store, to));
+    }
+    let at = |place| record_checksum(store, record, place, content);
+    (at(from) == sum).then(|| at(to))
+}
+
+/// The sum of lengths, key and value.
+#[inline(always)]
+fn content_sum(
+    store: &Header,
+    record: &RecordHeader,
+    seed: u64,
     (key, value): (&[u8], &[u8]),
 ) -> u32 {
     let (bytes, _) = record.encode();
     let word = |at| le64(&bytes, at).unwrap_or(0);
     let lengths = word(0) ^ word(8).rotate_left(17);
-    let place = at.rotate_left(24) ^ sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let key_sum = xxh3_64_with_seed(key, store.seed ^ place ^ lengths);
+    let key_sum = xxh3_64_with_seed(key, store.seed ^ seed ^ lengths);
     xxh3_64_with_seed(value, key_sum) as u32
+}
+
+/// An offset and the number of its segment as one word.
+#[inline]
+fn place_word((at, sequence): (u64, u64)) -> u64 {
+    at.rotate_left(24) ^ sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// What a place adds to a checksum: its word and the store's seed, mixed as SplitMix64 does it.
+#[inline]
+fn place_sum(store: &Header, place: (u64, u64)) -> u32 {
+    let mut word = place_word(place) ^ store.seed;
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (word ^ (word >> 31)) as u32
 }
 
 // --- the index file ------------------------------------------------------------------------------
@@ -565,11 +619,35 @@ mod tests {
         }
     }
 
+    /// Danger: a copy that hides what became of the record, or what an earlier use of a place left there, which fits.
+    #[test]
+    fn the_checksum_of_a_copy_fits_if_that_of_the_record_did() {
+        let store = Header { store: 1, seed: 99, limit: 0, has_movable_sums: true };
+        let (from, to) = ((8216, 1), (123_456, 7));
+        let record = RecordHeader::new(Kind::Put, b"key", b"value");
+        let sum = |place, value| record_checksum(&store, &record, place, (b"key", value));
+        for store in [store, Header { has_movable_sums: false, ..store }] {
+            let sum = |place, value| record_checksum(&store, &record, place, (b"key", value));
+            let of = (&record, sum(from, b"value"));
+            let copied = |of, value| copied_checksum(&store, of, (from, to), (b"key", value));
+            assert_eq!(copied(of, b"value"), Some(sum(to, b"value")));
+            assert_eq!(copied(of, b"velue"), None);
+            assert_eq!(copied((of.0, of.1 ^ 1), b"value"), None);
+        }
+        let places = (1..2000u64).flat_map(|sequence| [(4096, sequence), (8 * sequence + 8192, 1)]);
+        let mut sums: Vec<u32> = places.map(|place| sum(place, b"value")).collect();
+        sums.sort_unstable();
+        sums.dedup();
+        assert!(sums.len() > 3990, "{} of 3998 places have one of their own", sums.len());
+    }
+
     #[test]
     fn headers_decode_to_what_was_encoded() {
-        let header = Header { store: 1 << 100, seed: 7, limit: 0 };
+        let header = Header { store: 1 << 100, seed: 7, limit: 0, has_movable_sums: true };
         let limited = Header { limit: 5 << 20, ..header };
         assert_eq!(Header::decode(&limited.encode()).unwrap(), limited);
+        let old = Header { has_movable_sums: false, ..header };
+        assert_eq!(Header::decode(&old.encode()).unwrap(), old);
         let mut bytes = header.encode();
         assert_eq!(Header::decode(&bytes).unwrap(), header);
         let segment = SegmentHeader { sequence: 9, units: 2 };

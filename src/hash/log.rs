@@ -8,12 +8,13 @@
 //! whether the writer fails or dies.
 
 use super::format::{
-    Header, Kind, MAX_FILE, RecordHeader, SEGMENT_END, SEGMENT_HEADER, SegmentHeader,
+    Kind, MAX_FILE, RecordHeader, SEGMENT_END, SEGMENT_HEADER, SegmentHeader, copied_checksum,
     record_checksum, session, unit_of, unit_place, words,
 };
 use super::index::{Index, damaged};
 use super::page::LINE;
-use super::view::write;
+use super::rebuild::damaged_data;
+use super::view::{RecordView, write};
 use super::writer::Writer;
 use crate::os::atomic::{AtomicU64, Ordering};
 use crate::os::shared::SharedMap;
@@ -219,7 +220,37 @@ impl Writer<'_> {
         key: &[u8],
         value: &[u8],
     ) -> Result<u64> {
-        let room = record.room();
+        let at = self.reach(cursor, record.room())?;
+        let place = (at, cursor.sequence);
+        let sum = record_checksum(&self.core.header, &record, place, (key, value));
+        self.write_next(cursor, &record, sum, key, value);
+        Ok(at)
+    }
+
+    /// Appends a copy of the put at `from`, a place in a segment and that segment's number; an error if its checksum does
+    /// not fit, as that of the copy would hide the damage.
+    #[inline(always)]
+    pub(crate) fn append_copy(
+        &self,
+        cursor: &mut Cursor,
+        from: (u64, u64),
+        of: RecordView<'_>,
+    ) -> Result<u64> {
+        let (store, RecordView { key, value, .. }) = (&self.core.header, of);
+        let record = RecordHeader::new(Kind::Put, key, value);
+        let old = self.core.data.word(from.0).map_or(0, |word| word.load(Ordering::Relaxed)) as u32;
+        let at = self.reach(cursor, record.room())?;
+        let places = (from, (at, cursor.sequence));
+        let sum = copied_checksum(store, (&record, old), places, (key, value));
+        let what = "a record's checksum does not fit";
+        let sum = sum.ok_or_else(|| damaged_data(from.0, what.into()))?;
+        self.write_next(cursor, &record, sum, key, value);
+        Ok(at)
+    }
+
+    /// Where the next record, which takes `room` bytes, will be: there is room for it.
+    #[inline(always)]
+    fn reach(&self, cursor: &mut Cursor, room: u64) -> Result<u64> {
         let needed = room + SEGMENT_END;
         if cursor.at.saturating_add(needed) > cursor.end {
             self.next_segment(cursor, room, self.step(cursor)?)?;
@@ -227,18 +258,22 @@ impl Writer<'_> {
         if cursor.at.saturating_add(needed) > self.core.data.len() {
             self.room_or_next(cursor, room)?;
         }
-        let at = cursor.at;
-        write_record(
-            &self.core.data,
-            &self.core.header,
-            (at, cursor.sequence),
-            &record,
-            key,
-            value,
-        );
-        cursor.at = at + room;
+        Ok(cursor.at)
+    }
+
+    /// Writes a record at the cursor, and moves that behind it.
+    #[inline(always)]
+    fn write_next(
+        &self,
+        cursor: &mut Cursor,
+        record: &RecordHeader,
+        sum: u32,
+        key: &[u8],
+        value: &[u8],
+    ) {
+        write_record(&self.core.data, cursor.at, record, sum, key, value);
+        cursor.at += record.room();
         cursor.appended += 1;
-        Ok(at)
     }
 
     /// Has the file reach behind a record of `room` bytes; on a full disk there may be another
@@ -287,7 +322,9 @@ impl Writer<'_> {
         write(&self.core.data, at, &header.encode(&self.core.header, at));
         let record = RecordHeader { kind: Kind::End, key_len: 0, value_len: 0 };
         let place = (cursor.at, cursor.sequence);
-        write_record(&self.core.data, &self.core.header, place, &record, &[], &unit.to_le_bytes());
+        let next = unit.to_le_bytes();
+        let sum = record_checksum(&self.core.header, &record, place, (&[], &next));
+        write_record(&self.core.data, place.0, &record, sum, &[], &next);
         self.segment(cursor.unit)?.set_next(unit);
         let chain = self.index.load(words::CHAIN).saturating_add(end - at);
         self.index.store(words::CHAIN, chain);
@@ -492,15 +529,13 @@ impl Writer<'_> {
 #[inline(always)]
 pub(crate) fn write_record(
     data: &SharedMap,
-    store: &Header,
-    place: (u64, u64),
+    at: u64,
     record: &RecordHeader,
+    sum: u32,
     key: &[u8],
     value: &[u8],
 ) {
-    let at = place.0;
     let (mut bytes, len) = record.encode();
-    let sum = record_checksum(store, record, place, (key, value));
     if let Some(start) = bytes.first_chunk_mut::<4>() {
         *start = sum.to_le_bytes();
     }
