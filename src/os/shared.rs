@@ -16,9 +16,9 @@ use super::map::page_bytes;
 use super::process::longest_file;
 use crate::os::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::{Error, ErrorKind, Result};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::ptr::NonNull;
@@ -469,6 +469,9 @@ fn map(file: &File, protection: i32, kind: i32, len: usize) -> io::Result<NonNul
 /// is written there through a map finds no full disk then. Nothing is done where the file system cannot.
 pub(crate) fn fill_holes(file: &File) -> Result<()> {
     let meta = file.metadata().map_err(|e| Error::io("ask the size of", e))?;
+    if has_every_page(file, &meta) {
+        return Ok(());
+    }
     let (fd, len) = (file.as_raw_fd(), meta.len().cast_signed());
     // SAFETY: the descriptor is open; the call takes no pointers. Nobody reads where it stands.
     let next = |from, what| unsafe { libc::lseek(fd, from, what) };
@@ -500,6 +503,20 @@ pub(crate) fn fill_holes(file: &File) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether a file in memory (tmpfs) has all of its pages. There what it takes is its pages and nothing else, while to ask
+/// for a hole is to look at each: a store of 390 MB took 6 ms to open.
+fn has_every_page(file: &File, meta: &Metadata) -> bool {
+    let is_full = meta.blocks().checked_mul(512) == Some(meta.len().next_multiple_of(4096));
+    let mut found = MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the descriptor is open, and there is room for the answer.
+    if !is_full || unsafe { libc::fstatfs(file.as_raw_fd(), found.as_mut_ptr()) } != 0 {
+        return false;
+    }
+    // SAFETY: the call has succeeded, and written it.
+    let found = unsafe { found.assume_init() };
+    found.f_type == libc::TMPFS_MAGIC
 }
 
 /// A file that exists in memory only.
