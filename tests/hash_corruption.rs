@@ -623,6 +623,13 @@ fn cleaning_makes_no_checksum_for_what_is_damaged() {
                 let cleaned: credenza::Result<()> = clean();
                 assert!(cleaned.is_err(), "{what}: nothing was found");
                 assert!(store.verify(|_, _| ()).is_err(), "{what}: verified");
+                if is_churned {
+                    let before = store.get(&key(1)).unwrap().map(|value| value.to_vec());
+                    store.insert(&key(1), b"no change").unwrap_err();
+                    store.remove(&key(1)).unwrap_err();
+                    store.batch(Batch::new().insert(&key(1), b"no change")).unwrap_err();
+                    assert_eq!(store.get(&key(1)).unwrap().as_deref(), before.as_deref());
+                }
                 drop(store);
                 let saved = folder.path().join("saved");
                 recover(&path, &saved).unwrap();
@@ -631,6 +638,13 @@ fn cleaning_makes_no_checksum_for_what_is_damaged() {
                 assert_eq!(missing.collect::<Vec<_>>(), [700], "{what}");
                 drop(saved_store);
                 Hash::files(&saved).iter().for_each(|file| fs::remove_file(file).unwrap());
+                // What is whole as a row of records can be emptied.
+                if at >= key_at {
+                    let store = Hash::open(&path).unwrap();
+                    store.clear().unwrap_or_else(|e| panic!("{what}, {is_churned}: {e}"));
+                    store.insert(&key(1), b"new").unwrap();
+                    store.verify(|_, _| ()).unwrap();
+                }
             }
         }
     }

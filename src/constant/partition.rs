@@ -35,12 +35,13 @@ pub(crate) const MIN_BUDGET_BYTES: u64 = 8 << 20;
 /// Smallest and largest piece in which a partition grows, by half of what it has: doubled, a third of all that was
 /// backed with pages stayed empty, and those pages were a third of a small build.
 const CHUNK_BYTES: (usize, usize) = (256, 64 << 10);
-/// Smallest and largest buffer from which such pieces are cut, a quarter of all there are; the largest is one huge page.
+/// Smallest and largest buffer from which such pieces are cut, a quarter of all there are; the largest has the size of a
+/// huge page.
 const SLAB_BYTES: (usize, usize) = (64 << 10, 2 << 20);
 /// From so many bytes of them on, huge pages are tried.
 const HUGE_FROM: usize = 32 << 20;
-/// How long small pages take for the largest slab on a slow machine.
-const SLOW: Duration = Duration::from_millis(1);
+/// How long small pages take for two such buffers on a slow machine.
+const SLOW: Duration = Duration::from_millis(2);
 
 /// One record of the build, as a partition keeps it.
 #[derive(Clone, Copy, Debug)]
@@ -148,6 +149,8 @@ impl Slabs {
     fn add(&mut self, size: usize) -> Result<()> {
         let many = self.bytes > HUGE_FROM && size == SLAB_BYTES.1;
         let (start, huge) = (Instant::now(), many && !self.huge_is_slow);
+        // Kernels before 6.7 do not begin maps where a huge page may: of two, one at least is there.
+        let size = if huge { 2 * size } else { size };
         self.buffers.push(backed_buffer(size, huge)?);
         (self.taken, self.bytes) = (0, self.bytes + size);
         self.huge_is_slow |= huge && start.elapsed() > SLOW;

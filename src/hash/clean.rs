@@ -63,23 +63,34 @@ impl Group {
 }
 
 impl Writer<'_> {
-    /// Notes that so many bytes became garbage, and does what is to be done about it.
+    /// Notes that so many bytes became garbage, and does what is to be done about it. The change that made it is done: what
+    /// could not be cleaned is tried again before the next.
     #[inline(always)]
-    pub(crate) fn made_garbage(&self, bytes: u64) -> Result<()> {
+    pub(crate) fn made_garbage(&self, bytes: u64) {
         let debt = self.index.load(words::DEBT).saturating_add(bytes);
         self.index.store(words::DEBT, debt);
+        if debt >= WORTH_CLEANING {
+            // The same error comes before the next change, which it keeps from being made.
+            let _ = self.pay(debt);
+        }
+    }
+
+    /// Before a change: an error if what is to be cleaned is damaged.
+    #[inline(always)]
+    pub(crate) fn pay_first(&self) -> Result<()> {
+        let debt = self.index.load(words::DEBT);
         if debt < WORTH_CLEANING { Ok(()) } else { self.pay(debt) }
     }
 
     #[cold]
+    #[inline(never)]
     fn pay(&self, debt: u64) -> Result<()> {
         let done = self.pay_now(debt);
+        if done.is_err() {
+            self.index.store(words::DEBT, debt);
+        }
         match done {
-            // The change itself is done: what could not be cleaned is tried again with the next.
-            Err(error) if !error.is_bad_file() => {
-                self.index.store(words::DEBT, debt);
-                Ok(())
-            }
+            Err(error) if !error.is_bad_file() => Ok(()),
             done => done,
         }
     }
@@ -194,7 +205,7 @@ impl Writer<'_> {
 
     /// Whether the record at `at` in the segment of this unit is as it was written. By a damaged length what lies behind
     /// it would be passed over, by a damaged key or kind the record itself.
-    fn check_whole(&self, unit: u64, at: u64) -> Result<()> {
+    pub(super) fn check_whole(&self, unit: u64, at: u64) -> Result<()> {
         let entry = self.segment(unit)?;
         let segment = Found { unit, units: entry.units(), sequence: entry.sequence() };
         let found = self.core.checked_record(self, segment, at);
@@ -235,7 +246,11 @@ impl Writer<'_> {
         let (mut count, sequence) = (0, self.segment(group.unit)?.sequence());
         for (old_at, place) in group.found() {
             let Some(old) = self.index.locate_address(place, old_at)? else {
-                self.check_whole(group.unit, old_at)?;
+                // After everything was taken out there is nothing that could be passed over.
+                if self.index.load(words::COUNT) > 0 {
+                    let checked = self.check_whole(group.unit, old_at);
+                    checked.inspect_err(|_| self.give_up())?;
+                }
                 continue;
             };
             let found =

@@ -194,6 +194,7 @@ impl Writer<'_> {
         let (mut next, mut is_end) = (group.next, group.is_end);
         let mut living = Vec::new();
         for (at, place) in group.found() {
+            self.check_whole(unit, at)?;
             if let Some(slot) = self.index.locate_address(place, at)? {
                 let record = record(&self.core.data, self, at).ok_or_else(|| not_a_record(at))?;
                 let is_used = self.core.is_used(at);

@@ -182,6 +182,7 @@ impl Writer<'_> {
     #[inline(always)]
     fn put_later(&self, key: &[u8], value: &[u8]) -> Result<()> {
         check_sizes(key, value)?;
+        self.pay_first()?;
         let place = self.index.place(key);
         self.index.prefetch(place);
         let ring = self.index.eight_words(words::RING);
@@ -210,7 +211,8 @@ impl Writer<'_> {
         if !state.is_pending() {
             self.index.set_state(state.pending());
         }
-        self.made_garbage(0)
+        self.made_garbage(0);
+        Ok(())
     }
 
     /// Whether a put whose place begins so waits.

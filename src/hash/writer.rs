@@ -229,6 +229,7 @@ impl<'c> Writer<'c> {
     #[inline(always)]
     pub(crate) fn put(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         check_sizes(key, value)?;
+        self.pay_first()?;
         self.make_way(|| RecordHeader::new(Kind::Put, key, value).room())?;
         let place = self.index.place(key);
         let old = self.index.locate(&self.core.data, self, key, place)?;
@@ -245,7 +246,7 @@ impl<'c> Writer<'c> {
         slot.lead_to(at);
         self.counted(count, live, cursor.at);
         self.mark_replaced(slot);
-        self.made_garbage(slot.room)?;
+        self.made_garbage(slot.room);
         Ok(old.is_some())
     }
 
@@ -272,6 +273,7 @@ impl<'c> Writer<'c> {
         // What garbage has to be paid for is paid while the key's slot comes from memory, and then
         // while its record does, which is looked at only after that: it may be one that is moved.
         self.index.prefetch(place);
+        self.pay_first()?;
         let mut group = Group::default();
         let is_cleaning = self.begin_cleaning(&mut group)?;
         self.index.prefetch_records(&self.core.data, place)?;
@@ -291,7 +293,7 @@ impl<'c> Writer<'c> {
         slot.clear();
         self.counted(count, live, cursor.at);
         self.mark_replaced(slot);
-        self.made_garbage(slot.room + RecordHeader::new(Kind::Delete, key, &[]).room())?;
+        self.made_garbage(slot.room + RecordHeader::new(Kind::Delete, key, &[]).room());
         Ok(true)
     }
 
@@ -310,6 +312,7 @@ impl<'c> Writer<'c> {
                 Change::Delete(key) => check_sizes(key, &[])?,
             }
         }
+        self.pay_first()?;
         self.make_way_for(changes.clone())?;
         let count =
             u32::try_from(count).map_err(|_| Error::invalid("a batch of over 2^32 changes"))?;
@@ -340,7 +343,8 @@ impl<'c> Writer<'c> {
         self.end_batch();
         done?;
         let grown = self.index.load(words::LIVE).saturating_sub(live);
-        self.made_garbage((written + header.room()).saturating_sub(grown))
+        self.made_garbage((written + header.room()).saturating_sub(grown));
+        Ok(())
     }
 
     /// Takes all keys out, at once.

@@ -508,7 +508,10 @@ pub(crate) fn fill_holes(file: &File) -> Result<()> {
 /// Whether a file in memory (tmpfs) has all of its pages. There what it takes is its pages and nothing else, while to ask
 /// for a hole is to look at each: a store of 390 MB took 6 ms to open.
 fn has_every_page(file: &File, meta: &Metadata) -> bool {
-    let is_full = meta.blocks().checked_mul(512) == Some(meta.len().next_multiple_of(4096));
+    // With huge pages, of which the last may reach behind the end, blocks are reported as large.
+    let page = meta.blksize();
+    let is_full = page == page_bytes() as u64
+        && meta.blocks().checked_mul(512) == Some(meta.len().next_multiple_of(page));
     let mut found = MaybeUninit::<libc::statfs>::uninit();
     // SAFETY: the descriptor is open, and there is room for the answer.
     if !is_full || unsafe { libc::fstatfs(file.as_raw_fd(), found.as_mut_ptr()) } != 0 {

@@ -121,12 +121,17 @@ fn losses(c: &Comparison, own: &str) -> String {
         let _ = write!(items, "<li><b>file size</b>: that of {rival} is {part} of ours</li>");
     }
     let judged = |h: &Headline| h.ratio.verdict() != Verdict::TooFewRounds;
+    if items.is_empty() && c.headlines(own).is_empty() {
+        return String::new();
+    }
     if items.is_empty() && !c.headlines(own).iter().all(judged) {
         return format!(r#"<p class="note">Too few rounds to say where {own} is not ahead.</p>"#);
     }
     if items.is_empty() {
+        let of = c.peers_in_words(own);
+        let of = if of.is_empty() { String::new() } else { format!("{of},") };
         return format!(
-            r#"<p class="note">No rival matched {own} in any phase of this run. That is said of this data on this machine.</p>"#
+            r#"<p class="note">No rival{of} matched {own} in any phase of this run. That is said of this data on this machine.</p>"#
         );
     }
     format!(r#"<h3 class="gap">Where {own} is not ahead</h3><ul class="losses">{items}</ul>"#)

@@ -327,6 +327,11 @@ fn headlines(c: &Comparison, own: &str, out: &mut impl Write, pen: &Pen) -> io::
     if !others.is_empty() {
         wrapped(out, pen, "  ", &format!("also matched or beaten in {}", others.join(", ")))?;
     }
+    let alone: Vec<String> = c.others(own).map(text::clean).collect();
+    if !alone.is_empty() {
+        let says = "in the table alone, as they cannot do what it does:";
+        wrapped(out, pen, "  ", &format!("{says} {}", alone.join(", ")))?;
+    }
     Ok(())
 }
 
