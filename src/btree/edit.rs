@@ -297,7 +297,11 @@ impl Writer<'_> {
         }
         let far = self.store_value(page, value)?;
         let stored = to_store(value, far);
-        if of(page, leaf::replace(self.page_mut(page)?, i, stored))? {
+        let mut bytes = std::mem::take(&mut self.scratch.bytes);
+        let leaf = self.page_mut(page);
+        let done = leaf.and_then(|leaf| of(page, leaf::replace(leaf, i, stored, &mut bytes)));
+        self.scratch.bytes = bytes;
+        if done? {
             return Ok(());
         }
         self.scratch.items.clear();
@@ -312,7 +316,7 @@ impl Writer<'_> {
             Some(new) => (Some(new), true),
             None => (self.store_value(page, value)?, false),
         };
-        of(page, leaf::replace(self.page_mut(page)?, i, to_store(value, new)))?;
+        of(page, leaf::replace_same(self.page_mut(page)?, i, to_store(value, new)))?;
         if is_over { Ok(()) } else { self.free_value(page, old) }
     }
 

@@ -1,8 +1,8 @@
 //! Pages as lists: taken apart, and written anew in the best layout, as one page or several.
 //!
 //! This is what happens when a page cannot take a change in place: it is full, or its prefix is too
-//! long now, or its heap has waste, or its records no longer have one size. Writing anew costs about
-//! two microseconds, and a page of the usual sizes needs it once in a hundred changes.
+//! long now, or its records no longer have one size. Writing anew costs about two microseconds, and
+//! a page of the usual sizes needs it once in some forty new records.
 
 use super::format::PAGE;
 use super::inner;
@@ -346,7 +346,7 @@ impl Items {
             let key = self.stored(item, prefix);
             set_head(bytes, i, key.rest);
             scratch.clear();
-            record::encode(&mut scratch, key, self.value(item));
+            record::encode(&mut scratch, key.rest.len(), key.tail(), self.value(item));
             bytes[heap - scratch.len()..heap].copy_from_slice(&scratch);
             heap -= scratch.len();
             set_short(bytes, at::HEADS + HEAD * room + 2 * i, heap);

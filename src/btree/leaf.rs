@@ -8,14 +8,14 @@
 //! more than one.
 
 use super::format::{MAX_STORED_KEY, PAGE};
+use super::heap;
 use super::page::{
     BAD_PREFIX, Bytes, HEAD, Kind, Place, REFERENCES, STRIDE, at, bytes_of, count, head, head_of,
-    heads, kind, lower_in, pass, place_in_run, prefix, run, set_short, short,
+    heads, kind, lower_in, pass, place_in_run, prefix, run, set_short, shift, short,
 };
 use super::probe::{Cut, Probe};
 use super::record::{
-    self, Elsewhere, FAR_BYTES, Far, KeyToStore, Record, SHORT, Tail, Value, ValueToStore, compare,
-    compare_near,
+    Elsewhere, FAR_BYTES, Far, KeyToStore, Tail, Value, ValueToStore, compare, compare_near,
 };
 
 type Checked<T> = Result<T, &'static str>;
@@ -68,28 +68,6 @@ impl Uniform {
             Value::Near(value)
         })
     }
-}
-
-/// Where the numbers are that say where each record is.
-fn offsets_at(bytes: &Bytes) -> usize {
-    at::HEADS + HEAD * short(bytes, at::ROOM)
-}
-
-/// The record with this number in the heap.
-#[inline(always)]
-pub(super) fn heap_record(bytes: &Bytes, i: usize) -> Checked<Record<'_>> {
-    let at = offsets_at(bytes) + 2 * i;
-    let offset = bytes.get(at..at + 2).ok_or(DAMAGED)?;
-    let offset = usize::from(u16::from_le_bytes([offset[0], offset[1]]));
-    bytes.get(offset..).and_then(record::decode).ok_or(DAMAGED)
-}
-
-/// The same if it is one of [`record::decode_short`].
-#[inline(always)]
-pub(super) fn short_record(bytes: &Bytes, i: usize) -> Option<(usize, &[u8; SHORT], &[u8])> {
-    let at = offsets_at(bytes) + 2 * i;
-    let offset = bytes.get(at..at + 2)?.first_chunk()?;
-    record::decode_short(bytes.get(usize::from(u16::from_le_bytes(*offset))..)?)
 }
 
 /// A key in a leaf, as far as its prefix and heads at great distances say. It is small, for many are
@@ -175,7 +153,7 @@ pub(crate) fn settle(
         place_in_run(from, same, |i| Ok(compare_near(uniform.rest, uniform.tail(bytes, i)?, rest)))
     } else {
         place_in_run(from, same, |i| {
-            let record = heap_record(bytes, i)?;
+            let record = heap::record(bytes, i)?;
             compare(record.rest, record.tail, rest, probe.key, elsewhere)
         })
     }
@@ -197,7 +175,7 @@ pub(crate) fn value(bytes: &Bytes, i: usize) -> Checked<Value<'_>> {
     if kind(bytes) == Some(Kind::Uniform) {
         Uniform::of(bytes).value(bytes, i)
     } else {
-        Ok(heap_record(bytes, i)?.value)
+        Ok(heap::record(bytes, i)?.value)
     }
 }
 
@@ -212,7 +190,7 @@ pub(crate) fn elsewhere_of(bytes: &Bytes, i: usize) -> Checked<(Option<Far>, Opt
     if kind(bytes) == Some(Kind::Uniform) {
         return Ok((None, far(Uniform::of(bytes).value(bytes, i)?)));
     }
-    let record = heap_record(bytes, i)?;
+    let record = heap::record(bytes, i)?;
     let key = if let Tail::Far(far) = record.tail { Some(far) } else { None };
     Ok((key, far(record.value)))
 }
@@ -221,7 +199,7 @@ pub(crate) fn elsewhere_of(bytes: &Bytes, i: usize) -> Checked<(Option<Far>, Opt
 /// said.
 #[inline(always)]
 pub(crate) fn offset_of(bytes: &Bytes, i: usize) -> usize {
-    if kind(bytes) == Some(Kind::Uniform) { place_of(bytes, i) } else { offsets_at(bytes) + 2 * i }
+    if kind(bytes) == Some(Kind::Uniform) { place_of(bytes, i) } else { heap::offset_at(bytes, i) }
 }
 
 /// Where the record with this number is in the page, about: to ask for it early.
@@ -231,8 +209,7 @@ pub(crate) fn place_of(bytes: &Bytes, i: usize) -> usize {
         let uniform = Uniform::of(bytes);
         uniform.from + i * uniform.stride()
     } else {
-        let at = offsets_at(bytes) + 2 * i;
-        bytes.get(at..at + 2).map_or(0, |o| usize::from(u16::from_le_bytes([o[0], o[1]])))
+        heap::place_of(bytes, i).unwrap_or(0)
     }
 }
 
@@ -249,7 +226,7 @@ pub(crate) fn key_of(
         let uniform = Uniform::of(bytes);
         (uniform.rest, Tail::Near(uniform.tail(bytes, i)?))
     } else {
-        let record = heap_record(bytes, i)?;
+        let record = heap::record(bytes, i)?;
         (record.rest, record.tail)
     };
     let head = bytes_of(head(heads(bytes)?, i));
@@ -300,15 +277,6 @@ pub(crate) fn used(bytes: &Bytes) -> usize {
     }
 }
 
-/// Moves part of a page; whether it lies within.
-fn shift(bytes: &mut Bytes, from: usize, len: usize, to: usize) -> bool {
-    let fits = from + len <= PAGE && to + len <= PAGE;
-    if fits {
-        bytes.copy_within(from..from + len, to);
-    }
-    fits
-}
-
 /// Puts a record at number `i`, if the page can take it as it is.
 pub(crate) fn insert(
     bytes: &mut Bytes,
@@ -329,7 +297,7 @@ pub(crate) fn insert(
     let done = if kind(bytes) == Some(Kind::Uniform) {
         insert_uniform(bytes, i, key, value, count, room)
     } else {
-        insert_heap(bytes, i, key, value, scratch)?
+        heap::insert(bytes, i, key, value, scratch)?
     };
     if done {
         shift(bytes, at::HEADS + HEAD * i, HEAD * (count - i), at::HEADS + HEAD * (i + 1));
@@ -376,40 +344,25 @@ fn write_value(bytes: &mut Bytes, from: usize, value: ValueToStore<'_>) -> bool 
     true
 }
 
-fn insert_heap(
+/// Puts a value in the place of that of record number `i`, if the page can take it.
+pub(crate) fn replace(
     bytes: &mut Bytes,
     i: usize,
-    key: KeyToStore<'_>,
-    value: ValueToStore<'_>,
+    new: ValueToStore<'_>,
     scratch: &mut Vec<u8>,
 ) -> Checked<bool> {
-    // How much room the arrays get when they are full.
-    const STEP: usize = 8;
-    let (count, room) = (count(bytes), short(bytes, at::ROOM));
-    let heap = short(bytes, at::HEAP);
-    let more = if count == room { STEP } else { 0 };
-    let size = record::record_bytes(key, value);
-    if at::HEADS + (HEAD + 2) * (room + more) + size > heap || heap > PAGE {
-        return Ok(false);
+    if replace_same(bytes, i, new)? {
+        return Ok(true);
     }
-    if more > 0 {
-        let from = offsets_at(bytes);
-        shift(bytes, from, 2 * count, from + HEAD * more);
-        set_short(bytes, at::ROOM, room + more);
+    let is_near = matches!(value(bytes, i)?, Value::Near(_));
+    match kind(bytes) {
+        Some(Kind::Leaf) if is_near => heap::replace(bytes, i, new, scratch),
+        _ => Ok(false),
     }
-    scratch.clear();
-    record::encode(scratch, key, value);
-    let offset = heap - size;
-    bytes[offset..heap].copy_from_slice(scratch);
-    set_short(bytes, at::HEAP, offset);
-    let place = offsets_at(bytes) + 2 * i;
-    shift(bytes, place, 2 * (count - i), place + 2);
-    set_short(bytes, place, offset);
-    Ok(true)
 }
 
-/// Puts a value in the place of that of record number `i`, if the page can take it as it is.
-pub(crate) fn replace(bytes: &mut Bytes, i: usize, new: ValueToStore<'_>) -> Checked<bool> {
+/// The same for a value of the same length, or of any if both are elsewhere.
+pub(crate) fn replace_same(bytes: &mut Bytes, i: usize, new: ValueToStore<'_>) -> Checked<bool> {
     let place = match (value(bytes, i)?, new) {
         (Value::Near(old), ValueToStore::Near(new)) if old.len() == new.len() => {
             offset_in(bytes, old)
@@ -418,19 +371,6 @@ pub(crate) fn replace(bytes: &mut Bytes, i: usize, new: ValueToStore<'_>) -> Che
         _ => return Ok(false),
     };
     Ok(write_value(bytes, place, new))
-}
-
-/// Where record number `i` of a heap is, and how long.
-pub(crate) fn part_of(bytes: &Bytes, i: usize) -> Checked<(usize, usize)> {
-    Ok((place_of(bytes, i), record::stored_bytes(heap_record(bytes, i)?)))
-}
-
-/// Has the key of record number `i`, which is elsewhere, be at another place.
-pub(crate) fn move_key(bytes: &mut Bytes, i: usize, far: Far) -> Checked<()> {
-    let record = heap_record(bytes, i)?;
-    let place = place_of(bytes, i) + record::key_tail_at(record);
-    bytes.get_mut(place..place + FAR_BYTES).ok_or(DAMAGED)?.copy_from_slice(&far.encode());
-    Ok(())
 }
 
 /// Where a part of the page is in it.
@@ -444,8 +384,8 @@ fn far_value_at(bytes: &Bytes, i: usize) -> Checked<usize> {
         let uniform = Uniform::of(bytes);
         return Ok(uniform.from + i * uniform.stride() + uniform.tail);
     }
-    let size = record::stored_bytes(heap_record(bytes, i)?);
-    Ok(place_of(bytes, i) + size - FAR_BYTES)
+    let (place, size) = heap::part_of(bytes, i)?;
+    Ok(place + size - FAR_BYTES)
 }
 
 /// Takes record number `i` out.
@@ -459,11 +399,7 @@ pub(crate) fn remove(bytes: &mut Bytes, i: usize) -> Checked<()> {
         let (from, stride) = (uniform.from + i * uniform.stride(), uniform.stride());
         shift(bytes, from + stride, stride * (count - i - 1), from);
     } else {
-        let size = record::stored_bytes(heap_record(bytes, i)?);
-        let waste = short(bytes, at::WASTE) + size;
-        set_short(bytes, at::WASTE, waste.min(PAGE));
-        let place = offsets_at(bytes) + 2 * i;
-        shift(bytes, place + 2, 2 * (count - i - 1), place);
+        heap::remove(bytes, i)?;
     }
     let place = at::HEADS + HEAD * i;
     shift(bytes, place + HEAD, HEAD * (count - i - 1), place);

@@ -48,6 +48,7 @@ mod edit;
 mod expiry;
 mod format;
 mod handle;
+mod heap;
 mod inner;
 mod items;
 mod journal;

@@ -5,6 +5,7 @@
 
 use super::compact::{Pass, Way};
 use super::format::{PAGE_BYTES, VALUES};
+use super::heap;
 use super::leaf;
 use super::page::count;
 use super::record::{Far, ValueToStore};
@@ -69,9 +70,9 @@ impl Writer<'_> {
         let Some(far) = self.move_far(far, pass)? else { return Ok(0) };
         let bytes = self.page_mut(leaf)?;
         if is_key {
-            of(leaf, leaf::move_key(bytes, i, far))?;
+            of(leaf, heap::move_key(bytes, i, far))?;
         } else {
-            of(leaf, leaf::replace(bytes, i, ValueToStore::Far(far)))?;
+            of(leaf, leaf::replace_same(bytes, i, ValueToStore::Far(far)))?;
         }
         Ok(pages_of(far))
     }

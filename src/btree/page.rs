@@ -107,6 +107,15 @@ pub(crate) fn set_short(bytes: &mut Bytes, at: usize, value: usize) {
     bytes[at..at + 2].copy_from_slice(&(value as u16).to_le_bytes());
 }
 
+/// Moves part of a page; whether it lies within.
+pub(crate) fn shift(bytes: &mut Bytes, from: usize, len: usize, to: usize) -> bool {
+    let fits = from + len <= PAGE && to + len <= PAGE;
+    if fits {
+        bytes.copy_within(from..from + len, to);
+    }
+    fits
+}
+
 #[inline(always)]
 pub(crate) fn birth(bytes: &Bytes) -> u64 {
     le64(bytes, at::BIRTH).unwrap_or(0)

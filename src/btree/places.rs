@@ -7,7 +7,7 @@
 use super::format::PAGE;
 use super::leaf::Uniform;
 use super::page::{Bytes, HEAD, Kind, at, count, kind, prefix, short};
-use super::{inner, leaf};
+use super::{heap, inner};
 
 type Checked = Result<(), &'static str>;
 
@@ -37,7 +37,7 @@ pub(crate) fn check(bytes: &Bytes) -> Checked {
         let part = match kind(bytes) {
             Some(Kind::Inner) if i == 0 => None,
             Some(Kind::Inner) => inner::part_of(bytes, i)?,
-            _ => Some(leaf::part_of(bytes, i)?),
+            _ => Some(heap::part_of(bytes, i)?),
         };
         parts.extend(part);
     }

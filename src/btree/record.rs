@@ -7,7 +7,7 @@
 
 use super::format::PAGE_BYTES;
 use super::page::HEAD;
-use crate::bytes::{le32, le64};
+use crate::bytes::{append_short, le32, le64};
 use std::cmp::Ordering;
 
 /// Set where the key is elsewhere, as a whole.
@@ -186,20 +186,21 @@ pub(crate) struct KeyToStore<'a> {
     pub far: Option<Far>,
 }
 
-impl KeyToStore<'_> {
-    fn number(&self, flags: u32) -> u32 {
-        (self.rest.len() as u32) << 2 | flags | if self.far.is_some() { FAR_KEY } else { 0 }
+impl<'a> KeyToStore<'a> {
+    fn number(&self) -> u32 {
+        (self.rest.len() as u32) << 2 | if self.far.is_some() { FAR_KEY } else { 0 }
+    }
+
+    /// What of it comes behind its head, or where it is.
+    pub(crate) fn tail(&self) -> Tail<'a> {
+        match self.far {
+            Some(far) => Tail::Far(far),
+            None => Tail::Near(self.rest.get(HEAD..).unwrap_or_default()),
+        }
     }
 
     fn tail_bytes(&self) -> usize {
         if self.far.is_some() { FAR_BYTES } else { self.rest.len().saturating_sub(HEAD) }
-    }
-
-    fn push_tail(&self, out: &mut Vec<u8>) {
-        match self.far {
-            Some(far) => out.extend(far.encode()),
-            None => out.extend(self.rest.get(HEAD..).unwrap_or(&[])),
-        }
     }
 }
 
@@ -230,7 +231,7 @@ impl<'a> From<Value<'a>> for ValueToStore<'a> {
 
 /// Bytes that a record takes in a heap.
 pub(crate) fn record_bytes(key: KeyToStore<'_>, value: ValueToStore<'_>) -> usize {
-    let lengths = number_bytes(key.number(0))
+    let lengths = number_bytes(key.number())
         + if let ValueToStore::Near(value) = value { number_bytes(value.len() as u32) } else { 0 };
     lengths + key.tail_bytes() + value.bytes()
 }
@@ -284,33 +285,43 @@ pub(crate) fn stored_key_bytes(rest: usize, tail: Tail<'_>) -> usize {
         }
 }
 
-/// Puts a record behind `out`.
-pub(crate) fn encode(out: &mut Vec<u8>, key: KeyToStore<'_>, value: ValueToStore<'_>) {
+/// Puts a record behind `out`, of whose key `rest` bytes are left.
+pub(crate) fn encode(out: &mut Vec<u8>, rest: usize, tail: Tail<'_>, value: ValueToStore<'_>) {
+    let far_key = if let Tail::Far(_) = tail { FAR_KEY } else { 0 };
+    let number = (rest as u32) << 2 | far_key;
     match value {
         ValueToStore::Near(value) => {
-            push_number(out, key.number(0));
+            push_number(out, number);
             push_number(out, value.len() as u32);
-            key.push_tail(out);
-            out.extend(value);
+            push_tail(out, tail);
+            append_short(out, value);
         }
         ValueToStore::Far(far) => {
-            push_number(out, key.number(FAR_VALUE));
-            key.push_tail(out);
-            out.extend(far.encode());
+            push_number(out, number | FAR_VALUE);
+            push_tail(out, tail);
+            out.extend_from_slice(&far.encode());
         }
+    }
+}
+
+#[inline(always)]
+fn push_tail(out: &mut Vec<u8>, tail: Tail<'_>) {
+    match tail {
+        Tail::Near(tail) => append_short(out, tail),
+        Tail::Far(far) => out.extend_from_slice(&far.encode()),
     }
 }
 
 /// Bytes that a key takes in the heap of an inner page; 0 if its head says all.
 pub(crate) fn key_bytes(key: KeyToStore<'_>) -> usize {
-    if is_head_enough(key) { 0 } else { number_bytes(key.number(0)) + key.tail_bytes() }
+    if is_head_enough(key) { 0 } else { number_bytes(key.number()) + key.tail_bytes() }
 }
 
 /// Puts a key of an inner page behind `out`; nothing if its head says all.
 pub(crate) fn encode_key(out: &mut Vec<u8>, key: KeyToStore<'_>) {
     if !is_head_enough(key) {
-        push_number(out, key.number(0));
-        key.push_tail(out);
+        push_number(out, key.number());
+        push_tail(out, key.tail());
     }
 }
 
@@ -356,7 +367,7 @@ mod tests {
                 for far in [None, Some(far)] {
                     let key = KeyToStore { rest: &long[..len], far };
                     let mut out = Vec::new();
-                    encode(&mut out, key, value);
+                    encode(&mut out, len, key.tail(), value);
                     assert_eq!(out.len(), record_bytes(key, value));
                     let record = decode(&out).unwrap();
                     assert_eq!(record.rest, len);

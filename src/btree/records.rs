@@ -6,7 +6,8 @@
 //! each as many as it has are half of what such a scan takes. Values that are elsewhere are asked
 //! for some records ahead, as they wait for memory each.
 
-use super::leaf::{DAMAGED, Uniform, far_key, heap_record, short_record};
+use super::heap;
+use super::leaf::{DAMAGED, Uniform, far_key};
 use super::page::{Bytes, HEAD, Kind, bytes_of, head, heads, kind, prefix};
 use super::record::{Far, SHORT, Tail, Value};
 use super::tree::{Pages, of};
@@ -131,7 +132,7 @@ fn each_in_heap(
     let prefix = prefix.len();
     for i in numbers {
         let head = bytes_of(head(heads, i));
-        if let Some((rest, tail, value)) = short_record(bytes, i) {
+        if let Some((rest, tail, value)) = heap::short_record(bytes, i) {
             of(page, begin_key(key, prefix, head, tail).ok_or(DAMAGED))?;
             let key = of(page, key.get(..prefix + rest).ok_or(DAMAGED))?;
             if !f(key, value)? {
@@ -139,8 +140,8 @@ fn each_in_heap(
             }
             continue;
         }
-        let record = of(page, heap_record(bytes, i))?;
-        if let (Value::Far(_), Ok(next)) = (record.value, heap_record(bytes, i + AHEAD))
+        let record = of(page, heap::record(bytes, i))?;
+        if let (Value::Far(_), Ok(next)) = (record.value, heap::record(bytes, i + AHEAD))
             && let Value::Far(far) = next.value
         {
             pages.prefetch(far.at);

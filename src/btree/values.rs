@@ -152,7 +152,7 @@ impl Writer<'_> {
             let (_, value) = of(leaf, leaf::elsewhere_of(self.page(leaf)?, i))?;
             if let Some(far) = value.filter(|far| far.is_packed() && far.page() == from) {
                 let far = Far { at: to * PAGE_BYTES + far.at % PAGE_BYTES, ..far };
-                of(leaf, leaf::replace(self.page_mut(leaf)?, i, ValueToStore::Far(far)))?;
+                of(leaf, leaf::replace_same(self.page_mut(leaf)?, i, ValueToStore::Far(far)))?;
             }
         }
         let mut pack = Pack::of(self.page(leaf)?);
