@@ -12,6 +12,7 @@ use super::page::{Bytes, HEAD, at, count, set_short, shift, short};
 use super::record::{
     self, FAR_BYTES, Far, KeyToStore, Record, SHORT, Value, ValueToStore, stored_bytes,
 };
+use crate::os::source::prefetch;
 
 type Checked<T> = Result<T, &'static str>;
 
@@ -51,6 +52,27 @@ pub(crate) fn part_of(bytes: &Bytes, i: usize) -> Checked<(usize, usize)> {
     let place = place_of(bytes, i).ok_or(DAMAGED)?;
     let record = bytes.get(place..).and_then(record::decode).ok_or(DAMAGED)?;
     Ok((place, stored_bytes(record)))
+}
+
+/// Asks for the records that a search by halves among so many from `from` on looks at first: each
+/// is in a line of memory of its own, and only the one before says which is next.
+#[inline(always)]
+pub(super) fn prefetch_halves(bytes: &Bytes, from: usize, len: usize) {
+    let ask = |i: usize| prefetch(bytes, place_of(bytes, i).unwrap_or(0));
+    let half = len / 2;
+    ask(from + half);
+    if len > 2 {
+        ask(from + half / 2);
+        ask(from + half + 1 + (len - half - 1) / 2);
+    }
+    if len > 6 {
+        let (low, high) = (from, from + half + 1);
+        let (quarter, three) = (half / 2, (len - half - 1) / 2);
+        ask(low + quarter / 2);
+        ask(low + quarter + 1 + (half - quarter - 1) / 2);
+        ask(high + three / 2);
+        ask(high + three + 1 + (len - half - 1 - three - 1) / 2);
+    }
 }
 
 /// Has the key of record number `i`, which is elsewhere, be at another place.

@@ -152,6 +152,9 @@ pub(crate) fn settle(
         }
         place_in_run(from, same, |i| Ok(compare_near(uniform.rest, uniform.tail(bytes, i)?, rest)))
     } else {
+        if same > 1 {
+            heap::prefetch_halves(bytes, from, same);
+        }
         place_in_run(from, same, |i| {
             let record = heap::record(bytes, i)?;
             compare(record.rest, record.tail, rest, probe.key, elsewhere)

@@ -81,7 +81,7 @@ fn outside(at: u64) -> Error {
 
 /// Asks for the cache line at `bytes[at]`, if there is one; only a hint.
 #[inline(always)]
-fn prefetch(bytes: &[u8], at: usize) {
+pub(crate) fn prefetch(bytes: &[u8], at: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(byte) = bytes.get(at) {
         use std::arch::x86_64::*;
