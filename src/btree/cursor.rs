@@ -26,6 +26,8 @@ pub(crate) struct Walk<'p, P> {
     count: usize,
     /// The key here.
     key: Vec<u8>,
+    /// Memory for the key before this one, where they are compared.
+    before: Vec<u8>,
     where_: Where,
 }
 
@@ -46,8 +48,8 @@ enum Way {
 impl<'p, P: Pages> Walk<'p, P> {
     /// Before the first record.
     pub(crate) fn new(pages: &'p P, tree: Tree) -> Self {
-        let (path, key) = (Vec::new(), Vec::new());
-        Walk { pages, tree, path, leaf: 0, at: 0, count: 0, key, where_: Where::Before }
+        let (path, key, before) = (Vec::new(), Vec::new(), Vec::new());
+        Walk { pages, tree, path, leaf: 0, at: 0, count: 0, key, before, where_: Where::Before }
     }
 
     /// The key here; `None` if this is no record.
@@ -178,17 +180,17 @@ impl<'p, P: Pages> Walk<'p, P> {
         if !self.beside(way)? {
             return Ok(self.leave(way));
         }
-        let before = (self.where_ == Where::Here).then(|| std::mem::take(&mut self.key));
-        self.where_ = Where::Before;
+        let was_here = std::mem::replace(&mut self.where_, Where::Before) == Where::Here;
+        std::mem::swap(&mut self.key, &mut self.before);
         if self.count == 0 {
             return Err(damaged(self.leaf, "a leaf without records"));
         }
         self.read_key()?;
-        let is_in_order = before.is_none_or(|before| match way {
-            Way::Forward => before < self.key,
-            Way::Back => before > self.key,
-        });
-        if !is_in_order {
+        let is_in_order = match way {
+            Way::Forward => self.before < self.key,
+            Way::Back => self.before > self.key,
+        };
+        if was_here && !is_in_order {
             return Err(damaged(self.leaf, "keys that are not in order"));
         }
         self.where_ = Where::Here;

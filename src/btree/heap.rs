@@ -10,7 +10,7 @@ use super::format::PAGE;
 use super::leaf::{DAMAGED, used};
 use super::page::{Bytes, HEAD, at, count, set_short, shift, short};
 use super::record::{
-    self, FAR_BYTES, Far, KeyToStore, Record, SHORT, Value, ValueToStore, stored_bytes,
+    self, FAR_BYTES, Far, KeyToStore, MIDDLE, Record, SHORT, Value, ValueToStore, stored_bytes,
 };
 use crate::os::source::prefetch;
 
@@ -44,6 +44,19 @@ pub(super) fn record(bytes: &Bytes, i: usize) -> Checked<Record<'_>> {
 #[inline(always)]
 pub(super) fn short_record(bytes: &Bytes, i: usize) -> Option<(usize, &[u8; SHORT], &[u8])> {
     record::decode_short(bytes.get(place_of(bytes, i)?..)?)
+}
+
+/// Whether a length of record number `i` takes more than a byte.
+#[inline(always)]
+pub(super) fn has_long_lengths(bytes: &Bytes, i: usize) -> bool {
+    let place = place_of(bytes, i).unwrap_or(PAGE);
+    bytes.get(place..place + 2).is_none_or(|lengths| (lengths[0] | lengths[1]) & 0x80 != 0)
+}
+
+/// The same if it is one of [`record::decode_middle`].
+#[inline(always)]
+pub(super) fn middle_record(bytes: &Bytes, i: usize) -> Option<(usize, &[u8; MIDDLE], &[u8])> {
+    record::decode_middle(bytes.get(place_of(bytes, i)?..)?)
 }
 
 /// Where record number `i` is, and how long.

@@ -249,6 +249,8 @@ pub(crate) fn join(
     key.clear();
     match tail {
         Tail::Near(tail) => {
+            // At once: else it grows with each of the three.
+            key.reserve(prefix.len() + HEAD + tail.len());
             key.extend_from_slice(prefix);
             key.extend_from_slice(&head[..rest.min(HEAD)]);
             key.extend_from_slice(tail);

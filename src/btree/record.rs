@@ -160,6 +160,30 @@ pub(crate) fn decode_short(bytes: &[u8]) -> Option<(usize, &[u8; SHORT], &[u8])>
     Some((rest, after.first_chunk()?, after.get(tail..tail + usize::from(*value))?))
 }
 
+/// At least as many bytes as a record of middle size has after the head of its key.
+pub(crate) const MIDDLE: usize = 64;
+
+/// The same of up to two bytes for each length. Which of them have two cannot be foreseen: so there
+/// is no branch.
+#[inline(always)]
+pub(crate) fn decode_middle(bytes: &[u8]) -> Option<(usize, &[u8; MIDDLE], &[u8])> {
+    // Two bytes each at most, where it says so; the rest is not looked at.
+    let number = |word: u32| {
+        let is_two = word >> 7 & 1;
+        ((word & 0x7f) | ((word >> 1 & 0x3f80) * is_two), 1 + is_two, word >> 8 & is_two << 7)
+    };
+    let word = le32(bytes, 0)?;
+    let (key, key_len, key_goes_on) = number(word);
+    let (value, value_len, value_goes_on) = number(word >> (8 * key_len));
+    let (rest, from) = ((key >> 2) as usize, (key_len + value_len) as usize);
+    let tail = rest.saturating_sub(HEAD);
+    if key_goes_on | value_goes_on | key & (FAR_KEY | FAR_VALUE) != 0 || tail > MIDDLE {
+        return None;
+    }
+    let after = bytes.get(from..)?;
+    Some((rest, after.first_chunk()?, after.get(tail..tail + value as usize)?))
+}
+
 /// The key of an inner page that begins there: how many bytes are left of it, and those.
 #[inline(always)]
 pub(crate) fn decode_key(bytes: &[u8]) -> Option<(usize, Tail<'_>)> {
@@ -383,11 +407,20 @@ mod tests {
                     }
                     for cut in 0..out.len() {
                         assert!(
-                            decode(&out[..cut]).is_none() && decode_short(&out[..cut]).is_none()
+                            decode(&out[..cut]).is_none()
+                                && decode_short(&out[..cut]).is_none()
+                                && decode_middle(&out[..cut]).is_none()
                         );
                     }
-                    out.extend([1; SHORT]);
+                    out.extend([1; MIDDLE]);
                     let record = decode(&out).unwrap();
+                    match (decode_middle(&out), record.tail, record.value) {
+                        (Some((rest, tail, value)), Tail::Near(whole), Value::Near(same)) => {
+                            assert_eq!((rest, &tail[..whole.len()], value), (len, whole, same));
+                        }
+                        (None, Tail::Near(_), Value::Near(_)) => assert!(len > HEAD + MIDDLE),
+                        (found, ..) => assert_eq!(found, None),
+                    }
                     match (decode_short(&out), record.tail, record.value) {
                         (Some((rest, tail, value)), Tail::Near(whole), Value::Near(same)) => {
                             assert_eq!((rest, &tail[..whole.len()], value), (len, whole, same));

@@ -9,7 +9,7 @@
 use super::heap;
 use super::leaf::{DAMAGED, Uniform, far_key};
 use super::page::{Bytes, HEAD, Kind, bytes_of, head, heads, kind, prefix};
-use super::record::{Far, SHORT, Tail, Value};
+use super::record::{Far, MIDDLE, Tail, Value};
 use super::tree::{Pages, of};
 use crate::Result;
 use crate::bytes::le64;
@@ -127,12 +127,26 @@ fn each_in_heap(
 ) -> Result<bool> {
     let (prefix, heads) = (of(page, prefix(bytes))?, of(page, heads(bytes))?);
     key.clear();
+    key.reserve(prefix.len() + HEAD + MIDDLE);
     key.extend_from_slice(prefix);
-    key.resize(prefix.len() + HEAD + SHORT, 0);
+    key.resize(prefix.len() + HEAD + MIDDLE, 0);
     let prefix = prefix.len();
+    let mut are_short = true;
     for i in numbers {
         let head = bytes_of(head(heads, i));
-        if let Some((rest, tail, value)) = heap::short_record(bytes, i) {
+        if are_short {
+            if let Some((rest, tail, value)) = heap::short_record(bytes, i) {
+                of(page, begin_key(key, prefix, head, tail).ok_or(DAMAGED))?;
+                let key = of(page, key.get(..prefix + rest).ok_or(DAMAGED))?;
+                if !f(key, value)? {
+                    return Ok(false);
+                }
+                continue;
+            }
+            // If not for want of bytes behind it, the others probably are now this, now that.
+            are_short = !heap::has_long_lengths(bytes, i);
+        }
+        if !are_short && let Some((rest, tail, value)) = heap::middle_record(bytes, i) {
             of(page, begin_key(key, prefix, head, tail).ok_or(DAMAGED))?;
             let key = of(page, key.get(..prefix + rest).ok_or(DAMAGED))?;
             if !f(key, value)? {
@@ -174,4 +188,46 @@ fn begin_key<const N: usize>(
     *rest.first_chunk_mut()? = head;
     *rest.get_mut(HEAD..)?.first_chunk_mut()? = *tail;
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::btree::BTree;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn records_of_all_lengths_are_read_in_turn() {
+        // On both sides of what each way to read them takes, short ones between long ones.
+        let lengths = [0, 1, 4, 31, 32, 35, 36, 63, 64, 65, 68, 69, 100, 127, 128, 300];
+        let mut records = BTreeMap::new();
+        for i in 0..4000_usize {
+            let (len, value) = (lengths[i % 16], lengths[i / 16 % 16]);
+            let tail: Vec<u8> = (0..len).map(|n| (i + n) as u8).collect();
+            let key = [format!("all/{:02}/{i:04}", i / 100 % 3).as_bytes(), &tail].concat();
+            records.insert(key, vec![i as u8; value]);
+        }
+        for is_bulk in [false, true] {
+            let store = BTree::in_memory().unwrap();
+            let mut transaction = store.write().unwrap();
+            let mut main = transaction.main();
+            if is_bulk {
+                main.bulk_load(records.iter().map(Ok)).unwrap();
+            } else {
+                for (key, value) in &records {
+                    main.insert(key, value).unwrap();
+                }
+            }
+            transaction.commit().unwrap();
+            let (snapshot, mut all) = (store.read().unwrap(), records.iter());
+            snapshot
+                .main()
+                .scan(|key, value| {
+                    let (known, known_value) = all.next().unwrap();
+                    assert_eq!((key, value), (&known[..], &known_value[..]));
+                    Ok(())
+                })
+                .unwrap();
+            assert_eq!(all.next(), None);
+        }
+    }
 }
