@@ -7,9 +7,10 @@ use super::leaf;
 use super::page::{Link, Place, birth, common, count};
 use super::probe::Probe;
 use super::record::{Far, NEAR_KEY, NEAR_VALUE, Value, ValueToStore};
+use super::split::Plan;
 use super::tree::{Pages, levels, of};
 use super::values::Pack;
-use super::writer::{Last, Writer};
+use super::writer::{Last, Writer, damaged};
 use crate::{Error, ErrorKind, Result};
 
 /// An inner page on the way down, and the number of the link that was taken.
@@ -353,11 +354,49 @@ impl Writer<'_> {
         if done? {
             return self.note_growth(path.last().copied(), page);
         }
+        if far_key.is_none() && self.part_leaf(tree, path, page, i, key, stored)? {
+            return Ok(());
+        }
         let count = count(self.page(page)?);
         self.scratch.items.clear();
         self.take_items(page, &[], None)?;
         self.scratch.items.insert(i, key, far_key, stored);
         self.write_pages(tree, path, page, 0, edge(i, count))
+    }
+
+    /// Parts a leaf in two, of which one takes the record; `false` if that is not for [`Plan`].
+    fn part_leaf(
+        &mut self,
+        tree: &mut Tree,
+        path: &[Step],
+        page: u64,
+        i: usize,
+        key: &[u8],
+        stored: ValueToStore<'_>,
+    ) -> Result<bool> {
+        let old = *self.page(page)?;
+        let Some(plan) = of(page, Plan::new(&old, i, key, stored, self))? else {
+            return Ok(false);
+        };
+        self.last = None;
+        let [below, above] = &plan.between;
+        let parting = parting(below, above);
+        let far = self.store_key(parting)?;
+        let other = self.new_page()?.0;
+        of(page, plan.write_left(&old, self.page_mut(page)?))?;
+        of(page, plan.write_right(&old, self.page_mut(other)?))?;
+        let half = if plan.stays { page } else { other };
+        let mut scratch = std::mem::take(&mut self.scratch.bytes);
+        let done = self.page_mut(half).and_then(|leaf| {
+            of(half, leaf::insert(leaf, plan.at, key, None, stored, &mut scratch))
+        });
+        self.scratch.bytes = scratch;
+        if !done? {
+            return Err(damaged(page, "a leaf that does not say what is in it"));
+        }
+        let link = Link::new(other, self.page(other)?);
+        let part = Part { key: parting.to_vec(), far, link };
+        self.insert_links(tree, path, page, 0, vec![part]).map(|()| true)
     }
 
     /// Appends what is in a page to the items.

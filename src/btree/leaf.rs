@@ -48,6 +48,11 @@ impl Uniform {
         }
     }
 
+    /// Bytes of each value.
+    pub(super) fn value_bytes(self) -> usize {
+        self.value
+    }
+
     pub(super) fn stride(self) -> usize {
         self.tail + self.value
     }

@@ -77,6 +77,7 @@ mod scan;
 mod snapshot;
 mod source;
 mod space;
+mod split;
 mod stats;
 mod sync;
 mod table;
