@@ -117,6 +117,17 @@ pub(crate) fn key_of(
     elsewhere: &impl Elsewhere,
     key: &mut Vec<u8>,
 ) -> Checked<Option<Far>> {
+    key.clear();
+    append_key(bytes, i, elsewhere, key)
+}
+
+/// Appends key number `i`, which is not 0; where it is if it is not in the page.
+pub(crate) fn append_key(
+    bytes: &Bytes,
+    i: usize,
+    elsewhere: &impl Elsewhere,
+    key: &mut Vec<u8>,
+) -> Checked<Option<Far>> {
     let head = head(heads(bytes)?, i);
     let (rest, tail) = match in_heap(bytes, i)? {
         None => (key_len_of(head), Tail::Near(&[][..])),

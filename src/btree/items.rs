@@ -1,8 +1,8 @@
 //! Pages as lists: taken apart, and written anew in the best layout, as one page or several.
 //!
-//! This is what happens when a page cannot take a change in place: it is full, or its prefix is too
-//! long now, or its records no longer have one size. Writing anew costs about two microseconds, and
-//! a page of the usual sizes needs it once in some forty new records.
+//! This is what happens when a page cannot take a change in place, and is not a full leaf of the usual
+//! kind, which [`super::split`] parts: its prefix is too long now, its records no longer have one size,
+//! parts of them are elsewhere, or it is one of two that are joined. It takes some microseconds.
 
 use super::format::PAGE;
 use super::inner;
@@ -12,8 +12,9 @@ use super::page::{
 };
 use super::record::{
     self, Elsewhere, FAR_BYTES, Far, KeyToStore, NEAR_KEY, NEAR_VALUE, Value, ValueToStore,
-    key_bytes, record_bytes,
+    key_bytes, put_lengths, record_bytes,
 };
+use crate::bytes::{append_short, copy_short};
 
 type Checked<T> = Result<T, &'static str>;
 
@@ -47,7 +48,6 @@ pub(crate) struct Items {
     list: Vec<Item>,
     /// A record that is being put together.
     scratch: Vec<u8>,
-    key: Vec<u8>,
 }
 
 impl Items {
@@ -68,18 +68,21 @@ impl Items {
         first_far: Option<Far>,
         elsewhere: &impl Elsewhere,
     ) -> Checked<()> {
-        let mut key = std::mem::take(&mut self.key);
         let is_inner = super::page::kind(bytes) == Some(Kind::Inner);
         for i in 0..count(bytes) {
+            let from = self.arena.len();
             let far = if !is_inner {
-                leaf::key_of(bytes, i, elsewhere, &mut key)?
+                leaf::append_key(bytes, i, elsewhere, &mut self.arena)?
             } else if i > 0 {
-                inner::key_of(bytes, i, elsewhere, &mut key)?
+                inner::append_key(bytes, i, elsewhere, &mut self.arena)?
             } else {
-                key.clear();
-                key.extend_from_slice(first);
+                self.arena.extend_from_slice(first);
                 first_far
             };
+            let key = (from, self.arena.len());
+            if far.is_none() && key.1 - key.0 > NEAR_KEY {
+                return Err(TOO_LARGE);
+            }
             let payload = if is_inner {
                 Payload::Link(inner::link(bytes, i)?)
             } else {
@@ -89,19 +92,14 @@ impl Items {
                     Value::Far(far) => Payload::Far(far),
                 }
             };
-            if far.is_none() && key.len() > NEAR_KEY {
-                return Err(TOO_LARGE);
-            }
-            let at = self.list.len();
-            self.put(at, &key, far, payload);
+            self.list.push(Item { key, far, payload });
         }
-        self.key = key;
         Ok(())
     }
 
     fn keep(&mut self, value: &[u8]) -> Payload {
         let from = self.arena.len();
-        self.arena.extend_from_slice(value);
+        append_short(&mut self.arena, value);
         Payload::Near { from, to: self.arena.len() }
     }
 
@@ -337,6 +335,17 @@ impl Items {
         }
     }
 
+    /// What comes after the head of a key of which `rest` bytes are left, and the value, whose length is
+    /// told, if they are one behind the other here as they are in a page.
+    fn in_one(&self, item: &Item, rest: usize) -> Option<(&[u8], usize)> {
+        match item.payload {
+            Payload::Near { from, to } if from == item.key.1 && item.far.is_none() => {
+                Some((&self.arena[from - rest.saturating_sub(HEAD)..to], to - from))
+            }
+            _ => None,
+        }
+    }
+
     fn write_heap(&mut self, from: usize, to: usize, prefix: usize, bytes: &mut Bytes) {
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut heap = PAGE - prefix;
@@ -345,6 +354,13 @@ impl Items {
         for (i, item) in self.list[from..to].iter().enumerate() {
             let key = self.stored(item, prefix);
             set_head(bytes, i, key.rest);
+            if let Some((stored, value)) = self.in_one(item, key.rest.len()) {
+                heap -= stored.len();
+                copy_short(&mut bytes[heap..heap + stored.len()], stored);
+                heap = put_lengths(bytes, heap, key.rest.len(), value);
+                set_short(bytes, at::HEADS + HEAD * room + 2 * i, heap);
+                continue;
+            }
             scratch.clear();
             record::encode(&mut scratch, key.rest.len(), key.tail(), self.value(item));
             bytes[heap - scratch.len()..heap].copy_from_slice(&scratch);

@@ -17,6 +17,8 @@ use super::probe::{Cut, Probe};
 use super::record::{
     Elsewhere, FAR_BYTES, Far, KeyToStore, Tail, Value, ValueToStore, compare, compare_near,
 };
+use crate::bytes::append_short;
+use crate::os::source::prefetch;
 
 type Checked<T> = Result<T, &'static str>;
 
@@ -137,6 +139,16 @@ pub(crate) fn candidates(bytes: &Bytes, narrow: &Narrow) -> Checked<(usize, usiz
     Ok((from, run(heads, from, narrow.wanted)))
 }
 
+/// Asks for the records of the candidates that [`settle`] looks at first.
+#[inline(always)]
+pub(crate) fn prefetch_halves(bytes: &Bytes, (from, same): (usize, usize)) {
+    if same > 1 && kind(bytes) == Some(Kind::Leaf) {
+        heap::prefetch_halves(bytes, from, same);
+    } else {
+        prefetch(bytes, place_of(bytes, from));
+    }
+}
+
 /// Which of the candidates it is, if any.
 #[inline(always)]
 pub(crate) fn settle(
@@ -230,6 +242,18 @@ pub(crate) fn key_of(
     elsewhere: &impl Elsewhere,
     key: &mut Vec<u8>,
 ) -> Checked<Option<Far>> {
+    key.clear();
+    append_key(bytes, i, elsewhere, key)
+}
+
+/// Appends the key of record number `i`; where it is if it is not in the page.
+#[inline(always)]
+pub(crate) fn append_key(
+    bytes: &Bytes,
+    i: usize,
+    elsewhere: &impl Elsewhere,
+    key: &mut Vec<u8>,
+) -> Checked<Option<Far>> {
     let (rest, tail) = if kind(bytes) == Some(Kind::Uniform) {
         let uniform = Uniform::of(bytes);
         (uniform.rest, Tail::Near(uniform.tail(bytes, i)?))
@@ -241,7 +265,7 @@ pub(crate) fn key_of(
     join(prefix(bytes)?, head, rest, tail, elsewhere, key)
 }
 
-/// Puts a key together.
+/// Appends a key that is put together.
 #[inline(always)]
 pub(crate) fn join(
     prefix: &[u8],
@@ -251,14 +275,14 @@ pub(crate) fn join(
     elsewhere: &impl Elsewhere,
     key: &mut Vec<u8>,
 ) -> Checked<Option<Far>> {
-    key.clear();
     match tail {
         Tail::Near(tail) => {
             // At once: else it grows with each of the three.
             key.reserve(prefix.len() + HEAD + tail.len());
             key.extend_from_slice(prefix);
-            key.extend_from_slice(&head[..rest.min(HEAD)]);
-            key.extend_from_slice(tail);
+            key.extend_from_slice(&head);
+            key.truncate(key.len() - HEAD + rest.min(HEAD));
+            append_short(key, tail);
             Ok(None)
         }
         Tail::Far(far) => {

@@ -22,9 +22,16 @@ impl Writer<'_> {
         if tree.depth == 0 {
             return Ok(false);
         }
-        let mut path = Vec::new();
+        let mut path = std::mem::take(&mut self.scratch.path);
+        path.clear();
+        let done = self.remove_below(tree, key, &mut path);
+        self.scratch.path = path;
+        done
+    }
+
+    fn remove_below(&mut self, tree: &mut Tree, key: &[u8], path: &mut Vec<Step>) -> Result<bool> {
         // Nothing is copied for a key that is not there.
-        let Place::Found(i) = self.find(tree, key, &mut path)? else { return Ok(false) };
+        let Place::Found(i) = self.find(tree, key, path)? else { return Ok(false) };
         self.whole(|writer| writer.remove_found(tree, key, path, i))?;
         Ok(true)
     }
@@ -33,11 +40,11 @@ impl Writer<'_> {
         &mut self,
         tree: &mut Tree,
         key: &[u8],
-        mut path: Vec<Step>,
+        path: &mut Vec<Step>,
         i: usize,
     ) -> Result<()> {
         self.last = None;
-        let page = self.own_path(tree, &mut path)?;
+        let page = self.own_path(tree, path)?;
         let bytes = self.page(page)?;
         let value = of(page, leaf::value(bytes, i))?;
         let value = if let Value::Far(far) = value { Some(far) } else { None };
@@ -65,7 +72,7 @@ impl Writer<'_> {
     fn join(
         &mut self,
         tree: &mut Tree,
-        mut path: Vec<Step>,
+        path: &mut Vec<Step>,
         mut page: u64,
         mut level: u8,
     ) -> Result<()> {

@@ -175,15 +175,12 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
             links.iter().zip(found).zip(&mut candidates).take(part.len())
         {
             *candidates = of(link.page(), leaf::candidates(bytes, &narrow))?;
-            let place = leaf::offset_of(bytes, candidates.0);
+            let place = leaf::offset_of(bytes, candidates.0 + candidates.1 / 2);
             pages.prefetch(link.page() * PAGE_BYTES + place as u64);
         }
-        for ((link, (bytes, _)), candidates) in
-            links.iter().zip(found).zip(candidates).take(part.len())
-        {
+        for ((bytes, _), candidates) in found.iter().zip(candidates).take(part.len()) {
             if candidates.1 > 0 {
-                let place = leaf::place_of(bytes, candidates.0);
-                pages.prefetch(link.page() * PAGE_BYTES + place as u64);
+                leaf::prefetch_halves(bytes, candidates);
             }
         }
         for (i, (((link, probe), (bytes, narrow)), candidates)) in
