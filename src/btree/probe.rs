@@ -57,6 +57,10 @@ impl<'k> Probe<'k> {
             if ((self.start << unused << 1) ^ prefix) >> unused >> 1 == 0 {
                 return Ok(len);
             }
+            // And so is which of both is first: a key that no page has is often outside of all.
+            let ordered = |number: u64| number.swap_bytes() << unused << 1;
+            let start = self.start.swap_bytes() >> unused >> 1 << unused << 1;
+            return Err(if start < ordered(prefix) { Cut::Before } else { Cut::Behind });
         }
         self.cut_any(bytes)
     }
