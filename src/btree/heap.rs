@@ -200,8 +200,8 @@ fn write_together(bytes: &mut Bytes, old: Option<usize>, size: usize) -> Checked
     let before = *bytes;
     let prefix = short(&before, at::PREFIX);
     // Of what is spare, as much for the arrays as records of the same size would take there.
-    let each = (needed - at::HEADS).saturating_sub(prefix) / all;
-    let room = all + spare / each.max(1);
+    let each = needed.saturating_sub(at::HEADS + prefix) / all;
+    let room = all + spare / each.max(IN_ARRAYS + 1);
     let (offsets, mut heap) = (at::HEADS + HEAD * room, PAGE.saturating_sub(prefix));
     let lowest = offsets + 2 * room + size;
     for i in (0..count).filter(|i| Some(*i) != old) {
@@ -214,6 +214,10 @@ fn write_together(bytes: &mut Bytes, old: Option<usize>, size: usize) -> Checked
         heap -= len;
         bytes[heap..heap + len].copy_from_slice(&before[place..place + len]);
         set_short(bytes, offsets + 2 * i, heap);
+    }
+    if heap < lowest {
+        *bytes = before;
+        return Ok(false);
     }
     set_short(bytes, at::ROOM, room);
     set_short(bytes, at::HEAP, heap);
@@ -321,6 +325,19 @@ mod tests {
         assert!(bytes == before);
         assert_eq!(leaf::replace(&mut bytes, 5, new, &mut Vec::new()), Ok(false));
         assert!(bytes == before);
+        // One that says so with a single record, which is to get another value.
+        let mut bytes = begun(&vec![(vec![b'a'; 300], vec![1; 400]), (vec![b'b'], vec![2])]);
+        leaf::remove(&mut bytes, 1).unwrap();
+        set_short(&mut bytes, at::WASTE, PAGE);
+        set_short(&mut bytes, at::HEAP, 60);
+        let before = bytes;
+        assert_eq!(leaf::replace(&mut bytes, 0, new, &mut Vec::new()), Ok(true));
+        assert_eq!(contents(&bytes), [(vec![b'a'; 300], long.to_vec())]);
+        let mut bytes = before;
+        set_short(&mut bytes, at::PREFIX, PAGE - 400);
+        let _ = leaf::replace(&mut bytes, 0, new, &mut Vec::new());
+        let mut bytes = begun(&records);
+        set_short(&mut bytes, at::WASTE, 3000);
         // One that says that its records are where they cannot be.
         let place = offset_at(&bytes, 3);
         set_short(&mut bytes, place, PAGE - 1);
