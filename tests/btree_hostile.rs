@@ -185,6 +185,9 @@ fn hostile_tables_of_pages_do_no_harm() {
     }
 }
 
+/// Where a page's heads begin.
+const HEADS: usize = 48;
+
 /// One hostile change of a page of a tree.
 fn harm(bytes: &mut [u8], pages: &[usize], rng: &mut Rng) {
     let any = |rng: &mut Rng| pages[rng.below(pages.len() as u64) as usize];
@@ -194,7 +197,7 @@ fn harm(bytes: &mut [u8], pages: &[usize], rng: &mut Rng) {
         if rng.below(3) == 0 { rng.below(65536) as u16 } else { some[rng.below(15) as usize] }
     };
     let room = usize::from(u16::from_le_bytes([bytes[page + 12], bytes[page + 13]]));
-    let arrays = (page + 32 + 4 * room.min(500)).next_multiple_of(8);
+    let arrays = (page + HEADS + 4 * room.min(500)).next_multiple_of(8);
     match rng.below(10) {
         // Kind, level, count, room, prefix, heap, waste, lengths, flags.
         0..3 => {
@@ -215,7 +218,7 @@ fn harm(bytes: &mut [u8], pages: &[usize], rng: &mut Rng) {
             put(bytes, at, to);
         }
         7 => {
-            let at = page + 32 + rng.below(4064) as usize;
+            let at = page + HEADS + rng.below((PAGE - HEADS) as u64) as usize;
             let len = (1 + rng.below(64) as usize).min(page + PAGE - at);
             let noise = rng.bytes(len);
             bytes[at..at + len].copy_from_slice(&noise);
@@ -226,7 +229,7 @@ fn harm(bytes: &mut [u8], pages: &[usize], rng: &mut Rng) {
             bytes.copy_within(other + 8..other + PAGE, page + 8);
         }
         _ => {
-            let at = page + 32 + rng.below(4064) as usize;
+            let at = page + HEADS + rng.below((PAGE - HEADS) as u64) as usize;
             bytes[at] = rng.next() as u8;
         }
     }
@@ -281,8 +284,9 @@ fn links_that_meet_again_end_a_walk() {
             usize::from(u16::from_le_bytes([bytes[root * PAGE + 12], bytes[root * PAGE + 13]]));
         let count =
             usize::from(u16::from_le_bytes([bytes[root * PAGE + 10], bytes[root * PAGE + 11]]));
-        let links = (32 + 4 * room).next_multiple_of(8);
+        let links = (HEADS + 4 * room).next_multiple_of(8);
         let leaf = (word(&bytes, root * PAGE + links) & 0xff_ffff) as usize;
+        assert!([1, 2].contains(&bytes[leaf * PAGE + 8]), "a leaf");
         if is_empty {
             bytes[leaf * PAGE + 10..leaf * PAGE + 12].fill(0);
         }

@@ -354,10 +354,11 @@ impl Writer<'_> {
         if done? {
             return self.note_growth(path.last().copied(), page);
         }
-        if far_key.is_none() && self.part_leaf(tree, path, page, i, key, stored)? {
+        let count = count(self.page(page)?);
+        let is_between = far_key.is_none() && edge(i, count).is_none();
+        if is_between && self.part_leaf(tree, path, page, i, key, stored)? {
             return Ok(());
         }
-        let count = count(self.page(page)?);
         self.scratch.items.clear();
         self.take_items(page, &[], None)?;
         self.scratch.items.insert(i, key, far_key, stored);

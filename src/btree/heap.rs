@@ -4,14 +4,13 @@
 //! A record that is taken out, or that became too long for its place, leaves bytes that nobody refers
 //! to: they are counted, and when a record fits in the page but not before the heap, the page is
 //! written together, as it is (some 200 ns; that by [`super::items`] takes two microseconds, and made
-//! an update by a value of another length five times as long).
+//! an update by a value of another length five times as long). So a leaf whose records have come to be
+//! of one size stays as it is until it is parted, joined or moved.
 
 use super::format::PAGE;
 use super::leaf::{DAMAGED, used};
 use super::page::{Bytes, HEAD, at, count, set_short, shift, short};
-use super::record::{
-    self, FAR_BYTES, Far, KeyToStore, MIDDLE, Record, SHORT, Value, ValueToStore, stored_bytes,
-};
+use super::record::{self, FAR_BYTES, Far, KeyToStore, MIDDLE, Record, SHORT, Value, ValueToStore};
 use crate::os::source::prefetch;
 
 type Checked<T> = Result<T, &'static str>;
@@ -64,7 +63,7 @@ pub(super) fn middle_record(bytes: &Bytes, i: usize) -> Option<(usize, &[u8; MID
 pub(crate) fn part_of(bytes: &Bytes, i: usize) -> Checked<(usize, usize)> {
     let place = place_of(bytes, i).ok_or(DAMAGED)?;
     let record = bytes.get(place..).and_then(record::decode).ok_or(DAMAGED)?;
-    Ok((place, stored_bytes(record)))
+    Ok((place, record.size))
 }
 
 /// Asks for the records that a search by halves among so many from `from` on looks at first: each
@@ -91,7 +90,7 @@ pub(super) fn prefetch_halves(bytes: &Bytes, from: usize, len: usize) {
 /// Has the key of record number `i`, which is elsewhere, be at another place.
 pub(crate) fn move_key(bytes: &mut Bytes, i: usize, far: Far) -> Checked<()> {
     let record = record(bytes, i)?;
-    let place = place_of(bytes, i).ok_or(DAMAGED)? + record::key_tail_at(record);
+    let place = place_of(bytes, i).ok_or(DAMAGED)? + record.tail_at;
     bytes.get_mut(place..place + FAR_BYTES).ok_or(DAMAGED)?.copy_from_slice(&far.encode());
     Ok(())
 }
@@ -99,7 +98,9 @@ pub(crate) fn move_key(bytes: &mut Bytes, i: usize, far: Far) -> Checked<()> {
 /// Bytes between the arrays and the heap.
 fn gap(bytes: &Bytes) -> usize {
     let arrays_end = at::HEADS + IN_ARRAYS * short(bytes, at::ROOM);
-    short(bytes, at::HEAP).min(PAGE).saturating_sub(arrays_end)
+    // One that is said to begin behind the page is written together.
+    let heap = Some(short(bytes, at::HEAP)).filter(|heap| *heap <= PAGE);
+    heap.unwrap_or(0).saturating_sub(arrays_end)
 }
 
 fn add_waste(bytes: &mut Bytes, more: usize) {
@@ -124,7 +125,7 @@ pub(super) fn insert(
     value: ValueToStore<'_>,
     scratch: &mut Vec<u8>,
 ) -> Checked<bool> {
-    // How much room the arrays get when they are full.
+    // How much room the arrays get when they are full, and the heap is not.
     const STEP: usize = 8;
     let (count, room) = (count(bytes), short(bytes, at::ROOM));
     let more = if count == room { STEP } else { 0 };
@@ -155,7 +156,7 @@ pub(super) fn replace(
     new: ValueToStore<'_>,
     scratch: &mut Vec<u8>,
 ) -> Checked<bool> {
-    let Record { rest, tail, value } = record(bytes, i)?;
+    let Record { rest, tail, value, .. } = record(bytes, i)?;
     debug_assert!(matches!(value, Value::Near(_)));
     scratch.clear();
     record::encode(scratch, rest, tail, new);
@@ -188,7 +189,7 @@ pub(super) fn remove(bytes: &mut Bytes, i: usize) -> Checked<()> {
 
 /// Writes the records one behind the other, so that there is room for `size` bytes more: of one
 /// record more, or of number `old`, which is left out. Whether there is as much; if not, the page is
-/// as it was.
+/// as it was, but for an error.
 fn write_together(bytes: &mut Bytes, old: Option<usize>, size: usize) -> Checked<bool> {
     let count = count(bytes);
     let (all, left_out) = match old {

@@ -4,8 +4,8 @@
 //! the heads lie, in the order of the keys, what comes after each head and the value. In any other
 //! leaf, behind the heads lies for each record where it is in the heap.
 //!
-//! A change that a page cannot take in place says so, and [`super::items`] writes the page anew, or
-//! more than one.
+//! A change that a page cannot take says so: [`super::split`] parts the page then, or
+//! [`super::items`] writes it anew, or more than one.
 
 use super::format::{MAX_STORED_KEY, PAGE};
 use super::heap;
@@ -311,7 +311,7 @@ pub(crate) fn used(bytes: &Bytes) -> usize {
     }
 }
 
-/// Puts a record at number `i`, if the page can take it as it is.
+/// Puts a record at number `i`, if the page can take it.
 pub(crate) fn insert(
     bytes: &mut Bytes,
     i: usize,
@@ -387,6 +387,10 @@ pub(crate) fn replace(
 ) -> Checked<bool> {
     if replace_same(bytes, i, new)? {
         return Ok(true);
+    }
+    let (count, room) = (count(bytes), short(bytes, at::ROOM));
+    if i >= count || count > room {
+        return Err("a count that is over the page's room");
     }
     let is_near = matches!(value(bytes, i)?, Value::Near(_));
     match kind(bytes) {

@@ -132,6 +132,14 @@ mod tests {
                 }
             }
         }
+        let mut page = [0xee; PAGE];
+        set_short(&mut page, at::PREFIX, 2);
+        page[PAGE - 2..].copy_from_slice(b"bm");
+        for (key, is) in
+            [(&b"cA"[..], Cut::Behind), (b"az", Cut::Before), (b"cz12345678", Cut::Behind)]
+        {
+            assert_eq!(Probe::new(key).cut(&page), Err(is));
+        }
         let mut page = [0; PAGE];
         set_short(&mut page, at::PREFIX, PAGE + 1);
         assert_eq!(Probe::new(b"key").cut(&page), Err(Cut::Damaged));

@@ -87,6 +87,9 @@ pub(crate) struct Record<'p> {
     pub rest: usize,
     pub tail: Tail<'p>,
     pub value: Value<'p>,
+    /// Where the tail is in it, and how long all of it is.
+    pub tail_at: usize,
+    pub size: usize,
 }
 
 /// A number in one to three bytes, seven bits each, the lowest first.
@@ -136,11 +139,13 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Record<'_>> {
     let rest = (key >> 2) as usize;
     let (value_len, after) =
         if key & FAR_VALUE == 0 { number(after)? } else { (FAR_BYTES as u32, after) };
+    let tail_at = bytes.len() - after.len();
     let (tail, after) = tail(key, after)?;
+    let size = bytes.len() - after.len() + value_len as usize;
     let value = after.get(..value_len as usize)?;
     let value =
         if key & FAR_VALUE == 0 { Value::Near(value) } else { Value::Far(Far::decode(value)?) };
-    Some(Record { rest, tail, value })
+    Some(Record { rest, tail, value, tail_at, size })
 }
 
 /// At least as many bytes as a short record has after the head of its key.
@@ -167,7 +172,7 @@ pub(crate) const MIDDLE: usize = 64;
 /// is no branch.
 #[inline(always)]
 pub(crate) fn decode_middle(bytes: &[u8]) -> Option<(usize, &[u8; MIDDLE], &[u8])> {
-    // Two bytes each at most, where it says so; the rest is not looked at.
+    // Of two bytes at most.
     let number = |word: u32| {
         let is_two = word >> 7 & 1;
         ((word & 0x7f) | ((word >> 1 & 0x3f80) * is_two), 1 + is_two, word >> 8 & is_two << 7)
@@ -282,25 +287,7 @@ pub(crate) fn length_bytes(rest: usize) -> usize {
     number_bytes((rest as u32) << 2)
 }
 
-/// Where in a record of a heap the bytes of its key begin.
-pub(crate) fn key_tail_at(record: Record<'_>) -> usize {
-    let value = match record.value {
-        Value::Near(value) => number_bytes(value.len() as u32),
-        Value::Far(_) => 0,
-    };
-    length_bytes(record.rest) + value
-}
-
-/// Bytes that a record takes in a heap where it is.
-pub(crate) fn stored_bytes(record: Record<'_>) -> usize {
-    let value = match record.value {
-        Value::Near(value) => number_bytes(value.len() as u32) + value.len(),
-        Value::Far(_) => FAR_BYTES,
-    };
-    stored_key_bytes(record.rest, record.tail) + value
-}
-
-/// The same for a key of an inner page.
+/// Bytes that a key of an inner page takes in a heap where it is.
 pub(crate) fn stored_key_bytes(rest: usize, tail: Tail<'_>) -> usize {
     length_bytes(rest)
         + match tail {
@@ -394,7 +381,7 @@ mod tests {
                     encode(&mut out, len, key.tail(), value);
                     assert_eq!(out.len(), record_bytes(key, value));
                     let record = decode(&out).unwrap();
-                    assert_eq!(record.rest, len);
+                    assert_eq!((record.rest, record.size), (len, out.len()));
                     match (record.tail, key.far) {
                         (Tail::Near(tail), None) => assert_eq!(tail.len(), len.saturating_sub(4)),
                         (Tail::Far(found), Some(far)) => assert_eq!(found, far),
@@ -433,6 +420,14 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_length_in_more_bytes_than_it_needs_counts_as_it_is() {
+        let record = [0x80 | 20, 0, 0x83, 0, 7, 1, 2, 3, 9, 9];
+        let found = decode(&record).unwrap();
+        assert!(matches!((found.tail, found.value), (Tail::Near([7]), Value::Near([1, 2, 3]))));
+        assert_eq!((found.tail_at, found.size), (4, 8));
     }
 
     #[test]
