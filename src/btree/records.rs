@@ -15,6 +15,10 @@ use crate::Result;
 use crate::bytes::le64;
 use std::ops::Range;
 
+/// After so many records of middle size in a leaf the others probably are now this, now that; fewer are
+/// what a leaf of short ones has.
+const MANY: usize = 4;
+
 /// How many records ahead a value is asked for.
 const AHEAD: usize = 8;
 
@@ -131,10 +135,10 @@ fn each_in_heap(
     key.extend_from_slice(prefix);
     key.resize(prefix.len() + HEAD + MIDDLE, 0);
     let prefix = prefix.len();
-    let mut are_short = true;
+    let mut long = 0;
     for i in numbers {
         let head = bytes_of(head(heads, i));
-        if are_short {
+        if long < MANY {
             if let Some((rest, tail, value)) = heap::short_record(bytes, i) {
                 of(page, begin_key(key, prefix, head, tail).ok_or(DAMAGED))?;
                 let key = of(page, key.get(..prefix + rest).ok_or(DAMAGED))?;
@@ -143,10 +147,12 @@ fn each_in_heap(
                 }
                 continue;
             }
-            // If not for want of bytes behind it, the others probably are now this, now that.
-            are_short = !heap::has_long_lengths(bytes, i);
+            // Else it is only for want of bytes behind it.
+            long += usize::from(heap::has_long_lengths(bytes, i));
         }
-        if !are_short && let Some((rest, tail, value)) = heap::middle_record(bytes, i) {
+        if long > 0
+            && let Some((rest, tail, value)) = heap::middle_record(bytes, i)
+        {
             of(page, begin_key(key, prefix, head, tail).ok_or(DAMAGED))?;
             let key = of(page, key.get(..prefix + rest).ok_or(DAMAGED))?;
             if !f(key, value)? {
