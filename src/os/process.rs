@@ -6,8 +6,7 @@ use crate::{Error, Result};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::sync::Once;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 static PID: AtomicU32 = AtomicU32::new(0);
@@ -34,14 +33,17 @@ pub(crate) fn prepare() {
         START.store(0, Ordering::Relaxed);
         PID.store(pid, Ordering::Relaxed);
     }
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        learn();
+    // Not a `Once`: a child that is forked while another thread is in that waits for ever. Who comes here
+    // at the same time makes it known twice, which is as good. Until it is, nobody has noted a start.
+    static IS_KNOWN: AtomicBool = AtomicBool::new(false);
+    if !IS_KNOWN.load(Ordering::Acquire) {
+        PID.store(std::process::id(), Ordering::Relaxed);
         // SAFETY: the handler only stores two numbers.
         unsafe {
             libc::pthread_atfork(None, None, Some(learn));
         }
-    });
+        IS_KNOWN.store(true, Ordering::Release);
+    }
     if START.load(Ordering::Relaxed) == 0
         && let Seen::Since(start) = look_at(std::process::id())
     {
