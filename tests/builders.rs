@@ -287,3 +287,33 @@ fn a_link_to_what_is_not_there_yet_stays_one() {
     assert!(std::fs::symlink_metadata(&target).unwrap().is_file());
     assert!(credenza::open(&link).unwrap().contains_key(b"key").unwrap());
 }
+
+/// What a process learns once, another thread was learning when the process was forked: the child waited for
+/// that thread, which it has not.
+#[test]
+fn a_child_that_is_forked_during_the_first_opening_opens_a_store() {
+    let name = "a_child_that_is_forked_during_the_first_opening_opens_a_store";
+    if !common::is_child() {
+        for _ in 0..600 {
+            assert!(common::child(name).output().unwrap().status.success());
+        }
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let barrier = std::sync::Barrier::new(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            barrier.wait();
+            Hash::create(path("parents")).unwrap();
+        });
+        barrier.wait();
+        // At another moment of the opening in each process.
+        (0..std::process::id() % 128 * 40).for_each(|_| std::hint::spin_loop());
+        let mut child = fork(|| {
+            give_up_after(10);
+            Hash::create(path("childs")).unwrap();
+        });
+        assert_eq!(child.wait(), Status::Exited(0));
+    });
+}
