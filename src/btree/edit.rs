@@ -112,13 +112,8 @@ impl Writer<'_> {
         if key.len() > NEAR_KEY || value.len() > NEAR_VALUE {
             return Ok(false);
         }
-        let mut bytes = std::mem::take(&mut self.scratch.bytes);
-        let value = ValueToStore::Near(value);
-        let done = self.page_mut(last.leaf).and_then(|leaf| {
-            of(last.leaf, leaf::insert(leaf, count(leaf), key, None, value, &mut bytes))
-        });
-        self.scratch.bytes = bytes;
-        if done? {
+        let count = count(self.page(last.leaf)?);
+        if self.put_in_leaf(last.leaf, count, key, None, ValueToStore::Near(value))? {
             self.note_growth(last.above, last.leaf)?;
             return Ok(true);
         }
@@ -346,23 +341,35 @@ impl Writer<'_> {
         far_key: Option<Far>,
         stored: ValueToStore<'_>,
     ) -> Result<()> {
-        let mut bytes = std::mem::take(&mut self.scratch.bytes);
-        let done = self
-            .page_mut(page)
-            .and_then(|leaf| of(page, leaf::insert(leaf, i, key, far_key, stored, &mut bytes)));
-        self.scratch.bytes = bytes;
-        if done? {
+        if self.put_in_leaf(page, i, key, far_key, stored)? {
             return self.note_growth(path.last().copied(), page);
         }
-        let count = count(self.page(page)?);
-        let is_between = far_key.is_none() && edge(i, count).is_none();
-        if is_between && self.part_leaf(tree, path, page, i, key, stored)? {
+        if far_key.is_none() && self.part_leaf(tree, path, page, i, key, stored)? {
             return Ok(());
         }
+        let count = count(self.page(page)?);
         self.scratch.items.clear();
         self.take_items(page, &[], None)?;
         self.scratch.items.insert(i, key, far_key, stored);
         self.write_pages(tree, path, page, 0, edge(i, count))
+    }
+
+    /// Puts a record in a leaf as number `i`, if the leaf can take it.
+    #[inline]
+    fn put_in_leaf(
+        &mut self,
+        page: u64,
+        i: usize,
+        key: &[u8],
+        far: Option<Far>,
+        stored: ValueToStore<'_>,
+    ) -> Result<bool> {
+        let mut bytes = std::mem::take(&mut self.scratch.bytes);
+        let done = self
+            .page_mut(page)
+            .and_then(|leaf| of(page, leaf::insert(leaf, i, key, far, stored, &mut bytes)));
+        self.scratch.bytes = bytes;
+        done
     }
 
     /// Parts a leaf in two, of which one takes the record; `false` if that is not for [`Plan`].
@@ -375,10 +382,9 @@ impl Writer<'_> {
         key: &[u8],
         stored: ValueToStore<'_>,
     ) -> Result<bool> {
+        let plan = of(page, Plan::new(self.page(page)?, i, key, stored, self))?;
+        let Some(plan) = plan else { return Ok(false) };
         let old = *self.page(page)?;
-        let Some(plan) = of(page, Plan::new(&old, i, key, stored, self))? else {
-            return Ok(false);
-        };
         self.last = None;
         let [below, above] = &plan.between;
         let parting = parting(below, above);
@@ -387,12 +393,7 @@ impl Writer<'_> {
         of(page, plan.write_left(&old, self.page_mut(page)?))?;
         of(page, plan.write_right(&old, self.page_mut(other)?))?;
         let half = if plan.stays { page } else { other };
-        let mut scratch = std::mem::take(&mut self.scratch.bytes);
-        let done = self.page_mut(half).and_then(|leaf| {
-            of(half, leaf::insert(leaf, plan.at, key, None, stored, &mut scratch))
-        });
-        self.scratch.bytes = scratch;
-        if !done? {
+        if !self.put_in_leaf(half, plan.at, key, None, stored)? {
             return Err(damaged(page, "a leaf that does not say what is in it"));
         }
         let link = Link::new(other, self.page(other)?);

@@ -32,11 +32,17 @@ pub(super) fn place_of(bytes: &Bytes, i: usize) -> Option<usize> {
     Some(usize::from(u16::from_le_bytes(*offset)))
 }
 
+/// The record with this number, and where it is.
+#[inline(always)]
+pub(super) fn located(bytes: &Bytes, i: usize) -> Checked<(usize, Record<'_>)> {
+    let place = place_of(bytes, i).ok_or(DAMAGED)?;
+    Ok((place, bytes.get(place..).and_then(record::decode).ok_or(DAMAGED)?))
+}
+
 /// The record with this number.
 #[inline(always)]
 pub(super) fn record(bytes: &Bytes, i: usize) -> Checked<Record<'_>> {
-    let place = place_of(bytes, i).ok_or(DAMAGED)?;
-    bytes.get(place..).and_then(record::decode).ok_or(DAMAGED)
+    Ok(located(bytes, i)?.1)
 }
 
 /// The same if it is one of [`record::decode_short`].
@@ -61,8 +67,7 @@ pub(super) fn middle_record(bytes: &Bytes, i: usize) -> Option<(usize, &[u8; MID
 /// Where record number `i` is, and how long.
 #[inline(always)]
 pub(crate) fn part_of(bytes: &Bytes, i: usize) -> Checked<(usize, usize)> {
-    let place = place_of(bytes, i).ok_or(DAMAGED)?;
-    let record = bytes.get(place..).and_then(record::decode).ok_or(DAMAGED)?;
+    let (place, record) = located(bytes, i)?;
     Ok((place, record.size))
 }
 
@@ -89,8 +94,8 @@ pub(super) fn prefetch_halves(bytes: &Bytes, from: usize, len: usize) {
 
 /// Has the key of record number `i`, which is elsewhere, be at another place.
 pub(crate) fn move_key(bytes: &mut Bytes, i: usize, far: Far) -> Checked<()> {
-    let record = record(bytes, i)?;
-    let place = place_of(bytes, i).ok_or(DAMAGED)? + record.tail_at;
+    let (place, record) = located(bytes, i)?;
+    let place = place + record.tail_at;
     bytes.get_mut(place..place + FAR_BYTES).ok_or(DAMAGED)?.copy_from_slice(&far.encode());
     Ok(())
 }
@@ -156,11 +161,10 @@ pub(super) fn replace(
     new: ValueToStore<'_>,
     scratch: &mut Vec<u8>,
 ) -> Checked<bool> {
-    let Record { rest, tail, value, .. } = record(bytes, i)?;
+    let (place, Record { rest, tail, value, size: old, .. }) = located(bytes, i)?;
     debug_assert!(matches!(value, Value::Near(_)));
     scratch.clear();
     record::encode(scratch, rest, tail, new);
-    let (place, old) = part_of(bytes, i)?;
     let size = scratch.len();
     if size <= old {
         bytes.get_mut(place..place + size).ok_or(DAMAGED)?.copy_from_slice(scratch);
@@ -231,16 +235,9 @@ mod tests {
     use super::super::items::Items;
     use super::super::page::prefix;
     use super::super::random::Rng;
+    use super::super::record::Nowhere;
     use super::super::{leaf, places};
     use super::*;
-
-    struct Nowhere;
-
-    impl record::Elsewhere for Nowhere {
-        fn far(&self, _: Far) -> Checked<&[u8]> {
-            Err("nothing is elsewhere")
-        }
-    }
 
     type Model = Vec<(Vec<u8>, Vec<u8>)>;
 

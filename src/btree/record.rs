@@ -64,6 +64,17 @@ pub(crate) trait Elsewhere {
     fn far(&self, far: Far) -> Result<&[u8], &'static str>;
 }
 
+/// Tests: of those whose records are all in their page.
+#[cfg(test)]
+pub(super) struct Nowhere;
+
+#[cfg(test)]
+impl Elsewhere for Nowhere {
+    fn far(&self, _: Far) -> Result<&[u8], &'static str> {
+        Err("nothing is elsewhere")
+    }
+}
+
 /// What is left of a key that is in a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tail<'p> {

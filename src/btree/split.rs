@@ -6,15 +6,16 @@
 
 use super::format::PAGE;
 use super::heap;
-use super::items::{begin_heap, heap_room, most_cut, shape, start};
+use super::items::{begin_heap, heap_room, most_cut, set_head, shape, start};
 use super::leaf::{DAMAGED, Uniform, key_of};
 use super::page::{
     Bytes, HEAD, Kind, MAX_PREFIX, at, bytes_of, common, count, head, heads, kind, prefix,
     set_short, short,
 };
 use super::probe::Probe;
-use super::record::put_lengths;
-use super::record::{Elsewhere, KeyToStore, Record, Tail, Value, ValueToStore, record_bytes};
+use super::record::{
+    Elsewhere, KeyToStore, Record, Tail, Value, ValueToStore, put_lengths, record_bytes,
+};
 use super::values::Pack;
 use crate::bytes::{copy_short, le32};
 use std::ops::Range;
@@ -175,7 +176,7 @@ fn write_uniform(
         let record = old.get(from..from + uniform.stride()).ok_or(DAMAGED)?;
         let (old_tail, stored) = (&record[..uniform.tail], &record[gone..]);
         let head = head_behind(bytes_of(head(heads, i)), old_tail, uniform.rest, cut);
-        put_head(new, n, head);
+        set_head(new, n, &head);
         copy_short(new.get_mut(place..place + stored.len()).ok_or(DAMAGED)?, stored);
         place += stored.len();
     }
@@ -193,7 +194,7 @@ fn write_heap(
     let mut offsets = [0; MOST];
     let mut heap = PAGE - prefix;
     for (n, i) in numbers.enumerate() {
-        let (place, record) = (heap::place_of(old, i).ok_or(DAMAGED)?, heap::record(old, i)?);
+        let (place, record) = heap::located(old, i)?;
         let Record { rest, tail: Tail::Near(tail), value: Value::Near(value), .. } = record else {
             return Err(DAMAGED);
         };
@@ -207,7 +208,7 @@ fn write_heap(
         if heap < lowest || n >= MOST {
             return Err(DAMAGED);
         }
-        put_head(new, n, head_behind(bytes_of(head(heads, i)), tail, rest, cut));
+        set_head(new, n, &head_behind(bytes_of(head(heads, i)), tail, rest, cut));
         heap -= stored.len();
         copy_short(&mut new[heap..heap + stored.len()], stored);
         heap = put_lengths(new, heap, left, value.len());
@@ -217,16 +218,11 @@ fn write_heap(
     let room = heap_room(prefix, count, size);
     begin_heap(new, room);
     for (n, offset) in offsets[..count].iter().enumerate() {
-        set_short(new, at::HEADS + HEAD * room + 2 * n, *offset);
+        let place = heap::offset_at(new, n);
+        set_short(new, place, *offset);
     }
     set_short(new, at::HEAP, heap);
     Ok(())
-}
-
-fn put_head(bytes: &mut Bytes, n: usize, head: [u8; HEAD]) {
-    let place = at::HEADS + HEAD * n;
-    bytes[place..place + HEAD]
-        .copy_from_slice(&u32::from_le_bytes(head).swap_bytes().to_le_bytes());
 }
 
 /// The head of what is left of a key behind `cut` bytes, of which `rest` bytes were left: its head, and
@@ -258,17 +254,9 @@ mod tests {
     use super::super::items::Items;
     use super::super::page::{Place, is_head_of};
     use super::super::random::Rng;
-    use super::super::record::Far;
+    use super::super::record::Nowhere;
     use super::super::{leaf, places};
     use super::*;
-
-    struct Nowhere;
-
-    impl Elsewhere for Nowhere {
-        fn far(&self, _: Far) -> Checked<&[u8]> {
-            Err("nothing is elsewhere")
-        }
-    }
 
     fn contents(bytes: &Bytes) -> Vec<(Vec<u8>, Vec<u8>)> {
         places::check(bytes).unwrap();
