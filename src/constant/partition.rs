@@ -14,7 +14,7 @@ use super::directory::Position;
 use super::lanes::prefetch;
 use crate::bytes::copy_short;
 use crate::os::file::read_exact_at;
-use crate::os::map::backed_buffer;
+use crate::os::map::{anonymous_buffer, back};
 use crate::os::publish::scratch_beside;
 use crate::{Error, Result};
 use memmap2::MmapMut;
@@ -32,12 +32,13 @@ const LINE: usize = 64;
 pub(crate) const PARTITIONS: usize = 256;
 /// Less memory than this makes no sense: the pieces of all partitions alone take it.
 pub(crate) const MIN_BUDGET_BYTES: u64 = 8 << 20;
-/// Smallest and largest piece in which a partition grows, by half of what it has: doubled, a third of all that was
-/// backed with pages stayed empty, and those pages were a third of a small build.
+/// Smallest and largest piece in which a partition grows, by an eighth of what it has: half of the last one stays empty,
+/// and pages are a third of a build. By a half of it adding small records took a tenth longer, by a sixteenth as long.
 const CHUNK_BYTES: (usize, usize) = (256, 64 << 10);
-/// Smallest and largest buffer from which such pieces are cut, a quarter of all there are; the largest has the size of a
-/// huge page.
-const SLAB_BYTES: (usize, usize) = (64 << 10, 2 << 20);
+/// Buffer from which such pieces are cut: a huge page.
+const SLAB_BYTES: usize = 2 << 20;
+/// So much of it is backed with pages at a time.
+const BACKED_BYTES: usize = 128 << 10;
 /// From so many bytes of them on, huge pages are tried.
 const HUGE_FROM: usize = 32 << 20;
 /// How long small pages take for two such buffers on a slow machine.
@@ -124,8 +125,9 @@ impl Partition {
 #[derive(Debug, Default)]
 struct Slabs {
     buffers: Vec<MmapMut>,
-    /// Bytes of the last buffer that are taken.
+    /// Bytes of the last buffer that are taken, and that are backed with pages.
     taken: usize,
+    backed: usize,
     /// Bytes of all of them.
     bytes: usize,
     /// Whether huge pages took their time: a virtual machine whose host has no memory behind one yet took 4.9 ms for
@@ -138,20 +140,29 @@ impl Slabs {
     /// A new piece of `size` bytes.
     fn cut(&mut self, size: usize) -> Result<Chunk> {
         if self.buffers.last().is_none_or(|last| last.len() - self.taken < size) {
-            let quarter = self.bytes / 4 / SLAB_BYTES.0 * SLAB_BYTES.0;
-            self.add(quarter.clamp(SLAB_BYTES.0, SLAB_BYTES.1).max(size))?;
+            self.add(SLAB_BYTES.max(size))?;
         }
         let at = self.taken;
         self.taken += size;
+        if let Some(last) = self.buffers.last()
+            && self.taken > self.backed
+        {
+            let end = self.taken.next_multiple_of(BACKED_BYTES).min(last.len());
+            back(last, self.backed..end);
+            self.backed = end;
+        }
         Ok(Chunk { slab: self.buffers.len() - 1, at, capacity: size, len: 0 })
     }
 
     fn add(&mut self, size: usize) -> Result<()> {
-        let many = self.bytes > HUGE_FROM && size == SLAB_BYTES.1;
-        let (start, huge) = (Instant::now(), many && !self.huge_is_slow);
+        let huge = self.bytes > HUGE_FROM && size == SLAB_BYTES && !self.huge_is_slow;
+        let start = Instant::now();
         // Kernels before 6.7 do not begin maps where a huge page may: of two, one at least is there.
         let size = if huge { 2 * size } else { size };
-        self.buffers.push(backed_buffer(size, huge)?);
+        let buffer = anonymous_buffer(size, huge)?;
+        self.backed = if huge { size } else { 0 };
+        back(&buffer, 0..self.backed);
+        self.buffers.push(buffer);
         (self.taken, self.bytes) = (0, self.bytes + size);
         self.huge_is_slow |= huge && start.elapsed() > SLOW;
         Ok(())
@@ -232,7 +243,7 @@ impl Partitions {
             self.spill()?;
         }
         let part = &mut self.parts[index];
-        let size = (part.held / 2).clamp(CHUNK_BYTES.0, CHUNK_BYTES.1).max(need);
+        let size = (part.held / 8).clamp(CHUNK_BYTES.0, CHUNK_BYTES.1).max(need);
         let size = size.next_multiple_of(LINE);
         let open = std::mem::replace(&mut part.open, self.slabs.cut(size)?);
         if open.len > 0 {
@@ -280,7 +291,7 @@ impl Partitions {
         scratch.write_all_at(&buffer, written).map_err(at("spill to a file beside"))?;
         self.scratch_len = written + buffer.len() as u64;
         self.slabs.buffers.clear();
-        (self.slabs.taken, self.slabs.bytes) = (0, 0);
+        (self.slabs.taken, self.slabs.backed, self.slabs.bytes) = (0, 0, 0);
         self.held = 0;
         Ok(())
     }

@@ -13,6 +13,7 @@ use super::file::buffer;
 use crate::{Error, Result};
 use memmap2::{Mmap, MmapMut, UncheckedAdvice};
 use std::fs::File;
+use std::ops::Range;
 use std::ptr::NonNull;
 
 /// How a file is read.
@@ -206,16 +207,20 @@ pub(crate) fn huge_buffer(len: usize) -> std::io::Result<MmapMut> {
     Ok(map)
 }
 
-/// `len` bytes of zeros that are about to be filled, all backed with pages at once, which takes a
-/// quarter less time than a fault for each; with huge pages, if asked for and there are any, a
-/// fifth of that.
-pub(crate) fn backed_buffer(len: usize, huge: bool) -> Result<MmapMut> {
+/// `len` bytes of zeros, in huge pages if asked for and there are any: they take a fifth of the time.
+pub(crate) fn anonymous_buffer(len: usize, huge: bool) -> Result<MmapMut> {
     let map = if huge { huge_buffer(len) } else { MmapMut::map_anon(len) };
-    let map = map.map_err(|e| Error::io("allocate memory", e))?;
+    map.map_err(|e| Error::io("allocate memory", e))
+}
+
+/// Backs a part of a buffer that is about to be filled with pages at once, which takes a quarter less time than a
+/// fault for each.
+pub(crate) fn back(buffer: &MmapMut, part: Range<usize>) {
     #[cfg(target_os = "linux")]
     // Kernels before 5.14 refuse: the pages then come one by one.
-    let _ = map.advise(memmap2::Advice::PopulateWrite);
-    Ok(map)
+    let _ = buffer.advise_range(memmap2::Advice::PopulateWrite, part.start, part.len());
+    #[cfg(not(target_os = "linux"))]
+    let _ = (buffer, part);
 }
 
 fn last_error() -> std::io::Error {
