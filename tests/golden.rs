@@ -54,10 +54,10 @@ fn check(store: &(impl Get + Scan)) {
     assert_eq!(store.get(b"absent").unwrap(), None);
 }
 
-/// `mixed-v1` is from before checksums were movable.
+/// `mixed-v1` is from before checksums were movable, `movable-v1` from before segments named each other by number.
 #[test]
 fn hash_files_of_version_1_are_read_and_written() {
-    for name in ["hash/mixed-v1.hash", "hash/movable-v1.hash"] {
+    for name in ["hash/mixed-v1.hash", "hash/movable-v1.hash", "hash/numbered-v1.hash"] {
         let folder = tempfile::tempdir().unwrap();
         let path = golden(folder.path(), name, |path| {
             let store = Hash::create(path).unwrap();

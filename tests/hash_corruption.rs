@@ -325,7 +325,7 @@ fn what_is_no_store_is_refused() {
     };
     assert!(matches!(sealed(8, 1).kind(), ErrorKind::WrongFormat { .. }), "another engine");
     assert!(matches!(sealed(12, 9).kind(), ErrorKind::Unsupported(_)), "a later version");
-    assert!(matches!(sealed(24, 3).kind(), ErrorKind::Unsupported(_)), "features");
+    assert!(matches!(sealed(24, 7).kind(), ErrorKind::Unsupported(_)), "features");
     assert!(matches!(sealed(0, b'x').kind(), ErrorKind::WrongFormat { .. }), "magic");
     // A link that leads in a circle, and a file that stands where the index should be.
     fs::write(&path, &sample.data).unwrap();

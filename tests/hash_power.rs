@@ -104,7 +104,13 @@ impl Round {
         path: &Path,
         (keys, largest, most): (u64, u64, u64),
     ) -> Hash {
-        let pause = 1 + self.rng.below(40);
+        // In one of three rounds nobody waits for the disk.
+        // Each state since the last sync is kept.
+        let (most_apart, most) = match self.rng.below(3) {
+            0 => (u64::MAX, most.min(300)),
+            _ => (40, most),
+        };
+        let pause = 1 + self.rng.below(most_apart);
         for _ in 0..self.rng.below(most + 1) {
             let operation = Operation::random(&mut self.rng, keys, largest);
             store.apply(&operation).unwrap();
@@ -186,6 +192,85 @@ impl Round {
         let near = near.min_by_key(|text| text.split(' ').next().unwrap().parse::<u64>().unwrap());
         let count = self.states.len();
         panic!("{what}: none of {count} states; the nearest: {}", near.unwrap());
+    }
+}
+
+/// It is emptied and filled again many times over, in the space that it has.
+#[test]
+fn a_store_that_nobody_syncs_does_not_wait_for_the_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    let before = syncs::count();
+    let mut rng = Rng::new(1);
+    for turn in 0..40_000u64 {
+        let key = rng.below(4000).to_le_bytes();
+        // Most of it goes now and then.
+        if turn / 5000 % 2 == 1 && rng.below(10) > 0 {
+            store.remove(&key).unwrap();
+        } else {
+            store.insert(&key, &rng.bytes(200)).unwrap();
+        }
+        if turn % 100 == 0 {
+            let stats = store.stats().unwrap();
+            let most = 2 * stats.live_bytes + (1 << 20);
+            assert!(stats.file_bytes <= most, "{turn}: {} of {most}", stats.file_bytes);
+        }
+    }
+    assert_eq!(syncs::count(), before);
+    store.verify(|_, _| ()).unwrap();
+    // What was synced is moved, and that must be on the disk before its place is used again.
+    for key in 0..4000u64 {
+        store.insert(&key.to_le_bytes(), &rng.bytes(1000)).unwrap();
+    }
+    store.sync().unwrap();
+    let before = syncs::count();
+    for turn in 0..20_000 {
+        store.insert(&rng.below(4000).to_le_bytes(), &rng.bytes(1000)).unwrap();
+        if turn % 100 == 0 {
+            let stats = store.stats().unwrap();
+            let most = 2 * stats.live_bytes + (5 << 20) / 2;
+            assert!(stats.file_bytes <= most, "{turn}: {} of {most}", stats.file_bytes);
+        }
+    }
+    assert!(syncs::count() > before);
+    store.verify(|_, _| ()).unwrap();
+}
+
+/// A process that is killed and a machine that is then shut down in order: all that was written is on the disk, whether or
+/// not anybody waited for it, and the index is not trusted. The log must be found whole, though segments that no checkpoint
+/// needs were used again.
+#[test]
+fn what_was_never_synced_is_there_after_a_restart_in_order() {
+    for round in 0..rounds(16) {
+        let mut round = Round::new(seed(round));
+        let shape = SHAPES[round.rng.below(SHAPES.len() as u64) as usize];
+        let path = round.path(0);
+        let mut store = Hash::create(&path).unwrap();
+        for part in 1..=6 {
+            let Round { rng, states, what, .. } = &mut round;
+            let mut state = states.pop().unwrap();
+            for _ in 0..rng.below(2 * shape.2 + 1) {
+                let operation = Operation::random(rng, shape.0, shape.1);
+                store.apply(&operation).unwrap();
+                operation.change(&mut state);
+            }
+            match rng.below(8) {
+                0 => store.sync().unwrap(),
+                1 => {
+                    drop(store);
+                    store = Hash::open(&path).unwrap();
+                }
+                _ => {}
+            }
+            states.push(state);
+            let what = format!("{what}, {shape:?}, part {part}");
+            let mut image: Image = vec![Some(std::fs::read(&path).unwrap()), None];
+            image[0].iter_mut().for_each(|data| Hash::reboot(data));
+            let copy = round.path(part);
+            write_image(&image, &Hash::files(&copy));
+            round.recover(&copy, &image, &what);
+        }
     }
 }
 

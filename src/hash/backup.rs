@@ -170,8 +170,10 @@ pub fn recover(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Recovered
     let mut recovered = Recovered::default();
     // Nobody writes to a store that is being recovered.
     let held = Unpinned;
-    // Before the oldest that a checkpoint names there are only remains.
-    let oldest = core.checkpoint().map_or(0, |checkpoint| checkpoint.oldest);
+    // Before the oldest that a checkpoint names, or a later segment, there are only remains.
+    let durable = core.checkpoint().unwrap_or_default();
+    let start = core.newest_start(&held, &core.segments(&held, durable.oldest), &durable);
+    let oldest = start.map_or(durable.oldest, |start| start.sequence);
     let dropped = core.last_eviction(&held, oldest);
     for segment in core.segments(&held, oldest).into_values().flatten() {
         core.salvage(&held, (segment, dropped), &store, &mut recovered)?;

@@ -23,7 +23,7 @@ use super::log::Cursor;
 use super::pins;
 use super::rebuild::damaged_data;
 use super::scan::Found;
-use super::view::{is_marked_dead, record};
+use super::view::{is_marked_dead, record, write};
 use super::writer::Writer;
 use crate::Result;
 use crate::os::atomic::Ordering;
@@ -37,8 +37,10 @@ const PACE: u64 = 4;
 /// The log may be five eighths longer than what lives in it, and this: with what was emptied and
 /// waits, an eighth of the file, that is less than twice.
 const SLACK: u64 = 8192;
-/// A file that is twice as long as what lives in it, and this, is worth a wait for the disk.
+/// A file that is twice as long as what lives in it, and this, is to become shorter.
 const WORTH_SHRINKING: u64 = 1 << 20;
+/// An eighth of the file that was emptied, and this, is worth a wait for the disk.
+const WORTH_WAITING: u64 = 1 << 20;
 /// Records looked at together, so that the waits for their slots overlap.
 const GROUP: usize = 16;
 
@@ -53,6 +55,32 @@ pub(crate) struct Group {
     start: u64,
     pub next: u64,
     pub is_end: bool,
+}
+
+/// Bytes of segments that were emptied and may not be written over yet, and of these what is there only until something
+/// is on the disk.
+#[derive(Clone, Copy, Debug, Default)]
+struct Emptied {
+    bytes: u64,
+    for_disk: u64,
+}
+
+/// Segments that may be written over: by their numbers those below one, and those between two others.
+struct NotNeeded {
+    below: u64,
+    above: u64,
+    whole_from: u64,
+}
+
+impl NotNeeded {
+    fn has(&self, number: u64) -> bool {
+        number < self.below || (self.above + 1..self.whole_from).contains(&number)
+    }
+
+    /// Whether it may have any after one that it has not.
+    fn has_after(&self, number: u64) -> bool {
+        number.max(self.above) + 1 < self.whole_from
+    }
 }
 
 impl Group {
@@ -295,7 +323,7 @@ impl Writer<'_> {
         self.take_back_segments()?;
         let (len, live) = (self.core.data.len(), self.index.load(words::LIVE));
         if len > live.saturating_mul(2).saturating_add(WORTH_SHRINKING)
-            && self.retired_bytes()? > len / 8
+            && self.emptied()?.for_disk > len / 8 + WORTH_WAITING
         {
             self.give_back()?;
         }
@@ -335,34 +363,72 @@ impl Writer<'_> {
 
     /// Makes retired segments free whose time has come; whether any is left.
     pub(crate) fn take_back_segments(&self) -> Result<bool> {
-        let reusable = self.core.session(session::REUSABLE).load(Ordering::Relaxed);
         let oldest = self.oldest()?;
-        loop {
-            let retired = self.index.load(words::RETIRED_UNIT);
-            if retired == 0 {
-                return Ok(false);
-            }
-            let unit = retired - 1;
+        let not_needed = self.not_needed();
+        let mut unit = match self.index.load(words::RETIRED_UNIT) {
+            0 => return Ok(false),
+            retired => retired - 1,
+        };
+        // The last one that stays, and its number.
+        let (mut before, mut number) = (None, 0);
+        while unit != self.index.load(words::OLDEST_UNIT) {
             let segment = self.segment(unit)?;
+            let (sequence, next) = (segment.sequence(), segment.next());
             // Lest damage makes space free that is in use, or there is going in a circle.
-            if !(1..oldest).contains(&segment.sequence()) {
+            if !(number + 1..oldest).contains(&sequence) {
                 let what = "a segment counts as emptied that is not older than those in use";
                 return Err(damaged(words::RETIRED_UNIT, what));
             }
-            let is_free =
-                segment.sequence() < reusable && pins::is_past(&self.core.data, segment.epoch());
-            if !is_free {
+            number = sequence;
+            if !not_needed.has(sequence) {
+                if !not_needed.has_after(sequence) {
+                    return Ok(true);
+                }
+                before = Some(unit);
+            } else if !pins::is_past(&self.core.data, segment.epoch()) {
+                // Nor are those that were emptied later.
                 return Ok(true);
+            } else {
+                self.take_back(unit, before, next)?;
             }
-            let next = segment.next();
-            let after = if next == self.index.load(words::OLDEST_UNIT) { 0 } else { next + 1 };
-            let units = segment.units();
-            self.index.word(words::RETIRED_UNIT).store(after, Ordering::Release);
-            for unit in unit..unit + units {
-                self.segment(unit)?.set_free();
+            unit = next;
+        }
+        Ok(before.is_some())
+    }
+
+    /// Makes a retired segment free, which follows `before` of those that stay, or none.
+    fn take_back(&self, unit: u64, before: Option<u64>, next: u64) -> Result<()> {
+        match before {
+            Some(before) => self.segment(before)?.set_next(next),
+            None => {
+                let is_last = next == self.index.load(words::OLDEST_UNIT);
+                let after = if is_last { 0 } else { next + 1 };
+                self.index.word(words::RETIRED_UNIT).store(after, Ordering::Release);
             }
-            let lowest = self.index.load(words::FREE_UNIT).min(unit);
-            self.index.store(words::FREE_UNIT, lowest);
+        }
+        let units = self.segment(unit)?.units();
+        if units > 1 {
+            // Whoever looks for segments passes over what is inside of one, and others may soon be there.
+            write(&self.core.data, unit_place(unit).0, &[0; SEGMENT_HEADER as usize]);
+        }
+        for unit in unit..unit + units {
+            self.segment(unit)?.set_free();
+        }
+        let lowest = self.index.load(words::FREE_UNIT).min(unit);
+        self.index.store(words::FREE_UNIT, lowest);
+        Ok(())
+    }
+
+    /// Which of the emptied segments nobody needs who makes the index again, whatever of the file is on the disk then.
+    fn not_needed(&self) -> NotNeeded {
+        let load = |word| self.core.session(word).load(Ordering::Relaxed);
+        // From the oldest that was in use when the last one began the log is whole, and so it stays until another one has
+        // begun. A store that no checkpoint is of begins with the first.
+        let whole_from = self.core.oldest_named_by(self, self.index.load(words::TAIL_UNIT));
+        NotNeeded {
+            below: load(session::REUSABLE),
+            above: load(session::PROMISED).max(1),
+            whole_from: whole_from.unwrap_or(0),
         }
     }
 
@@ -372,14 +438,18 @@ impl Writer<'_> {
         if let Some(unit) = self.lowest_free_unit(bytes)? {
             return Ok(Some(unit));
         }
-        if !is_waiting || self.retired_bytes()? < self.core.data.len() / 8 {
+        let len = self.core.data.len();
+        let emptied = if is_waiting { self.emptied()? } else { Emptied::default() };
+        if emptied.bytes <= len / 8 {
             return Ok(None);
         }
         // Rather than let the file grow: have what waits for the disk on the disk. Twice, for the
         // checkpoint that says so must be durable itself.
         pins::clear_dead(&self.core.data);
-        self.sync_now()?;
-        self.sync_now()?;
+        if emptied.for_disk > len / 8 + WORTH_WAITING {
+            self.sync_now()?;
+            self.sync_now()?;
+        }
         self.take_back_segments()?;
         self.lowest_free_unit(bytes)
     }
@@ -426,21 +496,25 @@ impl Writer<'_> {
         Ok(None)
     }
 
-    /// Bytes of segments that are empty and cannot be used yet.
-    pub(crate) fn retired_bytes(&self) -> Result<u64> {
+    /// What is emptied and cannot be used yet.
+    fn emptied(&self) -> Result<Emptied> {
         let oldest = self.index.load(words::OLDEST_UNIT);
+        let promised = self.not_needed().above;
+        let mut emptied = Emptied::default();
         let mut unit = match self.index.load(words::RETIRED_UNIT) {
-            0 => return Ok(0),
+            0 => return Ok(emptied),
             retired => retired - 1,
         };
-        let mut bytes = 0u64;
         for _ in 0..=self.units()? {
             if unit == oldest {
-                return Ok(bytes);
+                return Ok(emptied);
             }
-            let end = self.segment_end(unit)?;
-            bytes = bytes.saturating_add(end.saturating_sub(unit_place(unit).0));
-            unit = self.segment(unit)?.next();
+            let bytes = self.segment_end(unit)?.saturating_sub(unit_place(unit).0);
+            let segment = self.segment(unit)?;
+            let for_disk = if segment.sequence() <= promised { bytes } else { 0 };
+            emptied.bytes = emptied.bytes.saturating_add(bytes);
+            emptied.for_disk = emptied.for_disk.saturating_add(for_disk);
+            unit = segment.next();
         }
         Err(damaged(words::RETIRED_UNIT, "the emptied segments do not lead to the oldest in use"))
     }

@@ -299,6 +299,7 @@ impl Core {
             store(session::SYNCED_SEQUENCE, durable.sequence);
             store(session::SYNCED_END, durable.end);
             store(session::REUSABLE, durable.oldest);
+            store(session::PROMISED, durable.sequence);
             store(session::DURABLE, durable.changes);
             // What came after that checkpoint is counted as one.
             store(session::CHANGES, durable.changes + 1);

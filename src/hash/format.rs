@@ -68,7 +68,7 @@ pub(crate) mod session {
     pub(crate) const SYNCED_OLDEST: u64 = SESSION_AT + 280;
     pub(crate) const SYNCED_SEQUENCE: u64 = SESSION_AT + 288;
     pub(crate) const SYNCED_END: u64 = SESSION_AT + 296;
-    /// Segments below this sequence number may be written over.
+    /// Segments below this sequence number may be written over: no checkpoint that may be on the disk needs them.
     pub(crate) const REUSABLE: u64 = SESSION_AT + 304;
     /// Bytes of the data file, and above 48 bits how often it was cut.
     pub(crate) const DATA_LEN: u64 = SESSION_AT + 312;
@@ -82,6 +82,9 @@ pub(crate) mod session {
     pub(crate) const UNSURE: u64 = SESSION_AT + 336;
     /// Nonzero since a writer died, until another has put right what he left.
     pub(crate) const DIED: u64 = SESSION_AT + 344;
+    /// No checkpoint that may be on the disk, or may come there by a sync that is going on, needs segments above this
+    /// sequence number.
+    pub(crate) const PROMISED: u64 = SESSION_AT + 352;
     /// The right to wait for the disk, which is the last that is taken.
     pub(crate) const DISK_LOCK: u64 = SESSION_AT + 384;
 }
@@ -98,12 +101,18 @@ pub(crate) struct Header {
     /// Whether the checksum of a copied record follows from that of the record: see [`record_checksum`]. So it is in
     /// every store that is made since there is this feature.
     pub has_movable_sums: bool,
+    /// Whether the end of a segment names the next one by its number, too, and each segment the oldest that was in use
+    /// when it began: then the log can be read from a segment that no checkpoint names, and segments that no checkpoint
+    /// needs are used again without waiting for the disk. So it is in every store that is made since there is this feature.
+    pub has_numbered_ends: bool,
 }
 
 /// A feature that a writer must understand: the store has a limit, by which writers drop records.
 const HAS_LIMIT: u32 = 1;
 /// A feature that a reader must understand: [`Header::has_movable_sums`].
 const MOVABLE_SUMS: u32 = 1;
+/// The same: [`Header::has_numbered_ends`].
+const NUMBERED_ENDS: u32 = 2;
 
 impl Header {
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
@@ -113,7 +122,9 @@ impl Header {
         put(&mut bytes, 12, &VERSION.to_le_bytes());
         // 16..28: feature bits.
         let to_write = if self.limit > 0 { HAS_LIMIT } else { 0 };
-        let to_read = if self.has_movable_sums { MOVABLE_SUMS } else { 0 };
+        let feature = |is_there, feature| if is_there { feature } else { 0 };
+        let to_read = feature(self.has_movable_sums, MOVABLE_SUMS)
+            | feature(self.has_numbered_ends, NUMBERED_ENDS);
         put(&mut bytes, 20, &to_write.to_le_bytes());
         put(&mut bytes, 24, &to_read.to_le_bytes());
         put(&mut bytes, 32, &self.store.to_le_bytes());
@@ -154,14 +165,16 @@ impl Header {
         let [_, to_write, to_read] = [16, 20, 24].map(|at| le32(bytes, at).unwrap_or(0));
         let limit = le64(bytes, 56).unwrap_or(0);
         let is_fit = to_write == if limit > 0 { HAS_LIMIT } else { 0 };
-        if version == 0 || !is_fit || to_read & !MOVABLE_SUMS != 0 {
+        if version == 0 || !is_fit || to_read & !(MOVABLE_SUMS | NUMBERED_ENDS) != 0 {
             let what =
                 "a hash store with features that this program does not know: take a newer one";
             return Err(Error::new(ErrorKind::Unsupported(what.into())));
         }
         let word = |at| u128::from(le64(bytes, at).unwrap_or(0));
         let (store, seed) = (word(32) | word(40) << 64, le64(bytes, 48).unwrap_or(0));
-        Ok(Header { store, seed, limit, has_movable_sums: to_read & MOVABLE_SUMS != 0 })
+        let has = |feature| to_read & feature != 0;
+        let (has_movable_sums, has_numbered_ends) = (has(MOVABLE_SUMS), has(NUMBERED_ENDS));
+        Ok(Header { store, seed, limit, has_movable_sums, has_numbered_ends })
     }
 }
 
@@ -231,6 +244,8 @@ pub(crate) fn unit_of(offset: u64) -> Option<u64> {
 pub(crate) struct SegmentHeader {
     pub sequence: u64,
     pub units: u32,
+    /// The oldest segment that was in use when it began had a number so much smaller; 0: nobody knows.
+    pub back: u32,
 }
 
 impl SegmentHeader {
@@ -238,6 +253,7 @@ impl SegmentHeader {
         let mut bytes = [0; SEGMENT_HEADER as usize];
         put(&mut bytes, 0, &self.sequence.to_le_bytes());
         put(&mut bytes, 8, &self.units.to_le_bytes());
+        put(&mut bytes, 12, &self.back.to_le_bytes());
         let sum = xxh3_64_with_seed(&bytes[..16], header.seed ^ at);
         put(&mut bytes, 16, &sum.to_le_bytes());
         bytes
@@ -245,7 +261,11 @@ impl SegmentHeader {
 
     pub(crate) fn decode(bytes: &[u8], header: &Header, at: u64) -> Option<SegmentHeader> {
         let bytes = bytes.first_chunk::<{ SEGMENT_HEADER as usize }>()?;
-        let found = SegmentHeader { sequence: le64(bytes, 0)?, units: le32(bytes, 8)? };
+        let found = SegmentHeader {
+            sequence: le64(bytes, 0)?,
+            units: le32(bytes, 8)?,
+            back: le32(bytes, 12)?,
+        };
         let is_whole = found.encode(header, at) == *bytes;
         (is_whole && found.sequence > 0 && found.units > 0).then_some(found)
     }
@@ -622,7 +642,13 @@ mod tests {
     /// Danger: a copy that hides what became of the record, or what an earlier use of a place left there, which fits.
     #[test]
     fn the_checksum_of_a_copy_fits_if_that_of_the_record_did() {
-        let store = Header { store: 1, seed: 99, limit: 0, has_movable_sums: true };
+        let store = Header {
+            store: 1,
+            seed: 99,
+            limit: 0,
+            has_movable_sums: true,
+            has_numbered_ends: true,
+        };
         let (from, to) = ((8216, 1), (123_456, 7));
         let record = RecordHeader::new(Kind::Put, b"key", b"value");
         let sum = |place, value| record_checksum(&store, &record, place, (b"key", value));
@@ -643,14 +669,20 @@ mod tests {
 
     #[test]
     fn headers_decode_to_what_was_encoded() {
-        let header = Header { store: 1 << 100, seed: 7, limit: 0, has_movable_sums: true };
+        let header = Header {
+            store: 1 << 100,
+            seed: 7,
+            limit: 0,
+            has_movable_sums: true,
+            has_numbered_ends: true,
+        };
         let limited = Header { limit: 5 << 20, ..header };
         assert_eq!(Header::decode(&limited.encode()).unwrap(), limited);
         let old = Header { has_movable_sums: false, ..header };
         assert_eq!(Header::decode(&old.encode()).unwrap(), old);
         let mut bytes = header.encode();
         assert_eq!(Header::decode(&bytes).unwrap(), header);
-        let segment = SegmentHeader { sequence: 9, units: 2 };
+        let segment = SegmentHeader { sequence: 9, units: 2, back: 3 };
         let encoded = segment.encode(&header, 8192);
         assert_eq!(SegmentHeader::decode(&encoded, &header, 8192), Some(segment));
         assert_eq!(SegmentHeader::decode(&encoded, &header, 4096), None);

@@ -1,14 +1,15 @@
 //! Making the index again from the log: after a power failure, or where the index file is gone.
 //!
 //! Every record of the log is read and checked, in the order in which they were appended, from the
-//! oldest segment that the newest checkpoint has to the first place where no whole record is. If
+//! oldest segment that the newest checkpoint has, or a later one ([`Core::newest_start`]), to the first
+//! place where no whole record is. If
 //! that place is before what the checkpoint says was durable, the file is damaged; else it is where
 //! the power failed, and the log ends there.
 //!
 //! What may lie behind that end, on the disk, must never be taken for a part of the log later: its
 //! segments' headers are wiped, and the log goes on in a new segment, with a number by chance.
 
-use super::format::{Checkpoint, Kind, LOG_AT, SEGMENT_HEADER, unit_place, words};
+use super::format::{Checkpoint, Kind, LOG_AT, SEGMENT_HEADER, session, unit_place, words};
 use super::index::{Index, not_a_record};
 use super::page::address_of;
 use super::pins;
@@ -16,6 +17,7 @@ use super::scan::{Found, Next, Place};
 use super::sync::Extent;
 use super::view::{RecordView, bytes, is_marked_dead, mark_dead, record, write};
 use super::writer::Writer;
+use crate::os::atomic::Ordering;
 use crate::os::process::random_word;
 use crate::{Error, Result};
 use std::marker::PhantomData;
@@ -74,7 +76,9 @@ impl Writer<'_> {
         let oldest = durable.oldest.max(1);
         let segments = core.segments(self, oldest);
         // A segment of the same number that never counted is wiped before there is this one.
-        let first = segments.get(&oldest).and_then(|all| all.first().copied());
+        let first = core
+            .newest_start(self, &segments, &durable)
+            .or_else(|| segments.get(&oldest).and_then(|all| all.first().copied()));
         let first = first.ok_or_else(|| {
             damaged_data(LOG_AT, format!("the log's oldest segment, number {oldest}, is missing"))
         })?;
@@ -89,6 +93,13 @@ impl Writer<'_> {
         self.index.store(words::TAIL_END, end.segment.end());
         self.index.store(words::SEQUENCE, end.segment.sequence);
         if log == Log::GoesOn {
+            // Another power failure must not take the store back behind what is found now.
+            core.session(session::PROMISED).fetch_max(end.segment.sequence, Ordering::Release);
+            if first.sequence > oldest {
+                // What the checkpoint needs is wiped below. Twice, for the next one must be durable itself.
+                self.sync_now()?;
+                self.sync_now()?;
+            }
             for stray in segments.into_values().flatten() {
                 if self.segment(stray.unit)?.sequence() == 0 {
                     write(&core.data, unit_place(stray.unit).0, &[0; SEGMENT_HEADER as usize]);

@@ -3,11 +3,15 @@
 
 use super::core::Core;
 use super::format::{
-    Kind, SEGMENT_END, SEGMENT_HEADER, SegmentHeader, USED, record_checksum, unit_of, unit_place,
+    Checkpoint, Kind, SEGMENT_END, SEGMENT_HEADER, SegmentHeader, USED, record_checksum, unit_of,
+    unit_place,
 };
 use super::view::{Holds, RecordView, bytes, record};
 use crate::os::atomic::Ordering;
 use std::collections::BTreeMap;
+
+/// After so many gaps a log is read from the segment that the checkpoint names: each may have taken reading all of it.
+const MOST_GAPS: usize = 32;
 
 /// A segment as its header describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,9 +112,60 @@ impl Core {
         segment: Found,
         end_at: u64,
     ) -> Option<Found> {
-        let unit = self.data.word(end_at + 8)?.load(Ordering::Relaxed);
-        let next = self.segment_at(held, unit).filter(|_| unit < self.units())?;
-        (next.sequence > segment.sequence).then_some(next)
+        let (unit, number) = self.named_by_end(end_at)?;
+        let next = self.segment_at(held, unit)?;
+        // Another one may have taken its place since.
+        let is_it = number.is_none_or(|number| next.sequence as u32 == number);
+        (is_it && next.sequence > segment.sequence).then_some(next)
+    }
+
+    /// The unit that the end of a segment names, and the lower half of that segment's number.
+    pub(crate) fn named_by_end(&self, end_at: u64) -> Option<(u64, Option<u32>)> {
+        let named = self.data.word(end_at + 8)?.load(Ordering::Relaxed);
+        let (unit, number) = match self.header.has_numbered_ends {
+            true => (named & u64::from(u32::MAX), Some((named >> 32) as u32)),
+            false => (named, None),
+        };
+        (unit < self.units()).then_some((unit, number))
+    }
+
+    /// The number of the oldest segment that was in use when that in `unit` began, if it says so.
+    pub(crate) fn oldest_named_by(&self, held: &impl Holds, unit: u64) -> Option<u64> {
+        let (at, _) = unit_place(unit);
+        let header = bytes(&self.data, held, at, SEGMENT_HEADER)?;
+        let SegmentHeader { sequence, back, .. } = SegmentHeader::decode(header, &self.header, at)?;
+        (self.header.has_numbered_ends && back > 0).then(|| sequence.saturating_sub(back.into()))
+    }
+
+    /// Where the log is to be read from: segments before may have been used again since `durable` was on the disk. That is
+    /// the oldest that was in use when the newest segment began to which the log leads from there without a gap.
+    /// `None` if that is the oldest that `durable` names, or an earlier one.
+    pub(crate) fn newest_start(
+        &self,
+        held: &impl Holds,
+        segments: &BTreeMap<u64, Vec<Found>>,
+        durable: &Checkpoint,
+    ) -> Option<Found> {
+        let mut gaps: Vec<u64> = Vec::new();
+        for (&number, found) in segments.range(durable.sequence + 1..).rev() {
+            let named = found.iter().filter_map(|found| self.oldest_named_by(held, found.unit));
+            let Some(oldest) = named.min() else { continue };
+            if oldest <= durable.oldest || gaps.len() == MOST_GAPS {
+                return None;
+            }
+            if gaps.iter().any(|gap| (oldest..number).contains(gap)) {
+                continue;
+            }
+            let mut gap = oldest;
+            for start in segments.get(&oldest).into_iter().flatten() {
+                match Place::first_of(*start).gap_before(self, held, number) {
+                    None => return Some(*start),
+                    Some(number) => gap = gap.max(number),
+                }
+            }
+            gaps.push(gap);
+        }
+        None
     }
 }
 
@@ -154,6 +209,18 @@ impl Place {
                 Next::Record(found, Place { at, ..self })
             }
         }
+    }
+
+    /// The number of the segment within or behind which the log has a gap before it reaches that of `number`; none if
+    /// it leads there.
+    fn gap_before(mut self, core: &Core, held: &impl Holds, number: u64) -> Option<u64> {
+        while self.segment.sequence < number {
+            self = match self.next(core, held) {
+                Next::Record(_, place) | Next::Segment(place) => place,
+                Next::Nothing(_) => return Some(self.segment.sequence),
+            };
+        }
+        (self.segment.sequence > number).then_some(number)
     }
 
     /// Whether so many whole records follow that may belong to a batch. A batch in another is damage: were

@@ -230,6 +230,8 @@ impl Writer<'_> {
         if with_checkpoint {
             self.write_checkpoint(Checkpoint { number: checkpoint, ..last });
         }
+        // Before anybody else writes: what this sync makes durable stays as it is.
+        self.core.session(session::PROMISED).fetch_max(sequence, Ordering::Release);
         let near = Extent::Log { from: last.end, to, with_checkpoint };
         Ok(Promise {
             oldest: self.oldest()?,

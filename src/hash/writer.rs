@@ -446,9 +446,9 @@ impl<'c> Writer<'c> {
 
     /// Where the first record of the segment is that the end at `at` names.
     pub(crate) fn after_end(&self, at: u64) -> Result<u64> {
-        let unit = self.core.data.word(at + 8).map(|word| word.load(Ordering::Relaxed));
-        let unit = unit.filter(|unit| *unit < self.core.units());
-        let unit = unit.ok_or_else(|| damaged(at, "a segment ends without naming the next"))?;
+        let named = self.core.named_by_end(at);
+        let (unit, _) =
+            named.ok_or_else(|| damaged(at, "a segment ends without naming the next"))?;
         Ok(unit_place(unit).0 + SEGMENT_HEADER)
     }
 
