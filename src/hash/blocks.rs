@@ -22,8 +22,6 @@ const EPOCH: usize = 1;
 pub(super) const LINES: usize = 2;
 /// Entries of a page that are far from the line where they belong.
 const FAR: usize = 3;
-/// The file grows by a part of its size, within these bounds.
-const STEP: std::ops::RangeInclusive<u64> = 4096..=(32 << 10);
 /// So many blocks wait before it is worth looking whether readers are gone.
 const WORTH_LOOKING: u64 = 16;
 /// An index of fewer lines is to stay small: its blocks are looked for at once, divided, and put
@@ -114,14 +112,13 @@ impl Writer<'_> {
     #[cold]
     fn grow_index(&self, end: u64) -> Result<()> {
         self.check_bump()?;
-        let len = self.index.map.len();
-        let step = (len / 16).clamp(*STEP.start(), *STEP.end());
+        let longer = self.index.map.len() + self.index.map.step();
         let end = end.min(MAX_LINES * LINE);
         let mut has_tried = false;
         let mut grow =
             |end: u64| self.index.map.grow_to(end.next_multiple_of(4096), &mut has_tried);
         // Where there is no room for a step there may be for what is needed.
-        grow(end.max(len + step)).or_else(|_| grow(end))?;
+        grow(end.max(longer)).or_else(|_| grow(end))?;
         self.index.store(words::INDEX_LEN, self.index.map.len());
         Ok(())
     }

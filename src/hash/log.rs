@@ -22,9 +22,6 @@ use crate::{Error, ErrorKind, Result};
 
 /// Bytes of an entry of the table of segments.
 pub(crate) const ENTRY_BYTES: u64 = 32;
-/// The data file grows by a part of its size, within these bounds: a step takes well under a tenth
-/// of a millisecond where memory or disk is to be had.
-const STEP: std::ops::RangeInclusive<u64> = 4096..=(32 << 10);
 
 /// The sequence number of a unit that is inside a segment of several.
 pub(super) const INNER: u64 = u64::MAX;
@@ -431,8 +428,7 @@ impl Writer<'_> {
         if end <= len {
             return Ok(());
         }
-        let step = (len / 16).clamp(*STEP.start(), *STEP.end());
-        let wanted = (len + step).max(end).min(limit).max(end);
+        let wanted = (len + self.core.data.step()).max(end).min(limit).max(end);
         let mut has_tried = false;
         let mut grow =
             |end: u64| self.core.data.grow_to(end.next_multiple_of(4096), &mut has_tried);

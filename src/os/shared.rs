@@ -32,6 +32,12 @@ const LEN_BITS: u32 = 48;
 /// What takes less than the time between the signals of a profiler to allocate.
 const SMALL_PIECE: u64 = 1 << 20;
 const LEN_MASK: u64 = (1 << LEN_BITS) - 1;
+/// A file that grows little by little does so by a sixteenth, but at least by so much; and at most by so much where a page
+/// is a page of memory, of which a step takes 25 us, and where each step is noted in a file system's journal, which takes
+/// as long as 100 pages.
+const SHORTEST_STEP: u64 = 4096;
+const STEPS_IN_MEMORY: u64 = 32 << 10;
+const STEPS_ON_DISK: u64 = 256 << 10;
 
 /// A shared map of a file that may grow.
 #[derive(Debug)]
@@ -51,6 +57,8 @@ pub(crate) struct SharedMap {
     /// Whether the kernel says which pages are in memory: of a file that is neither this user's nor open for
     /// writing it says that all are.
     shows_pages: bool,
+    /// By how many bytes the file is made longer at most, for what comes little by little.
+    longest_step: u64,
     /// Never to be unmapped.
     is_kept: AtomicBool,
 }
@@ -117,9 +125,11 @@ impl SharedMap {
                 Err(e) => return Err(Error::io("map", e)),
             }
         };
+        let longest_step = if is_in_memory(&file) { STEPS_IN_MEMORY } else { STEPS_ON_DISK };
         let map = SharedMap {
             base,
             reserved: reserved as usize,
+            longest_step,
             len: AtomicU64::new(len.min(reserved) & LEN_MASK),
             file: ManuallyDrop::new(file),
             is_writable: write != 0 && kind == libc::MAP_SHARED,
@@ -138,6 +148,11 @@ impl SharedMap {
 
     pub(crate) fn is_writable(&self) -> bool {
         self.is_writable
+    }
+
+    /// By how many bytes to make the file longer that grows little by little: a part of its size.
+    pub(crate) fn step(&self) -> u64 {
+        (self.len() / 16).clamp(SHORTEST_STEP, self.longest_step)
     }
 
     /// The length of the file when it was last looked at.
@@ -512,9 +527,14 @@ fn has_every_page(file: &File, meta: &Metadata) -> bool {
     let page = meta.blksize();
     let is_full = page == page_bytes() as u64
         && meta.blocks().checked_mul(512) == Some(meta.len().next_multiple_of(page));
+    is_full && is_in_memory(file)
+}
+
+/// Whether a file's pages are all there is of it (tmpfs).
+fn is_in_memory(file: &File) -> bool {
     let mut found = MaybeUninit::<libc::statfs>::uninit();
     // SAFETY: the descriptor is open, and there is room for the answer.
-    if !is_full || unsafe { libc::fstatfs(file.as_raw_fd(), found.as_mut_ptr()) } != 0 {
+    if unsafe { libc::fstatfs(file.as_raw_fd(), found.as_mut_ptr()) } != 0 {
         return false;
     }
     // SAFETY: the call has succeeded, and written it.
