@@ -6,7 +6,7 @@
 
 use crate::os::tsc;
 use crate::{Error, Result};
-use std::sync::OnceLock;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -76,11 +76,11 @@ const SCALE_BITS: u32 = 32;
 const MEASURED_FOR: Duration = Duration::from_millis(50);
 
 /// The speed of this process's counter.
-static SPEED: Speed = Speed { first: OnceLock::new(), scale: AtomicU64::new(0) };
+static SPEED: Speed = Speed { first: Mutex::new(None), scale: AtomicU64::new(0) };
 
 /// Nanoseconds for a tick of the counter, or since when that is being measured.
 struct Speed {
-    first: OnceLock<(u64, Instant)>,
+    first: Mutex<Option<(u64, Instant)>>,
     /// 0 until it is known.
     scale: AtomicU64,
 }
@@ -96,7 +96,9 @@ impl Speed {
 
     #[cold]
     fn measure(&self) -> Option<u64> {
-        let (ticks, instant) = *self.first.get_or_init(|| (tsc::read(), Instant::now()));
+        // Nobody waits: the other thread may be one that a forked child does not have.
+        let mut first = self.first.try_lock().ok()?;
+        let (ticks, instant) = *first.get_or_insert_with(|| (tsc::read(), Instant::now()));
         let elapsed = instant.elapsed();
         if elapsed < MEASURED_FOR {
             return None;
