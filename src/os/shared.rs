@@ -17,10 +17,10 @@ use super::process::longest_file;
 use crate::os::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::{Error, ErrorKind, Result};
 use std::fs::{File, Metadata};
-use std::io;
+use std::io::{self, IoSlice};
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicI32};
 
@@ -57,8 +57,8 @@ pub(crate) struct SharedMap {
     /// Whether the kernel says which pages are in memory: of a file that is neither this user's nor open for
     /// writing it says that all are.
     shows_pages: bool,
-    /// By how many bytes the file is made longer at most, for what comes little by little.
-    longest_step: u64,
+    /// Whether the file's pages are all there is of it.
+    is_in_memory: bool,
     /// Never to be unmapped.
     is_kept: AtomicBool,
 }
@@ -125,11 +125,11 @@ impl SharedMap {
                 Err(e) => return Err(Error::io("map", e)),
             }
         };
-        let longest_step = if is_in_memory(&file) { STEPS_IN_MEMORY } else { STEPS_ON_DISK };
+        let is_in_memory = is_in_memory(&file);
         let map = SharedMap {
             base,
             reserved: reserved as usize,
-            longest_step,
+            is_in_memory,
             len: AtomicU64::new(len.min(reserved) & LEN_MASK),
             file: ManuallyDrop::new(file),
             is_writable: write != 0 && kind == libc::MAP_SHARED,
@@ -152,7 +152,8 @@ impl SharedMap {
 
     /// By how many bytes to make the file longer that grows little by little: a part of its size.
     pub(crate) fn step(&self) -> u64 {
-        (self.len() / 16).clamp(SHORTEST_STEP, self.longest_step)
+        let longest = if self.is_in_memory { STEPS_IN_MEMORY } else { STEPS_ON_DISK };
+        (self.len() / 16).clamp(SHORTEST_STEP, longest)
     }
 
     /// The length of the file when it was last looked at.
@@ -242,9 +243,33 @@ impl SharedMap {
         *tried = true;
         self.allocate(len, end).map_err(|e| Error::io("make longer", e))?;
         self.len.store(end | self.len_and_cuts() & !LEN_MASK, Ordering::Relaxed);
+        if !self.is_in_memory {
+            self.write_zeros(len, end);
+        }
         self.back(len, end);
         self.advise_by_size(end);
         Ok(())
+    }
+
+    /// Writes zeros where the file has space and nothing else: on ext4 a page that is first met through the map takes
+    /// 3.9 us, so 0.6. An error is none, as the pages then come through the map.
+    fn write_zeros(&self, from: u64, to: u64) {
+        const ZEROS: [u8; 4096] = [0; 4096];
+        let pieces = [IoSlice::new(&ZEROS); 64];
+        let mut at = from;
+        while at < to {
+            let left = (to - at) as usize;
+            let whole = pieces.get(..left / ZEROS.len()).unwrap_or(&pieces);
+            let written = match whole {
+                [] => self.file.write_at(ZEROS.get(..left).unwrap_or_default(), at),
+                whole => pwritev(&self.file, whole, at),
+            };
+            match written {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Ok(0) | Err(_) => return,
+                Ok(written) => at += written as u64,
+            }
+        }
     }
 
     /// Has disk space for a range of the file. A signal ends the call, and some file systems give back then what
@@ -528,6 +553,16 @@ fn has_every_page(file: &File, meta: &Metadata) -> bool {
     let is_full = page == page_bytes() as u64
         && meta.blocks().checked_mul(512) == Some(meta.len().next_multiple_of(page));
     is_full && is_in_memory(file)
+}
+
+/// Writes all pieces, one behind the other, at `at`; how many bytes it has written.
+fn pwritev(file: &File, pieces: &[IoSlice], at: u64) -> io::Result<usize> {
+    // SAFETY: the descriptor is open; an `IoSlice` is what the call takes, and its bytes are only read.
+    let written = unsafe {
+        let (first, count) = (pieces.as_ptr().cast(), pieces.len() as libc::c_int);
+        libc::pwritev(file.as_raw_fd(), first, count, at.cast_signed())
+    };
+    usize::try_from(written).map_err(|_| io::Error::last_os_error())
 }
 
 /// Whether a file's pages are all there is of it (tmpfs).
