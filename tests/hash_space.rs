@@ -75,6 +75,29 @@ fn replaced_indexes_are_given_back() {
     });
 }
 
+/// The end of the log must not keep the file as long as it was.
+#[test]
+fn what_is_emptied_and_compacted_is_short() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    for turn in 0..12u64 {
+        let keys = 100 + 30 * turn;
+        for key in 0..keys {
+            must(store.insert(&key.to_le_bytes(), &[1; 20_000]));
+        }
+        if turn % 2 == 0 {
+            store.clear().unwrap();
+        } else {
+            (0..keys).for_each(|key| assert!(store.remove(&key.to_le_bytes()).unwrap()));
+            while store.compact(1 << 20).unwrap() {}
+        }
+        let len = std::fs::metadata(&path).unwrap().len();
+        assert!(len <= 1 << 20, "{turn}: {len}");
+        store.verify(|_, _| ()).unwrap();
+    }
+}
+
 /// Who looks while the file is cut must not take its old length for the new one: what is then written behind
 /// the end ends the process.
 #[test]

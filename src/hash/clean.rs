@@ -180,6 +180,34 @@ impl Writer<'_> {
     /// Empties every segment there is but the newest, and gives back what can be given back.
     pub(crate) fn clean_all(&self) -> Result<()> {
         self.clean(u64::MAX, self.index.load(words::SEQUENCE))?;
+        self.shrink()
+    }
+
+    /// Makes the file as short as it can be, if it is far longer than what lives in it. Nothing waits in the ring.
+    pub(crate) fn shrink(&self) -> Result<()> {
+        self.give_back()?;
+        let (len, live) = (self.core.data.len(), self.index.load(words::LIVE));
+        if len <= live.saturating_mul(2).saturating_add(WORTH_SHRINKING) {
+            return Ok(());
+        }
+        let tail = self.index.load(words::TAIL_UNIT);
+        for unit in self.index.load(words::FREE_UNIT)..tail {
+            if self.is_free(unit)? {
+                return self.move_end();
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the log go on at the beginning of the file, where its end may have kept that from becoming shorter.
+    fn move_end(&self) -> Result<()> {
+        let mut cursor = self.cursor();
+        let last = cursor.sequence;
+        let moved = self.step(&cursor).and_then(|step| self.next_segment(&mut cursor, 0, step));
+        moved.inspect_err(|_| self.give_up())?;
+        self.publish(&cursor);
+        self.index.word(words::APPLIED).store(cursor.at, Ordering::Release);
+        self.clean(u64::MAX, last)?;
         self.give_back()
     }
 

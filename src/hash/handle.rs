@@ -443,7 +443,7 @@ impl Hash {
             if writer.clean(budget, last)? >= budget {
                 return Ok((true, last));
             }
-            writer.give_back()?;
+            writer.shrink()?;
             Ok((false, last))
         })?;
         *goal = goes_on.then_some(last);
